@@ -1,0 +1,192 @@
+//! Element types, and the type that a computation on them is carried out in.
+
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum DType {
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+    /// bfloat16: the upper half of a binary32. Computed in f32.
+    BF16,
+    /// IEEE 754 binary16. Computed in f32.
+    F16,
+    /// Signed 8-bit integer.
+    I8,
+    /// Signed 16-bit integer.
+    I16,
+    /// Signed 32-bit integer.
+    I32,
+    /// Signed 64-bit integer.
+    I64,
+    /// Unsigned 8-bit integer.
+    U8,
+    /// Unsigned 32-bit integer.
+    U32,
+    /// Truth value, one byte in memory: 0 or 1.
+    Bool,
+}
+
+/// The register type in which elements of a [`DType`] are computed.
+///
+/// Narrow types are widened when loaded and narrowed when stored; narrow integers wrap to their
+/// width after each operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Compute {
+    /// f32, bf16 and f16.
+    F32,
+    /// f64.
+    F64,
+    /// i8, i16, i32 and u8 (which fits without loss).
+    I32,
+    /// u32.
+    U32,
+    /// i64.
+    I64,
+    /// bool.
+    Mask,
+}
+
+impl DType {
+    /// Every dtype, in declaration order.
+    pub const ALL: [DType; 11] = [
+        DType::F32,
+        DType::F64,
+        DType::BF16,
+        DType::F16,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::I64,
+        DType::U8,
+        DType::U32,
+        DType::Bool,
+    ];
+
+    /// Bytes of one element in memory.
+    pub const fn size(self) -> usize {
+        match self {
+            DType::F64 | DType::I64 => 8,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::BF16 | DType::F16 | DType::I16 => 2,
+            DType::I8 | DType::U8 | DType::Bool => 1,
+        }
+    }
+
+    /// The name that users and messages see.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::BF16 => "bf16",
+            DType::F16 => "f16",
+            DType::I8 => "i8",
+            DType::I16 => "i16",
+            DType::I32 => "i32",
+            DType::I64 => "i64",
+            DType::U8 => "u8",
+            DType::U32 => "u32",
+            DType::Bool => "bool",
+        }
+    }
+
+    /// The dtype of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|d| d.name() == name)
+    }
+
+    /// The dtype with that discriminant, if there is one (the inverse of `dtype as u8`).
+    pub fn from_index(index: u8) -> Option<DType> {
+        DType::ALL.get(index as usize).copied()
+    }
+
+    /// f32, f64, bf16 or f16.
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F64 | DType::BF16 | DType::F16)
+    }
+
+    /// A signed or unsigned integer; bool is not one.
+    pub const fn is_int(self) -> bool {
+        !self.is_float() && !matches!(self, DType::Bool)
+    }
+
+    /// An integer or float type that holds negative values.
+    pub const fn is_signed(self) -> bool {
+        !matches!(self, DType::U8 | DType::U32 | DType::Bool)
+    }
+
+    /// The register type that elements are computed in.
+    pub const fn compute(self) -> Compute {
+        match self {
+            DType::F32 | DType::BF16 | DType::F16 => Compute::F32,
+            DType::F64 => Compute::F64,
+            DType::I8 | DType::I16 | DType::I32 | DType::U8 => Compute::I32,
+            DType::U32 => Compute::U32,
+            DType::I64 => Compute::I64,
+            DType::Bool => Compute::Mask,
+        }
+    }
+
+    /// Smallest and largest value of an integer dtype (0 and 1 for bool).
+    ///
+    /// # Panics
+    /// For a float dtype.
+    pub const fn int_range(self) -> (i64, i64) {
+        match self {
+            DType::I8 => (i8::MIN as i64, i8::MAX as i64),
+            DType::I16 => (i16::MIN as i64, i16::MAX as i64),
+            DType::I32 => (i32::MIN as i64, i32::MAX as i64),
+            DType::I64 => (i64::MIN, i64::MAX),
+            DType::U8 => (0, u8::MAX as i64),
+            DType::U32 => (0, u32::MAX as i64),
+            DType::Bool => (0, 1),
+            _ => panic!("a float dtype has no integer range"),
+        }
+    }
+
+    /// Wraps an exact integer result to this integer dtype (two's complement; bool keeps bit 0).
+    pub const fn wrap(self, v: i64) -> i64 {
+        match self {
+            DType::I8 => v as i8 as i64,
+            DType::I16 => v as i16 as i64,
+            DType::I32 => v as i32 as i64,
+            DType::U8 => v as u8 as i64,
+            DType::U32 => v as u32 as i64,
+            DType::Bool => v & 1,
+            _ => v,
+        }
+    }
+
+    /// Rounds a value to the nearest one that this float dtype holds (ties to even).
+    pub fn round(self, v: f64) -> f64 {
+        match self {
+            DType::F32 => v as f32 as f64,
+            DType::BF16 => half::bf16::from_f64(v).to_f64(),
+            DType::F16 => half::f16::from_f64(v).to_f64(),
+            _ => v,
+        }
+    }
+
+    /// Bits of precision of a float dtype, the hidden bit included.
+    ///
+    /// # Panics
+    /// For a dtype that is not a float.
+    pub const fn mantissa_digits(self) -> u32 {
+        match self {
+            DType::F32 => 24,
+            DType::F64 => 53,
+            DType::BF16 => 8,
+            DType::F16 => 11,
+            _ => panic!("an integer dtype has no mantissa"),
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,304 @@
+//! The one table of elementwise operations.
+//!
+//! An operation is one row of [`ROWS`]: its name, the dtypes it takes, what it means (evaluated in
+//! f64 or i64 for the reference interpreter), how it is written in simpler operations (for code
+//! generators that have no instruction or polynomial for it), its derivative and its cost. The
+//! interpreter, every code generator, autodiff, the docs and the fuzzer read the row; adding an
+//! operation means adding its variant and its row, nothing else.
+
+mod meaning;
+mod rows;
+
+use crate::DType;
+pub use rows::ROWS;
+
+macro_rules! element_ops {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// An elementwise operation; [`ElementOp::row`] says everything about it.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum ElementOp { $($(#[$doc])* $name),* }
+
+        impl ElementOp {
+            /// Every elementwise operation, in table order.
+            pub const ALL: &[ElementOp] = &[$(ElementOp::$name),*];
+        }
+    };
+}
+
+element_ops! {
+    /// `-x`; integers wrap.
+    Neg,
+    /// `|x|`; integers wrap.
+    Abs,
+    /// -1, 0 or 1 by the sign of `x`; NaN stays NaN, -0 gives 0.
+    Sign,
+    /// `x·x`.
+    Square,
+    /// `√x`.
+    Sqrt,
+    /// `1/√x`.
+    Rsqrt,
+    /// `1/x`.
+    Recip,
+    /// `eˣ`.
+    Exp,
+    /// `2ˣ`.
+    Exp2,
+    /// `eˣ - 1`, accurate near 0.
+    Expm1,
+    /// Natural logarithm.
+    Log,
+    /// Logarithm to base 2, exact at powers of 2.
+    Log2,
+    /// Logarithm to base 10.
+    Log10,
+    /// `ln(1 + x)`, accurate near 0.
+    Log1p,
+    /// Sine of radians.
+    Sin,
+    /// Cosine of radians.
+    Cos,
+    /// Tangent of radians.
+    Tan,
+    /// Inverse sine, in radians.
+    Asin,
+    /// Inverse cosine, in radians.
+    Acos,
+    /// Inverse tangent, in radians.
+    Atan,
+    /// Hyperbolic sine.
+    Sinh,
+    /// Hyperbolic cosine.
+    Cosh,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// Inverse hyperbolic sine.
+    Asinh,
+    /// Inverse hyperbolic cosine.
+    Acosh,
+    /// Inverse hyperbolic tangent.
+    Atanh,
+    /// The error function `2/√π ∫₀ˣ e^(-t²) dt`.
+    Erf,
+    /// `1 - erf(x)`, accurate where it is small.
+    Erfc,
+    /// `1/(1 + e⁻ˣ)`.
+    Sigmoid,
+    /// `max(x, 0)`, NaN kept.
+    Relu,
+    /// The largest integer not above `x`.
+    Floor,
+    /// The smallest integer not below `x`.
+    Ceil,
+    /// The nearest integer, halves to even.
+    Round,
+    /// The integer part, toward zero.
+    Trunc,
+    /// Whether `x` is NaN.
+    IsNan,
+    /// Whether `x` is an infinity.
+    IsInf,
+    /// Whether `x` is neither NaN nor an infinity.
+    IsFinite,
+    /// Logical not.
+    Not,
+    /// Every bit inverted.
+    BitNot,
+    /// `a + b`; integers wrap.
+    Add,
+    /// `a - b`; integers wrap.
+    Sub,
+    /// `a·b`; integers wrap.
+    Mul,
+    /// `a/b`; integers truncate toward zero, and division by zero gives 0.
+    Div,
+    /// `⌊a/b⌋`; integer division by zero gives 0.
+    FloorDiv,
+    /// `a - b·⌊a/b⌋`: the remainder with the sign of `b`, as in Python; integers: by zero gives 0.
+    Rem,
+    /// `a` to the power `b`; integers: a negative exponent gives 0 (1 and -1 excepted), overflow wraps.
+    Pow,
+    /// The smaller; NaN if either is NaN.
+    Minimum,
+    /// The larger; NaN if either is NaN.
+    Maximum,
+    /// The angle of the point (b, a) from the positive x axis: `atan2(y, x)`.
+    Atan2,
+    /// `√(a² + b²)` without overflow on the way.
+    Hypot,
+    /// `a = b`.
+    Eq,
+    /// `a ≠ b`; true if either is NaN.
+    Ne,
+    /// `a < b`.
+    Lt,
+    /// `a ≤ b`.
+    Le,
+    /// `a > b`.
+    Gt,
+    /// `a ≥ b`.
+    Ge,
+    /// Logical and.
+    And,
+    /// Logical or.
+    Or,
+    /// Logical exclusive or.
+    Xor,
+    /// Bitwise and.
+    BitAnd,
+    /// Bitwise or.
+    BitOr,
+    /// Bitwise exclusive or.
+    BitXor,
+    /// `a` shifted left by `b` bits; 0 where `b` is negative or at least the width.
+    Shl,
+    /// `a` shifted right by `b` bits, arithmetic for signed types; only the sign is left where `b` is negative or at least the width.
+    Shr,
+    /// `b` where the condition `a` holds, else `c`.
+    Where,
+    /// `min(max(a, b), c)`, NaN kept.
+    Clamp,
+    /// `a + c·(b - a)`.
+    Lerp,
+}
+
+/// A set of dtype classes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Classes(u8);
+
+impl Classes {
+    /// f32, f64, bf16, f16.
+    pub const FLOAT: Classes = Classes(1);
+    /// The integers.
+    pub const INT: Classes = Classes(2);
+    /// bool.
+    pub const BOOL: Classes = Classes(4);
+    /// Floats and integers.
+    pub const NUMBER: Classes = Classes(3);
+    /// Every dtype.
+    pub const ANY: Classes = Classes(7);
+
+    /// Whether the dtype's class is in the set.
+    pub const fn has(self, dtype: DType) -> bool {
+        let bit = if dtype.is_float() {
+            1
+        } else if dtype.is_int() {
+            2
+        } else {
+            4
+        };
+        self.0 & bit != 0
+    }
+
+    /// The set in words, for error messages.
+    pub const fn describe(self) -> &'static str {
+        match self.0 {
+            1 => "a float dtype",
+            2 => "an integer dtype",
+            3 => "a float or integer dtype",
+            4 => "bool",
+            6 => "an integer dtype or bool",
+            _ => "any dtype",
+        }
+    }
+}
+
+/// The dtype of an operation's result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// The arguments' dtype.
+    Same,
+    /// bool.
+    Bool,
+}
+
+/// What an operation computes, on exact values: floats as f64, integers and bool as i64.
+///
+/// The caller rounds or wraps the result to the output dtype.
+#[derive(Clone, Copy)]
+pub struct Meaning {
+    /// On floats. A bool result is 0 or 1.
+    pub float: Option<fn(&[f64]) -> f64>,
+    /// On integers and bool; the dtype gives the width. A bool result is 0 or 1.
+    pub int: Option<fn(&[i64], DType) -> i64>,
+}
+
+/// A value in an expression under construction; the [`Build`]er knows what it stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Expr(pub u32);
+
+/// Something that expressions can be written into: a kernel body, a tape of tensors.
+pub trait Build {
+    /// Applies an operation.
+    fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr;
+    /// A constant of the dtype of `like`.
+    fn constant(&mut self, like: Expr, value: f64) -> Expr;
+}
+
+/// Writes an operation in simpler ones: builder and arguments in, result out.
+pub type Expansion = fn(&mut dyn Build, &[Expr]) -> Expr;
+
+/// Partial derivatives: builder, arguments and the operation's own result in; `∂y/∂xᵢ` out, one an
+/// argument. `None` marks an argument that no gradient flows to (a condition).
+pub type Derivative = fn(&mut dyn Build, &[Expr], Expr) -> Vec<Option<Expr>>;
+
+/// Everything there is to know about one elementwise operation.
+pub struct Row {
+    /// The operation.
+    pub op: ElementOp,
+    /// Its name: the method on `Tensor`, the word in explanations.
+    pub name: &'static str,
+    /// How many arguments it takes.
+    pub arity: usize,
+    /// The dtypes of its arguments ([`ElementOp::Where`]: of all but the condition).
+    pub takes: Classes,
+    /// The dtype of its result.
+    pub output: Output,
+    /// What it computes.
+    pub meaning: Meaning,
+    /// The operation in simpler ones, for devices without it; `None` for the primitives that every
+    /// device has.
+    pub expand: Option<Expansion>,
+    /// Its derivative on floats; `None` where it is zero almost everywhere or undefined.
+    pub derivative: Option<Derivative>,
+    /// Arithmetic cost of an element, in additions.
+    pub cost: u32,
+    /// Whether the order of the first two arguments does not matter.
+    pub commutative: bool,
+}
+
+impl ElementOp {
+    /// The operation's row in the table.
+    #[inline]
+    pub fn row(self) -> &'static Row {
+        &ROWS[self as usize]
+    }
+
+    /// The operation's name.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The operation of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<ElementOp> {
+        ElementOp::ALL.iter().copied().find(|op| op.name() == name)
+    }
+
+    /// The operation with that discriminant, if there is one.
+    pub fn from_index(index: u8) -> Option<ElementOp> {
+        ElementOp::ALL.get(index as usize).copied()
+    }
+
+    /// The dtype of the result on arguments of `dtype`.
+    #[inline]
+    pub fn output(self, dtype: DType) -> DType {
+        match self.row().output {
+            Output::Same => dtype,
+            Output::Bool => DType::Bool,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,19 @@
+//! The language of Thalweg: dtypes, shapes, views, scalars, and the operations that a stream records.
+//!
+//! This crate runs nothing. What an elementwise operation means, costs and differentiates to is one
+//! row of one table ([`element::ROWS`]); everything else that can stand in a stream is a variant of
+//! [`Op`].
+
+mod dtype;
+pub mod element;
+mod op;
+mod scalar;
+mod shape;
+mod view;
+
+pub use dtype::{Compute, DType};
+pub use element::ElementOp;
+pub use op::{Arg, InputKind, Op, RandomKind, ReduceOp, RelArg, RelOp, pack_order, unpack_order};
+pub use scalar::Scalar;
+pub use shape::{MAX_RANK, Shape};
+pub use view::View;

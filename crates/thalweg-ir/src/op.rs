@@ -1,0 +1,244 @@
+//! What can stand in a stream, and its relative form.
+//!
+//! A stream is compared with what was recorded before, so an operation is kept in *relative* form: a
+//! [`RelOp`] names its arguments by their place in the segment, and holds only what decides how the
+//! segment is planned - the operation, the dtype, the rank, which dimensions are broadcast, axes. Sizes,
+//! slice bounds and scalars are arguments: they travel beside the operations, in order, and are no part of
+//! the pattern. There is no symbolic dimension; relative things have types of their own
+//! ([`RelOp`], [`RelArg`]), and a size is always a concrete `usize`.
+
+use crate::{DType, ElementOp};
+use std::fmt;
+
+/// An operation as a stream records it. Attributes that are structure are in [`RelOp::attr`], sizes in
+/// the integer arguments; the variant's text names both.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Op {
+    /// Elementwise, arguments broadcast. `attr`: the broadcast mask of argument `i` at bits `8i..8i+8`.
+    Element(ElementOp),
+    /// Converts to the output dtype. Float to integer saturates, NaN gives 0; integer to integer wraps; to bool is `≠ 0`.
+    Cast,
+    /// Every element one scalar. Arguments: the scalar. Integers: the shape.
+    Full,
+    /// 0, 1, 2, … in one dimension. Integers: the length.
+    Iota,
+    /// Counter-based random numbers. Arguments: the key, a 64-bit scalar. Integers: the shape.
+    Random(RandomKind),
+    /// The same elements under another shape. Integers: the shape.
+    Reshape,
+    /// Dimensions reordered. `attr`: source dimension of output dimension `i` at bits `3i..3i+3`.
+    Permute,
+    /// Broadcast to a shape. `attr`: the broadcast mask. Integers: the shape.
+    Expand,
+    /// Ranges with steps. Integers: start, step, length of each dimension.
+    Slice,
+    /// Sliding windows. `attr`: the axis. Integers: size, step.
+    Window,
+    /// Surrounded by a constant. Arguments: the tensor, the scalar. Integers: elements before and after, each dimension.
+    Pad,
+    /// Two tensors end to end. `attr`: the axis.
+    Cat,
+    /// A reduction. `attr`: the axes as a bit mask, bit 8 set where they are kept as size 1.
+    Reduce(ReduceOp),
+    /// Matrix product over the last two dimensions, leading ones broadcast.
+    Matmul,
+}
+
+/// What kind of random numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum RandomKind {
+    /// Uniform on [0, 1), every multiple of 2⁻²⁴ (f32 and narrower) or 2⁻⁵³ (f64) equally likely.
+    Uniform,
+    /// Standard normal, by Box and Muller's transform.
+    Normal,
+    /// 32 random bits as u32.
+    Bits,
+}
+
+/// A reduction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum ReduceOp {
+    /// The sum; 0 of nothing. Integers wrap.
+    Sum,
+    /// The product; 1 of nothing. Integers wrap.
+    Prod,
+    /// The largest; NaN if any is NaN.
+    Max,
+    /// The smallest; NaN if any is NaN.
+    Min,
+    /// Whether any is true; false of nothing.
+    Any,
+    /// Whether all are true; true of nothing.
+    All,
+    /// Index of the first largest (a NaN counts as largest) along one axis, as i64.
+    ArgMax,
+    /// Index of the first smallest (a NaN counts as smallest) along one axis, as i64.
+    ArgMin,
+}
+
+impl ReduceOp {
+    /// The method's name on `Tensor`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Prod => "prod",
+            ReduceOp::Max => "amax",
+            ReduceOp::Min => "amin",
+            ReduceOp::Any => "any",
+            ReduceOp::All => "all",
+            ReduceOp::ArgMax => "argmax",
+            ReduceOp::ArgMin => "argmin",
+        }
+    }
+}
+
+impl Op {
+    /// The word that explanations and errors use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Element(e) => e.name(),
+            Op::Cast => "cast",
+            Op::Full => "full",
+            Op::Iota => "arange",
+            Op::Random(RandomKind::Uniform) => "rand",
+            Op::Random(RandomKind::Normal) => "randn",
+            Op::Random(RandomKind::Bits) => "random_bits",
+            Op::Reshape => "reshape",
+            Op::Permute => "permute",
+            Op::Expand => "expand",
+            Op::Slice => "slice",
+            Op::Window => "window",
+            Op::Pad => "pad",
+            Op::Cat => "cat",
+            Op::Reduce(r) => r.name(),
+            Op::Matmul => "matmul",
+        }
+    }
+
+    /// A pure index map: no arithmetic, no masked elements.
+    pub fn is_view(self) -> bool {
+        matches!(self, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window)
+    }
+}
+
+/// An argument in relative form.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RelArg(u32);
+
+/// What a [`RelArg`] refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arg {
+    /// No argument.
+    None,
+    /// The result of the segment's operation of that number.
+    Op(usize),
+    /// The segment's input of that number.
+    Input(usize),
+    /// The next scalar in order.
+    Scalar,
+}
+
+/// What is known of an input by structure: part of the pattern.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InputKind {
+    /// Its dtype.
+    pub dtype: DType,
+    /// Its rank.
+    pub rank: usize,
+    /// Whether it lies row-major without gaps.
+    pub contiguous: bool,
+}
+
+const TAG: u32 = 30;
+const INPUT: u32 = 1 << TAG;
+const SCALAR: u32 = 2 << TAG;
+
+impl RelArg {
+    /// No argument.
+    pub const NONE: RelArg = RelArg(u32::MAX);
+    /// The next scalar in order.
+    pub const SCALAR: RelArg = RelArg(SCALAR);
+    /// The most inputs that a segment can name.
+    pub const MAX_INPUTS: usize = 1 << 21;
+
+    /// The result of operation `n` of the segment.
+    #[inline]
+    pub fn op(n: usize) -> RelArg {
+        debug_assert!(n < 1 << TAG);
+        RelArg(n as u32)
+    }
+
+    /// Input `n` of the segment.
+    #[inline]
+    pub fn input(n: usize, kind: InputKind) -> RelArg {
+        debug_assert!(n < RelArg::MAX_INPUTS);
+        let kind = (kind.dtype as u32) << 5 | (kind.rank as u32) << 1 | kind.contiguous as u32;
+        RelArg(INPUT | kind << 21 | n as u32)
+    }
+
+    /// What the argument refers to.
+    #[inline]
+    pub fn decode(self) -> Arg {
+        match self.0 >> TAG {
+            0 => Arg::Op(self.0 as usize),
+            1 => Arg::Input((self.0 & ((1 << 21) - 1)) as usize),
+            2 => Arg::Scalar,
+            _ => Arg::None,
+        }
+    }
+}
+
+impl fmt::Debug for RelArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.decode() {
+            Arg::None => f.write_str("-"),
+            Arg::Op(n) => write!(f, "%{n}"),
+            Arg::Input(n) => write!(f, "in{n}"),
+            Arg::Scalar => f.write_str("scalar"),
+        }
+    }
+}
+
+/// An operation in relative form: one comparison tells whether it is the one expected.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RelOp {
+    /// The operation.
+    pub op: Op,
+    /// The dtype of its result.
+    pub dtype: DType,
+    /// The rank of its result.
+    pub rank: u8,
+    /// Structural attributes; [`Op`] says which.
+    pub attr: u32,
+    /// The arguments.
+    pub args: [RelArg; 3],
+}
+
+impl RelOp {
+    /// The arguments that are there.
+    pub fn args(&self) -> impl Iterator<Item = Arg> + '_ {
+        self.args.iter().map(|a| a.decode()).take_while(|a| *a != Arg::None)
+    }
+
+    /// How many integer arguments travel beside the operation.
+    pub fn int_count(&self) -> usize {
+        let rank = self.rank as usize;
+        match self.op {
+            Op::Full | Op::Iota | Op::Random(_) | Op::Reshape | Op::Expand => rank,
+            Op::Slice => 3 * rank,
+            Op::Window => 2,
+            Op::Pad => 2 * rank,
+            _ => 0,
+        }
+    }
+}
+
+/// Packs the order of a permutation into [`RelOp::attr`].
+pub fn pack_order(order: &[usize]) -> u32 {
+    order.iter().enumerate().fold(0, |bits, (i, &o)| bits | (o as u32) << (3 * i))
+}
+
+/// The inverse of [`pack_order`].
+pub fn unpack_order(attr: u32, rank: usize) -> Vec<usize> {
+    (0..rank).map(|i| (attr >> (3 * i) & 7) as usize).collect()
+}

@@ -1,0 +1,216 @@
+//! Strided views: where the elements of a tensor lie in its buffer.
+
+use crate::{MAX_RANK, Shape};
+use std::fmt;
+
+/// An affine map from an index to a position in a buffer: `offset + Σ index[i]·stride[i]`, in elements.
+///
+/// Movement operations that an affine map can express return another `View`; none copies.
+/// Strides are negative for flipped dimensions and 0 for expanded ones. Every index inside `shape`
+/// maps inside the buffer: who constructs a view keeps that.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct View {
+    /// The sizes.
+    pub shape: Shape,
+    strides: [isize; MAX_RANK],
+    /// Position of index 0.
+    pub offset: isize,
+}
+
+impl View {
+    /// The row-major view of a whole buffer.
+    pub fn contiguous(shape: Shape) -> View {
+        View { shape, strides: shape.strides(), offset: 0 }
+    }
+
+    /// A view of these parts.
+    ///
+    /// # Panics
+    /// When shape and strides differ in length.
+    pub fn new(shape: Shape, strides: &[isize], offset: isize) -> View {
+        assert_eq!(shape.rank(), strides.len());
+        let mut s = [0; MAX_RANK];
+        s[..strides.len()].copy_from_slice(strides);
+        View { shape, strides: s, offset }
+    }
+
+    /// Elements between neighbours, one a dimension.
+    pub fn strides(&self) -> &[isize] {
+        &self.strides[..self.shape.rank()]
+    }
+
+    /// Whether the elements lie row-major without gaps from position 0.
+    pub fn is_contiguous(&self) -> bool {
+        self.offset == 0 && self.is_dense()
+    }
+
+    /// Whether the elements lie row-major without gaps, from any position.
+    pub fn is_dense(&self) -> bool {
+        let mut step = 1isize;
+        for (&d, &s) in self.shape.iter().zip(self.strides()).rev() {
+            if d != 1 && s != step {
+                return self.shape.numel() == 0;
+            }
+            step = step.saturating_mul(d as isize);
+        }
+        true
+    }
+
+    /// The position of an index.
+    pub fn position(&self, index: &[usize]) -> isize {
+        self.offset + index.iter().zip(self.strides()).map(|(&i, &s)| i as isize * s).sum::<isize>()
+    }
+
+    /// Number of distinct positions that the view reaches (an expanded dimension adds none).
+    pub fn distinct(&self) -> usize {
+        self.shape.iter().zip(self.strides()).map(|(&d, &s)| if s == 0 { d.min(1) } else { d }).product()
+    }
+
+    /// Dimensions reordered: dimension `i` of the result is dimension `order[i]` of this view.
+    pub fn permute(&self, order: &[usize]) -> View {
+        let dims: Vec<usize> = order.iter().map(|&o| self.shape[o]).collect();
+        let strides: Vec<isize> = order.iter().map(|&o| self.strides[o]).collect();
+        View::new(Shape::new(&dims), &strides, self.offset)
+    }
+
+    /// Broadcast to `shape`, NumPy's rule: stretched and leading dimensions get stride 0.
+    ///
+    /// # Panics
+    /// When the shapes do not broadcast.
+    pub fn expand(&self, shape: Shape) -> View {
+        let lead = shape.rank().checked_sub(self.shape.rank()).expect("expand to a lower rank");
+        let mut strides = [0; MAX_RANK];
+        for i in 0..self.shape.rank() {
+            let (from, to) = (self.shape[i], shape[lead + i]);
+            assert!(from == to || from == 1, "{} does not expand to {shape}", self.shape);
+            strides[lead + i] = if from == to { self.strides[i] } else { 0 };
+        }
+        View { shape, strides, offset: self.offset }
+    }
+
+    /// Every dimension `i` cut to `len` elements from `start` on, `step` apart (negative: backward), as `(start, step, len)`.
+    pub fn slice(&self, parts: &[(i64, i64, usize)]) -> View {
+        let mut v = *self;
+        for (i, &(start, step, len)) in parts.iter().enumerate() {
+            if len > 0 {
+                v.offset += start as isize * self.strides[i];
+            }
+            v.strides[i] = self.strides[i] * step as isize;
+            v.shape.dims_mut()[i] = len;
+        }
+        v
+    }
+
+    /// Sliding windows of `size` elements every `step` along `axis`: that dimension counts windows,
+    /// a new last dimension runs inside one.
+    pub fn window(&self, axis: usize, size: usize, step: usize) -> View {
+        let count = (self.shape[axis] - size) / step + 1;
+        let mut shape = self.shape;
+        shape.dims_mut()[axis] = count;
+        let mut strides = self.strides().to_vec();
+        let inner = strides[axis];
+        strides[axis] *= step as isize;
+        strides.push(inner);
+        View::new(shape.insert(shape.rank(), size), &strides, self.offset)
+    }
+
+    /// The same elements in the same order under another shape, if strides can express it.
+    pub fn reshape(&self, shape: Shape) -> Option<View> {
+        debug_assert_eq!(self.shape.numel(), shape.numel());
+        if self.shape.numel() == 0 {
+            return Some(View::contiguous(shape));
+        }
+        // Dimensions of this view with size 1 dropped, neighbours that run on merged: (size, stride).
+        let mut runs: Vec<(usize, isize)> = Vec::with_capacity(MAX_RANK);
+        for (&d, &s) in self.shape.iter().zip(self.strides()) {
+            match runs.last_mut() {
+                _ if d == 1 => {}
+                Some((size, stride)) if *stride == s * d as isize => {
+                    *size *= d;
+                    *stride = s;
+                }
+                _ => runs.push((d, s)),
+            }
+        }
+        // Take the new sizes from the back, each out of one run.
+        let mut strides = [0isize; MAX_RANK];
+        let mut run = runs.pop();
+        for i in (0..shape.rank()).rev() {
+            let d = shape[i];
+            if d == 1 {
+                continue;
+            }
+            let (size, stride) = run.take()?;
+            if size % d != 0 {
+                return None;
+            }
+            strides[i] = stride;
+            run = if size == d { runs.pop() } else { Some((size / d, stride * d as isize)) };
+        }
+        Some(View { shape, strides, offset: self.offset })
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.shape)?;
+        if !self.is_contiguous() {
+            write!(f, " strides {:?} offset {}", self.strides(), self.offset)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn positions(v: &View) -> Vec<isize> {
+        let mut out = vec![];
+        let n = v.shape.numel();
+        for mut i in 0..n {
+            let mut index = vec![0; v.shape.rank()];
+            for a in (0..v.shape.rank()).rev() {
+                index[a] = i % v.shape[a];
+                i /= v.shape[a];
+            }
+            out.push(v.position(&index));
+        }
+        out
+    }
+
+    #[test]
+    fn reshape_keeps_the_order_or_refuses() {
+        let base = View::contiguous(Shape::new(&[4, 6]));
+        for v in
+            [base, base.permute(&[1, 0]), base.slice(&[(0, 2, 2), (5, -1, 6)]), base.slice(&[(1, 1, 2), (0, 1, 6)])]
+        {
+            for shape in [[2, 2, 6, 1], [4, 3, 1, 2], [1, 24, 1, 1], [2, 3, 2, 1], [2, 1, 2, 3]] {
+                let s = Shape::new(&shape);
+                if s.numel() != v.shape.numel() {
+                    continue;
+                }
+                if let Some(r) = v.reshape(s) {
+                    assert_eq!(positions(&r), positions(&v), "{v:?} to {s}");
+                }
+            }
+        }
+        assert!(base.reshape(Shape::new(&[2, 2, 3, 2])).is_some());
+        assert!(base.permute(&[1, 0]).reshape(Shape::new(&[24])).is_none());
+        assert!(base.slice(&[(1, 1, 2), (0, 1, 6)]).reshape(Shape::new(&[12])).is_some());
+    }
+
+    #[test]
+    fn windows_overlap() {
+        let v = View::contiguous(Shape::new(&[5])).window(0, 3, 2);
+        assert_eq!(v.shape.dims(), [2, 3]);
+        assert_eq!(positions(&v), [0, 1, 2, 2, 3, 4]);
+    }
+
+    #[test]
+    fn expand_reaches_few_positions() {
+        let v = View::contiguous(Shape::new(&[3, 1])).expand(Shape::new(&[2, 3, 4]));
+        assert_eq!(v.distinct(), 3);
+        assert!(!v.is_contiguous());
+    }
+}

@@ -1,0 +1,441 @@
+//! Kernel bodies: what is computed for each point of a kernel's domain, as a graph of typed nodes.
+//!
+//! A [`Body`] is in topological order and holds no node twice (the [`BodyBuilder`] shares equal nodes and
+//! applies identities that are exact in floating point). Sizes, strides and addresses are not in it: they
+//! come with the launch ([`crate::MapGeometry`]), so one compiled body serves every size of its class.
+
+use std::collections::HashMap;
+use thalweg_ir::element::{Build, Expr};
+use thalweg_ir::{DType, ElementOp, Scalar};
+
+/// A node of a [`Body`], by position.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The position as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How an access moves through its source while the innermost domain dimension runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum AccessClass {
+    /// Neighbours in the domain are neighbours in the source.
+    Contiguous,
+    /// One element for the whole row.
+    Uniform,
+    /// A constant number of elements apart, given at launch.
+    Strided,
+    /// By a table of positions that the launch fills; a negative position is masked out.
+    Mapped,
+}
+
+/// A way into a buffer, or into an index space without a buffer ([`Node::Index`], [`Node::Valid`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Access {
+    /// The launch operand; `None` where only indices are asked for.
+    pub operand: Option<u16>,
+    /// What the elements are; of index-only accesses unused (u32).
+    pub dtype: DType,
+    /// How it moves along the innermost dimension.
+    pub class: AccessClass,
+}
+
+/// One value of a body, of the dtype that [`Body::dtype`] tells.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Node {
+    /// The element that an access points at; 0 where it is masked out.
+    Load {
+        /// Number of the access.
+        access: u16,
+    },
+    /// The position that an access points at: row-major index in its source, modulo 2³² for u32. Unspecified where masked out.
+    Index {
+        /// Number of the access.
+        access: u16,
+        /// u32 or i64.
+        dtype: DType,
+    },
+    /// Whether an access points inside its source (bool).
+    Valid {
+        /// Number of the access.
+        access: u16,
+    },
+    /// A scalar given at launch, in the form of [`Scalar::to_bits`].
+    Scalar {
+        /// Number of the scalar.
+        slot: u16,
+        /// Its dtype.
+        dtype: DType,
+    },
+    /// A constant, in the form of [`Scalar::to_bits`].
+    Const {
+        /// The bits.
+        bits: u64,
+        /// Its dtype.
+        dtype: DType,
+    },
+    /// An elementwise operation; `dtype` is that of the result, unused arguments repeat the first.
+    Element {
+        /// The operation.
+        op: ElementOp,
+        /// The dtype of the result.
+        dtype: DType,
+        /// The arguments.
+        args: [NodeId; 3],
+    },
+    /// A conversion. To bf16 and f16 it rounds, whatever the mode.
+    Cast {
+        /// The dtype of the result.
+        dtype: DType,
+        /// The argument.
+        arg: NodeId,
+    },
+}
+
+/// A value that the kernel writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Store {
+    /// The value.
+    pub node: NodeId,
+    /// The access that it is written through: [`AccessClass::Contiguous`], with an operand of the node's dtype.
+    pub access: u16,
+}
+
+/// What a map kernel computes for each point of its domain.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Body {
+    /// The values, each after its arguments.
+    pub nodes: Vec<Node>,
+    /// The ways in and out.
+    pub accesses: Vec<Access>,
+    /// The values written.
+    pub stores: Vec<Store>,
+    /// Number of scalars the launch gives.
+    pub scalars: u16,
+    /// Number of operands the launch gives.
+    pub operands: u16,
+    /// Bit-for-bit equal to one kernel an operation: no contraction to fused multiply-add, every bf16 and
+    /// f16 result rounded.
+    pub strict: bool,
+}
+
+impl Body {
+    /// The dtype of a node's value.
+    pub fn dtype(&self, id: NodeId) -> DType {
+        match self.nodes[id.index()] {
+            Node::Load { access } => self.accesses[access as usize].dtype,
+            Node::Valid { .. } => DType::Bool,
+            Node::Index { dtype, .. }
+            | Node::Scalar { dtype, .. }
+            | Node::Const { dtype, .. }
+            | Node::Element { dtype, .. }
+            | Node::Cast { dtype, .. } => dtype,
+        }
+    }
+
+    /// The arguments of a node.
+    pub fn args(&self, id: NodeId) -> impl Iterator<Item = NodeId> + use<> {
+        let (args, n) = match self.nodes[id.index()] {
+            Node::Element { op, args, .. } => (args, op.row().arity),
+            Node::Cast { arg, .. } => ([arg; 3], 1),
+            _ => ([NodeId(0); 3], 0),
+        };
+        args.into_iter().take(n)
+    }
+
+    /// The dtype that an elementwise node computes in: of its last argument, which for [`ElementOp::Where`] is a value
+    /// and not the condition.
+    pub fn operand_dtype(&self, id: NodeId) -> DType {
+        self.args(id).last().map_or_else(|| self.dtype(id), |a| self.dtype(a))
+    }
+
+    /// Arithmetic of one point, in additions.
+    pub fn cost(&self) -> u64 {
+        self.nodes
+            .iter()
+            .map(|n| match n {
+                Node::Element { op, .. } => op.row().cost as u64,
+                Node::Cast { .. } => 1,
+                _ => 0,
+            })
+            .sum()
+    }
+}
+
+/// Builds a [`Body`]: equal nodes are shared, identities that hold exactly in floating point are applied.
+#[derive(Default)]
+pub struct BodyBuilder {
+    body: Body,
+    known: HashMap<Node, NodeId>,
+}
+
+impl BodyBuilder {
+    /// An empty body.
+    pub fn new(strict: bool) -> BodyBuilder {
+        BodyBuilder { body: Body { strict, ..Body::default() }, known: HashMap::new() }
+    }
+
+    /// The body so far.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// A way in or out; equal ones are not shared, the caller keeps them apart.
+    pub fn access(&mut self, access: Access) -> u16 {
+        if let Some(operand) = access.operand {
+            self.body.operands = self.body.operands.max(operand + 1);
+        }
+        self.body.accesses.push(access);
+        u16::try_from(self.body.accesses.len() - 1).expect("a kernel has at most 65,536 accesses")
+    }
+
+    /// Writes a value through an access.
+    pub fn store(&mut self, node: NodeId, access: u16) {
+        self.body.stores.push(Store { node, access });
+    }
+
+    /// A scalar argument.
+    pub fn scalar(&mut self, slot: u16, dtype: DType) -> NodeId {
+        self.body.scalars = self.body.scalars.max(slot + 1);
+        self.node(Node::Scalar { slot, dtype })
+    }
+
+    /// A constant.
+    pub fn constant(&mut self, value: Scalar, dtype: DType) -> NodeId {
+        self.node(Node::Const { bits: value.to_bits(dtype), dtype })
+    }
+
+    /// A conversion; none where the dtype is already that one.
+    pub fn cast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
+        if self.body.dtype(arg) == dtype { arg } else { self.node(Node::Cast { dtype, arg }) }
+    }
+
+    /// An elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is bool).
+    pub fn element(&mut self, op: ElementOp, args: &[NodeId]) -> NodeId {
+        debug_assert_eq!(args.len(), op.row().arity, "{op:?}");
+        let dtype = op.output(self.body.dtype(args[args.len() - 1]));
+        let mut a = [args[0]; 3];
+        a[..args.len()].copy_from_slice(args);
+        if let Some(id) = self.identity(op, args) {
+            return id;
+        }
+        if op.row().commutative && a[1] < a[0] {
+            a.swap(0, 1);
+            if args.len() == 2 {
+                a[2] = a[0];
+            }
+        }
+        self.node(Node::Element { op, dtype, args: a })
+    }
+
+    /// The node, shared with an equal one.
+    pub fn node(&mut self, node: Node) -> NodeId {
+        *self.known.entry(node).or_insert_with(|| {
+            self.body.nodes.push(node);
+            NodeId(self.body.nodes.len() as u32 - 1)
+        })
+    }
+
+    fn as_unary(&self, id: NodeId, op: ElementOp) -> Option<NodeId> {
+        match self.body.nodes[id.index()] {
+            Node::Element { op: o, args, .. } if o == op => Some(args[0]),
+            _ => None,
+        }
+    }
+
+    /// Identities that are exact for every value, NaN and signed zeros included, in every dtype.
+    fn identity(&mut self, op: ElementOp, x: &[NodeId]) -> Option<NodeId> {
+        use ElementOp::*;
+        match op {
+            Neg => self.as_unary(x[0], Neg),
+            Not => self.as_unary(x[0], Not),
+            BitNot => self.as_unary(x[0], BitNot),
+            Abs => match (self.as_unary(x[0], Neg), self.as_unary(x[0], Abs)) {
+                (Some(inner), _) => Some(self.element(Abs, &[inner])),
+                (_, Some(_)) => Some(x[0]),
+                _ => None,
+            },
+            Square | Cosh => {
+                let inner = self.as_unary(x[0], Neg)?;
+                Some(self.element(op, &[inner]))
+            }
+            Cos => {
+                let inner = self.as_unary(x[0], Neg)?;
+                Some(self.element(op, &[inner]))
+            }
+            // (-a)·(-b) = a·b; division likewise on floats (integer division truncates, so it holds there too, but wraps).
+            Mul => match (self.as_unary(x[0], Neg), self.as_unary(x[1], Neg)) {
+                (Some(a), Some(b)) => Some(self.element(Mul, &[a, b])),
+                // One product with its sign outside: -(x·x) is then shared with x·x.
+                (Some(a), None) if a == x[1] => {
+                    let p = self.element(Mul, &[a, x[1]]);
+                    Some(self.element(Neg, &[p]))
+                }
+                (None, Some(b)) if b == x[0] => {
+                    let p = self.element(Mul, &[x[0], b]);
+                    Some(self.element(Neg, &[p]))
+                }
+                _ => None,
+            },
+            Div if self.body.dtype(x[0]).is_float() => {
+                let (a, b) = (self.as_unary(x[0], Neg)?, self.as_unary(x[1], Neg)?);
+                Some(self.element(Div, &[a, b]))
+            }
+            Sub if self.body.dtype(x[0]).is_float() => {
+                let b = self.as_unary(x[1], Neg)?;
+                Some(self.element(Add, &[x[0], b]))
+            }
+            Add if self.body.dtype(x[0]).is_float() => match (self.as_unary(x[0], Neg), self.as_unary(x[1], Neg)) {
+                (None, Some(b)) => Some(self.node_sub(x[0], b)),
+                (Some(a), None) => Some(self.node_sub(x[1], a)),
+                _ => None,
+            },
+            And | Or | BitAnd | BitOr if x[0] == x[1] => Some(x[0]),
+            Where if x[1] == x[2] => Some(x[1]),
+            _ => None,
+        }
+    }
+
+    fn node_sub(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        let dtype = self.body.dtype(a);
+        self.node(Node::Element { op: ElementOp::Sub, dtype, args: [a, b, a] })
+    }
+
+    /// The finished body: nodes that no store needs are dropped.
+    pub fn finish(self) -> Body {
+        let mut body = self.body;
+        let mut used = vec![false; body.nodes.len()];
+        for s in &body.stores {
+            used[s.node.index()] = true;
+        }
+        for i in (0..body.nodes.len()).rev() {
+            if used[i] {
+                for a in body.args(NodeId(i as u32)) {
+                    used[a.index()] = true;
+                }
+            }
+        }
+        let mut place = vec![NodeId(0); body.nodes.len()];
+        let mut kept = Vec::with_capacity(body.nodes.len());
+        for (i, mut node) in body.nodes.iter().copied().enumerate().filter(|(i, _)| used[*i]) {
+            match &mut node {
+                Node::Element { args, .. } => *args = args.map(|a| place[a.index()]),
+                Node::Cast { arg, .. } => *arg = place[arg.index()],
+                _ => {}
+            }
+            place[i] = NodeId(kept.len() as u32);
+            kept.push(node);
+        }
+        body.nodes = kept;
+        for s in &mut body.stores {
+            s.node = place[s.node.index()];
+        }
+        body
+    }
+}
+
+impl Build for BodyBuilder {
+    fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr {
+        let args: Vec<NodeId> = args.iter().map(|e| NodeId(e.0)).collect();
+        Expr(self.element(op, &args).0)
+    }
+
+    fn constant(&mut self, like: Expr, value: f64) -> Expr {
+        let dtype = self.body.dtype(NodeId(like.0));
+        Expr(BodyBuilder::constant(self, Scalar::Float(value), dtype).0)
+    }
+}
+
+/// The body with every operation that `native` refuses written in simpler ones (see [`thalweg_ir::element::Row::expand`]).
+/// An operation that has no expansion stays.
+pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
+    let mut b = BodyBuilder::new(body.strict);
+    b.body.accesses = body.accesses.clone();
+    b.body.operands = body.operands;
+    b.body.scalars = body.scalars;
+    // An expansion may use operations that need expanding themselves, so each is opened until none is left.
+    struct Expanding<'a>(&'a mut BodyBuilder, &'a dyn Fn(ElementOp, DType) -> bool);
+    impl Build for Expanding<'_> {
+        fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr {
+            let dtype = self.0.body.dtype(NodeId(args[args.len() - 1].0));
+            match op.row().expand {
+                Some(expand) if !(self.1)(op, dtype) => expand(self, args),
+                _ => self.0.op(op, args),
+            }
+        }
+        fn constant(&mut self, like: Expr, value: f64) -> Expr {
+            Build::constant(self.0, like, value)
+        }
+    }
+    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    for (i, node) in body.nodes.iter().enumerate() {
+        let id = match *node {
+            Node::Element { op, .. } => {
+                let args: Vec<Expr> = body.args(NodeId(i as u32)).map(|a| Expr(place[a.index()].0)).collect();
+                NodeId(Expanding(&mut b, native).op(op, &args).0)
+            }
+            Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
+            other => b.node(other),
+        };
+        place.push(id);
+    }
+    for s in &body.stores {
+        b.store(place[s.node.index()], s.access);
+    }
+    b.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(b: &mut BodyBuilder) -> NodeId {
+        let access = b.access(Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Contiguous });
+        b.node(Node::Load { access })
+    }
+
+    #[test]
+    fn both_branches_of_an_odd_function_share_their_work() {
+        // erf by hand evaluates exp(-x·x) for x and for -x, and |x| for both.
+        let mut b = BodyBuilder::new(false);
+        let x = load(&mut b);
+        let n = b.element(ElementOp::Neg, &[x]);
+        let half = |b: &mut BodyBuilder, x: NodeId| {
+            let a = b.element(ElementOp::Abs, &[x]);
+            let m = b.element(ElementOp::Neg, &[x]);
+            let s = b.element(ElementOp::Mul, &[m, x]);
+            let e = b.element(ElementOp::Exp, &[s]);
+            b.element(ElementOp::Add, &[a, e])
+        };
+        assert_eq!(half(&mut b, x), half(&mut b, n));
+    }
+
+    #[test]
+    fn expansion_opens_what_is_not_native_to_the_bottom() {
+        let mut b = BodyBuilder::new(false);
+        let x = load(&mut b);
+        let y = b.element(ElementOp::Asin, &[x]);
+        let out = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+        b.store(y, out);
+        let body = b.finish();
+        let native = |op: ElementOp, _| op.row().expand.is_none();
+        let open = expand(&body, &native);
+        assert!(open.nodes.iter().all(|n| !matches!(n, Node::Element { op, .. } if op.row().expand.is_some())));
+        assert_eq!(open.stores.len(), 1);
+        assert_eq!(open.operands, 2);
+    }
+
+    #[test]
+    fn dead_nodes_are_dropped() {
+        let mut b = BodyBuilder::new(false);
+        let x = load(&mut b);
+        b.element(ElementOp::Exp, &[x]);
+        let y = b.element(ElementOp::Neg, &[x]);
+        let out = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+        b.store(y, out);
+        assert_eq!(b.finish().nodes.len(), 2);
+    }
+}

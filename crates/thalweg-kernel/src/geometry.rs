@@ -1,0 +1,99 @@
+//! The sizes of a launch: everything about a kernel that its program does not contain.
+
+use crate::IndexMap;
+use std::sync::Arc;
+use thalweg_ir::{DType, MAX_RANK, ReduceOp};
+
+/// Where one access of a [`crate::Body`] goes in one launch.
+#[derive(Clone, Debug)]
+pub struct AccessGeometry {
+    /// Position (in elements) of the domain's first point.
+    pub base: isize,
+    /// Elements between neighbours along each domain dimension; the last one is 1, 0 or any according to the access's class.
+    /// Meaningless where `map` is given.
+    pub strides: [isize; MAX_RANK],
+    /// The map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`].
+    pub map: Option<Arc<IndexMap>>,
+    /// Lowest and highest position reached, both inside the operand; `None` if none is reached.
+    pub reach: Option<(usize, usize)>,
+    /// Distinct elements touched.
+    pub distinct: usize,
+}
+
+/// The domain of one launch of a map kernel.
+#[derive(Clone, Debug)]
+pub struct MapGeometry {
+    /// Sizes of the collapsed domain, outermost first, at least one; the product is the number of points, never 0.
+    pub extents: Vec<usize>,
+    /// One for each access of the body.
+    pub accesses: Vec<AccessGeometry>,
+}
+
+impl MapGeometry {
+    /// Number of points.
+    pub fn points(&self) -> usize {
+        self.extents.iter().product()
+    }
+}
+
+/// One launch of a reduction: `out[p] = reduce over r of input[p·outer + r·inner]`, `out` row-major over the kept dimensions.
+#[derive(Clone, Debug)]
+pub struct ReduceGeometry {
+    /// Sizes and input strides of the kept dimensions, outermost first.
+    pub kept: Vec<(usize, isize)>,
+    /// Sizes and input strides of the reduced dimensions, outermost first; a product of 0 gives the identity.
+    pub reduced: Vec<(usize, isize)>,
+    /// Position of the input's first element.
+    pub base: isize,
+    /// Lowest and highest position reached.
+    pub reach: Option<(usize, usize)>,
+}
+
+/// One launch of a matrix product `c[b, i, j] = Σ a[b, i, k]·b[b, k, j]`, `c` row-major.
+#[derive(Clone, Debug)]
+pub struct MatmulGeometry {
+    /// Sizes of the batch dimensions with the strides of `a` and `b` (0 where broadcast).
+    pub batch: Vec<(usize, isize, isize)>,
+    /// Rows of `a` and `c`.
+    pub m: usize,
+    /// Columns of `b` and `c`.
+    pub n: usize,
+    /// Columns of `a` and rows of `b`.
+    pub k: usize,
+    /// Position of the first element, row stride and column stride of `a`.
+    pub a: (isize, isize, isize),
+    /// The same of `b`.
+    pub b: (isize, isize, isize),
+    /// Lowest and highest positions reached, of `a` and `b`.
+    pub reach: [Option<(usize, usize)>; 2],
+}
+
+/// A device-independent program: what is computed, without sizes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Kernel {
+    /// One result a point. Operands as the body's accesses say.
+    Map(crate::Body),
+    /// A reduction. Operands: input, output.
+    Reduce {
+        /// Which.
+        op: ReduceOp,
+        /// The input's dtype; the output's is the same, bool or i64 by the operation.
+        dtype: DType,
+    },
+    /// A matrix product. Operands: a, b, c. Floats narrower than f32 accumulate in f32, integers wrap.
+    Matmul {
+        /// The dtype of all three.
+        dtype: DType,
+    },
+}
+
+/// The sizes that go with a [`Kernel`] of the same kind.
+#[derive(Clone, Debug)]
+pub enum Geometry {
+    /// For [`Kernel::Map`].
+    Map(MapGeometry),
+    /// For [`Kernel::Reduce`].
+    Reduce(ReduceGeometry),
+    /// For [`Kernel::Matmul`].
+    Matmul(MatmulGeometry),
+}

@@ -1,0 +1,477 @@
+//! Index maps: from a point of a kernel's domain to a position in a source, through any chain of movement.
+//!
+//! A map is a stack of strided views. The top one has the domain's shape; each turns an index into a
+//! row-major index of the one below, the bottom one into a position in the buffer. Movement that a strided
+//! view can express changes the top; only a reshape that it cannot express puts a new view on the stack
+//! (the idea of tinygrad's ShapeTracker). Padding is a range of valid indices kept beside a view.
+
+use thalweg_ir::{MAX_RANK, Shape, View};
+
+#[derive(Clone, Debug, PartialEq)]
+struct Level {
+    view: View,
+    /// Valid indices `lo..hi` of each dimension; outside, the point is masked out.
+    mask: Option<[(i64, i64); MAX_RANK]>,
+}
+
+/// A map from a domain's points to positions in a source, or to nothing where a point lies in padding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexMap {
+    /// Bottom (buffer side) first; never empty.
+    levels: Vec<Level>,
+}
+
+impl IndexMap {
+    /// The map that a view of a buffer is.
+    pub fn new(view: View) -> IndexMap {
+        IndexMap { levels: vec![Level { view, mask: None }] }
+    }
+
+    /// The shape of the domain.
+    pub fn shape(&self) -> Shape {
+        self.top().view.shape
+    }
+
+    fn top(&self) -> &Level {
+        self.levels.last().expect("a map has a level")
+    }
+
+    /// The whole map as one strided view, where it is one and masks nothing.
+    pub fn as_view(&self) -> Option<&View> {
+        match self.levels.as_slice() {
+            [Level { view, mask: None }] => Some(view),
+            _ => None,
+        }
+    }
+
+    /// Whether some points may be masked out.
+    pub fn is_masked(&self) -> bool {
+        self.levels.iter().any(|l| l.mask.is_some())
+    }
+
+    fn with_top(mut self, f: impl FnOnce(&mut Level)) -> IndexMap {
+        f(self.levels.last_mut().expect("a map has a level"));
+        self
+    }
+
+    /// Dimensions reordered.
+    pub fn permute(self, order: &[usize]) -> IndexMap {
+        self.with_top(|l| {
+            l.view = l.view.permute(order);
+            if let Some(mask) = &mut l.mask {
+                let old = *mask;
+                for (i, &o) in order.iter().enumerate() {
+                    mask[i] = old[o];
+                }
+            }
+        })
+    }
+
+    /// Broadcast to a shape.
+    pub fn expand(self, shape: Shape) -> IndexMap {
+        self.with_top(|l| {
+            let old = l.view.shape;
+            l.view = l.view.expand(shape);
+            if let Some(mask) = &mut l.mask {
+                let lead = shape.rank() - old.rank();
+                let from = *mask;
+                for i in 0..shape.rank() {
+                    let full = (0, shape[i] as i64);
+                    mask[i] = match i.checked_sub(lead) {
+                        Some(j) if old[j] == shape[i] => from[j],
+                        // A single masked-out element stays masked out however often it is repeated.
+                        Some(j) if from[j].0 >= from[j].1 || from[j].0 > 0 => (0, 0),
+                        _ => full,
+                    };
+                }
+            }
+        })
+    }
+
+    /// Start, step and length of each dimension.
+    pub fn slice(self, parts: &[(i64, i64, usize)]) -> IndexMap {
+        self.with_top(|l| {
+            l.view = l.view.slice(parts);
+            if let Some(mask) = &mut l.mask {
+                for (m, &(start, step, len)) in mask.iter_mut().zip(parts) {
+                    // Index i of the result is start + i·step of the source.
+                    let (lo, hi) = *m;
+                    let (a, b) = if step > 0 {
+                        (ceil_div(lo - start, step), ceil_div(hi - start, step))
+                    } else {
+                        (ceil_div(start - (hi - 1), -step), (start - lo).div_euclid(-step) + 1)
+                    };
+                    *m = (a.clamp(0, len as i64), b.clamp(0, len as i64));
+                }
+            }
+        })
+    }
+
+    /// Sliding windows along an axis.
+    pub fn window(self, axis: usize, size: usize, step: usize) -> IndexMap {
+        // A masked dimension split in two is no longer a box of valid indices: keep it below.
+        let map = if self.top().mask.is_some() { self.level_up() } else { self };
+        map.with_top(|l| l.view = l.view.window(axis, size, step))
+    }
+
+    /// Elements before and after each dimension, masked out.
+    pub fn pad(self, parts: &[(usize, usize)]) -> IndexMap {
+        self.with_top(|l| {
+            let mut mask = l.mask.unwrap_or([(0, 0); MAX_RANK]);
+            let fresh = l.mask.is_none();
+            let mut view = l.view;
+            for (i, &(before, after)) in parts.iter().enumerate() {
+                let d = view.shape[i];
+                let (lo, hi) = if fresh { (0, d as i64) } else { mask[i] };
+                mask[i] = (lo + before as i64, hi + before as i64);
+                view.offset -= before as isize * view.strides()[i];
+                view.shape.dims_mut()[i] = d + before + after;
+            }
+            l.view = view;
+            if parts.iter().any(|&(b, a)| b + a > 0) || !fresh {
+                l.mask = Some(mask);
+            }
+        })
+    }
+
+    /// The same points in the same order under another shape.
+    pub fn reshape(self, shape: Shape) -> IndexMap {
+        let top = self.top();
+        match (top.view.reshape(shape), &top.mask) {
+            (Some(view), None) => self.with_top(|l| l.view = view),
+            (Some(view), Some(mask)) => match reshape_mask(top.view.shape, mask, shape) {
+                Some(mask) => self.with_top(|l| {
+                    l.view = view;
+                    l.mask = Some(mask);
+                }),
+                None => self.stack(shape),
+            },
+            (None, _) => self.stack(shape),
+        }
+    }
+
+    fn level_up(self) -> IndexMap {
+        let shape = self.shape();
+        self.stack(shape)
+    }
+
+    fn stack(mut self, shape: Shape) -> IndexMap {
+        self.levels.push(Level { view: View::contiguous(shape), mask: None });
+        self
+    }
+
+    /// The position of the domain's point of that row-major index; `None` where it is masked out.
+    pub fn position(&self, point: usize) -> Option<usize> {
+        let mut at = point as i64;
+        for level in self.levels.iter().rev() {
+            let shape = level.view.shape;
+            let mut position = level.view.offset as i64;
+            for i in (0..shape.rank()).rev() {
+                let d = shape[i] as i64;
+                let index = at % d;
+                at /= d;
+                if let Some(mask) = &level.mask
+                    && (index < mask[i].0 || index >= mask[i].1)
+                {
+                    return None;
+                }
+                position += index * level.view.strides()[i] as i64;
+            }
+            at = position;
+        }
+        Some(at as usize)
+    }
+
+    /// Writes the positions of the points `start..start + out.len()`, -1 where one is masked out.
+    ///
+    /// Sources of more than 2³¹ elements need positions relative to `origin`, which is subtracted.
+    pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
+        let (top, below) = self.levels.split_last().expect("a map has a level");
+        let below = IndexMap { levels: below.to_vec() };
+        let shape = top.view.shape;
+        let rank = shape.rank();
+        if rank == 0 {
+            let p = self.position(0).map_or(-1, |p| (p as i64 - origin) as i32);
+            out.fill(p);
+            return;
+        }
+        // An odometer over the top view: one addition a point, and the rest on a carry.
+        let mut index = [0usize; MAX_RANK];
+        let mut at = start;
+        for i in (0..rank).rev() {
+            index[i] = at % shape[i];
+            at /= shape[i];
+        }
+        let inside = |index: &[usize; MAX_RANK], i: usize| match &top.mask {
+            Some(m) => (index[i] as i64) >= m[i].0 && (index[i] as i64) < m[i].1,
+            None => true,
+        };
+        let mut done = 0;
+        while done < out.len() {
+            let run = (shape[rank - 1] - index[rank - 1]).min(out.len() - done);
+            let outer_valid = (0..rank - 1).all(|i| inside(&index, i));
+            let stride = top.view.strides()[rank - 1];
+            let row = top.view.position(&index[..rank]);
+            for j in 0..run {
+                let mut probe = index;
+                probe[rank - 1] += j;
+                out[done + j] = if outer_valid && inside(&probe, rank - 1) {
+                    let p = row + j as isize * stride;
+                    if below.levels.is_empty() {
+                        (p as i64 - origin) as i32
+                    } else {
+                        below.position(p as usize).map_or(-1, |p| (p as i64 - origin) as i32)
+                    }
+                } else {
+                    -1
+                };
+            }
+            done += run;
+            index[rank - 1] += run;
+            for i in (1..rank).rev() {
+                if index[i] == shape[i] {
+                    index[i] = 0;
+                    index[i - 1] += 1;
+                }
+            }
+        }
+    }
+
+    /// Lowest and highest position of the bottom view's valid points; every position reached lies between.
+    pub fn reach(&self) -> Option<(usize, usize)> {
+        let level = &self.levels[0];
+        let shape = level.view.shape;
+        let (mut lo, mut hi) = (level.view.offset, level.view.offset);
+        for i in 0..shape.rank() {
+            let (a, b) = level.mask.map_or((0, shape[i] as i64), |m| m[i]);
+            if a >= b || shape[i] == 0 {
+                return None;
+            }
+            let s = level.view.strides()[i];
+            let (first, last) = (a as isize * s, (b as isize - 1) * s);
+            lo += first.min(last);
+            hi += first.max(last);
+        }
+        Some((lo as usize, hi as usize))
+    }
+
+    /// Distinct positions reached, at most: exact for a single strided view without overlap.
+    pub fn distinct(&self) -> usize {
+        self.levels
+            .iter()
+            .map(|l| {
+                let mut n = 1;
+                for (i, (&d, &s)) in l.view.shape.iter().zip(l.view.strides()).enumerate() {
+                    let valid = l.mask.map_or(d, |m| (m[i].1 - m[i].0).max(0) as usize);
+                    n *= if s == 0 { valid.min(1) } else { valid };
+                }
+                n
+            })
+            .min()
+            .unwrap_or(0)
+    }
+}
+
+fn ceil_div(a: i64, b: i64) -> i64 {
+    -((-a).div_euclid(b))
+}
+
+/// The mask under another shape, where sizes of 1 come and go and masked dimensions keep their size and place in the order.
+fn reshape_mask(from: Shape, mask: &[(i64, i64); MAX_RANK], to: Shape) -> Option<[(i64, i64); MAX_RANK]> {
+    let mut out = [(0, 0); MAX_RANK];
+    let mut source = (0..from.rank()).filter(|&i| from[i] != 1);
+    for i in 0..to.rank() {
+        out[i] = if to[i] == 1 {
+            (0, 1)
+        } else {
+            let s = source.next()?;
+            if from[s] != to[i] {
+                return None;
+            }
+            mask[s]
+        };
+    }
+    if source.next().is_some() {
+        return None;
+    }
+    // A dropped dimension of size 1 that masked everything out has no place to say so.
+    let lost = (0..from.rank()).any(|i| from[i] == 1 && mask[i] != (0, 1));
+    (!lost).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tensor of positions, moved element by element: what the maps are compared with.
+    #[derive(Clone)]
+    struct Moved(Vec<Option<usize>>, Shape);
+
+    impl Moved {
+        fn gather(&self, shape: Shape, f: impl Fn(&[i64]) -> Option<Vec<i64>>) -> Moved {
+            let mut out = vec![];
+            for p in 0..shape.numel() {
+                let index = unravel(p, shape);
+                out.push(f(&index).and_then(|i| {
+                    let mut at = 0;
+                    for (a, &d) in i.iter().zip(self.1.iter()) {
+                        at = at * d + *a as usize;
+                    }
+                    self.0[at]
+                }));
+            }
+            Moved(out, shape)
+        }
+    }
+
+    fn unravel(mut p: usize, shape: Shape) -> Vec<i64> {
+        let mut index = vec![0; shape.rank()];
+        for i in (0..shape.rank()).rev() {
+            index[i] = (p % shape[i]) as i64;
+            p /= shape[i];
+        }
+        index
+    }
+
+    struct Lcg(u64);
+    impl Lcg {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) as usize % n
+        }
+    }
+
+    fn factor(rng: &mut Lcg, mut n: usize) -> Vec<usize> {
+        let mut dims = vec![];
+        while n > 1 && dims.len() < 5 {
+            let divisors: Vec<usize> = (1..=n).filter(|d| n % d == 0).collect();
+            let d = divisors[rng.below(divisors.len())];
+            dims.push(d);
+            n /= d;
+        }
+        dims.push(n);
+        dims
+    }
+
+    #[test]
+    fn random_chains_agree_with_moving_elements() {
+        let mut rng = Lcg(7);
+        for _ in 0..3000 {
+            let dims: Vec<usize> = (0..1 + rng.below(3)).map(|_| 1 + rng.below(4)).collect();
+            let shape = Shape::new(&dims);
+            let mut map = IndexMap::new(View::contiguous(shape));
+            let mut moved = Moved((0..shape.numel()).map(Some).collect(), shape);
+            for _ in 0..1 + rng.below(5) {
+                let shape = moved.1;
+                let rank = shape.rank();
+                match rng.below(6) {
+                    0 => {
+                        let mut order: Vec<usize> = (0..rank).collect();
+                        for i in (1..rank).rev() {
+                            order.swap(i, rng.below(i + 1));
+                        }
+                        let dims: Vec<usize> = order.iter().map(|&o| shape[o]).collect();
+                        moved = moved.gather(Shape::new(&dims), |i| {
+                            let mut source = vec![0; rank];
+                            for (k, &o) in order.iter().enumerate() {
+                                source[o] = i[k];
+                            }
+                            Some(source)
+                        });
+                        map = map.permute(&order);
+                    }
+                    1 => {
+                        let parts: Vec<(i64, i64, usize)> = shape
+                            .iter()
+                            .map(|&d| match rng.below(3) {
+                                0 => (0, 1, d),
+                                1 => (d as i64 - 1, -1, d),
+                                _ => {
+                                    let (start, step) = (rng.below(d), 1 + rng.below(2));
+                                    (start as i64, step as i64, (d - start).div_ceil(step))
+                                }
+                            })
+                            .collect();
+                        let dims: Vec<usize> = parts.iter().map(|p| p.2).collect();
+                        moved = moved.gather(Shape::new(&dims), |i| {
+                            Some(i.iter().zip(&parts).map(|(&i, p)| p.0 + i * p.1).collect())
+                        });
+                        map = map.slice(&parts);
+                    }
+                    2 => {
+                        let parts: Vec<(usize, usize)> = (0..rank).map(|_| (rng.below(2), rng.below(3))).collect();
+                        let dims: Vec<usize> = shape.iter().zip(&parts).map(|(d, p)| d + p.0 + p.1).collect();
+                        if dims.iter().product::<usize>() > 2000 {
+                            continue;
+                        }
+                        moved = moved.gather(Shape::new(&dims), |i| {
+                            let s: Vec<i64> = i.iter().zip(&parts).map(|(&i, p)| i - p.0 as i64).collect();
+                            s.iter().zip(shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64).then_some(s)
+                        });
+                        map = map.pad(&parts);
+                    }
+                    3 => {
+                        let to = Shape::new(&factor(&mut rng, shape.numel()));
+                        moved.1 = to;
+                        map = map.reshape(to);
+                    }
+                    4 => {
+                        let mut dims = shape.dims().to_vec();
+                        for d in dims.iter_mut().filter(|d| **d == 1) {
+                            *d = 1 + rng.below(3);
+                        }
+                        if rank < 5 {
+                            dims.insert(0, 1 + rng.below(2));
+                        }
+                        let to = Shape::new(&dims);
+                        let lead = to.rank() - rank;
+                        moved = moved.gather(to, |i| {
+                            Some(
+                                i[lead..].iter().zip(shape.iter()).map(|(&i, &d)| if d == 1 { 0 } else { i }).collect(),
+                            )
+                        });
+                        map = map.expand(to);
+                    }
+                    _ => {
+                        let axis = rng.below(rank);
+                        let (size, step) = (1 + rng.below(shape[axis]), 1 + rng.below(2));
+                        if rank > 5 {
+                            continue;
+                        }
+                        let mut dims = shape.dims().to_vec();
+                        dims[axis] = (shape[axis] - size) / step + 1;
+                        dims.push(size);
+                        moved = moved.gather(Shape::new(&dims), |i| {
+                            let mut s = i[..rank].to_vec();
+                            s[axis] = i[axis] * step as i64 + i[rank];
+                            Some(s)
+                        });
+                        map = map.window(axis, size, step);
+                    }
+                }
+                if moved.1.numel() > 4000 {
+                    break;
+                }
+            }
+            assert_eq!(map.shape(), moved.1);
+            let n = moved.0.len();
+            let mut table = vec![0; n];
+            map.fill(0, 0, &mut table);
+            let cut = rng.below(n + 1);
+            let mut tail = vec![0; n - cut];
+            map.fill(cut, 0, &mut tail);
+            assert_eq!(tail, table[cut..]);
+            let mut reached = std::collections::HashSet::new();
+            for (p, &want) in moved.0.iter().enumerate() {
+                assert_eq!(map.position(p), want, "{map:?} at {p}");
+                assert_eq!(table[p], want.map_or(-1, |w| w as i32));
+                reached.extend(want);
+            }
+            if let (Some(lo), Some(hi)) = (reached.iter().min(), reached.iter().max()) {
+                let (a, b) = map.reach().unwrap();
+                assert!(a <= *lo && *hi <= b && b < dims.iter().product());
+            }
+            assert!(map.distinct() >= reached.len());
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Kernels: device-independent programs, the index maps in them, and the interpreter that says what operations mean.
+//!
+//! In: operations of [`thalweg_ir`]. Out: a [`Kernel`] (what is computed) with a [`Geometry`] (how large), which a
+//! device compiles and launches.
+
+mod body;
+mod geometry;
+mod index;
+
+pub use body::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Store, expand};
+pub use geometry::{AccessGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, ReduceGeometry};
+pub use index::IndexMap;

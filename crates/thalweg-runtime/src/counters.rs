@@ -1,0 +1,79 @@
+//! Counters: what was recorded, planned, compiled, launched and moved.
+//!
+//! Every thread counts for itself, without synchronisation; what a thread's streams do is on its account. Tests
+//! assert on counters, because a fusion that silently never happens leaves all values right.
+
+use std::cell::Cell;
+use std::ops::Sub;
+
+/// Sums since the thread started. Subtract two snapshots to count a stretch of code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Operations recorded.
+    pub operations: u64,
+    /// Segments cut and run.
+    pub segments: u64,
+    /// Plans searched for and made.
+    pub plans_made: u64,
+    /// Segments whose plan was there already.
+    pub plans_found: u64,
+    /// Plans worked out for concrete sizes (addresses, strides, programs) for the first time.
+    pub instances_made: u64,
+    /// Kernels compiled.
+    pub programs_compiled: u64,
+    /// Nanoseconds spent compiling.
+    pub compile_ns: u64,
+    /// Nanoseconds spent planning.
+    pub plan_ns: u64,
+    /// Kernels launched.
+    pub kernels: u64,
+    /// Bytes of distinct elements that kernels read, each kernel for itself.
+    pub bytes_read: u64,
+    /// Bytes that kernels wrote.
+    pub bytes_written: u64,
+    /// Bytes allocated for results and intermediates.
+    pub bytes_allocated: u64,
+    /// Outputs that took the place of a dying input.
+    pub reused_in_place: u64,
+}
+
+impl Sub for Counters {
+    type Output = Counters;
+    fn sub(self, o: Counters) -> Counters {
+        Counters {
+            operations: self.operations - o.operations,
+            segments: self.segments - o.segments,
+            plans_made: self.plans_made - o.plans_made,
+            plans_found: self.plans_found - o.plans_found,
+            instances_made: self.instances_made - o.instances_made,
+            programs_compiled: self.programs_compiled - o.programs_compiled,
+            compile_ns: self.compile_ns - o.compile_ns,
+            plan_ns: self.plan_ns - o.plan_ns,
+            kernels: self.kernels - o.kernels,
+            bytes_read: self.bytes_read - o.bytes_read,
+            bytes_written: self.bytes_written - o.bytes_written,
+            bytes_allocated: self.bytes_allocated - o.bytes_allocated,
+            reused_in_place: self.reused_in_place - o.reused_in_place,
+        }
+    }
+}
+
+thread_local! {
+    static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
+        operations: 0, segments: 0, plans_made: 0, plans_found: 0, instances_made: 0, programs_compiled: 0, compile_ns: 0,
+        plan_ns: 0, kernels: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0, reused_in_place: 0,
+    }) };
+}
+
+/// The calling thread's counters.
+pub fn counters() -> Counters {
+    COUNTERS.get()
+}
+
+/// Adds to the calling thread's counters.
+pub fn count(f: impl FnOnce(&mut Counters)) {
+    let mut c = COUNTERS.get();
+    f(&mut c);
+    COUNTERS.set(c);
+}

@@ -1,0 +1,16 @@
+//! What stands between plans and devices: the [`Device`] trait, [`Buffer`]s and their pool, errors, counters and traces.
+//!
+//! A device crate implements [`Device`] and [`Program`]; nothing else of it is seen. Memory of a device is handed
+//! out by a [`Pool`] over the device's own allocator, so that recycled buffers and the figures about them are the
+//! same everywhere.
+
+mod counters;
+mod device;
+mod error;
+mod pool;
+pub mod trace;
+
+pub use counters::{Counters, count, counters};
+pub use device::{Device, Program, ProgramInfo};
+pub use error::Error;
+pub use pool::{Allocation, Buffer, Memory, MemoryStats, Pool};

@@ -1,0 +1,280 @@
+//! The memory pool: freed blocks are kept and handed out again, and everything is counted.
+//!
+//! Page faults of a fresh output cost three times the kernel that fills it (../../../docs/architecture.md), so blocks
+//! are recycled by size class: powers of two up to 1 MiB (at most half wasted), eighths of a power of two above
+//! (at most an eighth wasted). A block goes back to the class it came from; nothing is split or merged, so allocating
+//! and freeing cost a lock and a push whatever the number of live blocks.
+
+use crate::Error;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Where a pool gets its blocks: the device's own allocator.
+pub trait Memory: Send + Sync {
+    /// A block of that many bytes, aligned to 64; `None` when there is none.
+    fn obtain(&self, bytes: usize) -> Option<NonNull<u8>>;
+
+    /// Gives back a block of [`Memory::obtain`] with the same size.
+    ///
+    /// # Safety
+    /// The block came from `obtain(bytes)` of this memory, is given back once, and nobody uses it any more.
+    unsafe fn release(&self, block: NonNull<u8>, bytes: usize);
+
+    /// Bytes that this memory could hold in all, if known.
+    fn total(&self) -> Option<usize>;
+}
+
+/// The pool's figures, in bytes but for the counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// In buffers that are alive.
+    pub in_use: usize,
+    /// The most that was in use at once.
+    pub peak: usize,
+    /// Held from the device, in use or kept for reuse.
+    pub reserved: usize,
+    /// Allocations served.
+    pub allocations: u64,
+    /// Of these, served from kept blocks.
+    pub recycled: u64,
+}
+
+const CLASSES: usize = 512;
+
+/// Blocks of one device, recycled.
+pub struct Pool {
+    device: String,
+    memory: Box<dyn Memory>,
+    free: [Mutex<Vec<Block>>; CLASSES],
+    in_use: AtomicUsize,
+    peak: AtomicUsize,
+    reserved: AtomicUsize,
+    allocations: AtomicU64,
+    recycled: AtomicU64,
+}
+
+struct Block(NonNull<u8>);
+// SAFETY: a block in the free list is owned by the list alone; the pointer is only handed on.
+unsafe impl Send for Block {}
+
+/// A piece of device memory; freed to its pool when the last clone of the `Arc` goes.
+pub type Buffer = Arc<Allocation>;
+
+/// The memory behind a [`Buffer`].
+pub struct Allocation {
+    block: NonNull<u8>,
+    bytes: usize,
+    class: usize,
+    pool: Arc<Pool>,
+}
+// SAFETY: an allocation is an address and a size. Access to the bytes goes through device code, which orders it.
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    /// The address on its device.
+    pub fn address(&self) -> *mut u8 {
+        self.block.as_ptr()
+    }
+
+    /// Bytes asked for; the block may be larger.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        self.pool.put_back(Block(self.block), self.class);
+    }
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:p} on {}", self.bytes, self.block, self.pool.device)
+    }
+}
+
+/// The class of a size, and the bytes of a block of that class.
+fn class_of(bytes: usize) -> Option<(usize, usize)> {
+    const SMALL: usize = 1 << 20;
+    let bytes = bytes.max(64);
+    if bytes <= SMALL {
+        let size = bytes.next_power_of_two();
+        return Some((size.trailing_zeros() as usize, size));
+    }
+    let top = usize::BITS as usize - 1 - bytes.leading_zeros() as usize;
+    let step = 1usize << (top - 3);
+    let size = bytes.checked_add(step - 1)? / step * step;
+    let top = usize::BITS as usize - 1 - size.leading_zeros() as usize;
+    let eighth = (size >> (top - 3)) & 7;
+    (size <= isize::MAX as usize).then_some((21 + (top - 20) * 8 + eighth, size))
+}
+
+fn size_of_class(class: usize) -> usize {
+    if class <= 20 {
+        1 << class
+    } else {
+        let (top, eighth) = (20 + (class - 21) / 8, (class - 21) % 8);
+        (8 + eighth) << (top - 3)
+    }
+}
+
+impl Pool {
+    /// A pool over a device's memory.
+    pub fn new(device: String, memory: Box<dyn Memory>) -> Arc<Pool> {
+        Arc::new(Pool {
+            device,
+            memory,
+            free: [const { Mutex::new(Vec::new()) }; CLASSES],
+            in_use: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
+            allocations: AtomicU64::new(0),
+            recycled: AtomicU64::new(0),
+        })
+    }
+
+    /// A buffer of that many bytes, uninitialised or with what its last owner left.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the device has none left, kept blocks of other sizes given back first.
+    pub fn allocate(self: &Arc<Pool>, bytes: usize) -> Result<Buffer, Error> {
+        let refused =
+            || Error::OutOfMemory { requested: bytes, in_use: self.in_use.load(Relaxed), device: self.device.clone() };
+        let (class, size) = class_of(bytes).ok_or_else(refused)?;
+        let kept = self.lock(class).pop();
+        let block = match kept {
+            Some(block) => {
+                self.recycled.fetch_add(1, Relaxed);
+                block.0
+            }
+            None => {
+                if self.memory.total().is_some_and(|t| size > t) {
+                    return Err(refused());
+                }
+                let block = self.memory.obtain(size).or_else(|| {
+                    self.trim();
+                    self.memory.obtain(size)
+                });
+                let block = block.ok_or_else(refused)?;
+                self.reserved.fetch_add(size, Relaxed);
+                block
+            }
+        };
+        self.allocations.fetch_add(1, Relaxed);
+        let now = self.in_use.fetch_add(size, Relaxed) + size;
+        self.peak.fetch_max(now, Relaxed);
+        Ok(Arc::new(Allocation { block, bytes, class, pool: self.clone() }))
+    }
+
+    /// Gives every kept block back to the device.
+    pub fn trim(&self) {
+        for class in 0..CLASSES {
+            let blocks = std::mem::take(&mut *self.lock(class));
+            for block in blocks {
+                let size = size_of_class(class);
+                self.reserved.fetch_sub(size, Relaxed);
+                // SAFETY: the block was obtained with its class's size and its only owner was the free list.
+                unsafe { self.memory.release(block.0, size) };
+            }
+        }
+    }
+
+    /// The figures now.
+    pub fn stats(&self) -> MemoryStats {
+        MemoryStats {
+            in_use: self.in_use.load(Relaxed),
+            peak: self.peak.load(Relaxed),
+            reserved: self.reserved.load(Relaxed),
+            allocations: self.allocations.load(Relaxed),
+            recycled: self.recycled.load(Relaxed),
+        }
+    }
+
+    fn put_back(&self, block: Block, class: usize) {
+        self.in_use.fetch_sub(size_of_class(class), Relaxed);
+        self.lock(class).push(block);
+    }
+
+    fn lock(&self, class: usize) -> std::sync::MutexGuard<'_, Vec<Block>> {
+        // The list is whole at every point where a panic could leave the lock poisoned.
+        self.free[class].lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.trim();
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({}, {:?})", self.device, self.stats())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::Layout;
+
+    struct Host(usize);
+    impl Memory for Host {
+        fn obtain(&self, bytes: usize) -> Option<NonNull<u8>> {
+            // SAFETY: the size is not zero.
+            NonNull::new(unsafe { std::alloc::alloc(Layout::from_size_align(bytes, 64).ok()?) })
+        }
+        unsafe fn release(&self, block: NonNull<u8>, bytes: usize) {
+            // SAFETY: allocated above with the same layout.
+            unsafe { std::alloc::dealloc(block.as_ptr(), Layout::from_size_align(bytes, 64).unwrap()) }
+        }
+        fn total(&self) -> Option<usize> {
+            Some(self.0)
+        }
+    }
+
+    #[test]
+    fn classes_are_consistent_and_tight() {
+        let mut last = 0;
+        for bytes in (1..200).chain((0..44).flat_map(|s| [(1 << s) - 1, 1 << s, (1 << s) + 1, (3 << s) / 2])) {
+            let (class, size) = class_of(bytes).unwrap();
+            assert_eq!(size_of_class(class), size, "{bytes}");
+            assert!(size >= bytes && class < CLASSES);
+            assert!(bytes <= 1 << 20 || size - bytes <= bytes / 8, "{bytes} in {size}");
+            last = last.max(class);
+        }
+        assert!(class_of(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn blocks_are_recycled_and_counted() {
+        let pool = Pool::new("host".into(), Box::new(Host(1 << 30)));
+        let a = pool.allocate(1000).unwrap();
+        let address = a.address();
+        drop(a);
+        let b = pool.allocate(900).unwrap();
+        assert_eq!(b.address(), address);
+        let c = pool.allocate(5000).unwrap();
+        let stats = pool.stats();
+        assert_eq!((stats.in_use, stats.reserved), (1024 + 8192, 1024 + 8192));
+        assert_eq!((stats.allocations, stats.recycled), (3, 1));
+        drop((b, c));
+        assert_eq!(pool.stats().in_use, 0);
+        assert_eq!(pool.stats().peak, 1024 + 8192);
+        pool.trim();
+        assert_eq!(pool.stats().reserved, 0);
+    }
+
+    #[test]
+    fn more_than_there_is_is_an_error() {
+        let pool = Pool::new("host".into(), Box::new(Host(1 << 20)));
+        assert!(matches!(pool.allocate(usize::MAX), Err(Error::OutOfMemory { .. })));
+        let e = pool.allocate(1 << 40).unwrap_err();
+        assert_eq!(e.to_string(), "out of memory on host: 1.0 TiB asked for, 0 B in use");
+    }
+}
