@@ -1,1 +1,7 @@
-//! .
+//! Thalweg on CPUs.
+//!
+//! A map kernel is compiled by our own vector emitter on x86-64 (`x64`: AVX-512, or AVX2 with FMA, chosen at run time),
+//! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
+
+pub mod machine;
+pub mod rows;

@@ -1,0 +1,30 @@
+//! What a compiled map body is called with: rows of its domain.
+//!
+//! The driver (`launch.rs`) walks the outer dimensions of a launch and hands out rectangles of `rows × n` points, in
+//! which the innermost dimension runs to `n`. Both engines - the x86-64 emitter and the tile engine - take the same call.
+
+/// Words of [`RowArgs`] for each access.
+pub const ACCESS_WORDS: usize = 4;
+
+/// The argument block of a call, as the words that compiled code reads. For access `a`, at word `4·a`:
+///
+/// | word | with an operand | index only |
+/// |---|---|---|
+/// | 0 | address of the first point's element (`Mapped`: of position 0 of the operand) | position of the first point (`Mapped`: unused) |
+/// | 1 | bytes from row to row | positions from row to row |
+/// | 2 | `Strided`: elements between neighbours along a row, else unused | the same, in positions |
+/// | 3 | `Mapped`: address of `n` i32 positions, -1 where masked out; such a call has one row | the same |
+///
+/// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`.
+pub type RowArgs = [u64];
+
+/// A compiled body.
+pub trait Rows: Send + Sync {
+    /// Computes `rows × n` points. Returns false if some lane needs the slow path: then the whole rectangle is to be
+    /// computed again by an engine that needs none; inputs are as they were, outputs are unspecified.
+    ///
+    /// # Safety
+    /// `args` holds the words that [`RowArgs`] describes for the body this was compiled from, and every address reached through
+    /// them for these points is readable (of stores: writable, and not written by anyone else meanwhile).
+    unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize) -> bool;
+}
