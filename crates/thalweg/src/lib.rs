@@ -1,1 +1,73 @@
-//! .
+//! Thalweg: eager tensor code that runs as if someone had written one kernel for each stretch of it.
+//!
+//! ```no_run
+//! use thalweg::prelude::*;
+//!
+//! fn main() -> Result<(), Error> {
+//!     let x = Tensor::randn([1024, 256]);
+//!     let weight = Tensor::randn([256]);
+//!     let mut y = &x * weight + 1.0;               // nothing has run yet
+//!     if y.slice((0, 0)).item::<f32>()? > 0.0 {    // now it has: a value was asked for
+//!         y = y.gelu();
+//!     }
+//!     let rows = y.softmax(-1).sum(1);
+//!     println!("{rows}");
+//!     rows.write_npy("rows.npy")
+//! }
+//! ```
+//!
+//! [`Tensor`] is the one type: shape, dtype and device are known at run time. Methods record operations on the calling thread's
+//! stream and return at once. When a value is read, the stream is cut, and what was recorded is run with few kernels: chains,
+//! diamonds and views fuse, and intermediates that nobody holds are never written to memory. Ordinary Rust control flow stays ordinary.
+//!
+//! # Rules
+//! - **Broadcasting** as NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all (`..`).
+//! - **No promotion between tensors**: `f32 + f64` panics and says to `.cast(...)`. A number takes the tensor's dtype, and panics if the
+//!   dtype cannot hold it (`2.5` in `i32`).
+//! - **Mistakes panic** at the line that made them, with the operation's name and both shapes or dtypes; nothing recorded is lost.
+//! - **Failures are results**: memory, devices, files give an [`Error`] where a value is read.
+//! - **Creation** from data has the data's dtype; from a rule it is f32 on [`Device::default`], and the same function with `_with`
+//!   takes a dtype, a device or both ([`Options`]).
+//!
+//! # Features
+//! `ndarray`: conversion from and to `ndarray` arrays.
+
+mod activation;
+mod arithmetic;
+mod axes;
+mod create;
+mod device;
+mod display;
+mod element;
+mod elementwise;
+mod io;
+mod join;
+mod matmul;
+mod mode;
+#[cfg(feature = "ndarray")]
+mod ndarray;
+mod operand;
+mod pad;
+mod powers;
+pub mod prelude;
+mod random;
+mod read;
+mod record;
+mod reduce;
+mod slice;
+mod tensor;
+mod views;
+
+pub use axes::{Axes, Axis, Sizes};
+pub use create::{Options, Progression};
+pub use device::Device;
+pub use element::{Data, Element};
+pub use half::{bf16, f16};
+pub use mode::{synchronize, with_fusion, with_strict};
+pub use operand::{IntoOperand, Operand};
+pub use pad::Border;
+pub use random::{Generator, manual_seed};
+pub use slice::{By, SliceArg, SliceArgs};
+pub use tensor::Tensor;
+pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
+pub use thalweg_runtime::{Counters, Error, MemoryStats, counters};

@@ -1,0 +1,148 @@
+//! Composites: functions written once, from the operations of the table. They fuse like anything else.
+
+use crate::record::check_float;
+use crate::{Error, IntoOperand, Tensor};
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
+
+macro_rules! composites {
+    ($($(#[$doc:meta])* fn $name:ident($x:ident $(, $arg:ident: $t:ty)*) $body:expr)*) => {
+        /// Activations and other functions of one tensor. All take floats and panic on other dtypes.
+        impl Tensor {$(
+            $(#[$doc])*
+            ///
+            /// # Panics
+            /// On a dtype that is not a float.
+            #[track_caller]
+            pub fn $name(&self $(, $arg: $t)*) -> Tensor {
+                let $x = self;
+                check_float(stringify!($name), $x);
+                $body
+            }
+        )*}
+    };
+}
+
+composites! {
+    /// The Gaussian error linear unit, exact: `x·Φ(x) = x·(1 + erf(x/√2))/2` (Hendrycks and Gimpel 2016).
+    fn gelu(x) (x * FRAC_1_SQRT_2).erf().add(1.0).mul(x).mul(0.5)
+
+    /// The Gaussian error linear unit by tanh: `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))` (Hendrycks and Gimpel 2016).
+    fn gelu_tanh(x) {
+        let inner = (x * x * 0.044715 + 1.0) * x * (2.0 / PI).sqrt();
+        x * 0.5 * (inner.tanh() + 1.0)
+    }
+
+    /// `x·sigmoid(x)`, also called swish (Elfwing, Uchibe and Doya 2017).
+    fn silu(x) x * x.sigmoid()
+
+    /// `ln(1 + eˣ)`, without overflow: `max(x, 0) + ln(1 + e^(-|x|))`.
+    fn softplus(x) x.relu() + (-x.abs()).exp().log1p()
+
+    /// `x·tanh(softplus(x))` (Misra 2019).
+    fn mish(x) x * x.softplus().tanh()
+
+    /// `x`, times `slope` below 0.
+    fn leaky_relu(x, slope: f64) x.ge(0.0).where_(x, x * slope)
+
+    /// `x`, below 0 `alpha·(eˣ - 1)` (Clevert, Unterthiner and Hochreiter 2015).
+    fn elu(x, alpha: f64) x.gt(0.0).where_(x, x.expm1() * alpha)
+
+    /// The self-normalising `elu`: `λ·elu(x, α)` with λ = 1.0507, α = 1.6733 (Klambauer et al. 2017).
+    fn selu(x) x.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
+
+    /// `max(x, 0) + min(0, alpha·(e^(x/alpha) - 1))` (Barron 2017).
+    fn celu(x, alpha: f64) x.gt(0.0).where_(x, (x / alpha).expm1() * alpha)
+
+    /// `x` held between two bounds.
+    fn hardtanh(x, low: f64, high: f64) x.clamp(low, high)
+
+    /// `min(max(x, 0), 6)`.
+    fn relu6(x) x.clamp(0.0, 6.0)
+
+    /// `min(max(x + 3, 0), 6)/6` (Howard et al. 2019).
+    fn hardsigmoid(x) (x + 3.0).clamp(0.0, 6.0) / 6.0
+
+    /// `x·hardsigmoid(x)` (Howard et al. 2019).
+    fn hardswish(x) x * x.hardsigmoid()
+
+    /// `x/(1 + |x|)`.
+    fn softsign(x) x / (x.abs() + 1.0)
+
+    /// `x - tanh(x)`.
+    fn tanhshrink(x) x - x.tanh()
+
+    /// 0 between `-lambda` and `lambda`, else `x`.
+    fn hardshrink(x, lambda: f64) x.abs().le(lambda).where_(0.0, x)
+
+    /// `x` moved toward 0 by `lambda`, and 0 where that would cross it.
+    fn softshrink(x, lambda: f64) x - x.clamp(-lambda, lambda)
+
+    /// `x` above `limit`, else `value`.
+    fn threshold(x, limit: f64, value: f64) x.gt(limit).where_(x, value)
+
+    /// `ln sigmoid(x)`, without overflow: `-softplus(-x)`.
+    fn log_sigmoid(x) x.minimum(0.0) - (-x.abs()).exp().log1p()
+
+    /// The inverse of `sigmoid`: `ln(x/(1 - x))`.
+    fn logit(x) (x / (1.0 - x)).log()
+
+    /// `sin(πx)/(πx)`, 1 at 0.
+    fn sinc(x) {
+        let t = x * PI;
+        x.eq(0.0).where_(1.0, t.sin() / t)
+    }
+
+    /// Radians to degrees.
+    fn rad2deg(x) x * (180.0 / PI)
+
+    /// Degrees to radians.
+    fn deg2rad(x) x * (PI / 180.0)
+
+    /// The part behind the point, with the sign of `x`: `x - trunc(x)`.
+    fn fract(x) x - x.trunc()
+
+    /// NaN, +∞ and -∞ replaced.
+    fn nan_to_num(x, nan: f64, pos_inf: f64, neg_inf: f64) {
+        let infinite = x.gt(0.0).where_(x.full_like(pos_inf), neg_inf);
+        x.is_nan().where_(nan, x.is_inf().where_(infinite, x))
+    }
+}
+
+impl Tensor {
+    /// `x`, times a learned `weight` below 0; the weight broadcasts (He et al. 2015).
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when shapes do not broadcast or dtypes differ.
+    #[track_caller]
+    pub fn prelu(&self, weight: &Tensor) -> Tensor {
+        check_float("prelu", self);
+        self.ge(0.0).where_(self, self * weight)
+    }
+
+    /// Whether elements are close, as NumPy has it: `|a - b| ≤ atol + rtol·|b|`; equal infinities are close, NaN is close to nothing. As bool.
+    ///
+    /// # Panics
+    /// When shapes do not broadcast, dtypes differ or are not floats.
+    #[track_caller]
+    pub fn isclose(&self, other: impl IntoOperand, rtol: f64, atol: f64) -> Tensor {
+        check_float("isclose", self);
+        let difference = self.sub(&other).abs();
+        let bound = match other.operand() {
+            crate::Operand::Tensor(b) => b.abs() * rtol + atol,
+            crate::Operand::Scalar(b) => self.full_like(b.to_f64().abs() * rtol + atol),
+        };
+        self.eq(&other) | (difference.le(bound) & difference.is_finite())
+    }
+
+    /// Whether all elements are close; see [`isclose`](Tensor::isclose). Reads the answer.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    ///
+    /// # Panics
+    /// When shapes do not broadcast, dtypes differ or are not floats.
+    #[track_caller]
+    pub fn allclose(&self, other: impl IntoOperand, rtol: f64, atol: f64) -> Result<bool, Error> {
+        self.isclose(other, rtol, atol).all(..).item()
+    }
+}

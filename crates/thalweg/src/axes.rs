@@ -1,0 +1,172 @@
+//! Axes and sizes as callers write them: negative ones, single ones, lists, all of them.
+
+use crate::{MAX_RANK, Shape};
+use std::ops::RangeFull;
+
+/// A dimension's number; negative numbers count from the end (-1 is the last).
+///
+/// Made from any of Rust's usual integers, so that both `-1` and a `usize` from a loop can be given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Axis(i64);
+
+impl Axis {
+    /// The dimension's number in a tensor of that rank.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn of(self, name: &str, rank: usize) -> usize {
+        let at = if self.0 < 0 { self.0.saturating_add(rank as i64) } else { self.0 };
+        if at < 0 || at >= rank as i64 {
+            bad_axis(name, self.0, rank);
+        }
+        at as usize
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn bad_axis(name: &str, axis: i64, rank: usize) -> ! {
+    panic!("{name}: axis {axis} is out of range for rank {rank}")
+}
+
+/// A list of dimensions, or all of them (`..`).
+///
+/// Made from one integer, an array, slice or `Vec` of integers, or `..`.
+#[derive(Clone, Copy, Debug)]
+pub struct Axes {
+    list: [i64; MAX_RANK],
+    count: usize,
+    all: bool,
+}
+
+impl Axes {
+    #[track_caller]
+    fn new(list: impl ExactSizeIterator<Item = i64>) -> Axes {
+        assert!(list.len() <= MAX_RANK, "{} axes are over the rank limit of {MAX_RANK}", list.len());
+        let mut axes = Axes { list: [0; MAX_RANK], count: list.len(), all: false };
+        for (to, from) in axes.list.iter_mut().zip(list) {
+            *to = from;
+        }
+        axes
+    }
+
+    /// Whether these are all axes, whatever the rank.
+    pub(crate) fn is_all(&self) -> bool {
+        self.all
+    }
+
+    /// The dimensions' numbers in a tensor of that rank, in the order given, and how many there are.
+    ///
+    /// # Panics
+    /// When one does not exist or is named twice.
+    #[track_caller]
+    pub(crate) fn of(&self, name: &str, rank: usize) -> ([usize; MAX_RANK], usize) {
+        let mut out = [0; MAX_RANK];
+        if self.all {
+            for (i, o) in out[..rank].iter_mut().enumerate() {
+                *o = i;
+            }
+            return (out, rank);
+        }
+        for i in 0..self.count {
+            let at = Axis(self.list[i]).of(name, rank);
+            assert!(!out[..i].contains(&at), "{name}: axis {} is named twice", self.list[i]);
+            out[i] = at;
+        }
+        (out, self.count)
+    }
+
+    /// The dimensions as a bit mask.
+    #[track_caller]
+    pub(crate) fn mask(&self, name: &str, rank: usize) -> u32 {
+        let (axes, count) = self.of(name, rank);
+        axes[..count].iter().fold(0, |m, &a| m | 1 << a)
+    }
+}
+
+impl From<RangeFull> for Axes {
+    fn from(_: RangeFull) -> Axes {
+        Axes { list: [0; MAX_RANK], count: 0, all: true }
+    }
+}
+
+/// Sizes as a caller gives them to [`reshape`](crate::Tensor::reshape) and [`expand`](crate::Tensor::expand), where -1 has a meaning.
+///
+/// Made from an array, slice or `Vec` of integers, one integer, a [`Shape`], or `()` for rank 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    list: [i64; MAX_RANK],
+    count: usize,
+}
+
+impl Sizes {
+    #[track_caller]
+    fn new(list: impl ExactSizeIterator<Item = i64>) -> Sizes {
+        assert!(list.len() <= MAX_RANK, "rank {} is over the limit of {MAX_RANK}", list.len());
+        let mut sizes = Sizes { list: [0; MAX_RANK], count: list.len() };
+        for (to, from) in sizes.list.iter_mut().zip(list) {
+            *to = from;
+        }
+        sizes
+    }
+
+    pub(crate) fn list(&self) -> &[i64] {
+        &self.list[..self.count]
+    }
+}
+
+impl From<Shape> for Sizes {
+    fn from(shape: Shape) -> Sizes {
+        Sizes::from(&shape)
+    }
+}
+impl From<&Shape> for Sizes {
+    fn from(shape: &Shape) -> Sizes {
+        Sizes::new(shape.iter().map(|&d| d as i64))
+    }
+}
+impl From<()> for Sizes {
+    fn from((): ()) -> Sizes {
+        Sizes::new([].into_iter())
+    }
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => {$(
+        impl From<$t> for Axis {
+            #[inline]
+            fn from(axis: $t) -> Axis { Axis(axis as i64) }
+        }
+        integers!(list Axes, $t);
+        integers!(list Sizes, $t);
+    )*};
+    (list $list:ident, $t:ty) => {
+        impl From<$t> for $list {
+            fn from(one: $t) -> $list { $list::new([one as i64].into_iter()) }
+        }
+        impl<const N: usize> From<[$t; N]> for $list {
+            #[track_caller]
+            fn from(list: [$t; N]) -> $list { $list::new(list.into_iter().map(|v| v as i64)) }
+        }
+        impl<const N: usize> From<&[$t; N]> for $list {
+            #[track_caller]
+            fn from(list: &[$t; N]) -> $list { $list::new(list.iter().map(|&v| v as i64)) }
+        }
+        impl From<&[$t]> for $list {
+            #[track_caller]
+            fn from(list: &[$t]) -> $list { $list::new(list.iter().map(|&v| v as i64)) }
+        }
+        impl From<Vec<$t>> for $list {
+            #[track_caller]
+            fn from(list: Vec<$t>) -> $list { $list::new(list.into_iter().map(|v| v as i64)) }
+        }
+        impl From<&Vec<$t>> for $list {
+            #[track_caller]
+            fn from(list: &Vec<$t>) -> $list { $list::new(list.iter().map(|&v| v as i64)) }
+        }
+    };
+}
+integers!(i32, i64, isize, usize);

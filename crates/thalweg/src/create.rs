@@ -1,0 +1,394 @@
+//! Making tensors: from data, and from a rule.
+//!
+//! From data, the dtype is the data's own. From a rule - `zeros`, `arange`, `eye` and so on - it is f32 on the default
+//! device, and a second function of the same name with `_with` takes [`Options`]: a dtype, a device, or both.
+
+use crate::element::flatten;
+use crate::record::{record0, scalar_bits};
+use crate::{Axis, DType, Data, Device, Element, Error, Scalar, Shape, Tensor};
+use thalweg_ir::Op;
+use thalweg_stream::Value;
+
+/// Dtype and device of a tensor to be made: f32 on the default device unless said otherwise.
+///
+/// Made from a [`DType`], a [`Device`], or a pair of both, so that `Tensor::zeros_with([2, 3], DType::F64)` reads well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The dtype; the function's own default (f32, for random integers i64) where `None`.
+    pub dtype: Option<DType>,
+    /// The device.
+    pub device: Device,
+}
+
+impl Default for Options {
+    #[track_caller]
+    fn default() -> Options {
+        Options { dtype: None, device: Device::default() }
+    }
+}
+impl From<DType> for Options {
+    #[track_caller]
+    fn from(dtype: DType) -> Options {
+        Options { dtype: Some(dtype), device: Device::default() }
+    }
+}
+impl From<Device> for Options {
+    fn from(device: Device) -> Options {
+        Options { dtype: None, device }
+    }
+}
+impl From<(DType, Device)> for Options {
+    fn from((dtype, device): (DType, Device)) -> Options {
+        Options { dtype: Some(dtype), device }
+    }
+}
+
+impl Options {
+    /// The dtype of a function that makes f32 by default.
+    pub(crate) fn dtype(self) -> DType {
+        self.dtype.unwrap_or(DType::F32)
+    }
+
+    /// Those of a tensor.
+    pub(crate) fn of(x: &Tensor) -> Options {
+        Options { dtype: Some(x.dtype()), device: x.device() }
+    }
+}
+
+/// From data.
+impl Tensor {
+    /// A tensor of nested data: a number, an array, a slice or a `Vec`, nested to any depth up to eight. Its dtype is the
+    /// numbers' type, so write `1.0f32` where f32 is meant (a bare `1.0` is `f64` in Rust).
+    ///
+    /// ```no_run
+    /// # use thalweg::{DType, Tensor};
+    /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!((x.dims(), x.dtype()), (&[2, 2][..], DType::F32));
+    /// ```
+    ///
+    /// # Panics
+    /// When the data is ragged, or the device has no memory for it ([`Tensor::try_from_slice`] returns that as an error).
+    #[track_caller]
+    pub fn new<D: Data>(data: D) -> Tensor {
+        let (list, shape) = flatten(&data);
+        Tensor::from_slice(&list, shape)
+    }
+
+    /// A tensor of these elements, row-major, on the default device.
+    ///
+    /// # Panics
+    /// When the shape does not hold that many elements, or the device has no memory for them
+    /// ([`Tensor::try_from_slice`] returns that as an error).
+    #[track_caller]
+    pub fn from_slice<T: Element>(data: &[T], shape: impl Into<Shape>) -> Tensor {
+        match Tensor::try_from_slice(data, shape, Device::default()) {
+            Ok(t) => t,
+            Err(e) => panic!("from_slice: {e}"),
+        }
+    }
+
+    /// A tensor of these elements, row-major, on a device.
+    ///
+    /// # Errors
+    /// When the device has no memory for them or fails.
+    ///
+    /// # Panics
+    /// When the shape does not hold that many elements.
+    #[track_caller]
+    pub fn try_from_slice<T: Element>(data: &[T], shape: impl Into<Shape>, device: Device) -> Result<Tensor, Error> {
+        let shape = shape.into();
+        if shape.numel() != data.len() {
+            panic!("from_slice: shape {shape} holds {} elements, not the {} given", shape.numel(), data.len());
+        }
+        Tensor::from_bytes(T::as_bytes(data), shape, T::DTYPE, device)
+    }
+
+    /// Elements as host bytes; `bytes` has the length that shape and dtype ask for.
+    pub(crate) fn from_bytes(bytes: &[u8], shape: Shape, dtype: DType, device: Device) -> Result<Tensor, Error> {
+        debug_assert_eq!(Some(bytes.len()), shape.checked_bytes(dtype.size()));
+        let on = device.0.device();
+        let buffer = on.allocate(bytes.len())?;
+        on.write(&buffer, bytes)?;
+        Ok(Tensor(Value::ready(device.0, buffer, shape, dtype)))
+    }
+
+    /// The same elements on another device; a clone of the handle where it lives there already. Computes the value first.
+    ///
+    /// # Errors
+    /// When the value cannot be computed, or the device has no memory for it.
+    pub fn to_device(&self, device: Device) -> Result<Tensor, Error> {
+        if device == self.device() {
+            return Ok(self.clone());
+        }
+        Tensor::from_bytes(&self.0.read()?, *self.shape(), self.dtype(), device)
+    }
+}
+
+impl<D: Data> From<D> for Tensor {
+    /// As [`Tensor::new`].
+    #[track_caller]
+    fn from(data: D) -> Tensor {
+        Tensor::new(data)
+    }
+}
+
+/// Constants.
+impl Tensor {
+    /// Every element 0.
+    ///
+    /// A shape larger than memory is an error at the read, and none at all if only a part of it is ever needed.
+    #[track_caller]
+    pub fn zeros(shape: impl Into<Shape>) -> Tensor {
+        Tensor::zeros_with(shape, Options::default())
+    }
+    /// [`zeros`](Tensor::zeros) of a dtype, on a device.
+    #[track_caller]
+    pub fn zeros_with(shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
+        Tensor::full_with(shape, 0, options)
+    }
+    /// Every element 1.
+    #[track_caller]
+    pub fn ones(shape: impl Into<Shape>) -> Tensor {
+        Tensor::ones_with(shape, Options::default())
+    }
+    /// [`ones`](Tensor::ones) of a dtype, on a device.
+    #[track_caller]
+    pub fn ones_with(shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
+        Tensor::full_with(shape, 1, options)
+    }
+    /// Every element `value`, as f32.
+    #[track_caller]
+    pub fn full(shape: impl Into<Shape>, value: impl Into<Scalar>) -> Tensor {
+        Tensor::full_with(shape, value, Options::default())
+    }
+    /// [`full`](Tensor::full) of a dtype, on a device.
+    ///
+    /// # Panics
+    /// When the dtype cannot hold the value.
+    #[track_caller]
+    pub fn full_with(shape: impl Into<Shape>, value: impl Into<Scalar>, options: impl Into<Options>) -> Tensor {
+        let options = options.into();
+        let bits = scalar_bits("full", value.into(), options.dtype());
+        record0(options.device.0, Op::Full, options.dtype(), shape.into(), Some(bits))
+    }
+    /// Zeros of this tensor's shape, dtype and device.
+    pub fn zeros_like(&self) -> Tensor {
+        self.full_like(0)
+    }
+    /// Ones of this tensor's shape, dtype and device.
+    pub fn ones_like(&self) -> Tensor {
+        self.full_like(1)
+    }
+    /// `value` in this tensor's shape, dtype and device.
+    ///
+    /// # Panics
+    /// When the dtype cannot hold the value.
+    #[track_caller]
+    pub fn full_like(&self, value: impl Into<Scalar>) -> Tensor {
+        Tensor::full_with(*self.shape(), value, Options::of(self))
+    }
+}
+
+/// Evenly spaced numbers and matrices of a rule.
+impl Tensor {
+    /// The numbers of a range: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, `arange((0.0, 1.0, 0.25))` goes by steps, which may be negative.
+    /// The end is not in it. As f32.
+    ///
+    /// ```no_run
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::arange((1, 10, 3)).to_vec::<f32>()?, [1.0, 4.0, 7.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When the step is 0 or the number of elements is not finite.
+    #[track_caller]
+    pub fn arange(range: impl Into<Progression>) -> Tensor {
+        Tensor::arange_with(range, Options::default())
+    }
+
+    /// [`arange`](Tensor::arange) of a dtype, on a device: element `i` is `start + i·step`, computed in the dtype (bf16 and f16: in f32, then rounded).
+    ///
+    /// # Panics
+    /// When the step is 0, the number of elements is not finite, or the dtype cannot hold start or step.
+    #[track_caller]
+    pub fn arange_with(range: impl Into<Progression>, options: impl Into<Options>) -> Tensor {
+        let (range, options) = (range.into(), options.into());
+        let count = range.count();
+        if options.dtype() == DType::Bool {
+            crate::record::wrong_dtype("arange", "a float or integer dtype", DType::Bool);
+        }
+        let dtype = wide(options.dtype());
+        scalar_bits("arange", range.start, options.dtype());
+        scalar_bits("arange", range.step, options.dtype());
+        let mut x = iota(count, dtype, options.device);
+        if range.step.to_f64() != 1.0 {
+            x = x.mul(range.step);
+        }
+        if range.start.to_f64() != 0.0 {
+            x = x.add(range.start);
+        }
+        x.cast(options.dtype())
+    }
+
+    /// `count` numbers evenly spaced from `start` to `end`, both included. As f32.
+    #[track_caller]
+    pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
+        Tensor::linspace_with(start, end, count, Options::default())
+    }
+
+    /// [`linspace`](Tensor::linspace) of a dtype, on a device. The first half is counted from the start and the second from the end, so that
+    /// both ends are exact.
+    ///
+    /// # Panics
+    /// When the dtype is not a float.
+    #[track_caller]
+    pub fn linspace_with(start: f64, end: f64, count: usize, options: impl Into<Options>) -> Tensor {
+        let options = options.into();
+        if !options.dtype().is_float() {
+            crate::record::wrong_dtype("linspace", "a float dtype", options.dtype());
+        }
+        let dtype = wide(options.dtype());
+        if count < 2 {
+            return Tensor::full_with([count], start, options);
+        }
+        let step = (end - start) / (count - 1) as f64;
+        let i = iota(count, dtype, options.device);
+        let from_start = &i * step + start;
+        let from_end = end - ((count - 1) as f64 - &i) * step;
+        i.lt(count as f64 / 2.0).where_(from_start, from_end).cast(options.dtype())
+    }
+
+    /// The identity matrix of size `n`×`n`, as f32.
+    #[track_caller]
+    pub fn eye(n: usize) -> Tensor {
+        Tensor::eye_with(n, n, Options::default())
+    }
+
+    /// The matrix of `rows`×`columns` with ones on the main diagonal, of a dtype, on a device.
+    #[track_caller]
+    pub fn eye_with(rows: usize, columns: usize, options: impl Into<Options>) -> Tensor {
+        let options = options.into();
+        let (row, column) = indices(rows, columns, options.device);
+        row.eq(column).cast(options.dtype())
+    }
+
+    /// The matrix of `rows`×`columns` with ones on and below diagonal `k` (0: the main one, positive: above it), as f32.
+    #[track_caller]
+    pub fn tri(rows: usize, columns: usize, k: i64) -> Tensor {
+        Tensor::tri_with(rows, columns, k, Options::default())
+    }
+
+    /// [`tri`](Tensor::tri) of a dtype, on a device.
+    #[track_caller]
+    pub fn tri_with(rows: usize, columns: usize, k: i64, options: impl Into<Options>) -> Tensor {
+        let options = options.into();
+        let (row, column) = indices(rows, columns, options.device);
+        column.le(row + k).cast(options.dtype())
+    }
+
+    /// The lower triangle of the matrices in the last two dimensions: elements above diagonal `k` become 0.
+    ///
+    /// # Panics
+    /// When the rank is below 2.
+    #[track_caller]
+    pub fn tril(&self, k: i64) -> Tensor {
+        let (rows, columns) = self.matrix_sizes("tril");
+        let (row, column) = indices(rows, columns, self.device());
+        column.le(row + k).where_(self, 0)
+    }
+
+    /// The upper triangle of the matrices in the last two dimensions: elements below diagonal `k` become 0.
+    ///
+    /// # Panics
+    /// When the rank is below 2.
+    #[track_caller]
+    pub fn triu(&self, k: i64) -> Tensor {
+        let (rows, columns) = self.matrix_sizes("triu");
+        let (row, column) = indices(rows, columns, self.device());
+        column.ge(row + k).where_(self, 0)
+    }
+
+    #[track_caller]
+    fn matrix_sizes(&self, name: &str) -> (usize, usize) {
+        let rank = self.rank();
+        assert!(rank >= 2, "{name}: takes at least two dimensions, not shape {}", self.shape());
+        (self.dims()[rank - 2], self.dims()[rank - 1])
+    }
+
+    /// The positions along an axis: element `[.., i, ..]` is `i`, in a shape that broadcasts against this tensor's.
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn positions(&self, axis: impl Into<Axis>, dtype: DType) -> Tensor {
+        let axis = axis.into().of("positions", self.rank());
+        let mut shape = Shape::new(&vec![1; self.rank()]);
+        shape.dims_mut()[axis] = self.dims()[axis];
+        Tensor::arange_with(self.dims()[axis], (dtype, self.device())).reshape(shape)
+    }
+}
+
+/// The dtype that a progression is computed in.
+fn wide(dtype: DType) -> DType {
+    match dtype {
+        DType::BF16 | DType::F16 => DType::F32,
+        other => other,
+    }
+}
+
+pub(crate) fn iota(count: usize, dtype: DType, device: Device) -> Tensor {
+    record0(device.0, Op::Iota, dtype, Shape::new(&[count]), None)
+}
+
+/// Row numbers as a column and column numbers as a row.
+fn indices(rows: usize, columns: usize, device: Device) -> (Tensor, Tensor) {
+    (iota(rows, DType::I64, device).reshape([rows, 1]), iota(columns, DType::I64, device))
+}
+
+/// Numbers from a start to before an end by a step: what [`Tensor::arange`] takes.
+///
+/// Made from an end, a range, a pair (start, end) or a triple (start, end, step) of Rust's usual numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Progression {
+    start: Scalar,
+    end: Scalar,
+    step: Scalar,
+}
+
+impl Progression {
+    #[track_caller]
+    fn count(&self) -> usize {
+        if let (Scalar::Int(start), Scalar::Int(end), Scalar::Int(step)) = (self.start, self.end, self.step) {
+            let (start, end, step) = (start as i128, end as i128, step as i128);
+            assert!(step != 0, "arange: the step is 0");
+            let count = (end - start + step - step.signum()).div_euclid(step).max(0);
+            return usize::try_from(count).expect("a range of i64 has fewer than 2^64 numbers");
+        }
+        let (start, end, step) = (self.start.to_f64(), self.end.to_f64(), self.step.to_f64());
+        assert!(step != 0.0, "arange: the step is 0");
+        let count = ((end - start) / step).ceil();
+        assert!(count.is_finite(), "arange: from {start} to {end} by {step} has no finite number of elements");
+        count.max(0.0) as usize
+    }
+}
+
+macro_rules! progressions {
+    ($($t:ty, $zero:expr, $one:expr);*) => {$(
+        impl From<$t> for Progression {
+            fn from(end: $t) -> Progression { Progression::from(($zero, end, $one)) }
+        }
+        impl From<std::ops::Range<$t>> for Progression {
+            fn from(r: std::ops::Range<$t>) -> Progression { Progression::from((r.start, r.end, $one)) }
+        }
+        impl From<($t, $t)> for Progression {
+            fn from((start, end): ($t, $t)) -> Progression { Progression::from((start, end, $one)) }
+        }
+        impl From<($t, $t, $t)> for Progression {
+            fn from((start, end, step): ($t, $t, $t)) -> Progression {
+                Progression { start: start.into(), end: end.into(), step: step.into() }
+            }
+        }
+    )*};
+}
+progressions!(i32, 0, 1; i64, 0, 1; usize, 0, 1; f32, 0.0, 1.0; f64, 0.0, 1.0);

@@ -1,0 +1,90 @@
+//! Devices by name, and the default one.
+
+use crate::{Error, MemoryStats};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use thalweg_stream::DeviceRef;
+
+/// Where tensors live and are computed. A small handle: copy it.
+///
+/// [`Device::default`] is the fastest device there is, unless the environment variable `THALWEG_DEVICE` names another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Device(pub(crate) DeviceRef);
+
+impl Device {
+    /// The host's processor.
+    pub fn cpu() -> Device {
+        static CPU: OnceLock<Device> = OnceLock::new();
+        *CPU.get_or_init(|| Device(DeviceRef::register(make_cpu())))
+    }
+
+    /// The device of that name, as `THALWEG_DEVICE` takes it: `"cpu"`.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when there is none of that name.
+    pub fn from_name(name: &str) -> Result<Device, Error> {
+        match name {
+            "cpu" => Ok(Device::cpu()),
+            _ => Err(Error::Device { device: name.to_string(), message: "no such device; there is: cpu".to_string() }),
+        }
+    }
+
+    /// The device that tensors are created on where none is named: the one that `THALWEG_DEVICE` names, else the fastest there is.
+    ///
+    /// # Errors
+    /// When `THALWEG_DEVICE` names a device that is not there.
+    pub fn try_default() -> Result<Device, Error> {
+        static DEFAULT: OnceLock<Result<Device, Error>> = OnceLock::new();
+        DEFAULT
+            .get_or_init(|| match std::env::var("THALWEG_DEVICE") {
+                Ok(name) if !name.is_empty() => Device::from_name(&name),
+                _ => Ok(Device::cpu()),
+            })
+            .clone()
+    }
+
+    /// Its name: `"cpu"`.
+    pub fn name(self) -> &'static str {
+        self.0.device().name()
+    }
+
+    /// What it is, for people: the chip's name and the instruction set in use.
+    pub fn describe(self) -> String {
+        self.0.device().describe()
+    }
+
+    /// The figures of its memory pool: bytes in use, peak, reserved.
+    pub fn memory(self) -> MemoryStats {
+        self.0.device().memory()
+    }
+}
+
+impl Default for Device {
+    /// See [`Device::try_default`].
+    ///
+    /// # Panics
+    /// When `THALWEG_DEVICE` names a device that is not there.
+    #[track_caller]
+    fn default() -> Device {
+        match Device::try_default() {
+            Ok(device) => device,
+            Err(e) => panic!("THALWEG_DEVICE: {e}"),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}
+
+fn make_cpu() -> Arc<dyn thalweg_runtime::Device> {
+    unimplemented!("thalweg_cpu::CpuDevice::new()")
+}

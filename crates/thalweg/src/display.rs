@@ -1,0 +1,210 @@
+//! Tensors as text, in NumPy's layout with four digits behind the point.
+//!
+//! Floats are printed with as few digits as tell them apart from their neighbours in their dtype, at most four behind
+//! the point, and share one column layout: fixed or, where magnitudes lie far apart, scientific (NumPy's rule). More than
+//! 1,000 elements are abridged to the first and last three of each dimension; only these are read.
+
+use crate::{DType, Element, Error, Tensor};
+use std::fmt::{self, Write};
+
+/// Digits behind the point.
+const PRECISION: usize = 4;
+/// More elements than this are abridged.
+const THRESHOLD: usize = 1000;
+/// Elements shown at each end of an abridged dimension.
+const EDGE: usize = 3;
+/// Columns of a line.
+const WIDTH: usize = 75;
+
+impl fmt::Display for Tensor {
+    /// The values. A value that cannot be computed prints its error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match layout(self) {
+            Ok(text) => f.write_str(&text),
+            Err(e) => write!(f, "<{} {}: {e}>", self.dtype(), self.shape()),
+        }
+    }
+}
+
+impl fmt::Debug for Tensor {
+    /// The values, then dtype and shape.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match layout(self) {
+            Ok(text) => write!(f, "{text} ({} {})", self.dtype(), self.shape()),
+            Err(e) => write!(f, "<{} {}: {e}>", self.dtype(), self.shape()),
+        }
+    }
+}
+
+fn layout(x: &Tensor) -> Result<String, Error> {
+    if x.numel() == 0 {
+        return Ok("[]".to_string());
+    }
+    let abridged = x.numel() > THRESHOLD;
+    let shown = if abridged { edges(x) } else { x.clone() };
+    let words = words(&shown)?;
+    if x.rank() == 0 {
+        return Ok(words[0].trim().to_string());
+    }
+    let page = Page { dims: x.dims(), shown: shown.dims(), words: &words, abridged };
+    Ok(page.part(0, 0, " ", WIDTH))
+}
+
+/// The first and last elements of each long dimension.
+fn edges(x: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    for axis in 0..x.rank() {
+        let size = x.dims()[axis];
+        if size > 2 * EDGE {
+            let (head, tail) = (x.narrow(axis, 0, EDGE), x.narrow(axis, size - EDGE, EDGE));
+            x = Tensor::cat(&[head, tail], axis);
+        }
+    }
+    x
+}
+
+/// Every element as text, all of one width.
+fn words(x: &Tensor) -> Result<Vec<String>, Error> {
+    let words = match x.dtype() {
+        dtype if dtype.is_float() => floats(&x.to_f64_vec()?, dtype),
+        DType::Bool => texts::<bool>(x)?,
+        DType::I8 => texts::<i8>(x)?,
+        DType::I16 => texts::<i16>(x)?,
+        DType::I32 => texts::<i32>(x)?,
+        DType::I64 => texts::<i64>(x)?,
+        DType::U8 => texts::<u8>(x)?,
+        _ => texts::<u32>(x)?,
+    };
+    let width = words.iter().map(String::len).max().unwrap_or(0);
+    Ok(words.into_iter().map(|w| format!("{w:>width$}")).collect())
+}
+
+fn texts<T: Element>(x: &Tensor) -> Result<Vec<String>, Error> {
+    Ok(x.to_vec::<T>()?.into_iter().map(|v| format!("{v:?}")).collect())
+}
+
+/// Floats in one column layout.
+fn floats(values: &[f64], dtype: DType) -> Vec<String> {
+    let finite = || values.iter().filter(|v| v.is_finite());
+    let sizes = || finite().map(|v| v.abs()).filter(|&v| v != 0.0);
+    let (largest, smallest) = (sizes().fold(0.0, f64::max), sizes().fold(f64::INFINITY, f64::min));
+    let scientific = largest >= 1e8 || smallest < 1e-4 || (largest > 0.0 && largest / smallest > 1000.0);
+    let digits: Vec<Option<String>> =
+        values.iter().map(|&v| v.is_finite().then(|| shortest(v, dtype, scientific))).collect();
+    // Width before and behind the point, over all.
+    let (mut before, mut behind) = (0, 0);
+    for text in digits.iter().flatten() {
+        let (whole, rest) = text.split_once('.').expect("a point is always written");
+        before = before.max(whole.len());
+        behind = behind.max(rest.split('e').next().unwrap_or("").len());
+    }
+    let place = |(text, value): (&Option<String>, &f64)| match text {
+        None => match (value.is_nan(), *value > 0.0) {
+            (true, _) => "nan".to_string(),
+            (_, true) => "inf".to_string(),
+            _ => "-inf".to_string(),
+        },
+        // Scientific numbers all show the digits of the longest; fixed ones are filled with spaces.
+        Some(_) if scientific => scientific_text(*value, behind),
+        Some(text) => {
+            let (whole, rest) = text.split_once('.').expect("a point is always written");
+            format!("{whole:>before$}.{rest:<behind$}")
+        }
+    };
+    let exponents = digits.iter().flatten().filter_map(|t| t.split_once('e')).map(|(_, e)| e.len()).max().unwrap_or(0);
+    let width = if scientific { before + 1 + behind + 1 + exponents } else { before + 1 + behind };
+    let place = |pair| {
+        let text: String = place(pair);
+        format!("{text:>width$}")
+    };
+    digits.iter().zip(values).map(place).collect()
+}
+
+/// The fewest digits behind the point, up to the precision, that read back as the value in its dtype; else the rounded value.
+fn shortest(value: f64, dtype: DType, scientific: bool) -> String {
+    for digits in 0..=PRECISION {
+        let text = if scientific { scientific_text(value, digits) } else { format!("{value:.digits$}") };
+        let exact = text.parse::<f64>().is_ok_and(|v| dtype.round(v) == value);
+        if exact || digits == PRECISION {
+            return with_point(text, exact || scientific);
+        }
+    }
+    unreachable!("the loop ends at the precision")
+}
+
+/// With a point even if nothing stands behind it; zeros at the end of a fixed, rounded number are dropped.
+fn with_point(text: String, exact: bool) -> String {
+    if text.contains('e') {
+        let (mantissa, exponent) = text.split_once('e').expect("checked");
+        let point = if mantissa.contains('.') { "" } else { "." };
+        return format!("{mantissa}{point}e{exponent}");
+    }
+    if !text.contains('.') {
+        return text + ".";
+    }
+    if exact { text } else { text.trim_end_matches('0').to_string() }
+}
+
+/// `1.5e+02`: a sign and at least two digits in the exponent.
+fn scientific_text(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$e}");
+    let (mantissa, exponent) = text.split_once('e').expect("exponent form");
+    let point = if digits == 0 { "." } else { "" };
+    let (sign, size) = exponent.strip_prefix('-').map_or(('+', exponent), |size| ('-', size));
+    format!("{mantissa}{point}e{sign}{size:0>2}")
+}
+
+/// What is printed: words of the shown elements, in the layout of NumPy's `_formatArray`.
+struct Page<'a> {
+    dims: &'a [usize],
+    shown: &'a [usize],
+    words: &'a [String],
+    abridged: bool,
+}
+
+impl Page<'_> {
+    /// The text of a part, in brackets: `axis` is its first free dimension and `at` the number of its first word.
+    fn part(&self, axis: usize, at: usize, indent: &str, width: usize) -> String {
+        let cut = self.abridged && self.dims[axis] > 2 * EDGE;
+        let count = self.shown[axis];
+        let stride: usize = self.shown[axis + 1..].iter().product();
+        let mut out = String::from("[");
+        if axis + 1 == self.dims.len() {
+            let mut column = indent.len();
+            let mut put = |word: &str, last: bool| {
+                if column > indent.len() && column + word.len() > width - 1 {
+                    let kept = out.trim_end().len();
+                    out.truncate(kept);
+                    let _ = write!(out, "\n{indent}");
+                    column = indent.len();
+                }
+                out.push_str(word);
+                column += word.len();
+                if !last {
+                    out.push(' ');
+                    column += 1;
+                }
+            };
+            for i in 0..count {
+                if cut && i == EDGE {
+                    put("...", false);
+                }
+                put(&self.words[at + i], i + 1 == count);
+            }
+        } else {
+            let breaks = "\n".repeat(self.dims.len() - axis - 1);
+            let deeper = format!("{indent} ");
+            for i in 0..count {
+                if i > 0 {
+                    let _ = write!(out, "{breaks}{indent}");
+                }
+                if cut && i == EDGE {
+                    let _ = write!(out, "...{breaks}{indent}");
+                }
+                out.push_str(&self.part(axis + 1, at + i * stride, &deeper, width - 1));
+            }
+        }
+        out.push(']');
+        out
+    }
+}

@@ -1,0 +1,140 @@
+//! Rust types that can be elements, and nested data of them.
+
+use crate::{DType, MAX_RANK, Shape};
+use half::{bf16, f16};
+
+/// A Rust type that is the element of a dtype: `f32`, `f64`, [`bf16`], [`f16`], `i8`, `i16`, `i32`, `i64`, `u8`, `u32`, `bool`.
+pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static + sealed::Sealed {
+    /// The dtype.
+    const DTYPE: DType;
+    /// Elements as the bytes of device memory, host byte order.
+    #[doc(hidden)]
+    fn as_bytes(data: &[Self]) -> &[u8];
+    /// The elements in such bytes.
+    #[doc(hidden)]
+    fn from_bytes(bytes: &[u8]) -> Vec<Self>;
+}
+
+macro_rules! elements {
+    ($($t:ty => $dtype:ident),*) => {$(
+        impl Element for $t {
+            const DTYPE: DType = DType::$dtype;
+            fn as_bytes(data: &[$t]) -> &[u8] {
+                bytemuck::must_cast_slice(data)
+            }
+            fn from_bytes(bytes: &[u8]) -> Vec<$t> {
+                bytemuck::pod_collect_to_vec(bytes)
+            }
+        }
+        impl sealed::Sealed for $t {}
+    )*};
+}
+elements!(f32 => F32, f64 => F64, bf16 => BF16, f16 => F16, i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u32 => U32);
+
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+    fn as_bytes(data: &[bool]) -> &[u8] {
+        bytemuck::must_cast_slice(data)
+    }
+    fn from_bytes(bytes: &[u8]) -> Vec<bool> {
+        bytes.iter().map(|&b| b != 0).collect()
+    }
+}
+impl sealed::Sealed for bool {}
+
+mod sealed {
+    /// Dtypes are a closed set.
+    pub trait Sealed {}
+}
+
+/// Data that [`Tensor::new`](crate::Tensor::new) takes: an element, or arrays, slices and `Vec`s of such data nested to any depth up to eight.
+pub trait Data {
+    /// The element.
+    type Elem: Element;
+    /// How deep it is nested.
+    #[doc(hidden)]
+    const DEPTH: usize;
+    /// Fills in sizes; the first item of each level speaks for the rest.
+    #[doc(hidden)]
+    fn sizes(&self, out: &mut [usize]);
+    /// Appends the elements in row-major order.
+    ///
+    /// # Errors
+    /// Two sizes that should agree and do not.
+    #[doc(hidden)]
+    fn append(&self, sizes: &[usize], out: &mut Vec<Self::Elem>) -> Result<(), (usize, usize)>;
+}
+
+macro_rules! plain {
+    ($($t:ty),*) => {$(
+        impl Data for $t {
+            type Elem = $t;
+            const DEPTH: usize = 0;
+            fn sizes(&self, _: &mut [usize]) {}
+            fn append(&self, _: &[usize], out: &mut Vec<$t>) -> Result<(), (usize, usize)> {
+                out.push(*self);
+                Ok(())
+            }
+        }
+    )*};
+}
+plain!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32, bool);
+
+impl<D: Data> Data for [D] {
+    type Elem = D::Elem;
+    const DEPTH: usize = D::DEPTH + 1;
+    fn sizes(&self, out: &mut [usize]) {
+        out[0] = self.len();
+        if let Some(first) = self.first() {
+            first.sizes(&mut out[1..]);
+        }
+    }
+    fn append(&self, sizes: &[usize], out: &mut Vec<D::Elem>) -> Result<(), (usize, usize)> {
+        if self.len() != sizes[0] {
+            return Err((sizes[0], self.len()));
+        }
+        self.iter().try_for_each(|item| item.append(&sizes[1..], out))
+    }
+}
+
+macro_rules! through_slice {
+    ($([$($generics:tt)*] $t:ty),*) => {$(
+        impl<$($generics)*> Data for $t {
+            type Elem = D::Elem;
+            const DEPTH: usize = <[D]>::DEPTH;
+            fn sizes(&self, out: &mut [usize]) { <[D]>::sizes(&self[..], out) }
+            fn append(&self, sizes: &[usize], out: &mut Vec<D::Elem>) -> Result<(), (usize, usize)> {
+                <[D]>::append(&self[..], sizes, out)
+            }
+        }
+    )*};
+}
+through_slice!([D: Data, const N: usize] [D; N], [D: Data] Vec<D>);
+
+impl<D: Data + ?Sized> Data for &D {
+    type Elem = D::Elem;
+    const DEPTH: usize = D::DEPTH;
+    fn sizes(&self, out: &mut [usize]) {
+        (**self).sizes(out)
+    }
+    fn append(&self, sizes: &[usize], out: &mut Vec<D::Elem>) -> Result<(), (usize, usize)> {
+        (**self).append(sizes, out)
+    }
+}
+
+/// The elements and the shape of nested data.
+///
+/// # Panics
+/// When it is ragged or too deep.
+#[track_caller]
+pub(crate) fn flatten<D: Data>(data: &D) -> (Vec<D::Elem>, Shape) {
+    assert!(D::DEPTH <= MAX_RANK, "new: data nested {} deep is over the rank limit of {MAX_RANK}", D::DEPTH);
+    let mut sizes = [0; MAX_RANK];
+    data.sizes(&mut sizes[..D::DEPTH]);
+    let shape = Shape::new(&sizes[..D::DEPTH]);
+    let mut out = Vec::with_capacity(shape.numel());
+    if let Err((one, other)) = data.append(&sizes[..D::DEPTH], &mut out) {
+        panic!("new: nested data is ragged, lengths {one} and {other} stand at one level");
+    }
+    (out, shape)
+}

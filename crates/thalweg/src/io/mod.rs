@@ -1,0 +1,3 @@
+//! Files.
+
+mod npy;

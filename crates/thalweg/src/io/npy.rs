@@ -1,0 +1,338 @@
+//! NumPy's `.npy` files (format versions 1 to 3), read and written.
+//!
+//! A file is a magic number, a header that is a Python dictionary literal (`descr`, `fortran_order`, `shape`), and the
+//! elements. The reader takes exactly that dictionary and nothing else of Python; the element count is held against the
+//! bytes that are there before anything is allocated, so that a hostile header costs nothing. Big-endian and Fortran-order
+//! files are read; files are written little-endian and row-major.
+//!
+//! NumPy has no bf16. It is written as `<V2` (two bytes without meaning, as ml_dtypes writes it) and read back from
+//! that; in Python, `array.view(ml_dtypes.bfloat16)` makes numbers of it.
+
+use crate::{DType, Device, Error, MAX_RANK, Shape, Tensor};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+
+impl Tensor {
+    /// Reads a `.npy` file onto the default device. Takes every dtype of this crate, in either byte order, row-major or Fortran-order.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the file cannot be read, is damaged or truncated, or holds elements of another kind; another error when the
+    /// device has no memory for it.
+    pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor, Error> {
+        let path = path.as_ref();
+        let read = || {
+            let mut bytes = Vec::new();
+            File::open(path)?.read_to_end(&mut bytes)?;
+            std::io::Result::Ok(bytes)
+        };
+        let bytes = read().map_err(|e| refused(&path.display().to_string(), e.to_string()))?;
+        parse(&bytes, &path.display().to_string())
+    }
+
+    /// Reads the content of a `.npy` file; see [`read_npy`](Tensor::read_npy).
+    ///
+    /// # Errors
+    /// As [`read_npy`](Tensor::read_npy); the path of the error is `<bytes>`.
+    pub fn from_npy_bytes(bytes: &[u8]) -> Result<Tensor, Error> {
+        parse(bytes, "<bytes>")
+    }
+
+    /// Writes a `.npy` file, little-endian and row-major. bf16 is written as `<V2`, its two bytes without a meaning to NumPy
+    /// (`.view(ml_dtypes.bfloat16)` gives it one).
+    ///
+    /// # Errors
+    /// [`Error::File`] when the file cannot be written, another error when the value cannot be computed.
+    pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let bytes = self.0.read()?;
+        let write = || {
+            let mut file = File::create(path)?;
+            file.write_all(&header(self))?;
+            file.write_all(&to_little_endian(bytes, self.dtype()))?;
+            file.flush()
+        };
+        write().map_err(|e: std::io::Error| refused(&path.display().to_string(), e.to_string()))
+    }
+
+    /// The content of a `.npy` file of this tensor; see [`write_npy`](Tensor::write_npy).
+    ///
+    /// # Errors
+    /// When the value cannot be computed.
+    pub fn to_npy_bytes(&self) -> Result<Vec<u8>, Error> {
+        let mut out = header(self);
+        out.extend(to_little_endian(self.0.read()?, self.dtype()));
+        Ok(out)
+    }
+}
+
+fn refused(path: &str, message: String) -> Error {
+    Error::File { path: path.to_string(), message }
+}
+
+/// NumPy's type code, without the byte order.
+fn code(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "f4",
+        DType::F64 => "f8",
+        DType::BF16 => "V2",
+        DType::F16 => "f2",
+        DType::I8 => "i1",
+        DType::I16 => "i2",
+        DType::I32 => "i4",
+        DType::I64 => "i8",
+        DType::U8 => "u1",
+        DType::U32 => "u4",
+        DType::Bool => "b1",
+    }
+}
+
+fn header(x: &Tensor) -> Vec<u8> {
+    let order = if x.dtype().size() == 1 { '|' } else { '<' };
+    let mut shape = x.dims().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    if x.rank() == 1 {
+        shape.push(',');
+    }
+    let mut text = format!("{{'descr': '{order}{}', 'fortran_order': False, 'shape': ({shape}), }}", code(x.dtype()));
+    // The elements start at a multiple of 64; the header ends in a newline.
+    let unpadded = MAGIC.len() + 4 + text.len() + 1;
+    text.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
+    text.push('\n');
+    let mut out = MAGIC.to_vec();
+    out.extend([1, 0]);
+    out.extend((text.len() as u16).to_le_bytes());
+    out.extend(text.as_bytes());
+    out
+}
+
+fn to_little_endian(mut bytes: Vec<u8>, dtype: DType) -> Vec<u8> {
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    bytes
+}
+
+/// What a header says.
+#[derive(Debug, PartialEq)]
+struct Header {
+    dtype: DType,
+    big_endian: bool,
+    fortran: bool,
+    shape: Shape,
+}
+
+fn parse(bytes: &[u8], path: &str) -> Result<Tensor, Error> {
+    let (header, data) = split(bytes).map_err(|message| refused(path, message))?;
+    let Header { dtype, big_endian, fortran, shape } = header;
+    let wanted = shape.checked_bytes(dtype.size());
+    if wanted != Some(data.len()) {
+        let message = format!(
+            "shape {shape} of {dtype} takes {} bytes of data, but there are {}",
+            wanted.map_or("too many".to_string(), |n| n.to_string()),
+            data.len()
+        );
+        return Err(refused(path, message));
+    }
+    let mut data = Cow::Borrowed(data);
+    if big_endian != cfg!(target_endian = "big") && dtype.size() > 1 {
+        data.to_mut().chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    // Device memory holds 0 and 1 for bool, whatever the file has.
+    if dtype == DType::Bool && data.iter().any(|&b| b > 1) {
+        data.to_mut().iter_mut().for_each(|b| *b = (*b != 0) as u8);
+    }
+    let device = Device::try_default()?;
+    if !fortran || shape.rank() < 2 {
+        return Tensor::from_bytes(&data, shape, dtype, device);
+    }
+    let reversed: Vec<usize> = shape.iter().rev().copied().collect();
+    let order: Vec<usize> = (0..shape.rank()).rev().collect();
+    Ok(Tensor::from_bytes(&data, Shape::new(&reversed), dtype, device)?.permute(order))
+}
+
+/// The header, and the elements behind it.
+fn split(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or("not a .npy file: it does not start with \\x93NUMPY")?;
+    let cut = "truncated in the header";
+    let (version, rest) = rest.split_at_checked(2).ok_or(cut)?;
+    let length_bytes = match version[0] {
+        1 => 2,
+        2 | 3 => 4,
+        other => return Err(format!("format version {other} is not known")),
+    };
+    let (length, rest) = rest.split_at_checked(length_bytes).ok_or(cut)?;
+    let length = length.iter().rev().fold(0usize, |n, &b| n << 8 | b as usize);
+    let (text, data) = rest.split_at_checked(length).ok_or(cut)?;
+    let text = std::str::from_utf8(text).map_err(|_| "the header is not text")?;
+    Ok((Literal { rest: text }.header()?, data))
+}
+
+/// Reads the part of Python that headers are written in.
+struct Literal<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Literal<'a> {
+    fn header(mut self) -> Result<Header, String> {
+        let (mut descr, mut fortran, mut shape) = (None, None, None);
+        self.expect('{')?;
+        while !self.accept('}') {
+            let key = self.string()?;
+            self.expect(':')?;
+            match key {
+                "descr" => descr = Some(self.descr()?),
+                "fortran_order" => fortran = Some(self.boolean()?),
+                "shape" => shape = Some(self.shape()?),
+                other => return Err(format!("the header has an unknown entry {other:?}")),
+            }
+            if !self.accept(',') {
+                self.expect('}')?;
+                break;
+            }
+        }
+        self.skip();
+        if !self.rest.is_empty() {
+            return Err(self.unexpected("its end"));
+        }
+        match (descr, fortran, shape) {
+            (Some((dtype, big_endian)), Some(fortran), Some(shape)) => Ok(Header { dtype, big_endian, fortran, shape }),
+            _ => Err("the header lacks one of descr, fortran_order, shape".to_string()),
+        }
+    }
+
+    fn skip(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn unexpected(&self, wanted: &str) -> String {
+        let found: String = self.rest.chars().take(12).collect();
+        format!("the header is damaged: {wanted} expected at {found:?}")
+    }
+
+    fn accept(&mut self, c: char) -> bool {
+        self.skip();
+        match self.rest.strip_prefix(c) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn expect(&mut self, c: char) -> Result<(), String> {
+        if self.accept(c) { Ok(()) } else { Err(self.unexpected(&format!("'{c}'"))) }
+    }
+
+    fn string(&mut self) -> Result<&'a str, String> {
+        self.skip();
+        let quote = self.rest.chars().next().filter(|c| matches!(c, '\'' | '"'));
+        let inner = quote.and_then(|q| self.rest[1..].split_once(q));
+        let (text, rest) = inner.ok_or_else(|| self.unexpected("a string"))?;
+        self.rest = rest;
+        Ok(text)
+    }
+
+    fn boolean(&mut self) -> Result<bool, String> {
+        self.skip();
+        for (word, value) in [("True", true), ("False", false)] {
+            if let Some(rest) = self.rest.strip_prefix(word) {
+                self.rest = rest;
+                return Ok(value);
+            }
+        }
+        Err(self.unexpected("True or False"))
+    }
+
+    /// The dtype, and whether the bytes are big-endian.
+    fn descr(&mut self) -> Result<(DType, bool), String> {
+        self.skip();
+        if self.rest.starts_with('[') {
+            return Err("records (structured dtypes) are not supported".to_string());
+        }
+        let text = self.string()?;
+        let (order, kind) = match text.chars().next() {
+            Some(c @ ('<' | '>' | '|' | '=')) => (c, &text[1..]),
+            _ => ('=', text),
+        };
+        let kind = if kind == "?" { "b1" } else { kind };
+        let found = DType::ALL.into_iter().find(|&d| code(d) == kind);
+        let dtype = found.ok_or_else(|| {
+            let known = DType::ALL.map(|d| format!("{} ({d})", code(d))).join(", ");
+            format!("elements of type {text:?} are not supported; supported are {known}")
+        })?;
+        Ok((dtype, if order == '=' { cfg!(target_endian = "big") } else { order == '>' }))
+    }
+
+    fn shape(&mut self) -> Result<Shape, String> {
+        self.expect('(')?;
+        let (mut sizes, mut rank) = ([0; MAX_RANK], 0);
+        while !self.accept(')') {
+            self.skip();
+            let digits = self.rest.len() - self.rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let size = self.rest[..digits].parse().map_err(|_| self.unexpected("a size"))?;
+            self.rest = self.rest[digits..].strip_prefix('L').unwrap_or(&self.rest[digits..]);
+            if rank == MAX_RANK {
+                return Err(format!("the shape has more than {MAX_RANK} dimensions"));
+            }
+            sizes[rank] = size;
+            rank += 1;
+            if !self.accept(',') {
+                self.expect(')')?;
+                break;
+            }
+        }
+        Ok(Shape::new(&sizes[..rank]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend([1, 0]);
+        out.extend((header.len() as u16).to_le_bytes());
+        out.extend(header.as_bytes());
+        out.extend(data);
+        out
+    }
+
+    #[test]
+    fn headers_are_read() {
+        let bytes = file("{'descr': '>i4', 'fortran_order': True, 'shape': (3L, 2), }   \n", b"data");
+        let (header, data) = split(&bytes).unwrap();
+        let shape = Shape::new(&[3, 2]);
+        assert_eq!(header, Header { dtype: DType::I32, big_endian: true, fortran: true, shape });
+        assert_eq!(data, b"data");
+        let bytes = file("{\"shape\":(),\"descr\":\"?\",\"fortran_order\":False}", b"");
+        assert_eq!(split(&bytes).unwrap().0.shape, Shape::SCALAR);
+    }
+
+    #[test]
+    fn damaged_headers_say_what_is_wrong() {
+        for (header, says) in [
+            ("{'descr': '<f4', 'fortran_order': False}", "lacks one of"),
+            ("{'descr': '<c8', 'fortran_order': False, 'shape': ()}", "type \"<c8\" are not supported"),
+            ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", "records"),
+            ("{'descr': '<f4', 'fortran_order': 0, 'shape': ()}", "True or False expected"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "a size expected"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "a size expected"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "more than 8 dimensions"),
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': ()} x", "its end expected"),
+            ("{'descr': '<f4', 'extra': 1}", "unknown entry"),
+            ("", "'{' expected"),
+            ("{'\u{e9}", "a string expected"),
+        ] {
+            let message = split(&file(header, b"")).unwrap_err();
+            assert!(message.contains(says), "{header}: {message}");
+        }
+        assert!(split(b"PK\x03\x04").unwrap_err().contains("not a .npy file"));
+        assert!(split(b"\x93NUMPY\x01\x00\xff").unwrap_err().contains("truncated"));
+        assert!(split(b"\x93NUMPY\x09\x00\x00\x00").unwrap_err().contains("version 9"));
+    }
+}

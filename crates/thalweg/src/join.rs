@@ -1,0 +1,186 @@
+//! Joining and parting: cat, stack, split, chunk, repetition, roll.
+
+use crate::record::check_alike;
+use crate::{Axis, MAX_RANK, Shape, Tensor};
+use thalweg_ir::Op;
+use thalweg_stream::{Operand, record};
+
+/// Two tensors end to end; shapes and dtypes were checked.
+pub(crate) fn join(a: &Tensor, b: &Tensor, axis: usize) -> Tensor {
+    let mut shape = *a.shape();
+    shape.dims_mut()[axis] += b.dims()[axis];
+    let args = [Operand::Value(&a.0), Operand::Value(&b.0)];
+    Tensor(record(a.0.device(), Op::Cat, a.dtype(), shape, axis as u32, &args, &[]))
+}
+
+/// A balanced tree of joins, so that an element lies under logarithmically many selects.
+fn join_all(list: &[&Tensor], axis: usize) -> Tensor {
+    match list {
+        [one] => (*one).clone(),
+        _ => {
+            let (left, right) = list.split_at(list.len() / 2);
+            join(&join_all(left, axis), &join_all(right, axis), axis)
+        }
+    }
+}
+
+impl Tensor {
+    /// Tensors end to end along an axis; all other sizes agree.
+    ///
+    /// ```no_run
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::zeros([2, 3]), Tensor::ones([1, 3]));
+    /// assert_eq!(Tensor::cat(&[&a, &b, &a], 0).dims(), [5, 3]);
+    /// ```
+    ///
+    /// # Panics
+    /// When there are none, or shapes (apart from that axis) or dtypes differ.
+    #[track_caller]
+    pub fn cat<T: AsRef<Tensor>>(tensors: &[T], axis: impl Into<Axis>) -> Tensor {
+        let list: Vec<&Tensor> = tensors.iter().map(T::as_ref).collect();
+        let Some(first) = list.first() else { panic!("cat: there are no tensors") };
+        let axis = axis.into().of("cat", first.rank());
+        for other in &list[1..] {
+            check_alike("cat", first, other);
+            let mut expected = *first.shape();
+            if other.rank() == first.rank() {
+                expected.dims_mut()[axis] = other.dims()[axis];
+            }
+            if expected != *other.shape() {
+                panic!("cat: shapes {} and {} differ beside axis {axis}", first.shape(), other.shape());
+            }
+        }
+        join_all(&list, axis)
+    }
+
+    /// Tensors of one shape along a new dimension before dimension `axis`.
+    ///
+    /// # Panics
+    /// When there are none, or shapes or dtypes differ.
+    #[track_caller]
+    pub fn stack<T: AsRef<Tensor>>(tensors: &[T], axis: impl Into<Axis>) -> Tensor {
+        let Some(first) = tensors.first().map(T::as_ref) else { panic!("stack: there are no tensors") };
+        let axis = axis.into().of("stack", first.rank() + 1);
+        for other in tensors {
+            check_alike("stack", first, other.as_ref());
+            if first.shape() != other.as_ref().shape() {
+                panic!("stack: shapes {} and {} differ", first.shape(), other.as_ref().shape());
+            }
+        }
+        assert!(first.rank() < MAX_RANK, "stack: shape {} is at the rank limit of {MAX_RANK}", first.shape());
+        let list: Vec<Tensor> = tensors.iter().map(|t| t.as_ref().unsqueeze(axis)).collect();
+        join_all(&list.iter().collect::<Vec<_>>(), axis)
+    }
+
+    /// Pieces of `size` along an axis, the last one smaller if need be.
+    ///
+    /// # Panics
+    /// When `size` is 0 or there is no such axis.
+    #[track_caller]
+    pub fn split(&self, size: usize, axis: impl Into<Axis>) -> Vec<Tensor> {
+        let axis = axis.into().of("split", self.rank());
+        assert!(size > 0, "split: pieces of size 0");
+        let length = self.dims()[axis];
+        let starts = (0..length).step_by(size);
+        starts.map(|s| self.part(axis, (s as i64, 1, size.min(length - s)))).collect()
+    }
+
+    /// Pieces of the given sizes along an axis.
+    ///
+    /// # Panics
+    /// When the sizes do not add up to the axis.
+    #[track_caller]
+    pub fn split_sizes(&self, sizes: &[usize], axis: impl Into<Axis>) -> Vec<Tensor> {
+        let axis = axis.into().of("split_sizes", self.rank());
+        let total = sizes.iter().try_fold(0usize, |n, &s| n.checked_add(s));
+        if total != Some(self.dims()[axis]) {
+            panic!("split_sizes: {sizes:?} does not add up to axis {axis} of {}", self.shape());
+        }
+        let mut start = 0;
+        let piece = |&size: &usize| {
+            start += size;
+            self.part(axis, ((start - size) as i64, 1, size))
+        };
+        sizes.iter().map(piece).collect()
+    }
+
+    /// At most `count` pieces of one size along an axis, the last one smaller if need be, as `torch.chunk`.
+    ///
+    /// # Panics
+    /// When `count` is 0 or there is no such axis.
+    #[track_caller]
+    pub fn chunk(&self, count: usize, axis: impl Into<Axis>) -> Vec<Tensor> {
+        let axis = axis.into().of("chunk", self.rank());
+        assert!(count > 0, "chunk: 0 pieces");
+        self.split(self.dims()[axis].div_ceil(count).max(1), axis)
+    }
+
+    /// Every position of an axis as a tensor without that dimension.
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn unbind(&self, axis: impl Into<Axis>) -> Vec<Tensor> {
+        let axis = axis.into().of("unbind", self.rank());
+        (0..self.dims()[axis]).map(|i| self.index_axis(axis, i as i64)).collect()
+    }
+
+    /// Every element `count` times in a row along an axis, as `numpy.repeat`; [`tile`](Tensor::tile) repeats the whole.
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn repeat(&self, count: usize, axis: impl Into<Axis>) -> Tensor {
+        let axis = axis.into().of("repeat", self.rank());
+        let (outer, size, inner) = self.around(axis);
+        let mut shape = *self.shape();
+        shape.dims_mut()[axis] = size * count;
+        self.reshape([outer, size, 1, inner]).expand([outer, size, count, inner]).reshape(shape)
+    }
+
+    /// The whole tensor repeated `counts[i]` times along dimension `i`, as `numpy.tile`: missing counts or dimensions are put in
+    /// front as 1.
+    ///
+    /// # Panics
+    /// With more than eight counts.
+    #[track_caller]
+    pub fn tile(&self, counts: impl Into<Shape>) -> Tensor {
+        let counts = counts.into();
+        let rank = self.rank().max(counts.rank());
+        let mut shape = Shape::new(&[1; MAX_RANK][..rank]);
+        shape.dims_mut()[rank - self.rank()..].copy_from_slice(self.dims());
+        let mut x = self.reshape(shape);
+        for (i, &count) in counts.iter().enumerate() {
+            let axis = rank - counts.rank() + i;
+            if count != 1 {
+                let (outer, size, inner) = x.around(axis);
+                shape.dims_mut()[axis] = size * count;
+                x = x.reshape([outer, 1, size, inner]).expand([outer, count, size, inner]).reshape(shape);
+            }
+        }
+        x
+    }
+
+    /// Number of elements in the dimensions before, in, and after an axis.
+    fn around(&self, axis: usize) -> (usize, usize, usize) {
+        let dims = self.dims();
+        (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
+    }
+
+    /// Shifted by `shift` positions along an axis; what leaves at one end comes in at the other.
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn roll(&self, shift: i64, axis: impl Into<Axis>) -> Tensor {
+        let axis = axis.into().of("roll", self.rank());
+        let size = self.dims()[axis] as i64;
+        if size == 0 || shift.rem_euclid(size) == 0 {
+            return self.clone();
+        }
+        let shift = shift.rem_euclid(size);
+        let tail = self.part(axis, (size - shift, 1, shift as usize));
+        let head = self.part(axis, (0, 1, (size - shift) as usize));
+        join(&tail, &head, axis)
+    }
+}

@@ -1,0 +1,65 @@
+//! What an elementwise operation takes: tensors and numbers, each in the form that the caller has at hand.
+
+use crate::{Scalar, Tensor};
+use half::{bf16, f16};
+
+/// One argument of an elementwise operation: a tensor, or a number that takes the dtype of the tensors beside it.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A single value.
+    Scalar(Scalar),
+}
+
+/// What can stand as an argument of an elementwise operation: `Tensor`, `&Tensor`, every Rust number, `bool`, [`Scalar`].
+///
+/// ```no_run
+/// # use thalweg::Tensor;
+/// let x = Tensor::randn([4]);
+/// let y = x.gt(0.5).where_(x.maximum(&x * 2.0), 0);
+/// ```
+pub trait IntoOperand: sealed::Sealed {
+    /// The argument.
+    fn operand(&self) -> Operand<'_>;
+}
+
+impl IntoOperand for Tensor {
+    #[inline]
+    fn operand(&self) -> Operand<'_> {
+        Operand::Tensor(self)
+    }
+}
+
+impl<T: IntoOperand + ?Sized> IntoOperand for &T {
+    #[inline]
+    fn operand(&self) -> Operand<'_> {
+        (**self).operand()
+    }
+}
+
+impl IntoOperand for Operand<'_> {
+    #[inline]
+    fn operand(&self) -> Operand<'_> {
+        *self
+    }
+}
+
+macro_rules! scalars {
+    ($($t:ty),*) => {$(
+        impl IntoOperand for $t {
+            #[inline]
+            fn operand(&self) -> Operand<'_> { Operand::Scalar(Scalar::from(*self)) }
+        }
+        impl sealed::Sealed for $t {}
+    )*};
+}
+scalars!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, usize, bool, Scalar);
+
+mod sealed {
+    /// Keeps the set of operands closed, so that it can grow.
+    pub trait Sealed {}
+    impl Sealed for crate::Tensor {}
+    impl Sealed for super::Operand<'_> {}
+    impl<T: Sealed + ?Sized> Sealed for &T {}
+}

@@ -1,0 +1,71 @@
+//! Powers. Special exponents become the cheaper operation that means the same.
+
+use crate::record::{binary, wrong_dtype};
+use crate::{IntoOperand, Operand, Scalar, Tensor};
+use thalweg_ir::ElementOp;
+
+impl Tensor {
+    /// `self` to the power `exponent`, a tensor or a number. Takes floats and integers.
+    ///
+    /// For integers a negative exponent gives 0 (of 1 and -1 excepted) and overflow wraps. A number as exponent is
+    /// treated as in [`powf`](Tensor::powf).
+    ///
+    /// # Panics
+    /// When shapes do not broadcast, dtypes differ or are not taken, or a number does not fit the dtype.
+    #[track_caller]
+    pub fn pow(&self, exponent: impl IntoOperand) -> Tensor {
+        match exponent.operand() {
+            Operand::Tensor(e) => binary(ElementOp::Pow, self.operand(), e.operand()),
+            Operand::Scalar(e) => self.pow_scalar(e),
+        }
+    }
+
+    /// `self` to the power of a number. The exponents 0, 1, 2, 3, 4, 0.5, -0.5, -1, -2 are lowered to multiplications, `sqrt`, `rsqrt` and `recip`
+    /// (so that `x.powf(0.5)` of -∞ is NaN and of -0 is -0, as for `sqrt`).
+    ///
+    /// # Panics
+    /// When the dtype is bool, or an integer and the exponent has a fraction.
+    #[track_caller]
+    pub fn powf(&self, exponent: f64) -> Tensor {
+        self.pow_scalar(Scalar::Float(exponent))
+    }
+
+    /// `self` to the power of a whole number; see [`powf`](Tensor::powf).
+    ///
+    /// # Panics
+    /// When the dtype is bool.
+    #[track_caller]
+    pub fn powi(&self, exponent: i64) -> Tensor {
+        self.pow_scalar(Scalar::Int(exponent))
+    }
+
+    #[track_caller]
+    fn pow_scalar(&self, exponent: Scalar) -> Tensor {
+        if self.dtype() == crate::DType::Bool {
+            wrong_dtype("pow", "a float or integer dtype", self.dtype());
+        }
+        let float = self.dtype().is_float();
+        let e = exponent.to_f64();
+        if e == 0.0 {
+            self.ones_like()
+        } else if e == 1.0 {
+            self.clone()
+        } else if e == 2.0 {
+            self.square()
+        } else if e == 3.0 {
+            self.square().mul(self)
+        } else if e == 4.0 {
+            self.square().square()
+        } else if e == 0.5 && float {
+            self.sqrt()
+        } else if e == -0.5 && float {
+            self.rsqrt()
+        } else if e == -1.0 && float {
+            self.recip()
+        } else if e == -2.0 && float {
+            self.square().recip()
+        } else {
+            binary(ElementOp::Pow, self.operand(), Operand::Scalar(exponent))
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! What most programs need: `use thalweg::prelude::*;`.
+
+pub use crate::{
+    Border, By, DType, Data, Device, Element, Error, Generator, IntoOperand, Scalar, Shape, SliceArg, Tensor,
+};

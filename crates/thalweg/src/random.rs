@@ -1,0 +1,235 @@
+//! Random tensors. Every draw records one operation with a fresh key; the numbers are a function of key and position
+//! alone, so that they are the same on every device, fused or not, read in whole or in part.
+
+use crate::record::{record0, wrong_dtype};
+use crate::{DType, Device, Options, Shape, Tensor};
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+use thalweg_ir::{Op, RandomKind};
+
+/// A source of random tensors: a seed and a count of draws. Equal seeds and equal draws give equal numbers.
+///
+/// ```no_run
+/// # use thalweg::Generator;
+/// let mut g = Generator::seed(7);
+/// let (x, noise) = (g.rand([2, 3]), g.randn([2, 3]));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Generator {
+    seed: u64,
+    draws: u64,
+}
+
+impl Generator {
+    /// A generator that starts from a seed.
+    pub fn seed(seed: u64) -> Generator {
+        Generator { seed, draws: 0 }
+    }
+
+    /// A key that no other draw of this generator has, and that differs in about half its bits from every other.
+    fn key(&mut self) -> u64 {
+        let key = mix(mix(self.seed) ^ self.draws);
+        self.draws += 1;
+        key
+    }
+
+    fn draw(&mut self, kind: RandomKind, dtype: DType, shape: Shape, device: Device) -> Tensor {
+        record0(device.0, Op::Random(kind), dtype, shape, Some(self.key()))
+    }
+
+    /// Uniform on [0, 1), as f32; see [`Tensor::rand`].
+    #[track_caller]
+    pub fn rand(&mut self, shape: impl Into<Shape>) -> Tensor {
+        self.rand_with(shape, Options::default())
+    }
+
+    /// Uniform on [0, 1) of a float dtype, on a device.
+    ///
+    /// # Panics
+    /// When the dtype is not a float.
+    #[track_caller]
+    pub fn rand_with(&mut self, shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
+        self.float("rand", RandomKind::Uniform, shape.into(), options.into())
+    }
+
+    /// Standard normal, as f32; see [`Tensor::randn`].
+    #[track_caller]
+    pub fn randn(&mut self, shape: impl Into<Shape>) -> Tensor {
+        self.randn_with(shape, Options::default())
+    }
+
+    /// Standard normal of a float dtype, on a device.
+    ///
+    /// # Panics
+    /// When the dtype is not a float.
+    #[track_caller]
+    pub fn randn_with(&mut self, shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
+        self.float("randn", RandomKind::Normal, shape.into(), options.into())
+    }
+
+    #[track_caller]
+    fn float(&mut self, name: &str, kind: RandomKind, shape: Shape, options: Options) -> Tensor {
+        if !options.dtype().is_float() {
+            wrong_dtype(name, "a float dtype", options.dtype());
+        }
+        self.draw(kind, options.dtype(), shape, options.device)
+    }
+
+    /// Integers of a range, its end excluded, as i64; see [`Tensor::randint`].
+    ///
+    /// # Panics
+    /// When the range is empty.
+    #[track_caller]
+    pub fn randint(&mut self, range: Range<i64>, shape: impl Into<Shape>) -> Tensor {
+        self.randint_with(range, shape, Options::default())
+    }
+
+    /// Integers of a range, its end excluded, of any number dtype (i64 unless said otherwise), on a device.
+    ///
+    /// # Panics
+    /// When the range is empty or the dtype does not hold it.
+    #[track_caller]
+    pub fn randint_with(&mut self, range: Range<i64>, shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
+        let (shape, options) = (shape.into(), options.into());
+        let dtype = options.dtype.unwrap_or(DType::I64);
+        let (low, high) = (range.start, range.end);
+        assert!(low < high, "randint: the range {low}..{high} is empty");
+        if dtype == DType::Bool {
+            wrong_dtype("randint", "a float or integer dtype", dtype);
+        }
+        if dtype.is_int() {
+            let (least, most) = dtype.int_range();
+            assert!(low >= least && high - 1 <= most, "randint: the range {low}..{high} does not fit {dtype}");
+        }
+        let size = high.checked_sub(low);
+        let mut bits = || self.draw(RandomKind::Bits, DType::U32, shape, options.device).cast(DType::I64);
+        let offset = match size {
+            // Multiply and shift: the top 31 bits of a 63-bit product. Off from uniform by less than size·2⁻³².
+            Some(size) if size <= 1 << 31 => (bits() * size) >> 32,
+            // 63 bits, then the remainder. Off from uniform by less than size·2⁻⁶³.
+            Some(size) => ((bits() & 0x7fff_ffffi64) << 32 | bits()).rem(size),
+            None => panic!("randint: the range {low}..{high} has more than 2^63 numbers"),
+        };
+        (offset + low).cast(dtype)
+    }
+}
+
+/// The finishing steps of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64 bits in which every input bit reaches every output bit.
+fn mix(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+thread_local! {
+    static DEFAULT: Cell<Option<Generator>> = const { Cell::new(None) };
+}
+
+/// Seeds the calling thread's generator, which the functions on [`Tensor`] draw from. Each thread has its own; one that was
+/// never seeded starts from a seed of the operating system's.
+pub fn manual_seed(seed: u64) {
+    DEFAULT.set(Some(Generator::seed(seed)));
+}
+
+/// Draws from the thread's generator. No closure, so that a panic in `draw` keeps the caller's line.
+macro_rules! draw {
+    ($generator:ident => $draw:expr) => {{
+        let mut $generator = DEFAULT.get().unwrap_or_else(from_system);
+        let tensor = $draw;
+        DEFAULT.set(Some($generator));
+        tensor
+    }};
+}
+
+fn from_system() -> Generator {
+    Generator::seed(std::collections::hash_map::RandomState::new().build_hasher().finish())
+}
+
+/// Random numbers, from the calling thread's generator ([`manual_seed`]).
+impl Tensor {
+    /// Uniform on [0, 1), as f32: every multiple of 2⁻²⁴ equally likely.
+    #[track_caller]
+    pub fn rand(shape: impl Into<Shape>) -> Tensor {
+        draw!(g => g.rand(shape))
+    }
+
+    /// [`rand`](Tensor::rand) of a float dtype (f64: multiples of 2⁻⁵³), on a device.
+    ///
+    /// # Panics
+    /// When the dtype is not a float.
+    #[track_caller]
+    pub fn rand_with(shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
+        draw!(g => g.rand_with(shape, options))
+    }
+
+    /// Uniform on [0, 1) in this tensor's shape, dtype and device.
+    ///
+    /// # Panics
+    /// When the dtype is not a float.
+    #[track_caller]
+    pub fn rand_like(&self) -> Tensor {
+        draw!(g => g.rand_with(*self.shape(), Options::of(self)))
+    }
+
+    /// Standard normal (mean 0, variance 1), as f32.
+    #[track_caller]
+    pub fn randn(shape: impl Into<Shape>) -> Tensor {
+        draw!(g => g.randn(shape))
+    }
+
+    /// [`randn`](Tensor::randn) of a float dtype, on a device.
+    ///
+    /// # Panics
+    /// When the dtype is not a float.
+    #[track_caller]
+    pub fn randn_with(shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
+        draw!(g => g.randn_with(shape, options))
+    }
+
+    /// Standard normal in this tensor's shape, dtype and device.
+    ///
+    /// # Panics
+    /// When the dtype is not a float.
+    #[track_caller]
+    pub fn randn_like(&self) -> Tensor {
+        draw!(g => g.randn_with(*self.shape(), Options::of(self)))
+    }
+
+    /// Integers of a range, its end excluded, all but equally likely (off by less than 2⁻³² of the range's size), as i64.
+    ///
+    /// # Panics
+    /// When the range is empty.
+    #[track_caller]
+    pub fn randint(range: Range<i64>, shape: impl Into<Shape>) -> Tensor {
+        draw!(g => g.randint(range, shape))
+    }
+
+    /// [`randint`](Tensor::randint) of a number dtype, on a device.
+    ///
+    /// # Panics
+    /// When the range is empty or the dtype does not hold it.
+    #[track_caller]
+    pub fn randint_with(range: Range<i64>, shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
+        draw!(g => g.randint_with(range, shape, options))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_draws_and_of_neighbouring_seeds_differ() {
+        let mut keys: Vec<u64> = (0..100)
+            .flat_map(|seed| {
+                let mut g = Generator::seed(seed);
+                (0..100).map(move |_| g.key())
+            })
+            .collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 10_000);
+    }
+}

@@ -1,0 +1,243 @@
+//! From a method call to a recorded operation: every check of dtype, device and shape, then one push onto the stream.
+//!
+//! The good path formats nothing and allocates nothing of its own. A mistake panics in a cold function with the
+//! caller's line, before anything is recorded, so that the stream is as it was.
+
+use crate::{DType, Operand, Scalar, Shape, Tensor};
+use thalweg_ir::{ElementOp, Op};
+use thalweg_stream::{self as stream, DeviceRef, record};
+
+/// Records an operation with one tensor argument.
+#[inline]
+pub(crate) fn record1(op: Op, dtype: DType, shape: Shape, attr: u32, x: &Tensor, ints: &[i64]) -> Tensor {
+    Tensor(record(x.0.device(), op, dtype, shape, attr, &[stream::Operand::Value(&x.0)], ints))
+}
+
+/// Records a unary elementwise operation.
+#[inline]
+#[track_caller]
+pub(crate) fn unary(op: ElementOp, x: &Tensor) -> Tensor {
+    let dtype = x.dtype();
+    if !op.row().takes.has(dtype) {
+        wrong_class(op, dtype);
+    }
+    record1(Op::Element(op), op.output(dtype), *x.shape(), 0, x, &[])
+}
+
+/// Records a binary elementwise operation, broadcasting.
+#[inline]
+#[track_caller]
+pub(crate) fn binary(op: ElementOp, a: Operand<'_>, b: Operand<'_>) -> Tensor {
+    match (a, b) {
+        (Operand::Tensor(a), Operand::Tensor(b)) => binary_tensors(op, a, b),
+        (Operand::Tensor(a), Operand::Scalar(b)) => {
+            let b = scalar_argument(op, b, a.dtype());
+            binary_scalar(op, a, &[stream::Operand::Value(&a.0), b])
+        }
+        (Operand::Scalar(a), Operand::Tensor(b)) => {
+            let a = scalar_argument(op, a, b.dtype());
+            binary_scalar(op, b, &[a, stream::Operand::Value(&b.0)])
+        }
+        (Operand::Scalar(_), Operand::Scalar(_)) => no_tensor(op),
+    }
+}
+
+#[inline]
+#[track_caller]
+fn binary_tensors(op: ElementOp, a: &Tensor, b: &Tensor) -> Tensor {
+    let (dtype, device) = (a.dtype(), a.0.device());
+    if dtype != b.dtype() {
+        dtypes_differ(op.name(), dtype, b.dtype());
+    }
+    if !op.row().takes.has(dtype) {
+        wrong_class(op, dtype);
+    }
+    if device != b.0.device() {
+        devices_differ(op.name(), a, b);
+    }
+    let (x, y) = (a.shape(), b.shape());
+    let (shape, attr) = if x == y {
+        (*x, 0)
+    } else {
+        let Some(out) = x.broadcast(y) else { shapes_differ(op.name(), x, y) };
+        (out, x.broadcast_mask(&out) as u32 | (y.broadcast_mask(&out) as u32) << 8)
+    };
+    let args = [stream::Operand::Value(&a.0), stream::Operand::Value(&b.0)];
+    Tensor(record(device, Op::Element(op), op.output(dtype), shape, attr, &args, &[]))
+}
+
+/// A tensor and a scalar, already in order in `args`.
+#[inline]
+#[track_caller]
+fn binary_scalar(op: ElementOp, x: &Tensor, args: &[stream::Operand<'_>; 2]) -> Tensor {
+    let dtype = x.dtype();
+    if !op.row().takes.has(dtype) {
+        wrong_class(op, dtype);
+    }
+    Tensor(record(x.0.device(), Op::Element(op), op.output(dtype), *x.shape(), 0, args, &[]))
+}
+
+/// Records an elementwise operation of three arguments, broadcasting. With `Where`, the first argument is the condition.
+#[track_caller]
+pub(crate) fn ternary(op: ElementOp, args: [Operand<'_>; 3]) -> Tensor {
+    let values = if op == ElementOp::Where { 1..3 } else { 0..3 };
+    let mut like: Option<&Tensor> = None;
+    for arg in &args[values.clone()] {
+        if let Operand::Tensor(t) = arg {
+            match like {
+                Some(first) if first.dtype() != t.dtype() => dtypes_differ(op.name(), first.dtype(), t.dtype()),
+                _ => like = like.or(Some(t)),
+            }
+        }
+    }
+    let dtype = like.map_or_else(|| dtype_of_scalars(&args[values]), Tensor::dtype);
+    if !op.row().takes.has(dtype) {
+        wrong_class(op, dtype);
+    }
+    let mut first: Option<&Tensor> = None;
+    let mut shape = Shape::SCALAR;
+    for arg in &args {
+        if let Operand::Tensor(t) = arg {
+            if let Some(first) = first
+                && first.0.device() != t.0.device()
+            {
+                devices_differ(op.name(), first, t);
+            }
+            first = first.or(Some(t));
+            shape = shape.broadcast(t.shape()).unwrap_or_else(|| shapes_differ(op.name(), &shape, t.shape()));
+        }
+    }
+    let Some(first) = first else { no_tensor(op) };
+    let mut attr = 0;
+    let mut operands = [stream::Operand::Scalar(0); 3];
+    for (i, arg) in args.iter().enumerate() {
+        let of = if op == ElementOp::Where && i == 0 { DType::Bool } else { dtype };
+        operands[i] = match arg {
+            Operand::Tensor(t) => {
+                attr |= (t.shape().broadcast_mask(&shape) as u32) << (8 * i);
+                stream::Operand::Value(&t.0)
+            }
+            Operand::Scalar(s) => scalar_argument(op, *s, of),
+        };
+    }
+    Tensor(record(first.0.device(), Op::Element(op), op.output(dtype), shape, attr, &operands, &[]))
+}
+
+/// The dtype that scalars take among themselves: f32, i64 or bool.
+fn dtype_of_scalars(args: &[Operand<'_>]) -> DType {
+    let has = |f: fn(&Scalar) -> bool| args.iter().any(|a| matches!(a, Operand::Scalar(s) if f(s)));
+    if has(|s| matches!(s, Scalar::Float(_))) {
+        DType::F32
+    } else if has(|s| matches!(s, Scalar::Int(_))) {
+        DType::I64
+    } else {
+        DType::Bool
+    }
+}
+
+#[inline]
+#[track_caller]
+fn scalar_argument<'a>(op: ElementOp, value: Scalar, dtype: DType) -> stream::Operand<'a> {
+    stream::Operand::Scalar(scalar_bits(op.name(), value, dtype))
+}
+
+/// The bits of a scalar in a tensor's dtype.
+///
+/// # Panics
+/// When the dtype cannot hold the value.
+#[inline]
+#[track_caller]
+pub(crate) fn scalar_bits(name: &str, value: Scalar, dtype: DType) -> u64 {
+    if !value.fits(dtype) {
+        does_not_fit(name, value, dtype);
+    }
+    value.to_bits(dtype)
+}
+
+/// Records an operation without tensor arguments.
+pub(crate) fn record0(device: DeviceRef, op: Op, dtype: DType, shape: Shape, scalars: Option<u64>) -> Tensor {
+    let mut ints = [0; crate::MAX_RANK];
+    for (i, &d) in ints.iter_mut().zip(shape.iter()) {
+        *i = d as i64;
+    }
+    let arg = scalars.map(stream::Operand::Scalar);
+    Tensor(record(device, op, dtype, shape, 0, arg.as_slice(), &ints[..shape.rank()]))
+}
+
+/// Checks that two tensors can be arguments of one operation: same dtype, same device.
+#[track_caller]
+pub(crate) fn check_alike(name: &str, a: &Tensor, b: &Tensor) {
+    if a.dtype() != b.dtype() {
+        dtypes_differ(name, a.dtype(), b.dtype());
+    }
+    if a.0.device() != b.0.device() {
+        devices_differ(name, a, b);
+    }
+}
+
+/// Checks that a composite gets a float tensor, under the composite's own name.
+#[inline]
+#[track_caller]
+pub(crate) fn check_float(name: &str, x: &Tensor) {
+    if !x.dtype().is_float() {
+        wrong_dtype(name, "a float dtype", x.dtype());
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn wrong_class(op: ElementOp, dtype: DType) -> ! {
+    wrong_dtype(op.name(), op.row().takes.describe(), dtype)
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn wrong_dtype(name: &str, takes: &str, dtype: DType) -> ! {
+    let hint = match takes {
+        "bool" => "compare (.ne(0)) or .cast(DType::Bool) first",
+        "an integer dtype" | "an integer dtype or bool" => ".cast(DType::I64) first",
+        _ => ".cast(DType::F32) first",
+    };
+    panic!("{name}: takes {takes}, not {dtype}; {hint}")
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn dtypes_differ(name: &str, a: DType, b: DType) -> ! {
+    panic!("{name}: dtypes {a} and {b} differ; convert one with .cast(DType::{a:?}) or .cast(DType::{b:?})")
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn shapes_differ(name: &str, a: &Shape, b: &Shape) -> ! {
+    panic!("{name}: shapes {a} and {b} do not broadcast")
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn devices_differ(name: &str, a: &Tensor, b: &Tensor) -> ! {
+    panic!("{name}: tensors on {} and {}; move one with .to_device(..)", a.device(), b.device())
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn does_not_fit(name: &str, value: Scalar, dtype: DType) -> ! {
+    match value {
+        Scalar::Float(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),
+        Scalar::Int(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),
+        Scalar::Bool(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn no_tensor(op: ElementOp) -> ! {
+    panic!("{}: no argument is a tensor", op.name())
+}

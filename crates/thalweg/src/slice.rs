@@ -1,0 +1,296 @@
+//! Parts of tensors: ranges with steps, single positions, reversal.
+
+use crate::record::record1;
+use crate::{Axes, Axis, MAX_RANK, Tensor};
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+use thalweg_ir::Op;
+
+/// What [`Tensor::slice`] does to one dimension.
+///
+/// Made from Rust's ranges (`1..3`, `..`, `-2..`, `..=4`), ranges with a step ([`By::by`]) and integers. Numbers below 0 count from
+/// the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SliceArg {
+    /// The elements from a start to before an end, `step` apart, as `start:end:step` in Python: ends are cut to what there is, and a
+    /// negative step goes backward from `start` (default: the last element) to after `end` (default: before the first).
+    Range {
+        /// The first position.
+        start: Option<i64>,
+        /// The position that the range ends before.
+        end: Option<i64>,
+        /// The distance between neighbours.
+        step: i64,
+    },
+    /// One position; the dimension is dropped.
+    At(i64),
+    /// A new dimension of size 1.
+    NewAxis,
+    /// As many whole dimensions as are missing, at most once.
+    Rest,
+}
+
+/// Ranges with a step: `(1..10).by(3)`, `(..).by(-1)`.
+pub trait By {
+    /// Every `step`-th element; a negative step goes backward.
+    fn by(self, step: i64) -> SliceArg;
+}
+
+impl<T: Into<SliceArg>> By for T {
+    #[track_caller]
+    fn by(self, step: i64) -> SliceArg {
+        match self.into() {
+            SliceArg::Range { start, end, step: 1 } => SliceArg::Range { start, end, step },
+            other => panic!("by: a step of {step} has no meaning on {other:?}"),
+        }
+    }
+}
+
+/// The arguments of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array or slice of [`SliceArg`]s.
+pub trait SliceArgs {
+    /// The arguments, one a dimension.
+    #[doc(hidden)]
+    fn args(self) -> Vec<SliceArg>;
+}
+
+impl From<RangeFull> for SliceArg {
+    fn from(_: RangeFull) -> SliceArg {
+        SliceArg::Range { start: None, end: None, step: 1 }
+    }
+}
+
+macro_rules! ranges {
+    ($($t:ty),*) => {$(
+        impl From<$t> for SliceArg {
+            fn from(at: $t) -> SliceArg { SliceArg::At(at as i64) }
+        }
+        impl From<Range<$t>> for SliceArg {
+            fn from(r: Range<$t>) -> SliceArg { SliceArg::Range { start: Some(r.start as i64), end: Some(r.end as i64), step: 1 } }
+        }
+        impl From<RangeFrom<$t>> for SliceArg {
+            fn from(r: RangeFrom<$t>) -> SliceArg { SliceArg::Range { start: Some(r.start as i64), end: None, step: 1 } }
+        }
+        impl From<RangeTo<$t>> for SliceArg {
+            fn from(r: RangeTo<$t>) -> SliceArg { SliceArg::Range { start: None, end: Some(r.end as i64), step: 1 } }
+        }
+        impl From<RangeInclusive<$t>> for SliceArg {
+            fn from(r: RangeInclusive<$t>) -> SliceArg {
+                SliceArg::Range { start: Some(*r.start() as i64), end: past(*r.end() as i64), step: 1 }
+            }
+        }
+        impl From<RangeToInclusive<$t>> for SliceArg {
+            fn from(r: RangeToInclusive<$t>) -> SliceArg { SliceArg::Range { start: None, end: past(r.end as i64), step: 1 } }
+        }
+        one!($t, Range<$t>, RangeFrom<$t>, RangeTo<$t>, RangeInclusive<$t>, RangeToInclusive<$t>);
+    )*};
+}
+macro_rules! one {
+    ($($t:ty),*) => {$(
+        impl SliceArgs for $t {
+            fn args(self) -> Vec<SliceArg> { vec![self.into()] }
+        }
+    )*};
+}
+ranges!(i32, i64, isize, usize);
+one!(RangeFull, SliceArg);
+
+/// The end after an inclusive one; after -1 comes the end of the dimension.
+fn past(end: i64) -> Option<i64> {
+    (end != -1).then(|| end.saturating_add(1))
+}
+
+macro_rules! tuples {
+    ($($name:ident)*) => {
+        impl<$($name: Into<SliceArg>),*> SliceArgs for ($($name,)*) {
+            #[allow(non_snake_case)]
+            fn args(self) -> Vec<SliceArg> {
+                let ($($name,)*) = self;
+                vec![$($name.into()),*]
+            }
+        }
+    };
+}
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
+tuples!(A B C D E F G);
+tuples!(A B C D E F G H);
+
+impl<const N: usize> SliceArgs for [SliceArg; N] {
+    fn args(self) -> Vec<SliceArg> {
+        self.to_vec()
+    }
+}
+impl SliceArgs for &[SliceArg] {
+    fn args(self) -> Vec<SliceArg> {
+        self.to_vec()
+    }
+}
+impl SliceArgs for Vec<SliceArg> {
+    fn args(self) -> Vec<SliceArg> {
+        self
+    }
+}
+
+/// Start, step and number of the elements that a Python range takes of `size`.
+fn resolve(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -> (i64, i64, usize) {
+    let at = |v: i64, low: i64, high: i64| (if v < 0 { v.saturating_add(size) } else { v }).clamp(low, high);
+    if step > 0 {
+        let start = start.map_or(0, |v| at(v, 0, size));
+        let end = end.map_or(size, |v| at(v, 0, size));
+        let count = if end > start { (end - start - 1) / step + 1 } else { 0 };
+        (start, step, count as usize)
+    } else {
+        let start = start.map_or(size - 1, |v| at(v, -1, size - 1));
+        let end = end.map_or(-1, |v| at(v, -1, size - 1));
+        let count = if start > end { (start - end - 1) / step.saturating_neg() + 1 } else { 0 };
+        (start, step, count as usize)
+    }
+}
+
+/// The parts that take everything.
+pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
+    let mut parts = [(0, 1, 0); MAX_RANK];
+    for (part, &d) in parts.iter_mut().zip(dims) {
+        part.2 = d;
+    }
+    parts
+}
+
+impl Tensor {
+    /// A part of the tensor: one argument a dimension, missing ones at the end are whole. Ranges work as in Python, with negative positions
+    /// and steps; an integer picks one position and drops the dimension.
+    ///
+    /// ```no_run
+    /// # use thalweg::prelude::*;
+    /// let x = Tensor::arange(24).reshape([2, 3, 4]);
+    /// assert_eq!(x.slice((.., 1.., (..).by(-2))).dims(), [2, 2, 2]);
+    /// assert_eq!(x.slice((-1, .., 0)).to_vec::<f32>()?, [12.0, 16.0, 20.0]);
+    /// assert_eq!(x.slice((SliceArg::Rest, 0, SliceArg::NewAxis)).dims(), [2, 3, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there are more arguments than dimensions, a position does not exist, or a step is 0.
+    #[track_caller]
+    pub fn slice(&self, args: impl SliceArgs) -> Tensor {
+        let args = args.args();
+        let taken = args.iter().filter(|a| matches!(a, SliceArg::Range { .. } | SliceArg::At(_))).count();
+        let shape = self.shape();
+        assert!(taken <= self.rank(), "slice: {taken} arguments for the {} axes of {shape}", self.rank());
+        let mut parts = whole(self.dims());
+        let mut sizes = Vec::with_capacity(MAX_RANK);
+        let (mut axis, mut rest) = (0, false);
+        for arg in args {
+            match arg {
+                SliceArg::Range { start, end, step } => {
+                    assert!(step != 0, "slice: the step of axis {axis} is 0");
+                    parts[axis] = resolve(start, end, step, self.dims()[axis] as i64);
+                    sizes.push(parts[axis].2);
+                    axis += 1;
+                }
+                SliceArg::At(at) => {
+                    parts[axis] = (self.position("slice", axis, at), 1, 1);
+                    axis += 1;
+                }
+                SliceArg::NewAxis => sizes.push(1),
+                SliceArg::Rest => {
+                    assert!(!rest, "slice: SliceArg::Rest stands twice");
+                    rest = true;
+                    let end = axis + self.rank() - taken;
+                    sizes.extend(&self.dims()[axis..end]);
+                    axis = end;
+                }
+            }
+        }
+        sizes.extend(&self.dims()[axis..]);
+        assert!(sizes.len() <= MAX_RANK, "slice: rank {} is over the limit of {MAX_RANK}", sizes.len());
+        self.sliced(&parts[..self.rank()]).reshape(sizes)
+    }
+
+    /// The position that a number names along an axis.
+    #[track_caller]
+    fn position(&self, name: &str, axis: usize, at: i64) -> i64 {
+        let size = self.dims()[axis] as i64;
+        let position = if at < 0 { at.saturating_add(size) } else { at };
+        if position < 0 || position >= size {
+            panic!("{name}: index {at} is out of range for axis {axis} of {}", self.shape());
+        }
+        position
+    }
+
+    /// Start, step and number of elements of each dimension, all inside.
+    pub(crate) fn sliced(&self, parts: &[(i64, i64, usize)]) -> Tensor {
+        if parts.iter().zip(self.dims()).all(|(p, &d)| p.2 == d && (d <= 1 || p.1 == 1)) {
+            return self.clone();
+        }
+        let mut shape = *self.shape();
+        let mut ints = [0; 3 * MAX_RANK];
+        for (i, &(start, step, count)) in parts.iter().enumerate() {
+            shape.dims_mut()[i] = count;
+            // One element or none: the step says nothing, and 1 is the same for all.
+            let (start, step) = if count == 0 { (0, 1) } else { (start, if count == 1 { 1 } else { step }) };
+            ints[3 * i..3 * i + 3].copy_from_slice(&[start, step, count as i64]);
+        }
+        record1(Op::Slice, self.dtype(), shape, 0, self, &ints[..3 * parts.len()])
+    }
+
+    /// The `count` elements from `start` on along an axis.
+    ///
+    /// # Panics
+    /// When they are not all there.
+    #[track_caller]
+    pub fn narrow(&self, axis: impl Into<Axis>, start: usize, count: usize) -> Tensor {
+        let axis = axis.into().of("narrow", self.rank());
+        let size = self.dims()[axis];
+        if start.checked_add(count).is_none_or(|end| end > size) {
+            panic!("narrow: {count} elements from {start} on are not in axis {axis} of {}", self.shape());
+        }
+        self.part(axis, (start as i64, 1, count))
+    }
+
+    /// One dimension cut, the others whole.
+    pub(crate) fn part(&self, axis: usize, part: (i64, i64, usize)) -> Tensor {
+        let mut parts = whole(self.dims());
+        parts[axis] = part;
+        self.sliced(&parts[..self.rank()])
+    }
+
+    /// Position `index` of an axis (negative: from the end); the dimension is dropped.
+    ///
+    /// # Panics
+    /// When there is no such position.
+    #[track_caller]
+    pub fn index_axis(&self, axis: impl Into<Axis>, index: i64) -> Tensor {
+        let axis = axis.into().of("index_axis", self.rank());
+        let at = self.position("index_axis", axis, index);
+        self.part(axis, (at, 1, 1)).reshape(self.shape().remove(axis))
+    }
+
+    /// Position `index` of an axis; another name of [`index_axis`](Tensor::index_axis).
+    ///
+    /// # Panics
+    /// When there is no such position.
+    #[track_caller]
+    pub fn select(&self, axis: impl Into<Axis>, index: i64) -> Tensor {
+        self.index_axis(axis, index)
+    }
+
+    /// Reversed along the given axes.
+    ///
+    /// # Panics
+    /// When one does not exist.
+    #[track_caller]
+    pub fn flip(&self, axes: impl Into<Axes>) -> Tensor {
+        let mask = axes.into().mask("flip", self.rank());
+        let mut parts = whole(self.dims());
+        for (i, &d) in self.dims().iter().enumerate() {
+            if mask >> i & 1 == 1 {
+                parts[i] = (d as i64 - 1, -1, d);
+            }
+        }
+        self.sliced(&parts[..self.rank()])
+    }
+}

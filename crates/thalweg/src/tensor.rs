@@ -1,0 +1,78 @@
+//! The handle that users hold.
+
+use crate::{DType, Device, Shape};
+use std::sync::Arc;
+use thalweg_stream::Value;
+
+/// A tensor: elements of one [`DType`] in a grid of up to eight dimensions, on one [`Device`].
+///
+/// A tensor is a handle to a value that never changes; `clone` copies the handle. Every method that makes a tensor
+/// records one operation or a few and returns at once; nothing runs until a value is asked for
+/// ([`to_vec`](Tensor::to_vec), [`item`](Tensor::item), printing, [`synchronize`](crate::synchronize())). Handles may be sent to and
+/// shared with other threads.
+///
+/// A mistake in shapes or dtypes panics at the line that made it, names the operation and both sides, and leaves
+/// everything recorded before intact. What the outside world can cause - no memory, a lost device, a damaged
+/// file - is a [`Result`] where a value is read.
+#[derive(Clone)]
+#[must_use = "an operation on tensors has no effect but its result"]
+pub struct Tensor(pub(crate) Arc<Value>);
+
+impl Tensor {
+    /// The sizes of its dimensions, outermost first.
+    #[inline]
+    pub fn shape(&self) -> &Shape {
+        self.0.shape()
+    }
+
+    /// The sizes of its dimensions as a slice.
+    #[inline]
+    pub fn dims(&self) -> &[usize] {
+        self.0.shape().dims()
+    }
+
+    /// The size of one dimension; negative axes count from the end.
+    ///
+    /// # Panics
+    /// When there is no such dimension.
+    #[track_caller]
+    pub fn size(&self, axis: impl Into<crate::Axis>) -> usize {
+        let axis = axis.into().of("size", self.rank());
+        self.dims()[axis]
+    }
+
+    /// The number of dimensions.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.0.shape().rank()
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.0.shape().numel()
+    }
+
+    /// The dtype of its elements.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.0.dtype()
+    }
+
+    /// The device it lives on.
+    #[inline]
+    pub fn device(&self) -> Device {
+        Device(self.0.device())
+    }
+}
+
+impl AsRef<Tensor> for Tensor {
+    fn as_ref(&self) -> &Tensor {
+        self
+    }
+}
+
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Tensor>()
+};

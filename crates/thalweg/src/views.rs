@@ -1,0 +1,293 @@
+//! Views: the same elements under another shape or order. None copies; a view fuses into whoever reads it.
+
+use crate::record::record1;
+use crate::{Axes, Axis, MAX_RANK, Shape, Sizes, Tensor};
+use thalweg_ir::{Op, pack_order};
+
+/// A shape's sizes as an operation's integers.
+fn ints(shape: &Shape) -> [i64; MAX_RANK] {
+    let mut out = [0; MAX_RANK];
+    for (o, &d) in out.iter_mut().zip(shape.iter()) {
+        *o = d as i64;
+    }
+    out
+}
+
+/// Shape and order of dimensions.
+impl Tensor {
+    /// The same elements in the same row-major order under another shape. One size may be -1: it is worked out from the others.
+    ///
+    /// ```no_run
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([4, 6]).reshape([3, -1]).dims(), [3, 8]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the shape does not hold as many elements.
+    #[track_caller]
+    pub fn reshape(&self, sizes: impl Into<Sizes>) -> Tensor {
+        let shape = self.resolve(sizes.into());
+        if shape == *self.shape() {
+            return self.clone();
+        }
+        record1(Op::Reshape, self.dtype(), shape, 0, self, &ints(&shape)[..shape.rank()])
+    }
+
+    #[track_caller]
+    fn resolve(&self, sizes: Sizes) -> Shape {
+        let list = sizes.list();
+        let mut shape = Shape::new(&[0; MAX_RANK][..list.len()]);
+        let mut open = None;
+        let mut known = 1usize;
+        for (i, &size) in list.iter().enumerate() {
+            match usize::try_from(size) {
+                Ok(size) => {
+                    shape.dims_mut()[i] = size;
+                    known = known.saturating_mul(size);
+                }
+                Err(_) if size == -1 && open.is_none() => open = Some(i),
+                Err(_) if size == -1 => panic!("reshape: more than one size of {list:?} is -1"),
+                Err(_) => panic!("reshape: {list:?} has a negative size"),
+            }
+        }
+        let numel = self.numel();
+        if let Some(i) = open {
+            if known == 0 || numel % known != 0 {
+                panic!("reshape: shape {} with {numel} elements does not fit {list:?}", self.shape());
+            }
+            shape.dims_mut()[i] = numel / known;
+        } else if known != numel {
+            panic!("reshape: shape {} with {numel} elements does not fit {list:?}", self.shape());
+        }
+        shape
+    }
+
+    /// All elements in one dimension.
+    pub fn flatten(&self) -> Tensor {
+        self.reshape([self.numel()])
+    }
+
+    /// Dimensions `start` to `end`, both included, made one.
+    ///
+    /// # Panics
+    /// When one does not exist or `start` comes after `end`.
+    #[track_caller]
+    pub fn flatten_axes(&self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor {
+        let (start, end) = (start.into().of("flatten_axes", self.rank()), end.into().of("flatten_axes", self.rank()));
+        assert!(start <= end, "flatten_axes: axis {start} comes after axis {end}");
+        let dims = self.dims();
+        let mut sizes = dims[..start].to_vec();
+        sizes.push(dims[start..=end].iter().product());
+        sizes.extend(&dims[end + 1..]);
+        self.reshape(sizes)
+    }
+
+    /// Dimension `axis` parted into several; one of their sizes may be -1.
+    ///
+    /// # Panics
+    /// When the sizes' product is not the dimension's size.
+    #[track_caller]
+    pub fn unflatten(&self, axis: impl Into<Axis>, sizes: impl Into<Sizes>) -> Tensor {
+        let axis = axis.into().of("unflatten", self.rank());
+        let parts = sizes.into();
+        let known: i64 = parts.list().iter().filter(|&&s| s != -1).product();
+        let size = self.dims()[axis] as i64;
+        let mut out: Vec<i64> = self.dims()[..axis].iter().map(|&d| d as i64).collect();
+        for &part in parts.list() {
+            if part == -1 && (known <= 0 || size % known != 0) {
+                panic!("unflatten: size {size} of axis {axis} does not divide into {:?}", parts.list());
+            }
+            out.push(if part == -1 { size / known } else { part });
+        }
+        out.extend(self.dims()[axis + 1..].iter().map(|&d| d as i64));
+        self.reshape(out)
+    }
+
+    /// Dimensions reordered: dimension `i` of the result is dimension `order[i]` of this tensor.
+    ///
+    /// # Panics
+    /// When `order` does not name every dimension once.
+    #[track_caller]
+    pub fn permute(&self, order: impl Into<Axes>) -> Tensor {
+        let (order, count) = order.into().of("permute", self.rank());
+        assert!(
+            count == self.rank(),
+            "permute: {:?} does not name every axis of shape {}",
+            &order[..count],
+            self.shape()
+        );
+        self.permuted(&order[..count])
+    }
+
+    /// `order` is a permutation.
+    fn permuted(&self, order: &[usize]) -> Tensor {
+        if order.iter().enumerate().all(|(i, &o)| i == o) {
+            return self.clone();
+        }
+        let mut shape = *self.shape();
+        for (to, &from) in shape.dims_mut().iter_mut().zip(order) {
+            *to = self.dims()[from];
+        }
+        record1(Op::Permute, self.dtype(), shape, pack_order(order), self, &[])
+    }
+
+    /// Two dimensions swapped.
+    ///
+    /// # Panics
+    /// When one does not exist.
+    #[track_caller]
+    pub fn transpose(&self, a: impl Into<Axis>, b: impl Into<Axis>) -> Tensor {
+        let rank = self.rank();
+        let (a, b) = (a.into().of("transpose", rank), b.into().of("transpose", rank));
+        let mut order = [0, 1, 2, 3, 4, 5, 6, 7];
+        order.swap(a, b);
+        self.permuted(&order[..rank])
+    }
+
+    /// Two dimensions swapped; another name of [`transpose`](Tensor::transpose).
+    ///
+    /// # Panics
+    /// When one does not exist.
+    #[track_caller]
+    pub fn swap_axes(&self, a: impl Into<Axis>, b: impl Into<Axis>) -> Tensor {
+        self.transpose(a, b)
+    }
+
+    /// The transpose of the matrices in the last two dimensions; a tensor of rank below 2 is its own.
+    pub fn t(&self) -> Tensor {
+        if self.rank() < 2 { self.clone() } else { self.transpose(-2, -1) }
+    }
+
+    /// Dimension `from` moved to where dimension `to` is; the others keep their order.
+    ///
+    /// # Panics
+    /// When one does not exist.
+    #[track_caller]
+    pub fn movedim(&self, from: impl Into<Axis>, to: impl Into<Axis>) -> Tensor {
+        let rank = self.rank();
+        let (from, to) = (from.into().of("movedim", rank), to.into().of("movedim", rank));
+        let mut order = [0, 1, 2, 3, 4, 5, 6, 7];
+        if from < to {
+            order[from..=to].rotate_left(1);
+        } else {
+            order[to..=from].rotate_right(1);
+        }
+        self.permuted(&order[..rank])
+    }
+
+    /// Without the given dimensions, which have size 1; `squeeze(..)` drops every dimension of size 1.
+    ///
+    /// # Panics
+    /// When a named dimension has another size or does not exist.
+    #[track_caller]
+    pub fn squeeze(&self, axes: impl Into<Axes>) -> Tensor {
+        let axes = axes.into();
+        let mask = axes.mask("squeeze", self.rank());
+        let mut kept = Vec::with_capacity(MAX_RANK);
+        for (i, &d) in self.dims().iter().enumerate() {
+            let named = mask >> i & 1 == 1;
+            assert!(!named || axes.is_all() || d == 1, "squeeze: axis {i} of shape {} is not of size 1", self.shape());
+            if !named || d != 1 {
+                kept.push(d);
+            }
+        }
+        self.reshape(kept)
+    }
+
+    /// With a new dimension of size 1 before dimension `axis` (`rank` or -1: at the end).
+    ///
+    /// # Panics
+    /// When there is no such place, or the rank is 8 already.
+    #[track_caller]
+    pub fn unsqueeze(&self, axis: impl Into<Axis>) -> Tensor {
+        let rank = self.rank();
+        assert!(rank < MAX_RANK, "unsqueeze: shape {} is at the rank limit of {MAX_RANK}", self.shape());
+        let axis = axis.into().of("unsqueeze", rank + 1);
+        self.reshape(self.shape().insert(axis, 1))
+    }
+
+    /// Dimensions of size 1 stretched to the given sizes, new ones put in front; -1 keeps a size.
+    ///
+    /// # Panics
+    /// When a size other than 1 would change, or there are fewer sizes than dimensions.
+    #[track_caller]
+    pub fn expand(&self, sizes: impl Into<Sizes>) -> Tensor {
+        let sizes = sizes.into();
+        let list = sizes.list();
+        let mut shape = Shape::new(&[0; MAX_RANK][..list.len()]);
+        for (i, &size) in list.iter().enumerate() {
+            let own = (i + self.rank()).checked_sub(list.len()).map(|at| self.dims()[at]);
+            shape.dims_mut()[i] = match (usize::try_from(size), own) {
+                (Ok(size), _) => size,
+                (Err(_), Some(own)) if size == -1 => own,
+                _ => panic!("expand: shape {} does not expand to {list:?}", self.shape()),
+            };
+        }
+        self.expanded("expand", shape)
+    }
+
+    /// Broadcast to a shape by NumPy's rule: dimensions of size 1 are stretched, missing ones put in front.
+    ///
+    /// # Panics
+    /// When the shape cannot be reached.
+    #[track_caller]
+    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor {
+        self.expanded("broadcast_to", shape.into())
+    }
+
+    #[track_caller]
+    fn expanded(&self, name: &str, shape: Shape) -> Tensor {
+        if shape == *self.shape() {
+            return self.clone();
+        }
+        if self.shape().broadcast(&shape) != Some(shape) {
+            panic!("{name}: shape {} does not expand to {shape}", self.shape());
+        }
+        let mask = self.shape().broadcast_mask(&shape) as u32;
+        record1(Op::Expand, self.dtype(), shape, mask, self, &ints(&shape)[..shape.rank()])
+    }
+
+    /// Sliding windows of `size` elements every `step` along an axis (unfold): that dimension counts the windows, and a new last dimension of
+    /// `size` runs inside one.
+    ///
+    /// ```no_run
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::arange(5).window(0, 3, 2).to_vec::<f32>()?, [0.0, 1.0, 2.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When the axis is shorter than `size`, `size` or `step` is 0, or the rank is 8 already.
+    #[track_caller]
+    pub fn window(&self, axis: impl Into<Axis>, size: usize, step: usize) -> Tensor {
+        let rank = self.rank();
+        let axis = axis.into().of("window", rank);
+        let length = self.dims()[axis];
+        assert!(rank < MAX_RANK, "window: shape {} is at the rank limit of {MAX_RANK}", self.shape());
+        assert!(size > 0 && step > 0, "window: size {size} and step {step} must be above 0");
+        assert!(size <= length, "window: size {size} is over the {length} elements of axis {axis} of {}", self.shape());
+        let mut shape = *self.shape();
+        shape.dims_mut()[axis] = (length - size) / step + 1;
+        let shape = shape.insert(rank, size);
+        record1(Op::Window, self.dtype(), shape, axis as u32, self, &[size as i64, step as i64])
+    }
+
+    /// Diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as a last dimension.
+    ///
+    /// # Panics
+    /// When the rank is below 2.
+    #[track_caller]
+    pub fn diagonal(&self, offset: i64) -> Tensor {
+        let rank = self.rank();
+        assert!(rank >= 2, "diagonal: takes at least two dimensions, not shape {}", self.shape());
+        let (rows, columns) = (self.dims()[rank - 2] as i64, self.dims()[rank - 1] as i64);
+        let (row, column) = ((-offset).max(0), offset.max(0));
+        let count = (rows - row).min(columns - column).max(0);
+        let start = row * columns + column;
+        let mut sizes = self.dims()[..rank - 2].to_vec();
+        sizes.push((rows * columns) as usize);
+        let mut parts = crate::slice::whole(&sizes);
+        parts[rank - 2] = if count == 0 { (0, 1, 0) } else { (start, columns + 1, count as usize) };
+        self.reshape(sizes).sliced(&parts[..rank - 1])
+    }
+}
