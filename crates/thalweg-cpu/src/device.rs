@@ -1,13 +1,14 @@
 //! The device: programs remembered by kernel, memory from a pool, launches that have run when they return.
 
 use crate::engine::Engine;
-use crate::launch;
 use crate::memory::HostMemory;
 use crate::threads::Threads;
+use crate::{launch, reduce};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
+use thalweg_ir::{DType, ReduceOp};
 use thalweg_kernel::{Body, Geometry, Kernel};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
@@ -59,6 +60,7 @@ impl CpuDevice {
         let threads = self.threads.clone();
         match kernel {
             Kernel::Map(body) => Arc::new(MapProgram { engine: Engine::new(body), body: body.clone(), threads }),
+            &Kernel::Reduce { op, dtype } => Arc::new(ReduceProgram { op, dtype, threads }),
             _ => unimplemented!(),
         }
     }
@@ -154,5 +156,24 @@ impl Program for MapProgram {
 
     fn info(&self) -> ProgramInfo {
         self.engine.info().clone()
+    }
+}
+
+#[derive(Debug)]
+struct ReduceProgram {
+    op: ReduceOp,
+    dtype: DType,
+    threads: Arc<Threads>,
+}
+
+impl Program for ReduceProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
+        let Geometry::Reduce(geometry) = geometry else { panic!("a reduction is launched with {geometry:?}") };
+        reduce::launch(self.op, self.dtype, geometry, operands, &self.threads);
+        Ok(())
+    }
+
+    fn info(&self) -> ProgramInfo {
+        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
     }
 }

@@ -10,7 +10,9 @@ mod launch;
 pub mod machine;
 mod memory;
 mod pointwise;
+mod reduce;
 pub mod rows;
+mod simd;
 mod threads;
 
 #[cfg(test)]
