@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::memory::HostMemory;
 use crate::threads::Threads;
-use crate::{launch, reduce};
+use crate::{launch, matmul, reduce};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -56,13 +56,16 @@ impl CpuDevice {
         })
     }
 
-    fn compile(&self, kernel: &Kernel) -> Arc<dyn Program> {
+    fn compile(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
         let threads = self.threads.clone();
-        match kernel {
+        Ok(match kernel {
             Kernel::Map(body) => Arc::new(MapProgram { engine: Engine::new(body), body: body.clone(), threads }),
             &Kernel::Reduce { op, dtype } => Arc::new(ReduceProgram { op, dtype, threads }),
-            _ => unimplemented!(),
-        }
+            Kernel::Matmul { dtype: DType::Bool } => {
+                return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
+            }
+            &Kernel::Matmul { dtype } => Arc::new(MatmulProgram { dtype, threads }),
+        })
     }
 }
 
@@ -102,7 +105,7 @@ impl Device for CpuDevice {
             return Ok(program.clone());
         }
         let start = Instant::now();
-        let made = self.compile(kernel);
+        let made = self.compile(kernel)?;
         let ns = start.elapsed().as_nanos() as u64;
         count(|c| {
             c.programs_compiled += 1;
@@ -170,6 +173,24 @@ impl Program for ReduceProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
         let Geometry::Reduce(geometry) = geometry else { panic!("a reduction is launched with {geometry:?}") };
         reduce::launch(self.op, self.dtype, geometry, operands, &self.threads);
+        Ok(())
+    }
+
+    fn info(&self) -> ProgramInfo {
+        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
+    }
+}
+
+#[derive(Debug)]
+struct MatmulProgram {
+    dtype: DType,
+    threads: Arc<Threads>,
+}
+
+impl Program for MatmulProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
+        let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
+        matmul::launch(self.dtype, geometry, operands, &self.threads);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod device;
 mod engine;
 mod launch;
 pub mod machine;
+mod matmul;
 mod memory;
 mod pointwise;
 mod reduce;
