@@ -4,6 +4,7 @@
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
 //! [`CpuDevice`] is all that the rest of Thalweg sees.
 
+mod bandwidth;
 mod device;
 mod engine;
 mod launch;
@@ -19,4 +20,5 @@ mod threads;
 #[cfg(test)]
 mod tests;
 
+pub use bandwidth::{Bandwidth, measure as measure_bandwidth};
 pub use device::{CpuDevice, CpuOptions};
