@@ -4,4 +4,5 @@
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
 
 pub mod machine;
+pub mod math;
 pub mod rows;
