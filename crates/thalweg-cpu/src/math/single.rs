@@ -351,8 +351,10 @@ fn log2_sum<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     let minus_hi = m.neg(hi);
     let lo = m.fma(s, c_hi, minus_hi);
     let lo = m.fma(s, c_lo, lo);
-    let lo = m.fma(s_lo, c_hi, lo);
+    // s_lo counts in s³ too: by s² more, near enough.
     let s2 = m.mul(s, s);
+    let s_lo = m.fma(s_lo, s2, s_lo);
+    let lo = m.fma(s_lo, c_hi, lo);
     let q = poly(m, s2, &POW_LOG);
     let s3 = m.mul(s2, s);
     let lo = m.fma(s3, q, lo);
