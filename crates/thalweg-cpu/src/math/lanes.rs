@@ -89,7 +89,7 @@ macro_rules! functions {
             }
         }
     };
-    (@bind $i:ident $a:ident $b:ident $x:ident) => { let $x = $a[$i]; };
+    (@bind $i:ident $a:ident $b:ident $x:ident) => { let ($x, _) = ($a[$i], $b[$i]); };
     (@bind $i:ident $a:ident $b:ident $x:ident $y:ident) => { let ($x, $y) = ($a[$i], $b[$i]); };
 }
 
