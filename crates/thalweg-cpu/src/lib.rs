@@ -9,10 +9,14 @@ mod device;
 mod engine;
 mod launch;
 pub mod machine;
+<<<<<<< HEAD
 mod matmul;
 mod memory;
 mod pointwise;
 mod reduce;
+=======
+pub mod math;
+>>>>>>> math
 pub mod rows;
 mod simd;
 mod threads;
