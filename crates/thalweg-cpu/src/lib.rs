@@ -2,6 +2,18 @@
 //!
 //! A map kernel is compiled by our own vector emitter on x86-64 (`x64`: AVX-512, or AVX2 with FMA, chosen at run time),
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
+//! [`CpuDevice`] is all that the rest of Thalweg sees.
 
+mod device;
+mod engine;
+mod launch;
 pub mod machine;
+mod memory;
+mod pointwise;
 pub mod rows;
+mod threads;
+
+#[cfg(test)]
+mod tests;
+
+pub use device::{CpuDevice, CpuOptions};

@@ -1,1 +1,22 @@
-//! .
+//! From a segment to a plan: which operations share a kernel, in which order, and what each launch looks like.
+//!
+//! * [`plan`] partitions a [`Segment`]'s operations into kernels. It looks at the whole graph with its sizes in bytes.
+//! * [`instantiate`] works a [`Plan`] out for concrete sizes: kernel bodies, geometry, buffers.
+//! * [`Explanation`] says what was done and why, in text, JSON and HTML.
+
+mod body;
+mod cost;
+mod explanation;
+mod instance;
+mod movement;
+mod partition;
+mod plan;
+mod scalars;
+mod segment;
+
+pub use explanation::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes};
+pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
+pub use partition::plan;
+pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
+pub use scalars::ScalarClasses;
+pub use segment::{BitSet, Mode, Segment, ValueId};

@@ -7,7 +7,7 @@
 
 use thalweg_ir::{MAX_RANK, Shape, View};
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Level {
     view: View,
     /// Valid indices `lo..hi` of each dimension; outside, the point is masked out.
@@ -15,7 +15,7 @@ struct Level {
 }
 
 /// A map from a domain's points to positions in a source, or to nothing where a point lies in padding.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexMap {
     /// Bottom (buffer side) first; never empty.
     levels: Vec<Level>,

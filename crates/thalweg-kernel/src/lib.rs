@@ -6,6 +6,8 @@
 mod body;
 mod geometry;
 mod index;
+pub mod random;
+pub mod reference;
 
 pub use body::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Store, expand};
 pub use geometry::{AccessGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, ReduceGeometry};

@@ -1,0 +1,158 @@
+//! The device: programs remembered by kernel, memory from a pool, launches that have run when they return.
+
+use crate::engine::Engine;
+use crate::launch;
+use crate::memory::HostMemory;
+use crate::threads::Threads;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, RwLock};
+use std::time::Instant;
+use thalweg_kernel::{Body, Geometry, Kernel};
+use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
+
+/// Estimated work below which a launch stays on the calling thread.
+const PARALLEL_NS: f64 = 30_000.0;
+
+/// What can be chosen about a [`CpuDevice`].
+#[derive(Clone, Debug)]
+pub struct CpuOptions {
+    /// Threads that a launch may use, the calling one included.
+    pub threads: usize,
+    /// Estimated nanoseconds of work from which a launch uses more than the calling thread.
+    pub parallel_ns: f64,
+}
+
+impl Default for CpuOptions {
+    /// As many threads as the process may use, or as `THALWEG_THREADS` says.
+    fn default() -> CpuOptions {
+        let asked = std::env::var("THALWEG_THREADS").ok().and_then(|v| v.trim().parse().ok()).filter(|&n| n > 0);
+        let threads = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+        CpuOptions { threads, parallel_ns: PARALLEL_NS }
+    }
+}
+
+/// The host's processors.
+pub struct CpuDevice {
+    pool: Arc<Pool>,
+    threads: Arc<Threads>,
+    programs: RwLock<HashMap<Kernel, Arc<dyn Program>>>,
+}
+
+impl CpuDevice {
+    /// The device with what the environment says.
+    #[expect(clippy::new_ret_no_self, reason = "devices are shared from the start")]
+    pub fn new() -> Arc<CpuDevice> {
+        CpuDevice::with(CpuOptions::default())
+    }
+
+    /// The device with these choices.
+    pub fn with(options: CpuOptions) -> Arc<CpuDevice> {
+        Arc::new(CpuDevice {
+            pool: Pool::new("cpu".into(), Box::new(HostMemory::default())),
+            threads: Arc::new(Threads::new(options.threads, options.parallel_ns)),
+            programs: RwLock::default(),
+        })
+    }
+
+    fn compile(&self, kernel: &Kernel) -> Arc<dyn Program> {
+        let threads = self.threads.clone();
+        match kernel {
+            Kernel::Map(body) => Arc::new(MapProgram { engine: Engine::new(body), body: body.clone(), threads }),
+            _ => unimplemented!(),
+        }
+    }
+}
+
+impl fmt::Debug for CpuDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CpuDevice({}, {:?})", self.describe(), self.pool)
+    }
+}
+
+/// Bytes of a buffer as the host sees them.
+fn bytes_of(buffer: &Buffer) -> *mut u8 {
+    buffer.address()
+}
+
+impl Device for CpuDevice {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn describe(&self) -> String {
+        let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+            let line = text.lines().find(|l| l.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        });
+        let model = model.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+        let n = self.threads.count();
+        format!("{model}, {}, {n} thread{}", "tile", if n == 1 { "" } else { "s" })
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Buffer, Error> {
+        self.pool.allocate(bytes)
+    }
+
+    fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
+        // The map is whole at every point where a panic could leave the lock poisoned.
+        if let Some(program) = self.programs.read().unwrap_or_else(|e| e.into_inner()).get(kernel) {
+            return Ok(program.clone());
+        }
+        let start = Instant::now();
+        let made = self.compile(kernel);
+        let ns = start.elapsed().as_nanos() as u64;
+        count(|c| {
+            c.programs_compiled += 1;
+            c.compile_ns += ns;
+        });
+        // Where two threads compiled one kernel, the first one's program stays.
+        let mut programs = self.programs.write().unwrap_or_else(|e| e.into_inner());
+        Ok(programs.entry(kernel.clone()).or_insert(made).clone())
+    }
+
+    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
+        assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
+        // SAFETY: the buffer has room for them; the source is no buffer, since those are not handed out mutably.
+        unsafe { std::ptr::copy(bytes.as_ptr(), bytes_of(buffer), bytes.len()) };
+        Ok(())
+    }
+
+    fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
+        assert!(bytes.len() <= buffer.bytes(), "{} bytes read from a buffer of {}", bytes.len(), buffer.bytes());
+        // SAFETY: the buffer holds as many; launches have run when they return, so nobody writes them.
+        unsafe { std::ptr::copy(bytes_of(buffer), bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.pool.stats()
+    }
+
+    fn host_bytes<'a>(&self, buffer: &'a Buffer) -> Option<&'a [u8]> {
+        // SAFETY: the allocation lives as long as the borrow, and the caller makes sure that nobody writes it meanwhile.
+        Some(unsafe { std::slice::from_raw_parts(bytes_of(buffer), buffer.bytes()) })
+    }
+}
+
+#[derive(Debug)]
+struct MapProgram {
+    engine: Engine,
+    body: Body,
+    threads: Arc<Threads>,
+}
+
+impl Program for MapProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Geometry::Map(geometry) = geometry else { panic!("a map kernel is launched with {geometry:?}") };
+        launch::launch(&self.engine, &self.body, geometry, operands, scalars, &self.threads)
+    }
+
+    fn info(&self) -> ProgramInfo {
+        self.engine.info().clone()
+    }
+}

@@ -1,0 +1,459 @@
+//! Launches of map kernels: from a domain of any rank to calls of [`Rows::run`](crate::rows::Rows::run).
+//!
+//! In: a body's accesses, a geometry, operands, scalars. Out: rectangles of `rows × n` points, which cover the domain once.
+//! Every access is checked against its operand before anything runs: whatever geometry is given, nothing outside an
+//! operand is touched, and no two points write one element.
+//!
+//! The innermost dimension runs along a call's rows, and one other dimension over its rows: the neighbouring one, or, where a
+//! source lies transposed, the one along which the source is dense (its cache lines are then used whole). What remains is
+//! counted through by an odometer. Accesses through an index map get a table of positions a call, so there a call is one
+//! stretch of the row-major domain.
+
+use crate::engine::Engine;
+use crate::threads::Threads;
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_ir::MAX_RANK;
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry};
+use thalweg_runtime::{Buffer, Error};
+
+/// Points that a thread takes at a time: 128 KiB of f32, some 10 µs of light work, and a whole number of cache lines.
+const CHUNK: usize = 32 << 10;
+/// Points of a call through tables of positions: 8 KiB a table, which stays in the first-level cache.
+const TABLE: usize = 2048;
+/// Rows and columns of a call that reads a transposed source: each line that is fetched is used whole while in cache.
+const BLOCK: (usize, usize) = (32, 64);
+const LINE_BYTES: usize = 64;
+
+/// What the estimate of a launch's time knows of the machine: nanoseconds an addition, a point and a byte on one thread.
+/// Zen 5 at 4 GHz, AVX-512: see `crates/thalweg-cpu/src/device.rs` for how the threshold was measured.
+const NS_PER_COST: f64 = 0.008;
+const NS_PER_POINT: f64 = 0.01;
+const NS_PER_BYTE: f64 = 0.012;
+/// Filling one position of a table.
+const NS_PER_POSITION: f64 = 2.0;
+
+/// One access with everything that a call needs of it, in bytes (index only: in positions).
+struct Line<'a> {
+    /// Word 0 of the domain's first point.
+    start: i64,
+    /// Steps of word 0 along the walk's dimensions.
+    steps: [i64; MAX_RANK + 1],
+    /// Steps along a call's rows and from row to row.
+    row: i64,
+    step: i64,
+    unit: usize,
+    map: Option<Mapped<'a>>,
+}
+
+struct Mapped<'a> {
+    map: &'a Arc<IndexMap>,
+    /// Positions that the operand has; `None` for index-only accesses.
+    len: Option<usize>,
+    /// Line with the same map, whose table serves.
+    same_as: Option<usize>,
+    /// Whether positions may not fit an i32.
+    wide: bool,
+}
+
+/// How a launch is walked.
+struct Walk<'a> {
+    lines: Vec<Line<'a>>,
+    /// Sizes of the dimensions counted through, the last two being the blocks of rows and of columns.
+    sizes: [usize; MAX_RANK + 1],
+    rank: usize,
+    rows: usize,
+    columns: usize,
+    row_block: usize,
+    column_block: usize,
+    /// Row-major domain index: its steps along the dimensions.
+    index_steps: [i64; MAX_RANK + 1],
+}
+
+#[derive(Default)]
+struct Scratch {
+    args: Vec<u64>,
+    tables: Vec<i32>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { args: Vec::new(), tables: Vec::new() }) };
+}
+
+/// Runs a map kernel over its domain.
+///
+/// # Errors
+/// When an index over more than 2³¹ positions is asked for through an index map.
+///
+/// # Panics
+/// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points write one element.
+pub fn launch(
+    engine: &Engine,
+    body: &Body,
+    geometry: &MapGeometry,
+    operands: &[&Buffer],
+    scalars: &[u64],
+    threads: &Threads,
+) -> Result<(), Error> {
+    check(body, geometry, operands, scalars);
+    let walk = Walk::new(body, geometry, operands)?;
+    let in_place = engine.rereads_inputs() && aliased(body, geometry, operands);
+    let pieces: usize = walk.sizes[..walk.rank].iter().product();
+    let grain = (CHUNK / (walk.row_block * walk.column_block)).max(1);
+    threads.run(pieces, grain, estimate_ns(body, geometry), |range| {
+        let mut scratch = SCRATCH.take();
+        walk.run(engine, scalars, range, in_place, &mut scratch);
+        SCRATCH.set(scratch);
+    });
+    Ok(())
+}
+
+/// The time that one thread will take.
+fn estimate_ns(body: &Body, geometry: &MapGeometry) -> f64 {
+    let points = geometry.points() as f64;
+    let mut bytes = 0.0;
+    let mut positions = 0.0;
+    for (access, at) in body.accesses.iter().zip(&geometry.accesses) {
+        if access.operand.is_some() {
+            bytes += (at.distinct as f64).min(points) * access.dtype.size() as f64;
+        }
+        if access.class == AccessClass::Mapped {
+            positions += points;
+        }
+    }
+    let arithmetic = points * (NS_PER_POINT + NS_PER_COST * body.cost() as f64);
+    arithmetic.max(bytes * NS_PER_BYTE) + positions * NS_PER_POSITION
+}
+
+/// Refuses what would not be sound to run.
+fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) {
+    let extents = &geometry.extents;
+    assert!(!extents.is_empty() && extents.len() <= MAX_RANK, "a domain has 1 to {MAX_RANK} dimensions");
+    let points = extents.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).filter(|&n| n > 0);
+    let points = points.unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
+    assert_eq!(geometry.accesses.len(), body.accesses.len(), "geometry and body differ in accesses");
+    assert!(operands.len() >= body.operands as usize, "{} operands, {} given", body.operands, operands.len());
+    assert!(scalars.len() >= body.scalars as usize, "{} scalars, {} given", body.scalars, scalars.len());
+    let last = extents.len() - 1;
+    for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
+        let reach = match (&at.map, access.class) {
+            (Some(map), AccessClass::Mapped) => {
+                assert_eq!(map.shape().numel(), points, "access {i}: its map has another number of points");
+                map.reach()
+            }
+            (None, AccessClass::Mapped) => panic!("access {i} is mapped, and its geometry has no map"),
+            (_, class) => {
+                let step = at.strides[last];
+                let fits = match class {
+                    AccessClass::Contiguous => step == 1,
+                    AccessClass::Uniform => step == 0,
+                    _ => true,
+                };
+                assert!(fits || extents[last] == 1, "access {i} is {class:?}, and its innermost stride is {step}");
+                Some(strided_reach(extents, at))
+            }
+        };
+        if let (Some(operand), Some((low, high))) = (access.operand, reach) {
+            let has = operands[operand as usize].bytes() / access.dtype.size();
+            assert!(
+                low <= high && high < has,
+                "access {i} reaches elements {low} to {high} of operand {operand}, which has {has} ({})",
+                access.dtype
+            );
+        }
+    }
+    for store in &body.stores {
+        let (access, at) = (&body.accesses[store.access as usize], &geometry.accesses[store.access as usize]);
+        assert!(
+            access.class == AccessClass::Contiguous && access.operand.is_some(),
+            "access {} is written, so it must be contiguous and have an operand",
+            store.access
+        );
+        assert!(injective(extents, at), "access {} writes one element from two points: {at:?}", store.access);
+    }
+}
+
+/// Lowest and highest position of a strided access; out of every operand's range where it is negative or absurd.
+fn strided_reach(extents: &[usize], at: &AccessGeometry) -> (usize, usize) {
+    let (mut low, mut high) = (at.base as i128, at.base as i128);
+    for (&extent, &stride) in extents.iter().zip(&at.strides) {
+        let span = (extent as i128 - 1) * stride as i128;
+        low += span.min(0);
+        high += span.max(0);
+    }
+    let position = |p: i128| usize::try_from(p).unwrap_or(usize::MAX);
+    (position(low), position(high))
+}
+
+/// Whether no two points share an element: each stride steps over all that the smaller ones reach.
+fn injective(extents: &[usize], at: &AccessGeometry) -> bool {
+    let mut dims = [(0usize, 0usize); MAX_RANK];
+    let mut rank = 0;
+    for (&extent, &stride) in extents.iter().zip(&at.strides).filter(|(e, _)| **e > 1) {
+        dims[rank] = (stride.unsigned_abs(), extent);
+        rank += 1;
+    }
+    dims[..rank].sort_unstable();
+    let mut covered = 0usize;
+    dims[..rank].iter().all(|&(stride, extent)| {
+        let apart = stride > covered;
+        covered = covered.saturating_add(stride.saturating_mul(extent - 1));
+        apart
+    })
+}
+
+/// Whether some operand that is written may also be read.
+fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
+    let bytes = |i: usize| -> Option<Range<usize>> {
+        let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
+        let (low, high) = match &at.map {
+            Some(map) => map.reach()?,
+            None => strided_reach(&geometry.extents, at),
+        };
+        let (start, size) = (operands[access.operand? as usize].address() as usize, access.dtype.size());
+        Some(start + low * size..start + (high + 1) * size)
+    };
+    let stored = |i: usize| body.stores.iter().any(|s| s.access as usize == i);
+    body.stores.iter().filter_map(|s| bytes(s.access as usize)).any(|w| {
+        (0..body.accesses.len()).filter(|&i| !stored(i)).filter_map(bytes).any(|r| r.start < w.end && w.start < r.end)
+    })
+}
+
+impl<'a> Walk<'a> {
+    fn new(body: &Body, geometry: &'a MapGeometry, operands: &[&Buffer]) -> Result<Walk<'a>, Error> {
+        let (extents, strides) = merge(body, geometry);
+        let mapped = geometry.accesses.iter().any(|a| a.map.is_some());
+        let last = extents.len() - 1;
+        let transposed = if mapped { None } else { transposed_dimension(body, &extents, &strides) };
+        let row_dim = transposed.or((last > 0 && !mapped).then(|| last.wrapping_sub(1)));
+        let columns = extents[last];
+        let rows = row_dim.map_or(1, |d| extents[d]);
+        let (row_block, column_block) = match transposed {
+            _ if mapped => (1, columns.min(TABLE)),
+            Some(_) => (rows.min(BLOCK.0), columns.min(BLOCK.1)),
+            None if columns > CHUNK => (1, CHUNK),
+            None => ((CHUNK / columns).clamp(1, rows), columns),
+        };
+        let outer: Vec<usize> = (0..last).filter(|&d| Some(d) != row_dim).collect();
+        let rank = outer.len() + 2;
+        let mut sizes = [1; MAX_RANK + 1];
+        for (size, &d) in sizes.iter_mut().zip(&outer) {
+            *size = extents[d];
+        }
+        sizes[rank - 2] = rows.div_ceil(row_block);
+        sizes[rank - 1] = columns.div_ceil(column_block);
+        let spread = |of: &[isize; MAX_RANK], unit: usize| {
+            let mut steps = [0; MAX_RANK + 1];
+            for (step, &d) in steps.iter_mut().zip(&outer) {
+                *step = (of[d] * unit as isize) as i64;
+            }
+            steps[rank - 2] = row_dim.map_or(0, |d| (of[d] * unit as isize) as i64 * row_block as i64);
+            steps[rank - 1] = (of[last] * unit as isize) as i64 * column_block as i64;
+            steps
+        };
+        let mut lines: Vec<Line> = Vec::with_capacity(body.accesses.len());
+        for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
+            let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
+            let address = access.operand.map_or(0, |o| operands[o as usize].address() as i64);
+            let map = at.map.as_ref().filter(|_| access.class == AccessClass::Mapped).map(|map| Mapped {
+                map,
+                len: access.operand.map(|o| operands[o as usize].bytes() / unit),
+                same_as: (0..i).find(|&j| {
+                    let other = geometry.accesses[j].map.as_ref();
+                    body.accesses[j].class == AccessClass::Mapped && other.is_some_and(|m| Arc::ptr_eq(m, map))
+                }),
+                wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
+            });
+            if map.as_ref().is_some_and(|m| m.wide && access.operand.is_none()) {
+                return Err(Error::Device {
+                    device: "cpu".into(),
+                    message: "indices over more than 2^31 positions through a reshaped or padded view".into(),
+                });
+            }
+            let of = if map.is_some() { [0; MAX_RANK] } else { strides[i] };
+            lines.push(Line {
+                start: address + if map.is_some() { 0 } else { at.base as i64 * unit as i64 },
+                steps: spread(&of, unit),
+                row: row_dim.map_or(0, |d| of[d] as i64 * unit as i64),
+                step: of[last] as i64,
+                unit,
+                map,
+            });
+        }
+        let mut row_major = [0isize; MAX_RANK];
+        let mut step = 1;
+        for d in (0..=last).rev() {
+            row_major[d] = step;
+            step *= extents[d] as isize;
+        }
+        let index_steps = spread(&row_major, 1);
+        Ok(Walk { lines, sizes, rank, rows, columns, row_block, column_block, index_steps })
+    }
+
+    /// Runs the pieces of a range.
+    fn run(&self, engine: &Engine, scalars: &[u64], range: Range<usize>, in_place: bool, scratch: &mut Scratch) {
+        let args = &mut scratch.args;
+        args.clear();
+        for line in &self.lines {
+            args.extend([line.start as u64, line.row as u64, line.step as u64, 0]);
+        }
+        args.extend_from_slice(scalars);
+        let mut digits = [0usize; MAX_RANK + 1];
+        let mut rest = range.start;
+        for d in (0..self.rank).rev() {
+            digits[d] = rest % self.sizes[d];
+            rest /= self.sizes[d];
+        }
+        let mut index = 0;
+        for (d, &digit) in digits[..self.rank].iter().enumerate() {
+            index += digit as i64 * self.index_steps[d];
+            for (i, line) in self.lines.iter().enumerate() {
+                args[4 * i] = args[4 * i].wrapping_add((digit as i64 * line.steps[d]) as u64);
+            }
+        }
+        let mapped = self.lines.iter().any(|l| l.map.is_some());
+        for piece in range.clone() {
+            let rows = self.row_block.min(self.rows - digits[self.rank - 2] * self.row_block);
+            let n = self.column_block.min(self.columns - digits[self.rank - 1] * self.column_block);
+            if mapped {
+                self.run_mapped(engine, args, &mut scratch.tables, index as usize, 0, n, in_place);
+            } else {
+                // SAFETY: `check` found every access of the domain inside its operand, and the args are those of this
+                // rectangle of it. No other piece writes its elements, since no two points share one.
+                unsafe { engine.run(args, n, rows, in_place) };
+            }
+            if piece + 1 == range.end {
+                break;
+            }
+            // One step of the odometer: add the innermost step, and take back a dimension that is through.
+            for d in (0..self.rank).rev() {
+                let through = digits[d] + 1 == self.sizes[d];
+                let turns = if through { -(digits[d] as i64) } else { 1 };
+                digits[d] = if through { 0 } else { digits[d] + 1 };
+                index += turns * self.index_steps[d];
+                for (i, line) in self.lines.iter().enumerate() {
+                    args[4 * i] = args[4 * i].wrapping_add((turns * line.steps[d]) as u64);
+                }
+                if !through {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Runs `n` points from point `index` on, which lies `skip` points into the row that the args stand at.
+    #[expect(clippy::too_many_arguments, reason = "the state of one piece, handed down once")]
+    fn run_mapped(
+        &self,
+        engine: &Engine,
+        args: &mut [u64],
+        tables: &mut Vec<i32>,
+        index: usize,
+        skip: usize,
+        n: usize,
+        in_place: bool,
+    ) {
+        if tables.len() < n * self.lines.len() {
+            tables.resize(n * self.lines.len(), 0);
+        }
+        let mut origins = Vec::new();
+        for (i, line) in self.lines.iter().enumerate() {
+            let Some(mapped) = &line.map else { continue };
+            if mapped.wide {
+                // A stretch whose positions lie further apart than an i32 reaches is halved until they do not.
+                let positions = (index..index + n).filter_map(|p| mapped.map.position(p));
+                let (low, high) = positions.fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));
+                if low < high && high - low > i32::MAX as usize {
+                    let half = n / 2;
+                    self.run_mapped(engine, args, tables, index, skip, half, in_place);
+                    self.run_mapped(engine, args, tables, index + half, skip + half, n - half, in_place);
+                    return;
+                }
+                origins.resize(self.lines.len(), 0);
+                origins[i] = if low <= high { low as i64 } else { 0 };
+            }
+        }
+        for (i, line) in self.lines.iter().enumerate() {
+            let Some(mapped) = &line.map else { continue };
+            let origin = origins.get(i).copied().unwrap_or(0);
+            let at = mapped.same_as.unwrap_or(i);
+            let table = &mut tables[at * n..(at + 1) * n];
+            if mapped.same_as.is_none() {
+                mapped.map.fill(index, origin, table);
+            }
+            if let Some(len) = mapped.len {
+                // Negative positions are masked out and never read.
+                let highest = table.iter().copied().fold(-1, i32::max) as i64 + origin;
+                assert!(highest < len as i64, "a map leads to element {highest} of an operand of {len}");
+            }
+            args[4 * i] = (line.start + origin * line.unit as i64) as u64;
+            args[4 * i + 3] = table.as_ptr() as u64;
+        }
+        let moved = skip as i64;
+        for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.map.is_none()) {
+            args[4 * i] = args[4 * i].wrapping_add((moved * line.step * line.unit as i64) as u64);
+        }
+        // SAFETY: as in `run`; positions of tables are inside their operands, as just checked, or masked out.
+        unsafe { engine.run(args, n, 1, in_place) };
+        for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.map.is_none()) {
+            args[4 * i] = args[4 * i].wrapping_sub((moved * line.step * line.unit as i64) as u64);
+        }
+    }
+}
+
+/// The domain with neighbouring dimensions merged wherever every access runs on from one to the next, with the strides
+/// of each access. Accesses through maps go by the row-major index, which merging keeps.
+fn merge(body: &Body, geometry: &MapGeometry) -> (Vec<usize>, Vec<[isize; MAX_RANK]>) {
+    let from = &geometry.extents;
+    let last = from.len() - 1;
+    let strides: Vec<[isize; MAX_RANK]> = geometry
+        .accesses
+        .iter()
+        .zip(&body.accesses)
+        .map(|(at, access)| {
+            let mut strides = at.strides;
+            if from[last] == 1 {
+                // A single element has any stride; what is merged into it has to have its class's.
+                strides[last] = (access.class == AccessClass::Contiguous) as isize;
+            }
+            strides
+        })
+        .collect();
+    // Sizes, and the source dimension that each one's strides are taken from: its innermost.
+    let mut kept: Vec<(usize, usize)> = vec![(from[last], last)];
+    for d in (0..last).rev().filter(|&d| from[d] > 1) {
+        let (extent, inner) = kept.last_mut().expect("there is always one");
+        let runs_on = strides
+            .iter()
+            .zip(&geometry.accesses)
+            .all(|(s, at)| at.map.is_some() || s[d] == s[*inner].wrapping_mul(*extent as isize));
+        if runs_on {
+            *extent *= from[d];
+        } else {
+            kept.push((from[d], d));
+        }
+    }
+    kept.reverse();
+    let taken = strides.iter().map(|of| {
+        let mut s = [0; MAX_RANK];
+        for (to, &(_, d)) in s.iter_mut().zip(&kept) {
+            *to = of[d];
+        }
+        s
+    });
+    let taken = taken.collect();
+    (kept.into_iter().map(|k| k.0).collect(), taken)
+}
+
+/// The dimension along which a source lies dense that strides over cache lines in the innermost one.
+fn transposed_dimension(body: &Body, extents: &[usize], strides: &[[isize; MAX_RANK]]) -> Option<usize> {
+    let last = extents.len() - 1;
+    body.accesses.iter().zip(strides).find_map(|(access, strides)| {
+        access.operand?;
+        let bytes = |d: usize| strides[d].unsigned_abs() * access.dtype.size();
+        let crosses = access.class == AccessClass::Strided && extents[last] > 1 && bytes(last) >= LINE_BYTES;
+        let dense = (0..last).filter(|&d| strides[d] != 0 && extents[d] > 1).min_by_key(|&d| bytes(d))?;
+        (crosses && bytes(dense) < LINE_BYTES).then_some(dense)
+    })
+}

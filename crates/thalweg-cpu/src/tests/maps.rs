@@ -1,0 +1,230 @@
+//! Map launches against the definition, point by point.
+
+use super::{Lcg, device, download, upload};
+use std::sync::Arc;
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, Shape, View};
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, IndexMap, Kernel, MapGeometry, Node};
+use thalweg_runtime::Device;
+
+/// The geometry of an access through a map, and its class.
+fn access_of(map: &IndexMap) -> (AccessClass, AccessGeometry) {
+    let mut at =
+        AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: map.reach(), distinct: map.distinct() };
+    let Some(view) = map.as_view() else {
+        at.map = Some(Arc::new(map.clone()));
+        return (AccessClass::Mapped, at);
+    };
+    at.base = view.offset;
+    at.strides[..view.strides().len()].copy_from_slice(view.strides());
+    let class = match view.strides().last() {
+        Some(1) => AccessClass::Contiguous,
+        Some(0) => AccessClass::Uniform,
+        _ => AccessClass::Strided,
+    };
+    (class, at)
+}
+
+/// A source, as its number of elements, and a random way to see it as `shape`.
+fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
+    let rank = shape.rank();
+    let whole = |s: Shape| IndexMap::new(View::contiguous(s));
+    match rng.below(8) {
+        0 | 1 => (shape.numel(), whole(shape)),
+        2 => {
+            let dims: Vec<usize> = shape.iter().map(|&d| if rng.below(2) == 0 { 1 } else { d }).collect();
+            let small = Shape::new(&dims);
+            (small.numel(), whole(small).expand(shape))
+        }
+        3 | 4 => {
+            let mut order: Vec<usize> = (0..rank).collect();
+            for i in (1..rank).rev() {
+                order.swap(i, rng.below(i + 1));
+            }
+            let mut dims = vec![0; rank];
+            for (i, &o) in order.iter().enumerate() {
+                dims[o] = shape[i];
+            }
+            let source = Shape::new(&dims);
+            (source.numel(), whole(source).permute(&order))
+        }
+        5 => {
+            let steps: Vec<i64> = shape.iter().map(|_| [1, 2, -1, -3][rng.below(4)]).collect();
+            let dims: Vec<usize> = shape.iter().zip(&steps).map(|(&d, s)| d * s.unsigned_abs() as usize + 1).collect();
+            let parts: Vec<(i64, i64, usize)> = shape
+                .iter()
+                .zip(&steps)
+                .map(|(&d, &s)| if s > 0 { (1, s, d) } else { (d as i64 * -s, s, d) })
+                .collect();
+            let source = Shape::new(&dims);
+            (source.numel(), whole(source).slice(&parts))
+        }
+        6 => {
+            let parts: Vec<(usize, usize)> = shape.iter().map(|&d| (rng.below(d), 0)).collect();
+            let parts: Vec<(usize, usize)> =
+                parts.iter().zip(shape.iter()).map(|(p, &d)| (p.0, rng.below(d - p.0))).collect();
+            let dims: Vec<usize> = shape.iter().zip(&parts).map(|(d, p)| d - p.0 - p.1).collect();
+            let source = Shape::new(&dims);
+            (source.numel(), whole(source).pad(&parts))
+        }
+        _ => {
+            // Transposed, then reshaped: two views on each other.
+            let n = shape.numel();
+            let d = (2..=n).find(|d| n.is_multiple_of(*d)).unwrap_or(1);
+            (n, whole(Shape::new(&[d, n / d])).permute(&[1, 0]).reshape(shape))
+        }
+    }
+}
+
+#[test]
+fn random_geometries_agree_with_the_definition() {
+    let mut rng = Lcg(11);
+    let devices = [device(1), device(2), device(8)];
+    for round in 0..400 {
+        let large = round % 20 == 0;
+        let dims: Vec<usize> = match rng.below(4) {
+            0 => vec![1 + rng.below(if large { 100_000 } else { 300 })],
+            1 => vec![1 + rng.below(if large { 300 } else { 40 }), 1 + rng.below(if large { 500 } else { 40 })],
+            2 => vec![1 + rng.below(5), 1 + rng.below(90), 1 + rng.below(if large { 200 } else { 9 })],
+            _ => vec![1 + rng.below(4), 1 + rng.below(4), 1 + rng.below(4), 1 + rng.below(70)],
+        };
+        let shape = Shape::new(&dims);
+        let points = shape.numel();
+        let inputs: Vec<(usize, IndexMap)> = (0..1 + rng.below(3)).map(|_| random_map(&mut rng, shape)).collect();
+
+        // y = Σ input · scalar, and where an input is padded, whether the point is inside; z = a position.
+        let mut b = BodyBuilder::new(false);
+        let mut accesses = vec![];
+        let s = b.scalar(0, DType::F32);
+        let mut y = b.constant(Scalar::Float(0.25), DType::F32);
+        for (i, (_, map)) in inputs.iter().enumerate() {
+            let (class, at) = access_of(map);
+            let access = b.access(Access { operand: Some(i as u16), dtype: DType::F32, class });
+            accesses.push(at);
+            let x = b.node(Node::Load { access });
+            let p = b.element(ElementOp::Mul, &[x, s]);
+            y = b.element(ElementOp::Add, &[y, p]);
+        }
+        let (class, at) = access_of(&inputs[0].1);
+        let index_access = b.access(Access { operand: None, dtype: DType::U32, class });
+        accesses.push(at);
+        let index = b.node(Node::Index { access: index_access, dtype: DType::I64 });
+        let valid = b.node(Node::Valid { access: index_access });
+        let minus = b.constant(Scalar::Int(-1), DType::I64);
+        let z = b.element(ElementOp::Where, &[valid, index, minus]);
+        // The outputs: one with gaps between the outermost slices, one dense.
+        let k = inputs.len() as u16;
+        let mut gaps = AccessGeometry { base: 3, strides: shape.strides(), map: None, reach: None, distinct: points };
+        gaps.strides[0] += if dims.len() > 1 { 5 } else { 0 };
+        let end = 3 + points + 5 * dims[0];
+        let dense = AccessGeometry { base: 0, strides: shape.strides(), ..gaps.clone() };
+        for (node, dtype, operand, at) in [(y, DType::F32, k, &gaps), (z, DType::I64, k + 1, &dense)] {
+            let out = b.access(Access { operand: Some(operand), dtype, class: AccessClass::Contiguous });
+            accesses.push(at.clone());
+            b.store(node, out);
+        }
+        let kernel = Kernel::Map(b.finish());
+        let geometry = Geometry::Map(MapGeometry { extents: dims.clone(), accesses });
+
+        let values: Vec<Vec<f32>> = inputs.iter().map(|(n, _)| (0..*n).map(|_| rng.value() as f32).collect()).collect();
+        let mut wanted = vec![99.0f32; end];
+        let mut wanted_index = vec![];
+        for p in 0..points {
+            let sum = inputs
+                .iter()
+                .zip(&values)
+                .fold(0.25f32, |sum, ((_, map), v)| sum + map.position(p).map_or(0.0, |at| v[at]) * 0.5);
+            let inner = points / dims[0];
+            wanted[3 + p + if dims.len() > 1 { 5 * (p / inner) } else { 0 }] = sum;
+            wanted_index.push(inputs[0].1.position(p).map_or(-1, |p| p as i64));
+        }
+        for device in &devices {
+            let mut operands: Vec<_> = values.iter().map(|v| upload(&**device, v)).collect();
+            operands.push(upload(&**device, &vec![99.0f32; end]));
+            operands.push(device.allocate(points * 8).unwrap());
+            let refs: Vec<_> = operands.iter().collect();
+            let program = device.program(&kernel).unwrap();
+            program.launch(&geometry, &refs, &[Scalar::Float(0.5).to_bits(DType::F32)]).unwrap();
+            let got: Vec<f32> = download(&**device, refs[k as usize], end);
+            assert_eq!(got, wanted, "{shape} {inputs:?}");
+            let got: Vec<i64> = download(&**device, refs[k as usize + 1], points);
+            assert_eq!(got, wanted_index, "{shape} {inputs:?}");
+        }
+    }
+    assert!(devices[0].memory().recycled > 0);
+}
+
+/// `out[p] = -input[p]` over these geometries.
+fn negate(extents: &[usize], input: AccessGeometry, class: AccessClass, output: AccessGeometry, bytes: [usize; 2]) {
+    let device = device(2);
+    let mut b = BodyBuilder::new(false);
+    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class });
+    let x = b.node(Node::Load { access: from });
+    let y = b.element(ElementOp::Neg, &[x]);
+    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+    b.store(y, to);
+    let program = device.program(&Kernel::Map(b.finish())).unwrap();
+    let (a, c) = (upload(&*device, &vec![0u8; bytes[0]]), upload(&*device, &vec![0u8; bytes[1]]));
+    let geometry = Geometry::Map(MapGeometry { extents: extents.to_vec(), accesses: vec![input, output] });
+    program.launch(&geometry, &[&a, &c], &[]).unwrap();
+}
+
+fn strided(base: isize, strides: &[isize]) -> AccessGeometry {
+    let mut at = AccessGeometry { base, strides: [0; MAX_RANK], map: None, reach: Some((0, 0)), distinct: 1 };
+    at.strides[..strides.len()].copy_from_slice(strides);
+    at
+}
+
+#[test]
+#[should_panic(expected = "reaches elements 1 to 10 of operand 0, which has 10")]
+fn reading_outside_an_operand_panics_whatever_the_reach_says() {
+    negate(&[10], strided(1, &[1]), AccessClass::Contiguous, strided(0, &[1]), [40, 40]);
+}
+
+#[test]
+#[should_panic(expected = "of operand 1, which has 9")]
+fn writing_outside_an_operand_panics() {
+    negate(&[2, 5], strided(0, &[0, 0]), AccessClass::Uniform, strided(0, &[5, 1]), [4, 39]);
+}
+
+#[test]
+#[should_panic(expected = "of operand 0")]
+fn reading_before_an_operand_panics() {
+    negate(&[4], strided(2, &[-1]), AccessClass::Strided, strided(0, &[1]), [40, 40]);
+}
+
+#[test]
+#[should_panic(expected = "writes one element from two points")]
+fn overlapping_writes_panic() {
+    negate(&[3, 4], strided(0, &[0, 1]), AccessClass::Contiguous, strided(0, &[2, 1]), [40, 48]);
+}
+
+#[test]
+#[should_panic(expected = "access 0 reaches")]
+fn maps_that_lead_outside_panic() {
+    let map = IndexMap::new(View::contiguous(Shape::new(&[4]))).pad(&[(2, 0)]);
+    let mut at = strided(0, &[]);
+    at.map = Some(Arc::new(map));
+    negate(&[6], at, AccessClass::Mapped, strided(0, &[1]), [12, 24]);
+}
+
+#[test]
+fn more_than_the_machine_has_is_an_error() {
+    assert!(device(1).allocate(1 << 46).is_err());
+}
+
+#[test]
+fn programs_are_compiled_once() {
+    let device = device(1);
+    let kernel = || {
+        let mut b = BodyBuilder::new(false);
+        let x = b.constant(Scalar::Int(3), DType::I32);
+        let to = b.access(Access { operand: Some(0), dtype: DType::I32, class: AccessClass::Contiguous });
+        b.store(x, to);
+        Kernel::Map(b.finish())
+    };
+    let before = thalweg_runtime::counters();
+    let first = device.program(&kernel()).unwrap();
+    assert!(Arc::ptr_eq(&first, &device.program(&kernel()).unwrap()));
+    assert_eq!((thalweg_runtime::counters() - before).programs_compiled, 1);
+    assert!(device.program(&kernel()).is_ok());
+}

@@ -1,0 +1,284 @@
+//! Explanations: which operations went together, what that moved, and why the rest did not.
+//!
+//! A [`SegmentReport`] is made from a segment, its plan and its instance, and completed with what the run did. It holds plain
+//! data; [`Explanation`] renders all reports of a stretch of code as text, JSON or a self-contained HTML page.
+
+mod html;
+mod layout;
+mod text;
+
+use crate::instance::{Instance, Slot, instantiate};
+use crate::plan::{KernelPlan, OutputPlan, Plan};
+use crate::scalars::ScalarClasses;
+use crate::segment::{Indexed, Mode, Segment, ValueId};
+use serde::Serialize;
+use thalweg_ir::{Arg, Scalar};
+
+/// What was done with the segments of a stretch of code.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Explanation {
+    /// One a segment, in the order they ran.
+    pub segments: Vec<SegmentReport>,
+}
+
+/// Kernels and bytes of one way to run something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Kernels launched.
+    pub kernels: usize,
+    /// Bytes read by kernels.
+    pub bytes_read: usize,
+    /// Bytes written by kernels.
+    pub bytes_written: usize,
+    /// Bytes allocated for results and intermediates.
+    pub bytes_allocated: usize,
+}
+
+/// What was done with one segment.
+#[derive(Clone, Debug, Serialize)]
+pub struct SegmentReport {
+    /// The operations in the order of recording.
+    pub operations: Vec<OperationReport>,
+    /// Shapes and dtypes of the inputs.
+    pub inputs: Vec<String>,
+    /// The kernels in the order of running.
+    pub kernels: Vec<KernelReport>,
+    /// Values that went from one kernel to another through memory.
+    pub edges: Vec<EdgeReport>,
+    /// Whether the plan was made now; otherwise it was there already.
+    pub plan_made: bool,
+    /// As it ran.
+    pub totals: Totals,
+    /// One kernel an operation, nothing reused in place.
+    pub unfused: Totals,
+    /// Why the segment failed, if it did.
+    pub error: Option<String>,
+}
+
+/// One operation of a segment.
+#[derive(Clone, Debug, Serialize)]
+pub struct OperationReport {
+    /// Its name.
+    pub name: &'static str,
+    /// Its result's dtype and shape, as `f32[2, 3]`.
+    pub result: String,
+    /// Its arguments: `%n` an operation, `inN` an input, else a scalar's value.
+    pub arguments: Vec<String>,
+    /// The kernels that compute it; empty for what nobody needed and for views that only re-label memory.
+    pub kernels: Vec<usize>,
+    /// Whether somebody can still ask for the result.
+    pub live: bool,
+    /// Whether the result is a view of memory that is there anyway.
+    pub alias: bool,
+}
+
+/// One kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelReport {
+    /// What kind: `map`, or the operation that runs by itself.
+    pub kind: &'static str,
+    /// Operations computed in it.
+    pub operations: Vec<usize>,
+    /// Operations whose results it writes.
+    pub writes: Vec<usize>,
+    /// What it reads, as operations (`%n`) and inputs (`inN`).
+    pub reads: Vec<String>,
+    /// Its domain's shape.
+    pub domain: String,
+    /// Who runs it; empty for a kernel without points, which is not launched.
+    pub engine: String,
+    /// Bytes read, written, allocated.
+    pub bytes_read: usize,
+    /// Bytes written.
+    pub bytes_written: usize,
+    /// Bytes allocated for what it writes.
+    pub bytes_allocated: usize,
+    /// Outputs that took the place of a dying input.
+    pub in_place: usize,
+}
+
+/// A value that went through memory.
+#[derive(Clone, Debug, Serialize)]
+pub struct EdgeReport {
+    /// The operation.
+    pub operation: usize,
+    /// The kernel that wrote it.
+    pub from: usize,
+    /// The kernel that read it.
+    pub to: usize,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Why it was not computed where it was read.
+    pub reason: String,
+}
+
+impl SegmentReport {
+    /// The report of a segment that is about to run. `engines` names who runs each launch of the instance.
+    pub fn new(segment: &Segment<'_>, plan: &Plan, instance: &Instance, engines: Vec<String>, plan_made: bool) -> Self {
+        let ix = Indexed::new(*segment);
+        let typed = |v: ValueId| format!("{}{}", ix.dtype(v), ix.shape(v));
+        let mut operations: Vec<OperationReport> = (0..segment.ops.len())
+            .map(|i| OperationReport {
+                name: segment.ops[i].op.name(),
+                result: typed(ValueId::Op(i)),
+                arguments: arguments(&ix, i),
+                kernels: vec![],
+                live: segment.live.has(i),
+                alias: plan.outputs.contains(&(i, OutputPlan::Alias)),
+            })
+            .collect();
+        let mut kernels = Vec::new();
+        for (k, kernel) in plan.kernels.iter().enumerate() {
+            let (kind, ops, writes, domain) = match kernel {
+                KernelPlan::Map { domain, stores, ops } => ("map", ops.clone(), stores.clone(), *domain),
+                KernelPlan::Alone { op } => (segment.ops[*op].op.name(), vec![*op], vec![*op], *op),
+            };
+            for &o in &ops {
+                operations[o].kernels.push(k);
+            }
+            let at = instance.steps.iter().position(|s| s.kernel_index == k);
+            let step = at.map(|at| &instance.steps[at]);
+            let name = |slot: &Slot| match *slot {
+                Slot::Input(n) => format!("in{n}"),
+                Slot::Buffer(b) => format!("%{}", stored_order(plan)[b]),
+            };
+            kernels.push(KernelReport {
+                kind,
+                operations: ops,
+                reads: step.map(|s| s.operands[..s.first_write].iter().map(name).collect()).unwrap_or_default(),
+                writes,
+                domain: ix.shape(ValueId::Op(domain)).to_string(),
+                engine: at.map(|at| engines[at].clone()).unwrap_or_default(),
+                bytes_read: step.map_or(0, |s| s.bytes_read),
+                bytes_written: step.map_or(0, |s| s.bytes_written),
+                bytes_allocated: 0,
+                in_place: 0,
+            });
+        }
+        let edges = plan
+            .edges
+            .iter()
+            .map(|e| EdgeReport {
+                operation: e.op,
+                from: e.from,
+                to: e.to,
+                bytes: ix.bytes(ValueId::Op(e.op)),
+                reason: e.reason.to_string(),
+            })
+            .collect();
+        let inputs = (0..segment.inputs.len()).map(|i| typed(ValueId::Input(i))).collect();
+        let totals = Totals {
+            kernels: instance.steps.len(),
+            bytes_read: instance.bytes_read(),
+            bytes_written: instance.bytes_written(),
+            bytes_allocated: 0,
+        };
+        let unfused = unfused_totals(segment);
+        SegmentReport { operations, inputs, kernels, edges, plan_made, totals, unfused, error: None }
+    }
+
+    /// Adds what the run did: for each launch the bytes allocated and the outputs that took an input's place.
+    pub fn ran(&mut self, allocated: &[usize], in_place: &[usize]) {
+        let launched = self.kernels.iter_mut().filter(|k| !k.engine.is_empty());
+        for ((kernel, &bytes), &reused) in launched.zip(allocated).zip(in_place) {
+            kernel.bytes_allocated = bytes;
+            kernel.in_place = reused;
+            self.totals.bytes_allocated += bytes;
+        }
+    }
+
+    /// Notes that the run failed.
+    pub fn failed(&mut self, why: String) {
+        self.error = Some(why);
+    }
+}
+
+/// The operations that a plan's kernels store, in the order of the instance's buffers.
+fn stored_order(plan: &Plan) -> Vec<usize> {
+    let stores = |k: &KernelPlan| match k {
+        KernelPlan::Map { stores, .. } => stores.clone(),
+        KernelPlan::Alone { op } => vec![*op],
+    };
+    plan.kernels.iter().flat_map(stores).collect()
+}
+
+fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {
+    let rel = &ix.seg.ops[i];
+    let dtype = ix.operand_dtype(i);
+    let scalar = |n: usize| match Scalar::from_bits(ix.seg.scalars[ix.scalar(i, n)], dtype) {
+        Scalar::Float(v) => format!("{v:.6}").trim_end_matches('0').trim_end_matches('.').to_string(),
+        Scalar::Int(v) => v.to_string(),
+        Scalar::Bool(v) => v.to_string(),
+    };
+    let named = |(n, a): (usize, Arg)| match a {
+        Arg::Op(o) => format!("%{o}"),
+        Arg::Input(o) => format!("in{o}"),
+        Arg::Scalar if matches!(rel.op, thalweg_ir::Op::Random(_)) => "key".to_string(),
+        Arg::Scalar => scalar(n),
+        Arg::None => String::new(),
+    };
+    rel.args().enumerate().map(named).collect()
+}
+
+/// What one kernel an operation would have cost: the same planner with fusion off.
+fn unfused_totals(segment: &Segment<'_>) -> Totals {
+    let off = Segment { mode: Mode { fused: false, ..segment.mode }, ..*segment };
+    let classes = ScalarClasses::new(segment.scalars);
+    let Some(instance) = instantiate(&crate::plan(off), off, &classes) else { return Totals::default() };
+    Totals {
+        kernels: instance.steps.len(),
+        bytes_read: instance.bytes_read(),
+        bytes_written: instance.bytes_written(),
+        bytes_allocated: instance.buffers.iter().sum(),
+    }
+}
+
+impl Explanation {
+    /// Sums over all segments, as they ran.
+    pub fn totals(&self) -> Totals {
+        sum(self.segments.iter().map(|s| s.totals))
+    }
+
+    /// Sums over all segments, one kernel an operation.
+    pub fn unfused(&self) -> Totals {
+        sum(self.segments.iter().map(|s| s.unfused))
+    }
+
+    /// The reports as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data becomes JSON")
+    }
+}
+
+fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
+    totals.fold(Totals::default(), |a, b| Totals {
+        kernels: a.kernels + b.kernels,
+        bytes_read: a.bytes_read + b.bytes_read,
+        bytes_written: a.bytes_written + b.bytes_written,
+        bytes_allocated: a.bytes_allocated + b.bytes_allocated,
+    })
+}
+
+/// A number of bytes for people: `4,096 B`, `16.0 MiB`.
+pub fn bytes(n: usize) -> String {
+    if n >= 1 << 30 {
+        format!("{:.2} GiB", n as f64 / (1u64 << 30) as f64)
+    } else if n >= 10 << 20 {
+        format!("{:.1} MiB", n as f64 / (1u64 << 20) as f64)
+    } else {
+        format!("{} B", grouped(n))
+    }
+}
+
+/// A number with its thousands apart.
+pub(crate) fn grouped(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}

@@ -1,0 +1,105 @@
+//! Explanations for terminals, 80 columns wide.
+
+use super::{Explanation, KernelReport, SegmentReport, Totals, bytes};
+use std::fmt::{self, Display, Write};
+
+/// Operations listed for one kernel before the rest is counted.
+const SHOWN: usize = 24;
+
+impl Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, segment) in self.segments.iter().enumerate() {
+            if i > 0 {
+                f.write_char('\n')?;
+            }
+            segment.write(f, i)?;
+        }
+        if self.segments.is_empty() {
+            f.write_str("nothing was recorded\n")?;
+        }
+        if self.segments.len() > 1 {
+            writeln!(f, "\nall segments")?;
+            totals(f, "as run", &self.totals())?;
+            totals(f, "unfused", &self.unfused())?;
+        }
+        Ok(())
+    }
+}
+
+fn totals(f: &mut fmt::Formatter<'_>, name: &str, t: &Totals) -> fmt::Result {
+    writeln!(
+        f,
+        "  {name:<8} {:>4} kernel{} {:>12} read {:>12} written {:>12} allocated",
+        t.kernels,
+        if t.kernels == 1 { " " } else { "s" },
+        bytes(t.bytes_read),
+        bytes(t.bytes_written),
+        bytes(t.bytes_allocated)
+    )
+}
+
+impl SegmentReport {
+    fn write(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
+        let plan = if self.plan_made { "plan made" } else { "plan found" };
+        writeln!(f, "segment {number}: {} operations, {} kernels, {plan}", self.operations.len(), self.kernels.len())?;
+        totals(f, "as run", &self.totals)?;
+        totals(f, "unfused", &self.unfused)?;
+        if let Some(error) = &self.error {
+            writeln!(f, "  failed: {error}")?;
+        }
+        for (k, kernel) in self.kernels.iter().enumerate() {
+            self.write_kernel(f, k, kernel)?;
+        }
+        let aliases: Vec<usize> = (0..self.operations.len()).filter(|&i| self.operations[i].alias).collect();
+        if !aliases.is_empty() {
+            f.write_str("views of memory that is there anyway:")?;
+            aliases.iter().try_for_each(|i| write!(f, " %{i}"))?;
+            f.write_char('\n')?;
+        }
+        let dead = self.operations.iter().filter(|o| o.kernels.is_empty() && !o.alias).count();
+        if dead > 0 {
+            writeln!(f, "{dead} operations that nobody needed or that only re-label memory")?;
+        }
+        if !self.edges.is_empty() {
+            f.write_str("not fused:\n")?;
+            for e in &self.edges {
+                let name = self.operations[e.operation].name;
+                writeln!(f, "  %{} {name}, kernel {} to {}, {}:", e.operation, e.from, e.to, bytes(e.bytes))?;
+                writeln!(f, "    {}", e.reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_kernel(&self, f: &mut fmt::Formatter<'_>, k: usize, kernel: &KernelReport) -> fmt::Result {
+        let engine = if kernel.engine.is_empty() { "no points" } else { &kernel.engine };
+        writeln!(f, "kernel {k}: {} over {}, {engine}", kernel.kind, kernel.domain)?;
+        write!(f, "  reads {}", bytes(kernel.bytes_read))?;
+        if !kernel.reads.is_empty() {
+            write!(f, " ({})", list(&kernel.reads))?;
+        }
+        let writes: Vec<String> = kernel.writes.iter().map(|w| format!("%{w}")).collect();
+        write!(f, ", writes {} ({})", bytes(kernel.bytes_written), list(&writes))?;
+        if kernel.in_place > 0 {
+            write!(f, ", {} in place", kernel.in_place)?;
+        }
+        f.write_char('\n')?;
+        for &o in kernel.operations.iter().take(SHOWN) {
+            let op = &self.operations[o];
+            let mark = if kernel.writes.contains(&o) { "*" } else { " " };
+            writeln!(f, "  {mark} %{o:<4} {:<12} {:<24} {}", op.name, op.arguments.join(", "), op.result)?;
+        }
+        match kernel.operations.len().checked_sub(SHOWN) {
+            Some(more) if more > 0 => writeln!(f, "    … and {more} more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Names with commas, the middle of a long list left out.
+fn list(names: &[String]) -> String {
+    match names.len() {
+        0..=8 => names.join(", "),
+        n => format!("{}, … {} more", names[..6].join(", "), n - 6),
+    }
+}

@@ -1,0 +1,303 @@
+//! Instances: a plan worked out for concrete sizes.
+//!
+//! In: a plan and a segment of its pattern. Out: the kernels' bodies, their geometry, and where every operand comes
+//! from. The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
+//! sizes do not keep (an equality of shapes, a view that strides express) has no instance for them.
+
+use crate::body::build_map;
+use crate::movement::{layout, strided, view_base};
+use crate::plan::{KernelPlan, OutputPlan, Plan};
+use crate::scalars::ScalarClasses;
+use crate::segment::{Indexed, Segment, ValueId};
+use thalweg_ir::{Op, Shape, View};
+use thalweg_kernel::{Geometry, IndexMap, Kernel, MatmulGeometry, ReduceGeometry};
+
+/// A plan with sizes: launches in order.
+#[derive(Debug)]
+pub struct Instance {
+    /// The launches.
+    pub steps: Vec<Step>,
+    /// The live-outs, in order of the operations.
+    pub outputs: Vec<Output>,
+    /// Bytes of each buffer that a launch writes.
+    pub buffers: Vec<usize>,
+}
+
+/// One launch.
+#[derive(Debug)]
+pub struct Step {
+    /// Number of the kernel in the plan.
+    pub kernel_index: usize,
+    /// What is computed.
+    pub kernel: Kernel,
+    /// How large.
+    pub geometry: Geometry,
+    /// The kernel's operands; those from `first_write` on are written.
+    pub operands: Vec<Slot>,
+    /// Number of operands that are only read.
+    pub first_write: usize,
+    /// The kernel's scalars.
+    pub scalars: Vec<ScalarArg>,
+    /// For a written operand, a read one whose place it may take: `(written, read)`.
+    pub in_place: Vec<(usize, usize)>,
+    /// Buffers that nothing needs after this launch.
+    pub release: Vec<usize>,
+    /// Inputs that nothing needs after this launch.
+    pub release_inputs: Vec<usize>,
+    /// Bytes of distinct elements read.
+    pub bytes_read: usize,
+    /// Bytes written.
+    pub bytes_written: usize,
+}
+
+/// Where an operand lies.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Slot {
+    /// An input of the segment.
+    Input(usize),
+    /// A buffer of [`Instance::buffers`].
+    Buffer(usize),
+}
+
+/// A kernel's scalar, from the segment's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ScalarArg {
+    /// Number of the segment's scalar.
+    pub index: u32,
+    /// Which part.
+    pub part: Part,
+}
+
+/// A part of a scalar's 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Part {
+    /// All.
+    Whole,
+    /// The low 32.
+    Low,
+    /// The high 32.
+    High,
+}
+
+impl ScalarArg {
+    /// The bits, out of the segment's scalars.
+    #[inline]
+    pub fn bits(self, scalars: &[u64]) -> u64 {
+        let bits = scalars[self.index as usize];
+        match self.part {
+            Part::Whole => bits,
+            Part::Low => bits & 0xFFFF_FFFF,
+            Part::High => bits >> 32,
+        }
+    }
+}
+
+/// A live-out of an instance.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The operation.
+    pub op: usize,
+    /// Where it lies.
+    pub slot: Slot,
+    /// How it lies there.
+    pub view: View,
+}
+
+/// Works a plan out for the sizes of a segment; `None` where the plan does not fit them.
+pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -> Option<Instance> {
+    let ix = Indexed::new(segment);
+    if plan.same_shape.iter().any(|&(a, b)| segment.shapes[a] != segment.shapes[b]) {
+        return None;
+    }
+    let mut buffers = Vec::new();
+    let mut buffer_of = vec![None; segment.ops.len()];
+    for kernel in &plan.kernels {
+        let stores: &[usize] = match kernel {
+            KernelPlan::Map { stores, .. } => stores,
+            KernelPlan::Alone { op } => std::slice::from_ref(op),
+        };
+        for &s in stores {
+            buffer_of[s] = Some(buffers.len());
+            buffers.push(ix.bytes(ValueId::Op(s)));
+        }
+    }
+    let slot = |v: ValueId| match v {
+        ValueId::Input(i) => Slot::Input(i),
+        ValueId::Op(i) => Slot::Buffer(buffer_of[i].expect("an operand in memory is stored")),
+    };
+    let stored = |i: usize| buffer_of[i].is_some();
+    let mut steps = Vec::new();
+    for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
+        let step = match kernel {
+            KernelPlan::Map { domain, stores, .. } => {
+                if segment.shapes[*domain].numel() == 0 {
+                    continue;
+                }
+                let map = build_map(&ix, *domain, stores, &stored, classes)?;
+                let first_write = map.reads.len();
+                let operands =
+                    map.reads.iter().copied().chain(stores.iter().map(|&s| ValueId::Op(s))).map(slot).collect();
+                Step {
+                    kernel_index,
+                    kernel: Kernel::Map(map.body),
+                    geometry: Geometry::Map(map.geometry),
+                    operands,
+                    first_write,
+                    scalars: map.scalars,
+                    in_place: map.in_place,
+                    release: vec![],
+                    release_inputs: vec![],
+                    bytes_read: map.bytes_read,
+                    bytes_written: stores.iter().map(|&s| ix.bytes(ValueId::Op(s))).sum(),
+                }
+            }
+            KernelPlan::Alone { op } => {
+                if segment.shapes[*op].numel() == 0 {
+                    continue;
+                }
+                alone(&ix, *op, kernel_index, &slot, &stored)?
+            }
+        };
+        steps.push(step);
+    }
+    let mut outputs = Vec::with_capacity(plan.outputs.len());
+    for &(op, how) in &plan.outputs {
+        let (base, view) = match how {
+            OutputPlan::Stored => (ValueId::Op(op), View::contiguous(segment.shapes[op])),
+            OutputPlan::Alias => {
+                let (base, chain) = view_base(&ix, ValueId::Op(op), &|i| i != op && stored(i));
+                (base, strided(&ix, layout(&ix, base), &chain)?)
+            }
+        };
+        outputs.push(Output { op, slot: slot(base), view });
+    }
+    let mut instance = Instance { steps, outputs, buffers };
+    instance.find_last_uses(segment.inputs.len());
+    Some(instance)
+}
+
+impl Instance {
+    /// Fills [`Step::release`] and [`Step::release_inputs`], and drops places that an operand cannot give up because it is
+    /// needed later.
+    fn find_last_uses(&mut self, inputs: usize) {
+        let mut last: [Vec<Option<usize>>; 2] = [vec![None; self.buffers.len()], vec![None; inputs]];
+        let entry = |slot: Slot| match slot {
+            Slot::Buffer(b) => (0, b),
+            Slot::Input(i) => (1, i),
+        };
+        for (at, step) in self.steps.iter().enumerate() {
+            for &slot in &step.operands {
+                let (kind, n) = entry(slot);
+                last[kind][n] = Some(at);
+            }
+        }
+        for output in &self.outputs {
+            let (kind, n) = entry(output.slot);
+            last[kind][n] = None;
+        }
+        for (kind, uses) in last.iter().enumerate() {
+            for (n, at) in uses.iter().enumerate() {
+                if let Some(at) = at {
+                    let step = &mut self.steps[*at];
+                    if kind == 0 { step.release.push(n) } else { step.release_inputs.push(n) }
+                }
+            }
+        }
+        for step in &mut self.steps {
+            let (release, release_inputs, operands) = (&step.release, &step.release_inputs, &step.operands);
+            step.in_place.retain(|&(_, read)| match operands[read] {
+                Slot::Input(i) => release_inputs.contains(&i),
+                Slot::Buffer(b) => release.contains(&b),
+            });
+        }
+    }
+
+    /// Bytes that all launches read.
+    pub fn bytes_read(&self) -> usize {
+        self.steps.iter().map(|s| s.bytes_read).sum()
+    }
+
+    /// Bytes that all launches write.
+    pub fn bytes_written(&self) -> usize {
+        self.steps.iter().map(|s| s.bytes_written).sum()
+    }
+}
+
+/// The launch of a reduction or matrix product.
+fn alone(
+    ix: &Indexed<'_>,
+    op: usize,
+    kernel_index: usize,
+    slot: &dyn Fn(ValueId) -> Slot,
+    stored: &dyn Fn(usize) -> bool,
+) -> Option<Step> {
+    let rel = &ix.seg.ops[op];
+    let mut operands = Vec::new();
+    let mut views = Vec::new();
+    for (_, v) in ix.tensors(op) {
+        let (base, chain) = view_base(ix, v, stored);
+        views.push(strided(ix, layout(ix, base), &chain)?);
+        operands.push(slot(base));
+    }
+    let first_write = operands.len();
+    operands.push(slot(ValueId::Op(op)));
+    let arg = ix.tensors(op).next().expect("it has an operand").1;
+    let dtype = ix.dtype(arg);
+    let (kernel, geometry) = match rel.op {
+        Op::Reduce(reduce) => {
+            let view = views[0];
+            let pick = |reduced: bool| -> Vec<(usize, isize)> {
+                (0..view.shape.rank())
+                    .filter(|&i| (rel.attr >> i & 1 == 1) == reduced)
+                    .map(|i| (view.shape[i], view.strides()[i]))
+                    .collect()
+            };
+            let geometry =
+                ReduceGeometry { kept: pick(false), reduced: pick(true), base: view.offset, reach: reach(&view) };
+            (Kernel::Reduce { op: reduce, dtype }, Geometry::Reduce(geometry))
+        }
+        Op::Matmul => {
+            let shape = ix.seg.shapes[op];
+            let rank = shape.rank();
+            let matrix = |v: &View| {
+                let r = v.shape.rank();
+                (v.offset, v.strides()[r - 2], v.strides()[r - 1])
+            };
+            let whole = |v: &View| {
+                let mut dims = shape.dims().to_vec();
+                let r = v.shape.rank();
+                dims[rank - 2..].copy_from_slice(&v.shape[r - 2..]);
+                v.expand(Shape::new(&dims))
+            };
+            let (a, b) = (whole(&views[0]), whole(&views[1]));
+            let geometry = MatmulGeometry {
+                batch: (0..rank - 2).map(|i| (shape[i], a.strides()[i], b.strides()[i])).collect(),
+                m: shape[rank - 2],
+                n: shape[rank - 1],
+                k: a.shape[rank - 1],
+                a: matrix(&views[0]),
+                b: matrix(&views[1]),
+                reach: [reach(&views[0]), reach(&views[1])],
+            };
+            (Kernel::Matmul { dtype }, Geometry::Matmul(geometry))
+        }
+        other => unreachable!("{} is computed with others", other.name()),
+    };
+    Some(Step {
+        kernel_index,
+        kernel,
+        geometry,
+        operands,
+        first_write,
+        scalars: vec![],
+        in_place: vec![],
+        release: vec![],
+        release_inputs: vec![],
+        bytes_read: views.iter().map(|v| v.distinct() * dtype.size()).sum(),
+        bytes_written: ix.bytes(ValueId::Op(op)),
+    })
+}
+
+fn reach(view: &View) -> Option<(usize, usize)> {
+    IndexMap::new(*view).reach()
+}

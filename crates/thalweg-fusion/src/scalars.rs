@@ -1,0 +1,61 @@
+//! Scalars that are equal share their arithmetic.
+//!
+//! A program written by hand names the same constant many times (`x·p` and `-x·p`), and half of the work of such a program
+//! disappears when the two are known to be equal. Whether they are is no structure: it holds for one run and may fail in the
+//! next. So equality is an assumption beside the plan: scalars are sorted into classes, every run checks that the classes still
+//! hold, and when they do not they are split, never joined again. A pattern with `n` scalars changes at most `n` times.
+
+use std::collections::HashMap;
+
+/// A partition of a pattern's scalars into classes of equal bits.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ScalarClasses {
+    /// For each scalar the first one of its class.
+    first: Vec<u32>,
+    /// Scalars that are not the first of their class: what a run checks.
+    others: Vec<u32>,
+}
+
+impl ScalarClasses {
+    /// The classes of these scalars.
+    pub fn new(scalars: &[u64]) -> ScalarClasses {
+        ScalarClasses::sort(scalars.iter().map(|&s| (s, 0)))
+    }
+
+    fn sort(keys: impl Iterator<Item = (u64, u32)>) -> ScalarClasses {
+        let mut seen: HashMap<(u64, u32), u32> = HashMap::new();
+        let first: Vec<u32> = keys.enumerate().map(|(i, key)| *seen.entry(key).or_insert(i as u32)).collect();
+        let others = first.iter().enumerate().filter(|(i, c)| *i as u32 != **c).map(|(i, _)| i as u32).collect();
+        ScalarClasses { first, others }
+    }
+
+    /// Whether scalars that the classes hold for equal are equal.
+    #[inline]
+    pub fn hold(&self, scalars: &[u64]) -> bool {
+        self.others.iter().all(|&i| scalars[i as usize] == scalars[self.first[i as usize] as usize])
+    }
+
+    /// The classes split where these scalars differ.
+    pub fn split(&self, scalars: &[u64]) -> ScalarClasses {
+        ScalarClasses::sort(scalars.iter().zip(&self.first).map(|(&s, &c)| (s, c)))
+    }
+
+    /// The first scalar of the class of scalar `i`.
+    pub(crate) fn representative(&self, i: usize) -> usize {
+        self.first[i] as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_only_split() {
+        let c = ScalarClasses::new(&[5, 7, 5, 5]);
+        assert!(c.hold(&[1, 1, 1, 1]) && !c.hold(&[1, 2, 1, 3]));
+        let c = c.split(&[1, 2, 1, 3]);
+        assert!(c.hold(&[4, 4, 4, 9]) && c.hold(&[1, 2, 1, 3]) && !c.hold(&[1, 1, 2, 1]));
+        assert_eq!((0..4).map(|i| c.representative(i)).collect::<Vec<_>>(), [0, 1, 0, 3]);
+    }
+}

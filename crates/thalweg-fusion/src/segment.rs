@@ -1,0 +1,162 @@
+//! Segments: a stretch of a stream, cut off to be planned and run.
+
+use thalweg_ir::{Arg, DType, Op, RelOp, Shape, View};
+
+/// How a segment is planned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Mode {
+    /// Operations share kernels; otherwise each is a kernel of its own.
+    pub fused: bool,
+    /// Fused and unfused agree to the bit: no contraction, narrow floats rounded after each operation.
+    pub strict: bool,
+}
+
+/// A set of small numbers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct BitSet(Vec<u64>);
+
+impl BitSet {
+    /// The empty set, with room for numbers below `n`.
+    pub fn new(n: usize) -> BitSet {
+        BitSet(vec![0; n.div_ceil(64)])
+    }
+
+    /// Makes this the empty set with room for numbers below `n`, keeping its memory.
+    pub fn reset(&mut self, n: usize) {
+        self.0.clear();
+        self.0.resize(n.div_ceil(64), 0);
+    }
+
+    /// Puts a number in.
+    #[inline]
+    pub fn insert(&mut self, i: usize) {
+        self.0[i / 64] |= 1 << (i % 64);
+    }
+
+    /// Whether a number is in.
+    #[inline]
+    pub fn has(&self, i: usize) -> bool {
+        self.0.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)
+    }
+
+    /// Puts everything of another set of the same room in.
+    pub fn union(&mut self, other: &BitSet) {
+        for (a, b) in self.0.iter_mut().zip(&other.0) {
+            *a |= b;
+        }
+    }
+
+    /// Whether the sets share a number.
+    pub fn meets(&self, other: &BitSet) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+
+    /// The numbers in it, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(w, &bits)| {
+            let mut left = bits;
+            std::iter::from_fn(move || {
+                (left != 0).then(|| {
+                    let i = left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    w * 64 + i
+                })
+            })
+        })
+    }
+}
+
+/// A stretch of recorded operations with everything that is known when it is cut.
+///
+/// `ops` with `live` is the *pattern*: what decides the plan. The rest are its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// The operations in the order of recording; an argument always precedes its use.
+    pub ops: &'a [RelOp],
+    /// The results that somebody can still ask for.
+    pub live: &'a BitSet,
+    /// How to plan.
+    pub mode: Mode,
+    /// The shape of each result.
+    pub shapes: &'a [Shape],
+    /// Integer arguments of all operations, in order.
+    pub ints: &'a [i64],
+    /// Scalar arguments of all operations, in order, in the form of [`thalweg_ir::Scalar::to_bits`].
+    pub scalars: &'a [u64],
+    /// Where each input lies.
+    pub inputs: &'a [(DType, View)],
+}
+
+/// A segment's operations with their arguments found: what planning and instantiating read.
+pub(crate) struct Indexed<'a> {
+    pub seg: Segment<'a>,
+    int_at: Vec<u32>,
+    scalar_at: Vec<u32>,
+}
+
+impl<'a> Indexed<'a> {
+    pub fn new(seg: Segment<'a>) -> Indexed<'a> {
+        let (mut int_at, mut scalar_at) = (vec![0u32], vec![0u32]);
+        for op in seg.ops {
+            let scalars = op.args().filter(|a| *a == Arg::Scalar).count();
+            int_at.push(int_at.last().unwrap() + op.int_count() as u32);
+            scalar_at.push(scalar_at.last().unwrap() + scalars as u32);
+        }
+        Indexed { seg, int_at, scalar_at }
+    }
+
+    /// The integer arguments of operation `i`.
+    pub fn ints(&self, i: usize) -> &'a [i64] {
+        &self.seg.ints[self.int_at[i] as usize..self.int_at[i + 1] as usize]
+    }
+
+    /// Number of the segment's scalar that argument `arg` of operation `i` is.
+    pub fn scalar(&self, i: usize, arg: usize) -> usize {
+        let before = self.seg.ops[i].args().take(arg).filter(|a| *a == Arg::Scalar).count();
+        self.scalar_at[i] as usize + before
+    }
+
+    pub fn shape(&self, v: ValueId) -> Shape {
+        match v {
+            ValueId::Op(i) => self.seg.shapes[i],
+            ValueId::Input(i) => self.seg.inputs[i].1.shape,
+        }
+    }
+
+    pub fn dtype(&self, v: ValueId) -> DType {
+        match v {
+            ValueId::Op(i) => self.seg.ops[i].dtype,
+            ValueId::Input(i) => self.seg.inputs[i].0,
+        }
+    }
+
+    pub fn bytes(&self, v: ValueId) -> usize {
+        self.shape(v).numel() * self.dtype(v).size()
+    }
+
+    /// The tensor arguments of operation `i`, with their argument numbers.
+    pub fn tensors(&self, i: usize) -> impl Iterator<Item = (usize, ValueId)> + '_ {
+        self.seg.ops[i].args().enumerate().filter_map(|(n, a)| match a {
+            Arg::Op(o) => Some((n, ValueId::Op(o))),
+            Arg::Input(o) => Some((n, ValueId::Input(o))),
+            Arg::Scalar | Arg::None => None,
+        })
+    }
+
+    /// The dtype that an elementwise operation computes in.
+    pub fn operand_dtype(&self, i: usize) -> DType {
+        let rel = &self.seg.ops[i];
+        let condition = rel.op == Op::Element(thalweg_ir::ElementOp::Where);
+        let tensor = self.tensors(i).find(|(n, _)| !(condition && *n == 0)).map(|(_, v)| self.dtype(v));
+        tensor.unwrap_or(rel.dtype)
+    }
+}
+
+/// A tensor that a segment knows: an input, or an operation's result.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum ValueId {
+    /// An input, by number.
+    Input(usize),
+    /// The result of an operation, by number.
+    Op(usize),
+}

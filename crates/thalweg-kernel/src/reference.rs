@@ -1,0 +1,364 @@
+//! The reference interpreter: what every operation means, one at a time, element by element.
+//!
+//! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped. There is no
+//! cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this file.
+
+use crate::random;
+use thalweg_ir::{Arg, DType, Op, RandomKind, ReduceOp, RelOp, Scalar, Shape, unpack_order};
+
+/// A tensor of the interpreter: row-major, floats as f64 and integers and bool as i64.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    /// Its shape.
+    pub shape: Shape,
+    /// Its dtype.
+    pub dtype: DType,
+    /// Its elements.
+    pub data: Data,
+}
+
+/// The elements of an [`Array`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    /// Of a float dtype, each representable in it.
+    Float(Vec<f64>),
+    /// Of an integer dtype or bool, each in its range.
+    Int(Vec<i64>),
+}
+
+/// An argument of an operation.
+#[derive(Clone, Copy, Debug)]
+pub enum RefArg<'a> {
+    /// A tensor.
+    Array(&'a Array),
+    /// A scalar, in the form of [`Scalar::to_bits`].
+    Scalar(u64),
+}
+
+impl Array {
+    /// From an element function of the row-major index.
+    fn from_fn(shape: Shape, dtype: DType, mut f: impl FnMut(usize) -> Scalar) -> Array {
+        let n = shape.numel();
+        let data = if dtype.is_float() {
+            Data::Float((0..n).map(|i| dtype.round(f(i).to_f64())).collect())
+        } else {
+            Data::Int((0..n).map(|i| dtype.wrap(f(i).to_i64())).collect())
+        };
+        Array { shape, dtype, data }
+    }
+
+    /// Element at a row-major index.
+    pub fn get(&self, i: usize) -> Scalar {
+        match &self.data {
+            Data::Float(v) => Scalar::Float(v[i]),
+            Data::Int(v) => Scalar::Int(v[i]),
+        }
+    }
+
+    /// From little-endian bytes, row-major.
+    pub fn from_bytes(shape: Shape, dtype: DType, bytes: &[u8]) -> Array {
+        let mut chunks = bytes.chunks_exact(dtype.size());
+        Array::from_fn(shape, dtype, |_| {
+            let c = chunks.next().expect("as many bytes as elements");
+            match dtype {
+                DType::F32 => Scalar::Float(f32::from_le_bytes(c.try_into().unwrap()) as f64),
+                DType::F64 => Scalar::Float(f64::from_le_bytes(c.try_into().unwrap())),
+                DType::BF16 => Scalar::Float(half::bf16::from_le_bytes(c.try_into().unwrap()).to_f64()),
+                DType::F16 => Scalar::Float(half::f16::from_le_bytes(c.try_into().unwrap()).to_f64()),
+                DType::I8 => Scalar::Int(c[0] as i8 as i64),
+                DType::I16 => Scalar::Int(i16::from_le_bytes(c.try_into().unwrap()) as i64),
+                DType::I32 => Scalar::Int(i32::from_le_bytes(c.try_into().unwrap()) as i64),
+                DType::I64 => Scalar::Int(i64::from_le_bytes(c.try_into().unwrap())),
+                DType::U8 | DType::Bool => Scalar::Int(c[0] as i64),
+                DType::U32 => Scalar::Int(u32::from_le_bytes(c.try_into().unwrap()) as i64),
+            }
+        })
+    }
+
+    /// To little-endian bytes, row-major.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.shape.numel() * self.dtype.size());
+        for i in 0..self.shape.numel() {
+            let v = self.get(i);
+            match self.dtype {
+                DType::F32 => out.extend((v.to_f64() as f32).to_le_bytes()),
+                DType::F64 => out.extend(v.to_f64().to_le_bytes()),
+                DType::BF16 => out.extend(half::bf16::from_f64(v.to_f64()).to_le_bytes()),
+                DType::F16 => out.extend(half::f16::from_f64(v.to_f64()).to_le_bytes()),
+                _ => out.extend(&v.to_i64().to_le_bytes()[..self.dtype.size()]),
+            }
+        }
+        out
+    }
+}
+
+fn unravel(mut p: usize, shape: &Shape) -> Vec<i64> {
+    let mut index = vec![0; shape.rank()];
+    for i in (0..shape.rank()).rev() {
+        index[i] = (p % shape[i]) as i64;
+        p /= shape[i];
+    }
+    index
+}
+
+fn ravel(index: &[i64], shape: &Shape) -> usize {
+    index.iter().zip(shape.iter()).fold(0, |at, (&i, &d)| at * d + i as usize)
+}
+
+/// Row-major index in an array of `shape` of the element that broadcasts to `index` of a larger shape.
+fn broadcast_index(index: &[i64], shape: &Shape) -> usize {
+    let lead = index.len() - shape.rank();
+    let own: Vec<i64> = index[lead..].iter().zip(shape.iter()).map(|(&i, &d)| if d == 1 { 0 } else { i }).collect();
+    ravel(&own, shape)
+}
+
+/// Converts one value: floats to integers saturate, NaN gives 0; integers wrap; to bool is `≠ 0`.
+pub fn cast(v: Scalar, to: DType) -> Scalar {
+    match v {
+        _ if to == DType::Bool => Scalar::Int((v.to_f64() != 0.0) as i64),
+        Scalar::Float(f) if to.is_int() => {
+            let (lo, hi) = to.int_range();
+            Scalar::Int((f as i64).clamp(lo, hi))
+        }
+        Scalar::Int(i) if to.is_int() => Scalar::Int(to.wrap(i)),
+        // One rounding from the integer, not one to f64 and a second.
+        Scalar::Int(i) if to == DType::F32 => Scalar::Float(i as f32 as f64),
+        other => Scalar::Float(to.round(other.to_f64())),
+    }
+}
+
+/// The result of one operation. `shape` is the result's, `ints` the operation's integer arguments.
+///
+/// # Panics
+/// When the arguments do not fit the operation; a stream holds no such operation.
+pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) -> Array {
+    let dtype = rel.dtype;
+    let array = |i: usize| match args[i] {
+        RefArg::Array(a) => a,
+        RefArg::Scalar(_) => panic!("{}: argument {i} is a scalar", rel.op.name()),
+    };
+    let moved = |f: &dyn Fn(&[i64]) -> Vec<i64>| {
+        let a = array(0);
+        Array::from_fn(shape, dtype, |p| a.get(ravel(&f(&unravel(p, &shape)), &a.shape)))
+    };
+    match rel.op {
+        Op::Element(e) => {
+            let operand = operand_dtype(rel, args);
+            Array::from_fn(shape, dtype, |p| {
+                let index = unravel(p, &shape);
+                let x: Vec<Scalar> = args
+                    .iter()
+                    .map(|a| match a {
+                        RefArg::Array(a) => a.get(broadcast_index(&index, &a.shape)),
+                        RefArg::Scalar(bits) => Scalar::from_bits(*bits, operand),
+                    })
+                    .collect();
+                let meaning = &e.row().meaning;
+                if operand.is_float() {
+                    let x: Vec<f64> = x.iter().map(|v| v.to_f64()).collect();
+                    Scalar::Float((meaning.float.expect("defined on floats"))(&x))
+                } else {
+                    let x: Vec<i64> = x.iter().map(|v| v.to_i64()).collect();
+                    Scalar::Int((meaning.int.expect("defined on integers"))(&x, operand))
+                }
+            })
+        }
+        Op::Cast => {
+            let a = array(0);
+            Array::from_fn(shape, dtype, |p| cast(a.get(p), dtype))
+        }
+        Op::Full => {
+            let RefArg::Scalar(bits) = args[0] else { panic!("full: the value is a scalar") };
+            Array::from_fn(shape, dtype, |_| Scalar::from_bits(bits, dtype))
+        }
+        Op::Iota => Array::from_fn(shape, dtype, |p| cast(Scalar::Int(p as i64), dtype)),
+        Op::Random(kind) => {
+            let RefArg::Scalar(key) = args[0] else { panic!("random: the key is a scalar") };
+            Array::from_fn(shape, dtype, |p| random_value(kind, dtype, key, p as u64))
+        }
+        Op::Reshape => {
+            let a = array(0);
+            Array::from_fn(shape, dtype, |p| a.get(p))
+        }
+        Op::Permute => {
+            let order = unpack_order(rel.attr, shape.rank());
+            moved(&|index| {
+                let mut source = vec![0; index.len()];
+                for (i, &o) in order.iter().enumerate() {
+                    source[o] = index[i];
+                }
+                source
+            })
+        }
+        Op::Expand => {
+            let a = array(0);
+            Array::from_fn(shape, dtype, |p| a.get(broadcast_index(&unravel(p, &shape), &a.shape)))
+        }
+        Op::Slice => {
+            moved(&|index| index.iter().enumerate().map(|(i, &x)| ints[3 * i] + x * ints[3 * i + 1]).collect())
+        }
+        Op::Window => {
+            let (axis, step) = (rel.attr as usize, ints[1]);
+            moved(&|index| {
+                let (inner, outer) = index.split_last().expect("a window has a dimension");
+                let mut source = outer.to_vec();
+                source[axis] = source[axis] * step + inner;
+                source
+            })
+        }
+        Op::Pad => {
+            let a = array(0);
+            let RefArg::Scalar(bits) = args[1] else { panic!("pad: the value is a scalar") };
+            Array::from_fn(shape, dtype, |p| {
+                let source: Vec<i64> = unravel(p, &shape).iter().enumerate().map(|(i, &x)| x - ints[2 * i]).collect();
+                let inside = source.iter().zip(a.shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64);
+                if inside { a.get(ravel(&source, &a.shape)) } else { Scalar::from_bits(bits, dtype) }
+            })
+        }
+        Op::Cat => {
+            let (a, b, axis) = (array(0), array(1), rel.attr as usize);
+            Array::from_fn(shape, dtype, |p| {
+                let mut index = unravel(p, &shape);
+                let first = a.shape[axis] as i64;
+                if index[axis] < first {
+                    a.get(ravel(&index, &a.shape))
+                } else {
+                    index[axis] -= first;
+                    b.get(ravel(&index, &b.shape))
+                }
+            })
+        }
+        Op::Reduce(op) => reduce(op, rel.attr, array(0), shape, dtype),
+        Op::Matmul => matmul(array(0), array(1), shape, dtype),
+    }
+}
+
+/// The dtype that an elementwise operation computes in: of its tensor arguments, the condition of `where` aside.
+fn operand_dtype(rel: &RelOp, args: &[RefArg<'_>]) -> DType {
+    let skip = (rel.op == Op::Element(thalweg_ir::ElementOp::Where)) as usize;
+    let tensor = args[skip..].iter().find_map(|a| match a {
+        RefArg::Array(a) => Some(a.dtype),
+        RefArg::Scalar(_) => None,
+    });
+    tensor.unwrap_or(rel.dtype)
+}
+
+fn random_value(kind: RandomKind, dtype: DType, key: u64, position: u64) -> Scalar {
+    let [w0, w1] = random::threefry(key, position);
+    // As many bits as the dtype holds, so that rounding never reaches 1.
+    let uniform = |w: u32, digits: u32| (w >> (32 - digits)) as f64 / (1u64 << digits) as f64;
+    match kind {
+        RandomKind::Bits => Scalar::Int(w0 as i64),
+        RandomKind::Uniform if dtype == DType::F64 => {
+            Scalar::Float((((w0 as u64) << 21) ^ (w1 as u64 >> 11)) as f64 * (1.0 / (1u64 << 53) as f64))
+        }
+        RandomKind::Uniform => Scalar::Float(uniform(w0, dtype.mantissa_digits())),
+        RandomKind::Normal => {
+            let (u, v) = (1.0 - uniform(w0, 24), uniform(w1, 24));
+            Scalar::Float(libm::sqrt(-2.0 * libm::log(u)) * libm::cos(std::f64::consts::TAU * v))
+        }
+    }
+}
+
+fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Array {
+    let reduced = |axis: usize| attr >> axis & 1 == 1;
+    let kept: Vec<usize> = (0..a.shape.rank()).filter(|&i| !reduced(i)).collect();
+    let mut groups: Vec<Vec<Scalar>> = vec![vec![]; shape.numel()];
+    for p in 0..a.shape.numel() {
+        let index = unravel(p, &a.shape);
+        let at = kept.iter().fold(0, |at, &k| at * a.shape[k] + index[k] as usize);
+        groups[at].push(a.get(p));
+    }
+    let nan = |v: &Scalar| v.to_f64().is_nan();
+    Array::from_fn(shape, dtype, |p| {
+        let g = &groups[p];
+        let float = a.dtype.is_float();
+        // First place of the best value, a NaN being the best of all.
+        let best = |better: fn(f64, f64) -> bool, better_int: fn(i64, i64) -> bool| {
+            let mut at = 0;
+            for (i, v) in g.iter().enumerate() {
+                if nan(&g[at]) {
+                    break;
+                }
+                let wins = if float {
+                    nan(v) || better(v.to_f64(), g[at].to_f64())
+                } else {
+                    better_int(v.to_i64(), g[at].to_i64())
+                };
+                if wins {
+                    at = i;
+                }
+            }
+            at
+        };
+        match op {
+            ReduceOp::Sum if float => Scalar::Float(g.iter().map(|v| v.to_f64()).sum()),
+            ReduceOp::Sum => Scalar::Int(g.iter().fold(0i64, |s, v| s.wrapping_add(v.to_i64()))),
+            ReduceOp::Prod if float => Scalar::Float(g.iter().map(|v| v.to_f64()).product()),
+            ReduceOp::Prod => Scalar::Int(g.iter().fold(1i64, |s, v| s.wrapping_mul(v.to_i64()))),
+            ReduceOp::Max | ReduceOp::Min if g.is_empty() => empty_extreme(op, dtype),
+            ReduceOp::Max => g[best(|a, b| a > b, |a, b| a > b)],
+            ReduceOp::Min => g[best(|a, b| a < b, |a, b| a < b)],
+            ReduceOp::Any => Scalar::Int(g.iter().any(|v| v.to_f64() != 0.0) as i64),
+            ReduceOp::All => Scalar::Int(g.iter().all(|v| v.to_f64() != 0.0) as i64),
+            ReduceOp::ArgMax => Scalar::Int(best(|a, b| a > b, |a, b| a > b) as i64),
+            ReduceOp::ArgMin => Scalar::Int(best(|a, b| a < b, |a, b| a < b) as i64),
+        }
+    })
+}
+
+/// What the extreme of nothing is: the identity of the operation in the dtype.
+fn empty_extreme(op: ReduceOp, dtype: DType) -> Scalar {
+    let max = op == ReduceOp::Max;
+    if dtype.is_float() {
+        Scalar::Float(if max { f64::NEG_INFINITY } else { f64::INFINITY })
+    } else {
+        let (lo, hi) = dtype.int_range();
+        Scalar::Int(if max { lo } else { hi })
+    }
+}
+
+fn matmul(a: &Array, b: &Array, shape: Shape, dtype: DType) -> Array {
+    let rank = shape.rank();
+    let k = a.shape[a.shape.rank() - 1];
+    let element = |x: &Array, index: &[i64], row: i64, col: i64| {
+        let mut at = index[..rank - 2].to_vec();
+        at.extend([row, col]);
+        // The matrix dimensions themselves never broadcast; a size of 1 there has index 0 anyway.
+        x.get(broadcast_index(&at, &x.shape))
+    };
+    Array::from_fn(shape, dtype, |p| {
+        let index = unravel(p, &shape);
+        let (i, j) = (index[rank - 2], index[rank - 1]);
+        let pairs = (0..k as i64).map(|q| (element(a, &index, i, q), element(b, &index, q, j)));
+        if dtype.is_float() {
+            Scalar::Float(pairs.map(|(x, y)| x.to_f64() * y.to_f64()).sum())
+        } else {
+            Scalar::Int(pairs.fold(0, |s, (x, y)| s.wrapping_add(x.to_i64().wrapping_mul(y.to_i64()))))
+        }
+    })
+}
+
+/// Runs a whole segment, one operation after the other; the result of each.
+pub fn run(ops: &[RelOp], shapes: &[Shape], ints: &[i64], scalars: &[u64], inputs: &[Array]) -> Vec<Array> {
+    let mut done: Vec<Array> = Vec::with_capacity(ops.len());
+    let (mut int_at, mut scalar_at) = (0, 0);
+    for (rel, &shape) in ops.iter().zip(shapes) {
+        let own = &ints[int_at..int_at + rel.int_count()];
+        int_at += own.len();
+        let args: Vec<RefArg<'_>> = rel
+            .args()
+            .map(|a| match a {
+                Arg::Op(n) => RefArg::Array(&done[n]),
+                Arg::Input(n) => RefArg::Array(&inputs[n]),
+                Arg::Scalar | Arg::None => {
+                    scalar_at += 1;
+                    RefArg::Scalar(scalars[scalar_at - 1])
+                }
+            })
+            .collect();
+        let result = evaluate(rel, shape, &args, own);
+        done.push(result);
+    }
+    done
+}

@@ -1,0 +1,48 @@
+//! Collecting explanations while segments run.
+
+use crate::run::Run;
+use crate::store::Ready;
+use std::cell::RefCell;
+use thalweg_fusion::{Explanation, Segment, SegmentReport};
+use thalweg_runtime::Error;
+
+thread_local! {
+    static COLLECTED: RefCell<Option<Vec<SegmentReport>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f`, then everything it recorded and left waiting, and tells which operations went together, what that moved, and why
+/// the rest did not. Only the calling thread's streams are told of.
+pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
+    // What waits from before is no part of it.
+    crate::stream::each_own(|r| r.cut());
+    let outer = COLLECTED.replace(Some(Vec::new()));
+    let out = f();
+    crate::stream::each_own(|r| r.cut());
+    let segments = COLLECTED.replace(outer).unwrap_or_default();
+    (out, Explanation { segments })
+}
+
+/// A report for the segment about to run, if somebody wants one.
+pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> {
+    COLLECTED.with_borrow(|c| c.is_some()).then(f)
+}
+
+/// The report of a segment and its instance.
+pub(crate) fn report(segment: &Segment<'_>, ready: &Ready, made: bool) -> SegmentReport {
+    let engines = ready.programs.iter().map(|p| p.info().engine).collect();
+    SegmentReport::new(segment, &ready.plan, &ready.instance, engines, made)
+}
+
+/// Puts the report away with what the run did.
+pub(crate) fn end(report: Option<SegmentReport>, outcome: &Result<Run, Error>) {
+    let Some(mut report) = report else { return };
+    match outcome {
+        Ok(run) => report.ran(&run.allocated, &run.in_place),
+        Err(error) => report.failed(error.to_string()),
+    }
+    COLLECTED.with_borrow_mut(|c| {
+        if let Some(reports) = c {
+            reports.push(report);
+        }
+    });
+}

@@ -1,0 +1,61 @@
+//! How the calling thread's segments are planned and run.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+/// How segments are planned and run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Mode {
+    /// Operations share kernels; otherwise each is a kernel of its own.
+    pub fused: bool,
+    /// Fused and unfused agree to the bit: no contraction to fused multiply-add, narrow floats rounded after each operation.
+    pub strict: bool,
+    /// The reference interpreter runs instead of the device's kernels. Slow; for checking.
+    pub reference: bool,
+}
+
+impl Mode {
+    /// From `THALWEG_FUSION=off` and `THALWEG_STRICT=on`.
+    fn from_environment() -> Mode {
+        let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|v| v.eq_ignore_ascii_case(value));
+        Mode { fused: !is("THALWEG_FUSION", "off"), strict: is("THALWEG_STRICT", "on"), reference: false }
+    }
+
+    /// A small number, one for each mode.
+    pub(crate) fn index(self) -> usize {
+        self.fused as usize | (self.strict as usize) << 1 | (self.reference as usize) << 2
+    }
+
+    pub(crate) fn planning(self) -> thalweg_fusion::Mode {
+        thalweg_fusion::Mode { fused: self.fused, strict: self.strict }
+    }
+}
+
+static ENVIRONMENT: OnceLock<Mode> = OnceLock::new();
+
+thread_local! {
+    static MODE: Cell<Option<Mode>> = const { Cell::new(None) };
+}
+
+/// The calling thread's mode: from the environment until set.
+#[inline]
+pub fn mode() -> Mode {
+    match MODE.get() {
+        Some(mode) => mode,
+        None => set_from_environment(),
+    }
+}
+
+#[cold]
+fn set_from_environment() -> Mode {
+    let mode = *ENVIRONMENT.get_or_init(Mode::from_environment);
+    MODE.set(Some(mode));
+    mode
+}
+
+/// Sets the calling thread's mode for what is recorded from now on, and returns the old one.
+pub fn set_mode(new: Mode) -> Mode {
+    let old = mode();
+    MODE.set(Some(new));
+    old
+}

@@ -1,0 +1,108 @@
+//! The recognizer: an automaton over relative operations.
+//!
+//! A node stands for everything recorded since the last cut. Recording an operation follows one edge: the node's
+//! usual successor is compared first, so a stretch that was seen before costs one comparison an operation however many plans
+//! there are; other successors are found by hash. Plans hang at nodes, one for each set of live-outs.
+
+use crate::store::{Entry, Ready};
+use std::collections::HashMap;
+use std::sync::Arc;
+use thalweg_fusion::BitSet;
+use thalweg_ir::RelOp;
+
+/// Nodes kept before the automaton starts over: a program that never repeats itself must not grow without bound.
+const MAX_NODES: usize = 1 << 20;
+
+/// A plan at a node.
+pub(crate) struct Known {
+    /// The values that were asked for.
+    pub live: BitSet,
+    /// The plan with what was worked out for it.
+    pub entry: Arc<Entry>,
+    /// Sizes of the last run, and what ran.
+    pub last: Option<(Box<[i64]>, Arc<Ready>)>,
+}
+
+struct Node {
+    op: RelOp,
+    /// The successor seen first; 0 (a root, which succeeds nothing) for none.
+    usual: u32,
+    others: Option<Box<HashMap<RelOp, u32>>>,
+    known: Vec<Known>,
+    /// A loop comes round here: the stream is cut as soon as this node is reached.
+    cut: bool,
+}
+
+pub(crate) struct Recognizer {
+    nodes: Vec<Node>,
+    at: u32,
+}
+
+/// Roots, one a mode.
+const ROOTS: usize = 8;
+
+impl Recognizer {
+    pub fn new() -> Recognizer {
+        Recognizer { nodes: (0..ROOTS).map(|_| Node::new(root_op())).collect(), at: 0 }
+    }
+
+    /// Goes back to the start, for a mode's segments.
+    pub fn restart(&mut self, mode: usize) {
+        if self.nodes.len() > MAX_NODES {
+            *self = Recognizer::new();
+        }
+        self.at = mode as u32;
+    }
+
+    /// Follows an operation. Returns whether the stream is to be cut here.
+    #[inline]
+    pub fn step(&mut self, op: &RelOp) -> bool {
+        let usual = self.nodes[self.at as usize].usual;
+        let next = &self.nodes[usual as usize];
+        if usual != 0 && next.op == *op {
+            self.at = usual;
+            return next.cut;
+        }
+        self.step_aside(op)
+    }
+
+    #[cold]
+    fn step_aside(&mut self, op: &RelOp) -> bool {
+        let new = self.nodes.len() as u32;
+        let node = &mut self.nodes[self.at as usize];
+        if node.usual == 0 {
+            node.usual = new;
+        } else {
+            let next = *node.others.get_or_insert_default().entry(*op).or_insert(new);
+            if next != new {
+                self.at = next;
+                return self.nodes[next as usize].cut;
+            }
+        }
+        self.nodes.push(Node::new(*op));
+        self.at = new;
+        false
+    }
+
+    /// Marks the present node as a place to cut.
+    pub fn cut_here(&mut self) {
+        self.nodes[self.at as usize].cut = true;
+    }
+
+    /// The plans known for what was recorded since the last cut.
+    pub fn known(&mut self) -> &mut Vec<Known> {
+        &mut self.nodes[self.at as usize].known
+    }
+}
+
+impl Node {
+    fn new(op: RelOp) -> Node {
+        Node { op, usual: 0, others: None, known: Vec::new(), cut: false }
+    }
+}
+
+/// The operation of a root, which is never compared.
+fn root_op() -> RelOp {
+    use thalweg_ir::{DType, Op, RelArg};
+    RelOp { op: Op::Cast, dtype: DType::Bool, rank: 0, attr: u32::MAX, args: [RelArg::NONE; 3] }
+}

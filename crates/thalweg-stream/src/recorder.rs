@@ -1,0 +1,323 @@
+//! Recording: one operation after the other, in relative form.
+
+use crate::DeviceRef;
+use crate::explain;
+use crate::mode::Mode;
+use crate::period::period;
+use crate::recognizer::{Known, Recognizer};
+use crate::run;
+use crate::store;
+use crate::value::{Operand, Value};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thalweg_fusion::{BitSet, Segment};
+use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
+use thalweg_runtime::{Error, count};
+
+/// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one kernel of many turns.
+const FIRST_CHECK: usize = 512;
+/// Operations waiting before the stream is cut wherever it is.
+const MAX_OPS: usize = 8192;
+/// Bytes of inputs that a segment may keep alive before it is cut.
+const MAX_INPUT_BYTES: usize = 512 << 20;
+
+/// Epochs number segments, over all streams.
+static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// What one stream has recorded since its last cut.
+pub(crate) struct Recorder {
+    stream: u32,
+    device: DeviceRef,
+    mode: Mode,
+    epoch: u64,
+    recognizer: Recognizer,
+    ops: Vec<RelOp>,
+    values: Vec<Arc<Value>>,
+    ints: Vec<i64>,
+    scalars: Vec<u64>,
+    inputs: Vec<Option<Arc<Value>>>,
+    input_numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
+    /// Sizes (and, where they are not row-major, strides) of the inputs, in order.
+    input_sizes: Vec<i64>,
+    input_bytes: usize,
+    check_at: usize,
+    cut_at: usize,
+    // Kept for their memory.
+    live: BitSet,
+    sizes: Vec<i64>,
+}
+
+/// Addresses are spread well enough by one multiplication.
+#[derive(Default)]
+pub(crate) struct AddressHasher(u64);
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_u64(b as u64);
+        }
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
+
+impl Recorder {
+    pub fn new(stream: u32, device: DeviceRef, mode: Mode) -> Recorder {
+        let mut recognizer = Recognizer::new();
+        recognizer.restart(mode.index());
+        Recorder {
+            stream,
+            device,
+            mode,
+            epoch: NEXT_EPOCH.fetch_add(1, Relaxed),
+            recognizer,
+            ops: Vec::new(),
+            values: Vec::new(),
+            ints: Vec::new(),
+            scalars: Vec::new(),
+            inputs: Vec::new(),
+            input_numbers: HashMap::default(),
+            input_sizes: Vec::new(),
+            input_bytes: 0,
+            check_at: FIRST_CHECK,
+            cut_at: usize::MAX,
+            live: BitSet::default(),
+            sizes: Vec::new(),
+        }
+    }
+
+    /// Records an operation whose pending arguments are all of this stream.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub fn record(
+        &mut self,
+        mode: Mode,
+        op: Op,
+        dtype: DType,
+        shape: Shape,
+        attr: u32,
+        args: &[Operand<'_>],
+        ints: &[i64],
+    ) -> Arc<Value> {
+        if mode != self.mode {
+            self.change_mode(mode);
+        }
+        let mut rel = RelOp { op, dtype, rank: shape.rank() as u8, attr, args: [RelArg::NONE; 3] };
+        for (to, arg) in rel.args.iter_mut().zip(args) {
+            *to = match arg {
+                Operand::Value(v) if v.epoch == self.epoch => RelArg::op(v.index as usize),
+                Operand::Value(v) => self.input(v),
+                Operand::Scalar(bits) => {
+                    self.scalars.push(*bits);
+                    RelArg::SCALAR
+                }
+            };
+        }
+        debug_assert_eq!(rel.int_count(), ints.len(), "{}", op.name());
+        self.ints.extend_from_slice(ints);
+        let value = Arc::new(Value::pending(shape, dtype, self.device, self.stream, self.epoch, self.ops.len() as u32));
+        self.ops.push(rel);
+        self.values.push(value.clone());
+        let cut = self.recognizer.step(&rel);
+        if cut || self.ops.len() >= self.check_at || self.input_bytes > MAX_INPUT_BYTES {
+            self.maybe_cut(cut);
+        }
+        value
+    }
+
+    #[cold]
+    fn change_mode(&mut self, mode: Mode) {
+        self.cut();
+        self.mode = mode;
+        self.recognizer.restart(mode.index());
+    }
+
+    /// The argument that a value from before this segment is.
+    #[inline]
+    fn input(&mut self, v: &Arc<Value>) -> RelArg {
+        let number = match v.hint(self.epoch) {
+            Some(n) if self.is_input(n, v) => n,
+            _ => self.find_input(v),
+        };
+        let contiguous = matches!(v.state(), Some(Ok(s)) if s.view.is_contiguous());
+        RelArg::input(number, InputKind { dtype: v.dtype(), rank: v.shape().rank(), contiguous })
+    }
+
+    fn is_input(&self, n: usize, v: &Arc<Value>) -> bool {
+        self.inputs.get(n).is_some_and(|i| i.as_ref().is_some_and(|i| Arc::ptr_eq(i, v)))
+    }
+
+    fn find_input(&mut self, v: &Arc<Value>) -> usize {
+        let new = self.inputs.len();
+        let number = *self.input_numbers.entry(Arc::as_ptr(v) as usize).or_insert(new as u32) as usize;
+        if number == new {
+            self.inputs.push(Some(v.clone()));
+            self.input_sizes.extend(v.shape().iter().map(|&d| d as i64));
+            if let Some(Ok(storage)) = v.state() {
+                self.input_bytes += storage.buffer.bytes();
+                if !storage.view.is_contiguous() {
+                    self.input_sizes.extend(storage.view.strides().iter().map(|&s| s as i64));
+                    self.input_sizes.push(storage.view.offset as i64);
+                }
+            }
+        }
+        v.set_hint(self.epoch, number);
+        number
+    }
+
+    /// Decides about a cut where the recognizer knows one or many operations wait.
+    #[cold]
+    fn maybe_cut(&mut self, known: bool) {
+        let n = self.ops.len();
+        if known || self.input_bytes > MAX_INPUT_BYTES {
+            return self.cut();
+        }
+        if n >= self.cut_at || n >= MAX_OPS {
+            self.recognizer.cut_here();
+            return self.cut();
+        }
+        if n == self.check_at && self.cut_at == usize::MAX {
+            match period(&self.ops) {
+                // Whole turns from the start of the segment on, so that the next one starts at the same point of the loop.
+                Some(p) => {
+                    self.cut_at = n.div_ceil(p) * p;
+                    self.check_at = self.cut_at;
+                    if self.cut_at == n {
+                        self.maybe_cut(false);
+                    }
+                }
+                None => self.check_at = (2 * self.check_at).min(MAX_OPS),
+            }
+        }
+    }
+
+    /// Whether nobody outside holds a value that is pending here.
+    pub fn is_unwanted(&self) -> bool {
+        self.values.iter().all(|v| Arc::strong_count(v) == 1)
+    }
+
+    /// Cuts: what was recorded is run, and a new segment begins.
+    pub fn cut(&mut self) {
+        if !self.ops.is_empty() {
+            self.live.reset(self.ops.len());
+            for (i, v) in self.values.iter().enumerate() {
+                if Arc::strong_count(v) > 1 {
+                    self.live.insert(i);
+                }
+            }
+            count(|c| {
+                c.operations += self.ops.len() as u64;
+                c.segments += 1;
+            });
+            // A panic in a kernel is a defect of ours; the values it leaves are told so, and the stream goes on.
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run()));
+            let error = match outcome {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error),
+                Err(panic) => {
+                    let text = panic.downcast_ref::<String>().cloned();
+                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+                    let device = self.device.device().name().to_string();
+                    Some(Error::Device { device, message: format!("a kernel panicked: {}", text.unwrap_or_default()) })
+                }
+            };
+            if let Some(error) = error {
+                tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
+                for i in self.live.iter() {
+                    self.values[i].settle(Err(error.clone()));
+                }
+            }
+        }
+        self.ops.clear();
+        self.values.clear();
+        self.ints.clear();
+        self.scalars.clear();
+        self.inputs.clear();
+        self.input_numbers.clear();
+        self.input_sizes.clear();
+        self.input_bytes = 0;
+        self.check_at = FIRST_CHECK;
+        self.cut_at = usize::MAX;
+        self.epoch = NEXT_EPOCH.fetch_add(1, Relaxed);
+        self.recognizer.restart(self.mode.index());
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        if self.mode.reference {
+            return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
+        }
+        self.sizes.clear();
+        self.sizes.extend_from_slice(&self.ints);
+        self.sizes.extend_from_slice(&self.input_sizes);
+        // The plan at hand: same live-outs, same sizes, scalars still equal where they were.
+        let known = self.recognizer.known();
+        let at = known.iter().position(|k| k.live == self.live);
+        let at_hand = at.and_then(|at| match &known[at].last {
+            Some((sizes, ready)) if **sizes == *self.sizes && ready.classes.hold(&self.scalars) => Some(ready.clone()),
+            _ => None,
+        });
+        let (ready, made) = match at_hand {
+            Some(ready) => (ready, false),
+            None => {
+                let shapes: Vec<Shape> = self.values.iter().map(|v| *v.shape()).collect();
+                let inputs: Vec<(DType, View)> =
+                    self.inputs.iter().flatten().map(|v| (v.dtype(), view_of(v))).collect();
+                let segment = Segment {
+                    ops: &self.ops,
+                    live: &self.live,
+                    mode: self.mode.planning(),
+                    shapes: &shapes,
+                    ints: &self.ints,
+                    scalars: &self.scalars,
+                    inputs: &inputs,
+                };
+                let entry = match at {
+                    Some(at) => known[at].entry.clone(),
+                    None => store::entry(self.device, self.mode, &segment),
+                };
+                let (ready, made) = entry.ready(self.device, segment, &self.sizes)?;
+                let last = Some((self.sizes.as_slice().into(), ready.clone()));
+                match at {
+                    Some(at) => known[at].last = last,
+                    None => known.push(Known { live: self.live.clone(), entry, last }),
+                }
+                (ready, made)
+            }
+        };
+        if !made {
+            count(|c| c.plans_found += 1);
+        }
+        let report = explain::begin(|| {
+            let shapes: Vec<Shape> = self.values.iter().map(|v| *v.shape()).collect();
+            let inputs: Vec<(DType, View)> = self.inputs.iter().flatten().map(|v| (v.dtype(), view_of(v))).collect();
+            let segment = Segment {
+                ops: &self.ops,
+                live: &self.live,
+                mode: self.mode.planning(),
+                shapes: &shapes,
+                ints: &self.ints,
+                scalars: &self.scalars,
+                inputs: &inputs,
+            };
+            explain::report(&segment, &ready, made)
+        });
+        let outcome = run::run(&ready, self.device, &self.values, &mut self.inputs, &self.scalars);
+        explain::end(report, &outcome);
+        outcome.map(|_| ())
+    }
+}
+
+fn view_of(v: &Value) -> View {
+    match v.state() {
+        Some(Ok(storage)) => storage.view,
+        _ => View::contiguous(*v.shape()),
+    }
+}

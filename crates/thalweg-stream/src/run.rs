@@ -1,0 +1,172 @@
+//! Running an instance: memory for what is written, launches in order, results handed over.
+
+use crate::DeviceRef;
+use crate::store::Ready;
+use crate::value::{Storage, Value};
+use std::sync::Arc;
+use thalweg_fusion::{BitSet, Slot, Step};
+use thalweg_ir::{RelOp, Shape};
+use thalweg_kernel::reference::{self, Array};
+use thalweg_runtime::{Buffer, Device, Error, Program, count, trace};
+
+/// What a run did that the plan alone does not say.
+#[derive(Default)]
+pub(crate) struct Run {
+    /// Bytes allocated by each launch.
+    pub allocated: Vec<usize>,
+    /// Outputs that took an input's place, by launch.
+    pub in_place: Vec<usize>,
+}
+
+struct Running<'a> {
+    device: &'a dyn Device,
+    inputs: &'a mut [Option<Arc<Value>>],
+    buffers: Vec<Option<Buffer>>,
+    done: Run,
+}
+
+/// Runs an instance and settles the live-outs.
+pub(crate) fn run(
+    ready: &Ready,
+    device: DeviceRef,
+    values: &[Arc<Value>],
+    inputs: &mut [Option<Arc<Value>>],
+    scalars: &[u64],
+) -> Result<Run, Error> {
+    let instance = &ready.instance;
+    let mut r = Running {
+        device: &**device.device(),
+        inputs,
+        buffers: vec![None; instance.buffers.len()],
+        done: Run::default(),
+    };
+    let mut bits = Vec::new();
+    for (step, program) in instance.steps.iter().zip(&ready.programs) {
+        bits.clear();
+        bits.extend(step.scalars.iter().map(|s| s.bits(scalars)));
+        r.launch(step, &**program, &instance.buffers, &bits)?;
+    }
+    for output in &instance.outputs {
+        let buffer = match output.slot {
+            Slot::Input(i) => r.input_buffer(i).clone(),
+            Slot::Buffer(b) => match &r.buffers[b] {
+                Some(buffer) => buffer.clone(),
+                // Nothing was launched for a result without elements.
+                None => r.device.allocate(instance.buffers[b])?,
+            },
+        };
+        values[output.op].settle(Ok(Storage { buffer, view: output.view }));
+    }
+    Ok(r.done)
+}
+
+impl Running<'_> {
+    fn launch(&mut self, step: &Step, program: &dyn Program, sizes: &[usize], scalars: &[u64]) -> Result<(), Error> {
+        let (mut allocated, mut in_place) = (0, 0);
+        let may_reuse = !step.in_place.is_empty() && !program.info().rereads_inputs;
+        // Operands whose memory an output took over: where they are read from now.
+        let mut taken: Vec<(usize, usize)> = vec![];
+        for w in step.first_write..step.operands.len() {
+            let Slot::Buffer(b) = step.operands[w] else { unreachable!("a kernel writes buffers") };
+            if may_reuse && let Some(buffer) = self.reuse(step, w, &mut taken) {
+                self.buffers[b] = Some(buffer);
+                in_place += 1;
+                continue;
+            }
+            self.buffers[b] = Some(self.device.allocate(sizes[b])?);
+            allocated += sizes[b];
+        }
+        let operands: Vec<&Buffer> = step
+            .operands
+            .iter()
+            .enumerate()
+            .map(|(n, slot)| match (taken.iter().find(|t| t.0 == n), *slot) {
+                (Some(&(_, written)), _) => self.buffer(step.operands[written]),
+                (None, slot) => self.buffer(slot),
+            })
+            .collect();
+        let label =
+            || format!("kernel {} ({} bytes in, {} out)", step.kernel_index, step.bytes_read, step.bytes_written);
+        trace::span("kernel", label, || program.launch(&step.geometry, &operands, scalars))?;
+        drop(operands);
+        count(|c| {
+            c.kernels += 1;
+            c.bytes_read += step.bytes_read as u64;
+            c.bytes_written += step.bytes_written as u64;
+            c.bytes_allocated += allocated as u64;
+            c.reused_in_place += in_place as u64;
+        });
+        self.done.allocated.push(allocated);
+        self.done.in_place.push(in_place);
+        for &b in &step.release {
+            self.buffers[b] = None;
+        }
+        for &i in &step.release_inputs {
+            self.inputs[i] = None;
+        }
+        Ok(())
+    }
+
+    /// The memory of a read operand that dies in this launch and that nobody else can reach, for written operand `w`.
+    fn reuse(&mut self, step: &Step, w: usize, taken: &mut Vec<(usize, usize)>) -> Option<Buffer> {
+        for &(_, read) in step.in_place.iter().filter(|p| p.0 == w) {
+            if taken.iter().any(|t| t.0 == read) {
+                continue;
+            }
+            let buffer = match step.operands[read] {
+                Slot::Buffer(b) => self.buffers[b].take(),
+                Slot::Input(i) => {
+                    // Ours is the last handle, and the value's the last on its memory.
+                    let unshared = |v: &mut Value| match v.state() {
+                        Some(Ok(s)) if Arc::strong_count(&s.buffer) == 1 => v.take_storage().map(|s| s.buffer),
+                        _ => None,
+                    };
+                    self.inputs[i].as_mut().and_then(Arc::get_mut).and_then(unshared)
+                }
+            };
+            if buffer.is_some() {
+                taken.push((read, w));
+                return buffer;
+            }
+        }
+        None
+    }
+
+    fn buffer(&self, slot: Slot) -> &Buffer {
+        match slot {
+            Slot::Input(i) => self.input_buffer(i),
+            Slot::Buffer(b) => self.buffers[b].as_ref().expect("an operand is there before it is read"),
+        }
+    }
+
+    fn input_buffer(&self, i: usize) -> &Buffer {
+        match self.inputs[i].as_ref().and_then(|v| v.state()) {
+            Some(Ok(storage)) => &storage.buffer,
+            _ => unreachable!("inputs are computed before they are recorded"),
+        }
+    }
+}
+
+/// Runs a segment by the reference interpreter and settles the live-outs.
+pub(crate) fn interpret(
+    ops: &[RelOp],
+    values: &[Arc<Value>],
+    live: &BitSet,
+    ints: &[i64],
+    scalars: &[u64],
+    inputs: &[Option<Arc<Value>>],
+) -> Result<(), Error> {
+    let shapes: Vec<Shape> = values.iter().map(|v| *v.shape()).collect();
+    let arrays: Result<Vec<Array>, Error> =
+        inputs.iter().flatten().map(|v| Ok(Array::from_bytes(*v.shape(), v.dtype(), &v.read()?))).collect();
+    let results = reference::run(ops, &shapes, ints, scalars, &arrays?);
+    for i in live.iter() {
+        let v = &values[i];
+        let device = v.device().device();
+        let bytes = results[i].to_bytes();
+        let buffer = device.allocate(bytes.len())?;
+        device.write(&buffer, &bytes)?;
+        v.settle(Ok(Storage { buffer, view: thalweg_ir::View::contiguous(*v.shape()) }));
+    }
+    Ok(())
+}

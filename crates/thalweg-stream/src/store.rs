@@ -1,0 +1,135 @@
+//! The plan store: every pattern's plan, shared by all streams of the process.
+//!
+//! A stream's recognizer keeps a reference at the node it belongs to, so the store is only looked at when a stream meets a
+//! pattern for the first time.
+
+use crate::DeviceRef;
+use crate::mode::Mode;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+use thalweg_fusion::{BitSet, Instance, Plan, ScalarClasses, Segment, instantiate, plan};
+use thalweg_ir::RelOp;
+use thalweg_runtime::{Error, Program, count};
+
+/// Instances kept for one pattern; more sizes than that and the oldest are worked out again (microseconds).
+const MAX_INSTANCES: usize = 1024;
+
+#[derive(PartialEq, Eq, Hash)]
+struct Pattern {
+    device: DeviceRef,
+    mode: Mode,
+    ops: Box<[RelOp]>,
+    live: BitSet,
+}
+
+/// An instance with its programs.
+pub(crate) struct Ready {
+    pub plan: Arc<Plan>,
+    pub instance: Instance,
+    pub programs: Vec<Arc<dyn Program>>,
+    pub classes: Arc<ScalarClasses>,
+}
+
+/// What is known of one pattern.
+pub(crate) struct Entry(Mutex<Known>);
+
+struct Known {
+    /// Plans, the newest last. There is more than one only where sizes broke what an older one assumed.
+    plans: Vec<Arc<Plan>>,
+    classes: Arc<ScalarClasses>,
+    instances: HashMap<Box<[i64]>, Arc<Ready>>,
+}
+
+static STORE: Mutex<Option<HashMap<Pattern, Arc<Entry>>>> = Mutex::new(None);
+
+fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while planning leaves maps that are whole, if less full than they might be.
+    m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Figures of the plan store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanStoreStats {
+    /// Patterns known.
+    pub patterns: usize,
+    /// Plans of all patterns.
+    pub plans: usize,
+    /// Instances of all plans.
+    pub instances: usize,
+}
+
+/// The plan store's figures.
+pub fn plan_store() -> PlanStoreStats {
+    let mut stats = PlanStoreStats::default();
+    for entry in locked(&STORE).iter().flatten().map(|(_, e)| e) {
+        let known = locked(&entry.0);
+        stats.patterns += 1;
+        stats.plans += known.plans.len();
+        stats.instances += known.instances.len();
+    }
+    stats
+}
+
+/// Forgets all plans that no stream has at hand.
+pub fn clear_plans() {
+    locked(&STORE).take();
+}
+
+/// The entry of a pattern, and whether it was there.
+pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc<Entry> {
+    let pattern = Pattern { device, mode, ops: segment.ops.into(), live: segment.live.clone() };
+    let mut store = locked(&STORE);
+    let fresh = || {
+        let classes = Arc::new(ScalarClasses::new(segment.scalars));
+        Arc::new(Entry(Mutex::new(Known { plans: vec![], classes, instances: HashMap::new() })))
+    };
+    store.get_or_insert_default().entry(pattern).or_insert_with(fresh).clone()
+}
+
+impl Entry {
+    /// What runs the segment: from before, or worked out now. The flag says whether a plan was made.
+    pub fn ready(&self, device: DeviceRef, segment: Segment<'_>, sizes: &[i64]) -> Result<(Arc<Ready>, bool), Error> {
+        let mut known = locked(&self.0);
+        if !known.classes.hold(segment.scalars) {
+            known.classes = Arc::new(known.classes.split(segment.scalars));
+            known.instances.clear();
+        }
+        if let Some(ready) = known.instances.get(sizes) {
+            return Ok((ready.clone(), false));
+        }
+        let begin = Instant::now();
+        let classes = known.classes.clone();
+        let fitting = known.plans.iter().rev().find_map(|p| instantiate(p, segment, &classes).map(|i| (p.clone(), i)));
+        let (plan, instance, made) = match fitting {
+            Some((plan, instance)) => (plan, instance, false),
+            None => {
+                let plan = Arc::new(plan(segment));
+                let instance = instantiate(&plan, segment, &classes).expect("a plan fits the segment it was made for");
+                known.plans.push(plan.clone());
+                (plan, instance, true)
+            }
+        };
+        let plan_ns = begin.elapsed().as_nanos() as u64;
+        count(|c| {
+            c.plan_ns += plan_ns;
+            c.instances_made += 1;
+            c.plans_made += made as u64;
+        });
+        tracing::debug!(
+            operations = segment.ops.len(),
+            kernels = plan.kernel_count(),
+            made,
+            plan_us = plan_ns / 1000,
+            "plan worked out for sizes"
+        );
+        let programs: Result<Vec<_>, Error> =
+            instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
+        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes });
+        if known.instances.len() >= MAX_INSTANCES {
+            known.instances.clear();
+        }
+        known.instances.insert(sizes.into(), ready.clone());
+        Ok((ready, made))
+    }
+}

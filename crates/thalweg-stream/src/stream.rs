@@ -1,0 +1,152 @@
+//! Streams, one a thread and device, and how threads reach each other's.
+//!
+//! A stream's record is behind a mutex that its own thread takes for each operation. It is uncontended, two atomic
+//! operations: another thread takes it only to ask for a value that is pending there, which it must be able to do while
+//! the stream's own thread is blocked, say joining it. No thread takes a second stream's lock while it holds one.
+
+use crate::DeviceRef;
+use crate::mode::mode;
+use crate::recorder::Recorder;
+use crate::value::{NO_STREAM, Operand, Value};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use thalweg_ir::{DType, Op, Shape};
+use thalweg_runtime::Error;
+
+struct Stream {
+    id: u32,
+    recorder: Mutex<Recorder>,
+    /// The thread is gone; whoever empties the stream removes it.
+    orphan: AtomicBool,
+}
+
+static STREAMS: RwLock<Option<HashMap<u32, Arc<Stream>>>> = RwLock::new(None);
+static NEXT_STREAM: AtomicU32 = AtomicU32::new(0);
+
+/// The calling thread's streams, by device.
+#[derive(Default)]
+struct Local(Vec<Option<Arc<Stream>>>);
+
+thread_local! {
+    static LOCAL: RefCell<Local> = const { RefCell::new(Local(Vec::new())) };
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        for stream in self.0.drain(..).flatten() {
+            stream.orphan.store(true, Relaxed);
+            // What somebody still holds stays to be computed when they ask.
+            if stream.lock().is_unwanted() {
+                forget_stream(stream.id);
+            }
+        }
+    }
+}
+
+fn forget_stream(id: u32) {
+    let gone = STREAMS.write().unwrap_or_else(|e| e.into_inner()).as_mut().and_then(|s| s.remove(&id));
+    // Dropped after the registry's lock: values drop buffers, which take locks of their own.
+    drop(gone);
+}
+
+impl Stream {
+    fn new(device: DeviceRef) -> Arc<Stream> {
+        let id = NEXT_STREAM.fetch_add(1, Relaxed);
+        assert!(id != NO_STREAM, "more streams than a process can number");
+        let recorder = Mutex::new(Recorder::new(id, device, mode()));
+        let stream = Arc::new(Stream { id, recorder, orphan: AtomicBool::new(false) });
+        let mut streams = STREAMS.write().unwrap_or_else(|e| e.into_inner());
+        streams.get_or_insert_default().insert(id, stream.clone());
+        stream
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recorder> {
+        // A panic while recording leaves at most an operation without a value that anybody holds.
+        self.recorder.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Local {
+    #[inline]
+    fn stream(&mut self, device: DeviceRef) -> &Arc<Stream> {
+        let at = device.0 as usize;
+        if self.0.get(at).is_none_or(|s| s.is_none()) {
+            self.add(device);
+        }
+        self.0[at].as_ref().expect("just made")
+    }
+
+    #[cold]
+    fn add(&mut self, device: DeviceRef) {
+        let at = device.0 as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        self.0[at] = Some(Stream::new(device));
+    }
+}
+
+/// Records an operation on the calling thread's stream of `device`; runs nothing, unless a loop comes round or much memory waits.
+///
+/// The caller has checked shapes and dtypes: `shape` and `dtype` are those of the result, `attr`, `args` and `ints` are as the
+/// variants of [`Op`] say. An argument that failed gives a result that failed.
+#[inline]
+pub fn record(
+    device: DeviceRef,
+    op: Op,
+    dtype: DType,
+    shape: Shape,
+    attr: u32,
+    args: &[Operand<'_>],
+    ints: &[i64],
+) -> Arc<Value> {
+    LOCAL.with_borrow_mut(|local| {
+        let stream = local.stream(device);
+        for arg in args {
+            let Operand::Value(v) = arg else { continue };
+            if v.stream != stream.id && !matches!(v.state(), Some(Ok(_))) {
+                // Pending on another stream, or failed. Computed before it is recorded here, so that no two streams ever wait for each other.
+                v.compute();
+            }
+            if let Some(Err(error)) = v.state() {
+                return Value::failed(device, error.poisoned(), shape, dtype);
+            }
+        }
+        stream.lock().record(mode(), op, dtype, shape, attr, args, ints)
+    })
+}
+
+/// Cuts the stream of that number, if it is still there, and runs what was recorded.
+pub(crate) fn cut_stream(id: u32) {
+    let streams = STREAMS.read().unwrap_or_else(|e| e.into_inner());
+    let stream = streams.as_ref().and_then(|s| s.get(&id)).cloned();
+    drop(streams);
+    let Some(stream) = stream else { return };
+    stream.lock().cut();
+    if stream.orphan.load(Relaxed) {
+        forget_stream(id);
+    }
+}
+
+/// Calls `f` with each of the calling thread's recorders.
+pub(crate) fn each_own(mut f: impl FnMut(&mut Recorder)) {
+    // The streams are cloned out first: running may drop tensors, which must find the thread's streams free.
+    let own: Vec<Arc<Stream>> = LOCAL.with_borrow(|l| l.0.iter().flatten().cloned().collect());
+    for stream in own {
+        f(&mut stream.lock());
+    }
+}
+
+/// Cuts the calling thread's streams, runs what was recorded, and waits for the devices.
+///
+/// # Errors
+/// When a device fails. What kept a value from being computed is told to whoever reads it.
+pub fn synchronize() -> Result<(), Error> {
+    each_own(Recorder::cut);
+    let devices: Vec<DeviceRef> = LOCAL.with_borrow(|l| {
+        l.0.iter().enumerate().filter(|(_, s)| s.is_some()).map(|(at, _)| DeviceRef(at as u16)).collect()
+    });
+    devices.into_iter().try_for_each(|d| d.device().synchronize())
+}

@@ -1,0 +1,202 @@
+//! Values: what a tensor handle holds.
+
+use crate::DeviceRef;
+use crate::stream;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use thalweg_ir::{DType, Shape, View};
+use thalweg_runtime::{Buffer, Error};
+
+/// Where a computed value lies: a view of a buffer, which other values may share.
+#[derive(Clone, Debug)]
+pub struct Storage {
+    /// The memory.
+    pub buffer: Buffer,
+    /// Where in it the elements lie.
+    pub view: View,
+}
+
+/// The result of a recorded operation, or data that was there before.
+///
+/// The number of handles says whether somebody can still ask for it: a stream holds one itself until the cut, and what has
+/// no other then is not computed for its own sake.
+#[derive(Debug)]
+pub struct Value {
+    shape: Shape,
+    dtype: DType,
+    device: DeviceRef,
+    /// The stream that recorded it.
+    pub(crate) stream: u32,
+    /// Its place in the segment of that epoch.
+    pub(crate) index: u32,
+    pub(crate) epoch: u64,
+    /// A guess at its number among the inputs of the segment that last read it: epoch << 24 | number. Whoever reads it checks.
+    pub(crate) input_hint: AtomicU64,
+    state: OnceLock<Box<Result<Storage, Error>>>,
+}
+
+/// An argument of an operation.
+#[derive(Clone, Copy)]
+pub enum Operand<'a> {
+    /// A tensor's value.
+    Value(&'a Arc<Value>),
+    /// A scalar in the form of [`thalweg_ir::Scalar::to_bits`], for the dtype it is computed in.
+    Scalar(u64),
+}
+
+/// The stream and epoch of values that no stream recorded.
+pub(crate) const NO_STREAM: u32 = u32::MAX;
+
+impl Value {
+    pub(crate) fn pending(shape: Shape, dtype: DType, device: DeviceRef, stream: u32, epoch: u64, index: u32) -> Value {
+        Value { shape, dtype, device, stream, index, epoch, input_hint: AtomicU64::new(0), state: OnceLock::new() }
+    }
+
+    fn settled(shape: Shape, dtype: DType, device: DeviceRef, state: Result<Storage, Error>) -> Arc<Value> {
+        let value = Value::pending(shape, dtype, device, NO_STREAM, 0, 0);
+        value.settle(state);
+        Arc::new(value)
+    }
+
+    /// A value that is there already, row-major from the start of `buffer`.
+    ///
+    /// # Panics
+    /// When the buffer is too small for it.
+    pub fn ready(device: DeviceRef, buffer: Buffer, shape: Shape, dtype: DType) -> Arc<Value> {
+        let need = shape.checked_bytes(dtype.size());
+        assert!(need.is_some_and(|n| n <= buffer.bytes()), "{shape} of {dtype} does not fit {} bytes", buffer.bytes());
+        Value::settled(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
+    }
+
+    /// A value that could not be had.
+    pub fn failed(device: DeviceRef, error: Error, shape: Shape, dtype: DType) -> Arc<Value> {
+        Value::settled(shape, dtype, device, Err(error))
+    }
+
+    /// Its shape.
+    #[inline]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Its dtype.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Its device.
+    #[inline]
+    pub fn device(&self) -> DeviceRef {
+        self.device
+    }
+
+    /// Whether it has been computed (or has failed).
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.state.get().is_some()
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> Option<&Result<Storage, Error>> {
+        self.state.get().map(|s| &**s)
+    }
+
+    /// Sets the outcome; the first one stays.
+    pub(crate) fn settle(&self, state: Result<Storage, Error>) {
+        let _ = self.state.set(Box::new(state));
+    }
+
+    /// The memory of a value that only the caller can reach.
+    pub(crate) fn take_storage(&mut self) -> Option<Storage> {
+        match self.state.take() {
+            Some(state) => (*state).ok(),
+            None => None,
+        }
+    }
+
+    pub(crate) fn hint(&self, epoch: u64) -> Option<usize> {
+        let hint = self.input_hint.load(Relaxed);
+        (hint >> 24 == epoch & ((1 << 40) - 1)).then_some((hint & 0xFF_FFFF) as usize)
+    }
+
+    pub(crate) fn set_hint(&self, epoch: u64, input: usize) {
+        self.input_hint.store(epoch << 24 | input as u64, Relaxed);
+    }
+
+    /// Computes the value if it has not been: cuts the stream that recorded it and runs what is waiting there.
+    pub fn compute(&self) {
+        if !self.is_settled() {
+            stream::cut_stream(self.stream);
+        }
+    }
+
+    /// Where the value lies, computed now if it has not been.
+    ///
+    /// # Errors
+    /// What kept it from being computed.
+    pub fn storage(&self) -> Result<Storage, Error> {
+        self.compute();
+        match self.state() {
+            Some(Ok(storage)) => Ok(storage.clone()),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err(Error::Value("the stream that was to compute this value is gone".into())),
+        }
+    }
+
+    /// The elements, row-major, as bytes of the dtype in the machine's order.
+    ///
+    /// # Errors
+    /// What kept the value from being computed or copied.
+    pub fn read(&self) -> Result<Vec<u8>, Error> {
+        let Storage { buffer, view } = self.storage()?;
+        let (size, count) = (self.dtype.size(), view.shape.numel());
+        let device = self.device.device();
+        let mut out = vec![0u8; count * size];
+        if count == 0 {
+            return Ok(out);
+        }
+        if view.is_contiguous() {
+            device.read(&buffer, &mut out)?;
+            return Ok(out);
+        }
+        let copy;
+        let source = match device.host_bytes(&buffer) {
+            Some(bytes) => bytes,
+            None => {
+                let mut bytes = vec![0u8; buffer.bytes()];
+                device.read(&buffer, &mut bytes)?;
+                copy = bytes;
+                &copy
+            }
+        };
+        gather(&view, source, size, &mut out);
+        Ok(out)
+    }
+}
+
+/// Copies the elements of a view, row-major.
+fn gather(view: &View, source: &[u8], size: usize, out: &mut [u8]) {
+    let rank = view.shape.rank();
+    let (inner, stride) = if rank == 0 { (1, 0) } else { (view.shape[rank - 1], view.strides()[rank - 1]) };
+    let mut index = vec![0usize; rank.saturating_sub(1)];
+    for row in out.chunks_exact_mut(inner * size) {
+        let mut full = index.clone();
+        if rank > 0 {
+            full.push(0);
+        }
+        let mut at = view.position(&full);
+        for element in row.chunks_exact_mut(size) {
+            let from = at as usize * size;
+            element.copy_from_slice(&source[from..from + size]);
+            at += stride;
+        }
+        for i in (0..index.len()).rev() {
+            index[i] += 1;
+            if index[i] < view.shape[i] {
+                break;
+            }
+            index[i] = 0;
+        }
+    }
+}
