@@ -104,7 +104,8 @@ pub(crate) fn ternary(op: ElementOp, args: [Operand<'_>; 3]) -> Tensor {
                 devices_differ(op.name(), first, t);
             }
             first = first.or(Some(t));
-            shape = shape.broadcast(t.shape()).unwrap_or_else(|| shapes_differ(op.name(), &shape, t.shape()));
+            let Some(out) = shape.broadcast(t.shape()) else { shapes_differ(op.name(), &shape, t.shape()) };
+            shape = out;
         }
     }
     let Some(first) = first else { no_tensor(op) };

@@ -52,7 +52,7 @@ impl Tensor {
         }
         let numel = self.numel();
         if let Some(i) = open {
-            if known == 0 || numel % known != 0 {
+            if known == 0 || !numel.is_multiple_of(known) {
                 panic!("reshape: shape {} with {numel} elements does not fit {list:?}", self.shape());
             }
             shape.dims_mut()[i] = numel / known;
