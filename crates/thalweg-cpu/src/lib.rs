@@ -9,14 +9,11 @@ mod device;
 mod engine;
 mod launch;
 pub mod machine;
-<<<<<<< HEAD
 mod matmul;
 mod memory;
 mod pointwise;
 mod reduce;
-=======
 pub mod math;
->>>>>>> math
 pub mod rows;
 mod simd;
 mod threads;
