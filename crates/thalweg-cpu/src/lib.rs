@@ -5,3 +5,5 @@
 
 pub mod machine;
 pub mod rows;
+#[cfg(all(unix, target_arch = "x86_64"))]
+pub mod x64;
