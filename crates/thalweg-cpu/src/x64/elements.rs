@@ -67,7 +67,9 @@ fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
     let (zero, one, big) = (v.f(0.0), v.f(1.0), v.f(8_388_608.0));
     let s = v.i_xor(r, b);
     let opposite = v.i_gt(zero, s);
-    let nonzero = v.ne(r, zero);
+    // NaN, of an infinite divisor, counts as no remainder.
+    let rest = v.abs(r);
+    let nonzero = v.lt(zero, rest);
     let size = v.abs(q);
     let small = v.lt(size, big);
     let up = v.m_and(opposite, nonzero);
@@ -444,7 +446,8 @@ fn i64_to_f64(v: &mut Vir, x: Val) -> Val {
     let high = v.with_const(ops::PXOR, 8, high, 0x4530_0000_8000_0000);
     let low = v.with_const(ops::PAND, 8, x, 0xFFFF_FFFF);
     let low = v.with_const(ops::POR, 8, low, 0x4330_0000_0000_0000);
-    let bias = v.d(19_342_813_118_337_666_422_669_312.0);
+    // 2⁸⁴ + 2⁶³ + 2⁵²
+    let bias = v.constant(0x4530_0000_8010_0000, 8);
     let high = v.d_sub(high, bias);
     v.d_add(high, low)
 }
