@@ -4,6 +4,7 @@
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
 
 pub mod machine;
+pub mod math;
 pub mod rows;
 #[cfg(all(unix, target_arch = "x86_64"))]
 pub mod x64;
