@@ -23,3 +23,5 @@ mod tests;
 
 pub use bandwidth::{Bandwidth, measure as measure_bandwidth};
 pub use device::{CpuDevice, CpuOptions};
+#[cfg(all(unix, target_arch = "x86_64"))]
+pub mod x64;
