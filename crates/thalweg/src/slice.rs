@@ -163,7 +163,7 @@ impl Tensor {
     /// A part of the tensor: one argument a dimension, missing ones at the end are whole. Ranges work as in Python, with negative positions
     /// and steps; an integer picks one position and drops the dimension.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::prelude::*;
     /// let x = Tensor::arange(24).reshape([2, 3, 4]);
     /// assert_eq!(x.slice((.., 1.., (..).by(-2))).dims(), [2, 2, 2]);
