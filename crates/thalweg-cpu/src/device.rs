@@ -1,13 +1,14 @@
 //! The device: programs remembered by kernel, memory from a pool, launches that have run when they return.
 
 use crate::engine::Engine;
-use crate::launch;
 use crate::memory::HostMemory;
 use crate::threads::Threads;
+use crate::{launch, matmul, reduce};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
+use thalweg_ir::{DType, ReduceOp};
 use thalweg_kernel::{Body, Geometry, Kernel};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
@@ -55,12 +56,16 @@ impl CpuDevice {
         })
     }
 
-    fn compile(&self, kernel: &Kernel) -> Arc<dyn Program> {
+    fn compile(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
         let threads = self.threads.clone();
-        match kernel {
+        Ok(match kernel {
             Kernel::Map(body) => Arc::new(MapProgram { engine: Engine::new(body), body: body.clone(), threads }),
-            _ => unimplemented!(),
-        }
+            &Kernel::Reduce { op, dtype } => Arc::new(ReduceProgram { op, dtype, threads }),
+            Kernel::Matmul { dtype: DType::Bool } => {
+                return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
+            }
+            &Kernel::Matmul { dtype } => Arc::new(MatmulProgram { dtype, threads }),
+        })
     }
 }
 
@@ -100,7 +105,7 @@ impl Device for CpuDevice {
             return Ok(program.clone());
         }
         let start = Instant::now();
-        let made = self.compile(kernel);
+        let made = self.compile(kernel)?;
         let ns = start.elapsed().as_nanos() as u64;
         count(|c| {
             c.programs_compiled += 1;
@@ -154,5 +159,42 @@ impl Program for MapProgram {
 
     fn info(&self) -> ProgramInfo {
         self.engine.info().clone()
+    }
+}
+
+#[derive(Debug)]
+struct ReduceProgram {
+    op: ReduceOp,
+    dtype: DType,
+    threads: Arc<Threads>,
+}
+
+impl Program for ReduceProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
+        let Geometry::Reduce(geometry) = geometry else { panic!("a reduction is launched with {geometry:?}") };
+        reduce::launch(self.op, self.dtype, geometry, operands, &self.threads);
+        Ok(())
+    }
+
+    fn info(&self) -> ProgramInfo {
+        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
+    }
+}
+
+#[derive(Debug)]
+struct MatmulProgram {
+    dtype: DType,
+    threads: Arc<Threads>,
+}
+
+impl Program for MatmulProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
+        let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
+        matmul::launch(self.dtype, geometry, operands, &self.threads);
+        Ok(())
+    }
+
+    fn info(&self) -> ProgramInfo {
+        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
     }
 }

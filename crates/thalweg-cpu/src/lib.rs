@@ -4,16 +4,22 @@
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
 //! [`CpuDevice`] is all that the rest of Thalweg sees.
 
+mod bandwidth;
 mod device;
 mod engine;
 mod launch;
 pub mod machine;
+pub mod math;
+mod matmul;
 mod memory;
 mod pointwise;
+mod reduce;
 pub mod rows;
+mod simd;
 mod threads;
 
 #[cfg(test)]
 mod tests;
 
+pub use bandwidth::{Bandwidth, measure as measure_bandwidth};
 pub use device::{CpuDevice, CpuOptions};

@@ -1,6 +1,9 @@
 //! Tests of the device as the rest of Thalweg uses it.
 
 mod maps;
+mod measure;
+mod products;
+mod reductions;
 
 use crate::{CpuDevice, CpuOptions};
 use std::sync::Arc;

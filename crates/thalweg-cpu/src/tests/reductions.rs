@@ -1,0 +1,188 @@
+//! Reductions against sums in f64 and searches one element at a time.
+
+use super::{Lcg, device, download, upload};
+use crate::pointwise::{read, write};
+use thalweg_ir::{DType, ReduceOp, Scalar};
+use thalweg_kernel::{Geometry, Kernel, ReduceGeometry};
+use thalweg_runtime::Device;
+
+const OPS: [ReduceOp; 8] = [
+    ReduceOp::Sum,
+    ReduceOp::Prod,
+    ReduceOp::Max,
+    ReduceOp::Min,
+    ReduceOp::Any,
+    ReduceOp::All,
+    ReduceOp::ArgMax,
+    ReduceOp::ArgMin,
+];
+
+/// Positions that one result is made of, in logical order.
+fn positions(start: isize, dims: &[(usize, isize)]) -> Vec<isize> {
+    let mut all = vec![start];
+    for &(size, stride) in dims {
+        all = all.iter().flat_map(|p| (0..size as isize).map(move |i| p + i * stride)).collect();
+    }
+    all
+}
+
+/// A random layout: a row-major source, its dimensions dealt out to kept and reduced in any order, some flipped or strided.
+fn random_geometry(rng: &mut Lcg, large: bool) -> (ReduceGeometry, usize) {
+    let mut dims: Vec<(usize, isize)> = vec![];
+    let (mut step, mut base) = (1usize, 0isize);
+    for i in 0..1 + rng.below(4) {
+        let size = 1 + rng.below(if large && i < 2 { 400 } else { 12 });
+        let skip = 1 + (rng.below(5) == 0) as usize;
+        let stride = (step * skip) as isize;
+        step *= size * skip;
+        if rng.below(6) == 0 {
+            base += (size as isize - 1) * stride;
+            dims.push((size, -stride));
+        } else {
+            dims.push((size, stride));
+        }
+    }
+    if rng.below(6) == 0 {
+        dims.push((1 + rng.below(4), 0));
+    }
+    for i in (1..dims.len()).rev() {
+        if rng.below(2) == 0 {
+            dims.swap(i, rng.below(i + 1));
+        }
+    }
+    dims.reverse();
+    let (mut kept, mut reduced) = (vec![], vec![]);
+    for d in dims {
+        if rng.below(2) == 0 { kept.push(d) } else { reduced.push(d) }
+    }
+    (ReduceGeometry { kept, reduced, base, reach: None }, step)
+}
+
+/// What the definition gives, and how far a float may be from it.
+fn wanted(op: ReduceOp, dtype: DType, x: &[Scalar]) -> (f64, f64) {
+    let v: Vec<f64> = x.iter().map(|s| s.to_f64()).collect();
+    let better = |a: f64, b: f64, max: bool| !b.is_nan() && (a.is_nan() || if max { a > b } else { a < b });
+    let best = |max: bool| (1..v.len()).fold(0, |best, i| if better(v[i], v[best], max) { i } else { best });
+    let int = |f: fn(i64, i64) -> i64, one: i64| dtype.wrap(x.iter().fold(one, |a, b| f(a, b.to_i64()))) as f64;
+    let ends = if dtype.is_float() {
+        (f64::NEG_INFINITY, f64::INFINITY)
+    } else {
+        (dtype.int_range().0 as f64, dtype.int_range().1 as f64)
+    };
+    let epsilon = if dtype.is_float() { 2f64.powi(-(dtype.mantissa_digits() as i32)) } else { 0.0 };
+    let steps = (f64::EPSILON / 2.0).max(if dtype == DType::F64 { 0.0 } else { 2f64.powi(-24) }) * 150.0;
+    match op {
+        ReduceOp::Sum if dtype.is_float() => {
+            let sum: f64 = v.iter().sum();
+            (sum, sum.abs() * epsilon + steps * v.iter().map(|x| x.abs()).sum::<f64>())
+        }
+        ReduceOp::Prod if dtype.is_float() => {
+            let product: f64 = v.iter().product();
+            (product, product.abs() * (2.0 * epsilon + 2.0 * steps) + 1e-40)
+        }
+        ReduceOp::Sum => (int(i64::wrapping_add, 0), 0.0),
+        ReduceOp::Prod => (int(i64::wrapping_mul, 1), 0.0),
+        ReduceOp::Max => (if v.is_empty() { ends.0 } else { v[best(true)] }, 0.0),
+        ReduceOp::Min => (if v.is_empty() { ends.1 } else { v[best(false)] }, 0.0),
+        ReduceOp::Any => (v.iter().any(|&x| x != 0.0) as u8 as f64, 0.0),
+        ReduceOp::All => (v.iter().all(|&x| x != 0.0) as u8 as f64, 0.0),
+        ReduceOp::ArgMax => (best(true) as f64, 0.0),
+        ReduceOp::ArgMin => (best(false) as f64, 0.0),
+    }
+}
+
+#[test]
+fn random_reductions_agree_with_the_definition_on_any_number_of_threads() {
+    let mut rng = Lcg(5);
+    let devices = [device(1), device(2), device(8)];
+    for round in 0..600 {
+        let (mut geometry, elements) = random_geometry(&mut rng, round % 12 == 0);
+        if round % 50 == 7 {
+            geometry.reduced.push((0, 3));
+        }
+        let op = OPS[round % 8];
+        let dtype = DType::ALL[rng.below(11)];
+        let special = rng.below(4) == 0;
+        let mut bytes = vec![0u8; elements * dtype.size()];
+        for i in 0..elements {
+            let value = match (op, dtype) {
+                (_, DType::Bool) => Scalar::Bool(rng.below(5) > 0),
+                (ReduceOp::Prod, d) if d.is_float() => Scalar::Float(1.0 + rng.value() / 1000.0),
+                (ReduceOp::Any, _) => Scalar::Int((rng.below(30) == 0) as i64),
+                (ReduceOp::All, _) => Scalar::Int((rng.below(30) != 0) as i64),
+                (_, d) if d.is_float() && special && rng.below(50) == 0 => {
+                    Scalar::Float([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0][rng.below(4)])
+                }
+                (_, d) if d.is_float() => Scalar::Float(rng.value()),
+                (_, d) => Scalar::Int(d.wrap(rng.below(1 << 30) as i64 * 3)),
+            };
+            // SAFETY: the vector has room for as many elements.
+            unsafe { write(bytes.as_mut_ptr().add(i * dtype.size()), dtype, value) };
+        }
+        let kernel = Kernel::Reduce { op, dtype };
+        let out_dtype = crate::reduce::output_dtype(op, dtype);
+        let results = positions(0, &geometry.kept).len();
+        let mut first: Option<Vec<u8>> = None;
+        for device in &devices {
+            let (input, output) = (upload(&**device, &bytes), device.allocate(results * out_dtype.size()).unwrap());
+            let program = device.program(&kernel).unwrap();
+            program.launch(&Geometry::Reduce(geometry.clone()), &[&input, &output], &[]).unwrap();
+            let got: Vec<u8> = download(&**device, &output, results * out_dtype.size());
+            assert_eq!(&got, first.get_or_insert(got.clone()), "threads change {op:?} {dtype} {geometry:?}");
+        }
+        let got = first.unwrap();
+        for (i, start) in positions(geometry.base, &geometry.kept).into_iter().enumerate() {
+            // SAFETY: the positions are inside the vector, by construction.
+            let element = |p: isize| unsafe { read(bytes.as_ptr().offset(p * dtype.size() as isize), dtype) };
+            let x: Vec<Scalar> = positions(start, &geometry.reduced).into_iter().map(element).collect();
+            let (want, within) = wanted(op, dtype, &x);
+            // SAFETY: there is a result of that number.
+            let have = unsafe { read(got.as_ptr().add(i * out_dtype.size()), out_dtype) }.to_f64();
+            let same = have == want || have.is_nan() && want.is_nan() || (have - want).abs() <= within;
+            assert!(same, "{op:?} {dtype} result {i}: {have}, not {want} ± {within}; {geometry:?}");
+        }
+    }
+}
+
+/// Sums of one matrix laid out row-major and column-major.
+#[test]
+fn the_layout_of_an_input_does_not_change_a_sum() {
+    let mut rng = Lcg(3);
+    for (rows, columns) in [(9000, 7), (70, 300), (5, 10_000), (4097, 65)] {
+        let values: Vec<f32> = (0..rows * columns).map(|_| rng.value() as f32 / 3.0).collect();
+        let turned: Vec<f32> = (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect();
+        let sums = [(values, columns as isize, 1), (turned, 1, rows as isize)].map(|(v, down, across)| {
+            let device = device(2);
+            let (input, output) = (upload(&*device, &v), device.allocate(columns * 4).unwrap());
+            let geometry =
+                ReduceGeometry { kept: vec![(columns, across)], reduced: vec![(rows, down)], base: 0, reach: None };
+            let program = device.program(&Kernel::Reduce { op: ReduceOp::Sum, dtype: DType::F32 }).unwrap();
+            program.launch(&Geometry::Reduce(geometry), &[&input, &output], &[]).unwrap();
+            download::<u32>(&*device, &output, columns)
+        });
+        assert_eq!(sums[0], sums[1], "{rows} × {columns}");
+    }
+}
+
+#[test]
+fn long_sums_stay_accurate() {
+    let device = device(2);
+    let n = 3_000_001;
+    let input = upload(&*device, &vec![0.1f32; n]);
+    let output = device.allocate(4).unwrap();
+    let geometry = ReduceGeometry { kept: vec![], reduced: vec![(n, 1)], base: 0, reach: None };
+    let program = device.program(&Kernel::Reduce { op: ReduceOp::Sum, dtype: DType::F32 }).unwrap();
+    program.launch(&Geometry::Reduce(geometry), &[&input, &output], &[]).unwrap();
+    let (got, want) = (download::<f32>(&*device, &output, 1)[0] as f64, 0.1f32 as f64 * n as f64);
+    assert!((got - want).abs() / want < 2e-6, "{got} {want}");
+}
+
+#[test]
+#[should_panic(expected = "a reduction reaches elements 0 to 11 of its input, which has 10")]
+fn reading_outside_the_input_panics() {
+    let device = device(1);
+    let (input, output) = (device.allocate(40).unwrap(), device.allocate(12).unwrap());
+    let geometry = ReduceGeometry { kept: vec![(3, 4)], reduced: vec![(4, 1)], base: 0, reach: None };
+    let program = device.program(&Kernel::Reduce { op: ReduceOp::Max, dtype: DType::F32 }).unwrap();
+    program.launch(&Geometry::Reduce(geometry), &[&input, &output], &[]).unwrap();
+}
