@@ -32,7 +32,7 @@ constants!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32, usize, bool, Scalar)
 impl Tensor {
     /// Surrounded by a border: `widths[i]` elements before and after along dimension `i`.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::{Border, Tensor};
     /// let x = Tensor::arange(4);
     /// assert_eq!(x.pad([(2, 1)], Border::Reflect).to_vec::<f32>()?, [2.0, 1.0, 0.0, 1.0, 2.0, 3.0, 2.0]);

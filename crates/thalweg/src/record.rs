@@ -185,6 +185,16 @@ pub(crate) fn check_float(name: &str, x: &Tensor) {
     }
 }
 
+/// The tensor that a composite of several operations computes with: bf16 and f16 in f32, so that the steps in between neither overflow
+/// nor round. The composite casts its result back.
+#[inline]
+pub(crate) fn widened(x: &Tensor) -> Tensor {
+    match x.dtype() {
+        DType::BF16 | DType::F16 => x.cast(DType::F32),
+        _ => x.clone(),
+    }
+}
+
 #[cold]
 #[inline(never)]
 #[track_caller]

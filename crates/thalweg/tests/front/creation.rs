@@ -105,3 +105,22 @@ fn modes_hold_inside_and_are_restored() {
     assert_eq!(mode(), before);
     thalweg::synchronize().unwrap();
 }
+
+#[test]
+#[ignore = "run by the test below, in a process with another environment"]
+fn default_device_of_the_environment() {
+    let _ = Device::default();
+}
+
+#[test]
+fn an_unknown_device_in_the_environment_is_named() {
+    let exe = std::env::current_exe().unwrap();
+    let run = |device: &str| {
+        let args = ["creation::default_device_of_the_environment", "--exact", "--ignored", "--nocapture"];
+        let out = std::process::Command::new(&exe).args(args).env("THALWEG_DEVICE", device).output().unwrap();
+        (out.status.success(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    assert!(run("cpu").0);
+    let (ok, text) = run("abacus");
+    assert!(!ok && text.contains("THALWEG_DEVICE: abacus: no such device; there is: cpu"), "{text}");
+}

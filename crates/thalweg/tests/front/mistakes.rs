@@ -14,7 +14,9 @@ fn panic_of<R>(f: impl FnOnce() -> R) -> (String, String) {
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let message = info.payload_as_str().unwrap_or("").to_string();
+            let payload = info.payload();
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let message = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("").to_string();
             let file = info.location().map_or(String::new(), |l| l.file().to_string());
             let expected = file.ends_with("mistakes.rs") && !message.contains("assertion");
             LAST.set(Some((message, file)));

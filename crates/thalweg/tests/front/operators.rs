@@ -66,7 +66,7 @@ fn numbers_of_every_type_take_the_tensors_dtype() {
     let y = &x + 1i8 + 1u8 + 1i64 + 1usize + 1.0f64 + thalweg::f16::ONE + Scalar::Int(1) + 1u32;
     assert_eq!((y.dtype(), y.item::<f32>().unwrap()), (DType::F32, 10.0));
     assert_eq!(Tensor::new([3i64]).mul(2.0).item::<i64>().unwrap(), 6);
-    assert_eq!(Tensor::new([3u8]).eq(3.0).item::<bool>().unwrap(), true);
+    assert!(Tensor::new([3u8]).eq(3.0).item::<bool>().unwrap());
     let z = x.gt(1).where_(1.5, 0);
     assert_eq!((z.dtype(), z.item::<f32>().unwrap()), (DType::F32, 1.5));
     assert_eq!(x.gt(1).where_(&x, 0).dtype(), DType::F32);
