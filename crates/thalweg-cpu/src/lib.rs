@@ -17,11 +17,11 @@ mod reduce;
 pub mod rows;
 mod simd;
 mod threads;
+#[cfg(all(unix, target_arch = "x86_64"))]
+pub mod x64;
 
 #[cfg(test)]
 mod tests;
 
 pub use bandwidth::{Bandwidth, measure as measure_bandwidth};
 pub use device::{CpuDevice, CpuOptions};
-#[cfg(all(unix, target_arch = "x86_64"))]
-pub mod x64;
