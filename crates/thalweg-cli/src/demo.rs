@@ -83,8 +83,8 @@ impl Demo {
             let (checked, error) = check(form, &x)?;
             let times = both[1].median_ms / both[0].median_ms;
             bar.suspend(|| {
-                println!("  {}", form.about);
-                println!("  {times:.1} times as fast fused; {}\n", verdict(checked, x.numel(), error));
+                println!("  {}: {times:.1} times as fast fused", form.about);
+                println!("  {}\n", verdict(checked, x.numel(), error));
             });
         }
         bar.set_message("explanation");
@@ -143,7 +143,7 @@ fn measure(form: &Form, x: &Tensor) -> Outcome<Measured> {
 fn heading() -> String {
     format!(
         "{:<12} {:<8} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "", "", "kernels", "read", "written", "allocated", "ms", "of memory"
+        "", "", "kernels", "read", "written", "allocated", "ms", "bandwidth"
     )
 }
 
@@ -208,6 +208,6 @@ fn verdict(checked: usize, of: usize, found: Compared) -> String {
     } else {
         format!("{} values", report::grouped(checked as u64))
     };
-    let says = if found.agree { "agree with" } else { "DIFFER from" };
-    format!("{which} {says} the interpreter (max error {:.1e})", found.largest)
+    let says = if found.agree { "agree with" } else { "DIFFER FROM" };
+    format!("{which} {says} the reference interpreter's: largest error {:.1e}", found.largest)
 }

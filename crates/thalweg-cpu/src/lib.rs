@@ -9,6 +9,7 @@ mod device;
 mod engine;
 mod launch;
 pub mod machine;
+pub mod math;
 mod matmul;
 mod memory;
 mod pointwise;
@@ -16,6 +17,8 @@ mod reduce;
 pub mod rows;
 mod simd;
 mod threads;
+#[cfg(all(unix, target_arch = "x86_64"))]
+pub mod x64;
 
 #[cfg(test)]
 mod tests;

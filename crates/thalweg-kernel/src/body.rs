@@ -373,9 +373,24 @@ pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
     let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     for (i, node) in body.nodes.iter().enumerate() {
         let id = match *node {
-            Node::Element { op, .. } => {
-                let args: Vec<Expr> = body.args(NodeId(i as u32)).map(|a| Expr(place[a.index()].0)).collect();
-                NodeId(Expanding(&mut b, native).op(op, &args).0)
+            Node::Element { op, dtype, .. } => {
+                let mut args: Vec<NodeId> = body.args(NodeId(i as u32)).map(|a| place[a.index()]).collect();
+                let operand = body.operand_dtype(NodeId(i as u32));
+                // Strictly a narrow float is rounded after each operation, not after each step of one.
+                let widen = body.strict
+                    && matches!(operand, DType::BF16 | DType::F16)
+                    && op.row().expand.is_some()
+                    && !native(op, operand);
+                if widen {
+                    for a in &mut args {
+                        if b.body.dtype(*a) == operand {
+                            *a = b.cast(*a, DType::F32);
+                        }
+                    }
+                }
+                let args: Vec<Expr> = args.into_iter().map(|a| Expr(a.0)).collect();
+                let wide = NodeId(Expanding(&mut b, native).op(op, &args).0);
+                if widen && b.body.dtype(wide) == DType::F32 { b.cast(wide, dtype) } else { wide }
             }
             Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
             other => b.node(other),

@@ -1,12 +1,12 @@
 //! Composites: functions written once, from the operations of the table. They fuse like anything else.
 
-use crate::record::check_float;
+use crate::record::{check_float, widened};
 use crate::{Error, IntoOperand, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 macro_rules! composites {
     ($($(#[$doc:meta])* fn $name:ident($x:ident $(, $arg:ident: $t:ty)*) $body:expr)*) => {
-        /// Activations and other functions of one tensor. All take floats and panic on other dtypes.
+        /// Activations and other functions of one tensor. All take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -14,9 +14,10 @@ macro_rules! composites {
             /// On a dtype that is not a float.
             #[track_caller]
             pub fn $name(&self $(, $arg: $t)*) -> Tensor {
-                let $x = self;
-                check_float(stringify!($name), $x);
-                $body
+                check_float(stringify!($name), self);
+                let $x = &widened(self);
+                let y: Tensor = $body;
+                y.cast(self.dtype())
             }
         )*}
     };

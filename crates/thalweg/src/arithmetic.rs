@@ -1,8 +1,10 @@
 //! Operators, for owned and borrowed tensors and for numbers on either side.
+//!
+//! On the right any number type stands. On the left stand f64, i64, bool and [`Scalar`] alone: were there two float types, the compiler
+//! could not tell which `1.0 - x` means before it knows the type of the whole, and `(1.0 - x).exp()` would need annotations.
 
 use crate::record::{binary, unary};
 use crate::{DType, IntoOperand, Operand, Scalar, Tensor};
-use half::{bf16, f16};
 use std::ops;
 use thalweg_ir::ElementOp;
 
@@ -45,7 +47,7 @@ macro_rules! operators {
             }
         }
         operators!(scalar $trait $method |$a, $b| $op;
-            f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, usize, bool, Scalar);
+            f64, i64, bool, Scalar);
     )*};
     (scalar $trait:ident $method:ident |$a:ident, $b:ident| $op:expr; $($t:ty),*) => {
         operators!(each $trait $method |$a, $b| ($op); $($t),*);

@@ -60,7 +60,7 @@ impl Tensor {
     /// A tensor of nested data: a number, an array, a slice or a `Vec`, nested to any depth up to eight. Its dtype is the
     /// numbers' type, so write `1.0f32` where f32 is meant (a bare `1.0` is `f64` in Rust).
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::{DType, Tensor};
     /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]]);
     /// assert_eq!((x.dims(), x.dtype()), (&[2, 2][..], DType::F32));
@@ -194,7 +194,7 @@ impl Tensor {
     /// The numbers of a range: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, `arange((0.0, 1.0, 0.25))` goes by steps, which may be negative.
     /// The end is not in it. As f32.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::Tensor;
     /// assert_eq!(Tensor::arange((1, 10, 3)).to_vec::<f32>()?, [1.0, 4.0, 7.0]);
     /// # Ok::<(), thalweg::Error>(())

@@ -126,23 +126,18 @@ fn shortest(value: f64, dtype: DType, scientific: bool) -> String {
         let text = if scientific { scientific_text(value, digits) } else { format!("{value:.digits$}") };
         let exact = text.parse::<f64>().is_ok_and(|v| dtype.round(v) == value);
         if exact || digits == PRECISION {
-            return with_point(text, exact || scientific);
+            return with_point(text);
         }
     }
     unreachable!("the loop ends at the precision")
 }
 
-/// With a point even if nothing stands behind it; zeros at the end of a fixed, rounded number are dropped.
-fn with_point(text: String, exact: bool) -> String {
-    if text.contains('e') {
-        let (mantissa, exponent) = text.split_once('e').expect("checked");
-        let point = if mantissa.contains('.') { "" } else { "." };
-        return format!("{mantissa}{point}e{exponent}");
-    }
-    if !text.contains('.') {
-        return text + ".";
-    }
-    if exact { text } else { text.trim_end_matches('0').to_string() }
+/// With a point even if nothing stands behind it, and without zeros at the end.
+fn with_point(text: String) -> String {
+    let (mantissa, exponent) = text.split_at(text.find('e').unwrap_or(text.len()));
+    let mantissa = if mantissa.contains('.') { mantissa.trim_end_matches('0') } else { mantissa };
+    let point = if mantissa.contains('.') { "" } else { "." };
+    format!("{mantissa}{point}{exponent}")
 }
 
 /// `1.5e+02`: a sign and at least two digits in the exponent.

@@ -3,8 +3,10 @@
 use crate::{DType, MAX_RANK, Shape};
 use half::{bf16, f16};
 
-/// A Rust type that is the element of a dtype: `f32`, `f64`, [`bf16`], [`f16`], `i8`, `i16`, `i32`, `i64`, `u8`, `u32`, `bool`.
-pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static + sealed::Sealed {
+/// A Rust type that is the element of a dtype: `f32`, `f64`, [`bf16`], [`struct@f16`], `i8`, `i16`, `i32`, `i64`, `u8`, `u32`, `bool`.
+pub trait Element:
+    Data<Elem = Self> + Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static + sealed::Sealed
+{
     /// The dtype.
     const DTYPE: DType;
     /// Elements as the bytes of device memory, host byte order.

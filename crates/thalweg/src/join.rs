@@ -27,7 +27,7 @@ fn join_all(list: &[&Tensor], axis: usize) -> Tensor {
 impl Tensor {
     /// Tensors end to end along an axis; all other sizes agree.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::Tensor;
     /// let (a, b) = (Tensor::zeros([2, 3]), Tensor::ones([1, 3]));
     /// assert_eq!(Tensor::cat(&[&a, &b, &a], 0).dims(), [5, 3]);

@@ -1,6 +1,6 @@
 //! Thalweg: eager tensor code that runs as if someone had written one kernel for each stretch of it.
 //!
-//! ```no_run
+//! ```
 //! use thalweg::prelude::*;
 //!
 //! fn main() -> Result<(), Error> {
@@ -12,7 +12,7 @@
 //!     }
 //!     let rows = y.softmax(-1).sum(1);
 //!     println!("{rows}");
-//!     rows.write_npy("rows.npy")
+//!     rows.write_npy(std::env::temp_dir().join("rows.npy"))
 //! }
 //! ```
 //!
@@ -71,5 +71,7 @@ pub use pad::Border;
 pub use random::{Generator, manual_seed};
 pub use slice::{By, SliceArg, SliceArgs};
 pub use tensor::Tensor;
+pub use thalweg_fusion::Explanation;
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters};
+pub use thalweg_stream::{PlanStoreStats, clear_plans, explain, plan_store};

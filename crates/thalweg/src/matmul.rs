@@ -9,7 +9,7 @@ impl Tensor {
     /// The matrix product over the last two dimensions, leading ones broadcast, as NumPy's `@`. A tensor of rank 1 is a row on the left and a column on the
     /// right, and that dimension is dropped from the result.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::Tensor;
     /// let (a, b) = (Tensor::randn([8, 2, 3]), Tensor::randn([3, 4]));
     /// assert_eq!(a.matmul(&b).dims(), [8, 2, 4]);

@@ -14,7 +14,7 @@ pub enum Operand<'a> {
 
 /// What can stand as an argument of an elementwise operation: `Tensor`, `&Tensor`, every Rust number, `bool`, [`Scalar`].
 ///
-/// ```no_run
+/// ```
 /// # use thalweg::Tensor;
 /// let x = Tensor::randn([4]);
 /// let y = x.gt(0.5).where_(x.maximum(&x * 2.0), 0);

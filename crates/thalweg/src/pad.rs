@@ -32,7 +32,7 @@ constants!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32, usize, bool, Scalar)
 impl Tensor {
     /// Surrounded by a border: `widths[i]` elements before and after along dimension `i`.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::{Border, Tensor};
     /// let x = Tensor::arange(4);
     /// assert_eq!(x.pad([(2, 1)], Border::Reflect).to_vec::<f32>()?, [2.0, 1.0, 0.0, 1.0, 2.0, 3.0, 2.0]);
@@ -68,8 +68,10 @@ impl Tensor {
         let mut shape = *self.shape();
         let mut ints = [0; 2 * MAX_RANK];
         for (axis, &(before, after)) in widths.iter().enumerate() {
-            let size = self.dims()[axis].checked_add(before).and_then(|s| s.checked_add(after));
-            shape.dims_mut()[axis] = size.unwrap_or_else(|| panic!("pad: widths {widths:?} are beyond any memory"));
+            let Some(size) = self.dims()[axis].checked_add(before).and_then(|s| s.checked_add(after)) else {
+                panic!("pad: widths {widths:?} are beyond any memory")
+            };
+            shape.dims_mut()[axis] = size;
             (ints[2 * axis], ints[2 * axis + 1]) = (before as i64, after as i64);
         }
         let args = [Operand::Value(&self.0), Operand::Scalar(bits)];

@@ -10,7 +10,7 @@ use thalweg_ir::{Op, RandomKind};
 
 /// A source of random tensors: a seed and a count of draws. Equal seeds and equal draws give equal numbers.
 ///
-/// ```no_run
+/// ```
 /// # use thalweg::Generator;
 /// let mut g = Generator::seed(7);
 /// let (x, noise) = (g.rand([2, 3]), g.randn([2, 3]));

@@ -104,7 +104,8 @@ pub(crate) fn ternary(op: ElementOp, args: [Operand<'_>; 3]) -> Tensor {
                 devices_differ(op.name(), first, t);
             }
             first = first.or(Some(t));
-            shape = shape.broadcast(t.shape()).unwrap_or_else(|| shapes_differ(op.name(), &shape, t.shape()));
+            let Some(out) = shape.broadcast(t.shape()) else { shapes_differ(op.name(), &shape, t.shape()) };
+            shape = out;
         }
     }
     let Some(first) = first else { no_tensor(op) };
@@ -181,6 +182,16 @@ pub(crate) fn check_alike(name: &str, a: &Tensor, b: &Tensor) {
 pub(crate) fn check_float(name: &str, x: &Tensor) {
     if !x.dtype().is_float() {
         wrong_dtype(name, "a float dtype", x.dtype());
+    }
+}
+
+/// The tensor that a composite of several operations computes with: bf16 and f16 in f32, so that the steps in between neither overflow
+/// nor round. The composite casts its result back.
+#[inline]
+pub(crate) fn widened(x: &Tensor) -> Tensor {
+    match x.dtype() {
+        DType::BF16 | DType::F16 => x.cast(DType::F32),
+        _ => x.clone(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reductions over one axis, several, or all (`..`), with the axes dropped or kept as size 1.
 
-use crate::record::{check_float, record1, wrong_dtype};
+use crate::record::{check_float, record1, widened, wrong_dtype};
 use crate::{Axes, Axis, DType, Shape, Tensor};
 use thalweg_ir::{Op, ReduceOp};
 
@@ -126,7 +126,7 @@ reductions! {
     argmin argmin_keepdim => reduce_to_index ArgMin, "On bool, when the axis does not exist or has no elements, or with several axes.";
 }
 
-/// Statistics, written from the reductions above.
+/// Statistics and normalisations, written from the reductions above. All take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
 impl Tensor {
     /// The mean over the axes; NaN of nothing.
     ///
@@ -136,7 +136,7 @@ impl Tensor {
     pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
         check_float("mean", self);
         let axes = axes.into();
-        self.sum(axes) / self.reduced_count("mean", axes)
+        (widened(self).sum(axes) / self.reduced_count("mean", axes)).cast(self.dtype())
     }
 
     /// [`mean`](Tensor::mean) with the reduced axes kept as size 1.
@@ -147,7 +147,7 @@ impl Tensor {
     pub fn mean_keepdim(&self, axes: impl Into<Axes>) -> Tensor {
         check_float("mean", self);
         let axes = axes.into();
-        self.sum_keepdim(axes) / self.reduced_count("mean", axes)
+        (widened(self).sum_keepdim(axes) / self.reduced_count("mean", axes)).cast(self.dtype())
     }
 
     /// The variance over the axes: the mean of `(x - mean)²`, as NumPy's default ([`var_with`](Tensor::var_with) divides by less).
@@ -168,7 +168,9 @@ impl Tensor {
         check_float("var", self);
         let axes = axes.into();
         let count = self.reduced_count("var", axes) as f64;
-        (self - self.mean_keepdim(axes)).square().sum(axes) / (count - correction).max(0.0)
+        let x = widened(self);
+        let var = (&x - x.mean_keepdim(axes)).square().sum(axes) / (count - correction).max(0.0);
+        var.cast(self.dtype())
     }
 
     /// The standard deviation over the axes, the root of [`var`](Tensor::var).
@@ -177,7 +179,8 @@ impl Tensor {
     /// On a dtype that is not a float, or when an axis does not exist.
     #[track_caller]
     pub fn std(&self, axes: impl Into<Axes>) -> Tensor {
-        self.var(axes).sqrt()
+        check_float("std", self);
+        widened(self).var(axes).sqrt().cast(self.dtype())
     }
 
     /// The Euclidean norm over the axes: `√Σx²`.
@@ -187,7 +190,7 @@ impl Tensor {
     #[track_caller]
     pub fn norm(&self, axes: impl Into<Axes>) -> Tensor {
         check_float("norm", self);
-        self.square().sum(axes).sqrt()
+        widened(self).square().sum(axes).sqrt().cast(self.dtype())
     }
 
     /// The p-norm over the axes: `(Σ|x|ᵖ)^(1/p)`; the largest magnitude for `p = ∞`, the smallest for -∞, the count of non-zeros for 0.
@@ -197,17 +200,19 @@ impl Tensor {
     #[track_caller]
     pub fn norm_p(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
         check_float("norm_p", self);
-        if p == f64::INFINITY {
-            self.abs().amax(axes)
+        let x = widened(self).abs();
+        let norm = if p == f64::INFINITY {
+            x.amax(axes)
         } else if p == f64::NEG_INFINITY {
-            self.abs().amin(axes)
+            x.amin(axes)
         } else if p == 0.0 {
-            self.ne(0).cast(self.dtype()).sum(axes)
+            x.ne(0).cast(x.dtype()).sum(axes)
         } else if p == 2.0 {
-            self.norm(axes)
+            x.norm(axes)
         } else {
-            self.abs().powf(p).sum(axes).powf(1.0 / p)
-        }
+            x.powf(p).sum(axes).powf(1.0 / p)
+        };
+        norm.cast(self.dtype())
     }
 
     /// `ln Σeˣ` over the axes, without overflow on the way: the largest is taken out first.
@@ -218,12 +223,13 @@ impl Tensor {
     pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
         check_float("logsumexp", self);
         let axes = axes.into();
-        let largest = self.amax_keepdim(axes);
+        let x = widened(self);
+        let largest = x.amax_keepdim(axes);
         // An infinite largest is itself the answer, but ∞ - ∞ is NaN.
         let largest = largest.is_finite().where_(&largest, 0.0);
-        let sum = (self - &largest).exp().sum(axes).log();
+        let sum = (x - &largest).exp().sum(axes).log();
         let shape = *sum.shape();
-        sum + largest.reshape(shape)
+        (sum + largest.reshape(shape)).cast(self.dtype())
     }
 
     /// `e^xᵢ / Σe^xⱼ` along an axis, without overflow on the way.
@@ -237,8 +243,9 @@ impl Tensor {
         if self.numel() == 0 {
             return self.clone();
         }
-        let e = (self - self.amax_keepdim(axis)).exp();
-        &e / e.sum_keepdim(axis)
+        let x = widened(self);
+        let e = (&x - x.amax_keepdim(axis)).exp();
+        (&e / e.sum_keepdim(axis)).cast(self.dtype())
     }
 
     /// `xᵢ - ln Σe^xⱼ` along an axis: the logarithm of [`softmax`](Tensor::softmax), accurate where that is small.
@@ -252,8 +259,9 @@ impl Tensor {
         if self.numel() == 0 {
             return self.clone();
         }
-        let centred = self - self.amax_keepdim(axis);
-        &centred - centred.exp().sum_keepdim(axis).log()
+        let x = widened(self);
+        let centred = &x - x.amax_keepdim(axis);
+        (&centred - centred.exp().sum_keepdim(axis).log()).cast(self.dtype())
     }
 
     /// `(x - mean)/√(var + eps)` over the axes, usually -1 (Ba, Kiros and Hinton 2016). Scale and shift are for the caller to
@@ -265,9 +273,10 @@ impl Tensor {
     pub fn layer_norm(&self, axes: impl Into<Axes>, eps: f64) -> Tensor {
         check_float("layer_norm", self);
         let axes = axes.into();
-        let centred = self - self.mean_keepdim(axes);
+        let x = widened(self);
+        let centred = &x - x.mean_keepdim(axes);
         let var = centred.square().mean_keepdim(axes);
-        centred * (var + eps).rsqrt()
+        (centred * (var + eps).rsqrt()).cast(self.dtype())
     }
 
     /// `x/√(mean(x²) + eps)` over the axes, usually -1 (Zhang and Sennrich 2019). The scale is for the caller to multiply.
@@ -277,6 +286,7 @@ impl Tensor {
     #[track_caller]
     pub fn rms_norm(&self, axes: impl Into<Axes>, eps: f64) -> Tensor {
         check_float("rms_norm", self);
-        self * (self.square().mean_keepdim(axes) + eps).rsqrt()
+        let x = widened(self);
+        (&x * (x.square().mean_keepdim(axes) + eps).rsqrt()).cast(self.dtype())
     }
 }

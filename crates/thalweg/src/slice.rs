@@ -29,9 +29,17 @@ pub enum SliceArg {
     Rest,
 }
 
-/// Ranges with a step: `(1..10).by(3)`, `(..).by(-1)`.
+impl SliceArg {
+    /// `start:end:step` of Python, where `None` is a missing number: `SliceArg::range(5, 1, -1)` goes backward from 5 to 2.
+    pub fn range(start: impl Into<Option<i64>>, end: impl Into<Option<i64>>, step: i64) -> SliceArg {
+        SliceArg::Range { start: start.into(), end: end.into(), step }
+    }
+}
+
+/// Ranges with a step: `(1..10).by(3)`, `(..).by(-1)`, `(5..).by(-2)`.
 pub trait By {
-    /// Every `step`-th element; a negative step goes backward.
+    /// Every `step`-th element of a range. A negative step goes backward, from the range's start to its end: `(5..).by(-1)` from 5 down to 0. Where both
+    /// ends are wanted, [`SliceArg::range`] says it without an empty-looking range.
     fn by(self, step: i64) -> SliceArg;
 }
 
@@ -163,7 +171,7 @@ impl Tensor {
     /// A part of the tensor: one argument a dimension, missing ones at the end are whole. Ranges work as in Python, with negative positions
     /// and steps; an integer picks one position and drops the dimension.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::prelude::*;
     /// let x = Tensor::arange(24).reshape([2, 3, 4]);
     /// assert_eq!(x.slice((.., 1.., (..).by(-2))).dims(), [2, 2, 2]);

@@ -17,7 +17,7 @@ fn ints(shape: &Shape) -> [i64; MAX_RANK] {
 impl Tensor {
     /// The same elements in the same row-major order under another shape. One size may be -1: it is worked out from the others.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::Tensor;
     /// assert_eq!(Tensor::zeros([4, 6]).reshape([3, -1]).dims(), [3, 8]);
     /// ```
@@ -52,7 +52,7 @@ impl Tensor {
         }
         let numel = self.numel();
         if let Some(i) = open {
-            if known == 0 || numel % known != 0 {
+            if known == 0 || !numel.is_multiple_of(known) {
                 panic!("reshape: shape {} with {numel} elements does not fit {list:?}", self.shape());
             }
             shape.dims_mut()[i] = numel / known;
@@ -250,7 +250,7 @@ impl Tensor {
     /// Sliding windows of `size` elements every `step` along an axis (unfold): that dimension counts the windows, and a new last dimension of
     /// `size` runs inside one.
     ///
-    /// ```no_run
+    /// ```
     /// # use thalweg::Tensor;
     /// assert_eq!(Tensor::arange(5).window(0, 3, 2).to_vec::<f32>()?, [0.0, 1.0, 2.0, 2.0, 3.0, 4.0]);
     /// # Ok::<(), thalweg::Error>(())

@@ -5,8 +5,9 @@
 //! lanes (element `r` in lane `r mod LANES`), lanes pairwise, blocks pairwise. So a sum has the same bits whatever
 //! layout its input has and however many threads take part, and its error grows with the logarithm of its length.
 
-use super::monoid::Monoid;
+use super::monoid::{Mode, Monoid, Slot};
 use crate::simd::{Job, dispatch};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Elements that are added up in sequence by one call: 128 in each lane.
@@ -34,20 +35,31 @@ impl Reduced {
         number * BLOCK..self.count.min((number + 1) * BLOCK)
     }
 
+    /// The innermost stride.
+    #[inline(always)]
+    fn stride(&self) -> isize {
+        self.dims[self.dims.len() - 1].1
+    }
+
+    /// The offset of an element.
+    #[inline(always)]
+    fn offset(&self, number: usize) -> isize {
+        let (mut offset, mut rest) = (0, number);
+        for &(size, stride) in self.dims.iter().rev() {
+            offset += (rest % size) as isize * stride;
+            rest /= size;
+        }
+        offset
+    }
+
     /// Calls `each` with the number in the range, the offset, and the length of every stretch of elements that are the innermost
     /// stride apart.
     #[inline(always)]
     pub fn runs(&self, range: Range<usize>, mut each: impl FnMut(usize, isize, usize)) {
-        let (&(inner, stride), outer) = self.dims.split_last().expect("there is a dimension");
+        let inner = self.dims[self.dims.len() - 1].0;
         let mut at = range.start;
         while at < range.end {
-            let mut rest = at / inner;
-            let within = at % inner;
-            let mut offset = within as isize * stride;
-            for &(size, stride) in outer.iter().rev() {
-                offset += (rest % size) as isize * stride;
-                rest /= size;
-            }
+            let (within, offset) = (at % inner, self.offset(at));
             let n = (inner - within).min(range.end - at);
             each(at - range.start, offset, n);
             at += n;
@@ -55,24 +67,101 @@ impl Reduced {
     }
 }
 
+/// The loops of one monoid, on addresses: what the driver, which is compiled once, works with. Partial results are slots.
+#[derive(Clone, Copy)]
+pub struct Loops {
+    /// Bytes of an element.
+    pub element: usize,
+    /// What the loops are told.
+    pub mode: Mode,
+    identity: i64,
+    row: unsafe fn(*const u8, &Reduced, Range<usize>, Mode) -> i64,
+    columns: unsafe fn(Columns<'_>, &mut Vec<u64>, &mut [i64]),
+    combine: fn(i64, i64) -> i64,
+    finish: unsafe fn(&[i64], Mode, *mut u8, isize),
+}
+
+/// Neighbouring results, and the elements of a block that go into each.
+pub struct Columns<'a> {
+    /// The first result's first element.
+    pub input: *const u8,
+    /// Elements from one result to the next.
+    pub step: isize,
+    /// The reduced dimensions.
+    pub reduced: &'a Reduced,
+    /// The block.
+    pub range: Range<usize>,
+    /// What the loops are told.
+    pub mode: Mode,
+}
+
+impl Loops {
+    /// Those of a monoid.
+    pub fn of<M: Monoid>(mode: Mode) -> Loops {
+        Loops {
+            element: size_of::<M::In>(),
+            mode,
+            identity: M::identity().into_slot(),
+            row: |input, reduced, range, mode| {
+                let job = RowBlock::<M> { input: input.cast(), reduced, range, mode };
+                if M::VECTOR { dispatch(job) } else { job.run() }.into_slot()
+            },
+            columns: |columns, lanes, out| {
+                let job = ColumnBlock::<M> { columns, lanes, out, monoid: PhantomData };
+                if M::VECTOR { dispatch(job) } else { job.run() }
+            },
+            combine: |a, b| M::combine(M::Acc::from_slot(a), M::Acc::from_slot(b)).into_slot(),
+            finish: |slots, mode, to, bytes| {
+                for (i, &slot) in slots.iter().enumerate() {
+                    // SAFETY: the caller's promise.
+                    unsafe { M::finish(M::Acc::from_slot(slot), mode, to.offset(i as isize * bytes)) };
+                }
+            },
+        }
+    }
+
+    /// The partial result of the elements `range` (in a block) of the result that starts at `input`.
+    ///
+    /// # Safety
+    /// All elements reached from `input` by these are readable.
+    pub unsafe fn row(&self, input: *const u8, reduced: &Reduced, range: Range<usize>) -> i64 {
+        // SAFETY: the caller's promise.
+        unsafe { (self.row)(input, reduced, range, self.mode) }
+    }
+
+    /// The partial results of neighbouring results, one for each place of `out`; `lanes` is scratch.
+    ///
+    /// # Safety
+    /// All elements reached from these by the range are readable.
+    pub unsafe fn columns(&self, columns: Columns<'_>, lanes: &mut Vec<u64>, out: &mut [i64]) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.columns)(columns, lanes, out) }
+    }
+
+    /// Writes results as elements, `bytes` apart.
+    ///
+    /// # Safety
+    /// There is room for them.
+    pub unsafe fn finish(&self, slots: &[i64], to: *mut u8, bytes: isize) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.finish)(slots, self.mode, to, bytes) }
+    }
+}
+
 /// Partial results of blocks, put together pairwise as they come.
-pub struct Tree<M: Monoid> {
-    partial: Vec<M::Acc>,
+#[derive(Default)]
+pub struct Tree {
+    partial: Vec<i64>,
     count: usize,
 }
 
-impl<M: Monoid> Tree<M> {
-    /// Of nothing yet.
-    pub fn new() -> Tree<M> {
-        Tree { partial: Vec::new(), count: 0 }
-    }
-
+impl Tree {
     /// The next block's.
-    pub fn push(&mut self, mut value: M::Acc) {
+    pub fn push(&mut self, loops: &Loops, mut value: i64) {
         let mut n = self.count;
         while n & 1 == 1 {
             let before = self.partial.pop().expect("an odd count has a partial of that size");
-            value = M::combine(before, value);
+            value = (loops.combine)(before, value);
             n >>= 1;
         }
         self.partial.push(value);
@@ -80,11 +169,11 @@ impl<M: Monoid> Tree<M> {
     }
 
     /// The result of all, ready for the next.
-    pub fn take(&mut self) -> M::Acc {
+    pub fn take(&mut self, loops: &Loops) -> i64 {
         self.count = 0;
-        let mut value = self.partial.pop().unwrap_or(M::IDENTITY);
+        let mut value = self.partial.pop().unwrap_or(loops.identity);
         while let Some(before) = self.partial.pop() {
-            value = M::combine(before, value);
+            value = (loops.combine)(before, value);
         }
         value
     }
@@ -95,22 +184,26 @@ struct RowBlock<'a, M: Monoid> {
     input: *const M::In,
     reduced: &'a Reduced,
     range: Range<usize>,
+    mode: Mode,
 }
 
 impl<M: Monoid> Job for RowBlock<'_, M> {
     type Out = M::Acc;
     #[inline(always)]
     fn run(self) -> M::Acc {
-        let mut lanes = [M::IDENTITY; LANES];
-        let stride = self.reduced.dims[self.reduced.dims.len() - 1].1;
+        let mut lanes = [M::identity(); LANES];
+        let stride = self.reduced.stride();
         self.reduced.runs(self.range, |number, offset, n| {
-            // SAFETY: the stretch lies inside the input, as the caller of `row_block` promises.
+            // SAFETY: the stretch lies inside the input, as the caller of `Loops::row` promises.
             unsafe {
                 let from = self.input.offset(offset);
                 if stride == 1 {
-                    fold_run::<M>(&mut lanes, number % LANES, from, 1, n);
+                    fold_run::<M>(&mut lanes, number % LANES, from, self.mode, n);
                 } else {
-                    fold_run::<M>(&mut lanes, number % LANES, from, stride, n);
+                    for i in 0..n {
+                        let lane = &mut lanes[(number + i) % LANES];
+                        *lane = M::combine(*lane, M::lift(from.offset(i as isize * stride).read(), self.mode));
+                    }
                 }
             }
         });
@@ -125,11 +218,11 @@ impl<M: Monoid> Job for RowBlock<'_, M> {
     }
 }
 
-/// Adds a stretch of elements to the lanes, the first one to lane `phase`.
+/// Adds `n` neighbouring elements to the lanes, the first one to lane `phase`.
 #[inline(always)]
-unsafe fn fold_run<M: Monoid>(lanes: &mut [M::Acc; LANES], phase: usize, from: *const M::In, stride: isize, n: usize) {
-    // SAFETY (of each read): the caller promises `n` elements `stride` apart.
-    let at = |i: usize| unsafe { M::lift(from.offset(i as isize * stride).read()) };
+unsafe fn fold_run<M: Monoid>(lanes: &mut [M::Acc; LANES], phase: usize, from: *const M::In, mode: Mode, n: usize) {
+    // SAFETY (of each read): the caller promises `n` elements.
+    let at = |i: usize| unsafe { M::lift(from.add(i).read(), mode) };
     let head = if phase == 0 { 0 } else { (LANES - phase).min(n) };
     for i in 0..head {
         lanes[phase + i] = M::combine(lanes[phase + i], at(i));
@@ -144,54 +237,49 @@ unsafe fn fold_run<M: Monoid>(lanes: &mut [M::Acc; LANES], phase: usize, from: *
         i += LANES;
     }
     *lanes = sums;
-    for l in 0..n - i {
-        lanes[l] = M::combine(lanes[l], at(i + l));
+    for (l, lane) in lanes[..n - i].iter_mut().enumerate() {
+        *lane = M::combine(*lane, at(i + l));
     }
-}
-
-/// The partial result of the elements `range` (in a block) of the result that starts at `input`.
-///
-/// # Safety
-/// All elements reached from `input` by these are readable.
-pub unsafe fn row_block<M: Monoid>(input: *const M::In, reduced: &Reduced, range: Range<usize>) -> M::Acc {
-    dispatch(RowBlock::<M> { input, reduced, range })
 }
 
 /// One block of neighbouring results, across the innermost kept dimension.
 struct ColumnBlock<'a, M: Monoid> {
-    input: *const M::In,
-    step: isize,
-    reduced: &'a Reduced,
-    range: Range<usize>,
-    width: usize,
-    lanes: &'a mut Vec<M::Acc>,
+    columns: Columns<'a>,
+    lanes: &'a mut Vec<u64>,
+    out: &'a mut [i64],
+    monoid: PhantomData<M>,
 }
 
 impl<M: Monoid> Job for ColumnBlock<'_, M> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let ColumnBlock { input, step, reduced, range, width, lanes } = self;
+        let Columns { input, step, reduced, range, mode } = self.columns;
+        let (input, width) = (input.cast::<M::In>(), self.out.len());
         // Lanes that no element reaches hold the identity, and putting it in changes nothing: they are left out.
         let used = range.len().next_power_of_two().min(LANES);
-        lanes.clear();
-        lanes.resize(used * width, M::IDENTITY);
-        let stride = reduced.dims[reduced.dims.len() - 1].1;
+        let words = (used * width * size_of::<M::Acc>()).div_ceil(8);
+        if self.lanes.len() < words {
+            self.lanes.resize(words, 0);
+        }
+        // SAFETY: there are as many bytes, aligned to 8; partial results are numbers, for which any bits are a value.
+        let lanes = unsafe { std::slice::from_raw_parts_mut(self.lanes.as_mut_ptr().cast::<M::Acc>(), used * width) };
+        lanes.fill(M::identity());
+        let stride = reduced.stride();
         reduced.runs(range, |number, offset, n| {
             for i in 0..n {
-                let lane = (number + i) % LANES;
-                let sums = &mut lanes[lane * width..][..width];
-                // SAFETY: the element and its neighbours lie inside the input, as the caller of `column_block` promises.
+                let sums = &mut lanes[(number + i) % LANES * width..][..width];
+                // SAFETY: the element and its neighbours lie inside the input, as the caller of `Loops::columns` promises.
                 unsafe {
                     let from = input.offset(offset + i as isize * stride);
                     if step == 1 {
                         let row = std::slice::from_raw_parts(from, width);
                         for (sum, &x) in sums.iter_mut().zip(row) {
-                            *sum = M::combine(*sum, M::lift(x));
+                            *sum = M::combine(*sum, M::lift(x, mode));
                         }
                     } else {
                         for (w, sum) in sums.iter_mut().enumerate() {
-                            *sum = M::combine(*sum, M::lift(from.offset(w as isize * step).read()));
+                            *sum = M::combine(*sum, M::lift(from.offset(w as isize * step).read(), mode));
                         }
                     }
                 }
@@ -205,95 +293,107 @@ impl<M: Monoid> Job for ColumnBlock<'_, M> {
             }
             half /= 2;
         }
+        for (out, &sum) in self.out.iter_mut().zip(&*lanes) {
+            *out = sum.into_slot();
+        }
     }
 }
 
-/// Leaves in `lanes[..width]` the partial results of `width` results, the first of which starts at `input` and the others `step`
-/// elements apart.
-///
-/// # Safety
-/// All elements reached from these by `range` are readable.
-pub unsafe fn column_block<M: Monoid>(
-    input: *const M::In,
-    step: isize,
-    reduced: &Reduced,
-    range: Range<usize>,
-    width: usize,
-    lanes: &mut Vec<M::Acc>,
-) {
-    dispatch(ColumnBlock::<M> { input, step, reduced, range, width, lanes });
+/// The loops that find where the largest key is, beside those that find the key.
+#[derive(Clone, Copy)]
+pub struct ArgLoops {
+    /// Those that find the key.
+    pub fold: Loops,
+    columns: unsafe fn(Columns<'_>, &mut [i64], &mut [u32]),
+    find: unsafe fn(*const u8, &Reduced, Range<usize>, Mode, i64) -> usize,
+}
+
+impl ArgLoops {
+    /// Those of a monoid whose partial results are keys.
+    pub fn of<M: Monoid<Acc: Ord>>(mode: Mode) -> ArgLoops {
+        ArgLoops {
+            fold: Loops::of::<M>(mode),
+            columns: |columns, best, place| dispatch(ColumnArg::<M> { columns, best, place, monoid: PhantomData }),
+            find: find::<M>,
+        }
+    }
+
+    /// Leaves the largest keys of neighbouring results in `best` and, in `place`, the numbers in the range of their first elements.
+    ///
+    /// # Safety
+    /// As [`Loops::columns`].
+    pub unsafe fn columns(&self, columns: Columns<'_>, best: &mut [i64], place: &mut [u32]) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.columns)(columns, best, place) }
+    }
+
+    /// Number of the first element in `range` that has that key.
+    ///
+    /// # Safety
+    /// As [`Loops::row`].
+    pub unsafe fn find(&self, input: *const u8, reduced: &Reduced, range: Range<usize>, key: i64) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { (self.find)(input, reduced, range, self.fold.mode, key) }
+    }
 }
 
 /// The first of the largest keys of a block, for neighbouring results.
 struct ColumnArg<'a, M: Monoid> {
-    input: *const M::In,
-    step: isize,
-    reduced: &'a Reduced,
-    range: Range<usize>,
-    best: &'a mut [M::Acc],
-    place: &'a mut [i64],
+    columns: Columns<'a>,
+    best: &'a mut [i64],
+    place: &'a mut [u32],
+    monoid: PhantomData<M>,
 }
 
 impl<M: Monoid<Acc: Ord>> Job for ColumnArg<'_, M> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let ColumnArg { input, step, reduced, range, best, place } = self;
-        let first = range.start;
-        let stride = reduced.dims[reduced.dims.len() - 1].1;
-        best.fill(M::IDENTITY);
-        place.fill(first as i64);
+        let Columns { input, step, reduced, range, mode } = self.columns;
+        let input = input.cast::<M::In>();
+        let mut keys = vec![M::identity(); self.best.len()];
+        self.place.fill(0);
+        let stride = reduced.stride();
         reduced.runs(range, |number, offset, n| {
             for i in 0..n {
-                let r = (first + number + i) as i64;
+                let r = (number + i) as u32;
                 // SAFETY: as in `ColumnBlock`.
                 let from = unsafe { input.offset(offset + i as isize * stride) };
-                for (w, (best, place)) in best.iter_mut().zip(place.iter_mut()).enumerate() {
-                    // SAFETY: as above.
-                    let key = unsafe { M::lift(from.offset(w as isize * step).read()) };
+                let better = |best: &mut M::Acc, place: &mut u32, key: M::Acc| {
                     let better = key > *best;
                     *best = if better { key } else { *best };
                     *place = if better { r } else { *place };
+                };
+                let pairs = keys.iter_mut().zip(self.place.iter_mut());
+                if step == 1 {
+                    for (w, (best, place)) in pairs.enumerate() {
+                        // SAFETY: as above.
+                        better(best, place, M::lift(unsafe { from.add(w).read() }, mode));
+                    }
+                } else {
+                    for (w, (best, place)) in pairs.enumerate() {
+                        // SAFETY: as above.
+                        better(best, place, M::lift(unsafe { from.offset(w as isize * step).read() }, mode));
+                    }
                 }
             }
         });
+        for (best, key) in self.best.iter_mut().zip(keys) {
+            *best = key.into_slot();
+        }
     }
 }
 
-/// Leaves the largest key of `range` in `best` and the number of its first element in `place`, one for each of the results that
-/// start `step` elements apart from `input` on.
-///
-/// # Safety
-/// As [`column_block`].
-pub unsafe fn column_arg<M: Monoid<Acc: Ord>>(
-    input: *const M::In,
-    step: isize,
-    reduced: &Reduced,
-    range: Range<usize>,
-    best: &mut [M::Acc],
-    place: &mut [i64],
-) {
-    dispatch(ColumnArg::<M> { input, step, reduced, range, best, place });
-}
-
-/// Number of the first element in `range` that has that key.
-///
-/// # Safety
-/// As [`row_block`].
-pub unsafe fn find<M: Monoid<Acc: Ord>>(
-    input: *const M::In,
-    reduced: &Reduced,
-    range: Range<usize>,
-    key: M::Acc,
-) -> usize {
-    let first = range.start;
-    let stride = reduced.dims[reduced.dims.len() - 1].1;
+/// See [`ArgLoops::find`].
+unsafe fn find<M: Monoid>(input: *const u8, reduced: &Reduced, range: Range<usize>, mode: Mode, key: i64) -> usize {
+    let (first, stride) = (range.start, reduced.stride());
     let mut found = None;
     reduced.runs(range, |number, offset, n| {
         if found.is_none() {
+            let from = input.cast::<M::In>().wrapping_offset(offset);
             // SAFETY: the caller's promise.
-            let at = |i: usize| unsafe { M::lift(input.offset(offset + i as isize * stride).read()) };
-            found = (0..n).find(|&i| at(i) == key).map(|i| first + number + i);
+            let at = |i: usize| M::lift(unsafe { from.offset(i as isize * stride).read() }, mode);
+            found = (0..n).find(|&i| at(i).into_slot() == key).map(|i| first + number + i);
         }
     });
     found.unwrap_or(first)

@@ -12,9 +12,9 @@ mod monoid;
 
 use crate::simd::Shared;
 use crate::threads::Threads;
-use fold::{BLOCK, Reduced, Tree, column_arg, column_block, find, row_block};
+use fold::{ArgLoops, BLOCK, Columns, Loops, Reduced, Tree};
 pub use monoid::{Bf16, F16, Number, Wide};
-use monoid::{Extreme, ExtremeKey, Monoid, Prod, Some as SomeTrue, Sum, Truth};
+use monoid::{Extreme, Mode, Prod, Sum, Truth, Truths};
 use std::ops::Range;
 use thalweg_ir::{DType, ReduceOp};
 use thalweg_kernel::ReduceGeometry;
@@ -56,70 +56,65 @@ pub fn launch(op: ReduceOp, dtype: DType, geometry: &ReduceGeometry, operands: &
         (from as usize) >= to as usize + output.bytes() || (to as usize) >= from as usize + input.bytes(),
         "a reduction's output lies over its input"
     );
-    macro_rules! plain {
-        ($m:ty) => {
-            fold_all::<$m>(Shared(from.cast()), Shared(to.cast()), geometry, threads)
-        };
+    let mode = Mode {
+        flip: matches!(op, ReduceOp::Min | ReduceOp::All | ReduceOp::ArgMin),
+        zeros_equal: matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin),
+        float: dtype.is_float(),
+    };
+    let (from, to) = (Shared(from), Shared(to));
+    match op {
+        ReduceOp::ArgMax | ReduceOp::ArgMin => arg_all(&arg_loops(dtype, mode), from, to, geometry, threads),
+        _ => {
+            let exact = !matches!(op, ReduceOp::Sum | ReduceOp::Prod);
+            fold_all(&loops(op, dtype, mode), output_dtype(op, dtype).size(), exact, [from, to], geometry, threads);
+        }
     }
-    macro_rules! arg {
-        ($m:ty) => {
-            arg_all::<$m>(Shared(from.cast()), Shared(to.cast()), geometry, threads)
-        };
-    }
+}
+
+/// The loops of an operation on a dtype.
+fn loops(op: ReduceOp, dtype: DType, mode: Mode) -> Loops {
     macro_rules! number {
         ($m:ident) => {
             match dtype {
-                DType::F32 => plain!($m<f32>),
-                DType::F64 => plain!($m<f64>),
-                DType::BF16 => plain!($m<Bf16>),
-                DType::F16 => plain!($m<F16>),
-                DType::I8 | DType::U8 => plain!($m<u8>),
-                DType::I16 => plain!($m<i16>),
-                DType::I32 | DType::U32 => plain!($m<i32>),
-                DType::I64 => plain!($m<i64>),
-                DType::Bool => plain!($m<Truth>),
-            }
-        };
-    }
-    macro_rules! ordered {
-        ($run:ident, $m:ident, $max:expr) => {
-            match dtype {
-                DType::F32 => $run!($m<f32, $max>),
-                DType::F64 => $run!($m<f64, $max>),
-                DType::BF16 => $run!($m<Bf16, $max>),
-                DType::F16 => $run!($m<F16, $max>),
-                DType::I8 => $run!($m<i8, $max>),
-                DType::I16 => $run!($m<i16, $max>),
-                DType::I32 => $run!($m<i32, $max>),
-                DType::I64 => $run!($m<i64, $max>),
-                DType::U8 => $run!($m<u8, $max>),
-                DType::U32 => $run!($m<u32, $max>),
-                DType::Bool => $run!($m<Truth, $max>),
-            }
-        };
-    }
-    macro_rules! truth {
-        ($all:expr) => {
-            match (dtype.size(), dtype.is_float()) {
-                (1, _) => plain!(SomeTrue<u8, $all, false>),
-                (2, false) => plain!(SomeTrue<u16, $all, false>),
-                (2, true) => plain!(SomeTrue<u16, $all, true>),
-                (4, false) => plain!(SomeTrue<u32, $all, false>),
-                (4, true) => plain!(SomeTrue<u32, $all, true>),
-                (_, false) => plain!(SomeTrue<u64, $all, false>),
-                (_, true) => plain!(SomeTrue<u64, $all, true>),
+                DType::F32 => Loops::of::<$m<f32>>(mode),
+                DType::F64 => Loops::of::<$m<f64>>(mode),
+                DType::BF16 => Loops::of::<$m<Bf16>>(mode),
+                DType::F16 => Loops::of::<$m<F16>>(mode),
+                DType::I8 | DType::U8 => Loops::of::<$m<u8>>(mode),
+                DType::I16 => Loops::of::<$m<i16>>(mode),
+                DType::I32 | DType::U32 => Loops::of::<$m<i32>>(mode),
+                DType::I64 => Loops::of::<$m<i64>>(mode),
+                DType::Bool => Loops::of::<$m<Truth>>(mode),
             }
         };
     }
     match op {
         ReduceOp::Sum => number!(Sum),
         ReduceOp::Prod => number!(Prod),
-        ReduceOp::Max => ordered!(plain, Extreme, true),
-        ReduceOp::Min => ordered!(plain, Extreme, false),
-        ReduceOp::Any => truth!(false),
-        ReduceOp::All => truth!(true),
-        ReduceOp::ArgMax => ordered!(arg, ExtremeKey, true),
-        ReduceOp::ArgMin => ordered!(arg, ExtremeKey, false),
+        ReduceOp::Any | ReduceOp::All => match dtype.size() {
+            1 => Loops::of::<Truths<u8>>(mode),
+            2 => Loops::of::<Truths<u16>>(mode),
+            4 => Loops::of::<Truths<u32>>(mode),
+            _ => Loops::of::<Truths<u64>>(mode),
+        },
+        _ => arg_loops(dtype, mode).fold,
+    }
+}
+
+/// The loops of maxima and minima of a dtype.
+fn arg_loops(dtype: DType, mode: Mode) -> ArgLoops {
+    match dtype {
+        DType::F32 => ArgLoops::of::<Extreme<f32>>(mode),
+        DType::F64 => ArgLoops::of::<Extreme<f64>>(mode),
+        DType::BF16 => ArgLoops::of::<Extreme<Bf16>>(mode),
+        DType::F16 => ArgLoops::of::<Extreme<F16>>(mode),
+        DType::I8 => ArgLoops::of::<Extreme<i8>>(mode),
+        DType::I16 => ArgLoops::of::<Extreme<i16>>(mode),
+        DType::I32 => ArgLoops::of::<Extreme<i32>>(mode),
+        DType::I64 => ArgLoops::of::<Extreme<i64>>(mode),
+        DType::U8 => ArgLoops::of::<Extreme<u8>>(mode),
+        DType::U32 => ArgLoops::of::<Extreme<u32>>(mode),
+        DType::Bool => ArgLoops::of::<Extreme<Truth>>(mode),
     }
 }
 
@@ -236,8 +231,8 @@ impl Layout {
         threads > 1 && self.reduced.blocks() > 1 && self.pieces() < 4 * threads
     }
 
-    fn estimate_ns<T>(&self) -> f64 {
-        (self.results as f64) * (self.reduced.count * size_of::<T>()) as f64 * NS_PER_BYTE
+    fn estimate_ns(&self, element: usize) -> f64 {
+        self.results as f64 * self.reduced.count as f64 * element as f64 * NS_PER_BYTE
     }
 
     fn grain(&self) -> usize {
@@ -245,150 +240,145 @@ impl Layout {
     }
 }
 
-fn fold_all<M: Monoid>(input: Shared<M::In>, output: Shared<M::Out>, geometry: &ReduceGeometry, threads: &Threads) {
-    let layout = Layout::new(geometry, M::EXACT);
+fn fold_all(
+    loops: &Loops,
+    result_bytes: usize,
+    exact: bool,
+    [input, output]: [Shared<u8>; 2],
+    geometry: &ReduceGeometry,
+    threads: &Threads,
+) {
+    let layout = Layout::new(geometry, exact);
     let reduced = &layout.reduced;
     let blocks = reduced.blocks();
-    let estimate = layout.estimate_ns::<M::In>();
-    // SAFETY (of every use below): `launch` found all elements of the geometry inside the input.
-    let start = input.get().wrapping_offset(geometry.base);
-    let start = Shared(start);
-    // The partial results of one block of one piece, into `lanes[..n]`.
-    let block = |at: isize, n: usize, range: Range<usize>, lanes: &mut Vec<M::Acc>| {
-        // SAFETY: as above; the piece and its blocks are of this geometry.
+    let element = loops.element as isize;
+    let estimate = layout.estimate_ns(loops.element);
+    // The partial results of one block of one piece.
+    let block = |at: isize, range: Range<usize>, lanes: &mut Vec<u64>, out: &mut [i64]| {
+        let from = input.get().wrapping_offset(geometry.base.wrapping_add(at).wrapping_mul(element));
+        // SAFETY: `launch` found all elements of the geometry inside the input; the piece and the block are parts of it.
         unsafe {
-            let from = start.get().wrapping_offset(at);
             if layout.width == 0 {
-                lanes.clear();
-                lanes.push(row_block::<M>(from, reduced, range));
+                out[0] = loops.row(from, reduced, range);
             } else {
-                column_block::<M>(from, layout.inner.input, reduced, range, n, lanes);
+                let step = layout.inner.input;
+                loops.columns(Columns { input: from, step, reduced, range, mode: loops.mode }, lanes, out);
             }
         }
     };
-    // SAFETY: results of different pieces and places differ, and the output has room for all; see `launch`.
-    let store = |at: isize, i: usize, value: M::Acc| unsafe {
-        output.get().offset(at + i as isize * layout.inner.output).write(M::finish(value));
+    let store = |to: isize, slots: &[i64]| {
+        let bytes = result_bytes as isize;
+        // SAFETY: results of different pieces and places differ, and the output has room for all; see `launch`.
+        unsafe { loops.finish(slots, output.get().offset(to * bytes), layout.inner.output * bytes) };
     };
     let width = layout.width.max(1);
     if layout.split(threads.for_work(estimate)) {
-        let mut partial = vec![M::IDENTITY; layout.pieces() * blocks * width];
+        let mut partial = vec![0i64; layout.pieces() * blocks * width];
         let places = Shared(partial.as_mut_ptr());
         threads.run(layout.pieces() * blocks, (CHUNK / BLOCK / width).max(1), estimate, |range| {
             let mut lanes = Vec::new();
             for i in range {
                 let (at, _, n) = layout.piece(i / blocks);
-                block(at, n, reduced.block(i % blocks), &mut lanes);
                 // SAFETY: each piece and block has `width` places of its own.
-                unsafe { std::ptr::copy_nonoverlapping(lanes.as_ptr(), places.get().add(i * width), n) };
+                let out = unsafe { std::slice::from_raw_parts_mut(places.get().add(i * width), n) };
+                block(at, reduced.block(i % blocks), &mut lanes, out);
             }
         });
-        let mut tree = Tree::<M>::new();
+        let mut tree = Tree::default();
         for piece in 0..layout.pieces() {
             let (_, to, n) = layout.piece(piece);
             for i in 0..n {
-                (0..blocks).for_each(|b| tree.push(partial[(piece * blocks + b) * width + i]));
-                store(to, i, tree.take());
+                (0..blocks).for_each(|b| tree.push(loops, partial[(piece * blocks + b) * width + i]));
+                store(to + i as isize * layout.inner.output, &[tree.take(loops)]);
             }
         }
         return;
     }
     threads.run(layout.pieces(), layout.grain(), estimate, |range| {
-        let mut lanes = Vec::new();
-        let mut trees: Vec<Tree<M>> = (0..if blocks > 1 { width } else { 0 }).map(|_| Tree::new()).collect();
+        let (mut lanes, mut out) = (Vec::new(), vec![0; width]);
+        let mut trees: Vec<Tree> = (0..if blocks > 1 { width } else { 0 }).map(|_| Tree::default()).collect();
         for piece in range {
             let (at, to, n) = layout.piece(piece);
-            if blocks <= 1 {
-                // A reduction of nothing has no block; its range is empty and gives the identity.
-                block(at, n, reduced.block(0), &mut lanes);
-                (0..n).for_each(|i| store(to, i, lanes[i]));
-                continue;
+            let out = &mut out[..n];
+            // A reduction of nothing has no block; the range of its first is empty and gives the identity.
+            for b in 0..blocks.max(1) {
+                block(at, reduced.block(b), &mut lanes, out);
+                trees.iter_mut().zip(&*out).for_each(|(tree, &v)| tree.push(loops, v));
             }
-            for b in 0..blocks {
-                block(at, n, reduced.block(b), &mut lanes);
-                trees.iter_mut().zip(&lanes[..n]).for_each(|(tree, &v)| tree.push(v));
-            }
-            trees[..n].iter_mut().enumerate().for_each(|(i, tree)| store(to, i, tree.take()));
+            trees.iter_mut().zip(&mut *out).for_each(|(tree, v)| *v = tree.take(loops));
+            store(to, out);
         }
     });
 }
 
-fn arg_all<M: Monoid<Acc: Ord>>(
-    input: Shared<M::In>,
-    output: Shared<i64>,
-    geometry: &ReduceGeometry,
-    threads: &Threads,
-) {
+fn arg_all(loops: &ArgLoops, input: Shared<u8>, output: Shared<u8>, geometry: &ReduceGeometry, threads: &Threads) {
     // The order of the elements is the result here.
     let layout = Layout::new(geometry, false);
     let reduced = &layout.reduced;
     let blocks = reduced.blocks();
-    let estimate = layout.estimate_ns::<M::In>() * 2.0;
-    let start = Shared(input.get().wrapping_offset(geometry.base));
+    let element = loops.fold.element as isize;
+    let estimate = layout.estimate_ns(loops.fold.element) * 2.0;
     let width = layout.width.max(1);
-    // The largest keys of a block of a piece, and (across memory) where they are.
-    let block = |at: isize, range: Range<usize>, best: &mut [M::Acc], place: &mut [i64]| {
-        let from = start.get().wrapping_offset(at);
+    let start = |at: isize| input.get().wrapping_offset(geometry.base.wrapping_add(at).wrapping_mul(element));
+    // The largest keys of a block of a piece, and (across memory) where in it they are.
+    let block = |at: isize, range: Range<usize>, best: &mut [i64], place: &mut [u32]| {
         // SAFETY: `launch` found all elements of the geometry inside the input.
         unsafe {
             if layout.width == 0 {
-                place[0] = range.start as i64;
-                best[0] = row_block::<M>(from, reduced, range);
+                best[0] = loops.fold.row(start(at), reduced, range);
             } else {
-                column_arg::<M>(from, layout.inner.input, reduced, range, best, place);
+                let (step, mode) = (layout.inner.input, loops.fold.mode);
+                loops.columns(Columns { input: start(at), step, reduced, range, mode }, best, place);
             }
         }
     };
-    // SAFETY: as in `fold_all`.
-    let store = |at: isize, to: isize, i: usize, key: M::Acc, place: i64| unsafe {
-        let place = if layout.width == 0 && reduced.count > 0 {
-            let number = place as usize / BLOCK;
-            find::<M>(start.get().wrapping_offset(at), reduced, reduced.block(number), key) as i64
-        } else {
-            place
-        };
-        output.get().offset(to + i as isize * layout.inner.output).write(place);
+    // Along memory only the block is known: the place is looked for in it.
+    let store = |at: isize, to: isize, key: i64, place: i64| {
+        // SAFETY: as above, and as in `fold_all`.
+        unsafe {
+            let place = if layout.width == 0 && reduced.count > 0 {
+                loops.find(start(at), reduced, reduced.block(place as usize / BLOCK), key) as i64
+            } else {
+                place
+            };
+            output.get().cast::<i64>().offset(to).write(place);
+        }
     };
-    let split = layout.split(threads.for_work(estimate));
     // Each piece is folded whole, or by blocks whose results are then compared in order: the first of the largest is the same.
-    let share = if split { 1 } else { blocks.max(1) };
-    let shares = if split { blocks } else { 1 };
+    let split = layout.split(threads.for_work(estimate));
+    let (shares, share) = if split { (blocks, 1) } else { (1, blocks.max(1)) };
     let grain = if split { (CHUNK / BLOCK / width).max(1) } else { layout.grain() };
-    let kept = if split { layout.pieces() * shares * width } else { 0 };
-    let (mut keys, mut places) = (vec![M::IDENTITY; kept], vec![0i64; kept]);
-    let (all_keys, all_places) = (Shared(keys.as_mut_ptr()), Shared(places.as_mut_ptr()));
+    let mut partial = vec![(0i64, 0i64); if split { layout.pieces() * shares * width } else { 0 }];
+    let places = Shared(partial.as_mut_ptr());
     threads.run(layout.pieces() * shares, grain, estimate, |range| {
-        let (mut best, mut place) = (vec![M::IDENTITY; width], vec![0; width]);
-        let (mut key, mut at_key) = (best.clone(), place.clone());
+        let (mut key, mut place, mut best) = (vec![0; width], vec![0; width], vec![(0, 0); width]);
         for i in range {
             let (at, to, n) = layout.piece(i / shares);
             let first = i % shares * share;
-            block(at, reduced.block(first), &mut best[..n], &mut place[..n]);
-            for b in first + 1..first + share {
-                block(at, reduced.block(b), &mut key[..n], &mut at_key[..n]);
-                for j in (0..n).filter(|&j| key[j] > best[j]).collect::<Vec<_>>() {
-                    (best[j], place[j]) = (key[j], at_key[j]);
+            for b in first..first + share {
+                block(at, reduced.block(b), &mut key[..n], &mut place[..n]);
+                for (best, (&key, &place)) in best[..n].iter_mut().zip(key.iter().zip(&place)) {
+                    if b == first || key > best.0 {
+                        *best = (key, (b * BLOCK) as i64 + place as i64);
+                    }
                 }
             }
-            if split {
-                // SAFETY: each piece and block has `width` places of its own.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(best.as_ptr(), all_keys.get().add(i * width), n);
-                    std::ptr::copy_nonoverlapping(place.as_ptr(), all_places.get().add(i * width), n);
+            for (j, &(key, place)) in best[..n].iter().enumerate() {
+                if split {
+                    // SAFETY: each piece and block has `width` places of its own.
+                    unsafe { places.get().add(i * width + j).write((key, place)) };
+                } else {
+                    store(at, to + j as isize * layout.inner.output, key, place);
                 }
-            } else {
-                (0..n).for_each(|j| store(at, to, j, best[j], place[j]));
             }
         }
     });
-    if split {
-        for piece in 0..layout.pieces() {
-            let (at, to, n) = layout.piece(piece);
-            for j in 0..n {
-                let of = |b: usize| (piece * shares + b) * width + j;
-                let best = (1..shares).fold(of(0), |best, b| if keys[of(b)] > keys[best] { of(b) } else { best });
-                store(at, to, j, keys[best], places[best]);
-            }
+    for piece in 0..if split { layout.pieces() } else { 0 } {
+        let (at, to, n) = layout.piece(piece);
+        for j in 0..n {
+            let of = |share: usize| partial[(piece * shares + share) * width + j];
+            let best = (1..shares).fold(of(0), |best, s| if of(s).0 > best.0 { of(s) } else { best });
+            store(at, to + j as isize * layout.inner.output, best.0, best.1);
         }
     }
 }

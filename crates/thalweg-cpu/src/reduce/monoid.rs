@@ -1,7 +1,8 @@
 //! What is reduced: elements as they lie in memory, and the monoids over them.
 //!
-//! Maxima and minima work on *keys*: integers in the order of the values, NaN above (for minima: below) all others. A key
-//! comparison is one instruction on any vector machine, and NaN needs no case of its own. Minima are maxima of inverted keys.
+//! Maxima and minima work on *keys*: integers in the order of the values, NaN above all others. A key
+//! comparison is one instruction on any vector machine, and NaN needs no case of its own. Minima are maxima of inverted
+//! keys, "all" is the contrary of "any contrary": each pair is one monoid under a [`Mode`], and one set of compiled loops.
 
 use std::marker::PhantomData;
 
@@ -120,31 +121,27 @@ impl Number for Truth {
 /// An element that has an order.
 pub trait Ordered: Copy + Send + Sync + 'static {
     /// Integers in the order of the elements.
-    type Key: Copy + Ord + Send + Sync + 'static + std::ops::Not<Output = Self::Key>;
-    /// The lowest key there is.
-    const BOTTOM: Self::Key;
-    /// The key of the least element that is a number, and of the greatest.
-    const RANGE: (Self::Key, Self::Key);
-    /// The element's key; NaN is the highest (`nan_high`) or the lowest of all.
-    fn key(self, nan_high: bool) -> Self::Key;
-    /// The key with -0 taken for 0.
-    fn key_zeros_equal(self, nan_high: bool) -> Self::Key;
+    type Key: Slot + Ord + std::ops::BitXor<Output = Self::Key>;
+    /// No bit, and every bit.
+    const FLIP: (Self::Key, Self::Key);
+    /// The key of the least element that is a number; inverted, that of the greatest.
+    const LEAST: Self::Key;
+    /// The element's key under a mode: NaN is the highest, flipped or not.
+    fn key(self, mode: Mode) -> Self::Key;
     /// The element of a key.
-    fn from_key(key: Self::Key) -> Self;
+    fn from_key(key: Self::Key, mode: Mode) -> Self;
 }
 
 macro_rules! ordered_ints {
     ($($t:ty),*) => {$(
         impl Ordered for $t {
             type Key = $t;
-            const BOTTOM: $t = <$t>::MIN;
-            const RANGE: ($t, $t) = (<$t>::MIN, <$t>::MAX);
+            const FLIP: ($t, $t) = (0, !0);
+            const LEAST: $t = <$t>::MIN;
             #[inline(always)]
-            fn key(self, _: bool) -> $t { self }
+            fn key(self, mode: Mode) -> $t { self ^ mode.flip::<$t>() }
             #[inline(always)]
-            fn key_zeros_equal(self, _: bool) -> $t { self }
-            #[inline(always)]
-            fn from_key(key: $t) -> $t { key }
+            fn from_key(key: $t, mode: Mode) -> $t { key ^ mode.flip::<$t>() }
         }
     )*};
 }
@@ -152,19 +149,15 @@ ordered_ints!(i8, i16, i32, i64, u8, u32);
 
 impl Ordered for Truth {
     type Key = u8;
-    const BOTTOM: u8 = 0;
-    const RANGE: (u8, u8) = (0, 1);
+    const FLIP: (u8, u8) = (0, !0);
+    const LEAST: u8 = 0;
     #[inline(always)]
-    fn key(self, _: bool) -> u8 {
-        self.0
+    fn key(self, mode: Mode) -> u8 {
+        self.0 ^ mode.flip::<Truth>()
     }
     #[inline(always)]
-    fn key_zeros_equal(self, _: bool) -> u8 {
-        self.0
-    }
-    #[inline(always)]
-    fn from_key(key: u8) -> Truth {
-        Truth(key & 1)
+    fn from_key(key: u8, mode: Mode) -> Truth {
+        Truth((key ^ mode.flip::<Truth>()) & 1)
     }
 }
 
@@ -172,24 +165,21 @@ macro_rules! ordered_floats {
     ($($t:ty, $key:ty, $bits:expr, $from:expr, $inf:expr;)*) => {$(
         impl Ordered for $t {
             type Key = $key;
-            const BOTTOM: $key = <$key>::MIN;
-            const RANGE: ($key, $key) = (!($inf), $inf);
+            const FLIP: ($key, $key) = (0, !0);
+            const LEAST: $key = !($inf);
             #[inline(always)]
-            fn key(self, nan_high: bool) -> $key {
-                // Sign and magnitude to two's complement: negative ones have their magnitude inverted.
+            fn key(self, mode: Mode) -> $key {
+                // Sign and magnitude to two's complement: negative ones have their magnitude inverted. -0 is then -1.
                 let bits: $key = ($bits)(self);
                 let key = bits ^ ((bits >> (<$key>::BITS - 1)) & <$key>::MAX);
-                let nan = (bits & <$key>::MAX) > $inf;
-                if nan { if nan_high { <$key>::MAX } else { <$key>::MIN } } else { key }
+                let zero: $key = if mode.zeros_equal { 0 } else { -1 };
+                let key = if key == -1 { zero } else { key };
+                if (bits & <$key>::MAX) > $inf { <$key>::MAX } else { key ^ mode.flip::<$t>() }
             }
             #[inline(always)]
-            fn key_zeros_equal(self, nan_high: bool) -> $key {
-                // The key of -0 is -1, and no other value's.
-                let key = self.key(nan_high);
-                if key == -1 { 0 } else { key }
-            }
-            #[inline(always)]
-            fn from_key(key: $key) -> $t {
+            fn from_key(key: $key, mode: Mode) -> $t {
+                // A flipped NaN is the lowest integer, which is a NaN as well.
+                let key = key ^ mode.flip::<$t>();
                 ($from)(key ^ ((key >> (<$key>::BITS - 1)) & <$key>::MAX))
             }
         }
@@ -202,7 +192,7 @@ ordered_floats! {
     F16, i16, |x: F16| x.0 as i16, |b| F16(b as u16), 0x7c00;
 }
 
-/// Bits of an element, of which those in a mask tell whether it is true.
+/// Bits of an element.
 pub trait Bits: Copy + Send + Sync + 'static {
     /// Whether any bit but (of floats) the sign is set.
     fn is_true(self, float: bool) -> bool;
@@ -220,45 +210,106 @@ macro_rules! bits {
 }
 bits!(u8, u16, u32, u64);
 
+/// What the loops are told at run time, so that one loop serves several operations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mode {
+    /// Minima for maxima, "all" for "any".
+    pub flip: bool,
+    /// Whether -0 counts as 0.
+    pub zeros_equal: bool,
+    /// Whether truth leaves the sign bit out.
+    pub float: bool,
+}
+
+impl Mode {
+    #[inline(always)]
+    fn flip<T: Ordered>(self) -> T::Key {
+        if self.flip { T::FLIP.1 } else { T::FLIP.0 }
+    }
+}
+
+/// A partial result, as it is kept between blocks: integers as i64, so that their order is kept too.
+pub trait Slot: Copy + Send + Sync + 'static {
+    /// In 64 bits.
+    fn into_slot(self) -> i64;
+    /// Out of them.
+    fn from_slot(slot: i64) -> Self;
+}
+
+macro_rules! slots {
+    ($($t:ty),*) => {$(
+        impl Slot for $t {
+            #[inline(always)]
+            fn into_slot(self) -> i64 { self as i64 }
+            #[inline(always)]
+            fn from_slot(slot: i64) -> $t { slot as $t }
+        }
+    )*};
+}
+slots!(i8, i16, i32, i64, u8, u32);
+
+impl Slot for f32 {
+    #[inline(always)]
+    fn into_slot(self) -> i64 {
+        self.to_bits() as i64
+    }
+    #[inline(always)]
+    fn from_slot(slot: i64) -> f32 {
+        f32::from_bits(slot as u32)
+    }
+}
+
+impl Slot for f64 {
+    #[inline(always)]
+    fn into_slot(self) -> i64 {
+        self.to_bits() as i64
+    }
+    #[inline(always)]
+    fn from_slot(slot: i64) -> f64 {
+        f64::from_bits(slot as u64)
+    }
+}
+
 /// A monoid, with the way into it from an element and the way out.
 pub trait Monoid: 'static {
     /// An element.
-    type In: Copy + Send + Sync;
+    type In: Copy;
     /// A partial result.
-    type Acc: Copy + Send + Sync;
-    /// A result.
-    type Out: Copy + Send + Sync;
-    /// Whether the order of combining cannot be seen in the result.
-    const EXACT: bool;
+    type Acc: Slot;
+    /// Whether its loops are compiled for AVX2 too: those that are used most.
+    const VECTOR: bool;
     /// The result of nothing.
-    const IDENTITY: Self::Acc;
+    fn identity() -> Self::Acc;
     /// The result of one element.
-    fn lift(x: Self::In) -> Self::Acc;
+    fn lift(x: Self::In, mode: Mode) -> Self::Acc;
     /// The result of both.
     fn combine(a: Self::Acc, b: Self::Acc) -> Self::Acc;
-    /// The element of a result.
-    fn finish(a: Self::Acc) -> Self::Out;
+    /// Writes a result as an element.
+    ///
+    /// # Safety
+    /// There is room for one.
+    unsafe fn finish(a: Self::Acc, mode: Mode, to: *mut u8);
 }
 
 /// The sum.
 pub struct Sum<T>(PhantomData<T>);
 /// The product.
 pub struct Prod<T>(PhantomData<T>);
-/// The largest, or the smallest.
-pub struct Extreme<T, const MAX: bool>(PhantomData<T>);
-/// The key of the largest, or the inverted key of the smallest, with both zeros equal.
-pub struct ExtremeKey<T, const MAX: bool>(PhantomData<T>);
-/// Whether any is true, or all are.
-pub struct Some<T, const ALL: bool, const FLOAT: bool>(PhantomData<T>);
+/// The largest; flipped: the smallest. Its partial results are keys, the largest key standing for either.
+pub struct Extreme<T>(PhantomData<T>);
+/// Whether any is true; flipped: whether all are.
+pub struct Truths<T>(PhantomData<T>);
 
-impl<T: Number> Monoid for Sum<T> {
+impl<T: Number<Wide: Slot>> Monoid for Sum<T> {
     type In = T;
     type Acc = T::Wide;
-    type Out = T;
-    const EXACT: bool = false;
-    const IDENTITY: T::Wide = T::Wide::ZERO;
+    const VECTOR: bool = true;
     #[inline(always)]
-    fn lift(x: T) -> T::Wide {
+    fn identity() -> T::Wide {
+        T::Wide::ZERO
+    }
+    #[inline(always)]
+    fn lift(x: T, _: Mode) -> T::Wide {
         x.widen()
     }
     #[inline(always)]
@@ -266,19 +317,22 @@ impl<T: Number> Monoid for Sum<T> {
         a.plus(b)
     }
     #[inline(always)]
-    fn finish(a: T::Wide) -> T {
-        T::narrow(a)
+    unsafe fn finish(a: T::Wide, _: Mode, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<T>().write(T::narrow(a)) }
     }
 }
 
-impl<T: Number> Monoid for Prod<T> {
+impl<T: Number<Wide: Slot>> Monoid for Prod<T> {
     type In = T;
     type Acc = T::Wide;
-    type Out = T;
-    const EXACT: bool = false;
-    const IDENTITY: T::Wide = T::Wide::ONE;
+    const VECTOR: bool = false;
     #[inline(always)]
-    fn lift(x: T) -> T::Wide {
+    fn identity() -> T::Wide {
+        T::Wide::ONE
+    }
+    #[inline(always)]
+    fn lift(x: T, _: Mode) -> T::Wide {
         x.widen()
     }
     #[inline(always)]
@@ -286,74 +340,54 @@ impl<T: Number> Monoid for Prod<T> {
         a.times(b)
     }
     #[inline(always)]
-    fn finish(a: T::Wide) -> T {
-        T::narrow(a)
+    unsafe fn finish(a: T::Wide, _: Mode, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<T>().write(T::narrow(a)) }
     }
 }
 
-/// The larger, in the form that compilers make one instruction of.
-#[inline(always)]
-fn larger<K: Ord>(a: K, b: K) -> K {
-    if a > b { a } else { b }
-}
-
-impl<T: Ordered, const MAX: bool> Monoid for Extreme<T, MAX> {
+impl<T: Ordered> Monoid for Extreme<T> {
     type In = T;
     type Acc = T::Key;
-    type Out = T;
-    const EXACT: bool = true;
-    const IDENTITY: T::Key = if MAX { T::RANGE.0 } else { T::RANGE.1 };
+    const VECTOR: bool = true;
     #[inline(always)]
-    fn lift(x: T) -> T::Key {
-        x.key(MAX)
+    fn identity() -> T::Key {
+        T::LEAST
+    }
+    #[inline(always)]
+    fn lift(x: T, mode: Mode) -> T::Key {
+        x.key(mode)
     }
     #[inline(always)]
     fn combine(a: T::Key, b: T::Key) -> T::Key {
-        if MAX == (a > b) { a } else { b }
+        if a > b { a } else { b }
     }
     #[inline(always)]
-    fn finish(a: T::Key) -> T {
-        T::from_key(a)
+    unsafe fn finish(a: T::Key, mode: Mode, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<T>().write(T::from_key(a, mode)) }
     }
 }
 
-impl<T: Ordered, const MAX: bool> Monoid for ExtremeKey<T, MAX> {
-    type In = T;
-    type Acc = T::Key;
-    type Out = T::Key;
-    const EXACT: bool = true;
-    const IDENTITY: T::Key = T::BOTTOM;
-    #[inline(always)]
-    fn lift(x: T) -> T::Key {
-        let key = x.key_zeros_equal(MAX);
-        if MAX { key } else { !key }
-    }
-    #[inline(always)]
-    fn combine(a: T::Key, b: T::Key) -> T::Key {
-        larger(a, b)
-    }
-    #[inline(always)]
-    fn finish(a: T::Key) -> T::Key {
-        a
-    }
-}
-
-impl<T: Bits, const ALL: bool, const FLOAT: bool> Monoid for Some<T, ALL, FLOAT> {
+impl<T: Bits> Monoid for Truths<T> {
     type In = T;
     type Acc = u8;
-    type Out = u8;
-    const EXACT: bool = true;
-    const IDENTITY: u8 = ALL as u8;
+    const VECTOR: bool = false;
     #[inline(always)]
-    fn lift(x: T) -> u8 {
-        x.is_true(FLOAT) as u8
+    fn identity() -> u8 {
+        0
+    }
+    #[inline(always)]
+    fn lift(x: T, mode: Mode) -> u8 {
+        (x.is_true(mode.float) != mode.flip) as u8
     }
     #[inline(always)]
     fn combine(a: u8, b: u8) -> u8 {
-        if ALL { a & b } else { a | b }
+        a | b
     }
     #[inline(always)]
-    fn finish(a: u8) -> u8 {
-        a
+    unsafe fn finish(a: u8, mode: Mode, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { to.write(a ^ mode.flip as u8) }
     }
 }

@@ -1,0 +1,374 @@
+//! One program, run in every way there is.
+
+use crate::program::{Argument, Program, Tensor};
+use crate::tolerance::{accepts, ulps};
+use std::sync::Arc;
+use thalweg_ir::{RelArg, RelOp, Scalar, Shape};
+use thalweg_kernel::reference::{self, Array, RefArg};
+use thalweg_runtime::{Error, counters};
+use thalweg_stream::{DeviceRef, Mode, Operand, Value, explain, record, set_mode, synchronize};
+
+/// Runs programs on one device.
+pub struct Checker {
+    device: DeviceRef,
+}
+
+/// When handles are dropped that nobody asks for at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Drops {
+    /// Right after the last step that names them.
+    Early,
+    /// All at the end.
+    Late,
+    /// At a point that depends on the number given and the handle.
+    Scattered(usize),
+}
+
+const STRICT: Mode = Mode { fused: true, strict: true, reference: false };
+const UNFUSED: Mode = Mode { fused: false, strict: true, reference: false };
+const FAST: Mode = Mode { fused: true, strict: false, reference: false };
+
+impl Checker {
+    /// A checker for a device.
+    pub fn new(device: DeviceRef) -> Checker {
+        Checker { device }
+    }
+
+    fn upload(&self, program: &Program) -> Result<Vec<Arc<Value>>, Error> {
+        let device = self.device.device();
+        let put = |bytes: &[u8], shape: Shape, dtype| {
+            let buffer = device.allocate(bytes.len())?;
+            device.write(&buffer, bytes)?;
+            Ok(Value::ready(self.device, buffer, shape, dtype))
+        };
+        program.inputs.iter().map(|i| put(&i.bytes, i.shape, i.dtype)).collect()
+    }
+
+    /// Records the steps, reads what is kept; the results' bytes by step.
+    fn run(&self, program: &Program, mode: Mode, drops: Drops, all: bool) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let old = set_mode(mode);
+        let values = self.record(program, drops, all);
+        let read = values.and_then(|values| values.iter().map(|v| v.as_ref().map(|v| v.read()).transpose()).collect());
+        set_mode(old);
+        read
+    }
+
+    fn record(&self, program: &Program, drops: Drops, all: bool) -> Result<Vec<Option<Arc<Value>>>, Error> {
+        let mut inputs: Vec<Option<Arc<Value>>> = self.upload(program)?.into_iter().map(Some).collect();
+        let n = program.steps.len();
+        let mut values: Vec<Option<Arc<Value>>> = vec![None; n];
+        let mut last = vec![0; n];
+        for (i, step) in program.steps.iter().enumerate() {
+            last[i] = i;
+            for a in &step.args {
+                if let Argument::Tensor(Tensor::Step(s)) = a {
+                    last[*s] = i;
+                }
+            }
+        }
+        for (i, step) in program.steps.iter().enumerate() {
+            let args: Vec<Operand<'_>> = step
+                .args
+                .iter()
+                .map(|a| match a {
+                    Argument::Tensor(Tensor::Input(n)) => Operand::Value(inputs[*n].as_ref().expect("kept to the end")),
+                    Argument::Tensor(Tensor::Step(n)) => Operand::Value(values[*n].as_ref().expect("used while held")),
+                    Argument::Scalar(bits) => Operand::Scalar(*bits),
+                })
+                .collect();
+            let value = record(self.device, step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
+            drop(args);
+            values[i] = Some(value);
+            for d in 0..=i {
+                let due = match drops {
+                    Drops::Early => i >= last[d],
+                    Drops::Late => false,
+                    Drops::Scattered(k) => i >= last[d] + (d * 7 + k) % 5,
+                };
+                if due && !all && !program.steps[d].kept {
+                    values[d] = None;
+                }
+            }
+        }
+        for (d, v) in values.iter_mut().enumerate() {
+            if !all && !program.steps[d].kept {
+                *v = None;
+            }
+        }
+        // Dying inputs may be overwritten in place.
+        inputs.clear();
+        synchronize()?;
+        Ok(values)
+    }
+
+    /// What is wrong with the way this program runs, if anything.
+    pub fn check(&self, program: &Program) -> Result<(), String> {
+        let fail = |what: &str, e: Error| format!("{what}: {e}");
+        let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| fail("unfused", e))?;
+        self.against_meaning(program, &unfused)?;
+
+        let before = counters();
+        let ((), explanation) = {
+            let mut out = Ok(vec![]);
+            let (_, e) = explain(|| out = self.run(program, STRICT, Drops::Early, false));
+            let fused = out.map_err(|e| fail("fused", e))?;
+            self.equal(program, &fused, &unfused, "fused")?;
+            ((), e)
+        };
+        let moved = counters() - before;
+        let told = explanation.totals();
+        let counted = [moved.kernels, moved.bytes_read, moved.bytes_written, moved.bytes_allocated];
+        let explained = [told.kernels, told.bytes_read, told.bytes_written, told.bytes_allocated].map(|v| v as u64);
+        if counted != explained {
+            return Err(format!(
+                "counted kernels, bytes read, written, allocated {counted:?}, explained {explained:?}"
+            ));
+        }
+        let whole = explanation.unfused();
+        if told.kernels > whole.kernels {
+            return Err(format!("{} kernels fused, {} unfused", told.kernels, whole.kernels));
+        }
+
+        // When a handle is dropped changes neither values nor plan.
+        let before = counters();
+        for drops in [Drops::Late, Drops::Scattered(1), Drops::Scattered(3)] {
+            let again = self.run(program, STRICT, drops, false).map_err(|e| fail("dropped otherwise", e))?;
+            self.equal(program, &again, &unfused, "with drops elsewhere")?;
+        }
+        let made = (counters() - before).plans_made;
+        if made != 0 {
+            return Err(format!("{made} plans made for a program seen before"));
+        }
+
+        // Another thread: the same values again, its inputs and results handed over.
+        let there = std::thread::scope(|s| {
+            let recorded = s.spawn(|| {
+                let old = set_mode(STRICT);
+                let out = self.record_pending(program);
+                set_mode(old);
+                out
+            });
+            recorded.join().expect("recording does not panic")
+        });
+        let read: Result<Vec<_>, Error> = there
+            .map_err(|e| fail("another thread", e))?
+            .iter()
+            .map(|v| v.as_ref().map(|v| v.read()).transpose())
+            .collect();
+        self.equal(program, &read.map_err(|e| fail("read elsewhere", e))?, &unfused, "on another thread")?;
+
+        let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
+        self.close(program, &fast, &unfused)
+    }
+
+    /// As [`Checker::record`], but leaves everything pending for whoever reads it.
+    fn record_pending(&self, program: &Program) -> Result<Vec<Option<Arc<Value>>>, Error> {
+        let inputs = self.upload(program)?;
+        let mut values: Vec<Arc<Value>> = vec![];
+        for step in &program.steps {
+            let args: Vec<Operand<'_>> = step
+                .args
+                .iter()
+                .map(|a| match a {
+                    Argument::Tensor(Tensor::Input(n)) => Operand::Value(&inputs[*n]),
+                    Argument::Tensor(Tensor::Step(n)) => Operand::Value(&values[*n]),
+                    Argument::Scalar(bits) => Operand::Scalar(*bits),
+                })
+                .collect();
+            let value = record(self.device, step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
+            drop(args);
+            values.push(value);
+        }
+        Ok(values.into_iter().zip(&program.steps).map(|(v, s)| s.kept.then_some(v)).collect())
+    }
+
+    /// Every step of the unfused run against the interpreter on the very arguments the device had.
+    fn against_meaning(&self, program: &Program, results: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let inputs: Vec<Array> = program.inputs.iter().map(|i| Array::from_bytes(i.shape, i.dtype, &i.bytes)).collect();
+        let arrays: Vec<Array> = program
+            .steps
+            .iter()
+            .zip(results)
+            .map(|(s, r)| Array::from_bytes(s.shape, s.dtype, r.as_ref().expect("all are kept")))
+            .collect();
+        for (i, step) in program.steps.iter().enumerate() {
+            let args: Vec<RefArg<'_>> = step
+                .args
+                .iter()
+                .map(|a| match a {
+                    Argument::Tensor(Tensor::Input(n)) => RefArg::Array(&inputs[*n]),
+                    Argument::Tensor(Tensor::Step(n)) => RefArg::Array(&arrays[*n]),
+                    Argument::Scalar(bits) => RefArg::Scalar(*bits),
+                })
+                .collect();
+            let rel = RelOp {
+                op: step.op,
+                dtype: step.dtype,
+                rank: step.shape.rank() as u8,
+                attr: step.attr,
+                args: [RelArg::NONE; 3],
+            };
+            let want = reference::evaluate(&rel, step.shape, &args, &step.ints);
+            let tensors: Vec<&Array> = args
+                .iter()
+                .filter_map(|a| match a {
+                    RefArg::Array(a) => Some(*a),
+                    RefArg::Scalar(_) => None,
+                })
+                .collect();
+            for p in 0..step.shape.numel() {
+                let (g, w) = (arrays[i].get(p), want.get(p));
+                if !accepts(step.op, step.dtype, &tensors, g, w) {
+                    return Err(format!("%{i} {} at {p}: {g:?}, the interpreter says {w:?}", step.op.name()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kept results equal to the bit, all NaN being one.
+    fn equal(
+        &self,
+        program: &Program,
+        got: &[Option<Vec<u8>>],
+        want: &[Option<Vec<u8>>],
+        what: &str,
+    ) -> Result<(), String> {
+        self.compare(program, got, want, |i, p, g, w| {
+            let nan = |v: Scalar| matches!(v, Scalar::Float(f) if f.is_nan());
+            let same = nan(g) && nan(w)
+                || match (g, w) {
+                    (Scalar::Float(a), Scalar::Float(b)) => a.to_bits() == b.to_bits(),
+                    _ => g == w,
+                };
+            if same {
+                Ok(())
+            } else {
+                Err(format!("%{i} {} at {p}: {what} {g:?}, unfused {w:?}", program.steps[i].op.name()))
+            }
+        })
+    }
+
+    /// Kept results near each other: contraction and unrounded narrow floats change little where the way to a value is smooth.
+    fn close(&self, program: &Program, got: &[Option<Vec<u8>>], want: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let smooth = smooth(program);
+        self.compare(program, got, want, |i, p, g, w| {
+            let dtype = program.steps[i].dtype;
+            let (Scalar::Float(a), Scalar::Float(b)) = (g, w) else {
+                return if smooth[i] == Way::Exact && g != w {
+                    Err(format!("%{i} at {p}: {g:?}, strictly {w:?}"))
+                } else {
+                    Ok(())
+                };
+            };
+            let allowed = match smooth[i] {
+                Way::Exact => 0,
+                Way::Short => 1 << (dtype.mantissa_digits() / 3 + 2),
+                Way::Any => return Ok(()),
+            };
+            let near = (a - b).abs() <= 1e-3 && dtype.mantissa_digits() >= 24;
+            if near || ulps(a, b, dtype) <= allowed {
+                Ok(())
+            } else {
+                Err(format!("%{i} {} at {p}: {g:?}, strictly {w:?}", program.steps[i].op.name()))
+            }
+        })
+    }
+
+    fn compare(
+        &self,
+        program: &Program,
+        got: &[Option<Vec<u8>>],
+        want: &[Option<Vec<u8>>],
+        check: impl Fn(usize, usize, Scalar, Scalar) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for (i, step) in program.steps.iter().enumerate().filter(|(_, s)| s.kept) {
+            let (Some(g), Some(w)) = (&got[i], &want[i]) else { return Err(format!("%{i} is missing")) };
+            let (g, w) = (Array::from_bytes(step.shape, step.dtype, g), Array::from_bytes(step.shape, step.dtype, w));
+            for p in 0..step.shape.numel() {
+                check(i, p, g.get(p), w.get(p))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a value may differ between strict and not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// Not at all: no arithmetic that contracts or rounds on the way.
+    Exact,
+    /// A little: at most one multiplication and addition on tame arguments on the way.
+    Short,
+    /// Anyhow: something on the way magnifies small differences.
+    Any,
+}
+
+fn smooth(program: &Program) -> Vec<Way> {
+    use thalweg_ir::{ElementOp::*, Op};
+    let mut ways: Vec<Way> = vec![];
+    for step in &program.steps {
+        let inner: Vec<Way> = step
+            .args
+            .iter()
+            .filter_map(|a| match a {
+                Argument::Tensor(Tensor::Step(s)) => Some(ways[*s]),
+                _ => None,
+            })
+            .collect();
+        let exact = inner.iter().all(|w| *w == Way::Exact);
+        let worst = |limit: Way| if inner.contains(&Way::Any) || limit == Way::Any { Way::Any } else { limit };
+        let narrow = matches!(step.dtype, thalweg_ir::DType::BF16 | thalweg_ir::DType::F16);
+        let way = match step.op {
+            // Movement and sources keep what they are given.
+            op if op.is_view() || matches!(op, Op::Full | Op::Iota | Op::Cat | Op::Pad) => {
+                if exact {
+                    Way::Exact
+                } else {
+                    worst(Way::Short)
+                }
+            }
+            Op::Element(Neg | Abs | Minimum | Maximum | Where | Relu) => {
+                let conditions_exact = exact || step.op != Op::Element(Where);
+                if exact {
+                    Way::Exact
+                } else if conditions_exact {
+                    worst(Way::Short)
+                } else {
+                    Way::Any
+                }
+            }
+            Op::Element(_) | Op::Cast if exact && step.args.iter().all(|a| !is_narrow(program, a)) && !narrow => {
+                Way::Exact
+            }
+            Op::Element(Mul) if exact => Way::Short,
+            _ => Way::Any,
+        };
+        ways.push(way);
+    }
+    // An exact product or sum of floats may be contracted into the next sum: what is a step away is no longer exact.
+    let mut contracted = vec![false; ways.len()];
+    for (i, step) in program.steps.iter().enumerate() {
+        let through = step.args.iter().any(|a| match a {
+            Argument::Tensor(Tensor::Step(s)) => contracted[*s] || arithmetic(program, *s),
+            _ => false,
+        });
+        contracted[i] = through && step.dtype.is_float()
+            || step.args.iter().any(|a| matches!(a, Argument::Tensor(Tensor::Step(s)) if contracted[*s]));
+        if contracted[i] {
+            ways[i] = Way::Any;
+        }
+    }
+    ways
+}
+
+fn is_narrow(program: &Program, a: &Argument) -> bool {
+    matches!(a, Argument::Tensor(t) if matches!(program.dtype(*t), thalweg_ir::DType::BF16 | thalweg_ir::DType::F16))
+}
+
+/// Whether a step's own expansion or contraction may differ once another follows.
+fn arithmetic(program: &Program, s: usize) -> bool {
+    use thalweg_ir::Op;
+    matches!(program.steps[s].op, Op::Element(_) | Op::Random(_) | Op::Cast) && program.steps[s].dtype.is_float()
+        || matches!(program.steps[s].op, Op::Matmul | Op::Reduce(_))
+}

@@ -1,0 +1,398 @@
+//! Random programs: every operation, view and dtype, broadcasts, empty and single dimensions, special values.
+
+use crate::program::{Argument, Input, Program, Step, Tensor};
+use fastrand::Rng;
+use thalweg_ir::element::Output;
+use thalweg_ir::{DType, ElementOp, Op, RandomKind, ReduceOp, Scalar, Shape, pack_order};
+
+/// Elements that a tensor of a program may have; now and then a program is allowed many.
+const SMALL: usize = 3000;
+const LARGE: usize = 200_000;
+
+struct Generator {
+    rng: Rng,
+    program: Program,
+    limit: usize,
+    /// Values of the program near which floats stay: no infinities, no NaN.
+    tame: bool,
+}
+
+/// A program from a seed.
+pub fn program(seed: u64) -> Program {
+    let mut rng = Rng::with_seed(seed);
+    let large = rng.u32(..40) == 0;
+    let tame = rng.bool();
+    let mut g = Generator { limit: if large { LARGE } else { SMALL }, rng, program: Program::default(), tame };
+    let inputs = g.rng.usize(1..4);
+    // One float dtype runs through a program more often than many mixed ones, or hardly any two values would go together.
+    let main = g.pick(&[
+        DType::F32,
+        DType::F32,
+        DType::F32,
+        DType::F64,
+        DType::BF16,
+        DType::F16,
+        DType::I32,
+        DType::I64,
+        DType::U8,
+    ]);
+    let base = g.shape(if large { 100_000 } else { 600 });
+    for i in 0..inputs {
+        let dtype = if g.rng.u32(..3) > 0 { main } else { g.pick(&DType::ALL) };
+        let shape = if i == 0 || g.rng.bool() { base } else { g.related(base) };
+        let bytes = g.bytes(dtype, shape.numel());
+        g.program.inputs.push(Input { dtype, shape, bytes });
+    }
+    let steps = match g.rng.u32(..20) {
+        0 => g.rng.usize(60..160),
+        1..4 => g.rng.usize(20..60),
+        _ => g.rng.usize(1..20),
+    };
+    let mut failures = 0;
+    while g.program.steps.len() < steps && failures < 200 {
+        match g.step() {
+            Some(step) if step.shape.numel() <= g.limit => g.program.steps.push(step),
+            _ => failures += 1,
+        }
+    }
+    let n = g.program.steps.len();
+    for i in 0..n {
+        let last = i + 1 == n;
+        g.program.steps[i].kept = last || g.rng.u32(..5) == 0;
+    }
+    g.program
+}
+
+impl Generator {
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.rng.usize(..from.len())]
+    }
+
+    fn shape(&mut self, limit: usize) -> Shape {
+        let rank = self.rng.usize(..5);
+        let mut dims = vec![];
+        for _ in 0..rank {
+            let room = limit / dims.iter().product::<usize>().max(1);
+            dims.push(match self.rng.u32(..12) {
+                0 => 1,
+                1 if self.rng.u32(..8) == 0 => 0,
+                2 => self.rng.usize(1..=room.clamp(1, 2000)),
+                _ => self.rng.usize(1..=room.clamp(1, 20)),
+            });
+        }
+        Shape::new(&dims)
+    }
+
+    /// A shape that broadcasts with `base`.
+    fn related(&mut self, base: Shape) -> Shape {
+        let from = self.rng.usize(..=base.rank());
+        let dims: Vec<usize> = base[from..].iter().map(|&d| if self.rng.u32(..3) == 0 { 1 } else { d }).collect();
+        Shape::new(&dims)
+    }
+
+    fn bytes(&mut self, dtype: DType, n: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(n * dtype.size());
+        for _ in 0..n {
+            let v = self.value(dtype);
+            match dtype {
+                DType::F32 => out.extend((v.to_f64() as f32).to_ne_bytes()),
+                DType::F64 => out.extend(v.to_f64().to_ne_bytes()),
+                DType::BF16 => out.extend(half::bf16::from_f64(v.to_f64()).to_ne_bytes()),
+                DType::F16 => out.extend(half::f16::from_f64(v.to_f64()).to_ne_bytes()),
+                _ => out.extend(&dtype.wrap(v.to_i64()).to_le_bytes()[..dtype.size()]),
+            }
+        }
+        out
+    }
+
+    fn value(&mut self, dtype: DType) -> Scalar {
+        if dtype == DType::Bool {
+            return Scalar::Int(self.rng.bool() as i64);
+        }
+        if dtype.is_int() {
+            let (lo, hi) = dtype.int_range();
+            return Scalar::Int(match self.rng.u32(..10) {
+                0 if !self.tame => self.rng.i64(lo..=hi),
+                1 if !self.tame => self.pick(&[lo, hi, 0, 1]),
+                _ => dtype.wrap(self.rng.i64(-9..=20)),
+            });
+        }
+        let normal = {
+            let (u, v) = (self.rng.f64().max(1e-12), self.rng.f64());
+            (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+        };
+        Scalar::Float(match self.rng.u32(..40) {
+            0 if !self.tame => {
+                self.pick(&[0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-40, -3e-39, 1e30, -1e38, 65504.0])
+            }
+            1 if !self.tame => normal * 1e4,
+            2 if !self.tame => normal * 1e-6,
+            3 | 4 => self.rng.i32(-4..=4) as f64,
+            _ => normal * 2.0,
+        })
+    }
+
+    fn scalar(&mut self, dtype: DType) -> Argument {
+        let v = match self.value(dtype) {
+            Scalar::Int(v) if dtype.is_int() => Scalar::Int(dtype.wrap(v)),
+            other => other,
+        };
+        Argument::Scalar(v.to_bits(dtype))
+    }
+
+    /// A tensor of the program so far, recent ones more often.
+    fn tensor(&mut self, wanted: impl Fn(&Program, Tensor) -> bool) -> Option<Tensor> {
+        let (n, m) = (self.program.steps.len(), self.program.inputs.len());
+        let all: Vec<Tensor> = (0..m).map(Tensor::Input).chain((0..n).map(Tensor::Step)).collect();
+        let fit: Vec<Tensor> = all.into_iter().filter(|&t| wanted(&self.program, t)).collect();
+        if fit.is_empty() {
+            return None;
+        }
+        let back = self.rng.usize(..fit.len()).min(self.rng.usize(..fit.len()));
+        Some(fit[fit.len() - 1 - back])
+    }
+
+    fn any(&mut self) -> Tensor {
+        self.tensor(|_, _| true).expect("a program has an input")
+    }
+
+    fn step(&mut self) -> Option<Step> {
+        match self.rng.u32(..20) {
+            0..10 => self.element(),
+            10 => self.cast(),
+            11..16 => self.movement(),
+            16 => self.source(),
+            17 => self.cat(),
+            18 => self.reduce(),
+            _ => {
+                if self.rng.bool() {
+                    self.matmul()
+                } else {
+                    self.element()
+                }
+            }
+        }
+    }
+
+    fn element(&mut self) -> Option<Step> {
+        let op = self.pick(ElementOp::ALL);
+        let row = op.row();
+        let condition = op == ElementOp::Where;
+        let first = self.tensor(|p, t| row.takes.has(p.dtype(t)))?;
+        let dtype = self.program.dtype(first);
+        let mut shape = self.program.shape(first);
+        let mut args = vec![];
+        if condition {
+            let c = self.tensor(|p, t| p.dtype(t) == DType::Bool && p.shape(t).broadcast(&shape).is_some())?;
+            shape = self.program.shape(c).broadcast(&shape)?;
+            args.push(Argument::Tensor(c));
+        }
+        let at = self.rng.usize(..row.arity - args.len());
+        let values = row.arity - args.len();
+        for n in 0..values {
+            if n == at {
+                args.push(Argument::Tensor(first));
+            } else if self.rng.u32(..3) == 0 {
+                args.push(self.scalar(dtype));
+            } else {
+                let t = self.tensor(|p, t| p.dtype(t) == dtype && p.shape(t).broadcast(&shape).is_some())?;
+                shape = self.program.shape(t).broadcast(&shape)?;
+                args.push(Argument::Tensor(t));
+            }
+        }
+        let mut attr = 0;
+        for (i, a) in args.iter().enumerate() {
+            if let Argument::Tensor(t) = a {
+                attr |= (self.program.shape(*t).broadcast_mask(&shape) as u32) << (8 * i);
+            }
+        }
+        let dtype = if row.output == Output::Bool { DType::Bool } else { dtype };
+        Some(Step { op: Op::Element(op), dtype, shape, attr, args, ints: vec![], kept: false })
+    }
+
+    fn cast(&mut self) -> Option<Step> {
+        let t = self.any();
+        let dtype = self.pick(&DType::ALL);
+        let shape = self.program.shape(t);
+        Some(Step { op: Op::Cast, dtype, shape, attr: 0, args: vec![Argument::Tensor(t)], ints: vec![], kept: false })
+    }
+
+    fn source(&mut self) -> Option<Step> {
+        let like = self.any();
+        let shape = self.program.shape(like);
+        let dims = |s: Shape| s.iter().map(|&d| d as i64).collect::<Vec<_>>();
+        let (op, dtype, shape, args) = match self.rng.u32(..4) {
+            0 => {
+                let dtype = self.program.dtype(like);
+                (Op::Full, dtype, shape, vec![self.scalar(dtype)])
+            }
+            1 => {
+                let dtype = self.pick(&[DType::F32, DType::I64, DType::I32, DType::U8, DType::F16]);
+                let n = shape.last().copied().unwrap_or(5);
+                (Op::Iota, dtype, Shape::new(&[n]), vec![])
+            }
+            _ => {
+                let kind = self.pick(&[RandomKind::Uniform, RandomKind::Uniform, RandomKind::Normal, RandomKind::Bits]);
+                let dtype = match kind {
+                    RandomKind::Bits => DType::U32,
+                    _ => self.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16]),
+                };
+                (Op::Random(kind), dtype, shape, vec![Argument::Scalar(self.rng.u64(..))])
+            }
+        };
+        Some(Step { op, dtype, shape, attr: 0, args, ints: dims(shape), kept: false })
+    }
+
+    fn movement(&mut self) -> Option<Step> {
+        let t = self.any();
+        let (dtype, shape) = (self.program.dtype(t), self.program.shape(t));
+        let rank = shape.rank();
+        let mut args = vec![Argument::Tensor(t)];
+        let dims = |s: Shape| s.iter().map(|&d| d as i64).collect::<Vec<_>>();
+        let (op, shape, attr, ints) = match self.rng.u32(..7) {
+            0 => {
+                let to = self.factored(shape.numel());
+                (Op::Reshape, to, 0, dims(to))
+            }
+            1 if rank > 0 => {
+                let mut order: Vec<usize> = (0..rank).collect();
+                self.rng.shuffle(&mut order);
+                let to: Vec<usize> = order.iter().map(|&o| shape[o]).collect();
+                (Op::Permute, Shape::new(&to), pack_order(&order), vec![])
+            }
+            2 if rank < 6 => {
+                let mut to: Vec<usize> = shape.iter().map(|&d| if d == 1 { self.rng.usize(1..6) } else { d }).collect();
+                if self.rng.bool() {
+                    to.insert(0, self.rng.usize(1..5));
+                }
+                let to = Shape::new(&to);
+                (Op::Expand, to, shape.broadcast_mask(&to) as u32, dims(to))
+            }
+            3 | 4 if rank > 0 => {
+                let mut ints = vec![];
+                let mut to = vec![];
+                for &d in shape.iter() {
+                    let (start, step, len) = match self.rng.u32(..5) {
+                        0 if d > 0 => (d as i64 - 1, -1, d),
+                        1 if d > 1 => {
+                            let start = self.rng.usize(..d);
+                            let step = self.rng.usize(1..3);
+                            (start as i64, step as i64, (d - start).div_ceil(step))
+                        }
+                        2 if d > 0 => {
+                            let start = self.rng.usize(..d);
+                            (start as i64, 1, self.rng.usize(0..=d - start).max(1))
+                        }
+                        _ => (0, 1, d),
+                    };
+                    ints.extend([start, step, len as i64]);
+                    to.push(len);
+                }
+                (Op::Slice, Shape::new(&to), 0, ints)
+            }
+            5 if rank > 0 && rank < 7 => {
+                let axis = self.rng.usize(..rank);
+                if shape[axis] == 0 {
+                    return None;
+                }
+                let (size, step) = (self.rng.usize(1..=shape[axis].min(5)), self.rng.usize(1..4));
+                let mut to = shape.dims().to_vec();
+                to[axis] = (shape[axis] - size) / step + 1;
+                to.push(size);
+                (Op::Window, Shape::new(&to), axis as u32, vec![size as i64, step as i64])
+            }
+            6 if rank > 0 => {
+                let mut ints = vec![];
+                let mut to = vec![];
+                for &d in shape.iter() {
+                    let (before, after) =
+                        if self.rng.bool() { (0, 0) } else { (self.rng.usize(..3), self.rng.usize(..4)) };
+                    ints.extend([before as i64, after as i64]);
+                    to.push(d + before + after);
+                }
+                args.push(self.scalar(dtype));
+                (Op::Pad, Shape::new(&to), 0, ints)
+            }
+            _ => return None,
+        };
+        Some(Step { op, dtype, shape, attr, args, ints, kept: false })
+    }
+
+    fn factored(&mut self, mut n: usize) -> Shape {
+        let mut dims = vec![];
+        if n == 0 {
+            return Shape::new(&[0, 3]);
+        }
+        while n > 1 && dims.len() < 5 {
+            let divisors: Vec<usize> = (1..=n.min(4000)).filter(|d| n % d == 0).collect();
+            let d = self.pick(&divisors);
+            dims.push(d);
+            n /= d;
+        }
+        if n > 1 || self.rng.u32(..4) == 0 {
+            dims.push(n);
+        }
+        Shape::new(&dims)
+    }
+
+    fn cat(&mut self) -> Option<Step> {
+        let a = self.tensor(|p, t| p.shape(t).rank() > 0)?;
+        let (dtype, shape) = (self.program.dtype(a), self.program.shape(a));
+        let axis = self.rng.usize(..shape.rank());
+        let fits = |s: Shape| s.rank() == shape.rank() && (0..s.rank()).all(|i| i == axis || s[i] == shape[i]);
+        let b = self.tensor(|p, t| p.dtype(t) == dtype && fits(p.shape(t)))?;
+        let mut to = shape;
+        to.dims_mut()[axis] += self.program.shape(b)[axis];
+        let args = vec![Argument::Tensor(a), Argument::Tensor(b)];
+        Some(Step { op: Op::Cat, dtype, shape: to, attr: axis as u32, args, ints: vec![], kept: false })
+    }
+
+    fn reduce(&mut self) -> Option<Step> {
+        use ReduceOp::*;
+        let op = self.pick(&[Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin]);
+        let bool_only = matches!(op, Any | All);
+        let t = self.tensor(|p, t| {
+            let d = p.dtype(t);
+            let arg = !matches!(op, ArgMax | ArgMin) || p.shape(t).rank() > 0;
+            arg && if bool_only { d == DType::Bool } else { d != DType::Bool }
+        })?;
+        let shape = self.program.shape(t);
+        let mut axes = self.rng.u32(..1 << shape.rank());
+        let mut dtype = self.program.dtype(t);
+        if matches!(op, ArgMax | ArgMin) {
+            axes = 1 << self.rng.usize(..shape.rank());
+            dtype = DType::I64;
+            let axis = axes.trailing_zeros() as usize;
+            if shape[axis] == 0 {
+                return None;
+            }
+        }
+        let keep = self.rng.bool();
+        let dims: Vec<usize> = (0..shape.rank())
+            .filter_map(|i| match axes >> i & 1 {
+                1 => keep.then_some(1),
+                _ => Some(shape[i]),
+            })
+            .collect();
+        let args = vec![Argument::Tensor(t)];
+        let attr = axes | (keep as u32) << 8;
+        Some(Step { op: Op::Reduce(op), dtype, shape: Shape::new(&dims), attr, args, ints: vec![], kept: false })
+    }
+
+    fn matmul(&mut self) -> Option<Step> {
+        let a = self.tensor(|p, t| p.shape(t).rank() >= 2 && p.dtype(t) != DType::Bool)?;
+        let (dtype, sa) = (self.program.dtype(a), self.program.shape(a));
+        let (m, k) = (sa[sa.rank() - 2], sa[sa.rank() - 1]);
+        let lead = |s: Shape| Shape::new(&s[..s.rank() - 2]);
+        let b = self.tensor(|p, t| {
+            let s = p.shape(t);
+            p.dtype(t) == dtype && s.rank() >= 2 && s[s.rank() - 2] == k && lead(sa).broadcast(&lead(s)).is_some()
+        })?;
+        let sb = self.program.shape(b);
+        let batch = lead(sa).broadcast(&lead(sb))?;
+        let shape = batch.insert(batch.rank(), m);
+        let shape = shape.insert(shape.rank(), sb[sb.rank() - 1]);
+        let args = vec![Argument::Tensor(a), Argument::Tensor(b)];
+        Some(Step { op: Op::Matmul, dtype, shape, attr: 0, args, ints: vec![], kept: false })
+    }
+}

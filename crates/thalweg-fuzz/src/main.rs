@@ -1,0 +1,86 @@
+//! The differential fuzzer: random programs run fused, unfused, with drops in other places, across threads, and by the
+//! reference interpreter; values, counters and explanations must agree.
+//!
+//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED]`. Program `i` has seed `S + i`; a failure is shrunk, printed, and can
+//! be run alone with `--only`.
+
+mod check;
+mod generate;
+mod program;
+mod tolerance;
+
+use check::Checker;
+use program::Program;
+use std::process::ExitCode;
+use std::time::Instant;
+use thalweg_cpu::CpuDevice;
+use thalweg_stream::DeviceRef;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str| args.iter().position(|a| a == name).and_then(|i| args.get(i + 1));
+    let number = |name: &str| {
+        option(name).map(|v| v.parse::<u64>().unwrap_or_else(|_| panic!("{name} takes a number, not {v}")))
+    };
+    let only = number("--only");
+    let (seed, programs) = match only {
+        Some(seed) => (seed, 1),
+        None => (number("--seed").unwrap_or(1), number("--programs").unwrap_or(2000)),
+    };
+    // Failures are reported as such; a panic's own message would only repeat them.
+    std::panic::set_hook(Box::new(move |info| {
+        if only.is_some() {
+            eprintln!("{info}");
+        }
+    }));
+    let checker = Checker::new(DeviceRef::register(CpuDevice::new()));
+    let begin = Instant::now();
+    let mut failed = 0u64;
+    for i in 0..programs {
+        let program = generate::program(seed + i);
+        if let Err(why) = outcome(&checker, &program) {
+            failed += 1;
+            let (program, why) = shrink(&checker, program, why);
+            println!("seed {}: {why}\n{}", seed + i, program.listing());
+            if failed >= 10 {
+                println!("stopped after 10 failures");
+                break;
+            }
+        }
+        // A bounded memory of patterns: millions of different programs are not what a plan store is for.
+        if i % 1000 == 999 {
+            thalweg_stream::clear_plans();
+            println!("{} programs, {:.0} s", i + 1, begin.elapsed().as_secs_f64());
+        }
+    }
+    println!("{} passed, {failed} failed", programs - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn outcome(checker: &Checker, program: &Program) -> Result<(), String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| checker.check(program))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(format!(
+            "panicked: {}",
+            text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
+        ))
+    })
+}
+
+/// The smallest program found that fails still, by leaving out steps and asking for less.
+fn shrink(checker: &Checker, mut program: Program, mut why: String) -> (Program, String) {
+    loop {
+        let n = program.steps.len();
+        let without = (0..n).rev().filter_map(|i| program.without(i));
+        let unkept = (0..n).filter(|&i| program.steps[i].kept).filter_map(|i| {
+            let mut p = program.clone();
+            p.steps[i].kept = false;
+            p.steps.iter().any(|s| s.kept).then_some(p)
+        });
+        let smaller = without.chain(unkept).find_map(|p| outcome(checker, &p).err().map(|e| (p, e)));
+        match smaller {
+            Some((p, e)) => (program, why) = (p, e),
+            None => return (program, why),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Random programs as plain data: what is recorded, what is dropped, what is kept.
+
+use std::fmt::Write;
+use thalweg_ir::{DType, Op, Shape};
+
+/// An input tensor.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Its dtype.
+    pub dtype: DType,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its elements as bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A tensor of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tensor {
+    /// An input, by number.
+    Input(usize),
+    /// The result of a step, by number.
+    Step(usize),
+}
+
+/// An argument of a step.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Argument {
+    /// A tensor.
+    Tensor(Tensor),
+    /// A scalar's bits.
+    Scalar(u64),
+}
+
+/// One recorded operation.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The operation.
+    pub op: Op,
+    /// The result's dtype.
+    pub dtype: DType,
+    /// The result's shape.
+    pub shape: Shape,
+    /// Structural attributes.
+    pub attr: u32,
+    /// Arguments.
+    pub args: Vec<Argument>,
+    /// Integer arguments.
+    pub ints: Vec<i64>,
+    /// Whether the result is asked for at the end.
+    pub kept: bool,
+}
+
+/// A program: inputs and steps in order.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// The inputs.
+    pub inputs: Vec<Input>,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+impl Program {
+    /// The dtype of a tensor.
+    pub fn dtype(&self, t: Tensor) -> DType {
+        match t {
+            Tensor::Input(i) => self.inputs[i].dtype,
+            Tensor::Step(i) => self.steps[i].dtype,
+        }
+    }
+
+    /// The shape of a tensor.
+    pub fn shape(&self, t: Tensor) -> Shape {
+        match t {
+            Tensor::Input(i) => self.inputs[i].shape,
+            Tensor::Step(i) => self.steps[i].shape,
+        }
+    }
+
+    /// The program without one of its steps and what depends on it; `None` if nothing is left that is asked for.
+    pub fn without(&self, gone: usize) -> Option<Program> {
+        let mut place = vec![None; self.steps.len()];
+        let mut out = Program { inputs: self.inputs.clone(), steps: vec![] };
+        for (i, step) in self.steps.iter().enumerate() {
+            let moved: Option<Vec<Argument>> = step
+                .args
+                .iter()
+                .map(|a| match a {
+                    Argument::Tensor(Tensor::Step(s)) => place[*s].map(|p| Argument::Tensor(Tensor::Step(p))),
+                    other => Some(*other),
+                })
+                .collect();
+            if let (true, Some(args)) = (i != gone, moved) {
+                place[i] = Some(out.steps.len());
+                out.steps.push(Step { args, ..step.clone() });
+            }
+        }
+        out.steps.iter().any(|s| s.kept).then_some(out)
+    }
+
+    /// The program as text, a line a step.
+    pub fn listing(&self) -> String {
+        let mut out = String::new();
+        for (i, input) in self.inputs.iter().enumerate() {
+            let _ = writeln!(out, "in{i}: {}{}", input.dtype, input.shape);
+        }
+        for (i, s) in self.steps.iter().enumerate() {
+            let _ = write!(out, "%{i}{} = {} ", if s.kept { "*" } else { "" }, s.op.name());
+            for a in &s.args {
+                let _ = match a {
+                    Argument::Tensor(Tensor::Input(n)) => write!(out, "in{n} "),
+                    Argument::Tensor(Tensor::Step(n)) => write!(out, "%{n} "),
+                    Argument::Scalar(bits) => write!(out, "{bits:#x} "),
+                };
+            }
+            let _ = writeln!(out, "{:?} attr {:#x} -> {}{}", s.ints, s.attr, s.dtype, s.shape);
+        }
+        out
+    }
+}

@@ -1,0 +1,37 @@
+//! What NumPy makes of the cases; see golden.py.
+
+use std::collections::BTreeMap;
+use thalweg::{DType, Tensor};
+
+/// The cases of one group, taken out one by one.
+pub struct Golden(BTreeMap<&'static str, (Vec<usize>, Vec<f64>)>);
+
+impl Golden {
+    pub fn load() -> Golden {
+        let mut cases = BTreeMap::new();
+        for line in include_str!("golden.txt").lines() {
+            let [name, dims, values] = line.split('|').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let dims = dims.split(',').filter(|d| !d.is_empty()).map(|d| d.parse().unwrap()).collect();
+            let values = values.split_whitespace().map(|v| v.parse().unwrap()).collect();
+            cases.insert(name, (dims, values));
+        }
+        Golden(cases)
+    }
+
+    /// The tensor is what NumPy has under that name.
+    pub fn check(&mut self, name: &str, x: &Tensor) {
+        let (dims, values) = self.0.remove(name).unwrap_or_else(|| panic!("no case {name}, or checked twice"));
+        assert_eq!(x.dims(), dims, "{name}");
+        assert_eq!(x.dtype(), DType::F64, "{name}");
+        let got = x.to_vec::<f64>().unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (i, (g, w)) in got.iter().zip(&values).enumerate() {
+            let close = (g - w).abs() <= 1e-12 * w.abs().max(1e-2) || g == w || (g.is_nan() && w.is_nan());
+            assert!(close, "{name}[{i}]: {g} instead of {w}, in {got:?} instead of {values:?}");
+        }
+    }
+
+    /// Names that nobody checked.
+    pub fn left(&self) -> Vec<&'static str> {
+        self.0.keys().copied().collect()
+    }
+}

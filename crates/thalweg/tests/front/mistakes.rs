@@ -1,0 +1,170 @@
+//! Mistakes: each panics with the operation's name and both sides at the caller's line, and the stream is usable afterwards.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use thalweg::prelude::*;
+
+thread_local! {
+    static LAST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+}
+
+/// Message and file of the panic that `f` ends in.
+fn panic_of<R>(f: impl FnOnce() -> R) -> (String, String) {
+    static HOOK: std::sync::Once = std::sync::Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let payload = info.payload();
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let message = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("").to_string();
+            let file = info.location().map_or(String::new(), |l| l.file().to_string());
+            let expected = file.ends_with("mistakes.rs") && !message.contains("assertion");
+            LAST.set(Some((message, file)));
+            if !expected {
+                usual(info);
+            }
+        }));
+    });
+    LAST.set(None);
+    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "this was meant to panic");
+    LAST.take().expect("a panic leaves its message")
+}
+
+/// Each expression panics with the message, at this file; what was recorded before is still there, and the stream goes on.
+macro_rules! mistakes {
+    ($($mistake:expr => $message:expr;)*) => {$(
+        let pending = Tensor::arange(3) * 2.0;
+        let (message, file) = panic_of(|| $mistake);
+        assert_eq!(message, $message, "{}", stringify!($mistake));
+        assert!(file.ends_with("mistakes.rs"), "{}: reported at {file}", stringify!($mistake));
+        assert_eq!((pending + 1.0).to_vec::<f32>().unwrap(), [1.0, 3.0, 5.0]);
+    )*};
+}
+
+#[test]
+fn of_elementwise_operations() {
+    let (a, b) = (Tensor::zeros([2, 3]), Tensor::zeros([4]));
+    let (i, t) = (Tensor::new([1i32, 2]), Tensor::new([true]));
+    mistakes! {
+        &a + &b => "add: shapes [2, 3] and [4] do not broadcast";
+        a.clone() + b.clone() => "add: shapes [2, 3] and [4] do not broadcast";
+        a.maximum(&b) => "maximum: shapes [2, 3] and [4] do not broadcast";
+        &a * &i => "mul: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
+        &i + 2.5 => "add: 2.5 does not fit i32; .cast(..) the tensor first";
+        2.5 - &i => "sub: 2.5 does not fit i32; .cast(..) the tensor first";
+        Tensor::new([1u8]).eq(-1) => "eq: -1 does not fit u8; .cast(..) the tensor first";
+        i.exp() => "exp: takes a float dtype, not i32; .cast(DType::F32) first";
+        i.gelu() => "gelu: takes a float dtype, not i32; .cast(DType::F32) first";
+        -&t => "neg: takes a float or integer dtype, not bool; .cast(DType::F32) first";
+        &t + &t => "add: takes a float or integer dtype, not bool; .cast(DType::F32) first";
+        !&a => "bit_not: takes an integer dtype, not f32; .cast(DType::I64) first";
+        &a & 1 => "bit_and: takes an integer dtype, not f32; .cast(DType::I64) first";
+        a.and(true) => "and: takes bool, not f32; compare (.ne(0)) or .cast(DType::Bool) first";
+        a.where_(1, 0) => "where: takes bool, not f32; compare (.ne(0)) or .cast(DType::Bool) first";
+        t.where_(&a, &i) => "where: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
+        a.gt(0).where_(&b, 0) => "where: shapes [2, 3] and [4] do not broadcast";
+        a.clamp(0, &b) => "clamp: shapes [2, 3] and [4] do not broadcast";
+        i.clamp(0.5, 3) => "clamp: 0.5 does not fit i32; .cast(..) the tensor first";
+        i.powf(2.5) => "pow: 2.5 does not fit i32; .cast(..) the tensor first";
+        t.pow(2) => "pow: takes a float or integer dtype, not bool; .cast(DType::F32) first";
+        a.isclose(&i, 0.0, 0.0) => "sub: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
+        { let mut c = a.clone(); c += &b; } => "add: shapes [2, 3] and [4] do not broadcast";
+    }
+}
+
+#[test]
+fn of_views() {
+    let x = Tensor::zeros([2, 3, 4]);
+    let deep = Tensor::zeros([1; 8]);
+    mistakes! {
+        x.reshape([5, -1]) => "reshape: shape [2, 3, 4] with 24 elements does not fit [5, -1]";
+        x.reshape([4, 5]) => "reshape: shape [2, 3, 4] with 24 elements does not fit [4, 5]";
+        x.reshape([-1, -1]) => "reshape: more than one size of [-1, -1] is -1";
+        x.reshape([-2, 12]) => "reshape: [-2, 12] has a negative size";
+        x.reshape([1; 9]) => "rank 9 is over the limit of 8";
+        x.transpose(0, 3) => "transpose: axis 3 is out of range for rank 3";
+        x.transpose(-4, 0) => "transpose: axis -4 is out of range for rank 3";
+        x.permute([0, 1]) => "permute: [0, 1] does not name every axis of shape [2, 3, 4]";
+        x.permute([0, 1, -2]) => "permute: axis -2 is named twice";
+        x.squeeze(1) => "squeeze: axis 1 of shape [2, 3, 4] is not of size 1";
+        deep.unsqueeze(0) => "unsqueeze: shape [1, 1, 1, 1, 1, 1, 1, 1] is at the rank limit of 8";
+        x.expand([2, 5, 4]) => "expand: shape [2, 3, 4] does not expand to [2, 5, 4]";
+        x.expand([-1, 2, 3, 4]) => "expand: shape [2, 3, 4] does not expand to [-1, 2, 3, 4]";
+        x.broadcast_to([3, 4]) => "broadcast_to: shape [2, 3, 4] does not expand to [3, 4]";
+        x.slice((0, 0, 0, 0)) => "slice: 4 arguments for the 3 axes of [2, 3, 4]";
+        x.slice((.., 3)) => "slice: index 3 is out of range for axis 1 of [2, 3, 4]";
+        x.slice((.., -4)) => "slice: index -4 is out of range for axis 1 of [2, 3, 4]";
+        x.slice((..).by(0)) => "slice: the step of axis 0 is 0";
+        x.index_axis(2, 4) => "index_axis: index 4 is out of range for axis 2 of [2, 3, 4]";
+        x.narrow(1, 2, 2) => "narrow: 2 elements from 2 on are not in axis 1 of [2, 3, 4]";
+        x.window(2, 5, 1) => "window: size 5 is over the 4 elements of axis 2 of [2, 3, 4]";
+        x.window(2, 1, 0) => "window: size 1 and step 0 must be above 0";
+        x.unflatten(1, [2, -1]) => "unflatten: size 3 of axis 1 does not divide into [2, -1]";
+        x.flatten_axes(2, 0) => "flatten_axes: axis 2 comes after axis 0";
+        x.flip(3) => "flip: axis 3 is out of range for rank 3";
+        x.size(3) => "size: axis 3 is out of range for rank 3";
+    }
+}
+
+#[test]
+fn of_joining_and_padding() {
+    let (a, b) = (Tensor::zeros([2, 3]), Tensor::zeros([2, 4]));
+    let i = Tensor::new([[1i32, 2, 3]]);
+    mistakes! {
+        Tensor::cat(&[&a, &b], 0) => "cat: shapes [2, 3] and [2, 4] differ beside axis 0";
+        Tensor::cat(&[&a, &Tensor::zeros([3])], 0) => "cat: shapes [2, 3] and [3] differ beside axis 0";
+        Tensor::cat(&[&a, &i], 0) => "cat: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
+        Tensor::cat::<Tensor>(&[], 0) => "cat: there are no tensors";
+        Tensor::stack(&[&a, &b], 0) => "stack: shapes [2, 3] and [2, 4] differ";
+        a.split(0, 1) => "split: pieces of size 0";
+        a.split_sizes(&[1, 1], 1) => "split_sizes: [1, 1] does not add up to axis 1 of [2, 3]";
+        a.chunk(0, 1) => "chunk: 0 pieces";
+        a.pad([(1, 1)], 0) => "pad: 1 pairs of widths for shape [2, 3]";
+        i.pad([(1, 1), (0, 0)], 0.5) => "pad: 0.5 does not fit i32; .cast(..) the tensor first";
+        a.pad([(0, 0), (0, 3)], Border::Reflect) => "pad: axis 1 of [2, 3] is too small for a border of 3 by Reflect";
+        a.pad([(3, 0), (0, 0)], Border::Wrap) => "pad: axis 0 of [2, 3] is too small for a border of 3 by Wrap";
+    }
+}
+
+#[test]
+fn of_reductions_and_products() {
+    let (a, v) = (Tensor::zeros([2, 3]), Tensor::zeros([3]));
+    let (i, t, none) = (Tensor::new([1i32]), Tensor::new([true]), Tensor::zeros([0, 2]));
+    mistakes! {
+        a.sum(2) => "sum: axis 2 is out of range for rank 2";
+        a.sum([0, -2]) => "sum: axis -2 is named twice";
+        t.sum(0) => "sum: takes a float or integer dtype, not bool; .cast(DType::F32) first";
+        a.any(0) => "any: takes bool, not f32; compare (.ne(0)) or .cast(DType::Bool) first";
+        i.mean(0) => "mean: takes a float dtype, not i32; .cast(DType::F32) first";
+        none.amax(0) => "amax: nothing to reduce in shape [0, 2], and no value stands for nothing";
+        none.argmin(..) => "argmin: nothing to reduce in shape [0, 2], and no value stands for nothing";
+        a.argmax([0, 1]) => "argmax: takes one axis or all (..), not 2";
+        i.softmax(0) => "softmax: takes a float dtype, not i32; .cast(DType::F32) first";
+        a.softmax(5) => "softmax: axis 5 is out of range for rank 2";
+        a.matmul(&a) => "matmul: shapes [2, 3] and [2, 3] do not multiply: 3 columns against 2 rows";
+        a.matmul(&i) => "matmul: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
+        a.matmul(&Tensor::new(1.0f32)) => "matmul: shapes [2, 3] and [] are not both of rank 1 or more";
+        Tensor::zeros([2, 1, 3]).matmul(&Tensor::zeros([3, 3, 1])) => "matmul: shapes [2, 1, 3] and [3, 3, 1] do not broadcast in their leading dimensions";
+        a.dot(&v) => "dot: takes two vectors of one length, not shapes [2, 3] and [3]";
+        a.outer(&v) => "outer: takes two vectors, not shapes [2, 3] and [3]";
+        v.tril(0) => "tril: takes at least two dimensions, not shape [3]";
+        v.diagonal(0) => "diagonal: takes at least two dimensions, not shape [3]";
+    }
+}
+
+#[test]
+fn of_creation() {
+    mistakes! {
+        Tensor::new(vec![vec![1.0f32], vec![1.0, 2.0]]) => "new: nested data is ragged, lengths 1 and 2 stand at one level";
+        Tensor::from_slice(&[1.0f32, 2.0], [3]) => "from_slice: shape [3] holds 3 elements, not the 2 given";
+        Tensor::full_with([2], 300, DType::U8) => "full: 300 does not fit u8; .cast(..) the tensor first";
+        Tensor::arange((0, 5, 0)) => "arange: the step is 0";
+        Tensor::arange((0.0, f64::INFINITY, 1.0)) => "arange: from 0 to inf by 1 has no finite number of elements";
+        Tensor::arange_with((0.0, 1.0, 0.5), DType::I32) => "arange: 0.5 does not fit i32; .cast(..) the tensor first";
+        Tensor::linspace_with(0.0, 1.0, 3, DType::I32) => "linspace: takes a float dtype, not i32; .cast(DType::F32) first";
+        Tensor::rand_with([2], DType::I32) => "rand: takes a float dtype, not i32; .cast(DType::F32) first";
+        Tensor::randint(3..3, [1]) => "randint: the range 3..3 is empty";
+        Tensor::randint_with(0..300, [1], DType::I8) => "randint: the range 0..300 does not fit i8";
+        Tensor::zeros([1; 9]) => "rank 9 is over the limit of 8";
+    }
+}
