@@ -6,7 +6,7 @@ use crate::report;
 use crate::workloads::{Size, gelu_custom, gelu_erf};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use thalweg::observe::Bandwidth;
+use thalweg::Bandwidth;
 use thalweg::prelude::*;
 use thalweg::{Counters, explain, manual_seed, with_fusion, with_reference};
 
