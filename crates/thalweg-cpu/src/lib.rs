@@ -6,3 +6,4 @@
 pub mod machine;
 pub mod math;
 pub mod rows;
+pub mod tile;
