@@ -1,6 +1,6 @@
 //! Bodies evaluated point by point from the operation table, and memory to run programs on.
 
-use thalweg_ir::{DType, Scalar};
+use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
 
 /// An exact value: floats as f64, integers and bool as i64.
@@ -106,7 +106,11 @@ pub fn evaluate(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64]) -> Vec
             }
             Node::Element { op, dtype, .. } => {
                 let (meaning, operand) = (&op.row().meaning, body.operand_dtype(id));
-                if operand.is_float() {
+                if op == ElementOp::Lerp && operand != DType::F64 {
+                    // The sum may cancel, so that its parts' rounding shows: each is an f32.
+                    let [a, b, c] = [0, 1, 2].map(|i| args[i].float() as f32);
+                    F(hold(dtype, (a + c * (b - a)) as f64, body.strict))
+                } else if operand.is_float() {
                     let v = (meaning.float.unwrap())(&args.iter().map(|a| a.float()).collect::<Vec<_>>());
                     if dtype == DType::Bool { I(v as i64) } else { F(hold(dtype, v, body.strict)) }
                 } else {
