@@ -25,3 +25,4 @@ mod tests;
 
 pub use bandwidth::{Bandwidth, measure as measure_bandwidth};
 pub use device::{CpuDevice, CpuOptions};
+pub mod tile;
