@@ -27,8 +27,8 @@ pub enum Step {
     Reload { val: Val, reg: u8 },
     /// Reads a value from its home into a register that the next instruction destroys.
     Fresh { val: Val, reg: u8 },
-    /// Copies a register.
-    Copy { from: u8, to: u8 },
+    /// Copies a value's register into one that the next instruction destroys.
+    Copy { val: Val, from: u8, to: u8 },
     /// Writes a value to its home.
     Spill { val: Val, reg: u8 },
 }
@@ -261,7 +261,7 @@ impl Alloc<'_> {
                 // What is in memory is read, not copied.
                 let k = folded.unwrap_or(2);
                 self.out.steps.push(match locs[k] {
-                    Loc::Reg(from) => Step::Copy { from, to: dst },
+                    Loc::Reg(from) => Step::Copy { val: args[k], from, to: dst },
                     Loc::Home => Step::Fresh { val: args[k], reg: dst },
                 });
                 self.release_dead(&args);
@@ -320,15 +320,20 @@ impl Allocation {
             return;
         }
         self.steps.retain(|s| !matches!(s, Step::Reload { val, .. } if invariant(*val) && given[val.at()].is_some()));
+        let place = |v: Val| given.get(v.at()).copied().flatten();
         for s in &mut self.steps {
-            if let Step::Run { at, vals, locs, .. } = s {
-                let inst = &p.insts[*at as usize];
-                let destroyed = (inst.op == Op::Fma) as usize;
-                for k in destroyed..inst.nargs as usize {
-                    if let Some(r) = given.get(vals[k].at()).copied().flatten() {
-                        locs[k] = Loc::Reg(r);
+            match s {
+                Step::Run { at, vals, locs, .. } => {
+                    let inst = &p.insts[*at as usize];
+                    let destroyed = (inst.op == Op::Fma) as usize;
+                    for k in destroyed..inst.nargs as usize {
+                        if let Some(r) = place(vals[k]) {
+                            locs[k] = Loc::Reg(r);
+                        }
                     }
                 }
+                Step::Copy { val, from, .. } => *from = place(*val).unwrap_or(*from),
+                _ => {}
             }
         }
     }

@@ -26,7 +26,7 @@ fn takes(op: ElementOp, dtype: DType) -> bool {
 const CLASSES: [AccessClass; 4] =
     [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided, AccessClass::Mapped];
 
-fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
+pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
     let mut b = BodyBuilder::new(true);
     let mut nodes: Vec<NodeId> = Vec::new();
     let mut operand = 0;
