@@ -136,10 +136,9 @@ fn unrolled(
             continue;
         }
         let p = schedule::unroll(v, order, copies, false);
-        if let Some(a) = regalloc::allocate(&p, isa, limits) {
-            if a.spills == 0 || knobs.copies.is_some() {
-                return Some((p, a));
-            }
+        let fits = |a: &Allocation| a.spills == 0 || knobs.copies.is_some();
+        if let Some(a) = regalloc::allocate(&p, isa, limits).filter(fits) {
+            return Some((p, a));
         }
     }
     let p = schedule::unroll(v, order, 1, false);
