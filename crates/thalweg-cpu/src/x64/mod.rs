@@ -1,7 +1,7 @@
 //! The x86-64 vector emitter: a map body in, machine code out.
 //!
-//! Body → [`lower`](mod@lower) (vector IR, one instruction a value) → [`schedule`] (order, copies) → [`regalloc`] → [`emit`] →
-//! [`pages`]. Code is specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
+//! Body → `lower` (vector IR, one instruction a value) → `schedule` (order, copies) → `regalloc` → `emit` → `pages`. Code is
+//! specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
 //! docs/cpu-emitter.md has the design.
 
 mod asm;
