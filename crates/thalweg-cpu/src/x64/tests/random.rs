@@ -297,3 +297,32 @@ fn long_sweep() {
     };
     sweep(seed, 60_000, several, 40, knobs);
 }
+
+#[test]
+fn many_operands_and_large_frames() {
+    // Every value is used at both ends, so all are live at once; more pointers than registers, frames of several pages.
+    let mut r = Rng(21);
+    for dtype in [DType::F32, DType::I16, DType::F64, DType::BF16] {
+        let mut b = BodyBuilder::new(true);
+        let x: Vec<NodeId> = (0..30)
+            .map(|k| {
+                let class = CLASSES[k as usize % 3];
+                let access = b.access(Access { operand: Some(k), dtype, class });
+                b.node(Node::Load { access })
+            })
+            .collect();
+        let up = x.iter().copied().reduce(|a, c| b.element(ElementOp::Add, &[a, c])).unwrap();
+        let down = x.iter().rev().copied().reduce(|a, c| b.element(ElementOp::Sub, &[a, c])).unwrap();
+        for (k, y) in [(30, up), (31, down)] {
+            let access = b.access(Access { operand: Some(k), dtype, class: AccessClass::Contiguous });
+            b.store(y, access);
+        }
+        let body = b.finish();
+        for isa in isas() {
+            for knobs in [Knobs::default(), Knobs { registers: Some(5), copies: Some(4) }] {
+                let compiled = super::super::compile_with(&body, isa, knobs).map(|c| c.report);
+                assert!(Launch::new(&body, &mut r, 133, 3).check(&body, isa, knobs), "{dtype} {knobs:?} {compiled:?}");
+            }
+        }
+    }
+}

@@ -137,6 +137,22 @@ fn gelu(b: &mut BodyBuilder, x: NodeId) -> NodeId {
     b.element(Mul, &[h, s])
 }
 
+/// Four rounds of Threefry on the elements' bits.
+fn rounds() -> Body {
+    use ElementOp::{Add, BitOr, BitXor, Shl, Shr};
+    map(DType::U32, false, 1, |b, x| {
+        let (mut p, mut q) = (x[0], b.constant(Scalar::Int(77), DType::U32));
+        for n in [13i64, 15, 26, 6] {
+            let (left, right) = (b.constant(Scalar::Int(n), DType::U32), b.constant(Scalar::Int(32 - n), DType::U32));
+            p = b.element(Add, &[p, q]);
+            let (l, h) = (b.element(Shl, &[q, left]), b.element(Shr, &[q, right]));
+            q = b.element(BitOr, &[l, h]);
+            q = b.element(BitXor, &[q, p]);
+        }
+        b.element(BitXor, &[p, q])
+    })
+}
+
 fn best(mut f: impl FnMut() -> Duration) -> Duration {
     (0..40).map(|_| f()).min().unwrap()
 }
@@ -173,6 +189,7 @@ fn speed_report() {
         ("erf", map(DType::F32, false, 1, |b, x| b.element(Erf, x)), 1),
         ("log", map(DType::F32, false, 1, |b, x| b.element(Log, x)), 1),
         ("sin", map(DType::F32, false, 1, |b, x| b.element(Sin, x)), 1),
+        ("threefry rotations", rounds(), 1),
         ("pow", map(DType::F32, false, 2, |b, x| b.element(Pow, x)), 2),
     ];
     for isa in isas() {
