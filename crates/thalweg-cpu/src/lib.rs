@@ -6,5 +6,6 @@
 pub mod machine;
 pub mod math;
 pub mod rows;
+pub mod tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 pub mod x64;
