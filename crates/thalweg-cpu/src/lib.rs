@@ -9,6 +9,7 @@ mod device;
 mod engine;
 mod launch;
 pub mod machine;
+pub mod math;
 mod matmul;
 mod memory;
 mod pointwise;
@@ -16,9 +17,12 @@ mod reduce;
 pub mod rows;
 mod simd;
 mod threads;
+#[cfg(all(unix, target_arch = "x86_64"))]
+pub mod x64;
 
 #[cfg(test)]
 mod tests;
 
 pub use bandwidth::{Bandwidth, measure as measure_bandwidth};
 pub use device::{CpuDevice, CpuOptions};
+pub use engine::Choice;

@@ -1,6 +1,7 @@
 //! Map launches against the definition, point by point.
 
 use super::{Lcg, device, download, upload};
+use crate::{Choice, CpuDevice, CpuOptions};
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, Shape, View};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, IndexMap, Kernel, MapGeometry, Node};
@@ -78,7 +79,10 @@ fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
 #[test]
 fn random_geometries_agree_with_the_definition() {
     let mut rng = Lcg(11);
-    let devices = [device(1), device(2), device(8)];
+    let mut devices = vec![device(1), device(2), device(8)];
+    for isa in [Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+        devices.push(CpuDevice::with(CpuOptions { threads: 2, parallel_ns: 0.0, isa }));
+    }
     for round in 0..400 {
         let large = round % 20 == 0;
         let dims: Vec<usize> = match rng.below(4) {

@@ -1,0 +1,318 @@
+//! The f64 functions, on D lanes. The plans are those of [`super::single`]; only what differs is explained here.
+
+use super::coefficients::*;
+use crate::machine::Machine;
+use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E};
+
+const MAGIC: f64 = 6_755_399_441_055_744.0;
+const SQRT_HALF_BITS: i64 = 0x3fe6_a09e_667f_3bcd;
+/// Sines and cosines of larger arguments are left to the slow path.
+pub const SIN_LIMIT: f64 = 1e9;
+
+#[inline(always)]
+fn poly<M: Machine>(m: &mut M, x: M::D, c: &[f64]) -> M::D {
+    let (&last, rest) = c.split_last().expect("a polynomial has a coefficient");
+    let mut acc = m.d(last);
+    for &c in rest.iter().rev() {
+        let c = m.d(c);
+        acc = m.d_fma(acc, x, c);
+    }
+    acc
+}
+
+#[inline(always)]
+fn clamp<M: Machine>(m: &mut M, lo: f64, x: M::D, hi: f64) -> M::D {
+    let (lo, hi) = (m.d(lo), m.d(hi));
+    let x = m.d_min(hi, x);
+    m.d_max(lo, x)
+}
+
+#[inline(always)]
+fn by_ln2<M: Machine>(m: &mut M, x: M::D) -> (M::D, M::D) {
+    let (log2e, hi, lo) = (m.d(LOG2_E), m.d(D_LN2[0]), m.d(D_LN2[1]));
+    let n = m.d_mul(x, log2e);
+    let n = m.d_round(n);
+    let r = m.d_fnma(n, hi, x);
+    (n, m.d_fnma(n, lo, r))
+}
+
+/// `eˣ`
+#[inline(always)]
+pub fn exp<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let x = clamp(m, -746.0, x, 710.0);
+    let (n, r) = by_ln2(m, x);
+    let p = poly(m, r, &D_EXP);
+    m.d_scale(p, n)
+}
+
+/// `2ˣ`
+#[inline(always)]
+pub fn exp2<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let x = clamp(m, -1080.0, x, 1025.0);
+    let n = m.d_round(x);
+    let r = m.d_sub(x, n);
+    let p = poly(m, r, &D_EXP2);
+    m.d_scale(p, n)
+}
+
+/// `eʳ - 1` of a reduced r
+#[inline(always)]
+fn expm1_reduced<M: Machine>(m: &mut M, r: M::D) -> M::D {
+    let q = poly(m, r, &D_EXPM1);
+    let r2 = m.d_mul(r, r);
+    m.d_fma(r2, q, r)
+}
+
+/// `eˣ - 1`
+#[inline(always)]
+pub fn expm1<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let t = clamp(m, -40.0, x, 710.0);
+    let (n, r) = by_ln2(m, t);
+    let p = expm1_reduced(m, r);
+    let (one, minus_n) = (m.d(1.0), m.d_neg(n));
+    let u = m.d_scale(one, minus_n);
+    let u = m.d_sub(one, u);
+    let y = m.d_add(p, u);
+    let y = m.d_scale(y, n);
+    m.d_copysign(y, x)
+}
+
+/// The integer in the low 52 bits of `l + 2⁵²+…` is `l`: an i64 far below 2⁵¹ as f64.
+#[inline(always)]
+fn to_float<M: Machine>(m: &mut M, l: M::L) -> M::D {
+    let (bits, magic) = (m.l(MAGIC.to_bits() as i64), m.d(MAGIC));
+    let sum = m.l_add(l, bits);
+    let sum = m.d_from_bits(sum);
+    m.d_sub(sum, magic)
+}
+
+/// The exponent that takes the positive lanes with these bits into `[√½, √2)`: as a shifted field, and as a float.
+/// There is no arithmetic shift of i64 lanes, so the field is made positive first.
+#[inline(always)]
+fn exponent<M: Machine>(m: &mut M, bits: M::L) -> (M::L, M::D) {
+    let (half, bias, bias_field) = (m.l(SQRT_HALF_BITS - (1024 << 52)), m.l(1024), m.l(1024 << 52));
+    let k = m.l_sub(bits, half);
+    let e = m.l_shr(k, 52);
+    let field = m.l_shl(e, 52);
+    let field = m.l_sub(field, bias_field);
+    let e = m.l_sub(e, bias);
+    (field, to_float(m, e))
+}
+
+#[inline(always)]
+fn split<M: Machine>(m: &mut M, x: M::D) -> (M::D, M::D) {
+    let (least, up, off) = (m.d(f64::MIN_POSITIVE), m.d(4_503_599_627_370_496.0), m.d(52.0));
+    let small = m.d_lt(x, least);
+    let raised = m.d_mul(x, up);
+    let x = m.d_select(small, raised, x);
+    let bits = m.d_bits(x);
+    let (field, e) = exponent(m, bits);
+    let mantissa = m.l_sub(bits, field);
+    let mantissa = m.d_from_bits(mantissa);
+    let one = m.d(1.0);
+    let f = m.d_sub(mantissa, one);
+    let lowered = m.d_sub(e, off);
+    (f, m.d_select(small, lowered, e))
+}
+
+#[inline(always)]
+fn log_specials<M: Machine>(m: &mut M, y: M::D, x: M::D, zero_at: f64) -> M::D {
+    let (inf, minus, nan, zero) = (m.d(f64::INFINITY), m.d(f64::NEG_INFINITY), m.d(f64::NAN), m.d(zero_at));
+    let finite = m.d_lt(x, inf);
+    let y = m.d_select(finite, y, x);
+    let at = m.d_eq(x, zero);
+    let y = m.d_select(at, minus, y);
+    let below = m.d_lt(x, zero);
+    m.d_select(below, nan, y)
+}
+
+/// With `s = f/(f + 2)`: `f²/2` and `s·(f²/2 + R)`, where `log(1 + f) = f - (f²/2 - s·(f²/2 + R))` (as in fdlibm, so that
+/// the leading term is exact and the rest small).
+#[inline(always)]
+fn log_parts<M: Machine>(m: &mut M, f: M::D) -> (M::D, M::D) {
+    let (two, half) = (m.d(2.0), m.d(0.5));
+    let d = m.d_add(f, two);
+    let s = m.d_div(f, d);
+    let s2 = m.d_mul(s, s);
+    let r = poly(m, s2, &D_LOG);
+    let h = m.d_mul(f, half);
+    let h = m.d_mul(h, f);
+    let t = m.d_fma(s2, r, h);
+    (h, m.d_mul(s, t))
+}
+
+#[inline(always)]
+fn log_of<M: Machine>(m: &mut M, f: M::D, e: M::D) -> M::D {
+    let (h, t) = log_parts(m, f);
+    let (hi, lo) = (m.d(D_LN2[0]), m.d(D_LN2[1]));
+    let t = m.d_fma(e, lo, t);
+    let t = m.d_sub(h, t);
+    let t = m.d_sub(f, t);
+    m.d_fma(e, hi, t)
+}
+
+/// Natural logarithm
+#[inline(always)]
+pub fn log<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let (f, e) = split(m, x);
+    let y = log_of(m, f, e);
+    log_specials(m, y, x, 0.0)
+}
+
+/// Logarithm to base 2. The factor log₂e would add its rounding to that of the logarithm, so both are in two parts.
+#[inline(always)]
+pub fn log2<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let (f, e) = split(m, x);
+    let (h, t) = log_parts(m, f);
+    let hi = m.d_sub(f, h);
+    let lo = m.d_sub(f, hi);
+    let lo = m.d_sub(lo, h);
+    let lo = m.d_add(lo, t);
+    let (c_hi, c_lo) = (m.d(D_LOG2E[0]), m.d(D_LOG2E[1]));
+    let p = m.d_mul(hi, c_hi);
+    let minus_p = m.d_neg(p);
+    let rest = m.d_fma(hi, c_hi, minus_p);
+    let rest = m.d_fma(hi, c_lo, rest);
+    let rest = m.d_fma(lo, c_hi, rest);
+    let y = m.d_add(e, p);
+    let back = m.d_sub(y, e);
+    let left = m.d_sub(p, back);
+    let rest = m.d_add(rest, left);
+    let y = m.d_add(y, rest);
+    log_specials(m, y, x, 0.0)
+}
+
+/// `log(1 + x)`
+#[inline(always)]
+pub fn log1p<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let one = m.d(1.0);
+    let u = m.d_add(x, one);
+    let u = m.d_bits(u);
+    let (field, e) = exponent(m, u);
+    let (bits, one_bits) = (m.d_bits(x), m.l(1.0f64.to_bits() as i64));
+    let scaled = m.l_sub(bits, field);
+    let scaled = m.d_from_bits(scaled);
+    let power = m.l_sub(one_bits, field);
+    let power = m.d_from_bits(power);
+    let zero = m.d(0.0);
+    let power = m.d_max(power, zero);
+    let less = m.d_sub(power, one);
+    let f = m.d_add(scaled, less);
+    let y = log_of(m, f, e);
+    let y = m.d_copysign(y, x);
+    log_specials(m, y, x, -1.0)
+}
+
+#[inline(always)]
+fn by_pi<M: Machine>(m: &mut M, x: M::D, n: M::D) -> M::D {
+    let mut r = x;
+    for part in D_PI {
+        let part = m.d(part);
+        r = m.d_fnma(n, part, r);
+    }
+    r
+}
+
+#[inline(always)]
+fn signed_sin<M: Machine>(m: &mut M, r: M::D, parity: M::D) -> M::D {
+    let one = m.d(1.0);
+    let r2 = m.d_mul(r, r);
+    let s = poly(m, r2, &D_SIN);
+    let s = m.d_fma(s, r2, one);
+    let y = m.d_mul(r, s);
+    let (parity, y) = (m.d_bits(parity), m.d_bits(y));
+    let sign = m.l_shl(parity, 63);
+    let y = m.l_xor(y, sign);
+    m.d_from_bits(y)
+}
+
+#[inline(always)]
+fn guard_far<M: Machine>(m: &mut M, x: M::D) {
+    let (limit, a) = (m.d(SIN_LIMIT), m.d_abs(x));
+    let far = m.d_lt(limit, a);
+    m.guard(far);
+}
+
+/// Sine
+#[inline(always)]
+pub fn sin<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    guard_far(m, x);
+    let (inv, magic) = (m.d(FRAC_1_PI), m.d(MAGIC));
+    let t = m.d_fma(x, inv, magic);
+    let n = m.d_sub(t, magic);
+    let r = by_pi(m, x, n);
+    signed_sin(m, r, t)
+}
+
+/// Cosine
+#[inline(always)]
+pub fn cos<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    guard_far(m, x);
+    let (inv, magic, half) = (m.d(FRAC_1_PI), m.d(MAGIC), m.d(0.5));
+    let t = m.d_fma(x, inv, half);
+    let t = m.d_add(t, magic);
+    let n = m.d_sub(t, magic);
+    let n = m.d_sub(n, half);
+    let r = by_pi(m, x, n);
+    signed_sin(m, r, t)
+}
+
+/// Inverse tangent, reduced to `|t| ≤ √2 - 1` through the nearest of the angles 0, π/4 and π/2
+#[inline(always)]
+pub fn atan<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    const TAN_PI_8: f64 = std::f64::consts::SQRT_2 - 1.0;
+    let (zero, one) = (m.d(0.0), m.d(1.0));
+    let (low, high) = (m.d(TAN_PI_8), m.d(TAN_PI_8 + 2.0));
+    let (eighth, quarter) = (m.d(FRAC_PI_4), m.d(FRAC_PI_2));
+    let (eighth_lo, quarter_lo) = (m.d(D_PI[1] / 4.0), m.d(D_PI[1] / 2.0));
+    let a = m.d_abs(x);
+    let (middle, far) = (m.d_lt(low, a), m.d_lt(high, a));
+    let (below, above) = (m.d_sub(a, one), m.d_add(a, one));
+    let minus = m.d_neg(one);
+    let num = m.d_select(middle, below, a);
+    let num = m.d_select(far, minus, num);
+    let den = m.d_select(middle, above, one);
+    let den = m.d_select(far, a, den);
+    let t = m.d_div(num, den);
+    let base = m.d_select(middle, eighth, zero);
+    let base = m.d_select(far, quarter, base);
+    let base_lo = m.d_select(middle, eighth_lo, zero);
+    let base_lo = m.d_select(far, quarter_lo, base_lo);
+    let t2 = m.d_mul(t, t);
+    let p = poly(m, t2, &D_ATAN);
+    let t3 = m.d_mul(t2, t);
+    let rest = m.d_fma(t3, p, base_lo);
+    let y = m.d_add(t, rest);
+    let y = m.d_add(base, y);
+    m.d_copysign(y, x)
+}
+
+/// Hyperbolic tangent
+#[inline(always)]
+pub fn tanh<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let (one, two, top) = (m.d(1.0), m.d(2.0), m.d(20.0));
+    let a = m.d_abs(x);
+    let a = m.d_min(top, a);
+    let a = m.d_add(a, a);
+    let (n, r) = by_ln2(m, a);
+    let p = expm1_reduced(m, r);
+    let s = m.d_scale(one, n);
+    let less = m.d_sub(s, one);
+    let t = m.d_fma(s, p, less);
+    let d = m.d_add(t, two);
+    let y = m.d_div(t, d);
+    m.d_copysign(y, x)
+}
+
+/// `1/(1 + e⁻ˣ)`
+#[inline(always)]
+pub fn sigmoid<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let x = clamp(m, -746.0, x, 40.0);
+    let (n, r) = by_ln2(m, x);
+    let minus_r = m.d_neg(r);
+    let e = poly(m, minus_r, &D_EXP);
+    let one = m.d(1.0);
+    let s = m.d_scale(one, n);
+    let d = m.d_add(s, e);
+    m.d_div(s, d)
+}

@@ -1,0 +1,59 @@
+//! Which vector instructions the machine has, and how wide they are.
+
+/// An instruction set that the emitter writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Isa {
+    /// AVX2 with FMA, F16C and BMI2: 16 registers of 256 bits.
+    Avx2,
+    /// AVX-512 F, DQ, BW and VL: 32 registers of 512 bits, 7 masks.
+    Avx512,
+}
+
+impl Isa {
+    /// The widest instruction set of this machine, if it has one that the emitter writes.
+    pub fn detect() -> Option<Isa> {
+        [Isa::Avx512, Isa::Avx2].into_iter().find(|i| i.available())
+    }
+
+    /// Whether this machine runs it.
+    pub fn available(self) -> bool {
+        let avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+            && is_x86_feature_detected!("bmi2");
+        match self {
+            Isa::Avx2 => avx2,
+            Isa::Avx512 => {
+                avx2 && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+        }
+    }
+
+    /// The instruction set of that name: `avx512` or `avx2`.
+    pub fn from_name(name: &str) -> Option<Isa> {
+        match name {
+            "avx512" => Some(Isa::Avx512),
+            "avx2" => Some(Isa::Avx2),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a vector register.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Isa::Avx512 => 64,
+            Isa::Avx2 => 32,
+        }
+    }
+
+    /// Vector registers.
+    pub(crate) fn registers(self) -> usize {
+        match self {
+            Isa::Avx512 => 32,
+            Isa::Avx2 => 16,
+        }
+    }
+}

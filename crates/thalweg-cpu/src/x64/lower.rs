@@ -1,0 +1,440 @@
+//! From a kernel body to the vector IR: accesses become loads, gathers and index arithmetic, elements become instructions.
+//!
+//! Either the whole body is lowered or a reason is given ([`Unsupported`]); asking changes nothing.
+
+use super::asm::Code;
+use super::elements::{self, lane_of};
+use super::isa::Isa;
+use super::ops;
+use super::vir::{Class, Inst, Op, Slot, Source, Val, Vir, pointer};
+use crate::machine::Machine;
+use thalweg_ir::{Compute, DType, ElementOp};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
+
+/// Why a body is not compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsupported {
+    /// No instructions for the operation on the dtype.
+    Element(ElementOp, DType),
+    /// No instructions for the conversion.
+    Cast(DType, DType),
+    /// A store that is not contiguous.
+    Store(AccessClass),
+    /// The frame, or the code, would be larger than the emitter goes.
+    TooLarge,
+    /// The operating system gives no executable memory.
+    NoPages,
+}
+
+/// The body as the lowering wants it: bf16 and f16 computed in f32 (rounded after each operation in a strict body), and operations
+/// opened into those that have instructions or a math function.
+pub fn prepare(body: &Body, isa: Isa) -> Body {
+    let halves = |d: DType| matches!(d, DType::BF16 | DType::F16);
+    let any = (0..body.nodes.len() as u32)
+        .map(NodeId)
+        .any(|n| matches!(body.nodes[n.index()], Node::Element { .. }) && halves(body.operand_dtype(n)));
+    let widened;
+    let body = if any {
+        widened = in_f32(body, halves);
+        &widened
+    } else {
+        body
+    };
+    thalweg_kernel::expand(body, &|op, dtype| super::native(op, dtype, isa))
+}
+
+fn in_f32(body: &Body, halves: impl Fn(DType) -> bool) -> Body {
+    let mut b = BodyBuilder::new(body.strict);
+    for &a in &body.accesses {
+        b.access(a);
+    }
+    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    for (i, node) in body.nodes.iter().enumerate() {
+        let id = NodeId(i as u32);
+        let new = match *node {
+            Node::Element { op, dtype, .. } => {
+                let wide = halves(body.operand_dtype(id));
+                let args: Vec<NodeId> = body
+                    .args(id)
+                    .map(|a| {
+                        let p = place[a.index()];
+                        if wide && halves(b.body().dtype(p)) { b.cast(p, DType::F32) } else { p }
+                    })
+                    .collect();
+                let r = b.element(op, &args);
+                if wide && halves(dtype) && body.strict { b.cast(r, dtype) } else { r }
+            }
+            Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
+            other => b.node(other),
+        };
+        place.push(new);
+    }
+    for s in &body.stores {
+        b.store(place[s.node.index()], s.access);
+    }
+    let mut out = b.finish();
+    out.scalars = body.scalars;
+    out.operands = body.operands;
+    out
+}
+
+/// Whether some value needs 64-bit lanes.
+fn wide(body: &Body) -> bool {
+    use ElementOp::{Div, FloorDiv, Rem};
+    body.nodes.iter().enumerate().any(|(i, n)| {
+        let id = NodeId(i as u32);
+        let d = body.dtype(id);
+        let by_f64 = |d: DType| matches!(d, DType::I32 | DType::U32);
+        lane_of(d) == 8
+            || match *n {
+                Node::Element { op, .. } => {
+                    let o = body.operand_dtype(id);
+                    lane_of(o) == 8 || (o.is_int() && matches!(op, Div | FloorDiv | Rem))
+                }
+                Node::Cast { dtype, arg } => {
+                    matches!(dtype, DType::BF16 | DType::F16) && by_f64(body.dtype(arg))
+                        || lane_of(body.dtype(arg)) == 8
+                }
+                _ => false,
+            }
+    })
+}
+
+struct Lower<'a> {
+    body: &'a Body,
+    v: Vir,
+    place: Vec<Val>,
+    uses: Vec<u32>,
+    /// Values known to be a bf16 or f16 exactly, with its bits.
+    halves: Vec<(Val, DType, Val)>,
+}
+
+/// The step of a prepared body.
+pub fn lower(body: &Body, isa: Isa) -> Result<Vir, Unsupported> {
+    let lanes = isa.bytes() / if wide(body) { 8 } else { 4 };
+    let mut uses = vec![0; body.nodes.len()];
+    for i in 0..body.nodes.len() {
+        body.args(NodeId(i as u32)).for_each(|a| uses[a.index()] += 1);
+    }
+    body.stores.iter().for_each(|s| uses[s.node.index()] += 1);
+    let mut l = Lower { body, v: Vir::new(isa, lanes), place: Vec::new(), uses, halves: Vec::new() };
+    if isa == Isa::Avx2 {
+        // Always slots 0 and 1: masked moves of the last step ask for them.
+        for lane in [4, 8] {
+            l.v.slot(Slot { source: Source::Tail, dtype: DType::I32, lane });
+        }
+    }
+    for i in 0..body.nodes.len() {
+        let val = l.node(NodeId(i as u32))?;
+        l.place.push(val);
+    }
+    for s in &body.stores {
+        let a = body.accesses[s.access as usize];
+        if a.class != AccessClass::Contiguous {
+            return Err(Unsupported::Store(a.class));
+        }
+        l.store(l.place[s.node.index()], s.access, a.dtype);
+    }
+    Ok(l.v)
+}
+
+impl Lower<'_> {
+    fn node(&mut self, id: NodeId) -> Result<Val, Unsupported> {
+        let v = &mut self.v;
+        Ok(match self.body.nodes[id.index()] {
+            Node::Load { access } => self.load(access, self.body.accesses[access as usize]),
+            Node::Index { access, dtype } => self.index(access, dtype),
+            Node::Valid { access } => match self.body.accesses[access as usize].class {
+                AccessClass::Mapped => {
+                    let table = self.positions(access);
+                    self.inside(table)
+                }
+                _ => v.mask_const(true),
+            },
+            Node::Scalar { slot, dtype } => {
+                let x = v.slot(Slot { source: Source::Scalar(slot), dtype, lane: lane_of(dtype) });
+                if dtype == DType::Bool { self.mask_of(x) } else { x }
+            }
+            Node::Const { bits, dtype: DType::Bool } => v.mask_const(bits != 0),
+            Node::Const { bits, dtype } => v.constant(bits, lane_of(dtype)),
+            Node::Element { op, .. } => {
+                let dtype = self.body.operand_dtype(id);
+                if let Some(fused) = self.contract(op, dtype, id) {
+                    return Ok(fused);
+                }
+                let args: Vec<Val> = self.body.args(id).map(|a| self.place[a.index()]).collect();
+                elements::element(&mut self.v, op, dtype, &args).ok_or(Unsupported::Element(op, dtype))?
+            }
+            Node::Cast { dtype, arg } => {
+                let from = self.body.dtype(arg);
+                let x = self.place[arg.index()];
+                elements::cast(v, x, from, dtype).ok_or(Unsupported::Cast(from, dtype))?
+            }
+        })
+    }
+
+    /// A sum with a product that nothing else uses, with one rounding.
+    fn contract(&mut self, op: ElementOp, dtype: DType, id: NodeId) -> Option<Val> {
+        let float = matches!(dtype.compute(), Compute::F32 | Compute::F64);
+        if self.body.strict || !float || !matches!(op, ElementOp::Add | ElementOp::Sub) {
+            return None;
+        }
+        let args: Vec<NodeId> = self.body.args(id).collect();
+        let product = |n: NodeId| match self.body.nodes[n.index()] {
+            Node::Element { op: ElementOp::Mul, args, .. } if self.uses[n.index()] == 1 => Some((args[0], args[1])),
+            _ => None,
+        };
+        let w = lane_of(dtype);
+        let at = |n: NodeId| self.place[n.index()];
+        if let Some((x, y)) = product(args[1]) {
+            let code = if op == ElementOp::Add { ops::FMADD } else { ops::FNMADD };
+            return Some(self.v.fused(code, w, at(x), at(y), at(args[0])));
+        }
+        let (x, y) = product(args[0])?;
+        let code = if op == ElementOp::Add { ops::FMADD } else { ops::FMSUB };
+        Some(self.v.fused(code, w, at(x), at(y), at(args[1])))
+    }
+
+    /// A mask from lanes of 0 and -1.
+    fn mask_of(&mut self, x: Val) -> Val {
+        if self.v.masks() { self.v.make(Op::Rvm, ops::PTESTM[0], 4, 0, 0, &[x, x]) } else { x }
+    }
+
+    /// A mask from lanes of 0 and 1.
+    fn truth(&mut self, x: Val) -> Val {
+        if self.v.masks() {
+            return self.mask_of(x);
+        }
+        let zero = self.v.i(0);
+        self.v.int_gt(4, x, zero, true)
+    }
+
+    /// Position table of a mapped access.
+    fn positions(&mut self, access: u16) -> Val {
+        self.v.leaf(Op::Load, 4, 4, pointer(access, true))
+    }
+
+    /// Where positions are not negative.
+    fn inside(&mut self, table: Val) -> Val {
+        let least = self.v.i(-1);
+        self.v.int_gt(4, table, least, true)
+    }
+
+    fn word(&mut self, source: Source, lane: u8) -> Val {
+        let dtype = if lane == 8 { DType::I64 } else { DType::U32 };
+        self.v.slot(Slot { source, dtype, lane })
+    }
+
+    /// Position in the row of every lane.
+    fn lane_numbers(&mut self, lane: u8) -> Val {
+        let v = &mut self.v;
+        let (step, iota) = (v.leaf(Op::Step, lane, 0, 0), v.leaf(Op::Iota, lane, 0, 0));
+        v.two(ops::PADD, lane, step, iota)
+    }
+
+    fn index(&mut self, access: u16, dtype: DType) -> Val {
+        let lane = lane_of(dtype);
+        match self.body.accesses[access as usize].class {
+            AccessClass::Mapped => {
+                let t = self.positions(access);
+                if lane == 8 { self.v.convert(ops::MOVSX_DQ, 8, 8, t) } else { t }
+            }
+            AccessClass::Uniform => self.word(Source::Word(access), lane),
+            AccessClass::Contiguous => {
+                let (n, base) = (self.lane_numbers(lane), self.word(Source::Word(access), lane));
+                self.v.two(ops::PADD, lane, n, base)
+            }
+            AccessClass::Strided => {
+                let n = self.lane_numbers(lane);
+                let stride = self.word(Source::Stride(access), lane);
+                let base = self.word(Source::Word(access), lane);
+                let p = if lane == 8 {
+                    elements::mul64(&mut self.v, n, stride)
+                } else {
+                    self.v.two(ops::PMULL, 4, n, stride)
+                };
+                self.v.two(ops::PADD, lane, p, base)
+            }
+        }
+    }
+
+    fn load(&mut self, access: u16, a: Access) -> Val {
+        let raw = match a.class {
+            AccessClass::Uniform => {
+                let lane = lane_of(a.dtype);
+                let x = self.v.slot(Slot { source: Source::Uniform(access), dtype: a.dtype, lane });
+                return if a.dtype == DType::Bool { self.mask_of(x) } else { x };
+            }
+            AccessClass::Contiguous => self.neighbours(access, a.dtype),
+            AccessClass::Strided => {
+                let (stride, iota) = (self.word(Source::Stride(access), 4), self.v.table(self.iota_bytes(), 4));
+                let offsets = self.v.two(ops::PMULL, 4, iota, stride);
+                self.gather(access, a.dtype, offsets, None)
+            }
+            AccessClass::Mapped => {
+                let table = self.positions(access);
+                let inside = self.inside(table);
+                self.gather(access, a.dtype, table, Some(inside))
+            }
+        };
+        self.widen(raw, a.dtype)
+    }
+
+    fn iota_bytes(&self) -> Vec<u8> {
+        (0..self.v.lanes as u32).flat_map(|i| i.to_le_bytes()).collect()
+    }
+
+    /// A full vector of elements, narrow integers widened; 16-bit floats as their bits, but f16 from memory as f32.
+    fn neighbours(&mut self, access: u16, dtype: DType) -> Val {
+        let (code, lane) = match dtype {
+            DType::F64 | DType::I64 => (ops::MOVUPS[1], 8),
+            DType::F32 | DType::I32 | DType::U32 => (ops::MOVUPS[0], 4),
+            DType::I8 => (ops::MOVSX_B, 4),
+            DType::U8 | DType::Bool => (ops::MOVZX_B, 4),
+            DType::I16 => (ops::MOVSX_W, 4),
+            DType::BF16 => (ops::MOVZX_W, 4),
+            DType::F16 => (ops::F16_F32, 4),
+        };
+        let (len, class) = (self.v.len(lane), Class::Vector);
+        let imm = dtype.size() as u8;
+        let aux = pointer(access, false);
+        self.v.push(Inst { op: Op::Load, code, len, imm, nargs: 0, lane, args: [Val(0); 3], aux, class, step: 0 })
+    }
+
+    /// The computed form of what [`Lower::neighbours`] or [`Lower::gather`] gave.
+    fn widen(&mut self, raw: Val, dtype: DType) -> Val {
+        match dtype {
+            DType::BF16 => {
+                let x = self.v.i_shl(raw, 16);
+                self.halves.push((x, dtype, raw));
+                x
+            }
+            DType::Bool => self.truth(raw),
+            _ => raw,
+        }
+    }
+
+    /// Elements at `index` times their size from the access's address.
+    fn gather(&mut self, access: u16, dtype: DType, index: Val, inside: Option<Val>) -> Val {
+        let size = dtype.size();
+        let lane = if size == 8 { 8 } else { 4 };
+        let aux = pointer(access, false);
+        if size >= 4 {
+            return self.gather_words(aux, size as u8, lane, index, inside);
+        }
+        // The aligned word that holds the element: it lies in the element's page, so it can be read.
+        let v = &mut self.v;
+        let low = match inside {
+            Some(_) => v.slot(Slot { source: Source::Low(access), dtype: DType::U32, lane: 4 }),
+            None => v.leaf(Op::StepLow, 4, size as u8, aux),
+        };
+        let bytes = v.shift(ops::SHL, 4, index, (size == 2) as u8);
+        let bytes = v.i_add(bytes, low);
+        let word = v.shift(if inside.is_some() { ops::SHR } else { ops::SAR }, 4, bytes, 2);
+        let at = v.with_const(ops::PAND, 4, bytes, 3);
+        let at = v.shift(ops::SHL, 4, at, 3);
+        let aligned = 1 << 32;
+        let w = self.gather_words(aux | aligned | (size as u64) << 33, 4, 4, word, inside);
+        let v = &mut self.v;
+        let x = v.two(ops::SHRV, 4, w, at);
+        match dtype {
+            DType::I8 | DType::I16 | DType::U8 => elements::wrap(v, x, dtype),
+            DType::Bool => v.with_const(ops::PAND, 4, x, 0xFF),
+            DType::F16 => {
+                let x = v.with_const(ops::PAND, 4, x, 0xFFFF);
+                let x = pack_words(v, x);
+                v.make(Op::Rm, ops::F16_F32, 4, 4, 0, &[x])
+            }
+            _ => v.with_const(ops::PAND, 4, x, 0xFFFF),
+        }
+    }
+
+    fn gather_words(&mut self, aux: u64, size: u8, lane: u8, index: Val, inside: Option<Val>) -> Val {
+        let v = &mut self.v;
+        let code = ops::GATHER[(lane == 8) as usize];
+        let mask = inside.map(|m| v.mask_to(m, lane));
+        let (args, nargs) = ([index, mask.unwrap_or(Val(0)), Val(0)], 1 + mask.is_some() as u8);
+        let (len, class) = (v.len(lane), Class::Vector);
+        v.push(Inst { op: Op::Gather, code, len, imm: size, nargs, lane, args, aux, class, step: 0 })
+    }
+
+    fn store(&mut self, x: Val, access: u16, dtype: DType) {
+        let v = &mut self.v;
+        let known = self.halves.iter().find(|h| h.0 == x && h.1 == dtype).map(|h| h.2);
+        let x = match dtype {
+            DType::Bool => v.pick_one(x),
+            DType::BF16 => match known {
+                Some(bits) => bits,
+                None => rounded_bits(v, x).unwrap_or_else(|| elements::bf16_bits(v, x)),
+            },
+            _ => x,
+        };
+        let (code, len, x): (Code, u8, Val) = match (dtype, v.masks()) {
+            (DType::F64 | DType::I64, _) => (ops::MOVUPS_STORE[1], v.len(8), x),
+            (DType::F32 | DType::I32 | DType::U32, _) => (ops::MOVUPS_STORE[0], v.len(4), x),
+            (DType::F16, true) => (ops::F32_F16, v.len(4), x),
+            (DType::I8 | DType::U8 | DType::Bool, true) => (ops::MOV_DB, v.len(4), x),
+            (_, true) => (ops::MOV_DW, v.len(4), x),
+            (_, false) => {
+                let x = match dtype {
+                    DType::F16 => elements::f16_bits(v, x),
+                    DType::BF16 | DType::I16 => pack_words(v, x),
+                    _ => pack_bytes(v, x),
+                };
+                match v.lanes * dtype.size() {
+                    16 => (ops::MOVUPS_STORE[0], 0, x),
+                    8 => (ops::MOVD_STORE[1], 0, x),
+                    _ => (ops::MOVD_STORE[0], 0, x),
+                }
+            }
+        };
+        v.effect(Op::Store, code, len, dtype.size() as u8, &[x], pointer(access, false));
+    }
+}
+
+/// The bits of a value that was just rounded to bf16.
+fn rounded_bits(v: &Vir, x: Val) -> Option<Val> {
+    let i = v.inst(x);
+    let shifted = i.op == Op::Shift && i.code == ops::SHL[0] && i.imm == 16;
+    let below = v.inst(i.args[0]);
+    (shifted && matches!(below.op, Op::BlendM | Op::BlendV)).then_some(i.args[0])
+}
+
+/// 32-bit lanes of 16-bit values as neighbouring 16-bit ones, in the lower half of the vector.
+fn pack_words(v: &mut Vir, x: Val) -> Val {
+    if v.masks() {
+        return v.make(Op::Mr, ops::MOV_DW, 4, 4, 0, &[x]);
+    }
+    let x = shuffle(v, x, &[0, 1, 4, 5, 8, 9, 12, 13]);
+    if v.lanes == 8 { v.make(Op::Rm, ops::PERMQ, 4, 4, 0x08, &[x]) } else { x }
+}
+
+/// 32-bit lanes of bytes as neighbouring bytes (AVX2).
+fn pack_bytes(v: &mut Vir, x: Val) -> Val {
+    let x = shuffle(v, x, &[0, 4, 8, 12]);
+    if v.lanes == 4 {
+        return x;
+    }
+    let to = v.table([0u32, 4].iter().flat_map(|i| i.to_le_bytes()).collect(), 4);
+    v.make(Op::Rvm, ops::PERMD, 4, 4, 0, &[to, x])
+}
+
+/// Bytes of each 128-bit part, in this order; zeros after them.
+fn shuffle(v: &mut Vir, x: Val, order: &[u8]) -> Val {
+    let mut part = order.to_vec();
+    part.resize(16, 0x80);
+    let table = v.table([part.clone(), part].concat(), 4);
+    v.make(Op::Rvm, ops::PSHUFB, 4, 4, 0, &[x, table])
+}
+
+impl Vir {
+    /// A mask as lanes of 1 and 0.
+    fn pick_one(&mut self, m: Val) -> Val {
+        if self.masks() {
+            let (one, zero) = (self.i(1), self.i(0));
+            return self.pick(4, m, one, zero);
+        }
+        let m = self.mask_to(m, 4);
+        self.shift(ops::SHR, 4, m, 31)
+    }
+}

@@ -1,0 +1,171 @@
+//! The x86-64 vector emitter: a map body in, machine code out.
+//!
+//! Body → [`lower`](mod@lower) (vector IR, one instruction a value) → [`schedule`] (order, copies) → [`regalloc`] → [`emit`] →
+//! [`pages`]. Code is specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
+//! docs/cpu-emitter.md has the design.
+
+mod asm;
+mod build;
+mod elements;
+mod emit;
+mod isa;
+mod lower;
+mod ops;
+mod pages;
+mod regalloc;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod vir;
+
+use crate::rows::{RowArgs, Rows};
+pub use isa::Isa;
+pub use lower::Unsupported;
+use regalloc::{Allocation, Limits};
+use schedule::Program;
+use std::time::{Duration, Instant};
+use thalweg_ir::{Compute, DType, ElementOp};
+use thalweg_kernel::Body;
+use vir::{Op, Val, Vir};
+
+/// A compiled body.
+pub struct Compiled {
+    code: pages::Code,
+    /// What there is to know about it.
+    pub report: Report,
+}
+
+/// What there is to know about compiled code.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The instruction set.
+    pub isa: Isa,
+    /// Points of a step.
+    pub lanes: usize,
+    /// Copies of the step in the main loop.
+    pub copies: usize,
+    /// Instructions of one step.
+    pub instructions: usize,
+    /// Bytes, constants included.
+    pub bytes: usize,
+    /// Values written to the frame in the main loop for want of registers.
+    pub spills: usize,
+    /// Whether a run may find lanes for the slow path, and so return false after having written: inputs must still be there then.
+    pub rereads_inputs: bool,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Limits for tests: fewer registers, a fixed unrolling.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Knobs {
+    /// At most so many vector registers.
+    pub registers: Option<usize>,
+    /// Exactly so many copies, spills or not.
+    pub copies: Option<usize>,
+}
+
+/// Whether [`compile`] takes the body; the reason if not.
+pub fn supports(body: &Body, isa: Isa) -> Result<(), Unsupported> {
+    lower::lower(&lower::prepare(body, isa), isa).map(|_| ())
+}
+
+/// Compiles a body for an instruction set that this machine has.
+pub fn compile(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
+    compile_with(body, isa, Knobs::default())
+}
+
+pub(crate) fn compile_with(body: &Body, isa: Isa, knobs: Knobs) -> Result<Compiled, Unsupported> {
+    let began = Instant::now();
+    let (bytes, mut report) = assemble(body, isa, knobs)?;
+    let code = pages::Code::publish(&bytes).ok_or(Unsupported::NoPages)?;
+    report.time = began.elapsed();
+    tracing::debug!(?report, "compiled a map body");
+    Ok(Compiled { code, report })
+}
+
+/// The machine code of a body.
+pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, Report), Unsupported> {
+    let body = lower::prepare(body, isa);
+    let v = lower::lower(&body, isa)?;
+    let order = schedule::order(&v);
+    let limits = limits(&v, isa, knobs, false);
+    let single = schedule::unroll(&v, &order, 1, true);
+    let tail = regalloc::allocate(&single, isa, self::limits(&v, isa, knobs, true)).ok_or(Unsupported::TooLarge)?;
+    let (main, mut loops) = unrolled(&v, &order, isa, limits, tail.peak, knobs).ok_or(Unsupported::TooLarge)?;
+    loops.hoist(&main, limits.vectors);
+    let bytes = emit::emit(&v, &body, (&main, &loops), (&single, &tail)).ok_or(Unsupported::TooLarge)?;
+    let guards = v.effects.iter().any(|e| v.inst(*e).op == Op::Guard);
+    let report = Report {
+        isa,
+        lanes: v.lanes,
+        copies: main.copies,
+        instructions: order.len(),
+        bytes: bytes.len(),
+        spills: loops.spills,
+        // A stride out of range also ends in the slow path, but before anything is written.
+        rereads_inputs: guards,
+        time: Duration::ZERO,
+    };
+    Ok((bytes, report))
+}
+
+fn limits(v: &Vir, isa: Isa, knobs: Knobs, tail: bool) -> Limits {
+    let gathers = v.insts.iter().any(|i| i.op == Op::Gather);
+    // AVX2 keeps the last register for masks of gathers and of the last step; AVX-512 keeps k6 and k7.
+    let spare = (isa == Isa::Avx2 && (gathers || tail)) as usize;
+    let vectors = isa.registers() - spare;
+    Limits { vectors: knobs.registers.map_or(vectors, |r| r.min(vectors)), masks: 5 }
+}
+
+/// The most copies, up to four, whose values fit in the registers; one copy if none do.
+fn unrolled(
+    v: &Vir,
+    order: &[Val],
+    isa: Isa,
+    limits: Limits,
+    single: usize,
+    knobs: Knobs,
+) -> Option<(Program, Allocation)> {
+    /// Longer code costs more in the instruction cache than interleaving gains.
+    const LONGEST: usize = 1200;
+    for copies in [4, 2] {
+        let promising = single * copies <= limits.vectors + limits.vectors / 2 && order.len() * copies <= LONGEST;
+        if !knobs.copies.map_or(promising, |c| c == copies) {
+            continue;
+        }
+        let p = schedule::unroll(v, order, copies, false);
+        if let Some(a) = regalloc::allocate(&p, isa, limits) {
+            if a.spills == 0 || knobs.copies.is_some() {
+                return Some((p, a));
+            }
+        }
+    }
+    let p = schedule::unroll(v, order, 1, false);
+    let a = regalloc::allocate(&p, isa, limits)?;
+    Some((p, a))
+}
+
+impl Rows for Compiled {
+    unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize) -> bool {
+        // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
+        let f: extern "sysv64" fn(*const u64, usize, usize) -> u64 = unsafe { std::mem::transmute(self.code.start()) };
+        f(args.as_ptr(), n, rows) == 0
+    }
+}
+
+/// Whether the emitter takes an operation as it is; others are opened into simpler ones where they can be.
+pub(crate) fn native(op: ElementOp, dtype: DType, isa: Isa) -> bool {
+    let _ = isa;
+    op.row().expand.is_none() || (dtype.compute() == Compute::Mask)
+}
+
+fn math_f32(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
+    let _ = (v, op, a);
+    None
+}
+
+fn math_f64(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
+    let _ = (v, op, a);
+    None
+}

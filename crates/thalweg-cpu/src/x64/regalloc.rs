@@ -1,0 +1,335 @@
+//! Registers for a straight line of instructions.
+//!
+//! Linear, with the exact next use (Belady): where registers run out, the value whose next use is farthest gives way, an invariant of
+//! the loop first, since it need not be written. Invariants stay in memory as operands where the instruction allows it; afterwards
+//! registers that were never used take the most wanted of them for the whole loop ([`Allocation::hoist`]). Always true: a value is in
+//! one register at most, and a spilled one was written to its home before its register was given away.
+
+use super::isa::Isa;
+use super::schedule::Program;
+use super::vir::{Class, Inst, Op, Val};
+
+/// Where an argument is read from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loc {
+    /// A register.
+    Reg(u8),
+    /// The value's home in memory: pool, frame slot or spill place.
+    Home,
+}
+
+/// One machine operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The instruction at `at`. [`Op::Fma`] comes with its arguments as (destroyed, vvvv, rm), and `form` to add to the opcode.
+    Run { at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], form: i8 },
+    /// Reads a value from its home.
+    Reload { val: Val, reg: u8 },
+    /// Reads a value from its home into a register that the next instruction destroys.
+    Fresh { val: Val, reg: u8 },
+    /// Copies a register.
+    Copy { from: u8, to: u8 },
+    /// Writes a value to its home.
+    Spill { val: Val, reg: u8 },
+}
+
+/// Registers that may be used.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Vector registers, from 0.
+    pub vectors: usize,
+    /// Mask registers, from 1.
+    pub masks: usize,
+}
+
+/// The machine operations of a program.
+pub struct Allocation {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// Spill places used.
+    pub places: u32,
+    /// The spill place of a value.
+    pub home: Vec<Option<u32>>,
+    /// Spills written.
+    pub spills: usize,
+    /// Vector registers used, from 0.
+    pub peak: usize,
+    /// Invariants kept in registers for the whole loop.
+    pub hoisted: Vec<(Val, u8)>,
+}
+
+const NEVER: u32 = u32::MAX;
+
+struct Alloc<'a> {
+    p: &'a Program,
+    isa: Isa,
+    /// Positions of use of value `v`: `uses[first[v]..first[v + 1]]`, those up to `next[v]` are past.
+    uses: Vec<u32>,
+    first: Vec<u32>,
+    next: Vec<u32>,
+    reg: Vec<Option<u8>>,
+    vectors: Vec<Option<Val>>,
+    masks: Vec<Option<Val>>,
+    out: Allocation,
+}
+
+/// Allocates. `None`: an instruction needs more registers than there are.
+pub fn allocate(p: &Program, isa: Isa, limits: Limits) -> Option<Allocation> {
+    let n = p.insts.len();
+    let mut first = vec![0u32; n + 1];
+    for i in &p.insts[p.start..] {
+        i.args().iter().for_each(|a| first[a.at() + 1] += 1);
+    }
+    for i in 0..n {
+        first[i + 1] += first[i];
+    }
+    let mut fill = first.clone();
+    let mut uses = vec![0; first[n] as usize];
+    for (at, i) in p.insts.iter().enumerate().skip(p.start) {
+        for a in i.args() {
+            uses[fill[a.at()] as usize] = at as u32;
+            fill[a.at()] += 1;
+        }
+    }
+    let out = Allocation {
+        steps: Vec::with_capacity(n + n / 4),
+        places: 0,
+        home: vec![None; n],
+        spills: 0,
+        peak: 0,
+        hoisted: Vec::new(),
+    };
+    let mut a = Alloc {
+        p,
+        isa,
+        next: first[..n].to_vec(),
+        uses,
+        first,
+        reg: vec![None; n],
+        vectors: vec![None; limits.vectors],
+        masks: vec![None; limits.masks],
+        out,
+    };
+    for at in p.start..n {
+        a.inst(at)?;
+    }
+    Some(a.out)
+}
+
+impl Alloc<'_> {
+    fn next_use(&self, v: Val) -> u32 {
+        let k = self.next[v.at()];
+        if k < self.first[v.at() + 1] { self.uses[k as usize] } else { NEVER }
+    }
+    fn dies(&self, v: Val) -> bool {
+        self.next_use(v) == NEVER
+    }
+    fn class(&self, v: Val) -> Class {
+        self.p.insts[v.at()].class
+    }
+    fn file(&mut self, class: Class) -> &mut Vec<Option<Val>> {
+        if class == Class::Mask { &mut self.masks } else { &mut self.vectors }
+    }
+    /// Mask registers are numbered from 1.
+    fn number(class: Class, place: usize) -> u8 {
+        place as u8 + (class == Class::Mask) as u8
+    }
+
+    /// A free register, or one made free; none that holds a pinned value.
+    fn take(&mut self, class: Class, pinned: &[Val]) -> Option<u8> {
+        if let Some(free) = self.file(class).iter().position(Option::is_none) {
+            if class == Class::Vector {
+                self.out.peak = self.out.peak.max(free + 1);
+            }
+            return Some(Self::number(class, free));
+        }
+        let held: Vec<Val> = self.file(class).iter().flatten().copied().collect();
+        let far = |v: &Val| (self.p.insts[v.at()].invariant(), self.next_use(*v));
+        let victim = held.into_iter().filter(|v| !pinned.contains(v)).max_by_key(far)?;
+        let reg = self.reg[victim.at()]?;
+        if !self.p.insts[victim.at()].invariant() && !self.dies(victim) && self.out.home[victim.at()].is_none() {
+            self.out.home[victim.at()] = Some(self.out.places);
+            self.out.places += 1;
+            self.out.spills += 1;
+            self.out.steps.push(Step::Spill { val: victim, reg });
+        }
+        self.release(victim);
+        Some(reg)
+    }
+    fn release(&mut self, v: Val) {
+        if let Some(r) = self.reg[v.at()].take() {
+            let class = self.class(v);
+            let place = r as usize - (class == Class::Mask) as usize;
+            self.file(class)[place] = None;
+        }
+    }
+    fn hold(&mut self, v: Val, reg: u8) {
+        let class = self.class(v);
+        let place = reg as usize - (class == Class::Mask) as usize;
+        self.file(class)[place] = Some(v);
+        self.reg[v.at()] = Some(reg);
+    }
+
+    /// Whether the instruction can read this argument from the value's home.
+    fn folds(&self, inst: &Inst, k: usize) -> bool {
+        let v = inst.args[k];
+        let value = &self.p.insts[v.at()];
+        let place = match inst.op {
+            Op::Rvm => k == 1,
+            Op::Rm => k == 0,
+            Op::Fma => true,
+            Op::BlendM | Op::BlendV => k == 1,
+            _ => false,
+        };
+        let once = inst.args().iter().filter(|a| **a == v).count() == 1;
+        let width = if inst.code.w { 8 } else { 4 };
+        let fits = match value.op {
+            Op::Const => self.isa == Isa::Avx2 || (inst.code.broadcast && value.lane == width),
+            _ => true,
+        };
+        let cheap = value.invariant() || self.dies(v);
+        place && once && fits && cheap && value.class == Class::Vector && self.reg[v.at()].is_none()
+    }
+
+    fn inst(&mut self, at: usize) -> Option<()> {
+        let mut inst = self.p.insts[at];
+        for a in inst.args() {
+            self.next[a.at()] += 1;
+        }
+        if inst.op == Op::Rvm && inst.code.commutes && !self.folds(&inst, 1) {
+            let swapped = Inst { args: [inst.args[1], inst.args[0], inst.args[2]], ..inst };
+            if self.folds(&swapped, 1) {
+                inst = swapped;
+            }
+        }
+        let folded = (0..inst.nargs as usize).rev().find(|&k| self.folds(&inst, k));
+        let mut locs = [Loc::Home; 3];
+        let args = inst.args;
+        let pinned = &args[..inst.nargs as usize];
+        for k in (0..inst.nargs as usize).filter(|k| Some(*k) != folded) {
+            let v = args[k];
+            if self.reg[v.at()].is_none() {
+                let reg = self.take(self.class(v), pinned)?;
+                self.out.steps.push(Step::Reload { val: v, reg });
+                self.hold(v, reg);
+            }
+            locs[k] = Loc::Reg(self.reg[v.at()]?);
+        }
+        if inst.op == Op::Fma {
+            return self.fused(at, &inst, locs, folded);
+        }
+        let early = inst.op == Op::Gather;
+        if !early {
+            self.release_dead(pinned);
+        }
+        let dst = match inst.class {
+            Class::Effect => 0,
+            class => {
+                let reg = self.take(class, if early { pinned } else { &[] })?;
+                self.hold(Val(at as u32), reg);
+                reg
+            }
+        };
+        if early {
+            self.release_dead(pinned);
+        }
+        self.out.steps.push(Step::Run { at: at as u32, dst, vals: args, locs, form: 0 });
+        Some(())
+    }
+
+    fn release_dead(&mut self, args: &[Val]) {
+        for &a in args {
+            if self.dies(a) {
+                self.release(a);
+            }
+        }
+    }
+
+    /// The destroyed argument is one that dies here, else a copy.
+    fn fused(&mut self, at: usize, inst: &Inst, locs: [Loc; 3], folded: Option<usize>) -> Option<()> {
+        let args = inst.args;
+        let gone = |s: &Self, k: usize| folded != Some(k) && s.dies(args[k]) && !s.p.insts[args[k].at()].invariant();
+        let victim = [2, 0, 1].into_iter().find(|&k| gone(self, k));
+        let (k, dst) = match victim {
+            Some(k) => {
+                let dst = self.reg[args[k].at()]?;
+                self.release_dead(&args);
+                (k, dst)
+            }
+            None => {
+                let dst = self.take(Class::Vector, &args)?;
+                // What is in memory is read, not copied.
+                let k = folded.unwrap_or(2);
+                self.out.steps.push(match locs[k] {
+                    Loc::Reg(from) => Step::Copy { from, to: dst },
+                    Loc::Home => Step::Fresh { val: args[k], reg: dst },
+                });
+                self.release_dead(&args);
+                (k, dst)
+            }
+        };
+        // Positions of (vvvv, rm), and the distance from the 213 form's opcode.
+        let (x, y, form) = match k {
+            2 if folded == Some(0) => (1, 0, 0x10),
+            2 => (0, 1, 0x10),
+            0 if folded == Some(1) => (2, 1, -0x10),
+            0 => (1, 2, 0),
+            _ if folded == Some(0) => (2, 0, -0x10),
+            _ => (0, 2, 0),
+        };
+        self.hold(Val(at as u32), dst);
+        self.out.steps.push(Step::Run {
+            at: at as u32,
+            dst,
+            vals: [args[k], args[x], args[y]],
+            locs: [Loc::Reg(dst), locs[x], locs[y]],
+            form,
+        });
+        Some(())
+    }
+}
+
+impl Allocation {
+    /// Gives registers that the program leaves unused to invariants, the most often read first.
+    pub fn hoist(&mut self, p: &Program, limit: usize) {
+        let mut wanted = vec![0u32; p.start];
+        let invariant = |v: Val| v.at() < p.start;
+        for s in &self.steps {
+            match s {
+                // Without a register an instruction of its own reads it.
+                Step::Reload { val, .. } if invariant(*val) => wanted[val.at()] += 4,
+                Step::Run { at, vals, locs, .. } => {
+                    let n = p.insts[*at as usize].nargs as usize;
+                    for k in 0..n {
+                        if locs[k] == Loc::Home && invariant(vals[k]) {
+                            wanted[vals[k].at()] += 1;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut order: Vec<usize> = (0..p.start).filter(|v| wanted[*v] > 0).collect();
+        order.sort_by_key(|v| std::cmp::Reverse(wanted[*v]));
+        let mut given = vec![None; p.start];
+        for (v, reg) in order.into_iter().zip(self.peak..limit) {
+            given[v] = Some(reg as u8);
+            self.hoisted.push((Val(v as u32), reg as u8));
+        }
+        if self.hoisted.is_empty() {
+            return;
+        }
+        self.steps.retain(|s| !matches!(s, Step::Reload { val, .. } if invariant(*val) && given[val.at()].is_some()));
+        for s in &mut self.steps {
+            if let Step::Run { at, vals, locs, .. } = s {
+                let inst = &p.insts[*at as usize];
+                let destroyed = (inst.op == Op::Fma) as usize;
+                for k in destroyed..inst.nargs as usize {
+                    if let Some(r) = given.get(vals[k].at()).copied().flatten() {
+                        locs[k] = Loc::Reg(r);
+                    }
+                }
+            }
+        }
+    }
+}

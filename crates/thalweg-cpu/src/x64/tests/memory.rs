@@ -1,0 +1,63 @@
+//! Buffers with unreadable pages on both sides, so that a read or write past their ends ends the test.
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+
+const PAGE: usize = 4096;
+
+pub struct Fenced {
+    base: *mut u8,
+    pages: usize,
+    at: usize,
+    pub len: usize,
+}
+
+impl Fenced {
+    /// `len` bytes that end (or start) at a fence.
+    pub fn new(len: usize, at_end: bool) -> Fenced {
+        let pages = len.div_ceil(PAGE).max(1);
+        // SAFETY: a new mapping of our own; the middle pages are opened.
+        let base = unsafe {
+            let p = rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                (pages + 2) * PAGE,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE,
+            )
+            .unwrap();
+            let flags = MprotectFlags::READ | MprotectFlags::WRITE;
+            rustix::mm::mprotect(p.byte_add(PAGE), pages * PAGE, flags).unwrap();
+            p.cast()
+        };
+        let at = if at_end { PAGE + pages * PAGE - len } else { PAGE };
+        let mut f = Fenced { base, pages, at, len };
+        f.room().fill(0xA5);
+        f
+    }
+    pub fn address(&self) -> u64 {
+        self.base as u64 + self.at as u64
+    }
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: inside the open pages.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(self.at), self.len) }
+    }
+    /// All open bytes.
+    fn room(&mut self) -> &mut [u8] {
+        // SAFETY: the open pages.
+        unsafe { std::slice::from_raw_parts_mut(self.base.add(PAGE), self.pages * PAGE) }
+    }
+    /// Whether the open bytes outside the buffer are as they were.
+    pub fn clean(&mut self) -> bool {
+        let (start, len) = (self.at - PAGE, self.len);
+        let room = self.room();
+        room[..start].iter().chain(&room[start + len..]).all(|b| *b == 0xA5)
+    }
+}
+
+impl Drop for Fenced {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping.
+        unsafe {
+            let _ = rustix::mm::munmap(self.base.cast(), (self.pages + 2) * PAGE);
+        }
+    }
+}

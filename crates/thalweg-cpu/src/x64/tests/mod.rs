@@ -1,0 +1,31 @@
+//! The emitter against an evaluation of the op table, point by point, on every instruction set of the machine.
+
+mod encoder;
+mod evaluate;
+mod memory;
+mod random;
+mod speed;
+
+use super::{Isa, Knobs};
+
+/// The instruction sets that can be tested here.
+fn isas() -> impl Iterator<Item = Isa> {
+    [Isa::Avx512, Isa::Avx2].into_iter().filter(|i| i.available())
+}
+
+/// xorshift64*
+pub struct Rng(pub u64);
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+    pub fn below(&mut self, n: usize) -> usize {
+        ((self.next() >> 33) as usize) % n
+    }
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}

@@ -1,0 +1,297 @@
+//! The vector IR: what one step of the inner loop does, in SSA, one machine instruction a value.
+//!
+//! A step computes `lanes` points. A 32-bit value fills `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so the vector
+//! length is the instruction's. Masks are k registers on AVX-512 (`lane` 0) and vectors of 0 and -1 on AVX2, where `lane`
+//! tells their width. Equal instructions are one value. Always true: an instruction stands after its arguments.
+
+use super::asm::Code;
+use super::isa::Isa;
+use super::ops;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use thalweg_ir::DType;
+
+/// A value, by the position of its instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Val(pub u32);
+
+impl Val {
+    /// The position as an index.
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How an instruction is encoded, and what it is for the allocator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// One value in every lane (`aux`), in the pool.
+    Const,
+    /// A full vector of the pool ([`Vir::tables`]`[aux]`).
+    Table,
+    /// Lane numbers, plus `lanes` for each copy of the step before this one; in the pool.
+    Iota,
+    /// A vector in the frame ([`Vir::slots`]`[aux]`) that the prologue fills.
+    Slot,
+    /// All lanes true (`imm` 1) or false, in a mask register.
+    KConst,
+    /// `reg = op(vvvv, rm)`
+    Rvm,
+    /// `reg = op(rm)`
+    Rm,
+    /// `rm = op(reg)`
+    Mr,
+    /// `vvvv = op(rm, imm)`
+    Shift,
+    /// `a·b + c` up to signs, destroying one.
+    Fma,
+    /// `m ? x : y` by mask register.
+    BlendM,
+    /// `m ? x : y` by vector mask.
+    BlendV,
+    /// The step's position in the row, in every lane.
+    Step,
+    /// The two low bits of the step's address in a strided access, in every lane.
+    StepLow,
+    /// `lanes` neighbouring elements at a pointer (`aux`); `imm` is an element's size in memory.
+    Load,
+    /// Writes the first argument likewise.
+    Store,
+    /// Elements at the pointer plus the index lanes (first argument) times `imm`, 0 where the mask (second argument) is false.
+    Gather,
+    /// Records that a lane of the mask is true.
+    Guard,
+}
+
+/// What register a value is in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Class {
+    /// A vector register.
+    Vector,
+    /// A mask register.
+    Mask,
+    /// None: it has an effect instead.
+    Effect,
+}
+
+/// One instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Inst {
+    /// What it is.
+    pub op: Op,
+    /// Its encoding, where the op takes one.
+    pub code: Code,
+    /// The vector length, `16 << len` bytes.
+    pub len: u8,
+    /// Immediate, or what the op says.
+    pub imm: u8,
+    /// Number of arguments.
+    pub nargs: u8,
+    /// Bytes of a lane of the result; 0 for mask registers.
+    pub lane: u8,
+    /// Arguments; unused ones are `Val(0)`.
+    pub args: [Val; 3],
+    /// What the op says.
+    pub aux: u64,
+    /// What register the result is in.
+    pub class: Class,
+    /// The copy of the step, once it is unrolled.
+    pub step: u8,
+}
+
+impl Inst {
+    /// The arguments.
+    pub fn args(&self) -> &[Val] {
+        &self.args[..self.nargs as usize]
+    }
+    /// In memory outside the loop, the same in every step: never spilled, read again instead.
+    pub fn invariant(&self) -> bool {
+        matches!(self.op, Op::Const | Op::Table | Op::Iota | Op::Slot)
+    }
+}
+
+/// Where a frame vector comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A scalar argument, bits as [`thalweg_ir::Scalar::to_bits`] has them; bool as 0 or -1.
+    Scalar(u16),
+    /// Word 0 of an access, moved by rows.
+    Word(u16),
+    /// Word 2 of an access.
+    Stride(u16),
+    /// The element that word 0 points at.
+    Uniform(u16),
+    /// The two low bits of word 0.
+    Low(u16),
+    /// -1 in the lanes inside the row.
+    Tail,
+}
+
+/// A vector in the frame: one value in every lane, but for [`Source::Tail`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// Where it comes from.
+    pub source: Source,
+    /// The dtype of the value there.
+    pub dtype: DType,
+    /// Bytes of a lane.
+    pub lane: u8,
+}
+
+/// A pointer that loads and stores go through: word 0 of an access (even) or word 3 (odd).
+pub fn pointer(access: u16, table: bool) -> u64 {
+    access as u64 * 2 + table as u64
+}
+
+/// A multiplicative hasher: keys are small and not hostile.
+#[derive(Default)]
+pub struct Mix(u64);
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_u64(b as u64);
+        }
+    }
+    fn write_u8(&mut self, v: u8) {
+        self.write_u64(v as u64);
+    }
+    fn write_u32(&mut self, v: u32) {
+        self.write_u64(v as u64);
+    }
+    fn write_u64(&mut self, v: u64) {
+        self.0 = (self.0.rotate_left(5) ^ v).wrapping_mul(0x517C_C1B7_2722_0A95);
+    }
+    fn write_usize(&mut self, v: usize) {
+        self.write_u64(v as u64);
+    }
+    fn write_isize(&mut self, v: isize) {
+        self.write_u64(v as u64);
+    }
+}
+
+/// What tells one instruction from another: everything but the encoding, of which the opcode is enough.
+type Key = (u64, u64, u64);
+
+/// One step, under construction or done.
+pub struct Vir {
+    /// The instruction set.
+    pub isa: Isa,
+    /// Points of a step.
+    pub lanes: usize,
+    /// The values.
+    pub insts: Vec<Inst>,
+    /// Stores and guards, in program order.
+    pub effects: Vec<Val>,
+    /// Frame vectors.
+    pub slots: Vec<Slot>,
+    /// Pool vectors, of the register's size.
+    pub tables: Vec<Vec<u8>>,
+    known: HashMap<Key, Val, BuildHasherDefault<Mix>>,
+}
+
+impl Vir {
+    /// An empty step.
+    pub fn new(isa: Isa, lanes: usize) -> Vir {
+        Vir {
+            isa,
+            lanes,
+            insts: Vec::with_capacity(128),
+            effects: Vec::new(),
+            slots: Vec::new(),
+            tables: Vec::new(),
+            known: HashMap::default(),
+        }
+    }
+
+    /// The encoded length of a vector of such lanes.
+    pub fn len(&self, lane: u8) -> u8 {
+        (self.lanes * lane as usize / 16).trailing_zeros() as u8
+    }
+
+    /// The instruction of a value.
+    pub fn inst(&self, v: Val) -> &Inst {
+        &self.insts[v.at()]
+    }
+
+    /// Bytes of a lane of the value.
+    pub fn lane(&self, v: Val) -> u8 {
+        self.inst(v).lane
+    }
+
+    /// The value of an instruction, shared with an equal one.
+    pub fn push(&mut self, mut i: Inst) -> Val {
+        if i.code.commutes && i.op == Op::Rvm && i.args[1] < i.args[0] {
+            i.args.swap(0, 1);
+        }
+        let c = i.code;
+        let code =
+            (c.map as u64) << 16 | (c.pp as u64) << 12 | (c.opcode as u64) << 4 | (c.w as u64) << 3 | c.ext as u64;
+        let shape =
+            (i.op as u64) << 32 | (i.len as u64) << 24 | (i.imm as u64) << 16 | (i.lane as u64) << 8 | i.step as u64;
+        let args = (i.args[0].0 as u64) << 32 | i.args[1].0 as u64;
+        let key = (code << 40 | shape, args, i.aux.rotate_left(32) ^ (i.args[2].0 as u64) ^ (i.nargs as u64) << 62);
+        // The third word mixes: `aux` and three arguments never occur together.
+        if let Some(&v) = self.known.get(&key) {
+            return v;
+        }
+        let v = Val(self.insts.len() as u32);
+        self.insts.push(i);
+        self.known.insert(key, v);
+        v
+    }
+
+    /// An instruction on registers. `lane` is that of the result (0: a mask register); `size` the lanes whose number sets the length.
+    pub fn make(&mut self, op: Op, code: Code, size: u8, lane: u8, imm: u8, args: &[Val]) -> Val {
+        let mut a = [Val(0); 3];
+        a[..args.len()].copy_from_slice(args);
+        let class = if lane == 0 { Class::Mask } else { Class::Vector };
+        let (len, nargs) = (self.len(size), args.len() as u8);
+        self.push(Inst { op, code, len, imm, nargs, lane, args: a, aux: 0, class, step: 0 })
+    }
+
+    /// A leaf without arguments.
+    pub fn leaf(&mut self, op: Op, lane: u8, imm: u8, aux: u64) -> Val {
+        let class = if lane == 0 { Class::Mask } else { Class::Vector };
+        let len = if lane == 0 { 0 } else { self.len(lane) };
+        let code = ops::MOVUPS[0];
+        self.push(Inst { op, code, len, imm, nargs: 0, lane, args: [Val(0); 3], aux, class, step: 0 })
+    }
+
+    /// One value in every lane, given by its bits.
+    pub fn constant(&mut self, bits: u64, lane: u8) -> Val {
+        self.leaf(Op::Const, lane, 0, bits)
+    }
+
+    /// A vector of the pool.
+    pub fn table(&mut self, mut bytes: Vec<u8>, lane: u8) -> Val {
+        bytes.resize(self.isa.bytes(), 0);
+        let at = self.tables.iter().position(|t| *t == bytes).unwrap_or_else(|| {
+            self.tables.push(bytes);
+            self.tables.len() - 1
+        });
+        self.leaf(Op::Table, lane, 0, at as u64)
+    }
+
+    /// A vector of the frame.
+    pub fn slot(&mut self, slot: Slot) -> Val {
+        let at = self.slots.iter().position(|s| *s == slot).unwrap_or_else(|| {
+            self.slots.push(slot);
+            self.slots.len() - 1
+        });
+        self.leaf(Op::Slot, slot.lane, 0, at as u64)
+    }
+
+    /// An instruction with an effect, after all before it.
+    pub fn effect(&mut self, op: Op, code: Code, len: u8, imm: u8, args: &[Val], aux: u64) {
+        let mut a = [Val(0); 3];
+        a[..args.len()].copy_from_slice(args);
+        let nargs = args.len() as u8;
+        let v = self.push(Inst { op, code, len, imm, nargs, lane: 0, args: a, aux, class: Class::Effect, step: 0 });
+        if !self.effects.contains(&v) {
+            self.effects.push(v);
+        }
+    }
+}
