@@ -4,8 +4,8 @@
 //! whatever lanes they hold: the emitted code where there is some, and the tile engine for bodies that the emitter refuses
 //! and for rectangles that it hands back. The tile program of a body is made when first needed.
 
-use crate::pointwise::Pointwise;
 use crate::rows::{RowArgs, Rows};
+use crate::tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use crate::x64;
 use std::sync::OnceLock;
@@ -123,7 +123,7 @@ impl Engine {
                 return;
             }
         }
-        let slow = self.slow.get_or_init(|| Box::new(Pointwise::new(&self.body)));
+        let slow = self.slow.get_or_init(|| Box::new(tile::compile(&self.body)));
         // SAFETY: the caller's promise; where the fast engine ran before, the inputs are as they were.
         let done = unsafe { slow.run(args, n, rows) };
         assert!(done, "the tile engine hands nothing back");
