@@ -12,11 +12,11 @@ pub mod machine;
 pub mod math;
 mod matmul;
 mod memory;
-mod pointwise;
 mod reduce;
 pub mod rows;
 mod simd;
 mod threads;
+pub mod tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 pub mod x64;
 
@@ -29,3 +29,4 @@ pub mod tile;
 pub mod tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 pub mod x64;
+pub use engine::Choice;
