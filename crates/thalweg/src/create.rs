@@ -5,7 +5,7 @@
 
 use crate::element::flatten;
 use crate::record::{record0, scalar_bits};
-use crate::{Axis, DType, Data, Device, Element, Error, Scalar, Shape, Tensor};
+use crate::{Axis, DType, Data, Device, Element, Error, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::Op;
 use thalweg_stream::Value;
 
@@ -120,7 +120,7 @@ impl Tensor {
         if device == self.device() {
             return Ok(self.clone());
         }
-        Tensor::from_bytes(&self.0.read()?, *self.shape(), self.dtype(), device)
+        self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), device))?
     }
 }
 
@@ -323,9 +323,9 @@ impl Tensor {
     #[track_caller]
     pub fn positions(&self, axis: impl Into<Axis>, dtype: DType) -> Tensor {
         let axis = axis.into().of("positions", self.rank());
-        let mut shape = Shape::new(&vec![1; self.rank()]);
+        let mut shape = Shape::new(&[1; MAX_RANK][..self.rank()]);
         shape.dims_mut()[axis] = self.dims()[axis];
-        Tensor::arange_with(self.dims()[axis], (dtype, self.device())).reshape(shape)
+        Tensor::arange_with(self.dims()[axis], (dtype, self.device())).reshaped(shape)
     }
 }
 

@@ -48,14 +48,14 @@ impl Tensor {
     /// [`Error::File`] when the file cannot be written, another error when the value cannot be computed.
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let bytes = self.0.read()?;
-        let write = || {
+        let write = |bytes: &[u8]| {
             let mut file = File::create(path)?;
             file.write_all(&header(self))?;
             file.write_all(&to_little_endian(bytes, self.dtype()))?;
             file.flush()
         };
-        write().map_err(|e: std::io::Error| refused(&path.display().to_string(), e.to_string()))
+        let written: std::io::Result<()> = self.with_bytes(write)?;
+        written.map_err(|e| refused(&path.display().to_string(), e.to_string()))
     }
 
     /// The content of a `.npy` file of this tensor; see [`write_npy`](Tensor::write_npy).
@@ -64,7 +64,7 @@ impl Tensor {
     /// When the value cannot be computed.
     pub fn to_npy_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut out = header(self);
-        out.extend(to_little_endian(self.0.read()?, self.dtype()));
+        self.with_bytes(|bytes| out.extend_from_slice(&to_little_endian(bytes, self.dtype())))?;
         Ok(out)
     }
 }
@@ -108,9 +108,10 @@ fn header(x: &Tensor) -> Vec<u8> {
     out
 }
 
-fn to_little_endian(mut bytes: Vec<u8>, dtype: DType) -> Vec<u8> {
+fn to_little_endian(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
+    let mut bytes = Cow::Borrowed(bytes);
     if cfg!(target_endian = "big") {
-        bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+        bytes.to_mut().chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
     }
     bytes
 }
