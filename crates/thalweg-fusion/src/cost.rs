@@ -4,6 +4,8 @@
 
 /// Nanoseconds of one addition on one element in a vector loop.
 const ARITHMETIC_NS: f64 = 0.015;
+/// Additions an element that hide behind the loads of the kernel which computes them again.
+const HIDDEN: u64 = 4;
 /// Nanoseconds of moving one byte that lies in cache, and of one that does not.
 const CACHED_BYTE_NS: f64 = 0.012;
 const MEMORY_BYTE_NS: f64 = 0.1;
@@ -40,7 +42,7 @@ impl Shared {
     /// Whether storing the value takes less time than computing it wherever it is needed.
     pub fn store_pays(&self) -> bool {
         let again = self.evaluations.saturating_sub(self.elements) as f64;
-        let compute = again * self.arithmetic as f64 * ARITHMETIC_NS
+        let compute = again * self.arithmetic.saturating_sub(HIDDEN) as f64 * ARITHMETIC_NS
             + self.kernels.saturating_sub(1) as f64 * moving(self.source_bytes);
         let loads = if self.own_kernel { self.kernels } else { self.kernels.saturating_sub(1) };
         let launch = if self.own_kernel { LAUNCH_NS } else { 0.0 };
