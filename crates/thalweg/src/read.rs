@@ -1,4 +1,5 @@
-//! Values back to the program. Here the stream is cut and what is needed runs; here the outside world's failures come up.
+//! Values back to the program. Here the stream is cut and what is needed runs; here the outside world's failures come
+//! up.
 
 use crate::{DType, Element, Error, Tensor};
 use half::{bf16, f16};
@@ -26,7 +27,8 @@ impl Tensor {
         self.with_bytes(|bytes| T::from_bytes(bytes)[0])
     }
 
-    /// Calls `f` with the elements, row-major: with the device's own memory where the host sees it and they lie so, else with a copy.
+    /// Calls `f` with the elements, row-major: with the device's own memory where the host sees it and they lie so,
+    /// else with a copy.
     pub(crate) fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {
         let Storage { buffer, view } = self.0.storage()?;
         let count = view.shape.numel() * self.dtype().size();

@@ -7,12 +7,13 @@ use thalweg_ir::Op;
 
 /// What [`Tensor::slice`] does to one dimension.
 ///
-/// Made from Rust's ranges (`1..3`, `..`, `-2..`, `..=4`), ranges with a step ([`By::by`]) and integers. Numbers below 0 count from
-/// the end.
+/// Made from Rust's ranges (`1..3`, `..`, `-2..`, `..=4`), ranges with a step ([`By::by`]) and integers. Numbers
+/// below 0 count from the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceArg {
-    /// The elements from a start to before an end, `step` apart, as `start:end:step` in Python: ends are cut to what there is, and a
-    /// negative step goes backward from `start` (default: the last element) to after `end` (default: before the first).
+    /// The elements from a start to before an end, `step` apart, as `start:end:step` in Python: ends are cut to what
+    /// there is, and a negative step goes backward from `start` (default: the last element) to after `end` (default:
+    /// before the first).
     Range {
         /// The first position.
         start: Option<i64>,
@@ -30,7 +31,8 @@ pub enum SliceArg {
 }
 
 impl SliceArg {
-    /// `start:end:step` of Python, where `None` is a missing number: `SliceArg::range(5, 1, -1)` goes backward from 5 to 2.
+    /// `start:end:step` of Python, where `None` is a missing number: `SliceArg::range(5, 1, -1)` goes backward from 5
+    /// to 2.
     pub fn range(start: impl Into<Option<i64>>, end: impl Into<Option<i64>>, step: i64) -> SliceArg {
         SliceArg::Range { start: start.into(), end: end.into(), step }
     }
@@ -38,8 +40,9 @@ impl SliceArg {
 
 /// Ranges with a step: `(1..10).by(3)`, `(..).by(-1)`, `(5..).by(-2)`.
 pub trait By {
-    /// Every `step`-th element of a range. A negative step goes backward, from the range's start to its end: `(5..).by(-1)` from 5 down to 0. Where both
-    /// ends are wanted, [`SliceArg::range`] says it without an empty-looking range.
+    /// Every `step`-th element of a range. A negative step goes backward, from the range's start to its end:
+    /// `(5..).by(-1)` from 5 down to 0. Where both ends are wanted, [`SliceArg::range`] says it without an
+    /// empty-looking range.
     fn by(self, step: i64) -> SliceArg;
 }
 
@@ -53,7 +56,8 @@ impl<T: Into<SliceArg>> By for T {
     }
 }
 
-/// The arguments of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array, slice or `Vec` of [`SliceArg`]s.
+/// The arguments of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array, slice or `Vec` of
+/// [`SliceArg`]s.
 pub trait SliceArgs {
     /// The arguments, and how many there are.
     #[doc(hidden)]
@@ -183,8 +187,8 @@ pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
 }
 
 impl Tensor {
-    /// A part of the tensor: one argument a dimension, missing ones at the end are whole. Ranges work as in Python, with negative positions
-    /// and steps; an integer picks one position and drops the dimension.
+    /// A part of the tensor: one argument a dimension, missing ones at the end are whole. Ranges work as in Python,
+    /// with negative positions and steps; an integer picks one position and drops the dimension.
     ///
     /// ```
     /// # use thalweg::prelude::*;
@@ -322,5 +326,34 @@ impl Tensor {
             }
         }
         self.sliced(&parts[..self.rank()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every small range against CPython, by a hash that this made: `for n in range(5): for s in N: for e in N: for
+    /// st in (1,2,3,-1,-2,-3): l = range(n)[s:e:st]; for v in [len(l), *l]: h = (h*31+v+1) % (2**61-1)` with `N =
+    /// [None, -6, .., 6]` and `h = 7` at first.
+    #[test]
+    fn ranges_are_pythons() {
+        let ends: Vec<Option<i64>> = std::iter::once(None).chain((-6..7).map(Some)).collect();
+        let mut hash = 7u128;
+        for size in 0..5 {
+            for &start in &ends {
+                for &end in &ends {
+                    for step in [1, 2, 3, -1, -2, -3] {
+                        let (first, step, count) = resolve(start, end, step, size);
+                        let taken = (0..count as i64).map(|i| first + i * step);
+                        for v in std::iter::once(count as i64).chain(taken) {
+                            assert!(v == count as i64 || (0..size).contains(&v));
+                            hash = (hash * 31 + v as u128 + 1) % ((1 << 61) - 1);
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(hash, 368150342720135885);
     }
 }

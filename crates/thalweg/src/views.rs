@@ -15,7 +15,8 @@ fn ints(shape: &Shape) -> [i64; MAX_RANK] {
 
 /// Shape and order of dimensions.
 impl Tensor {
-    /// The same elements in the same row-major order under another shape. One size may be -1: it is worked out from the others.
+    /// The same elements in the same row-major order under another shape. One size may be -1: it is worked out from
+    /// the others.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -253,8 +254,8 @@ impl Tensor {
         record1(Op::Expand, self.dtype(), shape, mask, self, &ints(&shape)[..shape.rank()])
     }
 
-    /// Sliding windows of `size` elements every `step` along an axis (unfold): that dimension counts the windows, and a new last dimension of
-    /// `size` runs inside one.
+    /// Sliding windows of `size` elements every `step` along an axis (unfold): that dimension counts the windows, and
+    /// a new last dimension of `size` runs inside one.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -278,7 +279,8 @@ impl Tensor {
         record1(Op::Window, self.dtype(), shape, axis as u32, self, &[size as i64, step as i64])
     }
 
-    /// Diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as a last dimension.
+    /// Diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as a last
+    /// dimension.
     ///
     /// # Panics
     /// When the rank is below 2.

@@ -1,9 +1,9 @@
 //! NumPy's `.npy` files (format versions 1 to 3), read and written.
 //!
-//! A file is a magic number, a header that is a Python dictionary literal (`descr`, `fortran_order`, `shape`), and the
-//! elements. The reader takes exactly that dictionary and nothing else of Python; the element count is held against the
-//! bytes that are there before anything is allocated, so that a hostile header costs nothing. Big-endian and Fortran-order
-//! files are read; files are written little-endian and row-major.
+//! A file is a magic number, a header that is a Python dictionary literal (`descr`, `fortran_order`, `shape`), and
+//! the elements. The reader takes exactly that dictionary and nothing else of Python; the element count is held
+//! against the bytes that are there before anything is allocated, so that a hostile header costs nothing. Big-endian
+//! and Fortran-order files are read; files are written little-endian and row-major.
 //!
 //! NumPy has no bf16. It is written as `<V2` (two bytes without meaning, as ml_dtypes writes it) and read back from
 //! that; in Python, `array.view(ml_dtypes.bfloat16)` makes numbers of it.
@@ -17,11 +17,12 @@ use std::path::Path;
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 impl Tensor {
-    /// Reads a `.npy` file onto the default device. Takes every dtype of this crate, in either byte order, row-major or Fortran-order.
+    /// Reads a `.npy` file onto the default device. Takes every dtype of this crate, in either byte order, row-major
+    /// or Fortran-order.
     ///
     /// # Errors
-    /// [`Error::File`] when the file cannot be read, is damaged or truncated, or holds elements of another kind; another error when the
-    /// device has no memory for it.
+    /// [`Error::File`] when the file cannot be read, is damaged or truncated, or holds elements of another kind;
+    /// another error when the device has no memory for it.
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor, Error> {
         let path = path.as_ref();
         let read = || {
@@ -41,8 +42,8 @@ impl Tensor {
         parse(bytes, "<bytes>")
     }
 
-    /// Writes a `.npy` file, little-endian and row-major. bf16 is written as `<V2`, its two bytes without a meaning to NumPy
-    /// (`.view(ml_dtypes.bfloat16)` gives it one).
+    /// Writes a `.npy` file, little-endian and row-major. bf16 is written as `<V2`, its two bytes without a meaning
+    /// to NumPy (`.view(ml_dtypes.bfloat16)` gives it one).
     ///
     /// # Errors
     /// [`Error::File`] when the file cannot be written, another error when the value cannot be computed.
