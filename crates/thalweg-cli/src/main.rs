@@ -1,1 +1,84 @@
-fn main() {}
+//! The `thalweg` program: the demo, figures of the workloads, explanations, and a look at the machine.
+
+mod bench;
+mod demo;
+mod doctor;
+mod explain;
+mod failure;
+mod measure;
+mod processes;
+mod record;
+mod report;
+mod workloads;
+
+use clap::{Parser, Subcommand};
+use failure::Outcome;
+use std::process::ExitCode;
+
+/// Eager tensor code that runs as if an expert had written one kernel for each stretch of it.
+#[derive(Parser, Debug)]
+#[command(name = "thalweg", version, max_term_width = 80)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Three GELUs with and without fusion, on random numbers or on your array
+    Demo(demo::Demo),
+    /// Time a workload, or all of them
+    #[command(after_help = after_help())]
+    Bench(bench::Bench),
+    /// Show which operations of a workload share a kernel, and why the rest do not
+    #[command(after_help = after_help())]
+    Explain(explain::Explain),
+    /// Write a trace of a workload for chrome://tracing or ui.perfetto.dev
+    #[command(after_help = after_help())]
+    Trace(explain::Trace),
+    /// Show the devices, their instruction sets and memory, and the environment
+    Doctor,
+    /// Measure what standard input asks for (for bench/run)
+    #[command(hide = true)]
+    Worker,
+}
+
+fn after_help() -> String {
+    let rows = workloads::ALL.iter().map(|e| (e.name, e.about)).chain(bench::OTHERS.iter().copied());
+    rows.fold("Workloads:".to_string(), |text, (name, about)| format!("{text}\n  {name:<17} {about}"))
+}
+
+fn main() -> ExitCode {
+    let outcome = processes::child().unwrap_or_else(|| run(Program::parse().command));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Outcome {
+    match command {
+        Command::Demo(demo) => demo.run(),
+        Command::Bench(bench) => {
+            if let Some(device) = &bench.device {
+                choose(device)?;
+            }
+            bench.run()
+        }
+        Command::Explain(explain) => explain.run(),
+        Command::Trace(trace) => trace.run(),
+        Command::Doctor => doctor::run(),
+        Command::Worker => bench::worker(),
+    }
+}
+
+/// Makes that device the default one, here and in processes started from here.
+fn choose(device: &str) -> Outcome {
+    thalweg::Device::from_name(device)?;
+    // SAFETY: only this thread has been started so far, and it reads no environment meanwhile.
+    unsafe { std::env::set_var("THALWEG_DEVICE", device) };
+    Ok(())
+}

@@ -48,6 +48,7 @@ mod matmul;
 mod mode;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+pub mod observe;
 mod operand;
 mod pad;
 mod powers;
@@ -66,6 +67,7 @@ pub use device::Device;
 pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use mode::{synchronize, with_fusion, with_strict};
+pub use observe::{Explanation, explain, trace, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
 pub use random::{Generator, manual_seed};

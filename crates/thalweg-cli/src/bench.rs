@@ -1,0 +1,209 @@
+//! `thalweg bench`: figures of the workloads, as a table or as JSON, one object a line.
+
+use crate::failure::{During, Failure, Outcome};
+use crate::measure::{Runs, Times, Work, counted, time};
+use crate::report;
+use crate::workloads::{self, Size, Workload};
+use crate::{processes, record};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, Write};
+use std::time::Duration;
+use thalweg::{Device, counters, with_fusion};
+
+/// Workloads that are more than tensor code called in this process, and what they measure.
+pub const OTHERS: &[(&str, &str)] = &[
+    ("dyn_shapes", "gelu_custom on 64 shapes, one call each, compiles included"),
+    ("cold_start", "a fresh process, until the first gelu_custom on [32, 32] is read"),
+    ("record", "time to record an operation on a recognised stretch"),
+];
+
+/// Whether operations share kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// They do.
+    Fused,
+    /// Each is a kernel of its own.
+    Unfused,
+}
+
+/// Arguments of `thalweg bench`.
+#[derive(Args, Debug)]
+pub struct Bench {
+    /// The workload, or `all`
+    workload: String,
+    /// The device, as THALWEG_DEVICE takes it
+    #[arg(long)]
+    pub device: Option<String>,
+    /// Operations share kernels, or each is a kernel of its own
+    #[arg(long, value_enum, default_value = "fused")]
+    mode: Mode,
+    /// Sizes for a processor with a few cores, or for a GPU
+    #[arg(long, value_enum, default_value = "small")]
+    size: Size,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was measured of one workload.
+#[derive(Serialize, Debug)]
+pub struct Figure {
+    workload: String,
+    device: String,
+    mode: Mode,
+    median_ms: f64,
+    min_ms: f64,
+    cold_ms: f64,
+    runs: usize,
+    #[serde(flatten)]
+    work: Work,
+    #[serde(flatten)]
+    record: Option<record::Recording>,
+}
+
+impl Figure {
+    fn new(name: &str, mode: Mode, times: &Times, work: Work) -> Outcome<Figure> {
+        Ok(Figure {
+            workload: name.to_string(),
+            device: Device::try_default()?.name().to_string(),
+            mode,
+            median_ms: times.median(),
+            min_ms: times.min(),
+            cold_ms: times.cold,
+            runs: times.sorted.len(),
+            work,
+            record: None,
+        })
+    }
+}
+
+/// Measures a workload by name. `kept` holds the one that was measured last, with its inputs.
+fn measure(name: &str, size: Size, mode: Mode, runs: Runs, kept: &mut Option<(Size, Workload)>) -> Outcome<Figure> {
+    match name {
+        "cold_start" => {
+            let (times, work) = processes::cold_start(runs.least, mode)?;
+            return Figure::new(name, mode, &times, work);
+        }
+        "dyn_shapes" => {
+            // A process is warm after one call of each shape: a run is a process.
+            let (times, work) = processes::dyn_shapes(runs.least, size, mode)?;
+            return Figure::new(name, mode, &times, work);
+        }
+        "record" => {
+            let (times, work, recording) = record::measure()?;
+            return Ok(Figure { record: Some(recording), ..Figure::new(name, mode, &times, work)? });
+        }
+        _ => {}
+    }
+    if !kept.as_ref().is_some_and(|(s, w)| *s == size && w.name == name) {
+        // The old one's memory first.
+        *kept = None;
+        *kept = Some((size, workloads::prepare(name, size)?));
+    }
+    let Some((_, workload)) = kept else { unreachable!("it was just put there") };
+    with_fusion(mode == Mode::Fused, || {
+        let begin = counters();
+        let times = time(runs, || workload.run())?;
+        let ((), one) = counted(|| workload.run())?;
+        let all = counters() - begin;
+        workload.check()?;
+        Figure::new(name, mode, &times, Work::new(one, all))
+    })
+}
+
+impl Bench {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        let names: Vec<&str> = if self.workload == "all" {
+            workloads::ALL.iter().map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect()
+        } else {
+            vec![&self.workload]
+        };
+        if self.workload == "all" {
+            eprintln!("train_mlp is left out: {}", workloads::unknown("train_mlp"));
+        }
+        let bar = report::progress(names.len() as u64);
+        if !self.json {
+            println!("{}", heading());
+        }
+        for name in names {
+            bar.set_message(name.to_string());
+            let figure = measure(name, self.size, self.mode, Runs::FIGURE, &mut None)?;
+            let line = if self.json { serde_json::to_string(&figure)? } else { row(&figure) };
+            bar.suspend(|| println!("{line}"));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+}
+
+fn heading() -> String {
+    format!(
+        "{:<16} {:>9} {:>9} {:>9} {:>5} {:>7} {:>9} {:>9}",
+        "workload", "median ms", "min ms", "cold ms", "runs", "kernels", "read", "written"
+    )
+}
+
+fn row(f: &Figure) -> String {
+    let mut out = format!(
+        "{:<16} {:>9} {:>9} {:>9} {:>5} {:>7} {:>9} {:>9}",
+        f.workload,
+        report::ms(f.median_ms),
+        report::ms(f.min_ms),
+        report::ms(f.cold_ms),
+        f.runs,
+        f.work.kernels,
+        report::size(f.work.bytes_read),
+        report::size(f.work.bytes_written)
+    );
+    if let Some(recording) = &f.record {
+        out.push_str(&recording.lines());
+    }
+    out
+}
+
+/// What a driver asks of a worker, as one line of JSON.
+#[derive(Deserialize)]
+struct Request {
+    workload: String,
+    #[serde(default)]
+    large: bool,
+    #[serde(default)]
+    unfused: bool,
+    /// The least number of timed runs.
+    runs: usize,
+    /// Milliseconds after which these are enough.
+    ms: u64,
+}
+
+#[derive(Serialize)]
+struct Refusal {
+    error: String,
+}
+
+/// `thalweg worker`: measures what each line of standard input asks for, until that ends. `bench/run` keeps one for all its rounds.
+pub fn worker() -> Outcome {
+    let mut kept = None;
+    for line in std::io::stdin().lock().lines() {
+        let line = line.during("standard input")?;
+        let answer = answer(&line, &mut kept);
+        let text = match answer {
+            Ok(figure) => serde_json::to_string(&figure)?,
+            Err(why) => serde_json::to_string(&Refusal { error: why.to_string() })?,
+        };
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{text}").and_then(|()| out.flush()).during("standard output")?;
+    }
+    Ok(())
+}
+
+fn answer(line: &str, kept: &mut Option<(Size, Workload)>) -> Result<Figure, Failure> {
+    let ask: Request = serde_json::from_str(line)?;
+    let size = if ask.large { Size::Large } else { Size::Small };
+    let mode = if ask.unfused { Mode::Unfused } else { Mode::Fused };
+    let runs = Runs { warm_up: 3, least: ask.runs, most: 100_000, time: Duration::from_millis(ask.ms) };
+    measure(&ask.workload, size, mode, runs, kept)
+}

@@ -1,0 +1,89 @@
+//! `thalweg doctor`: what there is to run on, and what the environment says.
+
+use crate::failure::Outcome;
+use crate::report;
+use thalweg::Device;
+use thalweg::observe::plan_store;
+
+/// Environment variables that Thalweg reads, and what they do.
+const VARIABLES: &[(&str, &str)] = &[
+    ("THALWEG_DEVICE", "the default device"),
+    ("THALWEG_THREADS", "threads of the CPU device"),
+    ("THALWEG_ISA", "avx512, avx2 or tile in place of the best there is"),
+    ("THALWEG_FUSION", "off: one kernel an operation"),
+    ("THALWEG_STRICT", "on: fused and unfused agree to the bit"),
+];
+
+/// Runs the command.
+pub fn run() -> Outcome {
+    println!("thalweg       {}", env!("CARGO_PKG_VERSION"));
+    let device = Device::try_default()?;
+    println!("device        {}: {}", device.name(), device.describe());
+    println!("vectors       {}", instruction_sets());
+    let bandwidth = device.bandwidth()?;
+    println!(
+        "bandwidth     {} with one thread, {} with {}",
+        report::rate(bandwidth.one),
+        report::rate(bandwidth.all),
+        bandwidth.threads
+    );
+    println!("memory        {}", memory());
+    println!("huge pages    {}", huge_pages());
+    let plans = plan_store();
+    println!("plans         {} in memory; none are kept on disk in this version", plans.plans);
+    println!("environment");
+    for (name, about) in VARIABLES {
+        let value = std::env::var(name).unwrap_or_else(|_| "-".into());
+        println!("  {name:<16} {value:<10} {about}");
+    }
+    Ok(())
+}
+
+/// The vector extensions that the processor has, of those that code is emitted for or that matter to it.
+fn instruction_sets() -> String {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let all = [
+            ("sse4.2", is_x86_feature_detected!("sse4.2")),
+            ("avx", is_x86_feature_detected!("avx")),
+            ("f16c", is_x86_feature_detected!("f16c")),
+            ("fma", is_x86_feature_detected!("fma")),
+            ("avx2", is_x86_feature_detected!("avx2")),
+            ("avx512f", is_x86_feature_detected!("avx512f")),
+            ("avx512bw", is_x86_feature_detected!("avx512bw")),
+            ("avx512dq", is_x86_feature_detected!("avx512dq")),
+            ("avx512vl", is_x86_feature_detected!("avx512vl")),
+        ];
+        all.iter().filter(|f| f.1).map(|f| f.0).collect::<Vec<_>>().join(" ")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        format!("{}: the portable engine runs here", std::env::consts::ARCH)
+    }
+}
+
+fn memory() -> String {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+        let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(report::size(kib * 1024))
+    };
+    match (field("MemTotal"), field("MemAvailable")) {
+        (Some(total), Some(free)) => format!("{total}, {free} available"),
+        _ => "unknown on this system".into(),
+    }
+}
+
+fn huge_pages() -> String {
+    let path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let chosen = std::fs::read_to_string(path).ok().and_then(|text| {
+        let (_, rest) = text.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_string())
+    });
+    match chosen.as_deref() {
+        Some("never") => "never: large tensors start slowly (echo madvise > ".to_string() + path + ")",
+        Some(mode) => format!("{mode} (large buffers ask for them)"),
+        None => "unknown on this system".into(),
+    }
+}

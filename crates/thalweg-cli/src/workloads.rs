@@ -1,0 +1,228 @@
+//! The workloads: one definition for every figure, the same as in `bench/peers.py`.
+//!
+//! A workload is plain eager code over inputs that are made once. Sizes: `small` for a processor with a few cores, `large` for a GPU.
+
+use crate::failure::{Outcome, failure};
+use clap::ValueEnum;
+use std::f64::consts::SQRT_2;
+use thalweg::{DType, Tensor, manual_seed};
+
+/// The size class of a workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Size {
+    /// For a processor with a few cores.
+    Small,
+    /// For a GPU.
+    Large,
+}
+
+/// A workload, ready to be called.
+pub struct Workload {
+    /// Its name.
+    pub name: &'static str,
+    inputs: Vec<Tensor>,
+    call: fn(&[Tensor]) -> Vec<Tensor>,
+    /// Whether the result is read back, rather than only waited for.
+    read: bool,
+}
+
+impl Workload {
+    /// Records it.
+    pub fn record(&self) -> Vec<Tensor> {
+        (self.call)(&self.inputs)
+    }
+
+    /// Runs it once, until its results are there.
+    pub fn run(&self) -> Outcome {
+        let out = self.record();
+        if self.read {
+            for tensor in out {
+                tensor.to_vec::<f32>()?;
+            }
+            return Ok(());
+        }
+        thalweg::synchronize()?;
+        Ok(())
+    }
+
+    /// Runs it once and reads a value of each result, which brings up what went wrong.
+    pub fn check(&self) -> Outcome {
+        for tensor in self.record() {
+            let count = tensor.numel();
+            tensor.reshape([count]).narrow(0, 0, 1).to_f64_vec()?;
+        }
+        Ok(())
+    }
+}
+
+/// What a workload is.
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it computes, in a few words.
+    pub about: &'static str,
+    make: Make,
+}
+
+/// Makes the inputs and says what is called with them.
+type Make = fn(Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>);
+
+/// All workloads that are tensor code in this process.
+pub const ALL: &[Entry] = &[
+    Entry { name: "gelu_ref", about: "GELU by Tensor::gelu", make: |s| (gelu_input(s), |x| vec![x[0].gelu()]) },
+    Entry { name: "gelu_erf", about: "GELU written with erf", make: |s| (gelu_input(s), |x| vec![gelu_erf(&x[0])]) },
+    Entry {
+        name: "gelu_custom",
+        about: "GELU with erf written by hand, 46 operations",
+        make: |s| (gelu_input(s), |x| vec![gelu_custom(&x[0])]),
+    },
+    Entry { name: "hub", about: "six branches of one tensor, sums over both axes", make: |s| (square(s), hub) },
+    Entry { name: "softmax", about: "over the last axis, five operations", make: |s| (rows(s), softmax_workload) },
+    Entry { name: "layernorm", about: "over the last axis, with scale and shift", make: layernorm },
+    Entry { name: "rmsnorm_swiglu", about: "RMS norm, then a gated product", make: rmsnorm_swiglu },
+    Entry { name: "matmul_gelu", about: "gelu(a@b + bias), f32", make: |s| matmul_gelu(s, DType::F32) },
+    Entry { name: "matmul_gelu_bf16", about: "the same in bf16", make: |s| matmul_gelu(s, DType::BF16) },
+    Entry { name: "small_chain", about: "300 operations on [32, 32], read once", make: small_chain },
+    Entry { name: "attention", about: "softmax(q@kᵀ/√d + mask)@v, f32", make: |s| attention(s, DType::F32) },
+    Entry { name: "attention_bf16", about: "the same in bf16", make: |s| attention(s, DType::BF16) },
+];
+
+/// Makes a workload of [`ALL`] with its inputs computed and at hand.
+pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
+    let Some(entry) = ALL.iter().find(|e| e.name == name) else { return Err(unknown(name)) };
+    manual_seed(1);
+    let (inputs, call) = (entry.make)(size);
+    thalweg::synchronize()?;
+    Ok(Workload { name: entry.name, inputs, call, read: name == "small_chain" })
+}
+
+/// The failure for a name that is no workload that can run.
+pub fn unknown(name: &str) -> crate::failure::Failure {
+    match name {
+        "train_mlp" => failure("train_mlp needs autodiff, which Thalweg does not have yet (docs/roadmap.md)"),
+        _ => {
+            let names: Vec<&str> = ALL.iter().map(|e| e.name).chain(crate::bench::OTHERS.iter().map(|o| o.0)).collect();
+            failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
+        }
+    }
+}
+
+fn gelu_input(size: Size) -> Vec<Tensor> {
+    vec![Tensor::randn([if size == Size::Large { 32 } else { 4 }, 512, 2048])]
+}
+
+fn square(size: Size) -> Vec<Tensor> {
+    let n = if size == Size::Large { 4096 } else { 1024 };
+    vec![Tensor::randn([n, n])]
+}
+
+fn rows_shape(size: Size) -> [usize; 2] {
+    if size == Size::Large { [8192, 4096] } else { [2048, 1024] }
+}
+
+fn rows(size: Size) -> Vec<Tensor> {
+    vec![Tensor::randn(rows_shape(size))]
+}
+
+/// `x·(erf(x/√2) + 1)/2`.
+pub fn gelu_erf(x: &Tensor) -> Tensor {
+    x * ((x / SQRT_2).erf() + 1.0) / 2.0
+}
+
+/// erf for x ≥ 0 by Abramowitz and Stegun's formula 7.1.26.
+fn erf_positive(x: &Tensor) -> Tensor {
+    let t: Tensor = 1.0 / (x.abs() * 0.3275911 + 1.0);
+    let sum = ((((&t * 1.061405429 - 1.453152027) * &t + 1.421413741) * &t - 0.284496736) * &t + 0.254829592) * &t;
+    -(sum * (-x * x).exp()) + 1.0
+}
+
+/// The same GELU with erf written by hand: both sides are computed for every element, and one is taken.
+pub fn gelu_custom(x: &Tensor) -> Tensor {
+    let z = x / SQRT_2;
+    let erf = z.gt(0.0).where_(erf_positive(&z), -erf_positive(&-&z));
+    x * (erf + 1.0) / 2.0
+}
+
+fn hub(x: &[Tensor]) -> Vec<Tensor> {
+    let h = (&x[0] * 1.5 + 0.25).tanh();
+    let c0 = &h / ((&h * &h).sum_keepdim(1) + 1.0);
+    let c1 = (&h - h.mean_keepdim(0)).relu();
+    let c2 = (&h - h.amax_keepdim(1)).exp();
+    let c3 = &h * (h.sin() * h.cos()).sum_keepdim(0);
+    let c4 = &h + (&h * 3.0).tanh().mean_keepdim(1);
+    let c5 = h.exp().sum_keepdim(1).log() * &h;
+    let out = (c0 + c1) * (c2 + 1.0) + c3.relu() * c4 - c5;
+    let sums = out.sum(1);
+    vec![out, sums]
+}
+
+/// Softmax over the last axis as separate operations.
+fn softmax(x: &Tensor) -> Tensor {
+    let e = (x - x.amax_keepdim(-1)).exp();
+    &e / e.sum_keepdim(-1)
+}
+
+fn softmax_workload(x: &[Tensor]) -> Vec<Tensor> {
+    vec![softmax(&x[0])]
+}
+
+fn layernorm(size: Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+    let [n, m] = rows_shape(size);
+    let inputs = vec![Tensor::randn([n, m]), Tensor::randn([m]), Tensor::randn([m])];
+    (inputs, |x| {
+        let centred = &x[0] - x[0].mean_keepdim(-1);
+        let variance = (&centred * &centred).mean_keepdim(-1);
+        vec![centred / (variance + 1e-5).sqrt() * &x[1] + &x[2]]
+    })
+}
+
+fn rmsnorm_swiglu(size: Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+    let [n, m] = rows_shape(size);
+    let inputs = vec![Tensor::randn([n, m]), Tensor::randn([m]), Tensor::randn([n, m])];
+    (inputs, |x| {
+        let y = &x[0] / ((&x[0] * &x[0]).mean_keepdim(-1) + 1e-5).sqrt() * &x[1];
+        vec![&y * y.sigmoid() * &x[2]]
+    })
+}
+
+fn matmul_gelu(size: Size, dtype: DType) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+    let n = if size == Size::Large { 4096 } else { 512 };
+    let inputs = [Tensor::randn([n, n]), Tensor::randn([n, n]), Tensor::randn([n])];
+    (inputs.map(|t| t.cast(dtype)).to_vec(), |x| vec![(x[0].matmul(&x[1]) + &x[2]).gelu()])
+}
+
+fn small_chain(_: Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+    (vec![Tensor::randn([32, 32])], |x| vec![chain(&x[0])])
+}
+
+/// 100 times three operations.
+pub fn chain(x: &Tensor) -> Tensor {
+    let mut y = x.clone();
+    for _ in 0..100 {
+        y = &y * 1.0001 + 0.0001;
+        y = y.tanh();
+    }
+    y
+}
+
+fn attention(size: Size, dtype: DType) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+    let (heads, n, d) = if size == Size::Large { (64, 2048, 64) } else { (8, 512, 64) };
+    let qkv = [0; 3].map(|_| Tensor::randn([heads, n, d]).cast(dtype));
+    let mask = Tensor::tri(n, n, 0).gt(0.0).where_(Tensor::zeros([n, n]), f64::NEG_INFINITY).cast(dtype);
+    let mut inputs = qkv.to_vec();
+    inputs.push(mask);
+    (inputs, |x| {
+        let scale = (x[0].size(-1) as f64).sqrt();
+        let scores = x[0].matmul(&x[1].transpose(-1, -2)) / scale + &x[3];
+        vec![softmax(&scores).matmul(&x[2])]
+    })
+}
+
+/// The calls of dyn_shapes: gelu_custom on `[b, 2048]` (large: `[64·b, 2048]`) for b from 1 to 64.
+pub fn dyn_shapes_inputs(size: Size) -> Outcome<Vec<Tensor>> {
+    manual_seed(1);
+    let rows = if size == Size::Large { 64 } else { 1 };
+    let inputs = (1..=64).map(|b| Tensor::randn([b * rows, 2048])).collect();
+    thalweg::synchronize()?;
+    Ok(inputs)
+}

@@ -1,0 +1,56 @@
+//! Seeing what was done: explanations, counters, traces, plans, and how fast the device's memory is.
+//!
+//! What happens out of sight has to be easy to look at: a fusion that silently never happens leaves every value right.
+
+use crate::{Device, Error};
+use thalweg_stream::{Mode, mode, set_mode};
+
+pub use thalweg_cpu::Bandwidth;
+pub use thalweg_fusion::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals};
+pub use thalweg_runtime::trace;
+pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
+
+/// Runs `f`, then everything it recorded and left waiting, and tells which operations shared a kernel, what was moved, and why the
+/// rest was not fused. The explanation prints as text; [`Explanation::json`] and [`Explanation::html`] give the other forms.
+///
+/// ```
+/// # use thalweg::prelude::*;
+/// let x = Tensor::randn([16, 64]);
+/// let (y, explanation) = thalweg::explain(|| (&x * 2.0).tanh() + 1.0);
+/// assert_eq!((explanation.totals().kernels, explanation.unfused().kernels), (1, 3));
+/// println!("{explanation}");
+/// # drop(y);
+/// ```
+///
+/// Only the calling thread's work is told of.
+pub fn explain<R>(f: impl FnOnce() -> R) -> (R, Explanation) {
+    thalweg_stream::explain(f)
+}
+
+/// Restores the mode, also when a panic unwinds.
+struct Restore(Mode);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        set_mode(self.0);
+    }
+}
+
+/// Calls `f` with the reference interpreter in place of the device's kernels: one operation at a time, straight from the
+/// meanings in the table of operations. Slow; to check values against.
+pub fn with_reference<R>(f: impl FnOnce() -> R) -> R {
+    let _restore = Restore(set_mode(Mode { reference: true, ..mode() }));
+    f()
+}
+
+impl Device {
+    /// Measures how fast its memory is copied (some 0.4 s), with one thread and with all that it uses.
+    ///
+    /// # Errors
+    /// Where there is no memory for the buffers.
+    pub fn bandwidth(self) -> Result<Bandwidth, Error> {
+        let asked = std::env::var("THALWEG_THREADS").ok().and_then(|v| v.trim().parse().ok()).filter(|&n| n > 0);
+        let threads = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+        thalweg_cpu::measure_bandwidth(threads)
+    }
+}
