@@ -25,8 +25,4 @@ mod tests;
 
 pub use bandwidth::{Bandwidth, measure as measure_bandwidth};
 pub use device::{CpuDevice, CpuOptions};
-pub mod tile;
-pub mod tile;
-#[cfg(all(unix, target_arch = "x86_64"))]
-pub mod x64;
 pub use engine::Choice;

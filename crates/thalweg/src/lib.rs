@@ -73,7 +73,6 @@ pub use pad::Border;
 pub use random::{Generator, manual_seed};
 pub use slice::{By, SliceArg, SliceArgs};
 pub use tensor::Tensor;
-pub use thalweg_fusion::Explanation;
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters};
-pub use thalweg_stream::{PlanStoreStats, clear_plans, explain, plan_store};
+pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
