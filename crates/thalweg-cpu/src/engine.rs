@@ -1,14 +1,87 @@
 //! Which engine runs a body.
 //!
-//! In: a body and what `THALWEG_ISA` or the machine says. Out: something that runs rectangles of it, whatever lanes they hold:
-//! the emitted code where there is some, and the tile engine for bodies that the emitter refuses and for rectangles that
-//! it hands back. The tile program of a body is made when first needed.
+//! In: a body, and a [`Choice`] by `THALWEG_ISA` or by what the machine has. Out: something that runs rectangles of it,
+//! whatever lanes they hold: the emitted code where there is some, and the tile engine for bodies that the emitter refuses
+//! and for rectangles that it hands back. The tile program of a body is made when first needed.
 
-use crate::pointwise::Pointwise;
 use crate::rows::{RowArgs, Rows};
+use crate::tile;
+#[cfg(all(unix, target_arch = "x86_64"))]
+use crate::x64;
 use std::sync::OnceLock;
 use thalweg_kernel::Body;
 use thalweg_runtime::ProgramInfo;
+
+/// Who compiles map bodies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// The x86-64 emitter with AVX-512.
+    Avx512,
+    /// The x86-64 emitter with AVX2 and FMA.
+    Avx2,
+    /// The portable tile engine.
+    Tile,
+}
+
+impl Choice {
+    /// What `THALWEG_ISA` asks for, if this machine has it, else the best there is.
+    pub fn from_environment() -> Choice {
+        let asked = std::env::var("THALWEG_ISA").ok();
+        let all = [Choice::Avx512, Choice::Avx2, Choice::Tile];
+        let named = |c: &&Choice| asked.as_deref() == Some(c.name()) && c.available();
+        let best = all.iter().find(|c| c.available());
+        *all.iter().find(named).or(best).unwrap_or(&Choice::Tile)
+    }
+
+    /// The name that `THALWEG_ISA` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Avx512 => "avx512",
+            Choice::Avx2 => "avx2",
+            Choice::Tile => "tile",
+        }
+    }
+
+    /// Whether this machine runs it.
+    pub fn available(self) -> bool {
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = self.isa() {
+            return isa.available();
+        }
+        self == Choice::Tile
+    }
+
+    #[cfg(all(unix, target_arch = "x86_64"))]
+    fn isa(self) -> Option<x64::Isa> {
+        match self {
+            Choice::Avx512 => Some(x64::Isa::Avx512),
+            Choice::Avx2 => Some(x64::Isa::Avx2),
+            Choice::Tile => None,
+        }
+    }
+
+    /// Emitted code for a body, where this is an emitter that takes it.
+    fn emit(self, body: &Body) -> Option<(Box<dyn Rows>, ProgramInfo)> {
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = self.isa().filter(|i| i.available()) {
+            match x64::compile(body, isa) {
+                Ok(code) => {
+                    let info = ProgramInfo {
+                        engine: self.name().into(),
+                        code_bytes: code.report.bytes,
+                        compile_ns: code.report.time.as_nanos() as u64,
+                        spills: Some(code.report.spills),
+                        rereads_inputs: code.report.rereads_inputs,
+                    };
+                    return Some((Box::new(code), info));
+                }
+                Err(reason) => tracing::debug!(?reason, "a body is left to the tile engine"),
+            }
+        }
+        let _ = body;
+        None
+    }
+}
 
 /// A compiled body.
 pub struct Engine {
@@ -20,9 +93,13 @@ pub struct Engine {
 
 impl Engine {
     /// Compiles a body.
-    pub fn new(body: &Body) -> Engine {
-        let info = ProgramInfo { engine: "tile".into(), ..ProgramInfo::default() };
-        Engine { body: body.clone(), fast: None, slow: OnceLock::new(), info }
+    pub fn new(body: &Body, choice: Choice) -> Engine {
+        let tile = || ProgramInfo { engine: Choice::Tile.name().into(), ..ProgramInfo::default() };
+        let (fast, info) = match choice.emit(body) {
+            Some((code, info)) => (Some(code), info),
+            None => (None, tile()),
+        };
+        Engine { body: body.clone(), fast, slow: OnceLock::new(), info }
     }
 
     /// What was compiled.
@@ -35,7 +112,7 @@ impl Engine {
         self.info.rereads_inputs
     }
 
-    /// Computes `rows × n` points; `in_place` where outputs may lie over inputs.
+    /// Computes `rows × n` points; `in_place` where outputs may lie over inputs that would be read again.
     ///
     /// # Safety
     /// As [`Rows::run`].
@@ -46,7 +123,7 @@ impl Engine {
                 return;
             }
         }
-        let slow = self.slow.get_or_init(|| Box::new(Pointwise::new(&self.body)));
+        let slow = self.slow.get_or_init(|| Box::new(tile::compile(&self.body)));
         // SAFETY: the caller's promise; where the fast engine ran before, the inputs are as they were.
         let done = unsafe { slow.run(args, n, rows) };
         assert!(done, "the tile engine hands nothing back");

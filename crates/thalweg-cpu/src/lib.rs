@@ -12,11 +12,11 @@ pub mod machine;
 pub mod math;
 mod matmul;
 mod memory;
-mod pointwise;
 mod reduce;
 pub mod rows;
 mod simd;
 mod threads;
+pub mod tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 pub mod x64;
 
@@ -25,3 +25,4 @@ mod tests;
 
 pub use bandwidth::{Bandwidth, measure as measure_bandwidth};
 pub use device::{CpuDevice, CpuOptions};
+pub use engine::Choice;

@@ -313,12 +313,14 @@ unsafe fn vector<T: Number>(k: usize, n: usize, x: (Shared<T>, isize), matrix: M
         type Out = ();
         #[inline(always)]
         fn run(self) {
-            // SAFETY (of every read and write below): the promise of `vector`.
-            let x: Vec<T::Wide> = (0..self.k)
-                .map(|p| unsafe { self.x.0.get().wrapping_offset(p as isize * self.x.1).read() }.widen())
-                .collect();
-            let write = |j: usize, v: T::Wide| unsafe {
-                self.y.0.get().wrapping_offset(j as isize * self.y.1).write(T::narrow(v));
+            let element = |p: usize| {
+                // SAFETY: the promise of `vector`.
+                unsafe { self.x.0.get().wrapping_offset(p as isize * self.x.1).read() }.widen()
+            };
+            let x: Vec<T::Wide> = (0..self.k).map(element).collect();
+            let write = |j: usize, v: T::Wide| {
+                // SAFETY: as above.
+                unsafe { self.y.0.get().wrapping_offset(j as isize * self.y.1).write(T::narrow(v)) };
             };
             if self.matrix.rows == 1 && self.k > 1 {
                 for j in 0..self.n {
@@ -345,6 +347,7 @@ unsafe fn vector<T: Number>(k: usize, n: usize, x: (Shared<T>, isize), matrix: M
                             }
                         } else {
                             for (j, sum) in part.iter_mut().enumerate() {
+                                // SAFETY: as above.
                                 let y = unsafe { row.wrapping_offset(j as isize * self.matrix.columns).read() };
                                 *sum = sum.plus(x.times(y.widen()));
                             }

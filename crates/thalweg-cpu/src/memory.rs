@@ -36,7 +36,7 @@ impl Memory for HostMemory {
         if bytes >= HUGE_PAGE {
             // SAFETY: the range is the block just allocated, page-aligned; the advice changes nothing but how it is backed.
             // Where it is refused (huge pages off) small pages serve.
-            unsafe { libc::madvise(block.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+            let _ = unsafe { rustix::mm::madvise(block.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
         }
         Some(block)
     }

@@ -76,6 +76,15 @@ impl Running<'_> {
             self.buffers[b] = Some(self.device.allocate(sizes[b])?);
             allocated += sizes[b];
         }
+        // Nothing was launched for a value without elements, but a reduction or product of it has some.
+        for slot in &step.operands[..step.first_write] {
+            if let Slot::Buffer(b) = *slot
+                && sizes[b] == 0
+                && self.buffers[b].is_none()
+            {
+                self.buffers[b] = Some(self.device.allocate(0)?);
+            }
+        }
         let operands: Vec<&Buffer> = step
             .operands
             .iter()

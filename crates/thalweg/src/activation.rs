@@ -6,7 +6,8 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 macro_rules! composites {
     ($($(#[$doc:meta])* fn $name:ident($x:ident $(, $arg:ident: $t:ty)*) $body:expr)*) => {
-        /// Activations and other functions of one tensor. All take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
+        /// Activations and other functions of one tensor. All take floats; bf16 and f16 are computed in f32 and
+        /// rounded once, at the end.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -120,7 +121,8 @@ impl Tensor {
         self.ge(0.0).where_(self, self * weight)
     }
 
-    /// Whether elements are close, as NumPy has it: `|a - b| ≤ atol + rtol·|b|`; equal infinities are close, NaN is close to nothing. As bool.
+    /// Whether elements are close, as NumPy has it: `|a - b| ≤ atol + rtol·|b|`; equal infinities are close, NaN is
+    /// close to nothing. As bool.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.

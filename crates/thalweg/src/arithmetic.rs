@@ -1,7 +1,8 @@
 //! Operators, for owned and borrowed tensors and for numbers on either side.
 //!
-//! On the right any number type stands. On the left stand f64, i64, bool and [`Scalar`] alone: were there two float types, the compiler
-//! could not tell which `1.0 - x` means before it knows the type of the whole, and `(1.0 - x).exp()` would need annotations.
+//! On the right any number type stands. On the left stand f64, i64, bool and [`Scalar`] alone: were there two float
+//! types, the compiler could not tell which `1.0 - x` means before it knows the type of the whole, and `(1.0 -
+//! x).exp()` would need annotations.
 
 use crate::record::{binary, unary};
 use crate::{DType, IntoOperand, Operand, Scalar, Tensor};

@@ -93,7 +93,8 @@ impl From<RangeFull> for Axes {
     }
 }
 
-/// Sizes as a caller gives them to [`reshape`](crate::Tensor::reshape) and [`expand`](crate::Tensor::expand), where -1 has a meaning.
+/// Sizes as a caller gives them to [`reshape`](crate::Tensor::reshape) and [`expand`](crate::Tensor::expand), where
+/// -1 has a meaning.
 ///
 /// Made from an array, slice or `Vec` of integers, one integer, a [`Shape`], or `()` for rank 0.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 
 use crate::element::flatten;
 use crate::record::{record0, scalar_bits};
-use crate::{Axis, DType, Data, Device, Element, Error, Scalar, Shape, Tensor};
+use crate::{Axis, DType, Data, Device, Element, Error, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::Op;
 use thalweg_stream::Value;
 
@@ -57,8 +57,8 @@ impl Options {
 
 /// From data.
 impl Tensor {
-    /// A tensor of nested data: a number, an array, a slice or a `Vec`, nested to any depth up to eight. Its dtype is the
-    /// numbers' type, so write `1.0f32` where f32 is meant (a bare `1.0` is `f64` in Rust).
+    /// A tensor of nested data: a number, an array, a slice or a `Vec`, nested to any depth up to eight. Its dtype is
+    /// the numbers' type, so write `1.0f32` where f32 is meant (a bare `1.0` is `f64` in Rust).
     ///
     /// ```
     /// # use thalweg::{DType, Tensor};
@@ -67,7 +67,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When the data is ragged, or the device has no memory for it ([`Tensor::try_from_slice`] returns that as an error).
+    /// When the data is ragged, or the device has no memory for it ([`Tensor::try_from_slice`] returns that as an
+    /// error).
     #[track_caller]
     pub fn new<D: Data>(data: D) -> Tensor {
         let (list, shape) = flatten(&data);
@@ -112,7 +113,8 @@ impl Tensor {
         Ok(Tensor(Value::ready(device.0, buffer, shape, dtype)))
     }
 
-    /// The same elements on another device; a clone of the handle where it lives there already. Computes the value first.
+    /// The same elements on another device; a clone of the handle where it lives there already. Computes the value
+    /// first.
     ///
     /// # Errors
     /// When the value cannot be computed, or the device has no memory for it.
@@ -120,7 +122,7 @@ impl Tensor {
         if device == self.device() {
             return Ok(self.clone());
         }
-        Tensor::from_bytes(&self.0.read()?, *self.shape(), self.dtype(), device)
+        self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), device))?
     }
 }
 
@@ -191,8 +193,8 @@ impl Tensor {
 
 /// Evenly spaced numbers and matrices of a rule.
 impl Tensor {
-    /// The numbers of a range: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, `arange((0.0, 1.0, 0.25))` goes by steps, which may be negative.
-    /// The end is not in it. As f32.
+    /// The numbers of a range: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, `arange((0.0, 1.0, 0.25))` goes by
+    /// steps, which may be negative. The end is not in it. As f32.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -207,7 +209,8 @@ impl Tensor {
         Tensor::arange_with(range, Options::default())
     }
 
-    /// [`arange`](Tensor::arange) of a dtype, on a device: element `i` is `start + i·step`, computed in the dtype (bf16 and f16: in f32, then rounded).
+    /// [`arange`](Tensor::arange) of a dtype, on a device: element `i` is `start + i·step`, computed in the dtype
+    /// (bf16 and f16: in f32, then rounded).
     ///
     /// # Panics
     /// When the step is 0, the number of elements is not finite, or the dtype cannot hold start or step.
@@ -237,8 +240,8 @@ impl Tensor {
         Tensor::linspace_with(start, end, count, Options::default())
     }
 
-    /// [`linspace`](Tensor::linspace) of a dtype, on a device. The first half is counted from the start and the second from the end, so that
-    /// both ends are exact.
+    /// [`linspace`](Tensor::linspace) of a dtype, on a device. The first half is counted from the start and the
+    /// second from the end, so that both ends are exact.
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -273,7 +276,8 @@ impl Tensor {
         row.eq(column).cast(options.dtype())
     }
 
-    /// The matrix of `rows`×`columns` with ones on and below diagonal `k` (0: the main one, positive: above it), as f32.
+    /// The matrix of `rows`×`columns` with ones on and below diagonal `k` (0: the main one, positive: above it), as
+    /// f32.
     #[track_caller]
     pub fn tri(rows: usize, columns: usize, k: i64) -> Tensor {
         Tensor::tri_with(rows, columns, k, Options::default())
@@ -323,9 +327,9 @@ impl Tensor {
     #[track_caller]
     pub fn positions(&self, axis: impl Into<Axis>, dtype: DType) -> Tensor {
         let axis = axis.into().of("positions", self.rank());
-        let mut shape = Shape::new(&vec![1; self.rank()]);
+        let mut shape = Shape::new(&[1; MAX_RANK][..self.rank()]);
         shape.dims_mut()[axis] = self.dims()[axis];
-        Tensor::arange_with(self.dims()[axis], (dtype, self.device())).reshape(shape)
+        Tensor::arange_with(self.dims()[axis], (dtype, self.device())).reshaped(shape)
     }
 }
 

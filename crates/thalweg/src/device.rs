@@ -29,7 +29,8 @@ impl Device {
         }
     }
 
-    /// The device that tensors are created on where none is named: the one that `THALWEG_DEVICE` names, else the fastest there is.
+    /// The device that tensors are created on where none is named: the one that `THALWEG_DEVICE` names, else the
+    /// fastest there is.
     ///
     /// # Errors
     /// When `THALWEG_DEVICE` names a device that is not there.

@@ -1,8 +1,8 @@
 //! Tensors as text, in NumPy's layout with four digits behind the point.
 //!
 //! Floats are printed with as few digits as tell them apart from their neighbours in their dtype, at most four behind
-//! the point, and share one column layout: fixed or, where magnitudes lie far apart, scientific (NumPy's rule). More than
-//! 1,000 elements are abridged to the first and last three of each dimension; only these are read.
+//! the point, and share one column layout: fixed or, where magnitudes lie far apart, scientific (NumPy's rule). More
+//! than 1,000 elements are abridged to the first and last three of each dimension; only these are read.
 
 use crate::{DType, Element, Error, Tensor};
 use std::fmt::{self, Write};
@@ -120,7 +120,8 @@ fn floats(values: &[f64], dtype: DType) -> Vec<String> {
     digits.iter().zip(values).map(place).collect()
 }
 
-/// The fewest digits behind the point, up to the precision, that read back as the value in its dtype; else the rounded value.
+/// The fewest digits behind the point, up to the precision, that read back as the value in its dtype; else the
+/// rounded value.
 fn shortest(value: f64, dtype: DType, scientific: bool) -> String {
     for digits in 0..=PRECISION {
         let text = if scientific { scientific_text(value, digits) } else { format!("{value:.digits$}") };

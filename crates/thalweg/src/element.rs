@@ -3,7 +3,8 @@
 use crate::{DType, MAX_RANK, Shape};
 use half::{bf16, f16};
 
-/// A Rust type that is the element of a dtype: `f32`, `f64`, [`bf16`], [`struct@f16`], `i8`, `i16`, `i32`, `i64`, `u8`, `u32`, `bool`.
+/// A Rust type that is the element of a dtype: `f32`, `f64`, [`bf16`], [`struct@f16`], `i8`, `i16`, `i32`, `i64`,
+/// `u8`, `u32`, `bool`.
 pub trait Element:
     Data<Elem = Self> + Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static + sealed::Sealed
 {
@@ -49,7 +50,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Data that [`Tensor::new`](crate::Tensor::new) takes: an element, or arrays, slices and `Vec`s of such data nested to any depth up to eight.
+/// Data that [`Tensor::new`](crate::Tensor::new) takes: an element, or arrays, slices and `Vec`s of such data nested
+/// to any depth up to eight.
 pub trait Data {
     /// The element.
     type Elem: Element;

@@ -29,7 +29,8 @@ macro_rules! binary_methods {
             $(#[$doc])*
             ///
             /// # Panics
-            /// When the shapes do not broadcast, the dtypes differ or are not taken, or a scalar does not fit the tensor's dtype.
+            /// When the shapes do not broadcast, the dtypes differ or are not taken, or a scalar does not fit the
+            /// tensor's dtype.
             #[inline]
             #[track_caller]
             pub fn $name(&self, other: impl IntoOperand) -> Tensor {
@@ -129,12 +130,13 @@ binary_methods! {
     sub => Sub;
     /// `a·b`; integers wrap. The operator `*` is the same. Takes floats and integers.
     mul => Mul;
-    /// `a/b`; integers truncate toward zero, and division by zero gives 0. The operator `/` is the same. Takes floats and integers.
+    /// `a/b`; integers truncate toward zero, and division by zero gives 0. The operator `/` is the same. Takes floats
+    /// and integers.
     div => Div;
     /// `⌊a/b⌋`; integer division by zero gives 0. Takes floats and integers.
     floor_div => FloorDiv;
-    /// `a - b·⌊a/b⌋`: the remainder with the sign of `b`, as in Python (Rust's `%` on numbers takes the sign of `a`); integers by zero give 0.
-    /// The operator `%` is the same. Takes floats and integers.
+    /// `a - b·⌊a/b⌋`: the remainder with the sign of `b`, as in Python (Rust's `%` on numbers takes the sign of `a`);
+    /// integers by zero give 0. The operator `%` is the same. Takes floats and integers.
     rem => Rem;
     /// The smaller of the two; NaN if either is NaN. Takes floats and integers.
     minimum => Minimum;
@@ -168,10 +170,11 @@ binary_methods! {
     bit_or => BitOr;
     /// Bitwise exclusive or. The operator `^` is the same. Takes integers.
     bit_xor => BitXor;
-    /// `a` shifted left by `b` bits; 0 where `b` is negative or at least the width. The operator `<<` is the same. Takes integers.
+    /// `a` shifted left by `b` bits; 0 where `b` is negative or at least the width. The operator `<<` is the same.
+    /// Takes integers.
     shl => Shl;
-    /// `a` shifted right by `b` bits, arithmetic for signed dtypes; only the sign is left where `b` is negative or at least the width.
-    /// The operator `>>` is the same. Takes integers.
+    /// `a` shifted right by `b` bits, arithmetic for signed dtypes; only the sign is left where `b` is negative or at
+    /// least the width. The operator `>>` is the same. Takes integers.
     shr => Shr;
 }
 
@@ -198,7 +201,8 @@ impl Tensor {
         mask.where_(value, self)
     }
 
-    /// `min(max(x, low), high)`: held between two bounds, NaN kept; where the bounds cross, the upper one wins. Takes floats and integers.
+    /// `min(max(x, low), high)`: held between two bounds, NaN kept; where the bounds cross, the upper one wins. Takes
+    /// floats and integers.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not taken, or a scalar does not fit.
@@ -218,8 +222,9 @@ impl Tensor {
 
     /// The elements converted to `dtype`; every pair of dtypes is allowed.
     ///
-    /// Float to float rounds to nearest, ties to even (overflow gives an infinity). Float to integer truncates toward zero and
-    /// saturates, NaN gives 0. Integer to integer wraps, integer to float rounds. To bool is `x ≠ 0` (NaN is true); from bool gives 0 and 1.
+    /// Float to float rounds to nearest, ties to even (overflow gives an infinity). Float to integer truncates toward
+    /// zero and saturates, NaN gives 0. Integer to integer wraps, integer to float rounds. To bool is `x ≠ 0` (NaN is
+    /// true); from bool gives 0 and 1.
     pub fn cast(&self, dtype: DType) -> Tensor {
         if dtype == self.dtype() {
             return self.clone();

@@ -138,8 +138,8 @@ impl Tensor {
         self.reshape([outer, size, 1, inner]).expand([outer, size, count, inner]).reshape(shape)
     }
 
-    /// The whole tensor repeated `counts[i]` times along dimension `i`, as `numpy.tile`: missing counts or dimensions are put in
-    /// front as 1.
+    /// The whole tensor repeated `counts[i]` times along dimension `i`, as `numpy.tile`: missing counts or dimensions
+    /// are put in front as 1.
     ///
     /// # Panics
     /// With more than eight counts.

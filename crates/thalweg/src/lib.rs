@@ -16,18 +16,20 @@
 //! }
 //! ```
 //!
-//! [`Tensor`] is the one type: shape, dtype and device are known at run time. Methods record operations on the calling thread's
-//! stream and return at once. When a value is read, the stream is cut, and what was recorded is run with few kernels: chains,
-//! diamonds and views fuse, and intermediates that nobody holds are never written to memory. Ordinary Rust control flow stays ordinary.
+//! [`Tensor`] is the one type: shape, dtype and device are known at run time. Methods record operations on the
+//! calling thread's stream and return at once. When a value is read, the stream is cut, and what was recorded is run
+//! with few kernels: chains, diamonds and views fuse, and intermediates that nobody holds are never written to
+//! memory. Ordinary Rust control flow stays ordinary.
 //!
 //! # Rules
 //! - **Broadcasting** as NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all (`..`).
-//! - **No promotion between tensors**: `f32 + f64` panics and says to `.cast(...)`. A number takes the tensor's dtype, and panics if the
-//!   dtype cannot hold it (`2.5` in `i32`).
-//! - **Mistakes panic** at the line that made them, with the operation's name and both shapes or dtypes; nothing recorded is lost.
+//! - **No promotion between tensors**: `f32 + f64` panics and says to `.cast(...)`. A number takes the tensor's
+//!   dtype, and panics if the dtype cannot hold it (`2.5` in `i32`).
+//! - **Mistakes panic** at the line that made them, with the operation's name and both shapes or dtypes; nothing
+//!   recorded is lost.
 //! - **Failures are results**: memory, devices, files give an [`Error`] where a value is read.
-//! - **Creation** from data has the data's dtype; from a rule it is f32 on [`Device::default`], and the same function with `_with`
-//!   takes a dtype, a device or both ([`Options`]).
+//! - **Creation** from data has the data's dtype; from a rule it is f32 on [`Device::default`], and the same function
+//!   with `_with` takes a dtype, a device or both ([`Options`]).
 //!
 //! # Features
 //! `ndarray`: conversion from and to `ndarray` arrays.

@@ -6,8 +6,8 @@ use thalweg_ir::Op;
 use thalweg_stream::{Operand, record};
 
 impl Tensor {
-    /// The matrix product over the last two dimensions, leading ones broadcast, as NumPy's `@`. A tensor of rank 1 is a row on the left and a column on the
-    /// right, and that dimension is dropped from the result.
+    /// The matrix product over the last two dimensions, leading ones broadcast, as NumPy's `@`. A tensor of rank 1 is
+    /// a row on the left and a column on the right, and that dimension is dropped from the result.
     ///
     /// ```
     /// # use thalweg::Tensor;

@@ -12,7 +12,8 @@ pub enum Operand<'a> {
     Scalar(Scalar),
 }
 
-/// What can stand as an argument of an elementwise operation: `Tensor`, `&Tensor`, every Rust number, `bool`, [`Scalar`].
+/// What can stand as an argument of an elementwise operation: `Tensor`, `&Tensor`, every Rust number, `bool`,
+/// [`Scalar`].
 ///
 /// ```
 /// # use thalweg::Tensor;

@@ -41,7 +41,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When there is not one pair of widths a dimension, the constant does not fit the dtype, or a dimension is too small for the border.
+    /// When there is not one pair of widths a dimension, the constant does not fit the dtype, or a dimension is too
+    /// small for the border.
     #[track_caller]
     pub fn pad(&self, widths: impl AsRef<[(usize, usize)]>, border: impl Into<Border>) -> Tensor {
         let widths = widths.as_ref();

@@ -8,7 +8,7 @@ impl Tensor {
     /// `self` to the power `exponent`, a tensor or a number. Takes floats and integers.
     ///
     /// For integers a negative exponent gives 0 (of 1 and -1 excepted) and overflow wraps. A number as exponent is
-    /// treated as in [`powf`](Tensor::powf).
+    /// treated as in [`powf`](Tensor::powf). A number to the power of a tensor is `x.full_like(2.0).pow(&x)`.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not taken, or a number does not fit the dtype.
@@ -20,8 +20,9 @@ impl Tensor {
         }
     }
 
-    /// `self` to the power of a number. The exponents 0, 1, 2, 3, 4, 0.5, -0.5, -1, -2 are lowered to multiplications, `sqrt`, `rsqrt` and `recip`
-    /// (so that `x.powf(0.5)` of -∞ is NaN and of -0 is -0, as for `sqrt`).
+    /// `self` to the power of a number. The exponents 0, 1, 2, 3, 4, 0.5, -0.5, -1, -2 are lowered to
+    /// multiplications, `sqrt`, `rsqrt` and `recip` (so that `x.powf(0.5)` of -∞ is NaN and of -0 is -0, as for
+    /// `sqrt`).
     ///
     /// # Panics
     /// When the dtype is bool, or an integer and the exponent has a fraction.

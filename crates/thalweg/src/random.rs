@@ -115,7 +115,8 @@ impl Generator {
     }
 }
 
-/// The finishing steps of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64 bits in which every input bit reaches every output bit.
+/// The finishing steps of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64 bits in which every input bit
+/// reaches every output bit.
 fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -127,8 +128,8 @@ thread_local! {
     static DEFAULT: Cell<Option<Generator>> = const { Cell::new(None) };
 }
 
-/// Seeds the calling thread's generator, which the functions on [`Tensor`] draw from. Each thread has its own; one that was
-/// never seeded starts from a seed of the operating system's.
+/// Seeds the calling thread's generator, which the functions on [`Tensor`] draw from. Each thread has its own; one
+/// that was never seeded starts from a seed of the operating system's.
 pub fn manual_seed(seed: u64) {
     DEFAULT.set(Some(Generator::seed(seed)));
 }
@@ -197,7 +198,8 @@ impl Tensor {
         draw!(g => g.randn_with(*self.shape(), Options::of(self)))
     }
 
-    /// Integers of a range, its end excluded, all but equally likely (off by less than 2⁻³² of the range's size), as i64.
+    /// Integers of a range, its end excluded, all but equally likely (off by less than 2⁻³² of the range's size), as
+    /// i64.
     ///
     /// # Panics
     /// When the range is empty.

@@ -1,7 +1,9 @@
-//! Values back to the program. Here the stream is cut and what is needed runs; here the outside world's failures come up.
+//! Values back to the program. Here the stream is cut and what is needed runs; here the outside world's failures come
+//! up.
 
 use crate::{DType, Element, Error, Tensor};
 use half::{bf16, f16};
+use thalweg_stream::Storage;
 
 impl Tensor {
     /// The elements, row-major.
@@ -10,7 +12,7 @@ impl Tensor {
     /// When `T` is not the tensor's dtype, or the value cannot be computed (no memory, a failed device).
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
         self.check_element::<T>("to_vec")?;
-        Ok(T::from_bytes(&self.0.read()?))
+        self.with_bytes(T::from_bytes)
     }
 
     /// The only element.
@@ -22,7 +24,20 @@ impl Tensor {
         if self.numel() != 1 {
             return Err(Error::Value(format!("item: shape {} has {} elements, not one", self.shape(), self.numel())));
         }
-        Ok(T::from_bytes(&self.0.read()?)[0])
+        self.with_bytes(|bytes| T::from_bytes(bytes)[0])
+    }
+
+    /// Calls `f` with the elements, row-major: with the device's own memory where the host sees it and they lie so,
+    /// else with a copy.
+    pub(crate) fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {
+        let Storage { buffer, view } = self.0.storage()?;
+        let count = view.shape.numel() * self.dtype().size();
+        if view.is_contiguous()
+            && let Some(bytes) = self.0.device().device().host_bytes(&buffer)
+        {
+            return Ok(f(&bytes[..count]));
+        }
+        Ok(f(&self.0.read()?))
     }
 
     fn check_element<T: Element>(&self, name: &str) -> Result<(), Error> {
@@ -38,24 +53,22 @@ impl Tensor {
     /// # Errors
     /// When the value cannot be computed.
     pub fn to_f64_vec(&self) -> Result<Vec<f64>, Error> {
-        let bytes = self.0.read()?;
-        macro_rules! convert {
-            ($t:ty, $f:expr) => {
-                <$t>::from_bytes(&bytes).into_iter().map($f).collect()
-            };
+        fn convert<T: Element>(bytes: &[u8], f: fn(T) -> f64) -> Vec<f64> {
+            T::from_bytes(bytes).into_iter().map(f).collect()
         }
-        Ok(match self.dtype() {
-            DType::F32 => convert!(f32, f64::from),
-            DType::F64 => convert!(f64, |v| v),
-            DType::BF16 => convert!(bf16, bf16::to_f64),
-            DType::F16 => convert!(f16, f16::to_f64),
-            DType::I8 => convert!(i8, f64::from),
-            DType::I16 => convert!(i16, f64::from),
-            DType::I32 => convert!(i32, f64::from),
-            DType::I64 => convert!(i64, |v| v as f64),
-            DType::U8 => convert!(u8, f64::from),
-            DType::U32 => convert!(u32, f64::from),
-            DType::Bool => convert!(bool, |v| v as u8 as f64),
+        let dtype = self.dtype();
+        self.with_bytes(|bytes| match dtype {
+            DType::F32 => convert::<f32>(bytes, f64::from),
+            DType::F64 => convert::<f64>(bytes, |v| v),
+            DType::BF16 => convert(bytes, bf16::to_f64),
+            DType::F16 => convert(bytes, f16::to_f64),
+            DType::I8 => convert::<i8>(bytes, f64::from),
+            DType::I16 => convert::<i16>(bytes, f64::from),
+            DType::I32 => convert::<i32>(bytes, f64::from),
+            DType::I64 => convert::<i64>(bytes, |v| v as f64),
+            DType::U8 => convert::<u8>(bytes, f64::from),
+            DType::U32 => convert::<u32>(bytes, f64::from),
+            DType::Bool => convert::<bool>(bytes, |v| v as u8 as f64),
         })
     }
 }

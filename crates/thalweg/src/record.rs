@@ -77,7 +77,8 @@ fn binary_scalar(op: ElementOp, x: &Tensor, args: &[stream::Operand<'_>; 2]) -> 
     Tensor(record(x.0.device(), Op::Element(op), op.output(dtype), *x.shape(), 0, args, &[]))
 }
 
-/// Records an elementwise operation of three arguments, broadcasting. With `Where`, the first argument is the condition.
+/// Records an elementwise operation of three arguments, broadcasting. With `Where`, the first argument is the
+/// condition.
 #[track_caller]
 pub(crate) fn ternary(op: ElementOp, args: [Operand<'_>; 3]) -> Tensor {
     let values = if op == ElementOp::Where { 1..3 } else { 0..3 };
@@ -185,8 +186,8 @@ pub(crate) fn check_float(name: &str, x: &Tensor) {
     }
 }
 
-/// The tensor that a composite of several operations computes with: bf16 and f16 in f32, so that the steps in between neither overflow
-/// nor round. The composite casts its result back.
+/// The tensor that a composite of several operations computes with: bf16 and f16 in f32, so that the steps in between
+/// neither overflow nor round. The composite casts its result back.
 #[inline]
 pub(crate) fn widened(x: &Tensor) -> Tensor {
     match x.dtype() {

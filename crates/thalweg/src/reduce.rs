@@ -108,7 +108,8 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. In the tensor's dtype: integers wrap.
+    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. In the tensor's dtype:
+    /// integers wrap.
     sum sum_keepdim => reduce_numbers Sum, "On bool (cast first), or when an axis does not exist.";
     /// The product over the axes; 1 of nothing. In the tensor's dtype: integers wrap.
     prod prod_keepdim => reduce_numbers Prod, "On bool (cast first), or when an axis does not exist.";
@@ -122,11 +123,13 @@ reductions! {
     all all_keepdim => reduce_bools All, "On another dtype than bool, or when an axis does not exist.";
     /// Index of the first largest along one axis, or in the flattened tensor for `..`, as i64. A NaN counts as largest.
     argmax argmax_keepdim => reduce_to_index ArgMax, "On bool, when the axis does not exist or has no elements, or with several axes.";
-    /// Index of the first smallest along one axis, or in the flattened tensor for `..`, as i64. A NaN counts as smallest.
+    /// Index of the first smallest along one axis, or in the flattened tensor for `..`, as i64. A NaN counts as
+    /// smallest.
     argmin argmin_keepdim => reduce_to_index ArgMin, "On bool, when the axis does not exist or has no elements, or with several axes.";
 }
 
-/// Statistics and normalisations, written from the reductions above. All take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
+/// Statistics and normalisations, written from the reductions above. All take floats; bf16 and f16 are computed in
+/// f32 and rounded once, at the end.
 impl Tensor {
     /// The mean over the axes; NaN of nothing.
     ///
@@ -150,7 +153,8 @@ impl Tensor {
         (widened(self).sum_keepdim(axes) / self.reduced_count("mean", axes)).cast(self.dtype())
     }
 
-    /// The variance over the axes: the mean of `(x - mean)²`, as NumPy's default ([`var_with`](Tensor::var_with) divides by less).
+    /// The variance over the axes: the mean of `(x - mean)²`, as NumPy's default ([`var_with`](Tensor::var_with)
+    /// divides by less).
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -159,7 +163,8 @@ impl Tensor {
         self.var_with(axes, 0.0)
     }
 
-    /// The variance with the sum of squares divided by the count less `correction`: 1 gives the unbiased estimate, PyTorch's default.
+    /// The variance with the sum of squares divided by the count less `correction`: 1 gives the unbiased estimate,
+    /// PyTorch's default.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -193,7 +198,8 @@ impl Tensor {
         widened(self).square().sum(axes).sqrt().cast(self.dtype())
     }
 
-    /// The p-norm over the axes: `(Σ|x|ᵖ)^(1/p)`; the largest magnitude for `p = ∞`, the smallest for -∞, the count of non-zeros for 0.
+    /// The p-norm over the axes: `(Σ|x|ᵖ)^(1/p)`; the largest magnitude for `p = ∞`, the smallest for -∞, the count
+    /// of non-zeros for 0.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -264,8 +270,8 @@ impl Tensor {
         (&centred - centred.exp().sum_keepdim(axis).log()).cast(self.dtype())
     }
 
-    /// `(x - mean)/√(var + eps)` over the axes, usually -1 (Ba, Kiros and Hinton 2016). Scale and shift are for the caller to
-    /// multiply and add.
+    /// `(x - mean)/√(var + eps)` over the axes, usually -1 (Ba, Kiros and Hinton 2016). Scale and shift are for the
+    /// caller to multiply and add.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -279,7 +285,8 @@ impl Tensor {
         (centred * (var + eps).rsqrt()).cast(self.dtype())
     }
 
-    /// `x/√(mean(x²) + eps)` over the axes, usually -1 (Zhang and Sennrich 2019). The scale is for the caller to multiply.
+    /// `x/√(mean(x²) + eps)` over the axes, usually -1 (Zhang and Sennrich 2019). The scale is for the caller to
+    /// multiply.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.

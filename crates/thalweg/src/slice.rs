@@ -1,18 +1,19 @@
 //! Parts of tensors: ranges with steps, single positions, reversal.
 
 use crate::record::record1;
-use crate::{Axes, Axis, MAX_RANK, Tensor};
+use crate::{Axes, Axis, MAX_RANK, Shape, Tensor};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use thalweg_ir::Op;
 
 /// What [`Tensor::slice`] does to one dimension.
 ///
-/// Made from Rust's ranges (`1..3`, `..`, `-2..`, `..=4`), ranges with a step ([`By::by`]) and integers. Numbers below 0 count from
-/// the end.
+/// Made from Rust's ranges (`1..3`, `..`, `-2..`, `..=4`), ranges with a step ([`By::by`]) and integers. Numbers
+/// below 0 count from the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceArg {
-    /// The elements from a start to before an end, `step` apart, as `start:end:step` in Python: ends are cut to what there is, and a
-    /// negative step goes backward from `start` (default: the last element) to after `end` (default: before the first).
+    /// The elements from a start to before an end, `step` apart, as `start:end:step` in Python: ends are cut to what
+    /// there is, and a negative step goes backward from `start` (default: the last element) to after `end` (default:
+    /// before the first).
     Range {
         /// The first position.
         start: Option<i64>,
@@ -30,7 +31,8 @@ pub enum SliceArg {
 }
 
 impl SliceArg {
-    /// `start:end:step` of Python, where `None` is a missing number: `SliceArg::range(5, 1, -1)` goes backward from 5 to 2.
+    /// `start:end:step` of Python, where `None` is a missing number: `SliceArg::range(5, 1, -1)` goes backward from 5
+    /// to 2.
     pub fn range(start: impl Into<Option<i64>>, end: impl Into<Option<i64>>, step: i64) -> SliceArg {
         SliceArg::Range { start: start.into(), end: end.into(), step }
     }
@@ -38,8 +40,9 @@ impl SliceArg {
 
 /// Ranges with a step: `(1..10).by(3)`, `(..).by(-1)`, `(5..).by(-2)`.
 pub trait By {
-    /// Every `step`-th element of a range. A negative step goes backward, from the range's start to its end: `(5..).by(-1)` from 5 down to 0. Where both
-    /// ends are wanted, [`SliceArg::range`] says it without an empty-looking range.
+    /// Every `step`-th element of a range. A negative step goes backward, from the range's start to its end:
+    /// `(5..).by(-1)` from 5 down to 0. Where both ends are wanted, [`SliceArg::range`] says it without an
+    /// empty-looking range.
     fn by(self, step: i64) -> SliceArg;
 }
 
@@ -53,11 +56,22 @@ impl<T: Into<SliceArg>> By for T {
     }
 }
 
-/// The arguments of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array or slice of [`SliceArg`]s.
+/// The arguments of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array, slice or `Vec` of
+/// [`SliceArg`]s.
 pub trait SliceArgs {
-    /// The arguments, one a dimension.
+    /// The arguments, and how many there are.
     #[doc(hidden)]
-    fn args(self) -> Vec<SliceArg>;
+    fn args(self) -> ([SliceArg; MAX_RANK], usize);
+}
+
+/// # Panics
+/// With more than eight.
+#[track_caller]
+fn list(args: &[SliceArg]) -> ([SliceArg; MAX_RANK], usize) {
+    assert!(args.len() <= MAX_RANK, "slice: {} arguments are over the rank limit of {MAX_RANK}", args.len());
+    let mut out = [SliceArg::Rest; MAX_RANK];
+    out[..args.len()].copy_from_slice(args);
+    (out, args.len())
 }
 
 impl From<RangeFull> for SliceArg {
@@ -94,7 +108,8 @@ macro_rules! ranges {
 macro_rules! one {
     ($($t:ty),*) => {$(
         impl SliceArgs for $t {
-            fn args(self) -> Vec<SliceArg> { vec![self.into()] }
+            #[inline]
+            fn args(self) -> ([SliceArg; MAX_RANK], usize) { list(&[self.into()]) }
         }
     )*};
 }
@@ -110,9 +125,10 @@ macro_rules! tuples {
     ($($name:ident)*) => {
         impl<$($name: Into<SliceArg>),*> SliceArgs for ($($name,)*) {
             #[allow(non_snake_case)]
-            fn args(self) -> Vec<SliceArg> {
+            #[inline]
+            fn args(self) -> ([SliceArg; MAX_RANK], usize) {
                 let ($($name,)*) = self;
-                vec![$($name.into()),*]
+                list(&[$($name.into()),*])
             }
         }
     };
@@ -127,18 +143,21 @@ tuples!(A B C D E F G);
 tuples!(A B C D E F G H);
 
 impl<const N: usize> SliceArgs for [SliceArg; N] {
-    fn args(self) -> Vec<SliceArg> {
-        self.to_vec()
+    #[track_caller]
+    fn args(self) -> ([SliceArg; MAX_RANK], usize) {
+        list(&self)
     }
 }
 impl SliceArgs for &[SliceArg] {
-    fn args(self) -> Vec<SliceArg> {
-        self.to_vec()
+    #[track_caller]
+    fn args(self) -> ([SliceArg; MAX_RANK], usize) {
+        list(self)
     }
 }
 impl SliceArgs for Vec<SliceArg> {
-    fn args(self) -> Vec<SliceArg> {
-        self
+    #[track_caller]
+    fn args(self) -> ([SliceArg; MAX_RANK], usize) {
+        list(&self)
     }
 }
 
@@ -168,8 +187,8 @@ pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
 }
 
 impl Tensor {
-    /// A part of the tensor: one argument a dimension, missing ones at the end are whole. Ranges work as in Python, with negative positions
-    /// and steps; an integer picks one position and drops the dimension.
+    /// A part of the tensor: one argument a dimension, missing ones at the end are whole. Ranges work as in Python,
+    /// with negative positions and steps; an integer picks one position and drops the dimension.
     ///
     /// ```
     /// # use thalweg::prelude::*;
@@ -184,38 +203,45 @@ impl Tensor {
     /// When there are more arguments than dimensions, a position does not exist, or a step is 0.
     #[track_caller]
     pub fn slice(&self, args: impl SliceArgs) -> Tensor {
-        let args = args.args();
+        let (list, count) = args.args();
+        let args = &list[..count];
         let taken = args.iter().filter(|a| matches!(a, SliceArg::Range { .. } | SliceArg::At(_))).count();
-        let shape = self.shape();
-        assert!(taken <= self.rank(), "slice: {taken} arguments for the {} axes of {shape}", self.rank());
-        let mut parts = whole(self.dims());
-        let mut sizes = Vec::with_capacity(MAX_RANK);
+        let (shape, rank) = (self.shape(), self.rank());
+        assert!(taken <= rank, "slice: {taken} arguments for the {rank} axes of {shape}");
+        let mut parts = whole(shape);
+        let mut out = Shape::SCALAR;
         let (mut axis, mut rest) = (0, false);
-        for arg in args {
+        for &arg in args {
             match arg {
                 SliceArg::Range { start, end, step } => {
                     assert!(step != 0, "slice: the step of axis {axis} is 0");
-                    parts[axis] = resolve(start, end, step, self.dims()[axis] as i64);
-                    sizes.push(parts[axis].2);
+                    parts[axis] = resolve(start, end, step, shape[axis] as i64);
+                    out = out.insert(out.rank(), parts[axis].2);
                     axis += 1;
                 }
                 SliceArg::At(at) => {
                     parts[axis] = (self.position("slice", axis, at), 1, 1);
                     axis += 1;
                 }
-                SliceArg::NewAxis => sizes.push(1),
+                SliceArg::NewAxis => {
+                    let fits = out.rank() + (rank - axis) < MAX_RANK;
+                    assert!(fits, "slice: a new axis would take {shape} over the rank limit of {MAX_RANK}");
+                    out = out.insert(out.rank(), 1);
+                }
                 SliceArg::Rest => {
                     assert!(!rest, "slice: SliceArg::Rest stands twice");
                     rest = true;
-                    let end = axis + self.rank() - taken;
-                    sizes.extend(&self.dims()[axis..end]);
-                    axis = end;
+                    for _ in 0..rank - taken {
+                        out = out.insert(out.rank(), shape[axis]);
+                        axis += 1;
+                    }
                 }
             }
         }
-        sizes.extend(&self.dims()[axis..]);
-        assert!(sizes.len() <= MAX_RANK, "slice: rank {} is over the limit of {MAX_RANK}", sizes.len());
-        self.sliced(&parts[..self.rank()]).reshape(sizes)
+        for &size in &shape[axis..] {
+            out = out.insert(out.rank(), size);
+        }
+        self.sliced(&parts[..rank]).reshaped(out)
     }
 
     /// The position that a number names along an axis.
@@ -274,7 +300,7 @@ impl Tensor {
     pub fn index_axis(&self, axis: impl Into<Axis>, index: i64) -> Tensor {
         let axis = axis.into().of("index_axis", self.rank());
         let at = self.position("index_axis", axis, index);
-        self.part(axis, (at, 1, 1)).reshape(self.shape().remove(axis))
+        self.part(axis, (at, 1, 1)).reshaped(self.shape().remove(axis))
     }
 
     /// Position `index` of an axis; another name of [`index_axis`](Tensor::index_axis).
@@ -300,5 +326,34 @@ impl Tensor {
             }
         }
         self.sliced(&parts[..self.rank()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every small range against CPython, by a hash that this made: `for n in range(5): for s in N: for e in N: for
+    /// st in (1,2,3,-1,-2,-3): l = range(n)[s:e:st]; for v in [len(l), *l]: h = (h*31+v+1) % (2**61-1)` with `N =
+    /// [None, -6, .., 6]` and `h = 7` at first.
+    #[test]
+    fn ranges_are_pythons() {
+        let ends: Vec<Option<i64>> = std::iter::once(None).chain((-6..7).map(Some)).collect();
+        let mut hash = 7u128;
+        for size in 0..5 {
+            for &start in &ends {
+                for &end in &ends {
+                    for step in [1, 2, 3, -1, -2, -3] {
+                        let (first, step, count) = resolve(start, end, step, size);
+                        let taken = (0..count as i64).map(|i| first + i * step);
+                        for v in std::iter::once(count as i64).chain(taken) {
+                            assert!(v == count as i64 || (0..size).contains(&v));
+                            hash = (hash * 31 + v as u128 + 1) % ((1 << 61) - 1);
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(hash, 368150342720135885);
     }
 }

@@ -8,8 +8,8 @@ use thalweg_stream::Value;
 ///
 /// A tensor is a handle to a value that never changes; `clone` copies the handle. Every method that makes a tensor
 /// records one operation or a few and returns at once; nothing runs until a value is asked for
-/// ([`to_vec`](Tensor::to_vec), [`item`](Tensor::item), printing, [`synchronize`](crate::synchronize())). Handles may be sent to and
-/// shared with other threads.
+/// ([`to_vec`](Tensor::to_vec), [`item`](Tensor::item), printing, [`synchronize`](crate::synchronize())). Handles may
+/// be sent to and shared with other threads.
 ///
 /// A mistake in shapes or dtypes panics at the line that made it, names the operation and both sides, and leaves
 /// everything recorded before intact. What the outside world can cause - no memory, a lost device, a damaged

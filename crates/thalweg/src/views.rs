@@ -15,7 +15,8 @@ fn ints(shape: &Shape) -> [i64; MAX_RANK] {
 
 /// Shape and order of dimensions.
 impl Tensor {
-    /// The same elements in the same row-major order under another shape. One size may be -1: it is worked out from the others.
+    /// The same elements in the same row-major order under another shape. One size may be -1: it is worked out from
+    /// the others.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -26,7 +27,12 @@ impl Tensor {
     /// When the shape does not hold as many elements.
     #[track_caller]
     pub fn reshape(&self, sizes: impl Into<Sizes>) -> Tensor {
-        let shape = self.resolve(sizes.into());
+        self.reshaped(self.resolve(sizes.into()))
+    }
+
+    /// `shape` has as many elements.
+    pub(crate) fn reshaped(&self, shape: Shape) -> Tensor {
+        debug_assert_eq!(shape.numel(), self.numel());
         if shape == *self.shape() {
             return self.clone();
         }
@@ -64,7 +70,7 @@ impl Tensor {
 
     /// All elements in one dimension.
     pub fn flatten(&self) -> Tensor {
-        self.reshape([self.numel()])
+        self.reshaped(Shape::new(&[self.numel()]))
     }
 
     /// Dimensions `start` to `end`, both included, made one.
@@ -75,11 +81,12 @@ impl Tensor {
     pub fn flatten_axes(&self, start: impl Into<Axis>, end: impl Into<Axis>) -> Tensor {
         let (start, end) = (start.into().of("flatten_axes", self.rank()), end.into().of("flatten_axes", self.rank()));
         assert!(start <= end, "flatten_axes: axis {start} comes after axis {end}");
-        let dims = self.dims();
-        let mut sizes = dims[..start].to_vec();
-        sizes.push(dims[start..=end].iter().product());
-        sizes.extend(&dims[end + 1..]);
-        self.reshape(sizes)
+        let mut shape = *self.shape();
+        for _ in start..end {
+            shape.dims_mut()[start] *= shape[start + 1];
+            shape = shape.remove(start + 1);
+        }
+        self.reshaped(shape)
     }
 
     /// Dimension `axis` parted into several; one of their sizes may be -1.
@@ -183,15 +190,15 @@ impl Tensor {
     pub fn squeeze(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         let mask = axes.mask("squeeze", self.rank());
-        let mut kept = Vec::with_capacity(MAX_RANK);
-        for (i, &d) in self.dims().iter().enumerate() {
+        let mut shape = *self.shape();
+        for (i, &d) in self.dims().iter().enumerate().rev() {
             let named = mask >> i & 1 == 1;
             assert!(!named || axes.is_all() || d == 1, "squeeze: axis {i} of shape {} is not of size 1", self.shape());
-            if !named || d != 1 {
-                kept.push(d);
+            if named && d == 1 {
+                shape = shape.remove(i);
             }
         }
-        self.reshape(kept)
+        self.reshaped(shape)
     }
 
     /// With a new dimension of size 1 before dimension `axis` (`rank` or -1: at the end).
@@ -203,7 +210,7 @@ impl Tensor {
         let rank = self.rank();
         assert!(rank < MAX_RANK, "unsqueeze: shape {} is at the rank limit of {MAX_RANK}", self.shape());
         let axis = axis.into().of("unsqueeze", rank + 1);
-        self.reshape(self.shape().insert(axis, 1))
+        self.reshaped(self.shape().insert(axis, 1))
     }
 
     /// Dimensions of size 1 stretched to the given sizes, new ones put in front; -1 keeps a size.
@@ -247,8 +254,8 @@ impl Tensor {
         record1(Op::Expand, self.dtype(), shape, mask, self, &ints(&shape)[..shape.rank()])
     }
 
-    /// Sliding windows of `size` elements every `step` along an axis (unfold): that dimension counts the windows, and a new last dimension of
-    /// `size` runs inside one.
+    /// Sliding windows of `size` elements every `step` along an axis (unfold): that dimension counts the windows, and
+    /// a new last dimension of `size` runs inside one.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -272,7 +279,8 @@ impl Tensor {
         record1(Op::Window, self.dtype(), shape, axis as u32, self, &[size as i64, step as i64])
     }
 
-    /// Diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as a last dimension.
+    /// Diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as a last
+    /// dimension.
     ///
     /// # Panics
     /// When the rank is below 2.

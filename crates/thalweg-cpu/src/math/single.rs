@@ -10,6 +10,8 @@ use std::f32::consts::{FRAC_1_PI, FRAC_PI_2, LOG2_E};
 
 /// Adding and subtracting this rounds to an integer and leaves that integer's parity in the lowest bit of the sum.
 const MAGIC: f32 = 12_582_912.0;
+/// How much larger than π/2 its nearest float is.
+const FRAC_PI_2_LO: f32 = (FRAC_PI_2 as f64 - std::f64::consts::FRAC_PI_2) as f32;
 /// `√½`, where a mantissa is split so that it lies in `[√½, √2)`.
 const SQRT_HALF_BITS: i32 = 0x3f35_04f3;
 /// Sines and cosines of larger arguments are left to the slow path: three parts of π no longer suffice.
@@ -228,7 +230,7 @@ pub fn cos<M: Machine>(m: &mut M, x: M::F) -> M::F {
 /// Inverse tangent
 #[inline(always)]
 pub fn atan<M: Machine>(m: &mut M, x: M::F) -> M::F {
-    let (one, right) = (m.f(1.0), m.f(FRAC_PI_2));
+    let (one, right, right_lo) = (m.f(1.0), m.f(FRAC_PI_2), m.f(FRAC_PI_2_LO));
     let a = m.abs(x);
     let (lo, hi) = (m.min(one, a), m.max(one, a));
     let t = m.div(lo, hi);
@@ -236,7 +238,8 @@ pub fn atan<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let t2 = m.mul(t, t);
     let s = poly(m, t2, &ATAN);
     let near = m.mul(t, s);
-    let far = m.fnma(t, s, right);
+    let far = m.fma(t, s, right_lo);
+    let far = m.sub(right, far);
     let beyond = m.lt(one, a);
     let y = m.select(beyond, far, near);
     m.copysign(y, x)
@@ -319,7 +322,11 @@ pub fn erfc<M: Machine>(m: &mut M, x: M::F) -> M::F {
     // a² = s - lo exactly.
     let s = m.mul(a, a);
     let lo = m.fnma(a, a, s);
-    let (n, r) = by_ln2(m, s);
+    let (log2e, ln2_hi, ln2_lo) = (m.f(LOG2_E), m.f(LN2[0]), m.f(LN2[1]));
+    let n = m.mul(s, log2e);
+    let n = m.round(n);
+    let r = m.fnma(n, ln2_hi, s);
+    let lo = m.fma(n, ln2_lo, lo);
     let r = m.sub(r, lo);
     let e = exp_minus(m, r);
     let y = m.mul(e, g);

@@ -221,8 +221,10 @@ impl<M: Monoid> Job for RowBlock<'_, M> {
 /// Adds `n` neighbouring elements to the lanes, the first one to lane `phase`.
 #[inline(always)]
 unsafe fn fold_run<M: Monoid>(lanes: &mut [M::Acc; LANES], phase: usize, from: *const M::In, mode: Mode, n: usize) {
-    // SAFETY (of each read): the caller promises `n` elements.
-    let at = |i: usize| unsafe { M::lift(from.add(i).read(), mode) };
+    let at = |i: usize| {
+        // SAFETY: the caller promises `n` elements.
+        M::lift(unsafe { from.add(i).read() }, mode)
+    };
     let head = if phase == 0 { 0 } else { (LANES - phase).min(n) };
     for i in 0..head {
         lanes[phase + i] = M::combine(lanes[phase + i], at(i));

@@ -1,6 +1,7 @@
 //! Map launches against the definition, point by point.
 
 use super::{Lcg, device, download, upload};
+use crate::{Choice, CpuDevice, CpuOptions};
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, Shape, View};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, IndexMap, Kernel, MapGeometry, Node};
@@ -78,7 +79,10 @@ fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
 #[test]
 fn random_geometries_agree_with_the_definition() {
     let mut rng = Lcg(11);
-    let devices = [device(1), device(2), device(8)];
+    let mut devices = vec![device(1), device(2), device(8)];
+    for isa in [Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+        devices.push(CpuDevice::with(CpuOptions { threads: 2, parallel_ns: 0.0, isa }));
+    }
     for round in 0..400 {
         let large = round % 20 == 0;
         let dims: Vec<usize> = match rng.below(4) {
@@ -151,6 +155,34 @@ fn random_geometries_agree_with_the_definition() {
         }
     }
     assert!(devices[0].memory().recycled > 0);
+}
+
+/// Transposes whose columns conflict in the caches take a way of their own.
+#[test]
+fn transposes_of_powers_of_two() {
+    let (rows, columns) = (256usize, 300usize);
+    for (dtype, size) in [(DType::F64, 8), (DType::I32, 4), (DType::I16, 2), (DType::U8, 1)] {
+        let pitch = 1024 / size;
+        let device = device(2);
+        let mut rng = Lcg(size as u64);
+        let source: Vec<u8> = (0..columns * pitch * size).map(|_| (rng.below(64) as u8) | 1).collect();
+        let mut b = BodyBuilder::new(false);
+        let from = b.access(Access { operand: Some(0), dtype, class: AccessClass::Strided });
+        let to = b.access(Access { operand: Some(1), dtype, class: AccessClass::Contiguous });
+        let x = b.node(Node::Load { access: from });
+        b.store(x, to);
+        let (input, output) = (upload(&*device, &source), device.allocate(rows.min(pitch) * columns * size).unwrap());
+        let rows = rows.min(pitch);
+        let accesses = vec![strided(0, &[1, pitch as isize]), strided(0, &[columns as isize, 1])];
+        let geometry = Geometry::Map(MapGeometry { extents: vec![rows, columns], accesses });
+        let program = device.program(&Kernel::Map(b.finish())).unwrap();
+        program.launch(&geometry, &[&input, &output], &[]).unwrap();
+        let got: Vec<u8> = download(&*device, &output, rows * columns * size);
+        for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+            let (have, want) = ((i * columns + j) * size, (j * pitch + i) * size);
+            assert_eq!(got[have..have + size], source[want..want + size], "{dtype} {i} {j}");
+        }
+    }
 }
 
 /// `out[p] = -input[p]` over these geometries.

@@ -6,7 +6,9 @@ mod products;
 mod reductions;
 
 use crate::{CpuDevice, CpuOptions};
+use half::{bf16, f16};
 use std::sync::Arc;
+use thalweg_ir::{DType, Scalar};
 use thalweg_runtime::{Buffer, Device};
 
 pub struct Lcg(pub u64);
@@ -42,4 +44,51 @@ pub fn download<T: Copy + Default>(device: &dyn Device, buffer: &Buffer, n: usiz
     let bytes = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), n * size_of::<T>()) };
     device.read(buffer, bytes).unwrap();
     values
+}
+
+/// Reads an element.
+///
+/// # Safety
+/// The address is readable and holds one.
+pub unsafe fn read(address: *const u8, dtype: DType) -> Scalar {
+    // SAFETY: the caller's promise, for the type that the dtype is.
+    unsafe {
+        match dtype {
+            DType::F32 => Scalar::Float(*address.cast::<f32>() as f64),
+            DType::F64 => Scalar::Float(*address.cast::<f64>()),
+            DType::BF16 => Scalar::Float(address.cast::<bf16>().read().to_f64()),
+            DType::F16 => Scalar::Float(address.cast::<f16>().read().to_f64()),
+            DType::I8 => Scalar::Int(*address.cast::<i8>() as i64),
+            DType::I16 => Scalar::Int(*address.cast::<i16>() as i64),
+            DType::I32 => Scalar::Int(*address.cast::<i32>() as i64),
+            DType::I64 => Scalar::Int(*address.cast::<i64>()),
+            DType::U8 => Scalar::Int(*address as i64),
+            DType::U32 => Scalar::Int(*address.cast::<u32>() as i64),
+            DType::Bool => Scalar::Bool(*address != 0),
+        }
+    }
+}
+
+/// Writes an element.
+///
+/// # Safety
+/// The address is writable and has room for one.
+pub unsafe fn write(address: *mut u8, dtype: DType, value: Scalar) {
+    let (v, i) = (value.to_f64(), value.to_i64());
+    // SAFETY: the caller's promise, for the type that the dtype is.
+    unsafe {
+        match dtype {
+            DType::F32 => *address.cast::<f32>() = v as f32,
+            DType::F64 => *address.cast::<f64>() = v,
+            DType::BF16 => address.cast::<bf16>().write(bf16::from_f64(v)),
+            DType::F16 => address.cast::<f16>().write(f16::from_f64(v)),
+            DType::I8 => *address.cast::<i8>() = i as i8,
+            DType::I16 => *address.cast::<i16>() = i as i16,
+            DType::I32 => *address.cast::<i32>() = i as i32,
+            DType::I64 => *address.cast::<i64>() = i,
+            DType::U8 => *address = i as u8,
+            DType::U32 => *address.cast::<u32>() = i as u32,
+            DType::Bool => *address = (v != 0.0) as u8,
+        }
+    }
 }

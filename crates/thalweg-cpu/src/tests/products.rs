@@ -1,7 +1,6 @@
 //! Matrix products against the sum that defines them.
 
-use super::{Lcg, device, download, upload};
-use crate::pointwise::{read, write};
+use super::{Lcg, device, download, read, upload, write};
 use thalweg_ir::{DType, Scalar};
 use thalweg_kernel::{Geometry, Kernel, MatmulGeometry};
 use thalweg_runtime::{Device, Error};

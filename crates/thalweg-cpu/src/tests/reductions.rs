@@ -1,7 +1,6 @@
 //! Reductions against sums in f64 and searches one element at a time.
 
-use super::{Lcg, device, download, upload};
-use crate::pointwise::{read, write};
+use super::{Lcg, device, download, read, upload, write};
 use thalweg_ir::{DType, ReduceOp, Scalar};
 use thalweg_kernel::{Geometry, Kernel, ReduceGeometry};
 use thalweg_runtime::Device;

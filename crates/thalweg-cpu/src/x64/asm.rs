@@ -311,9 +311,7 @@ impl Asm {
             let rel = target as i64 - (at as i64 + 4);
             self.bytes[at..at + 4].copy_from_slice(&(rel as i32).to_le_bytes());
         }
-        while self.bytes.len() % 64 != 0 {
-            self.bytes.push(0xCC);
-        }
+        self.bytes.resize(self.bytes.len().next_multiple_of(64), 0xCC);
         let base = self.bytes.len();
         for &(at, after, place) in &self.pool {
             let rel = (base + place as usize) as i64 - (at + 4 + after) as i64;

@@ -4,6 +4,7 @@ use super::build::{EQ, LE, LT, NE, UNORDERED};
 use super::ops;
 use super::vir::{Op, Val, Vir};
 use crate::machine::Machine;
+use crate::math;
 use thalweg_ir::{Compute, DType, ElementOp};
 
 /// Bytes of a lane that a dtype computes in; 4 for bool, whose masks have any.
@@ -50,8 +51,8 @@ fn float(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
         Gt => v.compare(w, y, x, LT),
         Ge => v.compare(w, y, x, LE),
         Where => v.pick(w, x, a[1], a[2]),
-        _ if w == 4 => return super::math_f32(v, op, a),
-        _ => return super::math_f64(v, op, a),
+        _ if w == 4 => return math::element_f32(v, op, a),
+        _ => return math::element_f64(v, op, a),
     })
 }
 

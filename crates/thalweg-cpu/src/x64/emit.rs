@@ -367,7 +367,7 @@ impl Emit<'_> {
             match *s {
                 Step::Run { at, dst, vals, locs, form } => self.run(prog, at, dst, vals, locs, form),
                 Step::Reload { val, reg } | Step::Fresh { val, reg } => self.reload(prog, val, reg),
-                Step::Copy { from, to } => self.vector(ops::MOVAPS, self.full(), to, 0, reg(from), None),
+                Step::Copy { from, to, .. } => self.vector(ops::MOVAPS, self.full(), to, 0, reg(from), None),
                 Step::Spill { val, reg: r } => {
                     let (home, _) = self.home(prog, val);
                     if prog.0.insts[val.at()].class == Class::Mask {

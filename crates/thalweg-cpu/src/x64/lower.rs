@@ -28,7 +28,7 @@ pub enum Unsupported {
 
 /// The body as the lowering wants it: bf16 and f16 computed in f32 (rounded after each operation in a strict body), and operations
 /// opened into those that have instructions or a math function.
-pub fn prepare(body: &Body, isa: Isa) -> Body {
+pub fn prepare(body: &Body) -> Body {
     let halves = |d: DType| matches!(d, DType::BF16 | DType::F16);
     let any = (0..body.nodes.len() as u32)
         .map(NodeId)
@@ -40,7 +40,7 @@ pub fn prepare(body: &Body, isa: Isa) -> Body {
     } else {
         body
     };
-    thalweg_kernel::expand(body, &|op, dtype| super::native(op, dtype, isa))
+    thalweg_kernel::expand(body, &super::native)
 }
 
 fn in_f32(body: &Body, halves: impl Fn(DType) -> bool) -> Body {

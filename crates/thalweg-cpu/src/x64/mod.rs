@@ -1,7 +1,7 @@
 //! The x86-64 vector emitter: a map body in, machine code out.
 //!
-//! Body → [`lower`](mod@lower) (vector IR, one instruction a value) → [`schedule`] (order, copies) → [`regalloc`] → [`emit`] →
-//! [`pages`]. Code is specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
+//! Body → `lower` (vector IR, one instruction a value) → `schedule` (order, copies) → `regalloc` → `emit` → `pages`. Code is
+//! specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
 //! docs/cpu-emitter.md has the design.
 
 mod asm;
@@ -18,6 +18,7 @@ mod schedule;
 mod tests;
 mod vir;
 
+use crate::math;
 use crate::rows::{RowArgs, Rows};
 pub use isa::Isa;
 pub use lower::Unsupported;
@@ -67,7 +68,7 @@ pub(crate) struct Knobs {
 
 /// Whether [`compile`] takes the body; the reason if not.
 pub fn supports(body: &Body, isa: Isa) -> Result<(), Unsupported> {
-    lower::lower(&lower::prepare(body, isa), isa).map(|_| ())
+    lower::lower(&lower::prepare(body), isa).map(|_| ())
 }
 
 /// Compiles a body for an instruction set that this machine has.
@@ -86,7 +87,7 @@ pub(crate) fn compile_with(body: &Body, isa: Isa, knobs: Knobs) -> Result<Compil
 
 /// The machine code of a body.
 pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, Report), Unsupported> {
-    let body = lower::prepare(body, isa);
+    let body = lower::prepare(body);
     let v = lower::lower(&body, isa)?;
     let order = schedule::order(&v);
     let limits = limits(&v, isa, knobs, false);
@@ -135,10 +136,9 @@ fn unrolled(
             continue;
         }
         let p = schedule::unroll(v, order, copies, false);
-        if let Some(a) = regalloc::allocate(&p, isa, limits) {
-            if a.spills == 0 || knobs.copies.is_some() {
-                return Some((p, a));
-            }
+        let fits = |a: &Allocation| a.spills == 0 || knobs.copies.is_some();
+        if let Some(a) = regalloc::allocate(&p, isa, limits).filter(fits) {
+            return Some((p, a));
         }
     }
     let p = schedule::unroll(v, order, 1, false);
@@ -155,17 +155,11 @@ impl Rows for Compiled {
 }
 
 /// Whether the emitter takes an operation as it is; others are opened into simpler ones where they can be.
-pub(crate) fn native(op: ElementOp, dtype: DType, isa: Isa) -> bool {
-    let _ = isa;
-    op.row().expand.is_none() || (dtype.compute() == Compute::Mask)
-}
-
-fn math_f32(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
-    let _ = (v, op, a);
-    None
-}
-
-fn math_f64(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
-    let _ = (v, op, a);
-    None
+fn native(op: ElementOp, dtype: DType) -> bool {
+    op.row().expand.is_none()
+        || match dtype.compute() {
+            Compute::F32 => math::has_f32(op),
+            Compute::F64 => math::has_f64(op),
+            _ => false,
+        }
 }

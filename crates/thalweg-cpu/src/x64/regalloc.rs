@@ -27,8 +27,8 @@ pub enum Step {
     Reload { val: Val, reg: u8 },
     /// Reads a value from its home into a register that the next instruction destroys.
     Fresh { val: Val, reg: u8 },
-    /// Copies a register.
-    Copy { from: u8, to: u8 },
+    /// Copies a value's register into one that the next instruction destroys.
+    Copy { val: Val, from: u8, to: u8 },
     /// Writes a value to its home.
     Spill { val: Val, reg: u8 },
 }
@@ -70,6 +70,8 @@ struct Alloc<'a> {
     reg: Vec<Option<u8>>,
     vectors: Vec<Option<Val>>,
     masks: Vec<Option<Val>>,
+    /// Spill places whose values are dead.
+    free: Vec<u32>,
     out: Allocation,
 }
 
@@ -108,10 +110,12 @@ pub fn allocate(p: &Program, isa: Isa, limits: Limits) -> Option<Allocation> {
         reg: vec![None; n],
         vectors: vec![None; limits.vectors],
         masks: vec![None; limits.masks],
+        free: Vec::new(),
         out,
     };
     for at in p.start..n {
         a.inst(at)?;
+        a.free_places(&p.insts[at]);
     }
     Some(a.out)
 }
@@ -148,8 +152,9 @@ impl Alloc<'_> {
         let victim = held.into_iter().filter(|v| !pinned.contains(v)).max_by_key(far)?;
         let reg = self.reg[victim.at()]?;
         if !self.p.insts[victim.at()].invariant() && !self.dies(victim) && self.out.home[victim.at()].is_none() {
-            self.out.home[victim.at()] = Some(self.out.places);
-            self.out.places += 1;
+            let place = self.free.pop().unwrap_or(self.out.places);
+            self.out.places = self.out.places.max(place + 1);
+            self.out.home[victim.at()] = Some(place);
             self.out.spills += 1;
             self.out.steps.push(Step::Spill { val: victim, reg });
         }
@@ -168,6 +173,15 @@ impl Alloc<'_> {
         let place = reg as usize - (class == Class::Mask) as usize;
         self.file(class)[place] = Some(v);
         self.reg[v.at()] = Some(reg);
+    }
+
+    /// After an instruction: the places of arguments that were its last to read. (Not before: it may read them from there.)
+    fn free_places(&mut self, inst: &Inst) {
+        for (k, &a) in inst.args().iter().enumerate() {
+            if self.dies(a) && !inst.args()[..k].contains(&a) {
+                self.free.extend(self.out.home[a.at()]);
+            }
+        }
     }
 
     /// Whether the instruction can read this argument from the value's home.
@@ -261,7 +275,7 @@ impl Alloc<'_> {
                 // What is in memory is read, not copied.
                 let k = folded.unwrap_or(2);
                 self.out.steps.push(match locs[k] {
-                    Loc::Reg(from) => Step::Copy { from, to: dst },
+                    Loc::Reg(from) => Step::Copy { val: args[k], from, to: dst },
                     Loc::Home => Step::Fresh { val: args[k], reg: dst },
                 });
                 self.release_dead(&args);
@@ -320,15 +334,20 @@ impl Allocation {
             return;
         }
         self.steps.retain(|s| !matches!(s, Step::Reload { val, .. } if invariant(*val) && given[val.at()].is_some()));
+        let place = |v: Val| given.get(v.at()).copied().flatten();
         for s in &mut self.steps {
-            if let Step::Run { at, vals, locs, .. } = s {
-                let inst = &p.insts[*at as usize];
-                let destroyed = (inst.op == Op::Fma) as usize;
-                for k in destroyed..inst.nargs as usize {
-                    if let Some(r) = given.get(vals[k].at()).copied().flatten() {
-                        locs[k] = Loc::Reg(r);
+            match s {
+                Step::Run { at, vals, locs, .. } => {
+                    let inst = &p.insts[*at as usize];
+                    let destroyed = (inst.op == Op::Fma) as usize;
+                    for k in destroyed..inst.nargs as usize {
+                        if let Some(r) = place(vals[k]) {
+                            locs[k] = Loc::Reg(r);
+                        }
                     }
                 }
+                Step::Copy { val, from, .. } => *from = place(*val).unwrap_or(*from),
+                _ => {}
             }
         }
     }

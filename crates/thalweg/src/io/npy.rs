@@ -1,9 +1,9 @@
 //! NumPy's `.npy` files (format versions 1 to 3), read and written.
 //!
-//! A file is a magic number, a header that is a Python dictionary literal (`descr`, `fortran_order`, `shape`), and the
-//! elements. The reader takes exactly that dictionary and nothing else of Python; the element count is held against the
-//! bytes that are there before anything is allocated, so that a hostile header costs nothing. Big-endian and Fortran-order
-//! files are read; files are written little-endian and row-major.
+//! A file is a magic number, a header that is a Python dictionary literal (`descr`, `fortran_order`, `shape`), and
+//! the elements. The reader takes exactly that dictionary and nothing else of Python; the element count is held
+//! against the bytes that are there before anything is allocated, so that a hostile header costs nothing. Big-endian
+//! and Fortran-order files are read; files are written little-endian and row-major.
 //!
 //! NumPy has no bf16. It is written as `<V2` (two bytes without meaning, as ml_dtypes writes it) and read back from
 //! that; in Python, `array.view(ml_dtypes.bfloat16)` makes numbers of it.
@@ -17,11 +17,12 @@ use std::path::Path;
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 impl Tensor {
-    /// Reads a `.npy` file onto the default device. Takes every dtype of this crate, in either byte order, row-major or Fortran-order.
+    /// Reads a `.npy` file onto the default device. Takes every dtype of this crate, in either byte order, row-major
+    /// or Fortran-order.
     ///
     /// # Errors
-    /// [`Error::File`] when the file cannot be read, is damaged or truncated, or holds elements of another kind; another error when the
-    /// device has no memory for it.
+    /// [`Error::File`] when the file cannot be read, is damaged or truncated, or holds elements of another kind;
+    /// another error when the device has no memory for it.
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor, Error> {
         let path = path.as_ref();
         let read = || {
@@ -41,21 +42,21 @@ impl Tensor {
         parse(bytes, "<bytes>")
     }
 
-    /// Writes a `.npy` file, little-endian and row-major. bf16 is written as `<V2`, its two bytes without a meaning to NumPy
-    /// (`.view(ml_dtypes.bfloat16)` gives it one).
+    /// Writes a `.npy` file, little-endian and row-major. bf16 is written as `<V2`, its two bytes without a meaning
+    /// to NumPy (`.view(ml_dtypes.bfloat16)` gives it one).
     ///
     /// # Errors
     /// [`Error::File`] when the file cannot be written, another error when the value cannot be computed.
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let bytes = self.0.read()?;
-        let write = || {
+        let write = |bytes: &[u8]| {
             let mut file = File::create(path)?;
             file.write_all(&header(self))?;
             file.write_all(&to_little_endian(bytes, self.dtype()))?;
             file.flush()
         };
-        write().map_err(|e: std::io::Error| refused(&path.display().to_string(), e.to_string()))
+        let written: std::io::Result<()> = self.with_bytes(write)?;
+        written.map_err(|e| refused(&path.display().to_string(), e.to_string()))
     }
 
     /// The content of a `.npy` file of this tensor; see [`write_npy`](Tensor::write_npy).
@@ -64,7 +65,7 @@ impl Tensor {
     /// When the value cannot be computed.
     pub fn to_npy_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut out = header(self);
-        out.extend(to_little_endian(self.0.read()?, self.dtype()));
+        self.with_bytes(|bytes| out.extend_from_slice(&to_little_endian(bytes, self.dtype())))?;
         Ok(out)
     }
 }
@@ -108,9 +109,10 @@ fn header(x: &Tensor) -> Vec<u8> {
     out
 }
 
-fn to_little_endian(mut bytes: Vec<u8>, dtype: DType) -> Vec<u8> {
+fn to_little_endian(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
+    let mut bytes = Cow::Borrowed(bytes);
     if cfg!(target_endian = "big") {
-        bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+        bytes.to_mut().chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
     }
     bytes
 }

@@ -1,4 +1,5 @@
-//! Mistakes: each panics with the operation's name and both sides at the caller's line, and the stream is usable afterwards.
+//! Mistakes: each panics with the operation's name and both sides at the caller's line, and the stream is usable
+//! afterwards.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +31,8 @@ fn panic_of<R>(f: impl FnOnce() -> R) -> (String, String) {
     LAST.take().expect("a panic leaves its message")
 }
 
-/// Each expression panics with the message, at this file; what was recorded before is still there, and the stream goes on.
+/// Each expression panics with the message, at this file; what was recorded before is still there, and the stream
+/// goes on.
 macro_rules! mistakes {
     ($($mistake:expr => $message:expr;)*) => {$(
         let pending = Tensor::arange(3) * 2.0;

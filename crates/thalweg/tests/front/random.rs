@@ -81,3 +81,14 @@ fn integers_fill_their_range() {
     assert!(bytes.contains(&0) || bytes.contains(&255));
     assert_eq!(g.randint(5..6, [4]).to_vec::<i64>().unwrap(), [5; 4]);
 }
+
+#[test]
+fn narrow_floats_are_drawn_too() {
+    for dtype in [DType::F16, DType::BF16] {
+        let u = Generator::seed(4).rand_with([20_000], dtype).to_f64_vec().unwrap();
+        assert!(u.iter().all(|v| (0.0..=1.0).contains(v)), "{dtype}");
+        let mean = u.iter().sum::<f64>() / u.len() as f64;
+        assert!((mean - 0.5).abs() < 0.02, "{dtype}: {mean}");
+        assert_eq!(u.iter().filter(|&&v| v == 1.0).count(), 0, "{dtype}");
+    }
+}

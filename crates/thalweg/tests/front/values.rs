@@ -301,3 +301,36 @@ fn the_remaining_methods() {
     let (_, explanation) = thalweg::explain(|| (&x + 1.0).to_vec::<f32>().unwrap());
     assert_eq!(explanation.segments.len(), 1);
 }
+
+#[test]
+fn nothing_and_single_elements_go_through_everything() {
+    let none = Tensor::zeros([0, 3]);
+    let v = |x: Tensor| x.to_vec::<f32>().unwrap();
+    assert_eq!(v((&none + 1.0).exp()), [0.0; 0]);
+    assert_eq!(v(none.sum(0)), [0.0; 3]);
+    assert_eq!(v(none.prod(0)), [1.0; 3]);
+    assert_eq!(v(none.sum(1)), [0.0; 0]);
+    assert!(v(none.mean(0)).iter().all(|m| m.is_nan()));
+    assert_eq!(v(none.t().matmul(&none)), [0.0; 9]);
+    assert_eq!(v(Tensor::cat(&[&none, &Tensor::ones([1, 3])], 0)), [1.0; 3]);
+    assert_eq!(v(none.pad([(1, 0), (0, 0)], 2)), [2.0; 3]);
+    assert_eq!(none.reshape([3, 0, 7]).flip(..).dims(), [3, 0, 7]);
+    assert_eq!(v(Tensor::ones([2, 1]) * Tensor::zeros([0])), [0.0; 0]);
+    assert_eq!(none.to_string(), "[]");
+    let one = Tensor::new(3.0f32);
+    assert_eq!(v(one.sum(..) + one.amax(..) + one.unsqueeze(0).softmax(0).squeeze(0)), [7.0]);
+    assert_eq!(one.argmax(..).item::<i64>().unwrap(), 0);
+    assert_eq!(v(one.expand([2, 2]).sum(..)), [12.0]);
+    let deep = Tensor::arange(256).reshape([2; 8]);
+    assert_eq!(v(deep.permute([7, 6, 5, 4, 3, 2, 1, 0]).flip(..).slice((0, 0, 0, 0, 0, 0, 0, 0))), [255.0]);
+    assert_eq!(v(deep.repeat(2, 7).sum(..)), [65280.0]);
+    assert_eq!(v(deep.tile([1, 1, 1, 1, 1, 1, 1, 2]).sum([0, 1, 2, 3, 4, 5, 6])).len(), 4);
+}
+
+#[test]
+fn a_value_without_elements_is_reduced_in_the_segment_that_makes_it() {
+    let none = Tensor::zeros([0, 3]);
+    assert!(none.gt(0).all(..).item::<bool>().unwrap());
+    assert_eq!((&none + 1.0).sum(0).to_vec::<f32>().unwrap(), [0.0; 3]);
+    assert_eq!((none.t() * 2.0).matmul(&none).sum(..).item::<f32>().unwrap(), 0.0);
+}

@@ -49,13 +49,28 @@ fn read(p: &[u8], dtype: DType) -> Value {
     }
 }
 
+/// To the nearest value of a float dtype. (`half` cuts a double's low 32 bits before it rounds to 16, so ties that are none
+/// go wrong there; a double rounded to odd in f32 keeps what decides.)
+fn round(dtype: DType, v: f64) -> f64 {
+    if !matches!(dtype, DType::BF16 | DType::F16) {
+        return dtype.round(v);
+    }
+    let near = v as f32;
+    let toward_zero = near.to_bits() - ((near as f64).abs() > v.abs()) as u32;
+    let odd = f32::from_bits(toward_zero | (near as f64 != v) as u32);
+    match dtype {
+        DType::BF16 => half::bf16::from_f32(odd).to_f64(),
+        _ => half::f16::from_f32(odd).to_f64(),
+    }
+}
+
 fn convert(v: Value, from: DType, to: DType) -> Value {
     match (v, to.compute()) {
         (Value::F(x), Compute::Mask) => Value::I((x != 0.0) as i64),
         (Value::I(x), Compute::Mask) => Value::I((x != 0) as i64),
-        (Value::F(x), Compute::F32 | Compute::F64) => Value::F(to.round(x)),
+        (Value::F(x), Compute::F32 | Compute::F64) => Value::F(round(to, x)),
         (Value::I(x), Compute::F32) if to == DType::F32 => Value::F(x as f32 as f64),
-        (Value::I(x), Compute::F32 | Compute::F64) => Value::F(to.round(x as f64)),
+        (Value::I(x), Compute::F32 | Compute::F64) => Value::F(round(to, x as f64)),
         (Value::F(x), _) => {
             let (lo, hi) = to.int_range();
             Value::I((x as i64).clamp(lo, hi))
@@ -210,7 +225,7 @@ impl Launch {
                         if op == ElementOp::FloorDiv && o != DType::F64 && y.abs() >= 8_388_608.0 {
                             y = x[0] / x[1];
                         }
-                        if dtype == DType::Bool { Value::I(y as i64) } else { Value::F(dtype.round(y)) }
+                        if dtype == DType::Bool { Value::I(y as i64) } else { Value::F(round(dtype, y)) }
                     } else {
                         let x: Vec<i64> = args.iter().map(|v| v.i()).collect();
                         Value::I(dtype.wrap((op.row().meaning.int.unwrap())(&x, o)))

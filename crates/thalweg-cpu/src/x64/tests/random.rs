@@ -2,6 +2,7 @@
 
 use super::evaluate::Launch;
 use super::{Knobs, Rng, isas};
+use crate::rows::Rows;
 use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
@@ -26,7 +27,7 @@ fn takes(op: ElementOp, dtype: DType) -> bool {
 const CLASSES: [AccessClass; 4] =
     [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided, AccessClass::Mapped];
 
-fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
+pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
     let mut b = BodyBuilder::new(true);
     let mut nodes: Vec<NodeId> = Vec::new();
     let mut operand = 0;
@@ -158,6 +159,169 @@ fn every_length_of_a_copy() {
                     let rows = rows(&body, &mut r);
                     assert!(Launch::new(&body, &mut r, n, rows).check(&body, isa, Knobs::default()));
                 }
+            }
+        }
+    }
+}
+
+fn ternary(dtype: DType, strict: bool, f: impl Fn(&mut BodyBuilder, [NodeId; 3]) -> NodeId) -> Body {
+    let mut b = BodyBuilder::new(strict);
+    let class = AccessClass::Contiguous;
+    let x = [0, 1, 2].map(|k| {
+        let access = b.access(Access { operand: Some(k), dtype, class });
+        b.node(Node::Load { access })
+    });
+    let y = f(&mut b, x);
+    let access = b.access(Access { operand: Some(3), dtype, class });
+    b.store(y, access);
+    b.finish()
+}
+
+#[test]
+fn products_and_sums_contract_to_one_rounding() {
+    use ElementOp::{Add, Mul, Neg, Sub};
+    type Form = (fn(&mut BodyBuilder, [NodeId; 3]) -> NodeId, fn(f32, f32, f32) -> f32);
+    let forms: [Form; 5] = [
+        (
+            |b, [x, y, z]| {
+                let p = b.element(Mul, &[x, y]);
+                b.element(Add, &[p, z])
+            },
+            |x, y, z| x.mul_add(y, z),
+        ),
+        (
+            |b, [x, y, z]| {
+                let p = b.element(Mul, &[x, y]);
+                b.element(Sub, &[p, z])
+            },
+            |x, y, z| x.mul_add(y, -z),
+        ),
+        (
+            |b, [x, y, z]| {
+                let p = b.element(Mul, &[x, y]);
+                b.element(Sub, &[z, p])
+            },
+            |x, y, z| (-x).mul_add(y, z),
+        ),
+        (
+            |b, [x, y, z]| {
+                let p = b.element(Mul, &[x, x]);
+                let q = b.element(Add, &[p, y]);
+                let q = b.element(Neg, &[q]);
+                b.element(Sub, &[q, z])
+            },
+            |x, y, z| -x.mul_add(x, y) - z,
+        ),
+        (
+            |b, [x, y, z]| {
+                let c = b.constant(Scalar::Float(1.1), DType::F32);
+                let p = b.element(Mul, &[x, c]);
+                let q = b.element(Add, &[p, c]);
+                let r = b.element(Mul, &[y, z]);
+                let s = b.element(Add, &[q, r]);
+                b.element(Add, &[s, x])
+            },
+            |x, y, z| y.mul_add(z, x.mul_add(1.1, 1.1)) + x,
+        ),
+    ];
+    let mut r = Rng(8);
+    for (build, want) in forms {
+        let body = ternary(DType::F32, false, build);
+        for isa in isas() {
+            for registers in [None, Some(4)] {
+                let code = super::super::compile_with(&body, isa, Knobs { registers, copies: None }).unwrap();
+                let x: Vec<Vec<f32>> =
+                    (0..3).map(|_| (0..99).map(|_| (r.next() as i64 as f32) / 1e18).collect()).collect();
+                let mut y = vec![0f32; 99];
+                let p = [x[0].as_ptr(), x[1].as_ptr(), x[2].as_ptr(), y.as_mut_ptr()];
+                let args: Vec<u64> = p.iter().flat_map(|p| [*p as u64, 0, 0, 0]).collect();
+                // SAFETY: contiguous buffers of 99 elements.
+                assert!(unsafe { code.run(&args, 99, 1) });
+                for i in 0..99 {
+                    assert_eq!(y[i].to_bits(), want(x[0][i], x[1][i], x[2][i]).to_bits());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn shifts_that_meet_are_a_rotation() {
+    use ElementOp::{BitOr, Shl, Shr};
+    let mut r = Rng(9);
+    for c in [1, 13, 31] {
+        let body = ternary(DType::U32, true, |b, [x, ..]| {
+            let (n, m) = (b.constant(Scalar::Int(c), DType::U32), b.constant(Scalar::Int(32 - c), DType::U32));
+            let (p, q) = (b.element(Shl, &[x, n]), b.element(Shr, &[x, m]));
+            b.element(BitOr, &[p, q])
+        });
+        for isa in isas() {
+            assert!(Launch::new(&body, &mut r, 70, 2).check(&body, isa, Knobs::default()));
+            let code = super::super::compile(&body, isa).unwrap();
+            let rotates = isa == super::Isa::Avx512;
+            assert_eq!(code.report.instructions, if rotates { 3 } else { 5 });
+        }
+    }
+}
+
+#[test]
+fn a_stride_out_of_range_is_left_to_the_slow_path() {
+    let mut b = BodyBuilder::new(true);
+    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Strided });
+    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+    let x = b.node(Node::Load { access: from });
+    b.store(x, to);
+    let body = b.finish();
+    let (x, mut y) = ([1f32; 4], [5f32; 4]);
+    for isa in isas() {
+        let code = super::super::compile(&body, isa).unwrap();
+        for stride in [1i64 << 25, i64::MIN, -(1 << 25) - 1] {
+            let args = [x.as_ptr() as u64, 0, stride as u64, 0, y.as_mut_ptr() as u64, 0, 0, 0];
+            // SAFETY: nothing is read or written: the stride is refused.
+            assert!(!unsafe { code.run(&args, 4, 1) });
+            assert_eq!(y, [5.0; 4]);
+        }
+    }
+}
+
+/// `cargo nextest run -p thalweg-cpu --run-ignored only long_sweep`
+#[test]
+#[ignore = "minutes long"]
+fn long_sweep() {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    println!("seed {seed}");
+    let several = |r: &mut Rng| (0..1 + r.below(4)).map(|_| r.pick(&DType::ALL)).collect();
+    let knobs = |r: &mut Rng| Knobs {
+        registers: (r.below(2) == 0).then(|| 5 + r.below(12)),
+        copies: r.pick(&[None, None, Some(1), Some(2), Some(4)]),
+    };
+    sweep(seed, 60_000, several, 40, knobs);
+}
+
+#[test]
+fn many_operands_and_large_frames() {
+    // Every value is used at both ends, so all are live at once; more pointers than registers, frames of several pages.
+    let mut r = Rng(21);
+    for dtype in [DType::F32, DType::I16, DType::F64, DType::BF16] {
+        let mut b = BodyBuilder::new(true);
+        let x: Vec<NodeId> = (0..30)
+            .map(|k| {
+                let class = CLASSES[k as usize % 3];
+                let access = b.access(Access { operand: Some(k), dtype, class });
+                b.node(Node::Load { access })
+            })
+            .collect();
+        let up = x.iter().copied().reduce(|a, c| b.element(ElementOp::Add, &[a, c])).unwrap();
+        let down = x.iter().rev().copied().reduce(|a, c| b.element(ElementOp::Sub, &[a, c])).unwrap();
+        for (k, y) in [(30, up), (31, down)] {
+            let access = b.access(Access { operand: Some(k), dtype, class: AccessClass::Contiguous });
+            b.store(y, access);
+        }
+        let body = b.finish();
+        for isa in isas() {
+            for knobs in [Knobs::default(), Knobs { registers: Some(5), copies: Some(4) }] {
+                let compiled = super::super::compile_with(&body, isa, knobs).map(|c| c.report);
+                assert!(Launch::new(&body, &mut r, 133, 3).check(&body, isa, knobs), "{dtype} {knobs:?} {compiled:?}");
             }
         }
     }

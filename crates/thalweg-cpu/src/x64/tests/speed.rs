@@ -1,1 +1,216 @@
+//! Math functions against the scalar machine, and a report of compile times and throughput.
 
+use super::super::{Isa, Knobs, compile, compile_with};
+use super::{Rng, isas};
+use crate::math::{self, ScalarMachine};
+use crate::rows::Rows;
+use std::time::{Duration, Instant};
+use thalweg_ir::{DType, ElementOp, Scalar};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
+
+fn map(dtype: DType, strict: bool, inputs: u16, f: impl Fn(&mut BodyBuilder, &[NodeId]) -> NodeId) -> Body {
+    let mut b = BodyBuilder::new(strict);
+    let class = AccessClass::Contiguous;
+    let x: Vec<NodeId> = (0..inputs)
+        .map(|k| {
+            let access = b.access(Access { operand: Some(k), dtype, class });
+            b.node(Node::Load { access })
+        })
+        .collect();
+    let y = f(&mut b, &x);
+    let access = b.access(Access { operand: Some(inputs), dtype, class });
+    b.store(y, access);
+    b.finish()
+}
+
+fn args(pointers: &[u64]) -> Vec<u64> {
+    pointers.iter().flat_map(|p| [*p, 0, 0, 0]).collect()
+}
+
+#[test]
+fn math_is_what_the_scalar_machine_computes() {
+    let mut r = Rng(3);
+    for isa in isas() {
+        for &op in ElementOp::ALL {
+            if math::has_f32(op) {
+                let arity = op.row().arity as u16;
+                let code = compile(&map(DType::F32, false, arity, |b, x| b.element(op, x)), isa).unwrap();
+                for _ in 0..30 {
+                    let x: Vec<Vec<f32>> =
+                        (0..arity).map(|_| (0..77).map(|_| sample(&mut r) as f32).collect()).collect();
+                    let mut y = vec![0f32; 77];
+                    let mut p: Vec<u64> = x.iter().map(|x| x.as_ptr() as u64).collect();
+                    p.push(y.as_mut_ptr() as u64);
+                    // SAFETY: contiguous buffers of 77 elements.
+                    let whole = unsafe { code.run(&args(&p), 77, 1) };
+                    let mut any = false;
+                    for i in 0..77 {
+                        let a: Vec<f32> = x.iter().map(|x| x[i]).collect();
+                        let mut m = ScalarMachine::default();
+                        let want = math::element_f32(&mut m, op, &a).unwrap();
+                        any |= m.guarded;
+                        let same = m.guarded || y[i].to_bits() == want.to_bits() || (y[i].is_nan() && want.is_nan());
+                        assert!(same, "{isa:?} {op:?}{a:?}: {} {want}", y[i]);
+                    }
+                    assert_eq!(whole, !any, "{op:?}");
+                }
+            }
+            if math::has_f64(op) {
+                let code = compile(&map(DType::F64, false, 1, |b, x| b.element(op, x)), isa).unwrap();
+                for _ in 0..30 {
+                    let x: Vec<f64> = (0..77).map(|_| sample(&mut r)).collect();
+                    let mut y = vec![0f64; 77];
+                    let p = [x.as_ptr() as u64, y.as_mut_ptr() as u64];
+                    // SAFETY: contiguous buffers of 77 elements.
+                    let whole = unsafe { code.run(&args(&p), 77, 1) };
+                    let mut any = false;
+                    for i in 0..77 {
+                        let mut m = ScalarMachine::default();
+                        let want = math::element_f64(&mut m, op, &[x[i]]).unwrap();
+                        any |= m.guarded;
+                        let same = m.guarded || y[i].to_bits() == want.to_bits() || (y[i].is_nan() && want.is_nan());
+                        assert!(same, "{isa:?} {op:?} {}: {} {want}", x[i], y[i]);
+                    }
+                    assert_eq!(whole, !any, "{op:?}");
+                }
+            }
+        }
+    }
+}
+
+fn sample(r: &mut Rng) -> f64 {
+    match r.below(4) {
+        0 => r.pick(&[
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            1e-42,
+            88.7,
+            -103.0,
+            700.0,
+            -740.0,
+        ]),
+        1 => f32::from_bits(r.next() as u32) as f64,
+        _ => (r.next() as i64 as f64) / (1u64 << 59) as f64,
+    }
+}
+
+/// GELU written by hand with Abramowitz and Stegun's erf, as a user would.
+fn gelu(b: &mut BodyBuilder, x: NodeId) -> NodeId {
+    use ElementOp::*;
+    let k = |b: &mut BodyBuilder, v: f64| b.constant(Scalar::Float(v), DType::F32);
+    let (half, one, root) = (k(b, 0.5), k(b, 1.0), k(b, std::f64::consts::FRAC_1_SQRT_2));
+    let z = b.element(Mul, &[x, root]);
+    let erf = |b: &mut BodyBuilder, z: NodeId| {
+        let a = b.element(Abs, &[z]);
+        let p = b.constant(Scalar::Float(0.3275911), DType::F32);
+        let one = b.constant(Scalar::Float(1.0), DType::F32);
+        let d = b.element(Mul, &[p, a]);
+        let d = b.element(Add, &[d, one]);
+        let t = b.element(Div, &[one, d]);
+        let mut y = b.constant(Scalar::Float(1.061405429), DType::F32);
+        for c in [-1.453152027, 1.421413741, -0.284496736, 0.254829592] {
+            let c = b.constant(Scalar::Float(c), DType::F32);
+            y = b.element(Mul, &[y, t]);
+            y = b.element(Add, &[y, c]);
+        }
+        y = b.element(Mul, &[y, t]);
+        let s = b.element(Mul, &[z, z]);
+        let n = b.element(Neg, &[s]);
+        let e = b.element(Exp, &[n]);
+        y = b.element(Mul, &[y, e]);
+        b.element(Sub, &[one, y])
+    };
+    let positive = erf(b, z);
+    let nz = b.element(Neg, &[z]);
+    let mirrored = erf(b, nz);
+    let mirrored = b.element(Neg, &[mirrored]);
+    let zero = b.constant(Scalar::Float(0.0), DType::F32);
+    let below = b.element(Lt, &[z, zero]);
+    let e = b.element(Where, &[below, mirrored, positive]);
+    let s = b.element(Add, &[one, e]);
+    let h = b.element(Mul, &[half, x]);
+    b.element(Mul, &[h, s])
+}
+
+/// Four rounds of Threefry on the elements' bits.
+fn rounds() -> Body {
+    use ElementOp::{Add, BitOr, BitXor, Shl, Shr};
+    map(DType::U32, false, 1, |b, x| {
+        let (mut p, mut q) = (x[0], b.constant(Scalar::Int(77), DType::U32));
+        for n in [13i64, 15, 26, 6] {
+            let (left, right) = (b.constant(Scalar::Int(n), DType::U32), b.constant(Scalar::Int(32 - n), DType::U32));
+            p = b.element(Add, &[p, q]);
+            let (l, h) = (b.element(Shl, &[q, left]), b.element(Shr, &[q, right]));
+            q = b.element(BitOr, &[l, h]);
+            q = b.element(BitXor, &[q, p]);
+        }
+        b.element(BitXor, &[p, q])
+    })
+}
+
+fn best(mut f: impl FnMut() -> Duration) -> Duration {
+    (0..40).map(|_| f()).min().unwrap()
+}
+
+fn throughput(body: &Body, isa: Isa, knobs: Knobs, inputs: usize, n: usize) -> f64 {
+    let code = compile_with(body, isa, knobs).unwrap();
+    let x: Vec<Vec<f32>> = (0..inputs).map(|_| (0..n).map(|i| (i % 999) as f32 / 250.0 - 2.0).collect()).collect();
+    let mut y = vec![0f32; n];
+    let mut p: Vec<u64> = x.iter().map(|x| x.as_ptr() as u64).collect();
+    p.push(y.as_mut_ptr() as u64);
+    let a = args(&p);
+    let turns = (1 << 22) / n + 1;
+    let t = best(|| {
+        let t = Instant::now();
+        for _ in 0..turns {
+            // SAFETY: contiguous buffers of n elements.
+            unsafe { code.run(&a, n, 1) };
+        }
+        t.elapsed()
+    });
+    t.as_nanos() as f64 / (turns * n) as f64
+}
+
+/// `cargo nextest run -p thalweg-cpu --release --run-ignored only speed_report --no-capture`
+#[test]
+#[ignore = "a report, not a test"]
+fn speed_report() {
+    use ElementOp::*;
+    let bodies: Vec<(&str, Body, usize)> = vec![
+        ("x + y", map(DType::F32, false, 2, |b, x| b.element(Add, x)), 2),
+        ("gelu by hand", map(DType::F32, false, 1, |b, x| gelu(b, x[0])), 1),
+        ("exp", map(DType::F32, false, 1, |b, x| b.element(Exp, x)), 1),
+        ("tanh", map(DType::F32, false, 1, |b, x| b.element(Tanh, x)), 1),
+        ("erf", map(DType::F32, false, 1, |b, x| b.element(Erf, x)), 1),
+        ("log", map(DType::F32, false, 1, |b, x| b.element(Log, x)), 1),
+        ("sin", map(DType::F32, false, 1, |b, x| b.element(Sin, x)), 1),
+        ("threefry rotations", rounds(), 1),
+        ("pow", map(DType::F32, false, 2, |b, x| b.element(Pow, x)), 2),
+    ];
+    for isa in isas() {
+        for (name, body, inputs) in &bodies {
+            let times: Vec<Duration> = (0..50).map(|_| compile(body, isa).unwrap().report.time).collect();
+            let report = compile(body, isa).unwrap().report;
+            let t = |copies, n| throughput(body, isa, Knobs { registers: None, copies }, *inputs, n);
+            println!(
+                "{isa:?} {name}: {} instructions x{}, {} bytes, {} spills, compiled in {:?} (first {:?}); ns/element 64K {:.3} (x1 {:.3}, x2 {:.3}, x4 {:.3}), 8M {:.3}",
+                report.instructions,
+                report.copies,
+                report.bytes,
+                report.spills,
+                times.iter().min().unwrap(),
+                times[0],
+                t(None, 1 << 16),
+                t(Some(1), 1 << 16),
+                t(Some(2), 1 << 16),
+                t(Some(4), 1 << 16),
+                t(None, 1 << 23),
+            );
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Elementwise operations on f32 and f64 lanes.
+
+use super::lanes::{Loop, lanes};
+use thalweg_ir::ElementOp;
+
+/// What all float types share; the element type comes in as an identifier.
+macro_rules! float_operations {
+    ($name:ident, $t:ident) => {
+        fn $name(op: ElementOp) -> Option<Loop> {
+            use ElementOp::*;
+            #[inline(always)]
+            fn maximum(a: $t, b: $t) -> $t {
+                let larger = if a > b || (a == b && b.is_sign_negative()) { a } else { b };
+                let b_or = if b.is_nan() { b } else { larger };
+                if a.is_nan() { a } else { b_or }
+            }
+            #[inline(always)]
+            fn minimum(a: $t, b: $t) -> $t {
+                -maximum(-a, -b)
+            }
+            Some(match op {
+                Neg => lanes!(|a: $t| -> $t { -a }),
+                Abs => lanes!(|a: $t| -> $t { a.abs() }),
+                Sign => lanes!(|a: $t| -> $t {
+                    let unit = (1.0 as $t).copysign(a);
+                    let nonzero = if a.is_nan() { a } else { unit };
+                    if a == 0.0 { 0.0 } else { nonzero }
+                }),
+                Square => lanes!(|a: $t| -> $t { a * a }),
+                Sqrt => lanes!(|a: $t| -> $t { a.sqrt() }),
+                Rsqrt => lanes!(|a: $t| -> $t { 1.0 / a.sqrt() }),
+                Recip => lanes!(|a: $t| -> $t { 1.0 / a }),
+                Relu => lanes!(|a: $t| -> $t { if a <= 0.0 { 0.0 } else { a } }),
+                Floor => lanes!(|a: $t| -> $t { a.floor() }),
+                Ceil => lanes!(|a: $t| -> $t { a.ceil() }),
+                Round => lanes!(|a: $t| -> $t { a.round_ties_even() }),
+                Trunc => lanes!(|a: $t| -> $t { a.trunc() }),
+                IsNan => lanes!(|a: $t| -> u8 { a.is_nan() as u8 }),
+                IsInf => lanes!(|a: $t| -> u8 { a.is_infinite() as u8 }),
+                IsFinite => lanes!(|a: $t| -> u8 { a.is_finite() as u8 }),
+                Add => lanes!(|a: $t, b: $t| -> $t { a + b }),
+                Sub => lanes!(|a: $t, b: $t| -> $t { a - b }),
+                Mul => lanes!(|a: $t, b: $t| -> $t { a * b }),
+                Div => lanes!(|a: $t, b: $t| -> $t { a / b }),
+                Minimum => lanes!(|a: $t, b: $t| -> $t { minimum(a, b) }),
+                Maximum => lanes!(|a: $t, b: $t| -> $t { maximum(a, b) }),
+                Clamp => lanes!(|a: $t, b: $t, c: $t| -> $t { minimum(maximum(a, b), c) }),
+                Lerp => lanes!(|a: $t, b: $t, c: $t| -> $t { a + c * (b - a) }),
+                // Widened, the quotient of two f32 rounds to no integer that it does not reach.
+                FloorDiv => lanes!(|a: $t, b: $t| -> $t { (f64::from(a) / f64::from(b)).floor() as $t }),
+                Rem => lanes!(|a: $t, b: $t| -> $t {
+                    let (r, wide) = (a % b, f64::from(b));
+                    let moved = (f64::from(r) + wide) as $t;
+                    let kept = r.copysign(if r == 0.0 { b } else { r });
+                    if r != 0.0 && (r < 0.0) != (b < 0.0) { moved } else { kept }
+                }),
+                Eq => lanes!(|a: $t, b: $t| -> u8 { (a == b) as u8 }),
+                Ne => lanes!(|a: $t, b: $t| -> u8 { (a != b) as u8 }),
+                Lt => lanes!(|a: $t, b: $t| -> u8 { (a < b) as u8 }),
+                Le => lanes!(|a: $t, b: $t| -> u8 { (a <= b) as u8 }),
+                Gt => lanes!(|a: $t, b: $t| -> u8 { (a > b) as u8 }),
+                Ge => lanes!(|a: $t, b: $t| -> u8 { (a >= b) as u8 }),
+                Where => lanes!(|c: u8, a: $t, b: $t| -> $t { if c != 0 { a } else { b } }),
+                // Functions that `math` may lack for this type: the scalar library in f64.
+                Tan => lanes!(|a: $t| -> $t { libm::tan(f64::from(a)) as $t }),
+                Asin => lanes!(|a: $t| -> $t { libm::asin(f64::from(a)) as $t }),
+                Acos => lanes!(|a: $t| -> $t { libm::acos(f64::from(a)) as $t }),
+                Sinh => lanes!(|a: $t| -> $t { libm::sinh(f64::from(a)) as $t }),
+                Cosh => lanes!(|a: $t| -> $t { libm::cosh(f64::from(a)) as $t }),
+                Asinh => lanes!(|a: $t| -> $t { libm::asinh(f64::from(a)) as $t }),
+                Acosh => lanes!(|a: $t| -> $t { libm::acosh(f64::from(a)) as $t }),
+                Atanh => lanes!(|a: $t| -> $t { libm::atanh(f64::from(a)) as $t }),
+                Log10 => lanes!(|a: $t| -> $t { libm::log10(f64::from(a)) as $t }),
+                Erf => lanes!(|a: $t| -> $t { libm::erf(f64::from(a)) as $t }),
+                Erfc => lanes!(|a: $t| -> $t { libm::erfc(f64::from(a)) as $t }),
+                Pow => lanes!(|a: $t, b: $t| -> $t { libm::pow(f64::from(a), f64::from(b)) as $t }),
+                Atan2 => lanes!(|a: $t, b: $t| -> $t { libm::atan2(f64::from(a), f64::from(b)) as $t }),
+                Hypot => lanes!(|a: $t, b: $t| -> $t { libm::hypot(f64::from(a), f64::from(b)) as $t }),
+                _ => return None,
+            })
+        }
+    };
+}
+
+float_operations!(loop_f32, f32);
+float_operations!(loop_f64, f64);
+
+/// The loop of an operation on f32 lanes that `math` has no function for.
+pub(super) fn f32(op: ElementOp) -> Option<Loop> {
+    loop_f32(op)
+}
+
+/// The loop of an operation on f64 lanes that `math` has no function for.
+pub(super) fn f64(op: ElementOp) -> Option<Loop> {
+    loop_f64(op)
+}

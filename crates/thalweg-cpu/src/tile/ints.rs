@@ -1,0 +1,172 @@
+//! Elementwise operations on i32, u32 and i64 lanes, and on truth values (a byte, 0 or 1).
+//!
+//! Narrow integers are computed in i32; the step after the operation wraps them.
+
+use super::lanes::{Loop, lanes};
+use thalweg_ir::{DType, ElementOp};
+
+/// What signed and unsigned integers share.
+macro_rules! shared_operations {
+    ($name:ident, $t:ident) => {
+        fn $name(op: ElementOp) -> Option<Loop> {
+            use ElementOp::*;
+            Some(match op {
+                Neg => lanes!(|a: $t| -> $t { a.wrapping_neg() }),
+                Square => lanes!(|a: $t| -> $t { a.wrapping_mul(a) }),
+                Relu => lanes!(|a: $t| -> $t { a.max(0) }),
+                BitNot => lanes!(|a: $t| -> $t { !a }),
+                Add => lanes!(|a: $t, b: $t| -> $t { a.wrapping_add(b) }),
+                Sub => lanes!(|a: $t, b: $t| -> $t { a.wrapping_sub(b) }),
+                Mul => lanes!(|a: $t, b: $t| -> $t { a.wrapping_mul(b) }),
+                Div => lanes!(|a: $t, b: $t| -> $t { if b == 0 { 0 } else { a.wrapping_div(b) } }),
+                Minimum => lanes!(|a: $t, b: $t| -> $t { a.min(b) }),
+                Maximum => lanes!(|a: $t, b: $t| -> $t { a.max(b) }),
+                Clamp => lanes!(|a: $t, b: $t, c: $t| -> $t { a.max(b).min(c) }),
+                BitAnd => lanes!(|a: $t, b: $t| -> $t { a & b }),
+                BitOr => lanes!(|a: $t, b: $t| -> $t { a | b }),
+                BitXor => lanes!(|a: $t, b: $t| -> $t { a ^ b }),
+                Eq => lanes!(|a: $t, b: $t| -> u8 { (a == b) as u8 }),
+                Ne => lanes!(|a: $t, b: $t| -> u8 { (a != b) as u8 }),
+                Lt => lanes!(|a: $t, b: $t| -> u8 { (a < b) as u8 }),
+                Le => lanes!(|a: $t, b: $t| -> u8 { (a <= b) as u8 }),
+                Gt => lanes!(|a: $t, b: $t| -> u8 { (a > b) as u8 }),
+                Ge => lanes!(|a: $t, b: $t| -> u8 { (a >= b) as u8 }),
+                Where => lanes!(|c: u8, a: $t, b: $t| -> $t { if c != 0 { a } else { b } }),
+                _ => return None,
+            })
+        }
+    };
+}
+shared_operations!(shared_i32, i32);
+shared_operations!(shared_i64, i64);
+shared_operations!(shared_u32, u32);
+
+macro_rules! signed_operations {
+    ($name:ident, $t:ident) => {
+        fn $name(op: ElementOp) -> Option<Loop> {
+            use ElementOp::*;
+            #[inline(always)]
+            fn floor_div(a: $t, b: $t) -> $t {
+                if b == 0 {
+                    return 0;
+                }
+                let q = a.wrapping_div(b);
+                if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
+            }
+            #[inline(always)]
+            fn rem(a: $t, b: $t) -> $t {
+                if b == 0 {
+                    return 0;
+                }
+                let r = a.wrapping_rem(b);
+                if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+            }
+            #[inline(always)]
+            fn pow(a: $t, b: $t) -> $t {
+                let (mut base, mut left, mut out) = (a, b, 1 as $t);
+                if b < 0 {
+                    let odd = if b & 1 == 0 { 1 } else { -1 };
+                    return if a == 1 {
+                        1
+                    } else if a == -1 {
+                        odd
+                    } else {
+                        0
+                    };
+                }
+                while left > 0 {
+                    if left & 1 == 1 {
+                        out = out.wrapping_mul(base);
+                    }
+                    base = base.wrapping_mul(base);
+                    left >>= 1;
+                }
+                out
+            }
+            Some(match op {
+                Abs => lanes!(|a: $t| -> $t { a.wrapping_abs() }),
+                Sign => lanes!(|a: $t| -> $t { a.signum() }),
+                FloorDiv => lanes!(|a: $t, b: $t| -> $t { floor_div(a, b) }),
+                Rem => lanes!(|a: $t, b: $t| -> $t { rem(a, b) }),
+                Pow => lanes!(|a: $t, b: $t| -> $t { pow(a, b) }),
+                _ => return None,
+            })
+        }
+    };
+}
+signed_operations!(signed_i32, i32);
+signed_operations!(signed_i64, i64);
+
+fn unsigned_u32(op: ElementOp) -> Option<Loop> {
+    use ElementOp::*;
+    Some(match op {
+        Abs => lanes!(|a: u32| -> u32 { a }),
+        Sign => lanes!(|a: u32| -> u32 { a.min(1) }),
+        FloorDiv => lanes!(|a: u32, b: u32| -> u32 { a.checked_div(b).unwrap_or(0) }),
+        Rem => lanes!(|a: u32, b: u32| -> u32 { a.checked_rem(b).unwrap_or(0) }),
+        Pow => lanes!(|a: u32, b: u32| -> u32 { a.wrapping_pow(b) }),
+        _ => return None,
+    })
+}
+
+/// Shifts know the width of the dtype: what is held in i32 may be narrower.
+fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
+    /// Left: nothing is left of a value shifted by its width or more, or by a negative number. Right: its sign is.
+    macro_rules! by_width {
+        ($t:ident, $unsigned:ident, $bits:literal) => {
+            match op {
+                ElementOp::Shl => lanes!(|a: $t, b: $t| -> $t {
+                    let within = (b as $unsigned) < $bits;
+                    let shifted = a.wrapping_shl(b as u32);
+                    if within { shifted } else { 0 }
+                }),
+                ElementOp::Shr => lanes!(|a: $t, b: $t| -> $t {
+                    let within = (b as $unsigned) < $bits;
+                    let sign = if a < (0 as $t) { !(0 as $t) } else { 0 };
+                    let shifted = a.wrapping_shr(b as u32);
+                    if within { shifted } else { sign }
+                }),
+                _ => return None,
+            }
+        };
+    }
+    #[allow(clippy::absurd_extreme_comparisons, unused_comparisons)]
+    Some(match dtype {
+        DType::I8 | DType::U8 => by_width!(i32, u32, 8),
+        DType::I16 => by_width!(i32, u32, 16),
+        DType::I32 => by_width!(i32, u32, 32),
+        DType::U32 => by_width!(u32, u32, 32),
+        DType::I64 => by_width!(i64, u64, 64),
+        _ => return None,
+    })
+}
+
+/// The loop of an operation on an integer dtype; narrow results are still to be wrapped.
+pub(super) fn int(op: ElementOp, dtype: DType) -> Option<Loop> {
+    match dtype {
+        DType::U32 => shared_u32(op).or_else(|| unsigned_u32(op)),
+        DType::I64 => shared_i64(op).or_else(|| signed_i64(op)),
+        _ => shared_i32(op).or_else(|| signed_i32(op)),
+    }
+    .or_else(|| shift(op, dtype))
+}
+
+/// Whether the result of an operation on values within a narrow dtype may leave it.
+pub(super) fn may_leave(op: ElementOp) -> bool {
+    use ElementOp::*;
+    !matches!(op, Sign | Relu | Rem | Minimum | Maximum | Clamp | BitAnd | BitOr | BitXor | Shr | Where)
+}
+
+/// The loop of an operation on truth values.
+pub(super) fn bool(op: ElementOp) -> Option<Loop> {
+    use ElementOp::*;
+    Some(match op {
+        Not => lanes!(|a: u8| -> u8 { a ^ 1 }),
+        And => lanes!(|a: u8, b: u8| -> u8 { a & b }),
+        Or => lanes!(|a: u8, b: u8| -> u8 { a | b }),
+        Xor | Ne => lanes!(|a: u8, b: u8| -> u8 { a ^ b }),
+        Eq => lanes!(|a: u8, b: u8| -> u8 { a ^ b ^ 1 }),
+        Where => lanes!(|c: u8, a: u8, b: u8| -> u8 { if c != 0 { a } else { b } }),
+        _ => return None,
+    })
+}

@@ -1,0 +1,56 @@
+//! What every loop over a tile looks like, and the macro that writes one.
+
+/// A loop over `n` lanes: up to three registers (or spans of memory) in, one out.
+///
+/// # Safety
+/// Each argument that the loop uses points at `n` initialised elements of its type and `out` at room for `n` of the
+/// result's, all aligned for their types; `out` overlaps no argument.
+pub(super) type Loop = unsafe fn(args: [*const u8; 3], out: *mut u8, n: usize);
+
+/// `lanes!(|a: f32, b: f32| -> f32 { a + b })` is a [`Loop`]: compiled for the baseline and, on x86-64, for AVX2 with FMA;
+/// the version is chosen here, once, for the machine at hand.
+macro_rules! lanes {
+    (|$($x:ident: $t:ty),+| -> $r:ty $body:block) => {{
+        #[inline(always)]
+        fn slices($($x: &[$t],)+ out: &mut [$r]) {
+            let n = out.len();
+            $(let $x = &$x[..n];)+
+            for i in 0..n {
+                $(let $x = $x[i];)+
+                out[i] = $body;
+            }
+        }
+        #[inline(always)]
+        unsafe fn body(args: [*const u8; 3], out: *mut u8, n: usize) {
+            let mut args = args.into_iter();
+            // SAFETY: the contract of `Loop`.
+            unsafe {
+                slices(
+                    $(std::slice::from_raw_parts(args.next().unwrap_or(std::ptr::null()).cast::<$t>(), n),)+
+                    std::slice::from_raw_parts_mut(out.cast::<$r>(), n),
+                )
+            }
+        }
+        unsafe fn baseline(args: [*const u8; 3], out: *mut u8, n: usize) {
+            // SAFETY: the contract of `Loop`.
+            unsafe { body(args, out, n) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn with_fma(args: [*const u8; 3], out: *mut u8, n: usize) {
+            // SAFETY: the contract of `Loop`.
+            unsafe { body(args, out, n) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        let picked: $crate::tile::lanes::Loop = if $crate::math::lanes::has_fma() {
+            // SAFETY (of the call): the processor has the features, as just asked; the rest is the contract of `Loop`.
+            |args, out, n| unsafe { with_fma(args, out, n) }
+        } else {
+            baseline
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let picked: $crate::tile::lanes::Loop = baseline;
+        picked
+    }};
+}
+pub(super) use lanes;

@@ -1,0 +1,174 @@
+//! Bodies evaluated point by point from the operation table, and memory to run programs on.
+
+use thalweg_ir::{DType, ElementOp, Scalar};
+use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
+
+/// An exact value: floats as f64, integers and bool as i64.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Val {
+    F(f64),
+    I(i64),
+}
+use Val::*;
+
+impl Val {
+    pub fn float(self) -> f64 {
+        match self {
+            F(v) => v,
+            I(v) => v as f64,
+        }
+    }
+    fn int(self) -> i64 {
+        match self {
+            F(_) => panic!("not an integer"),
+            I(v) => v,
+        }
+    }
+}
+
+pub fn encode(dtype: DType, v: Val) -> Vec<u8> {
+    match dtype {
+        DType::F32 => (v.float() as f32).to_le_bytes().to_vec(),
+        DType::F64 => v.float().to_le_bytes().to_vec(),
+        DType::BF16 => half::bf16::from_f64(v.float()).to_le_bytes().to_vec(),
+        DType::F16 => half::f16::from_f64(v.float()).to_le_bytes().to_vec(),
+        _ => v.int().to_le_bytes()[..dtype.size()].to_vec(),
+    }
+}
+
+pub fn decode(dtype: DType, b: &[u8]) -> Val {
+    match dtype {
+        DType::F32 => F(f32::from_le_bytes(b.try_into().unwrap()) as f64),
+        DType::F64 => F(f64::from_le_bytes(b.try_into().unwrap())),
+        DType::BF16 => F(half::bf16::from_le_bytes(b.try_into().unwrap()).to_f64()),
+        DType::F16 => F(half::f16::from_le_bytes(b.try_into().unwrap()).to_f64()),
+        _ => {
+            let mut full = [0u8; 8];
+            full[..b.len()].copy_from_slice(b);
+            I(dtype.wrap(i64::from_le_bytes(full)))
+        }
+    }
+}
+
+/// A float as the dtype's lanes hold it: bf16 and f16 are rounded only if asked.
+fn hold(dtype: DType, v: f64, narrow: bool) -> f64 {
+    match dtype {
+        DType::BF16 | DType::F16 if !narrow => v as f32 as f64,
+        _ => dtype.round(v),
+    }
+}
+
+pub fn cast(v: Val, to: DType) -> Val {
+    match (v, to.is_float(), to) {
+        (F(v), true, _) => F(to.round(v)),
+        (I(v), true, DType::F32) => F(v as f32 as f64),
+        (I(v), true, _) => F(to.round(v as f64)),
+        (v, _, DType::Bool) => I((v.float() != 0.0) as i64),
+        (F(v), _, _) => {
+            let (lo, hi) = to.int_range();
+            // `as` saturates at i64, the clamp at the narrower range.
+            I((v as i64).clamp(lo, hi))
+        }
+        (I(v), _, _) => I(to.wrap(v)),
+    }
+}
+
+/// What one access sees at one point.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    pub value: Option<Val>,
+    pub position: i64,
+}
+
+/// The stored values of one point.
+pub fn evaluate(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64]) -> Vec<Val> {
+    let mut values: Vec<Val> = vec![];
+    let scalar = |bits, dtype| match Scalar::from_bits(bits, dtype) {
+        Scalar::Float(v) => F(v),
+        Scalar::Int(v) => I(v),
+        Scalar::Bool(v) => I(v as i64),
+    };
+    for (i, node) in body.nodes.iter().enumerate() {
+        let id = NodeId(i as u32);
+        let args: Vec<Val> = body.args(id).map(|a| values[a.index()]).collect();
+        values.push(match *node {
+            Node::Load { access } => {
+                let zero = if body.dtype(id).is_float() { F(0.0) } else { I(0) };
+                seen(access).value.unwrap_or(zero)
+            }
+            Node::Index { access, dtype } => I(dtype.wrap(seen(access).position)),
+            Node::Valid { access } => I((seen(access).position >= 0) as i64),
+            Node::Scalar { slot, dtype } => scalar(scalars[slot as usize], dtype),
+            Node::Const { bits, dtype } => scalar(bits, dtype),
+            Node::Cast { dtype, .. } => {
+                let from = body.dtype(body.args(id).next().unwrap());
+                if from == dtype && !from.is_float() { args[0] } else { cast(args[0], dtype) }
+            }
+            Node::Element { op, dtype, .. } => {
+                let (meaning, operand) = (&op.row().meaning, body.operand_dtype(id));
+                if op == ElementOp::Lerp && operand != DType::F64 {
+                    // The sum may cancel, so that its parts' rounding shows: each is an f32.
+                    let [a, b, c] = [0, 1, 2].map(|i| args[i].float() as f32);
+                    F(hold(dtype, (a + c * (b - a)) as f64, body.strict))
+                } else if operand.is_float() {
+                    let v = (meaning.float.unwrap())(&args.iter().map(|a| a.float()).collect::<Vec<_>>());
+                    if dtype == DType::Bool { I(v as i64) } else { F(hold(dtype, v, body.strict)) }
+                } else {
+                    let v = (meaning.int.unwrap())(&args.iter().map(|a| a.int()).collect::<Vec<_>>(), operand);
+                    I(dtype.wrap(v))
+                }
+            }
+        });
+    }
+    body.stores.iter().map(|s| values[s.node.index()]).collect()
+}
+
+/// Where an access walks: everything that the launch says about it.
+pub struct Walk {
+    pub memory: Vec<u8>,
+    /// Elements (or positions) from the start to the first point.
+    pub offset: i64,
+    /// Elements from row to row and along a row.
+    pub strides: (i64, i64),
+    pub table: Vec<i32>,
+}
+
+impl Walk {
+    fn position(&self, a: Access, row: usize, column: usize) -> i64 {
+        let step = match a.class {
+            AccessClass::Contiguous => 1,
+            AccessClass::Uniform => 0,
+            AccessClass::Strided => self.strides.1,
+            AccessClass::Mapped => return self.table[column] as i64,
+        };
+        self.offset + row as i64 * self.strides.0 + column as i64 * step
+    }
+
+    pub fn seen(&self, a: Access, row: usize, column: usize) -> Seen {
+        let position = self.position(a, row, column);
+        let size = a.dtype.size();
+        let value = (a.operand.is_some() && position >= 0)
+            .then(|| decode(a.dtype, &self.memory[position as usize * size..][..size]));
+        Seen { value, position }
+    }
+
+    pub fn words(&mut self, a: Access) -> [u64; 4] {
+        let size = a.dtype.size() as i64;
+        let table = self.table.as_ptr() as u64;
+        if a.operand.is_none() {
+            return [self.offset as u64, self.strides.0 as u64, self.strides.1 as u64, table];
+        }
+        let base = self.memory.as_mut_ptr();
+        let start =
+            if a.class == AccessClass::Mapped { base as u64 } else { base as u64 + (self.offset * size) as u64 };
+        [start, (self.strides.0 * size) as u64, self.strides.1 as u64, table]
+    }
+}
+
+/// Memory on whose start elements of every dtype may lie.
+pub fn memory(bytes: usize) -> Vec<u8> {
+    // Every allocator that tests run on aligns more than this; the assertion says so if one does not.
+    let out = vec![0u8; bytes.next_multiple_of(8).max(64)];
+    assert_eq!(out.as_ptr() as usize % 8, 0);
+    out
+}
