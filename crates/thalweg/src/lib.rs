@@ -79,3 +79,8 @@ pub use thalweg_fusion::{EdgeReport, Explanation, KernelReport, OperationReport,
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, trace};
 pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
+
+/// The examples in the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
