@@ -21,7 +21,7 @@ pub struct Workload {
     /// Its name.
     pub name: &'static str,
     inputs: Vec<Tensor>,
-    call: fn(&[Tensor]) -> Vec<Tensor>,
+    call: Call,
     /// Whether the result is read back, rather than only waited for.
     read: bool,
 }
@@ -64,8 +64,10 @@ pub struct Entry {
     make: Make,
 }
 
+/// What is called with the inputs.
+type Call = fn(&[Tensor]) -> Vec<Tensor>;
 /// Makes the inputs and says what is called with them.
-type Make = fn(Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>);
+type Make = fn(Size) -> (Vec<Tensor>, Call);
 
 /// All workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[
@@ -166,7 +168,7 @@ fn softmax_workload(x: &[Tensor]) -> Vec<Tensor> {
     vec![softmax(&x[0])]
 }
 
-fn layernorm(size: Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+fn layernorm(size: Size) -> (Vec<Tensor>, Call) {
     let [n, m] = rows_shape(size);
     let inputs = vec![Tensor::randn([n, m]), Tensor::randn([m]), Tensor::randn([m])];
     (inputs, |x| {
@@ -176,7 +178,7 @@ fn layernorm(size: Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
     })
 }
 
-fn rmsnorm_swiglu(size: Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+fn rmsnorm_swiglu(size: Size) -> (Vec<Tensor>, Call) {
     let [n, m] = rows_shape(size);
     let inputs = vec![Tensor::randn([n, m]), Tensor::randn([m]), Tensor::randn([n, m])];
     (inputs, |x| {
@@ -185,13 +187,13 @@ fn rmsnorm_swiglu(size: Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
     })
 }
 
-fn matmul_gelu(size: Size, dtype: DType) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+fn matmul_gelu(size: Size, dtype: DType) -> (Vec<Tensor>, Call) {
     let n = if size == Size::Large { 4096 } else { 512 };
     let inputs = [Tensor::randn([n, n]), Tensor::randn([n, n]), Tensor::randn([n])];
     (inputs.map(|t| t.cast(dtype)).to_vec(), |x| vec![(x[0].matmul(&x[1]) + &x[2]).gelu()])
 }
 
-fn small_chain(_: Size) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+fn small_chain(_: Size) -> (Vec<Tensor>, Call) {
     (vec![Tensor::randn([32, 32])], |x| vec![chain(&x[0])])
 }
 
@@ -205,7 +207,7 @@ pub fn chain(x: &Tensor) -> Tensor {
     y
 }
 
-fn attention(size: Size, dtype: DType) -> (Vec<Tensor>, fn(&[Tensor]) -> Vec<Tensor>) {
+fn attention(size: Size, dtype: DType) -> (Vec<Tensor>, Call) {
     let (heads, n, d) = if size == Size::Large { (64, 2048, 64) } else { (8, 512, 64) };
     let qkv = [0; 3].map(|_| Tensor::randn([heads, n, d]).cast(dtype));
     let mask = Tensor::tri(n, n, 0).gt(0.0).where_(Tensor::zeros([n, n]), f64::NEG_INFINITY).cast(dtype);

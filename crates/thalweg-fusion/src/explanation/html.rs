@@ -1,16 +1,17 @@
 //! Explanations as one self-contained HTML page: the graph of every segment, kernels as colours, bytes on edges.
 
-use super::layout::places;
+use super::layout::{Place, layout};
 use super::{Explanation, SegmentReport, Totals, bytes};
+use std::collections::HashSet;
 use std::fmt::Write;
 
 /// Operations drawn; a longer segment shows its first ones and says so.
 const DRAWN: usize = 400;
-/// Size of a box, and the space between boxes, in pixels.
-const WIDTH: usize = 150;
-const HEIGHT: usize = 40;
-const GAP_X: usize = 18;
-const GAP_Y: usize = 34;
+/// Size of a box, the space between rows, and around all of it, in pixels.
+const WIDTH: f64 = 150.0;
+const HEIGHT: f64 = 40.0;
+const GAP_Y: f64 = 34.0;
+const MARGIN: f64 = 20.0;
 
 const STYLE: &str = "
 :root{--ink:#1c2430;--soft:#5d6b7c;--line:#d5dce4;--paper:#fff;--back:#f4f6f8}
@@ -21,7 +22,9 @@ table{border-collapse:collapse;width:100%;font-size:.9rem}th{text-align:left;col
 td,th{padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .graph{overflow:auto;max-height:75vh;border:1px solid var(--line);border-radius:8px;background:#fbfcfd}
 .dot{display:inline-block;width:.8rem;height:.8rem;border-radius:3px;margin-right:.4rem;vertical-align:-1px}
-svg text{font:12px ui-monospace,monospace;fill:var(--ink)}svg text.s{font-size:10px;fill:var(--soft)}code{font-family:ui-monospace,monospace;font-size:.9em}
+svg text{font:12px ui-monospace,monospace;fill:var(--ink)}svg text.s{font-size:10px;fill:var(--soft)}svg text.b{fill:var(--ink);paint-order:stroke;stroke:#fbfcfd;stroke-width:4px}
+svg{display:block;margin:auto}svg path{fill:none}path.m{stroke:#3d4a5c;stroke-width:2}path.k{stroke:#b6c0cb}
+code{font-family:ui-monospace,monospace;font-size:.9em}
 .bar{height:.8rem;border-radius:3px;background:#3d7edb}.bar.u{background:#c3ccd6}";
 
 impl Explanation {
@@ -34,7 +37,8 @@ impl Explanation {
             out,
             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
              <title>{title}</title><style>{STYLE}</style></head><body><main><h1>{title}</h1>\
-             <p>{} segment{}. Each colour is one kernel; what lies inside a colour never touches memory.</p>",
+             <p>{} segment{}. Each colour is one kernel. Dark lines go through memory, light ones stay in registers; \
+             what is stored has a dark border.</p>",
             self.segments.len(),
             if self.segments.len() == 1 { "" } else { "s" }
         );
@@ -132,43 +136,36 @@ fn graph(out: &mut String, s: &SegmentReport) {
         };
         arguments.push(op.arguments.iter().filter_map(node).collect());
     }
-    let places = places(&arguments);
-    let widest = places.iter().map(|p| p.slot + 1).max().unwrap_or(1);
-    let depth = places.iter().map(|p| p.layer + 1).max().unwrap_or(1);
-    let mut row_width = vec![0; depth];
-    for p in &places {
-        row_width[p.layer] = row_width[p.layer].max(p.slot + 1);
-    }
-    let at = |i: usize| {
-        let p = places[i];
-        let indent = (widest - row_width[p.layer]) * (WIDTH + GAP_X) / 2;
-        (20 + indent + p.slot * (WIDTH + GAP_X), 20 + p.layer * (HEIGHT + GAP_Y))
-    };
-    let (w, h) = (40 + widest * (WIDTH + GAP_X), 40 + depth * (HEIGHT + GAP_Y));
-    let _ = write!(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" role=\"img\">");
+    let layout = layout(&arguments, WIDTH);
+    let (w, h) = (2.0 * MARGIN + layout.width, 2.0 * MARGIN + layout.layers as f64 * (HEIGHT + GAP_Y) - GAP_Y);
+    let _ = write!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w:.0}\" height=\"{h:.0}\" viewBox=\"0 0 {w:.0} {h:.0}\" role=\"img\">"
+    );
+    let mut labels = String::new();
+    // The bytes stand once for each kernel that reads them.
+    let mut told = HashSet::new();
     for (i, args) in arguments.iter().enumerate() {
-        for &a in args {
+        for (&a, way) in args.iter().zip(&layout.ways[i]) {
             let through = crossing(s, inputs, a, i);
-            let (x0, y0) = at(a);
-            let (x1, y1) = at(i);
-            let (x0, y0, x1) = (x0 + WIDTH / 2, y0 + HEIGHT, x1 + WIDTH / 2);
-            let (stroke, width) = if through.is_some() { ("#3d4a5c", "2") } else { ("#b6c0cb", "1") };
-            let middle = y0.midpoint(y1);
-            let _ = write!(
-                out,
-                "<path d=\"M{x0} {y0}C{x0} {middle} {x1} {middle} {x1} {y1}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>"
-            );
-            if let Some(n) = through.filter(|n| *n > 0) {
+            let (path, label) = line(layout.nodes[a], way, layout.nodes[i]);
+            let class = if through.is_some() { "m" } else { "k" };
+            let _ = write!(out, "<path class={class} d=\"{path}\"/>");
+            let Some((to, n)) = through.filter(|t| t.1 > 0) else { continue };
+            if told.insert((a, to)) {
+                let (x, y) = label;
                 let _ = write!(
-                    out,
-                    "<text class=s x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                    x0.midpoint(x1),
-                    middle,
+                    labels,
+                    "<text class=\"s b\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
                     bytes(n)
                 );
             }
         }
     }
+    let at = |i: usize| {
+        let p = layout.nodes[i];
+        (MARGIN + p.x - WIDTH / 2.0, top(p.layer))
+    };
     for (i, text) in s.inputs.iter().enumerate() {
         node(out, at(i), "#fff", "#8a97a6", &format!("in{i}"), text, "4 3");
     }
@@ -183,31 +180,56 @@ fn graph(out: &mut String, s: &SegmentReport) {
         };
         node(out, at(inputs + i), &fill, stroke, &name, &op.result, "none");
     }
+    out.push_str(&labels);
     out.push_str("</svg>");
 }
 
-/// The bytes that go from node `a` to node `i` through memory, if they do.
-fn crossing(s: &SegmentReport, inputs: usize, a: usize, i: usize) -> Option<usize> {
+/// The top of the boxes of a row.
+fn top(layer: usize) -> f64 {
+    MARGIN + layer as f64 * (HEIGHT + GAP_Y)
+}
+
+/// A line from box to box through the places between them, and where its label stands.
+fn line(from: Place, way: &[Place], to: Place) -> (String, (f64, f64)) {
+    let x = |p: Place| MARGIN + p.x;
+    let mut at = (x(from), top(from.layer) + HEIGHT);
+    let mut path = format!("M{:.1} {:.1}", at.0, at.1);
+    let mut label = at;
+    for (n, &next) in way.iter().chain([&to]).enumerate() {
+        let end = (x(next), top(next.layer));
+        let middle = at.1.midpoint(end.1);
+        let _ = write!(path, "C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {:.1}", at.0, end.0, end.0, end.1);
+        label = (at.0.midpoint(end.0), middle + 3.0);
+        at = (end.0, end.1 + HEIGHT);
+        if n < way.len() {
+            let _ = write!(path, "L{:.1} {:.1}", at.0, at.1);
+        }
+    }
+    (path, label)
+}
+
+/// The kernel that reads node `a` through memory for node `i`, if one does, and the bytes; none are told of inputs.
+fn crossing(s: &SegmentReport, inputs: usize, a: usize, i: usize) -> Option<(usize, usize)> {
     let reader = &s.operations[i.checked_sub(inputs)?];
     match a.checked_sub(inputs) {
-        None => Some(0),
+        None => Some((0, 0)),
         Some(a) => {
             let apart = |e: &&super::EdgeReport| e.operation == a && reader.kernels.contains(&e.to);
-            s.edges.iter().find(apart).map(|e| e.bytes)
+            s.edges.iter().find(apart).map(|e| (e.to, e.bytes))
         }
     }
 }
 
-fn node(out: &mut String, (x, y): (usize, usize), fill: &str, stroke: &str, name: &str, detail: &str, dash: &str) {
+fn node(out: &mut String, (x, y): (f64, f64), fill: &str, stroke: &str, name: &str, detail: &str, dash: &str) {
     let _ = write!(
         out,
-        "<rect x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"1.5\" stroke-dasharray=\"{dash}\"/>\
-         <text x=\"{}\" y=\"{}\">{}</text><text class=s x=\"{}\" y=\"{}\">{}</text>",
-        x + 8,
-        y + 17,
+        "<rect x=\"{x:.1}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"1.5\" stroke-dasharray=\"{dash}\"/>\
+         <text x=\"{:.1}\" y=\"{}\">{}</text><text class=s x=\"{:.1}\" y=\"{}\">{}</text>",
+        x + 8.0,
+        y + 17.0,
         escape(name),
-        x + 8,
-        y + 32,
+        x + 8.0,
+        y + 32.0,
         escape(detail)
     );
 }

@@ -1,65 +1,202 @@
-//! Where the operations of a segment stand on a page: layers by depth, neighbours near their arguments
-//! (Sugiyama, Tagawa, Toda 1981, with barycentres).
+//! Where the operations of a segment stand on a page (Sugiyama, Tagawa, Toda 1981).
+//!
+//! In: each node's arguments, all before it. Out: a place for each node, and for each line the points that it goes through.
+//! Layers are by depth. A line over several layers holds a narrow place in each, so that it passes beside boxes
+//! and not behind them; lines from one source share theirs. Rows are ordered by barycentres and then moved as close
+//! to their neighbours as the order allows.
 
-/// A node's place: its layer, and its position in it.
+/// Distance that boxes keep, in units of the page.
+const GAP: f64 = 18.0;
+/// What a line takes of a row.
+const LINE: f64 = 4.0;
+
+/// A point: the middle of a place in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
+    pub x: f64,
     pub layer: usize,
-    pub slot: usize,
 }
 
-/// Places for nodes with these arguments (each before its uses).
-pub(super) fn places(arguments: &[Vec<usize>]) -> Vec<Place> {
+/// The places of a graph.
+pub(super) struct Layout {
+    /// Of each node.
+    pub nodes: Vec<Place>,
+    /// For each node and each of its arguments, the places that the line goes through between the two.
+    pub ways: Vec<Vec<Vec<Place>>>,
+    /// From 0, so wide is the page.
+    pub width: f64,
+    /// Rows.
+    pub layers: usize,
+}
+
+/// Nodes, and after them the places that long lines hold.
+struct Items {
+    layer: Vec<usize>,
+    /// Neighbours in the row above and in the row below.
+    above: Vec<Vec<usize>>,
+    below: Vec<Vec<usize>>,
+    nodes: usize,
+}
+
+/// The layout of a graph of boxes of that width.
+pub(super) fn layout(arguments: &[Vec<usize>], box_width: f64) -> Layout {
+    let n = arguments.len();
+    let layer = layers(arguments);
+    let layers = layer.iter().max().map_or(0, |d| d + 1);
+    let mut items = Items { layer, above: vec![vec![]; n], below: vec![vec![]; n], nodes: n };
+    let ways = items.lines(arguments);
+    let mut rows: Vec<Vec<usize>> = vec![vec![]; layers];
+    for i in 0..items.layer.len() {
+        rows[items.layer[i]].push(i);
+    }
+    order(&mut rows, &items);
+    let mut x = place(&rows, &items, box_width);
+    let left = x.iter().take(n).fold(f64::INFINITY, |m, &v| m.min(v - box_width / 2.0));
+    let left = x.iter().skip(n).fold(left, |m, &v| m.min(v - LINE)).min(f64::MAX);
+    x.iter_mut().for_each(|v| *v -= left);
+    let right = |(i, v): (usize, &f64)| v + if i < n { box_width / 2.0 } else { LINE };
+    let width = x.iter().enumerate().map(right).fold(0.0, f64::max);
+    let at = |i: usize| Place { x: x[i], layer: items.layer[i] };
+    let places = |way: &Vec<usize>| way.iter().map(|&i| at(i)).collect();
+    Layout {
+        nodes: (0..n).map(at).collect(),
+        ways: ways.iter().map(|w| w.iter().map(places).collect()).collect(),
+        width,
+        layers,
+    }
+}
+
+/// One below the lowest argument; a source stands just above its first use rather than at the top of the page.
+fn layers(arguments: &[Vec<usize>]) -> Vec<usize> {
     let n = arguments.len();
     let mut layer = vec![0usize; n];
+    let mut first_use = vec![usize::MAX; n];
     for i in 0..n {
         layer[i] = arguments[i].iter().map(|&a| layer[a] + 1).max().unwrap_or(0);
-    }
-    // A source stands just above its first use rather than at the top of the page.
-    let mut uses: Vec<Vec<usize>> = vec![vec![]; n];
-    for (i, args) in arguments.iter().enumerate() {
-        for &a in args {
-            uses[a].push(i);
+        for &a in &arguments[i] {
+            first_use[a] = first_use[a].min(layer[i]);
         }
     }
-    for i in (0..n).rev() {
-        if arguments[i].is_empty()
-            && let Some(first) = uses[i].iter().map(|&u| layer[u]).min()
-        {
-            layer[i] = first.saturating_sub(1);
-        }
-    }
-    let depth = layer.iter().max().map_or(0, |d| d + 1);
-    let mut rows: Vec<Vec<usize>> = vec![vec![]; depth];
     for i in 0..n {
-        rows[layer[i]].push(i);
+        if arguments[i].is_empty() && first_use[i] != usize::MAX {
+            layer[i] = first_use[i].saturating_sub(1);
+        }
     }
-    let mut slot = vec![0usize; n];
-    let number = |rows: &[Vec<usize>], slot: &mut [usize]| {
-        for row in rows {
-            for (s, &i) in row.iter().enumerate() {
-                slot[i] = s;
+    layer
+}
+
+impl Items {
+    /// Adds the places of long lines and the neighbours of all. Returns for each node and argument the places between them.
+    fn lines(&mut self, arguments: &[Vec<usize>]) -> Vec<Vec<Vec<usize>>> {
+        // The places that lines from each node hold, from the row below it down.
+        let mut held: Vec<Vec<usize>> = vec![vec![]; self.nodes];
+        let mut ways = Vec::with_capacity(self.nodes);
+        for (i, args) in arguments.iter().enumerate() {
+            let mut own = Vec::with_capacity(args.len());
+            for &a in args {
+                let between = self.layer[i] - self.layer[a] - 1;
+                while held[a].len() < between {
+                    let new = self.layer.len();
+                    self.layer.push(self.layer[a] + held[a].len() + 1);
+                    self.above.push(vec![]);
+                    self.below.push(vec![]);
+                    self.link(held[a].last().copied().unwrap_or(a), new);
+                    held[a].push(new);
+                }
+                self.link(if between == 0 { a } else { held[a][between - 1] }, i);
+                own.push(held[a][..between].to_vec());
             }
+            ways.push(own);
+        }
+        ways
+    }
+
+    fn link(&mut self, upper: usize, lower: usize) {
+        self.above[lower].push(upper);
+        self.below[upper].push(lower);
+    }
+}
+
+/// Orders each row by the mean position of the neighbours, down and up in turn.
+fn order(rows: &mut [Vec<usize>], items: &Items) {
+    let mut slot = vec![0.0; items.layer.len()];
+    let number = |row: &[usize], slot: &mut [f64]| {
+        for (s, &i) in row.iter().enumerate() {
+            slot[i] = s as f64 - row.len() as f64 / 2.0;
         }
     };
-    number(&rows, &mut slot);
-    for round in 0..6 {
-        let near = if round % 2 == 0 { arguments } else { &uses };
-        for row in &mut rows {
-            let centre = |i: usize| {
-                let around = &near[i];
-                match around.len() {
-                    0 => slot[i] as f64,
-                    len => around.iter().map(|&a| slot[a] as f64).sum::<f64>() / len as f64,
-                }
+    rows.iter().for_each(|row| number(row, &mut slot));
+    let count = rows.len();
+    for round in 0..10 {
+        let down = round % 2 == 0;
+        for r in 0..count {
+            let row = &mut rows[if down { r } else { count - 1 - r }];
+            let near = if down { &items.above } else { &items.below };
+            let centre = |&i: &usize| match near[i].len() {
+                0 => slot[i],
+                len => near[i].iter().map(|&a| slot[a]).sum::<f64>() / len as f64,
             };
-            let mut keyed: Vec<(f64, usize)> = row.iter().map(|&i| (centre(i), i)).collect();
-            keyed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            let mut keyed: Vec<(f64, usize)> = row.iter().map(|i| (centre(i), *i)).collect();
+            keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
             *row = keyed.into_iter().map(|k| k.1).collect();
+            number(row, &mut slot);
         }
-        number(&rows, &mut slot);
     }
-    (0..n).map(|i| Place { layer: layer[i], slot: slot[i] }).collect()
+}
+
+/// Positions along the rows: toward the neighbours, as the order and the widths allow.
+fn place(rows: &[Vec<usize>], items: &Items, box_width: f64) -> Vec<f64> {
+    let is_line = |i: usize| i >= items.nodes;
+    let half = |i: usize| if is_line(i) { LINE } else { box_width / 2.0 };
+    let apart = |a: usize, b: usize| half(a) + half(b) + GAP;
+    let mut x = vec![0.0; items.layer.len()];
+    for row in rows {
+        settle(row, &mut x, |_| (0.0, 1.0), apart);
+    }
+    for round in 0..16 {
+        for r in 0..rows.len() {
+            let row = &rows[if round % 2 == 0 { r } else { rows.len() - 1 - r }];
+            let old = x.clone();
+            let wish = |i: usize| {
+                let (mut sum, mut weight) = (0.0, 1e-6);
+                for &other in items.above[i].iter().chain(&items.below[i]) {
+                    // Long lines are to be straight before anything else is.
+                    let w = if is_line(i) && is_line(other) { 8.0 } else { 1.0 };
+                    sum += w * old[other];
+                    weight += w;
+                }
+                (sum / weight, weight)
+            };
+            settle(row, &mut x, wish, apart);
+        }
+    }
+    x
+}
+
+/// Places a row as near to its wishes (position, weight) as its order and distances allow: least squares, by pooling neighbours that want to
+/// overlap (isotonic regression).
+fn settle(row: &[usize], x: &mut [f64], wish: impl Fn(usize) -> (f64, f64), apart: impl Fn(usize, usize) -> f64) {
+    // Positions less the least distance from the first must not fall along the row.
+    let mut offset = 0.0;
+    let mut offsets = Vec::with_capacity(row.len());
+    let mut pools: Vec<(f64, f64, usize)> = Vec::new();
+    for (k, &i) in row.iter().enumerate() {
+        if k > 0 {
+            offset += apart(row[k - 1], i);
+        }
+        offsets.push(offset);
+        let (at, weight) = wish(i);
+        let mut pool = (at - offset, weight, 1);
+        while let Some(&(mean, w, count)) = pools.last().filter(|p| p.0 > pool.0) {
+            pools.pop();
+            pool = ((mean * w + pool.0 * pool.1) / (w + pool.1), w + pool.1, count + pool.2);
+        }
+        pools.push(pool);
+    }
+    let means = pools.iter().flat_map(|&(mean, _, count)| std::iter::repeat_n(mean, count));
+    for ((&i, offset), mean) in row.iter().zip(offsets).zip(means) {
+        x[i] = mean + offset;
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +205,27 @@ mod tests {
 
     #[test]
     fn arguments_stand_above_and_nothing_overlaps() {
-        let arguments = vec![vec![], vec![], vec![0, 1], vec![0], vec![2, 3], vec![]];
-        let p = places(&arguments);
+        let arguments = vec![vec![], vec![], vec![0, 1], vec![0], vec![2, 3], vec![], vec![0, 4, 4]];
+        let l = layout(&arguments, 100.0);
         for (i, args) in arguments.iter().enumerate() {
-            assert!(args.iter().all(|&a| p[a].layer < p[i].layer));
-            assert!((0..i).all(|j| p[i] != p[j]));
+            assert!(args.iter().all(|&a| l.nodes[a].layer < l.nodes[i].layer));
+            assert!(l.nodes[i].x >= 50.0 - 1e-9 && l.nodes[i].x <= l.width - 50.0 + 1e-9);
+            for j in 0..i {
+                let (a, b) = (l.nodes[i], l.nodes[j]);
+                assert!(a.layer != b.layer || (a.x - b.x).abs() > 99.0, "{i} and {j} overlap");
+            }
         }
+        // The line from 0 to 6 goes through every row between, beside the boxes there.
+        let way = &l.ways[6][0];
+        assert_eq!(way.len(), l.nodes[6].layer - l.nodes[0].layer - 1);
+        for p in way {
+            assert!(l.nodes.iter().all(|n| n.layer != p.layer || (n.x - p.x).abs() > 50.0));
+        }
+    }
+
+    #[test]
+    fn nothing_is_laid_out_as_nothing() {
+        let l = layout(&[], 100.0);
+        assert_eq!((l.layers, l.width), (0, 0.0));
     }
 }
