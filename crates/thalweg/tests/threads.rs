@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
-use thalweg::prelude::*;
 use thalweg::counters;
+use thalweg::prelude::*;
 
 const THREADS: usize = 8;
 
