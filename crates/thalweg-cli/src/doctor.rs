@@ -2,8 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::report;
-use thalweg::Device;
-use thalweg::observe::plan_store;
+use thalweg::{Device, plan_store};
 
 /// Environment variables that Thalweg reads, and what they do.
 const VARIABLES: &[(&str, &str)] = &[

@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod failure;
+mod math;
 mod measure;
 mod processes;
 mod record;
@@ -38,6 +39,8 @@ enum Command {
     Trace(explain::Trace),
     /// Show the devices, their instruction sets and memory, and the environment
     Doctor,
+    /// Measure how far the vector functions are from the exact values
+    Math(math::Math),
     /// Measure what standard input asks for (for bench/run)
     #[command(hide = true)]
     Worker,
@@ -71,6 +74,7 @@ fn run(command: Command) -> Outcome {
         Command::Explain(explain) => explain.run(),
         Command::Trace(trace) => trace.run(),
         Command::Doctor => doctor::run(),
+        Command::Math(math) => math.run(),
         Command::Worker => bench::worker(),
     }
 }

@@ -10,7 +10,7 @@ use crate::workloads::chain;
 use serde::Serialize;
 use std::time::Instant;
 use thalweg::Tensor;
-use thalweg::observe::plan_store;
+use thalweg::plan_store;
 
 /// Operations of one turn.
 const OPERATIONS: f64 = 300.0;

@@ -48,7 +48,7 @@ mod matmul;
 mod mode;
 #[cfg(feature = "ndarray")]
 mod ndarray;
-pub mod observe;
+mod observe;
 mod operand;
 mod pad;
 mod powers;
@@ -67,12 +67,20 @@ pub use device::Device;
 pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use mode::{synchronize, with_fusion, with_strict};
-pub use observe::{Explanation, explain, trace, with_reference};
+pub use observe::{accuracy, explain, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
 pub use random::{Generator, manual_seed};
 pub use slice::{By, SliceArg, SliceArgs};
 pub use tensor::Tensor;
+pub use thalweg_cpu::Bandwidth;
+pub use thalweg_cpu::math::accuracy::Accuracy;
+pub use thalweg_fusion::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals};
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
-pub use thalweg_runtime::{Counters, Error, MemoryStats, counters};
+pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, trace};
 pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
+
+/// The examples in the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,14 +1,9 @@
-//! Seeing what was done: explanations, counters, traces, plans, and how fast the device's memory is.
+//! Seeing what was done, and what the machine and the math can do.
 //!
 //! What happens out of sight has to be easy to look at: a fusion that silently never happens leaves every value right.
 
-use crate::{Device, Error};
+use crate::{Accuracy, Bandwidth, Device, Error, Explanation};
 use thalweg_stream::{Mode, mode, set_mode};
-
-pub use thalweg_cpu::Bandwidth;
-pub use thalweg_fusion::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals};
-pub use thalweg_runtime::trace;
-pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
 
 /// Runs `f`, then everything it recorded and left waiting, and tells which operations shared a kernel, what was moved, and why the
 /// rest was not fused. The explanation prints as text; [`Explanation::json`] and [`Explanation::html`] give the other forms.
@@ -53,4 +48,11 @@ impl Device {
         let threads = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
         thalweg_cpu::measure_bandwidth(threads)
     }
+}
+
+/// Measures how far the f32 functions of the CPU device are from the exact values, over every `every`-th bit pattern (1: all 2³² of
+/// them, which takes minutes a function). With each comes the bound in ulp that tests hold it to.
+pub fn accuracy(every: u32) -> Vec<(Accuracy, f64)> {
+    let bounds = thalweg_cpu::math::accuracy::BOUNDS_F32;
+    thalweg_cpu::math::accuracy::accuracy_table(every).into_iter().zip(bounds.iter().map(|b| b.1)).collect()
 }

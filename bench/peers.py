@@ -1,0 +1,367 @@
+"""The workloads for the peers: torch eager, torch.compile, jax.jit, numpy.
+
+The same workloads, sizes and protocol as `thalweg bench`: data on the device, all cores, a first (cold) call, warm-up, then at least
+20 timed runs, each until the result is there. One JSON object a line.
+
+    peers.py --peer jax gelu_custom softmax     figures of these workloads
+    peers.py --peer torch.compile all           of all
+    peers.py --peer jax --worker                answers one JSON request a line of standard input (for bench/run)
+"""
+
+import argparse
+import functools
+import json
+import math
+import os
+import sys
+import time
+
+SQRT_2 = math.sqrt(2.0)
+GELU = ("gelu_ref", "gelu_erf", "gelu_custom")
+ROWS = ("softmax", "layernorm", "rmsnorm_swiglu")
+WORKLOADS = [
+    *GELU, "hub", *ROWS, "matmul_gelu", "matmul_gelu_bf16", "small_chain", "attention", "attention_bf16", "dyn_shapes",
+]  # fmt: skip
+
+
+class Peer:
+    """What the workloads need of a library. `f` is the namespace of its functions."""
+
+    def jit(self, function):
+        return function
+
+    def finish(self, out):
+        """Returns when `out` has been computed."""
+
+    def forget(self):
+        """Forgets everything compiled."""
+
+
+class Numpy(Peer):
+    name = "numpy"
+
+    def __init__(self, device):
+        import numpy
+
+        if device != "cpu":
+            raise SystemExit("numpy runs on the cpu")
+        self.f = self.np = numpy
+        self.device = "cpu"
+
+    def array(self, host, bf16=False):
+        if bf16:
+            raise NotImplementedError("numpy has no bf16")
+        return host
+
+    def gelu(self, x):
+        raise NotImplementedError("numpy has no gelu")
+
+    def erf(self, x):
+        raise NotImplementedError("numpy has no erf")
+
+    def relu(self, x):
+        return self.np.maximum(x, 0)
+
+    def sigmoid(self, x):
+        return 1 / (1 + self.np.exp(-x))
+
+    def sum(self, x, axis, keep=True):
+        return x.sum(axis, keepdims=keep)
+
+    def mean(self, x, axis):
+        return x.mean(axis, keepdims=True)
+
+    def max(self, x, axis):
+        return x.max(axis, keepdims=True)
+
+    def transposed(self, x):
+        return x.swapaxes(-1, -2)
+
+
+class Jax(Peer):
+    name = "jax"
+
+    def __init__(self, device):
+        os.environ.setdefault("JAX_PLATFORMS", "cpu" if device == "cpu" else "cuda")
+        import jax
+        import jax.numpy as jnp
+
+        self.jax, self.f, self.device = jax, jnp, device
+
+    def array(self, host, bf16=False):
+        return self.jax.device_put(self.f.asarray(host, dtype=self.f.bfloat16 if bf16 else None)).block_until_ready()
+
+    def jit(self, function):
+        return self.jax.jit(function)
+
+    def finish(self, out):
+        self.jax.block_until_ready(out)
+
+    def forget(self):
+        self.jax.clear_caches()
+
+    def gelu(self, x):
+        return self.jax.nn.gelu(x, approximate=False)
+
+    def erf(self, x):
+        return self.jax.scipy.special.erf(x)
+
+    def relu(self, x):
+        return self.jax.nn.relu(x)
+
+    def sigmoid(self, x):
+        return self.jax.nn.sigmoid(x)
+
+    def sum(self, x, axis, keep=True):
+        return x.sum(axis, keepdims=keep)
+
+    def mean(self, x, axis):
+        return x.mean(axis, keepdims=True)
+
+    def max(self, x, axis):
+        return x.max(axis, keepdims=True)
+
+    def transposed(self, x):
+        return x.swapaxes(-1, -2)
+
+
+class Torch(Peer):
+    name = "torch"
+
+    def __init__(self, device):
+        import torch
+
+        torch.set_grad_enabled(False)
+        self.torch = self.f = torch
+        self.device = "cpu" if device == "cpu" else "cuda"
+        if self.device == "cuda":
+            torch.set_float32_matmul_precision("high")
+        else:
+            torch.set_num_threads(len(os.sched_getaffinity(0)))
+
+    def array(self, host, bf16=False):
+        x = self.torch.from_numpy(host).to(self.device)
+        return x.bfloat16() if bf16 else x
+
+    def finish(self, out):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def gelu(self, x):
+        return self.torch.nn.functional.gelu(x)
+
+    def erf(self, x):
+        return self.torch.erf(x)
+
+    def relu(self, x):
+        return self.torch.relu(x)
+
+    def sigmoid(self, x):
+        return self.torch.sigmoid(x)
+
+    def sum(self, x, axis, keep=True):
+        return x.sum(axis, keepdim=keep)
+
+    def mean(self, x, axis):
+        return x.mean(axis, keepdim=True)
+
+    def max(self, x, axis):
+        return x.amax(axis, keepdim=True)
+
+    def transposed(self, x):
+        return x.transpose(-1, -2)
+
+
+class TorchCompile(Torch):
+    name = "torch.compile"
+
+    def jit(self, function):
+        return self.torch.compile(function)
+
+    def forget(self):
+        self.torch._dynamo.reset()
+
+
+PEERS = {p.name: p for p in (Torch, TorchCompile, Jax, Numpy)}
+
+
+def gelu_erf(p, x):
+    return x * (p.erf(x / SQRT_2) + 1) / 2
+
+
+def erf_positive(p, x):
+    t = 1 / (abs(x) * 0.3275911 + 1)
+    poly = ((((t * 1.061405429 - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t
+    return -(poly * p.f.exp(-x * x)) + 1
+
+
+def gelu_custom(p, x):
+    z = x / SQRT_2
+    erf = p.f.where(z > 0, erf_positive(p, z), -erf_positive(p, -z))
+    return x * (erf + 1) / 2
+
+
+def hub(p, x):
+    f = p.f
+    h = f.tanh(x * 1.5 + 0.25)
+    c0 = h / (p.sum(h * h, 1) + 1)
+    c1 = p.relu(h - p.mean(h, 0))
+    c2 = f.exp(h - p.max(h, 1))
+    c3 = h * p.sum(f.sin(h) * f.cos(h), 0)
+    c4 = h + p.mean(f.tanh(h * 3), 1)
+    c5 = f.log(p.sum(f.exp(h), 1)) * h
+    out = (c0 + c1) * (c2 + 1) + p.relu(c3) * c4 - c5
+    return out, p.sum(out, 1, keep=False)
+
+
+def softmax(p, x):
+    e = p.f.exp(x - p.max(x, -1))
+    return e / p.sum(e, -1)
+
+
+def layernorm(p, x, g, b):
+    centred = x - p.mean(x, -1)
+    return centred / p.f.sqrt(p.mean(centred * centred, -1) + 1e-5) * g + b
+
+
+def rmsnorm_swiglu(p, x, g, z):
+    y = x / p.f.sqrt(p.mean(x * x, -1) + 1e-5) * g
+    return y * p.sigmoid(y) * z
+
+
+def matmul_gelu(p, a, b, bias):
+    return p.gelu(a @ b + bias)
+
+
+def small_chain(p, y):
+    for _ in range(100):
+        y = p.f.tanh(y * 1.0001 + 0.0001)
+    return y
+
+
+def attention(p, q, k, v, mask):
+    return softmax(p, q @ p.transposed(k) / math.sqrt(q.shape[-1]) + mask) @ v
+
+
+def prepare(p, name, large):
+    """The function and its arguments, on the device."""
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+
+    def normal(*shape, bf16=False):
+        return p.array(rng.standard_normal(shape, dtype=np.float32), bf16)
+
+    bf16 = name.endswith("_bf16")
+    name = name.removesuffix("_bf16")
+    if name in GELU:
+        functions = {"gelu_ref": lambda p, x: p.gelu(x), "gelu_erf": gelu_erf, "gelu_custom": gelu_custom}
+        return functions[name], [normal(32 if large else 4, 512, 2048)]
+    if name == "hub":
+        n = 4096 if large else 1024
+        return hub, [normal(n, n)]
+    n, m = (8192, 4096) if large else (2048, 1024)
+    if name == "softmax":
+        return softmax, [normal(n, m)]
+    if name == "layernorm":
+        return layernorm, [normal(n, m), normal(m), normal(m)]
+    if name == "rmsnorm_swiglu":
+        return rmsnorm_swiglu, [normal(n, m), normal(m), normal(n, m)]
+    if name == "matmul_gelu":
+        n = 4096 if large else 512
+        return matmul_gelu, [normal(n, n, bf16=bf16), normal(n, n, bf16=bf16), normal(n, bf16=bf16)]
+    if name == "small_chain":
+        return small_chain, [normal(32, 32)]
+    if name == "attention":
+        heads, n, d = (64, 2048, 64) if large else (8, 512, 64)
+        mask = np.where(np.tri(n) > 0, 0.0, -np.inf).astype(np.float32)
+        return attention, [*(normal(heads, n, d, bf16=bf16) for _ in range(3)), p.array(mask, bf16)]
+    raise NotImplementedError(f"no workload {name} for the peers")
+
+
+class Figures:
+    """Measures workloads; keeps the last one with its arguments and its compiled form."""
+
+    def __init__(self, peer):
+        self.peer, self.key, self.call, self.cold = peer, None, None, None
+
+    def once(self):
+        begin = time.perf_counter()
+        self.peer.finish(self.call())
+        return (time.perf_counter() - begin) * 1e3
+
+    def measure(self, name, large, runs, ms):
+        if name == "dyn_shapes":
+            return self.dyn_shapes(large)
+        if self.key != (name, large):
+            self.key = self.call = None
+            function, arguments = prepare(self.peer, name, large)
+            compiled = self.peer.jit(functools.partial(function, self.peer))
+            if name == "small_chain":
+                self.call = lambda: memoryview(compiled(*arguments).__array__())
+            else:
+                self.call = lambda: compiled(*arguments)
+            self.key, self.cold = (name, large), self.once()
+        for _ in range(3):
+            self.once()
+        times, begin = [], time.perf_counter()
+        while len(times) < runs or (time.perf_counter() - begin) * 1e3 < ms:
+            times.append(self.once())
+        return self.figure(name, self.cold, times)
+
+    def dyn_shapes(self, large):
+        """One call on each of 64 shapes, compiles included: a run forgets what was compiled before."""
+        import numpy as np
+
+        self.key = None
+        rng = np.random.default_rng(1)
+        scale = 64 if large else 1
+        inputs = [self.peer.array(rng.standard_normal((b * scale, 2048), dtype=np.float32)) for b in range(1, 65)]
+        self.peer.forget()
+        compiled = self.peer.jit(functools.partial(gelu_custom, self.peer))
+        begin = time.perf_counter()
+        for x in inputs:
+            self.peer.finish(compiled(x))
+        total = (time.perf_counter() - begin) * 1e3
+        return self.figure("dyn_shapes", total, [total])
+
+    def figure(self, name, cold, times):
+        times.sort()
+        n = len(times)
+        median = times[n // 2] if n % 2 else (times[n // 2 - 1] + times[n // 2]) / 2
+        return {
+            "workload": name, "peer": self.peer.name, "device": self.peer.device, "median_ms": median,
+            "min_ms": times[0], "cold_ms": cold, "runs": n,
+        }  # fmt: skip
+
+    def answer(self, request):
+        try:
+            return self.measure(request["workload"], request.get("large", False), request["runs"], request["ms"])
+        except Exception as error:  # A workload that a peer cannot run must not end the others.
+            return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="*", help="or 'all'")
+    parser.add_argument("--peer", choices=PEERS, required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--size", choices=("small", "large"), default="small")
+    parser.add_argument("--worker", action="store_true")
+    arguments = parser.parse_args()
+    # What libraries print belongs to standard error: standard output carries figures.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    figures = Figures(PEERS[arguments.peer](arguments.device))
+    if arguments.worker:
+        for line in sys.stdin:
+            print(json.dumps(figures.answer(json.loads(line))), file=out, flush=True)
+        return
+    names = WORKLOADS if arguments.workloads == ["all"] else arguments.workloads
+    for name in names:
+        request = {"workload": name, "large": arguments.size == "large", "runs": 20, "ms": 400}
+        print(json.dumps(figures.answer(request)), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+//! The program as a person meets it: what it prints, what it writes, how it refuses.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use thalweg::Tensor;
+
+fn thalweg(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(args).current_dir(folder()).stdin(Stdio::null());
+    command.output().expect("the program starts")
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn refusal(args: &[&str]) -> String {
+    let output = thalweg(args);
+    assert!(!output.status.success(), "{args:?} should fail");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+#[test]
+fn demo_takes_an_array_and_writes_its_gelu() {
+    let (x, y) = (folder().join("demo-x.npy"), folder().join("demo-y.npy"));
+    Tensor::new([-1.0f32, 0.0, 1.0, 2.0]).write_npy(&x).unwrap();
+    let page = folder().join("demo.html");
+    let args = ["demo", "--input", x.to_str().unwrap(), "--output", y.to_str().unwrap(), "--html"];
+    let out = text(&thalweg(&[&args[..], &[page.to_str().unwrap()]].concat()));
+    assert_eq!(out.matches("all 4 values agree with the reference interpreter's").count(), 3, "{out}");
+    let long: Vec<&str> = out.lines().skip(1).filter(|l| l.chars().count() > 80 && !l.contains("demo")).collect();
+    assert!(long.is_empty(), "wider than 80 columns: {long:?}");
+    let gelu = Tensor::read_npy(&y).unwrap().to_vec::<f32>().unwrap();
+    let expected = [-0.158_655_26, 0.0, 0.841_344_7, 1.954_499_7];
+    assert!(gelu.iter().zip(expected).all(|(a, b): (&f32, f32)| (a - b).abs() < 1e-6), "{gelu:?}");
+    assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
+}
+
+#[test]
+fn demo_refuses_what_is_no_array() {
+    assert!(refusal(&["demo", "--input", "there-is-none.npy"]).contains("there-is-none.npy"));
+    let bad = folder().join("bad.npy");
+    std::fs::write(&bad, b"\x93NUMPY and then nothing").unwrap();
+    assert!(refusal(&["demo", "--input", bad.to_str().unwrap()]).starts_with("error: "));
+}
+
+#[test]
+fn bench_prints_the_promised_keys() {
+    let out = text(&thalweg(&["bench", "small_chain", "--json"]));
+    for key in [
+        "workload",
+        "device",
+        "mode",
+        "median_ms",
+        "min_ms",
+        "cold_ms",
+        "runs",
+        "kernels",
+        "bytes_read",
+        "bytes_written",
+        "bytes_allocated",
+        "operations",
+        "plans_made",
+        "plans_found",
+    ] {
+        assert!(out.contains(&format!("\"{key}\":")), "{key} is missing in {out}");
+    }
+    assert!(out.contains("\"operations\":300,\"plans_made\":1,"), "{out}");
+}
+
+#[test]
+fn bench_starts_fresh_processes() {
+    let out = text(&thalweg(&["bench", "cold_start", "--json"]));
+    assert!(out.contains("\"runs\":20,\"kernels\":1,"), "{out}");
+}
+
+#[test]
+fn workloads_that_are_not_there_are_refused() {
+    assert!(refusal(&["bench", "train_mlp"]).contains("autodiff"));
+    assert!(refusal(&["bench", "nonsense"]).contains("gelu_custom"));
+    assert!(refusal(&["bench", "gelu_ref", "--device", "cuda:9"]).contains("cuda:9"));
+}
+
+#[test]
+fn explain_says_the_same_in_every_form() {
+    let out = text(&thalweg(&["explain", "example"]));
+    assert!(out.contains("as run      1 kernel       8,192 B read      4,096 B written"), "{out}");
+    assert!(out.contains("unfused     3 kernels     24,576 B read     12,288 B written"), "{out}");
+    let json = text(&thalweg(&["explain", "example", "--json"]));
+    assert!(json.contains("\"bytes_read\": 8192"), "{json}");
+}
+
+#[test]
+fn trace_and_doctor_work() {
+    let file = folder().join("trace.json");
+    text(&thalweg(&["trace", "example", "--output", file.to_str().unwrap()]));
+    assert!(std::fs::read_to_string(file).unwrap().contains("\"ph\":\"X\""));
+    assert!(text(&thalweg(&["doctor"])).contains("bandwidth"));
+}
+
+#[test]
+fn a_worker_answers_line_by_line() {
+    use std::io::Write;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    let mut worker = command.arg("worker").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let requests =
+        "{\"workload\":\"small_chain\",\"runs\":3,\"ms\":1}\nnonsense\n{\"workload\":\"none\",\"runs\":3,\"ms\":1}\n";
+    worker.stdin.take().unwrap().write_all(requests.as_bytes()).unwrap();
+    let out = text(&worker.wait_with_output().unwrap());
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines.len() == 3 && lines[0].contains("median_ms"), "{out}");
+    assert!(lines[1].starts_with("{\"error\"") && lines[2].starts_with("{\"error\""), "{out}");
+}
