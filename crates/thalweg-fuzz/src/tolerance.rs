@@ -54,7 +54,10 @@ pub fn accepts(op: Op, dtype: DType, args: &[&Array], got: Scalar, want: Scalar)
         // Its three roundings are relative to its terms, which may cancel.
         Op::Element(ElementOp::Lerp) => {
             // A difference of terms that large may overflow where the result does not.
-            distance <= 2 + narrow || !w.is_finite() || (!g.is_finite() && magnitude(args) > overflow(dtype)) || (g - w).abs() <= 4.0 * epsilon * magnitude(args)
+            distance <= 2 + narrow
+                || !w.is_finite()
+                || (!g.is_finite() && magnitude(args) > overflow(dtype))
+                || (g - w).abs() <= 4.0 * epsilon * magnitude(args)
         }
         Op::Element(e) => distance <= element_ulps(e) + narrow,
         Op::Cast => distance <= narrow,
