@@ -3,7 +3,7 @@
 use crate::program::{Argument, Program, Tensor};
 use crate::tolerance::{accepts, ulps};
 use std::sync::Arc;
-use thalweg_ir::{RelArg, RelOp, Scalar, Shape};
+use thalweg_ir::{DType, RelArg, RelOp, Scalar, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Error, counters};
 use thalweg_stream::{DeviceRef, Mode, Operand, Value, explain, record, set_mode, synchronize};
@@ -211,12 +211,23 @@ impl Checker {
                 args: [RelArg::NONE; 3],
             };
             let want = reference::evaluate(&rel, step.shape, &args, &step.ints);
+            let scalars: Vec<Array> = args
+                .iter()
+                .filter_map(|a| match a {
+                    RefArg::Scalar(bits) if step.dtype.is_float() => {
+                        let bytes = (Scalar::from_bits(*bits, step.dtype).to_f64()).to_le_bytes();
+                        Some(Array::from_bytes(Shape::SCALAR, DType::F64, &bytes))
+                    }
+                    _ => None,
+                })
+                .collect();
             let tensors: Vec<&Array> = args
                 .iter()
                 .filter_map(|a| match a {
                     RefArg::Array(a) => Some(*a),
                     RefArg::Scalar(_) => None,
                 })
+                .chain(&scalars)
                 .collect();
             for p in 0..step.shape.numel() {
                 let (g, w) = (arrays[i].get(p), want.get(p));
