@@ -150,8 +150,8 @@ def polish_sin(text):
     f = np.float32
     c = [f(line.strip(" ,")) for line in text.split("[f32; 4] = [")[1].split("]")[0].split("\n") if line.strip()]
     half_pi = f(np.pi / 2).view(np.int32)
-    r = np.concatenate([np.linspace(0.2, np.pi / 2, 30_000).astype(f), np.arange(half_pi - 90_000, half_pi - 8, 9, dtype=np.int32).view(f),
-                        np.arange(half_pi - 8, half_pi + 2, dtype=np.int32).view(f)])
+    r = np.concatenate([np.linspace(0.2, np.pi / 2, 30_000).astype(f), np.arange(half_pi - 90_000, half_pi - 8_000, 9, dtype=np.int32).view(f),
+                        np.arange(half_pi - 8_000, half_pi + 2, dtype=np.int32).view(f)])
     exact = np.sin(r.astype(np.float64))
     unit = 2.0 ** (np.frexp(exact)[1] - 24)
 

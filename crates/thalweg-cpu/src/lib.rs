@@ -12,6 +12,7 @@ pub mod machine;
 pub mod math;
 mod matmul;
 mod memory;
+mod prepare;
 mod reduce;
 pub mod rows;
 mod simd;

@@ -151,7 +151,7 @@ impl Partition<'_> {
             return;
         }
         let unfused = !self.ix.seg.mode.fused && !op.is_view();
-        let full = uses.iter().any(|u| self.kernels[u.kernel].count >= MAX_KERNEL_OPS);
+        let full = !op.is_view() && uses.iter().any(|u| self.kernels[u.kernel].count >= MAX_KERNEL_OPS);
         let reason = if unfused {
             Some(Reason::FusionOff)
         } else if wanted || self.forced.has(i) {
@@ -239,11 +239,16 @@ impl Partition<'_> {
         }
     }
 
+    /// Whether a view is known to be written out, so that what is a view of it reads that.
+    fn is_stored(&self, i: usize) -> bool {
+        self.forced.has(i) || self.ix.seg.live.has(i) && !self.is_alias(i)
+    }
+
     /// The operands of an operation by itself are in memory: stored, or strided views of what is stored.
     fn read_operands(&mut self, i: usize, k: usize) {
         let tensors: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
         for v in tensors {
-            let (base, chain) = view_base(&self.ix, v, &|_| false);
+            let (base, chain) = view_base(&self.ix, v, &|j| self.is_stored(j));
             let needed = if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v };
             if let ValueId::Op(o) = needed {
                 self.forced.insert(o);

@@ -164,8 +164,8 @@ impl DType {
     pub fn round(self, v: f64) -> f64 {
         match self {
             DType::F32 => v as f32 as f64,
-            DType::BF16 => half::bf16::from_f64(v).to_f64(),
-            DType::F16 => half::f16::from_f64(v).to_f64(),
+            DType::BF16 => half::bf16::from_f32(to_odd(v)).to_f64(),
+            DType::F16 => half::f16::from_f32(to_odd(v)).to_f64(),
             _ => v,
         }
     }
@@ -185,8 +185,35 @@ impl DType {
     }
 }
 
+/// The value as f32, rounded to odd (Boldo, Melquiond 2008): rounding that to a narrower float to nearest is one rounding of the value,
+/// which half's own conversion from f64 is not.
+fn to_odd(v: f64) -> f32 {
+    let near = v as f32;
+    if near as f64 == v || !near.is_finite() && v.is_infinite() || v.is_nan() {
+        return near;
+    }
+    let toward_zero = if (near as f64).abs() > v.abs() { near.to_bits() - 1 } else { near.to_bits() };
+    f32::from_bits(toward_zero | 1)
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_floats_are_rounded_once() {
+        assert_eq!(DType::BF16.round(1866466089.0), 1870659584.0);
+        // Just above the middle of 1 and its successor in bf16; f32 has it in the middle.
+        assert_eq!(DType::BF16.round(1.0 + 2f64.powi(-8) + 2f64.powi(-40)), 1.0 + 2f64.powi(-7));
+        assert_eq!(DType::BF16.round(1.0 + 2f64.powi(-8)), 1.0);
+        assert_eq!(DType::F16.round(1e30), f64::INFINITY);
+        assert_eq!(DType::F16.round(-0.0).to_bits(), (-0.0f64).to_bits());
+        assert!(DType::F16.round(f64::NAN).is_nan());
     }
 }

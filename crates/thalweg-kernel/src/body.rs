@@ -253,7 +253,8 @@ impl BodyBuilder {
             Neg => self.as_unary(x[0], Neg),
             Not => self.as_unary(x[0], Not),
             BitNot => self.as_unary(x[0], BitNot),
-            Abs => match (self.as_unary(x[0], Neg), self.as_unary(x[0], Abs)) {
+            // Not for unsigned dtypes, where a negated value has another magnitude.
+            Abs if self.body.dtype(x[0]).is_signed() => match (self.as_unary(x[0], Neg), self.as_unary(x[0], Abs)) {
                 (Some(inner), _) => Some(self.element(Abs, &[inner])),
                 (_, Some(_)) => Some(x[0]),
                 _ => None,
@@ -373,24 +374,9 @@ pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
     let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     for (i, node) in body.nodes.iter().enumerate() {
         let id = match *node {
-            Node::Element { op, dtype, .. } => {
-                let mut args: Vec<NodeId> = body.args(NodeId(i as u32)).map(|a| place[a.index()]).collect();
-                let operand = body.operand_dtype(NodeId(i as u32));
-                // Strictly a narrow float is rounded after each operation, not after each step of one.
-                let widen = body.strict
-                    && matches!(operand, DType::BF16 | DType::F16)
-                    && op.row().expand.is_some()
-                    && !native(op, operand);
-                if widen {
-                    for a in &mut args {
-                        if b.body.dtype(*a) == operand {
-                            *a = b.cast(*a, DType::F32);
-                        }
-                    }
-                }
-                let args: Vec<Expr> = args.into_iter().map(|a| Expr(a.0)).collect();
-                let wide = NodeId(Expanding(&mut b, native).op(op, &args).0);
-                if widen && b.body.dtype(wide) == DType::F32 { b.cast(wide, dtype) } else { wide }
+            Node::Element { op, .. } => {
+                let args: Vec<Expr> = body.args(NodeId(i as u32)).map(|a| Expr(place[a.index()].0)).collect();
+                NodeId(Expanding(&mut b, native).op(op, &args).0)
             }
             Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
             other => b.node(other),
@@ -399,6 +385,46 @@ pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
     }
     for s in &body.stores {
         b.store(place[s.node.index()], s.access);
+    }
+    b.finish()
+}
+
+/// The body with elementwise operations on bf16 and f16 carried out in f32: arguments are cast up, and where the body is
+/// strict, results are rounded back. What follows - expansion, code generation - then sees no narrow arithmetic, and rounds after
+/// an operation, not after each step of one.
+pub fn widen(body: &Body) -> Body {
+    let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
+    let ids = || (0..body.nodes.len() as u32).map(NodeId);
+    if !ids().any(|n| matches!(body.nodes[n.index()], Node::Element { .. }) && narrow(body.operand_dtype(n))) {
+        return body.clone();
+    }
+    let mut b = BodyBuilder::new(body.strict);
+    b.body.accesses = body.accesses.clone();
+    b.body.operands = body.operands;
+    b.body.scalars = body.scalars;
+    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    for id in ids() {
+        let new = match body.nodes[id.index()] {
+            Node::Element { op, dtype, .. } => {
+                let wide = narrow(body.operand_dtype(id));
+                let args: Vec<NodeId> = body
+                    .args(id)
+                    .map(|a| {
+                        let p = place[a.index()];
+                        if wide && narrow(b.body.dtype(p)) { b.cast(p, DType::F32) } else { p }
+                    })
+                    .collect();
+                let result = b.element(op, &args);
+                if wide && narrow(dtype) && body.strict { b.cast(result, dtype) } else { result }
+            }
+            Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
+            other => b.node(other),
+        };
+        place.push(new);
+    }
+    for s in &body.stores {
+        let narrow = b.cast(place[s.node.index()], body.dtype(s.node));
+        b.store(narrow, s.access);
     }
     b.finish()
 }

@@ -77,14 +77,15 @@ impl Array {
 
     /// To little-endian bytes, row-major.
     pub fn to_bytes(&self) -> Vec<u8> {
+        // Elements are values of the dtype, so the conversions here are exact.
         let mut out = Vec::with_capacity(self.shape.numel() * self.dtype.size());
         for i in 0..self.shape.numel() {
             let v = self.get(i);
             match self.dtype {
                 DType::F32 => out.extend((v.to_f64() as f32).to_le_bytes()),
                 DType::F64 => out.extend(v.to_f64().to_le_bytes()),
-                DType::BF16 => out.extend(half::bf16::from_f64(v.to_f64()).to_le_bytes()),
-                DType::F16 => out.extend(half::f16::from_f64(v.to_f64()).to_le_bytes()),
+                DType::BF16 => out.extend(half::bf16::from_f32(v.to_f64() as f32).to_le_bytes()),
+                DType::F16 => out.extend(half::f16::from_f32(v.to_f64() as f32).to_le_bytes()),
                 _ => out.extend(&v.to_i64().to_le_bytes()[..self.dtype.size()]),
             }
         }

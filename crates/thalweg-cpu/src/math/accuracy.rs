@@ -41,7 +41,7 @@ pub const BOUNDS_F32: &[(ElementOp, f64)] = &[
     (ElementOp::Tanh, 4.0),
     (ElementOp::Sigmoid, 4.0),
     (ElementOp::Erf, 4.0),
-    (ElementOp::Erfc, 4.0),
+    (ElementOp::Erfc, 5.0),
 ];
 
 /// The f64 value nearest to a unit in the last place of an f32 near `exact`.

@@ -35,7 +35,7 @@ pub(super) const LOG2: [f32; 10] = [
 ];
 
 /// (sin(x) - x)/x³ in x² (2⁻²⁴ of sin), then moved to err least as evaluated; x in [0.0, 1.57095], degree 3, error 0.103.
-pub(super) const SIN: [f32; 4] = [-0.1666666, 0.008333069, -0.00019809707, 2.6056591e-06];
+pub(super) const SIN: [f32; 4] = [-0.1666666, 0.008333071, -0.00019809986, 2.606445e-06];
 
 /// atan(x)/x in x² (2⁻²⁴); x in [0.0, 1.0], degree 8, error 0.283.
 pub(super) const ATAN: [f32; 9] =

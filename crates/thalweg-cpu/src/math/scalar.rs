@@ -25,6 +25,19 @@ fn power_of_two(n: f64) -> f64 {
     f64::from_bits(sum.wrapping_add(1023) << 52)
 }
 
+/// `2ⁿ` for integral n in ±126
+#[inline(always)]
+fn power_of_two_f32(n: f32) -> f32 {
+    f32::from_bits((n + 12_582_912.0).to_bits().wrapping_add(127) << 23)
+}
+
+/// `n` within ±`limit`; NaN stays
+#[inline(always)]
+fn clamp_f32(n: f32, limit: f32) -> f32 {
+    let n = if limit < n { limit } else { n };
+    if -limit > n { -limit } else { n }
+}
+
 impl Machine for ScalarMachine {
     type F = f32;
     type D = f64;
@@ -87,8 +100,13 @@ impl Machine for ScalarMachine {
         neg(a: F) -> F = -a;
         copysign(a: F, s: F) -> F = a.copysign(s);
         round(a: F) -> F = a.round_ties_even();
-        // In f64 the product is exact, so the only rounding is the last.
-        scale(a: F, n: F) -> F = (a as f64 * power_of_two(n as f64)) as f32;
+        // In two steps: the first leaves values from 1/64 upward normal, so that only the second rounds. (One product in f64 would
+        // be right for all values, and twice as slow.)
+        scale(a: F, n: F) -> F = {
+            let first = clamp_f32(n, 120.0);
+            let second = clamp_f32(n - first, 126.0);
+            a * power_of_two_f32(first) * power_of_two_f32(second)
+        };
         lt(a: F, b: F) -> M = a < b;
         le(a: F, b: F) -> M = a <= b;
         eq(a: F, b: F) -> M = a == b;

@@ -271,22 +271,23 @@ pub fn tanh<M: Machine>(m: &mut M, x: M::F) -> M::F {
 pub fn sigmoid<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let x = clamp(m, -105.0, x, 30.0);
     let (n, r) = by_ln2(m, x);
-    let e = exp_minus(m, r);
+    let e = poly(m, r, &EXP_MINUS);
     let one = m.f(1.0);
     let s = m.scale(one, n);
     let d = m.add(s, e);
     m.div(s, d)
 }
 
-/// `e⁻ʳ` for a reduced r
-#[inline(always)]
-fn exp_minus<M: Machine>(m: &mut M, r: M::F) -> M::F {
+/// The coefficients of `e⁻ʳ`.
+const EXP_MINUS: [f32; EXP.len()] = {
     let mut c = EXP;
-    for odd in c.iter_mut().skip(1).step_by(2) {
-        *odd = -*odd;
+    let mut k = 1;
+    while k < c.len() {
+        c[k] = -c[k];
+        k += 2;
     }
-    poly(m, r, &c)
-}
+    c
+};
 
 /// The error function: an odd polynomial below 1, `1 - q(|x|)⁻⁸` above
 #[inline(always)]
@@ -328,7 +329,7 @@ pub fn erfc<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let r = m.fnma(n, ln2_hi, s);
     let lo = m.fma(n, ln2_lo, lo);
     let r = m.sub(r, lo);
-    let e = exp_minus(m, r);
+    let e = poly(m, r, &EXP_MINUS);
     let y = m.mul(e, g);
     let n = m.neg(n);
     let y = m.scale(y, n);

@@ -4,12 +4,13 @@ use super::lanes::Loop;
 use super::program::{Code, Register, Step, TILE, TileProgram, Value};
 use super::{casts, floats, ints};
 use crate::math;
+use crate::prepare::prepare;
 use thalweg_ir::{Compute, DType, ElementOp};
-use thalweg_kernel::{AccessClass, Body, Node, NodeId, expand};
+use thalweg_kernel::{AccessClass, Body, Node, NodeId};
 
 /// Compiles a body; there is none that it refuses.
 pub fn compile(body: &Body) -> TileProgram {
-    let body = expand(body, &has_loop);
+    let body = prepare(body);
     let mut c = Compiler::new(&body);
     for i in 0..body.nodes.len() {
         c.node(NodeId(i as u32));
@@ -26,13 +27,6 @@ pub fn compile(body: &Body) -> TileProgram {
         bytes: c.bytes,
         accesses: body.accesses.clone(),
     }
-}
-
-/// Whether an operation has a loop worth taking. In f32 some have only the scalar library's, which the expansion into
-/// vectorised loops outruns (that of acosh is not used: in f32 it overflows below its domain). bf16 and f16 take the library, as an expansion's constants and steps would be rounded.
-fn has_loop(op: ElementOp, dtype: DType) -> bool {
-    use ElementOp::*;
-    dtype != DType::F32 || !matches!(op, Log10 | Tan | Asin | Acos | Sinh | Cosh | Asinh | Atanh | Atan2 | Hypot)
 }
 
 /// Bytes of a lane.

@@ -46,8 +46,12 @@ macro_rules! float_operations {
                 Maximum => lanes!(|a: $t, b: $t| -> $t { maximum(a, b) }),
                 Clamp => lanes!(|a: $t, b: $t, c: $t| -> $t { minimum(maximum(a, b), c) }),
                 Lerp => lanes!(|a: $t, b: $t, c: $t| -> $t { a + c * (b - a) }),
-                // Widened, the quotient of two f32 rounds to no integer that it does not reach.
-                FloorDiv => lanes!(|a: $t, b: $t| -> $t { (f64::from(a) / f64::from(b)).floor() as $t }),
+                // Widened, the quotient of two f32 rounds to no integer that it does not reach. A rounded quotient without
+                // a fraction is its own floor, as in the emitted code.
+                FloorDiv => lanes!(|a: $t, b: $t| -> $t {
+                    let (near, wide) = (a / b, f64::from(a) / f64::from(b));
+                    if near.abs() >= 8388608.0 { near.floor() } else { wide.floor() as $t }
+                }),
                 Rem => lanes!(|a: $t, b: $t| -> $t {
                     let (r, wide) = (a % b, f64::from(b));
                     let moved = (f64::from(r) + wide) as $t;
@@ -62,20 +66,9 @@ macro_rules! float_operations {
                 Ge => lanes!(|a: $t, b: $t| -> u8 { (a >= b) as u8 }),
                 Where => lanes!(|c: u8, a: $t, b: $t| -> $t { if c != 0 { a } else { b } }),
                 // Functions that `math` may lack for this type: the scalar library in f64.
-                Tan => lanes!(|a: $t| -> $t { libm::tan(f64::from(a)) as $t }),
-                Asin => lanes!(|a: $t| -> $t { libm::asin(f64::from(a)) as $t }),
-                Acos => lanes!(|a: $t| -> $t { libm::acos(f64::from(a)) as $t }),
-                Sinh => lanes!(|a: $t| -> $t { libm::sinh(f64::from(a)) as $t }),
-                Cosh => lanes!(|a: $t| -> $t { libm::cosh(f64::from(a)) as $t }),
-                Asinh => lanes!(|a: $t| -> $t { libm::asinh(f64::from(a)) as $t }),
-                Acosh => lanes!(|a: $t| -> $t { libm::acosh(f64::from(a)) as $t }),
-                Atanh => lanes!(|a: $t| -> $t { libm::atanh(f64::from(a)) as $t }),
-                Log10 => lanes!(|a: $t| -> $t { libm::log10(f64::from(a)) as $t }),
                 Erf => lanes!(|a: $t| -> $t { libm::erf(f64::from(a)) as $t }),
                 Erfc => lanes!(|a: $t| -> $t { libm::erfc(f64::from(a)) as $t }),
                 Pow => lanes!(|a: $t, b: $t| -> $t { libm::pow(f64::from(a), f64::from(b)) as $t }),
-                Atan2 => lanes!(|a: $t, b: $t| -> $t { libm::atan2(f64::from(a), f64::from(b)) as $t }),
-                Hypot => lanes!(|a: $t, b: $t| -> $t { libm::hypot(f64::from(a), f64::from(b)) as $t }),
                 _ => return None,
             })
         }

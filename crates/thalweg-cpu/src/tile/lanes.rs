@@ -43,8 +43,10 @@ macro_rules! lanes {
         }
         #[cfg(target_arch = "x86_64")]
         let picked: $crate::tile::lanes::Loop = if $crate::math::lanes::has_fma() {
-            // SAFETY (of the call): the processor has the features, as just asked; the rest is the contract of `Loop`.
-            |args, out, n| unsafe { with_fma(args, out, n) }
+            |args, out, n| {
+                // SAFETY: the processor has the features, as just asked; the rest is the contract of `Loop`.
+                unsafe { with_fma(args, out, n) }
+            }
         } else {
             baseline
         };

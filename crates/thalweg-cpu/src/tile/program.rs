@@ -49,7 +49,7 @@ pub(super) enum Step {
     Store { access: u16, value: Register, run: Loop },
 }
 
-/// A body compiled for the tile engine: a list of loops, run over tiles of [`TILE`] points. Needs no slow path.
+/// A body compiled for the tile engine: a list of loops, run over tiles of 512 points. Needs no slow path.
 pub struct TileProgram {
     /// Run once for a call: what is the same for all points.
     pub(super) hoisted: Vec<Step>,
@@ -103,8 +103,7 @@ impl Rows for TileProgram {
         registers.at.clear();
         // SAFETY: offsets are below `bytes`, for which there are lines.
         registers.at.extend(self.offsets.iter().map(|&o| unsafe { base.add(o) }));
-        let tiles = registers.at.clone();
-        let mut call = Call { program: self, args, n, tiles: &tiles, at: &mut registers.at };
+        let mut call = Call { program: self, args, n, base, at: &mut registers.at };
         let first = Block { row: 0, rows: 1, column: 0, columns: (n * rows).min(TILE) };
         for step in &self.hoisted {
             // SAFETY: hoisted steps only fill registers and compute on them, at most a tile.
@@ -130,8 +129,8 @@ struct Call<'a> {
     program: &'a TileProgram,
     args: &'a RowArgs,
     n: usize,
-    /// The tile of each register.
-    tiles: &'a [*mut u8],
+    /// Where the tiles start.
+    base: *mut u8,
     /// Where each register's lanes are now.
     at: &'a mut [*mut u8],
 }
@@ -224,8 +223,10 @@ impl Call<'_> {
 
     /// The tile of a register, where its lanes are from now on.
     fn tile(&mut self, r: Register) -> *mut u8 {
-        self.at[r as usize] = self.tiles[r as usize];
-        self.tiles[r as usize]
+        // SAFETY: offsets are within the tiles' memory.
+        let tile = unsafe { self.base.add(self.program.offsets[r as usize]) };
+        self.at[r as usize] = tile;
+        tile
     }
 
     /// Whether the elements of a block follow one another in memory without gaps.

@@ -9,7 +9,7 @@ use super::ops;
 use super::vir::{Class, Inst, Op, Slot, Source, Val, Vir, pointer};
 use crate::machine::Machine;
 use thalweg_ir::{Compute, DType, ElementOp};
-use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
+use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
 
 /// Why a body is not compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,58 +24,6 @@ pub enum Unsupported {
     TooLarge,
     /// The operating system gives no executable memory.
     NoPages,
-}
-
-/// The body as the lowering wants it: bf16 and f16 computed in f32 (rounded after each operation in a strict body), and operations
-/// opened into those that have instructions or a math function.
-pub fn prepare(body: &Body) -> Body {
-    let halves = |d: DType| matches!(d, DType::BF16 | DType::F16);
-    let any = (0..body.nodes.len() as u32)
-        .map(NodeId)
-        .any(|n| matches!(body.nodes[n.index()], Node::Element { .. }) && halves(body.operand_dtype(n)));
-    let widened;
-    let body = if any {
-        widened = in_f32(body, halves);
-        &widened
-    } else {
-        body
-    };
-    thalweg_kernel::expand(body, &super::native)
-}
-
-fn in_f32(body: &Body, halves: impl Fn(DType) -> bool) -> Body {
-    let mut b = BodyBuilder::new(body.strict);
-    for &a in &body.accesses {
-        b.access(a);
-    }
-    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
-    for (i, node) in body.nodes.iter().enumerate() {
-        let id = NodeId(i as u32);
-        let new = match *node {
-            Node::Element { op, dtype, .. } => {
-                let wide = halves(body.operand_dtype(id));
-                let args: Vec<NodeId> = body
-                    .args(id)
-                    .map(|a| {
-                        let p = place[a.index()];
-                        if wide && halves(b.body().dtype(p)) { b.cast(p, DType::F32) } else { p }
-                    })
-                    .collect();
-                let r = b.element(op, &args);
-                if wide && halves(dtype) && body.strict { b.cast(r, dtype) } else { r }
-            }
-            Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
-            other => b.node(other),
-        };
-        place.push(new);
-    }
-    for s in &body.stores {
-        b.store(place[s.node.index()], s.access);
-    }
-    let mut out = b.finish();
-    out.scalars = body.scalars;
-    out.operands = body.operands;
-    out
 }
 
 /// Whether some value needs 64-bit lanes.

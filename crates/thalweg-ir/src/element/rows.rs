@@ -284,7 +284,7 @@ pub static ROWS: &[Row] = &[
             let s = o(g, Add, s, one);
             vec![Some(u(g, Rsqrt, s))]
         }),
-    float1(Acosh, "acosh", 28, |x| libm::acosh(x[0]))
+    float1(Acosh, "acosh", 28, |x| if x[0] < 1.0 { f64::NAN } else { libm::acosh(x[0]) })
         .expand(|g, x| {
             // With t = x - 1: acosh x = log1p(t + √(2t + t²)); past 1e9 it is log x + ln 2.
             let (one, two, far, ln2) = (k(g, x[0], 1.0), k(g, x[0], 2.0), k(g, x[0], 1e9), k(g, x[0], LN_2));
@@ -297,7 +297,9 @@ pub static ROWS: &[Row] = &[
             let l = u(g, Log, x[0]);
             let large = o(g, Add, l, ln2);
             let is_far = o(g, Gt, x[0], far);
-            pick(g, is_far, large, near)
+            let y = pick(g, is_far, large, near);
+            let (below, nan) = (o(g, Lt, x[0], one), k(g, x[0], f64::NAN));
+            pick(g, below, nan, y)
         })
         .grad(|g, x, _| {
             let one = k(g, x[0], 1.0);
