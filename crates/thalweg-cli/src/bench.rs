@@ -122,7 +122,7 @@ impl Bench {
             vec![&self.workload]
         };
         if self.workload == "all" {
-            eprintln!("train_mlp is left out: {}", workloads::unknown("train_mlp"));
+            eprintln!("left out: {}", workloads::unknown("train_mlp"));
         }
         let bar = report::progress(names.len() as u64);
         if !self.json {

@@ -324,7 +324,7 @@ impl Generator {
             return Shape::new(&[0, 3]);
         }
         while n > 1 && dims.len() < 5 {
-            let divisors: Vec<usize> = (1..=n.min(4000)).filter(|d| n % d == 0).collect();
+            let divisors: Vec<usize> = (1..=n.min(4000)).filter(|d| n.is_multiple_of(*d)).collect();
             let d = self.pick(&divisors);
             dims.push(d);
             n /= d;

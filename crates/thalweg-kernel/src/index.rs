@@ -344,7 +344,7 @@ mod tests {
     fn factor(rng: &mut Lcg, mut n: usize) -> Vec<usize> {
         let mut dims = vec![];
         while n > 1 && dims.len() < 5 {
-            let divisors: Vec<usize> = (1..=n).filter(|d| n % d == 0).collect();
+            let divisors: Vec<usize> = (1..=n).filter(|d| n.is_multiple_of(*d)).collect();
             let d = divisors[rng.below(divisors.len())];
             dims.push(d);
             n /= d;

@@ -27,6 +27,8 @@ struct Node {
     op: RelOp,
     /// The successor seen first; 0 (a root, which succeeds nothing) for none.
     usual: u32,
+    // Boxed: most nodes have none, and they are walked one an operation.
+    #[expect(clippy::box_collection)]
     others: Option<Box<HashMap<RelOp, u32>>>,
     known: Vec<Known>,
     /// A loop comes round here: the stream is cut as soon as this node is reached.

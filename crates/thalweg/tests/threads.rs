@@ -10,7 +10,7 @@ const THREADS: usize = 8;
 fn work(x: &Tensor, k: usize) -> Tensor {
     let t = (x * 2.0 + 1.0).tanh();
     let u = t.exp() - &t;
-    if k % 2 == 0 { u.sum(1) } else { u.t() * 0.5 }
+    if k.is_multiple_of(2) { u.sum(1) } else { u.t() * 0.5 }
 }
 
 fn input(seed: u64) -> Tensor {

@@ -146,46 +146,46 @@ fn order(rows: &mut [Vec<usize>], items: &Items) {
 
 /// Positions along the rows: toward the neighbours, as the order and the widths allow.
 fn place(rows: &[Vec<usize>], items: &Items, box_width: f64) -> Vec<f64> {
-    let is_line = |i: usize| i >= items.nodes;
-    let half = |i: usize| if is_line(i) { LINE } else { box_width / 2.0 };
+    let half = |i: usize| if i >= items.nodes { LINE } else { box_width / 2.0 };
     let apart = |a: usize, b: usize| half(a) + half(b) + GAP;
     let mut x = vec![0.0; items.layer.len()];
     for row in rows {
-        settle(row, &mut x, |_| (0.0, 1.0), apart);
+        settle(row, &mut x, &vec![(0.0, 1.0); row.len()], apart);
     }
-    for round in 0..16 {
+    // Moves travel a row a round, back and forth, and long lines are to come out straight.
+    for round in 0..60 {
         for r in 0..rows.len() {
             let row = &rows[if round % 2 == 0 { r } else { rows.len() - 1 - r }];
-            let old = x.clone();
-            let wish = |i: usize| {
-                let (mut sum, mut weight) = (0.0, 1e-6);
-                for &other in items.above[i].iter().chain(&items.below[i]) {
-                    // Long lines are to be straight before anything else is.
-                    let w = if is_line(i) && is_line(other) { 8.0 } else { 1.0 };
-                    sum += w * old[other];
-                    weight += w;
-                }
-                (sum / weight, weight)
-            };
-            settle(row, &mut x, wish, apart);
+            let wishes: Vec<(f64, f64)> = row.iter().map(|&i| wish(i, items, &x)).collect();
+            settle(row, &mut x, &wishes, apart);
         }
     }
     x
 }
 
+/// Where an item would like to be, and how much: in the middle of its neighbours.
+fn wish(i: usize, items: &Items, x: &[f64]) -> (f64, f64) {
+    let (mut sum, mut weight) = (0.0, 1e-6);
+    for &other in items.above[i].iter().chain(&items.below[i]) {
+        let w = if i.min(other) >= items.nodes { 8.0 } else { 1.0 };
+        sum += w * x[other];
+        weight += w;
+    }
+    (sum / weight, weight)
+}
+
 /// Places a row as near to its wishes (position, weight) as its order and distances allow: least squares, by pooling neighbours that want to
 /// overlap (isotonic regression).
-fn settle(row: &[usize], x: &mut [f64], wish: impl Fn(usize) -> (f64, f64), apart: impl Fn(usize, usize) -> f64) {
+fn settle(row: &[usize], x: &mut [f64], wishes: &[(f64, f64)], apart: impl Fn(usize, usize) -> f64) {
     // Positions less the least distance from the first must not fall along the row.
     let mut offset = 0.0;
     let mut offsets = Vec::with_capacity(row.len());
     let mut pools: Vec<(f64, f64, usize)> = Vec::new();
-    for (k, &i) in row.iter().enumerate() {
+    for (k, (&i, &(at, weight))) in row.iter().zip(wishes).enumerate() {
         if k > 0 {
             offset += apart(row[k - 1], i);
         }
         offsets.push(offset);
-        let (at, weight) = wish(i);
         let mut pool = (at - offset, weight, 1);
         while let Some(&(mean, w, count)) = pools.last().filter(|p| p.0 > pool.0) {
             pools.pop();
