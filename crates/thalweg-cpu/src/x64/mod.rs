@@ -78,7 +78,7 @@ pub fn compile(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
 }
 
 /// As [`compile`], for outputs that are larger than the caches: whole vectors are stored past them, which saves reading the lines first.
-/// The first element of a row of every output must be aligned to [`crate::engine::STREAM_ALIGN`] bytes.
+/// The first element of a row of every output must be aligned to a whole vector (64 bytes).
 pub fn compile_streaming(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
     compile_with(body, isa, Knobs { streaming: true, ..Knobs::default() })
 }
