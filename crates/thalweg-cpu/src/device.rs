@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 use thalweg_ir::{DType, ReduceOp};
-use thalweg_kernel::{Body, Geometry, Kernel};
+use thalweg_kernel::{Body, Geometry, Kernel, MapGeometry};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
 /// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured, with
@@ -63,8 +63,14 @@ impl CpuDevice {
     fn compile(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
         let threads = self.threads.clone();
         Ok(match kernel {
-            Kernel::Map(body) => {
-                Arc::new(MapProgram { engine: Engine::new(body, self.isa), body: body.clone(), threads })
+            Kernel::Map(body) => Arc::new(MapProgram::new(body, self.isa, threads)),
+            Kernel::Pieces(bodies) => {
+                // Boxes with one body share its program.
+                let mut made: HashMap<&Body, Arc<MapProgram>> = HashMap::new();
+                let program = |body| Arc::new(MapProgram::new(body, self.isa, threads.clone()));
+                Arc::new(PiecesProgram(
+                    bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect(),
+                ))
             }
             &Kernel::Reduce { op, dtype } => Arc::new(ReduceProgram { op, dtype, threads }),
             Kernel::Matmul { dtype: DType::Bool } => {
@@ -157,14 +163,50 @@ struct MapProgram {
     threads: Arc<Threads>,
 }
 
+impl MapProgram {
+    fn new(body: &Body, isa: Choice, threads: Arc<Threads>) -> MapProgram {
+        MapProgram { engine: Engine::new(body, isa), body: body.clone(), threads }
+    }
+
+    fn launch_map(&self, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        launch::launch(&self.engine, &self.body, geometry, operands, scalars, &self.threads)
+    }
+}
+
 impl Program for MapProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let Geometry::Map(geometry) = geometry else { panic!("a map kernel is launched with {geometry:?}") };
-        launch::launch(&self.engine, &self.body, geometry, operands, scalars, &self.threads)
+        self.launch_map(geometry, operands, scalars)
     }
 
     fn info(&self) -> ProgramInfo {
         self.engine.info().clone()
+    }
+}
+
+#[derive(Debug)]
+struct PiecesProgram(Vec<Arc<MapProgram>>);
+
+impl Program for PiecesProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Geometry::Pieces(pieces) = geometry else { panic!("a map in pieces is launched with {geometry:?}") };
+        assert_eq!(pieces.len(), self.0.len(), "one geometry a piece");
+        self.0.iter().zip(pieces).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
+    }
+
+    fn info(&self) -> ProgramInfo {
+        let mut sum = ProgramInfo::default();
+        for info in self.0.iter().map(|p| p.info()) {
+            sum.code_bytes += info.code_bytes;
+            sum.compile_ns += info.compile_ns;
+            sum.spills = sum.spills.max(info.spills);
+            sum.rereads_inputs |= info.rereads_inputs;
+            // The slowest engine in it, which is the one worth knowing of.
+            if sum.engine.is_empty() || info.engine == Choice::Tile.name() {
+                sum.engine = info.engine;
+            }
+        }
+        sum
     }
 }
 

@@ -4,19 +4,21 @@
 use crate::instance::{Part, ScalarArg};
 use crate::movement::{Path, Step, is_in_order, layout};
 use crate::partition::arguments;
+use crate::pieces;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_ir::{Arg, DType, ElementOp, MAX_RANK, Op, Scalar, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, IndexMap, MapGeometry, Node, NodeId, random::random_node,
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId,
+    random::random_node, resolve,
 };
 
 /// A map kernel with sizes.
 pub(crate) struct MapKernel {
-    pub body: Body,
-    pub geometry: MapGeometry,
+    pub kernel: Kernel,
+    pub geometry: Geometry,
     /// The values it reads, in the order of its operands; what it writes follows.
     pub reads: Vec<ValueId>,
     pub scalars: Vec<ScalarArg>,
@@ -243,39 +245,25 @@ impl Writer<'_> {
     }
 
     fn finish(self) -> MapKernel {
-        let (extents, strides) = collapse(self.domain, &self.maps);
-        let mut body = self.builder.finish();
-        let mut shared: HashMap<IndexMap, Arc<IndexMap>> = HashMap::new();
-        let mut accesses = Vec::with_capacity(self.maps.len());
-        for ((access, map), strides) in body.accesses.iter_mut().zip(&self.maps).zip(strides) {
-            let (base, map_given) = match map.as_view() {
-                Some(view) => (view.offset, None),
-                None => (0, Some(shared.entry(map.clone()).or_insert_with(|| Arc::new(map.clone())).clone())),
-            };
-            access.class = match strides {
-                None => AccessClass::Mapped,
-                Some(s) => match s[extents.len() - 1] {
-                    1 => AccessClass::Contiguous,
-                    0 => AccessClass::Uniform,
-                    _ => AccessClass::Strided,
-                },
-            };
-            let reach = access.operand.and_then(|_| map.reach());
-            accesses.push(AccessGeometry {
-                base,
-                strides: strides.unwrap_or_default(),
-                map: map_given,
-                reach,
-                distinct: map.distinct(),
-            });
-        }
+        let body = self.builder.finish();
+        let (domain, maps) = pieces::renumbered(self.domain, &self.maps);
+        let boxes = pieces::boxes(domain, &maps);
+        let (kernel, geometry) = if boxes.len() == 1 {
+            let (body, geometry) = lay_out(body, domain, &maps);
+            (Kernel::Map(body), Geometry::Map(geometry))
+        } else {
+            let laid: Vec<(Body, MapGeometry)> = boxes.iter().map(|b| piece(&body, &maps, b)).collect();
+            let (bodies, geometries) = laid.into_iter().unzip();
+            (Kernel::Pieces(bodies), Geometry::Pieces(geometries))
+        };
+        let distinct: Vec<usize> = maps.iter().map(IndexMap::distinct).collect();
         let points = self.domain.numel();
         let bytes_read = self
             .reads
             .iter()
             .map(|v| {
-                let of_value = self.sources.iter().zip(&accesses).filter(|(s, _)| **s == Some(*v));
-                let touched: usize = of_value.map(|(_, a)| a.distinct).sum();
+                let of_value = self.sources.iter().zip(&distinct).filter(|(s, _)| **s == Some(*v));
+                let touched: usize = of_value.map(|(_, n)| n).sum();
                 touched.min(layout(self.ix, *v).distinct()) * self.ix.dtype(*v).size()
             })
             .sum();
@@ -290,14 +278,61 @@ impl Writer<'_> {
                 }
             }
         }
-        let geometry = MapGeometry { extents, accesses };
-        MapKernel { body, geometry, reads: self.reads, scalars: self.scalars, in_place, bytes_read }
+        MapKernel { kernel, geometry, reads: self.reads, scalars: self.scalars, in_place, bytes_read }
     }
+}
+
+/// The body on one box of the domain.
+fn piece(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
+    let on_box: Vec<Option<IndexMap>> = maps.iter().map(|m| m.on_box(part)).collect();
+    // A mask further down is still asked point by point.
+    let inside: Vec<Option<bool>> = on_box
+        .iter()
+        .map(|m| match m {
+            None => Some(false),
+            Some(m) => (!m.is_masked()).then_some(true),
+        })
+        .collect();
+    let (body, kept) = resolve(body, &inside);
+    let maps: Vec<IndexMap> = kept.iter().map(|&a| on_box[a].clone().expect("an access in use is inside")).collect();
+    let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
+    lay_out(body, Shape::new(&shape), &maps)
+}
+
+/// The body with its accesses' classes, and where they go: the domain's dimensions merged as far as they can be.
+fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body, MapGeometry) {
+    let writes: Vec<bool> = (0..maps.len()).map(|a| body.stores.iter().any(|s| s.access as usize == a)).collect();
+    let (extents, strides) = collapse(domain, maps, &writes);
+    let mut shared: HashMap<&IndexMap, Arc<IndexMap>> = HashMap::new();
+    let mut accesses = Vec::with_capacity(maps.len());
+    for ((access, map), strides) in body.accesses.iter_mut().zip(maps).zip(strides) {
+        let (base, map_given) = match map.as_view() {
+            Some(view) => (view.offset, None),
+            None => (0, Some(shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone())),
+        };
+        access.class = match strides {
+            None => AccessClass::Mapped,
+            Some(s) => match s[extents.len() - 1] {
+                1 => AccessClass::Contiguous,
+                0 => AccessClass::Uniform,
+                _ => AccessClass::Strided,
+            },
+        };
+        let reach = access.operand.and_then(|_| map.reach());
+        accesses.push(AccessGeometry {
+            base,
+            strides: strides.unwrap_or_default(),
+            map: map_given,
+            reach,
+            distinct: map.distinct(),
+        });
+    }
+    (body, MapGeometry { extents, accesses })
 }
 
 /// The domain with neighbouring dimensions merged wherever every strided access runs on from one into the next, and the
 /// strides of each map over it (`None` where a map is no strided view).
-fn collapse(domain: Shape, maps: &[IndexMap]) -> (Vec<usize>, Vec<Option<[isize; MAX_RANK]>>) {
+fn collapse(domain: Shape, maps: &[IndexMap], writes: &[bool]) -> (Vec<usize>, Vec<Option<[isize; MAX_RANK]>>) {
     let views: Vec<Option<&View>> = maps.iter().map(IndexMap::as_view).collect();
     let mut dims: Vec<usize> = vec![];
     // For each merged dimension the innermost domain dimension in it, whose strides it has.
@@ -317,6 +352,9 @@ fn collapse(domain: Shape, maps: &[IndexMap]) -> (Vec<usize>, Vec<Option<[isize;
             inner.push(i);
         }
     }
+    // What is written runs on from element to element in the innermost dimension; on a box a single column wide it takes a dimension of one.
+    let gaps = |at: usize| views.iter().zip(writes).any(|(v, w)| *w && v.is_some_and(|v| v.strides()[at] != 1));
+    let alone = inner.last().is_none_or(|&at| gaps(at));
     let strides = views
         .iter()
         .map(|v| {
@@ -325,14 +363,14 @@ fn collapse(domain: Shape, maps: &[IndexMap]) -> (Vec<usize>, Vec<Option<[isize;
                 for (at, &i) in inner.iter().enumerate() {
                     s[at] = v.strides()[i];
                 }
-                if inner.is_empty() {
-                    s[0] = 1;
+                if alone {
+                    s[inner.len()] = 1;
                 }
                 s
             })
         })
         .collect();
-    if dims.is_empty() {
+    if alone {
         dims.push(1);
     }
     (dims, strides)

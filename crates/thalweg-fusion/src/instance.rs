@@ -139,12 +139,13 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
                     map.reads.iter().copied().chain(stores.iter().map(|&s| ValueId::Op(s))).map(slot).collect();
                 Step {
                     kernel_index,
-                    kernel: Kernel::Map(map.body),
-                    geometry: Geometry::Map(map.geometry),
+                    kernel: map.kernel,
+                    geometry: map.geometry,
                     operands,
                     first_write,
                     scalars: map.scalars,
-                    in_place: map.in_place,
+                    // Without fusion every operation has memory of its own, as the explanation of it says.
+                    in_place: if segment.mode.fused { map.in_place } else { vec![] },
                     release: vec![],
                     release_inputs: vec![],
                     bytes_read: map.bytes_read,

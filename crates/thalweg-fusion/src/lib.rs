@@ -10,6 +10,7 @@ mod explanation;
 mod instance;
 mod movement;
 mod partition;
+mod pieces;
 mod plan;
 mod scalars;
 mod segment;

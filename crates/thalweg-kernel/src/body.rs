@@ -295,7 +295,10 @@ impl BodyBuilder {
                 _ => None,
             },
             And | Or | BitAnd | BitOr if x[0] == x[1] => Some(x[0]),
-            Where if x[1] == x[2] => Some(x[1]),
+            Where => match self.body.nodes[x[0].index()] {
+                Node::Const { bits, .. } => Some(if bits != 0 { x[1] } else { x[2] }),
+                _ => (x[1] == x[2]).then_some(x[1]),
+            },
             _ => None,
         }
     }
@@ -387,6 +390,60 @@ pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
         b.store(place[s.node.index()], s.access);
     }
     b.finish()
+}
+
+/// The body where some accesses are known to be inside their source throughout (`Some(true)`) or outside (`Some(false)`): their validity is
+/// a constant, and what lies outside is 0. Also the old numbers of the accesses that are left.
+pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
+    let mut b = BodyBuilder::new(body.strict);
+    b.body.accesses = body.accesses.clone();
+    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    for (i, node) in body.nodes.iter().enumerate() {
+        let id = NodeId(i as u32);
+        let dtype = body.dtype(id);
+        let new = match *node {
+            Node::Valid { access } if inside[access as usize].is_some() => {
+                Node::Const { bits: (inside[access as usize] == Some(true)) as u64, dtype }
+            }
+            Node::Load { access } | Node::Index { access, .. } if inside[access as usize] == Some(false) => {
+                Node::Const { bits: 0, dtype }
+            }
+            Node::Element { op, .. } => {
+                let args: Vec<NodeId> = body.args(id).map(|a| place[a.index()]).collect();
+                place.push(b.element(op, &args));
+                continue;
+            }
+            Node::Cast { dtype, arg } => {
+                place.push(b.cast(place[arg.index()], dtype));
+                continue;
+            }
+            other => other,
+        };
+        place.push(b.node(new));
+    }
+    for s in &body.stores {
+        b.store(place[s.node.index()], s.access);
+    }
+    let mut out = b.finish();
+    out.operands = body.operands;
+    out.scalars = body.scalars;
+    let mut used = vec![false; out.accesses.len()];
+    for n in &out.nodes {
+        if let Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } = n {
+            used[*access as usize] = true;
+        }
+    }
+    out.stores.iter().for_each(|s| used[s.access as usize] = true);
+    let kept: Vec<usize> = (0..used.len()).filter(|&a| used[a]).collect();
+    let number = |a: u16| kept.iter().position(|&k| k == a as usize).expect("a used access is kept") as u16;
+    for n in &mut out.nodes {
+        if let Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } = n {
+            *access = number(*access);
+        }
+    }
+    out.stores.iter_mut().for_each(|s| s.access = number(s.access));
+    out.accesses = kept.iter().map(|&a| out.accesses[a]).collect();
+    (out, kept)
 }
 
 /// The body with elementwise operations on bf16 and f16 carried out in f32: arguments are cast up, and where the body is

@@ -73,6 +73,8 @@ pub struct MatmulGeometry {
 pub enum Kernel {
     /// One result a point. Operands as the body's accesses say.
     Map(crate::Body),
+    /// A map whose domain is cut into boxes, each with a body of its own; all have the same operands and scalars.
+    Pieces(Vec<crate::Body>),
     /// A reduction. Operands: input, output.
     Reduce {
         /// Which.
@@ -92,6 +94,8 @@ pub enum Kernel {
 pub enum Geometry {
     /// For [`Kernel::Map`].
     Map(MapGeometry),
+    /// For [`Kernel::Pieces`]: one a body. No two write the same element.
+    Pieces(Vec<MapGeometry>),
     /// For [`Kernel::Reduce`].
     Reduce(ReduceGeometry),
     /// For [`Kernel::Matmul`].

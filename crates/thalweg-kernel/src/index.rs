@@ -135,7 +135,15 @@ impl IndexMap {
     }
 
     /// The same points in the same order under another shape.
-    pub fn reshape(self, shape: Shape) -> IndexMap {
+    pub fn reshape(mut self, shape: Shape) -> IndexMap {
+        // A level that only numbers the points anew adds nothing to a further reshape.
+        while let [.., below, top] = self.levels.as_slice()
+            && top.mask.is_none()
+            && top.view.is_contiguous()
+            && top.view.shape.numel() == below.view.shape.numel()
+        {
+            self.levels.pop();
+        }
         let top = self.top();
         match (top.view.reshape(shape), &top.mask) {
             (Some(view), None) => self.with_top(|l| l.view = view),
@@ -158,6 +166,37 @@ impl IndexMap {
     fn stack(mut self, shape: Shape) -> IndexMap {
         self.levels.push(Level { view: View::contiguous(shape), mask: None });
         self
+    }
+
+    /// The shapes that the domain's points have on the way down, where it is a mere renumbering: the domain could as well be of such a
+    /// shape.
+    pub fn renumberings(&self) -> impl Iterator<Item = Shape> + '_ {
+        let points = self.shape().numel();
+        let plain = |l: &&Level| l.mask.is_none() && l.view.is_contiguous() && l.view.shape.numel() == points;
+        let above = self.levels.iter().rev().take_while(plain).count();
+        self.levels.iter().rev().skip(1).take(above).map(|l| l.view.shape).filter(move |s| s.numel() == points)
+    }
+
+    /// The places along each dimension of the domain where validity changes, if the domain's own index decides it.
+    pub fn mask_bounds(&self) -> Option<&[(i64, i64)]> {
+        let top = self.top();
+        top.mask.as_ref().map(|m| &m[..top.view.shape.rank()])
+    }
+
+    /// The map on a box of the domain, `(start, length)` of each dimension, on which no mask of the domain's own index changes; `None`
+    /// where the box is masked out.
+    pub fn on_box(&self, parts: &[(usize, usize)]) -> Option<IndexMap> {
+        let parts: Vec<(i64, i64, usize)> = parts.iter().map(|&(start, len)| (start as i64, 1, len)).collect();
+        let mut map = self.clone().slice(&parts);
+        let top = map.levels.last_mut().expect("a map has a level");
+        if let Some(mask) = &top.mask {
+            if mask[..parts.len()].iter().any(|(lo, hi)| lo >= hi) {
+                return None;
+            }
+            debug_assert!(mask.iter().zip(&parts).all(|(m, p)| *m == (0, p.2 as i64)), "validity changes in the box");
+            top.mask = None;
+        }
+        Some(map)
     }
 
     /// The position of the domain's point of that row-major index; `None` where it is masked out.
@@ -210,21 +249,27 @@ impl IndexMap {
         while done < out.len() {
             let run = (shape[rank - 1] - index[rank - 1]).min(out.len() - done);
             let outer_valid = (0..rank - 1).all(|i| inside(&index, i));
-            let stride = top.view.strides()[rank - 1];
-            let row = top.view.position(&index[..rank]);
-            for j in 0..run {
-                let mut probe = index;
-                probe[rank - 1] += j;
-                out[done + j] = if outer_valid && inside(&probe, rank - 1) {
-                    let p = row + j as isize * stride;
-                    if below.levels.is_empty() {
-                        (p as i64 - origin) as i32
-                    } else {
-                        below.position(p as usize).map_or(-1, |p| (p as i64 - origin) as i32)
-                    }
+            let stride = top.view.strides()[rank - 1] as i64;
+            let row = top.view.position(&index[..rank]) as i64;
+            let row_out = &mut out[done..done + run];
+            // The valid stretch of this row.
+            let first = index[rank - 1] as i64;
+            let (lo, hi) = match &top.mask {
+                _ if !outer_valid => (0, 0),
+                Some(m) => ((m[rank - 1].0 - first).clamp(0, run as i64), (m[rank - 1].1 - first).clamp(0, run as i64)),
+                None => (0, run as i64),
+            };
+            let valid = lo as usize..hi.max(lo) as usize;
+            row_out[..valid.start].fill(-1);
+            row_out[valid.end..].fill(-1);
+            let mut p = row + lo * stride;
+            for slot in &mut row_out[valid] {
+                *slot = if below.levels.is_empty() {
+                    (p - origin) as i32
                 } else {
-                    -1
+                    below.position(p as usize).map_or(-1, |p| (p as i64 - origin) as i32)
                 };
+                p += stride;
             }
             done += run;
             index[rank - 1] += run;
@@ -472,6 +517,11 @@ mod tests {
                 assert!(a <= *lo && *hi <= b && b < dims.iter().product());
             }
             assert!(map.distinct() >= reached.len());
+            // A renumbered domain has the same positions in the same order.
+            for shape in map.renumberings().collect::<Vec<_>>() {
+                let again = map.clone().reshape(shape);
+                assert!((0..n).all(|p| again.position(p) == map.position(p)), "{map:?} over {shape}");
+            }
         }
     }
 }

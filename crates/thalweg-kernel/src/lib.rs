@@ -9,6 +9,6 @@ mod index;
 pub mod random;
 pub mod reference;
 
-pub use body::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Store, expand, widen};
+pub use body::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Store, expand, resolve, widen};
 pub use geometry::{AccessGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, ReduceGeometry};
 pub use index::IndexMap;

@@ -1,0 +1,108 @@
+//! The shape that a kernel runs over: its points renumbered so that movement becomes strides, and cut into boxes in which
+//! padding and concatenation are decided.
+//!
+//! What a kernel writes is row-major, so its points may be counted in any shape of as many: a permuted tensor under a merging reshape has no
+//! strides over the merged dimension, but has them over the shape before it. And a map that masks some points out - the side of a
+//! `cat`, a `pad` - has strides on each box where its mask holds throughout; there the select disappears, and with it the side not taken.
+
+use thalweg_ir::{MAX_RANK, Shape};
+use thalweg_kernel::IndexMap;
+
+/// The most boxes a domain is cut into; beyond, masked accesses go through tables of positions.
+const MAX_BOXES: usize = 64;
+
+/// The domain in the shape over which the most maps are strided, and the maps over that.
+pub(crate) fn renumbered(domain: Shape, maps: &[IndexMap]) -> (Shape, Vec<IndexMap>) {
+    let tables = |maps: &[IndexMap]| maps.iter().filter(|m| m.as_view().is_none()).count();
+    let mut best = (domain, maps.to_vec());
+    let others: Vec<Shape> = maps.iter().flat_map(IndexMap::renumberings).collect();
+    for shape in others {
+        let Some(refined) = refine(best.0, shape) else { continue };
+        let over: Vec<IndexMap> = maps.iter().map(|m| m.clone().reshape(refined)).collect();
+        if tables(&over) < tables(&best.1) {
+            best = (refined, over);
+        }
+    }
+    best
+}
+
+/// The coarsest shape of which both are mergings of neighbours, if there is one of at most eight dimensions.
+fn refine(a: Shape, b: Shape) -> Option<Shape> {
+    let mut cuts: Vec<usize> = vec![];
+    for shape in [a, b] {
+        let mut product = 1;
+        for &d in shape.iter().rev() {
+            product *= d;
+            cuts.push(product);
+        }
+    }
+    cuts.push(1);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut dims: Vec<usize> = vec![];
+    for pair in cuts.windows(2) {
+        if pair[0] == 0 || pair[1] % pair[0] != 0 {
+            return None;
+        }
+        dims.push(pair[1] / pair[0]);
+    }
+    dims.reverse();
+    (dims.len() <= MAX_RANK).then(|| Shape::new(&dims))
+}
+
+/// Boxes, `(start, length)` of each dimension, that cover the domain and in each of which no map's mask changes; the whole domain as one
+/// where nothing is masked or it would take too many.
+pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>> {
+    let whole = vec![domain.iter().map(|&d| (0, d)).collect()];
+    let mut cuts: Vec<Vec<usize>> = domain.iter().map(|&d| vec![0, d]).collect();
+    for bounds in maps.iter().filter_map(IndexMap::mask_bounds) {
+        for (cuts, &(lo, hi)) in cuts.iter_mut().zip(bounds) {
+            let end = cuts[1] as i64;
+            cuts.extend([lo, hi].map(|c| c.clamp(0, end) as usize));
+        }
+    }
+    let mut count = 1usize;
+    for cuts in &mut cuts {
+        cuts.sort_unstable();
+        cuts.dedup();
+        count = count.saturating_mul(cuts.len() - 1);
+    }
+    if count <= 1 || count > MAX_BOXES {
+        return whole;
+    }
+    let mut boxes: Vec<Vec<(usize, usize)>> = vec![vec![]];
+    for cuts in &cuts {
+        boxes = boxes
+            .iter()
+            .flat_map(|b| cuts.windows(2).map(move |c| [b.as_slice(), &[(c[0], c[1] - c[0])]].concat()))
+            .collect();
+    }
+    boxes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_ir::View;
+
+    #[test]
+    fn merged_dimensions_are_taken_apart_again() {
+        let x = IndexMap::new(View::contiguous(Shape::new(&[20, 12])));
+        let moved = x.reshape(Shape::new(&[20, 3, 4])).permute(&[1, 0, 2]).reshape(Shape::new(&[60, 4]));
+        assert!(moved.as_view().is_none());
+        let (shape, maps) = renumbered(Shape::new(&[60, 4]), &[moved]);
+        assert_eq!(shape.dims(), [3, 20, 4]);
+        assert!(maps[0].as_view().is_some());
+        assert_eq!(refine(Shape::new(&[6]), Shape::new(&[2, 3])).unwrap().dims(), [2, 3]);
+        assert_eq!(refine(Shape::new(&[3, 2]), Shape::new(&[2, 3])), None);
+    }
+
+    #[test]
+    fn a_padded_matrix_is_nine_boxes() {
+        let x = IndexMap::new(View::contiguous(Shape::new(&[4, 5]))).pad(&[(1, 2), (3, 1)]);
+        let all = boxes(x.shape(), std::slice::from_ref(&x));
+        assert_eq!(all.len(), 9);
+        assert_eq!(all.iter().map(|b| b.iter().map(|p| p.1).product::<usize>()).sum::<usize>(), 7 * 9);
+        assert_eq!(all.iter().filter(|b| x.on_box(b).is_some()).count(), 1);
+    }
+}
