@@ -83,10 +83,28 @@ impl Choice {
     }
 }
 
+impl Choice {
+    /// Emitted code that stores past the caches.
+    fn emit_streaming(self, body: &Body) -> Option<Box<dyn Rows>> {
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = self.isa().filter(|i| i.available()) {
+            return x64::compile_streaming(body, isa).ok().map(|code| Box::new(code) as Box<dyn Rows>);
+        }
+        let _ = body;
+        None
+    }
+}
+
+/// Alignment of the rows of outputs that are stored past the caches.
+pub const STREAM_ALIGN: usize = 64;
+
 /// A compiled body.
 pub struct Engine {
     body: Body,
     fast: Option<Box<dyn Rows>>,
+    /// The same with stores past the caches, made when first needed.
+    streaming: OnceLock<Option<Box<dyn Rows>>>,
+    choice: Choice,
     slow: OnceLock<Box<dyn Rows>>,
     info: ProgramInfo,
 }
@@ -99,7 +117,7 @@ impl Engine {
             Some((code, info)) => (Some(code), info),
             None => (None, tile()),
         };
-        Engine { body: body.clone(), fast, slow: OnceLock::new(), info }
+        Engine { body: body.clone(), fast, streaming: OnceLock::new(), choice, slow: OnceLock::new(), info }
     }
 
     /// What was compiled.
@@ -110,6 +128,22 @@ impl Engine {
     /// Whether a rectangle may be run again after its outputs were written.
     pub fn rereads_inputs(&self) -> bool {
         self.info.rereads_inputs
+    }
+
+    /// As [`Engine::run`] with nothing in place, for outputs larger than the caches. Rows of outputs begin at multiples of [`STREAM_ALIGN`].
+    ///
+    /// # Safety
+    /// As [`Rows::run`].
+    pub unsafe fn run_streaming(&self, args: &RowArgs, n: usize, rows: usize) {
+        let made = self.streaming.get_or_init(|| self.choice.emit_streaming(&self.body));
+        if let Some(streaming) = made {
+            // SAFETY: the caller's promise.
+            if unsafe { streaming.run(args, n, rows) } {
+                return;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run(args, n, rows, false) }
     }
 
     /// Computes `rows × n` points; `in_place` where outputs may lie over inputs that would be read again.
@@ -133,5 +167,43 @@ impl Engine {
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.info)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_ir::{DType, ElementOp, Scalar};
+    use thalweg_kernel::{Access, AccessClass, BodyBuilder, Node};
+
+    #[repr(align(64))]
+    struct Aligned<T>([T; 256]);
+
+    #[test]
+    fn stores_past_the_caches_store_the_same_and_no_more() {
+        for dtype in [DType::F32, DType::F64, DType::U8] {
+            let mut b = BodyBuilder::new(false);
+            let access = |operand| Access { operand: Some(operand), dtype, class: AccessClass::Contiguous };
+            let (x, y) = (b.access(access(0)), b.access(access(1)));
+            let (x, one) = (b.node(Node::Load { access: x }), b.constant(Scalar::Int(1), dtype));
+            let sum = b.element(ElementOp::Add, &[x, one]);
+            b.store(sum, y);
+            let body = b.finish();
+            for choice in [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+                let engine = Engine::new(&body, choice);
+                let from = Aligned(std::array::from_fn::<u64, 256, _>(|i| (i as f64).to_bits()));
+                for n in 0..130 {
+                    let (mut a, mut b) = (Aligned([7u64; 256]), Aligned([7u64; 256]));
+                    let words =
+                        |to: &mut Aligned<u64>| [from.0.as_ptr() as u64, 0, 0, 0, to.0.as_mut_ptr() as u64, 0, 0, 0];
+                    // SAFETY: 130 elements of at most 8 bytes lie inside both; outputs are aligned.
+                    unsafe {
+                        engine.run(&words(&mut a), n, 1, false);
+                        engine.run_streaming(&words(&mut b), n, 1);
+                    }
+                    assert_eq!(a.0, b.0, "{dtype} {choice:?} {n}");
+                }
+            }
+        }
     }
 }

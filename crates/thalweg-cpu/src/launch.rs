@@ -9,13 +9,14 @@
 //! counted through by an odometer. Accesses through an index map get a table of positions a call, so there a call is one
 //! stretch of the row-major domain.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, STREAM_ALIGN};
+use crate::memory;
 use crate::threads::Threads;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry};
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Store};
 use thalweg_runtime::{Buffer, Error};
 
 /// Points that a thread takes at a time: 128 KiB of f32, some 10 µs of light work, and a whole number of cache lines.
@@ -109,14 +110,44 @@ pub fn launch(
     check(body, geometry, operands, scalars);
     let walk = Walk::new(body, geometry, operands)?;
     let in_place = engine.rereads_inputs() && aliased(body, geometry, operands);
+    let streams = streams(body, geometry, operands);
     let pieces: usize = walk.sizes[..walk.rank].iter().product();
     let grain = (CHUNK / (walk.row_block * walk.column_block)).max(1);
     threads.run(pieces, grain, estimate_ns(body, geometry), |range| {
         let mut scratch = SCRATCH.take();
-        walk.run(engine, scalars, range, in_place, &mut scratch);
+        walk.run(engine, scalars, range, Stores { in_place, streams: &streams }, &mut scratch);
         SCRATCH.set(scratch);
     });
     Ok(())
+}
+
+/// How a launch writes.
+#[derive(Clone, Copy)]
+struct Stores<'a> {
+    /// Outputs lie over inputs that may be read again.
+    in_place: bool,
+    /// The accesses that are written, if they go past the caches; else empty.
+    streams: &'a [u16],
+}
+
+impl Stores<'_> {
+    /// Whether the rectangle's rows begin where vectors may be stored past the caches.
+    fn may_stream(&self, args: &[u64], rows: usize) -> bool {
+        let aligned = |word: usize| args[word].is_multiple_of(STREAM_ALIGN as u64);
+        let fits = |&a: &u16| aligned(4 * a as usize) && (rows == 1 || aligned(4 * a as usize + 1));
+        !self.streams.is_empty() && self.streams.iter().all(fits)
+    }
+}
+
+/// The accesses that are written, where together they are more than the last-level cache holds and none lies over an input. A store past
+/// the caches saves reading the line first: a third of the traffic of a kernel with one input and one output.
+fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16> {
+    let size = |s: &Store| body.accesses[s.access as usize].dtype.size();
+    let written = geometry.points() * body.stores.iter().map(size).sum::<usize>();
+    if written <= memory::last_level_cache() || aliased(body, geometry, operands) {
+        return Vec::new();
+    }
+    body.stores.iter().map(|s| s.access).collect()
 }
 
 /// The time that one thread will take.
@@ -306,7 +337,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs the pieces of a range.
-    fn run(&self, engine: &Engine, scalars: &[u64], range: Range<usize>, in_place: bool, scratch: &mut Scratch) {
+    fn run(&self, engine: &Engine, scalars: &[u64], range: Range<usize>, stores: Stores<'_>, scratch: &mut Scratch) {
+        let in_place = stores.in_place;
         let args = &mut scratch.args;
         args.clear();
         for line in &self.lines {
@@ -334,6 +366,9 @@ impl<'a> Walk<'a> {
                 self.run_mapped(engine, args, &mut scratch.tables, index as usize, 0, n, in_place);
             } else if self.lines.iter().any(|l| l.packed) {
                 self.run_packed(engine, args, &mut scratch.blocks, n, rows, in_place);
+            } else if stores.may_stream(args, rows) {
+                // SAFETY: as below; the rows of what is written are aligned.
+                unsafe { engine.run_streaming(args, n, rows) };
             } else {
                 // SAFETY: `check` found every access of the domain inside its operand, and the args are those of this
                 // rectangle of it. No other piece writes its elements, since no two points share one.

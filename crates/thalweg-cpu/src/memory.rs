@@ -71,6 +71,16 @@ fn meminfo(key: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
+/// Bytes of the last-level cache: what the system says of the first processor, else a common size.
+pub fn last_level_cache() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let told = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok();
+        let kib = told.as_deref().and_then(|t| t.trim().strip_suffix('K')).and_then(|k| k.parse::<usize>().ok());
+        kib.map_or(32 << 20, |k| k << 10)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

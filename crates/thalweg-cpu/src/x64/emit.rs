@@ -46,6 +46,8 @@ struct Emit<'a> {
     slots: i32,
     scratch: i32,
     spills: i32,
+    /// Whole vectors are stored past the caches.
+    streaming: bool,
 }
 
 fn reg(r: u8) -> Rm {
@@ -53,7 +55,7 @@ fn reg(r: u8) -> Rm {
 }
 
 /// The function's bytes, its pool behind. `None`: the frame would be too large.
-pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated) -> Option<Vec<u8>> {
+pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated, streaming: bool) -> Option<Vec<u8>> {
     let words = FRAME_WORDS + 8 * body.accesses.len() as i32;
     let slots = (words + 63) & !63;
     let scratch = slots + 64 * v.slots.len() as i32;
@@ -63,7 +65,7 @@ pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated) -> Option<Ve
         return None;
     }
     let (a, pool, places) = (Asm::new(v.isa), Vec::new(), HashMap::new());
-    let mut e = Emit { a, v, body, pool, places, pointers: Vec::new(), slots, scratch, spills };
+    let mut e = Emit { a, v, body, pool, places, pointers: Vec::new(), slots, scratch, spills, streaming };
     e.choose_pointers();
     let (exit, leave) = (e.a.label(), e.a.label());
     e.prologue(frame, exit, leave);
@@ -82,6 +84,9 @@ pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated) -> Option<Ve
     e.a.bind(exit);
     e.a.set(R12, 1);
     e.a.bind(leave);
+    if streaming {
+        e.a.raw(&[0x0F, 0xAE, 0xF8]); // sfence: what was stored is seen before what follows
+    }
     e.a.scalar(true, &[0x89], R12, reg(RAX), 0); // mov rax, r12
     e.a.raw(&[0xC5, 0xF8, 0x77]); // vzeroupper
     e.a.load(RSP, at(RSP, FRAME_RSP));
@@ -476,7 +481,9 @@ impl Emit<'_> {
             return self.a.op(Code { w: false, ..code }, inst.len, r, mask, mem, x);
         }
         if !tail {
-            return self.a.op(inst.code, inst.len, r, 0, mem, x);
+            let whole = size as usize * self.v.lanes == 16 << inst.len;
+            let code = if self.streaming && !load && whole { ops::MOVNTPS } else { inst.code };
+            return self.a.op(code, inst.len, r, 0, mem, x);
         }
         // Narrow elements of the last step: by way of the frame, byte for byte.
         let scratch = at(RSP, self.scratch);

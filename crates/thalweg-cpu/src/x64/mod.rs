@@ -56,13 +56,15 @@ pub struct Report {
     pub time: Duration,
 }
 
-/// Limits for tests: fewer registers, a fixed unrolling.
+/// What is not the body's: the way to store, and limits for tests.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Knobs {
     /// At most so many vector registers.
     pub registers: Option<usize>,
     /// Exactly so many copies, spills or not.
     pub copies: Option<usize>,
+    /// Stores of whole vectors go past the caches: see [`compile_streaming`].
+    pub streaming: bool,
 }
 
 /// Whether [`compile`] takes the body; the reason if not.
@@ -73,6 +75,12 @@ pub fn supports(body: &Body, isa: Isa) -> Result<(), Unsupported> {
 /// Compiles a body for an instruction set that this machine has.
 pub fn compile(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
     compile_with(body, isa, Knobs::default())
+}
+
+/// As [`compile`], for outputs that are larger than the caches: whole vectors are stored past them, which saves reading the lines first.
+/// The first element of a row of every output must be aligned to a whole vector (64 bytes).
+pub fn compile_streaming(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
+    compile_with(body, isa, Knobs { streaming: true, ..Knobs::default() })
 }
 
 pub(crate) fn compile_with(body: &Body, isa: Isa, knobs: Knobs) -> Result<Compiled, Unsupported> {
@@ -94,7 +102,8 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
     let tail = regalloc::allocate(&single, isa, self::limits(&v, isa, knobs, true)).ok_or(Unsupported::TooLarge)?;
     let (main, mut loops) = unrolled(&v, &order, isa, limits, tail.peak, knobs).ok_or(Unsupported::TooLarge)?;
     loops.hoist(&main, limits.vectors);
-    let bytes = emit::emit(&v, &body, (&main, &loops), (&single, &tail)).ok_or(Unsupported::TooLarge)?;
+    let bytes =
+        emit::emit(&v, &body, (&main, &loops), (&single, &tail), knobs.streaming).ok_or(Unsupported::TooLarge)?;
     let guards = v.effects.iter().any(|e| v.inst(*e).op == Op::Guard);
     let report = Report {
         isa,

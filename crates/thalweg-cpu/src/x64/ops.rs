@@ -131,6 +131,8 @@ pub const BROADCAST_GPR: Pair = [c(2, 1, 0x7C, 0).whole(), c(2, 1, 0x7C, 1).whol
 
 pub const MOVUPS: Pair = [c(1, 0, 0x10, 0).whole(), c(1, 1, 0x10, 1).whole()];
 pub const MOVUPS_STORE: Pair = [c(1, 0, 0x11, 0).whole(), c(1, 1, 0x11, 1).whole()];
+/// Stores past the caches; the address aligned to the vector.
+pub const MOVNTPS: Code = c(1, 0, 0x2B, 0).whole();
 pub const MOVAPS: Code = c(1, 0, 0x28, 0).whole();
 /// VEX masked moves; the mask in vvvv.
 pub const MASKMOV: Pair = [c(2, 1, 0x2C, 0).whole(), c(2, 1, 0x2D, 0).whole()];

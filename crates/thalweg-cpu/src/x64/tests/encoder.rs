@@ -287,7 +287,9 @@ fn whole_functions_decode() {
         for _ in 0..150 {
             let d: Vec<DType> = (0..3).map(|_| r.pick(&DType::ALL)).collect();
             let body = super::random::random_body(&mut r, &d, 30);
-            let Ok((bytes, _)) = assemble(&body, isa, Knobs { registers: Some(8), copies: None }) else { continue };
+            let Ok((bytes, _)) = assemble(&body, isa, Knobs { registers: Some(8), ..Knobs::default() }) else {
+                continue;
+            };
             let mut decoder = Decoder::with_ip(64, &bytes, 0, DecoderOptions::NONE);
             let (mut starts, mut jumps) = (Vec::new(), Vec::new());
             loop {

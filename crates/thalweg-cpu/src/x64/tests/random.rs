@@ -138,7 +138,8 @@ fn dtypes_that_meet() {
 
 #[test]
 fn few_registers_spill_and_agree() {
-    let knobs = |r: &mut Rng| Knobs { registers: Some(5 + r.below(3)), copies: Some(r.pick(&[1, 2, 4])) };
+    let knobs =
+        |r: &mut Rng| Knobs { registers: Some(5 + r.below(3)), copies: Some(r.pick(&[1, 2, 4])), ..Knobs::default() };
     let taken = sweep(4242, 1500, |r| (0..2).map(|_| r.pick(&DType::ALL)).collect(), 40, knobs);
     assert!(taken > 800 * isas().count(), "{taken}");
 }
@@ -229,7 +230,7 @@ fn products_and_sums_contract_to_one_rounding() {
         let body = ternary(DType::F32, false, build);
         for isa in isas() {
             for registers in [None, Some(4)] {
-                let code = super::super::compile_with(&body, isa, Knobs { registers, copies: None }).unwrap();
+                let code = super::super::compile_with(&body, isa, Knobs { registers, ..Knobs::default() }).unwrap();
                 let x: Vec<Vec<f32>> =
                     (0..3).map(|_| (0..99).map(|_| (r.next() as i64 as f32) / 1e18).collect()).collect();
                 let mut y = vec![0f32; 99];
@@ -294,6 +295,7 @@ fn long_sweep() {
     let knobs = |r: &mut Rng| Knobs {
         registers: (r.below(2) == 0).then(|| 5 + r.below(12)),
         copies: r.pick(&[None, None, Some(1), Some(2), Some(4)]),
+        ..Knobs::default()
     };
     sweep(seed, 60_000, several, 40, knobs);
 }
@@ -319,7 +321,7 @@ fn many_operands_and_large_frames() {
         }
         let body = b.finish();
         for isa in isas() {
-            for knobs in [Knobs::default(), Knobs { registers: Some(5), copies: Some(4) }] {
+            for knobs in [Knobs::default(), Knobs { registers: Some(5), copies: Some(4), ..Knobs::default() }] {
                 let compiled = super::super::compile_with(&body, isa, knobs).map(|c| c.report);
                 assert!(Launch::new(&body, &mut r, 133, 3).check(&body, isa, knobs), "{dtype} {knobs:?} {compiled:?}");
             }

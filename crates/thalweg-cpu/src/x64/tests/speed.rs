@@ -196,7 +196,7 @@ fn speed_report() {
         for (name, body, inputs) in &bodies {
             let times: Vec<Duration> = (0..50).map(|_| compile(body, isa).unwrap().report.time).collect();
             let report = compile(body, isa).unwrap().report;
-            let t = |copies, n| throughput(body, isa, Knobs { registers: None, copies }, *inputs, n);
+            let t = |copies, n| throughput(body, isa, Knobs { copies, ..Knobs::default() }, *inputs, n);
             println!(
                 "{isa:?} {name}: {} instructions x{}, {} bytes, {} spills, compiled in {:?} (first {:?}); ns/element 64K {:.3} (x1 {:.3}, x2 {:.3}, x4 {:.3}), 8M {:.3}",
                 report.instructions,
