@@ -105,7 +105,7 @@ impl Demo {
         std::fs::write(&self.html, explanation.html("Three GELUs, as Thalweg ran them")).during(self.html.display())?;
         bar.finish_and_clear();
         if cached {
-            crate::out!("Over 100 % of memory bandwidth: the tensors stay in the processor's cache.");
+            crate::out!("Over 100 %: faster than copying memory (caches, results written in place).");
         }
         crate::out!("Which operations shared a kernel, and why: {}", self.html.display());
         if let Some(path) = &self.output {
