@@ -129,6 +129,8 @@ class Torch(Peer):
     name = "torch"
 
     def __init__(self, device):
+        # A cold call compiles: what an earlier process left on disk would hide it.
+        os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
         import torch
 
         torch.set_grad_enabled(False)
@@ -295,6 +297,8 @@ class Figures:
             return self.dyn_shapes(large)
         if self.key != (name, large):
             self.key = self.call = None
+            # torch.compile stops compiling, silently, after eight versions of what it takes for one function.
+            self.peer.forget()
             function, arguments = prepare(self.peer, name, large)
             compiled = self.peer.jit(functools.partial(function, self.peer))
             if name == "small_chain":

@@ -126,13 +126,13 @@ impl Bench {
         }
         let bar = report::progress(names.len() as u64);
         if !self.json {
-            println!("{}", heading());
+            crate::out!("{}", heading());
         }
         for name in names {
             bar.set_message(name.to_string());
             let figure = measure(name, self.size, self.mode, Runs::FIGURE, &mut None)?;
             let line = if self.json { serde_json::to_string(&figure)? } else { row(&figure) };
-            bar.suspend(|| println!("{line}"));
+            bar.suspend(|| crate::out!("{line}"));
             bar.inc(1);
         }
         bar.finish_and_clear();

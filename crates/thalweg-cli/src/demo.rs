@@ -62,7 +62,7 @@ impl Demo {
     pub fn run(self) -> Outcome {
         let device = Device::try_default()?;
         let x = self.array()?;
-        println!("Thalweg {} on {}: {}", env!("CARGO_PKG_VERSION"), device.name(), device.describe());
+        crate::out!("Thalweg {} on {}: {}", env!("CARGO_PKG_VERSION"), device.name(), device.describe());
         let bar = report::progress(2 + 2 * FORMS.len() as u64);
         bar.set_message("memory bandwidth");
         let bandwidth = device.bandwidth()?;
@@ -71,13 +71,13 @@ impl Demo {
         bar.suspend(|| {
             let bytes = (x.numel() * x.dtype().size()) as u64;
             let origin = self.input.as_deref().map_or("random".into(), |p| p.display().to_string());
-            println!(
+            crate::out!(
                 "memory: {} measured, {} with one thread",
                 report::rate(bandwidth.all),
                 report::rate(bandwidth.one)
             );
-            println!("x: {}{}, {}, {origin}\n", x.dtype(), x.shape(), report::size(bytes));
-            println!("{}", heading());
+            crate::out!("x: {}{}, {}, {origin}\n", x.dtype(), x.shape(), report::size(bytes));
+            crate::out!("{}", heading());
         });
         for form in &FORMS {
             let mut both = Vec::new();
@@ -88,14 +88,14 @@ impl Demo {
                 let name = if fused { form.name } else { "" };
                 let share = measured.share(bandwidth);
                 cached |= share > 1.0;
-                bar.suspend(|| println!("{}", row(name, fused, &measured, share)));
+                bar.suspend(|| crate::out!("{}", row(name, fused, &measured, share)));
                 both.push(measured);
             }
             let (checked, error) = check(form, &x)?;
             let times = both[1].median_ms / both[0].median_ms;
             bar.suspend(|| {
-                println!("  {}: {times:.1} times as fast fused", form.about);
-                println!("  {}\n", verdict(checked, x.numel(), error));
+                crate::out!("  {}: {times:.1} times as fast fused", form.about);
+                crate::out!("  {}\n", verdict(checked, x.numel(), error));
             });
         }
         bar.set_message("explanation");
@@ -105,12 +105,12 @@ impl Demo {
         std::fs::write(&self.html, explanation.html("Three GELUs, as Thalweg ran them")).during(self.html.display())?;
         bar.finish_and_clear();
         if cached {
-            println!("Over 100 % of memory bandwidth: the tensors stay in the processor's cache.");
+            crate::out!("Over 100 %: faster than copying memory (caches, results written in place).");
         }
-        println!("Which operations shared a kernel, and why: {}", self.html.display());
+        crate::out!("Which operations shared a kernel, and why: {}", self.html.display());
         if let Some(path) = &self.output {
             y.write_npy(path)?;
-            println!("GELU of x: {}", path.display());
+            crate::out!("GELU of x: {}", path.display());
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ fn read(path: &Path) -> Outcome<Tensor> {
     if x.dtype().is_float() {
         return Ok(x);
     }
-    println!("{}: {} is taken as f32", path.display(), x.dtype());
+    crate::out!("{}: {} is taken as f32", path.display(), x.dtype());
     Ok(x.cast(DType::F32))
 }
 

@@ -15,25 +15,25 @@ const VARIABLES: &[(&str, &str)] = &[
 
 /// Runs the command.
 pub fn run() -> Outcome {
-    println!("thalweg       {}", env!("CARGO_PKG_VERSION"));
+    crate::out!("thalweg       {}", env!("CARGO_PKG_VERSION"));
     let device = Device::try_default()?;
-    println!("device        {}: {}", device.name(), device.describe());
-    println!("vectors       {}", instruction_sets());
+    crate::out!("device        {}: {}", device.name(), device.describe());
+    crate::out!("vectors       {}", instruction_sets());
     let bandwidth = device.bandwidth()?;
-    println!(
+    crate::out!(
         "bandwidth     {} with one thread, {} with {}",
         report::rate(bandwidth.one),
         report::rate(bandwidth.all),
         bandwidth.threads
     );
-    println!("memory        {}", memory());
-    println!("huge pages    {}", huge_pages());
+    crate::out!("memory        {}", memory());
+    crate::out!("huge pages    {}", huge_pages());
     let plans = plan_store();
-    println!("plans         {} in memory; none are kept on disk in this version", plans.plans);
-    println!("environment");
+    crate::out!("plans         {} in memory; none are kept on disk in this version", plans.plans);
+    crate::out!("environment");
     for (name, about) in VARIABLES {
         let value = std::env::var(name).unwrap_or_else(|_| "-".into());
-        println!("  {name:<16} {value:<10} {about}");
+        crate::out!("  {name:<16} {value:<10} {about}");
     }
     Ok(())
 }

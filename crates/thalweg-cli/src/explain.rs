@@ -31,14 +31,14 @@ impl Explain {
             thalweg::synchronize().map(|()| out)
         });
         if self.json {
-            println!("{}", explanation.json());
+            crate::out!("{}", explanation.json());
         }
         if let Some(path) = &self.html {
             std::fs::write(path, explanation.html(&self.workload)).during(path.display())?;
             eprintln!("{}", path.display());
         }
         if !self.json && self.html.is_none() {
-            print!("{explanation}");
+            crate::out!("{}", explanation.to_string().trim_end());
         }
         outcome?;
         Ok(())

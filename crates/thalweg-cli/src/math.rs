@@ -14,11 +14,11 @@ pub struct Math {
 impl Math {
     /// Runs the command; it fails where a function is out of its bound.
     pub fn run(self) -> Outcome {
-        println!("Error in units of the last place of f32, over every {}th bit pattern\n", self.every);
-        println!("{:<10} {:>9} {:>16} {:>10} {:>7}", "function", "largest", "at", "mean", "bound");
+        crate::out!("Error in units of the last place of f32, over every {}th bit pattern\n", self.every);
+        crate::out!("{:<10} {:>9} {:>16} {:>10} {:>7}", "function", "largest", "at", "mean", "bound");
         let mut out = Vec::new();
         for (a, bound) in thalweg::accuracy(self.every) {
-            println!("{:<10} {:>9.3} {:>16.6e} {:>10.4} {:>7.1}", a.op.name(), a.max_ulp, a.at, a.mean_ulp, bound);
+            crate::out!("{:<10} {:>9.3} {:>16.6e} {:>10.4} {:>7.1}", a.op.name(), a.max_ulp, a.at, a.mean_ulp, bound);
             if a.max_ulp > bound {
                 out.push(a.op.name());
             }

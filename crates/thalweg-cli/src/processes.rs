@@ -49,7 +49,7 @@ fn dyn_shapes_child(large: bool) -> Outcome {
         }
         Ok(ms_since(begin))
     })?;
-    println!("{}", serde_json::to_string(&DynShapes { total_ms, work: Work::new(counters, counters) })?);
+    crate::out!("{}", serde_json::to_string(&DynShapes { total_ms, work: Work::new(counters, counters) })?);
     Ok(())
 }
 

@@ -1,7 +1,22 @@
 //! Numbers and progress for people.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Arguments;
+use std::io::Write;
 use std::time::Duration;
+
+/// `println!` for a program whose output may go to `head`: who stops reading ends it, without a panic.
+#[macro_export]
+macro_rules! out {
+    ($($arg:tt)*) => { $crate::report::line(format_args!($($arg)*)) };
+}
+
+/// Prints a line.
+pub fn line(text: Arguments<'_>) {
+    if writeln!(std::io::stdout(), "{text}").is_err() {
+        std::process::exit(1);
+    }
+}
 
 /// Bytes with three digits or so: `16.8 MB` (decimal, as rates are).
 pub fn size(bytes: u64) -> String {

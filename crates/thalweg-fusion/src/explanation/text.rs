@@ -29,7 +29,7 @@ impl Display for Explanation {
 fn totals(f: &mut fmt::Formatter<'_>, name: &str, t: &Totals) -> fmt::Result {
     writeln!(
         f,
-        "  {name:<8} {:>4} kernel{} {:>12} read {:>12} written {:>12} allocated",
+        "  {name:<7} {:>3} kernel{} {:>11} read {:>11} written {:>11} allocated",
         t.kernels,
         if t.kernels == 1 { " " } else { "s" },
         bytes(t.bytes_read),
@@ -41,7 +41,9 @@ fn totals(f: &mut fmt::Formatter<'_>, name: &str, t: &Totals) -> fmt::Result {
 impl SegmentReport {
     fn write(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
         let plan = if self.plan_made { "plan made" } else { "plan found" };
-        writeln!(f, "segment {number}: {} operations, {} kernels, {plan}", self.operations.len(), self.kernels.len())?;
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let (operations, kernels) = (plural(self.operations.len(), "operation"), plural(self.kernels.len(), "kernel"));
+        writeln!(f, "segment {number}: {operations}, {kernels}, {plan}")?;
         totals(f, "as run", &self.totals)?;
         totals(f, "unfused", &self.unfused)?;
         if let Some(error) = &self.error {
@@ -79,7 +81,7 @@ impl SegmentReport {
             write!(f, " ({})", list(&kernel.reads))?;
         }
         let writes: Vec<String> = kernel.writes.iter().map(|w| format!("%{w}")).collect();
-        write!(f, ", writes {} ({})", bytes(kernel.bytes_written), list(&writes))?;
+        write!(f, "\n  writes {} ({})", bytes(kernel.bytes_written), list(&writes))?;
         if kernel.in_place > 0 {
             write!(f, ", {} in place", kernel.in_place)?;
         }
