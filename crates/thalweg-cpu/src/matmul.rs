@@ -23,6 +23,8 @@ const PIECE: usize = 96;
 /// Terms that are added up in sequence before they join a sum, and columns whose sums are carried side by side.
 const TERMS: usize = 512;
 const COLUMNS: usize = 1024;
+/// Columns whose lanes of partial sums are carried side by side in a product with a vector: 8 KiB of f32.
+const VECTOR_COLUMNS: usize = 64;
 
 /// One matrix: address of its first element, row stride and column stride.
 #[derive(Clone, Copy)]
@@ -330,31 +332,41 @@ unsafe fn vector<T: Number>(k: usize, n: usize, x: (Shared<T>, isize), matrix: M
                 }
                 return;
             }
-            let mut sums = vec![T::Wide::ZERO; self.n.min(COLUMNS)];
-            let mut part = sums.clone();
-            for (first, block) in (0..self.n).step_by(COLUMNS).map(|j| (j, COLUMNS.min(self.n - j))) {
-                let (sums, part) = (&mut sums[..block], &mut part[..block]);
+            // The same lanes and blocks for every column as in `dot`: the layout of the matrix does not change the sum.
+            let width = self.n.min(VECTOR_COLUMNS);
+            let (mut sums, mut lanes) = (vec![T::Wide::ZERO; width], vec![T::Wide::ZERO; LANES * width]);
+            for (first, block) in (0..self.n).step_by(VECTOR_COLUMNS).map(|j| (j, VECTOR_COLUMNS.min(self.n - j))) {
+                let sums = &mut sums[..block];
                 sums.fill(T::Wide::ZERO);
-                for (b, terms) in x.chunks(TERMS).enumerate() {
-                    part.fill(T::Wide::ZERO);
+                for (b, terms) in x.chunks(LANES * TERMS).enumerate() {
+                    lanes.fill(T::Wide::ZERO);
                     for (p, &x) in terms.iter().enumerate() {
-                        let row = self.matrix.at(b * TERMS + p, first);
+                        let row = self.matrix.at(b * LANES * TERMS + p, first);
+                        let lane = &mut lanes[p % LANES * width..][..block];
                         if self.matrix.columns == 1 {
                             // SAFETY: the row's elements are neighbours.
                             let row = unsafe { std::slice::from_raw_parts(row, block) };
-                            for (sum, y) in part.iter_mut().zip(row) {
+                            for (sum, y) in lane.iter_mut().zip(row) {
                                 *sum = sum.plus(x.times(y.widen()));
                             }
                         } else {
-                            for (j, sum) in part.iter_mut().enumerate() {
+                            for (j, sum) in lane.iter_mut().enumerate() {
                                 // SAFETY: as above.
                                 let y = unsafe { row.wrapping_offset(j as isize * self.matrix.columns).read() };
                                 *sum = sum.plus(x.times(y.widen()));
                             }
                         }
                     }
-                    for (sum, &p) in sums.iter_mut().zip(&*part) {
-                        *sum = sum.plus(p);
+                    let mut half = LANES / 2;
+                    while half > 0 {
+                        let (low, high) = lanes.split_at_mut(half * width);
+                        for (l, h) in low.iter_mut().zip(&high[..half * width]) {
+                            *l = l.plus(*h);
+                        }
+                        half /= 2;
+                    }
+                    for (sum, &lane) in sums.iter_mut().zip(&lanes[..block]) {
+                        *sum = sum.plus(lane);
                     }
                 }
                 for (j, &sum) in sums.iter().enumerate() {
@@ -366,10 +378,12 @@ unsafe fn vector<T: Number>(k: usize, n: usize, x: (Shared<T>, isize), matrix: M
     dispatch(Vector { k, n, x, matrix, y });
 }
 
-/// The inner product, in 32 lanes by blocks.
+/// Partial sums of an inner product.
+const LANES: usize = 32;
+
+/// The inner product, in lanes by blocks.
 #[inline(always)]
 fn dot<T: Number>(x: &[T::Wide], y: &[T]) -> T::Wide {
-    const LANES: usize = 32;
     let mut total = T::Wide::ZERO;
     for (x, y) in x.chunks(LANES * TERMS).zip(y.chunks(LANES * TERMS)) {
         let mut lanes = [T::Wide::ZERO; LANES];

@@ -4,8 +4,8 @@
 //! to a narrower width, everything else rounds to nearest even. bf16 and f16 live in f32 lanes.
 
 use super::lanes::{Loop, lanes};
+use half::f16;
 use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
 use thalweg_ir::{Compute, DType};
 
 /// The bits of the bf16 nearest to `v`, ties to even; NaN stays NaN.
@@ -81,8 +81,8 @@ macro_rules! from_lanes {
             match to {
                 DType::F32 => lanes!(|v: $t| -> f32 { v as f32 }),
                 DType::F64 => lanes!(|v: $t| -> f64 { v as f64 }),
-                DType::BF16 => lanes!(|v: $t| -> f32 { bf16::from_f64(v as f64).to_f32() }),
-                DType::F16 => lanes!(|v: $t| -> f32 { f16::from_f64(v as f64).to_f32() }),
+                DType::BF16 => lanes!(|v: $t| -> f32 { DType::BF16.round(v as f64) as f32 }),
+                DType::F16 => lanes!(|v: $t| -> f32 { DType::F16.round(v as f64) as f32 }),
                 DType::I8 => lanes!(|v: $t| -> i32 { v as i8 as i32 }),
                 DType::I16 => lanes!(|v: $t| -> i32 { v as i16 as i32 }),
                 DType::I32 => lanes!(|v: $t| -> i32 { v as i32 }),
