@@ -36,6 +36,9 @@ impl Default for CpuOptions {
     }
 }
 
+/// Programs kept before the cache starts over; whoever runs one keeps it.
+const MAX_PROGRAMS: usize = 1 << 14;
+
 /// The host's processors.
 pub struct CpuDevice {
     pool: Arc<Pool>,
@@ -125,6 +128,9 @@ impl Device for CpuDevice {
         });
         // Where two threads compiled one kernel, the first one's program stays.
         let mut programs = self.programs.write().unwrap_or_else(|e| e.into_inner());
+        if programs.len() >= MAX_PROGRAMS {
+            programs.clear();
+        }
         Ok(programs.entry(kernel.clone()).or_insert(made).clone())
     }
 

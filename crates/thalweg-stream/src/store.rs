@@ -15,6 +15,10 @@ use thalweg_runtime::{Error, Program, count};
 /// Instances kept for one pattern; more sizes than that and the oldest are worked out again (microseconds).
 const MAX_INSTANCES: usize = 1024;
 
+/// Patterns kept before the store starts over: a process that never repeats itself must not grow without bound. Streams keep what they have
+/// at hand.
+const MAX_PATTERNS: usize = 1 << 16;
+
 #[derive(PartialEq, Eq, Hash)]
 struct Pattern {
     device: DeviceRef,
@@ -84,7 +88,11 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc
         let classes = Arc::new(ScalarClasses::new(segment.scalars));
         Arc::new(Entry(Mutex::new(Known { plans: vec![], classes, instances: HashMap::new() })))
     };
-    store.get_or_insert_default().entry(pattern).or_insert_with(fresh).clone()
+    let store = store.get_or_insert_default();
+    if store.len() >= MAX_PATTERNS {
+        store.clear();
+    }
+    store.entry(pattern).or_insert_with(fresh).clone()
 }
 
 impl Entry {
