@@ -1,7 +1,7 @@
 //! One program, run in every way there is.
 
 use crate::program::{Argument, Program, Tensor};
-use crate::tolerance::{accepts, ulps};
+use crate::tolerance::{Tolerance, ulps};
 use std::sync::Arc;
 use thalweg_ir::{DType, RelArg, RelOp, Scalar, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
@@ -229,9 +229,10 @@ impl Checker {
                 })
                 .chain(&scalars)
                 .collect();
+            let tolerance = Tolerance::new(step.op, step.dtype, &tensors);
             for p in 0..step.shape.numel() {
                 let (g, w) = (arrays[i].get(p), want.get(p));
-                if !accepts(step.op, step.dtype, &tensors, g, w) {
+                if !tolerance.accepts(g, w) {
                     return Err(format!("%{i} {} at {p}: {g:?}, the interpreter says {w:?}", step.op.name()));
                 }
             }

@@ -38,7 +38,13 @@ fn main() -> ExitCode {
     let mut failed = 0u64;
     for i in 0..programs {
         let program = generate::program(seed + i);
-        if let Err(why) = outcome(&checker, &program) {
+        let started = Instant::now();
+        let result = outcome(&checker, &program);
+        // Planning and compiling are to stay quick whatever the program.
+        if started.elapsed().as_secs() >= 5 {
+            println!("seed {}: took {:.1} s", seed + i, started.elapsed().as_secs_f64());
+        }
+        if let Err(why) = result {
             failed += 1;
             let (program, why) = shrink(&checker, program, why);
             println!("seed {}: {why}\n{}", seed + i, program.listing());

@@ -42,43 +42,68 @@ fn element_ulps(op: ElementOp) -> u64 {
     }
 }
 
-/// Whether `got` is an acceptable result of `op` at element `i`, the interpreter saying `want`.
-pub fn accepts(op: Op, dtype: DType, args: &[&Array], got: Scalar, want: Scalar) -> bool {
-    let (Scalar::Float(g), Scalar::Float(w)) = (got, want) else { return got == want };
-    let distance = ulps(g, w, dtype);
-    // Narrow floats are computed in f32 and rounded a second time.
-    let narrow = matches!(dtype, DType::BF16 | DType::F16) as u64;
-    let epsilon = 2f64.powi(1 - dtype.mantissa_digits() as i32);
-    match op {
-        Op::Element(ElementOp::FloorDiv) => distance <= 1 || (g - w).abs() <= 1.0,
-        // Its three roundings are relative to its terms, which may cancel.
-        Op::Element(ElementOp::Lerp) => {
-            // A difference of terms that large may overflow where the result does not.
-            distance <= 2 + narrow
-                || !w.is_finite()
-                || (!g.is_finite() && magnitude(args) > overflow(dtype))
-                || (g - w).abs() <= 4.0 * epsilon * magnitude(args)
+/// How far the results of one operation may be off, its arguments looked at once.
+pub struct Tolerance {
+    op: Op,
+    dtype: DType,
+    /// The largest error that follows from the arguments' magnitudes, for operations whose error is not relative to the result.
+    absolute: f64,
+    /// Whether results may overflow, or lose everything, on the way in one order and not in another.
+    extreme: bool,
+    terms: f64,
+}
+
+impl Tolerance {
+    /// For an operation on these arguments, scalars included.
+    pub fn new(op: Op, dtype: DType, args: &[&Array]) -> Tolerance {
+        let epsilon = if dtype.is_float() { 2f64.powi(1 - dtype.mantissa_digits() as i32) } else { 0.0 };
+        let (mut absolute, mut is_extreme, mut terms) = (0.0, false, 0.0);
+        match op {
+            // Its three roundings are relative to its terms, which may cancel; and a difference of large ones may overflow where the
+            // result does not.
+            Op::Element(ElementOp::Lerp) => {
+                absolute = 4.0 * epsilon * magnitude(args);
+                is_extreme = magnitude(args) > overflow(dtype);
+            }
+            Op::Reduce(ReduceOp::Sum) => absolute = epsilon * (16.0 + depth(args[0])) * sum_of(args[0]),
+            Op::Reduce(ReduceOp::Prod) => {
+                terms = args[0].shape.numel() as f64;
+                is_extreme = extreme(args[0]);
+            }
+            Op::Matmul => {
+                let k = args[0].shape.last().copied().unwrap_or(1) as f64;
+                absolute = epsilon * (k + 2.0) * k * magnitude(&args[..1]) * magnitude(&args[1..]);
+            }
+            _ => {}
         }
-        Op::Element(e) => distance <= element_ulps(e) + narrow,
-        Op::Cast => distance <= narrow,
-        Op::Random(RandomKind::Normal) => (g - w).abs() <= 2e-5 || distance <= narrow,
-        Op::Reduce(ReduceOp::Sum) => {
-            !w.is_finite() || !g.is_finite() || (g - w).abs() <= epsilon * (16.0 + depth(args[0])) * sum_of(args[0])
+        Tolerance { op, dtype, absolute, extreme: is_extreme, terms }
+    }
+
+    /// Whether `got` is acceptable where the interpreter says `want`.
+    pub fn accepts(&self, got: Scalar, want: Scalar) -> bool {
+        let (Scalar::Float(g), Scalar::Float(w)) = (got, want) else { return got == want };
+        let distance = ulps(g, w, self.dtype);
+        // Narrow floats are computed in f32 and rounded a second time.
+        let narrow = matches!(self.dtype, DType::BF16 | DType::F16) as u64;
+        let near = (g - w).abs() <= self.absolute;
+        let infinite = !w.is_finite() || !g.is_finite();
+        match self.op {
+            Op::Element(ElementOp::FloorDiv) => distance <= 1 || (g - w).abs() <= 1.0,
+            Op::Element(ElementOp::Lerp) => {
+                distance <= 2 + narrow || near || !w.is_finite() || !g.is_finite() && self.extreme
+            }
+            Op::Element(e) => distance <= element_ulps(e) + narrow,
+            Op::Cast => distance <= narrow,
+            Op::Random(RandomKind::Normal) => (g - w).abs() <= 2e-5 || distance <= narrow,
+            Op::Reduce(ReduceOp::Sum) => infinite || near,
+            Op::Reduce(ReduceOp::Prod) => {
+                let epsilon = 2f64.powi(1 - self.dtype.mantissa_digits() as i32);
+                let relative = (g - w).abs() <= 4.0 * self.terms * epsilon * w.abs();
+                infinite || relative || self.extreme || w.abs() < tiny(self.dtype)
+            }
+            Op::Matmul => infinite || near || !self.absolute.is_finite(),
+            _ => distance == 0,
         }
-        Op::Reduce(ReduceOp::Prod) => {
-            let n = args[0].shape.numel() as f64;
-            !w.is_finite()
-                || !g.is_finite()
-                || (g - w).abs() <= 4.0 * n * epsilon * w.abs()
-                || extreme(args[0])
-                || w.abs() < tiny(dtype)
-        }
-        Op::Matmul => {
-            let k = args[0].shape.last().copied().unwrap_or(1) as f64;
-            let bound = epsilon * (k + 2.0) * k * magnitude(&args[..1]) * magnitude(&args[1..]);
-            !w.is_finite() || !g.is_finite() || (g - w).abs() <= bound || !bound.is_finite()
-        }
-        _ => distance == 0,
     }
 }
 
