@@ -110,6 +110,15 @@ impl Recorder {
         if mode != self.mode {
             self.change_mode(mode);
         }
+        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may settle an argument.
+        for arg in args {
+            if let Operand::Value(v) = arg
+                && v.epoch != self.epoch
+                && let Some(Err(error)) = v.state()
+            {
+                return Value::failed(self.device, error.poisoned(), shape, dtype);
+            }
+        }
         let mut rel = RelOp { op, dtype, rank: shape.rank() as u8, attr, args: [RelArg::NONE; 3] };
         for (to, arg) in rel.args.iter_mut().zip(args) {
             *to = match arg {
