@@ -16,6 +16,9 @@ use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, Program
 /// `tests/measure.rs`: calls of 5 to 60 µs on two threads of a machine whose second core was busy), so half of 30 is worth it.
 const PARALLEL_NS: f64 = 30_000.0;
 
+/// Programs remembered; beyond, the memory of them starts over. Plans hold the programs that they run.
+const MAX_PROGRAMS: usize = 16_384;
+
 /// What can be chosen about a [`CpuDevice`].
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
@@ -125,6 +128,9 @@ impl Device for CpuDevice {
         });
         // Where two threads compiled one kernel, the first one's program stays.
         let mut programs = self.programs.write().unwrap_or_else(|e| e.into_inner());
+        if programs.len() >= MAX_PROGRAMS {
+            programs.clear();
+        }
         Ok(programs.entry(kernel.clone()).or_insert(made).clone())
     }
 

@@ -296,7 +296,7 @@ impl Recorder {
                 let last = Some((self.sizes.as_slice().into(), ready.clone()));
                 match at {
                     Some(at) => known[at].last = last,
-                    None => known.push(Known { live: self.live.clone(), entry, last }),
+                    None => self.recognizer.add(Known { live: self.live.clone(), entry, last }),
                 }
                 (ready, made)
             }
