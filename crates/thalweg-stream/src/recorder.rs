@@ -20,7 +20,7 @@ use thalweg_runtime::{Error, count};
 const FIRST_CHECK: usize = 512;
 /// Operations waiting before the stream is cut wherever it is.
 const MAX_OPS: usize = 8192;
-/// Bytes of inputs that a segment may keep alive before it is cut.
+/// Bytes of inputs that a segment alone may keep alive before it is cut.
 const MAX_INPUT_BYTES: usize = 512 << 20;
 
 /// Epochs number segments, over all streams.
@@ -42,6 +42,8 @@ pub(crate) struct Recorder {
     /// Sizes (and, where they are not row-major, strides) of the inputs, in order.
     input_sizes: Vec<i64>,
     input_bytes: usize,
+    /// Bytes of inputs from which on it is looked up how many of them nobody else holds.
+    input_limit: usize,
     check_at: usize,
     cut_at: usize,
     // Kept for their memory.
@@ -87,6 +89,7 @@ impl Recorder {
             input_numbers: HashMap::default(),
             input_sizes: Vec::new(),
             input_bytes: 0,
+            input_limit: MAX_INPUT_BYTES,
             check_at: FIRST_CHECK,
             cut_at: usize::MAX,
             live: BitSet::default(),
@@ -136,7 +139,7 @@ impl Recorder {
         self.ops.push(rel);
         self.values.push(value.clone());
         let cut = self.recognizer.step(&rel);
-        if cut || self.ops.len() >= self.check_at || self.input_bytes > MAX_INPUT_BYTES {
+        if cut || self.ops.len() >= self.check_at || self.input_bytes > self.input_limit {
             self.maybe_cut(cut);
         }
         value
@@ -186,8 +189,12 @@ impl Recorder {
     #[cold]
     fn maybe_cut(&mut self, known: bool) {
         let n = self.ops.len();
-        if known || self.input_bytes > MAX_INPUT_BYTES {
+        if known || self.input_bytes > self.input_limit && self.own_input_bytes() > MAX_INPUT_BYTES {
             return self.cut();
+        }
+        // What others hold anyway is no reason to cut: a chain over one large tensor is to fuse like any other.
+        while self.input_bytes > self.input_limit {
+            self.input_limit += MAX_INPUT_BYTES;
         }
         if n >= self.cut_at || n >= MAX_OPS {
             self.recognizer.cut_here();
@@ -206,6 +213,12 @@ impl Recorder {
                 None => self.check_at = (2 * self.check_at).min(MAX_OPS),
             }
         }
+    }
+
+    /// Bytes of inputs that nobody else holds.
+    fn own_input_bytes(&self) -> usize {
+        let own = self.inputs.iter().flatten().filter(|v| Arc::strong_count(v) == 1);
+        own.filter_map(|v| v.state()).flatten().map(|s| s.buffer.bytes()).sum()
     }
 
     /// Whether nobody outside holds a value that is pending here.
@@ -253,6 +266,7 @@ impl Recorder {
         self.input_numbers.clear();
         self.input_sizes.clear();
         self.input_bytes = 0;
+        self.input_limit = MAX_INPUT_BYTES;
         self.check_at = FIRST_CHECK;
         self.cut_at = usize::MAX;
         self.epoch = NEXT_EPOCH.fetch_add(1, Relaxed);

@@ -88,3 +88,14 @@ fn a_program_that_never_repeats_itself_is_not_remembered_without_bound() {
     assert!(thalweg::plan_store().patterns <= 8192, "{:?}", thalweg::plan_store());
     assert_eq!((&x * 2.0).to_vec::<f32>().unwrap(), [2.0, -4.0, 6.0]);
 }
+
+#[test]
+fn operations_on_a_very_large_tensor_fuse_too() {
+    let x = Tensor::full([130 << 20], 3.0);
+    thalweg::synchronize().unwrap();
+    let before = thalweg::counters().kernels;
+    let y = (&x + 1) * 2 + &x;
+    thalweg::synchronize().unwrap();
+    assert_eq!(thalweg::counters().kernels - before, 1);
+    assert_eq!(y.slice(5..7).to_vec::<f32>().unwrap(), [11.0, 11.0]);
+}
