@@ -16,6 +16,9 @@ use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, Program
 /// `tests/measure.rs`: calls of 5 to 60 µs on two threads of a machine whose second core was busy), so half of 30 is worth it.
 const PARALLEL_NS: f64 = 30_000.0;
 
+/// Programs remembered; beyond, the memory of them starts over. Plans hold the programs that they run.
+const MAX_PROGRAMS: usize = 16_384;
+
 /// What can be chosen about a [`CpuDevice`].
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
@@ -35,9 +38,6 @@ impl Default for CpuOptions {
         CpuOptions { threads, parallel_ns: PARALLEL_NS, isa: Choice::from_environment() }
     }
 }
-
-/// Programs kept before the cache starts over; whoever runs one keeps it.
-const MAX_PROGRAMS: usize = 1 << 14;
 
 /// The host's processors.
 pub struct CpuDevice {

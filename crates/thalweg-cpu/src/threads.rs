@@ -3,7 +3,7 @@
 //! In: a number of pieces, an estimate of the work, and what to do with a range of pieces. The calling thread always takes
 //! part; helpers join only where the estimate pays for waking them. Pieces are taken by an atomic counter, so a
 //! helper that comes late (or never, on a busy machine) costs nothing but its share; waiting threads park. The
-//! helpers are made when first needed: a process that launches nothing large has one thread.
+//! helpers are made when first needed: a process that launches nothing large has one thread. On a worker of a rayon pool nobody helps.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -43,7 +43,10 @@ impl Threads {
     pub fn run(&self, pieces: usize, grain: usize, estimate_ns: f64, work: impl Fn(Range<usize>) + Sync) {
         let grain = grain.max(1);
         let threads = self.for_work(estimate_ns).min(pieces.div_ceil(grain));
-        let helpers = if threads > 1 { self.helpers() } else { None };
+        // A worker of some rayon pool, the program's own for one, takes up other jobs while it waits for helpers. Such a job may come back
+        // here on the same stack, below locks that the launch is made under, so there the caller works alone; its siblings are at work.
+        let helped = threads > 1 && rayon::current_thread_index().is_none();
+        let helpers = if helped { self.helpers() } else { None };
         let Some(helpers) = helpers else {
             if pieces > 0 {
                 work(0..pieces);

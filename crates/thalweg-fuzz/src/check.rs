@@ -22,6 +22,9 @@ enum Drops {
     Late,
     /// At a point that depends on the number given and the handle.
     Scattered(usize),
+    /// Early, inputs too, and the stream is cut after every so many steps: what one segment leaves, views of one buffer among it, the next
+    /// one reads and may write over.
+    Cut(usize),
 }
 
 const STRICT: Mode = Mode { fused: true, strict: true, reference: false };
@@ -57,12 +60,14 @@ impl Checker {
         let mut inputs: Vec<Option<Arc<Value>>> = self.upload(program)?.into_iter().map(Some).collect();
         let n = program.steps.len();
         let mut values: Vec<Option<Arc<Value>>> = vec![None; n];
-        let mut last = vec![0; n];
+        let (mut last, mut last_input) = (vec![0; n], vec![0; inputs.len()]);
         for (i, step) in program.steps.iter().enumerate() {
             last[i] = i;
             for a in &step.args {
-                if let Argument::Tensor(Tensor::Step(s)) = a {
-                    last[*s] = i;
+                match a {
+                    Argument::Tensor(Tensor::Step(s)) => last[*s] = i,
+                    Argument::Tensor(Tensor::Input(s)) => last_input[*s] = i,
+                    Argument::Scalar(_) => {}
                 }
             }
         }
@@ -71,7 +76,7 @@ impl Checker {
                 .args
                 .iter()
                 .map(|a| match a {
-                    Argument::Tensor(Tensor::Input(n)) => Operand::Value(inputs[*n].as_ref().expect("kept to the end")),
+                    Argument::Tensor(Tensor::Input(n)) => Operand::Value(inputs[*n].as_ref().expect("used while held")),
                     Argument::Tensor(Tensor::Step(n)) => Operand::Value(values[*n].as_ref().expect("used while held")),
                     Argument::Scalar(bits) => Operand::Scalar(*bits),
                 })
@@ -81,12 +86,18 @@ impl Checker {
             values[i] = Some(value);
             for d in 0..=i {
                 let due = match drops {
-                    Drops::Early => i >= last[d],
+                    Drops::Early | Drops::Cut(_) => i >= last[d],
                     Drops::Late => false,
                     Drops::Scattered(k) => i >= last[d] + (d * 7 + k) % 5,
                 };
                 if due && !all && !program.steps[d].kept {
                     values[d] = None;
+                }
+            }
+            if let Drops::Cut(every) = drops {
+                inputs.iter_mut().zip(&last_input).filter(|(_, l)| i >= **l).for_each(|(v, _)| *v = None);
+                if i % every == every - 1 {
+                    synchronize()?;
                 }
             }
         }
@@ -140,6 +151,23 @@ impl Checker {
         let made = (counters() - before).plans_made;
         if made != 0 {
             return Err(format!("{made} plans made for a program seen before"));
+        }
+
+        // Other scalars, equal ones no longer equal: other values by the same plan.
+        let varied = program.with_other_scalars();
+        let want = self.run(&varied, UNFUSED, Drops::Early, true).map_err(|e| fail("unfused, other scalars", e))?;
+        let before = counters();
+        let got = self.run(&varied, STRICT, Drops::Early, false).map_err(|e| fail("other scalars", e))?;
+        self.equal(&varied, &got, &want, "with other scalars")?;
+        let made = (counters() - before).plans_made;
+        if made != 0 {
+            return Err(format!("{made} plans made for other scalars"));
+        }
+
+        // In several segments.
+        for every in [1, 3, program.steps.len().div_ceil(2)] {
+            let cut = self.run(program, STRICT, Drops::Cut(every), false).map_err(|e| fail("cut", e))?;
+            self.equal(program, &cut, &unfused, &format!("cut every {every}"))?;
         }
 
         // Another thread: the same values again, its inputs and results handed over.

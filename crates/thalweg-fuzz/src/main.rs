@@ -1,5 +1,5 @@
-//! The differential fuzzer: random programs run fused, unfused, with drops in other places, across threads, and by the
-//! reference interpreter; values, counters and explanations must agree.
+//! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in several
+//! segments, across threads, and by the reference interpreter; values, counters and explanations must agree.
 //!
 //! `thalweg-fuzz [--programs N] [--seed S] [--only SEED]`. Program `i` has seed `S + i`; a failure is shrunk, printed, and can
 //! be run alone with `--only`.

@@ -1,7 +1,7 @@
 //! Random programs as plain data: what is recorded, what is dropped, what is kept.
 
 use std::fmt::Write;
-use thalweg_ir::{DType, Op, Shape};
+use thalweg_ir::{DType, ElementOp, Op, Scalar, Shape};
 
 /// An input tensor.
 #[derive(Clone, Debug)]
@@ -75,6 +75,32 @@ impl Program {
             Tensor::Input(i) => self.inputs[i].shape,
             Tensor::Step(i) => self.steps[i].shape,
         }
+    }
+
+    /// The program with each scalar changed, those that were equal in different ways.
+    pub fn with_other_scalars(&self) -> Program {
+        let mut out = self.clone();
+        let mut n = 0;
+        for (step, new) in self.steps.iter().zip(&mut out.steps) {
+            let condition = step.op == Op::Element(ElementOp::Where);
+            let values = step.args.iter().skip(condition as usize);
+            let dtype = values.into_iter().find_map(|a| match a {
+                Argument::Tensor(t) => Some(self.dtype(*t)),
+                Argument::Scalar(_) => None,
+            });
+            let dtype = dtype.unwrap_or(step.dtype);
+            for arg in &mut new.args {
+                let Argument::Scalar(bits) = arg else { continue };
+                n += 1;
+                *bits = match Scalar::from_bits(*bits, dtype) {
+                    _ if matches!(step.op, Op::Random(_)) => bits.wrapping_add(n),
+                    Scalar::Bool(v) => Scalar::Bool(v ^ (n % 2 == 0)).to_bits(dtype),
+                    Scalar::Int(v) => Scalar::Int(dtype.wrap(v.wrapping_add(n as i64 % 3))).to_bits(dtype),
+                    Scalar::Float(v) => Scalar::Float(v + (n % 5) as f64 * 0.25).to_bits(dtype),
+                };
+            }
+        }
+        out
     }
 
     /// The program without one of its steps and what depends on it; `None` if nothing is left that is asked for.

@@ -12,6 +12,8 @@ use thalweg_ir::RelOp;
 
 /// Nodes kept before the automaton starts over: a program that never repeats itself must not grow without bound.
 const MAX_NODES: usize = 1 << 20;
+/// Plans at its nodes, likewise: each keeps its instances alive.
+const MAX_PLANS: usize = 1 << 16;
 
 /// A plan at a node.
 pub(crate) struct Known {
@@ -38,6 +40,8 @@ struct Node {
 pub(crate) struct Recognizer {
     nodes: Vec<Node>,
     at: u32,
+    /// Plans at all nodes.
+    plans: usize,
 }
 
 /// Roots, one a mode.
@@ -45,12 +49,12 @@ const ROOTS: usize = 8;
 
 impl Recognizer {
     pub fn new() -> Recognizer {
-        Recognizer { nodes: (0..ROOTS).map(|_| Node::new(root_op())).collect(), at: 0 }
+        Recognizer { nodes: (0..ROOTS).map(|_| Node::new(root_op())).collect(), at: 0, plans: 0 }
     }
 
     /// Goes back to the start, for a mode's segments.
     pub fn restart(&mut self, mode: usize) {
-        if self.nodes.len() > MAX_NODES {
+        if self.nodes.len() > MAX_NODES || self.plans > MAX_PLANS {
             *self = Recognizer::new();
         }
         self.at = mode as u32;
@@ -92,8 +96,14 @@ impl Recognizer {
     }
 
     /// The plans known for what was recorded since the last cut.
-    pub fn known(&mut self) -> &mut Vec<Known> {
+    pub fn known(&mut self) -> &mut [Known] {
         &mut self.nodes[self.at as usize].known
+    }
+
+    /// Adds a plan for it.
+    pub fn add(&mut self, known: Known) {
+        self.plans += 1;
+        self.nodes[self.at as usize].known.push(known);
     }
 }
 

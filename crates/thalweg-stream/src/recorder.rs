@@ -20,7 +20,7 @@ use thalweg_runtime::{Error, count};
 const FIRST_CHECK: usize = 512;
 /// Operations waiting before the stream is cut wherever it is.
 const MAX_OPS: usize = 8192;
-/// Bytes of inputs that a segment may keep alive before it is cut.
+/// Bytes of inputs that a segment alone may keep alive before it is cut.
 const MAX_INPUT_BYTES: usize = 512 << 20;
 
 /// Epochs number segments, over all streams.
@@ -42,6 +42,8 @@ pub(crate) struct Recorder {
     /// Sizes (and, where they are not row-major, strides) of the inputs, in order.
     input_sizes: Vec<i64>,
     input_bytes: usize,
+    /// Bytes of inputs from which on it is looked up how many of them nobody else holds.
+    input_limit: usize,
     check_at: usize,
     cut_at: usize,
     // Kept for their memory.
@@ -54,7 +56,8 @@ pub(crate) struct Recorder {
 pub(crate) struct AddressHasher(u64);
 impl Hasher for AddressHasher {
     fn finish(&self) -> u64 {
-        self.0
+        // The product's high bits are the good ones, and a table looks at the low ones.
+        self.0.rotate_left(32)
     }
     fn write(&mut self, bytes: &[u8]) {
         for &b in bytes {
@@ -87,6 +90,7 @@ impl Recorder {
             input_numbers: HashMap::default(),
             input_sizes: Vec::new(),
             input_bytes: 0,
+            input_limit: MAX_INPUT_BYTES,
             check_at: FIRST_CHECK,
             cut_at: usize::MAX,
             live: BitSet::default(),
@@ -110,6 +114,15 @@ impl Recorder {
         if mode != self.mode {
             self.change_mode(mode);
         }
+        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may settle an argument.
+        for arg in args {
+            if let Operand::Value(v) = arg
+                && v.epoch != self.epoch
+                && let Some(Err(error)) = v.state()
+            {
+                return Value::failed(self.device, error.poisoned(), shape, dtype);
+            }
+        }
         let mut rel = RelOp { op, dtype, rank: shape.rank() as u8, attr, args: [RelArg::NONE; 3] };
         for (to, arg) in rel.args.iter_mut().zip(args) {
             *to = match arg {
@@ -127,7 +140,7 @@ impl Recorder {
         self.ops.push(rel);
         self.values.push(value.clone());
         let cut = self.recognizer.step(&rel);
-        if cut || self.ops.len() >= self.check_at || self.input_bytes > MAX_INPUT_BYTES {
+        if cut || self.ops.len() >= self.check_at || self.input_bytes > self.input_limit {
             self.maybe_cut(cut);
         }
         value
@@ -177,8 +190,12 @@ impl Recorder {
     #[cold]
     fn maybe_cut(&mut self, known: bool) {
         let n = self.ops.len();
-        if known || self.input_bytes > MAX_INPUT_BYTES {
+        if known || self.input_bytes > self.input_limit && self.own_input_bytes() > MAX_INPUT_BYTES {
             return self.cut();
+        }
+        // What others hold anyway is no reason to cut: a chain over one large tensor is to fuse like any other.
+        while self.input_bytes > self.input_limit {
+            self.input_limit += MAX_INPUT_BYTES;
         }
         if n >= self.cut_at || n >= MAX_OPS {
             self.recognizer.cut_here();
@@ -197,6 +214,12 @@ impl Recorder {
                 None => self.check_at = (2 * self.check_at).min(MAX_OPS),
             }
         }
+    }
+
+    /// Bytes of inputs that nobody else holds.
+    fn own_input_bytes(&self) -> usize {
+        let own = self.inputs.iter().flatten().filter(|v| Arc::strong_count(v) == 1);
+        own.filter_map(|v| v.state()).flatten().map(|s| s.buffer.bytes()).sum()
     }
 
     /// Whether nobody outside holds a value that is pending here.
@@ -244,6 +267,7 @@ impl Recorder {
         self.input_numbers.clear();
         self.input_sizes.clear();
         self.input_bytes = 0;
+        self.input_limit = MAX_INPUT_BYTES;
         self.check_at = FIRST_CHECK;
         self.cut_at = usize::MAX;
         self.epoch = NEXT_EPOCH.fetch_add(1, Relaxed);
@@ -287,7 +311,7 @@ impl Recorder {
                 let last = Some((self.sizes.as_slice().into(), ready.clone()));
                 match at {
                     Some(at) => known[at].last = last,
-                    None => known.push(Known { live: self.live.clone(), entry, last }),
+                    None => self.recognizer.add(Known { live: self.live.clone(), entry, last }),
                 }
                 (ready, made)
             }

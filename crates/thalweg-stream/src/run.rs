@@ -68,7 +68,7 @@ impl Running<'_> {
         let mut taken: Vec<(usize, usize)> = vec![];
         for w in step.first_write..step.operands.len() {
             let Slot::Buffer(b) = step.operands[w] else { unreachable!("a kernel writes buffers") };
-            if may_reuse && let Some(buffer) = self.reuse(step, w, &mut taken) {
+            if may_reuse && let Some(buffer) = self.reuse(step, w, sizes[b], &mut taken) {
                 self.buffers[b] = Some(buffer);
                 in_place += 1;
                 continue;
@@ -116,8 +116,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The memory of a read operand that dies in this launch and that nobody else can reach, for written operand `w`.
-    fn reuse(&mut self, step: &Step, w: usize, taken: &mut Vec<(usize, usize)>) -> Option<Buffer> {
+    /// The memory of a read operand that dies in this launch and that nobody else can reach, for written operand `w` of that many bytes.
+    fn reuse(&mut self, step: &Step, w: usize, bytes: usize, taken: &mut Vec<(usize, usize)>) -> Option<Buffer> {
         for &(_, read) in step.in_place.iter().filter(|p| p.0 == w) {
             if taken.iter().any(|t| t.0 == read) {
                 continue;
@@ -125,10 +125,11 @@ impl Running<'_> {
             let buffer = match step.operands[read] {
                 Slot::Buffer(b) => self.buffers[b].take(),
                 Slot::Input(i) => {
-                    // Ours is the last handle, and the value's the last on its memory.
-                    let unshared = |v: &mut Value| match v.state() {
-                        Some(Ok(s)) if Arc::strong_count(&s.buffer) == 1 => v.take_storage().map(|s| s.buffer),
-                        _ => None,
+                    // Ours is the last handle, and the value's the last on its memory. A view of a small part would keep all of it.
+                    let unshared = |v: &mut Value| {
+                        let Some(Ok(s)) = v.state_mut() else { return None };
+                        let fits = s.buffer.bytes() <= 2 * bytes && Arc::get_mut(&mut s.buffer).is_some();
+                        fits.then(|| v.take_storage()).flatten().map(|s| s.buffer)
                     };
                     self.inputs[i].as_mut().and_then(Arc::get_mut).and_then(unshared)
                 }

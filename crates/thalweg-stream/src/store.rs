@@ -15,9 +15,12 @@ use thalweg_runtime::{Error, Program, count};
 /// Instances kept for one pattern; more sizes than that and the oldest are worked out again (microseconds).
 const MAX_INSTANCES: usize = 1024;
 
-/// Patterns kept before the store starts over: a process that never repeats itself must not grow without bound. Streams keep what they have
-/// at hand.
+/// Plans kept for one pattern: sizes that break the assumptions of all of them are planned for again.
+const MAX_VARIANTS: usize = 16;
+
+/// Patterns kept, and operations in all of them. A program that never repeats itself goes beyond; then the store starts over, as recognizers do.
 const MAX_PATTERNS: usize = 1 << 16;
+const MAX_PATTERN_OPS: usize = 1 << 22;
 
 #[derive(PartialEq, Eq, Hash)]
 struct Pattern {
@@ -45,7 +48,14 @@ struct Known {
     instances: HashMap<Box<[i64]>, Arc<Ready>>,
 }
 
-static STORE: Mutex<Option<HashMap<Pattern, Arc<Entry>>>> = Mutex::new(None);
+#[derive(Default)]
+struct Store {
+    entries: HashMap<Pattern, Arc<Entry>>,
+    /// Operations of all patterns.
+    ops: usize,
+}
+
+static STORE: Mutex<Option<Store>> = Mutex::new(None);
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while planning leaves maps that are whole, if less full than they might be.
@@ -66,7 +76,7 @@ pub struct PlanStoreStats {
 /// The plan store's figures.
 pub fn plan_store() -> PlanStoreStats {
     let mut stats = PlanStoreStats::default();
-    for entry in locked(&STORE).iter().flatten().map(|(_, e)| e) {
+    for entry in locked(&STORE).iter().flat_map(|s| s.entries.values()) {
         let known = locked(&entry.0);
         stats.patterns += 1;
         stats.plans += known.plans.len();
@@ -84,15 +94,18 @@ pub fn clear_plans() {
 pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc<Entry> {
     let pattern = Pattern { device, mode, ops: segment.ops.into(), live: segment.live.clone() };
     let mut store = locked(&STORE);
-    let fresh = || {
-        let classes = Arc::new(ScalarClasses::new(segment.scalars));
-        Arc::new(Entry(Mutex::new(Known { plans: vec![], classes, instances: HashMap::new() })))
-    };
     let store = store.get_or_insert_default();
-    if store.len() >= MAX_PATTERNS {
-        store.clear();
+    if let Some(entry) = store.entries.get(&pattern) {
+        return entry.clone();
     }
-    store.entry(pattern).or_insert_with(fresh).clone()
+    if store.entries.len() >= MAX_PATTERNS || store.ops + segment.ops.len() > MAX_PATTERN_OPS {
+        *store = Store::default();
+    }
+    let classes = Arc::new(ScalarClasses::new(segment.scalars));
+    let entry = Arc::new(Entry(Mutex::new(Known { plans: vec![], classes, instances: HashMap::new() })));
+    store.ops += segment.ops.len();
+    store.entries.insert(pattern, entry.clone());
+    entry
 }
 
 impl Entry {
@@ -114,6 +127,9 @@ impl Entry {
             None => {
                 let plan = Arc::new(plan(segment));
                 let instance = instantiate(&plan, segment, &classes).expect("a plan fits the segment it was made for");
+                if known.plans.len() >= MAX_VARIANTS {
+                    known.plans.remove(0);
+                }
                 known.plans.push(plan.clone());
                 (plan, instance, true)
             }

@@ -18,7 +18,7 @@ use thalweg_runtime::Error;
 struct Stream {
     id: u32,
     recorder: Mutex<Recorder>,
-    /// The thread is gone; whoever empties the stream removes it.
+    /// The thread is gone; whoever empties the stream removes it, or, where its values were dropped instead, the next stream that is made.
     orphan: AtomicBool,
 }
 
@@ -58,8 +58,18 @@ impl Stream {
         let recorder = Mutex::new(Recorder::new(id, device, mode()));
         let stream = Arc::new(Stream { id, recorder, orphan: AtomicBool::new(false) });
         let mut streams = STREAMS.write().unwrap_or_else(|e| e.into_inner());
-        streams.get_or_insert_default().insert(id, stream.clone());
+        let streams_now = streams.get_or_insert_default();
+        let left: Vec<Arc<Stream>> = streams_now.extract_if(|_, s| s.is_left_over()).map(|(_, s)| s).collect();
+        streams_now.insert(id, stream.clone());
+        drop(streams);
+        // After the registry's lock, as in `forget_stream`.
+        drop(left);
         stream
+    }
+
+    /// Whether its thread is gone and all that was pending there has been dropped since. One that is being cut is not looked at.
+    fn is_left_over(&self) -> bool {
+        self.orphan.load(Relaxed) && self.recorder.try_lock().is_ok_and(|r| r.is_unwanted())
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorder> {
@@ -106,12 +116,9 @@ pub fn record(
         let stream = local.stream(device);
         for arg in args {
             let Operand::Value(v) = arg else { continue };
-            if v.stream != stream.id && !matches!(v.state(), Some(Ok(_))) {
-                // Pending on another stream, or failed. Computed before it is recorded here, so that no two streams ever wait for each other.
+            if v.stream != stream.id {
+                // Where it is pending, computed before it is recorded here, so that no two streams ever wait for each other.
                 v.compute();
-            }
-            if let Some(Err(error)) = v.state() {
-                return Value::failed(device, error.poisoned(), shape, dtype);
             }
         }
         stream.lock().record(mode(), op, dtype, shape, attr, args, ints)
