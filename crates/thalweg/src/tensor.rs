@@ -43,12 +43,14 @@ impl Tensor {
 
     /// The number of dimensions.
     #[inline]
+    #[doc(alias = "ndim")]
     pub fn rank(&self) -> usize {
         self.0.shape().rank()
     }
 
     /// The number of elements.
     #[inline]
+    #[doc(alias = "len")]
     pub fn numel(&self) -> usize {
         self.0.shape().numel()
     }
