@@ -4,17 +4,24 @@
 //! types, the compiler could not tell which `1.0 - x` means before it knows the type of the whole, and `(1.0 -
 //! x).exp()` would need annotations.
 
-use crate::record::{binary, unary};
+use crate::record::{binary, unary, wrong_dtype};
 use crate::{DType, IntoOperand, Operand, Scalar, Tensor};
 use std::ops;
 use thalweg_ir::ElementOp;
 
 /// `&`, `|`, `^` and `!` are logical on bool and bitwise on integers.
+///
+/// # Panics
+/// On floats.
+#[track_caller]
 fn by_class(a: Operand<'_>, b: Operand<'_>, logical: ElementOp, bitwise: ElementOp) -> ElementOp {
     let dtype = match (a, b) {
         (Operand::Tensor(t), _) | (_, Operand::Tensor(t)) => t.dtype(),
         _ => DType::Bool,
     };
+    if dtype.is_float() {
+        wrong_dtype(bitwise.name(), "an integer dtype or bool", dtype);
+    }
     if dtype == DType::Bool { logical } else { bitwise }
 }
 

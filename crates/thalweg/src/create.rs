@@ -81,6 +81,7 @@ impl Tensor {
     /// When the shape does not hold that many elements, or the device has no memory for them
     /// ([`Tensor::try_from_slice`] returns that as an error).
     #[track_caller]
+    #[doc(alias = "from_vec")]
     pub fn from_slice<T: Element>(data: &[T], shape: impl Into<Shape>) -> Tensor {
         match Tensor::try_from_slice(data, shape, Device::default()) {
             Ok(t) => t,

@@ -1,13 +1,13 @@
-//! Tensors as text, in NumPy's layout with four digits behind the point.
+//! Tensors as text, in NumPy's layout with four digits behind the point, or as many as the format asks for.
 //!
-//! Floats are printed with as few digits as tell them apart from their neighbours in their dtype, at most four behind
-//! the point, and share one column layout: fixed or, where magnitudes lie far apart, scientific (NumPy's rule). More
+//! Floats are printed with as few digits as tell them apart from their neighbours in their dtype, at most four (`{x:.2}`: two)
+//! behind the point, and share one column layout: fixed or, where magnitudes lie far apart, scientific (NumPy's rule). More
 //! than 1,000 elements are abridged to the first and last three of each dimension; only these are read.
 
 use crate::{DType, Element, Error, Tensor};
 use std::fmt::{self, Write};
 
-/// Digits behind the point.
+/// Digits behind the point unless the format says otherwise.
 const PRECISION: usize = 4;
 /// More elements than this are abridged.
 const THRESHOLD: usize = 1000;
@@ -17,9 +17,10 @@ const EDGE: usize = 3;
 const WIDTH: usize = 75;
 
 impl fmt::Display for Tensor {
-    /// The values. A value that cannot be computed prints its error.
+    /// The values; `{x:.2}` rounds floats to two digits behind the point, at most four are shown otherwise. A value that
+    /// cannot be computed prints its error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match layout(self) {
+        match layout(self, f.precision()) {
             Ok(text) => f.write_str(&text),
             Err(e) => write!(f, "<{} {}: {e}>", self.dtype(), self.shape()),
         }
@@ -27,22 +28,22 @@ impl fmt::Display for Tensor {
 }
 
 impl fmt::Debug for Tensor {
-    /// The values, then dtype and shape.
+    /// The values, then dtype and shape; a precision as for `Display`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match layout(self) {
+        match layout(self, f.precision()) {
             Ok(text) => write!(f, "{text} ({} {})", self.dtype(), self.shape()),
             Err(e) => write!(f, "<{} {}: {e}>", self.dtype(), self.shape()),
         }
     }
 }
 
-fn layout(x: &Tensor) -> Result<String, Error> {
+fn layout(x: &Tensor, precision: Option<usize>) -> Result<String, Error> {
     if x.numel() == 0 {
         return Ok("[]".to_string());
     }
     let abridged = x.numel() > THRESHOLD;
     let shown = if abridged { edges(x) } else { x.clone() };
-    let words = words(&shown)?;
+    let words = words(&shown, precision.unwrap_or(PRECISION))?;
     if x.rank() == 0 {
         return Ok(words[0].trim().to_string());
     }
@@ -64,9 +65,9 @@ fn edges(x: &Tensor) -> Tensor {
 }
 
 /// Every element as text, all of one width.
-fn words(x: &Tensor) -> Result<Vec<String>, Error> {
+fn words(x: &Tensor, precision: usize) -> Result<Vec<String>, Error> {
     let words = match x.dtype() {
-        dtype if dtype.is_float() => floats(&x.to_f64_vec()?, dtype),
+        dtype if dtype.is_float() => floats(&x.to_f64_vec()?, dtype, precision),
         DType::Bool => texts::<bool>(x)?,
         DType::I8 => texts::<i8>(x)?,
         DType::I16 => texts::<i16>(x)?,
@@ -84,13 +85,13 @@ fn texts<T: Element>(x: &Tensor) -> Result<Vec<String>, Error> {
 }
 
 /// Floats in one column layout.
-fn floats(values: &[f64], dtype: DType) -> Vec<String> {
+fn floats(values: &[f64], dtype: DType, precision: usize) -> Vec<String> {
     let finite = || values.iter().filter(|v| v.is_finite());
     let sizes = || finite().map(|v| v.abs()).filter(|&v| v != 0.0);
     let (largest, smallest) = (sizes().fold(0.0, f64::max), sizes().fold(f64::INFINITY, f64::min));
     let scientific = largest >= 1e8 || smallest < 1e-4 || (largest > 0.0 && largest / smallest > 1000.0);
     let digits: Vec<Option<String>> =
-        values.iter().map(|&v| v.is_finite().then(|| shortest(v, dtype, scientific))).collect();
+        values.iter().map(|&v| v.is_finite().then(|| shortest(v, dtype, scientific, precision))).collect();
     // Width before and behind the point, over all.
     let (mut before, mut behind) = (0, 0);
     for text in digits.iter().flatten() {
@@ -122,11 +123,11 @@ fn floats(values: &[f64], dtype: DType) -> Vec<String> {
 
 /// The fewest digits behind the point, up to the precision, that read back as the value in its dtype; else the
 /// rounded value.
-fn shortest(value: f64, dtype: DType, scientific: bool) -> String {
-    for digits in 0..=PRECISION {
+fn shortest(value: f64, dtype: DType, scientific: bool, precision: usize) -> String {
+    for digits in 0..=precision {
         let text = if scientific { scientific_text(value, digits) } else { format!("{value:.digits$}") };
         let exact = text.parse::<f64>().is_ok_and(|v| dtype.round(v) == value);
-        if exact || digits == PRECISION {
+        if exact || digits == precision {
             return with_point(text);
         }
     }

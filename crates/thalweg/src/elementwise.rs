@@ -207,6 +207,7 @@ impl Tensor {
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not taken, or a scalar does not fit.
     #[track_caller]
+    #[doc(alias = "clip")]
     pub fn clamp(&self, low: impl IntoOperand, high: impl IntoOperand) -> Tensor {
         ternary(ElementOp::Clamp, [self.operand(), low.operand(), high.operand()])
     }
@@ -225,6 +226,7 @@ impl Tensor {
     /// Float to float rounds to nearest, ties to even (overflow gives an infinity). Float to integer truncates toward
     /// zero and saturates, NaN gives 0. Integer to integer wraps, integer to float rounds. To bool is `x ≠ 0` (NaN is
     /// true); from bool gives 0 and 1.
+    #[doc(alias = "astype")]
     pub fn cast(&self, dtype: DType) -> Tensor {
         if dtype == self.dtype() {
             return self.clone();

@@ -36,6 +36,7 @@ impl Tensor {
     /// # Panics
     /// When there are none, or shapes (apart from that axis) or dtypes differ.
     #[track_caller]
+    #[doc(alias = "concatenate")]
     pub fn cat<T: AsRef<Tensor>>(tensors: &[T], axis: impl Into<Axis>) -> Tensor {
         let list: Vec<&Tensor> = tensors.iter().map(T::as_ref).collect();
         let Some(first) = list.first() else { panic!("cat: there are no tensors") };

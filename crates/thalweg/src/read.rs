@@ -19,6 +19,7 @@ impl Tensor {
     ///
     /// # Errors
     /// When there is not exactly one, `T` is not the tensor's dtype, or the value cannot be computed.
+    #[doc(alias = "to_scalar")]
     pub fn item<T: Element>(&self) -> Result<T, Error> {
         self.check_element::<T>("item")?;
         if self.numel() != 1 {

@@ -114,8 +114,10 @@ reductions! {
     /// The product over the axes; 1 of nothing. In the tensor's dtype: integers wrap.
     prod prod_keepdim => reduce_numbers Prod, "On bool (cast first), or when an axis does not exist.";
     /// The largest over the axes; NaN if any is NaN.
+    #[doc(alias = "max")]
     amax amax_keepdim => reduce_numbers Max, "On bool, when an axis does not exist, or when there is nothing along one.";
     /// The smallest over the axes; NaN if any is NaN.
+    #[doc(alias = "min")]
     amin amin_keepdim => reduce_numbers Min, "On bool, when an axis does not exist, or when there is nothing along one.";
     /// Whether any is true over the axes; false of nothing.
     any any_keepdim => reduce_bools Any, "On another dtype than bool, or when an axis does not exist.";

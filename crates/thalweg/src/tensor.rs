@@ -14,6 +14,18 @@ use thalweg_stream::Value;
 /// A mistake in shapes or dtypes panics at the line that made it, names the operation and both sides, and leaves
 /// everything recorded before intact. What the outside world can cause - no memory, a lost device, a damaged
 /// file - is a [`Result`] where a value is read.
+///
+/// | to | there are |
+/// |---|---|
+/// | make | [`new`](Tensor::new), [`zeros`](Tensor::zeros), [`arange`](Tensor::arange), [`randn`](Tensor::randn), [`read_npy`](Tensor::read_npy) |
+/// | take parts | [`slice`](Tensor::slice), [`index_axis`](Tensor::index_axis), [`unbind`](Tensor::unbind), [`window`](Tensor::window) |
+/// | change the shape | [`reshape`](Tensor::reshape), [`permute`](Tensor::permute), [`unsqueeze`](Tensor::unsqueeze), [`broadcast_to`](Tensor::broadcast_to) |
+/// | join | [`cat`](Tensor::cat), [`stack`](Tensor::stack), [`pad`](Tensor::pad) |
+/// | choose | [`where_`](Tensor::where_), [`masked_fill`](Tensor::masked_fill), [`clamp`](Tensor::clamp) |
+/// | reduce | [`sum`](Tensor::sum), [`mean`](Tensor::mean), [`amax`](Tensor::amax), [`argmax`](Tensor::argmax), [`softmax`](Tensor::softmax) |
+/// | multiply matrices | [`matmul`](Tensor::matmul), [`dot`](Tensor::dot) |
+/// | convert | [`cast`](Tensor::cast), [`to_device`](Tensor::to_device) |
+/// | read | [`item`](Tensor::item), [`to_vec`](Tensor::to_vec), [`write_npy`](Tensor::write_npy) |
 #[derive(Clone)]
 #[must_use = "an operation on tensors has no effect but its result"]
 pub struct Tensor(pub(crate) Arc<Value>);
@@ -43,12 +55,14 @@ impl Tensor {
 
     /// The number of dimensions.
     #[inline]
+    #[doc(alias = "ndim")]
     pub fn rank(&self) -> usize {
         self.0.shape().rank()
     }
 
     /// The number of elements.
     #[inline]
+    #[doc(alias = "len")]
     pub fn numel(&self) -> usize {
         self.0.shape().numel()
     }

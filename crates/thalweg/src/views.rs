@@ -206,6 +206,7 @@ impl Tensor {
     /// # Panics
     /// When there is no such place, or the rank is 8 already.
     #[track_caller]
+    #[doc(alias = "expand_dims")]
     pub fn unsqueeze(&self, axis: impl Into<Axis>) -> Tensor {
         let rank = self.rank();
         assert!(rank < MAX_RANK, "unsqueeze: shape {} is at the rank limit of {MAX_RANK}", self.shape());
@@ -266,6 +267,7 @@ impl Tensor {
     /// # Panics
     /// When the axis is shorter than `size`, `size` or `step` is 0, or the rank is 8 already.
     #[track_caller]
+    #[doc(alias = "unfold")]
     pub fn window(&self, axis: impl Into<Axis>, size: usize, step: usize) -> Tensor {
         let rank = self.rank();
         let axis = axis.into().of("window", rank);

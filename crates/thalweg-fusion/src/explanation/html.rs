@@ -10,20 +10,22 @@ const DRAWN: usize = 400;
 /// Size of a box, the space between rows, and around all of it, in pixels.
 const WIDTH: f64 = 150.0;
 const HEIGHT: f64 = 40.0;
-const GAP_Y: f64 = 34.0;
+const GAP_Y: f64 = 38.0;
 const MARGIN: f64 = 20.0;
+/// A graph wider than the page shrinks to this at most; beyond that it scrolls.
+const LEAST_SCALE: f64 = 0.65;
 
 const STYLE: &str = "
 :root{--ink:#1c2430;--soft:#5d6b7c;--line:#d5dce4;--paper:#fff;--back:#f4f6f8}
 *{box-sizing:border-box}body{margin:0;padding:2rem;font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back)}
 main{max-width:1200px;margin:auto}h1{font-size:1.5rem;margin:0 0 .2rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}
 p{margin:.3rem 0;color:var(--soft)}section{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:1rem 1.2rem;margin:1rem 0}
-table{border-collapse:collapse;width:100%;font-size:.9rem}th{text-align:left;color:var(--soft);font-weight:600}
+table{border-collapse:collapse;width:100%;font-size:.9rem}th{text-align:left;white-space:nowrap;color:var(--soft);font-weight:600}
 td,th{padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .graph{overflow:auto;max-height:75vh;border:1px solid var(--line);border-radius:8px;background:#fbfcfd}
 .dot{display:inline-block;width:.8rem;height:.8rem;border-radius:3px;margin-right:.4rem;vertical-align:-1px}
-svg text{font:12px ui-monospace,monospace;fill:var(--ink)}svg text.s{font-size:10px;fill:var(--soft)}svg text.b{fill:var(--ink);paint-order:stroke;stroke:#fbfcfd;stroke-width:4px}
-svg{display:block;margin:auto}svg path{fill:none}path.m{stroke:#3d4a5c;stroke-width:2}path.k{stroke:#b6c0cb}
+svg text{font:12px ui-monospace,monospace;fill:var(--ink)}svg text.s{font-size:10px;fill:var(--soft)}svg text.b{fill:var(--ink)}
+svg{display:block;margin:auto;max-width:100%;height:auto}svg path{fill:none}path.m{stroke:#3d4a5c;stroke-width:2}path.k{stroke:#b6c0cb}
 code{font-family:ui-monospace,monospace;font-size:.9em}
 .bar{height:.8rem;border-radius:3px;background:#3d7edb}.bar.u{background:#c3ccd6}";
 
@@ -140,25 +142,22 @@ fn graph(out: &mut String, s: &SegmentReport) {
     let (w, h) = (2.0 * MARGIN + layout.width, 2.0 * MARGIN + layout.layers as f64 * (HEIGHT + GAP_Y) - GAP_Y);
     let _ = write!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w:.0}\" height=\"{h:.0}\" viewBox=\"0 0 {w:.0} {h:.0}\" role=\"img\">"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w:.0}\" height=\"{h:.0}\" viewBox=\"0 0 {w:.0} {h:.0}\" style=\"min-width:{:.0}px\" role=\"img\">",
+        w * LEAST_SCALE
     );
     let mut labels = String::new();
-    // The bytes stand once for each kernel that reads them.
+    // All readers of a value read the same bytes: they stand once, below its box, where no other label comes near.
     let mut told = HashSet::new();
     for (i, args) in arguments.iter().enumerate() {
         for (&a, way) in args.iter().zip(&layout.ways[i]) {
             let through = crossing(s, inputs, a, i);
-            let (path, label) = line(layout.nodes[a], way, layout.nodes[i]);
+            let path = line(layout.nodes[a], way, layout.nodes[i]);
             let class = if through.is_some() { "m" } else { "k" };
             let _ = write!(out, "<path class={class} d=\"{path}\"/>");
-            let Some((to, n)) = through.filter(|t| t.1 > 0) else { continue };
-            if told.insert((a, to)) {
-                let (x, y) = label;
-                let _ = write!(
-                    labels,
-                    "<text class=\"s b\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
-                    bytes(n)
-                );
+            let Some(n) = through.filter(|&n| n > 0) else { continue };
+            if told.insert(a) {
+                let p = layout.nodes[a];
+                label(&mut labels, (MARGIN + p.x, top(p.layer) + HEIGHT), &short(n));
             }
         }
     }
@@ -189,33 +188,44 @@ fn top(layer: usize) -> f64 {
     MARGIN + layer as f64 * (HEIGHT + GAP_Y)
 }
 
-/// A line from box to box through the places between them, and where its label stands.
-fn line(from: Place, way: &[Place], to: Place) -> (String, (f64, f64)) {
+/// A line from box to box through the places between them.
+fn line(from: Place, way: &[Place], to: Place) -> String {
     let x = |p: Place| MARGIN + p.x;
     let mut at = (x(from), top(from.layer) + HEIGHT);
     let mut path = format!("M{:.1} {:.1}", at.0, at.1);
-    let mut label = at;
     for (n, &next) in way.iter().chain([&to]).enumerate() {
         let end = (x(next), top(next.layer));
         let middle = at.1.midpoint(end.1);
         let _ = write!(path, "C{:.1} {middle:.1} {:.1} {middle:.1} {:.1} {:.1}", at.0, end.0, end.0, end.1);
-        label = (at.0.midpoint(end.0), middle + 3.0);
         at = (end.0, end.1 + HEIGHT);
         if n < way.len() {
             let _ = write!(path, "L{:.1} {:.1}", at.0, at.1);
         }
     }
-    (path, label)
+    path
 }
 
-/// The kernel that reads node `a` through memory for node `i`, if one does, and the bytes; none are told of inputs.
-fn crossing(s: &SegmentReport, inputs: usize, a: usize, i: usize) -> Option<(usize, usize)> {
+/// A text below a box, on a ground that hides the lines behind it.
+fn label(out: &mut String, (x, y): (f64, f64), text: &str) {
+    let width = 6.4 * text.len() as f64 + 4.0;
+    let _ = write!(
+        out,
+        "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"13\" rx=\"3\" fill=\"#fbfcfd\"/>\
+         <text class=\"s b\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
+        x - width / 2.0,
+        y + 5.0,
+        y + 15.0
+    );
+}
+
+/// The bytes of node `a` if node `i` reads it through memory; 0 for inputs.
+fn crossing(s: &SegmentReport, inputs: usize, a: usize, i: usize) -> Option<usize> {
     let reader = &s.operations[i.checked_sub(inputs)?];
     match a.checked_sub(inputs) {
-        None => Some((0, 0)),
+        None => Some(0),
         Some(a) => {
             let apart = |e: &&super::EdgeReport| e.operation == a && reader.kernels.contains(&e.to);
-            s.edges.iter().find(apart).map(|e| (e.to, e.bytes))
+            s.edges.iter().find(apart).map(|e| e.bytes)
         }
     }
 }
@@ -237,6 +247,16 @@ fn node(out: &mut String, (x, y): (f64, f64), fill: &str, stroke: &str, name: &s
 /// A colour for each kernel: hues a golden angle apart, so that neighbours differ.
 fn colour(k: usize) -> String {
     format!("hsl({} 65% 82%)", (k * 137 + 205) % 360)
+}
+
+/// A number of bytes in few characters: `8.0 KiB`. The table has it exactly.
+fn short(n: usize) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (n.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
+    match unit {
+        0 => format!("{n} B"),
+        _ => format!("{:.1} {}", n as f64 / (1u64 << (10 * unit)) as f64, UNITS[unit]),
+    }
 }
 
 fn escape(text: &str) -> String {

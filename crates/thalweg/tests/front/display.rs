@@ -49,6 +49,16 @@ fn tensors_print_as_numpy_arrays() {
 }
 
 #[test]
+fn a_precision_is_numpys() {
+    let x = Tensor::new([[0.12345678f32, 1.5], [100.25, 2.0]]);
+    assert_eq!(format!("{x:.2}"), "[[  0.12   1.5 ]\n [100.25   2.  ]]");
+    assert_eq!(format!("{x:.0}"), "[[  0.   2.]\n [100.   2.]]");
+    assert_eq!(format!("{x:.8}"), "[[  0.12345678   1.5       ]\n [100.25         2.        ]]");
+    assert_eq!(format!("{:.2}", Tensor::new([1e-5f32, 1.5, -22000.0])), "[ 1.0e-05  1.5e+00 -2.2e+04]");
+    assert_eq!(format!("{:.1?}", Tensor::new(0.25f32)), "0.2 (f32 [])");
+}
+
+#[test]
 fn debug_says_dtype_and_shape() {
     assert_eq!(format!("{:?}", Tensor::new([[1.0f32, 2.5]])), "[[1.  2.5]] (f32 [1, 2])");
     assert_eq!(format!("{:?}", Tensor::new(true)), "true (bool [])");

@@ -59,8 +59,8 @@ fn of_elementwise_operations() {
         i.gelu() => "gelu: takes a float dtype, not i32; .cast(DType::F32) first";
         -&t => "neg: takes a float or integer dtype, not bool; .cast(DType::F32) first";
         &t + &t => "add: takes a float or integer dtype, not bool; .cast(DType::F32) first";
-        !&a => "bit_not: takes an integer dtype, not f32; .cast(DType::I64) first";
-        &a & 1 => "bit_and: takes an integer dtype, not f32; .cast(DType::I64) first";
+        !&a => "bit_not: takes an integer dtype or bool, not f32; compare (.ne(0)) or .cast(DType::I64) first";
+        &a & 1 => "bit_and: takes an integer dtype or bool, not f32; compare (.ne(0)) or .cast(DType::I64) first";
         a.and(true) => "and: takes bool, not f32; compare (.ne(0)) or .cast(DType::Bool) first";
         a.where_(1, 0) => "where: takes bool, not f32; compare (.ne(0)) or .cast(DType::Bool) first";
         t.where_(&a, &i) => "where: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
