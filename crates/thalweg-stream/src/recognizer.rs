@@ -13,7 +13,7 @@ use thalweg_ir::RelOp;
 /// Nodes kept before the automaton starts over: a program that never repeats itself must not grow without bound.
 const MAX_NODES: usize = 1 << 20;
 /// Plans at its nodes, likewise: each keeps its instances alive.
-const MAX_PLANS: usize = 1 << 16;
+const MAX_PLANS: usize = 1 << 14;
 
 /// A plan at a node.
 pub(crate) struct Known {
@@ -93,6 +93,11 @@ impl Recognizer {
     /// Marks the present node as a place to cut.
     pub fn cut_here(&mut self) {
         self.nodes[self.at as usize].cut = true;
+    }
+
+    /// One of them.
+    pub fn known_at(&self, at: usize) -> &Known {
+        &self.nodes[self.at as usize].known[at]
     }
 
     /// The plans known for what was recorded since the last cut.

@@ -6,7 +6,7 @@ use crate::mode::Mode;
 use crate::period::period;
 use crate::recognizer::{Known, Recognizer};
 use crate::run;
-use crate::store;
+use crate::store::{self, Ready};
 use crate::value::{Operand, Value};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -290,52 +290,54 @@ impl Recorder {
         });
         let (ready, made) = match at_hand {
             Some(ready) => (ready, false),
-            None => {
-                let shapes: Vec<Shape> = self.values.iter().map(|v| *v.shape()).collect();
-                let inputs: Vec<(DType, View)> =
-                    self.inputs.iter().flatten().map(|v| (v.dtype(), view_of(v))).collect();
-                let segment = Segment {
-                    ops: &self.ops,
-                    live: &self.live,
-                    mode: self.mode.planning(),
-                    shapes: &shapes,
-                    ints: &self.ints,
-                    scalars: &self.scalars,
-                    inputs: &inputs,
-                };
-                let entry = match at {
-                    Some(at) => known[at].entry.clone(),
-                    None => store::entry(self.device, self.mode, &segment),
-                };
-                let (ready, made) = entry.ready(self.device, segment, &self.sizes)?;
-                let last = Some((self.sizes.as_slice().into(), ready.clone()));
-                match at {
-                    Some(at) => known[at].last = last,
-                    None => self.recognizer.add(Known { live: self.live.clone(), entry, last }),
-                }
-                (ready, made)
-            }
+            None => self.work_out(at)?,
         };
         if !made {
             count(|c| c.plans_found += 1);
         }
         let report = explain::begin(|| {
-            let shapes: Vec<Shape> = self.values.iter().map(|v| *v.shape()).collect();
-            let inputs: Vec<(DType, View)> = self.inputs.iter().flatten().map(|v| (v.dtype(), view_of(v))).collect();
-            let segment = Segment {
-                ops: &self.ops,
-                live: &self.live,
-                mode: self.mode.planning(),
-                shapes: &shapes,
-                ints: &self.ints,
-                scalars: &self.scalars,
-                inputs: &inputs,
-            };
-            explain::report(&segment, &ready, made)
+            let laid = self.laid_out();
+            explain::report(&self.segment(&laid), &ready, made)
         });
         let outcome = run::run(&ready, self.device, &self.values, &mut self.inputs, &self.scalars);
         explain::end(report, &outcome);
         outcome.map(|_| ())
+    }
+
+    /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's plans if there is one.
+    /// Also whether a plan was made.
+    fn work_out(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, bool), Error> {
+        let laid = self.laid_out();
+        let segment = self.segment(&laid);
+        let entry = match at {
+            Some(at) => self.recognizer.known_at(at).entry.clone(),
+            None => store::entry(self.device, self.mode, &segment),
+        };
+        let (ready, made) = entry.ready(self.device, segment, &self.sizes)?;
+        let last = Some((self.sizes.as_slice().into(), ready.clone()));
+        match at {
+            Some(at) => self.recognizer.known()[at].last = last,
+            None => self.recognizer.add(Known { live: self.live.clone(), entry, last }),
+        }
+        Ok((ready, made))
+    }
+
+    /// Shapes of the results, dtypes and layouts of the inputs: what a [`Segment`] borrows and recording does not keep.
+    fn laid_out(&self) -> (Vec<Shape>, Vec<(DType, View)>) {
+        let shapes = self.values.iter().map(|v| *v.shape()).collect();
+        (shapes, self.inputs.iter().flatten().map(|v| (v.dtype(), view_of(v))).collect())
+    }
+
+    fn segment<'a>(&'a self, (shapes, inputs): &'a (Vec<Shape>, Vec<(DType, View)>)) -> Segment<'a> {
+        Segment {
+            ops: &self.ops,
+            live: &self.live,
+            mode: self.mode.planning(),
+            shapes,
+            ints: &self.ints,
+            scalars: &self.scalars,
+            inputs,
+        }
     }
 }
 

@@ -19,7 +19,7 @@ const MAX_INSTANCES: usize = 1024;
 const MAX_VARIANTS: usize = 16;
 
 /// Patterns kept, and operations in all of them. A program that never repeats itself goes beyond; then the store starts over, as recognizers do.
-const MAX_PATTERNS: usize = 1 << 16;
+const MAX_PATTERNS: usize = 1 << 14;
 const MAX_PATTERN_OPS: usize = 1 << 22;
 
 #[derive(PartialEq, Eq, Hash)]
