@@ -7,7 +7,7 @@
 /// A target for math functions: lanes of f32 (`F`), f64 (`D`), i32 (`I`), i64 (`L`), and masks (`M`) over them.
 ///
 /// Comparisons are ordered: false if either side is NaN (`ne` is true). `fma` is fused: one rounding.
-#[allow(clippy::wrong_self_convention)]
+#[allow(clippy::wrong_self_convention, reason = "`self` is the machine, not the value converted")]
 pub trait Machine {
     /// f32 lanes.
     type F: Copy;

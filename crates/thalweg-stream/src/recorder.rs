@@ -100,7 +100,7 @@ impl Recorder {
 
     /// Records an operation whose pending arguments are all of this stream.
     #[inline]
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "the parts of one operation, on the hottest path")]
     pub fn record(
         &mut self,
         mode: Mode,

@@ -2,4 +2,5 @@
 
 pub use crate::{
     Border, By, DType, Data, Device, Element, Error, Generator, IntoOperand, Scalar, Shape, SliceArg, Tensor,
+    manual_seed,
 };

@@ -130,7 +130,7 @@ fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
             }
         };
     }
-    #[allow(clippy::absurd_extreme_comparisons, unused_comparisons)]
+    #[allow(clippy::absurd_extreme_comparisons, unused_comparisons, reason = "one macro for signed and unsigned")]
     Some(match dtype {
         DType::I8 | DType::U8 => by_width!(i32, u32, 8),
         DType::I16 => by_width!(i32, u32, 16),
