@@ -6,7 +6,7 @@
 //! pays ([`crate::cost`]); otherwise it is computed wherever it is needed and never touches memory. A stored operation joins
 //! a kernel over the same points where the rules below allow it, else it begins one of its own.
 //!
-//! What is allowed (each rule has a test in `tests/legality.rs`):
+//! What is allowed (each rule has a test in `crates/thalweg/tests/fusion.rs`):
 //! 1. A kernel computes and stores point by point, so a value that one of its members reads at other points is not stored by it.
 //! 2. The kernels with the values between them stay acyclic.
 //! 3. Members of a kernel have the same number of points, by data flow or by an equality of shapes that is

@@ -101,15 +101,4 @@ impl Plan {
     pub fn kernel_count(&self) -> usize {
         self.kernels.len()
     }
-
-    /// Number of values written by a kernel.
-    pub fn stored_count(&self) -> usize {
-        self.kernels
-            .iter()
-            .map(|k| match k {
-                KernelPlan::Map { stores, .. } => stores.len(),
-                KernelPlan::Alone { .. } => 1,
-            })
-            .sum()
-    }
 }

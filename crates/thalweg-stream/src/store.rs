@@ -90,7 +90,7 @@ pub fn clear_plans() {
     locked(&STORE).take();
 }
 
-/// The entry of a pattern, and whether it was there.
+/// The entry of a pattern, made if it was not there.
 pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc<Entry> {
     let pattern = Pattern { device, mode, ops: segment.ops.into(), live: segment.live.clone() };
     let mut store = locked(&STORE);

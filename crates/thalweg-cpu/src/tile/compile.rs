@@ -176,11 +176,8 @@ impl<'a> Compiler<'a> {
                 }
                 let out = self.allocate(w, last, constant);
                 self.push(constant, Step::Apply { code, args: registers, out });
-                let after = if dtype.is_float() {
-                    casts::round(dtype).filter(|_| self.body.strict)
-                } else {
-                    casts::wrap(dtype).filter(|_| ints::may_leave(op))
-                };
+                // Narrow floats have been widened before; what is left to mend are narrow integers.
+                let after = if dtype.is_float() { None } else { casts::wrap(dtype).filter(|_| ints::may_leave(op)) };
                 self.then(after, out, w, last, constant)
             }
         };
