@@ -57,7 +57,7 @@ fn main() {
     const N: usize = 1 << 16;
     for &(name, dtype, make) in kernels {
         let mut b = BodyBuilder::new(false);
-        let access = |operand| Access { operand: Some(operand), dtype, class: AccessClass::Contiguous };
+        let access = |operand| Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false };
         let (a, c) = (b.access(access(0)), b.access(access(1)));
         let (x, y) = (b.node(Node::Load { access: a }), b.node(Node::Load { access: c }));
         let v = make(&mut b, x, y);

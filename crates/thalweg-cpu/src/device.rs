@@ -75,6 +75,7 @@ impl CpuDevice {
                     bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect(),
                 ))
             }
+            Kernel::Rows { .. } => unimplemented!("rows"),
             &Kernel::Reduce { op, dtype } => Arc::new(ReduceProgram { op, dtype, threads }),
             Kernel::Matmul { dtype: DType::Bool } => {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });

@@ -183,7 +183,8 @@ mod tests {
     fn stores_past_the_caches_store_the_same_and_no_more() {
         for dtype in [DType::F32, DType::F64, DType::U8] {
             let mut b = BodyBuilder::new(false);
-            let access = |operand| Access { operand: Some(operand), dtype, class: AccessClass::Contiguous };
+            let access =
+                |operand| Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false };
             let (x, y) = (b.access(access(0)), b.access(access(1)));
             let (x, one) = (b.node(Node::Load { access: x }), b.constant(Scalar::Int(1), dtype));
             let sum = b.element(ElementOp::Add, &[x, one]);

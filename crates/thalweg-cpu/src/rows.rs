@@ -15,7 +15,9 @@ pub const ACCESS_WORDS: usize = 4;
 /// | 2 | `Strided`: elements between neighbours along a row, else unused | the same, in positions |
 /// | 3 | `Mapped`: address of `n` i32 positions, -1 where masked out; such a call has one row | the same |
 ///
-/// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`.
+/// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For [`Along`] the accesses are those of the body's phases
+/// (buffers included), and after the scalars comes one word more: the address of the row's values, 8 bytes each, by slot, in the form of
+/// `Scalar::to_bits`.
 pub type RowArgs = [u64];
 
 /// A compiled body.
@@ -27,4 +29,20 @@ pub trait Rows: Send + Sync {
     /// `args` holds the words that [`RowArgs`] describes for the body this was compiled from, and every address reached through
     /// them for these points is readable (of stores: writable, and not written by anyone else meanwhile).
     unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize) -> bool;
+}
+
+/// A compiled row body, run along its rows: a call's `n` points are neighbours in a row, and each of its rows is a whole row of the kernel or a
+/// part of one.
+///
+/// Phases are those of [`thalweg_kernel::phases`]. A phase over points reads values of the row, folds the `n` points as one block of
+/// [`thalweg_kernel::order`] (so `n` is at most [`thalweg_kernel::order::BLOCK`] where it folds) and stores; a phase that runs once a row computes
+/// values of the row and stores one element through accesses that are per row, whatever `n` is.
+pub trait Along: Send + Sync {
+    /// Runs these phases, one after the other, for each row. Values of the row that phases before `phases.start` gave are read from memory, and
+    /// those that these phases give are written there (of the last row; need not be, where `phases` are all). `n` may be 0: folds then give their
+    /// identity. Returns false as [`Rows::run`] does; outputs, buffers and values are then unspecified.
+    ///
+    /// # Safety
+    /// As [`Rows::run`]; buffers are no memory of operands, and rows of a call may share them.
+    unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, phases: std::ops::Range<usize>) -> bool;
 }

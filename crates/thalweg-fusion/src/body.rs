@@ -79,7 +79,12 @@ pub(crate) fn build_map(
     // Operands that are written follow those that are read.
     for (n, (&s, node)) in stores.iter().zip(values).enumerate() {
         let operand = Some((w.reads.len() + n) as u16);
-        let access = w.builder.access(Access { operand, dtype: ix.seg.ops[s].dtype, class: AccessClass::Contiguous });
+        let access = w.builder.access(Access {
+            operand,
+            dtype: ix.seg.ops[s].dtype,
+            class: AccessClass::Contiguous,
+            per_row: false,
+        });
         w.maps.push(IndexMap::new(View::contiguous(shape)));
         w.sources.push(Some(ValueId::Op(s)));
         w.builder.store(node, access);
@@ -222,7 +227,7 @@ impl Writer<'_> {
         });
         let dtype = source.map_or(DType::U32, |v| self.ix.dtype(v));
         // The class follows from the sizes, below.
-        let access = self.builder.access(Access { operand, dtype, class: AccessClass::Contiguous });
+        let access = self.builder.access(Access { operand, dtype, class: AccessClass::Contiguous, per_row: false });
         self.maps.push(map.clone());
         self.sources.push(source);
         self.accesses.insert((source, map), access);

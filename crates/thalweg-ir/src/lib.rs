@@ -13,7 +13,9 @@ mod view;
 
 pub use dtype::{Compute, DType};
 pub use element::ElementOp;
-pub use op::{Arg, InputKind, Op, RandomKind, ReduceOp, RelArg, RelOp, pack_order, unpack_order};
+pub use op::{
+    Arg, InputKind, Op, REVERSE, RandomKind, ReduceOp, RelArg, RelOp, ScanOp, ScatterOp, pack_order, unpack_order,
+};
 pub use scalar::Scalar;
 pub use shape::{MAX_RANK, Shape};
 pub use view::View;

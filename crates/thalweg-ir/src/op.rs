@@ -42,6 +42,80 @@ pub enum Op {
     Reduce(ReduceOp),
     /// Matrix product over the last two dimensions, leading ones broadcast.
     Matmul,
+    /// A running reduction or a sort along an axis. `attr`: the axis, [`REVERSE`] set where it runs from the last element to the first
+    /// (a sort: descending).
+    Scan(ScanOp),
+    /// Elements at given places along an axis: `out[.., i, ..] = x[.., index[.., i, ..], ..]`. `attr`: the axis. Arguments: the tensor,
+    /// the index (i64, not negative). The index has the result's shape, which is the tensor's but for the axis.
+    Gather,
+    /// A tensor with values put in at given places along an axis, in row-major order of the index. `attr`: the axis. Arguments: the tensor, the
+    /// index (i64, not negative), the values. Index and values have one shape, which is the tensor's but for the axis.
+    Scatter(ScatterOp),
+}
+
+/// In [`RelOp::attr`] of a scan: backwards.
+pub const REVERSE: u32 = 1 << 8;
+
+/// What a scan does along its axis.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum ScanOp {
+    /// Running sum. Integers wrap.
+    Sum,
+    /// Running product. Integers wrap.
+    Prod,
+    /// Running maximum; NaN from the first NaN on.
+    Max,
+    /// Running minimum; NaN from the first NaN on.
+    Min,
+    /// Running ln Σ eˣ, without overflow. Floats.
+    LogSumExp,
+    /// Sorted, stable; NaN is larger than all.
+    Sort,
+    /// Where the elements of the sorted row stood (i64), stable.
+    Argsort,
+}
+
+impl ScanOp {
+    /// The method's name on `Tensor`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ScanOp::Sum => "cumsum",
+            ScanOp::Prod => "cumprod",
+            ScanOp::Max => "cummax",
+            ScanOp::Min => "cummin",
+            ScanOp::LogSumExp => "logcumsumexp",
+            ScanOp::Sort => "sort",
+            ScanOp::Argsort => "argsort",
+        }
+    }
+}
+
+/// What a scatter does where a value meets an element.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum ScatterOp {
+    /// The value takes its place; the last one in order stays.
+    Set,
+    /// Their sum, values in order.
+    Add,
+    /// Their product, values in order.
+    Prod,
+    /// The larger; NaN if any is NaN.
+    Max,
+    /// The smaller; NaN if any is NaN.
+    Min,
+}
+
+impl ScatterOp {
+    /// The method's name on `Tensor`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ScatterOp::Set => "scatter",
+            ScatterOp::Add => "scatter_add",
+            ScatterOp::Prod => "scatter_prod",
+            ScatterOp::Max => "scatter_amax",
+            ScatterOp::Min => "scatter_amin",
+        }
+    }
 }
 
 /// What kind of random numbers.
@@ -112,6 +186,9 @@ impl Op {
             Op::Cat => "cat",
             Op::Reduce(r) => r.name(),
             Op::Matmul => "matmul",
+            Op::Scan(s) => s.name(),
+            Op::Gather => "gather",
+            Op::Scatter(s) => s.name(),
         }
     }
 

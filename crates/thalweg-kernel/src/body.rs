@@ -3,10 +3,13 @@
 //! A [`Body`] is in topological order and holds no node twice (the [`BodyBuilder`] shares equal nodes and
 //! applies identities that are exact in floating point). Sizes, strides and addresses are not in it: they
 //! come with the launch ([`crate::MapGeometry`]), so one compiled body serves every size of its class.
+//!
+//! A *row body* ([`crate::Kernel::Rows`]) also folds and scans over the rows that its points form: a fold's result is a value of the
+//! row, known when all of it has been read, and may be used at every point of the row again. [`crate::phases`] puts that in order.
 
 use std::collections::HashMap;
 use thalweg_ir::element::{Build, Expr};
-use thalweg_ir::{DType, ElementOp, Scalar};
+use thalweg_ir::{DType, ElementOp, Scalar, ScanOp};
 
 /// A node of a [`Body`], by position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -41,6 +44,8 @@ pub struct Access {
     pub dtype: DType,
     /// How it moves along the innermost dimension.
     pub class: AccessClass,
+    /// In a row body: the same for all points of a row.
+    pub per_row: bool,
 }
 
 /// One value of a body, of the dtype that [`Body::dtype`] tells.
@@ -93,6 +98,103 @@ pub enum Node {
         /// The argument.
         arg: NodeId,
     },
+    /// A value of the row: the result of the fold of that number, or (in phases) a [`Set`].
+    Value {
+        /// The number.
+        slot: u16,
+        /// Its dtype.
+        dtype: DType,
+    },
+    /// The element that a scan of the row gives at this point.
+    Scanned {
+        /// Number of the scan.
+        scan: u16,
+        /// Its dtype.
+        dtype: DType,
+    },
+    /// The element of an operand at the place that an access points at, plus `offset` elements (i64). Where `inside` is
+    /// false nothing is read, the value is 0, and the launch ends in [`Error::Index`](https://docs.rs/thalweg-runtime).
+    Gather {
+        /// Number of the access, which has an operand and is not mapped.
+        access: u16,
+        /// Elements to add to its position.
+        offset: NodeId,
+        /// Whether the place is inside the operand.
+        inside: NodeId,
+    },
+}
+
+/// How the elements of a row become one: an associative operation. The order in which they meet is fixed, see [`crate::order`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum FoldOp {
+    /// The sum; integers wrap.
+    Sum,
+    /// The product; integers wrap.
+    Prod,
+    /// The largest; NaN if any is NaN.
+    Max,
+    /// The smallest; NaN if any is NaN.
+    Min,
+}
+
+impl FoldOp {
+    /// The operation that puts two elements together.
+    pub fn element(self) -> ElementOp {
+        match self {
+            FoldOp::Sum => ElementOp::Add,
+            FoldOp::Prod => ElementOp::Mul,
+            FoldOp::Max => ElementOp::Maximum,
+            FoldOp::Min => ElementOp::Minimum,
+        }
+    }
+
+    /// What an empty row gives, in the form of [`Scalar::to_bits`].
+    pub fn identity(self, dtype: DType) -> u64 {
+        let bound = |low: bool| match (dtype.is_float(), low) {
+            (true, true) => Scalar::Float(f64::NEG_INFINITY),
+            (true, false) => Scalar::Float(f64::INFINITY),
+            (false, true) => Scalar::Int(dtype.int_range().0),
+            (false, false) => Scalar::Int(dtype.int_range().1),
+        };
+        match self {
+            FoldOp::Sum => Scalar::Int(0),
+            FoldOp::Prod => Scalar::Int(1),
+            FoldOp::Max => bound(true),
+            FoldOp::Min => bound(false),
+        }
+        .to_bits(dtype)
+    }
+}
+
+/// A fold over the row. Its result is [`Node::Value`] with `slot`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Fold {
+    /// How.
+    pub op: FoldOp,
+    /// What: f32, f64, i32, u32 or i64, also the dtype of the result.
+    pub node: NodeId,
+    /// Number of the row's value that it gives.
+    pub slot: u16,
+}
+
+/// A scan along the row: its result is a row of the same length, [`Node::Scanned`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Scan {
+    /// How.
+    pub op: ScanOp,
+    /// From the last element to the first; of a sort: descending.
+    pub reverse: bool,
+    /// What. The result has the same dtype, but for [`ScanOp::Argsort`], whose is i64.
+    pub node: NodeId,
+}
+
+/// A value computed once a row and known to later phases as [`Node::Value`] (only in [`crate::Phase`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Set {
+    /// The value: f32, f64, i32, u32 or i64.
+    pub node: NodeId,
+    /// Its number.
+    pub slot: u16,
 }
 
 /// A value that the kernel writes.
@@ -100,8 +202,11 @@ pub enum Node {
 pub struct Store {
     /// The value.
     pub node: NodeId,
-    /// The access that it is written through: [`AccessClass::Contiguous`], with an operand of the node's dtype.
+    /// The access that it is written through: [`AccessClass::Contiguous`], with an operand of the node's dtype. In a row body it may be
+    /// [`AccessClass::Strided`], or [`Access::per_row`]: one element a row.
     pub access: u16,
+    /// Put together with what is there instead of taking its place: `old op new`.
+    pub combine: Option<FoldOp>,
 }
 
 /// What a map kernel computes for each point of its domain.
@@ -113,6 +218,12 @@ pub struct Body {
     pub accesses: Vec<Access>,
     /// The values written.
     pub stores: Vec<Store>,
+    /// The folds over the row, by slot.
+    pub folds: Vec<Fold>,
+    /// The scans along the row, by number.
+    pub scans: Vec<Scan>,
+    /// The values of the row that this phase computes.
+    pub sets: Vec<Set>,
     /// Number of scalars the launch gives.
     pub scalars: u16,
     /// Number of operands the launch gives.
@@ -126,14 +237,35 @@ impl Body {
     /// The dtype of a node's value.
     pub fn dtype(&self, id: NodeId) -> DType {
         match self.nodes[id.index()] {
-            Node::Load { access } => self.accesses[access as usize].dtype,
+            Node::Load { access } | Node::Gather { access, .. } => self.accesses[access as usize].dtype,
             Node::Valid { .. } => DType::Bool,
             Node::Index { dtype, .. }
             | Node::Scalar { dtype, .. }
             | Node::Const { dtype, .. }
             | Node::Element { dtype, .. }
-            | Node::Cast { dtype, .. } => dtype,
+            | Node::Cast { dtype, .. }
+            | Node::Value { dtype, .. }
+            | Node::Scanned { dtype, .. } => dtype,
         }
+    }
+
+    /// Whether values of a point depend on other points of its row.
+    pub fn has_rows(&self) -> bool {
+        !self.folds.is_empty() || !self.scans.is_empty()
+    }
+
+    /// The nodes that something outside the graph needs: what is stored, folded, scanned or set.
+    pub fn roots(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let stores = self.stores.iter().map(|s| s.node);
+        let folds = self.folds.iter().map(|f| f.node);
+        stores.chain(folds).chain(self.scans.iter().map(|s| s.node)).chain(self.sets.iter().map(|s| s.node))
+    }
+
+    fn map_roots(&mut self, place: impl Fn(NodeId) -> NodeId) {
+        self.stores.iter_mut().for_each(|s| s.node = place(s.node));
+        self.folds.iter_mut().for_each(|f| f.node = place(f.node));
+        self.scans.iter_mut().for_each(|s| s.node = place(s.node));
+        self.sets.iter_mut().for_each(|s| s.node = place(s.node));
     }
 
     /// The arguments of a node.
@@ -141,6 +273,7 @@ impl Body {
         let (args, n) = match self.nodes[id.index()] {
             Node::Element { op, args, .. } => (args, op.row().arity),
             Node::Cast { arg, .. } => ([arg; 3], 1),
+            Node::Gather { offset, inside, .. } => ([offset, inside, inside], 2),
             _ => ([NodeId(0); 3], 0),
         };
         args.into_iter().take(n)
@@ -161,7 +294,32 @@ impl Body {
                 Node::Cast { .. } => 1,
                 _ => 0,
             })
-            .sum()
+            .sum::<u64>()
+            + self.folds.len() as u64
+    }
+}
+
+impl Node {
+    /// The access that it goes through.
+    pub fn access(&self) -> Option<u16> {
+        match *self {
+            Node::Load { access }
+            | Node::Index { access, .. }
+            | Node::Valid { access }
+            | Node::Gather { access, .. } => Some(access),
+            _ => None,
+        }
+    }
+
+    /// The node with other arguments.
+    pub fn with_args(mut self, place: impl Fn(NodeId) -> NodeId) -> Node {
+        match &mut self {
+            Node::Element { args, .. } => *args = args.map(place),
+            Node::Cast { arg, .. } => *arg = place(*arg),
+            Node::Gather { offset, inside, .. } => (*offset, *inside) = (place(*offset), place(*inside)),
+            _ => {}
+        }
+        self
     }
 }
 
@@ -194,7 +352,31 @@ impl BodyBuilder {
 
     /// Writes a value through an access.
     pub fn store(&mut self, node: NodeId, access: u16) {
-        self.body.stores.push(Store { node, access });
+        self.body.stores.push(Store { node, access, combine: None });
+    }
+
+    /// The fold of a value (f32, f64, i32, u32 or i64) over the row.
+    pub fn fold(&mut self, op: FoldOp, node: NodeId) -> NodeId {
+        let dtype = self.body.dtype(node);
+        let known = self.body.folds.iter().position(|f| f.op == op && f.node == node);
+        let slot = known.unwrap_or_else(|| {
+            let slot = self.body.folds.len();
+            self.body.folds.push(Fold { op, node, slot: slot as u16 });
+            slot
+        });
+        self.node(Node::Value { slot: slot as u16, dtype })
+    }
+
+    /// The scan of a value along the row.
+    pub fn scan(&mut self, op: ScanOp, reverse: bool, node: NodeId) -> NodeId {
+        let dtype = if op == ScanOp::Argsort { DType::I64 } else { self.body.dtype(node) };
+        let wanted = Scan { op, reverse, node };
+        let known = self.body.scans.iter().position(|s| *s == wanted);
+        let scan = known.unwrap_or_else(|| {
+            self.body.scans.push(wanted);
+            self.body.scans.len() - 1
+        });
+        self.node(Node::Scanned { scan: scan as u16, dtype })
     }
 
     /// A scalar argument.
@@ -237,6 +419,32 @@ impl BodyBuilder {
             self.body.nodes.push(node);
             NodeId(self.body.nodes.len() as u32 - 1)
         })
+    }
+
+    /// Takes over what leaves another body's graph, `place` being where its nodes are here.
+    pub(crate) fn take_roots(&mut self, from: &Body, place: &[NodeId]) {
+        self.body.stores = from.stores.clone();
+        self.body.folds = from.folds.clone();
+        self.body.scans = from.scans.clone();
+        self.body.sets = from.sets.clone();
+        self.body.map_roots(|n| place[n.index()]);
+    }
+
+    /// Takes what leaves the graph, which names nodes of this builder.
+    pub(crate) fn set_roots(&mut self, roots: Body) {
+        self.body.stores = roots.stores;
+        self.body.folds = roots.folds;
+        self.body.scans = roots.scans;
+        self.body.sets = roots.sets;
+    }
+
+    /// An empty body with another one's accesses, operands and scalars.
+    pub(crate) fn like(from: &Body) -> BodyBuilder {
+        let mut b = BodyBuilder::new(from.strict);
+        b.body.accesses = from.accesses.clone();
+        b.body.operands = from.operands;
+        b.body.scalars = from.scalars;
+        b
     }
 
     fn as_unary(&self, id: NodeId, op: ElementOp) -> Option<NodeId> {
@@ -308,12 +516,12 @@ impl BodyBuilder {
         self.node(Node::Element { op: ElementOp::Sub, dtype, args: [a, b, a] })
     }
 
-    /// The finished body: nodes that no store needs are dropped.
+    /// The finished body: nodes that nothing outside needs are dropped.
     pub fn finish(self) -> Body {
         let mut body = self.body;
         let mut used = vec![false; body.nodes.len()];
-        for s in &body.stores {
-            used[s.node.index()] = true;
+        for root in body.roots() {
+            used[root.index()] = true;
         }
         for i in (0..body.nodes.len()).rev() {
             if used[i] {
@@ -324,19 +532,12 @@ impl BodyBuilder {
         }
         let mut place = vec![NodeId(0); body.nodes.len()];
         let mut kept = Vec::with_capacity(body.nodes.len());
-        for (i, mut node) in body.nodes.iter().copied().enumerate().filter(|(i, _)| used[*i]) {
-            match &mut node {
-                Node::Element { args, .. } => *args = args.map(|a| place[a.index()]),
-                Node::Cast { arg, .. } => *arg = place[arg.index()],
-                _ => {}
-            }
+        for (i, node) in body.nodes.iter().copied().enumerate().filter(|(i, _)| used[*i]) {
             place[i] = NodeId(kept.len() as u32);
-            kept.push(node);
+            kept.push(node.with_args(|a| place[a.index()]));
         }
         body.nodes = kept;
-        for s in &mut body.stores {
-            s.node = place[s.node.index()];
-        }
+        body.map_roots(|n| place[n.index()]);
         body
     }
 }
@@ -356,10 +557,7 @@ impl Build for BodyBuilder {
 /// The body with every operation that `native` refuses written in simpler ones (see [`thalweg_ir::element::Row::expand`]).
 /// An operation that has no expansion stays.
 pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
-    let mut b = BodyBuilder::new(body.strict);
-    b.body.accesses = body.accesses.clone();
-    b.body.operands = body.operands;
-    b.body.scalars = body.scalars;
+    let mut b = BodyBuilder::like(body);
     // An expansion may use operations that need expanding themselves, so each is opened until none is left.
     struct Expanding<'a>(&'a mut BodyBuilder, &'a dyn Fn(ElementOp, DType) -> bool);
     impl Build for Expanding<'_> {
@@ -382,21 +580,18 @@ pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
                 NodeId(Expanding(&mut b, native).op(op, &args).0)
             }
             Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
-            other => b.node(other),
+            other => b.node(other.with_args(|a| place[a.index()])),
         };
         place.push(id);
     }
-    for s in &body.stores {
-        b.store(place[s.node.index()], s.access);
-    }
+    b.take_roots(body, &place);
     b.finish()
 }
 
 /// The body where some accesses are known to be inside their source throughout (`Some(true)`) or outside (`Some(false)`): their validity is
 /// a constant, and what lies outside is 0. Also the old numbers of the accesses that are left.
 pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
-    let mut b = BodyBuilder::new(body.strict);
-    b.body.accesses = body.accesses.clone();
+    let mut b = BodyBuilder::like(body);
     let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     for (i, node) in body.nodes.iter().enumerate() {
         let id = NodeId(i as u32);
@@ -417,27 +612,29 @@ pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
                 place.push(b.cast(place[arg.index()], dtype));
                 continue;
             }
-            other => other,
+            other => other.with_args(|a| place[a.index()]),
         };
         place.push(b.node(new));
     }
-    for s in &body.stores {
-        b.store(place[s.node.index()], s.access);
-    }
+    b.take_roots(body, &place);
     let mut out = b.finish();
     out.operands = body.operands;
     out.scalars = body.scalars;
     let mut used = vec![false; out.accesses.len()];
     for n in &out.nodes {
-        if let Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } = n {
-            used[*access as usize] = true;
+        if let Some(access) = n.access() {
+            used[access as usize] = true;
         }
     }
     out.stores.iter().for_each(|s| used[s.access as usize] = true);
     let kept: Vec<usize> = (0..used.len()).filter(|&a| used[a]).collect();
     let number = |a: u16| kept.iter().position(|&k| k == a as usize).expect("a used access is kept") as u16;
     for n in &mut out.nodes {
-        if let Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } = n {
+        if let Node::Load { access }
+        | Node::Index { access, .. }
+        | Node::Valid { access }
+        | Node::Gather { access, .. } = n
+        {
             *access = number(*access);
         }
     }
@@ -455,10 +652,7 @@ pub fn widen(body: &Body) -> Body {
     if !ids().any(|n| matches!(body.nodes[n.index()], Node::Element { .. }) && narrow(body.operand_dtype(n))) {
         return body.clone();
     }
-    let mut b = BodyBuilder::new(body.strict);
-    b.body.accesses = body.accesses.clone();
-    b.body.operands = body.operands;
-    b.body.scalars = body.scalars;
+    let mut b = BodyBuilder::like(body);
     let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     for id in ids() {
         let new = match body.nodes[id.index()] {
@@ -475,14 +669,15 @@ pub fn widen(body: &Body) -> Body {
                 if wide && narrow(dtype) && body.strict { b.cast(result, dtype) } else { result }
             }
             Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
-            other => b.node(other),
+            other => b.node(other.with_args(|a| place[a.index()])),
         };
         place.push(new);
     }
-    for s in &body.stores {
-        let narrow = b.cast(place[s.node.index()], body.dtype(s.node));
-        b.store(narrow, s.access);
+    // What leaves the graph has the dtype that it had.
+    for root in body.roots() {
+        place[root.index()] = b.cast(place[root.index()], body.dtype(root));
     }
+    b.take_roots(body, &place);
     b.finish()
 }
 
@@ -491,7 +686,8 @@ mod tests {
     use super::*;
 
     fn load(b: &mut BodyBuilder) -> NodeId {
-        let access = b.access(Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Contiguous });
+        let access =
+            b.access(Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false });
         b.node(Node::Load { access })
     }
 
@@ -516,7 +712,8 @@ mod tests {
         let mut b = BodyBuilder::new(false);
         let x = load(&mut b);
         let y = b.element(ElementOp::Asin, &[x]);
-        let out = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+        let out =
+            b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false });
         b.store(y, out);
         let body = b.finish();
         let native = |op: ElementOp, _| op.row().expand.is_none();
@@ -532,7 +729,8 @@ mod tests {
         let x = load(&mut b);
         b.element(ElementOp::Exp, &[x]);
         let y = b.element(ElementOp::Neg, &[x]);
-        let out = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+        let out =
+            b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false });
         b.store(y, out);
         assert_eq!(b.finish().nodes.len(), 2);
     }

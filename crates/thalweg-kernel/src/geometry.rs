@@ -36,6 +36,38 @@ impl MapGeometry {
     }
 }
 
+/// The domain of one launch of a row kernel: the points of a row are those that differ in the last dimensions alone.
+#[derive(Clone, Debug)]
+pub struct RowGeometry {
+    /// Sizes: first `kept` dimensions that number the rows, none of size 0, then those of the row, at least one, outermost first.
+    pub extents: Vec<usize>,
+    /// How many dimensions number the rows; at least one if the kernel runs across rows.
+    pub kept: usize,
+    /// One for each access of the body, strides over all of `extents`.
+    pub accesses: Vec<AccessGeometry>,
+}
+
+impl RowGeometry {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.extents[..self.kept].iter().product()
+    }
+
+    /// Points of a row.
+    pub fn row(&self) -> usize {
+        self.extents[self.kept..].iter().product()
+    }
+}
+
+/// Which points stand side by side in a vector, when a row kernel runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Orientation {
+    /// Neighbours in a row: the last dimension. Accesses have their class along it.
+    Along,
+    /// The same place in neighbouring rows: the last kept dimension. Accesses have their class along that.
+    Across,
+}
+
 /// One launch of a reduction: `out[p] = reduce over r of input[p·outer + r·inner]`, `out` row-major over the kept dimensions.
 #[derive(Clone, Debug)]
 pub struct ReduceGeometry {
@@ -75,6 +107,13 @@ pub enum Kernel {
     Map(crate::Body),
     /// A map whose domain is cut into boxes, each with a body of its own; all have the same operands and scalars.
     Pieces(Vec<crate::Body>),
+    /// A body with folds or scans over the rows of its domain. Operands as the body's accesses say.
+    Rows {
+        /// What is computed.
+        body: crate::Body,
+        /// How it runs.
+        orientation: Orientation,
+    },
     /// A reduction. Operands: input, output.
     Reduce {
         /// Which.
@@ -96,6 +135,8 @@ pub enum Geometry {
     Map(MapGeometry),
     /// For [`Kernel::Pieces`]: one a body. No two write the same element.
     Pieces(Vec<MapGeometry>),
+    /// For [`Kernel::Rows`].
+    Rows(RowGeometry),
     /// For [`Kernel::Reduce`].
     Reduce(ReduceGeometry),
     /// For [`Kernel::Matmul`].

@@ -6,9 +6,16 @@
 mod body;
 mod geometry;
 mod index;
+pub mod order;
+mod phases;
 pub mod random;
 pub mod reference;
 
-pub use body::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Store, expand, resolve, widen};
-pub use geometry::{AccessGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, ReduceGeometry};
+pub use body::{
+    Access, AccessClass, Body, BodyBuilder, Fold, FoldOp, Node, NodeId, Scan, Set, Store, expand, resolve, widen,
+};
+pub use geometry::{
+    AccessGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, ReduceGeometry, RowGeometry,
+};
 pub use index::IndexMap;
+pub use phases::{Phase, Phases, phases};

@@ -230,6 +230,7 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
             })
         }
         Op::Reduce(op) => reduce(op, rel.attr, array(0), shape, dtype),
+        Op::Scan(_) | Op::Gather | Op::Scatter(_) => unimplemented!("{}", rel.op.name()),
         Op::Matmul => matmul(array(0), array(1), shape, dtype),
     }
 }

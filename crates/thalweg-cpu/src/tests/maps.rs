@@ -102,14 +102,14 @@ fn random_geometries_agree_with_the_definition() {
         let mut y = b.constant(Scalar::Float(0.25), DType::F32);
         for (i, (_, map)) in inputs.iter().enumerate() {
             let (class, at) = access_of(map);
-            let access = b.access(Access { operand: Some(i as u16), dtype: DType::F32, class });
+            let access = b.access(Access { operand: Some(i as u16), dtype: DType::F32, class, per_row: false });
             accesses.push(at);
             let x = b.node(Node::Load { access });
             let p = b.element(ElementOp::Mul, &[x, s]);
             y = b.element(ElementOp::Add, &[y, p]);
         }
         let (class, at) = access_of(&inputs[0].1);
-        let index_access = b.access(Access { operand: None, dtype: DType::U32, class });
+        let index_access = b.access(Access { operand: None, dtype: DType::U32, class, per_row: false });
         accesses.push(at);
         let index = b.node(Node::Index { access: index_access, dtype: DType::I64 });
         let valid = b.node(Node::Valid { access: index_access });
@@ -122,7 +122,8 @@ fn random_geometries_agree_with_the_definition() {
         let end = 3 + points + 5 * dims[0];
         let dense = AccessGeometry { base: 0, strides: shape.strides(), ..gaps.clone() };
         for (node, dtype, operand, at) in [(y, DType::F32, k, &gaps), (z, DType::I64, k + 1, &dense)] {
-            let out = b.access(Access { operand: Some(operand), dtype, class: AccessClass::Contiguous });
+            let out =
+                b.access(Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false });
             accesses.push(at.clone());
             b.store(node, out);
         }
@@ -167,8 +168,8 @@ fn transposes_of_powers_of_two() {
         let mut rng = Lcg(size as u64);
         let source: Vec<u8> = (0..columns * pitch * size).map(|_| (rng.below(64) as u8) | 1).collect();
         let mut b = BodyBuilder::new(false);
-        let from = b.access(Access { operand: Some(0), dtype, class: AccessClass::Strided });
-        let to = b.access(Access { operand: Some(1), dtype, class: AccessClass::Contiguous });
+        let from = b.access(Access { operand: Some(0), dtype, class: AccessClass::Strided, per_row: false });
+        let to = b.access(Access { operand: Some(1), dtype, class: AccessClass::Contiguous, per_row: false });
         let x = b.node(Node::Load { access: from });
         b.store(x, to);
         let (input, output) = (upload(&*device, &source), device.allocate(rows.min(pitch) * columns * size).unwrap());
@@ -189,10 +190,10 @@ fn transposes_of_powers_of_two() {
 fn negate(extents: &[usize], input: AccessGeometry, class: AccessClass, output: AccessGeometry, bytes: [usize; 2]) {
     let device = device(2);
     let mut b = BodyBuilder::new(false);
-    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class });
+    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class, per_row: false });
     let x = b.node(Node::Load { access: from });
     let y = b.element(ElementOp::Neg, &[x]);
-    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false });
     b.store(y, to);
     let program = device.program(&Kernel::Map(b.finish())).unwrap();
     let (a, c) = (upload(&*device, &vec![0u8; bytes[0]]), upload(&*device, &vec![0u8; bytes[1]]));
@@ -250,7 +251,8 @@ fn programs_are_compiled_once() {
     let kernel = || {
         let mut b = BodyBuilder::new(false);
         let x = b.constant(Scalar::Int(3), DType::I32);
-        let to = b.access(Access { operand: Some(0), dtype: DType::I32, class: AccessClass::Contiguous });
+        let to =
+            b.access(Access { operand: Some(0), dtype: DType::I32, class: AccessClass::Contiguous, per_row: false });
         b.store(x, to);
         Kernel::Map(b.finish())
     };

@@ -91,7 +91,7 @@ fn products() {
 /// `y = f(x)`, `x` read with these strides.
 fn map(op: ElementOp, strides: &[isize], extents: &[usize], class: AccessClass) -> (Kernel, Geometry) {
     let mut b = BodyBuilder::new(false);
-    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class });
+    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class, per_row: false });
     let x = b.node(Node::Load { access: from });
     let y = match op.row().arity {
         1 => b.element(op, &[x]),
@@ -100,7 +100,7 @@ fn map(op: ElementOp, strides: &[isize], extents: &[usize], class: AccessClass) 
             b.element(op, &[x, s])
         }
     };
-    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false });
     b.store(y, to);
     let points = extents.iter().product();
     let mut input =

@@ -157,6 +157,7 @@ impl<'a> Compiler<'a> {
                 self.steps.push(Step::Valid { access, out });
                 out
             }
+            Node::Value { .. } | Node::Scanned { .. } | Node::Gather { .. } => unimplemented!("rows"),
             Node::Scalar { slot, .. } => self.fill(Value::Scalar(slot), w),
             Node::Const { bits, .. } => self.fill(Value::Bits(bits), w),
             Node::Cast { arg, .. } => match casts::cast(self.body.dtype(arg), dtype) {

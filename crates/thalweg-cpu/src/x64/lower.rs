@@ -20,6 +20,8 @@ pub enum Unsupported {
     Cast(DType, DType),
     /// A store that is not contiguous.
     Store(AccessClass),
+    /// Something of a row body.
+    Rows,
     /// The frame, or the code, would be larger than the emitter goes.
     TooLarge,
     /// The operating system gives no executable memory.
@@ -103,6 +105,7 @@ impl Lower<'_> {
                 let x = v.slot(Slot { source: Source::Scalar(slot), dtype, lane: lane_of(dtype) });
                 if dtype == DType::Bool { self.mask_of(x) } else { x }
             }
+            Node::Value { .. } | Node::Scanned { .. } | Node::Gather { .. } => return Err(Unsupported::Rows),
             Node::Const { bits, dtype: DType::Bool } => v.mask_const(bits != 0),
             Node::Const { bits, dtype } => v.constant(bits, lane_of(dtype)),
             Node::Element { op, .. } => {

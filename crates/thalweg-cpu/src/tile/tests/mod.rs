@@ -205,7 +205,7 @@ fn is_exact(op: ElementOp) -> bool {
 }
 
 fn contiguous(operand: u16, dtype: DType) -> Access {
-    Access { operand: Some(operand), dtype, class: AccessClass::Contiguous }
+    Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false }
 }
 
 /// The operation on loaded arguments, its result stored.
@@ -264,7 +264,7 @@ fn every_dtype_moves_through_every_access_class() {
             for (n, rows) in [(1, 1), (1, 700), (7, 3), (63, 20), (511, 2), (512, 1), (513, 3), (1300, 2)] {
                 let rows = if class == AccessClass::Mapped { 1 } else { rows };
                 let mut b = BodyBuilder::new(false);
-                let access = b.access(Access { operand: Some(0), dtype, class });
+                let access = b.access(Access { operand: Some(0), dtype, class, per_row: false });
                 let x = b.node(Node::Load { access });
                 let (first, second) = (b.access(contiguous(1, dtype)), b.access(contiguous(2, dtype)));
                 b.store(x, first);
@@ -329,7 +329,7 @@ fn positions_and_validity() {
         for (n, rows) in [(5, 4), (513, 2)] {
             let rows = if class == AccessClass::Mapped { 1 } else { rows };
             let mut b = BodyBuilder::new(false);
-            let at = b.access(Access { operand: None, dtype: DType::U32, class });
+            let at = b.access(Access { operand: None, dtype: DType::U32, class, per_row: false });
             let short = b.node(Node::Index { access: at, dtype: DType::U32 });
             let long = b.node(Node::Index { access: at, dtype: DType::I64 });
             let valid = b.node(Node::Valid { access: at });
@@ -360,7 +360,7 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
     let (mut pool, mut operands, mut scalars): (Vec<NodeId>, u16, Vec<u64>) = (vec![], 0, vec![]);
     for d in dtypes {
         for class in [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided] {
-            let access = b.access(Access { operand: Some(operands), dtype: d, class });
+            let access = b.access(Access { operand: Some(operands), dtype: d, class, per_row: false });
             operands += 1;
             pool.push(b.node(Node::Load { access }));
         }

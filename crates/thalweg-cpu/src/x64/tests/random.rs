@@ -35,7 +35,7 @@ pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
         let dtype = if k == 0 { dtypes[0] } else { r.pick(dtypes) };
         let class = r.pick(&CLASSES);
         let index_only = r.below(6) == 0;
-        let access = b.access(Access { operand: (!index_only).then_some(operand), dtype, class });
+        let access = b.access(Access { operand: (!index_only).then_some(operand), dtype, class, per_row: false });
         operand += !index_only as u16;
         if index_only || r.below(6) == 0 && class == AccessClass::Mapped {
             let v = b.node(Node::Valid { access });
@@ -85,7 +85,7 @@ pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
     for k in 0..1 + r.below(2) {
         let node = nodes[nodes.len() - 1 - k % nodes.len()];
         let dtype = b.body().dtype(node);
-        let access = b.access(Access { operand: Some(operand), dtype, class: AccessClass::Contiguous });
+        let access = b.access(Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false });
         operand += 1;
         b.store(node, access);
     }
@@ -150,8 +150,8 @@ fn every_length_of_a_copy() {
     for d in DType::ALL {
         for class in CLASSES {
             let mut b = BodyBuilder::new(true);
-            let from = b.access(Access { operand: Some(0), dtype: d, class });
-            let to = b.access(Access { operand: Some(1), dtype: d, class: AccessClass::Contiguous });
+            let from = b.access(Access { operand: Some(0), dtype: d, class, per_row: false });
+            let to = b.access(Access { operand: Some(1), dtype: d, class: AccessClass::Contiguous, per_row: false });
             let x = b.node(Node::Load { access: from });
             b.store(x, to);
             let body = b.finish();
@@ -169,11 +169,11 @@ fn ternary(dtype: DType, strict: bool, f: impl Fn(&mut BodyBuilder, [NodeId; 3])
     let mut b = BodyBuilder::new(strict);
     let class = AccessClass::Contiguous;
     let x = [0, 1, 2].map(|k| {
-        let access = b.access(Access { operand: Some(k), dtype, class });
+        let access = b.access(Access { operand: Some(k), dtype, class, per_row: false });
         b.node(Node::Load { access })
     });
     let y = f(&mut b, x);
-    let access = b.access(Access { operand: Some(3), dtype, class });
+    let access = b.access(Access { operand: Some(3), dtype, class, per_row: false });
     b.store(y, access);
     b.finish()
 }
@@ -268,8 +268,8 @@ fn shifts_that_meet_are_a_rotation() {
 #[test]
 fn a_stride_out_of_range_is_left_to_the_slow_path() {
     let mut b = BodyBuilder::new(true);
-    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Strided });
-    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous });
+    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Strided, per_row: false });
+    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false });
     let x = b.node(Node::Load { access: from });
     b.store(x, to);
     let body = b.finish();
@@ -309,14 +309,14 @@ fn many_operands_and_large_frames() {
         let x: Vec<NodeId> = (0..30)
             .map(|k| {
                 let class = CLASSES[k as usize % 3];
-                let access = b.access(Access { operand: Some(k), dtype, class });
+                let access = b.access(Access { operand: Some(k), dtype, class, per_row: false });
                 b.node(Node::Load { access })
             })
             .collect();
         let up = x.iter().copied().reduce(|a, c| b.element(ElementOp::Add, &[a, c])).unwrap();
         let down = x.iter().rev().copied().reduce(|a, c| b.element(ElementOp::Sub, &[a, c])).unwrap();
         for (k, y) in [(30, up), (31, down)] {
-            let access = b.access(Access { operand: Some(k), dtype, class: AccessClass::Contiguous });
+            let access = b.access(Access { operand: Some(k), dtype, class: AccessClass::Contiguous, per_row: false });
             b.store(y, access);
         }
         let body = b.finish();

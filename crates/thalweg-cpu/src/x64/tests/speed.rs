@@ -13,12 +13,12 @@ fn map(dtype: DType, strict: bool, inputs: u16, f: impl Fn(&mut BodyBuilder, &[N
     let class = AccessClass::Contiguous;
     let x: Vec<NodeId> = (0..inputs)
         .map(|k| {
-            let access = b.access(Access { operand: Some(k), dtype, class });
+            let access = b.access(Access { operand: Some(k), dtype, class, per_row: false });
             b.node(Node::Load { access })
         })
         .collect();
     let y = f(&mut b, &x);
-    let access = b.access(Access { operand: Some(inputs), dtype, class });
+    let access = b.access(Access { operand: Some(inputs), dtype, class, per_row: false });
     b.store(y, access);
     b.finish()
 }

@@ -1,0 +1,141 @@
+//! The order in which the elements of a row meet in a fold.
+//!
+//! It is part of what a kernel means: it depends on the row's logical structure and on nothing else - not on strides, vector length, threads,
+//! orientation, or what shares the kernel. So a sum has the same bits fused and unfused, on 1 and on 64 threads, from either engine, and its
+//! error grows with the logarithm of its length (pairwise summation, Higham 1993).
+//!
+//! The last dimension of the row is a *run*; the dimensions before it number the runs. A run is cut into *blocks* of [`BLOCK`] elements.
+//! In a block, element `i` (counted from the block's first) is put to lane `i mod` [`LANES`], each lane in ascending order; lanes start with the
+//! identity. Then lane `l` and lane `l + 16` are put together, those with `l + 8`, and so on to one. The blocks of all runs, in order, are put
+//! together pairwise: [`Tree`]. A row without elements gives the identity.
+//!
+//! Maxima and minima take -0 for less than +0 and give the canonical NaN if any element is NaN, so for them the order does not matter.
+
+use crate::FoldOp;
+use thalweg_ir::{DType, Scalar};
+
+/// Elements of a block.
+pub const BLOCK: usize = 4096;
+/// Partial results that a block is folded in.
+pub const LANES: usize = 32;
+
+/// Two partial results put together; values in the form of [`Scalar::to_bits`], f32, f64, i32, u32 or i64.
+pub fn combine(op: FoldOp, dtype: DType, a: u64, b: u64) -> u64 {
+    match dtype {
+        DType::F32 => {
+            let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
+            let v = match op {
+                FoldOp::Sum => a + b,
+                FoldOp::Prod => a * b,
+                FoldOp::Max | FoldOp::Min if a.is_nan() || b.is_nan() => f32::NAN,
+                FoldOp::Max => {
+                    if a.total_cmp(&b).is_gt() {
+                        a
+                    } else {
+                        b
+                    }
+                }
+                FoldOp::Min => {
+                    if a.total_cmp(&b).is_lt() {
+                        a
+                    } else {
+                        b
+                    }
+                }
+            };
+            v.to_bits() as u64
+        }
+        DType::F64 => {
+            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
+            let v = match op {
+                FoldOp::Sum => a + b,
+                FoldOp::Prod => a * b,
+                FoldOp::Max | FoldOp::Min if a.is_nan() || b.is_nan() => f64::NAN,
+                FoldOp::Max => {
+                    if a.total_cmp(&b).is_gt() {
+                        a
+                    } else {
+                        b
+                    }
+                }
+                FoldOp::Min => {
+                    if a.total_cmp(&b).is_lt() {
+                        a
+                    } else {
+                        b
+                    }
+                }
+            };
+            v.to_bits()
+        }
+        DType::I32 => {
+            let (a, b) = (a as i32, b as i32);
+            let v = match op {
+                FoldOp::Sum => a.wrapping_add(b),
+                FoldOp::Prod => a.wrapping_mul(b),
+                FoldOp::Max => a.max(b),
+                FoldOp::Min => a.min(b),
+            };
+            Scalar::Int(v as i64).to_bits(dtype)
+        }
+        DType::U32 => {
+            let (a, b) = (a as u32, b as u32);
+            let v = match op {
+                FoldOp::Sum => a.wrapping_add(b),
+                FoldOp::Prod => a.wrapping_mul(b),
+                FoldOp::Max => a.max(b),
+                FoldOp::Min => a.min(b),
+            };
+            Scalar::Int(v as i64).to_bits(dtype)
+        }
+        DType::I64 => {
+            let (a, b) = (a as i64, b as i64);
+            let v = match op {
+                FoldOp::Sum => a.wrapping_add(b),
+                FoldOp::Prod => a.wrapping_mul(b),
+                FoldOp::Max => a.max(b),
+                FoldOp::Min => a.min(b),
+            };
+            v as u64
+        }
+        other => unreachable!("folds are not carried in {other}"),
+    }
+}
+
+/// Partial results of blocks, put together pairwise as they come.
+#[derive(Debug)]
+pub struct Tree {
+    op: FoldOp,
+    dtype: DType,
+    partial: Vec<u64>,
+    count: usize,
+}
+
+impl Tree {
+    /// Of no blocks.
+    pub fn new(op: FoldOp, dtype: DType) -> Tree {
+        Tree { op, dtype, partial: Vec::new(), count: 0 }
+    }
+
+    /// The next block's.
+    pub fn push(&mut self, mut value: u64) {
+        let mut n = self.count;
+        while n & 1 == 1 {
+            let before = self.partial.pop().expect("an odd count has a partial of that size");
+            value = combine(self.op, self.dtype, before, value);
+            n >>= 1;
+        }
+        self.partial.push(value);
+        self.count += 1;
+    }
+
+    /// The result of all, ready for the next row.
+    pub fn take(&mut self) -> u64 {
+        self.count = 0;
+        let Some(mut value) = self.partial.pop() else { return self.op.identity(self.dtype) };
+        while let Some(before) = self.partial.pop() {
+            value = combine(self.op, self.dtype, before, value);
+        }
+        value
+    }
+}
