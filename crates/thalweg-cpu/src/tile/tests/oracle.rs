@@ -92,6 +92,7 @@ pub fn evaluate(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64]) -> Vec
         let id = NodeId(i as u32);
         let args: Vec<Val> = body.args(id).map(|a| values[a.index()]).collect();
         values.push(match *node {
+            Node::Value { .. } | Node::Scanned { .. } | Node::Gather { .. } => unreachable!("no map bodies have these"),
             Node::Load { access } => {
                 let zero = if body.dtype(id).is_float() { F(0.0) } else { I(0) };
                 seen(access).value.unwrap_or(zero)

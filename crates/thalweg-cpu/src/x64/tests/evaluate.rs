@@ -198,6 +198,9 @@ impl Launch {
             let id = NodeId(k as u32);
             let args: Vec<Value> = body.args(id).map(|a| out[a.index()]).collect();
             out.push(match *node {
+                Node::Value { .. } | Node::Scanned { .. } | Node::Gather { .. } => {
+                    unreachable!("no map bodies have these")
+                }
                 Node::Load { access } => {
                     let a = &body.accesses[access as usize];
                     match self.position(body, access as usize, row, i) {
