@@ -12,6 +12,7 @@ mod movement;
 mod partition;
 mod pieces;
 mod plan;
+mod rows;
 mod scalars;
 mod segment;
 
