@@ -9,21 +9,19 @@
 //! A reduction or scan is *folded* into a kernel whose points form the same rows: one that needs its result all along the row, or one
 //! that has an element for each row. The kernel then becomes a row kernel, and everything before and after over these rows lands in it.
 //!
-//! What is allowed (each rule has a test in `crates/thalweg/tests/fusion.rs`):
-//! 1. A kernel computes and stores point by point (row by row), so a value that one of its members reads at other points (of other rows) is not
-//!    stored by it.
-//! 2. The kernels with the values between them stay acyclic.
-//! 3. Members of a kernel have the same number of points, by data flow or by an equality of shapes that is
-//!    checked again for other sizes.
-//! 4. A kernel has one kind of rows, whose elements meet in one order.
+//! What is allowed is in [`legality`].
 //!
 //! Nothing here depends on the order in which independent operations were recorded except the numbering of kernels.
 
+mod finish;
+mod legality;
+
 use crate::cost::Shared;
 use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
-use crate::plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
+use crate::plan::{Edge, OutputPlan, Plan, Reason};
 use crate::rows;
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
+use legality::Position;
 use thalweg_ir::{Op, Shape};
 use thalweg_kernel::IndexMap;
 
@@ -37,15 +35,6 @@ struct Use {
     kernel: usize,
     path: Path,
     map: IndexMap,
-}
-
-/// Where a value is needed in a kernel, as seen from the value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Position {
-    /// Each element at its own point, in order.
-    Point,
-    /// Each element all along its own row, rows in order.
-    Row,
 }
 
 struct Draft {
@@ -253,31 +242,6 @@ impl Partition<'_> {
         self.compute(i, k, &Path::identity());
     }
 
-    /// Whether kernel `k`'s points form the rows of `i`, or can be made to, and it uses the result where a row gives it.
-    fn meets_rows(&self, k: usize, i: usize, u: &Use, position: Position) -> bool {
-        let ix = &self.ix;
-        let draft = &self.kernels[k];
-        let Some(domain) = draft.domain else { return false };
-        let (points, wanted) = (ix.shape(domain).numel(), ix.shape(rows::operand(ix, i)).numel());
-        if let Some(j) = draft.rows
-            && !(points == wanted && self.same_rows(i, j))
-        {
-            return false;
-        }
-        let own = ix.seg.shapes[i].numel();
-        match position {
-            Position::Point => points == wanted && is_in_order(&u.map, points, own),
-            Position::Row if points == wanted && rows::same_places(&rows::row_map(ix, i), &u.map) => true,
-            // A kernel with an element for each row of the reduction.
-            Position::Row => draft.rows.is_none() && points == own && is_in_order(&u.map, points, own),
-        }
-    }
-
-    fn same_rows(&self, i: usize, j: usize) -> bool {
-        let ix = &self.ix;
-        i == j || rows::same_places(&rows::row_map(ix, i), &rows::row_map(ix, j)) && rows::same_runs(ix, i, j)
-    }
-
     /// Makes kernel `k` run over the rows of `i`, which [`Partition::meets_rows`] found possible.
     fn make_rows(&mut self, k: usize, i: usize) {
         if self.kernels[k].rows.is_some() {
@@ -303,21 +267,6 @@ impl Partition<'_> {
                 u.map = u.path.map_to(&self.ix, self.ix.seg.shapes[a]);
             }
         }
-    }
-
-    /// A kernel that reads the rows of `i` for something else, and may give its result too.
-    fn sibling_over_rows(&self, i: usize, uses: &[Use]) -> Option<usize> {
-        let ix = &self.ix;
-        let shape = ix.shape(rows::operand(ix, i));
-        (0..self.kernels.len()).find(|&k| {
-            let draft = &self.kernels[k];
-            ix.seg.mode.fused
-                && draft.rows.is_some_and(|j| ix.shape(rows::operand(ix, j)) == shape && self.same_rows(i, j))
-                && uses.iter().all(|u| u.kernel != k)
-                && draft.count < MAX_KERNEL_OPS
-                && draft.from.meets(&self.ancestry[i])
-                && self.may_store(i, k, uses)
-        })
     }
 
     fn new_kernel(&mut self, domain: Option<ValueId>, rows: Option<usize>) -> usize {
@@ -470,128 +419,6 @@ impl Partition<'_> {
             return None;
         }
         Some(if kernels.len() > 1 { Reason::Shared } else { Reason::OtherElements })
-    }
-
-    /// Whether a use is one that the kernel could store the value for: each element at its own place, in order.
-    fn position(&self, u: &Use, i: usize) -> Option<Position> {
-        let (ix, draft) = (&self.ix, &self.kernels[u.kernel]);
-        let own = ix.seg.shapes[i].numel();
-        if is_in_order(&u.map, ix.shape(draft.domain?).numel(), own) {
-            return Some(Position::Point);
-        }
-        let reduction = draft.rows?;
-        let row = own == rows::row_count(ix, reduction) && rows::same_places(&rows::row_map(ix, reduction), &u.map);
-        row.then_some(Position::Row)
-    }
-
-    /// Whether kernel `k` may store operation `i`: nothing that reads it runs before `k`, and `k` itself reads it only where it computes it.
-    fn may_store(&self, i: usize, k: usize, uses: &[Use]) -> bool {
-        let operands = self.operands[i].iter().map(|o| o.0);
-        operands.clone().all(|r| r != k)
-            && uses.iter().map(|u| u.kernel).chain(operands).all(|r| r == k || !self.reaches(r, k))
-    }
-
-    /// A kernel that may store operation `i` too, and the way from its domain to the operation.
-    fn kernel_to_join(&self, i: usize, uses: &[Use]) -> Option<(usize, Path, Position)> {
-        let shape = self.ix.seg.shapes[i];
-        // A kernel that reads the value at the very places where it would be stored.
-        for u in uses {
-            let k = u.kernel;
-            let position = self.position(u, i);
-            let alike = uses.iter().filter(|o| o.kernel == k).all(|o| self.position(o, i) == position);
-            if let Some(position) = position.filter(|_| alike && self.may_store(i, k, uses)) {
-                return Some((k, u.path.clone(), position));
-            }
-        }
-        // A sibling over the same shape that is computed from the same values.
-        (0..self.kernels.len()).find_map(|k| {
-            let draft = &self.kernels[k];
-            let related = draft.domain.is_some_and(|d| self.ix.shape(d) == shape)
-                && uses.iter().all(|u| u.kernel != k)
-                && draft.count < MAX_KERNEL_OPS
-                && draft.from.meets(&self.ancestry[i]);
-            let joins = related && self.ix.seg.mode.fused && self.may_store(i, k, uses);
-            joins.then(|| (k, Path::identity(), Position::Point))
-        })
-    }
-
-    /// Whether something that kernel `from` writes is needed, directly or through others, by kernel `to`.
-    fn reaches(&self, from: usize, to: usize) -> bool {
-        let mut seen = BitSet::new(self.kernels.len());
-        let mut left = vec![from];
-        while let Some(k) = left.pop() {
-            if k == to {
-                return true;
-            }
-            if !seen.has(k) {
-                seen.insert(k);
-                left.extend(&self.kernels[k].readers);
-            }
-        }
-        false
-    }
-
-    fn finish(mut self, outputs: Vec<(usize, OutputPlan)>) -> Plan {
-        for k in 0..self.kernels.len() {
-            if let Some(d) = self.kernels[k].domain {
-                let shape = self.ix.shape(d);
-                let others = self.kernels[k].stores.iter().map(|&s| ValueId::Op(s));
-                let others = others.filter(|&s| s != d && self.ix.shape(s) == shape);
-                self.same_shape.extend(others.map(|s| (s, d)));
-            }
-        }
-        let order = self.run_order();
-        let mut place = vec![0; order.len()];
-        for (at, &k) in order.iter().enumerate() {
-            place[k] = at;
-        }
-        let kernels = order
-            .iter()
-            .map(|&k| {
-                let draft = &self.kernels[k];
-                let (mut stores, mut row_stores) = (draft.stores.clone(), draft.row_stores.clone());
-                stores.sort_unstable();
-                row_stores.sort_unstable();
-                let (rows, ops) = (draft.rows, draft.ops.iter().collect());
-                match draft.domain {
-                    Some(domain) => KernelPlan::Map { domain, rows, stores, row_stores, ops },
-                    None => KernelPlan::Alone { op: stores[0] },
-                }
-            })
-            .collect();
-        for e in &mut self.edges {
-            (e.from, e.to) = (place[e.from], place[e.to]);
-        }
-        self.edges.sort_by_key(|e| (e.op, e.to));
-        Plan { kernels, outputs, edges: self.edges, same_shape: self.same_shape }
-    }
-
-    /// The kernels so that each runs after those it reads from; among those that could run, the one whose first store was recorded first.
-    fn run_order(&self) -> Vec<usize> {
-        let mut waits = vec![0; self.kernels.len()];
-        for k in &self.kernels {
-            for &r in &k.readers {
-                waits[r] += 1;
-            }
-        }
-        let first = |k: usize| {
-            let draft = &self.kernels[k];
-            *draft.stores.iter().chain(&draft.row_stores).min().expect("a kernel stores something")
-        };
-        let mut ready: std::collections::BTreeSet<(usize, usize)> =
-            (0..waits.len()).filter(|&k| waits[k] == 0).map(|k| (first(k), k)).collect();
-        let mut order = Vec::with_capacity(waits.len());
-        while let Some((_, k)) = ready.pop_first() {
-            order.push(k);
-            for &r in &self.kernels[k].readers {
-                waits[r] -= 1;
-                if waits[r] == 0 {
-                    ready.insert((first(r), r));
-                }
-            }
-        }
-        assert_eq!(order.len(), waits.len(), "the kernels of a plan are acyclic");
-        order
     }
 }
 
