@@ -2,9 +2,8 @@
 //!
 //! A reduction's *domain* has its operand's shape; a row is the points that differ along the reduced axes alone. What a reduction gives is
 //! needed at every point of its row: through the map that [`to_rows`] makes. How the elements of a row meet (see [`thalweg_kernel::order`]) follows from
-//! the reduction and its operand's layout as written, before fusion: [`runs`]. So it is the same fused and unfused.
+//! the reduction's axes and shape alone: [`runs`]. So it is the same fused and unfused, and in any layout.
 
-use crate::movement::{layout, strided, view_base};
 use crate::segment::{Indexed, ValueId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,35 +62,32 @@ pub(crate) fn same_places(a: &IndexMap, b: &IndexMap) -> bool {
 }
 
 /// The sizes of the row's dimensions that matter to the order of its elements, outermost first, each with the axes it is merged from: reduced
-/// axes are one where the operand, as it lies before any fusion, runs on from one to the next.
+/// axes are one where nothing kept stands between them.
 pub(crate) fn runs(ix: &Indexed<'_>, reduction: usize) -> Vec<(usize, Vec<usize>)> {
-    let v = operand(ix, reduction);
-    let (base, chain) = view_base(ix, v, &|_| false);
-    let view = strided(ix, layout(ix, base), &chain).unwrap_or_else(|| View::contiguous(ix.shape(v)));
+    let shape = ix.shape(operand(ix, reduction));
+    let reduced = |i: usize| axes(ix, reduction) >> i & 1 == 1;
     let mut groups: Vec<(usize, Vec<usize>)> = vec![];
-    let mut stride = 0;
-    for i in (0..view.shape.rank()).filter(|i| axes(ix, reduction) >> i & 1 == 1) {
-        let (d, s) = (view.shape[i], view.strides()[i]);
+    let mut apart = true;
+    for i in (0..shape.rank()).filter(|&i| shape[i] != 1) {
+        if !reduced(i) {
+            apart = true;
+            continue;
+        }
         match groups.last_mut() {
-            Some(group) if d == 1 || group.0 == 1 || stride == s * d as isize => {
-                if d != 1 {
-                    stride = s;
-                }
-                group.0 *= d;
+            Some(group) if !apart => {
+                group.0 *= shape[i];
                 group.1.push(i);
             }
-            _ => {
-                groups.push((d, vec![i]));
-                stride = s;
-            }
+            _ => groups.push((shape[i], vec![i])),
         }
+        apart = false;
     }
     groups
 }
 
 /// Whether two reductions over the same rows meet the elements of a row in the same order.
 pub(crate) fn same_runs(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
-    let sizes = |r| runs(ix, r).into_iter().map(|g| g.0).filter(|&d| d != 1).collect::<Vec<_>>();
+    let sizes = |r| runs(ix, r).into_iter().map(|g| g.0).collect::<Vec<_>>();
     sizes(a) == sizes(b)
 }
 
@@ -121,17 +117,16 @@ pub(crate) fn lay_out(
         }
     }
     let kept_dims = dims.len();
-    // Dimensions of the row as its order has them; an access that does not run on over one of them goes through a table.
-    let mut in_table: Vec<bool> = views.iter().map(Option::is_none).collect();
-    let groups: Vec<(usize, Vec<usize>)> = runs(ix, reduction).into_iter().filter(|g| g.0 != 1).collect();
+    // Dimensions of the row as its order has them; an access that does not run on over one of them goes through its map.
+    let mut by_map: Vec<bool> = views.iter().map(Option::is_none).collect();
+    let groups = runs(ix, reduction);
     for (size, axes) in &groups {
-        let long: Vec<usize> = axes.iter().copied().filter(|&a| domain[a] != 1).collect();
-        for (view, in_table) in views.iter().zip(&mut in_table) {
+        for (view, by_map) in views.iter().zip(&mut by_map) {
             let Some(view) = view else { continue };
             let stride = |a: usize| view.strides()[place(a)];
-            *in_table |= long.windows(2).any(|w| stride(w[0]) != stride(w[1]) * domain[w[1]] as isize);
+            *by_map |= axes.windows(2).any(|w| stride(w[0]) != stride(w[1]) * domain[w[1]] as isize);
         }
-        dims.push((*size, long.last().map_or(0, |&a| place(a))));
+        dims.push((*size, axes.last().map_or(0, |&a| place(a))));
     }
     let unit_row = groups.is_empty();
     if unit_row {
@@ -139,11 +134,11 @@ pub(crate) fn lay_out(
     }
     let stride_of = |v: &View, at: usize| if at == usize::MAX { 0 } else { v.strides()[at] };
     let row: usize = groups.iter().map(|g| g.0).product();
-    for ((access, view), in_table) in body.accesses.iter_mut().zip(&views).zip(&in_table) {
+    for ((access, view), by_map) in body.accesses.iter_mut().zip(&views).zip(&by_map) {
         let still = |v: &View| dims[kept_dims..].iter().all(|&(d, at)| d == 1 || stride_of(v, at) == 0);
-        access.per_row = !in_table && view.as_ref().is_some_and(still);
+        access.per_row = !by_map && view.as_ref().is_some_and(still);
     }
-    let orientation = orientation(&body, &views, &in_table, &dims, kept_dims, row);
+    let orientation = orientation(&body, &views, &by_map, &dims, kept_dims, row);
     let lane = match orientation {
         Orientation::Along => dims.len() - 1,
         Orientation::Across => kept_dims - 1,
@@ -159,7 +154,7 @@ pub(crate) fn lay_out(
             reach: access.operand.and_then(|_| map.reach()),
             distinct: map.distinct(),
         };
-        if let (Some(view), false) = (&views[a], in_table[a]) {
+        if let (Some(view), false) = (&views[a], by_map[a]) {
             at.base = view.offset;
             for (stride, &(d, dim)) in at.strides.iter_mut().zip(&dims) {
                 *stride = if d == 1 { 0 } else { stride_of(view, dim) };
@@ -177,7 +172,9 @@ pub(crate) fn lay_out(
                 _ => AccessClass::Strided,
             };
         } else {
-            access.class = AccessClass::Mapped;
+            // What only lies in several stretches is brought together before a call; masks are asked for point by point.
+            let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::Along;
+            access.class = if packed { AccessClass::Contiguous } else { AccessClass::Mapped };
             at.map = Some(shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone());
         }
         accesses.push(at);
@@ -190,13 +187,13 @@ pub(crate) fn lay_out(
 fn orientation(
     body: &Body,
     views: &[Option<View>],
-    in_table: &[bool],
+    by_map: &[bool],
     dims: &[(usize, usize)],
     kept: usize,
     row: usize,
 ) -> Orientation {
     let sorts = body.scans.iter().any(|s| matches!(s.op, ScanOp::Sort | ScanOp::Argsort));
-    if kept == 0 || sorts || in_table.contains(&true) {
+    if kept == 0 || sorts || by_map.contains(&true) {
         return Orientation::Along;
     }
     let (columns, column_at) = dims[kept - 1];

@@ -12,7 +12,8 @@ pub struct AccessGeometry {
     /// Elements between neighbours along each domain dimension; the last one is 1, 0 or any according to the access's class.
     /// Meaningless where `map` is given.
     pub strides: [isize; MAX_RANK],
-    /// The map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`].
+    /// The map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`]. In a row kernel that runs along rows a load of
+    /// class [`crate::AccessClass::Contiguous`] may have one too, without masks: its elements are brought together before they are read.
     pub map: Option<Arc<IndexMap>>,
     /// Lowest and highest position reached, both inside the operand; `None` if none is reached.
     pub reach: Option<(usize, usize)>,
