@@ -15,6 +15,7 @@ mod memory;
 mod prepare;
 mod reduce;
 pub mod rows;
+pub mod scan;
 mod simd;
 mod threads;
 pub mod tile;
