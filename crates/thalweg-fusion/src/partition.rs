@@ -114,7 +114,7 @@ fn ancestry(ix: &Indexed<'_>) -> Vec<BitSet> {
 }
 
 fn runs_alone(op: Op) -> bool {
-    matches!(op, Op::Reduce(_) | Op::Matmul)
+    matches!(op, Op::Reduce(_) | Op::Matmul | Op::Scan(_) | Op::Gather | Op::Scatter(_))
 }
 
 impl Partition<'_> {
