@@ -4,6 +4,7 @@
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
 //! [`CpuDevice`] is all that the rest of Thalweg sees.
 
+mod axis;
 mod bandwidth;
 mod device;
 mod engine;
@@ -15,6 +16,8 @@ mod memory;
 mod prepare;
 mod reduce;
 pub mod rows;
+pub mod scan;
+mod scatter;
 mod simd;
 mod threads;
 pub mod tile;

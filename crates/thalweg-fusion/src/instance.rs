@@ -4,13 +4,14 @@
 //! from. The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
 //! sizes do not keep (an equality of shapes, a view that strides express) has no instance for them.
 
+use crate::alone::alone;
 use crate::body::{Outline, build_map};
 use crate::movement::{layout, strided, view_base};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
-use thalweg_ir::{Op, Shape, View};
-use thalweg_kernel::{Geometry, IndexMap, Kernel, MatmulGeometry};
+use thalweg_ir::View;
+use thalweg_kernel::{Geometry, Kernel};
 
 /// A plan with sizes: launches in order.
 #[derive(Debug)]
@@ -227,71 +228,4 @@ impl Instance {
     pub fn bytes_written(&self) -> usize {
         self.steps.iter().map(|s| s.bytes_written).sum()
     }
-}
-
-/// The launch of a matrix product.
-fn alone(
-    ix: &Indexed<'_>,
-    op: usize,
-    kernel_index: usize,
-    slot: &dyn Fn(ValueId) -> Slot,
-    stored: &dyn Fn(usize) -> bool,
-) -> Option<Step> {
-    let rel = &ix.seg.ops[op];
-    let mut operands = Vec::new();
-    let mut views = Vec::new();
-    for (_, v) in ix.tensors(op) {
-        let (base, chain) = view_base(ix, v, stored);
-        views.push(strided(ix, layout(ix, base), &chain)?);
-        operands.push(slot(base));
-    }
-    let first_write = operands.len();
-    operands.push(slot(ValueId::Op(op)));
-    let arg = ix.tensors(op).next().expect("it has an operand").1;
-    let dtype = ix.dtype(arg);
-    let (kernel, geometry) = match rel.op {
-        Op::Matmul => {
-            let shape = ix.seg.shapes[op];
-            let rank = shape.rank();
-            let matrix = |v: &View| {
-                let r = v.shape.rank();
-                (v.offset, v.strides()[r - 2], v.strides()[r - 1])
-            };
-            let whole = |v: &View| {
-                let mut dims = shape.dims().to_vec();
-                let r = v.shape.rank();
-                dims[rank - 2..].copy_from_slice(&v.shape[r - 2..]);
-                v.expand(Shape::new(&dims))
-            };
-            let (a, b) = (whole(&views[0]), whole(&views[1]));
-            let geometry = MatmulGeometry {
-                batch: (0..rank - 2).map(|i| (shape[i], a.strides()[i], b.strides()[i])).collect(),
-                m: shape[rank - 2],
-                n: shape[rank - 1],
-                k: a.shape[rank - 1],
-                a: matrix(&views[0]),
-                b: matrix(&views[1]),
-                reach: [reach(&views[0]), reach(&views[1])],
-            };
-            (Kernel::Matmul { dtype }, Geometry::Matmul(geometry))
-        }
-        other => unreachable!("{} is computed with others", other.name()),
-    };
-    Some(Step {
-        kernel_index,
-        kernel,
-        geometry,
-        operands,
-        first_write,
-        scalars: vec![],
-        in_place: vec![],
-        release: vec![],
-        release_inputs: vec![],
-        bytes_read: views.iter().map(|v| v.distinct() * dtype.size()).sum(),
-        bytes_written: ix.bytes(ValueId::Op(op)),
-    })
-}
-
-fn reach(view: &View) -> Option<(usize, usize)> {
-    IndexMap::new(*view).reach()
 }
