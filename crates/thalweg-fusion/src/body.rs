@@ -38,11 +38,13 @@ pub(crate) struct Outline<'a> {
     pub stores: &'a [usize],
     /// Operations stored row by row.
     pub row_stores: &'a [usize],
+    /// Reductions put together from all rows.
+    pub column_stores: &'a [usize],
 }
 
 impl Outline<'_> {
     fn writes(&self) -> impl Iterator<Item = usize> + '_ {
-        self.stores.iter().chain(self.row_stores).copied()
+        self.stores.iter().chain(self.row_stores).chain(self.column_stores).copied()
     }
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn build_map(
     let mut values = vec![];
     for s in outline.writes() {
         let path = w.path_to(s)?;
-        let node = w.value(s, path.clone())?;
+        let node = if outline.column_stores.contains(&s) { w.operand(s)? } else { w.value(s, path.clone())? };
         values.push((s, path, node));
     }
     // Operands that are written follow those that are read.
@@ -98,7 +100,10 @@ pub(crate) fn build_map(
         let access = w.builder.access(Access { operand, dtype, class: AccessClass::Contiguous, per_row: false });
         w.maps.push(path.map_to(ix, ix.seg.shapes[s]));
         w.sources.push(Some(ValueId::Op(s)));
-        w.builder.store(node, access);
+        match ix.seg.ops[s].op {
+            Op::Reduce(op) if outline.column_stores.contains(&s) => w.builder.store_combined(node, access, fold_op(op)),
+            _ => w.builder.store(node, access),
+        }
     }
     Some(w.finish())
 }
@@ -114,8 +119,21 @@ impl Writer<'_> {
             let reshaped = || Path::identity().after(Step::Reshape(self.domain));
             return Some(if own == self.domain { Path::identity() } else { reshaped() });
         }
+        if self.outline.column_stores.contains(&s) {
+            return Some(Path::identity().after(Step::Rows(s)));
+        }
         let reduction = self.outline.rows?;
         (own.numel() == rows::row_count(self.ix, reduction)).then(|| Path::identity().after(Step::Rows(reduction)))
+    }
+
+    /// The node of a reduction's operand at the points of this kernel.
+    fn operand(&mut self, reduction: usize) -> Option<NodeId> {
+        let arguments = arguments(self.ix, reduction, &Path::identity(), self.domain);
+        let (v, path) = arguments.into_iter().next()?;
+        match v {
+            ValueId::Input(_) => Some(self.load(v, &path)),
+            ValueId::Op(i) => self.value(i, path),
+        }
     }
 
     /// Whether an operation of this kernel is computed where the map leads.
@@ -249,13 +267,7 @@ impl Writer<'_> {
             other => other,
         };
         let wide = b.cast(x, carried);
-        let fold = match op {
-            ReduceOp::Sum => FoldOp::Sum,
-            ReduceOp::Prod => FoldOp::Prod,
-            ReduceOp::Max | ReduceOp::Any | ReduceOp::ArgMax => FoldOp::Max,
-            ReduceOp::Min | ReduceOp::All | ReduceOp::ArgMin => FoldOp::Min,
-        };
-        let folded = b.fold(fold, wide);
+        let folded = b.fold(fold_op(op), wide);
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }
@@ -436,6 +448,16 @@ impl Writer<'_> {
         let laid: Vec<(Body, MapGeometry)> = boxes.iter().map(|b| piece(&body, &maps, b)).collect();
         let (bodies, geometries) = laid.into_iter().unzip();
         (Kernel::Pieces(bodies), Geometry::Pieces(geometries))
+    }
+}
+
+/// The fold that a reduction is made of.
+fn fold_op(op: ReduceOp) -> FoldOp {
+    match op {
+        ReduceOp::Sum => FoldOp::Sum,
+        ReduceOp::Prod => FoldOp::Prod,
+        ReduceOp::Max | ReduceOp::Any | ReduceOp::ArgMax => FoldOp::Max,
+        ReduceOp::Min | ReduceOp::All | ReduceOp::ArgMin => FoldOp::Min,
     }
 }
 

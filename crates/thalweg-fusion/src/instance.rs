@@ -134,12 +134,12 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
     let mut steps = Vec::new();
     for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
         let step = match kernel {
-            KernelPlan::Map { domain, rows, stores, row_stores, .. } => {
+            KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
                 // Nothing to write; a reduction of nothing still has results.
                 if kernel.writes().all(|s| segment.shapes[s].numel() == 0) {
                     continue;
                 }
-                let outline = Outline { domain: *domain, rows: *rows, stores, row_stores };
+                let outline = Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores };
                 let map = build_map(&ix, outline, &stored, classes)?;
                 let first_write = map.reads.len();
                 let operands = map.reads.iter().copied().chain(kernel.writes().map(ValueId::Op)).map(slot).collect();

@@ -31,6 +31,8 @@ pub enum KernelPlan {
         stores: Vec<usize>,
         /// The operations whose results are written row by row, ascending.
         row_stores: Vec<usize>,
+        /// Reductions over everything but the rows, ascending: their results are put together from all rows in the same pass.
+        column_stores: Vec<usize>,
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,
     },
@@ -82,6 +84,8 @@ pub enum Reason {
     Between,
     /// A reduction whose rows are not those of the consumer's kernel: all of it has to be known first.
     OtherRows(&'static str),
+    /// A reduction over other axes than its consumer's rows, made in the pass of another kernel.
+    SharedPass(&'static str),
     /// The kernel holds as many operations as a kernel may.
     KernelFull,
 }
@@ -99,19 +103,20 @@ impl fmt::Display for Reason {
             Reason::Wanted => f.write_str("the value is wanted, and reading it is cheaper than computing it again"),
             Reason::Between => f.write_str("an operation between them has to run first"),
             Reason::OtherRows(op) => write!(f, "result of {op} over other rows, which has to be complete"),
+            Reason::SharedPass(op) => write!(f, "result of {op}, which is made in one pass with another kernel's"),
             Reason::KernelFull => f.write_str("the kernel is full"),
         }
     }
 }
 
 impl KernelPlan {
-    /// The operations whose results it writes: point by point, then row by row.
+    /// The operations whose results it writes: point by point, row by row, then over all rows.
     pub fn writes(&self) -> impl Iterator<Item = usize> + '_ {
-        let (points, rows): (&[usize], &[usize]) = match self {
-            KernelPlan::Map { stores, row_stores, .. } => (stores, row_stores),
-            KernelPlan::Alone { op } => (std::slice::from_ref(op), &[]),
+        let [points, rows, columns]: [&[usize]; 3] = match self {
+            KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
+            KernelPlan::Alone { op } => [std::slice::from_ref(op), &[], &[]],
         };
-        points.iter().chain(rows).copied()
+        points.iter().chain(rows).chain(columns).copied()
     }
 }
 

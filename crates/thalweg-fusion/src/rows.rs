@@ -193,7 +193,8 @@ fn orientation(
     row: usize,
 ) -> Orientation {
     let sorts = body.scans.iter().any(|s| matches!(s.op, ScanOp::Sort | ScanOp::Argsort));
-    if kept == 0 || sorts || by_map.contains(&true) {
+    let combines = body.stores.iter().any(|s| s.combine.is_some());
+    if kept == 0 || sorts || combines || by_map.contains(&true) {
         return Orientation::Along;
     }
     let (columns, column_at) = dims[kept - 1];

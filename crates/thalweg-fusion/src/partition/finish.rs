@@ -1,4 +1,4 @@
-//! From drafts of kernels to a plan: the kernels in the order in which they run.
+//! From drafts of kernels to a plan: passes that can be one are made one, and kernels put in the order in which they run.
 
 use super::Partition;
 use crate::plan::{KernelPlan, OutputPlan, Plan};
@@ -6,6 +6,7 @@ use crate::segment::ValueId;
 
 impl Partition<'_> {
     pub(super) fn finish(mut self, outputs: Vec<(usize, OutputPlan)>) -> Plan {
+        self.share_passes();
         for k in 0..self.kernels.len() {
             if let Some(d) = self.kernels[k].domain {
                 let shape = self.ix.shape(d);
@@ -23,12 +24,16 @@ impl Partition<'_> {
             .iter()
             .map(|&k| {
                 let draft = &self.kernels[k];
-                let (mut stores, mut row_stores) = (draft.stores.clone(), draft.row_stores.clone());
-                stores.sort_unstable();
-                row_stores.sort_unstable();
+                let sorted = |from: &Vec<usize>| {
+                    let mut all = from.clone();
+                    all.sort_unstable();
+                    all
+                };
+                let stores = sorted(&draft.stores);
+                let (row_stores, column_stores) = (sorted(&draft.row_stores), sorted(&draft.column_stores));
                 let (rows, ops) = (draft.rows, draft.ops.iter().collect());
                 match draft.domain {
-                    Some(domain) => KernelPlan::Map { domain, rows, stores, row_stores, ops },
+                    Some(domain) => KernelPlan::Map { domain, rows, stores, row_stores, column_stores, ops },
                     None => KernelPlan::Alone { op: stores[0] },
                 }
             })
@@ -50,7 +55,8 @@ impl Partition<'_> {
         }
         let first = |k: usize| {
             let draft = &self.kernels[k];
-            *draft.stores.iter().chain(&draft.row_stores).min().expect("a kernel stores something")
+            let all = draft.stores.iter().chain(&draft.row_stores).chain(&draft.column_stores);
+            *all.min().expect("a kernel stores something")
         };
         let mut ready: std::collections::BTreeSet<(usize, usize)> =
             (0..waits.len()).filter(|&k| waits[k] == 0).map(|k| (first(k), k)).collect();

@@ -15,6 +15,7 @@
 
 mod finish;
 mod legality;
+mod passes;
 
 use crate::cost::Shared;
 use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
@@ -44,6 +45,7 @@ struct Draft {
     rows: Option<usize>,
     stores: Vec<usize>,
     row_stores: Vec<usize>,
+    column_stores: Vec<usize>,
     ops: BitSet,
     count: usize,
     /// Kernels that read what this one writes.
@@ -276,6 +278,7 @@ impl Partition<'_> {
             rows,
             stores: vec![],
             row_stores: vec![],
+            column_stores: vec![],
             ops: BitSet::new(n),
             count: 0,
             readers: vec![],
