@@ -5,6 +5,7 @@
 //! [`CpuDevice`] is all that the rest of Thalweg sees.
 
 mod bandwidth;
+mod check;
 mod device;
 mod engine;
 mod launch;
