@@ -16,6 +16,7 @@ mod memory;
 mod prepare;
 mod reduce;
 pub mod rows;
+pub mod scan;
 mod simd;
 mod threads;
 pub mod tile;

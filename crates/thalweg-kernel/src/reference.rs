@@ -3,6 +3,10 @@
 //! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped. There is no
 //! cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this file.
 
+mod along;
+
+pub use along::{OutOfRange, order, put, scan_row};
+
 use crate::random;
 use thalweg_ir::{Arg, DType, Op, RandomKind, ReduceOp, RelOp, Scalar, Shape, unpack_order};
 
@@ -131,7 +135,8 @@ pub fn cast(v: Scalar, to: DType) -> Scalar {
 /// The result of one operation. `shape` is the result's, `ints` the operation's integer arguments.
 ///
 /// # Panics
-/// When the arguments do not fit the operation; a stream holds no such operation.
+/// When the arguments do not fit the operation; a stream holds no such operation. When an index is out of range, which
+/// [`run`] gives as an error.
 pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) -> Array {
     let dtype = rel.dtype;
     let array = |i: usize| match args[i] {
@@ -142,6 +147,11 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         let a = array(0);
         Array::from_fn(shape, dtype, |p| a.get(ravel(&f(&unravel(p, &shape)), &a.shape)))
     };
+    if matches!(rel.op, Op::Gather | Op::Scatter(_))
+        && let Err(e) = along::check_index(rel, array(0), array(1))
+    {
+        panic!("{e}");
+    }
     match rel.op {
         Op::Element(e) => {
             let operand = operand_dtype(rel, args);
@@ -230,7 +240,9 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
             })
         }
         Op::Reduce(op) => reduce(op, rel.attr, array(0), shape, dtype),
-        Op::Scan(_) | Op::Gather | Op::Scatter(_) => unimplemented!("{}", rel.op.name()),
+        Op::Scan(op) => along::scan(op, rel.attr, array(0), shape, dtype),
+        Op::Gather => along::gather(rel.attr as usize, array(0), array(1), shape, dtype),
+        Op::Scatter(op) => along::scatter(op, rel.attr as usize, [array(0), array(1), array(2)], dtype),
         Op::Matmul => matmul(array(0), array(1), shape, dtype),
     }
 }
@@ -342,7 +354,16 @@ fn matmul(a: &Array, b: &Array, shape: Shape, dtype: DType) -> Array {
 }
 
 /// Runs a whole segment, one operation after the other; the result of each.
-pub fn run(ops: &[RelOp], shapes: &[Shape], ints: &[i64], scalars: &[u64], inputs: &[Array]) -> Vec<Array> {
+///
+/// # Errors
+/// When an index is out of range.
+pub fn run(
+    ops: &[RelOp],
+    shapes: &[Shape],
+    ints: &[i64],
+    scalars: &[u64],
+    inputs: &[Array],
+) -> Result<Vec<Array>, OutOfRange> {
     let mut done: Vec<Array> = Vec::with_capacity(ops.len());
     let (mut int_at, mut scalar_at) = (0, 0);
     for (rel, &shape) in ops.iter().zip(shapes) {
@@ -359,8 +380,11 @@ pub fn run(ops: &[RelOp], shapes: &[Shape], ints: &[i64], scalars: &[u64], input
                 }
             })
             .collect();
+        if let (Op::Gather | Op::Scatter(_), [RefArg::Array(a), RefArg::Array(index), ..]) = (rel.op, &args[..]) {
+            along::check_index(rel, a, index)?;
+        }
         let result = evaluate(rel, shape, &args, own);
         done.push(result);
     }
-    done
+    Ok(done)
 }

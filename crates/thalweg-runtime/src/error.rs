@@ -44,6 +44,11 @@ pub enum Error {
         /// What was asked for and what there is.
         String,
     ),
+    /// An index names no element.
+    Index(
+        /// The operation, the index and what there is.
+        String,
+    ),
     /// The value depends on a segment that failed.
     Failed(
         /// Why it failed.
@@ -70,7 +75,7 @@ impl fmt::Display for Error {
             Error::Compile { device, message } => write!(f, "a kernel could not be compiled for {device}: {message}"),
             Error::Device { device, message } => write!(f, "{device}: {message}"),
             Error::File { path, message } => write!(f, "{path}: {message}"),
-            Error::Value(message) => f.write_str(message),
+            Error::Value(message) | Error::Index(message) => f.write_str(message),
             Error::Failed(cause) => write!(f, "a value this depends on could not be computed: {cause}"),
         }
     }

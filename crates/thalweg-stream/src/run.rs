@@ -169,7 +169,7 @@ pub(crate) fn interpret(
     let shapes: Vec<Shape> = values.iter().map(|v| *v.shape()).collect();
     let arrays: Result<Vec<Array>, Error> =
         inputs.iter().flatten().map(|v| Ok(Array::from_bytes(*v.shape(), v.dtype(), &v.read()?))).collect();
-    let results = reference::run(ops, &shapes, ints, scalars, &arrays?);
+    let results = reference::run(ops, &shapes, ints, scalars, &arrays?).map_err(|e| Error::Index(e.to_string()))?;
     for i in live.iter() {
         let v = &values[i];
         let device = v.device().device();

@@ -4,6 +4,7 @@ mod maps;
 mod measure;
 mod products;
 mod reductions;
+mod scans;
 
 use crate::{CpuDevice, CpuOptions};
 use half::{bf16, f16};

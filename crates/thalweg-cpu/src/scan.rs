@@ -1,0 +1,445 @@
+//! Running sums, products, extremes and logarithms of sums, and sorts, on rows in memory.
+//!
+//! In: an operation and elements that lie in `n` rows of `width` columns. Out: each column scanned. The order along a column is that of the
+//! elements, one after the other, so the bits do not depend on layout or threads. Floats are accumulated in f64, also f32 and
+//! narrower - in sequence that costs no more than f32, which waits for each addition as well - and each result is rounded once:
+//! what comes out is what the interpreter says. Integers wrap.
+//!
+//! Sorts go by keys: unsigned integers in the order of the elements, NaN the largest, -0 and +0 one, each with its place in the low bits, so that
+//! any way to sort them is stable; long columns are sorted by radix.
+
+use crate::simd::{Job, dispatch};
+use half::{bf16, f16};
+use thalweg_ir::{DType, ScanOp};
+
+/// Columns whose state is carried side by side: 8 KiB of f64.
+const COLUMNS: usize = 1024;
+/// Elements from which a column is sorted by radix rather than by comparisons.
+const RADIX: usize = 512;
+
+/// Where the elements of a scan lie, strides in elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// From row to row and from column to column of the source.
+    pub from: [isize; 2],
+    /// From row to row of the result, whose columns are neighbours.
+    pub to: usize,
+    /// Number of rows: along what is scanned.
+    pub n: usize,
+    /// Number of columns.
+    pub width: usize,
+}
+
+/// Scans each column of an `[n][width]` row-major buffer; with `width` 1, one row along. `dtype` is that of the elements, [`ScanOp::Argsort`]
+/// writes i64. `reverse`: from the last element to the first; of a sort, descending. `from` may be `to`, for [`ScanOp::Argsort`] only where elements
+/// have 8 bytes or `width` is 1.
+///
+/// # Safety
+/// `from` is readable and `to` writable for all elements, and aligned to them; they are the same or apart.
+///
+/// # Panics
+/// On [`ScanOp::LogSumExp`] of a dtype that is not a float.
+pub unsafe fn scan(op: ScanOp, reverse: bool, dtype: DType, from: *const u8, to: *mut u8, n: usize, width: usize) {
+    let rows = Rows { from: [width as isize, 1], to: width, n, width };
+    // SAFETY: the caller's promise.
+    unsafe { scan_rows(op, reverse, dtype, from, to, rows) };
+}
+
+/// As [`scan`], with any strides.
+///
+/// # Safety
+/// As [`scan`], for the elements that the strides reach.
+pub unsafe fn scan_rows(op: ScanOp, reverse: bool, dtype: DType, from: *const u8, to: *mut u8, rows: Rows) {
+    if rows.n == 0 || rows.width == 0 {
+        return;
+    }
+    // SAFETY: the caller's promise, for the type that the dtype is.
+    unsafe {
+        match dtype {
+            DType::F32 => floats::<f32>(op, reverse, from.cast(), to, rows),
+            DType::F64 => floats::<f64>(op, reverse, from.cast(), to, rows),
+            DType::BF16 => floats::<bf16>(op, reverse, from.cast(), to, rows),
+            DType::F16 => floats::<f16>(op, reverse, from.cast(), to, rows),
+            DType::I8 => ints::<i8>(op, reverse, from.cast(), to, rows),
+            DType::I16 => ints::<i16>(op, reverse, from.cast(), to, rows),
+            DType::I32 => ints::<i32>(op, reverse, from.cast(), to, rows),
+            DType::I64 => ints::<i64>(op, reverse, from.cast(), to, rows),
+            DType::U8 => ints::<u8>(op, reverse, from.cast(), to, rows),
+            DType::U32 => ints::<u32>(op, reverse, from.cast(), to, rows),
+            DType::Bool => ints::<Truth>(op, reverse, from.cast(), to, rows),
+        }
+    }
+}
+
+/// An element, and what it is accumulated in.
+trait Element: Copy {
+    type Wide: Copy;
+    /// Whether a key needs 64 bits.
+    const LONG: bool = size_of::<Self>() == 8;
+    fn widen(self) -> Self::Wide;
+    fn narrow(wide: Self::Wide) -> Self;
+    /// Unsigned integers in the order of the elements, in the low bits.
+    fn key(self) -> u64;
+}
+
+macro_rules! float_elements {
+    ($($t:ty, $bits:ty, $widen:expr, $narrow:expr;)*) => {$(
+        impl Element for $t {
+            type Wide = f64;
+            #[inline(always)]
+            fn widen(self) -> f64 { ($widen)(self) }
+            #[inline(always)]
+            fn narrow(wide: f64) -> $t { ($narrow)(wide) }
+            #[inline(always)]
+            fn key(self) -> u64 {
+                let bits = self.to_bits();
+                let sign = 1 << (<$bits>::BITS - 1);
+                let key = if self.is_nan() {
+                    <$bits>::MAX
+                } else if bits << 1 == 0 {
+                    sign
+                } else if bits & sign != 0 {
+                    !bits
+                } else {
+                    bits | sign
+                };
+                key as u64
+            }
+        }
+    )*};
+}
+float_elements! {
+    f32, u32, |v: f32| v as f64, |v: f64| v as f32;
+    f64, u64, |v: f64| v, |v: f64| v;
+    bf16, u16, |v: bf16| v.to_f64(), |v| bf16::from_f32(DType::BF16.round(v) as f32);
+    f16, u16, |v: f16| v.to_f64(), |v| f16::from_f32(DType::F16.round(v) as f32);
+}
+
+/// An integer that running results are taken of.
+trait Int: Element<Wide = Self> {
+    const LEAST: Self;
+    const GREATEST: Self;
+    const ZERO: Self;
+    const ONE: Self;
+    fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+}
+
+macro_rules! int_elements {
+    ($($t:ty),*) => {$(
+        impl Element for $t {
+            type Wide = $t;
+            #[inline(always)]
+            fn widen(self) -> $t { self }
+            #[inline(always)]
+            fn narrow(wide: $t) -> $t { wide }
+            #[inline(always)]
+            fn key(self) -> u64 {
+                // Moved up by the least one: 0 stays 0 and unsigned ones stay what they are.
+                self.wrapping_sub(<$t>::MIN) as u64 & (u64::MAX >> (64 - <$t>::BITS))
+            }
+        }
+        impl Int for $t {
+            const LEAST: $t = <$t>::MIN;
+            const GREATEST: $t = <$t>::MAX;
+            const ZERO: $t = 0;
+            const ONE: $t = 1;
+            #[inline(always)]
+            fn plus(self, other: $t) -> $t { self.wrapping_add(other) }
+            #[inline(always)]
+            fn times(self, other: $t) -> $t { self.wrapping_mul(other) }
+        }
+    )*};
+}
+int_elements!(i8, i16, i32, i64, u8, u32);
+
+/// A truth value: integers of one bit.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Truth(u8);
+
+impl Element for Truth {
+    type Wide = Truth;
+    fn widen(self) -> Truth {
+        self
+    }
+    fn narrow(wide: Truth) -> Truth {
+        wide
+    }
+    fn key(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl Int for Truth {
+    const LEAST: Truth = Truth(0);
+    const GREATEST: Truth = Truth(1);
+    const ZERO: Truth = Truth(0);
+    const ONE: Truth = Truth(1);
+    fn plus(self, other: Truth) -> Truth {
+        Truth(self.0 ^ other.0)
+    }
+    fn times(self, other: Truth) -> Truth {
+        Truth(self.0 & other.0)
+    }
+}
+
+/// A running result: a state, and what the next element makes of it.
+trait Running<T: Element>: Copy {
+    type State: Copy;
+    fn start(self) -> Self::State;
+    fn next(self, state: &mut Self::State, x: T::Wide) -> T::Wide;
+}
+
+/// A running result whose state is itself.
+#[derive(Clone, Copy)]
+struct Plain<S, F>(S, F);
+
+impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy> Running<T> for Plain<T::Wide, F> {
+    type State = T::Wide;
+    #[inline(always)]
+    fn start(self) -> T::Wide {
+        self.0
+    }
+    #[inline(always)]
+    fn next(self, state: &mut T::Wide, x: T::Wide) -> T::Wide {
+        *state = (self.1)(*state, x);
+        *state
+    }
+}
+
+/// ln Σ eˣ: the largest exponent so far, and the sum with that taken out.
+#[derive(Clone, Copy)]
+struct LogSumExp;
+
+impl<T: Element<Wide = f64>> Running<T> for LogSumExp {
+    type State = (f64, f64);
+    fn start(self) -> (f64, f64) {
+        (f64::NEG_INFINITY, 0.0)
+    }
+    fn next(self, (largest, sum): &mut (f64, f64), x: f64) -> f64 {
+        if largest.is_nan() || x.is_nan() {
+            *largest = f64::NAN;
+        } else if x > *largest {
+            *sum = if x.is_infinite() { 1.0 } else { *sum * libm::exp(*largest - x) + 1.0 };
+            *largest = x;
+        } else if x != f64::NEG_INFINITY && *largest != f64::INFINITY {
+            *sum += libm::exp(x - *largest);
+        }
+        // Infinities are answers themselves, but their differences are NaN.
+        if largest.is_finite() { *largest + libm::log(*sum) } else { *largest }
+    }
+}
+
+/// The larger, NaN if either is NaN, -0 less than +0.
+#[inline(always)]
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if b.total_cmp(&a).is_gt() {
+        b
+    } else {
+        a
+    }
+}
+
+unsafe fn floats<T: Element<Wide = f64>>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows) {
+    let out = to.cast::<T>();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match op {
+            // -0 is the identity of a sum, so that a sum that begins with -0 is one.
+            ScanOp::Sum => running(Plain(-0.0, |a: f64, b: f64| a + b), reverse, from, out, rows),
+            ScanOp::Prod => running(Plain(1.0, |a: f64, b: f64| a * b), reverse, from, out, rows),
+            ScanOp::Max => running(Plain(f64::NEG_INFINITY, larger), reverse, from, out, rows),
+            ScanOp::Min => running(Plain(f64::INFINITY, |a: f64, b: f64| -larger(-a, -b)), reverse, from, out, rows),
+            ScanOp::LogSumExp => running(LogSumExp, reverse, from, out, rows),
+            ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows),
+        }
+    }
+}
+
+unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows) {
+    let out = to.cast::<T>();
+    // SAFETY: the caller's promise.
+    unsafe {
+        match op {
+            ScanOp::Sum => running(Plain(T::ZERO, T::plus), reverse, from, out, rows),
+            ScanOp::Prod => running(Plain(T::ONE, T::times), reverse, from, out, rows),
+            ScanOp::Max => {
+                running(Plain(T::LEAST, |a: T, b: T| if b.key() > a.key() { b } else { a }), reverse, from, out, rows);
+            }
+            ScanOp::Min => {
+                let smaller = |a: T, b: T| if b.key() < a.key() { b } else { a };
+                running(Plain(T::GREATEST, smaller), reverse, from, out, rows);
+            }
+            ScanOp::LogSumExp => panic!("logcumsumexp takes floats"),
+            ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows),
+        }
+    }
+}
+
+/// # Safety
+/// As [`scan_rows`].
+unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *const T, to: *mut T, rows: Rows) {
+    struct Columns<T, R> {
+        with: R,
+        reverse: bool,
+        from: *const T,
+        to: *mut T,
+        rows: Rows,
+    }
+    impl<T: Element, R: Running<T>> Job for Columns<T, R> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            let Columns { with, reverse, from, to, rows } = self;
+            let place = |i: usize| if reverse { rows.n - 1 - i } else { i };
+            if rows.width == 1 {
+                let mut state = with.start();
+                for i in 0..rows.n {
+                    let i = place(i);
+                    // SAFETY: the promise of `running`; an element is read before it may be written over.
+                    unsafe {
+                        let x = from.offset(i as isize * rows.from[0]).read();
+                        to.add(i * rows.to).write(T::narrow(with.next(&mut state, x.widen())));
+                    }
+                }
+                return;
+            }
+            let mut states = vec![with.start(); rows.width.min(COLUMNS)];
+            for first in (0..rows.width).step_by(COLUMNS) {
+                let states = &mut states[..COLUMNS.min(rows.width - first)];
+                states.fill(with.start());
+                for i in 0..rows.n {
+                    let i = place(i);
+                    // SAFETY: as above.
+                    unsafe {
+                        let x = from.offset(i as isize * rows.from[0] + first as isize * rows.from[1]);
+                        let out = to.add(i * rows.to + first);
+                        if rows.from[1] == 1 {
+                            for (j, state) in states.iter_mut().enumerate() {
+                                out.add(j).write(T::narrow(with.next(state, x.add(j).read().widen())));
+                            }
+                        } else {
+                            for (j, state) in states.iter_mut().enumerate() {
+                                let x = x.offset(j as isize * rows.from[1]).read();
+                                out.add(j).write(T::narrow(with.next(state, x.widen())));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    dispatch(Columns { with, reverse, from, to, rows });
+}
+
+/// A key with the place of its element.
+trait Item: Copy + Ord + Default {
+    fn new(key: u64, place: usize) -> Self;
+    fn place(self) -> usize;
+    /// Eight bits of the key.
+    fn digit(self, n: u32) -> usize;
+}
+
+/// Key in the high half: keys of at most 32 bits in columns of fewer than 2³² elements.
+impl Item for u64 {
+    #[inline(always)]
+    fn new(key: u64, place: usize) -> u64 {
+        key << 32 | place as u64
+    }
+    #[inline(always)]
+    fn place(self) -> usize {
+        self as u32 as usize
+    }
+    #[inline(always)]
+    fn digit(self, n: u32) -> usize {
+        (self >> (32 + 8 * n)) as usize & 0xff
+    }
+}
+
+impl Item for (u64, usize) {
+    #[inline(always)]
+    fn new(key: u64, place: usize) -> (u64, usize) {
+        (key, place)
+    }
+    #[inline(always)]
+    fn place(self) -> usize {
+        self.1
+    }
+    #[inline(always)]
+    fn digit(self, n: u32) -> usize {
+        (self.0 >> (8 * n)) as usize & 0xff
+    }
+}
+
+unsafe fn sorted<T: Element>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if T::LONG || rows.n > u32::MAX as usize {
+            sorted_by::<T, (u64, usize)>(op, reverse, from, to, rows);
+        } else {
+            sorted_by::<T, u64>(op, reverse, from, to, rows);
+        }
+    }
+}
+
+unsafe fn sorted_by<T: Element, I: Item>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows) {
+    let mask = u64::MAX >> (64 - 8 * size_of::<T>() as u32);
+    let (mut items, mut scratch): (Vec<I>, Vec<I>) = (Vec::with_capacity(rows.n), vec![]);
+    let mut elements: Vec<T> = Vec::with_capacity(rows.n);
+    for j in 0..rows.width {
+        items.clear();
+        elements.clear();
+        for i in 0..rows.n {
+            // SAFETY: the caller's promise.
+            let x = unsafe { from.offset(i as isize * rows.from[0] + j as isize * rows.from[1]).read() };
+            // The contrary order of keys with places still ascending: stable either way.
+            let key = if reverse { !x.key() & mask } else { x.key() };
+            items.push(I::new(key, i));
+            elements.push(x);
+        }
+        if rows.n < RADIX {
+            items.sort_unstable();
+        } else {
+            radix(&mut items, &mut scratch, size_of::<T>() as u32);
+        }
+        for (i, item) in items.iter().enumerate() {
+            // SAFETY: as above; the column was read before.
+            unsafe {
+                if op == ScanOp::Sort {
+                    to.cast::<T>().add(i * rows.to + j).write(elements[item.place()]);
+                } else {
+                    to.cast::<i64>().add(i * rows.to + j).write(item.place() as i64);
+                }
+            }
+        }
+    }
+}
+
+/// Sorts by the key's bytes from the lowest on; digits that are all the same take no pass.
+fn radix<I: Item>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: u32) {
+    let mut counts = vec![[0usize; 256]; digits as usize];
+    for item in items.iter() {
+        for (n, count) in counts.iter_mut().enumerate() {
+            count[item.digit(n as u32)] += 1;
+        }
+    }
+    scratch.resize(items.len(), I::default());
+    for (n, count) in counts.iter_mut().enumerate() {
+        if count.contains(&items.len()) {
+            continue;
+        }
+        let mut start = 0;
+        for c in count.iter_mut() {
+            start += std::mem::replace(c, start);
+        }
+        for &item in items.iter() {
+            let at = &mut count[item.digit(n as u32)];
+            scratch[*at] = item;
+            *at += 1;
+        }
+        std::mem::swap(items, scratch);
+    }
+}
