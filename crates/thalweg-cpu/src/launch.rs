@@ -9,6 +9,7 @@
 //! counted through by an odometer. Accesses through an index map get a table of positions a call, so there a call is one
 //! stretch of the row-major domain.
 
+use crate::check;
 use crate::engine::{Engine, STREAM_ALIGN};
 use crate::memory;
 use crate::threads::Threads;
@@ -113,7 +114,8 @@ pub fn launch(
     let streams = streams(body, geometry, operands);
     let pieces: usize = walk.sizes[..walk.rank].iter().product();
     let grain = (CHUNK / (walk.row_block * walk.column_block)).max(1);
-    threads.run(pieces, grain, estimate_ns(body, geometry), |range| {
+    let estimate = estimate_ns(body, &geometry.accesses, geometry.points(), body.cost());
+    threads.run(pieces, grain, estimate, |range| {
         let mut scratch = SCRATCH.take();
         walk.run(engine, scalars, range, Stores { in_place, streams: &streams }, &mut scratch);
         SCRATCH.set(scratch);
@@ -150,12 +152,12 @@ fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16
     body.stores.iter().map(|s| s.access).collect()
 }
 
-/// The time that one thread will take.
-fn estimate_ns(body: &Body, geometry: &MapGeometry) -> f64 {
-    let points = geometry.points() as f64;
+/// The time that one thread will take for so many points of an arithmetic of that cost.
+pub fn estimate_ns(body: &Body, accesses: &[AccessGeometry], points: usize, cost: u64) -> f64 {
+    let points = points as f64;
     let mut bytes = 0.0;
     let mut positions = 0.0;
-    for (access, at) in body.accesses.iter().zip(&geometry.accesses) {
+    for (access, at) in body.accesses.iter().zip(accesses) {
         if access.operand.is_some() {
             bytes += (at.distinct as f64).min(points) * access.dtype.size() as f64;
         }
@@ -163,7 +165,7 @@ fn estimate_ns(body: &Body, geometry: &MapGeometry) -> f64 {
             positions += points;
         }
     }
-    let arithmetic = points * (NS_PER_POINT + NS_PER_COST * body.cost() as f64);
+    let arithmetic = points * (NS_PER_POINT + NS_PER_COST * cost as f64);
     arithmetic.max(bytes * NS_PER_BYTE) + positions * NS_PER_POSITION
 }
 
@@ -172,37 +174,11 @@ fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u
     let extents = &geometry.extents;
     assert!(!extents.is_empty() && extents.len() <= MAX_RANK, "a domain has 1 to {MAX_RANK} dimensions");
     let points = extents.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).filter(|&n| n > 0);
-    let points = points.unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
-    assert_eq!(geometry.accesses.len(), body.accesses.len(), "geometry and body differ in accesses");
-    assert!(operands.len() >= body.operands as usize, "{} operands, {} given", body.operands, operands.len());
-    assert!(scalars.len() >= body.scalars as usize, "{} scalars, {} given", body.scalars, scalars.len());
-    let last = extents.len() - 1;
+    let domain = points.unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
+    check::counts(body, &geometry.accesses, operands, scalars);
+    let points = check::Points { extents, along: Some(extents.len() - 1), domain };
     for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
-        let reach = match (&at.map, access.class) {
-            (Some(map), AccessClass::Mapped) => {
-                assert_eq!(map.shape().numel(), points, "access {i}: its map has another number of points");
-                map.reach()
-            }
-            (None, AccessClass::Mapped) => panic!("access {i} is mapped, and its geometry has no map"),
-            (_, class) => {
-                let step = at.strides[last];
-                let fits = match class {
-                    AccessClass::Contiguous => step == 1,
-                    AccessClass::Uniform => step == 0,
-                    _ => true,
-                };
-                assert!(fits || extents[last] == 1, "access {i} is {class:?}, and its innermost stride is {step}");
-                Some(strided_reach(extents, at))
-            }
-        };
-        if let (Some(operand), Some((low, high))) = (access.operand, reach) {
-            let has = operands[operand as usize].bytes() / access.dtype.size();
-            assert!(
-                low <= high && high < has,
-                "access {i} reaches elements {low} to {high} of operand {operand}, which has {has} ({})",
-                access.dtype
-            );
-        }
+        check::access(i, access, at, points, operands);
     }
     for store in &body.stores {
         let (access, at) = (&body.accesses[store.access as usize], &geometry.accesses[store.access as usize]);
@@ -211,53 +187,15 @@ fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u
             "access {} is written, so it must be contiguous and have an operand",
             store.access
         );
-        assert!(injective(extents, at), "access {} writes one element from two points: {at:?}", store.access);
+        assert!(check::injective(extents, at), "access {} writes one element from two points: {at:?}", store.access);
     }
-}
-
-/// Lowest and highest position of a strided access; out of every operand's range where it is negative or absurd.
-fn strided_reach(extents: &[usize], at: &AccessGeometry) -> (usize, usize) {
-    let (mut low, mut high) = (at.base as i128, at.base as i128);
-    for (&extent, &stride) in extents.iter().zip(&at.strides) {
-        let span = (extent as i128 - 1) * stride as i128;
-        low += span.min(0);
-        high += span.max(0);
-    }
-    let position = |p: i128| usize::try_from(p).unwrap_or(usize::MAX);
-    (position(low), position(high))
-}
-
-/// Whether no two points share an element: each stride steps over all that the smaller ones reach.
-fn injective(extents: &[usize], at: &AccessGeometry) -> bool {
-    let mut dims = [(0usize, 0usize); MAX_RANK];
-    let mut rank = 0;
-    for (&extent, &stride) in extents.iter().zip(&at.strides).filter(|(e, _)| **e > 1) {
-        dims[rank] = (stride.unsigned_abs(), extent);
-        rank += 1;
-    }
-    dims[..rank].sort_unstable();
-    let mut covered = 0usize;
-    dims[..rank].iter().all(|&(stride, extent)| {
-        let apart = stride > covered;
-        covered = covered.saturating_add(stride.saturating_mul(extent - 1));
-        apart
-    })
 }
 
 /// Whether some operand that is written may also be read.
 fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
-    let bytes = |i: usize| -> Option<Range<usize>> {
-        let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
-        let (low, high) = match &at.map {
-            Some(map) => map.reach()?,
-            None => strided_reach(&geometry.extents, at),
-        };
-        let (start, size) = (operands[access.operand? as usize].address() as usize, access.dtype.size());
-        Some(start + low * size..start + (high + 1) * size)
-    };
-    let stored = |i: usize| body.stores.iter().any(|s| s.access as usize == i);
-    body.stores.iter().filter_map(|s| bytes(s.access as usize)).any(|w| {
-        (0..body.accesses.len()).filter(|&i| !stored(i)).filter_map(bytes).any(|r| r.start < w.end && w.start < r.end)
+    check::aliased(body, operands, |i| {
+        let at = &geometry.accesses[i];
+        at.map.as_ref().map_or_else(|| Some(check::strided_reach(&geometry.extents, at)), |map| map.reach())
     })
 }
 

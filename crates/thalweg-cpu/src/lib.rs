@@ -6,6 +6,7 @@
 
 mod axis;
 mod bandwidth;
+mod check;
 mod device;
 mod engine;
 mod launch;

@@ -1,4 +1,4 @@
-//! What a compiled map body is called with: rows of its domain.
+//! What a compiled body is called with: rows of its domain.
 //!
 //! The driver (`launch.rs`) walks the outer dimensions of a launch and hands out rectangles of `rows × n` points, in
 //! which the innermost dimension runs to `n`. Both engines - the x86-64 emitter and the tile engine - take the same call.
@@ -12,7 +12,7 @@ pub const ACCESS_WORDS: usize = 4;
 /// |---|---|---|
 /// | 0 | address of the first point's element (`Mapped`: of position 0 of the operand) | position of the first point (`Mapped`: unused) |
 /// | 1 | bytes from row to row | positions from row to row |
-/// | 2 | `Strided`: elements between neighbours along a row, else unused | the same, in positions |
+/// | 2 | `Strided`: elements between neighbours along a row (of what is written too), else unused | the same, in positions |
 /// | 3 | `Mapped`: address of `n` i32 positions, -1 where masked out; such a call has one row | the same |
 ///
 /// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For [`Along`] the accesses are those of the body's phases
@@ -32,7 +32,7 @@ pub trait Rows: Send + Sync {
 }
 
 /// A compiled row body, run along its rows: a call's `n` points are neighbours in a row, and each of its rows is a whole row of the kernel or a
-/// part of one.
+/// part of one. Rows run one after the other, each through all phases of the call.
 ///
 /// Phases are those of [`thalweg_kernel::phases`]. A phase over points reads values of the row, folds the `n` points as one block of
 /// [`thalweg_kernel::order`] (so `n` is at most [`thalweg_kernel::order::BLOCK`] where it folds) and stores; a phase that runs once a row computes
@@ -40,7 +40,8 @@ pub trait Rows: Send + Sync {
 pub trait Along: Send + Sync {
     /// Runs these phases, one after the other, for each row. Values of the row that phases before `phases.start` gave are read from memory, and
     /// those that these phases give are written there (of the last row; need not be, where `phases` are all). `n` may be 0: folds then give their
-    /// identity. Returns false as [`Rows::run`] does; outputs, buffers and values are then unspecified.
+    /// identity. Returns false as [`Rows::run`] does; outputs, and the buffers and values that these phases give, are then unspecified.
+    /// Scans of the phases are the caller's, so a phase with scans is the last of a call.
     ///
     /// # Safety
     /// As [`Rows::run`]; buffers are no memory of operands, and rows of a call may share them.

@@ -1,32 +1,44 @@
 //! From a body to the steps of a tile program: choice of loops, conversions, registers.
 
 use super::lanes::Loop;
-use super::program::{Code, Register, Step, TILE, TileProgram, Value};
-use super::{casts, floats, ints};
+use super::program::{Code, Folding, Pass, Register, Setting, Step, TILE, TileProgram, Value, Write, lay_out};
+use super::{casts, floats, folds, ints};
 use crate::math;
 use crate::prepare::prepare;
 use thalweg_ir::{Compute, DType, ElementOp};
-use thalweg_kernel::{AccessClass, Body, Node, NodeId};
+use thalweg_kernel::{AccessClass, Body, Node, NodeId, Store};
 
-/// Compiles a body; there is none that it refuses.
+/// Compiles a map body; there is none that it refuses.
 pub fn compile(body: &Body) -> TileProgram {
     let body = prepare(body);
-    let mut c = Compiler::new(&body);
+    let mut pass = compile_pass(&body, Level::Point);
+    let bytes = lay_out(&mut [&mut pass]);
+    TileProgram { pass, bytes, accesses: body.accesses }
+}
+
+/// Compiles a prepared body. `row` is the level of what is the same for all points of a row: its own, where a tile lies in one row, or else that of
+/// a point.
+pub(super) fn compile_pass(body: &Body, row: Level) -> Pass {
+    let mut c = Compiler::new(body, row);
     for i in 0..body.nodes.len() {
         c.node(NodeId(i as u32));
     }
+    c.folds();
     for s in &body.stores {
-        let run = casts::store(body.dtype(s.node));
-        let value = c.register(s.node);
-        c.steps.push(Step::Store { access: s.access, value, run });
+        c.store(s);
     }
-    TileProgram {
-        hoisted: c.hoisted,
-        steps: c.steps,
-        offsets: c.offsets,
-        bytes: c.bytes,
-        accesses: body.accesses.clone(),
-    }
+    c.pass
+}
+
+/// How often a value is computed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Level {
+    /// Once a call.
+    Call,
+    /// Once a row.
+    Row,
+    /// For each point.
+    Point,
 }
 
 /// Bytes of a lane.
@@ -50,19 +62,19 @@ fn code(op: ElementOp, dtype: DType) -> Code {
     code.unwrap_or_else(|| panic!("{} on {dtype} is not an operation of the table", op.name()))
 }
 
+/// What reads a register, if not a later node: a fold, and a store, before which nothing may be read in place any more.
+const FOLDED: usize = usize::MAX - 1;
+const STORED: usize = usize::MAX;
+
 struct Compiler<'a> {
     body: &'a Body,
-    hoisted: Vec<Step>,
-    steps: Vec<Step>,
-    /// Byte offset of each register's tile.
-    offsets: Vec<usize>,
+    row: Level,
+    pass: Pass,
     widths: Vec<usize>,
-    bytes: usize,
     free: Vec<Register>,
     /// Register of each node so far; a conversion that changes nothing shares its argument's.
     place: Vec<Register>,
-    /// Whether each node so far is the same for all points.
-    constant: Vec<bool>,
+    level: Vec<Level>,
     /// For each register, the last node that reads it (as of what is known to live in it now).
     last: Vec<usize>,
     /// For each node, the last node that reads it, conversions looked through.
@@ -70,11 +82,13 @@ struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    fn new(body: &'a Body) -> Compiler<'a> {
+    fn new(body: &'a Body, row: Level) -> Compiler<'a> {
         let n = body.nodes.len();
         let mut readers = vec![0; n];
+        let read = body.folds.iter().map(|f| f.node).chain(body.sets.iter().map(|s| s.node));
+        read.for_each(|id| readers[id.index()] = FOLDED);
         for s in &body.stores {
-            readers[s.node.index()] = usize::MAX;
+            readers[s.node.index()] = STORED;
         }
         // Backwards, so that what reads a shared register's later name counts for the earlier one.
         for i in (0..n).rev() {
@@ -87,14 +101,12 @@ impl<'a> Compiler<'a> {
         }
         Compiler {
             body,
-            hoisted: vec![],
-            steps: vec![],
-            offsets: vec![],
+            row,
+            pass: Pass::default(),
             widths: vec![],
-            bytes: 0,
             free: vec![],
             place: vec![],
-            constant: vec![],
+            level: vec![],
             last: vec![],
             readers,
         }
@@ -105,66 +117,87 @@ impl<'a> Compiler<'a> {
     }
 
     /// A register for lanes of this many bytes, in use until `last`.
-    fn allocate(&mut self, width: usize, last: usize, keep: bool) -> Register {
-        // What is computed once for a call must not be overwritten by its tiles.
+    fn allocate(&mut self, width: usize, last: usize, level: Level) -> Register {
+        // What is computed once for a call or a row must not be overwritten by its tiles.
+        let keep = level < Level::Point;
         let found = if keep { None } else { self.free.iter().rposition(|&r| self.widths[r as usize] == width) };
         if let Some(at) = found {
             let r = self.free.swap_remove(at);
             self.last[r as usize] = last;
             return r;
         }
-        self.offsets.push(self.bytes);
+        let bytes = if keep { &mut self.pass.bytes.0 } else { &mut self.pass.bytes.1 };
+        self.pass.places.push((*bytes, keep));
+        // A line apart, so that equal positions in different tiles do not share cache sets.
+        *bytes += TILE * width + 64;
         self.widths.push(width);
         self.last.push(if keep { usize::MAX } else { last });
-        // A line apart, so that equal positions in different tiles do not share cache sets.
-        self.bytes += TILE * width + 64;
-        self.offsets.len() as Register - 1
+        self.last.len() as Register - 1
     }
 
-    fn push(&mut self, constant: bool, step: Step) {
-        if constant { self.hoisted.push(step) } else { self.steps.push(step) }
+    fn push(&mut self, level: Level, step: Step) {
+        match level {
+            Level::Call => self.pass.hoisted.push(step),
+            Level::Row => self.pass.row.push(step),
+            Level::Point => self.pass.steps.push(step),
+        }
     }
 
     /// Applies a loop to what is in `from` and gives the register of the result; `from` is given back.
-    fn then(&mut self, run: Option<Loop>, from: Register, width: usize, last: usize, constant: bool) -> Register {
+    fn then(&mut self, run: Option<Loop>, from: Register, width: usize, last: usize, level: Level) -> Register {
         let Some(run) = run else { return from };
-        let out = self.allocate(width, last, constant);
-        self.push(constant, Step::Apply { code: Code::Loop(run), args: [from; 3], out });
-        if !constant {
+        let out = self.allocate(width, last, level);
+        self.push(level, Step::Apply { code: Code::Loop(run), args: [from; 3], out });
+        if level == Level::Point {
             self.free.push(from);
         }
         out
+    }
+
+    /// How often what goes through an access changes.
+    fn access_level(&self, access: u16) -> Level {
+        if self.body.accesses[access as usize].class == AccessClass::Uniform { self.row } else { Level::Point }
     }
 
     fn node(&mut self, id: NodeId) {
         let (i, dtype) = (id.index(), self.body.dtype(id));
         let (w, last) = (width(dtype), self.readers[i]);
         let args: Vec<NodeId> = self.body.args(id).collect();
-        let constant = match self.body.nodes[i] {
-            Node::Const { .. } | Node::Scalar { .. } => true,
-            Node::Element { .. } | Node::Cast { .. } => args.iter().all(|a| self.constant[a.index()]),
-            _ => false,
+        let of_args = args.iter().map(|a| self.level[a.index()]).max().unwrap_or(Level::Call);
+        let level = match self.body.nodes[i] {
+            Node::Value { .. } => self.row,
+            Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } => self.access_level(access),
+            Node::Gather { access, .. } => of_args.max(self.access_level(access)),
+            _ => of_args,
         };
         let out = match self.body.nodes[i] {
-            Node::Load { access } => self.load(access, last),
+            Node::Load { access } => self.load(access, last, level),
+            Node::Gather { access, offset, inside } => {
+                let a = self.body.accesses[access as usize];
+                assert!(a.class != AccessClass::Mapped, "what is gathered from is not mapped");
+                let (offset, inside) = (self.register(offset), self.register(inside));
+                let size = a.dtype.size();
+                self.raw(a.dtype, last, level, |out| Step::Indexed { access, size, offset, inside, out })
+            }
             Node::Index { access, .. } => {
-                let out = self.allocate(w, last, false);
-                self.steps.push(Step::Index { access, wide: w == 8, out });
+                let out = self.allocate(w, last, level);
+                self.push(level, Step::Index { access, wide: w == 8, out });
                 out
             }
             Node::Valid { access } => {
-                let out = self.allocate(w, last, false);
-                self.steps.push(Step::Valid { access, out });
+                let out = self.allocate(w, last, level);
+                self.push(level, Step::Valid { access, out });
                 out
             }
-            Node::Value { .. } | Node::Scanned { .. } | Node::Gather { .. } => unimplemented!("rows"),
-            Node::Scalar { slot, .. } => self.fill(Value::Scalar(slot), w),
-            Node::Const { bits, .. } => self.fill(Value::Bits(bits), w),
+            Node::Scanned { .. } => unreachable!("results of scans are loads in the phases of a body"),
+            Node::Value { slot, .. } => self.fill(Value::Row(slot), w, level),
+            Node::Scalar { slot, .. } => self.fill(Value::Scalar(slot), w, level),
+            Node::Const { bits, .. } => self.fill(Value::Bits(bits), w, level),
             Node::Cast { arg, .. } => match casts::cast(self.body.dtype(arg), dtype) {
                 None => self.register(arg),
                 Some(run) => {
-                    let (from, out) = (self.register(arg), self.allocate(w, last, constant));
-                    self.push(constant, Step::Apply { code: Code::Loop(run), args: [from; 3], out });
+                    let (from, out) = (self.register(arg), self.allocate(w, last, level));
+                    self.push(level, Step::Apply { code: Code::Loop(run), args: [from; 3], out });
                     out
                 }
             },
@@ -175,52 +208,105 @@ impl<'a> Compiler<'a> {
                 for (r, a) in registers.iter_mut().zip(&args) {
                     *r = self.place[a.index()];
                 }
-                let out = self.allocate(w, last, constant);
-                self.push(constant, Step::Apply { code, args: registers, out });
+                let out = self.allocate(w, last, level);
+                self.push(level, Step::Apply { code, args: registers, out });
                 // Narrow floats have been widened before; what is left to mend are narrow integers.
                 let after = if dtype.is_float() { None } else { casts::wrap(dtype).filter(|_| ints::may_leave(op)) };
-                self.then(after, out, w, last, constant)
+                self.then(after, out, w, last, level)
             }
         };
         self.place.push(out);
-        self.constant.push(constant);
+        self.level.push(level);
         // Registers are freed only now: a result never lies over an argument.
         for a in args {
             let r = self.register(a);
-            let ends = self.last[r as usize] <= i && r != out && !self.constant[a.index()];
+            let ends = self.last[r as usize] <= i && r != out && self.level[a.index()] == Level::Point;
             if ends && !self.free.contains(&r) {
                 self.free.push(r);
             }
         }
     }
 
-    fn fill(&mut self, value: Value, width: usize) -> Register {
-        let out = self.allocate(width, usize::MAX, true);
-        self.hoisted.push(Step::Fill { value, width, out });
+    fn fill(&mut self, value: Value, width: usize, level: Level) -> Register {
+        let out = self.allocate(width, usize::MAX, level);
+        self.push(level, Step::Fill { value, width, out });
         out
     }
 
-    fn load(&mut self, access: u16, last: usize) -> Register {
+    fn load(&mut self, access: u16, last: usize, level: Level) -> Register {
         let a = self.body.accesses[access as usize];
-        let (w, convert) = (width(a.dtype), casts::load(a.dtype));
-        let out = self.allocate(w, last, false);
-        let step = match a.class {
-            // A stored tile is copied even where it could be read in place: the output may be the input.
+        let (width, size) = (width(a.dtype), a.dtype.size());
+        match a.class {
             AccessClass::Contiguous => {
-                Step::Load { access, convert, size: a.dtype.size(), width: w, in_place: last != usize::MAX, out }
+                let (convert, out) = (casts::load(a.dtype), self.allocate(width, last, level));
+                // A stored tile is copied even where it could be read in place: the output may be the input.
+                let in_place = last != STORED;
+                self.push(level, Step::Load { access, convert, size, width, in_place, out });
+                out
             }
-            AccessClass::Uniform => Step::Uniform { access, dtype: a.dtype, width: w, out },
-            AccessClass::Strided | AccessClass::Mapped if convert.is_none() => {
-                Step::Gather { access, size: w, class: a.class, out }
+            AccessClass::Uniform => {
+                let out = self.allocate(width, last, level);
+                self.push(level, Step::Uniform { access, dtype: a.dtype, width, out });
+                out
             }
-            AccessClass::Strided | AccessClass::Mapped => {
-                let raw = self.allocate(4, last, false);
-                self.steps.push(Step::Gather { access, size: a.dtype.size(), class: a.class, out: raw });
-                self.free.push(raw);
-                Step::Apply { code: Code::Loop(convert.expect("just checked")), args: [raw; 3], out }
+            class @ (AccessClass::Strided | AccessClass::Mapped) => {
+                self.raw(a.dtype, last, level, |out| Step::Gather { access, size, class, out })
+            }
+        }
+    }
+
+    /// A step that gives elements as memory holds them, and their conversion to lanes.
+    fn raw(&mut self, dtype: DType, last: usize, level: Level, step: impl Fn(Register) -> Step) -> Register {
+        let out = self.allocate(width(dtype), last, level);
+        let Some(convert) = casts::load(dtype) else {
+            self.push(level, step(out));
+            return out;
+        };
+        let raw = self.allocate(4, last, level);
+        self.push(level, step(raw));
+        self.push(level, Step::Apply { code: Code::Loop(convert), args: [raw; 3], out });
+        if level == Level::Point {
+            self.free.push(raw);
+        }
+        out
+    }
+
+    /// Folds come before stores: an output may lie over what they read in place.
+    fn folds(&mut self) {
+        for f in &self.body.folds {
+            let dtype = self.body.dtype(f.node);
+            let lanes = self.allocate(width(dtype), usize::MAX, Level::Row);
+            let (code, value) = (folds::fold(f.op, dtype), self.register(f.node));
+            self.pass.steps.push(Step::Fold { value, code, lanes });
+            let (identity, slot) = (f.op.identity(dtype), f.slot);
+            self.pass.folds.push(Folding { identity, width: width(dtype), code, lanes, slot });
+        }
+        for s in &self.body.sets {
+            self.pass.sets.push(Setting {
+                value: self.register(s.node),
+                width: width(self.body.dtype(s.node)),
+                slot: s.slot,
+            });
+        }
+    }
+
+    fn store(&mut self, s: &Store) {
+        let (a, dtype) = (self.body.accesses[s.access as usize], self.body.dtype(s.node));
+        let write = match (s.combine, a.class) {
+            (_, AccessClass::Mapped) => panic!("what is written is not mapped"),
+            (Some(op), _) => Write::Combine(folds::combine(op, dtype)),
+            (None, AccessClass::Contiguous) => Write::Dense(casts::store(dtype)),
+            (None, _) => {
+                let size = dtype.size();
+                let convert = (size != width(dtype)).then(|| {
+                    let raw = self.allocate(4, usize::MAX, Level::Point);
+                    self.free.push(raw);
+                    (casts::store(dtype), raw)
+                });
+                Write::Apart { size, convert }
             }
         };
-        self.steps.push(step);
-        out
+        let value = self.register(s.node);
+        self.pass.steps.push(Step::Store { access: s.access, value, write });
     }
 }

@@ -6,14 +6,19 @@
 //! without an emitter, the slow path of the emitter's kernels, and the second opinion in tests: results are what the operation
 //! table says, `math`'s polynomials included.
 
+mod along;
+mod call;
 mod casts;
 mod compile;
 mod floats;
+mod folds;
 mod ints;
 mod lanes;
+mod moves;
 mod program;
 #[cfg(test)]
 mod tests;
 
+pub use along::{AlongTile, compile_along};
 pub use compile::compile;
 pub use program::TileProgram;

@@ -1,4 +1,6 @@
+mod along;
 mod oracle;
+mod stores;
 
 use super::compile;
 use crate::rows::Rows;

@@ -80,19 +80,39 @@ pub struct Seen {
     pub position: i64,
 }
 
-/// The stored values of one point.
-pub fn evaluate(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64]) -> Vec<Val> {
-    let mut values: Vec<Val> = vec![];
-    let scalar = |bits, dtype| match Scalar::from_bits(bits, dtype) {
+/// A value from the form of `Scalar::to_bits`.
+pub fn scalar(bits: u64, dtype: DType) -> Val {
+    match Scalar::from_bits(bits, dtype) {
         Scalar::Float(v) => F(v),
         Scalar::Int(v) => I(v),
         Scalar::Bool(v) => I(v as i64),
-    };
+    }
+}
+
+/// A value in the form of `Scalar::to_bits`.
+pub fn bits(v: Val, dtype: DType) -> u64 {
+    match v {
+        F(v) => Scalar::Float(v),
+        I(v) => Scalar::Int(v),
+    }
+    .to_bits(dtype)
+}
+
+/// The stored values of one point.
+pub fn evaluate(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64]) -> Vec<Val> {
+    let all = evaluate_all(body, seen, scalars, &[]);
+    body.stores.iter().map(|s| all[s.node.index()]).collect()
+}
+
+/// The values of all nodes at one point, with the values of the row that are known so far; others count as 0.
+pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], row: &[Val]) -> Vec<Val> {
+    let mut values: Vec<Val> = vec![];
     for (i, node) in body.nodes.iter().enumerate() {
         let id = NodeId(i as u32);
         let args: Vec<Val> = body.args(id).map(|a| values[a.index()]).collect();
         values.push(match *node {
-            Node::Value { .. } | Node::Scanned { .. } | Node::Gather { .. } => unreachable!("no map bodies have these"),
+            Node::Scanned { .. } | Node::Gather { .. } => unreachable!("no body here has these"),
+            Node::Value { slot, dtype } => row.get(slot as usize).copied().unwrap_or_else(|| scalar(0, dtype)),
             Node::Load { access } => {
                 let zero = if body.dtype(id).is_float() { F(0.0) } else { I(0) };
                 seen(access).value.unwrap_or(zero)
@@ -121,7 +141,7 @@ pub fn evaluate(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64]) -> Vec
             }
         });
     }
-    body.stores.iter().map(|s| values[s.node.index()]).collect()
+    values
 }
 
 /// Where an access walks: everything that the launch says about it.

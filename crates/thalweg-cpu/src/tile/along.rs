@@ -1,0 +1,107 @@
+//! Row bodies: a pass for each phase, run row by row.
+//!
+//! A tile holds points of one row, so what is the same for all of them - values of the row, elements that it has one of - fills its register once a
+//! row. Folds go on from tile to tile in lanes of their own. Between phases only the values and the buffers live on, both in
+//! memory, so a row may be run a phase at a time.
+
+use super::call::{Block, Call};
+use super::compile::{Level, compile_pass};
+use super::moves;
+use super::program::{Pass, Registers, TILE, lay_out};
+use crate::prepare::prepare;
+use crate::rows::{ACCESS_WORDS, Along, RowArgs};
+use std::ops::Range;
+use thalweg_kernel::order::{BLOCK, LANES};
+use thalweg_kernel::{Access, AccessClass, Body, Phases, phases};
+
+/// A row body compiled for the tile engine. A run gives false where a `Gather` reached outside its operand.
+pub struct AlongTile {
+    phases: Phases,
+    passes: Vec<Pass>,
+    /// Bytes and number of all registers.
+    bytes: usize,
+    registers: usize,
+    accesses: Vec<Access>,
+    scalars: usize,
+}
+
+/// Compiles a row body; there is none that it refuses. With `keep`, dear values are kept in buffers.
+pub fn compile_along(body: &Body, keep: bool) -> AlongTile {
+    let body = prepare(body);
+    let phases = phases(&body, keep);
+    // One element a row needs no levels: its registers can be used again.
+    let level = |once| if once { Level::Point } else { Level::Row };
+    let mut passes: Vec<Pass> = phases.list.iter().map(|p| compile_pass(&p.body, level(p.once))).collect();
+    let bytes = lay_out(&mut passes.iter_mut().collect::<Vec<_>>());
+    let registers = passes.iter().map(|p| p.places.len()).sum();
+    let buffers = phases.buffers.iter().zip(body.operands..).map(|(&dtype, operand)| Access {
+        operand: Some(operand),
+        dtype,
+        class: AccessClass::Contiguous,
+        per_row: false,
+    });
+    let accesses = body.accesses.iter().copied().chain(buffers).collect();
+    AlongTile { phases, passes, bytes, registers, accesses, scalars: body.scalars as usize }
+}
+
+impl AlongTile {
+    /// The parts that it runs in.
+    pub fn phases(&self) -> &Phases {
+        &self.phases
+    }
+}
+
+impl Along for AlongTile {
+    unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, phases: Range<usize>) -> bool {
+        let values = args[self.accesses.len() * ACCESS_WORDS + self.scalars] as *mut u64;
+        let once: Vec<bool> = self.phases.list[phases.clone()].iter().map(|p| p.once).collect();
+        Registers::with(self.bytes, self.registers, |base, mut at| {
+            let mut calls: Vec<(&Pass, Call<'_>)> = Vec::with_capacity(once.len());
+            for (pass, once) in self.passes[phases].iter().zip(&once) {
+                let (own, rest) = at.split_at_mut(pass.places.len());
+                at = rest;
+                let mut call = Call::new(pass, &self.accesses, args, n, base, own);
+                call.values = values;
+                debug_assert!(pass.folds.is_empty() || n <= BLOCK, "a fold takes a block at a time, not {n} points");
+                // SAFETY: hoisted steps only fill registers and compute on them, at most a tile.
+                unsafe { call.steps(&pass.hoisted, Block::of_row(0, 0, if *once { 1 } else { n.min(TILE) })) };
+                calls.push((pass, call));
+            }
+            for row in 0..rows {
+                for ((pass, call), &once) in calls.iter_mut().zip(&once) {
+                    // SAFETY: the caller vouches for the points of the row, for one element where there is one a row, and for the values.
+                    unsafe { run_row(pass, call, row, if once { 1 } else { n }) };
+                    if call.outside {
+                        return false;
+                    }
+                }
+            }
+            true
+        })
+    }
+}
+
+/// Runs a pass for `n` points of a row.
+///
+/// # Safety
+/// As [`Call::steps`]; hoisted steps have run, and there are values of the row.
+unsafe fn run_row(pass: &Pass, call: &mut Call<'_>, row: usize, n: usize) {
+    // SAFETY: the caller's promise; registers hold at least as many lanes as a fold has.
+    unsafe {
+        for f in &pass.folds {
+            moves::fill(f.identity, f.width, call.tile(f.lanes), LANES);
+        }
+        if n > 0 {
+            call.steps(&pass.row, Block::of_row(row, 0, n.min(TILE)));
+        }
+        for column in (0..n).step_by(TILE) {
+            call.steps(&pass.steps, Block::of_row(row, column, TILE.min(n - column)));
+        }
+        for f in &pass.folds {
+            call.values.add(f.slot as usize).write((f.code.finish)(call.tile(f.lanes)));
+        }
+        for s in &pass.sets {
+            call.values.add(s.slot as usize).write(moves::first(call.lanes(s.value), s.width));
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A pass at work: what each step does with a block of points.
+
+use super::casts;
+use super::lanes::Loop;
+use super::moves::{self, Indexed};
+use super::program::{Code, Pass, Register, Step, Value, Write};
+use crate::rows::{ACCESS_WORDS, RowArgs};
+use thalweg_kernel::{Access, AccessClass};
+
+/// The points of one tile: `rows × columns` of the call, their lanes row after row.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub row: usize,
+    pub rows: usize,
+    pub column: usize,
+    pub columns: usize,
+}
+
+impl Block {
+    /// Points of one row.
+    pub(super) fn of_row(row: usize, column: usize, columns: usize) -> Block {
+        Block { row, rows: 1, column, columns }
+    }
+}
+
+/// A pass in the course of a call.
+pub(super) struct Call<'a> {
+    pass: &'a Pass,
+    accesses: &'a [Access],
+    args: &'a RowArgs,
+    n: usize,
+    /// Where the tiles start.
+    base: *mut u8,
+    /// Where each register's lanes are now.
+    at: &'a mut [*mut u8],
+    /// The values of the row, for passes along rows.
+    pub values: *mut u64,
+    /// Whether an index was out of range.
+    pub outside: bool,
+}
+
+impl<'a> Call<'a> {
+    /// A call of a pass whose registers are laid out from `base` on.
+    pub(super) fn new(
+        pass: &'a Pass,
+        accesses: &'a [Access],
+        args: &'a RowArgs,
+        n: usize,
+        base: *mut u8,
+        at: &'a mut [*mut u8],
+    ) -> Call<'a> {
+        for (at, (offset, _)) in at.iter_mut().zip(&pass.places) {
+            *at = base.wrapping_add(*offset);
+        }
+        Call { pass, accesses, args, n, base, at, values: std::ptr::null_mut(), outside: false }
+    }
+
+    /// Runs steps over a block.
+    ///
+    /// # Safety
+    /// That of [`Rows::run`](crate::rows::Rows::run), for the points of the block, of which there are at most [`TILE`](super::program::TILE).
+    pub(super) unsafe fn steps(&mut self, steps: &[Step], block: Block) {
+        for step in steps {
+            // SAFETY: the caller's promise.
+            unsafe { self.step(step, block) };
+        }
+    }
+
+    fn word(&self, access: u16, word: usize) -> u64 {
+        self.args[access as usize * ACCESS_WORDS + word]
+    }
+
+    /// Word 0 moved to a row: an address or a position.
+    fn at_row(&self, access: u16, row: usize) -> u64 {
+        self.word(access, 0).wrapping_add(self.word(access, 1).wrapping_mul(row as u64))
+    }
+
+    /// # Safety
+    /// As [`Call::steps`].
+    unsafe fn step(&mut self, step: &Step, b: Block) {
+        let lanes = b.rows * b.columns;
+        // SAFETY: registers have room for a tile of their width, and what steps read has been written by earlier ones
+        // (topological order); memory is as the caller vouches.
+        unsafe {
+            match *step {
+                Step::Fill { value, width, out } => {
+                    let bits = match value {
+                        Value::Bits(bits) => bits,
+                        Value::Scalar(slot) => self.args[self.accesses.len() * ACCESS_WORDS + slot as usize],
+                        Value::Row(slot) => self.values.add(slot as usize).read(),
+                    };
+                    moves::fill(bits, width, self.tile(out), lanes);
+                }
+                Step::Load { access, convert, size, width, in_place, out } => {
+                    self.load(access, convert, size, width, in_place, out, b)
+                }
+                Step::Uniform { access, dtype, width, out } => {
+                    let to = self.tile(out);
+                    for r in 0..b.rows {
+                        let bits = casts::element_bits(dtype, self.at_row(access, b.row + r) as *const u8);
+                        moves::fill(bits, width, to.add(r * b.columns * width), b.columns);
+                    }
+                }
+                Step::Gather { access, size, class, out } => {
+                    let to = self.tile(out);
+                    for r in 0..b.rows {
+                        let to = to.add(r * b.columns * size);
+                        self.gather(access, size, class, b.row + r, b.column, to, b.columns);
+                    }
+                }
+                Step::Indexed { access, size, offset, inside, out } => {
+                    let to = self.tile(out);
+                    for r in 0..b.rows {
+                        let lane = r * b.columns;
+                        let offset = self.at[offset as usize].cast::<i64>().add(lane);
+                        let inside = self.at[inside as usize].add(lane);
+                        let from = self.indexed(access, size, b.row + r, b.column);
+                        let all = moves::indexed(size, from, offset, inside, to.add(lane * size), b.columns);
+                        self.outside |= !all;
+                    }
+                }
+                Step::Index { access, wide, out } => {
+                    let to = self.tile(out);
+                    for r in 0..b.rows {
+                        for i in 0..b.columns {
+                            let position = self.position(access, b.row + r, b.column + i);
+                            let lane = r * b.columns + i;
+                            if wide {
+                                to.cast::<i64>().add(lane).write(position);
+                            } else {
+                                to.cast::<u32>().add(lane).write(position as u32);
+                            }
+                        }
+                    }
+                }
+                Step::Valid { access, out } => {
+                    let to = self.tile(out);
+                    let mapped = self.accesses[access as usize].class == AccessClass::Mapped;
+                    for i in 0..lanes {
+                        to.add(i).write((!mapped || self.position(access, b.row, b.column + i) >= 0) as u8);
+                    }
+                }
+                Step::Apply { code, args, out } => {
+                    let args = args.map(|a| self.at[a as usize] as *const u8);
+                    apply(code, args, self.tile(out), lanes);
+                }
+                Step::Fold { value, code, lanes: acc } => {
+                    (code.accumulate)(self.at[acc as usize], self.at[value as usize], lanes)
+                }
+                Step::Store { access, value, write } => self.store(access, value, write, b),
+            }
+        }
+    }
+
+    /// Where a register's lanes are.
+    pub(super) fn lanes(&self, r: Register) -> *const u8 {
+        self.at[r as usize]
+    }
+
+    /// The tile of a register, where its lanes are from now on.
+    pub(super) fn tile(&mut self, r: Register) -> *mut u8 {
+        // SAFETY: offsets are within the tiles' memory.
+        let tile = unsafe { self.base.add(self.pass.places[r as usize].0) };
+        self.at[r as usize] = tile;
+        tile
+    }
+
+    /// Whether the elements of a block follow one another in memory without gaps.
+    fn dense(&self, access: u16, size: usize, b: Block) -> bool {
+        b.rows == 1 || self.word(access, 1) == (self.n * size) as u64
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of a step")]
+    unsafe fn load(
+        &mut self,
+        access: u16,
+        convert: Option<Loop>,
+        size: usize,
+        width: usize,
+        in_place: bool,
+        out: Register,
+        b: Block,
+    ) {
+        let lanes = b.rows * b.columns;
+        // SAFETY: the elements of the block are readable, the register has room for as many lanes, and does not overlap them.
+        unsafe {
+            let from = (self.at_row(access, b.row) as *const u8).add(b.column * size);
+            let dense = self.dense(access, size, b);
+            if dense && in_place && convert.is_none() {
+                self.at[out as usize] = from.cast_mut();
+                return;
+            }
+            let to = self.tile(out);
+            let (pieces, each) = if dense { (1, lanes) } else { (b.rows, b.columns) };
+            for r in 0..pieces {
+                let from = (self.at_row(access, b.row + r) as *const u8).add(b.column * size);
+                let to = to.add(r * each * width);
+                match convert {
+                    Some(run) => run([from; 3], to, each),
+                    None => std::ptr::copy_nonoverlapping(from, to, each * size),
+                }
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of a step and of a row")]
+    unsafe fn gather(
+        &self,
+        access: u16,
+        size: usize,
+        class: AccessClass,
+        row: usize,
+        column: usize,
+        to: *mut u8,
+        n: usize,
+    ) {
+        // SAFETY: the elements at these strides or positions are readable, the register has room for n of their size.
+        unsafe {
+            if class == AccessClass::Strided {
+                let stride = self.word(access, 2) as isize;
+                let from = (self.at_row(access, row) as *const u8).offset(stride * column as isize * size as isize);
+                moves::strided(size, from, stride, to, n);
+            } else {
+                let (from, table) = (self.word(access, 0) as *const u8, self.word(access, 3) as *const i32);
+                moves::mapped(size, from, table.add(column), to, n);
+            }
+        }
+    }
+
+    /// Where a `Gather` through an access reads, from the point in that row and column on.
+    ///
+    /// # Safety
+    /// Word 3 is what [`RowArgs`] says.
+    unsafe fn indexed(&self, access: u16, size: usize, row: usize, column: usize) -> Indexed {
+        let bounds = self.word(access, 3) as *const u64;
+        // SAFETY: the caller's promise.
+        let (start, len) = unsafe { (bounds.read(), bounds.add(1).read()) };
+        let step = self.step_of(access);
+        let position = self.at_row(access, row).wrapping_sub(start) as i64 / size as i64;
+        let first = position.wrapping_add(step.wrapping_mul(column as i64));
+        Indexed { start: start as *const u8, len, first, step }
+    }
+
+    /// Elements from neighbour to neighbour along a row.
+    fn step_of(&self, access: u16) -> i64 {
+        match self.accesses[access as usize].class {
+            AccessClass::Contiguous => 1,
+            AccessClass::Uniform => 0,
+            AccessClass::Strided => self.word(access, 2) as i64,
+            AccessClass::Mapped => unreachable!("what is written or gathered from is not mapped"),
+        }
+    }
+
+    /// # Safety
+    /// As [`Call::steps`].
+    unsafe fn store(&mut self, access: u16, value: Register, write: Write, b: Block) {
+        let a = self.accesses[access as usize];
+        let (from, size, lane) = (self.at[value as usize] as *const u8, a.dtype.size(), super::compile::width(a.dtype));
+        let step = self.step_of(access) as isize;
+        // Rows that follow one another are one. Others go one by one: where they are written to the same elements, what the last one leaves stays,
+        // and sums are those of all.
+        let together = step == 1 && self.dense(access, size, b);
+        let (pieces, each) = if together { (1, b.rows * b.columns) } else { (b.rows, b.columns) };
+        for r in 0..pieces {
+            // SAFETY: the elements of the block are writable, the registers hold its lanes.
+            unsafe {
+                let to = (self.at_row(access, b.row + r) as *mut u8).offset(b.column as isize * step * size as isize);
+                let from = from.add(r * each * lane);
+                match write {
+                    Write::Dense(run) => run([from; 3], to, each),
+                    Write::Apart { size, convert: None } => moves::scatter(size, from, to, step, each),
+                    Write::Apart { size, convert: Some((run, raw)) } => {
+                        let raw = self.tile(raw);
+                        run([from; 3], raw, each);
+                        moves::scatter(size, raw, to, step, each);
+                    }
+                    Write::Combine(run) => run(to, step, from, each),
+                }
+            }
+        }
+    }
+
+    /// The position that an access points at.
+    ///
+    /// # Safety
+    /// The point is one of the call's.
+    #[inline(always)]
+    unsafe fn position(&self, access: u16, row: usize, column: usize) -> i64 {
+        let start = self.at_row(access, row) as i64;
+        match self.accesses[access as usize].class {
+            AccessClass::Contiguous => start.wrapping_add(column as i64),
+            AccessClass::Uniform => start,
+            AccessClass::Strided => start.wrapping_add((self.word(access, 2) as i64).wrapping_mul(column as i64)),
+            // SAFETY: the table has an entry for each column.
+            AccessClass::Mapped => unsafe { (self.word(access, 3) as *const i32).add(column).read() as i64 },
+        }
+    }
+}
+
+/// # Safety
+/// Arguments that the code takes hold `n` lanes, `out` has room for as many and overlaps none of them.
+unsafe fn apply(code: Code, args: [*const u8; 3], out: *mut u8, n: usize) {
+    // SAFETY: as above; registers are aligned to cache lines, memory to its elements.
+    unsafe {
+        match code {
+            Code::Loop(run) => run(args, out, n),
+            Code::F32(run) => run(
+                std::slice::from_raw_parts(args[0].cast(), n),
+                std::slice::from_raw_parts(args[1].cast(), n),
+                std::slice::from_raw_parts_mut(out.cast(), n),
+            ),
+            Code::F64(run) => run(
+                std::slice::from_raw_parts(args[0].cast(), n),
+                std::slice::from_raw_parts(args[1].cast(), n),
+                std::slice::from_raw_parts_mut(out.cast(), n),
+            ),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! From memory to registers and back, for elements that are not neighbours.
+
+/// # Safety
+/// `out` has room for `n` lanes of the width.
+pub(super) unsafe fn fill(bits: u64, width: usize, out: *mut u8, n: usize) {
+    // SAFETY: as above.
+    unsafe {
+        match width {
+            1 => std::slice::from_raw_parts_mut(out, n).fill((bits != 0) as u8),
+            4 => std::slice::from_raw_parts_mut(out.cast::<u32>(), n).fill(bits as u32),
+            _ => std::slice::from_raw_parts_mut(out.cast::<u64>(), n).fill(bits),
+        }
+    }
+}
+
+/// The first lane, in the form of `Scalar::to_bits`.
+///
+/// # Safety
+/// `from` points at a lane of the width, 4 or 8.
+pub(super) unsafe fn first(from: *const u8, width: usize) -> u64 {
+    // SAFETY: as above.
+    unsafe { if width == 4 { from.cast::<u32>().read() as u64 } else { from.cast::<u64>().read() } }
+}
+
+/// Elements of this size that are `stride` elements apart.
+///
+/// # Safety
+/// `n` of them are readable, `out` has room for them.
+pub(super) unsafe fn strided(size: usize, from: *const u8, stride: isize, out: *mut u8, n: usize) {
+    unsafe fn copy<T: Copy>(from: *const T, stride: isize, out: *mut T, n: usize) {
+        for i in 0..n {
+            // SAFETY: the contract of `strided`.
+            unsafe { out.add(i).write(from.offset(stride * i as isize).read()) };
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        match size {
+            1 => copy(from, stride, out, n),
+            2 => copy(from.cast::<u16>(), stride, out.cast(), n),
+            4 => copy(from.cast::<u32>(), stride, out.cast(), n),
+            _ => copy(from.cast::<u64>(), stride, out.cast(), n),
+        }
+    }
+}
+
+/// Elements of this size at positions; 0 where they are negative.
+///
+/// # Safety
+/// The table has `n` positions, and those not negative are readable elements; `out` has room for `n`.
+pub(super) unsafe fn mapped(size: usize, from: *const u8, table: *const i32, out: *mut u8, n: usize) {
+    unsafe fn copy<T: Copy + Default>(from: *const T, table: *const i32, out: *mut T, n: usize) {
+        for i in 0..n {
+            // SAFETY: the contract of `mapped`.
+            unsafe {
+                let at = table.add(i).read();
+                let v = if at < 0 { T::default() } else { from.offset(at as isize).read() };
+                out.add(i).write(v);
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        match size {
+            1 => copy(from, table, out, n),
+            2 => copy(from.cast::<u16>(), table, out.cast(), n),
+            4 => copy(from.cast::<u32>(), table, out.cast(), n),
+            _ => copy(from.cast::<u64>(), table, out.cast(), n),
+        }
+    }
+}
+
+/// Where a `Gather` reads in one row.
+#[derive(Clone, Copy)]
+pub(super) struct Indexed {
+    /// The operand's element 0.
+    pub start: *const u8,
+    /// How many elements it has.
+    pub len: u64,
+    /// Position of the first point, and positions from point to point.
+    pub first: i64,
+    pub step: i64,
+}
+
+/// Elements of this size at positions to which offsets are added; 0 where `inside` is, or where that leads out of the operand. Gives
+/// whether none did.
+///
+/// # Safety
+/// The operand is readable, there are `n` lanes of offsets and of `inside`, and `out` has room for as many elements.
+pub(super) unsafe fn indexed(
+    size: usize,
+    at: Indexed,
+    offset: *const i64,
+    inside: *const u8,
+    out: *mut u8,
+    n: usize,
+) -> bool {
+    unsafe fn copy<T: Copy + Default>(
+        at: Indexed,
+        offset: *const i64,
+        inside: *const u8,
+        out: *mut T,
+        n: usize,
+    ) -> bool {
+        let mut all = true;
+        for i in 0..n {
+            // SAFETY: the contract of `indexed`; a position is below the number of elements where it is read, wrapped or not.
+            unsafe {
+                let moved = at.first.wrapping_add(at.step.wrapping_mul(i as i64));
+                let position = moved.wrapping_add(offset.add(i).read()) as u64;
+                let fits = inside.add(i).read() != 0 && position < at.len;
+                out.add(i).write(if fits { at.start.cast::<T>().add(position as usize).read() } else { T::default() });
+                all &= fits;
+            }
+        }
+        all
+    }
+    // SAFETY: as above.
+    unsafe {
+        match size {
+            1 => copy::<u8>(at, offset, inside, out, n),
+            2 => copy::<u16>(at, offset, inside, out.cast(), n),
+            4 => copy::<u32>(at, offset, inside, out.cast(), n),
+            _ => copy::<u64>(at, offset, inside, out.cast(), n),
+        }
+    }
+}
+
+/// Writes elements of this size `stride` elements apart, in order.
+///
+/// # Safety
+/// `from` points at `n` of them, and those at `to` are writable.
+pub(super) unsafe fn scatter(size: usize, from: *const u8, to: *mut u8, stride: isize, n: usize) {
+    unsafe fn copy<T: Copy>(from: *const T, to: *mut T, stride: isize, n: usize) {
+        for i in 0..n {
+            // SAFETY: the contract of `scatter`.
+            unsafe { to.offset(stride * i as isize).write(from.add(i).read()) };
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        match size {
+            1 => copy(from, to, stride, n),
+            2 => copy(from.cast::<u16>(), to.cast(), stride, n),
+            4 => copy(from.cast::<u32>(), to.cast(), stride, n),
+            _ => copy(from.cast::<u64>(), to.cast(), stride, n),
+        }
+    }
+}
