@@ -15,6 +15,7 @@ mod matmul;
 mod memory;
 mod prepare;
 mod reduce;
+mod row;
 pub mod rows;
 pub mod scan;
 mod simd;
