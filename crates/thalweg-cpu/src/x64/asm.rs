@@ -86,6 +86,7 @@ pub enum Cond {
     Equal = 4,
     NotEqual = 5,
     BelowEqual = 6,
+    Above = 7,
 }
 
 /// A place to jump to.

@@ -1,11 +1,14 @@
 //! Elementwise operations and conversions in vector instructions, by the type they compute in.
 
+use super::asm::Code;
 use super::build::{EQ, LE, LT, NE, UNORDERED};
+use super::isa::Isa;
 use super::ops;
 use super::vir::{Op, Val, Vir};
 use crate::machine::Machine;
 use crate::math;
-use thalweg_ir::{Compute, DType, ElementOp};
+use thalweg_ir::{Compute, DType, ElementOp, Scalar};
+use thalweg_kernel::FoldOp;
 
 /// Bytes of a lane that a dtype computes in; 4 for bool, whose masks have any.
 pub fn lane_of(dtype: DType) -> u8 {
@@ -81,18 +84,55 @@ fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
 
 /// IEEE 754-2019 `minimum` and `maximum`: NaN if either is, and -0 below +0.
 fn extremum(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
-    let ends = if v.masks() {
-        let (a, b) = if b < a { (b, a) } else { (a, b) };
-        v.two_imm(ops::RANGE, w, a, b, if larger { 5 } else { 4 })
-    } else {
-        // x86 gives the second of two zeros: both orders, and the sign bit of either or both.
-        let p = if larger { ops::MAX } else { ops::MIN };
-        let (m, n) = (v.two(p, w, a, b), v.two(p, w, b, a));
-        v.two(if larger { ops::PAND } else { ops::POR }, w, m, n)
-    };
+    let ends = ends(v, w, a, b, larger);
     let nan = v.compare(w, a, b, UNORDERED);
     let sum = v.two(ops::ADD, w, a, b);
     v.pick(w, nan, sum, ends)
+}
+
+/// The smaller or larger of two numbers, -0 below +0; unspecified where one is NaN.
+fn ends(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
+    if v.masks() {
+        let (a, b) = if b < a { (b, a) } else { (a, b) };
+        return v.two_imm(ops::RANGE, w, a, b, if larger { 5 } else { 4 });
+    }
+    // x86 gives the second of two zeros: both orders, and the sign bit of either or both.
+    let p = if larger { ops::MAX } else { ops::MIN };
+    let (m, n) = (v.two(p, w, a, b), v.two(p, w, b, a));
+    v.two(if larger { ops::PAND } else { ops::POR }, w, m, n)
+}
+
+/// Two partial results of a fold put together, as `thalweg_kernel::order` has it. `None`: there are no instructions for it.
+pub fn combine(v: &mut Vir, op: FoldOp, dtype: DType, old: Val, new: Val) -> Option<Val> {
+    if !dtype.is_float() || matches!(op, FoldOp::Sum | FoldOp::Prod) {
+        return element(v, op.element(), dtype, &[old, new]);
+    }
+    let w = lane_of(dtype);
+    let ends = ends(v, w, old, new, op == FoldOp::Max);
+    let nan = v.compare(w, old, new, UNORDERED);
+    let canonical = v.constant(Scalar::Float(f64::NAN).to_bits(dtype), w);
+    Some(v.pick(w, nan, canonical, ends))
+}
+
+/// The instruction that puts elements together in a fold, or the one that the sequence is about; and whether it does by itself.
+pub fn fold_code(isa: Isa, op: FoldOp, dtype: DType) -> (Code, bool) {
+    let w = (lane_of(dtype) == 8) as usize;
+    let evex = isa == Isa::Avx512;
+    match (op, dtype) {
+        (FoldOp::Sum, DType::F32 | DType::F64) => (ops::ADD[w], true),
+        (FoldOp::Prod, DType::F32 | DType::F64) => (ops::MUL[w], true),
+        (_, DType::F32 | DType::F64) if evex => (ops::RANGE[w], false),
+        (FoldOp::Max, DType::F32 | DType::F64) => (ops::MAX[w], false),
+        (FoldOp::Min, DType::F32 | DType::F64) => (ops::MIN[w], false),
+        (FoldOp::Sum, _) => (ops::PADD[w], true),
+        (FoldOp::Prod, DType::I64) if !evex => (ops::PMULUDQ, false),
+        (FoldOp::Prod, _) => (ops::PMULL[w], true),
+        (_, DType::I64) if !evex => (ops::PCMPGT[1], false),
+        (FoldOp::Max, DType::U32) => (ops::PMAXU[0], true),
+        (FoldOp::Min, DType::U32) => (ops::PMINU[0], true),
+        (FoldOp::Max, _) => (ops::PMAXS[w], true),
+        (FoldOp::Min, _) => (ops::PMINS[w], true),
+    }
 }
 
 /// Wraps a 32-bit result to the dtype.

@@ -1,137 +1,110 @@
-//! From allocated steps to a function: frame, prologue, loop over rows, main loop, masked last steps.
+//! From allocated steps to instructions.
 //!
-//! ```text
-//! for each row:  fill the frame vectors that change by row
-//!                while n - i ≥ copies·lanes: main steps, unmasked
-//!                while i < n:                one step, lanes past n masked
-//! ```
+//! In: a [`Program`] with its registers. Out: bytes in an [`Asm`], and the pool of constants that stands behind them. What stands around the steps is in
+//! [`super::function`] and [`super::along`].
 //!
 //! r13 is the argument block, r14 the position in the row, r15 `n`, r12 what guards found; rax, rcx, rsi, rdi are free inside an
 //! instruction; the others hold pointers. The frame is 64-byte aligned under rsp.
 
 use super::asm::*;
+use super::folds::Accumulators;
 use super::isa::Isa;
 use super::ops;
 use super::regalloc::{Allocation, Loc, Step};
 use super::schedule::Program;
-use super::vir::{Class, Inst, Op, Slot, Source, Val, Vir};
+use super::vir::{CACHED, Class, Inst, Op, Source, Val, Vir};
 use crate::rows::ACCESS_WORDS;
 use std::collections::HashMap;
-use thalweg_ir::DType;
-use thalweg_kernel::{AccessClass, Body};
+use thalweg_kernel::Access;
 
-const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
-const POINTERS: [Gpr; 7] = [RBX, RBP, RDX, 8, 9, 10, 11];
-const FRAME_RSP: i32 = 0;
-const FRAME_ROWS: i32 = 8;
-const FRAME_COUNT: i32 = 16;
-const FRAME_BITS: i32 = 24;
-const FRAME_WORDS: i32 = 32;
-/// Strides beyond this are left to the slow path: 16 of them, in bytes, must fit 32 bits.
-const STRIDE_LIMIT: i32 = 1 << 25;
-/// Larger frames are not worth a register allocator.
-const FRAME_LIMIT: i32 = 1 << 16;
+pub const FRAME_RSP: i32 = 0;
+pub const FRAME_ROWS: i32 = 8;
+pub const FRAME_COUNT: i32 = 16;
+pub const FRAME_BITS: i32 = 24;
+/// First and end of the phases to run.
+pub const FRAME_START: i32 = 32;
+pub const FRAME_END: i32 = 40;
+pub const FRAME_WORDS: i32 = 48;
 
 /// A program with its registers.
 pub type Allocated<'a> = (&'a Program, &'a Allocation);
 
-struct Emit<'a> {
-    a: Asm,
-    v: &'a Vir,
-    body: &'a Body,
-    pool: Vec<u8>,
+/// A function under construction.
+pub struct Emit<'a> {
+    pub a: Asm,
+    /// The step that is being written.
+    pub v: &'a Vir,
+    pub accesses: &'a [Access],
+    pub pool: Vec<u8>,
     places: HashMap<(u64, u64), u32>,
+    /// Tells the steps of a function apart, in the keys of what only one of them means.
+    pub salt: u64,
     /// Pointers in registers, by [`super::vir::pointer`].
-    pointers: Vec<(u64, Gpr)>,
-    slots: i32,
-    scratch: i32,
-    spills: i32,
-    /// Whole vectors are stored past the caches.
-    streaming: bool,
+    pub pointers: Vec<(u64, Gpr)>,
+    /// Where frame vectors, a vector of scratch, spilled values and the row's values begin.
+    pub slots: i32,
+    pub scratch: i32,
+    pub spills: i32,
+    pub values: i32,
+    /// Where the step's folds are held.
+    pub held: Option<&'a Accumulators>,
+    /// The copy of the step that a masked step stands for.
+    pub copy: u8,
+    /// Whole vectors are stored past the caches through accesses below this number.
+    pub streaming: u16,
 }
 
-fn reg(r: u8) -> Rm {
+pub fn reg(r: u8) -> Rm {
     Rm::Reg(r)
 }
 
-/// The function's bytes, its pool behind. `None`: the frame would be too large.
-pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated, streaming: bool) -> Option<Vec<u8>> {
-    let words = FRAME_WORDS + 8 * body.accesses.len() as i32;
-    let slots = (words + 63) & !63;
-    let scratch = slots + 64 * v.slots.len() as i32;
-    let spills = scratch + 64;
-    let frame = spills + 64 * main.1.places.max(tail.1.places) as i32;
-    if frame > FRAME_LIMIT {
-        return None;
+impl<'a> Emit<'a> {
+    /// An empty function, whose first step is `v`.
+    pub fn new(v: &'a Vir, accesses: &'a [Access]) -> Emit<'a> {
+        Emit {
+            a: Asm::new(v.isa),
+            v,
+            accesses,
+            pool: Vec::new(),
+            places: HashMap::new(),
+            salt: 0,
+            pointers: Vec::new(),
+            slots: 0,
+            scratch: 0,
+            spills: 0,
+            values: 0,
+            held: None,
+            copy: 0,
+            streaming: 0,
+        }
     }
-    let (a, pool, places) = (Asm::new(v.isa), Vec::new(), HashMap::new());
-    let mut e = Emit { a, v, body, pool, places, pointers: Vec::new(), slots, scratch, spills, streaming };
-    e.choose_pointers();
-    let (exit, leave) = (e.a.label(), e.a.label());
-    e.prologue(frame, exit, leave);
-    let row = e.a.label();
-    e.a.bind(row);
-    e.row_start();
-    e.loops(main, tail);
-    for access in 0..body.accesses.len() {
-        let word = at(RSP, FRAME_WORDS + 8 * access as i32);
-        e.a.load(RAX, e.arg(access as u16, 1));
-        e.a.scalar(true, &[0x01], RAX, word, 0);
-    }
-    e.a.scalar(true, &[0xFF], 1, at(RSP, FRAME_ROWS), 0); // dec
-    e.a.jump_if(Cond::NotEqual, row);
-    e.a.jump(leave);
-    e.a.bind(exit);
-    e.a.set(R12, 1);
-    e.a.bind(leave);
-    if streaming {
-        e.a.raw(&[0x0F, 0xAE, 0xF8]); // sfence: what was stored is seen before what follows
-    }
-    e.a.scalar(true, &[0x89], R12, reg(RAX), 0); // mov rax, r12
-    e.a.raw(&[0xC5, 0xF8, 0x77]); // vzeroupper
-    e.a.load(RSP, at(RSP, FRAME_RSP));
-    SAVED.iter().rev().for_each(|r| e.a.pop(*r));
-    e.a.raw(&[0xC3]);
-    Some(e.a.finish(&e.pool))
 }
 
 impl Emit<'_> {
-    fn avx512(&self) -> bool {
+    pub fn avx512(&self) -> bool {
         self.v.isa == Isa::Avx512
     }
-    fn arg(&self, access: u16, word: i32) -> Rm {
+    pub fn arg(&self, access: u16, word: i32) -> Rm {
         at(R13, (access as i32 * ACCESS_WORDS as i32 + word) * 8)
     }
-    fn slot_at(&self, slot: u64) -> Rm {
+    pub fn slot_at(&self, slot: u64) -> Rm {
+        if let Source::Value(value) = self.v.slots[slot as usize].source {
+            return self.value_at(value);
+        }
         at(RSP, self.slots + 64 * slot as i32)
     }
-    fn vector(&mut self, c: Code, len: u8, r: u8, vvvv: u8, rm: Rm, imm: Option<u8>) {
+    pub fn value_at(&self, value: u16) -> Rm {
+        at(RSP, self.values + 64 * value as i32)
+    }
+    pub fn vector(&mut self, c: Code, len: u8, r: u8, vvvv: u8, rm: Rm, imm: Option<u8>) {
         let c = ops::vex(c, self.v.isa);
         self.a.op(c, len, r, vvvv, rm, Extra { imm, ..Extra::default() });
     }
-    fn full(&self) -> u8 {
+    pub fn full(&self) -> u8 {
         if self.avx512() { 2 } else { 1 }
     }
 
-    fn choose_pointers(&mut self) {
-        for &x in &self.v.effects {
-            let i = self.v.inst(x);
-            if i.op == Op::Store {
-                self.want_pointer(i.aux);
-            }
-        }
-        for i in &self.v.insts {
-            if matches!(i.op, Op::Load | Op::Gather | Op::StepLow) {
-                self.want_pointer(i.aux as u32 as u64);
-            }
-        }
-    }
-    fn want_pointer(&mut self, p: u64) {
-        if self.pointers.iter().all(|q| q.0 != p) && self.pointers.len() < POINTERS.len() {
-            self.pointers.push((p, POINTERS[self.pointers.len()]));
-        }
-    }
-    fn pointer_home(&self, p: u64) -> Rm {
+    pub fn pointer_home(&self, p: u64) -> Rm {
         let access = (p / 2) as u16;
         if p % 2 == 1 { self.arg(access, 3) } else { at(RSP, FRAME_WORDS + 8 * access as i32) }
     }
@@ -145,174 +118,12 @@ impl Emit<'_> {
         spare
     }
 
-    fn prologue(&mut self, frame: i32, exit: Label, leave: Label) {
-        SAVED.iter().for_each(|r| self.a.push(*r));
-        self.a.scalar(true, &[0x89], RSP, reg(RAX), 0); // mov rax, rsp
-        // Touch every page on the way down, as compilers do: the guard page must not be stepped over.
-        for page in 1..=frame / 4096 {
-            self.a.scalar(true, &[0x85], RSP, at(RSP, -page * 4096), 0); // test
-        }
-        self.a.arith_imm(5, reg(RSP), frame);
-        self.a.arith_imm(4, reg(RSP), -64);
-        self.a.store(at(RSP, FRAME_RSP), RAX);
-        self.a.store(at(RSP, FRAME_ROWS), RDX);
-        self.a.scalar(true, &[0x89], RDI, reg(R13), 0);
-        self.a.scalar(true, &[0x89], RSI, reg(R15), 0);
-        self.a.scalar(false, &[0x31], R12, reg(R12), 0);
-        for r in [RSI, RDX] {
-            self.a.scalar(true, &[0x85], r, reg(r), 0);
-            self.a.jump_if(Cond::Equal, leave);
-        }
-        for (i, access) in self.body.accesses.iter().enumerate() {
-            if access.class == AccessClass::Strided && access.operand.is_some() {
-                self.a.load(RAX, self.arg(i as u16, 2));
-                self.a.arith_imm(0, reg(RAX), STRIDE_LIMIT);
-                self.a.arith_imm(7, reg(RAX), 2 * STRIDE_LIMIT);
-                self.a.jump_if(Cond::AboveEqual, exit);
-            }
-            self.a.load(RAX, self.arg(i as u16, 0));
-            self.a.store(at(RSP, FRAME_WORDS + 8 * i as i32), RAX);
-        }
-        self.fill_slots(false);
-    }
-
-    fn row_start(&mut self) {
-        self.fill_slots(true);
-        for (p, r) in self.pointers.clone() {
-            let home = self.pointer_home(p);
-            self.a.load(r, home);
-        }
-    }
-
-    fn fill_slots(&mut self, by_row: bool) {
-        for (i, s) in self.v.slots.clone().into_iter().enumerate() {
-            let call = matches!(s.source, Source::Scalar(_) | Source::Stride(_));
-            if s.source != Source::Tail && call != by_row {
-                self.fill_slot(i as u64, s);
-            }
-        }
-    }
-
-    fn fill_slot(&mut self, i: u64, s: Slot) {
-        let home = self.slot_at(i);
-        let word = |access: u16| at(RSP, FRAME_WORDS + 8 * access as i32);
-        match s.source {
-            Source::Scalar(slot) => {
-                let block = self.body.accesses.len() * ACCESS_WORDS + slot as usize;
-                self.a.load(RAX, at(R13, block as i32 * 8));
-                if s.dtype == DType::Bool {
-                    self.a.scalar(true, &[0xF7], 3, reg(RAX), 0); // neg
-                }
-            }
-            Source::Stride(access) => self.a.load(RAX, self.arg(access, 2)),
-            Source::Word(access) => self.a.load(RAX, word(access)),
-            Source::Low(access) => {
-                self.a.load(RAX, word(access));
-                self.a.arith_imm(4, reg(RAX), 3);
-            }
-            Source::Uniform(access) => {
-                self.a.load(RCX, word(access));
-                self.element(s.dtype);
-            }
-            Source::Tail => {}
-        }
-        self.a.store(home, RAX);
-        if matches!(s.source, Source::Uniform(_)) && s.dtype == DType::F16 {
-            self.vector(ops::F16_F32, 0, 0, 0, home, None);
-            self.vector(ops::MOVUPS_STORE[0], 0, 0, 0, home, None);
-        }
-        let full = self.full();
-        self.vector(ops::BROADCAST[(s.lane == 8) as usize], full, 0, 0, home, None);
-        self.vector(ops::MOVUPS_STORE[0], full, 0, 0, home, None);
-    }
-
-    /// rax = the element at rcx, in its computed form (f16: its bits).
-    fn element(&mut self, dtype: DType) {
-        let (wide, opcode): (bool, &[u8]) = match dtype {
-            DType::F64 | DType::I64 => (true, &[0x8B]),
-            DType::F32 | DType::I32 | DType::U32 => (false, &[0x8B]),
-            DType::I8 => (false, &[0x0F, 0xBE]),
-            DType::I16 => (false, &[0x0F, 0xBF]),
-            DType::U8 | DType::Bool => (false, &[0x0F, 0xB6]),
-            DType::BF16 | DType::F16 => (false, &[0x0F, 0xB7]),
-        };
-        self.a.scalar(wide, opcode, RAX, at(RCX, 0), 0);
-        match dtype {
-            DType::BF16 => self.a.raw(&[0xC1, 0xE0, 16]), // shl eax, 16
-            DType::Bool => self.a.scalar(true, &[0xF7], 3, reg(RAX), 0),
-            _ => {}
-        }
-    }
-
-    fn loops(&mut self, main: Allocated, tail: Allocated) {
-        let lanes = self.v.lanes as i32;
-        let stride = lanes * main.0.copies as i32;
-        let (top, rest, last, end) = (self.a.label(), self.a.label(), self.a.label(), self.a.label());
-        self.a.scalar(false, &[0x31], R14, reg(R14), 0);
-        self.a.arith_imm(7, reg(R15), stride);
-        self.a.jump_if(Cond::Below, rest);
-        for &(val, r) in &main.1.hoisted {
-            self.reload(main, val, r);
-        }
-        self.a.align(32);
-        self.a.bind(top);
-        self.steps(main);
-        self.a.arith_imm(0, reg(R14), stride);
-        self.a.lea(RAX, at(R14, stride));
-        self.a.scalar(true, &[0x39], R15, reg(RAX), 0); // cmp rax, r15
-        self.a.jump_if(Cond::BelowEqual, top);
-        self.a.bind(rest);
-        self.a.scalar(true, &[0x39], R15, reg(R14), 0);
-        self.a.jump_if(Cond::AboveEqual, end);
-        for &(val, r) in &tail.1.hoisted {
-            self.reload(tail, val, r);
-        }
-        self.a.bind(last);
-        self.tail_mask(lanes);
-        self.steps(tail);
-        self.a.arith_imm(0, reg(R14), lanes);
-        self.a.scalar(true, &[0x39], R15, reg(R14), 0);
-        self.a.jump_if(Cond::Below, last);
-        self.a.bind(end);
-    }
-
-    /// Count, bits and vectors of the lanes inside the row.
-    fn tail_mask(&mut self, lanes: i32) {
-        self.a.scalar(true, &[0x89], R15, reg(RAX), 0);
-        self.a.scalar(true, &[0x29], R14, reg(RAX), 0); // sub rax, r14
-        self.a.set(RCX, lanes as u32);
-        self.a.scalar(true, &[0x39], RCX, reg(RAX), 0);
-        self.a.scalar(true, &[0x0F, 0x47], RAX, reg(RCX), 0); // cmova
-        self.a.store(at(RSP, FRAME_COUNT), RAX);
-        self.a.set(RCX, u32::MAX);
-        self.a.raw(&[0xC4, 0xE2, 0x78, 0xF5, 0xC9]); // bzhi ecx, ecx, eax
-        self.a.store(at(RSP, FRAME_BITS), RCX);
-        if self.avx512() {
-            self.mask_op(ops::KMOV_FROM_GPR, 0, 7, 0, reg(RCX));
-            return;
-        }
-        let mut table = vec![0xFF; lanes as usize * 4];
-        table.resize(lanes as usize * 8, 0);
-        let place = self.place(table, (u64::MAX, 0), 32);
-        // lea rcx, [table + 4·(lanes - count)]
-        self.a.lea(RCX, Rm::Pool(place + lanes as u32 * 4));
-        self.a.raw(&[0x48, 0xF7, 0xD8]); // neg rax
-        self.a.lea(RCX, Rm::Mem { base: RCX, index: Some((RAX, 4)), disp: 0 });
-        let t = self.v.isa.registers() as u8 - 1;
-        self.vector(ops::MOVUPS[0], self.v.len(4), t, 0, at(RCX, 0), None);
-        self.vector(ops::MOVUPS_STORE[0], self.v.len(4), t, 0, self.slot_at(0), None);
-        if lanes == 4 {
-            self.vector(ops::MOVSX_DQ, 1, t, 0, at(RCX, 0), None);
-            self.vector(ops::MOVUPS_STORE[0], 1, t, 0, self.slot_at(1), None);
-        }
-    }
-
-    fn mask_op(&mut self, c: Code, len: u8, r: u8, vvvv: u8, rm: Rm) {
+    pub fn mask_op(&mut self, c: Code, len: u8, r: u8, vvvv: u8, rm: Rm) {
         self.a.op(c, len, r, vvvv, rm, Extra { vex: true, ..Extra::default() });
     }
 
     /// A place in the pool for these bytes, shared by key.
-    fn place(&mut self, bytes: Vec<u8>, key: (u64, u64), align: usize) -> u32 {
+    pub fn place(&mut self, bytes: Vec<u8>, key: (u64, u64), align: usize) -> u32 {
         if let Some(&p) = self.places.get(&key) {
             return p;
         }
@@ -323,29 +134,32 @@ impl Emit<'_> {
         p as u32
     }
 
+    /// A constant's place in the pool, and whether it is one element there.
+    pub fn constant(&mut self, bits: u64, lane: u8) -> (Rm, bool) {
+        let (key, lane) = ((bits, lane as u64), lane as usize);
+        let element = bits.to_le_bytes()[..lane].to_vec();
+        if self.avx512() {
+            return (Rm::Pool(self.place(element, key, lane)), true);
+        }
+        (Rm::Pool(self.place(element.repeat(32 / lane), key, 32)), false)
+    }
+
     /// A value's home in memory, and whether it is one element there.
-    fn home(&mut self, (p, alloc): Allocated, val: Val) -> (Rm, bool) {
+    pub fn home(&mut self, (p, alloc): Allocated, val: Val) -> (Rm, bool) {
         let inst = &p.insts[val.at()];
         let lane = inst.lane as usize;
         match inst.op {
-            Op::Const => {
-                let key = (inst.aux, lane as u64);
-                let element = inst.aux.to_le_bytes()[..lane].to_vec();
-                if self.avx512() {
-                    return (Rm::Pool(self.place(element, key, lane)), true);
-                }
-                (Rm::Pool(self.place(element.repeat(32 / lane), key, 32)), false)
-            }
+            Op::Const => self.constant(inst.aux, inst.lane),
             Op::Iota => {
                 let n = self.v.lanes as u64;
                 let first = inst.step as u64 * n;
                 let mut bytes: Vec<u8> = (first..first + n).flat_map(|i| i.to_le_bytes()[..lane].to_vec()).collect();
                 bytes.resize(self.v.isa.bytes(), 0);
-                (Rm::Pool(self.place(bytes, (inst.step as u64, 16 + lane as u64), 64)), false)
+                (Rm::Pool(self.place(bytes, (inst.step as u64 | self.salt, 16 + lane as u64), 64)), false)
             }
             Op::Table => {
                 let bytes = self.v.tables[inst.aux as usize].clone();
-                (Rm::Pool(self.place(bytes, (inst.aux, 32), 64)), false)
+                (Rm::Pool(self.place(bytes, (inst.aux | self.salt, 32), 64)), false)
             }
             Op::Slot => (self.slot_at(inst.aux), false),
             _ => {
@@ -355,7 +169,7 @@ impl Emit<'_> {
         }
     }
 
-    fn reload(&mut self, from: Allocated, val: Val, r: u8) {
+    pub fn reload(&mut self, from: Allocated, val: Val, r: u8) {
         let inst = from.0.insts[val.at()];
         let (home, one) = self.home(from, val);
         if inst.class == Class::Mask {
@@ -367,7 +181,7 @@ impl Emit<'_> {
         }
     }
 
-    fn steps(&mut self, prog: Allocated) {
+    pub fn steps(&mut self, prog: Allocated) {
         for s in &prog.1.steps {
             match *s {
                 Step::Run { at, dst, vals, locs, form } => self.run(prog, at, dst, vals, locs, form),
@@ -436,6 +250,13 @@ impl Emit<'_> {
                 let code = if inst.imm == 1 { ops::KXNOR } else { ops::KXOR };
                 self.mask_op(code, 1, dst, dst, reg(dst));
             }
+            Op::Merge => self.merge_with_memory(prog.0.tail, &inst, dst, r(0), (inst.nargs == 2).then(|| r(1))),
+            Op::Fold => {
+                let rm = memory(self, 0);
+                self.fold(prog.0.tail, &inst, (rm, x.broadcast), (inst.nargs == 2).then(|| r(1)));
+            }
+            Op::Set => self.set_value(inst.aux as u16, prog.0.insts[vals[0].at()].lane, r(0)),
+            Op::StoreOne => self.store_one(&inst, r(0)),
             Op::Load | Op::Store => self.access(prog.0.tail, &inst, if inst.op == Op::Load { dst } else { r(0) }, locs),
             Op::Gather => self.gather(prog.0.tail, &inst, dst, r(0), (inst.nargs == 2).then(|| r(1))),
             Op::Step => self.splat(R14, inst.lane, inst.len, dst),
@@ -462,9 +283,7 @@ impl Emit<'_> {
     fn access(&mut self, tail: bool, inst: &Inst, r: u8, locs: [Loc; 3]) {
         let size = inst.imm;
         let load = inst.op == Op::Load;
-        let base = self.pointer(inst.aux, RAX);
-        let disp = inst.step as i32 * self.v.lanes as i32 * size as i32;
-        let mem = Rm::Mem { base, index: Some((R14, size)), disp };
+        let mem = self.neighbours(inst);
         let mut x = Extra { imm: inst.code.imm.then_some(0), ..Extra::default() };
         if tail && self.avx512() {
             x.mask = 7;
@@ -482,7 +301,8 @@ impl Emit<'_> {
         }
         if !tail {
             let whole = size as usize * self.v.lanes == 16 << inst.len;
-            let code = if self.streaming && !load && whole { ops::MOVNTPS } else { inst.code };
+            let past = !load && whole && inst.aux & CACHED == 0 && inst.aux / 2 < self.streaming as u64;
+            let code = if past { ops::MOVNTPS } else { inst.code };
             return self.a.op(code, inst.len, r, 0, mem, x);
         }
         // Narrow elements of the last step: by way of the frame, byte for byte.
@@ -500,6 +320,45 @@ impl Emit<'_> {
         self.a.raw(&[0xF3, 0xA4]); // rep movsb
         if load {
             self.a.op(inst.code, inst.len, r, 0, scratch, x);
+        }
+    }
+
+    /// Where the step's neighbouring elements begin.
+    fn neighbours(&mut self, inst: &Inst) -> Rm {
+        let base = self.pointer(inst.aux as u32 as u64, RAX);
+        let disp = inst.step as i32 * self.v.lanes as i32 * inst.imm as i32;
+        Rm::Mem { base, index: Some((R14, inst.imm)), disp }
+    }
+
+    fn merge_with_memory(&mut self, tail: bool, inst: &Inst, dst: u8, x: u8, mask: Option<u8>) {
+        let mut mem = self.neighbours(inst);
+        let imm = inst.code.imm.then_some(inst.imm);
+        let mut extra = Extra { imm, ..Extra::default() };
+        if tail && self.avx512() {
+            extra = Extra { mask: 7, zero: true, ..extra };
+        }
+        if let Some(mask) = mask {
+            let t = self.v.isa.registers() as u8 - 1;
+            let code = Code { w: false, ..ops::MASKMOV[(inst.imm == 8) as usize] };
+            self.a.op(code, inst.len, t, mask, mem, Extra::default());
+            mem = reg(t);
+        }
+        self.a.op(inst.code, inst.len, dst, x, mem, extra);
+    }
+
+    /// The lowest lane of a register to an access's one element.
+    fn store_one(&mut self, inst: &Inst, r: u8) {
+        let base = self.pointer(inst.aux as u32 as u64, RCX);
+        match inst.imm {
+            8 => self.vector(ops::MOVD_STORE[1], 0, r, 0, at(base, 0), None),
+            4 => self.vector(ops::MOVD_STORE[0], 0, r, 0, at(base, 0), None),
+            size => {
+                self.vector(ops::MOVD_STORE[0], 0, r, 0, reg(RAX), None);
+                if size == 2 {
+                    self.a.raw(&[0x66]);
+                }
+                self.a.scalar(false, &[if size == 2 { 0x89 } else { 0x88 }], RAX, at(base, 0), 0);
+            }
         }
     }
 
@@ -559,6 +418,9 @@ impl Emit<'_> {
         if self.avx512() {
             let code = if self.v.lanes == 8 { ops::KMOV_TO_GPR_8 } else { ops::KMOV_TO_GPR };
             self.mask_op(code, 0, RAX, 0, reg(m));
+            if self.v.lanes == 4 {
+                self.a.arith_imm(4, reg(RAX), 15);
+            }
         } else {
             self.vector(ops::MOVMSK[(lane == 8) as usize], self.v.len(lane), RAX, 0, reg(m), None);
         }

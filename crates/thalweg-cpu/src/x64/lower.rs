@@ -6,10 +6,10 @@ use super::asm::Code;
 use super::elements::{self, lane_of};
 use super::isa::Isa;
 use super::ops;
-use super::vir::{Class, Inst, Op, Slot, Source, Val, Vir, pointer};
+use super::vir::{Accumulate, CACHED, Class, Inst, Op, Slot, Source, Val, Vir, pointer};
 use crate::machine::Machine;
 use thalweg_ir::{Compute, DType, ElementOp};
-use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
+use thalweg_kernel::{Access, AccessClass, Body, FoldOp, Node, NodeId};
 
 /// Why a body is not compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +52,7 @@ fn wide(body: &Body) -> bool {
 
 struct Lower<'a> {
     body: &'a Body,
+    once: bool,
     v: Vir,
     place: Vec<Val>,
     uses: Vec<u32>,
@@ -59,15 +60,26 @@ struct Lower<'a> {
     halves: Vec<(Val, DType, Val)>,
 }
 
-/// The step of a prepared body.
+/// Points of a step that runs once a row: the shortest vectors do.
+const ONCE_LANES: usize = 4;
+
+/// The step of a prepared map body.
 pub fn lower(body: &Body, isa: Isa) -> Result<Vir, Unsupported> {
-    let lanes = isa.bytes() / if wide(body) { 8 } else { 4 };
+    if body.has_rows() || !body.sets.is_empty() {
+        return Err(Unsupported::Rows);
+    }
+    lower_phase(body, isa, false)
+}
+
+/// The step of a phase of a prepared row body. In one that runs `once` a row all lanes are the same.
+pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported> {
+    let lanes = if once { ONCE_LANES } else { isa.bytes() / if wide(body) { 8 } else { 4 } };
     let mut uses = vec![0; body.nodes.len()];
     for i in 0..body.nodes.len() {
         body.args(NodeId(i as u32)).for_each(|a| uses[a.index()] += 1);
     }
-    body.stores.iter().for_each(|s| uses[s.node.index()] += 1);
-    let mut l = Lower { body, v: Vir::new(isa, lanes), place: Vec::new(), uses, halves: Vec::new() };
+    body.roots().for_each(|n| uses[n.index()] += 1);
+    let mut l = Lower { body, once, v: Vir::new(isa, lanes), place: Vec::new(), uses, halves: Vec::new() };
     if isa == Isa::Avx2 {
         // Always slots 0 and 1: masked moves of the last step ask for them.
         for lane in [4, 8] {
@@ -78,12 +90,27 @@ pub fn lower(body: &Body, isa: Isa) -> Result<Vir, Unsupported> {
         let val = l.node(NodeId(i as u32))?;
         l.place.push(val);
     }
+    for f in &body.folds {
+        let (x, dtype) = (l.place[f.node.index()], body.dtype(f.node));
+        l.v.folds.push(Accumulate { op: f.op, dtype, value: f.slot });
+        let (code, alone) = elements::fold_code(isa, f.op, dtype);
+        let (len, number) = (l.v.len(lane_of(dtype)), l.v.folds.len() as u64 - 1);
+        l.v.effect(Op::Fold, code, len, alone as u8, &[x], number);
+    }
+    for s in &body.sets {
+        l.v.effect(Op::Set, ops::MOVUPS[0], 0, 0, &[l.place[s.node.index()]], s.slot as u64);
+    }
     for s in &body.stores {
         let a = body.accesses[s.access as usize];
-        if a.class != AccessClass::Contiguous {
+        if a.class != AccessClass::Contiguous && !once {
             return Err(Unsupported::Store(a.class));
         }
-        l.store(l.place[s.node.index()], s.access, a.dtype);
+        let mut x = l.place[s.node.index()];
+        if let Some(op) = s.combine {
+            x = l.combined(op, s.access, a, x)?;
+        }
+        let aux = pointer(s.access, false) | if s.combine.is_some() { CACHED } else { 0 };
+        if once { l.store_one(x, a.dtype, aux) } else { l.store(x, a.dtype, aux) }
     }
     Ok(l.v)
 }
@@ -105,7 +132,8 @@ impl Lower<'_> {
                 let x = v.slot(Slot { source: Source::Scalar(slot), dtype, lane: lane_of(dtype) });
                 if dtype == DType::Bool { self.mask_of(x) } else { x }
             }
-            Node::Value { .. } | Node::Scanned { .. } | Node::Gather { .. } => return Err(Unsupported::Rows),
+            Node::Value { slot, dtype } => v.slot(Slot { source: Source::Value(slot), dtype, lane: lane_of(dtype) }),
+            Node::Scanned { .. } | Node::Gather { .. } => return Err(Unsupported::Rows),
             Node::Const { bits, dtype: DType::Bool } => v.mask_const(bits != 0),
             Node::Const { bits, dtype } => v.constant(bits, lane_of(dtype)),
             Node::Element { op, .. } => {
@@ -183,15 +211,21 @@ impl Lower<'_> {
         v.two(ops::PADD, lane, step, iota)
     }
 
+    /// Whether an access stays at its first element.
+    fn uniform(&self, a: Access) -> bool {
+        a.class == AccessClass::Uniform || a.class != AccessClass::Mapped && (a.per_row || self.once)
+    }
+
     fn index(&mut self, access: u16, dtype: DType) -> Val {
         let lane = lane_of(dtype);
-        match self.body.accesses[access as usize].class {
+        let a = self.body.accesses[access as usize];
+        match a.class {
+            _ if self.uniform(a) => self.word(Source::Word(access), lane),
             AccessClass::Mapped => {
                 let t = self.positions(access);
                 if lane == 8 { self.v.convert(ops::MOVSX_DQ, 8, 8, t) } else { t }
             }
-            AccessClass::Uniform => self.word(Source::Word(access), lane),
-            AccessClass::Contiguous => {
+            AccessClass::Contiguous | AccessClass::Uniform => {
                 let (n, base) = (self.lane_numbers(lane), self.word(Source::Word(access), lane));
                 self.v.two(ops::PADD, lane, n, base)
             }
@@ -211,12 +245,13 @@ impl Lower<'_> {
 
     fn load(&mut self, access: u16, a: Access) -> Val {
         let raw = match a.class {
-            AccessClass::Uniform => {
+            // In a phase that runs once a row, an access has one element.
+            _ if self.uniform(a) => {
                 let lane = lane_of(a.dtype);
                 let x = self.v.slot(Slot { source: Source::Uniform(access), dtype: a.dtype, lane });
                 return if a.dtype == DType::Bool { self.mask_of(x) } else { x };
             }
-            AccessClass::Contiguous => self.neighbours(access, a.dtype),
+            AccessClass::Contiguous | AccessClass::Uniform => self.neighbours(access, a.dtype),
             AccessClass::Strided => {
                 let (stride, iota) = (self.word(Source::Stride(access), 4), self.v.table(self.iota_bytes(), 4));
                 let offsets = self.v.two(ops::PMULL, 4, iota, stride);
@@ -309,17 +344,47 @@ impl Lower<'_> {
         v.push(Inst { op: Op::Gather, code, len, imm: size, nargs, lane, args, aux, class, step: 0 })
     }
 
-    fn store(&mut self, x: Val, access: u16, dtype: DType) {
+    /// What is to be written, put together with what is there.
+    fn combined(&mut self, op: FoldOp, access: u16, a: Access, x: Val) -> Result<Val, Unsupported> {
+        let dtype = a.dtype;
+        if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64) {
+            return Err(Unsupported::Element(op.element(), dtype));
+        }
+        let (code, alone) = elements::fold_code(self.v.isa, op, dtype);
+        if alone && !self.once {
+            let (lane, aux) = (lane_of(dtype), pointer(access, false));
+            let (len, imm, args, class) = (self.v.len(lane), dtype.size() as u8, [x, Val(0), Val(0)], Class::Vector);
+            return Ok(self.v.push(Inst { op: Op::Merge, code, len, imm, nargs: 1, lane, args, aux, class, step: 0 }));
+        }
+        let old = self.load(access, a);
+        elements::combine(&mut self.v, op, dtype, old, x).ok_or(Unsupported::Element(op.element(), dtype))
+    }
+
+    /// The form in which a value of the dtype is written.
+    fn written(&mut self, x: Val, dtype: DType) -> Val {
         let v = &mut self.v;
         let known = self.halves.iter().find(|h| h.0 == x && h.1 == dtype).map(|h| h.2);
-        let x = match dtype {
+        match dtype {
             DType::Bool => v.pick_one(x),
             DType::BF16 => match known {
                 Some(bits) => bits,
                 None => rounded_bits(v, x).unwrap_or_else(|| elements::bf16_bits(v, x)),
             },
             _ => x,
-        };
+        }
+    }
+
+    fn store_one(&mut self, x: Val, dtype: DType, aux: u64) {
+        let mut x = self.written(x, dtype);
+        if dtype == DType::F16 {
+            x = elements::f16_bits(&mut self.v, x);
+        }
+        self.v.effect(Op::StoreOne, ops::MOVD_STORE[0], 0, dtype.size() as u8, &[x], aux);
+    }
+
+    fn store(&mut self, x: Val, dtype: DType, aux: u64) {
+        let x = self.written(x, dtype);
+        let v = &mut self.v;
         let (code, len, x): (Code, u8, Val) = match (dtype, v.masks()) {
             (DType::F64 | DType::I64, _) => (ops::MOVUPS_STORE[1], v.len(8), x),
             (DType::F32 | DType::I32 | DType::U32, _) => (ops::MOVUPS_STORE[0], v.len(4), x),
@@ -339,7 +404,7 @@ impl Lower<'_> {
                 }
             }
         };
-        v.effect(Op::Store, code, len, dtype.size() as u8, &[x], pointer(access, false));
+        v.effect(Op::Store, code, len, dtype.size() as u8, &[x], aux);
     }
 }
 

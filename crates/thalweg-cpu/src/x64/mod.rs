@@ -4,10 +4,13 @@
 //! specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
 //! docs/cpu-emitter.md has the design.
 
+mod along;
 mod asm;
 mod build;
 mod elements;
 mod emit;
+mod folds;
+mod function;
 mod isa;
 mod lower;
 mod ops;
@@ -20,6 +23,7 @@ mod vir;
 
 use crate::prepare::prepare;
 use crate::rows::{RowArgs, Rows};
+pub use along::{CompiledAlong, compile_along, compile_along_streaming};
 pub use isa::Isa;
 pub use lower::Unsupported;
 use regalloc::{Allocation, Limits};
@@ -42,7 +46,7 @@ pub struct Report {
     pub isa: Isa,
     /// Points of a step.
     pub lanes: usize,
-    /// Copies of the step in the main loop.
+    /// Copies of the step in the main loop (of phases: in the longest).
     pub copies: usize,
     /// Instructions of one step.
     pub instructions: usize,
@@ -59,7 +63,7 @@ pub struct Report {
 /// What is not the body's: the way to store, and limits for tests.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Knobs {
-    /// At most so many vector registers.
+    /// At most so many vector registers for values, and for accumulators.
     pub registers: Option<usize>,
     /// Exactly so many copies, spills or not.
     pub copies: Option<usize>,
@@ -98,12 +102,12 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
     let v = lower::lower(&body, isa)?;
     let order = schedule::order(&v);
     let limits = limits(&v, isa, knobs, false);
-    let single = schedule::unroll(&v, &order, 1, true);
+    let single = schedule::unroll(&v, &order, 1, 1, true);
     let tail = regalloc::allocate(&single, isa, self::limits(&v, isa, knobs, true)).ok_or(Unsupported::TooLarge)?;
     let (main, mut loops) = unrolled(&v, &order, isa, limits, tail.peak, knobs).ok_or(Unsupported::TooLarge)?;
     loops.hoist(&main, limits.vectors);
     let bytes =
-        emit::emit(&v, &body, (&main, &loops), (&single, &tail), knobs.streaming).ok_or(Unsupported::TooLarge)?;
+        function::emit(&v, &body, (&main, &loops), (&single, &tail), knobs.streaming).ok_or(Unsupported::TooLarge)?;
     let guards = v.effects.iter().any(|e| v.inst(*e).op == Op::Guard);
     let report = Report {
         isa,
@@ -144,13 +148,13 @@ fn unrolled(
         if !knobs.copies.map_or(promising, |c| c == copies) {
             continue;
         }
-        let p = schedule::unroll(v, order, copies, false);
+        let p = schedule::unroll(v, order, copies, copies, false);
         let fits = |a: &Allocation| a.spills == 0 || knobs.copies.is_some();
         if let Some(a) = regalloc::allocate(&p, isa, limits).filter(fits) {
             return Some((p, a));
         }
     }
-    let p = schedule::unroll(v, order, 1, false);
+    let p = schedule::unroll(v, order, 1, 1, false);
     let a = regalloc::allocate(&p, isa, limits)?;
     Some((p, a))
 }

@@ -126,6 +126,12 @@ pub const F32_F16: Code = c(3, 1, 0x1D, 0).whole().tuple(1).imm();
 pub const PSHUFB: Code = c(2, 1, 0x00, 0).whole();
 pub const PERMQ: Code = c(3, 1, 0x00, 1).whole().imm();
 pub const PERMD: Code = c(2, 1, 0x36, 0);
+/// Lanes of each 128-bit part.
+pub const PSHUFD: Code = c(1, 1, 0x70, 0).whole().imm();
+/// 128 bits of a longer vector; destination in ModRM.rm.
+pub const EXTRACT: Code = c(3, 1, 0x19, 0).whole().imm();
+/// The upper half of 512 bits.
+pub const EXTRACT_HALF: Code = c(3, 1, 0x1B, 1).whole().imm();
 pub const BROADCAST: Pair = [c(2, 1, 0x18, 0).whole().tuple(18), c(2, 1, 0x19, 1).whole().tuple(19)];
 pub const BROADCAST_GPR: Pair = [c(2, 1, 0x7C, 0).whole(), c(2, 1, 0x7C, 1).whole()];
 

@@ -191,6 +191,8 @@ impl Alloc<'_> {
         let place = match inst.op {
             Op::Rvm => k == 1,
             Op::Rm => k == 0,
+            // (With a mask it is first put in a register.)
+            Op::Fold => k == 0 && inst.imm == 1 && inst.nargs == 1,
             Op::Fma => true,
             Op::BlendM | Op::BlendV => k == 1,
             _ => false,

@@ -61,7 +61,7 @@ fn register_need(v: &Vir) -> Vec<u32> {
 }
 
 fn stores_after_loads(v: &Vir, order: Vec<Val>) -> Vec<Val> {
-    let reads = |x: &Val| matches!(v.inst(*x).op, Op::Load | Op::Gather);
+    let reads = |x: &Val| matches!(v.inst(*x).op, Op::Load | Op::Merge | Op::Gather);
     let writes = |x: &Val| v.inst(*x).op == Op::Store;
     let (Some(last), Some(first)) = (order.iter().rposition(reads), order.iter().position(writes)) else {
         return order;
@@ -74,13 +74,13 @@ fn stores_after_loads(v: &Vir, order: Vec<Val>) -> Vec<Val> {
     early.chain(late).chain(order[last + 1..].iter().copied()).collect()
 }
 
-/// `copies` interleaved copies of the step. What does not depend on the step is there once. Masked moves of AVX2 get their mask
-/// as a last argument.
-pub fn unroll(v: &Vir, order: &[Val], copies: usize, tail: bool) -> Program {
+/// `copies` copies of the step, `abreast` of them interleaved, the others after them. What does not depend on the step is there once. Masked
+/// moves of AVX2 get their mask as a last argument, and so do its folds.
+pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool) -> Program {
     let mut varies = vec![false; v.insts.len()];
     for (i, inst) in v.insts.iter().enumerate() {
         varies[i] = inst.class == Class::Effect
-            || matches!(inst.op, Op::Iota | Op::Load | Op::Gather | Op::StepLow)
+            || matches!(inst.op, Op::Iota | Op::Load | Op::Merge | Op::Gather | Op::StepLow)
             || inst.args().iter().any(|a| varies[a.at()]);
     }
     const NONE: Val = Val(u32::MAX);
@@ -108,9 +108,10 @@ pub fn unroll(v: &Vir, order: &[Val], copies: usize, tail: bool) -> Program {
         }
     }
     let start = insts.len();
-    for &x in order {
+    let blocks = (0..copies).step_by(abreast).map(|u| u..(u + abreast).min(copies));
+    for (x, block) in blocks.flat_map(|b| order.iter().map(move |x| (*x, b.clone()))) {
         let inst = v.inst(x);
-        for u in 0..copies {
+        for u in block {
             if u > 0 && !varies[x.at()] {
                 place[x.at() * copies + u] = place[x.at() * copies];
                 continue;
@@ -119,8 +120,13 @@ pub fn unroll(v: &Vir, order: &[Val], copies: usize, tail: bool) -> Program {
             for a in &mut new.args[..inst.nargs as usize] {
                 *a = place[a.at() * copies + u];
             }
-            if tail && v.isa == Isa::Avx2 && matches!(inst.op, Op::Load | Op::Store) && inst.imm >= 4 {
-                new.args[new.nargs as usize] = masks[(inst.imm == 8) as usize];
+            let size = match inst.op {
+                Op::Load | Op::Store | Op::Merge => inst.imm,
+                Op::Fold => v.lane(inst.args[0]),
+                _ => 0,
+            };
+            if tail && v.isa == Isa::Avx2 && size >= 4 {
+                new.args[new.nargs as usize] = masks[(size == 8) as usize];
                 new.nargs += 1;
             }
             place[x.at() * copies + u] = add(&mut insts, new);

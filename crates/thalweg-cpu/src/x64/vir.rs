@@ -10,6 +10,7 @@ use super::ops;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use thalweg_ir::DType;
+use thalweg_kernel::FoldOp;
 
 /// A value, by the position of its instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -55,8 +56,16 @@ pub enum Op {
     StepLow,
     /// `lanes` neighbouring elements at a pointer (`aux`); `imm` is an element's size in memory.
     Load,
-    /// Writes the first argument likewise.
+    /// Writes the first argument likewise. [`CACHED`] in `aux`: never past the caches.
     Store,
+    /// Writes the lowest lane of the first argument at the pointer: `imm` bytes.
+    StoreOne,
+    /// The operation on the first argument and the neighbouring elements at the pointer.
+    Merge,
+    /// Puts the first argument to the accumulators of a fold ([`Vir::folds`]`[aux]`); `imm` is 1 where that is one instruction.
+    Fold,
+    /// The first argument, the same in every lane, becomes the row's value `aux`.
+    Set,
     /// Elements at the pointer plus the index lanes (first argument) times `imm`, 0 where the mask (second argument) is false.
     Gather,
     /// Records that a lane of the mask is true.
@@ -123,6 +132,8 @@ pub enum Source {
     Uniform(u16),
     /// The two low bits of word 0.
     Low(u16),
+    /// A value of the row, which a phase before this one left in the frame.
+    Value(u16),
     /// -1 in the lanes inside the row.
     Tail,
 }
@@ -137,6 +148,20 @@ pub struct Slot {
     /// Bytes of a lane.
     pub lane: u8,
 }
+
+/// A fold over the points of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accumulate {
+    /// How.
+    pub op: FoldOp,
+    /// The dtype of the elements.
+    pub dtype: DType,
+    /// The row's value that it gives.
+    pub value: u16,
+}
+
+/// In a store's `aux`: its lines are read again soon.
+pub const CACHED: u64 = 1 << 32;
 
 /// A pointer that loads and stores go through: word 0 of an access (even) or word 3 (odd).
 pub fn pointer(access: u16, table: bool) -> u64 {
@@ -187,6 +212,8 @@ pub struct Vir {
     pub effects: Vec<Val>,
     /// Frame vectors.
     pub slots: Vec<Slot>,
+    /// Folds over the points, with accumulators of their own.
+    pub folds: Vec<Accumulate>,
     /// Pool vectors, of the register's size.
     pub tables: Vec<Vec<u8>>,
     known: HashMap<Key, Val, BuildHasherDefault<Mix>>,
@@ -201,6 +228,7 @@ impl Vir {
             insts: Vec::with_capacity(128),
             effects: Vec::new(),
             slots: Vec::new(),
+            folds: Vec::new(),
             tables: Vec::new(),
             known: HashMap::default(),
         }

@@ -1,0 +1,316 @@
+//! Row bodies: all phases of a body in one function.
+//!
+//! ```text
+//! for each row:  for each phase of the call:
+//!                    once:  straight code for values of the row
+//!                    walk:  accumulators at the identity; main loop and masked steps as in map code; lanes put together
+//! ```
+//!
+//! Each phase is lowered, ordered and allocated by itself. Values of the row are frame vectors with the same value in every lane, so a phase reads
+//! them as it reads scalars. They come from memory and go there only when a call runs some of the phases.
+
+use super::asm::*;
+use super::elements::lane_of;
+use super::emit::*;
+use super::folds::{Accumulators, LANES};
+use super::function::Frame;
+use super::isa::Isa;
+use super::regalloc::{self, Allocation, Limits};
+use super::schedule::{self, Program};
+use super::vir::{Op, Vir};
+use super::{Knobs, Report, Unsupported, limits, lower, pages, unrolled};
+use crate::prepare::prepare;
+use crate::rows::{ACCESS_WORDS, Along, RowArgs};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use thalweg_kernel::{Access, Body, Phases, phases};
+
+/// A compiled row body.
+pub struct CompiledAlong {
+    code: pages::Code,
+    /// What its calls run: values and buffers are numbered here.
+    pub phases: Phases,
+    /// What there is to know about it.
+    pub report: Report,
+}
+
+/// Compiles a row body for an instruction set that this machine has; `keep` as in [`thalweg_kernel::phases`].
+pub fn compile_along(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong, Unsupported> {
+    compile_along_with(body, isa, keep, Knobs::default())
+}
+
+/// As [`compile_along`], for outputs larger than the caches: the last walk stores whole vectors past them. The first element of a row of every
+/// output that is stored point by point must be aligned to a whole vector (64 bytes).
+pub fn compile_along_streaming(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong, Unsupported> {
+    compile_along_with(body, isa, keep, Knobs { streaming: true, ..Knobs::default() })
+}
+
+pub(crate) fn compile_along_with(
+    body: &Body,
+    isa: Isa,
+    keep: bool,
+    knobs: Knobs,
+) -> Result<CompiledAlong, Unsupported> {
+    let began = Instant::now();
+    let prepared = prepare(body);
+    let phases = phases(&prepared, keep);
+    let (bytes, mut report) = assemble_along(&prepared, &phases, isa, knobs)?;
+    let code = pages::Code::publish(&bytes).ok_or(Unsupported::NoPages)?;
+    report.time = began.elapsed();
+    tracing::debug!(?report, "compiled a row body");
+    Ok(CompiledAlong { code, phases, report })
+}
+
+/// A phase, ready to be written.
+struct Part {
+    v: Vir,
+    /// The only one of a phase that runs once a row.
+    main: (Program, Allocation),
+    tail: Option<(Program, Allocation)>,
+    held: Option<Accumulators>,
+    /// The row's values that it gives, and bytes of their lanes.
+    gives: Vec<(u16, u8)>,
+    instructions: usize,
+    slots: i32,
+}
+
+/// The machine code of a prepared body's phases.
+pub(crate) fn assemble_along(
+    body: &Body,
+    phases: &Phases,
+    isa: Isa,
+    knobs: Knobs,
+) -> Result<(Vec<u8>, Report), Unsupported> {
+    let make = |p: &thalweg_kernel::Phase| part(&p.body, p.once, isa, knobs);
+    let mut parts = phases.list.iter().map(make).collect::<Result<Vec<Part>, _>>()?;
+    let nothing = Vir::new(isa, isa.bytes() / 4);
+    let accesses: Vec<Access> = phases.list.first().map_or(body.accesses.clone(), |p| p.body.accesses.clone());
+    let bytes = emit(body, &mut parts, &nothing, &accesses, phases.values.len(), knobs.streaming)
+        .ok_or(Unsupported::TooLarge)?;
+    let walks = || parts.iter().filter(|p| p.tail.is_some());
+    let guards = |p: &Part| p.v.effects.iter().any(|e| p.v.inst(*e).op == Op::Guard);
+    let report = Report {
+        isa,
+        lanes: walks().map(|p| p.v.lanes).min().unwrap_or(1),
+        copies: walks().map(|p| p.main.0.copies).max().unwrap_or(1),
+        instructions: parts.iter().map(|p| p.instructions).sum(),
+        bytes: bytes.len(),
+        spills: parts.iter().map(|p| p.main.1.spills).sum(),
+        rereads_inputs: parts.iter().any(guards),
+        time: Duration::ZERO,
+    };
+    Ok((bytes, report))
+}
+
+fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsupported> {
+    let v = lower::lower_phase(body, isa, once)?;
+    let order = schedule::order(&v);
+    let given = body.folds.iter().map(|f| (f.slot, f.node)).chain(body.sets.iter().map(|s| (s.slot, s.node)));
+    let gives = given.map(|(slot, node)| (slot, lane_of(body.dtype(node)))).collect();
+    let instructions = order.len();
+    let whole = |p: Program, limits| {
+        let a = regalloc::allocate(&p, isa, limits).ok_or(Unsupported::TooLarge)?;
+        Ok((p, a))
+    };
+    if once {
+        let all = isa.registers() - 1;
+        let limits = Limits { vectors: knobs.registers.map_or(all, |r| r.min(all)), masks: 5 };
+        let main = whole(schedule::unroll(&v, &order, 1, 1, false), limits)?;
+        return Ok(Part { v, main, tail: None, held: None, gives, instructions, slots: 0 });
+    }
+    let mut masked = limits(&v, isa, knobs, true);
+    let tail = whole(schedule::unroll(&v, &order, 1, 1, true), masked)?;
+    if v.folds.is_empty() {
+        let limits = limits(&v, isa, knobs, false);
+        let (p, mut a) = unrolled(&v, &order, isa, limits, tail.1.peak, knobs).ok_or(Unsupported::TooLarge)?;
+        a.hoist(&p, limits.vectors);
+        return Ok(Part { v, main: (p, a), tail: Some(tail), held: None, gives, instructions, slots: 0 });
+    }
+    let held = Accumulators::new(&v, tail.1.peak, knobs.registers);
+    masked = Limits { vectors: masked.vectors.min(held.vectors), masks: held.masks };
+    let tail = whole(tail.0, masked)?;
+    let (p, mut a) = folding(&v, &order, isa, masked, tail.1.peak, knobs).ok_or(Unsupported::TooLarge)?;
+    a.hoist(&p, masked.vectors);
+    Ok(Part { v, main: (p, a), tail: Some(tail), held: Some(held), gives, instructions, slots: 0 })
+}
+
+/// As many copies as the order of folds asks for, and as many abreast as fit in the registers.
+fn folding(
+    v: &Vir,
+    order: &[super::Val],
+    isa: Isa,
+    limits: Limits,
+    single: usize,
+    knobs: Knobs,
+) -> Option<(Program, Allocation)> {
+    let copies = LANES / v.lanes;
+    let mut abreast = knobs.copies.unwrap_or(copies).min(copies);
+    loop {
+        if abreast == 1 || knobs.copies.is_some() || single * abreast <= limits.vectors + limits.vectors / 2 {
+            let p = schedule::unroll(v, order, copies, abreast, false);
+            let fits = |a: &Allocation| a.spills == 0 || knobs.copies.is_some() || abreast == 1;
+            match regalloc::allocate(&p, isa, limits).filter(fits) {
+                Some(a) => return Some((p, a)),
+                None if abreast == 1 => return None,
+                None => {}
+            }
+        }
+        abreast = (abreast / 2).max(1);
+    }
+}
+
+fn emit(
+    body: &Body,
+    parts: &mut [Part],
+    nothing: &Vir,
+    accesses: &[Access],
+    values: usize,
+    streaming: bool,
+) -> Option<Vec<u8>> {
+    let mut frame = Frame::new(accesses);
+    let home = frame.vectors(values);
+    for p in parts.iter_mut() {
+        p.slots = frame.vectors(p.v.slots.len());
+    }
+    // One phase is over when the next begins.
+    let places = |p: &Part| p.main.1.places.max(p.tail.as_ref().map_or(0, |t| t.1.places)) as usize;
+    let spills = frame.vectors(parts.iter().map(places).max().unwrap_or(0));
+    let homes = frame.vectors(parts.iter().map(|p| p.held.as_ref().map_or(0, |h| h.frame())).max().unwrap_or(0));
+    parts.iter_mut().filter_map(|p| p.held.as_mut()).for_each(|h| h.homes = homes);
+    let parts = &*parts;
+
+    let mut e = Emit::new(nothing, accesses);
+    (e.values, e.spills, e.scratch) = (home, spills, frame.vectors(1));
+    let (exit, leave, row) = (e.a.label(), e.a.label(), e.a.label());
+    e.prologue(frame.size()?, leave);
+    e.a.store(at(RSP, FRAME_START), RCX);
+    e.a.store(at(RSP, FRAME_END), 8);
+    e.access_words(exit);
+    e.values_from_memory(body, parts, values);
+    for (k, p) in parts.iter().enumerate() {
+        let skip = e.phase(k, p);
+        e.fill_slots(false);
+        e.a.bind(skip);
+    }
+    e.a.bind(row);
+    let last = parts.iter().rposition(|p| p.tail.is_some());
+    for (k, p) in parts.iter().enumerate() {
+        let skip = e.phase(k, p);
+        e.streaming = if streaming && Some(k) == last { body.accesses.len() as u16 } else { 0 };
+        match &p.tail {
+            None => {
+                e.pointers.clear();
+                e.row_start();
+                e.steps((&p.main.0, &p.main.1));
+            }
+            Some(tail) => e.walk((&p.main.0, &p.main.1), (&tail.0, &tail.1)),
+        }
+        e.a.bind(skip);
+    }
+    e.next_row(row);
+    e.values_to_memory(body, parts);
+    e.a.jump(leave);
+    e.a.bind(exit);
+    e.a.set(R12, 1);
+    e.a.bind(leave);
+    e.epilogue(streaming);
+    Some(e.a.finish(&e.pool))
+}
+
+impl<'a> Emit<'a> {
+    /// Turns to a phase; jumps to the label where the call does not run it.
+    fn phase(&mut self, k: usize, p: &'a Part) -> Label {
+        (self.v, self.held, self.slots) = (&p.v, p.held.as_ref(), p.slots);
+        self.salt = (k as u64 + 1) << 32;
+        let skip = self.a.label();
+        self.a.arith_imm(7, at(RSP, FRAME_START), k as i32);
+        self.a.jump_if(Cond::Above, skip);
+        self.a.arith_imm(7, at(RSP, FRAME_END), k as i32);
+        self.a.jump_if(Cond::BelowEqual, skip);
+        skip
+    }
+
+    /// A phase over the points of a row.
+    fn walk(&mut self, main: Allocated, tail: Allocated) {
+        let end = self.a.label();
+        self.choose_pointers();
+        self.start_folds();
+        // Without points there may be no element to fill a frame vector with.
+        self.a.scalar(true, &[0x85], R15, Rm::Reg(R15), 0); // test
+        self.a.jump_if(Cond::Equal, end);
+        self.row_start();
+        self.a.scalar(false, &[0x31], R14, Rm::Reg(R14), 0);
+        self.main_loop(main);
+        if self.held.is_none() {
+            self.tail_loop(tail, end);
+        } else {
+            // Each masked step is another copy of the main loop's, with its accumulators.
+            let lanes = self.v.lanes as i32;
+            for copy in 0..main.0.copies {
+                self.copy = copy as u8;
+                self.a.scalar(true, &[0x39], R15, Rm::Reg(R14), 0);
+                self.a.jump_if(Cond::AboveEqual, end);
+                self.tail_mask(lanes);
+                self.steps(tail);
+                self.a.arith_imm(0, Rm::Reg(R14), lanes);
+            }
+        }
+        self.a.bind(end);
+        self.end_folds();
+    }
+
+    /// rax = address of the row's values.
+    fn values_address(&mut self, body: &Body) {
+        let word = self.accesses.len() * ACCESS_WORDS + body.scalars as usize;
+        self.a.load(RAX, at(R13, word as i32 * 8));
+    }
+
+    /// What phases before the call's first gave.
+    fn values_from_memory(&mut self, body: &Body, parts: &[Part], values: usize) {
+        if parts.len() < 2 || values == 0 {
+            return;
+        }
+        let first = self.a.label();
+        self.a.arith_imm(7, at(RSP, FRAME_START), 0);
+        self.a.jump_if(Cond::Equal, first);
+        self.values_address(body);
+        for (k, p) in parts.iter().enumerate() {
+            self.a.arith_imm(7, at(RSP, FRAME_START), k as i32);
+            self.a.jump_if(Cond::BelowEqual, first);
+            for &(value, lane) in &p.gives {
+                self.spread(at(RAX, 8 * value as i32), lane, self.value_at(value));
+            }
+        }
+        self.a.bind(first);
+    }
+
+    /// What the call's phases gave, where it did not run them all.
+    fn values_to_memory(&mut self, body: &Body, parts: &'a [Part]) {
+        let all = self.a.label();
+        let some = self.a.label();
+        self.a.arith_imm(7, at(RSP, FRAME_START), 0);
+        self.a.jump_if(Cond::NotEqual, some);
+        self.a.arith_imm(7, at(RSP, FRAME_END), parts.len() as i32);
+        self.a.jump_if(Cond::AboveEqual, all);
+        self.a.bind(some);
+        self.values_address(body);
+        for (k, p) in parts.iter().enumerate().filter(|(_, p)| !p.gives.is_empty()) {
+            let skip = self.phase(k, p);
+            for &(value, lane) in &p.gives {
+                self.a.scalar(lane == 8, &[0x8B], RCX, self.value_at(value), 0);
+                self.a.store(at(RAX, 8 * value as i32), RCX);
+            }
+            self.a.bind(skip);
+        }
+        self.a.bind(all);
+    }
+}
+
+impl Along for CompiledAlong {
+    unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, phases: Range<usize>) -> bool {
+        type Function = extern "sysv64" fn(*const u64, usize, usize, usize, usize) -> u64;
+        // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
+        let f: Function = unsafe { std::mem::transmute(self.code.start()) };
+        f(args.as_ptr(), n, rows, phases.start, phases.end) == 0
+    }
+}

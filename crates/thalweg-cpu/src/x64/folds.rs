@@ -1,0 +1,343 @@
+//! Folds over the points of a row: accumulators, what a step puts to them, and what they are in the end.
+//!
+//! The order of a fold is part of what a kernel means (`thalweg_kernel::order`): 32 lanes, so a walk that folds has exactly as many copies of the
+//! step as make 32 points, each with an accumulator of its own for every fold. Accumulators are in registers above those of the allocator from the
+//! row's start to its end; where registers run out the others are in the frame. A fold's instruction reads its argument and changes the
+//! accumulator in place. Always true: lanes that no element reaches stay at the identity.
+//!
+//! Maxima and minima of floats leave NaN to a mask apart from the numbers, as the instructions forget one: a bit in a mask register says that
+//! some element was NaN (AVX2: the lanes of a vector).
+
+use super::asm::*;
+use super::elements::{fold_code, lane_of};
+use super::emit::*;
+use super::isa::Isa;
+use super::ops;
+use super::vir::{Accumulate, Inst, Vir};
+use thalweg_ir::{DType, Scalar};
+use thalweg_kernel::FoldOp;
+
+/// Partial results that a row is folded in.
+pub const LANES: usize = thalweg_kernel::order::LANES;
+/// Mask registers that the allocator may use, when folds take the others.
+const FEWEST_MASKS: usize = 3;
+const MASKS: usize = 5;
+
+/// Where the accumulators of a walk are.
+pub struct Accumulators {
+    copies: usize,
+    /// By fold, then by copy of the step; `None` is in the frame.
+    registers: Vec<Option<u8>>,
+    /// By fold: the mask register (AVX2: vector register) that says that an element was NaN; `None` is in the frame.
+    nan: Vec<Option<u8>>,
+    /// Frame vectors: those of accumulators, then those of NaN, by fold.
+    pub homes: i32,
+    /// Registers that a fold's instructions use in passing: the first in every step, the second in masked ones and at the end, the third for
+    /// products of i64, the fourth where accumulators are in the frame.
+    spare: [u8; 4],
+    /// Vector registers that are left, from 0.
+    pub vectors: usize,
+    /// Mask registers that are left, from 1.
+    pub masks: usize,
+}
+
+/// Whether NaN is kept apart.
+fn apart(f: &Accumulate) -> bool {
+    f.dtype.is_float() && matches!(f.op, FoldOp::Max | FoldOp::Min)
+}
+
+impl Accumulators {
+    /// For the folds of a walk whose step needs `need` registers. `limit`: at most so many accumulators in registers.
+    pub fn new(v: &Vir, need: usize, limit: Option<usize>) -> Accumulators {
+        let evex = v.isa == Isa::Avx512;
+        let top = v.isa.registers();
+        let copies = LANES / v.lanes;
+        let extra = |f: &&Accumulate| apart(f) && !evex;
+        let wanted = v.folds.len() * copies + v.folds.iter().filter(extra).count();
+        let products = !evex && v.folds.iter().any(|f| f.op == FoldOp::Prod && f.dtype == DType::I64);
+        let room = |spare: usize| {
+            let all = top - spare;
+            (all - need.clamp(4, all / 2)).min(limit.unwrap_or(top))
+        };
+        let mut spare = if evex { 1 } else { 2 + products as usize };
+        if room(spare) < wanted {
+            spare = 4;
+        }
+        let mut left = room(spare).min(wanted);
+        let mut next = top - spare;
+        let mut take = || {
+            (left > 0).then(|| {
+                left -= 1;
+                next -= 1;
+                next as u8
+            })
+        };
+        let mut masks = MASKS;
+        let mut nan = vec![];
+        for f in &v.folds {
+            nan.push(match (apart(f), evex) {
+                (true, true) if masks > FEWEST_MASKS => {
+                    masks -= 1;
+                    Some(masks as u8 + 1)
+                }
+                (true, false) => take(),
+                _ => None,
+            });
+        }
+        let registers = (0..v.folds.len() * copies).map(|_| take()).collect();
+        let spare = [1, 2, 3, 4].map(|k| (top - k) as u8);
+        Accumulators { copies, registers, nan, homes: 0, spare, vectors: next, masks }
+    }
+
+    /// Frame vectors wanted.
+    pub fn frame(&self) -> usize {
+        self.registers.len() + self.nan.len()
+    }
+    fn home(&self, fold: usize, copy: usize) -> Rm {
+        at(RSP, self.homes + 64 * (fold * self.copies + copy) as i32)
+    }
+    fn nan_home(&self, fold: usize) -> Rm {
+        at(RSP, self.homes + 64 * (self.registers.len() + fold) as i32)
+    }
+    fn register(&self, fold: usize, copy: usize) -> Option<u8> {
+        self.registers[fold * self.copies + copy]
+    }
+}
+
+impl<'a> Emit<'a> {
+    fn accumulators(&self) -> &'a Accumulators {
+        self.held.expect("a step with folds has accumulators")
+    }
+
+    /// Accumulators at the identity.
+    pub fn start_folds(&mut self) {
+        let Some(held) = self.held else { return };
+        for (k, f) in self.v.folds.iter().enumerate() {
+            let lane = lane_of(f.dtype);
+            let bits = f.op.identity(f.dtype);
+            for copy in 0..held.copies {
+                let r = held.register(k, copy).unwrap_or(held.spare[3]);
+                self.splat_constant(bits, lane, r);
+                if held.register(k, copy).is_none() {
+                    self.vector(ops::MOVUPS_STORE[0], self.full(), r, 0, held.home(k, copy), None);
+                }
+            }
+            if !apart(f) {
+                continue;
+            }
+            match (held.nan[k], self.avx512()) {
+                (Some(r), true) => self.mask_op(ops::KXOR, 1, r, r, reg(r)),
+                (Some(r), false) => self.splat_constant(0, 4, r),
+                (None, _) => {
+                    let r = held.spare[0];
+                    self.splat_constant(0, 4, r);
+                    self.vector(ops::MOVUPS_STORE[0], self.full(), r, 0, held.nan_home(k), None);
+                }
+            }
+        }
+    }
+
+    fn splat_constant(&mut self, bits: u64, lane: u8, r: u8) {
+        if bits == 0 {
+            return self.vector(ops::PXOR[0], self.full(), r, r, reg(r), None);
+        }
+        let (home, one) = self.constant(bits, lane);
+        if one {
+            self.vector(ops::BROADCAST[(lane == 8) as usize], self.full(), r, 0, home, None);
+        } else {
+            self.vector(ops::MOVUPS[0], self.full(), r, 0, home, None);
+        }
+    }
+
+    /// Puts a step's elements to the accumulators. `mask` (AVX2): the lanes inside the row.
+    pub fn fold(&mut self, tail: bool, inst: &Inst, (mut x, one): (Rm, bool), mask: Option<u8>) {
+        let held = self.accumulators();
+        let k = inst.aux as usize;
+        let f = self.v.folds[k];
+        let copy = if tail { self.copy } else { inst.step } as usize;
+        let lane = lane_of(f.dtype);
+        let k7 = if tail && self.avx512() { 7 } else { 0 };
+        if let (Some(m), Rm::Reg(from)) = (mask, x) {
+            let v = held.spare[1];
+            self.splat_constant(f.op.identity(f.dtype), lane, v);
+            let code = ops::BLENDV[(lane == 8) as usize];
+            self.vector(code, inst.len, v, v, reg(from), Some(m << 4));
+            x = reg(v);
+        }
+        let a = held.register(k, copy).unwrap_or(held.spare[3]);
+        if held.register(k, copy).is_none() {
+            self.vector(ops::MOVUPS[0], self.full(), a, 0, held.home(k, copy), None);
+        }
+        let extra = Extra { mask: k7, broadcast: one, ..Extra::default() };
+        self.put(f, inst.len, a, x, extra);
+        if held.register(k, copy).is_none() {
+            self.vector(ops::MOVUPS_STORE[0], self.full(), a, 0, held.home(k, copy), None);
+        }
+        if let (true, Rm::Reg(r)) = (apart(&f), x) {
+            self.note_nan(k, lane, inst.len, r, k7);
+        }
+    }
+
+    /// `a = a op x`; of float maxima and minima, for numbers.
+    fn put(&mut self, f: Accumulate, len: u8, a: u8, x: Rm, extra: Extra) {
+        let (code, alone) = fold_code(self.v.isa, f.op, f.dtype);
+        if alone {
+            return self.a.op(code, len, a, a, x, extra);
+        }
+        let larger = f.op == FoldOp::Max;
+        let [t, _, u, _] = self.accumulators().spare;
+        let Rm::Reg(r) = x else { unreachable!("sequences have their argument in a register") };
+        match (f.dtype, f.op) {
+            (DType::F32 | DType::F64, _) if self.avx512() => {
+                // The sign of zeros counts; the sign of the result is that of the number chosen.
+                self.a.op(code, len, a, a, x, Extra { imm: Some(if larger { 5 } else { 4 }), ..extra });
+            }
+            (DType::F32 | DType::F64, _) => {
+                // The second of two zeros is given: both orders, and the sign bit of either or both.
+                self.vector(code, len, t, r, reg(a), None);
+                self.vector(code, len, a, a, x, None);
+                self.vector(if larger { ops::PAND } else { ops::POR }[0], len, a, a, reg(t), None);
+            }
+            (_, FoldOp::Prod) => {
+                // The low halves' product, and the crosswise ones' in the upper half.
+                self.vector(ops::SHR[1], len, ops::SHR[1].ext, t, reg(a), Some(32));
+                self.vector(code, len, t, t, x, None);
+                self.vector(ops::SHR[1], len, ops::SHR[1].ext, u, x, Some(32));
+                self.vector(code, len, u, u, reg(a), None);
+                self.vector(ops::PADD[1], len, t, t, reg(u), None);
+                self.vector(ops::SHL[1], len, ops::SHL[1].ext, t, reg(t), Some(32));
+                self.vector(code, len, a, a, x, None);
+                self.vector(ops::PADD[1], len, a, a, reg(t), None);
+            }
+            _ => {
+                self.vector(code, len, t, a, x, None);
+                let (yes, no) = if larger { (a, r) } else { (r, a) };
+                self.vector(ops::BLENDV[1], len, a, no, reg(yes), Some(t << 4));
+            }
+        }
+    }
+
+    /// Remembers whether some lane is NaN.
+    fn note_nan(&mut self, fold: usize, lane: u8, len: u8, x: u8, mask: u8) {
+        let held = self.accumulators();
+        let compare = ops::CMP[(lane == 8) as usize];
+        let unordered = Extra { imm: Some(super::build::UNORDERED), mask, ..Extra::default() };
+        if self.avx512() {
+            self.a.op(compare, len, 6, x, reg(x), unordered);
+            match held.nan[fold] {
+                Some(k) => self.mask_op(ops::KOR, 1, k, k, reg(6)),
+                None => {
+                    self.mask_op(ops::KMOV_TO_GPR, 0, RAX, 0, reg(6));
+                    self.a.scalar(false, &[0x09], RAX, held.nan_home(fold), 0);
+                }
+            }
+            return;
+        }
+        let t = held.spare[0];
+        self.a.op(compare, len, t, x, reg(x), unordered);
+        match held.nan[fold] {
+            Some(n) => self.vector(ops::POR[0], len, n, n, reg(t), None),
+            None => {
+                self.vector(ops::POR[0], len, t, t, held.nan_home(fold), None);
+                self.vector(ops::MOVUPS_STORE[0], len, t, 0, held.nan_home(fold), None);
+            }
+        }
+    }
+
+    /// Lanes to one, which becomes the row's value in every lane.
+    pub fn end_folds(&mut self) {
+        let Some(held) = self.held else { return };
+        let ways: Vec<u8> = (0..self.v.folds.len()).map(|k| self.copies_to_one(k)).collect();
+        for (k, a) in ways.into_iter().enumerate() {
+            let f = self.v.folds[k];
+            if held.register(k, 0).is_none() {
+                self.vector(ops::MOVUPS[0], self.full(), a, 0, held.home(k, 0), None);
+            }
+            self.lanes_to_one(f, a);
+            if apart(&f) {
+                self.nan_to_result(k, f, a);
+            }
+            let wide = (lane_of(f.dtype) == 8) as usize;
+            self.vector(ops::BROADCAST[wide], self.full(), a, 0, reg(a), None);
+            self.vector(ops::MOVUPS_STORE[0], self.full(), a, 0, self.value_at(f.value), None);
+        }
+    }
+
+    /// Puts the accumulators of a fold to the first, in its register or in the frame.
+    fn copies_to_one(&mut self, k: usize) -> u8 {
+        let held = self.accumulators();
+        let f = self.v.folds[k];
+        let len = self.v.len(lane_of(f.dtype));
+        let [_, v, _, s] = held.spare;
+        let mut half = held.copies / 2;
+        while half > 0 {
+            for copy in 0..half {
+                let a = held.register(k, copy).unwrap_or(s);
+                if held.register(k, copy).is_none() {
+                    self.vector(ops::MOVUPS[0], self.full(), a, 0, held.home(k, copy), None);
+                }
+                let b = held.register(k, copy + half).unwrap_or(v);
+                if held.register(k, copy + half).is_none() {
+                    self.vector(ops::MOVUPS[0], self.full(), b, 0, held.home(k, copy + half), None);
+                }
+                self.put(f, len, a, reg(b), Extra::default());
+                if held.register(k, copy).is_none() {
+                    self.vector(ops::MOVUPS_STORE[0], self.full(), a, 0, held.home(k, copy), None);
+                }
+            }
+            half /= 2;
+        }
+        held.register(k, 0).unwrap_or(s)
+    }
+
+    /// The lanes of a register put together in its lowest, halves by halves.
+    fn lanes_to_one(&mut self, f: Accumulate, a: u8) {
+        let lane = lane_of(f.dtype);
+        // What puts elements together may need the first spare register on AVX2.
+        let other = self.accumulators().spare[!self.avx512() as usize];
+        let bytes = self.v.lanes * lane as usize;
+        if bytes == 64 {
+            self.vector(ops::EXTRACT_HALF, 2, a, 0, reg(other), Some(1));
+            self.put(f, 1, a, reg(other), Extra::default());
+        }
+        if bytes >= 32 {
+            self.vector(ops::EXTRACT, 1, a, 0, reg(other), Some(1));
+            self.put(f, 0, a, reg(other), Extra::default());
+        }
+        let orders: &[u8] = if lane == 8 { &[0xEE] } else { &[0xEE, 0x55] };
+        for &order in orders {
+            self.vector(ops::PSHUFD, 0, other, 0, reg(a), Some(order));
+            self.put(f, 0, a, reg(other), Extra::default());
+        }
+    }
+
+    /// The result is NaN if some element was.
+    fn nan_to_result(&mut self, k: usize, f: Accumulate, a: u8) {
+        let held = self.accumulators();
+        let lane = lane_of(f.dtype);
+        match (held.nan[k], self.avx512()) {
+            (Some(n), true) => self.mask_op(ops::KMOV_TO_GPR, 0, RAX, 0, reg(n)),
+            (None, true) => self.a.scalar(false, &[0x8B], RAX, held.nan_home(k), 0),
+            (n, false) => {
+                let r = n.unwrap_or(held.spare[0]);
+                if n.is_none() {
+                    self.vector(ops::MOVUPS[0], self.full(), r, 0, held.nan_home(k), None);
+                }
+                self.vector(ops::MOVMSK[(lane == 8) as usize], self.v.len(lane), RAX, 0, reg(r), None);
+            }
+        }
+        let number = self.a.label();
+        self.a.scalar(false, &[0x85], RAX, reg(RAX), 0); // test
+        self.a.jump_if(Cond::Equal, number);
+        self.splat_constant(Scalar::Float(f64::NAN).to_bits(f.dtype), lane, a);
+        self.a.bind(number);
+    }
+
+    /// The lowest lane becomes a value of the row.
+    pub fn set_value(&mut self, value: u16, lane: u8, r: u8) {
+        // The register may live on, so not in place; the last one is no allocator's here.
+        let t = self.v.isa.registers() as u8 - 1;
+        self.vector(ops::BROADCAST[(lane == 8) as usize], self.full(), t, 0, reg(r), None);
+        self.vector(ops::MOVUPS_STORE[0], self.full(), t, 0, self.value_at(value), None);
+    }
+}
