@@ -44,6 +44,11 @@ pub enum Error {
         /// What was asked for and what there is.
         String,
     ),
+    /// An index is out of range; indices are data, so this is known when they are used.
+    Index(
+        /// Which side of which operation, as well as the kernel knows.
+        String,
+    ),
     /// The value depends on a segment that failed.
     Failed(
         /// Why it failed.
@@ -71,6 +76,7 @@ impl fmt::Display for Error {
             Error::Device { device, message } => write!(f, "{device}: {message}"),
             Error::File { path, message } => write!(f, "{path}: {message}"),
             Error::Value(message) => f.write_str(message),
+            Error::Index(message) => write!(f, "an index is out of range: {message}"),
             Error::Failed(cause) => write!(f, "a value this depends on could not be computed: {cause}"),
         }
     }
