@@ -41,7 +41,6 @@ struct Map {
     engine: Engine,
     accesses: Vec<(Source, Access)>,
     folds: usize,
-    combines: bool,
     mapped: bool,
 }
 
@@ -103,14 +102,10 @@ fn convert(phases: &Phases, phase: &Phase, lines: usize, choice: Choice) -> Map 
             access.class = AccessClass::Strided;
         }
     }
-    let combines = body.stores.iter().any(|s| s.combine.is_some());
     let (body, kept) = resolve(&body, &vec![None; body.accesses.len()]);
     let accesses: Vec<_> = kept.iter().zip(&body.accesses).map(|(&k, &access)| (sources[k], access)).collect();
     let mapped = accesses.iter().any(|(_, a)| a.class == AccessClass::Mapped);
-    // Until the emitter takes such stores.
-    let plain = |s: &Store| s.combine.is_none() && body.accesses[s.access as usize].class == AccessClass::Contiguous;
-    let choice = if body.stores.iter().all(plain) { choice } else { Choice::Tile };
-    Map { engine: Engine::new(&body, choice), accesses, folds: folds.len(), combines, mapped }
+    Map { engine: Engine::new(&body, choice), accesses, folds: folds.len(), mapped }
 }
 
 /// One launch.
@@ -231,7 +226,8 @@ impl<'a> Across<'a> {
                 Source::Line(i) => {
                     let line = &layout.lines[i];
                     let at = line.start.wrapping_add(layout.to_row(line, first));
-                    [at.wrapping_add(layout.to_point(line, block)) as u64, 0, (line.kept[last] / line.unit) as u64, 0]
+                    let step = line.kept[last] / line.unit;
+                    [at.wrapping_add(layout.to_point(line, block)) as u64, 0, step as u64, line.bounds()]
                 }
                 Source::Buffer(i) => {
                     let point = block.run * layout.n + block.start;
@@ -271,10 +267,9 @@ impl<'a> Across<'a> {
     /// # Safety
     /// As [`crate::rows::Rows::run`].
     unsafe fn call(&self, map: &Map, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
-        // What is put together with what was there cannot be done again.
-        let in_place = map.engine.rereads_inputs() && (self.aliased || map.combines);
+        let in_place = self.aliased && map.engine.rereads_inputs();
         // SAFETY: the caller's promise.
-        unsafe { map.engine.run(args, n, rows, in_place) };
+        unsafe { map.engine.run(args, n, rows, in_place)? };
         Ok(())
     }
 

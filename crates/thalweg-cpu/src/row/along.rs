@@ -3,9 +3,9 @@
 //! Rows of one block run whole, many of them a call, through all phases while they are in cache. Longer rows and rows of several runs go phase by
 //! phase, a block a call.
 
-use super::engine::AlongEngine;
 use super::layout::{Block, Layout, Line, Tables};
 use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch};
+use crate::engine::AlongEngine;
 use crate::rows::ACCESS_WORDS;
 use crate::threads::Threads;
 use thalweg_ir::DType;
@@ -27,13 +27,8 @@ pub struct Along<'a> {
 }
 
 impl<'a> Along<'a> {
-    pub fn new(
-        engine: &'a AlongEngine,
-        phases: &'a Phases,
-        layout: &'a Layout<'a>,
-        scalars: &'a [u64],
-        in_place: bool,
-    ) -> Along<'a> {
+    pub fn new(engine: &'a AlongEngine, layout: &'a Layout<'a>, scalars: &'a [u64], in_place: bool) -> Along<'a> {
+        let phases = engine.phases();
         let mut places = Places::default();
         places.take(8 * phases.values.len());
         let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
@@ -75,7 +70,7 @@ impl<'a> Along<'a> {
                     // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for all slots.
                     let done =
                         unsafe { self.engine.run(args, layout.n, count, 0..self.phases.list.len(), self.in_place) };
-                    failure.note(done);
+                    failure.note(done.map_err(Error::from));
                 }
             });
         });
@@ -103,7 +98,7 @@ impl<'a> Along<'a> {
                 args.extend([at, 0, 0, table]);
             } else {
                 let at = line.start.wrapping_add(layout.to_row(line, row)).wrapping_add(layout.to_point(line, block));
-                args.extend([at as u64, line.kept[inner] as u64, step(line) as u64, 0]);
+                args.extend([at as u64, line.kept[inner] as u64, step(line) as u64, line.bounds()]);
             }
         }
         for (&at, dtype) in self.buffers.iter().zip(&self.phases.buffers) {
@@ -181,7 +176,8 @@ impl Kernel for Along<'_> {
         let (args, tables) = scratch;
         self.args(piece.number, Block { run: 0, start: 0, len: 1 }, 1, piece.memory, piece.memory, (args, tables));
         // SAFETY: as above, for the accesses that are per row; sets are written to the row's values.
-        unsafe { self.engine.run(args, 1, 1, phase..phase + 1, self.in_place) }
+        unsafe { self.engine.run(args, 1, 1, phase..phase + 1, self.in_place)? };
+        Ok(())
     }
 
     unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8) {

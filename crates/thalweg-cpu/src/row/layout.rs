@@ -5,6 +5,7 @@
 //! number the rows are merged among themselves, those that number the runs of a row among themselves; the last dimension of the row stays as
 //! it is, since where runs end is part of what a fold means.
 
+use crate::check::gathered;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::order::BLOCK;
@@ -25,6 +26,15 @@ pub struct Line<'a> {
     pub point: i64,
     /// Where the positions come from a table.
     pub map: Option<Mapped<'a>>,
+    /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
+    bounds: Option<[u64; 2]>,
+}
+
+impl Line<'_> {
+    /// Word 3, where it is no table.
+    pub fn bounds(&self) -> u64 {
+        self.bounds.as_ref().map_or(0, |b| b.as_ptr() as u64)
+    }
 }
 
 /// What fills the tables of a mapped access.
@@ -141,6 +151,9 @@ impl<'a> Layout<'a> {
                 runs: spread(&runs),
                 point: if row == 0 { 0 } else { step(last) },
                 map,
+                bounds: operand
+                    .filter(|_| gathered(body, i))
+                    .map(|b| [b.address() as u64, (b.bytes() / unit as usize) as u64]),
             });
         }
         let sizes = |dims: Dims| dims.into_iter().map(|d| d.0).collect::<Vec<_>>();

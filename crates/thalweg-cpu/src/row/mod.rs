@@ -8,24 +8,22 @@
 
 mod across;
 mod along;
-mod engine;
 mod fold;
 mod layout;
 mod scans;
 mod walk;
 
 use crate::check::{self, Points};
-use crate::engine::Choice;
+use crate::engine::{AlongEngine, Choice};
 use crate::launch::estimate_ns;
 use crate::prepare::prepare;
 use crate::threads::Threads;
 use across::Across;
 use along::Along;
-use engine::AlongEngine;
 use layout::Layout;
 use std::sync::{Arc, OnceLock};
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::{AccessClass, Body, Geometry, Orientation, Phases, RowGeometry, phases};
+use thalweg_kernel::{AccessClass, Body, Geometry, Orientation, RowGeometry, phases};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// Points of a row beyond which nothing is kept in buffers: they would be memory traffic themselves.
@@ -45,26 +43,15 @@ pub struct RowsProgram {
 
 enum Way {
     Along {
-        kept: Box<OneAlong>,
+        kept: Box<AlongEngine>,
         /// The same without buffers, for long rows; made when first needed.
-        bare: OnceLock<Option<Box<OneAlong>>>,
+        bare: OnceLock<Option<Box<AlongEngine>>>,
     },
     Across {
         kept: Box<across::Program>,
         /// The same without buffers.
         bare: OnceLock<Option<Box<across::Program>>>,
     },
-}
-
-struct OneAlong {
-    engine: AlongEngine,
-    phases: Phases,
-}
-
-impl OneAlong {
-    fn new(body: &Body, keep: bool, choice: Choice) -> OneAlong {
-        OneAlong { engine: AlongEngine::new(body, keep, choice), phases: phases(&prepare(body), keep) }
-    }
 }
 
 impl RowsProgram {
@@ -74,7 +61,7 @@ impl RowsProgram {
         let cost = phases.list.iter().filter(|p| !p.once).map(|p| p.body.cost()).sum();
         let way = match orientation {
             Orientation::Along => {
-                Way::Along { kept: Box::new(OneAlong::new(body, true, choice)), bare: OnceLock::new() }
+                Way::Along { kept: Box::new(AlongEngine::new(body, choice, true)), bare: OnceLock::new() }
             }
             Orientation::Across => {
                 let kept = Box::new(across::Program::new(phases, body.accesses.len(), choice));
@@ -92,13 +79,18 @@ impl RowsProgram {
     }
 
     /// The engine for rows of so many points.
-    fn along<'a>(&'a self, kept: &'a OneAlong, bare: &'a OnceLock<Option<Box<OneAlong>>>, row: usize) -> &'a OneAlong {
-        if row <= KEEP_POINTS || kept.phases.buffers.is_empty() {
+    fn along<'a>(
+        &'a self,
+        kept: &'a AlongEngine,
+        bare: &'a OnceLock<Option<Box<AlongEngine>>>,
+        row: usize,
+    ) -> &'a AlongEngine {
+        if row <= KEEP_POINTS || kept.phases().buffers.is_empty() {
             return kept;
         }
         let made = bare.get_or_init(|| {
-            let bare = OneAlong::new(&self.body, false, self.choice);
-            (bare.phases.buffers.len() < kept.phases.buffers.len()).then(|| Box::new(bare))
+            let bare = AlongEngine::new(&self.body, self.choice, false);
+            (bare.phases().buffers.len() < kept.phases().buffers.len()).then(|| Box::new(bare))
         });
         made.as_deref().unwrap_or(kept)
     }
@@ -141,9 +133,9 @@ impl RowsProgram {
         unsafe {
             match &self.way {
                 Way::Along { kept, bare } => {
-                    let one = self.along(kept, bare, layout.row);
-                    let in_place = aliased && one.engine.rereads_inputs();
-                    Along::new(&one.engine, &one.phases, &layout, scalars, in_place).run(&self.threads, estimate)
+                    let engine = self.along(kept, bare, layout.row);
+                    let in_place = aliased && engine.rereads_inputs();
+                    Along::new(engine, &layout, scalars, in_place).run(&self.threads, estimate)
                 }
                 Way::Across { kept, bare } => {
                     let program = self.across(kept, bare, layout.row);
@@ -164,7 +156,7 @@ impl Program for RowsProgram {
 
     fn info(&self) -> ProgramInfo {
         match &self.way {
-            Way::Along { kept, .. } => kept.engine.info().clone(),
+            Way::Along { kept, .. } => kept.info().clone(),
             Way::Across { kept, .. } => sum(kept.engines().map(|e| e.info().clone())),
         }
     }
@@ -213,7 +205,7 @@ fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands
     for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
         let extents = moves(geometry, access.per_row);
         let along = if across { Some(kept - 1) } else { extents.len().checked_sub(1).filter(|_| !access.per_row) };
-        check::access(i, access, at, Points { extents, along, domain }, operands);
+        check::access(body, i, at, Points { extents, along, domain }, operands);
         let one = matches!(access.class, AccessClass::Uniform | AccessClass::Mapped);
         assert!(across || !access.per_row || one, "access {i} is the same for a row, and {:?}", access.class);
     }
