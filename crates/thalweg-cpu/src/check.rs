@@ -1,11 +1,12 @@
 //! What a launch refuses before anything runs.
 //!
 //! In: a body's accesses, where a geometry says they go, operands, scalars. Whatever geometry is given, nothing outside an operand is touched
-//! afterwards, and no two points write one element. Compiled code trusts its arguments, so all trust begins here.
+//! afterwards, and no two points write one element. Compiled code trusts its arguments, so all trust begins here. Where a
+//! gather leads is data: that the engine checks.
 
 use std::ops::Range;
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Node};
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, Node};
 use thalweg_runtime::Buffer;
 
 /// Refuses a launch with fewer accesses, operands or scalars than the body has.
@@ -26,8 +27,19 @@ pub struct Points<'a> {
     pub domain: usize,
 }
 
-/// Refuses an access that reaches outside its operand or moves otherwise than its class says.
-pub fn access(number: usize, access: &Access, at: &AccessGeometry, points: Points<'_>, operands: &[&Buffer]) {
+/// Refuses access `number` if it reaches outside its operand or moves otherwise than its class says.
+pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_>, operands: &[&Buffer]) {
+    let access = &body.accesses[number];
+    if gathered(body, number) {
+        assert!(
+            access.operand.is_some() && access.class != AccessClass::Mapped && at.map.is_none(),
+            "access {number} is gathered from, so it must have an operand and not be mapped"
+        );
+        if !loaded(body, number) {
+            // Where it reads, the engine checks.
+            return;
+        }
+    }
     let extents = points.extents;
     let reach = match (&at.map, access.class) {
         (Some(map), AccessClass::Mapped) => {
@@ -88,16 +100,25 @@ pub fn injective(extents: &[usize], at: &AccessGeometry) -> bool {
     })
 }
 
+/// Whether something is gathered through an access.
+pub fn gathered(body: &Body, access: usize) -> bool {
+    body.nodes.iter().any(|n| matches!(n, Node::Gather { access: a, .. } if *a as usize == access))
+}
+
+/// Whether the elements that an access itself points at are read or written.
+fn loaded(body: &Body, access: usize) -> bool {
+    let load = |n: &Node| matches!(n, Node::Load { access: a } if *a as usize == access);
+    body.nodes.iter().any(load) || body.stores.iter().any(|s| s.access as usize == access)
+}
+
 /// Whether some operand that is written may also be read, `reach` being the lowest and highest position of an access.
 pub fn aliased(body: &Body, operands: &[&Buffer], reach: impl Fn(usize) -> Option<(usize, usize)>) -> bool {
-    // What is gathered may lie anywhere in its operand.
-    let gathered =
-        |i: usize| body.nodes.iter().any(|n| matches!(n, Node::Gather { access, .. } if *access as usize == i));
     let bytes = |i: usize| -> Option<Range<usize>> {
         let access = &body.accesses[i];
         let operand = operands[access.operand? as usize];
         let (start, size) = (operand.address() as usize, access.dtype.size());
-        if gathered(i) {
+        if gathered(body, i) {
+            // Any of its elements.
             return Some(start..start + operand.bytes());
         }
         let (low, high) = reach(i)?;

@@ -2,6 +2,7 @@
 
 use crate::engine::{Choice, Engine};
 use crate::memory::HostMemory;
+use crate::row::{self, RowsProgram};
 use crate::threads::Threads;
 use crate::{axis, launch, matmul, reduce, scatter};
 use std::collections::HashMap;
@@ -75,7 +76,7 @@ impl CpuDevice {
                     bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect(),
                 ))
             }
-            Kernel::Rows { .. } => unimplemented!("rows"),
+            Kernel::Rows { body, orientation } => Arc::new(RowsProgram::new(body, *orientation, self.isa, threads)),
             &Kernel::Reduce { op, dtype } => Arc::new(ReduceProgram { op, dtype, threads }),
             Kernel::Matmul { dtype: DType::Bool } => {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
@@ -205,18 +206,7 @@ impl Program for PiecesProgram {
     }
 
     fn info(&self) -> ProgramInfo {
-        let mut sum = ProgramInfo::default();
-        for info in self.0.iter().map(|p| p.info()) {
-            sum.code_bytes += info.code_bytes;
-            sum.compile_ns += info.compile_ns;
-            sum.spills = sum.spills.max(info.spills);
-            sum.rereads_inputs |= info.rereads_inputs;
-            // The slowest engine in it, which is the one worth knowing of.
-            if sum.engine.is_empty() || info.engine == Choice::Tile.name() {
-                sum.engine = info.engine;
-            }
-        }
-        sum
+        row::sum(self.0.iter().map(|p| p.info()))
     }
 }
 

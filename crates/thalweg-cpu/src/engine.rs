@@ -3,14 +3,18 @@
 //! In: a body, and a [`Choice`] by `THALWEG_ISA` or by what the machine has. Out: something that runs rectangles of it,
 //! whatever lanes they hold: the emitted code where there is some, and the tile engine for bodies that the emitter refuses
 //! and for rectangles that it hands back. The tile program of a body is made when first needed.
+//!
+//! What the tile engine cannot run, nothing can: an index out of range is the one way in which a run fails, and ends its launch.
 
-use crate::rows::{RowArgs, Rows};
+use crate::prepare::prepare;
+use crate::rows::{Along, RowArgs, Rows};
 use crate::tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use crate::x64;
+use std::ops::Range;
 use std::sync::OnceLock;
-use thalweg_kernel::Body;
-use thalweg_runtime::ProgramInfo;
+use thalweg_kernel::{Body, Phases, phases};
+use thalweg_runtime::{Error, ProgramInfo};
 
 /// Who compiles map bodies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,13 +70,7 @@ impl Choice {
         if let Some(isa) = self.isa().filter(|i| i.available()) {
             match x64::compile(body, isa) {
                 Ok(code) => {
-                    let info = ProgramInfo {
-                        engine: self.name().into(),
-                        code_bytes: code.report.bytes,
-                        compile_ns: code.report.time.as_nanos() as u64,
-                        spills: Some(code.report.spills),
-                        rereads_inputs: code.report.rereads_inputs,
-                    };
+                    let info = self.told(&code.report);
                     return Some((Box::new(code), info));
                 }
                 Err(reason) => tracing::debug!(?reason, "a body is left to the tile engine"),
@@ -81,9 +79,7 @@ impl Choice {
         let _ = body;
         None
     }
-}
 
-impl Choice {
     /// Emitted code that stores past the caches.
     fn emit_streaming(self, body: &Body) -> Option<Box<dyn Rows>> {
         #[cfg(all(unix, target_arch = "x86_64"))]
@@ -93,6 +89,60 @@ impl Choice {
         let _ = body;
         None
     }
+
+    /// Emitted code for a row body, where this is an emitter that takes it; its phases are those of [`thalweg_kernel::phases`] of the prepared
+    /// body. With `streaming` it stores past the caches.
+    fn emit_along(self, body: &Body, keep: bool, streaming: bool) -> Option<(Box<dyn Along>, ProgramInfo)> {
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = self.isa().filter(|i| i.available()) {
+            let compile = if streaming { x64::compile_along_streaming } else { x64::compile_along };
+            match compile(body, isa, keep) {
+                Ok(code) => {
+                    let info = self.told(&code.report);
+                    return Some((Box::new(code), info));
+                }
+                Err(reason) => tracing::debug!(?reason, "a row body is left to the tile engine"),
+            }
+        }
+        let _ = (body, keep, streaming);
+        None
+    }
+
+    /// What the emitter tells of its code.
+    #[cfg(all(unix, target_arch = "x86_64"))]
+    fn told(self, report: &x64::Report) -> ProgramInfo {
+        ProgramInfo {
+            engine: self.name().into(),
+            code_bytes: report.bytes,
+            compile_ns: report.time.as_nanos() as u64,
+            spills: Some(report.spills),
+            rereads_inputs: report.rereads_inputs,
+        }
+    }
+}
+
+/// Whether running a body twice is not the same as running it once.
+fn accumulates(body: &Body) -> bool {
+    body.stores.iter().any(|s| s.combine.is_some())
+}
+
+/// An index is out of range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfRange;
+
+impl From<OutOfRange> for Error {
+    fn from(_: OutOfRange) -> Error {
+        Error::Index("gather: an index is outside the axis it selects from".into())
+    }
+}
+
+fn in_range(done: bool) -> Result<(), OutOfRange> {
+    if done { Ok(()) } else { Err(OutOfRange) }
+}
+
+/// Whose program it is when nothing was emitted.
+fn tile_info() -> ProgramInfo {
+    ProgramInfo { engine: Choice::Tile.name().into(), ..ProgramInfo::default() }
 }
 
 /// Alignment of the rows of outputs that are stored past the caches.
@@ -112,11 +162,9 @@ pub struct Engine {
 impl Engine {
     /// Compiles a body.
     pub fn new(body: &Body, choice: Choice) -> Engine {
-        let tile = || ProgramInfo { engine: Choice::Tile.name().into(), ..ProgramInfo::default() };
-        let (fast, info) = match choice.emit(body) {
-            Some((code, info)) => (Some(code), info),
-            None => (None, tile()),
-        };
+        // What accumulates cannot be run again, so it takes code that never asks for that.
+        let emitted = choice.emit(body).filter(|(_, info)| !(info.rereads_inputs && accumulates(body)));
+        let (fast, info) = emitted.map_or_else(|| (None, tile_info()), |(code, info)| (Some(code), info));
         Engine { body: body.clone(), fast, streaming: OnceLock::new(), choice, slow: OnceLock::new(), info }
     }
 
@@ -134,12 +182,15 @@ impl Engine {
     ///
     /// # Safety
     /// As [`Rows::run`].
-    pub unsafe fn run_streaming(&self, args: &RowArgs, n: usize, rows: usize) {
-        let made = self.streaming.get_or_init(|| self.choice.emit_streaming(&self.body));
-        if let Some(streaming) = made {
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub unsafe fn run_streaming(&self, args: &RowArgs, n: usize, rows: usize) -> Result<(), OutOfRange> {
+        let make = || self.fast.as_ref().and_then(|_| self.choice.emit_streaming(&self.body));
+        if let Some(streaming) = self.streaming.get_or_init(make) {
             // SAFETY: the caller's promise.
             if unsafe { streaming.run(args, n, rows) } {
-                return;
+                return Ok(());
             }
         }
         // SAFETY: the caller's promise.
@@ -150,17 +201,127 @@ impl Engine {
     ///
     /// # Safety
     /// As [`Rows::run`].
-    pub unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, in_place: bool) {
+    ///
+    /// # Errors
+    /// When an index is out of range; outputs are then unspecified.
+    pub unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, in_place: bool) -> Result<(), OutOfRange> {
         if let Some(fast) = self.fast.as_deref().filter(|_| !in_place) {
             // SAFETY: the caller's promise.
             if unsafe { fast.run(args, n, rows) } {
-                return;
+                return Ok(());
             }
         }
         let slow = self.slow.get_or_init(|| Box::new(tile::compile(&self.body)));
         // SAFETY: the caller's promise; where the fast engine ran before, the inputs are as they were.
-        let done = unsafe { slow.run(args, n, rows) };
-        assert!(done, "the tile engine hands nothing back");
+        in_range(unsafe { slow.run(args, n, rows) })
+    }
+}
+
+/// A compiled row body, run along its rows.
+pub struct AlongEngine {
+    body: Body,
+    keep: bool,
+    phases: Phases,
+    fast: Option<Box<dyn Along>>,
+    /// The same with stores past the caches, made when first needed.
+    streaming: OnceLock<Option<Box<dyn Along>>>,
+    choice: Choice,
+    slow: OnceLock<Box<dyn Along>>,
+    info: ProgramInfo,
+}
+
+impl AlongEngine {
+    /// Compiles a row body; with `keep`, dear values are kept in buffers (see [`thalweg_kernel::phases`]).
+    pub fn new(body: &Body, choice: Choice, keep: bool) -> AlongEngine {
+        let emitted = choice.emit_along(body, keep, false);
+        let emitted = emitted.filter(|(_, info)| !(info.rereads_inputs && accumulates(body)));
+        let (fast, info) = emitted.map_or_else(|| (None, tile_info()), |(code, info)| (Some(code), info));
+        let (streaming, slow) = (OnceLock::new(), OnceLock::new());
+        AlongEngine {
+            body: body.clone(),
+            keep,
+            phases: phases(&prepare(body), keep),
+            fast,
+            streaming,
+            choice,
+            slow,
+            info,
+        }
+    }
+
+    /// The parts that it runs in.
+    pub fn phases(&self) -> &Phases {
+        &self.phases
+    }
+
+    /// What was compiled.
+    pub fn info(&self) -> &ProgramInfo {
+        &self.info
+    }
+
+    /// Whether phases may be run again after their outputs were written.
+    pub fn rereads_inputs(&self) -> bool {
+        self.info.rereads_inputs
+    }
+
+    /// As [`AlongEngine::run`] with nothing in place, for outputs larger than the caches. Rows of outputs begin at multiples of [`STREAM_ALIGN`].
+    ///
+    /// # Safety
+    /// As [`Along::run`].
+    ///
+    /// # Errors
+    /// As [`AlongEngine::run`].
+    pub unsafe fn run_streaming(
+        &self,
+        args: &RowArgs,
+        n: usize,
+        rows: usize,
+        phases: Range<usize>,
+    ) -> Result<(), OutOfRange> {
+        let make = || {
+            let made = self.fast.as_ref().and_then(|_| self.choice.emit_along(&self.body, self.keep, true));
+            made.map(|(code, _)| code)
+        };
+        if let Some(streaming) = self.streaming.get_or_init(make) {
+            // SAFETY: the caller's promise.
+            if unsafe { streaming.run(args, n, rows, phases.clone()) } {
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run(args, n, rows, phases, false) }
+    }
+
+    /// Runs these phases for each row; `in_place` where outputs may lie over inputs that would be read again.
+    ///
+    /// # Safety
+    /// As [`Along::run`].
+    ///
+    /// # Errors
+    /// When an index is out of range; outputs, and the buffers and values that these phases give, are then unspecified.
+    pub unsafe fn run(
+        &self,
+        args: &RowArgs,
+        n: usize,
+        rows: usize,
+        phases: Range<usize>,
+        in_place: bool,
+    ) -> Result<(), OutOfRange> {
+        if let Some(fast) = self.fast.as_deref().filter(|_| !in_place) {
+            // SAFETY: the caller's promise.
+            if unsafe { fast.run(args, n, rows, phases.clone()) } {
+                return Ok(());
+            }
+        }
+        let slow = self.slow.get_or_init(|| Box::new(tile::compile_along(&self.body, self.keep)));
+        // SAFETY: the caller's promise; where the fast engine ran before, inputs and what earlier phases gave are as they were.
+        in_range(unsafe { slow.run(args, n, rows, phases) })
+    }
+}
+
+impl std::fmt::Debug for AlongEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.info)
     }
 }
 
@@ -199,8 +360,8 @@ mod tests {
                         |to: &mut Aligned<u64>| [from.0.as_ptr() as u64, 0, 0, 0, to.0.as_mut_ptr() as u64, 0, 0, 0];
                     // SAFETY: 130 elements of at most 8 bytes lie inside both; outputs are aligned.
                     unsafe {
-                        engine.run(&words(&mut a), n, 1, false);
-                        engine.run_streaming(&words(&mut b), n, 1);
+                        engine.run(&words(&mut a), n, 1, false).unwrap();
+                        engine.run_streaming(&words(&mut b), n, 1).unwrap();
                     }
                     assert_eq!(a.0, b.0, "{dtype} {choice:?} {n}");
                 }

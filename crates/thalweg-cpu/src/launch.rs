@@ -2,22 +2,23 @@
 //!
 //! In: a body's accesses, a geometry, operands, scalars. Out: rectangles of `rows × n` points, which cover the domain once.
 //! Every access is checked against its operand before anything runs: whatever geometry is given, nothing outside an
-//! operand is touched, and no two points write one element.
+//! operand is touched, and no two points write one element. Offsets of a `Gather` are data: where they lead, the engine checks.
 //!
 //! The innermost dimension runs along a call's rows, and one other dimension over its rows: the neighbouring one, or, where a
 //! source lies transposed, the one along which the source is dense (its cache lines are then used whole). What remains is
 //! counted through by an odometer. Accesses through an index map get a table of positions a call, so there a call is one
 //! stretch of the row-major domain.
 
-use crate::check;
-use crate::engine::{Engine, STREAM_ALIGN};
+use crate::check::{self, gathered};
+use crate::engine::{Engine, OutOfRange, STREAM_ALIGN};
 use crate::memory;
 use crate::threads::Threads;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Store};
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Node, Store};
 use thalweg_runtime::{Buffer, Error};
 
 /// Points that a thread takes at a time: 128 KiB of f32, some 10 µs of light work, and a whole number of cache lines.
@@ -40,7 +41,7 @@ const PITCH: usize = BLOCK.1 + 4;
 const NS_PER_COST: f64 = 0.02;
 const NS_PER_POINT: f64 = 0.01;
 const NS_PER_BYTE: f64 = 0.01;
-/// Filling one position of a table.
+/// Filling one position of a table, or gathering by one.
 const NS_PER_POSITION: f64 = 2.0;
 
 /// One access with everything that a call needs of it, in bytes (index only: in positions).
@@ -56,6 +57,8 @@ struct Line<'a> {
     /// Whether blocks are copied together before a call.
     packed: bool,
     map: Option<Mapped<'a>>,
+    /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
+    bounds: Option<[u64; 2]>,
 }
 
 struct Mapped<'a> {
@@ -96,7 +99,8 @@ thread_local! {
 /// Runs a map kernel over its domain.
 ///
 /// # Errors
-/// When an index over more than 2³¹ positions is asked for through an index map.
+/// When an index that something is gathered by is out of range: outputs are then unspecified. When an index over more than 2³¹ positions is asked
+/// for through an index map.
 ///
 /// # Panics
 /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points write one element.
@@ -114,13 +118,22 @@ pub fn launch(
     let streams = streams(body, geometry, operands);
     let pieces: usize = walk.sizes[..walk.rank].iter().product();
     let grain = (CHUNK / (walk.row_block * walk.column_block)).max(1);
+    // Once an index was out of range, what is left to do is not worth doing.
+    let failed = AtomicBool::new(false);
     let estimate = estimate_ns(body, &geometry.accesses, geometry.points(), body.cost());
     threads.run(pieces, grain, estimate, |range| {
+        if failed.load(Relaxed) {
+            return;
+        }
         let mut scratch = SCRATCH.take();
-        walk.run(engine, scalars, range, Stores { in_place, streams: &streams }, &mut scratch);
+        let done = walk.run(engine, scalars, range, Stores { in_place, streams: &streams }, &mut scratch);
         SCRATCH.set(scratch);
+        if done.is_err() {
+            failed.store(true, Relaxed);
+        }
     });
-    Ok(())
+    // Helpers are through when `run` returns.
+    if failed.into_inner() { Err(OutOfRange.into()) } else { Ok(()) }
 }
 
 /// How a launch writes.
@@ -146,7 +159,9 @@ impl Stores<'_> {
 fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16> {
     let size = |s: &Store| body.accesses[s.access as usize].dtype.size();
     let written = geometry.points() * body.stores.iter().map(size).sum::<usize>();
-    if written <= memory::last_level_cache() || aliased(body, geometry, operands) {
+    // What combines reads the line anyway.
+    let combines = body.stores.iter().any(|s| s.combine.is_some());
+    if combines || written <= memory::last_level_cache() || aliased(body, geometry, operands) {
         return Vec::new();
     }
     body.stores.iter().map(|s| s.access).collect()
@@ -165,6 +180,7 @@ pub fn estimate_ns(body: &Body, accesses: &[AccessGeometry], points: usize, cost
             positions += points;
         }
     }
+    positions += points * body.nodes.iter().filter(|n| matches!(n, Node::Gather { .. })).count() as f64;
     let arithmetic = points * (NS_PER_POINT + NS_PER_COST * cost as f64);
     arithmetic.max(bytes * NS_PER_BYTE) + positions * NS_PER_POSITION
 }
@@ -177,8 +193,8 @@ fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u
     let domain = points.unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
     check::counts(body, &geometry.accesses, operands, scalars);
     let points = check::Points { extents, along: Some(extents.len() - 1), domain };
-    for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
-        check::access(i, access, at, points, operands);
+    for (i, at) in geometry.accesses.iter().enumerate() {
+        check::access(body, i, at, points, operands);
     }
     for store in &body.stores {
         let (access, at) = (&body.accesses[store.access as usize], &geometry.accesses[store.access as usize]);
@@ -251,6 +267,10 @@ impl<'a> Walk<'a> {
                 });
             }
             let of = if map.is_some() { [0; MAX_RANK] } else { strides[i] };
+            let bounds = access.operand.filter(|_| gathered(body, i)).map(|o| {
+                let operand = operands[o as usize];
+                [operand.address() as u64, (operand.bytes() / unit) as u64]
+            });
             lines.push(Line {
                 start: address + if map.is_some() { 0 } else { at.base as i64 * unit as i64 },
                 steps: spread(&of, unit),
@@ -258,10 +278,12 @@ impl<'a> Walk<'a> {
                 step: of[last] as i64,
                 unit,
                 packed: transposed.is_some()
+                    && bounds.is_none()
                     && access.class == AccessClass::Strided
                     && columns > 1
                     && (of[last].unsigned_abs() * unit).is_multiple_of(CONFLICT_BYTES),
                 map,
+                bounds,
             });
         }
         let mut row_major = [0isize; MAX_RANK];
@@ -274,13 +296,21 @@ impl<'a> Walk<'a> {
         Ok(Walk { lines, sizes, rank, rows, columns, row_block, column_block, index_steps })
     }
 
-    /// Runs the pieces of a range.
-    fn run(&self, engine: &Engine, scalars: &[u64], range: Range<usize>, stores: Stores<'_>, scratch: &mut Scratch) {
+    /// Runs the pieces of a range, up to one that fails.
+    fn run(
+        &self,
+        engine: &Engine,
+        scalars: &[u64],
+        range: Range<usize>,
+        stores: Stores<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), OutOfRange> {
         let in_place = stores.in_place;
         let args = &mut scratch.args;
         args.clear();
         for line in &self.lines {
-            args.extend([line.start as u64, line.row as u64, line.step as u64, 0]);
+            let bounds = line.bounds.as_ref().map_or(0, |b| b.as_ptr() as u64);
+            args.extend([line.start as u64, line.row as u64, line.step as u64, bounds]);
         }
         args.extend_from_slice(scalars);
         let mut digits = [0usize; MAX_RANK + 1];
@@ -301,16 +331,16 @@ impl<'a> Walk<'a> {
             let rows = self.row_block.min(self.rows - digits[self.rank - 2] * self.row_block);
             let n = self.column_block.min(self.columns - digits[self.rank - 1] * self.column_block);
             if mapped {
-                self.run_mapped(engine, args, &mut scratch.tables, index as usize, 0, n, in_place);
+                self.run_mapped(engine, args, &mut scratch.tables, index as usize, 0, n, in_place)?;
             } else if self.lines.iter().any(|l| l.packed) {
-                self.run_packed(engine, args, &mut scratch.blocks, n, rows, in_place);
+                self.run_packed(engine, args, &mut scratch.blocks, n, rows, in_place)?;
             } else if stores.may_stream(args, rows) {
                 // SAFETY: as below; the rows of what is written are aligned.
-                unsafe { engine.run_streaming(args, n, rows) };
+                unsafe { engine.run_streaming(args, n, rows) }?;
             } else {
                 // SAFETY: `check` found every access of the domain inside its operand, and the args are those of this
                 // rectangle of it. No other piece writes its elements, since no two points share one.
-                unsafe { engine.run(args, n, rows, in_place) };
+                unsafe { engine.run(args, n, rows, in_place) }?;
             }
             if piece + 1 == range.end {
                 break;
@@ -329,6 +359,7 @@ impl<'a> Walk<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Runs a block after copying the sources that need it into rows of their own.
@@ -340,7 +371,7 @@ impl<'a> Walk<'a> {
         n: usize,
         rows: usize,
         in_place: bool,
-    ) {
+    ) -> Result<(), OutOfRange> {
         let words = BLOCK.0 * PITCH;
         blocks.resize(words * self.lines.len(), 0);
         for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.packed) {
@@ -362,10 +393,11 @@ impl<'a> Walk<'a> {
             args[4 * i + 3] = std::mem::replace(&mut args[4 * i], to as u64);
         }
         // SAFETY: as in `run`; copied sources are read where they were copied to.
-        unsafe { engine.run(args, n, rows, in_place) };
+        let done = unsafe { engine.run(args, n, rows, in_place) };
         for (i, _) in self.lines.iter().enumerate().filter(|(_, l)| l.packed) {
             args[4 * i] = args[4 * i + 3];
         }
+        done
     }
 
     /// Runs `n` points from point `index` on, which lies `skip` points into the row that the args stand at.
@@ -379,7 +411,7 @@ impl<'a> Walk<'a> {
         skip: usize,
         n: usize,
         in_place: bool,
-    ) {
+    ) -> Result<(), OutOfRange> {
         if tables.len() < n * self.lines.len() {
             tables.resize(n * self.lines.len(), 0);
         }
@@ -392,9 +424,8 @@ impl<'a> Walk<'a> {
                 let (low, high) = positions.fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));
                 if low < high && high - low > i32::MAX as usize {
                     let half = n / 2;
-                    self.run_mapped(engine, args, tables, index, skip, half, in_place);
-                    self.run_mapped(engine, args, tables, index + half, skip + half, n - half, in_place);
-                    return;
+                    self.run_mapped(engine, args, tables, index, skip, half, in_place)?;
+                    return self.run_mapped(engine, args, tables, index + half, skip + half, n - half, in_place);
                 }
                 origins.resize(self.lines.len(), 0);
                 origins[i] = if low <= high { low as i64 } else { 0 };
@@ -421,10 +452,11 @@ impl<'a> Walk<'a> {
             args[4 * i] = args[4 * i].wrapping_add((moved * line.step * line.unit as i64) as u64);
         }
         // SAFETY: as in `run`; positions of tables are inside their operands, as just checked, or masked out.
-        unsafe { engine.run(args, n, 1, in_place) };
+        let done = unsafe { engine.run(args, n, 1, in_place) };
         for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.map.is_none()) {
             args[4 * i] = args[4 * i].wrapping_sub((moved * line.step * line.unit as i64) as u64);
         }
+        done
     }
 }
 

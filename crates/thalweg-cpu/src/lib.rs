@@ -16,6 +16,7 @@ mod matmul;
 mod memory;
 mod prepare;
 mod reduce;
+mod row;
 pub mod rows;
 pub mod scan;
 mod scatter;

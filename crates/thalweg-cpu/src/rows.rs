@@ -13,7 +13,11 @@ pub const ACCESS_WORDS: usize = 4;
 /// | 0 | address of the first point's element (`Mapped`: of position 0 of the operand) | position of the first point (`Mapped`: unused) |
 /// | 1 | bytes from row to row | positions from row to row |
 /// | 2 | `Strided`: elements between neighbours along a row (of what is written too), else unused | the same, in positions |
-/// | 3 | `Mapped`: address of `n` i32 positions, -1 where masked out; such a call has one row | the same |
+/// | 3 | `Mapped`: address of `n` i32 positions, -1 where masked out; such a call has one row. Of an access that a `Gather` goes through, which is not mapped: address of two words, that of the operand's element 0 and the number of its elements | `Mapped`: the same |
+///
+/// A [`Gather`](thalweg_kernel::Node::Gather) reads the element at `(address of the point - address of element 0) / size + offset`, as an i64 that wraps, if that
+/// as a u64 is less than the number of elements, and `inside` is true; else it reads nothing. So whatever offsets, `inside` and word 0 are, nothing
+/// outside the operand is read.
 ///
 /// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For [`Along`] the accesses are those of the body's phases
 /// (buffers included), and after the scalars comes one word more: the address of the row's values, 8 bytes each, by slot, in the form of
@@ -23,7 +27,8 @@ pub type RowArgs = [u64];
 /// A compiled body.
 pub trait Rows: Send + Sync {
     /// Computes `rows × n` points. Returns false if some lane needs the slow path: then the whole rectangle is to be
-    /// computed again by an engine that needs none; inputs are as they were, outputs are unspecified.
+    /// computed again by the tile engine, which needs none; inputs are as they were, outputs are unspecified. From the tile engine false
+    /// means that an index is out of range: outputs are unspecified, and the launch has failed. Other engines hand such a rectangle back.
     ///
     /// # Safety
     /// `args` holds the words that [`RowArgs`] describes for the body this was compiled from, and every address reached through

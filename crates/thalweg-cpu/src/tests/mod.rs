@@ -4,6 +4,7 @@ mod maps;
 mod measure;
 mod products;
 mod reductions;
+mod rows;
 mod scans;
 
 use crate::{CpuDevice, CpuOptions};

@@ -68,8 +68,9 @@ macro_rules! code {
         #[inline(always)]
         unsafe fn accumulate(acc: *mut u8, from: *const u8, n: usize) {
             // SAFETY: the contract of `Accumulate`.
-            let (acc, from) =
-                unsafe { (&mut *acc.cast::<[$t; LANES]>(), std::slice::from_raw_parts(from.cast::<$t>(), n)) };
+            let acc = unsafe { &mut *acc.cast::<[$t; LANES]>() };
+            // SAFETY: likewise.
+            let from = unsafe { std::slice::from_raw_parts(from.cast::<$t>(), n) };
             // A copy, which stays in registers from one chunk to the next.
             let mut lanes = *acc;
             let mut chunks = from.chunks_exact(LANES);

@@ -1,4 +1,5 @@
 mod along;
+mod gathers;
 mod oracle;
 mod stores;
 

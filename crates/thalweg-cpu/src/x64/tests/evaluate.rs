@@ -29,7 +29,7 @@ impl Value {
     }
 }
 
-fn read(p: &[u8], dtype: DType) -> Value {
+pub fn read(p: &[u8], dtype: DType) -> Value {
     macro_rules! le {
         ($t:ty) => {
             <$t>::from_le_bytes(p[..size_of::<$t>()].try_into().unwrap())
@@ -86,9 +86,9 @@ fn convert(v: Value, from: DType, to: DType) -> Value {
 pub struct Launch {
     pub n: usize,
     pub rows: usize,
-    buffers: Vec<Option<Fenced>>,
+    pub buffers: Vec<Option<Fenced>>,
     tables: Vec<Vec<i32>>,
-    args: Vec<u64>,
+    pub args: Vec<u64>,
 }
 
 /// An element's bytes: special values, small numbers, any bits.
@@ -173,7 +173,7 @@ impl Launch {
         l
     }
 
-    fn position(&self, body: &Body, access: usize, row: usize, i: usize) -> Option<i64> {
+    pub fn position(&self, body: &Body, access: usize, row: usize, i: usize) -> Option<i64> {
         let w = &self.args[access * ACCESS_WORDS..];
         let base = (w[0] as i64).wrapping_add(w[1] as i64 * row as i64);
         let size = if body.accesses[access].operand.is_some() { body.accesses[access].dtype.size() as i64 } else { 1 };
@@ -192,18 +192,22 @@ impl Launch {
     }
 
     /// Values of all nodes at a point.
-    fn point(&self, body: &Body, row: usize, i: usize) -> Vec<Value> {
+    pub fn point(&self, body: &Body, row: usize, i: usize, known: &[Value]) -> Vec<Value> {
         let mut out: Vec<Value> = Vec::new();
         for (k, node) in body.nodes.iter().enumerate() {
             let id = NodeId(k as u32);
             let args: Vec<Value> = body.args(id).map(|a| out[a.index()]).collect();
             out.push(match *node {
-                Node::Value { .. } | Node::Scanned { .. } | Node::Gather { .. } => {
-                    unreachable!("no map bodies have these")
+                // (What is computed from a fold that is not yet known is not used.)
+                Node::Value { slot, dtype } => {
+                    known.get(slot as usize).copied().unwrap_or(from_scalar(Scalar::from_bits(0, dtype)))
                 }
+                Node::Scanned { .. } | Node::Gather { .. } => unreachable!("the emitter has not these"),
                 Node::Load { access } => {
                     let a = &body.accesses[access as usize];
-                    match self.position(body, access as usize, row, i) {
+                    // (A row without points has values of the row all the same.)
+                    let there = i < self.n || a.per_row;
+                    match there.then(|| self.position(body, access as usize, row, i)).flatten() {
                         // SAFETY: the position is inside the access's buffer.
                         Some(p) => read(unsafe { std::slice::from_raw_parts(p as *const u8, a.dtype.size()) }, a.dtype),
                         None => read(&[0; 8], a.dtype),
@@ -243,7 +247,8 @@ impl Launch {
     /// Compiles, runs and compares. False: the emitter does not take the body.
     pub fn check(&mut self, body: &Body, isa: Isa, knobs: Knobs) -> bool {
         let Ok(code) = compile_with(body, isa, knobs) else { return false };
-        let want: Vec<Vec<Value>> = (0..self.rows * self.n).map(|p| self.point(body, p / self.n, p % self.n)).collect();
+        let want: Vec<Vec<Value>> =
+            (0..self.rows * self.n).map(|p| self.point(body, p / self.n, p % self.n, &[])).collect();
         // SAFETY: the launch was made for the body.
         assert!(unsafe { code.run(&self.args, self.n, self.rows) });
         for s in &body.stores {
@@ -272,7 +277,7 @@ impl Launch {
     }
 }
 
-fn from_scalar(s: Scalar) -> Value {
+pub fn from_scalar(s: Scalar) -> Value {
     match s {
         Scalar::Float(v) => Value::F(v),
         Scalar::Int(v) => Value::I(v),

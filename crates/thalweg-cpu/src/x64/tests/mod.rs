@@ -1,5 +1,6 @@
 //! The emitter against an evaluation of the op table, point by point, on every instruction set of the machine.
 
+mod along;
 mod encoder;
 mod evaluate;
 mod memory;

@@ -8,7 +8,7 @@ use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
 /// Operations whose result is exact, or rounded once.
-const BASIC: &[ElementOp] = {
+pub const BASIC: &[ElementOp] = {
     use ElementOp::*;
     &[
         Neg, Abs, Sign, Square, Sqrt, Relu, Floor, Ceil, Round, Trunc, IsNan, IsInf, IsFinite, Not, BitNot, Add, Sub,
@@ -17,14 +17,14 @@ const BASIC: &[ElementOp] = {
     ]
 };
 
-fn takes(op: ElementOp, dtype: DType) -> bool {
+pub fn takes(op: ElementOp, dtype: DType) -> bool {
     let float_only = dtype.is_float() && op == ElementOp::Rem;
     op.row().takes.has(dtype)
         && !float_only
         && !(dtype == DType::I64 && matches!(op, ElementOp::Div | ElementOp::FloorDiv | ElementOp::Rem))
 }
 
-const CLASSES: [AccessClass; 4] =
+pub const CLASSES: [AccessClass; 4] =
     [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided, AccessClass::Mapped];
 
 pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {

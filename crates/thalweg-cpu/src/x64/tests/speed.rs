@@ -1,12 +1,13 @@
 //! Math functions against the scalar machine, and a report of compile times and throughput.
 
-use super::super::{Isa, Knobs, compile, compile_with};
+use super::super::along::assemble_along;
+use super::super::{Isa, Knobs, compile, compile_along, compile_with};
 use super::{Rng, isas};
 use crate::math::{self, ScalarMachine};
-use crate::rows::Rows;
+use crate::rows::{Along, Rows};
 use std::time::{Duration, Instant};
 use thalweg_ir::{DType, ElementOp, Scalar};
-use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};
 
 fn map(dtype: DType, strict: bool, inputs: u16, f: impl Fn(&mut BodyBuilder, &[NodeId]) -> NodeId) -> Body {
     let mut b = BodyBuilder::new(strict);
@@ -210,6 +211,114 @@ fn speed_report() {
                 t(Some(2), 1 << 16),
                 t(Some(4), 1 << 16),
                 t(None, 1 << 23),
+            );
+        }
+    }
+}
+
+/// A row body of one input and one output.
+fn rows_of(f: impl Fn(&mut BodyBuilder, NodeId, NodeId) -> NodeId) -> Body {
+    let mut b = BodyBuilder::new(false);
+    let class = AccessClass::Contiguous;
+    let access = |operand| Access { operand: Some(operand), dtype: DType::F32, class, per_row: false };
+    let (x, y) = (b.access(access(0)), b.access(access(1)));
+    let (x, n) = (b.node(Node::Load { access: x }), b.scalar(0, DType::F32));
+    let out = f(&mut b, x, n);
+    b.store(out, y);
+    b.finish()
+}
+
+fn softmax(b: &mut BodyBuilder, x: NodeId) -> NodeId {
+    let m = b.fold(FoldOp::Max, x);
+    let d = b.element(ElementOp::Sub, &[x, m]);
+    let e = b.element(ElementOp::Exp, &[d]);
+    let s = b.fold(FoldOp::Sum, e);
+    b.element(ElementOp::Div, &[e, s])
+}
+
+fn layernorm(b: &mut BodyBuilder, x: NodeId, n: NodeId) -> NodeId {
+    let s = b.fold(FoldOp::Sum, x);
+    let mean = b.element(ElementOp::Div, &[s, n]);
+    let d = b.element(ElementOp::Sub, &[x, mean]);
+    let q = b.element(ElementOp::Mul, &[d, d]);
+    let s = b.fold(FoldOp::Sum, q);
+    let variance = b.element(ElementOp::Div, &[s, n]);
+    let least = b.constant(Scalar::Float(1e-5), DType::F32);
+    let v = b.element(ElementOp::Add, &[variance, least]);
+    let root = b.element(ElementOp::Sqrt, &[v]);
+    b.element(ElementOp::Div, &[d, root])
+}
+
+/// `cargo nextest run -p thalweg-cpu --release --run-ignored only rows_report --no-capture`
+#[test]
+#[ignore = "a report, not a test"]
+fn rows_report() {
+    use ElementOp::*;
+    let mut sum = BodyBuilder::new(false);
+    let (x, y) = (
+        sum.access(Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false }),
+        sum.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Uniform, per_row: true }),
+    );
+    let x = sum.node(Node::Load { access: x });
+    let q = sum.element(Mul, &[x, x]);
+    let s = sum.fold(FoldOp::Sum, q);
+    sum.store(s, y);
+    let bodies = [
+        ("softmax", rows_of(|b, x, _| softmax(b, x))),
+        ("layernorm", rows_of(layernorm)),
+        ("sum of squares", sum.finish()),
+        (
+            "maximum taken away",
+            rows_of(|b, x, _| {
+                let m = b.fold(FoldOp::Max, x);
+                b.element(Sub, &[x, m])
+            }),
+        ),
+    ];
+    const N: usize = 1024;
+    const ROWS: usize = 64;
+    let x: Vec<f32> = (0..N * ROWS).map(|i| (i * 37 % 999) as f32 / 250.0 - 2.0).collect();
+    for isa in isas() {
+        for (name, body) in &bodies {
+            let code = compile_along(body, isa, true).unwrap();
+            if let Ok(folder) = std::env::var("THALWEG_CODE") {
+                let prepared = crate::prepare::prepare(body);
+                let (bytes, _) = assemble_along(&prepared, &code.phases, isa, Knobs::default()).unwrap();
+                std::fs::write(format!("{folder}/{isa:?}-{name}"), bytes).unwrap();
+            }
+            let (mut y, mut kept) = (vec![0f32; N * ROWS], vec![0f32; N]);
+            let (row, mut values) = (4 * N as u64, [0u64; 8]);
+            let to_one = body.accesses[1].per_row;
+            let mut a = vec![x.as_ptr() as u64, row, 0, 0, y.as_mut_ptr() as u64, if to_one { 4 } else { row }, 0, 0];
+            for _ in &code.phases.buffers {
+                a.extend([kept.as_mut_ptr() as u64, 0, 0, 0]);
+            }
+            a.extend((0..body.scalars).map(|_| (N as f32).to_bits() as u64));
+            a.push(values.as_mut_ptr() as u64);
+            let mut each = |n: usize| {
+                let t = best(|| {
+                    let t = Instant::now();
+                    for _ in 0..20 {
+                        // SAFETY: rows of N elements.
+                        unsafe { code.run(&a, n, ROWS, 0..code.phases.list.len()) };
+                    }
+                    t.elapsed()
+                });
+                t.as_nanos() as f64 / (20 * ROWS) as f64
+            };
+            println!(
+                "{isa:?} {name}: {} phases, {} buffers, {} instructions, {} bytes, {} spills, compiled in {:?}; ns a row: 1024 {:.0}, 1000 {:.0}, 64 {:.0}, 1 {:.0}, 0 {:.0}",
+                code.phases.list.len(),
+                code.phases.buffers.len(),
+                code.report.instructions,
+                code.report.bytes,
+                code.report.spills,
+                (0..50).map(|_| compile_along(body, isa, true).unwrap().report.time).min().unwrap(),
+                each(1024),
+                each(1000),
+                each(64),
+                each(1),
+                each(0),
             );
         }
     }

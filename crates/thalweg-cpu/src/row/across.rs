@@ -1,0 +1,456 @@
+//! Rows across memory: vectors hold the same place of neighbouring rows.
+//!
+//! A strip of neighbouring rows is a matrix with a column for each, and each phase of its body is a map over pieces of that matrix. In: a phase.
+//! Out: a map body, in which a value of the row is read from an array with an element for each column, a buffer is a matrix, and a fold is
+//! put together with what a *bank* holds so far. There are as many banks as a block has lanes ([`order::LANES`]): the points of a lane,
+//! 32 apart, are the rows of one call.
+//!
+//! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they run as one long row.
+
+use super::fold;
+use super::layout::{Block, Layout, Tables};
+use super::walk::{Kernel, Piece, Places};
+use crate::engine::{Choice, Engine};
+use thalweg_kernel::order::LANES;
+use thalweg_kernel::{Access, AccessClass, Body, Node, Phase, Phases, Store, resolve};
+use thalweg_runtime::Error;
+
+/// Bytes of a strip that stay in a second-level cache while its phases run.
+const STRIP_BYTES: usize = 512 << 10;
+/// Columns of a strip: of bodies that walk once, where width alone matters; and the least that is worth a piece.
+const WIDE: usize = 2048;
+pub const NARROW: usize = 64;
+/// Strips begin at multiples of so many columns, so that vectors of 4-byte elements are whole.
+const UNIT: usize = 16;
+/// Matrices up to this width run as long rows: vectors would be cut short.
+const JOINED: usize = 128;
+
+/// What an access of a converted phase goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// An access of the row body.
+    Line(usize),
+    Buffer(usize),
+    Value(usize),
+    /// The bank of a fold of this phase.
+    Bank(usize),
+}
+
+/// A phase as a map.
+struct Map {
+    engine: Engine,
+    accesses: Vec<(Source, Access)>,
+    folds: usize,
+    mapped: bool,
+}
+
+/// A row body compiled to run across its rows.
+pub struct Program {
+    pub phases: Phases,
+    maps: Vec<Map>,
+}
+
+impl Program {
+    pub fn new(phases: Phases, lines: usize, choice: Choice) -> Program {
+        let maps = phases.list.iter().map(|p| convert(&phases, p, lines, choice)).collect();
+        Program { phases, maps }
+    }
+
+    /// The engines of the phases.
+    pub fn engines(&self) -> impl Iterator<Item = &Engine> {
+        self.maps.iter().map(|m| &m.engine)
+    }
+}
+
+/// A phase of a body with so many accesses as a map.
+fn convert(phases: &Phases, phase: &Phase, lines: usize, choice: Choice) -> Map {
+    let mut body = phase.body.clone();
+    let mut sources: Vec<Source> = (0..lines).map(Source::Line).collect();
+    sources.extend((0..phases.buffers.len()).map(Source::Buffer));
+    for access in &mut body.accesses {
+        // Of a row there is one element a column, whatever lies between columns.
+        access.per_row = false;
+    }
+    let mut operands = body.operands + phases.buffers.len() as u16;
+    let mut add = |body: &mut Body, source, dtype| {
+        let class = AccessClass::Contiguous;
+        body.accesses.push(Access { operand: Some(operands), dtype, class, per_row: false });
+        operands += 1;
+        sources.push(source);
+        body.accesses.len() as u16 - 1
+    };
+    let values: Vec<u16> =
+        phases.values.iter().enumerate().map(|(i, &dtype)| add(&mut body, Source::Value(i), dtype)).collect();
+    for node in &mut body.nodes {
+        if let Node::Value { slot, .. } = *node {
+            *node = Node::Load { access: values[slot as usize] };
+        }
+    }
+    for s in std::mem::take(&mut body.sets) {
+        body.stores.push(Store { node: s.node, access: values[s.slot as usize], combine: None });
+    }
+    let folds = std::mem::take(&mut body.folds);
+    for (i, f) in folds.iter().enumerate() {
+        let dtype = body.dtype(f.node);
+        let access = add(&mut body, Source::Bank(i), dtype);
+        body.stores.push(Store { node: f.node, access, combine: Some(f.op) });
+    }
+    body.operands = operands;
+    for s in &body.stores {
+        let access = &mut body.accesses[s.access as usize];
+        if access.class == AccessClass::Uniform {
+            access.class = AccessClass::Strided;
+        }
+    }
+    let (body, kept) = resolve(&body, &vec![None; body.accesses.len()]);
+    let accesses: Vec<_> = kept.iter().zip(&body.accesses).map(|(&k, &access)| (sources[k], access)).collect();
+    let mapped = accesses.iter().any(|(_, a)| a.class == AccessClass::Mapped);
+    Map { engine: Engine::new(&body, choice), accesses, folds: folds.len(), mapped }
+}
+
+/// One launch.
+pub struct Across<'a> {
+    program: &'a Program,
+    layout: &'a Layout<'a>,
+    scalars: &'a [u64],
+    aliased: bool,
+    /// Columns there are and columns of a strip.
+    columns: usize,
+    width: usize,
+    strips: usize,
+    /// Whether 32 points of each phase run as one long row. Values are then repeated as often.
+    joined: Vec<bool>,
+    values: Vec<usize>,
+    repeats: usize,
+    buffers: Vec<usize>,
+    banks: Vec<usize>,
+    memory: [usize; 2],
+}
+
+impl<'a> Across<'a> {
+    pub fn new(
+        program: &'a Program,
+        layout: &'a Layout<'a>,
+        scalars: &'a [u64],
+        aliased: bool,
+        threads: usize,
+    ) -> Across<'a> {
+        let phases = &program.phases;
+        let columns = *layout.kept.last().expect("a layout has a dimension of rows");
+        let mut across = Across {
+            program,
+            layout,
+            scalars,
+            aliased,
+            columns,
+            width: 0,
+            strips: 0,
+            joined: vec![],
+            values: vec![],
+            repeats: 1,
+            buffers: vec![],
+            banks: vec![],
+            memory: [0; 2],
+        };
+        across.width = across.strip(threads);
+        across.strips = columns.div_ceil(across.width);
+        across.joined = program.maps.iter().map(|m| across.joins(m)).collect();
+        if across.joined.iter().zip(&program.maps).any(|(&j, m)| j && m.reads_values()) {
+            across.repeats = LANES;
+        }
+        let width = across.width;
+        let mut places = Places::default();
+        across.values = phases.values.iter().map(|d| places.take(width * across.repeats * d.size())).collect();
+        across.buffers = phases.buffers.iter().map(|d| places.take(layout.row * width * d.size())).collect();
+        let mut own = Places::default();
+        let folds = program.maps.iter().map(|m| m.folds).max().unwrap_or(0);
+        across.banks = (0..folds).map(|_| own.take(LANES * width * 8)).collect();
+        across.memory = [places.bytes, own.bytes];
+        across
+    }
+
+    /// Columns of a strip.
+    fn strip(&self, threads: usize) -> usize {
+        let columns = self.columns;
+        let walks = self.program.phases.list.iter().filter(|p| !p.once).count();
+        let outer = self.layout.rows() / columns;
+        let mut width = if walks <= 1 {
+            WIDE
+        } else {
+            let body = self.layout.lines.iter().filter(|l| l.point != 0 || l.map.is_some()).map(|l| l.unit as usize);
+            let buffers = self.program.phases.buffers.iter().map(|d| d.size());
+            let bytes = (body.sum::<usize>() + buffers.sum::<usize>()) * self.layout.row;
+            (STRIP_BYTES / bytes.max(1)).clamp(NARROW, WIDE)
+        };
+        // Some strips for each thread, as long as they do not become slivers.
+        if threads > 1 {
+            let wanted = (2 * threads).div_ceil(outer);
+            width = width.min((columns / wanted).max(if walks <= 1 { 4 * NARROW } else { NARROW }));
+        }
+        let width = (width / UNIT * UNIT).max(UNIT);
+        if columns <= width {
+            return columns;
+        }
+        // Strips of one width.
+        let strips = columns.div_ceil(width);
+        columns.div_ceil(strips).next_multiple_of(UNIT)
+    }
+
+    /// Whether 32 points of a phase follow one another in memory, column after column, without gaps.
+    fn joins(&self, map: &Map) -> bool {
+        let last = self.layout.kept.len() - 1;
+        let fits = |&(source, access): &(Source, Access)| {
+            let Source::Line(i) = source else { return true };
+            let line = &self.layout.lines[i];
+            match access.class {
+                AccessClass::Contiguous => line.point == self.columns as i64 * line.unit,
+                AccessClass::Uniform => line.point == 0 && (line.kept[last] == 0 || self.columns == 1),
+                _ => false,
+            }
+        };
+        self.width == self.columns && self.columns <= JOINED && map.accesses.iter().all(fits)
+    }
+
+    /// Number of the first row of a piece.
+    fn first(&self, piece: usize) -> usize {
+        piece / self.strips * self.columns + piece % self.strips * self.width
+    }
+
+    /// Words of all accesses for one row of a call, from point `start` of the block on; of banks, those of lane 0.
+    fn args(&self, map: &Map, piece: Piece, block: Block, args: &mut Vec<u64>) {
+        let (layout, width) = (self.layout, self.width(piece.number));
+        let (last, first) = (layout.kept.len() - 1, self.first(piece.number));
+        args.clear();
+        for &(source, access) in &map.accesses {
+            let words = match source {
+                Source::Line(i) => {
+                    let line = &layout.lines[i];
+                    let at = line.start.wrapping_add(layout.to_row(line, first));
+                    let step = line.kept[last] / line.unit;
+                    [at.wrapping_add(layout.to_point(line, block)) as u64, 0, step as u64, line.bounds()]
+                }
+                Source::Buffer(i) => {
+                    let point = block.run * layout.n + block.start;
+                    let at = self.buffers[i] + point * width * access.dtype.size();
+                    [piece.memory as u64 + at as u64, 0, 1, 0]
+                }
+                Source::Value(i) => [piece.memory as u64 + self.values[i] as u64, 0, 1, 0],
+                Source::Bank(i) => [piece.own as u64 + self.banks[i] as u64, 0, 1, 0],
+            };
+            args.extend(words);
+        }
+        args.extend_from_slice(self.scalars);
+    }
+
+    /// Bytes of an access from point to point of a run.
+    fn point(&self, source: Source, access: Access, width: usize) -> i64 {
+        match source {
+            Source::Line(i) => self.layout.lines[i].point,
+            Source::Buffer(_) => (width * access.dtype.size()) as i64,
+            Source::Value(_) | Source::Bank(_) => 0,
+        }
+    }
+
+    /// Fills the tables of the mapped accesses for one point of each column.
+    fn tables(&self, map: &Map, piece: Piece, point: Option<usize>, args: &mut [u64], tables: &mut Tables) {
+        let row = self.layout.row;
+        let width = self.width(piece.number);
+        for (a, &(source, access)) in map.accesses.iter().enumerate() {
+            if let (Source::Line(i), AccessClass::Mapped) = (source, access.class) {
+                let first = point.map(|p| self.first(piece.number) * row + p);
+                let (at, table) = tables.fill(i, &self.layout.lines[i], first, row, width);
+                (args[4 * a], args[4 * a + 3]) = (at, table);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`crate::rows::Rows::run`].
+    unsafe fn call(&self, map: &Map, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
+        let in_place = self.aliased && map.engine.rereads_inputs();
+        // SAFETY: the caller's promise.
+        unsafe { map.engine.run(args, n, rows, in_place)? };
+        Ok(())
+    }
+
+    /// Runs the points of a block, lane by lane; banks are ready.
+    unsafe fn lanes(
+        &self,
+        map: &Map,
+        joined: bool,
+        block: Block,
+        piece: Piece,
+        args: &mut Vec<u64>,
+        tables: &mut Tables,
+    ) -> Result<(), Error> {
+        let width = self.width(piece.number);
+        self.args(map, piece, block, args);
+        let points: Vec<i64> = map.accesses.iter().map(|&(s, a)| self.point(s, a, width)).collect();
+        let bank = |a: usize| matches!(map.accesses[a].0, Source::Bank(_));
+        let starts: Vec<i64> = (0..points.len()).map(|a| args[4 * a] as i64).collect();
+        // Word 0 at a point of the block: of banks, at its lane.
+        let at = |a: usize, point: usize, pitch: usize| {
+            let moved = if bank(a) {
+                (point % LANES * pitch * map.accesses[a].1.dtype.size()) as i64
+            } else {
+                points[a].wrapping_mul(point as i64)
+            };
+            starts[a].wrapping_add(moved) as u64
+        };
+        let step = |args: &mut [u64], points_each: i64| {
+            for a in 0..points.len() {
+                args[4 * a + 1] = if bank(a) { 0 } else { points[a].wrapping_mul(points_each) as u64 };
+            }
+        };
+        // SAFETY: every access of the block is inside its operand; values, banks and buffers have room for the width of the strip.
+        unsafe {
+            if map.mapped {
+                for point in 0..block.len {
+                    (0..points.len()).for_each(|a| args[4 * a] = at(a, point, width));
+                    let place = block.run * self.layout.n + block.start + point;
+                    self.tables(map, piece, Some(place), args, tables);
+                    self.call(map, args, width, 1)?;
+                }
+                return Ok(());
+            }
+            if joined {
+                let (groups, rest) = (block.len / LANES, block.len % LANES);
+                if groups > 0 {
+                    step(args, LANES as i64);
+                    self.call(map, args, LANES * width, groups)?;
+                }
+                if rest > 0 {
+                    (0..points.len()).for_each(|a| args[4 * a] = at(a, groups * LANES, width));
+                    self.call(map, args, rest * width, 1)?;
+                }
+                return Ok(());
+            }
+            if map.folds == 0 {
+                step(args, 1);
+                return self.call(map, args, width, block.len);
+            }
+            step(args, LANES as i64);
+            for lane in 0..LANES.min(block.len) {
+                (0..points.len()).for_each(|a| args[4 * a] = at(a, lane, width));
+                self.call(map, args, width, (block.len - lane).div_ceil(LANES))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Map {
+    fn reads_values(&self) -> bool {
+        self.accesses.iter().any(|(s, _)| matches!(s, Source::Value(_)))
+    }
+}
+
+impl Kernel for Across<'_> {
+    fn phases(&self) -> &Phases {
+        &self.program.phases
+    }
+
+    fn layout(&self) -> &Layout<'_> {
+        self.layout
+    }
+
+    fn pieces(&self) -> usize {
+        self.layout.rows() / self.columns * self.strips
+    }
+
+    fn width(&self, piece: usize) -> usize {
+        self.width.min(self.columns - piece % self.strips * self.width)
+    }
+
+    fn widest(&self) -> usize {
+        self.width
+    }
+
+    fn memory(&self) -> [usize; 2] {
+        self.memory
+    }
+
+    fn buffer(&self, number: usize) -> usize {
+        self.buffers[number]
+    }
+
+    unsafe fn block(
+        &self,
+        phase: usize,
+        block: Block,
+        piece: Piece,
+        scratch: (&mut Vec<u64>, &mut Tables),
+        out: *mut u64,
+    ) -> Result<(), Error> {
+        let map = &self.program.maps[phase];
+        let width = self.width(piece.number);
+        let body = &self.program.phases.list[phase].body;
+        // Lanes that no point is put to hold the identity, and putting that to a lane changes nothing: they are left out.
+        let used = LANES.min(block.len);
+        // SAFETY: a bank has room for all lanes of the strip's width, `out` for as many results a fold; the rest is the caller's promise.
+        unsafe {
+            for (fold, &bank) in body.folds.iter().zip(&self.banks) {
+                fold::identities(fold.op, body.dtype(fold.node), piece.own.add(bank), used * width);
+            }
+            self.lanes(map, self.joined[phase], block, piece, scratch.0, scratch.1)?;
+            for (f, (fold, &bank)) in body.folds.iter().zip(&self.banks).enumerate() {
+                let (bank, dtype) = (piece.own.add(bank), body.dtype(fold.node));
+                let pitch = width * dtype.size();
+                let mut half = LANES / 2;
+                while half > 0 {
+                    let pairs = half.min(used.saturating_sub(half));
+                    fold::combine(fold.op, dtype, bank, bank.add(half * pitch), pairs * width);
+                    half /= 2;
+                }
+                std::ptr::copy_nonoverlapping(bank, out.add(f * self.width).cast(), pitch);
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn once(&self, phase: usize, piece: Piece, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
+        let map = &self.program.maps[phase];
+        let (args, tables) = scratch;
+        let width = self.width(piece.number);
+        self.args(map, piece, Block { run: 0, start: 0, len: 1 }, args);
+        if map.mapped {
+            self.tables(map, piece, (self.layout.row > 0).then_some(0), args, tables);
+        }
+        // SAFETY: accesses are those that are per row, one element a column, which are inside their operands; values have room for the strip.
+        unsafe {
+            self.call(map, args, width, 1)?;
+            for set in &self.program.phases.list[phase].body.sets {
+                self.repeat(set.slot as usize, piece, width);
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8) {
+        let width = self.width(piece.number);
+        let slot = slot as usize;
+        // SAFETY: the value's place has room for the strip; `from` holds as much.
+        unsafe {
+            let to = piece.memory.add(self.values[slot]);
+            std::ptr::copy_nonoverlapping(from, to, width * self.program.phases.values[slot].size());
+            self.repeat(slot, piece, width);
+        }
+    }
+}
+
+impl Across<'_> {
+    /// Repeats a value's row for phases that run 32 points as one row.
+    ///
+    /// # Safety
+    /// The value has been written.
+    unsafe fn repeat(&self, slot: usize, piece: Piece, width: usize) {
+        let bytes = width * self.program.phases.values[slot].size();
+        for i in 1..self.repeats {
+            // SAFETY: the place has room for so many rows.
+            unsafe {
+                let first = piece.memory.add(self.values[slot]);
+                std::ptr::copy_nonoverlapping(first, first.add(i * bytes), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Rows along memory: vectors hold neighbours of one row.
+//!
+//! Rows of one block run whole, many of them a call, through all phases while they are in cache. Longer rows and rows of several runs go phase by
+//! phase, a block a call.
+
+use super::layout::{Block, Layout, Line, Tables};
+use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch};
+use crate::engine::AlongEngine;
+use crate::rows::ACCESS_WORDS;
+use crate::threads::Threads;
+use thalweg_ir::DType;
+use thalweg_kernel::{Phases, order};
+use thalweg_runtime::Error;
+
+/// One launch.
+pub struct Along<'a> {
+    pub engine: &'a AlongEngine,
+    pub phases: &'a Phases,
+    pub layout: &'a Layout<'a>,
+    /// As many as the body has.
+    pub scalars: &'a [u64],
+    /// Outputs lie over inputs that may be read again.
+    pub in_place: bool,
+    /// Where buffers lie in the memory of a row, values being at its start.
+    buffers: Vec<usize>,
+    bytes: usize,
+}
+
+impl<'a> Along<'a> {
+    pub fn new(engine: &'a AlongEngine, layout: &'a Layout<'a>, scalars: &'a [u64], in_place: bool) -> Along<'a> {
+        let phases = engine.phases();
+        let mut places = Places::default();
+        places.take(8 * phases.values.len());
+        let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
+        Along { engine, phases, layout, scalars, in_place, buffers, bytes: places.bytes }
+    }
+
+    /// Runs the launch.
+    ///
+    /// # Safety
+    /// The layout was checked against its operands.
+    pub unsafe fn run(&self, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
+        let scans = self.phases.list.iter().any(|p| !p.scans.is_empty());
+        let single = self.layout.runs.is_empty() && self.layout.n <= order::BLOCK;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if single && !scans { self.whole_rows(threads, estimate_ns) } else { walk::run(self, threads, estimate_ns) }
+        }
+    }
+
+    /// Runs rows of one block, as many a call as lie one step apart.
+    unsafe fn whole_rows(&self, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
+        let layout = self.layout;
+        let inner = *layout.kept.last().expect("a layout has a dimension of rows");
+        let mapped = layout.is_mapped();
+        let rows = if mapped { 1 } else { (CHUNK / layout.n.max(1)).clamp(1, inner) };
+        let chunks = inner.div_ceil(rows);
+        let grain = (CHUNK / (layout.n.max(1) * rows)).max(1);
+        let failure = Failure::default();
+        threads.run(layout.rows() / inner * chunks, grain, estimate_ns, |range| {
+            walk::with_scratch(|scratch| {
+                let memory = scratch.piece.bytes(self.bytes);
+                let Scratch { args, tables, .. } = scratch;
+                for chunk in range {
+                    let (outer, first) = (chunk / chunks, chunk % chunks * rows);
+                    let row = outer * inner + first;
+                    let count = rows.min(inner - first);
+                    let whole = Block { run: 0, start: 0, len: layout.n };
+                    self.args(row, whole, layout.n, memory, memory, (args, tables));
+                    // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for all slots.
+                    let done =
+                        unsafe { self.engine.run(args, layout.n, count, 0..self.phases.list.len(), self.in_place) };
+                    failure.note(done.map_err(Error::from));
+                }
+            });
+        });
+        failure.result()
+    }
+
+    /// Words for a call of `n` points from a block's first point on.
+    fn args(
+        &self,
+        row: usize,
+        block: Block,
+        n: usize,
+        memory: *mut u8,
+        values: *mut u8,
+        (args, tables): (&mut Vec<u64>, &mut Tables),
+    ) {
+        let layout = self.layout;
+        let inner = layout.kept.len() - 1;
+        args.clear();
+        for (i, line) in layout.lines.iter().enumerate() {
+            if line.map.is_some() {
+                // A row without points has no places; a phase that runs once may still ask.
+                let first = (layout.row > 0).then(|| row * layout.row + block.run * layout.n + block.start);
+                let (at, table) = tables.fill(i, line, first, 1, n);
+                args.extend([at, 0, 0, table]);
+            } else {
+                let at = line.start.wrapping_add(layout.to_row(line, row)).wrapping_add(layout.to_point(line, block));
+                args.extend([at as u64, line.kept[inner] as u64, step(line) as u64, line.bounds()]);
+            }
+        }
+        for (&at, dtype) in self.buffers.iter().zip(&self.phases.buffers) {
+            let point = block.run * layout.n + block.start;
+            args.extend([memory as u64 + (at + point * dtype.size()) as u64, 0, 1, 0]);
+        }
+        args.extend_from_slice(self.scalars);
+        args.push(values as u64);
+        debug_assert_eq!(args.len(), ACCESS_WORDS * (layout.lines.len() + self.buffers.len()) + self.scalars.len() + 1);
+    }
+}
+
+/// Elements from point to point.
+fn step(line: &Line<'_>) -> i64 {
+    line.point / line.unit
+}
+
+impl Kernel for Along<'_> {
+    fn phases(&self) -> &Phases {
+        self.phases
+    }
+
+    fn layout(&self) -> &Layout<'_> {
+        self.layout
+    }
+
+    fn pieces(&self) -> usize {
+        self.layout.rows()
+    }
+
+    fn width(&self, _: usize) -> usize {
+        1
+    }
+
+    fn widest(&self) -> usize {
+        1
+    }
+
+    fn memory(&self) -> [usize; 2] {
+        [self.bytes, 8 * self.phases.values.len()]
+    }
+
+    fn buffer(&self, number: usize) -> usize {
+        self.buffers[number]
+    }
+
+    unsafe fn block(
+        &self,
+        phase: usize,
+        block: Block,
+        piece: Piece,
+        scratch: (&mut Vec<u64>, &mut Tables),
+        out: *mut u64,
+    ) -> Result<(), Error> {
+        let (args, tables) = scratch;
+        let values = self.phases.values.len();
+        // SAFETY: values of the row have a word each, in its memory and in the thread's: folds write there, and other threads may read the row's.
+        unsafe { std::ptr::copy_nonoverlapping(piece.memory, piece.own, 8 * values) };
+        self.args(piece.number, block, block.len, piece.memory, piece.own, (args, tables));
+        // SAFETY: every access of the block is inside its operand, and buffers have room for the row.
+        unsafe { self.engine.run(args, block.len, 1, phase..phase + 1, self.in_place)? };
+        let body = &self.phases.list[phase].body;
+        for (f, fold) in body.folds.iter().enumerate() {
+            // SAFETY: a word for each slot, a place for each fold.
+            unsafe {
+                let bits = piece.own.cast::<u64>().add(fold.slot as usize).read();
+                let to = out.add(f);
+                if body.dtype(fold.node).size() == 4 { to.cast::<u32>().write(bits as u32) } else { to.write(bits) }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn once(&self, phase: usize, piece: Piece, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
+        let (args, tables) = scratch;
+        self.args(piece.number, Block { run: 0, start: 0, len: 1 }, 1, piece.memory, piece.memory, (args, tables));
+        // SAFETY: as above, for the accesses that are per row; sets are written to the row's values.
+        unsafe { self.engine.run(args, 1, 1, phase..phase + 1, self.in_place)? };
+        Ok(())
+    }
+
+    unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8) {
+        // SAFETY: a word for each slot; `from` holds one element of the dtype.
+        unsafe {
+            let to = piece.memory.cast::<u64>().add(slot as usize);
+            let dtype: DType = self.phases.values[slot as usize];
+            to.write(if dtype.size() == 4 { from.cast::<u32>().read() as u64 } else { from.cast::<u64>().read() });
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Partial results side by side: rows of them, one for each column, put together in the order of [`thalweg_kernel::order`].
+//!
+//! Along a row a width of 1 does; across, as many columns as a strip has.
+
+use crate::simd::{self, Job};
+use thalweg_ir::DType;
+use thalweg_kernel::FoldOp;
+
+/// Elements that results of folds are made of.
+trait Element: Copy {
+    fn sum(a: Self, b: Self) -> Self;
+    fn prod(a: Self, b: Self) -> Self;
+    fn max(a: Self, b: Self) -> Self;
+    fn min(a: Self, b: Self) -> Self;
+}
+
+macro_rules! float {
+    ($($t:ident),*) => {$(
+        impl Element for $t {
+            #[inline(always)]
+            fn sum(a: $t, b: $t) -> $t {
+                a + b
+            }
+            #[inline(always)]
+            fn prod(a: $t, b: $t) -> $t {
+                a * b
+            }
+            #[inline(always)]
+            fn max(a: $t, b: $t) -> $t {
+                let larger = if a.total_cmp(&b).is_gt() { a } else { b };
+                if a.is_nan() | b.is_nan() { $t::NAN } else { larger }
+            }
+            #[inline(always)]
+            fn min(a: $t, b: $t) -> $t {
+                let smaller = if a.total_cmp(&b).is_lt() { a } else { b };
+                if a.is_nan() | b.is_nan() { $t::NAN } else { smaller }
+            }
+        }
+    )*};
+}
+macro_rules! integer {
+    ($($t:ident),*) => {$(
+        impl Element for $t {
+            #[inline(always)]
+            fn sum(a: $t, b: $t) -> $t {
+                a.wrapping_add(b)
+            }
+            #[inline(always)]
+            fn prod(a: $t, b: $t) -> $t {
+                a.wrapping_mul(b)
+            }
+            #[inline(always)]
+            fn max(a: $t, b: $t) -> $t {
+                Ord::max(a, b)
+            }
+            #[inline(always)]
+            fn min(a: $t, b: $t) -> $t {
+                Ord::min(a, b)
+            }
+        }
+    )*};
+}
+float!(f32, f64);
+integer!(i32, u32, i64);
+
+/// `into[i] = into[i] op with[i]`.
+struct Combine<T> {
+    op: FoldOp,
+    into: *mut T,
+    with: *const T,
+    n: usize,
+}
+
+impl<T: Element> Job for Combine<T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        // SAFETY: who makes a job vouches for both rows.
+        let (a, b) = unsafe {
+            (std::slice::from_raw_parts_mut(self.into, self.n), std::slice::from_raw_parts(self.with, self.n))
+        };
+        match self.op {
+            FoldOp::Sum => a.iter_mut().zip(b).for_each(|(a, &b)| *a = T::sum(*a, b)),
+            FoldOp::Prod => a.iter_mut().zip(b).for_each(|(a, &b)| *a = T::prod(*a, b)),
+            FoldOp::Max => a.iter_mut().zip(b).for_each(|(a, &b)| *a = T::max(*a, b)),
+            FoldOp::Min => a.iter_mut().zip(b).for_each(|(a, &b)| *a = T::min(*a, b)),
+        }
+    }
+}
+
+/// Puts row `with` to row `into`, which stands before it.
+///
+/// # Safety
+/// Both hold `n` elements, aligned, and do not overlap.
+pub unsafe fn combine(op: FoldOp, dtype: DType, into: *mut u8, with: *const u8, n: usize) {
+    match dtype {
+        DType::F32 => simd::dispatch(Combine::<f32> { op, into: into.cast(), with: with.cast(), n }),
+        DType::F64 => simd::dispatch(Combine::<f64> { op, into: into.cast(), with: with.cast(), n }),
+        DType::I32 => simd::dispatch(Combine::<i32> { op, into: into.cast(), with: with.cast(), n }),
+        DType::U32 => simd::dispatch(Combine::<u32> { op, into: into.cast(), with: with.cast(), n }),
+        DType::I64 => simd::dispatch(Combine::<i64> { op, into: into.cast(), with: with.cast(), n }),
+        other => unreachable!("folds are not carried in {other}"),
+    }
+}
+
+/// Writes what an empty row gives.
+///
+/// # Safety
+/// There is room for `n` elements, aligned.
+pub unsafe fn identities(op: FoldOp, dtype: DType, to: *mut u8, n: usize) {
+    let bits = op.identity(dtype);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match dtype.size() {
+            4 => std::slice::from_raw_parts_mut(to.cast::<u32>(), n).fill(bits as u32),
+            _ => std::slice::from_raw_parts_mut(to.cast::<u64>(), n).fill(bits),
+        }
+    }
+}
+
+/// Rows of partial results of blocks, put together pairwise as they come: [`thalweg_kernel::order::Tree`] for each column.
+#[derive(Default)]
+pub struct Tree {
+    partial: Vec<u64>,
+    /// Rows that wait in `partial`.
+    depth: usize,
+    count: usize,
+}
+
+impl Tree {
+    /// Of no blocks.
+    pub fn clear(&mut self) {
+        (self.depth, self.count) = (0, 0);
+    }
+
+    fn row(&mut self, i: usize, width: usize) -> *mut u8 {
+        if self.partial.len() < (i + 1) * width {
+            self.partial.resize((i + 1) * width, 0);
+        }
+        self.partial[i * width..].as_mut_ptr().cast()
+    }
+
+    /// The next block's.
+    ///
+    /// # Safety
+    /// `from` holds `width` elements of the dtype, aligned; all calls since [`Tree::clear`] had the same width, dtype and operation.
+    pub unsafe fn push(&mut self, op: FoldOp, dtype: DType, from: *const u8, width: usize) {
+        let (to, size) = (self.row(self.depth, width), dtype.size());
+        // SAFETY: rows have a word for each column.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, width * size) };
+        let mut n = self.count;
+        while n & 1 == 1 {
+            self.fold_last(op, dtype, width);
+            n >>= 1;
+        }
+        self.depth += 1;
+        self.count += 1;
+    }
+
+    /// Row `depth` to the one before it.
+    fn fold_last(&mut self, op: FoldOp, dtype: DType, width: usize) {
+        // The last row first: memory that grows for it moves.
+        let last = self.row(self.depth, width);
+        let before = self.row(self.depth - 1, width);
+        // SAFETY: both rows have a word for each column and lie apart.
+        unsafe { combine(op, dtype, before, last, width) };
+        self.depth -= 1;
+    }
+
+    /// The result of all.
+    ///
+    /// # Safety
+    /// As [`Tree::push`]; `to` has room for `width` elements.
+    pub unsafe fn take(&mut self, op: FoldOp, dtype: DType, to: *mut u8, width: usize) {
+        if self.depth == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { identities(op, dtype, to, width) };
+        }
+        self.depth -= 1;
+        while self.depth > 0 {
+            self.fold_last(op, dtype, width);
+        }
+        let from = self.row(0, width);
+        // SAFETY: the caller's promise; the row has been written.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, width * dtype.size()) };
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_kernel::order;
+
+    #[test]
+    fn rows_of_results_meet_as_single_ones_do() {
+        let specials = [0.0f32, -0.0, 1.5, -3.25, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-30, 0.1, 0.7, 1e10];
+        for op in [FoldOp::Sum, FoldOp::Prod, FoldOp::Max, FoldOp::Min] {
+            for blocks in 0..40usize {
+                let value = |b: usize, c: usize| {
+                    let v = specials[(b * 7 + c * 3 + b * b) % specials.len()];
+                    if v.is_nan() && !matches!(op, FoldOp::Max | FoldOp::Min) { 0.3 } else { v }
+                };
+                let width = 9;
+                let mut tree = Tree::default();
+                for b in 0..blocks {
+                    let row: Vec<f32> = (0..width).map(|c| value(b, c)).collect();
+                    // SAFETY: the row holds so many.
+                    unsafe { tree.push(op, DType::F32, row.as_ptr().cast(), width) };
+                }
+                let mut got = vec![9f32; width];
+                // SAFETY: there is room for so many.
+                unsafe { tree.take(op, DType::F32, got.as_mut_ptr().cast(), width) };
+                for (c, got) in got.iter().enumerate() {
+                    let mut one = order::Tree::new(op, DType::F32);
+                    (0..blocks).for_each(|b| one.push(value(b, c).to_bits() as u64));
+                    let want = f32::from_bits(one.take() as u32);
+                    assert!(
+                        got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
+                        "{op:?} {blocks} {c}: {got} {want}"
+                    );
+                }
+            }
+        }
+    }
+}

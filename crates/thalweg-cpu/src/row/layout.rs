@@ -1,0 +1,278 @@
+//! A row geometry as the driver walks it.
+//!
+//! In: a geometry that was checked, operands. Out: for each access its address (of index-only accesses its position) at the domain's first
+//! point and its steps, in bytes, with neighbouring dimensions merged wherever every access runs on from one to the next. The dimensions that
+//! number the rows are merged among themselves, those that number the runs of a row among themselves; the last dimension of the row stays as
+//! it is, since where runs end is part of what a fold means.
+
+use crate::check::gathered;
+use std::sync::Arc;
+use thalweg_ir::MAX_RANK;
+use thalweg_kernel::order::BLOCK;
+use thalweg_kernel::{AccessClass, Body, IndexMap, Orientation, RowGeometry};
+use thalweg_runtime::{Buffer, Error};
+
+/// One access with everything that a call needs of it, in bytes (index only: in positions).
+pub struct Line<'a> {
+    /// Word 0 of the domain's first point.
+    pub start: i64,
+    /// Bytes of an element; 1 of index-only accesses.
+    pub unit: i64,
+    /// Steps along the dimensions that number the rows.
+    pub kept: [i64; MAX_RANK],
+    /// Steps along the dimensions that number the runs.
+    pub runs: [i64; MAX_RANK],
+    /// Step from point to point of a run.
+    pub point: i64,
+    /// Where the positions come from a table.
+    pub map: Option<Mapped<'a>>,
+    /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
+    bounds: Option<[u64; 2]>,
+}
+
+impl Line<'_> {
+    /// Word 3, where it is no table.
+    pub fn bounds(&self) -> u64 {
+        self.bounds.as_ref().map_or(0, |b| b.as_ptr() as u64)
+    }
+}
+
+/// What fills the tables of a mapped access.
+pub struct Mapped<'a> {
+    map: &'a Arc<IndexMap>,
+    /// The operand's address and how many positions it has; `None` for index-only accesses.
+    operand: Option<(*const u8, usize)>,
+    /// Whether positions may not fit an i32.
+    wide: bool,
+}
+// SAFETY: the address is only read through, in operands that live as long as the launch.
+unsafe impl Sync for Mapped<'_> {}
+
+/// The domain of one launch.
+pub struct Layout<'a> {
+    /// Sizes of the dimensions that number the rows; at least one.
+    pub kept: Vec<usize>,
+    /// Sizes of the dimensions that number the runs of a row; may be none.
+    pub runs: Vec<usize>,
+    /// Points of a run.
+    pub n: usize,
+    /// Points of a row.
+    pub row: usize,
+    pub lines: Vec<Line<'a>>,
+}
+
+/// Where one block of a row lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    pub run: usize,
+    /// First point in the run.
+    pub start: usize,
+    pub len: usize,
+}
+
+/// Sizes, each with the dimension of the source that its strides are taken from (none: a dimension of its own, of size 1), outermost first.
+type Dims = Vec<(usize, Option<usize>)>;
+
+impl<'a> Layout<'a> {
+    pub fn new(
+        body: &Body,
+        geometry: &'a RowGeometry,
+        orientation: Orientation,
+        operands: &[&Buffer],
+    ) -> Result<Layout<'a>, Error> {
+        let (extents, kept) = (&geometry.extents, geometry.kept);
+        let row = geometry.row();
+        let mapped = |i: usize| body.accesses[i].class == AccessClass::Mapped;
+        let across = orientation == Orientation::Across;
+        let strides: Vec<[isize; MAX_RANK]> = geometry
+            .accesses
+            .iter()
+            .enumerate()
+            .map(|(i, at)| {
+                let mut strides = if mapped(i) { [0; MAX_RANK] } else { at.strides };
+                if body.accesses[i].per_row || row == 0 {
+                    strides[kept..].fill(0);
+                }
+                if across && extents[kept - 1] == 1 && !mapped(i) {
+                    // A single element has any stride; what is merged into it has to have its class's.
+                    strides[kept - 1] = (body.accesses[i].class == AccessClass::Contiguous) as isize;
+                }
+                strides
+            })
+            .collect();
+        let runs_on = |d: usize, inner: usize, extent: usize| {
+            (0..strides.len()).all(|i| mapped(i) || strides[i][d] == strides[i][inner].wrapping_mul(extent as isize))
+        };
+        let merge = |from: std::ops::Range<usize>, fixed: bool| -> Dims {
+            let mut dims: Dims = vec![];
+            for d in from.clone().rev().filter(|&d| extents[d] != 1 || fixed && d + 1 == from.end) {
+                match dims.last_mut() {
+                    Some((extent, Some(inner))) if runs_on(d, *inner, *extent) => *extent *= extents[d],
+                    _ => dims.push((extents[d], Some(d))),
+                }
+            }
+            dims.reverse();
+            dims
+        };
+        let mut rows = merge(0..kept, across);
+        if rows.is_empty() {
+            rows.push((1, None));
+        }
+        let last = extents.len() - 1;
+        let runs = if row == 0 { vec![] } else { merge(kept..last, false) };
+        let mut lines = Vec::with_capacity(body.accesses.len());
+        for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
+            let unit = if access.operand.is_some() { access.dtype.size() as i64 } else { 1 };
+            let operand = access.operand.map(|o| operands[o as usize]);
+            let map = at.map.as_ref().filter(|_| mapped(i)).map(|map| Mapped {
+                map,
+                operand: operand.map(|b| (b.address().cast_const(), b.bytes() / unit as usize)),
+                wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
+            });
+            if map.as_ref().is_some_and(|m| m.wide && m.operand.is_none()) {
+                return Err(Error::Device {
+                    device: "cpu".into(),
+                    message: "indices over more than 2^31 positions through a reshaped or padded view".into(),
+                });
+            }
+            let step = |d: usize| (strides[i][d] as i64).wrapping_mul(unit);
+            let spread = |dims: &Dims| {
+                let mut steps = [0; MAX_RANK];
+                for (to, (_, d)) in steps.iter_mut().zip(dims) {
+                    *to = d.map_or(0, step);
+                }
+                steps
+            };
+            let base = if map.is_some() { 0 } else { (at.base as i64).wrapping_mul(unit) };
+            lines.push(Line {
+                start: operand.map_or(0, |b| b.address() as i64).wrapping_add(base),
+                unit,
+                kept: spread(&rows),
+                runs: spread(&runs),
+                point: if row == 0 { 0 } else { step(last) },
+                map,
+                bounds: operand
+                    .filter(|_| gathered(body, i))
+                    .map(|b| [b.address() as u64, (b.bytes() / unit as usize) as u64]),
+            });
+        }
+        let sizes = |dims: Dims| dims.into_iter().map(|d| d.0).collect::<Vec<_>>();
+        let n = if row == 0 { 0 } else { extents[last] };
+        Ok(Layout { kept: sizes(rows), runs: sizes(runs), n, row, lines })
+    }
+
+    pub fn rows(&self) -> usize {
+        self.kept.iter().product()
+    }
+
+    /// Blocks of a row.
+    pub fn blocks(&self) -> usize {
+        self.runs.iter().product::<usize>() * self.n.div_ceil(BLOCK)
+    }
+
+    /// The block of that number.
+    pub fn block(&self, number: usize) -> Block {
+        let each = self.n.div_ceil(BLOCK);
+        let start = number % each * BLOCK;
+        Block { run: number / each, start, len: BLOCK.min(self.n - start) }
+    }
+
+    /// How far an access has moved at row `row` (by number; its point 0).
+    pub fn to_row(&self, line: &Line<'_>, row: usize) -> i64 {
+        along(&self.kept, &line.kept, row)
+    }
+
+    /// How far an access has moved at a point of a row.
+    pub fn to_point(&self, line: &Line<'_>, block: Block) -> i64 {
+        along(&self.runs, &line.runs, block.run).wrapping_add(line.point.wrapping_mul(block.start as i64))
+    }
+
+    /// Whether some access goes by tables.
+    pub fn is_mapped(&self) -> bool {
+        self.lines.iter().any(|l| l.map.is_some())
+    }
+}
+
+/// The sum of the steps to the index of that row-major number.
+fn along(sizes: &[usize], steps: &[i64; MAX_RANK], mut number: usize) -> i64 {
+    let mut moved = 0i64;
+    for (size, step) in sizes.iter().zip(steps).rev() {
+        moved = moved.wrapping_add(step.wrapping_mul((number % size) as i64));
+        number /= size;
+    }
+    moved
+}
+
+/// The tables of one thread.
+#[derive(Default)]
+pub struct Tables {
+    positions: Vec<Vec<i32>>,
+    /// Elements copied together where their positions lie too far apart for a table.
+    copies: Vec<Vec<u64>>,
+}
+
+impl Tables {
+    /// Fills the table of access `number` for `n` points of the domain, `step` apart from `first` on (`None`: points that there are none of).
+    /// Returns words 0 and 3 of the access.
+    pub fn fill(&mut self, number: usize, line: &Line<'_>, first: Option<usize>, step: usize, n: usize) -> (u64, u64) {
+        let mapped = line.map.as_ref().expect("the access goes by a table");
+        if self.positions.len() <= number {
+            self.positions.resize(number + 1, vec![]);
+            self.copies.resize(number + 1, vec![]);
+        }
+        let table = &mut self.positions[number];
+        // One entry at least, for phases that run once over rows without points.
+        if table.len() < n.max(1) {
+            table.resize(n.max(1), 0);
+        }
+        if first.is_none() {
+            table.fill(-1);
+        }
+        let table = &mut table[..n];
+        let Some(first) = first else {
+            return (line.start as u64, table.as_ptr() as u64);
+        };
+        let position = |i: usize| mapped.map.position(first + i * step);
+        let mut origin = 0;
+        if mapped.wide {
+            let (low, high) = (0..n).filter_map(position).fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));
+            if low < high && high - low > i32::MAX as usize {
+                // A block is folded as one, so it cannot be halved until its positions lie close together.
+                let (from, len) = mapped.operand.expect("wide maps have operands");
+                let copy = &mut self.copies[number];
+                copy.resize(n.max(copy.len()), 0);
+                assert!(high < len, "a map leads to element {high} of an operand of {len}");
+                for (i, entry) in table.iter_mut().enumerate() {
+                    let at = position(i);
+                    *entry = at.map_or(-1, |_| i as i32);
+                    if let Some(p) = at {
+                        let unit = line.unit as usize;
+                        // SAFETY: the position is inside the operand, as just checked; the copy has a word for each point.
+                        unsafe {
+                            let to = copy.as_mut_ptr().cast::<u8>().add(i * unit);
+                            std::ptr::copy_nonoverlapping(from.add(p * unit), to, unit);
+                        }
+                    }
+                }
+                return (copy.as_ptr() as u64, table.as_ptr() as u64);
+            }
+            origin = if low <= high { low as i64 } else { 0 };
+        }
+        if step == 1 {
+            mapped.map.fill(first, origin, table);
+        } else {
+            for (i, entry) in table.iter_mut().enumerate() {
+                *entry = position(i).map_or(-1, |p| (p as i64 - origin) as i32);
+            }
+        }
+        if let Some((_, len)) = mapped.operand {
+            // Negative positions are masked out and never read.
+            let highest = table.iter().copied().fold(-1, i32::max) as i64 + origin;
+            assert!(
+                highest < len as i64 || highest < origin,
+                "a map leads to element {highest} of an operand of {len}"
+            );
+        }
+        (line.start.wrapping_add(origin.wrapping_mul(line.unit)) as u64, table.as_ptr() as u64)
+    }
+}

@@ -1,0 +1,225 @@
+//! Row kernels: bodies that fold and scan over the rows of their domain.
+//!
+//! In: a body with an orientation, compiled once; then geometries, operands, scalars. Out: launches. [`thalweg_kernel::phases`] says which part of a body
+//! runs when, [`thalweg_kernel::order`] in which order elements meet; both ways of running - `along` and `across` - keep to it, so they give the same bits, on
+//! any number of threads.
+//!
+//! As with maps, every access is checked against its operand before anything runs.
+
+mod across;
+mod along;
+mod fold;
+mod layout;
+mod scans;
+mod walk;
+
+use crate::check::{self, Points};
+use crate::engine::{AlongEngine, Choice};
+use crate::launch::estimate_ns;
+use crate::prepare::prepare;
+use crate::threads::Threads;
+use across::Across;
+use along::Along;
+use layout::Layout;
+use std::sync::{Arc, OnceLock};
+use thalweg_ir::MAX_RANK;
+use thalweg_kernel::{AccessClass, Body, Geometry, Orientation, RowGeometry, phases};
+use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
+
+/// Points of a row beyond which nothing is kept in buffers: they would be memory traffic themselves.
+const KEEP_POINTS: usize = 1 << 20;
+/// The same for a strip of columns, in bytes of the buffers of a narrow one.
+const KEEP_BYTES: usize = 32 << 20;
+
+/// A compiled row kernel.
+pub struct RowsProgram {
+    body: Body,
+    choice: Choice,
+    threads: Arc<Threads>,
+    /// Arithmetic of a point, computed again where phases do.
+    cost: u64,
+    way: Way,
+}
+
+enum Way {
+    Along {
+        kept: Box<AlongEngine>,
+        /// The same without buffers, for long rows; made when first needed.
+        bare: OnceLock<Option<Box<AlongEngine>>>,
+    },
+    Across {
+        kept: Box<across::Program>,
+        /// The same without buffers.
+        bare: OnceLock<Option<Box<across::Program>>>,
+    },
+}
+
+impl RowsProgram {
+    /// Compiles a body.
+    pub fn new(body: &Body, orientation: Orientation, choice: Choice, threads: Arc<Threads>) -> RowsProgram {
+        let phases = phases(&prepare(body), true);
+        let cost = phases.list.iter().filter(|p| !p.once).map(|p| p.body.cost()).sum();
+        let way = match orientation {
+            Orientation::Along => {
+                Way::Along { kept: Box::new(AlongEngine::new(body, choice, true)), bare: OnceLock::new() }
+            }
+            Orientation::Across => {
+                let kept = Box::new(across::Program::new(phases, body.accesses.len(), choice));
+                Way::Across { kept, bare: OnceLock::new() }
+            }
+        };
+        RowsProgram { body: body.clone(), choice, threads, cost, way }
+    }
+
+    fn orientation(&self) -> Orientation {
+        match self.way {
+            Way::Along { .. } => Orientation::Along,
+            Way::Across { .. } => Orientation::Across,
+        }
+    }
+
+    /// The engine for rows of so many points.
+    fn along<'a>(
+        &'a self,
+        kept: &'a AlongEngine,
+        bare: &'a OnceLock<Option<Box<AlongEngine>>>,
+        row: usize,
+    ) -> &'a AlongEngine {
+        if row <= KEEP_POINTS || kept.phases().buffers.is_empty() {
+            return kept;
+        }
+        let made = bare.get_or_init(|| {
+            let bare = AlongEngine::new(&self.body, self.choice, false);
+            (bare.phases().buffers.len() < kept.phases().buffers.len()).then(|| Box::new(bare))
+        });
+        made.as_deref().unwrap_or(kept)
+    }
+
+    /// The program for strips of rows of so many points.
+    fn across<'a>(
+        &'a self,
+        kept: &'a across::Program,
+        bare: &'a OnceLock<Option<Box<across::Program>>>,
+        row: usize,
+    ) -> &'a across::Program {
+        let bytes: usize = kept.phases.buffers.iter().map(|d| d.size()).sum();
+        if row.saturating_mul(bytes * across::NARROW) <= KEEP_BYTES {
+            return kept;
+        }
+        let made = bare.get_or_init(|| {
+            let phases = phases(&prepare(&self.body), false);
+            let fewer = phases.buffers.len() < kept.phases.buffers.len();
+            fewer.then(|| Box::new(across::Program::new(phases, self.body.accesses.len(), self.choice)))
+        });
+        made.as_deref().unwrap_or(kept)
+    }
+
+    fn launch_rows(&self, geometry: &RowGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let body = &self.body;
+        check(body, geometry, self.orientation(), operands, scalars);
+        let layout = Layout::new(body, geometry, self.orientation(), operands)?;
+        let points = layout.rows() * layout.row.max(1);
+        let estimate = estimate_ns(body, &geometry.accesses, points, self.cost);
+        let aliased = check::aliased(body, operands, |i| {
+            let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
+            if access.class == AccessClass::Mapped {
+                return at.map.as_ref()?.reach();
+            }
+            let extents = moves(geometry, access.per_row);
+            (!extents.contains(&0)).then(|| check::strided_reach(extents, at))
+        });
+        let scalars = &scalars[..body.scalars as usize];
+        // SAFETY: `check` found every access of the domain inside its operand. No two rows write one element, since no two points share one.
+        unsafe {
+            match &self.way {
+                Way::Along { kept, bare } => {
+                    let engine = self.along(kept, bare, layout.row);
+                    let in_place = aliased && engine.rereads_inputs();
+                    Along::new(engine, &layout, scalars, in_place).run(&self.threads, estimate)
+                }
+                Way::Across { kept, bare } => {
+                    let program = self.across(kept, bare, layout.row);
+                    let threads = self.threads.for_work(estimate);
+                    let across = Across::new(program, &layout, scalars, aliased, threads);
+                    walk::run(&across, &self.threads, estimate)
+                }
+            }
+        }
+    }
+}
+
+impl Program for RowsProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Geometry::Rows(geometry) = geometry else { panic!("a row kernel is launched with {geometry:?}") };
+        self.launch_rows(geometry, operands, scalars)
+    }
+
+    fn info(&self) -> ProgramInfo {
+        match &self.way {
+            Way::Along { kept, .. } => kept.info().clone(),
+            Way::Across { kept, .. } => sum(kept.engines().map(|e| e.info().clone())),
+        }
+    }
+}
+
+impl std::fmt::Debug for RowsProgram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:?}", self.orientation(), self.info())
+    }
+}
+
+/// What is known of several programs together.
+pub fn sum(infos: impl Iterator<Item = ProgramInfo>) -> ProgramInfo {
+    let mut sum = ProgramInfo::default();
+    for info in infos {
+        sum.code_bytes += info.code_bytes;
+        sum.compile_ns += info.compile_ns;
+        sum.spills = sum.spills.max(info.spills);
+        sum.rereads_inputs |= info.rereads_inputs;
+        // The slowest engine in it, which is the one worth knowing of.
+        if sum.engine.is_empty() || info.engine == Choice::Tile.name() {
+            sum.engine = info.engine;
+        }
+    }
+    sum
+}
+
+/// The dimensions that an access moves along.
+fn moves(geometry: &RowGeometry, per_row: bool) -> &[usize] {
+    if per_row { &geometry.extents[..geometry.kept] } else { &geometry.extents }
+}
+
+/// Refuses what would not be sound to run.
+fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands: &[&Buffer], scalars: &[u64]) {
+    let (extents, kept) = (&geometry.extents, geometry.kept);
+    assert!(kept < extents.len() && extents.len() <= MAX_RANK, "{kept} of {} dimensions number rows", extents.len());
+    let across = orientation == Orientation::Across;
+    assert!(!across || kept > 0, "no dimension for a kernel across rows");
+    let product = |sizes: &[usize]| sizes.iter().try_fold(1usize, |n, &e| n.checked_mul(e));
+    let rows = product(&extents[..kept]).filter(|&n| n > 0);
+    let rows = rows.unwrap_or_else(|| panic!("no rows have the sizes {:?}", &extents[..kept]));
+    // Of an empty row its other sizes must not matter.
+    let row = if extents[kept..].contains(&0) { Some(0) } else { product(&extents[kept..]) };
+    let domain = row.and_then(|n| rows.checked_mul(n)).unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
+    check::counts(body, &geometry.accesses, operands, scalars);
+    for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
+        let extents = moves(geometry, access.per_row);
+        let along = if across { Some(kept - 1) } else { extents.len().checked_sub(1).filter(|_| !access.per_row) };
+        check::access(body, i, at, Points { extents, along, domain }, operands);
+        let one = matches!(access.class, AccessClass::Uniform | AccessClass::Mapped);
+        assert!(across || !access.per_row || one, "access {i} is the same for a row, and {:?}", access.class);
+    }
+    for store in &body.stores {
+        let (access, at) = (&body.accesses[store.access as usize], &geometry.accesses[store.access as usize]);
+        let runs = matches!(access.class, AccessClass::Contiguous | AccessClass::Strided);
+        let fits = runs || access.per_row && access.class == AccessClass::Uniform;
+        assert!(
+            fits && access.operand.is_some(),
+            "access {} is written, so it must have an operand and be contiguous, strided or one a row",
+            store.access
+        );
+        let extents = moves(geometry, access.per_row);
+        let apart = extents.contains(&0) || check::injective(extents, at);
+        assert!(apart, "access {} writes one element from two points: {at:?}", store.access);
+    }
+}

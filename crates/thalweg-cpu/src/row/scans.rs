@@ -1,0 +1,14 @@
+//! Scans between phases: from one buffer of a row (or of a strip of columns) to another.
+
+use crate::scan;
+use thalweg_ir::DType;
+use thalweg_kernel::Scan;
+
+/// Runs a scan down each of `width` columns of `n` elements.
+///
+/// # Safety
+/// The buffers hold `n` rows of `width` elements, of `dtype` and of the scan's result, aligned; they are the same or lie apart.
+pub unsafe fn run(wanted: &Scan, dtype: DType, from: *const u8, to: *mut u8, n: usize, width: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { scan::scan(wanted.op, wanted.reverse, dtype, from, to, n, width) }
+}

@@ -1,0 +1,414 @@
+//! Row kernels against their definition, bit for bit: in both orientations, by every engine, on 1, 2 and 8 threads.
+
+mod oracle;
+
+use super::{Lcg, download, upload, write};
+use crate::{Choice, CpuDevice, CpuOptions};
+use std::sync::Arc;
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, Shape, View};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, Node, NodeId,
+    Orientation, RowGeometry,
+};
+use thalweg_runtime::Device;
+
+/// A domain: the sizes of a tensor, and which of its axes are folded.
+#[derive(Clone, Debug)]
+struct Domain {
+    shape: Vec<usize>,
+    folded: Vec<usize>,
+}
+
+/// How an input lies in memory.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Lies {
+    Dense,
+    /// Every other element, from the last to the first.
+    Flipped,
+    /// Padded along every axis.
+    Padded,
+    /// One element a row, of a tensor without the folded axes.
+    PerRow,
+}
+
+/// A body and geometry in the making.
+struct Case {
+    b: BodyBuilder,
+    orientation: Orientation,
+    extents: Vec<usize>,
+    kept: usize,
+    /// For each domain dimension the tensor's axis; none of a dimension of size 1 that is only there to be kept.
+    axes: Vec<Option<usize>>,
+    shape: Vec<usize>,
+    accesses: Vec<AccessGeometry>,
+    /// Contents of the operands; outputs are filled with a pattern.
+    operands: Vec<Vec<u8>>,
+}
+
+impl Case {
+    fn new(domain: &Domain, orientation: Orientation) -> Case {
+        let folded = |a: &usize| domain.folded.contains(a);
+        let mut axes: Vec<Option<usize>> = (0..domain.shape.len()).filter(|a| !folded(a)).map(Some).collect();
+        if axes.is_empty() && orientation == Orientation::Across {
+            axes.push(None);
+        }
+        let kept = axes.len();
+        axes.extend((0..domain.shape.len()).filter(folded).map(Some));
+        let extents = axes.iter().map(|a| a.map_or(1, |a| domain.shape[a])).collect();
+        let shape = domain.shape.clone();
+        Case { b: BodyBuilder::new(true), orientation, extents, kept, axes, shape, accesses: vec![], operands: vec![] }
+    }
+
+    /// The access of these strides of the tensor's axes.
+    fn add(&mut self, operand: Option<u16>, dtype: DType, base: isize, strides: &[isize], per_row: bool) -> u16 {
+        let mut at = AccessGeometry { base, strides: [0; MAX_RANK], map: None, reach: None, distinct: 1 };
+        for (to, axis) in at.strides.iter_mut().zip(&self.axes) {
+            // Of a single element no stride is wrong; what is written is contiguous.
+            *to = axis.map_or(1, |a| strides[a]);
+        }
+        let step = match self.orientation {
+            Orientation::Across => at.strides[self.kept - 1],
+            Orientation::Along => at.strides[self.extents.len() - 1],
+        };
+        let class = match step {
+            1 => AccessClass::Contiguous,
+            0 => AccessClass::Uniform,
+            _ => AccessClass::Strided,
+        };
+        self.accesses.push(at);
+        self.b.access(Access { operand, dtype, class, per_row })
+    }
+
+    fn strides_of(sizes: &[usize]) -> Vec<isize> {
+        let mut strides = vec![0; sizes.len()];
+        let mut step = 1;
+        for (s, &size) in strides.iter_mut().zip(sizes).rev() {
+            *s = step;
+            step *= size.max(1) as isize;
+        }
+        strides
+    }
+
+    /// The sizes of the tensor without the folded axes (of size 1).
+    fn row_sizes(&self) -> Vec<usize> {
+        let kept = &self.axes[..self.kept];
+        (0..self.shape.len()).map(|a| if kept.contains(&Some(a)) { self.shape[a] } else { 1 }).collect()
+    }
+
+    fn row_strides(&self) -> Vec<isize> {
+        let sizes = self.row_sizes();
+        let strides = Case::strides_of(&sizes);
+        let kept = &self.axes[..self.kept];
+        strides.iter().enumerate().map(|(a, &s)| if kept.contains(&Some(a)) { s } else { 0 }).collect()
+    }
+
+    fn fill(&mut self, rng: &mut Lcg, dtype: DType, elements: usize, special: bool) -> u16 {
+        let mut bytes = vec![0u8; elements.max(1) * dtype.size()];
+        for chunk in bytes.chunks_mut(dtype.size()) {
+            let value = match dtype {
+                DType::Bool => Scalar::Bool(rng.below(5) > 0),
+                d if d.is_float() && special && rng.below(300) == 0 => {
+                    Scalar::Float([f64::INFINITY, f64::NEG_INFINITY, -0.0, f64::NAN][rng.below(4)])
+                }
+                d if d.is_float() => Scalar::Float(rng.value() / 3.0 + 0.01),
+                d => Scalar::Int(d.wrap(rng.below(1 << 30) as i64 * 3)),
+            };
+            // SAFETY: the chunk has room for an element.
+            unsafe { write(chunk.as_mut_ptr(), dtype, value) };
+        }
+        self.operands.push(bytes);
+        self.operands.len() as u16 - 1
+    }
+
+    /// An input and its element at a point.
+    fn input(&mut self, rng: &mut Lcg, dtype: DType, lies: Lies, special: bool) -> NodeId {
+        let sizes = self.shape.clone();
+        let access = match lies {
+            Lies::Dense => {
+                let operand = self.fill(rng, dtype, sizes.iter().product(), special);
+                self.add(Some(operand), dtype, 0, &Case::strides_of(&sizes), false)
+            }
+            Lies::Flipped => {
+                let doubled: Vec<usize> = sizes.iter().map(|s| 2 * s.max(&1)).collect();
+                let operand = self.fill(rng, dtype, doubled.iter().product(), special);
+                let strides: Vec<isize> = Case::strides_of(&doubled).iter().map(|s| -2 * s).collect();
+                let base = strides.iter().zip(&sizes).map(|(s, &d)| -s * (d.max(1) as isize - 1)).sum();
+                self.add(Some(operand), dtype, base, &strides, false)
+            }
+            Lies::PerRow => {
+                let operand = self.fill(rng, dtype, self.row_sizes().iter().product(), special);
+                let strides = self.row_strides();
+                self.add(Some(operand), dtype, 0, &strides, true)
+            }
+            Lies::Padded => {
+                let domain = &self.extents;
+                let parts: Vec<(usize, usize)> = domain.iter().map(|&d| (d / 5, d / 7)).collect();
+                let inner: Vec<usize> = domain.iter().zip(&parts).map(|(d, p)| d - p.0 - p.1).collect();
+                let map = IndexMap::new(View::contiguous(Shape::new(&inner))).pad(&parts);
+                let operand = self.fill(rng, dtype, inner.iter().product(), special);
+                let reach = map.reach();
+                let map = Some(Arc::new(map));
+                self.accesses.push(AccessGeometry { base: 0, strides: [0; MAX_RANK], map, reach, distinct: 1 });
+                self.b.access(Access { operand: Some(operand), dtype, class: AccessClass::Mapped, per_row: false })
+            }
+        };
+        self.b.node(Node::Load { access })
+    }
+
+    /// Writes a value, one a point or one a row.
+    fn output(&mut self, node: NodeId, per_row: bool) {
+        let dtype = self.b.body().dtype(node);
+        let sizes = if per_row { self.row_sizes() } else { self.shape.clone() };
+        let elements: usize = sizes.iter().product();
+        self.operands.push(vec![7; (elements * dtype.size()).max(8)]);
+        let operand = self.operands.len() as u16 - 1;
+        let strides = if per_row { self.row_strides() } else { Case::strides_of(&sizes) };
+        let access = self.add(Some(operand), dtype, 0, &strides, per_row);
+        self.b.store(node, access);
+    }
+
+    /// The position of a point in its row, in f32 or i64.
+    fn place(&mut self, dtype: DType) -> NodeId {
+        let row = Case::strides_of(&self.extents[self.kept..]);
+        let mut strides = vec![0; self.shape.len()];
+        for (axis, step) in self.axes[self.kept..].iter().zip(row) {
+            strides[axis.unwrap()] = step;
+        }
+        let access = self.add(None, DType::U32, 0, &strides, false);
+        let index = self.b.node(Node::Index { access, dtype: DType::I64 });
+        self.b.cast(index, dtype)
+    }
+
+    fn finish(self) -> (Body, RowGeometry, Vec<Vec<u8>>) {
+        let geometry = RowGeometry { extents: self.extents, kept: self.kept, accesses: self.accesses };
+        (self.b.finish(), geometry, self.operands)
+    }
+}
+
+fn op(case: &mut Case, op: ElementOp, args: &[NodeId]) -> NodeId {
+    case.b.element(op, args)
+}
+
+/// y = (x - max)/Σ(x - max)²: two folds, a third walk.
+fn softmax_like(case: &mut Case, rng: &mut Lcg, lies: Lies) {
+    let x = case.input(rng, DType::F32, lies, false);
+    let m = case.b.fold(FoldOp::Max, x);
+    let d = op(case, ElementOp::Sub, &[x, m]);
+    let q = op(case, ElementOp::Mul, &[d, d]);
+    let r = op(case, ElementOp::Sqrt, &[q]);
+    let e = op(case, ElementOp::Div, &[q, r]);
+    let s = case.b.fold(FoldOp::Sum, e);
+    let y = op(case, ElementOp::Div, &[e, s]);
+    case.output(y, false);
+}
+
+/// Layer norm with its mean and variance, and a factor a row.
+fn layer_norm(case: &mut Case, rng: &mut Lcg, lies: Lies) {
+    let x = case.input(rng, DType::F32, lies, true);
+    let w = case.input(rng, DType::F32, Lies::PerRow, false);
+    let n = case.b.scalar(0, DType::F32);
+    let s = case.b.fold(FoldOp::Sum, x);
+    let mean = op(case, ElementOp::Div, &[s, n]);
+    let d = op(case, ElementOp::Sub, &[x, mean]);
+    let q = op(case, ElementOp::Mul, &[d, d]);
+    let s = case.b.fold(FoldOp::Sum, q);
+    let variance = op(case, ElementOp::Div, &[s, n]);
+    let eps = case.b.constant(Scalar::Float(1e-5), DType::F32);
+    let v = op(case, ElementOp::Add, &[variance, eps]);
+    let root = op(case, ElementOp::Sqrt, &[v]);
+    let y = op(case, ElementOp::Div, &[d, root]);
+    let y = op(case, ElementOp::Mul, &[y, w]);
+    case.output(mean, true);
+    case.output(y, false);
+    case.output(variance, true);
+}
+
+/// Where the largest element stands, the first NaN counting as the largest.
+fn argmax(case: &mut Case, rng: &mut Lcg, lies: Lies, dtype: DType) {
+    let x = case.input(rng, dtype, lies, true);
+    let acc = if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype };
+    let x = case.b.cast(x, acc);
+    let m = case.b.fold(FoldOp::Max, x);
+    let mut here = op(case, ElementOp::Eq, &[x, m]);
+    if acc.is_float() {
+        let nan = op(case, ElementOp::Ne, &[x, x]);
+        here = op(case, ElementOp::Or, &[here, nan]);
+    }
+    let place = case.place(DType::I64);
+    let far = case.b.constant(Scalar::Int(i64::MAX), DType::I64);
+    let at = op(case, ElementOp::Where, &[here, place, far]);
+    let first = case.b.fold(FoldOp::Min, at);
+    case.output(first, true);
+}
+
+/// A plain fold, carried wider where the dtype is narrow.
+fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: FoldOp, dtype: DType) {
+    let x = case.input(rng, dtype, lies, !matches!(fold, FoldOp::Sum | FoldOp::Prod));
+    let acc = match dtype {
+        DType::BF16 | DType::F16 => DType::F32,
+        DType::I8 | DType::I16 | DType::U8 | DType::Bool => DType::I32,
+        d => d,
+    };
+    let x = case.b.cast(x, acc);
+    let s = case.b.fold(fold, x);
+    let y = case.b.cast(s, dtype);
+    case.output(y, true);
+}
+
+/// Point by point, with a fold that only a later fold needs.
+fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
+    let x = case.input(rng, DType::F64, lies, false);
+    let z = case.input(rng, DType::F32, Lies::Dense, false);
+    let m = case.b.fold(FoldOp::Min, x);
+    let d = op(case, ElementOp::Sub, &[x, m]);
+    let i = case.b.cast(d, DType::I64);
+    let s = case.b.fold(FoldOp::Sum, i);
+    let p = case.b.fold(FoldOp::Prod, z);
+    let f = case.b.cast(s, DType::F32);
+    let y = op(case, ElementOp::Add, &[z, f]);
+    case.output(y, false);
+    case.output(p, true);
+    case.output(s, true);
+}
+
+/// The bytes of the operands after a launch.
+fn launch(
+    device: &CpuDevice,
+    orientation: Orientation,
+    (body, geometry, operands): &(Body, RowGeometry, Vec<Vec<u8>>),
+    scalars: &[u64],
+) -> Vec<Vec<u8>> {
+    let buffers: Vec<_> = operands.iter().map(|o| upload(device, o)).collect();
+    let program = device.program(&Kernel::Rows { body: body.clone(), orientation }).unwrap();
+    let refs: Vec<_> = buffers.iter().collect();
+    program.launch(&Geometry::Rows(geometry.clone()), &refs, scalars).unwrap();
+    buffers.iter().zip(operands).map(|(b, o)| download(device, b, o.len())).collect()
+}
+
+/// Whether two results are the same bits, NaN being NaN.
+fn same(dtype: DType, a: &[u8], b: &[u8]) -> Result<(), String> {
+    for (i, (a, b)) in a.chunks_exact(dtype.size()).zip(b.chunks_exact(dtype.size())).enumerate() {
+        // SAFETY: a chunk is an element; vectors of bytes are aligned enough for reads by value on the machines that tests run on.
+        let (x, y) = unsafe { (super::read(a.as_ptr(), dtype), super::read(b.as_ptr(), dtype)) };
+        if a != b && !(x.to_f64().is_nan() && y.to_f64().is_nan()) {
+            return Err(format!("element {i}: {x:?}, not {y:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn devices() -> Vec<(String, Arc<CpuDevice>)> {
+    let mut devices = vec![];
+    for isa in [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+        for threads in if isa == Choice::Tile { vec![1, 2, 8] } else { vec![1, 2] } {
+            let options = CpuOptions { threads, parallel_ns: 0.0, isa };
+            devices.push((format!("{isa:?} {threads}"), CpuDevice::with(options)));
+        }
+    }
+    devices
+}
+
+/// Runs a body over a domain in both orientations on all devices.
+fn check(
+    devices: &[(String, Arc<CpuDevice>)],
+    domain: &Domain,
+    exact: bool,
+    what: &str,
+    build: impl Fn(&mut Case, &mut Lcg),
+) {
+    let scalars =
+        [Scalar::Float(domain.folded.iter().map(|&a| domain.shape[a]).product::<usize>() as f64).to_bits(DType::F32)];
+    let mut wanted: Option<Vec<Vec<u8>>> = None;
+    for orientation in [Orientation::Along, Orientation::Across] {
+        let mut case = Case::new(domain, orientation);
+        build(&mut case, &mut Lcg(domain.shape.iter().sum::<usize>() as u64));
+        let case = case.finish();
+        if exact && wanted.is_none() {
+            let mut operands = case.2.clone();
+            oracle::run(&case.0, &case.1, &mut operands, &scalars);
+            wanted = Some(operands);
+        }
+        for (name, device) in devices {
+            let got = launch(device, orientation, &case, &scalars);
+            let wanted = wanted.get_or_insert_with(|| got.clone());
+            for access in &case.0.accesses {
+                let Some(operand) = access.operand else { continue };
+                let operand = operand as usize;
+                if let Err(why) = same(access.dtype, &got[operand], &wanted[operand]) {
+                    panic!("{what}, {domain:?}, {orientation:?}, {name}, operand {operand}: {why}");
+                }
+            }
+        }
+    }
+}
+
+fn domain(shape: &[usize], folded: &[usize]) -> Domain {
+    Domain { shape: shape.to_vec(), folded: folded.to_vec() }
+}
+
+fn domains(large: bool) -> Vec<Domain> {
+    let mut all = vec![];
+    for n in [0, 1, 2, 31, 32, 33, 95] {
+        all.push(domain(&[n], &[0]));
+        all.push(domain(&[7, n], &[1]));
+        all.push(domain(&[n, 70], &[0]));
+        all.push(domain(&[3, n, 5], &[1]));
+        all.push(domain(&[n, 5, 3], &[0, 2]));
+        all.push(domain(&[2, n, 3, 2, 3], &[1, 3]));
+    }
+    if large {
+        for n in [4096, 4097, 9000] {
+            all.push(domain(&[n], &[0]));
+            all.push(domain(&[3, n], &[1]));
+            all.push(domain(&[n, 3], &[0]));
+            all.push(domain(&[2, n, 20], &[1]));
+            all.push(domain(&[3, 2, n], &[0, 2]));
+            all.push(domain(&[n, 2, 3], &[0, 2]));
+        }
+        all.push(domain(&[100_000], &[0]));
+        all.push(domain(&[100_000, 2], &[0]));
+        all.push(domain(&[2, 100_000], &[1]));
+        all.push(domain(&[20, 3000], &[0]));
+        all.push(domain(&[70, 40, 50], &[1]));
+        all.push(domain(&[3000, 3], &[1]));
+    }
+    all
+}
+
+const LAYOUTS: [Lies; 3] = [Lies::Dense, Lies::Flipped, Lies::Padded];
+
+#[test]
+fn row_folds_of_every_kind() {
+    let devices = devices();
+    let dtypes = DType::ALL;
+    for (i, domain) in domains(true).iter().enumerate() {
+        for (j, fold) in [FoldOp::Sum, FoldOp::Prod, FoldOp::Max, FoldOp::Min].into_iter().enumerate() {
+            let (dtype, lies) = (dtypes[(3 * i + j) % dtypes.len()], LAYOUTS[(i + j) % 3]);
+            check(&devices, domain, true, &format!("{fold:?} {dtype} {lies:?}"), |case, rng| {
+                plain(case, rng, lies, fold, dtype)
+            });
+        }
+    }
+}
+
+#[test]
+fn row_bodies_of_several_walks() {
+    let devices = devices();
+    for (i, domain) in domains(true).iter().enumerate() {
+        for lies in LAYOUTS.into_iter().skip(i % 2) {
+            check(&devices, domain, true, &format!("softmax {lies:?}"), |c, rng| softmax_like(c, rng, lies));
+            check(&devices, domain, true, &format!("layer norm {lies:?}"), |c, rng| layer_norm(c, rng, lies));
+            check(&devices, domain, true, &format!("two outputs {lies:?}"), |c, rng| two_outputs(c, rng, lies));
+        }
+    }
+}
+
+#[test]
+fn row_maxima_are_found_where_they_stand() {
+    let devices = devices();
+    for (i, domain) in domains(true).iter().enumerate() {
+        let dtype = [DType::F32, DType::I64, DType::F64, DType::BF16, DType::I32][i % 5];
+        let lies = LAYOUTS[i % 3];
+        check(&devices, domain, true, &format!("argmax {dtype} {lies:?}"), |c, rng| argmax(c, rng, lies, dtype));
+    }
+}

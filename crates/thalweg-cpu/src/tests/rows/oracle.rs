@@ -1,0 +1,132 @@
+//! What a row kernel means, one point at a time: every value rounded to its dtype, folds in the order of [`order`], written down anew.
+
+use super::super::{read, write};
+use thalweg_ir::{DType, Scalar};
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, FoldOp, Node, NodeId, RowGeometry, order, reference};
+
+/// Blocks put together pairwise, as a recursion: the left side takes the largest power of two.
+fn pairwise(op: FoldOp, dtype: DType, blocks: &[u64]) -> u64 {
+    match blocks {
+        [] => op.identity(dtype),
+        [one] => *one,
+        _ => {
+            let left = 1 << (blocks.len() - 1).ilog2();
+            let (a, b) = blocks.split_at(left);
+            order::combine(op, dtype, pairwise(op, dtype, a), pairwise(op, dtype, b))
+        }
+    }
+}
+
+/// The fold of a row that consists of runs of `n` elements.
+pub fn fold(op: FoldOp, dtype: DType, elements: &[u64], n: usize) -> u64 {
+    let mut blocks = vec![];
+    for block in elements.chunks(n.max(1)).flat_map(|run| run.chunks(4096)) {
+        let mut lanes = [op.identity(dtype); 32];
+        for (i, &e) in block.iter().enumerate() {
+            lanes[i % 32] = order::combine(op, dtype, lanes[i % 32], e);
+        }
+        for half in [16, 8, 4, 2, 1] {
+            for l in 0..half {
+                lanes[l] = order::combine(op, dtype, lanes[l], lanes[l + half]);
+            }
+        }
+        blocks.push(lanes[0]);
+    }
+    pairwise(op, dtype, &blocks)
+}
+
+/// Runs a strict body over its rows.
+pub fn run(body: &Body, geometry: &RowGeometry, operands: &mut [Vec<u8>], scalars: &[u64]) {
+    let (rows, row) = (geometry.rows(), geometry.row());
+    for r in 0..rows {
+        let kept = unravel(&geometry.extents[..geometry.kept], r);
+        let mut values: Vec<Option<u64>> = vec![None; body.folds.len()];
+        for f in &body.folds {
+            let elements: Vec<u64> = (0..row)
+                .map(|p| {
+                    let v = Point { body, geometry, operands, scalars, row: &kept, at: (r, p), values: &values };
+                    v.value(f.node).to_bits(body.dtype(f.node))
+                })
+                .collect();
+            let n = *geometry.extents.last().unwrap();
+            values[f.slot as usize] = Some(fold(f.op, body.dtype(f.node), &elements, n));
+        }
+        for store in &body.stores {
+            let access = &body.accesses[store.access as usize];
+            for p in 0..if access.per_row { 1 } else { row } {
+                let point = Point { body, geometry, operands, scalars, row: &kept, at: (r, p), values: &values };
+                let v = point.value(store.node);
+                let to = point.position(store.access).unwrap();
+                let bytes = &mut operands[access.operand.unwrap() as usize];
+                // SAFETY: the geometry leads inside the operand; a slice index would have said so otherwise.
+                unsafe { write(bytes[to * access.dtype.size()..].as_mut_ptr(), access.dtype, v) };
+            }
+        }
+    }
+}
+
+fn unravel(sizes: &[usize], mut i: usize) -> Vec<usize> {
+    let mut index = vec![0; sizes.len()];
+    for (d, &size) in sizes.iter().enumerate().rev() {
+        index[d] = i % size;
+        i /= size;
+    }
+    index
+}
+
+struct Point<'a> {
+    body: &'a Body,
+    geometry: &'a RowGeometry,
+    operands: &'a [Vec<u8>],
+    scalars: &'a [u64],
+    row: &'a [usize],
+    /// Row and point of it, by number.
+    at: (usize, usize),
+    values: &'a [Option<u64>],
+}
+
+impl Point<'_> {
+    fn position(&self, access: u16) -> Option<usize> {
+        let (a, at): (&Access, &AccessGeometry) =
+            (&self.body.accesses[access as usize], &self.geometry.accesses[access as usize]);
+        if a.class == AccessClass::Mapped {
+            return at.map.as_ref().unwrap().position(self.at.0 * self.geometry.row() + self.at.1);
+        }
+        let mut index = self.row.to_vec();
+        if !a.per_row {
+            index.extend(unravel(&self.geometry.extents[self.geometry.kept..], self.at.1));
+        }
+        Some(index.iter().zip(&at.strides).fold(at.base, |p, (&i, s)| p + i as isize * s) as usize)
+    }
+
+    fn value(&self, id: NodeId) -> Scalar {
+        let body = self.body;
+        match body.nodes[id.index()] {
+            Node::Load { access } => {
+                let a = &body.accesses[access as usize];
+                let Some(p) = self.position(access) else { return Scalar::Int(0) };
+                // SAFETY: as in `run`.
+                unsafe { read(self.operands[a.operand.unwrap() as usize][p * a.dtype.size()..].as_ptr(), a.dtype) }
+            }
+            Node::Index { access, .. } => Scalar::Int(self.position(access).unwrap_or(0) as i64),
+            Node::Valid { access } => Scalar::Int(self.position(access).is_some() as i64),
+            Node::Scalar { slot, dtype } => Scalar::from_bits(self.scalars[slot as usize], dtype),
+            Node::Const { bits, dtype } => Scalar::from_bits(bits, dtype),
+            Node::Value { slot, dtype } => Scalar::from_bits(self.values[slot as usize].unwrap(), dtype),
+            Node::Cast { dtype, arg } => reference::cast(self.value(arg), dtype),
+            Node::Element { op, dtype, .. } => {
+                let args: Vec<Scalar> = body.args(id).map(|a| self.value(a)).collect();
+                let operand = body.operand_dtype(id);
+                if operand.is_float() {
+                    let x: Vec<f64> = args.iter().map(|a| a.to_f64()).collect();
+                    let v = op.row().meaning.float.unwrap()(&x);
+                    if dtype == DType::Bool { Scalar::Int(v as i64) } else { Scalar::Float(dtype.round(v)) }
+                } else {
+                    let x: Vec<i64> = args.iter().map(|a| a.to_i64()).collect();
+                    Scalar::Int(dtype.wrap(op.row().meaning.int.unwrap()(&x, operand)))
+                }
+            }
+            Node::Scanned { .. } | Node::Gather { .. } => unreachable!("not in these tests"),
+        }
+    }
+}

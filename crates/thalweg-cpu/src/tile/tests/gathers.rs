@@ -1,0 +1,144 @@
+//! Gathers: elements at offsets that are data, in and out of range.
+
+use super::oracle::{Val, Walk, decode, encode};
+use super::{contiguous, exact, numbers, walk};
+use crate::rows::{Along, Rows};
+use crate::tile::{compile, compile_along};
+use thalweg_ir::{DType, ElementOp};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};
+
+/// Offsets and flags from operands 0 and 1, elements of operand 2.
+fn gather(b: &mut BodyBuilder, dtype: DType, class: AccessClass) -> NodeId {
+    let (offset, inside) = (b.access(contiguous(0, DType::I64)), b.access(contiguous(1, DType::Bool)));
+    let from = b.access(Access { operand: Some(2), dtype, class, per_row: false });
+    let (offset, inside) = (b.node(Node::Load { access: offset }), b.node(Node::Load { access: inside }));
+    b.node(Node::Gather { access: from, offset, inside })
+}
+
+fn stored(dtype: DType, class: AccessClass) -> Body {
+    let mut b = BodyBuilder::new(false);
+    let x = gather(&mut b, dtype, class);
+    let out = b.access(contiguous(3, dtype));
+    b.store(x, out);
+    b.finish()
+}
+
+/// Memory for a body with such a gather, and what it reads at each point.
+struct Case {
+    walks: Vec<Walk>,
+    bounds: [u64; 2],
+    want: Vec<Val>,
+    args: Vec<u64>,
+}
+
+/// All places are inside but for those of `wrong`: points, each with the position that it leads to, or none where `inside` is false.
+fn case(body: &Body, n: usize, rows: usize, seed: u64, wrong: &[(usize, Option<i64>)]) -> Case {
+    let mut walks: Vec<Walk> =
+        body.accesses.iter().enumerate().map(|(i, &a)| walk(a, n, rows, seed * 9 + i as u64)).collect();
+    let (a, size) = (body.accesses[2], body.accesses[2].dtype.size());
+    let len = walks[2].memory.len() / size - 3;
+    let (mut next, mut want) = (numbers(seed), vec![]);
+    for row in 0..rows {
+        for column in 0..n {
+            let found = wrong.iter().find(|(p, _)| *p == row * n + column).map(|w| w.1);
+            let to = found.map_or_else(|| (next() as usize % len) as i64, |to| to.unwrap_or(0));
+            let fits = found != Some(None) && (0..len as i64).contains(&to);
+            let seen = |i: usize| walks[i].seen(body.accesses[i], row, column).position;
+            let (offset_at, inside_at, from) = (seen(0) as usize, seen(1) as usize, seen(2));
+            walks[0].memory[offset_at * 8..][..8].copy_from_slice(&to.wrapping_sub(from).to_le_bytes());
+            walks[1].memory[inside_at] = (found != Some(None)) as u8;
+            let zero = encode(a.dtype, if a.dtype.is_float() { Val::F(0.0) } else { Val::I(0) });
+            want.push(decode(a.dtype, if fits { &walks[2].memory[to as usize * size..][..size] } else { &zero }));
+        }
+    }
+    let bounds = [walks[2].memory.as_ptr() as u64, len as u64];
+    let args = body.accesses.iter().zip(walks.iter_mut()).flat_map(|(a, w)| w.words(*a)).collect();
+    Case { walks, bounds, want, args }
+}
+
+impl Case {
+    /// Word 3 of the access, which has to be where the bounds stay.
+    fn bound(&mut self) -> &[u64] {
+        self.args[11] = self.bounds.as_ptr() as u64;
+        &self.args
+    }
+
+    fn check(&self, body: &Body, n: usize) {
+        for (i, want) in self.want.iter().enumerate() {
+            let got = self.walks[3].seen(body.accesses[3], i / n, i % n).value.unwrap();
+            assert!(exact(0, got, *want), "point {i} of {n} a row: {got:?}, want {want:?}\n{body:#?}");
+        }
+    }
+}
+
+const CLASSES: [AccessClass; 3] = [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided];
+
+#[test]
+fn elements_at_offsets_from_every_class() {
+    for dtype in DType::ALL {
+        for class in CLASSES {
+            for (n, rows) in [(1, 1), (1, 600), (7, 30), (512, 1), (700, 3)] {
+                let body = stored(dtype, class);
+                let mut case = case(&body, n, rows, (n + rows) as u64, &[]);
+                // SAFETY: the words describe the walks' memory; what is gathered from ends before its end.
+                assert!(unsafe { compile(&body).run(case.bound(), n, rows) });
+                case.check(&body, n);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_offset_that_leads_outside_is_reported_and_reads_nothing() {
+    // The operand ends three elements before its memory, where other values lie.
+    for class in CLASSES {
+        let (n, rows) = (30, 5);
+        let body = stored(DType::I32, class);
+        let len = case(&body, n, rows, 3, &[]).bounds[1] as i64;
+        for to in [Some(-1), Some(len), Some(len + 2), Some(i64::MIN), Some(i64::MAX), None] {
+            for point in [0, 77, 149] {
+                let mut case = case(&body, n, rows, 3, &[(point, to)]);
+                // SAFETY: as above.
+                assert!(!unsafe { compile(&body).run(case.bound(), n, rows) }, "{to:?} at {point}");
+                case.check(&body, n);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_gather_and_fold() {
+    let (n, rows) = (600, 3);
+    for (wrong, class) in [(None, 0), (Some(1000), 1), (None, 2), (Some(3), 2)] {
+        let mut b = BodyBuilder::new(false);
+        let x = gather(&mut b, DType::I32, CLASSES[class]);
+        let out = b.access(contiguous(3, DType::I32));
+        // The result needs the row's sum, so that the gather is done or kept in two phases; only the last one stores.
+        let sum = b.fold(FoldOp::Sum, x);
+        let less = b.element(ElementOp::Sub, &[x, sum]);
+        b.store(less, out);
+        let body = b.finish();
+        for keep in [false, true] {
+            let wrong: Vec<_> = wrong.iter().map(|&p| (p, Some(-1))).collect();
+            let mut case = case(&body, n, rows, 8, &wrong);
+            let code = compile_along(&body, keep);
+            let mut values = vec![0u64; code.phases().values.len()];
+            let mut buffer = vec![0u64; n];
+            case.args.extend(code.phases().buffers.iter().flat_map(|_| [buffer.as_mut_ptr() as u64, 0, 0, 0]));
+            case.args.push(values.as_mut_ptr() as u64);
+            assert_eq!(code.phases().buffers.len(), keep as usize);
+            let all = code.phases().list.len();
+            // SAFETY: as above; there is one buffer at most, of wider elements than it needs, and room for the values.
+            let done = unsafe { code.run(case.bound(), n, rows, 0..all) };
+            assert_eq!(done, wrong.is_empty());
+            if done {
+                for row in case.want.chunks_mut(n) {
+                    let int = |v: &Val| if let Val::I(v) = v { *v as i32 } else { unreachable!() };
+                    let sum = row.iter().map(int).fold(0, i32::wrapping_add);
+                    row.iter_mut().for_each(|v| *v = Val::I(int(v).wrapping_sub(sum) as i64));
+                }
+                case.check(&body, n);
+            }
+        }
+    }
+}
