@@ -177,6 +177,15 @@ pub(crate) fn check_alike(name: &str, a: &Tensor, b: &Tensor) {
     }
 }
 
+/// Checks that two tensors live on one device.
+#[inline]
+#[track_caller]
+pub(crate) fn check_device(name: &str, a: &Tensor, b: &Tensor) {
+    if a.0.device() != b.0.device() {
+        devices_differ(name, a, b);
+    }
+}
+
 /// Checks that a composite gets a float tensor, under the composite's own name.
 #[inline]
 #[track_caller]
