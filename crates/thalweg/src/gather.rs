@@ -63,21 +63,22 @@ impl Tensor {
     #[track_caller]
     fn along(&self, name: &str, axis: Axis, index: &Tensor) -> Tensor {
         let axis = axis.of(name, self.rank());
-        let refuse = || -> ! {
-            panic!(
+        // The message alone: a closure that panics would not have the caller's line.
+        let refuse = || {
+            format!(
                 "{name}: an index of shape {} does not go along axis {axis} of shape {}",
                 index.shape(),
                 self.shape()
             )
         };
         if index.rank() != self.rank() {
-            refuse();
+            panic!("{}", refuse());
         }
         let mut own = *self.shape();
         own.dims_mut()[axis] = 1;
         let mut places = *index.shape();
         places.dims_mut()[axis] = 1;
-        let Some(mut shape) = own.broadcast(&places) else { refuse() };
+        let Some(mut shape) = own.broadcast(&places) else { panic!("{}", refuse()) };
         let places = self.places(name, index, self.dims()[axis]);
         shape.dims_mut()[axis] = self.dims()[axis];
         let x = self.broadcast_to(shape);

@@ -102,7 +102,7 @@ impl Tensor {
         eps: f64,
     ) -> Tensor {
         check_float("layer_norm", self);
-        let [weight, bias] = [weight, bias].map(|t| self.fitting("layer_norm", t));
+        let (weight, bias) = (self.fitting("layer_norm", weight), self.fitting("layer_norm", bias));
         affine(widened(self).normalized(axes.into(), eps), weight, bias).cast(self.dtype())
     }
 
@@ -151,7 +151,7 @@ impl Tensor {
         if groups == 0 || !channels.is_multiple_of(groups) {
             panic!("group_norm: the {channels} channels of shape {} do not divide into {groups} groups", self.shape());
         }
-        let [weight, bias] = [weight, bias].map(|t| self.channels("group_norm", t));
+        let (weight, bias) = (self.channels("group_norm", weight), self.channels("group_norm", bias));
         if self.numel() == 0 {
             return self.clone();
         }
@@ -187,9 +187,12 @@ impl Tensor {
         eps: f64,
     ) -> Tensor {
         self.check_channels("batch_norm");
-        let known = |t| widened(&self.channels("batch_norm", Some(t)).expect("one was given"));
-        let [weight, bias] = [weight, bias].map(|t| self.channels("batch_norm", t));
-        let y = (widened(self) - known(mean)) * (known(var) + eps).rsqrt();
+        let (Some(mean), Some(var)) = (self.channels("batch_norm", Some(mean)), self.channels("batch_norm", Some(var)))
+        else {
+            unreachable!("both were given")
+        };
+        let (weight, bias) = (self.channels("batch_norm", weight), self.channels("batch_norm", bias));
+        let y = (widened(self) - widened(&mean)) * (widened(&var) + eps).rsqrt();
         affine(y, weight, bias).cast(self.dtype())
     }
 
@@ -213,7 +216,7 @@ impl Tensor {
         for old in [old_mean, old_var] {
             let _ = self.channels("batch_norm", Some(old));
         }
-        let [weight, bias] = [weight, bias].map(|t| self.channels("batch_norm", t));
+        let (weight, bias) = (self.channels("batch_norm", weight), self.channels("batch_norm", bias));
         let axes: Vec<usize> = (0..self.rank()).filter(|&i| i != 1).collect();
         let x = widened(self);
         let mean = x.mean_keepdim(&axes);

@@ -218,7 +218,10 @@ fn wrong_class(op: ElementOp, dtype: DType) -> ! {
 pub(crate) fn wrong_dtype(name: &str, takes: &str, dtype: DType) -> ! {
     let hint = match takes {
         "bool" => "compare (.ne(0)) or .cast(DType::Bool) first",
-        "an integer dtype" => ".cast(DType::I64) first",
+        "an integer dtype" | "an index of an integer dtype" | "classes of an integer dtype" => {
+            ".cast(DType::I64) first"
+        }
+        "a mask of bool" => "compare (.ne(0)) first",
         "an integer dtype or bool" => "compare (.ne(0)) or .cast(DType::I64) first",
         _ => ".cast(DType::F32) first",
     };

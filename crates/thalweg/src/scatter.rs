@@ -74,8 +74,9 @@ impl Tensor {
         let name = op.name();
         let axis = axis.into().of(name, self.rank());
         let values = self.values(name, values.operand());
-        let refuse = || -> ! {
-            panic!(
+        // The message alone: a closure that panics would not have the caller's line.
+        let refuse = || {
+            format!(
                 "{name}: index {} and values {} do not go along axis {axis} of shape {}",
                 index.shape(),
                 values.shape(),
@@ -83,7 +84,7 @@ impl Tensor {
             )
         };
         if index.rank() != self.rank() {
-            refuse();
+            panic!("{}", refuse());
         }
         let mut shape = *self.shape();
         shape.dims_mut()[axis] = index.dims()[axis];
@@ -91,7 +92,7 @@ impl Tensor {
             shape.dims_mut()[axis] = values.dims()[axis];
         }
         if index.shape().broadcast(&shape) != Some(shape) || values.shape().broadcast(&shape) != Some(shape) {
-            refuse();
+            panic!("{}", refuse());
         }
         let places = self.places(name, index, self.dims()[axis]);
         self.scattered(op, axis, &places.broadcast_to(shape), &values.broadcast_to(shape))
