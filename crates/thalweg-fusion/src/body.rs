@@ -436,7 +436,9 @@ impl Writer<'_> {
 impl Writer<'_> {
     fn kernel(&self, body: Body) -> (Kernel, Geometry) {
         if let Some(reduction) = self.outline.rows {
-            let (kernel, geometry) = rows::lay_out(body, self.ix, reduction, self.domain, &self.maps);
+            let points = self.outline.stores.len();
+            let row_stores = points..points + self.outline.row_stores.len();
+            let (kernel, geometry) = rows::lay_out(body, self.ix, (reduction, row_stores), self.domain, &self.maps);
             return (kernel, Geometry::Rows(geometry));
         }
         let (domain, maps) = pieces::renumbered(self.domain, &self.maps);

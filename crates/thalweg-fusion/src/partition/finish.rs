@@ -6,6 +6,7 @@ use crate::segment::ValueId;
 
 impl Partition<'_> {
     pub(super) fn finish(mut self, outputs: Vec<(usize, OutputPlan)>) -> Plan {
+        self.join_rows();
         self.share_passes();
         for k in 0..self.kernels.len() {
             if let Some(d) = self.kernels[k].domain {

@@ -1,6 +1,6 @@
-//! Shared passes: reductions of one tensor over different axes in one walk through it.
+//! Shared passes: what reads the rows of one tensor in one kernel, and reductions over different axes in one walk through it.
 
-use super::{Draft, Partition, takes_rows};
+use super::{Draft, MAX_KERNEL_OPS, Partition, takes_rows};
 use crate::plan::{Edge, Reason};
 use crate::rows;
 use crate::segment::{BitSet, ValueId};
@@ -10,6 +10,77 @@ use thalweg_ir::{DType, Op, ReduceOp};
 const WORTH_SHARING: usize = 1 << 16;
 
 impl Partition<'_> {
+    /// Makes row kernels over the same rows of related values one. They come apart where one began as a kernel with an element a row.
+    pub(super) fn join_rows(&mut self) {
+        if !self.ix.seg.mode.fused {
+            return;
+        }
+        for b in 0..self.kernels.len() {
+            let Some(a) = (0..b).find(|&a| self.same_pass(a, b)) else { continue };
+            let n = self.ix.seg.ops.len();
+            let (domain, from, ops) = {
+                let room = n + self.ix.seg.inputs.len();
+                let draft = &mut self.kernels[b];
+                (
+                    draft.domain,
+                    std::mem::replace(&mut draft.from, BitSet::new(room)),
+                    std::mem::replace(&mut draft.ops, BitSet::new(n)),
+                )
+            };
+            debug_assert!(domain.is_some());
+            let (stores, row_stores, readers) = {
+                let draft = &mut self.kernels[b];
+                draft.rows = None;
+                (
+                    std::mem::take(&mut draft.stores),
+                    std::mem::take(&mut draft.row_stores),
+                    std::mem::take(&mut draft.readers),
+                )
+            };
+            for &s in stores.iter().chain(&row_stores) {
+                self.stored_by[s] = Some(a);
+            }
+            ops.iter().for_each(|i| self.note(i, a));
+            let draft = &mut self.kernels[a];
+            draft.from.union(&from);
+            draft.stores.extend(stores);
+            draft.row_stores.extend(row_stores);
+            draft.readers.extend(readers);
+            draft.readers.sort_unstable();
+            draft.readers.dedup();
+            for k in &mut self.kernels {
+                if k.readers.contains(&b) {
+                    k.readers.retain(|&r| r != b && r != a);
+                    k.readers.push(a);
+                }
+            }
+            for e in &mut self.edges {
+                for end in [&mut e.from, &mut e.to] {
+                    if *end == b {
+                        *end = a;
+                    }
+                }
+            }
+        }
+        self.edges.sort_by_key(|e| (e.op, e.from, e.to));
+        self.edges.dedup_by_key(|e| (e.op, e.from, e.to));
+        self.drop_empty();
+    }
+
+    /// Whether two kernels go over the same rows of related values, and neither waits for the other.
+    fn same_pass(&self, a: usize, b: usize) -> bool {
+        let ix = &self.ix;
+        let (x, y) = (&self.kernels[a], &self.kernels[b]);
+        let (Some(r), Some(s)) = (x.rows, y.rows) else { return false };
+        let shape = |r| ix.shape(rows::operand(ix, r));
+        shape(r) == shape(s)
+            && self.same_rows(r, s)
+            && x.from.meets(&y.from)
+            && x.count + y.count < MAX_KERNEL_OPS
+            && !self.reaches(a, b)
+            && !self.reaches(b, a)
+    }
+
     /// Where a tensor is reduced over its last axes in one kernel and over all the others in another, the first kernel does both in its pass: what
     /// the other one had to do after its reductions stays behind.
     ///
