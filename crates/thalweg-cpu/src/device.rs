@@ -4,7 +4,7 @@ use crate::engine::{Choice, Engine};
 use crate::memory::HostMemory;
 use crate::row::{self, RowsProgram};
 use crate::threads::Threads;
-use crate::{launch, matmul, reduce};
+use crate::{axis, launch, matmul, reduce, scatter};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -82,6 +82,9 @@ impl CpuDevice {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
             &Kernel::Matmul { dtype } => Arc::new(MatmulProgram { dtype, threads }),
+            Kernel::Scan { .. } | Kernel::Gather { .. } | Kernel::Scatter { .. } => {
+                Arc::new(AxisProgram { kernel: kernel.clone(), threads })
+            }
         })
     }
 }
@@ -236,6 +239,29 @@ impl Program for MatmulProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
         let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
         matmul::launch(self.dtype, geometry, operands, &self.threads);
+        Ok(())
+    }
+
+    fn info(&self) -> ProgramInfo {
+        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
+    }
+}
+
+#[derive(Debug)]
+struct AxisProgram {
+    kernel: Kernel,
+    threads: Arc<Threads>,
+}
+
+impl Program for AxisProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
+        let Geometry::Axis(g) = geometry else { panic!("a kernel along an axis is launched with {geometry:?}") };
+        match self.kernel {
+            Kernel::Scan { op, reverse, dtype } => axis::scan(op, reverse, dtype, g, operands, &self.threads),
+            Kernel::Gather { dtype } => axis::gather(dtype, g, operands, &self.threads)?,
+            Kernel::Scatter { op, dtype } => scatter::launch(op, dtype, g, operands, &self.threads)?,
+            ref other => unreachable!("{other:?} goes along no axis"),
+        }
         Ok(())
     }
 

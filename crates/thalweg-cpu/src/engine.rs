@@ -335,7 +335,7 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use super::*;
     use thalweg_ir::{DType, ElementOp, Scalar};
-    use thalweg_kernel::{Access, AccessClass, BodyBuilder, Node};
+    use thalweg_kernel::{Access, AccessClass, BodyBuilder, FoldOp, Node};
 
     #[repr(align(64))]
     struct Aligned<T>([T; 256]);
@@ -365,6 +365,36 @@ mod tests {
                     }
                     assert_eq!(a.0, b.0, "{dtype} {choice:?} {n}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn stores_that_combine_do_so_whoever_compiles_them() {
+        let mut b = BodyBuilder::new(false);
+        let access = |operand| Access {
+            operand: Some(operand),
+            dtype: DType::F32,
+            class: AccessClass::Contiguous,
+            per_row: false,
+        };
+        let (x, y) = (b.access(access(0)), b.access(access(1)));
+        let x = b.node(Node::Load { access: x });
+        // What guards its lanes, and may so be run twice.
+        let sine = b.element(ElementOp::Sin, &[x]);
+        b.store(sine, y);
+        let mut body = b.finish();
+        body.stores[0].combine = Some(FoldOp::Sum);
+        let from: Vec<f32> = (0..100).map(|i| if i == 50 { 1e9 } else { 0.0 }).collect();
+        for choice in [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+            let mut to: Vec<f32> = (0..100).map(|i| i as f32).collect();
+            let args = [from.as_ptr() as u64, 0, 0, 0, to.as_mut_ptr() as u64, 0, 0, 0];
+            let engine = Engine::new(&body, choice);
+            // SAFETY: the words describe the vectors; rows fall on each other.
+            unsafe { engine.run(&args, 100, 3, false) }.unwrap();
+            for (i, &v) in to.iter().enumerate() {
+                let sine = if i == 50 { 1e9f64.sin() as f32 } else { 0.0 };
+                assert!((v - (i as f32 + 3.0 * sine)).abs() < 1e-4, "{choice:?}: {v} at {i}");
             }
         }
     }

@@ -339,7 +339,8 @@ impl<'a> Walk<'a> {
                 unsafe { engine.run_streaming(args, n, rows) }?;
             } else {
                 // SAFETY: `check` found every access of the domain inside its operand, and the args are those of this
-                // rectangle of it. No other piece writes its elements, since no two points share one.
+                // rectangle of it; the bounds of what is gathered from are its operand's. No other piece writes its elements,
+                // since no two points share one.
                 unsafe { engine.run(args, n, rows, in_place) }?;
             }
             if piece + 1 == range.end {

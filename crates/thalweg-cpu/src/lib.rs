@@ -4,6 +4,7 @@
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
 //! [`CpuDevice`] is all that the rest of Thalweg sees.
 
+mod axis;
 mod bandwidth;
 mod check;
 mod device;
@@ -18,6 +19,7 @@ mod reduce;
 mod row;
 pub mod rows;
 pub mod scan;
+mod scatter;
 mod simd;
 mod threads;
 pub mod tile;

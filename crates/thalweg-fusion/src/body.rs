@@ -2,17 +2,18 @@
 //! through which it is needed, and movement disappears into the accesses.
 
 use crate::instance::{Part, ScalarArg};
-use crate::movement::{Path, Step, is_in_order, layout};
-use crate::partition::arguments;
+use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
+use crate::partition::{arguments, takes_rows};
 use crate::pieces;
+use crate::rows;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use std::collections::HashMap;
 use std::sync::Arc;
-use thalweg_ir::{Arg, DType, ElementOp, MAX_RANK, Op, Scalar, Shape, View};
+use thalweg_ir::{Arg, DType, ElementOp, MAX_RANK, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId,
-    random::random_node, resolve,
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, Node,
+    NodeId, random::random_node, resolve,
 };
 
 /// A map kernel with sizes.
@@ -26,10 +27,31 @@ pub(crate) struct MapKernel {
     pub bytes_read: usize,
 }
 
+/// What a kernel stores, and over which domain.
+#[derive(Clone, Copy)]
+pub(crate) struct Outline<'a> {
+    /// The value whose shape is the domain.
+    pub domain: ValueId,
+    /// The reduction or scan that makes rows of it.
+    pub rows: Option<usize>,
+    /// Operations stored point by point.
+    pub stores: &'a [usize],
+    /// Operations stored row by row.
+    pub row_stores: &'a [usize],
+    /// Reductions put together from all rows.
+    pub column_stores: &'a [usize],
+}
+
+impl Outline<'_> {
+    fn writes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.stores.iter().chain(self.row_stores).chain(self.column_stores).copied()
+    }
+}
+
 struct Writer<'a> {
     ix: &'a Indexed<'a>,
     domain: Shape,
-    stores: &'a [usize],
+    outline: Outline<'a>,
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
     builder: BodyBuilder,
@@ -43,20 +65,18 @@ struct Writer<'a> {
     scalars: Vec<ScalarArg>,
 }
 
-/// Writes the kernel that stores these operations over the domain of one of them; `None` where one of them would be read at
-/// other points than it is computed at.
+/// Writes the kernel that an outline describes; `None` where some value would be read at other points than it is computed at.
 pub(crate) fn build_map(
     ix: &Indexed<'_>,
-    domain: usize,
-    stores: &[usize],
+    outline: Outline<'_>,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Option<MapKernel> {
-    let shape = ix.seg.shapes[domain];
+    let shape = ix.shape(outline.domain);
     let mut w = Writer {
         ix,
         domain: shape,
-        stores,
+        outline,
         stored,
         classes,
         builder: BodyBuilder::new(ix.seg.mode.strict),
@@ -67,32 +87,77 @@ pub(crate) fn build_map(
         reads: vec![],
         scalars: vec![],
     };
-    let mut values = Vec::with_capacity(stores.len());
-    for &s in stores {
-        let own = ix.seg.shapes[s];
-        if own.numel() != shape.numel() {
-            return None;
-        }
-        let path = if own == shape { Path::identity() } else { Path::identity().after(Step::Reshape(shape)) };
-        values.push(w.value(s, path)?);
+    let mut values = vec![];
+    for s in outline.writes() {
+        let path = w.path_to(s)?;
+        let node = if outline.column_stores.contains(&s) { w.operand(s)? } else { w.value(s, path.clone())? };
+        values.push((s, path, node));
     }
     // Operands that are written follow those that are read.
-    for (n, (&s, node)) in stores.iter().zip(values).enumerate() {
+    for (n, (s, path, node)) in values.into_iter().enumerate() {
         let operand = Some((w.reads.len() + n) as u16);
-        let access = w.builder.access(Access {
-            operand,
-            dtype: ix.seg.ops[s].dtype,
-            class: AccessClass::Contiguous,
-            per_row: false,
-        });
-        w.maps.push(IndexMap::new(View::contiguous(shape)));
+        let dtype = ix.seg.ops[s].dtype;
+        let access = w.builder.access(Access { operand, dtype, class: AccessClass::Contiguous, per_row: false });
+        w.maps.push(path.map_to(ix, ix.seg.shapes[s]));
         w.sources.push(Some(ValueId::Op(s)));
-        w.builder.store(node, access);
+        match ix.seg.ops[s].op {
+            Op::Reduce(op) if outline.column_stores.contains(&s) => w.builder.store_combined(node, access, fold_op(op)),
+            _ => w.builder.store(node, access),
+        }
     }
     Some(w.finish())
 }
 
 impl Writer<'_> {
+    /// The way from the domain to an operation that the kernel stores.
+    fn path_to(&self, s: usize) -> Option<Path> {
+        let own = self.ix.seg.shapes[s];
+        if self.outline.stores.contains(&s) {
+            if own.numel() != self.domain.numel() {
+                return None;
+            }
+            let reshaped = || Path::identity().after(Step::Reshape(self.domain));
+            return Some(if own == self.domain { Path::identity() } else { reshaped() });
+        }
+        if self.outline.column_stores.contains(&s) {
+            return Some(Path::identity().after(Step::Rows(s)));
+        }
+        let reduction = self.outline.rows?;
+        (own.numel() == rows::row_count(self.ix, reduction)).then(|| Path::identity().after(Step::Rows(reduction)))
+    }
+
+    /// The node of a reduction's operand at the points of this kernel.
+    fn operand(&mut self, reduction: usize) -> Option<NodeId> {
+        let arguments = arguments(self.ix, reduction, &Path::identity(), self.domain);
+        let (v, path) = arguments.into_iter().next()?;
+        match v {
+            ValueId::Input(_) => Some(self.load(v, &path)),
+            ValueId::Op(i) => self.value(i, path),
+        }
+    }
+
+    /// Whether an operation of this kernel is computed where the map leads.
+    fn computed_at(&self, i: usize, map: &IndexMap) -> bool {
+        let own = self.ix.seg.shapes[i];
+        if self.outline.row_stores.contains(&i) || matches!(self.ix.seg.ops[i].op, Op::Reduce(_)) {
+            let Some(reduction) = self.outline.rows else { return false };
+            let row = |r| rows::row_map(self.ix, r);
+            return own.numel() == rows::row_count(self.ix, reduction) && rows::same_places(&row(reduction), map);
+        }
+        is_in_order(map, self.domain.numel(), own.numel())
+    }
+
+    /// Whether an operation that takes rows takes those of this kernel.
+    fn has_rows_of(&self, i: usize) -> bool {
+        self.outline.rows.is_some_and(|r| {
+            let fits = self.ix.shape(rows::operand(self.ix, i)).numel() == self.domain.numel();
+            r == i
+                || fits
+                    && rows::same_places(&rows::row_map(self.ix, r), &rows::row_map(self.ix, i))
+                    && rows::same_runs(self.ix, r, i)
+        })
+    }
+
     /// The node of operation `root` under `path`. Iterative, since a chain may be as long as a segment.
     fn value(&mut self, root: usize, path: Path) -> Option<NodeId> {
         let mut stack = vec![(root, path, false)];
@@ -104,28 +169,34 @@ impl Writer<'_> {
                 last = Some(node);
                 continue;
             }
-            let here = self.stores.contains(&i);
+            let here = self.outline.writes().any(|s| s == i);
             if (self.stored)(i) && !here {
                 let node = self.load(ValueId::Op(i), &path);
                 self.done.insert(key, node);
                 last = Some(node);
                 continue;
             }
-            if here && !is_in_order(&key.1, self.domain.numel(), self.ix.seg.shapes[i].numel()) {
+            let takes_rows = takes_rows(self.ix.seg.ops[i].op);
+            if (here || takes_rows) && !self.computed_at(i, &key.1) || takes_rows && !self.has_rows_of(i) {
                 return None;
             }
-            let arguments = arguments(self.ix, i, &path);
+            let arguments = arguments(self.ix, i, &path, self.domain);
+            let source_in_memory = self.ix.seg.ops[i].op == Op::Gather;
             if !expanded {
                 stack.push((i, path, true));
-                for (v, path) in arguments.into_iter().rev() {
+                for (v, path) in arguments.into_iter().skip(source_in_memory as usize).rev() {
                     if let ValueId::Op(a) = v {
                         stack.push((a, path, false));
                     }
                 }
                 continue;
             }
-            let args: Vec<NodeId> = arguments.iter().map(|(v, path)| self.argument(*v, path)).collect();
-            let node = self.operation(i, &path, &arguments, &args);
+            let computed = arguments.iter().skip(source_in_memory as usize);
+            let args: Vec<NodeId> = computed.map(|(v, path)| self.argument(*v, path)).collect();
+            let node = match self.ix.seg.ops[i].op {
+                Op::Gather => self.gather(i, &path, arguments[0].0, args[0])?,
+                _ => self.operation(i, &path, &arguments, &args),
+            };
             self.done.insert(key, node);
             last = Some(node);
         }
@@ -175,9 +246,90 @@ impl Writer<'_> {
                 self.inside_or(arguments[0].0, &arguments[0].1, args[0], outside)
             }
             Op::Cat => self.inside_or(arguments[0].0, &arguments[0].1, args[0], args[1]),
+            Op::Reduce(reduce) => self.reduction(i, reduce, args[0]),
+            Op::Scan(op) => {
+                let narrow = rel.dtype;
+                let node = self.builder.scan(op, rel.attr & REVERSE != 0, args[0]);
+                self.builder.cast(node, narrow)
+            }
             _ if rel.op.is_view() => args[0],
             other => unreachable!("{} runs by itself", other.name()),
         }
+    }
+
+    /// A reduction as folds over the row.
+    fn reduction(&mut self, i: usize, op: ReduceOp, x: NodeId) -> NodeId {
+        let dtype = self.ix.seg.ops[i].dtype;
+        let b = &mut self.builder;
+        let carried = match b.body().dtype(x) {
+            DType::BF16 | DType::F16 => DType::F32,
+            DType::I8 | DType::I16 | DType::U8 | DType::Bool => DType::I32,
+            other => other,
+        };
+        let wide = b.cast(x, carried);
+        let folded = b.fold(fold_op(op), wide);
+        if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
+            return b.cast(folded, dtype);
+        }
+        // The first place where the extremum stands; a NaN is one where it is the result.
+        let mut hit = b.element(ElementOp::Eq, &[wide, folded]);
+        if carried.is_float() {
+            let nan = b.element(ElementOp::Ne, &[wide, wide]);
+            hit = b.element(ElementOp::Or, &[hit, nan]);
+        }
+        let place = self.place_in_row(i);
+        let b = &mut self.builder;
+        let none = b.constant(Scalar::Int(u32::MAX as i64), DType::U32);
+        let candidate = b.element(ElementOp::Where, &[hit, place, none]);
+        let first = b.fold(FoldOp::Min, candidate);
+        b.cast(first, dtype)
+    }
+
+    /// The place of a point along the one axis that operation `i` reduces.
+    fn place_in_row(&mut self, i: usize) -> NodeId {
+        let shape = self.ix.shape(rows::operand(self.ix, i));
+        let axis = rows::axes(self.ix, i).trailing_zeros() as usize;
+        assert!(shape[axis] < u32::MAX as usize, "places along an axis fit 32 bits");
+        let mut along = Shape::new(&vec![1; shape.rank()]);
+        along.dims_mut()[axis] = shape[axis];
+        let map = IndexMap::new(View::contiguous(along)).expand(shape);
+        let map = if shape == self.domain { map } else { map.reshape(self.domain) };
+        let access = self.access(None, map);
+        self.builder.node(Node::Index { access, dtype: DType::U32 })
+    }
+
+    /// The element of `source`, which is in memory, at the place along the axis that the index says; `None` where no strides lead to the
+    /// places along the other axes.
+    fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Option<NodeId> {
+        let ix = self.ix;
+        let axis = ix.seg.ops[i].attr as usize;
+        let (base, chain) = view_base(ix, source, &|i| (self.stored)(i));
+        let view = strided(ix, layout(ix, base), &chain)?;
+        let (size, stride) = (view.shape[axis], view.strides()[axis]);
+        // Along the other axes the element stands where the result does.
+        let mut across = view;
+        across = across.slice(
+            &(0..view.shape.rank()).map(|a| (0, 1, if a == axis { 1 } else { view.shape[a] })).collect::<Vec<_>>(),
+        );
+        let map = path.apply(ix, IndexMap::new(across.expand(ix.seg.shapes[i])));
+        map.as_view()?;
+        let access = self.access(Some(base), map);
+        let b = &mut self.builder;
+        let constant = |b: &mut BodyBuilder, v: i64| b.constant(Scalar::Int(v), DType::I64);
+        let index = b.cast(index, DType::I64);
+        let (zero, end) = (constant(b, 0), self.size(size as i64));
+        let b = &mut self.builder;
+        let (low, high) = (b.element(ElementOp::Ge, &[index, zero]), b.element(ElementOp::Lt, &[index, end]));
+        let inside = b.element(ElementOp::And, &[low, high]);
+        let step = self.size(stride as i64);
+        let b = &mut self.builder;
+        let offset = b.element(ElementOp::Mul, &[index, step]);
+        Some(b.node(Node::Gather { access, offset, inside }))
+    }
+
+    /// A number that the sizes give, as a scalar of the launch: so that the body is the same for all sizes.
+    fn size(&mut self, value: i64) -> NodeId {
+        self.scalar_argument(ScalarArg::Size(value), DType::I64)
     }
 
     /// `value` where the path from the domain ends inside `v`, else `other`.
@@ -240,7 +392,10 @@ impl Writer<'_> {
 
     fn scalar_part(&mut self, op: usize, arg: usize, dtype: DType, part: Part) -> NodeId {
         let index = self.classes.representative(self.ix.scalar(op, arg)) as u32;
-        let wanted = ScalarArg { index, part };
+        self.scalar_argument(ScalarArg::Segment { index, part }, dtype)
+    }
+
+    fn scalar_argument(&mut self, wanted: ScalarArg, dtype: DType) -> NodeId {
         let slot = self.scalars.iter().position(|s| *s == wanted).unwrap_or_else(|| {
             self.scalars.push(wanted);
             self.scalars.len() - 1
@@ -249,19 +404,10 @@ impl Writer<'_> {
         self.builder.scalar(slot, dtype)
     }
 
-    fn finish(self) -> MapKernel {
-        let body = self.builder.finish();
-        let (domain, maps) = pieces::renumbered(self.domain, &self.maps);
-        let boxes = pieces::boxes(domain, &maps);
-        let (kernel, geometry) = if boxes.len() == 1 {
-            let (body, geometry) = lay_out(body, domain, &maps);
-            (Kernel::Map(body), Geometry::Map(geometry))
-        } else {
-            let laid: Vec<(Body, MapGeometry)> = boxes.iter().map(|b| piece(&body, &maps, b)).collect();
-            let (bodies, geometries) = laid.into_iter().unzip();
-            (Kernel::Pieces(bodies), Geometry::Pieces(geometries))
-        };
-        let distinct: Vec<usize> = maps.iter().map(IndexMap::distinct).collect();
+    fn finish(mut self) -> MapKernel {
+        let body = std::mem::take(&mut self.builder).finish();
+        let (kernel, geometry) = self.kernel(body);
+        let distinct: Vec<usize> = self.maps.iter().map(IndexMap::distinct).collect();
         let points = self.domain.numel();
         let bytes_read = self
             .reads
@@ -273,7 +419,7 @@ impl Writer<'_> {
             })
             .sum();
         let mut in_place = vec![];
-        for (n, &s) in self.stores.iter().enumerate() {
+        for (n, &s) in self.outline.stores.iter().enumerate() {
             let size = self.ix.seg.ops[s].dtype.size();
             for (r, v) in self.reads.iter().enumerate() {
                 let mut own = self.sources.iter().zip(&self.maps).filter(|(s, _)| **s == Some(*v));
@@ -284,6 +430,34 @@ impl Writer<'_> {
             }
         }
         MapKernel { kernel, geometry, reads: self.reads, scalars: self.scalars, in_place, bytes_read }
+    }
+}
+
+impl Writer<'_> {
+    fn kernel(&self, body: Body) -> (Kernel, Geometry) {
+        if let Some(reduction) = self.outline.rows {
+            let (kernel, geometry) = rows::lay_out(body, self.ix, reduction, self.domain, &self.maps);
+            return (kernel, Geometry::Rows(geometry));
+        }
+        let (domain, maps) = pieces::renumbered(self.domain, &self.maps);
+        let boxes = pieces::boxes(domain, &maps);
+        if boxes.len() == 1 {
+            let (body, geometry) = lay_out(body, domain, &maps);
+            return (Kernel::Map(body), Geometry::Map(geometry));
+        }
+        let laid: Vec<(Body, MapGeometry)> = boxes.iter().map(|b| piece(&body, &maps, b)).collect();
+        let (bodies, geometries) = laid.into_iter().unzip();
+        (Kernel::Pieces(bodies), Geometry::Pieces(geometries))
+    }
+}
+
+/// The fold that a reduction is made of.
+fn fold_op(op: ReduceOp) -> FoldOp {
+    match op {
+        ReduceOp::Sum => FoldOp::Sum,
+        ReduceOp::Prod => FoldOp::Prod,
+        ReduceOp::Max | ReduceOp::Any | ReduceOp::ArgMax => FoldOp::Max,
+        ReduceOp::Min | ReduceOp::All | ReduceOp::ArgMin => FoldOp::Min,
     }
 }
 

@@ -4,13 +4,14 @@
 //! from. The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
 //! sizes do not keep (an equality of shapes, a view that strides express) has no instance for them.
 
-use crate::body::build_map;
+use crate::alone::alone;
+use crate::body::{Outline, build_map};
 use crate::movement::{layout, strided, view_base};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
-use thalweg_ir::{Op, Shape, View};
-use thalweg_kernel::{Geometry, IndexMap, Kernel, MatmulGeometry, ReduceGeometry};
+use thalweg_ir::View;
+use thalweg_kernel::{Geometry, Kernel};
 
 /// A plan with sizes: launches in order.
 #[derive(Debug)]
@@ -59,13 +60,18 @@ pub enum Slot {
     Buffer(usize),
 }
 
-/// A kernel's scalar, from the segment's.
+/// A kernel's scalar.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ScalarArg {
-    /// Number of the segment's scalar.
-    pub index: u32,
-    /// Which part.
-    pub part: Part,
+pub enum ScalarArg {
+    /// One of the segment's.
+    Segment {
+        /// Its number.
+        index: u32,
+        /// Which part.
+        part: Part,
+    },
+    /// A number that follows from the sizes (i64).
+    Size(i64),
 }
 
 /// A part of a scalar's 64 bits.
@@ -83,8 +89,11 @@ impl ScalarArg {
     /// The bits, out of the segment's scalars.
     #[inline]
     pub fn bits(self, scalars: &[u64]) -> u64 {
-        let bits = scalars[self.index as usize];
-        match self.part {
+        let (bits, part) = match self {
+            ScalarArg::Segment { index, part } => (scalars[index as usize], part),
+            ScalarArg::Size(value) => return value as u64,
+        };
+        match part {
             Part::Whole => bits,
             Part::Low => bits & 0xFFFF_FFFF,
             Part::High => bits >> 32,
@@ -106,17 +115,13 @@ pub struct Output {
 /// Works a plan out for the sizes of a segment; `None` where the plan does not fit them.
 pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -> Option<Instance> {
     let ix = Indexed::new(segment);
-    if plan.same_shape.iter().any(|&(a, b)| segment.shapes[a] != segment.shapes[b]) {
+    if plan.same_shape.iter().any(|&(a, b)| ix.shape(a) != ix.shape(b)) {
         return None;
     }
     let mut buffers = Vec::new();
     let mut buffer_of = vec![None; segment.ops.len()];
     for kernel in &plan.kernels {
-        let stores: &[usize] = match kernel {
-            KernelPlan::Map { stores, .. } => stores,
-            KernelPlan::Alone { op } => std::slice::from_ref(op),
-        };
-        for &s in stores {
+        for s in kernel.writes() {
             buffer_of[s] = Some(buffers.len());
             buffers.push(ix.bytes(ValueId::Op(s)));
         }
@@ -129,14 +134,15 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
     let mut steps = Vec::new();
     for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
         let step = match kernel {
-            KernelPlan::Map { domain, stores, .. } => {
-                if segment.shapes[*domain].numel() == 0 {
+            KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
+                // Nothing to write; a reduction of nothing still has results.
+                if kernel.writes().all(|s| segment.shapes[s].numel() == 0) {
                     continue;
                 }
-                let map = build_map(&ix, *domain, stores, &stored, classes)?;
+                let outline = Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores };
+                let map = build_map(&ix, outline, &stored, classes)?;
                 let first_write = map.reads.len();
-                let operands =
-                    map.reads.iter().copied().chain(stores.iter().map(|&s| ValueId::Op(s))).map(slot).collect();
+                let operands = map.reads.iter().copied().chain(kernel.writes().map(ValueId::Op)).map(slot).collect();
                 Step {
                     kernel_index,
                     kernel: map.kernel,
@@ -149,7 +155,7 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
                     release: vec![],
                     release_inputs: vec![],
                     bytes_read: map.bytes_read,
-                    bytes_written: stores.iter().map(|&s| ix.bytes(ValueId::Op(s))).sum(),
+                    bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
                 }
             }
             KernelPlan::Alone { op } => {
@@ -222,83 +228,4 @@ impl Instance {
     pub fn bytes_written(&self) -> usize {
         self.steps.iter().map(|s| s.bytes_written).sum()
     }
-}
-
-/// The launch of a reduction or matrix product.
-fn alone(
-    ix: &Indexed<'_>,
-    op: usize,
-    kernel_index: usize,
-    slot: &dyn Fn(ValueId) -> Slot,
-    stored: &dyn Fn(usize) -> bool,
-) -> Option<Step> {
-    let rel = &ix.seg.ops[op];
-    let mut operands = Vec::new();
-    let mut views = Vec::new();
-    for (_, v) in ix.tensors(op) {
-        let (base, chain) = view_base(ix, v, stored);
-        views.push(strided(ix, layout(ix, base), &chain)?);
-        operands.push(slot(base));
-    }
-    let first_write = operands.len();
-    operands.push(slot(ValueId::Op(op)));
-    let arg = ix.tensors(op).next().expect("it has an operand").1;
-    let dtype = ix.dtype(arg);
-    let (kernel, geometry) = match rel.op {
-        Op::Reduce(reduce) => {
-            let view = views[0];
-            let pick = |reduced: bool| -> Vec<(usize, isize)> {
-                (0..view.shape.rank())
-                    .filter(|&i| (rel.attr >> i & 1 == 1) == reduced)
-                    .map(|i| (view.shape[i], view.strides()[i]))
-                    .collect()
-            };
-            let geometry =
-                ReduceGeometry { kept: pick(false), reduced: pick(true), base: view.offset, reach: reach(&view) };
-            (Kernel::Reduce { op: reduce, dtype }, Geometry::Reduce(geometry))
-        }
-        Op::Matmul => {
-            let shape = ix.seg.shapes[op];
-            let rank = shape.rank();
-            let matrix = |v: &View| {
-                let r = v.shape.rank();
-                (v.offset, v.strides()[r - 2], v.strides()[r - 1])
-            };
-            let whole = |v: &View| {
-                let mut dims = shape.dims().to_vec();
-                let r = v.shape.rank();
-                dims[rank - 2..].copy_from_slice(&v.shape[r - 2..]);
-                v.expand(Shape::new(&dims))
-            };
-            let (a, b) = (whole(&views[0]), whole(&views[1]));
-            let geometry = MatmulGeometry {
-                batch: (0..rank - 2).map(|i| (shape[i], a.strides()[i], b.strides()[i])).collect(),
-                m: shape[rank - 2],
-                n: shape[rank - 1],
-                k: a.shape[rank - 1],
-                a: matrix(&views[0]),
-                b: matrix(&views[1]),
-                reach: [reach(&views[0]), reach(&views[1])],
-            };
-            (Kernel::Matmul { dtype }, Geometry::Matmul(geometry))
-        }
-        other => unreachable!("{} is computed with others", other.name()),
-    };
-    Some(Step {
-        kernel_index,
-        kernel,
-        geometry,
-        operands,
-        first_write,
-        scalars: vec![],
-        in_place: vec![],
-        release: vec![],
-        release_inputs: vec![],
-        bytes_read: views.iter().map(|v| v.distinct() * dtype.size()).sum(),
-        bytes_written: ix.bytes(ValueId::Op(op)),
-    })
-}
-
-fn reach(view: &View) -> Option<(usize, usize)> {
-    IndexMap::new(*view).reach()
 }

@@ -4,6 +4,7 @@
 //! * [`instantiate`] works a [`Plan`] out for concrete sizes: kernel bodies, geometry, buffers.
 //! * [`Explanation`] says what was done and why, in text, JSON and HTML.
 
+mod alone;
 mod body;
 mod cost;
 mod explanation;
@@ -12,6 +13,7 @@ mod movement;
 mod partition;
 mod pieces;
 mod plan;
+mod rows;
 mod scalars;
 mod segment;
 

@@ -1,5 +1,6 @@
 //! Movement on the way from a kernel's domain to a value: the chain of views between them.
 
+use crate::rows::to_rows;
 use crate::segment::{Indexed, ValueId};
 use std::rc::Rc;
 use thalweg_ir::{Arg, Op, Shape, View, unpack_order};
@@ -14,6 +15,8 @@ pub(crate) enum Step {
     Broadcast(Shape),
     /// The same elements under another shape: from a stored value to the domain of the kernel that stores it.
     Reshape(Shape),
+    /// From what has an element for each row of that reduction to the points of its domain.
+    Rows(usize),
     /// Surrounded by nothing: elements before and after along one axis (the side of a `cat`).
     Extend { axis: usize, before: usize, after: usize },
 }
@@ -39,6 +42,17 @@ impl Path {
         Path(Some(Rc::new(Link { step, rest: self.clone() })))
     }
 
+    /// The path with a step put in at the domain's end.
+    pub fn before(&self, step: Step) -> Path {
+        let mut steps = vec![];
+        let mut at = self;
+        while let Some(link) = &at.0 {
+            steps.push(link.step.clone());
+            at = &link.rest;
+        }
+        steps.into_iter().rev().fold(Path::identity().after(step), |path, step| path.after(step))
+    }
+
     /// The map from the domain to a source, `map` being the source's own.
     pub fn apply(&self, ix: &Indexed<'_>, mut map: IndexMap) -> IndexMap {
         let mut at = self;
@@ -61,6 +75,7 @@ impl Step {
             Step::Op(i) => apply_op(ix, *i, map),
             Step::Broadcast(shape) => map.expand(*shape),
             Step::Reshape(shape) => map.reshape(*shape),
+            Step::Rows(reduction) => to_rows(ix, *reduction, map),
             Step::Extend { axis, before, after } => {
                 let mut parts = vec![(0, 0); map.shape().rank()];
                 parts[*axis] = (*before, *after);

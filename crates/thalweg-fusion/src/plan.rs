@@ -2,6 +2,7 @@
 //!
 //! A plan names operations by number and nothing by size; [`crate::Instance`] works it out for concrete sizes.
 
+use crate::segment::ValueId;
 use std::fmt;
 
 /// The partition of a pattern into kernels.
@@ -13,23 +14,29 @@ pub struct Plan {
     pub outputs: Vec<(usize, OutputPlan)>,
     /// Every value that one kernel hands to another through memory, with the reason.
     pub edges: Vec<Edge>,
-    /// Operations whose shapes are equal without one following from the other.
-    pub(crate) same_shape: Vec<(usize, usize)>,
+    /// Values whose shapes are equal without one following from the other.
+    pub(crate) same_shape: Vec<(ValueId, ValueId)>,
 }
 
 /// One kernel of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KernelPlan {
-    /// One result a point of a domain.
+    /// Results for each point of a domain, and for each row of it.
     Map {
-        /// The operation whose shape is the domain.
-        domain: usize,
-        /// The operations whose results are written, ascending.
+        /// The value whose shape is the domain.
+        domain: ValueId,
+        /// The reduction or scan that makes rows of the domain, if there is one: its operand is `domain`.
+        rows: Option<usize>,
+        /// The operations whose results are written point by point, ascending.
         stores: Vec<usize>,
+        /// The operations whose results are written row by row, ascending.
+        row_stores: Vec<usize>,
+        /// Reductions over everything but the rows, ascending: their results are put together from all rows in the same pass.
+        column_stores: Vec<usize>,
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// A reduction or matrix product by itself, its operands read through views.
+    /// A matrix product or the like by itself, its operands read through views.
     Alone {
         /// The operation.
         op: usize,
@@ -63,9 +70,9 @@ pub struct Edge {
 pub enum Reason {
     /// Fusion is off.
     FusionOff,
-    /// The consumer is a reduction or matrix product, which runs by itself.
+    /// The consumer runs by itself.
     OperandOf(&'static str),
-    /// The producer is a reduction or matrix product, which runs by itself.
+    /// The producer runs by itself.
     ResultOf(&'static str),
     /// The consumer reads other elements than the one it is computing, and computing them again would cost more.
     OtherElements,
@@ -75,6 +82,10 @@ pub enum Reason {
     Wanted,
     /// Something between the two has to run first.
     Between,
+    /// A reduction whose rows are not those of the consumer's kernel: all of it has to be known first.
+    OtherRows(&'static str),
+    /// A reduction over other axes than its consumer's rows, made in the pass of another kernel.
+    SharedPass(&'static str),
     /// The kernel holds as many operations as a kernel may.
     KernelFull,
 }
@@ -91,8 +102,21 @@ impl fmt::Display for Reason {
             Reason::Shared => f.write_str("needed by several kernels; storing is cheaper than computing it in each"),
             Reason::Wanted => f.write_str("the value is wanted, and reading it is cheaper than computing it again"),
             Reason::Between => f.write_str("an operation between them has to run first"),
+            Reason::OtherRows(op) => write!(f, "result of {op} over other rows, which has to be complete"),
+            Reason::SharedPass(op) => write!(f, "result of {op}, which is made in one pass with another kernel's"),
             Reason::KernelFull => f.write_str("the kernel is full"),
         }
+    }
+}
+
+impl KernelPlan {
+    /// The operations whose results it writes: point by point, row by row, then over all rows.
+    pub fn writes(&self) -> impl Iterator<Item = usize> + '_ {
+        let [points, rows, columns]: [&[usize]; 3] = match self {
+            KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
+            KernelPlan::Alone { op } => [std::slice::from_ref(op), &[], &[]],
+        };
+        points.iter().chain(rows).chain(columns).copied()
     }
 }
 

@@ -355,6 +355,12 @@ impl BodyBuilder {
         self.body.stores.push(Store { node, access, combine: None });
     }
 
+    /// Puts a value together with what is there. Where an access leads several points to one element, the element becomes the fold of their values and
+    /// of nothing else: what was there before the launch does not count. (Only across the rows of a row body; see [`crate::RowGeometry`].)
+    pub fn store_combined(&mut self, node: NodeId, access: u16, op: FoldOp) {
+        self.body.stores.push(Store { node, access, combine: Some(op) });
+    }
+
     /// The fold of a value (f32, f64, i32, u32 or i64) over the row.
     pub fn fold(&mut self, op: FoldOp, node: NodeId) -> NodeId {
         let dtype = self.body.dtype(node);

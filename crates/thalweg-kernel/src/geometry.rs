@@ -2,7 +2,7 @@
 
 use crate::IndexMap;
 use std::sync::Arc;
-use thalweg_ir::{DType, MAX_RANK, ReduceOp};
+use thalweg_ir::{DType, MAX_RANK, ReduceOp, ScanOp, ScatterOp};
 
 /// Where one access of a [`crate::Body`] goes in one launch.
 #[derive(Clone, Debug)]
@@ -12,7 +12,8 @@ pub struct AccessGeometry {
     /// Elements between neighbours along each domain dimension; the last one is 1, 0 or any according to the access's class.
     /// Meaningless where `map` is given.
     pub strides: [isize; MAX_RANK],
-    /// The map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`].
+    /// The map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`]. In a row kernel that runs along rows a load of
+    /// class [`crate::AccessClass::Contiguous`] may have one too, without masks: its elements are brought together before they are read.
     pub map: Option<Arc<IndexMap>>,
     /// Lowest and highest position reached, both inside the operand; `None` if none is reached.
     pub reach: Option<(usize, usize)>,
@@ -100,6 +101,25 @@ pub struct MatmulGeometry {
     pub reach: [Option<(usize, usize)>; 2],
 }
 
+/// One launch of what goes along an axis. Operands have up to four strides, in order; an operand that a kernel does not have has zeros.
+#[derive(Clone, Debug)]
+pub struct AxisGeometry {
+    /// Number of the axis among all dimensions, for messages.
+    pub axis: usize,
+    /// Sizes and strides of the dimensions before the axis, outermost first.
+    pub outer: Vec<(usize, [isize; 4])>,
+    /// Of those behind it.
+    pub inner: Vec<(usize, [isize; 4])>,
+    /// Elements along the axis that are scanned, or indices.
+    pub n: usize,
+    /// Elements along the axis that an index chooses from.
+    pub size: usize,
+    /// Strides along the axis.
+    pub steps: [isize; 4],
+    /// Positions of the first elements.
+    pub base: [isize; 4],
+}
+
 /// A device-independent program: what is computed, without sizes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Kernel {
@@ -126,6 +146,28 @@ pub enum Kernel {
         /// The dtype of all three.
         dtype: DType,
     },
+    /// A scan or sort along an axis. Operands: input, output.
+    Scan {
+        /// Which.
+        op: ScanOp,
+        /// From the last element to the first; of a sort: descending.
+        reverse: bool,
+        /// The input's dtype; the output's is the same, of an argsort i64.
+        dtype: DType,
+    },
+    /// Elements at given places along an axis. Operands: input, index (i64), output. An index out of range ends in an error.
+    Gather {
+        /// The dtype of input and output.
+        dtype: DType,
+    },
+    /// Values put in at given places along an axis. Operands: input, index (i64), values, output, which may be the input. Where several values
+    /// meet one element they do so in order, each result rounded to the dtype. An index out of range ends in an error.
+    Scatter {
+        /// How a value is put in.
+        op: ScatterOp,
+        /// The dtype of input, values and output.
+        dtype: DType,
+    },
 }
 
 /// The sizes that go with a [`Kernel`] of the same kind.
@@ -141,4 +183,6 @@ pub enum Geometry {
     Reduce(ReduceGeometry),
     /// For [`Kernel::Matmul`].
     Matmul(MatmulGeometry),
+    /// For [`Kernel::Scan`], [`Kernel::Gather`] and [`Kernel::Scatter`].
+    Axis(AxisGeometry),
 }

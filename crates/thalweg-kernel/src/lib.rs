@@ -15,7 +15,8 @@ pub use body::{
     Access, AccessClass, Body, BodyBuilder, Fold, FoldOp, Node, NodeId, Scan, Set, Store, expand, resolve, widen,
 };
 pub use geometry::{
-    AccessGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, ReduceGeometry, RowGeometry,
+    AccessGeometry, AxisGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, ReduceGeometry,
+    RowGeometry,
 };
 pub use index::IndexMap;
 pub use phases::{Phase, Phases, phases};

@@ -76,6 +76,22 @@ impl Generator {
         self.draw(kind, options.dtype(), shape, options.device)
     }
 
+    /// Elements dropped at random; see [`Tensor::dropout`].
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when `p` is not in [0, 1].
+    #[track_caller]
+    pub fn dropout(&mut self, x: &Tensor, p: f64) -> Tensor {
+        crate::record::check_float("dropout", x);
+        assert!((0.0..=1.0).contains(&p), "dropout: {p} is no probability");
+        if p == 0.0 {
+            return x.clone();
+        }
+        let kept = self.draw(RandomKind::Uniform, DType::F32, *x.shape(), x.device()).ge(p);
+        let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
+        kept.where_(crate::record::widened(x) * scale, 0.0).cast(x.dtype())
+    }
+
     /// Integers of a range, its end excluded, as i64; see [`Tensor::randint`].
     ///
     /// # Panics
@@ -196,6 +212,16 @@ impl Tensor {
     #[track_caller]
     pub fn randn_like(&self) -> Tensor {
         draw!(g => g.randn_with(*self.shape(), Options::of(self)))
+    }
+
+    /// Each element 0 with probability `p`, else divided by `1 - p`, so that the mean stays (Srivastava et al. 2014). For training: a
+    /// trained network leaves it out.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when `p` is not in [0, 1].
+    #[track_caller]
+    pub fn dropout(&self, p: f64) -> Tensor {
+        draw!(g => g.dropout(self, p))
     }
 
     /// Integers of a range, its end excluded, all but equally likely (off by less than 2⁻³² of the range's size), as

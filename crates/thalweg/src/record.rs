@@ -177,6 +177,15 @@ pub(crate) fn check_alike(name: &str, a: &Tensor, b: &Tensor) {
     }
 }
 
+/// Checks that two tensors live on one device.
+#[inline]
+#[track_caller]
+pub(crate) fn check_device(name: &str, a: &Tensor, b: &Tensor) {
+    if a.0.device() != b.0.device() {
+        devices_differ(name, a, b);
+    }
+}
+
 /// Checks that a composite gets a float tensor, under the composite's own name.
 #[inline]
 #[track_caller]
@@ -209,7 +218,10 @@ fn wrong_class(op: ElementOp, dtype: DType) -> ! {
 pub(crate) fn wrong_dtype(name: &str, takes: &str, dtype: DType) -> ! {
     let hint = match takes {
         "bool" => "compare (.ne(0)) or .cast(DType::Bool) first",
-        "an integer dtype" => ".cast(DType::I64) first",
+        "an integer dtype" | "an index of an integer dtype" | "classes of an integer dtype" => {
+            ".cast(DType::I64) first"
+        }
+        "a mask of bool" => "compare (.ne(0)) first",
         "an integer dtype or bool" => "compare (.ne(0)) or .cast(DType::I64) first",
         _ => ".cast(DType::F32) first",
     };

@@ -1,7 +1,7 @@
 //! Reductions over one axis, several, or all (`..`), with the axes dropped or kept as size 1.
 
 use crate::record::{check_float, record1, widened, wrong_dtype};
-use crate::{Axes, Axis, DType, Shape, Tensor};
+use crate::{Axes, DType, Shape, Tensor};
 use thalweg_ir::{Op, ReduceOp};
 
 /// Bit of the attribute that says that reduced axes stay as size 1.
@@ -36,6 +36,13 @@ impl Tensor {
             return self.clone();
         }
         self.reduced(op, self.dtype(), mask, keep)
+    }
+
+    /// Sums and products: of integers and bool in i64, as what counts is wanted and not what fits.
+    #[track_caller]
+    fn accumulate(&self, op: ReduceOp, axes: Axes, keep: bool) -> Tensor {
+        let wide = if self.dtype().is_float() { self.clone() } else { self.cast(DType::I64) };
+        wide.reduce_numbers(op, axes, keep)
     }
 
     #[track_caller]
@@ -108,11 +115,11 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. In the tensor's dtype:
-    /// integers wrap.
-    sum sum_keepdim => reduce_numbers Sum, "On bool (cast first), or when an axis does not exist.";
-    /// The product over the axes; 1 of nothing. In the tensor's dtype: integers wrap.
-    prod prod_keepdim => reduce_numbers Prod, "On bool (cast first), or when an axis does not exist.";
+    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. Of integers and bool as i64, which
+    /// wraps.
+    sum sum_keepdim => accumulate Sum, "When an axis does not exist.";
+    /// The product over the axes; 1 of nothing. Of integers and bool as i64, which wraps.
+    prod prod_keepdim => accumulate Prod, "When an axis does not exist.";
     /// The largest over the axes; NaN if any is NaN.
     #[doc(alias = "max")]
     amax amax_keepdim => reduce_numbers Max, "On bool, when an axis does not exist, or when there is nothing along one.";
@@ -130,41 +137,130 @@ reductions! {
     argmin argmin_keepdim => reduce_to_index ArgMin, "On bool, when the axis does not exist or has no elements, or with several axes.";
 }
 
-/// Statistics and normalisations, written from the reductions above. All take floats; bf16 and f16 are computed in
+/// Statistics, written from the reductions above. All but [`count_nonzero`](Tensor::count_nonzero) take floats; bf16 and f16 are computed in
 /// f32 and rounded once, at the end.
 impl Tensor {
+    /// How many elements over the axes are not 0, as i64.
+    ///
+    /// # Panics
+    /// When an axis does not exist.
+    #[track_caller]
+    pub fn count_nonzero(&self, axes: impl Into<Axes>) -> Tensor {
+        self.holds().sum(axes)
+    }
+
+    /// [`count_nonzero`](Tensor::count_nonzero) with the reduced axes kept as size 1.
+    ///
+    /// # Panics
+    /// When an axis does not exist.
+    #[track_caller]
+    pub fn count_nonzero_keepdim(&self, axes: impl Into<Axes>) -> Tensor {
+        self.holds().sum_keepdim(axes)
+    }
+
+    #[track_caller]
+    fn sum_of_floats(&self, axes: Axes, keep: bool) -> Tensor {
+        self.reduce_numbers(ReduceOp::Sum, axes, keep)
+    }
+
+    #[track_caller]
+    fn mean_of(&self, axes: Axes, keep: bool) -> Tensor {
+        check_float("mean", self);
+        (widened(self).sum_of_floats(axes, keep) / self.reduced_count("mean", axes)).cast(self.dtype())
+    }
+
+    /// In two passes, the mean and then the squares of what differs from it: one pass cancels where the mean is large.
+    #[track_caller]
+    fn var_of(&self, name: &str, axes: Axes, correction: f64, keep: bool) -> Tensor {
+        check_float(name, self);
+        let count = self.reduced_count(name, axes) as f64;
+        let x = widened(self);
+        (&x - x.mean_of(axes, true)).square().sum_of_floats(axes, keep) / (count - correction).max(0.0)
+    }
+
+    #[track_caller]
+    fn norm_of(&self, name: &str, p: f64, axes: Axes, keep: bool) -> Tensor {
+        check_float(name, self);
+        let x = widened(self);
+        let norm = if p == f64::INFINITY {
+            x.abs().reduce_numbers(ReduceOp::Max, axes, keep)
+        } else if p == f64::NEG_INFINITY {
+            x.abs().reduce_numbers(ReduceOp::Min, axes, keep)
+        } else if p == 0.0 {
+            x.ne(0).cast(x.dtype()).sum_of_floats(axes, keep)
+        } else if p == 1.0 {
+            x.abs().sum_of_floats(axes, keep)
+        } else if p == 2.0 {
+            x.square().sum_of_floats(axes, keep).sqrt()
+        } else {
+            x.abs().powf(p).sum_of_floats(axes, keep).powf(1.0 / p)
+        };
+        norm.cast(self.dtype())
+    }
+
+    #[track_caller]
+    fn logsumexp_of(&self, axes: Axes, keep: bool) -> Tensor {
+        check_float("logsumexp", self);
+        let x = widened(self);
+        let largest = x.reduce_numbers(ReduceOp::Max, axes, true);
+        // An infinite largest is itself the answer, but ∞ - ∞ is NaN.
+        let largest = largest.is_finite().where_(&largest, 0.0);
+        let sum = (x - &largest).exp().sum_of_floats(axes, keep).log();
+        let shape = *sum.shape();
+        (sum + largest.reshaped(shape)).cast(self.dtype())
+    }
+}
+
+macro_rules! statistics {
+    ($($(#[$doc:meta])* $name:ident $keepdim:ident ($($arg:ident: $t:ty),*) |$x:ident, $axes:ident, $keep:ident| $body:expr, $panics:literal;)*) => {
+        /// Means, variances, norms.
+        impl Tensor {$(
+            $(#[$doc])*
+            ///
+            /// # Panics
+            #[doc = $panics]
+            #[track_caller]
+            pub fn $name(&self, $($arg: $t,)* axes: impl Into<Axes>) -> Tensor {
+                let ($x, $axes, $keep) = (self, axes.into(), false);
+                $body
+            }
+            #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") with the reduced axes kept as size 1.")]
+            ///
+            /// # Panics
+            #[doc = $panics]
+            #[track_caller]
+            pub fn $keepdim(&self, $($arg: $t,)* axes: impl Into<Axes>) -> Tensor {
+                let ($x, $axes, $keep) = (self, axes.into(), true);
+                $body
+            }
+        )*}
+    };
+}
+
+statistics! {
     /// The mean over the axes; NaN of nothing.
-    ///
-    /// # Panics
-    /// On a dtype that is not a float (cast first), or when an axis does not exist.
-    #[track_caller]
-    pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
-        check_float("mean", self);
-        let axes = axes.into();
-        (widened(self).sum(axes) / self.reduced_count("mean", axes)).cast(self.dtype())
-    }
-
-    /// [`mean`](Tensor::mean) with the reduced axes kept as size 1.
-    ///
-    /// # Panics
-    /// As [`mean`](Tensor::mean).
-    #[track_caller]
-    pub fn mean_keepdim(&self, axes: impl Into<Axes>) -> Tensor {
-        check_float("mean", self);
-        let axes = axes.into();
-        (widened(self).sum_keepdim(axes) / self.reduced_count("mean", axes)).cast(self.dtype())
-    }
-
+    mean mean_keepdim() |x, axes, keep| x.mean_of(axes, keep),
+        "On a dtype that is not a float (cast first), or when an axis does not exist.";
     /// The variance over the axes: the mean of `(x - mean)²`, as NumPy's default ([`var_with`](Tensor::var_with)
     /// divides by less).
-    ///
-    /// # Panics
-    /// On a dtype that is not a float, or when an axis does not exist.
-    #[track_caller]
-    pub fn var(&self, axes: impl Into<Axes>) -> Tensor {
-        self.var_with(axes, 0.0)
-    }
+    var var_keepdim() |x, axes, keep| x.var_of("var", axes, 0.0, keep).cast(x.dtype()),
+        "On a dtype that is not a float, or when an axis does not exist.";
+    /// The standard deviation over the axes, the root of [`var`](Tensor::var).
+    std std_keepdim() |x, axes, keep| x.var_of("std", axes, 0.0, keep).sqrt().cast(x.dtype()),
+        "On a dtype that is not a float, or when an axis does not exist.";
+    /// The Euclidean norm over the axes: `√Σx²`.
+    norm norm_keepdim() |x, axes, keep| x.norm_of("norm", 2.0, axes, keep),
+        "On a dtype that is not a float, or when an axis does not exist.";
+    /// The p-norm over the axes: `(Σ|x|ᵖ)^(1/p)`; the largest magnitude for `p = ∞`, the smallest for -∞, the count
+    /// of non-zeros for 0.
+    norm_p norm_p_keepdim(p: f64) |x, axes, keep| x.norm_of("norm_p", p, axes, keep),
+        "On a dtype that is not a float, when an axis does not exist, or for an infinite `p` has no elements.";
+    /// `ln Σeˣ` over the axes, without overflow on the way: the largest is taken out first.
+    logsumexp logsumexp_keepdim() |x, axes, keep| x.logsumexp_of(axes, keep),
+        "On a dtype that is not a float, or when an axis does not exist or has no elements.";
+}
 
+impl Tensor {
     /// The variance with the sum of squares divided by the count less `correction`: 1 gives the unbiased estimate,
     /// PyTorch's default.
     ///
@@ -172,130 +268,15 @@ impl Tensor {
     /// On a dtype that is not a float, or when an axis does not exist.
     #[track_caller]
     pub fn var_with(&self, axes: impl Into<Axes>, correction: f64) -> Tensor {
-        check_float("var", self);
-        let axes = axes.into();
-        let count = self.reduced_count("var", axes) as f64;
-        let x = widened(self);
-        let var = (&x - x.mean_keepdim(axes)).square().sum(axes) / (count - correction).max(0.0);
-        var.cast(self.dtype())
+        self.var_of("var", axes.into(), correction, false).cast(self.dtype())
     }
 
-    /// The standard deviation over the axes, the root of [`var`](Tensor::var).
+    /// The standard deviation as the root of [`var_with`](Tensor::var_with).
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
     #[track_caller]
-    pub fn std(&self, axes: impl Into<Axes>) -> Tensor {
-        check_float("std", self);
-        widened(self).var(axes).sqrt().cast(self.dtype())
-    }
-
-    /// The Euclidean norm over the axes: `√Σx²`.
-    ///
-    /// # Panics
-    /// On a dtype that is not a float, or when an axis does not exist.
-    #[track_caller]
-    pub fn norm(&self, axes: impl Into<Axes>) -> Tensor {
-        check_float("norm", self);
-        widened(self).square().sum(axes).sqrt().cast(self.dtype())
-    }
-
-    /// The p-norm over the axes: `(Σ|x|ᵖ)^(1/p)`; the largest magnitude for `p = ∞`, the smallest for -∞, the count
-    /// of non-zeros for 0.
-    ///
-    /// # Panics
-    /// On a dtype that is not a float, or when an axis does not exist.
-    #[track_caller]
-    pub fn norm_p(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
-        check_float("norm_p", self);
-        let x = widened(self).abs();
-        let norm = if p == f64::INFINITY {
-            x.amax(axes)
-        } else if p == f64::NEG_INFINITY {
-            x.amin(axes)
-        } else if p == 0.0 {
-            x.ne(0).cast(x.dtype()).sum(axes)
-        } else if p == 2.0 {
-            x.norm(axes)
-        } else {
-            x.powf(p).sum(axes).powf(1.0 / p)
-        };
-        norm.cast(self.dtype())
-    }
-
-    /// `ln Σeˣ` over the axes, without overflow on the way: the largest is taken out first.
-    ///
-    /// # Panics
-    /// On a dtype that is not a float, or when an axis does not exist or has no elements.
-    #[track_caller]
-    pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
-        check_float("logsumexp", self);
-        let axes = axes.into();
-        let x = widened(self);
-        let largest = x.amax_keepdim(axes);
-        // An infinite largest is itself the answer, but ∞ - ∞ is NaN.
-        let largest = largest.is_finite().where_(&largest, 0.0);
-        let sum = (x - &largest).exp().sum(axes).log();
-        let shape = *sum.shape();
-        (sum + largest.reshape(shape)).cast(self.dtype())
-    }
-
-    /// `e^xᵢ / Σe^xⱼ` along an axis, without overflow on the way.
-    ///
-    /// # Panics
-    /// On a dtype that is not a float, or when the axis does not exist.
-    #[track_caller]
-    pub fn softmax(&self, axis: impl Into<Axis>) -> Tensor {
-        check_float("softmax", self);
-        let axis = axis.into().of("softmax", self.rank());
-        if self.numel() == 0 {
-            return self.clone();
-        }
-        let x = widened(self);
-        let e = (&x - x.amax_keepdim(axis)).exp();
-        (&e / e.sum_keepdim(axis)).cast(self.dtype())
-    }
-
-    /// `xᵢ - ln Σe^xⱼ` along an axis: the logarithm of [`softmax`](Tensor::softmax), accurate where that is small.
-    ///
-    /// # Panics
-    /// On a dtype that is not a float, or when the axis does not exist.
-    #[track_caller]
-    pub fn log_softmax(&self, axis: impl Into<Axis>) -> Tensor {
-        check_float("log_softmax", self);
-        let axis = axis.into().of("log_softmax", self.rank());
-        if self.numel() == 0 {
-            return self.clone();
-        }
-        let x = widened(self);
-        let centred = &x - x.amax_keepdim(axis);
-        (&centred - centred.exp().sum_keepdim(axis).log()).cast(self.dtype())
-    }
-
-    /// `(x - mean)/√(var + eps)` over the axes, usually -1 (Ba, Kiros and Hinton 2016). Scale and shift are for the
-    /// caller to multiply and add.
-    ///
-    /// # Panics
-    /// On a dtype that is not a float, or when an axis does not exist.
-    #[track_caller]
-    pub fn layer_norm(&self, axes: impl Into<Axes>, eps: f64) -> Tensor {
-        check_float("layer_norm", self);
-        let axes = axes.into();
-        let x = widened(self);
-        let centred = &x - x.mean_keepdim(axes);
-        let var = centred.square().mean_keepdim(axes);
-        (centred * (var + eps).rsqrt()).cast(self.dtype())
-    }
-
-    /// `x/√(mean(x²) + eps)` over the axes, usually -1 (Zhang and Sennrich 2019). The scale is for the caller to
-    /// multiply.
-    ///
-    /// # Panics
-    /// On a dtype that is not a float, or when an axis does not exist.
-    #[track_caller]
-    pub fn rms_norm(&self, axes: impl Into<Axes>, eps: f64) -> Tensor {
-        check_float("rms_norm", self);
-        let x = widened(self);
-        (&x * (x.square().mean_keepdim(axes) + eps).rsqrt()).cast(self.dtype())
+    pub fn std_with(&self, axes: impl Into<Axes>, correction: f64) -> Tensor {
+        self.var_of("std", axes.into(), correction, false).sqrt().cast(self.dtype())
     }
 }

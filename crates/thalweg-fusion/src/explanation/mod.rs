@@ -129,10 +129,13 @@ impl SegmentReport {
             .collect();
         let mut kernels = Vec::new();
         for (k, kernel) in plan.kernels.iter().enumerate() {
-            let (kind, ops, writes, domain) = match kernel {
-                KernelPlan::Map { domain, stores, ops } => ("map", ops.clone(), stores.clone(), *domain),
-                KernelPlan::Alone { op } => (segment.ops[*op].op.name(), vec![*op], vec![*op], *op),
+            let (kind, ops, domain) = match kernel {
+                KernelPlan::Map { domain, rows, ops, .. } => {
+                    (if rows.is_some() { "rows" } else { "map" }, ops.clone(), *domain)
+                }
+                KernelPlan::Alone { op } => (segment.ops[*op].op.name(), vec![*op], ValueId::Op(*op)),
             };
+            let writes: Vec<usize> = kernel.writes().collect();
             for &o in &ops {
                 operations[o].kernels.push(k);
             }
@@ -147,7 +150,7 @@ impl SegmentReport {
                 operations: ops,
                 reads: step.map(|s| s.operands[..s.first_write].iter().map(name).collect()).unwrap_or_default(),
                 writes,
-                domain: ix.shape(ValueId::Op(domain)).to_string(),
+                domain: ix.shape(domain).to_string(),
                 engine: at.map(|at| engines[at].clone()).unwrap_or_default(),
                 bytes_read: step.map_or(0, |s| s.bytes_read),
                 bytes_written: step.map_or(0, |s| s.bytes_written),
@@ -195,11 +198,7 @@ impl SegmentReport {
 
 /// The operations that a plan's kernels store, in the order of the instance's buffers.
 fn stored_order(plan: &Plan) -> Vec<usize> {
-    let stores = |k: &KernelPlan| match k {
-        KernelPlan::Map { stores, .. } => stores.clone(),
-        KernelPlan::Alone { op } => vec![*op],
-    };
-    plan.kernels.iter().flat_map(stores).collect()
+    plan.kernels.iter().flat_map(KernelPlan::writes).collect()
 }
 
 fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {

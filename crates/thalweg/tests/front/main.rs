@@ -1,11 +1,13 @@
 //! The front against NumPy (golden.py writes what NumPy says), and against what its documentation promises.
 
+mod along;
 #[cfg(feature = "ndarray")]
 mod arrays;
 mod creation;
 mod display;
 mod golden;
 mod mistakes;
+mod networks;
 mod npy;
 mod operators;
 mod random;

@@ -135,7 +135,7 @@ fn of_reductions_and_products() {
     mistakes! {
         a.sum(2) => "sum: axis 2 is out of range for rank 2";
         a.sum([0, -2]) => "sum: axis -2 is named twice";
-        t.sum(0) => "sum: takes a float or integer dtype, not bool; .cast(DType::F32) first";
+        t.amax(0) => "amax: takes a float or integer dtype, not bool; .cast(DType::F32) first";
         a.any(0) => "any: takes bool, not f32; compare (.ne(0)) or .cast(DType::Bool) first";
         i.mean(0) => "mean: takes a float dtype, not i32; .cast(DType::F32) first";
         none.amax(0) => "amax: nothing to reduce in shape [0, 2], and no value stands for nothing";
@@ -168,5 +168,42 @@ fn of_creation() {
         Tensor::randint(3..3, [1]) => "randint: the range 3..3 is empty";
         Tensor::randint_with(0..300, [1], DType::I8) => "randint: the range 0..300 does not fit i8";
         Tensor::zeros([1; 9]) => "rank 9 is over the limit of 8";
+    }
+}
+
+#[test]
+fn of_scans_sorts_gathers_and_scatters() {
+    let (a, v) = (Tensor::zeros([2, 3]), Tensor::zeros([4]));
+    let (i, t) = (Tensor::new([1i32, 2]), Tensor::new([true]));
+    mistakes! {
+        a.cumsum(2) => "cumsum: axis 2 is out of range for rank 2";
+        t.cummax(0) => "cummax: takes a float or integer dtype, not bool; .cast(DType::F32) first";
+        i.logcumsumexp_reverse(0) => "logcumsumexp: takes a float dtype, not i32; .cast(DType::F32) first";
+        a.sort(-3, true) => "sort: axis -3 is out of range for rank 2";
+        a.topk(4, 1, true) => "topk: 4 elements are not in axis 1 of [2, 3]";
+        v.searchsorted(&i, false) => "searchsorted: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
+        a.searchsorted(&v, false) => "searchsorted: sorted rows of shape [2, 3] and values of shape [4]";
+        a.gather(0, &i) => "gather: an index of shape [2] does not go along axis 0 of shape [2, 3]";
+        a.gather(0, &Tensor::zeros_with([1, 2], DType::I64)) => "gather: an index of shape [1, 2] does not go along axis 0 of shape [2, 3]";
+        a.gather(0, &a) => "gather: takes an index of an integer dtype, not f32; .cast(DType::I64) first";
+        a.index_select(0, &t) => "index_select: takes an index of an integer dtype, not bool; .cast(DType::I64) first";
+        v.embedding(&i) => "embedding: takes a table of rank 2, not shape [4]";
+        a.index(&[&i, &i, &i]) => "index: 3 indices for shape [2, 3]";
+        a.masked_select(&v) => "masked_select: takes a mask of bool, not f32; compare (.ne(0)) first";
+        a.masked_select(&t.expand([4])) => "masked_select: shapes [2, 3] and [4] do not broadcast";
+        v.scatter(0, &i, &i) => "scatter: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
+        v.scatter_add(0, &i, Tensor::zeros([3])) => "scatter_add: index [2] and values [3] do not go along axis 0 of shape [4]";
+        i.scatter(0, &i, 2.5) => "scatter: 2.5 does not fit i32; .cast(..) the tensor first";
+        v.index_add(0, &i, Tensor::zeros([3])) => "index_add: values of shape [3] are not of shape [2]";
+        v.one_hot(3) => "one_hot: takes an integer dtype, not f32; .cast(DType::I64) first";
+        a.group_norm(2, None, None, 0.0) => "group_norm: the 3 channels of shape [2, 3] do not divide into 2 groups";
+        v.instance_norm(None, None, 0.0) => "instance_norm: takes samples of channels (rank 2 or more), not shape [4]";
+        a.group_norm(1, Some(&v), None, 0.0) => "group_norm: [4] for the channels of shape [2, 3]";
+        a.batch_norm(&v, &v, None, None, 0.0) => "batch_norm: [4] for the channels of shape [2, 3]";
+        a.layer_norm_with(-1, Some(&v), None, 0.0) => "layer_norm: shapes [2, 3] and [4] do not broadcast";
+        a.cross_entropy(&Tensor::zeros_with([3], DType::I64), Reduction::Mean) => "cross_entropy: logits of shape [2, 3] and classes of shape [3]";
+        a.mse_loss(&v, Reduction::Sum) => "mse_loss: shapes [2, 3] and [4] do not broadcast";
+        a.cdist(&v, 2.0) => "cdist: takes two matrices of rows of one length, not shapes [2, 3] and [4]";
+        a.dropout(1.5) => "dropout: 1.5 is no probability";
     }
 }

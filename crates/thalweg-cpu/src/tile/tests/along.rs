@@ -260,9 +260,16 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
 
 #[test]
 fn random_row_bodies_agree_with_the_table() {
+    let (mut longest, mut buffers, mut sets) = (0, 0, 0);
     for seed in 0..120 {
         let (body, scalars) = random(seed);
+        let code = compile_along(&body, true);
+        longest = longest.max(code.phases().list.len());
+        buffers += code.phases().buffers.len();
+        sets += code.phases().list.iter().map(|p| p.body.sets.len()).sum::<usize>();
         let (n, rows) = [(1, 3), (0, 2), (17, 8), (512, 2), (700, 2), (33, 5)][seed as usize % 6];
         check(&body, seed, &scalars, n, rows, &[Way::Whole, Way::PhaseByPhase, Way::RowByRow]);
     }
+    // They are worth something as a test.
+    assert!(longest >= 5 && buffers > 0 && sets > 20, "{longest} phases, {buffers} buffers, {sets} sets");
 }

@@ -4,7 +4,7 @@ use super::oracle::{Val, Walk, decode, encode};
 use super::{contiguous, exact, numbers, walk};
 use crate::rows::{Along, Rows};
 use crate::tile::{compile, compile_along};
-use thalweg_ir::{DType, ElementOp};
+use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};
 
 /// Offsets and flags from operands 0 and 1, elements of operand 2.
@@ -138,6 +138,48 @@ fn rows_gather_and_fold() {
                     row.iter_mut().for_each(|v| *v = Val::I(int(v).wrapping_sub(sum) as i64));
                 }
                 case.check(&body, n);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_gathers_one_element_for_all_its_points() {
+    let mut b = BodyBuilder::new(false);
+    let once = |operand, dtype| Access { operand: Some(operand), dtype, class: AccessClass::Uniform, per_row: true };
+    let (index, from, out) =
+        (b.access(once(0, DType::I64)), b.access(once(1, DType::F32)), b.access(once(2, DType::F32)));
+    let (all, label) = (b.access(contiguous(3, DType::F32)), b.access(contiguous(1, DType::F32)));
+    let (index, yes) = (b.node(Node::Load { access: index }), b.constant(Scalar::Bool(true), DType::Bool));
+    let own = b.node(Node::Gather { access: from, offset: index, inside: yes });
+    let x = b.node(Node::Load { access: label });
+    let max = b.fold(FoldOp::Max, x);
+    let (less, rest) = (b.element(ElementOp::Sub, &[max, own]), b.element(ElementOp::Sub, &[x, own]));
+    b.store(less, out);
+    b.store(rest, all);
+    let body = b.finish();
+    let (n, rows) = (600, 4);
+    let x: Vec<f32> = (0..n * rows).map(|i| i as f32).collect();
+    for (index, fits) in [([5i64, 0, 599, 7], true), ([5, 0, 2400, 7], false), ([-1, 0, 0, 0], false)] {
+        for keep in [false, true] {
+            let code = compile_along(&body, keep);
+            let (mut less, mut rest) = (vec![0.0f32; rows], vec![0.0f32; n * rows]);
+            let (mut values, mut buffers) = (vec![0u64; code.phases().values.len()], vec![vec![0u64; n]; 4]);
+            let bounds = [x.as_ptr() as u64, (n * rows) as u64];
+            let row = 4 * n as u64;
+            let mut args = vec![index.as_ptr() as u64, 8, 0, 0, x.as_ptr() as u64, row, 0, bounds.as_ptr() as u64];
+            args.extend([less.as_mut_ptr() as u64, 4, 0, 0, rest.as_mut_ptr() as u64, row, 0, 0]);
+            args.extend([x.as_ptr() as u64, row, 0, 0]);
+            let kept = code.phases().buffers.len();
+            args.extend(buffers[..kept].iter_mut().flat_map(|b| [b.as_mut_ptr() as u64, 0, 0, 0]));
+            args.push(values.as_mut_ptr() as u64);
+            let phases = code.phases().list.len();
+            // SAFETY: the words describe the vectors.
+            assert_eq!(unsafe { code.run(&args, n, rows, 0..phases) }, fits);
+            for r in (0..rows).filter(|_| fits) {
+                let own = x[r * n + index[r] as usize];
+                assert_eq!(less[r], x[r * n + n - 1] - own);
+                assert!((0..n).all(|i| rest[r * n + i] == x[r * n + i] - own));
             }
         }
     }

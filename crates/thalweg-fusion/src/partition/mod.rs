@@ -6,19 +6,24 @@
 //! pays ([`crate::cost`]); otherwise it is computed wherever it is needed and never touches memory. A stored operation joins
 //! a kernel over the same points where the rules below allow it, else it begins one of its own.
 //!
-//! What is allowed (each rule has a test in `crates/thalweg/tests/fusion.rs`):
-//! 1. A kernel computes and stores point by point, so a value that one of its members reads at other points is not stored by it.
-//! 2. The kernels with the values between them stay acyclic.
-//! 3. Members of a kernel have the same number of points, by data flow or by an equality of shapes that is
-//!    checked again for other sizes.
+//! A reduction or scan is *folded* into a kernel whose points form the same rows: one that needs its result all along the row, or one
+//! that has an element for each row. The kernel then becomes a row kernel, and everything before and after over these rows lands in it.
+//!
+//! What is allowed is in [`legality`].
 //!
 //! Nothing here depends on the order in which independent operations were recorded except the numbering of kernels.
 
+mod finish;
+mod legality;
+mod passes;
+
 use crate::cost::Shared;
 use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
-use crate::plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
+use crate::plan::{Edge, OutputPlan, Plan, Reason};
+use crate::rows;
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
-use thalweg_ir::Op;
+use legality::Position;
+use thalweg_ir::{Op, Shape};
 use thalweg_kernel::IndexMap;
 
 /// The most operations that one kernel holds: keeps compiling linear in practice and code within the instruction cache.
@@ -34,9 +39,13 @@ struct Use {
 }
 
 struct Draft {
-    /// The operation whose shape is the domain, and the points of it; `None` for a kernel of an operation by itself.
-    domain: Option<usize>,
+    /// The value whose shape is the domain; `None` for a kernel of an operation by itself.
+    domain: Option<ValueId>,
+    /// The reduction or scan that makes rows of the domain, its operand's.
+    rows: Option<usize>,
     stores: Vec<usize>,
+    row_stores: Vec<usize>,
+    column_stores: Vec<usize>,
     ops: BitSet,
     count: usize,
     /// Kernels that read what this one writes.
@@ -50,14 +59,14 @@ struct Partition<'a> {
     kernels: Vec<Draft>,
     /// Where each operation is needed, for those not yet reached.
     uses: Vec<Vec<Use>>,
-    /// Kernels of operations by themselves that read an operation's result.
-    operands: Vec<Vec<usize>>,
+    /// Kernels that need an operation's result in memory, with the operation that reads it there.
+    operands: Vec<Vec<(usize, usize)>>,
     stored_by: Vec<Option<usize>>,
     forced: BitSet,
     /// What each operation is computed from: operations, then inputs.
     ancestry: Vec<BitSet>,
     edges: Vec<Edge>,
-    same_shape: Vec<(usize, usize)>,
+    same_shape: Vec<(ValueId, ValueId)>,
 }
 
 /// Plans a segment.
@@ -114,7 +123,12 @@ fn ancestry(ix: &Indexed<'_>) -> Vec<BitSet> {
 }
 
 fn runs_alone(op: Op) -> bool {
-    matches!(op, Op::Reduce(_) | Op::Matmul)
+    matches!(op, Op::Matmul | Op::Scatter(_))
+}
+
+/// Needs whole rows of its operand.
+pub(crate) fn takes_rows(op: Op) -> bool {
+    matches!(op, Op::Reduce(_) | Op::Scan(_))
 }
 
 impl Partition<'_> {
@@ -130,6 +144,7 @@ impl Partition<'_> {
             ValueId::Op(b) => {
                 ix.seg.live.has(b)
                     || runs_alone(ix.seg.ops[b].op)
+                    || takes_rows(ix.seg.ops[b].op)
                     || !ix.seg.mode.fused
                     || ix.seg.shapes[i].numel() >= ix.seg.shapes[b].numel()
             }
@@ -145,10 +160,15 @@ impl Partition<'_> {
             return;
         }
         if runs_alone(op) {
-            let k = self.new_kernel(None, i);
+            let k = self.new_kernel(None, None);
+            self.kernels[k].stores.push(i);
+            self.note(i, k);
             self.hand_over(i, k, &uses, Reason::ResultOf(op.name()));
             self.read_operands(i, k);
             return;
+        }
+        if takes_rows(op) {
+            return self.place_over_rows(i, wanted, uses);
         }
         let unfused = !self.ix.seg.mode.fused && !op.is_view();
         let full = !op.is_view() && uses.iter().any(|u| self.kernels[u.kernel].count >= MAX_KERNEL_OPS);
@@ -169,24 +189,119 @@ impl Partition<'_> {
         };
         let home = if !self.ix.seg.mode.fused || full { None } else { self.kernel_to_join(i, &uses) };
         let (k, path) = match home {
-            Some((k, path)) => {
-                self.kernels[k].stores.push(i);
+            Some((k, path, position)) => {
+                self.store(i, k, position);
                 (k, path)
             }
-            None => (self.new_kernel(Some(i), i), Path::identity()),
+            None => {
+                let k = self.new_kernel(Some(ValueId::Op(i)), None);
+                self.store(i, k, Position::Point);
+                (k, Path::identity())
+            }
         };
         self.hand_over(i, k, &uses, reason);
         self.compute(i, k, &path);
     }
 
-    fn new_kernel(&mut self, domain: Option<usize>, store: usize) -> usize {
+    /// Places a reduction or a scan: in a kernel over its rows that needs the result, or in one that reads the same rows, or in one of its own.
+    fn place_over_rows(&mut self, i: usize, wanted: bool, uses: Vec<Use>) {
+        let fused = self.ix.seg.mode.fused;
+        let position = if matches!(self.ix.seg.ops[i].op, Op::Scan(_)) { Position::Point } else { Position::Row };
+        let mut users: Vec<usize> = uses.iter().map(|u| u.kernel).collect();
+        users.sort_unstable();
+        users.dedup();
+        let stored = wanted || self.forced.has(i) || users.len() != 1 || !fused;
+        let fits = |k: usize| uses.iter().all(|u| u.kernel != k || self.meets_rows(k, i, u, position));
+        let full = |k: usize| self.kernels[k].count >= MAX_KERNEL_OPS;
+        let home =
+            users.iter().copied().find(|&k| fused && !full(k) && fits(k) && (!stored || self.may_store(i, k, &uses)));
+        let reason = match home {
+            Some(_) if wanted || self.forced.has(i) => Reason::Wanted,
+            Some(_) => Reason::Shared,
+            None if !fused => Reason::FusionOff,
+            None => Reason::OtherRows(self.ix.seg.ops[i].op.name()),
+        };
+        let k = match home {
+            Some(k) => {
+                self.make_rows(k, i);
+                if stored || users.len() != 1 {
+                    self.store(i, k, position);
+                }
+                k
+            }
+            None => {
+                let k = self
+                    .sibling_over_rows(i, &uses)
+                    .unwrap_or_else(|| self.new_kernel(Some(rows::operand(&self.ix, i)), Some(i)));
+                self.store(i, k, position);
+                k
+            }
+        };
+        let is_stored = home.is_none() || stored;
+        if is_stored {
+            self.hand_over(i, k, &uses, reason);
+        }
+        self.compute(i, k, &Path::identity());
+    }
+
+    /// Makes kernel `k` run over the rows of `i`, which [`Partition::meets_rows`] found possible.
+    fn make_rows(&mut self, k: usize, i: usize) {
+        if self.kernels[k].rows.is_some() {
+            return;
+        }
+        let ix = &self.ix;
+        let operand = rows::operand(ix, i);
+        let (from, to) = (ix.shape(self.kernels[k].domain.expect("a kernel over points")), ix.shape(operand));
+        let draft = &mut self.kernels[k];
+        draft.domain = Some(operand);
+        draft.rows = Some(i);
+        let step = if from.numel() != to.numel() {
+            draft.row_stores = std::mem::take(&mut draft.stores);
+            Step::Rows(i)
+        } else if from != to {
+            Step::Reshape(to)
+        } else {
+            return;
+        };
+        for (a, uses) in self.uses.iter_mut().enumerate() {
+            for u in uses.iter_mut().filter(|u| u.kernel == k) {
+                u.path = u.path.before(step.clone());
+                u.map = u.path.map_to(&self.ix, self.ix.seg.shapes[a]);
+            }
+        }
+    }
+
+    fn new_kernel(&mut self, domain: Option<ValueId>, rows: Option<usize>) -> usize {
         let n = self.ix.seg.ops.len();
-        let room = n + self.ix.seg.inputs.len();
-        let mut ops = BitSet::new(n);
-        ops.insert(store);
-        let (stores, readers, from) = (vec![store], Vec::new(), BitSet::new(room));
-        self.kernels.push(Draft { domain, stores, ops, count: 1, readers, from });
+        self.kernels.push(Draft {
+            domain,
+            rows,
+            stores: vec![],
+            row_stores: vec![],
+            column_stores: vec![],
+            ops: BitSet::new(n),
+            count: 0,
+            readers: vec![],
+            from: BitSet::new(n + self.ix.seg.inputs.len()),
+        });
         self.kernels.len() - 1
+    }
+
+    fn store(&mut self, i: usize, k: usize, position: Position) {
+        let draft = &mut self.kernels[k];
+        match position {
+            Position::Point => draft.stores.push(i),
+            Position::Row => draft.row_stores.push(i),
+        }
+    }
+
+    /// Notes that operation `i` is computed in kernel `k`.
+    fn note(&mut self, i: usize, k: usize) {
+        let kernel = &mut self.kernels[k];
+        if !kernel.ops.has(i) {
+            kernel.ops.insert(i);
+            kernel.count += 1;
+        }
     }
 
     /// Notes that kernel `k` stores operation `i`, and the edges to everything that reads it.
@@ -202,12 +317,11 @@ impl Partition<'_> {
                 self.edges.push(Edge { op: i, from: k, to, reason });
             }
         };
-        for &to in &self.operands[i] {
-            let alone = self.kernels[to].stores[0];
-            edge(&mut self.kernels, to, Reason::OperandOf(self.ix.seg.ops[alone].op.name()));
+        for &(to, by) in &self.operands[i] {
+            edge(&mut self.kernels, to, Reason::OperandOf(self.ix.seg.ops[by].op.name()));
         }
         for u in uses {
-            let points = self.kernels[u.kernel].domain.map_or(0, |d| self.ix.seg.shapes[d].numel());
+            let points = self.kernels[u.kernel].domain.map_or(0, |d| self.ix.shape(d).numel());
             let same_points = is_in_order(&u.map, points, self.ix.seg.shapes[i].numel());
             let reason = match reason {
                 Reason::Wanted if same_points => Reason::Between,
@@ -219,19 +333,15 @@ impl Partition<'_> {
 
     /// Operation `i` is computed in kernel `k` under `path`: its arguments are needed there.
     fn compute(&mut self, i: usize, k: usize, path: &Path) {
-        let kernel = &mut self.kernels[k];
-        if !kernel.ops.has(i) {
-            kernel.ops.insert(i);
-            kernel.count += 1;
+        self.note(i, k);
+        let domain = self.ix.shape(self.kernels[k].domain.expect("a kernel over points"));
+        let mut arguments = arguments(&self.ix, i, path, domain);
+        if self.ix.seg.ops[i].op == Op::Gather {
+            let (source, _) = arguments.remove(0);
+            self.read_in_memory(source, i, k);
         }
-        let steps: Vec<(usize, Path)> = arguments(&self.ix, i, path)
-            .into_iter()
-            .filter_map(|(v, path)| match v {
-                ValueId::Op(a) => Some((a, path)),
-                ValueId::Input(_) => None,
-            })
-            .collect();
-        for (a, path) in steps {
+        for (a, path) in arguments {
+            let ValueId::Op(a) = a else { continue };
             let map = path.map_to(&self.ix, self.ix.seg.shapes[a]);
             if !self.uses[a].iter().any(|u| u.kernel == k && u.map == map) {
                 self.uses[a].push(Use { kernel: k, path, map });
@@ -248,12 +358,17 @@ impl Partition<'_> {
     fn read_operands(&mut self, i: usize, k: usize) {
         let tensors: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
         for v in tensors {
-            let (base, chain) = view_base(&self.ix, v, &|j| self.is_stored(j));
-            let needed = if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v };
-            if let ValueId::Op(o) = needed {
-                self.forced.insert(o);
-                self.operands[o].push(k);
-            }
+            self.read_in_memory(v, i, k);
+        }
+    }
+
+    /// Operation `i` in kernel `k` reads a value in memory.
+    fn read_in_memory(&mut self, v: ValueId, i: usize, k: usize) {
+        let (base, chain) = view_base(&self.ix, v, &|j| self.is_stored(j));
+        let needed = if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v };
+        if let ValueId::Op(o) = needed {
+            self.forced.insert(o);
+            self.operands[o].push((k, i));
         }
     }
 
@@ -266,8 +381,14 @@ impl Partition<'_> {
             return None;
         }
         let elements = ix.seg.shapes[i].numel();
-        let evaluations: usize =
-            uses.iter().map(|u| self.kernels[u.kernel].domain.map_or(0, |d| ix.seg.shapes[d].numel())).sum();
+        let evaluations: usize = uses
+            .iter()
+            .map(|u| {
+                let points = self.kernels[u.kernel].domain.map_or(0, |d| ix.shape(d).numel());
+                // Once a row, where it is the same all along.
+                if self.position(u, i) == Some(Position::Row) { elements } else { points }
+            })
+            .sum();
         let mut kernels: Vec<usize> = uses.iter().map(|u| u.kernel).collect();
         kernels.sort_unstable();
         kernels.dedup();
@@ -302,108 +423,10 @@ impl Partition<'_> {
         }
         Some(if kernels.len() > 1 { Reason::Shared } else { Reason::OtherElements })
     }
-
-    /// A kernel that may store operation `i` too, and the way from its domain to the operation.
-    fn kernel_to_join(&self, i: usize, uses: &[Use]) -> Option<(usize, Path)> {
-        let shape = self.ix.seg.shapes[i];
-        let readers: Vec<usize> = uses.iter().map(|u| u.kernel).chain(self.operands[i].iter().copied()).collect();
-        let allowed = |k: usize| readers.iter().all(|&r| r == k || !self.reaches(r, k));
-        let points = |k: usize| self.kernels[k].domain.map(|d| self.ix.seg.shapes[d].numel());
-        // A kernel that reads the value at the very points where it would be stored.
-        for u in uses {
-            let k = u.kernel;
-            let in_order = |u: &Use| points(k).is_some_and(|p| is_in_order(&u.map, p, shape.numel()));
-            if uses.iter().filter(|o| o.kernel == k).all(in_order) && allowed(k) {
-                return Some((k, u.path.clone()));
-            }
-        }
-        // A sibling over the same shape that is computed from the same values.
-        (0..self.kernels.len()).find_map(|k| {
-            let draft = &self.kernels[k];
-            let related = draft.domain.is_some_and(|d| self.ix.seg.shapes[d] == shape)
-                && !readers.contains(&k)
-                && draft.count < MAX_KERNEL_OPS
-                && draft.from.meets(&self.ancestry[i]);
-            (related && self.ix.seg.mode.fused && allowed(k)).then(|| (k, Path::identity()))
-        })
-    }
-
-    /// Whether something that kernel `from` writes is needed, directly or through others, by kernel `to`.
-    fn reaches(&self, from: usize, to: usize) -> bool {
-        let mut seen = BitSet::new(self.kernels.len());
-        let mut left = vec![from];
-        while let Some(k) = left.pop() {
-            if k == to {
-                return true;
-            }
-            if !seen.has(k) {
-                seen.insert(k);
-                left.extend(&self.kernels[k].readers);
-            }
-        }
-        false
-    }
-
-    fn finish(mut self, outputs: Vec<(usize, OutputPlan)>) -> Plan {
-        for k in 0..self.kernels.len() {
-            if let Some(d) = self.kernels[k].domain {
-                let shape = self.ix.seg.shapes[d];
-                let others = self.kernels[k].stores.iter().filter(|&&s| s != d && self.ix.seg.shapes[s] == shape);
-                self.same_shape.extend(others.map(|&s| (s, d)));
-            }
-        }
-        let order = self.run_order();
-        let mut place = vec![0; order.len()];
-        for (at, &k) in order.iter().enumerate() {
-            place[k] = at;
-        }
-        let kernels = order
-            .iter()
-            .map(|&k| {
-                let draft = &self.kernels[k];
-                let mut stores = draft.stores.clone();
-                stores.sort_unstable();
-                match draft.domain {
-                    Some(domain) => KernelPlan::Map { domain, stores, ops: draft.ops.iter().collect() },
-                    None => KernelPlan::Alone { op: stores[0] },
-                }
-            })
-            .collect();
-        for e in &mut self.edges {
-            (e.from, e.to) = (place[e.from], place[e.to]);
-        }
-        self.edges.sort_by_key(|e| (e.op, e.to));
-        Plan { kernels, outputs, edges: self.edges, same_shape: self.same_shape }
-    }
-
-    /// The kernels so that each runs after those it reads from; among those that could run, the one whose first store was recorded first.
-    fn run_order(&self) -> Vec<usize> {
-        let mut waits = vec![0; self.kernels.len()];
-        for k in &self.kernels {
-            for &r in &k.readers {
-                waits[r] += 1;
-            }
-        }
-        let first = |k: usize| *self.kernels[k].stores.iter().min().expect("a kernel stores something");
-        let mut ready: std::collections::BTreeSet<(usize, usize)> =
-            (0..waits.len()).filter(|&k| waits[k] == 0).map(|k| (first(k), k)).collect();
-        let mut order = Vec::with_capacity(waits.len());
-        while let Some((_, k)) = ready.pop_first() {
-            order.push(k);
-            for &r in &self.kernels[k].readers {
-                waits[r] -= 1;
-                if waits[r] == 0 {
-                    ready.insert((first(r), r));
-                }
-            }
-        }
-        assert_eq!(order.len(), waits.len(), "the kernels of a plan are acyclic");
-        order
-    }
 }
 
-/// The tensor arguments of operation `i` where it is computed under `path`, each with its own path.
-pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path) -> Vec<(ValueId, Path)> {
+/// The tensor arguments of operation `i` where it is computed under `path` in a kernel over `domain`, each with its own path.
+pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) -> Vec<(ValueId, Path)> {
     let (op, shape) = (ix.seg.ops[i].op, ix.seg.shapes[i]);
     ix.tensors(i)
         .map(|(n, v)| {
@@ -416,6 +439,10 @@ pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path) -> Vec<(ValueId
                     path.after(Step::Extend { axis, before, after })
                 }
                 Op::Pad => path.after(Step::Op(i)),
+                // Whole rows are read, whichever element is asked for.
+                _ if takes_rows(op) && own == domain => Path::identity(),
+                _ if takes_rows(op) => Path::identity().after(Step::Reshape(domain)),
+                Op::Gather => path.clone(),
                 _ if op.is_view() => path.after(Step::Op(i)),
                 _ if own != shape => path.after(Step::Broadcast(shape)),
                 _ => path.clone(),

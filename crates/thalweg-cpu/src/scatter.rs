@@ -1,0 +1,273 @@
+//! Scatters: values put in at given places along an axis.
+//!
+//! The tensor is copied, unless the result takes its place, then values are put in. Values that meet one element do so in the order of the index, and
+//! each result is rounded to the tensor's dtype where it lies, so the bits depend on nothing else. Pieces of work differ in
+//! the dimensions beside the axis; where those are few, each piece owns a range of the result along the axis as well and looks at all indices.
+
+use crate::axis::{Outside, Walk, apart, checked};
+use crate::simd::Shared;
+use crate::threads::Threads;
+use half::{bf16, f16};
+use thalweg_ir::{DType, ScatterOp};
+use thalweg_kernel::AxisGeometry;
+use thalweg_runtime::{Buffer, Error};
+
+/// Nanoseconds a value, and a byte that is copied, on one thread.
+const NS_PER_VALUE: f64 = 2.0;
+const NS_PER_BYTE: f64 = 0.05;
+/// Bytes that a thread copies at a time.
+const CHUNK: usize = 1 << 18;
+
+/// Runs a scatter.
+///
+/// # Errors
+/// When an index is out of range: nothing is written for it, and the result is not to be used.
+///
+/// # Panics
+/// When the geometry reaches outside an operand, or the output lies over an input other than as its place.
+pub fn launch(
+    op: ScatterOp,
+    dtype: DType,
+    g: &AxisGeometry,
+    operands: &[&Buffer],
+    threads: &Threads,
+) -> Result<(), Error> {
+    assert!(operands.len() == 4, "a scatter has 4 operands, {} given", operands.len());
+    let addresses = [
+        checked(g, operands, 0, g.size, dtype.size()),
+        checked(g, operands, 1, g.n, 8),
+        checked(g, operands, 2, g.n, dtype.size()),
+        checked(g, operands, 3, g.size, dtype.size()),
+    ];
+    apart(operands, 1..3);
+    let addresses = addresses.map(Shared);
+    if addresses[0].get() != addresses[3].get() {
+        apart(operands, 0..1);
+        copy(g, addresses, dtype.size(), threads);
+    } else {
+        let all = g.outer.iter().chain(&g.inner).map(|d| d.1).chain([g.steps, g.base]);
+        assert!(all.into_iter().all(|s| s[0] == s[3]), "a scatter's result lies in its tensor's place otherwise");
+    }
+    let outside = Outside::default();
+    use ScatterOp::Set;
+    match (op, dtype) {
+        (Set, _) => match dtype.size() {
+            1 => put::<u8>(g, addresses, threads, &outside, |_, v| v),
+            2 => put::<u16>(g, addresses, threads, &outside, |_, v| v),
+            4 => put::<u32>(g, addresses, threads, &outside, |_, v| v),
+            _ => put::<u64>(g, addresses, threads, &outside, |_, v| v),
+        },
+        (_, DType::F32) => accumulate::<f32>(op, g, addresses, threads, &outside),
+        (_, DType::F64) => accumulate::<f64>(op, g, addresses, threads, &outside),
+        (_, DType::BF16) => accumulate::<bf16>(op, g, addresses, threads, &outside),
+        (_, DType::F16) => accumulate::<f16>(op, g, addresses, threads, &outside),
+        (_, DType::I8) => accumulate::<i8>(op, g, addresses, threads, &outside),
+        (_, DType::I16) => accumulate::<i16>(op, g, addresses, threads, &outside),
+        (_, DType::I32) => accumulate::<i32>(op, g, addresses, threads, &outside),
+        (_, DType::I64) => accumulate::<i64>(op, g, addresses, threads, &outside),
+        (_, DType::U8) => accumulate::<u8>(op, g, addresses, threads, &outside),
+        (_, DType::U32) => accumulate::<u32>(op, g, addresses, threads, &outside),
+        (_, DType::Bool) => accumulate::<Truth>(op, g, addresses, threads, &outside),
+    }
+    outside.result(op.name(), g)
+}
+
+/// Copies the tensor to where the result lies.
+fn copy(g: &AxisGeometry, addresses: [Shared<u8>; 4], size: usize, threads: &Threads) {
+    let along = (g.size, g.steps);
+    let mut dims: Vec<(usize, [isize; 4])> = vec![];
+    for &(d, s) in g.outer.iter().chain([&along]).chain(&g.inner).filter(|d| d.0 != 1) {
+        match dims.last_mut() {
+            Some(last) if [0, 3].iter().all(|&o| last.1[o] == s[o] * d as isize) => *last = (last.0 * d, s),
+            _ => dims.push((d, s)),
+        }
+    }
+    let elements: usize = dims.iter().map(|d| d.0).product();
+    let estimate = NS_PER_BYTE * (elements * size) as f64;
+    let [from, _, _, to] = addresses;
+    let at = |address: Shared<u8>, position: isize| address.get().wrapping_offset(position * size as isize);
+    if let [] | [(_, [1, _, _, 1])] = dims[..] {
+        threads.run(elements.div_ceil(CHUNK), 1, estimate, |range| {
+            let (start, end) = (range.start * CHUNK, elements.min(range.end * CHUNK));
+            let (from, to) = (at(from, g.base[0] + start as isize), at(to, g.base[3] + start as isize));
+            // SAFETY: all positions were checked, and the two are apart.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, (end - start) * size) };
+        });
+        return;
+    }
+    let walk = Walk::new(dims, g.base, true);
+    threads.run(walk.pieces(), 16, estimate, |range| {
+        for piece in range {
+            let (first, width) = walk.piece(piece);
+            for j in 0..width as isize {
+                let from = at(from, first[0] + j * walk.columns[0]);
+                let to = at(to, first[3] + j * walk.columns[3]);
+                // SAFETY: as above.
+                unsafe { std::ptr::copy_nonoverlapping(from, to, size) };
+            }
+        }
+    });
+}
+
+/// An element that values are accumulated in.
+trait Element: Copy {
+    fn add(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn max(self, other: Self) -> Self;
+    fn min(self, other: Self) -> Self;
+}
+
+macro_rules! elements {
+    (ints $($t:ty),*) => {$(
+        impl Element for $t {
+            #[inline(always)]
+            fn add(self, other: $t) -> $t { self.wrapping_add(other) }
+            #[inline(always)]
+            fn mul(self, other: $t) -> $t { self.wrapping_mul(other) }
+            #[inline(always)]
+            fn max(self, other: $t) -> $t { Ord::max(self, other) }
+            #[inline(always)]
+            fn min(self, other: $t) -> $t { Ord::min(self, other) }
+        }
+    )*};
+    (floats $($t:ty, $widen:expr, $narrow:expr, $nan:expr;)*) => {$(
+        impl Element for $t {
+            #[inline(always)]
+            fn add(self, other: $t) -> $t { ($narrow)(($widen)(self) + ($widen)(other)) }
+            #[inline(always)]
+            fn mul(self, other: $t) -> $t { ($narrow)(($widen)(self) * ($widen)(other)) }
+            #[inline(always)]
+            fn max(self, other: $t) -> $t {
+                if self.is_nan() || other.is_nan() {
+                    $nan
+                } else if other.total_cmp(&self).is_gt() {
+                    other
+                } else {
+                    self
+                }
+            }
+            #[inline(always)]
+            fn min(self, other: $t) -> $t {
+                if self.is_nan() || other.is_nan() {
+                    $nan
+                } else if other.total_cmp(&self).is_lt() {
+                    other
+                } else {
+                    self
+                }
+            }
+        }
+    )*};
+}
+elements!(ints i8, i16, i32, i64, u8, u32);
+elements! { floats
+    f32, |v: f32| v, |v: f32| v, f32::NAN;
+    f64, |v: f64| v, |v: f64| v, f64::NAN;
+    bf16, |v: bf16| v.to_f32(), |v: f32| bf16::from_f32(v), bf16::NAN;
+    f16, |v: f16| v.to_f32(), |v: f32| f16::from_f32(v), f16::NAN;
+}
+
+/// A truth value: an integer of one bit.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Truth(u8);
+
+impl Element for Truth {
+    fn add(self, other: Truth) -> Truth {
+        Truth(self.0 ^ other.0)
+    }
+    fn mul(self, other: Truth) -> Truth {
+        Truth(self.0 & other.0)
+    }
+    fn max(self, other: Truth) -> Truth {
+        Truth(self.0 | other.0)
+    }
+    fn min(self, other: Truth) -> Truth {
+        Truth(self.0 & other.0)
+    }
+}
+
+fn accumulate<T: Element>(
+    op: ScatterOp,
+    g: &AxisGeometry,
+    addresses: [Shared<u8>; 4],
+    threads: &Threads,
+    outside: &Outside,
+) {
+    match op {
+        ScatterOp::Set => put::<T>(g, addresses, threads, outside, |_, v| v),
+        ScatterOp::Add => put(g, addresses, threads, outside, T::add),
+        ScatterOp::Prod => put(g, addresses, threads, outside, T::mul),
+        ScatterOp::Max => put(g, addresses, threads, outside, T::max),
+        ScatterOp::Min => put(g, addresses, threads, outside, T::min),
+    }
+}
+
+fn put<T: Copy>(
+    g: &AxisGeometry,
+    addresses: [Shared<u8>; 4],
+    threads: &Threads,
+    outside: &Outside,
+    with: impl Fn(T, T) -> T + Sync,
+) {
+    let walk = Walk::new(g.outer.iter().chain(&g.inner).copied().collect(), g.base, !g.inner.is_empty());
+    let pieces = walk.pieces();
+    let columns: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
+    let estimate = NS_PER_VALUE * (columns * g.n) as f64;
+    let wanted = threads.for_work(estimate);
+    // Looking at an index costs as much as putting a value in does, unless the latter misses the caches: a range a thread, no more.
+    let ranges = if pieces == 0 || pieces >= wanted { 1 } else { wanted.div_ceil(pieces).min(g.size.max(1)) };
+    let length = g.size.div_ceil(ranges).max(1);
+    let [_, index, values, to] = addresses;
+    let [_, index_step, value_step, step] = g.steps;
+    let [_, index_columns, value_columns, columns] = walk.columns;
+    threads.run(pieces * ranges, 1, estimate, |range| {
+        for n in range {
+            let (piece, part) = (n / ranges, n % ranges);
+            let (at, width) = walk.piece(piece);
+            let own = (part * length) as u64..((part + 1) * length).min(g.size) as u64;
+            let index = index.get().cast::<i64>().wrapping_offset(at[1]);
+            let values = values.get().cast::<T>().wrapping_offset(at[2]);
+            let to = to.get().cast::<T>().wrapping_offset(at[3]);
+            // Whether a place is this piece's; one that does not exist is noted by whoever sees it first.
+            let ours = |i: i64| {
+                if i as u64 >= g.size as u64 {
+                    outside.note(piece, i);
+                    return false;
+                }
+                own.contains(&(i as u64))
+            };
+            // SAFETY: all positions were checked, of the result for every place inside; no two pieces write one element.
+            unsafe {
+                for k in 0..g.n as isize {
+                    let (index, values) = (index.offset(k * index_step), values.offset(k * value_step));
+                    if index_columns == 0 {
+                        let i = index.read();
+                        if !ours(i) {
+                            continue;
+                        }
+                        let to = to.offset(i as isize * step);
+                        if value_columns == 1 && columns == 1 {
+                            for j in 0..width {
+                                to.add(j).write(with(to.add(j).read(), values.add(j).read()));
+                            }
+                            continue;
+                        }
+                        for j in 0..width as isize {
+                            let to = to.offset(j * columns);
+                            to.write(with(to.read(), values.offset(j * value_columns).read()));
+                        }
+                        continue;
+                    }
+                    for j in 0..width as isize {
+                        let i = index.offset(j * index_columns).read();
+                        if ours(i) {
+                            let to = to.offset(i as isize * step + j * columns);
+                            to.write(with(to.read(), values.offset(j * value_columns).read()));
+                        }
+                    }
+                }
+            }
+        }
+    });
+}

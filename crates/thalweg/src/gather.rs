@@ -1,0 +1,306 @@
+//! Elements at places that a tensor tells: gather, selection by index and by mask.
+//!
+//! An index may have any integer dtype. A negative one counts from the end. One that names no element is an [`Error::Index`] where
+//! a value that depends on it is read: what an index holds is not known before.
+
+use crate::record::{check_device, wrong_dtype};
+use crate::{Axis, DType, Error, MAX_RANK, Shape, Tensor};
+use thalweg_ir::Op;
+use thalweg_stream::{Operand, record};
+
+impl Tensor {
+    /// An index of this tensor as i64, not yet counted from the end.
+    #[track_caller]
+    pub(crate) fn as_index(&self, name: &str, index: &Tensor) -> Tensor {
+        if !index.dtype().is_int() {
+            wrong_dtype(name, "an index of an integer dtype", index.dtype());
+        }
+        check_device(name, self, index);
+        index.cast(DType::I64)
+    }
+
+    /// Places along an axis of that size as i64, negative ones counted from the end.
+    #[track_caller]
+    pub(crate) fn places(&self, name: &str, index: &Tensor, size: usize) -> Tensor {
+        let signed = index.dtype().is_signed();
+        let index = self.as_index(name, index);
+        if signed { index.lt(0).where_(&index + size, &index) } else { index }
+    }
+
+    /// Records a gather: the index has the result's shape, this tensor's but for the axis.
+    pub(crate) fn gathered(&self, axis: usize, index: &Tensor) -> Tensor {
+        let args = [Operand::Value(&self.0), Operand::Value(&index.0)];
+        Tensor(record(self.0.device(), Op::Gather, self.dtype(), *index.shape(), axis as u32, &args, &[]))
+    }
+
+    /// The elements at given places along an axis: `out[i][j] = x[index[i][j]][j]` for axis 0 of two, as
+    /// `torch.gather` and `numpy.take_along_axis`. The other dimensions broadcast.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    /// let index = Tensor::new([[2i64, 0], [-1, 1]]);
+    /// assert_eq!(x.gather(1, &index).to_vec::<f32>()?, [3.0, 1.0, 6.0, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there is no such axis, the index has another rank or is not of an integer dtype, or the other dimensions do not broadcast.
+    #[track_caller]
+    pub fn gather(&self, axis: impl Into<Axis>, index: &Tensor) -> Tensor {
+        self.along("gather", axis.into(), index)
+    }
+
+    /// Another name of [`gather`](Tensor::gather), NumPy's.
+    ///
+    /// # Panics
+    /// As [`gather`](Tensor::gather).
+    #[track_caller]
+    pub fn take_along_axis(&self, axis: impl Into<Axis>, index: &Tensor) -> Tensor {
+        self.along("take_along_axis", axis.into(), index)
+    }
+
+    #[track_caller]
+    fn along(&self, name: &str, axis: Axis, index: &Tensor) -> Tensor {
+        let axis = axis.of(name, self.rank());
+        // The message alone: a closure that panics would not have the caller's line.
+        let refuse = || {
+            format!(
+                "{name}: an index of shape {} does not go along axis {axis} of shape {}",
+                index.shape(),
+                self.shape()
+            )
+        };
+        if index.rank() != self.rank() {
+            panic!("{}", refuse());
+        }
+        let mut own = *self.shape();
+        own.dims_mut()[axis] = 1;
+        let mut places = *index.shape();
+        places.dims_mut()[axis] = 1;
+        let Some(mut shape) = own.broadcast(&places) else { panic!("{}", refuse()) };
+        let places = self.places(name, index, self.dims()[axis]);
+        shape.dims_mut()[axis] = self.dims()[axis];
+        let x = self.broadcast_to(shape);
+        shape.dims_mut()[axis] = index.dims()[axis];
+        x.gathered(axis, &places.broadcast_to(shape))
+    }
+
+    /// The given positions of an axis, as `numpy.take` and `torch.index_select`: that dimension is replaced by those of the index.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::arange(6).reshape([3, 2]);
+    /// assert_eq!(x.index_select(0, &Tensor::new([2i32, 0])).to_vec::<f32>()?, [4.0, 5.0, 0.0, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there is no such axis, the index is not of an integer dtype, or the rank would be over 8.
+    #[track_caller]
+    pub fn index_select(&self, axis: impl Into<Axis>, index: &Tensor) -> Tensor {
+        self.selected("index_select", axis.into(), index)
+    }
+
+    #[track_caller]
+    fn selected(&self, name: &str, axis: Axis, index: &Tensor) -> Tensor {
+        let axis = axis.of(name, self.rank());
+        assert!(
+            self.rank() - 1 + index.rank() <= MAX_RANK,
+            "{name}: shape {} at places of shape {} goes over the rank limit of {MAX_RANK}",
+            self.shape(),
+            index.shape()
+        );
+        let places = self.places(name, index, self.dims()[axis]).flatten();
+        let mut shape = *self.shape();
+        shape.dims_mut()[axis] = index.numel();
+        let mut out = shape.remove(axis);
+        for (i, &d) in index.dims().iter().enumerate() {
+            out = out.insert(axis + i, d);
+        }
+        self.gathered(axis, &places.down(axis, &shape)).reshaped(out)
+    }
+
+    /// A vector as places along an axis of a shape, the same in all other dimensions.
+    pub(crate) fn down(&self, axis: usize, shape: &Shape) -> Tensor {
+        let mut column = Shape::new(&[1; MAX_RANK][..shape.rank()]);
+        column.dims_mut()[axis] = self.numel();
+        self.reshaped(column).broadcast_to(*shape)
+    }
+
+    /// The elements at given places of the flattened tensor, in the shape of the index, as `numpy.take`.
+    ///
+    /// # Panics
+    /// When the index is not of an integer dtype.
+    #[track_caller]
+    pub fn take(&self, index: &Tensor) -> Tensor {
+        self.flatten().selected("take", 0.into(), index)
+    }
+
+    /// The rows of this table (vocabulary × width) that the indices name: their shape, with the row's
+    /// width behind it. An index is not counted from the end.
+    ///
+    /// # Panics
+    /// When this is not of rank 2, or the index is not of an integer dtype.
+    #[track_caller]
+    pub fn embedding(&self, index: &Tensor) -> Tensor {
+        if self.rank() != 2 {
+            panic!("embedding: takes a table of rank 2, not shape {}", self.shape());
+        }
+        let shape = index.shape().insert(index.rank(), self.dims()[1]);
+        let places = self.as_index("embedding", index).flatten();
+        let rows = Shape::new(&[index.numel(), self.dims()[1]]);
+        self.gathered(0, &places.down(0, &rows)).reshaped(shape)
+    }
+
+    /// The elements at the places that several indices name together, one for each of the first dimensions, as
+    /// `x[i, j]` in NumPy. The indices broadcast; the dimensions without an index stay behind.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::arange(6).reshape([2, 3]);
+    /// let (i, j) = (Tensor::new([0i64, 1]), Tensor::new([2i64, -1]));
+    /// assert_eq!(x.index(&[&i, &j]).to_vec::<f32>()?, [2.0, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there are none or more than dimensions, they do not broadcast, or one is not of an integer dtype.
+    #[track_caller]
+    pub fn index<T: AsRef<Tensor>>(&self, indices: &[T]) -> Tensor {
+        let (rows, places) = self.linear("index", indices);
+        let mut shape = *places.shape();
+        for &d in &self.dims()[indices.len()..] {
+            assert!(shape.rank() < MAX_RANK, "index: the result is over the rank limit of {MAX_RANK}");
+            shape = shape.insert(shape.rank(), d);
+        }
+        let mut all = *rows.shape();
+        all.dims_mut()[0] = places.numel();
+        rows.gathered(0, &places.flatten().down(0, &all)).reshaped(shape)
+    }
+
+    /// The tensor with its first dimensions made one, and the places in that which several indices name; -1 where one of them names nothing.
+    #[track_caller]
+    pub(crate) fn linear<T: AsRef<Tensor>>(&self, name: &str, indices: &[T]) -> (Tensor, Tensor) {
+        let count = indices.len();
+        if count == 0 || count > self.rank() {
+            panic!("{name}: {count} indices for shape {}", self.shape());
+        }
+        let mut places: Option<(Tensor, Tensor)> = None;
+        for (axis, index) in indices.iter().enumerate() {
+            let size = self.dims()[axis];
+            let index = self.places(name, index.as_ref(), size);
+            let inside = index.ge(0) & index.lt(size);
+            places = Some(match places {
+                None => (index, inside),
+                Some((all, valid)) => {
+                    if all.shape().broadcast(index.shape()).is_none() {
+                        crate::record::shapes_differ(name, all.shape(), index.shape());
+                    }
+                    (all * size + index, valid & inside)
+                }
+            });
+        }
+        let (all, valid) = places.expect("there is one");
+        let mut dims = vec![self.dims()[..count].iter().product::<usize>()];
+        dims.extend(&self.dims()[count..]);
+        (self.reshaped(Shape::new(&dims)), valid.where_(all, -1))
+    }
+
+    /// 1 at the class that an index names, else 0, in a new last dimension of `classes`, as i64. An index that is no class gives zeros.
+    ///
+    /// # Panics
+    /// When this is not of an integer dtype, or the rank is 8 already.
+    #[track_caller]
+    pub fn one_hot(&self, classes: usize) -> Tensor {
+        if !self.dtype().is_int() {
+            wrong_dtype("one_hot", "an integer dtype", self.dtype());
+        }
+        assert!(self.rank() < MAX_RANK, "one_hot: shape {} is at the rank limit of {MAX_RANK}", self.shape());
+        let class = Tensor::arange_with(classes, (DType::I64, self.device()));
+        self.cast(DType::I64).unsqueeze(-1).eq(class).cast(DType::I64)
+    }
+}
+
+/// What depends on how many elements hold: the count is read, so these run what was recorded.
+impl Tensor {
+    /// Whether each element is not 0.
+    pub(crate) fn holds(&self) -> Tensor {
+        if self.dtype() == DType::Bool { self.clone() } else { self.ne(0) }
+    }
+
+    /// The places, in the flattened tensor, of elements that are not 0, ascending, as a vector of i64. Reads their
+    /// number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    pub fn flat_nonzero(&self) -> Result<Tensor, Error> {
+        let holds = self.holds().flatten();
+        let n = holds.numel();
+        let vector = |n: usize| Tensor::arange_with(n, (DType::I64, self.device()));
+        if n == 0 {
+            return Ok(vector(0));
+        }
+        let before = holds.cumsum(0);
+        let count = before.slice(-1).item::<i64>()? as usize;
+        // What does not hold goes to one place more, which is then cut off.
+        let places = holds.where_(before - 1, count as i64);
+        let all = Tensor::zeros_with([count + 1], (DType::I64, self.device()));
+        Ok(all.scattered(thalweg_ir::ScatterOp::Set, 0, &places, &vector(n)).narrow(0, 0, count))
+    }
+
+    /// The places of elements that are not 0: one vector of i64 a dimension, as `numpy.nonzero`. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    pub fn nonzero(&self) -> Result<Vec<Tensor>, Error> {
+        let mut rest = self.flat_nonzero()?;
+        let mut out = Vec::with_capacity(self.rank());
+        for &d in self.dims().iter().rev() {
+            let d = d.max(1);
+            out.push(&rest % d);
+            rest = rest / d;
+        }
+        out.reverse();
+        Ok(out)
+    }
+
+    /// The places of elements that are not 0, as rows of a matrix of i64: number × rank, as `numpy.argwhere`. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    pub fn argwhere(&self) -> Result<Tensor, Error> {
+        let columns = self.nonzero()?;
+        if columns.is_empty() {
+            let count = self.flat_nonzero()?.numel();
+            return Ok(Tensor::zeros_with([count, 0], (DType::I64, self.device())));
+        }
+        Ok(Tensor::stack(&columns, 1))
+    }
+
+    /// The elements where a mask holds, as a vector, in row-major order; tensor and mask broadcast. Reads their number.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([3.0f32, -1.0, 2.0]);
+    /// assert_eq!(x.masked_select(&x.gt(0))?.to_vec::<f32>()?, [3.0, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    ///
+    /// # Panics
+    /// When the mask is not bool or the shapes do not broadcast.
+    #[track_caller]
+    pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor, Error> {
+        if mask.dtype() != DType::Bool {
+            wrong_dtype("masked_select", "a mask of bool", mask.dtype());
+        }
+        let Some(shape) = self.shape().broadcast(mask.shape()) else {
+            crate::record::shapes_differ("masked_select", self.shape(), mask.shape())
+        };
+        let places = mask.broadcast_to(shape).flat_nonzero()?;
+        Ok(self.broadcast_to(shape).flatten().gathered(0, &places))
+    }
+}

@@ -1,0 +1,74 @@
+//! Running reductions along an axis, from either end.
+
+use crate::record::{record1, wrong_dtype};
+use crate::{Axis, DType, Tensor};
+use thalweg_ir::{Op, REVERSE, ScanOp};
+
+impl Tensor {
+    /// Records a scan or sort whose dtype was checked.
+    pub(crate) fn scanned(&self, op: ScanOp, axis: usize, reverse: bool) -> Tensor {
+        let dtype = if op == ScanOp::Argsort { DType::I64 } else { self.dtype() };
+        record1(Op::Scan(op), dtype, *self.shape(), axis as u32 | if reverse { REVERSE } else { 0 }, self, &[])
+    }
+
+    #[track_caller]
+    fn running(&self, op: ScanOp, axis: Axis, reverse: bool) -> Tensor {
+        let (name, dtype) = (op.name(), self.dtype());
+        let axis = axis.of(name, self.rank());
+        match op {
+            ScanOp::LogSumExp if !dtype.is_float() => wrong_dtype(name, "a float dtype", dtype),
+            ScanOp::Max | ScanOp::Min if dtype == DType::Bool => wrong_dtype(name, "a float or integer dtype", dtype),
+            // As sums and products over an axis: what counts is wanted, not what fits.
+            ScanOp::Sum | ScanOp::Prod if !dtype.is_float() => self.cast(DType::I64).scanned(op, axis, reverse),
+            _ => self.scanned(op, axis, reverse),
+        }
+    }
+}
+
+macro_rules! scans {
+    ($($(#[$doc:meta])* $name:ident $reverse:ident => $op:ident, $panics:literal;)*) => {
+        /// Running reductions.
+        impl Tensor {$(
+            $(#[$doc])*
+            ///
+            /// # Panics
+            #[doc = $panics]
+            #[track_caller]
+            pub fn $name(&self, axis: impl Into<Axis>) -> Tensor {
+                self.running(ScanOp::$op, axis.into(), false)
+            }
+            #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") from the last element to the first: each result is over its element and all behind it.")]
+            ///
+            /// # Panics
+            #[doc = $panics]
+            #[track_caller]
+            pub fn $reverse(&self, axis: impl Into<Axis>) -> Tensor {
+                self.running(ScanOp::$op, axis.into(), true)
+            }
+        )*}
+    };
+}
+
+scans! {
+    /// The running sum along an axis: each result is the sum of its element and all before it. Floats are accumulated in f64 and each
+    /// result rounded once; integers and bool give i64.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([1.0f32, 2.0, 4.0]);
+    /// assert_eq!(x.cumsum(0).to_vec::<f32>()?, [1.0, 3.0, 7.0]);
+    /// assert_eq!(x.cumsum_reverse(0).to_vec::<f32>()?, [7.0, 6.0, 4.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    cumsum cumsum_reverse => Sum, "When there is no such axis.";
+    /// The running product along an axis, as [`cumsum`](Tensor::cumsum).
+    cumprod cumprod_reverse => Prod, "When there is no such axis.";
+    /// The running maximum along an axis; NaN from the first NaN on. The values alone: where they stood is
+    /// not told.
+    cummax cummax_reverse => Max, "On bool, or when there is no such axis.";
+    /// The running minimum along an axis; NaN from the first NaN on. The values alone: where they stood is
+    /// not told.
+    cummin cummin_reverse => Min, "On bool, or when there is no such axis.";
+    /// The running `ln Σeˣ` along an axis, without overflow on the way.
+    logcumsumexp logcumsumexp_reverse => LogSumExp, "On a dtype that is not a float, or when there is no such axis.";
+}

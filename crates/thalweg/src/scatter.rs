@@ -1,0 +1,195 @@
+//! Values put in at places that a tensor tells. Indices are as in [`gather`](Tensor::gather).
+//!
+//! Where several values meet one element they do so in the order of the index, on any number of threads: sums of floats are the same each time. Each
+//! result is rounded to the tensor's dtype.
+
+use crate::record::{check_alike, wrong_dtype};
+use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Shape, Tensor};
+use thalweg_ir::Op;
+pub use thalweg_ir::ScatterOp;
+use thalweg_stream::record;
+
+impl Tensor {
+    /// Records a scatter: index and values have one shape, this tensor's but for the axis.
+    pub(crate) fn scattered(&self, op: ScatterOp, axis: usize, index: &Tensor, values: &Tensor) -> Tensor {
+        use thalweg_stream::Operand::Value;
+        let args = [Value(&self.0), Value(&index.0), Value(&values.0)];
+        Tensor(record(self.0.device(), Op::Scatter(op), self.dtype(), *self.shape(), axis as u32, &args, &[]))
+    }
+
+    /// A tensor of values, or a number in this tensor's dtype.
+    #[track_caller]
+    fn values(&self, name: &str, values: Operand<'_>) -> Tensor {
+        match values {
+            Operand::Tensor(v) => {
+                check_alike(name, self, v);
+                v.clone()
+            }
+            Operand::Scalar(v) => {
+                crate::record::scalar_bits(name, v, self.dtype());
+                Tensor::full_with((), v, (self.dtype(), self.device()))
+            }
+        }
+    }
+
+    /// Values put in at given places along an axis: `out[index[i][j]][j] = values[i][j]` for axis 0 of two, as `torch.scatter` and
+    /// `numpy.put_along_axis`; where several meet one element, the last one stays. Index and values broadcast to this tensor's shape
+    /// but for the axis.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::zeros([4]).scatter(0, &Tensor::new([3i64, -4]), Tensor::new([7.0f32, 8.0]));
+    /// assert_eq!(x.to_vec::<f32>()?, [8.0, 0.0, 0.0, 7.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there is no such axis, shapes do not broadcast, dtypes differ, or the index is not of an integer dtype.
+    #[track_caller]
+    pub fn scatter(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
+        self.scatter_reduce(axis, index, values, ScatterOp::Set)
+    }
+
+    /// As [`scatter`](Tensor::scatter), but values are added to the elements.
+    ///
+    /// # Panics
+    /// As [`scatter`](Tensor::scatter).
+    #[track_caller]
+    pub fn scatter_add(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
+        self.scatter_reduce(axis, index, values, ScatterOp::Add)
+    }
+
+    /// As [`scatter`](Tensor::scatter), with any way to put element and value together.
+    ///
+    /// # Panics
+    /// As [`scatter`](Tensor::scatter).
+    #[track_caller]
+    pub fn scatter_reduce(
+        &self,
+        axis: impl Into<Axis>,
+        index: &Tensor,
+        values: impl IntoOperand,
+        op: ScatterOp,
+    ) -> Tensor {
+        let name = op.name();
+        let axis = axis.into().of(name, self.rank());
+        let values = self.values(name, values.operand());
+        // The message alone: a closure that panics would not have the caller's line.
+        let refuse = || {
+            format!(
+                "{name}: index {} and values {} do not go along axis {axis} of shape {}",
+                index.shape(),
+                values.shape(),
+                self.shape()
+            )
+        };
+        if index.rank() != self.rank() {
+            panic!("{}", refuse());
+        }
+        let mut shape = *self.shape();
+        shape.dims_mut()[axis] = index.dims()[axis];
+        if values.rank() == self.rank() && index.dims()[axis] == 1 {
+            shape.dims_mut()[axis] = values.dims()[axis];
+        }
+        if index.shape().broadcast(&shape) != Some(shape) || values.shape().broadcast(&shape) != Some(shape) {
+            panic!("{}", refuse());
+        }
+        let places = self.places(name, index, self.dims()[axis]);
+        self.scattered(op, axis, &places.broadcast_to(shape), &values.broadcast_to(shape))
+    }
+
+    /// With the positions of an axis that a vector names put together with those of `values`, in order.
+    #[track_caller]
+    fn put_positions(&self, name: &str, axis: Axis, index: &Tensor, values: Operand<'_>, op: ScatterOp) -> Tensor {
+        let axis = axis.of(name, self.rank());
+        if index.rank() != 1 {
+            panic!("{name}: takes an index of rank 1, not shape {}", index.shape());
+        }
+        let values = self.values(name, values);
+        let mut shape = *self.shape();
+        shape.dims_mut()[axis] = index.numel();
+        if values.shape().broadcast(&shape) != Some(shape) {
+            panic!("{name}: values of shape {} are not of shape {shape}", values.shape());
+        }
+        let places = self.places(name, index, self.dims()[axis]).down(axis, &shape);
+        self.scattered(op, axis, &places, &values.broadcast_to(shape))
+    }
+
+    /// Values added to the positions of an axis that a vector names: position `i` of `values` to position `index[i]`.
+    ///
+    /// # Panics
+    /// When there is no such axis, the index is not a vector of an integer dtype, or the values' shape or dtype does not fit.
+    #[track_caller]
+    pub fn index_add(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
+        self.put_positions("index_add", axis.into(), index, values.operand(), ScatterOp::Add)
+    }
+
+    /// Values in place of the positions of an axis that a vector names; the last one for a position stays.
+    ///
+    /// # Panics
+    /// As [`index_add`](Tensor::index_add).
+    #[track_caller]
+    pub fn index_copy(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
+        self.put_positions("index_copy", axis.into(), index, values.operand(), ScatterOp::Set)
+    }
+
+    /// Values put in at the places that several indices name together, one for each of the first dimensions, as `x[i, j] = values` in
+    /// NumPy; with `accumulate` they are added, as `numpy.add.at`. Values broadcast to the shape of [`index`](Tensor::index)'s result.
+    ///
+    /// # Panics
+    /// When indices do not broadcast or are not of an integer dtype, or the values' shape or dtype does not fit.
+    #[track_caller]
+    pub fn index_put<T: AsRef<Tensor>>(&self, indices: &[T], values: impl IntoOperand, accumulate: bool) -> Tensor {
+        let name = "index_put";
+        let (rows, places) = self.linear(name, indices);
+        let values = self.values(name, values.operand());
+        let mut shape = *places.shape();
+        for &d in &self.dims()[indices.len()..] {
+            assert!(
+                shape.rank() < crate::MAX_RANK,
+                "{name}: the values are over the rank limit of {}",
+                crate::MAX_RANK
+            );
+            shape = shape.insert(shape.rank(), d);
+        }
+        if values.shape().broadcast(&shape) != Some(shape) {
+            panic!("{name}: values of shape {} are not of shape {shape}", values.shape());
+        }
+        let mut all = *rows.shape();
+        all.dims_mut()[0] = places.numel();
+        let op = if accumulate { ScatterOp::Add } else { ScatterOp::Set };
+        let values = values.broadcast_to(shape).reshaped(all);
+        rows.scattered(op, 0, &places.flatten().down(0, &all), &values).reshaped(*self.shape())
+    }
+
+    /// How often each number occurs in a vector of numbers from 0 on, as i64: at least `least` counts, and as many as the
+    /// largest number asks for. Reads that.
+    ///
+    /// # Errors
+    /// When a number is negative, or the largest cannot be computed.
+    ///
+    /// # Panics
+    /// When this is not a vector of an integer dtype.
+    #[track_caller]
+    pub fn bincount(&self, least: usize) -> Result<Tensor, Error> {
+        if !self.dtype().is_int() {
+            wrong_dtype("bincount", "an integer dtype", self.dtype());
+        }
+        if self.rank() != 1 {
+            panic!("bincount: takes a vector, not shape {}", self.shape());
+        }
+        let x = self.cast(DType::I64);
+        let mut size = least;
+        if self.numel() > 0 {
+            let [low, high]: [i64; 2] =
+                Tensor::stack(&[x.amin(0), x.amax(0)], 0).to_vec()?.try_into().expect("two elements");
+            if low < 0 {
+                return Err(Error::Index(format!("bincount: {low} is negative")));
+            }
+            size = size.max(high as usize + 1);
+        }
+        let none = Tensor::zeros_with([size], (DType::I64, self.device()));
+        let ones = Tensor::full_with(Shape::SCALAR, Scalar::Int(1), (DType::I64, self.device()));
+        Ok(none.scattered(ScatterOp::Add, 0, &x, &ones.broadcast_to(*self.shape())))
+    }
+}

@@ -1,0 +1,179 @@
+//! Sorting, and what is found by it.
+//!
+//! Sorts are stable. A NaN is larger than every number, so that it comes last, and first where the order is descending.
+
+use crate::record::check_alike;
+use crate::{Axis, DType, Error, Tensor};
+use thalweg_ir::{ScanOp, ScatterOp};
+
+impl Tensor {
+    /// The elements in order along an axis.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([2.0f32, f32::NAN, -1.0]);
+    /// assert_eq!(x.sort(0, false).to_vec::<f32>()?[..2], [-1.0, 2.0]);
+    /// assert_eq!(x.argsort(0, true).to_vec::<i64>()?, [1, 0, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn sort(&self, axis: impl Into<Axis>, descending: bool) -> Tensor {
+        let axis = axis.into().of("sort", self.rank());
+        self.scanned(ScanOp::Sort, axis, descending)
+    }
+
+    /// Where the elements of [`sort`](Tensor::sort) stand, as i64.
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn argsort(&self, axis: impl Into<Axis>, descending: bool) -> Tensor {
+        let axis = axis.into().of("argsort", self.rank());
+        self.scanned(ScanOp::Argsort, axis, descending)
+    }
+
+    /// The elements in order along an axis, and where they stood, as `torch.sort`.
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn sort_with_indices(&self, axis: impl Into<Axis>, descending: bool) -> (Tensor, Tensor) {
+        let axis = axis.into().of("sort_with_indices", self.rank());
+        let places = self.scanned(ScanOp::Argsort, axis, descending);
+        (self.gathered(axis, &places), places)
+    }
+
+    /// The `k` largest (or smallest) elements along an axis, in order, and where they stand.
+    ///
+    /// # Panics
+    /// When there is no such axis, or it has fewer elements.
+    #[track_caller]
+    pub fn topk(&self, k: usize, axis: impl Into<Axis>, largest: bool) -> (Tensor, Tensor) {
+        let axis = axis.into().of("topk", self.rank());
+        if k > self.dims()[axis] {
+            panic!("topk: {k} elements are not in axis {axis} of {}", self.shape());
+        }
+        let places = self.scanned(ScanOp::Argsort, axis, largest).part(axis, (0, 1, k));
+        (self.gathered(axis, &places), places)
+    }
+
+    /// For each value the place where it would be put into this sorted tensor to keep it sorted, as i64: before the elements
+    /// that equal it, or behind them (`right`). Of rank 1, or of the values' rank with the same leading sizes: each row
+    /// for itself.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let sorted = Tensor::new([1.0f32, 2.0, 2.0, 5.0]);
+    /// let values = Tensor::new([2.0f32, 6.0]);
+    /// assert_eq!(sorted.searchsorted(&values, false).to_vec::<i64>()?, [1, 4]);
+    /// assert_eq!(sorted.searchsorted(&values, true).to_vec::<i64>()?, [3, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When dtypes differ or are bool, or the shapes do not go together.
+    #[track_caller]
+    pub fn searchsorted(&self, values: &Tensor, right: bool) -> Tensor {
+        check_alike("searchsorted", self, values);
+        if self.dtype() == DType::Bool {
+            crate::record::wrong_dtype("searchsorted", "a float or integer dtype", DType::Bool);
+        }
+        let leading = self.rank().saturating_sub(1);
+        let rows = self.rank() == values.rank() && self.dims()[..leading] == values.dims()[..leading];
+        if self.rank() == 0 || !rows && self.rank() != 1 {
+            panic!("searchsorted: sorted rows of shape {} and values of shape {}", self.shape(), values.shape());
+        }
+        // One sorted row serves all values.
+        if self.rank() == 1 && values.rank() != 1 {
+            return self.searchsorted(&values.flatten(), right).reshaped(*values.shape());
+        }
+        let axis = leading;
+        let n = self.dims()[axis];
+        let mut found = Tensor::zeros_with(*values.shape(), (DType::I64, self.device()));
+        if n == 0 || values.numel() == 0 {
+            return found;
+        }
+        // A binary search in steps of falling powers of two, all values at once: an element that goes before the value takes
+        // all before it along. A NaN is larger than every number.
+        let float = self.dtype().is_float();
+        for bit in (0..=n.ilog2()).rev() {
+            let step = 1i64 << bit;
+            let next = &found + step;
+            let element = self.gathered(axis, &(next.minimum(n) - 1));
+            let mut before = if right { element.le(values) } else { element.lt(values) };
+            if float {
+                let beyond = if right { values.is_nan() } else { values.is_nan() & !element.is_nan() };
+                before = before | beyond;
+            }
+            found = (before & next.le(n)).where_(next, &found);
+        }
+        found
+    }
+}
+
+/// Distinct elements. Their number is read, so these run what was recorded.
+impl Tensor {
+    /// Places in the flattened tensor in order, which of the sorted elements begin a run of equal ones, and where those stand among them.
+    fn runs(&self) -> Result<Runs, Error> {
+        let x = self.flatten();
+        let (sorted, order) = x.sort_with_indices(0, false);
+        if x.numel() == 0 {
+            let none = Tensor::zeros_with([0], (DType::I64, self.device()));
+            return Ok(Runs { sorted, order, first: none.eq(0), starts: none });
+        }
+        let n = x.numel();
+        let (here, before) = (sorted.narrow(0, 1, n - 1), sorted.narrow(0, 0, n - 1));
+        let mut differs = here.ne(&before);
+        if x.dtype().is_float() {
+            differs = differs & !(here.is_nan() & before.is_nan());
+        }
+        let first = differs.pad([(1, 0)], true);
+        let starts = first.flat_nonzero()?;
+        Ok(Runs { sorted, order, first, starts })
+    }
+
+    /// The distinct elements in order, as a vector; all NaN are one. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    pub fn unique(&self) -> Result<Tensor, Error> {
+        let r = self.runs()?;
+        Ok(r.sorted.gathered(0, &r.starts))
+    }
+
+    /// The distinct elements in order, and for each element of this tensor which of them it is. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    pub fn unique_inverse(&self) -> Result<(Tensor, Tensor), Error> {
+        let r = self.runs()?;
+        let which = r.first.cumsum(0) - 1;
+        let inverse = which.zeros_like().scattered(ScatterOp::Set, 0, &r.order, &which);
+        Ok((r.sorted.gathered(0, &r.starts), inverse.reshaped(*self.shape())))
+    }
+
+    /// The distinct elements in order, and how often each occurs. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    pub fn unique_counts(&self) -> Result<(Tensor, Tensor), Error> {
+        let r = self.runs()?;
+        let values = r.sorted.gathered(0, &r.starts);
+        let count = r.starts.numel();
+        if count == 0 {
+            return Ok((values, r.starts));
+        }
+        let ends = r.starts.narrow(0, 1, count - 1).pad([(0, 1)], self.numel());
+        Ok((values, ends - r.starts))
+    }
+}
+
+struct Runs {
+    sorted: Tensor,
+    order: Tensor,
+    first: Tensor,
+    starts: Tensor,
+}

@@ -1,0 +1,203 @@
+//! Reductions inside kernels: what runs as one kernel, and that it reads its inputs once and writes its results once.
+
+use thalweg::prelude::*;
+use thalweg::{Counters, counters};
+use thalweg_stream::explain;
+
+/// What the calling thread counted while `f` ran; the explanation has to say the same.
+fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
+    thalweg::synchronize().unwrap();
+    let before = counters();
+    let (out, e) = explain(f);
+    let c = counters() - before;
+    let t = e.totals();
+    assert_eq!(
+        [t.kernels, t.bytes_read, t.bytes_written].map(|v| v as u64),
+        [c.kernels, c.bytes_read, c.bytes_written],
+        "{e}"
+    );
+    (out, c)
+}
+
+fn randn(shape: impl Into<thalweg::Shape>) -> Tensor {
+    let x = Tensor::randn(shape.into());
+    thalweg::synchronize().unwrap();
+    x
+}
+
+/// Runs `f` fused, checks kernels and bytes, and compares with the same unfused and by the interpreter.
+fn one_kernel(read: usize, written: usize, f: impl Fn() -> Tensor) {
+    let (y, c) = counted(&f);
+    assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, read as u64, written as u64));
+    let fused = y.to_vec::<f32>().unwrap();
+    let unfused = thalweg::with_fusion(false, || f().to_vec::<f32>().unwrap());
+    for (a, b) in fused.iter().zip(&unfused) {
+        assert!((a - b).abs() <= 2e-5 * (1.0 + b.abs()), "{a} fused, {b} unfused");
+    }
+    let strict = |fused| thalweg::with_strict(true, || thalweg::with_fusion(fused, || f().to_vec::<f32>().unwrap()));
+    assert_eq!(strict(true), strict(false), "strict: the same bits");
+}
+
+const SHAPE: [usize; 3] = [24, 36, 40];
+const BYTES: usize = 24 * 36 * 40 * 4;
+
+#[test]
+fn softmax_is_one_kernel_along_any_axis() {
+    let x = randn(SHAPE);
+    for axis in 0..3 {
+        one_kernel(BYTES, BYTES, || {
+            let e = (&x - x.amax_keepdim(axis)).exp();
+            &e / e.sum_keepdim(axis)
+        });
+    }
+}
+
+#[test]
+fn layer_norm_is_one_kernel_along_any_axis() {
+    let x = randn(SHAPE);
+    for axis in 0..3 {
+        let mut shape = [1; 3];
+        shape[axis as usize] = SHAPE[axis as usize];
+        let (g, b) = (randn(shape), randn(shape));
+        one_kernel(BYTES + 2 * SHAPE[axis as usize] * 4, BYTES, || {
+            let centred = &x - x.mean_keepdim(axis);
+            let variance = (&centred * &centred).mean_keepdim(axis);
+            centred / (variance + 1e-5).sqrt() * &g + &b
+        });
+    }
+}
+
+#[test]
+fn rms_norm_and_what_follows_are_one_kernel_along_any_axis() {
+    let (x, z) = (randn(SHAPE), randn(SHAPE));
+    for axis in 0..3 {
+        let mut shape = [1; 3];
+        shape[axis as usize] = SHAPE[axis as usize];
+        let g = randn(shape);
+        one_kernel(2 * BYTES + SHAPE[axis as usize] * 4, BYTES, || {
+            let y = &x / ((&x * &x).mean_keepdim(axis) + 1e-5).sqrt() * &g;
+            &y * y.sigmoid() * &z
+        });
+    }
+}
+
+#[test]
+fn log_softmax_and_its_loss_are_one_kernel_along_any_axis() {
+    let x = randn(SHAPE);
+    for axis in 0..3 {
+        let classes = SHAPE[axis as usize];
+        let mut kept = SHAPE;
+        kept[axis as usize] = 1;
+        let targets = (Tensor::rand(kept) * classes as f64).floor().cast(DType::I64);
+        thalweg::synchronize().unwrap();
+        let rows = BYTES / 4 / classes;
+        let mut along = [1; 3];
+        along[axis as usize] = classes;
+        let numbers = Tensor::arange(classes as i64).cast(DType::I64).reshape(along);
+        thalweg::synchronize().unwrap();
+        one_kernel(BYTES + rows * 8 + classes * 8, rows * 4, || {
+            let shifted = &x - x.amax_keepdim(axis);
+            let log_sum = shifted.exp().sum_keepdim(axis).log();
+            let picked = numbers.eq(&targets).where_(&shifted, 0.0).sum_keepdim(axis);
+            log_sum - picked
+        });
+    }
+}
+
+#[test]
+fn several_axes_and_reshapes_between_are_one_kernel() {
+    let x = randn([6, 8, 5, 7]);
+    let bytes = 6 * 8 * 5 * 7 * 4;
+    // Group norm: statistics under one shape, the result under another.
+    let weight = randn([8]);
+    one_kernel(bytes + 32, bytes, || {
+        let groups = x.reshape([6, 2, 4 * 5 * 7]);
+        let centred = &groups - groups.mean_keepdim(-1);
+        let variance = (&centred * &centred).mean_keepdim(-1);
+        (centred / (variance + 1e-5).sqrt()).reshape([6, 8, 5, 7]) * weight.reshape([8, 1, 1])
+    });
+    // Batch norm in training: axes with a kept one between.
+    one_kernel(bytes, bytes, || {
+        let centred = &x - x.mean_keepdim([0, 2, 3]);
+        let variance = (&centred * &centred).mean_keepdim([0, 2, 3]);
+        centred / (variance + 1e-5).sqrt()
+    });
+    // All of it.
+    one_kernel(bytes, bytes, || &x / (&x * &x).sum(..).sqrt());
+}
+
+#[test]
+fn reductions_of_one_input_share_a_pass() {
+    let x = randn([64, 48]);
+    let (out, c) = counted(|| (x.sum(1), (&x * &x).sum(1), x.amax(1), x.exp().mean(1), x.argmax(1)));
+    assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 64 * 48 * 4, 64 * (4 * 4 + 8)));
+    drop(out);
+}
+
+#[test]
+fn statistics_and_the_normalised_come_from_one_kernel() {
+    let x = randn([64, 48]);
+    let (out, c) = counted(|| {
+        let mean = x.mean_keepdim(1);
+        let centred = &x - &mean;
+        let deviation = ((&centred * &centred).mean_keepdim(1) + 1e-5).sqrt();
+        (centred / &deviation, mean, deviation)
+    });
+    assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 64 * 48 * 4, 64 * 48 * 4 + 2 * 64 * 4));
+    drop(out);
+}
+
+#[test]
+fn the_hub_reads_its_tensor_twice() {
+    let x = randn([64, 64]);
+    let (out, c) = counted(|| {
+        let h = (&x * 1.5 + 0.25).tanh();
+        let c0 = &h / ((&h * &h).sum_keepdim(1) + 1.0);
+        let c1 = (&h - h.mean_keepdim(0)).relu();
+        let c2 = (&h - h.amax_keepdim(1)).exp();
+        let c3 = &h * (h.sin() * h.cos()).sum_keepdim(0);
+        let c4 = &h + (&h * 3.0).tanh().mean_keepdim(1);
+        let c5 = h.exp().sum_keepdim(1).log() * &h;
+        let out = (c0 + c1) * (c2 + 1.0) + c3.relu() * c4 - c5;
+        let sums = out.sum(1);
+        (out, sums)
+    });
+    let (tensor, vector) = (64 * 64 * 4, 64 * 4);
+    assert!(c.kernels <= 3, "{} kernels", c.kernels);
+    assert_eq!((c.bytes_read, c.bytes_written), (2 * tensor + 2 * vector, tensor + 3 * vector));
+    drop(out);
+}
+
+#[test]
+fn a_reduction_over_other_rows_is_a_kernel_of_its_own() {
+    let x = randn([32, 48]);
+    let ((), e) = explain(|| drop((&x / x.sum_keepdim(0) + x.sum_keepdim(1)).to_vec::<f32>().unwrap()));
+    let reasons: Vec<&str> = e.segments[0].edges.iter().map(|e| e.reason.as_str()).collect();
+    assert_eq!(reasons, ["result of sum over other rows, which has to be complete"], "{e}");
+}
+
+#[test]
+fn an_empty_row_has_the_identity() {
+    let x = Tensor::zeros([3, 0]);
+    assert_eq!((x.sum(1) + 1.0).to_vec::<f32>().unwrap(), [1.0; 3]);
+    assert_eq!(x.prod(1).to_vec::<f32>().unwrap(), [1.0; 3]);
+    assert_eq!(x.sum(0).dims(), [0]);
+    assert_eq!(x.sum(..).item::<f32>().unwrap(), 0.0);
+}
+
+#[test]
+fn one_plan_and_one_program_serve_every_row_length() {
+    let run = |rows: usize, n: usize| {
+        let x = randn([rows, n]);
+        counted(|| {
+            let e = (&x - x.amax_keepdim(-1)).exp();
+            &e / e.sum_keepdim(-1)
+        })
+        .1
+    };
+    run(20, 64);
+    for (rows, n) in [(21, 65), (3, 1000), (40, 5000), (64, 32)] {
+        let c = run(rows, n);
+        assert_eq!((c.plans_made, c.programs_compiled, c.kernels), (0, 0, 1), "{rows} rows of {n}");
+    }
+}
