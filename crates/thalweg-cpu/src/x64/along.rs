@@ -148,7 +148,8 @@ fn folding(
     loop {
         if abreast == 1 || knobs.copies.is_some() || single * abreast <= limits.vectors + limits.vectors / 2 {
             let p = schedule::unroll(v, order, copies, abreast, false);
-            let fits = |a: &Allocation| a.spills == 0 || knobs.copies.is_some() || abreast == 1;
+            // Two of AVX2's exp abreast are worth a spill each.
+            let fits = |a: &Allocation| a.spills <= abreast || knobs.copies.is_some() || abreast == 1;
             match regalloc::allocate(&p, isa, limits).filter(fits) {
                 Some(a) => return Some((p, a)),
                 None if abreast == 1 => return None,

@@ -133,7 +133,11 @@ impl Lower<'_> {
                 if dtype == DType::Bool { self.mask_of(x) } else { x }
             }
             Node::Value { slot, dtype } => v.slot(Slot { source: Source::Value(slot), dtype, lane: lane_of(dtype) }),
-            Node::Scanned { .. } | Node::Gather { .. } => return Err(Unsupported::Rows),
+            Node::Gather { access, offset, inside } => {
+                let (offset, inside) = (self.place[offset.index()], self.place[inside.index()]);
+                self.gather_at(access, offset, inside)?
+            }
+            Node::Scanned { .. } => return Err(Unsupported::Rows),
             Node::Const { bits, dtype: DType::Bool } => v.mask_const(bits != 0),
             Node::Const { bits, dtype } => v.constant(bits, lane_of(dtype)),
             Node::Element { op, .. } => {
@@ -233,10 +237,9 @@ impl Lower<'_> {
                 let n = self.lane_numbers(lane);
                 let stride = self.word(Source::Stride(access), lane);
                 let base = self.word(Source::Word(access), lane);
-                let p = if lane == 8 {
-                    elements::mul64(&mut self.v, n, stride)
-                } else {
-                    self.v.two(ops::PMULL, 4, n, stride)
+                let p = match lane {
+                    8 => elements::mul64(&mut self.v, n, stride),
+                    _ => self.v.two(ops::PMULL, 4, n, stride),
                 };
                 self.v.two(ops::PADD, lane, p, base)
             }
@@ -255,12 +258,12 @@ impl Lower<'_> {
             AccessClass::Strided => {
                 let (stride, iota) = (self.word(Source::Stride(access), 4), self.v.table(self.iota_bytes(), 4));
                 let offsets = self.v.two(ops::PMULL, 4, iota, stride);
-                self.gather(access, a.dtype, offsets, None)
+                self.gather(access, a.dtype, offsets, None, true)
             }
             AccessClass::Mapped => {
                 let table = self.positions(access);
                 let inside = self.inside(table);
-                self.gather(access, a.dtype, table, Some(inside))
+                self.gather(access, a.dtype, table, Some(inside), false)
             }
         };
         self.widen(raw, a.dtype)
@@ -300,8 +303,37 @@ impl Lower<'_> {
         }
     }
 
+    /// Elements `offset` (i64) after those that the access points at. What is not inside or too far for an index of 32 bits goes to the slow path.
+    fn gather_at(&mut self, access: u16, offset: Val, inside: Val) -> Result<Val, Unsupported> {
+        let a = self.body.accesses[access as usize];
+        let from_row = match a.class {
+            _ if self.uniform(a) => None,
+            AccessClass::Contiguous => Some(self.lane_numbers(8)),
+            AccessClass::Strided => {
+                let (n, stride) = (self.lane_numbers(8), self.word(Source::Stride(access), 8));
+                Some(elements::mul64(&mut self.v, n, stride))
+            }
+            AccessClass::Mapped | AccessClass::Uniform => return Err(Unsupported::Rows),
+        };
+        let v = &mut self.v;
+        let index = from_row.map_or(offset, |n| v.l_add(n, offset));
+        // Bytes of narrow elements are counted in 32 bits.
+        let bits = if a.dtype.size() >= 4 { 31 } else { 29 };
+        let half = v.l(1 << bits);
+        let far = v.l_add(index, half);
+        let far = v.l_shr(far, bits + 1);
+        let zero = v.l(0);
+        let near = v.int_eq(8, far, zero);
+        let good = v.mask_and(near, inside);
+        let bad = v.mask_not(good);
+        v.guard(bad);
+        let index = v.low_halves(index);
+        let raw = self.gather(access, a.dtype, index, Some(good), true);
+        Ok(self.widen(raw, a.dtype))
+    }
+
     /// Elements at `index` times their size from the access's address.
-    fn gather(&mut self, access: u16, dtype: DType, index: Val, inside: Option<Val>) -> Val {
+    fn gather(&mut self, access: u16, dtype: DType, index: Val, inside: Option<Val>, signed: bool) -> Val {
         let size = dtype.size();
         let lane = if size == 8 { 8 } else { 4 };
         let aux = pointer(access, false);
@@ -316,7 +348,7 @@ impl Lower<'_> {
         };
         let bytes = v.shift(ops::SHL, 4, index, (size == 2) as u8);
         let bytes = v.i_add(bytes, low);
-        let word = v.shift(if inside.is_some() { ops::SHR } else { ops::SAR }, 4, bytes, 2);
+        let word = v.shift(if signed { ops::SAR } else { ops::SHR }, 4, bytes, 2);
         let at = v.with_const(ops::PAND, 4, bytes, 3);
         let at = v.shift(ops::SHL, 4, at, 3);
         let aligned = 1 << 32;

@@ -285,8 +285,8 @@ fn launch(
     buffers.iter().zip(operands).map(|(b, o)| download(device, b, o.len())).collect()
 }
 
-/// Whether two results are the same bits, NaN being NaN.
-fn same(dtype: DType, a: &[u8], b: &[u8]) -> Result<(), String> {
+/// Whether two results are the same bits, NaN being NaN: which of several goes on is the processor's choice.
+pub fn same(dtype: DType, a: &[u8], b: &[u8]) -> Result<(), String> {
     for (i, (a, b)) in a.chunks_exact(dtype.size()).zip(b.chunks_exact(dtype.size())).enumerate() {
         // SAFETY: a chunk is an element; vectors of bytes are aligned enough for reads by value on the machines that tests run on.
         let (x, y) = unsafe { (super::read(a.as_ptr(), dtype), super::read(b.as_ptr(), dtype)) };

@@ -1,5 +1,6 @@
 //! Every encoding that the emitter uses, read back by another decoder (iced-x86).
 
+use super::super::along::assemble_along;
 use super::super::asm::{Asm, Code, Extra, Rm, at};
 use super::super::{Isa, Knobs, assemble, ops};
 use super::{Rng, isas};
@@ -109,6 +110,7 @@ fn rows() -> Vec<Row> {
         ("vpshufb", "vpshufb", ops::PSHUFB, Three),
         ("", "vpermq", ops::PERMQ, Two),
         ("", "vpermd", ops::PERMD, Three),
+        ("vpshufd", "vpshufd", ops::PSHUFD, Two),
         ("vmovaps", "vmovaps", ops::MOVAPS, Two),
         ("vbroadcastss", "vbroadcastss", ops::BROADCAST[0], Two),
     ] {
@@ -271,6 +273,16 @@ fn mask_and_scalar_instructions_read_back() {
         a.op(ops::vex(c, isa), len, 3, 0, rm, none);
         format!("{:?}", decode(&a.bytes).code()).to_lowercase()
     };
+    let part = |isa, c: Code, len| {
+        let mut a = Asm::new(isa);
+        a.op(c, len, 3, 0, Rm::Reg(9), Extra { imm: Some(1), ..none });
+        let i = decode(&a.bytes);
+        assert_eq!((number(i.op0_register()), number(i.op1_register())), (9, 3));
+        format!("{:?}", i.code()).to_lowercase()
+    };
+    assert_eq!(part(Isa::Avx2, ops::EXTRACT, 1), "vex_vextractf128_xmmm128_ymm_imm8");
+    assert_eq!(part(Isa::Avx512, ops::EXTRACT, 1), "evex_vextractf32x4_xmmm128_k1z_ymm_imm8");
+    assert_eq!(part(Isa::Avx512, ops::EXTRACT_HALF, 2), "evex_vextractf64x4_ymmm256_k1z_zmm_imm8");
     assert_eq!(single(Isa::Avx2, ops::BROADCAST[1], 1, at(3, 0)), "vex_vbroadcastsd_ymm_m64");
     assert_eq!(single(Isa::Avx512, ops::BROADCAST[1], 2, at(3, 0)), "evex_vbroadcastsd_zmm_k1z_xmmm64");
     assert_eq!(single(Isa::Avx2, ops::MOVD[1], 0, Rm::Reg(9)), "vex_vmovq_xmm_rm64");
@@ -290,20 +302,32 @@ fn whole_functions_decode() {
             let Ok((bytes, _)) = assemble(&body, isa, Knobs { registers: Some(8), ..Knobs::default() }) else {
                 continue;
             };
-            let mut decoder = Decoder::with_ip(64, &bytes, 0, DecoderOptions::NONE);
-            let (mut starts, mut jumps) = (Vec::new(), Vec::new());
-            loop {
-                let i = decoder.decode();
-                assert_ne!(i.code(), Iced::INVALID);
-                starts.push(i.ip());
-                if i.is_jcc_short_or_near() || i.is_jmp_short_or_near() {
-                    jumps.push(i.near_branch_target());
-                }
-                if i.code() == Iced::Retnq {
-                    break;
-                }
+            decodes(&bytes);
+            let body = super::along::random_rows(&mut r, &d, 8, 3);
+            let body = crate::prepare::prepare(&body);
+            let phases = thalweg_kernel::phases(&body, true);
+            if let Ok((bytes, _)) =
+                assemble_along(&body, &phases, isa, Knobs { registers: Some(8), ..Knobs::default() })
+            {
+                decodes(&bytes);
             }
-            assert!(jumps.iter().all(|j| starts.contains(j)));
         }
     }
+}
+
+fn decodes(bytes: &[u8]) {
+    let mut decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
+    let (mut starts, mut jumps) = (Vec::new(), Vec::new());
+    loop {
+        let i = decoder.decode();
+        assert_ne!(i.code(), Iced::INVALID);
+        starts.push(i.ip());
+        if i.is_jcc_short_or_near() || i.is_jmp_short_or_near() {
+            jumps.push(i.near_branch_target());
+        }
+        if i.code() == Iced::Retnq {
+            break;
+        }
+    }
+    assert!(jumps.iter().all(|j| starts.contains(j)));
 }

@@ -202,7 +202,18 @@ impl Launch {
                 Node::Value { slot, dtype } => {
                     known.get(slot as usize).copied().unwrap_or(from_scalar(Scalar::from_bits(0, dtype)))
                 }
-                Node::Scanned { .. } | Node::Gather { .. } => unreachable!("the emitter has not these"),
+                Node::Scanned { .. } => unreachable!("the emitter has not these"),
+                Node::Gather { access, .. } => {
+                    let dtype = body.accesses[access as usize].dtype;
+                    let at = self.position(body, access as usize, row, i).unwrap() + args[0].i() * dtype.size() as i64;
+                    match args[1] {
+                        // SAFETY: the place is inside the access's buffer.
+                        Value::I(1) => {
+                            read(unsafe { std::slice::from_raw_parts(at as *const u8, dtype.size()) }, dtype)
+                        }
+                        _ => read(&[0; 8], dtype),
+                    }
+                }
                 Node::Load { access } => {
                     let a = &body.accesses[access as usize];
                     // (A row without points has values of the row all the same.)

@@ -1,6 +1,6 @@
 //! Math functions against the scalar machine, and a report of compile times and throughput.
 
-use super::super::along::assemble_along;
+use super::super::along::{assemble_along, compile_along_with};
 use super::super::{Isa, Knobs, compile, compile_along, compile_with};
 use super::{Rng, isas};
 use crate::math::{self, ScalarMachine};
@@ -279,8 +279,10 @@ fn rows_report() {
     const ROWS: usize = 64;
     let x: Vec<f32> = (0..N * ROWS).map(|i| (i * 37 % 999) as f32 / 250.0 - 2.0).collect();
     for isa in isas() {
-        for (name, body) in &bodies {
-            let code = compile_along(body, isa, true).unwrap();
+        for (name, body, copies) in
+            bodies.iter().flat_map(|(n, b)| [None, Some(1), Some(2), Some(4)].map(|c| (n, b, c)))
+        {
+            let code = compile_along_with(body, isa, true, Knobs { copies, ..Knobs::default() }).unwrap();
             if let Ok(folder) = std::env::var("THALWEG_CODE") {
                 let prepared = crate::prepare::prepare(body);
                 let (bytes, _) = assemble_along(&prepared, &code.phases, isa, Knobs::default()).unwrap();
@@ -295,7 +297,7 @@ fn rows_report() {
             }
             a.extend((0..body.scalars).map(|_| (N as f32).to_bits() as u64));
             a.push(values.as_mut_ptr() as u64);
-            let mut each = |n: usize| {
+            let each = |n: usize| {
                 let t = best(|| {
                     let t = Instant::now();
                     for _ in 0..20 {
@@ -307,7 +309,7 @@ fn rows_report() {
                 t.as_nanos() as f64 / (20 * ROWS) as f64
             };
             println!(
-                "{isa:?} {name}: {} phases, {} buffers, {} instructions, {} bytes, {} spills, compiled in {:?}; ns a row: 1024 {:.0}, 1000 {:.0}, 64 {:.0}, 1 {:.0}, 0 {:.0}",
+                "{isa:?} {name} {copies:?}: {} phases, {} buffers, {} instructions, {} bytes, {} spills, compiled in {:?}; ns a row: 1024 {:.0}, 1000 {:.0}, 64 {:.0}, 1 {:.0}, 0 {:.0}",
                 code.phases.list.len(),
                 code.phases.buffers.len(),
                 code.report.instructions,
