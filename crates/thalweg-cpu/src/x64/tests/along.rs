@@ -217,7 +217,12 @@ pub fn random_rows(r: &mut Rng, dtypes: &[DType], size: usize, folds: usize) -> 
         let to = access(&mut b, &mut operand, dtype, class, per_row);
         b.store(node, to);
     }
-    b.finish()
+    let mut body = b.finish();
+    for s in &mut body.stores {
+        let dtype = body.accesses[s.access as usize].dtype;
+        s.combine = (FOLDED.contains(&dtype) && r.below(4) == 0).then(|| r.pick(&OPS));
+    }
+    body
 }
 
 fn rows(body: &Body, r: &mut Rng) -> usize {
@@ -284,6 +289,21 @@ fn random_row_bodies_with_few_registers() {
     };
     let taken = sweep(73, 1500, |r| (0..1 + r.below(2)).map(|_| r.pick(&FOLDED)).collect(), knobs);
     assert!(taken > 900 * isas().count(), "{taken}");
+}
+
+/// `cargo nextest run -p thalweg-cpu --run-ignored only long_row_sweep`
+#[test]
+#[ignore = "a minute long"]
+fn long_row_sweep() {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    println!("seed {seed}");
+    let several = |r: &mut Rng| (0..1 + r.below(4)).map(|_| r.pick(&DType::ALL)).collect();
+    let knobs = |r: &mut Rng| Knobs {
+        registers: (r.below(2) == 0).then(|| 5 + r.below(12)),
+        copies: r.pick(&[None, None, Some(1), Some(2), Some(4)]),
+        ..Knobs::default()
+    };
+    sweep(seed, 40_000, several, knobs);
 }
 
 #[test]
@@ -430,6 +450,12 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
                     // SAFETY: the launch was made for the body.
                     assert!(unsafe { code.run(&l.args, n, rows, 0..all) }, "{isa:?} {dtype} {class:?} {turn}");
                     compare(&mut l, &body, &want, &format!("{isa:?} {dtype} {class:?} {per_row}"));
+                    if all == 1 && !per_row {
+                        let code = compile_with(&body, isa, Knobs::default()).unwrap();
+                        // SAFETY: as above.
+                        assert!(unsafe { code.run(&l.args, n, rows) });
+                        compare(&mut l, &body, &want, "as a map");
+                    }
                     if points > 0 {
                         let (row, i) = (r.below(rows), r.below(points));
                         let to = l.position(&body, 1, row, i).unwrap() as *mut i64;
