@@ -246,6 +246,7 @@ impl Partition<'_> {
         if is_stored {
             self.hand_over(i, k, &uses, reason);
         }
+        let k = self.join_rows(k);
         self.compute(i, k, &Path::identity());
     }
 
