@@ -20,7 +20,7 @@ pub enum Unsupported {
     Cast(DType, DType),
     /// A store that is not contiguous.
     Store(AccessClass),
-    /// Something of a row body.
+    /// Something of a row body where it is not taken: in a map, or a mapped access in a phase that runs once a row.
     Rows,
     /// The frame, or the code, would be larger than the emitter goes.
     TooLarge,
