@@ -1,7 +1,7 @@
 //! Tests of the device as the rest of Thalweg uses it.
 
-mod gathers;
 mod axes;
+mod gathers;
 mod maps;
 mod measure;
 mod products;
