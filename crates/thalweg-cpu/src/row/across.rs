@@ -7,9 +7,9 @@
 //!
 //! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they run as one long row.
 
-use super::fold;
 use super::layout::{Block, Layout, Tables};
 use super::walk::{Kernel, Piece, Places};
+use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
 use thalweg_kernel::order::LANES;
 use thalweg_kernel::{Access, AccessClass, Body, Node, Phase, Phases, Store, resolve};
@@ -42,6 +42,8 @@ struct Map {
     accesses: Vec<(Source, Access)>,
     folds: usize,
     mapped: bool,
+    /// What it writes, if that is operands alone, point by point.
+    written: Vec<usize>,
 }
 
 /// A row body compiled to run across its rows.
@@ -105,7 +107,10 @@ fn convert(phases: &Phases, phase: &Phase, lines: usize, choice: Choice) -> Map 
     let (body, kept) = resolve(&body, &vec![None; body.accesses.len()]);
     let accesses: Vec<_> = kept.iter().zip(&body.accesses).map(|(&k, &access)| (sources[k], access)).collect();
     let mapped = accesses.iter().any(|(_, a)| a.class == AccessClass::Mapped);
-    Map { engine: Engine::new(&body, choice), accesses, folds: folds.len(), mapped }
+    let written: Vec<usize> = body.stores.iter().map(|s| s.access as usize).collect();
+    let points = !phase.once && written.iter().all(|&a| matches!(accesses[a].0, Source::Line(_)));
+    let written = if points { written } else { vec![] };
+    Map { engine: Engine::new(&body, choice), accesses, folds: folds.len(), mapped, written }
 }
 
 /// One launch.
@@ -113,7 +118,7 @@ pub struct Across<'a> {
     program: &'a Program,
     layout: &'a Layout<'a>,
     scalars: &'a [u64],
-    aliased: bool,
+    stores: Stores,
     /// Columns there are and columns of a strip.
     columns: usize,
     width: usize,
@@ -132,7 +137,7 @@ impl<'a> Across<'a> {
         program: &'a Program,
         layout: &'a Layout<'a>,
         scalars: &'a [u64],
-        aliased: bool,
+        stores: Stores,
         threads: usize,
     ) -> Across<'a> {
         let phases = &program.phases;
@@ -141,7 +146,7 @@ impl<'a> Across<'a> {
             program,
             layout,
             scalars,
-            aliased,
+            stores,
             columns,
             width: 0,
             strips: 0,
@@ -267,9 +272,16 @@ impl<'a> Across<'a> {
     /// # Safety
     /// As [`crate::rows::Rows::run`].
     unsafe fn call(&self, map: &Map, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
-        let in_place = self.aliased && map.engine.rereads_inputs();
-        // SAFETY: the caller's promise.
-        unsafe { map.engine.run(args, n, rows, in_place)? };
+        let in_place = self.stores.aliased && map.engine.rereads_inputs();
+        let stream = self.stores.stream && !map.written.is_empty() && may_stream(&map.written, args, rows);
+        // SAFETY: the caller's promise; rows that go past the caches are aligned.
+        unsafe {
+            if stream {
+                map.engine.run_streaming(args, n, rows)?;
+            } else {
+                map.engine.run(args, n, rows, in_place)?;
+            }
+        }
         Ok(())
     }
 

@@ -5,34 +5,48 @@
 
 use super::layout::{Block, Layout, Line, Tables};
 use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch};
+use super::{Stores, may_stream};
 use crate::engine::AlongEngine;
 use crate::rows::ACCESS_WORDS;
 use crate::threads::Threads;
+use std::ops::Range;
 use thalweg_ir::DType;
-use thalweg_kernel::{Phases, order};
+use thalweg_kernel::{Body, Phases, order};
 use thalweg_runtime::Error;
 
 /// One launch.
 pub struct Along<'a> {
-    pub engine: &'a AlongEngine,
-    pub phases: &'a Phases,
-    pub layout: &'a Layout<'a>,
+    engine: &'a AlongEngine,
+    phases: &'a Phases,
+    layout: &'a Layout<'a>,
     /// As many as the body has.
-    pub scalars: &'a [u64],
+    scalars: &'a [u64],
     /// Outputs lie over inputs that may be read again.
-    pub in_place: bool,
+    in_place: bool,
+    /// What is written point by point, if it goes past the caches: in this phase, through these accesses.
+    stream: Option<(usize, Vec<usize>)>,
     /// Where buffers lie in the memory of a row, values being at its start.
     buffers: Vec<usize>,
     bytes: usize,
 }
 
 impl<'a> Along<'a> {
-    pub fn new(engine: &'a AlongEngine, layout: &'a Layout<'a>, scalars: &'a [u64], in_place: bool) -> Along<'a> {
+    pub fn new(
+        engine: &'a AlongEngine,
+        body: &Body,
+        layout: &'a Layout<'a>,
+        scalars: &'a [u64],
+        stores: Stores,
+    ) -> Along<'a> {
         let phases = engine.phases();
+        let in_place = stores.aliased && engine.rereads_inputs();
+        let written = body.stores.iter().map(|s| s.access as usize).filter(|&a| !body.accesses[a].per_row);
+        let last = phases.list.iter().rposition(|p| !p.once).filter(|_| stores.stream);
+        let stream = last.map(|l| (l, written.collect()));
         let mut places = Places::default();
         places.take(8 * phases.values.len());
         let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
-        Along { engine, phases, layout, scalars, in_place, buffers, bytes: places.bytes }
+        Along { engine, phases, layout, scalars, in_place, stream, buffers, bytes: places.bytes }
     }
 
     /// Runs the launch.
@@ -68,13 +82,28 @@ impl<'a> Along<'a> {
                     let whole = Block { run: 0, start: 0, len: layout.n };
                     self.args(row, whole, layout.n, memory, memory, (args, tables));
                     // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for all slots.
-                    let done =
-                        unsafe { self.engine.run(args, layout.n, count, 0..self.phases.list.len(), self.in_place) };
-                    failure.note(done.map_err(Error::from));
+                    failure.note(unsafe { self.call(args, layout.n, count, 0..self.phases.list.len()) });
                 }
             });
         });
         failure.result()
+    }
+
+    /// Runs phases for rows that the args stand at.
+    ///
+    /// # Safety
+    /// As [`crate::rows::Along::run`].
+    unsafe fn call(&self, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> Result<(), Error> {
+        let fits = |(phase, written): &(usize, Vec<usize>)| phases.contains(phase) && may_stream(written, args, rows);
+        // SAFETY: the caller's promise; rows that go past the caches are aligned.
+        unsafe {
+            if self.stream.as_ref().is_some_and(fits) {
+                self.engine.run_streaming(args, n, rows, phases)?;
+            } else {
+                self.engine.run(args, n, rows, phases, self.in_place)?;
+            }
+        }
+        Ok(())
     }
 
     /// Words for a call of `n` points from a block's first point on.
@@ -159,7 +188,7 @@ impl Kernel for Along<'_> {
         unsafe { std::ptr::copy_nonoverlapping(piece.memory, piece.own, 8 * values) };
         self.args(piece.number, block, block.len, piece.memory, piece.own, (args, tables));
         // SAFETY: every access of the block is inside its operand, and buffers have room for the row.
-        unsafe { self.engine.run(args, block.len, 1, phase..phase + 1, self.in_place)? };
+        unsafe { self.call(args, block.len, 1, phase..phase + 1)? };
         let body = &self.phases.list[phase].body;
         for (f, fold) in body.folds.iter().enumerate() {
             // SAFETY: a word for each slot, a place for each fold.
@@ -176,8 +205,7 @@ impl Kernel for Along<'_> {
         let (args, tables) = scratch;
         self.args(piece.number, Block { run: 0, start: 0, len: 1 }, 1, piece.memory, piece.memory, (args, tables));
         // SAFETY: as above, for the accesses that are per row; sets are written to the row's values.
-        unsafe { self.engine.run(args, 1, 1, phase..phase + 1, self.in_place)? };
-        Ok(())
+        unsafe { self.call(args, 1, 1, phase..phase + 1) }
     }
 
     unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8) {

@@ -14,8 +14,9 @@ mod scans;
 mod walk;
 
 use crate::check::{self, Points};
-use crate::engine::{AlongEngine, Choice};
+use crate::engine::{AlongEngine, Choice, STREAM_ALIGN};
 use crate::launch::estimate_ns;
+use crate::memory;
 use crate::prepare::prepare;
 use crate::threads::Threads;
 use across::Across;
@@ -129,18 +130,23 @@ impl RowsProgram {
             (!extents.contains(&0)).then(|| check::strided_reach(extents, at))
         });
         let scalars = &scalars[..body.scalars as usize];
+        // A store past the caches saves reading the line first, where outputs are more than the caches hold.
+        let points = body.stores.iter().filter(|s| !body.accesses[s.access as usize].per_row);
+        let written = points.map(|s| body.accesses[s.access as usize].dtype.size()).sum::<usize>();
+        let combines = body.stores.iter().any(|s| s.combine.is_some());
+        let large = written.saturating_mul(layout.rows() * layout.row) > memory::last_level_cache();
+        let stores = Stores { aliased, stream: large && !aliased && !combines };
         // SAFETY: `check` found every access of the domain inside its operand. No two rows write one element, since no two points share one.
         unsafe {
             match &self.way {
                 Way::Along { kept, bare } => {
                     let engine = self.along(kept, bare, layout.row);
-                    let in_place = aliased && engine.rereads_inputs();
-                    Along::new(engine, &layout, scalars, in_place).run(&self.threads, estimate)
+                    Along::new(engine, body, &layout, scalars, stores).run(&self.threads, estimate)
                 }
                 Way::Across { kept, bare } => {
                     let program = self.across(kept, bare, layout.row);
                     let threads = self.threads.for_work(estimate);
-                    let across = Across::new(program, &layout, scalars, aliased, threads);
+                    let across = Across::new(program, &layout, scalars, stores, threads);
                     walk::run(&across, &self.threads, estimate)
                 }
             }
@@ -166,6 +172,21 @@ impl std::fmt::Debug for RowsProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} {:?}", self.orientation(), self.info())
     }
+}
+
+/// How a launch writes.
+#[derive(Clone, Copy)]
+struct Stores {
+    /// Outputs lie over inputs.
+    aliased: bool,
+    /// They go past the caches, where rows are aligned.
+    stream: bool,
+}
+
+/// Whether rows begin where vectors may be stored past the caches.
+fn may_stream(written: &[usize], args: &[u64], rows: usize) -> bool {
+    let aligned = |word: usize| args[word].is_multiple_of(STREAM_ALIGN as u64);
+    written.iter().all(|a| aligned(4 * a) && (rows == 1 || aligned(4 * a + 1)))
 }
 
 /// What is known of several programs together.

@@ -22,16 +22,6 @@ fn best(device: &CpuDevice, kernel: &Kernel, geometry: &Geometry, operands: &[&B
     best
 }
 
-fn softmax(case: &mut Case, rng: &mut Lcg) {
-    let x = case.input(rng, DType::F32, Lies::Dense, false);
-    let m = case.b.fold(FoldOp::Max, x);
-    let d = op(case, ElementOp::Sub, &[x, m]);
-    let e = op(case, ElementOp::Exp, &[d]);
-    let s = case.b.fold(FoldOp::Sum, e);
-    let y = op(case, ElementOp::Div, &[e, s]);
-    case.output(y, false);
-}
-
 #[test]
 #[ignore = "measures"]
 fn rows() {

@@ -4,9 +4,9 @@ mod measure;
 mod oracle;
 
 use super::{Lcg, download, upload, write};
-use crate::{Choice, CpuDevice, CpuOptions};
+use crate::{Choice, CpuDevice, CpuOptions, memory};
 use std::sync::Arc;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, Shape, View};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, ScanOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, Node, NodeId,
     Orientation, RowGeometry,
@@ -272,6 +272,38 @@ fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(s, true);
 }
 
+/// Running sums, then a fold of what they give, then all sorted: scans between walks.
+fn scans(case: &mut Case, rng: &mut Lcg, lies: Lies) {
+    let x = case.input(rng, DType::F32, lies, false);
+    let sums = case.b.scan(ScanOp::Sum, false, x);
+    let m = case.b.fold(FoldOp::Max, sums);
+    let d = op(case, ElementOp::Sub, &[sums, m]);
+    let order = case.b.scan(ScanOp::Argsort, true, d);
+    let last = case.b.fold(FoldOp::Sum, d);
+    case.output(d, false);
+    case.output(order, false);
+    case.output(last, true);
+}
+
+/// Each element times the one that an index of the row leads to.
+fn gathers(case: &mut Case, rng: &mut Lcg) {
+    let x = case.input(rng, DType::F32, Lies::Dense, false);
+    let table: Vec<u8> = (0..50).flat_map(|i| (i as f32 * 1.25 - 9.0).to_le_bytes()).collect();
+    case.operands.push(table);
+    let operand = case.operands.len() as u16 - 1;
+    let at = case.add(Some(operand), DType::F32, 3, &vec![0; case.shape.len()], false);
+    // A single element's class is of no account, but it is not to look like a row of them.
+    let place = case.place(DType::I64);
+    let m = case.b.constant(Scalar::Int(46), DType::I64);
+    let offset = op(case, ElementOp::Rem, &[place, m]);
+    let inside = op(case, ElementOp::Lt, &[offset, m]);
+    let y = case.b.node(Node::Gather { access: at, offset, inside });
+    let p = op(case, ElementOp::Mul, &[x, y]);
+    let s = case.b.fold(FoldOp::Sum, p);
+    case.output(s, true);
+    case.output(y, false);
+}
+
 /// The bytes of the operands after a launch.
 fn launch(
     device: &CpuDevice,
@@ -343,6 +375,16 @@ fn check(
     }
 }
 
+fn softmax(case: &mut Case, rng: &mut Lcg) {
+    let x = case.input(rng, DType::F32, Lies::Dense, false);
+    let m = case.b.fold(FoldOp::Max, x);
+    let d = op(case, ElementOp::Sub, &[x, m]);
+    let e = op(case, ElementOp::Exp, &[d]);
+    let s = case.b.fold(FoldOp::Sum, e);
+    let y = op(case, ElementOp::Div, &[e, s]);
+    case.output(y, false);
+}
+
 fn domain(shape: &[usize], folded: &[usize]) -> Domain {
     Domain { shape: shape.to_vec(), folded: folded.to_vec() }
 }
@@ -396,11 +438,10 @@ fn row_folds_of_every_kind() {
 fn row_bodies_of_several_walks() {
     let devices = devices();
     for (i, domain) in domains(true).iter().enumerate() {
-        for lies in LAYOUTS.into_iter().skip(i % 2) {
-            check(&devices, domain, true, &format!("softmax {lies:?}"), |c, rng| softmax_like(c, rng, lies));
-            check(&devices, domain, true, &format!("layer norm {lies:?}"), |c, rng| layer_norm(c, rng, lies));
-            check(&devices, domain, true, &format!("two outputs {lies:?}"), |c, rng| two_outputs(c, rng, lies));
-        }
+        let lies = |k: usize| LAYOUTS[(i + k) % 3];
+        check(&devices, domain, true, &format!("softmax {:?}", lies(0)), |c, rng| softmax_like(c, rng, lies(0)));
+        check(&devices, domain, true, &format!("layer norm {:?}", lies(1)), |c, rng| layer_norm(c, rng, lies(1)));
+        check(&devices, domain, true, &format!("two outputs {:?}", lies(2)), |c, rng| two_outputs(c, rng, lies(2)));
     }
 }
 
@@ -412,4 +453,92 @@ fn row_maxima_are_found_where_they_stand() {
         let lies = LAYOUTS[i % 3];
         check(&devices, domain, true, &format!("argmax {dtype} {lies:?}"), |c, rng| argmax(c, rng, lies, dtype));
     }
+}
+
+#[test]
+fn row_scans_run_between_walks() {
+    let devices = devices();
+    for (i, domain) in domains(true).iter().enumerate().filter(|(i, _)| i % 3 != 2) {
+        let lies = LAYOUTS[i % 3];
+        check(&devices, domain, true, &format!("scans {lies:?}"), |c, rng| scans(c, rng, lies));
+    }
+}
+
+#[test]
+fn row_gathers_go_where_their_indices_lead() {
+    let devices = devices();
+    for domain in domains(false) {
+        check(&devices, &domain, true, "gathers", gathers);
+    }
+}
+
+/// What math functions give depends on the engine, but neither on orientation nor on threads.
+#[test]
+fn row_softmax_is_the_same_in_both_orientations() {
+    for isa in [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+        let device = |threads| CpuDevice::with(CpuOptions { threads, parallel_ns: 0.0, isa });
+        let devices = [1, 2, 8].map(|t| (format!("{isa:?} {t}"), device(t)));
+        for domain in domains(true) {
+            check(&devices, &domain, false, "softmax", softmax);
+        }
+    }
+}
+
+/// An output in the place of an input, which the row reads at the same points.
+#[test]
+fn row_outputs_may_lie_over_inputs() {
+    for domain in
+        [domain(&[50, 300], &[1]), domain(&[300, 50], &[0]), domain(&[9000, 3], &[0]), domain(&[3, 9000], &[1])]
+    {
+        for orientation in [Orientation::Along, Orientation::Across] {
+            let mut case = Case::new(&domain, orientation);
+            softmax_like(&mut case, &mut Lcg(4), Lies::Dense);
+            let case = case.finish();
+            for (name, device) in devices() {
+                let wanted = launch(&device, orientation, &case, &[]).pop().unwrap();
+                let buffer = upload(&*device, &case.2[0]);
+                let program = device.program(&Kernel::Rows { body: case.0.clone(), orientation }).unwrap();
+                program.launch(&Geometry::Rows(case.1.clone()), &[&buffer, &buffer], &[]).unwrap();
+                let got: Vec<u8> = download(&*device, &buffer, wanted.len());
+                assert_eq!(got, wanted, "{domain:?} {orientation:?} {name}");
+            }
+        }
+    }
+}
+
+/// Rows so long that nothing is kept in buffers, and outputs that go past the caches.
+#[test]
+fn row_bodies_over_long_rows() {
+    let devices = [1, 2].map(|threads| {
+        let options = CpuOptions { threads, parallel_ns: 0.0, ..CpuOptions::default() };
+        (format!("{threads}"), CpuDevice::with(options))
+    });
+    for domain in [domain(&[2, (1 << 20) + 77], &[1]), domain(&[(1 << 20) + 77, 3], &[0])] {
+        check(&devices, &domain, false, "softmax", |c, rng| softmax_like(c, rng, Lies::Dense));
+    }
+    if memory::last_level_cache() <= 64 << 20 {
+        let domain = domain(&[memory::last_level_cache() / 4 / 1024 + 3, 1024], &[1]);
+        check(&devices, &domain, false, "softmax", |c, rng| softmax_like(c, rng, Lies::Dense));
+    }
+}
+
+#[test]
+#[should_panic(expected = "writes one element from two points")]
+fn rows_that_overlap_panic() {
+    let mut case = Case::new(&domain(&[4, 5], &[1]), Orientation::Along);
+    plain(&mut case, &mut Lcg(1), Lies::Dense, FoldOp::Sum, DType::F32);
+    let mut case = case.finish();
+    case.1.accesses[1].strides[0] = 0;
+    launch(&super::device(1), Orientation::Along, &case, &[]);
+}
+
+#[test]
+#[should_panic(expected = "access 0 reaches elements 0 to 19 of operand 0, which has 19")]
+fn rows_that_reach_outside_panic() {
+    let mut case = Case::new(&domain(&[4, 5], &[0]), Orientation::Across);
+    plain(&mut case, &mut Lcg(1), Lies::Dense, FoldOp::Sum, DType::F64);
+    let mut case = case.finish();
+    // Buffers have whole cache lines, so 19 elements are asked for by another size of the domain.
+    case.2[0].truncate(19 * 8);
+    launch(&super::device(1), Orientation::Across, &case, &[]);
 }

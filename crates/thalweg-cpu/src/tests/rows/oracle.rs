@@ -1,7 +1,7 @@
 //! What a row kernel means, one point at a time: every value rounded to its dtype, folds in the order of [`order`], written down anew.
 
 use super::super::{read, write};
-use thalweg_ir::{DType, Scalar};
+use thalweg_ir::{DType, Scalar, ScanOp};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, FoldOp, Node, NodeId, RowGeometry, order, reference};
 
 /// Blocks put together pairwise, as a recursion: the left side takes the largest power of two.
@@ -35,26 +35,56 @@ pub fn fold(op: FoldOp, dtype: DType, elements: &[u64], n: usize) -> u64 {
     pairwise(op, dtype, &blocks)
 }
 
+/// What is known of a row so far: results of folds, and of scans point by point.
+#[derive(Clone)]
+struct Known {
+    values: Vec<Option<u64>>,
+    scanned: Vec<Option<Vec<Scalar>>>,
+}
+
+impl Known {
+    /// Whether a node can be computed.
+    fn has(&self, body: &Body, id: NodeId) -> bool {
+        match body.nodes[id.index()] {
+            Node::Value { slot, .. } => self.values[slot as usize].is_some(),
+            Node::Scanned { scan, .. } => self.scanned[scan as usize].is_some(),
+            _ => body.args(id).all(|a| self.has(body, a)),
+        }
+    }
+}
+
 /// Runs a strict body over its rows.
 pub fn run(body: &Body, geometry: &RowGeometry, operands: &mut [Vec<u8>], scalars: &[u64]) {
     let (rows, row) = (geometry.rows(), geometry.row());
+    let inputs = operands.to_vec();
     for r in 0..rows {
         let kept = unravel(&geometry.extents[..geometry.kept], r);
-        let mut values: Vec<Option<u64>> = vec![None; body.folds.len()];
-        for f in &body.folds {
-            let elements: Vec<u64> = (0..row)
-                .map(|p| {
-                    let v = Point { body, geometry, operands, scalars, row: &kept, at: (r, p), values: &values };
-                    v.value(f.node).to_bits(body.dtype(f.node))
-                })
-                .collect();
-            let n = *geometry.extents.last().unwrap();
-            values[f.slot as usize] = Some(fold(f.op, body.dtype(f.node), &elements, n));
+        let mut known = Known { values: vec![None; body.folds.len()], scanned: vec![None; body.scans.len()] };
+        let elements = |known: &Known, id: NodeId| -> Vec<Scalar> {
+            let point = |p| Point { body, geometry, operands: &inputs, scalars, row: &kept, at: (r, p), known };
+            (0..row).map(|p| point(p).value(id)).collect()
+        };
+        while known.values.contains(&None) || known.scanned.contains(&None) {
+            for f in &body.folds {
+                if known.values[f.slot as usize].is_none() && known.has(body, f.node) {
+                    let dtype = body.dtype(f.node);
+                    let all: Vec<u64> = elements(&known, f.node).iter().map(|v| v.to_bits(dtype)).collect();
+                    let n = *geometry.extents.last().unwrap();
+                    known.values[f.slot as usize] = Some(fold(f.op, dtype, &all, n));
+                }
+            }
+            for (i, s) in body.scans.iter().enumerate() {
+                if known.scanned[i].is_none() && known.has(body, s.node) {
+                    let dtype = if s.op == ScanOp::Argsort { DType::I64 } else { body.dtype(s.node) };
+                    let all = reference::scan_row(s.op, s.reverse, body.dtype(s.node), &elements(&known, s.node));
+                    known.scanned[i] = Some(all.into_iter().map(|v| reference::cast(v, dtype)).collect());
+                }
+            }
         }
         for store in &body.stores {
             let access = &body.accesses[store.access as usize];
             for p in 0..if access.per_row { 1 } else { row } {
-                let point = Point { body, geometry, operands, scalars, row: &kept, at: (r, p), values: &values };
+                let point = Point { body, geometry, operands: &inputs, scalars, row: &kept, at: (r, p), known: &known };
                 let v = point.value(store.node);
                 let to = point.position(store.access).unwrap();
                 let bytes = &mut operands[access.operand.unwrap() as usize];
@@ -82,7 +112,7 @@ struct Point<'a> {
     row: &'a [usize],
     /// Row and point of it, by number.
     at: (usize, usize),
-    values: &'a [Option<u64>],
+    known: &'a Known,
 }
 
 impl Point<'_> {
@@ -112,7 +142,7 @@ impl Point<'_> {
             Node::Valid { access } => Scalar::Int(self.position(access).is_some() as i64),
             Node::Scalar { slot, dtype } => Scalar::from_bits(self.scalars[slot as usize], dtype),
             Node::Const { bits, dtype } => Scalar::from_bits(bits, dtype),
-            Node::Value { slot, dtype } => Scalar::from_bits(self.values[slot as usize].unwrap(), dtype),
+            Node::Value { slot, dtype } => Scalar::from_bits(self.known.values[slot as usize].unwrap(), dtype),
             Node::Cast { dtype, arg } => reference::cast(self.value(arg), dtype),
             Node::Element { op, dtype, .. } => {
                 let args: Vec<Scalar> = body.args(id).map(|a| self.value(a)).collect();
@@ -126,7 +156,18 @@ impl Point<'_> {
                     Scalar::Int(dtype.wrap(op.row().meaning.int.unwrap()(&x, operand)))
                 }
             }
-            Node::Scanned { .. } | Node::Gather { .. } => unreachable!("not in these tests"),
+            Node::Scanned { scan, .. } => self.known.scanned[scan as usize].as_ref().unwrap()[self.at.1],
+            Node::Gather { access, offset, inside } => {
+                if self.value(inside).to_i64() == 0 {
+                    return Scalar::Int(0);
+                }
+                let a = &body.accesses[access as usize];
+                let p = self.position(access).unwrap() as i64 + self.value(offset).to_i64();
+                // SAFETY: as in `run`.
+                unsafe {
+                    read(self.operands[a.operand.unwrap() as usize][p as usize * a.dtype.size()..].as_ptr(), a.dtype)
+                }
+            }
         }
     }
 }
