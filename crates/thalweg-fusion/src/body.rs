@@ -273,6 +273,13 @@ impl Writer<'_> {
             let zero = b.constant(Scalar::Int(0), carried);
             return b.element(ElementOp::Gt, &[folded, zero]);
         }
+        if matches!(op, ReduceOp::Max | ReduceOp::Min) && carried != dtype && dtype.is_int() {
+            // Of nothing the fold is a bound of the wider integers.
+            let (low, high) = dtype.int_range();
+            let [low, high] = [low, high].map(|v| b.constant(Scalar::Int(v), carried));
+            let inside = b.element(ElementOp::Clamp, &[folded, low, high]);
+            return b.cast(inside, dtype);
+        }
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }

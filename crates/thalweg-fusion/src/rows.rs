@@ -165,9 +165,9 @@ pub(crate) fn lay_out(
             for (stride, &(d, dim)) in at.strides.iter_mut().zip(&dims) {
                 *stride = if d == 1 { 0 } else { stride_of(view, dim) };
             }
-            // A row of one point, or a single row: any stride serves.
+            // A row of one point, a single row, or no points at all: any stride serves.
             let written = body.stores.iter().any(|s| s.access as usize == a) && !access.per_row;
-            if dims[lane].0 == 1 && (written || !access.per_row) {
+            if dims[lane].0 == 1 && (written || !access.per_row) || row == 0 && written {
                 at.strides[lane] = 1;
             }
             access.class = match at.strides[lane] {
