@@ -40,6 +40,10 @@ impl Partition<'_> {
         let draft = &self.kernels[k];
         let Some(domain) = draft.domain else { return false };
         let (points, wanted) = (ix.shape(domain).numel(), ix.shape(rows::operand(ix, i)).numel());
+        // Of nothing there are many rows or none; what looks in order then says nothing.
+        if wanted == 0 {
+            return false;
+        }
         if let Some(j) = draft.rows
             && !(points == wanted && self.same_rows(i, j))
         {
@@ -78,6 +82,7 @@ impl Partition<'_> {
         (0..self.kernels.len()).find(|&k| {
             let draft = &self.kernels[k];
             ix.seg.mode.fused
+                && shape.numel() > 0
                 && over_rows(k)
                 && uses.iter().all(|u| u.kernel != k)
                 && draft.count < MAX_KERNEL_OPS
@@ -101,7 +106,8 @@ impl Partition<'_> {
         let (ix, draft) = (&self.ix, &self.kernels[u.kernel]);
         let (points, own) = (ix.shape(draft.domain?).numel(), ix.seg.shapes[i].numel());
         let along = |r: usize| {
-            own == rows::row_count(ix, r)
+            points > 0
+                && own == rows::row_count(ix, r)
                 && points == ix.shape(rows::operand(ix, r)).numel()
                 && rows::same_places(&rows::row_map(ix, r), &u.map)
         };

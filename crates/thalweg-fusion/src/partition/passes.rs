@@ -66,6 +66,7 @@ impl Partition<'_> {
         let (Some(r), Some(s)) = (x.rows, y.rows) else { return false };
         let shape = |r| ix.shape(rows::operand(ix, r));
         self.ix.seg.mode.fused
+            && shape(r).numel() > 0
             && shape(r) == shape(s)
             && self.same_rows(r, s)
             && x.from.meets(&y.from)
