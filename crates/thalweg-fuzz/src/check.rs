@@ -8,9 +8,11 @@ use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Error, counters};
 use thalweg_stream::{DeviceRef, Mode, Operand, Value, explain, record, set_mode, synchronize};
 
-/// Runs programs on one device.
+/// Runs programs on a device, and compares a second one with it.
 pub struct Checker {
     device: DeviceRef,
+    /// As the first, but with several threads at every launch.
+    threaded: DeviceRef,
 }
 
 /// When handles are dropped that nobody asks for at the end.
@@ -32,32 +34,49 @@ const UNFUSED: Mode = Mode { fused: false, strict: true, reference: false };
 const FAST: Mode = Mode { fused: true, strict: false, reference: false };
 
 impl Checker {
-    /// A checker for a device.
-    pub fn new(device: DeviceRef) -> Checker {
-        Checker { device }
+    /// A checker for a device, and one that is to give the same bits on more threads.
+    pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
+        Checker { device, threaded }
     }
 
-    fn upload(&self, program: &Program) -> Result<Vec<Arc<Value>>, Error> {
-        let device = self.device.device();
+    fn upload(&self, program: &Program, to: DeviceRef) -> Result<Vec<Arc<Value>>, Error> {
+        let device = to.device();
         let put = |bytes: &[u8], shape: Shape, dtype| {
             let buffer = device.allocate(bytes.len())?;
             device.write(&buffer, bytes)?;
-            Ok(Value::ready(self.device, buffer, shape, dtype))
+            Ok(Value::ready(to, buffer, shape, dtype))
         };
         program.inputs.iter().map(|i| put(&i.bytes, i.shape, i.dtype)).collect()
     }
 
     /// Records the steps, reads what is kept; the results' bytes by step.
     fn run(&self, program: &Program, mode: Mode, drops: Drops, all: bool) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        self.run_on(self.device, program, mode, drops, all)
+    }
+
+    fn run_on(
+        &self,
+        device: DeviceRef,
+        program: &Program,
+        mode: Mode,
+        drops: Drops,
+        all: bool,
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let old = set_mode(mode);
-        let values = self.record(program, drops, all);
+        let values = self.record(device, program, drops, all);
         let read = values.and_then(|values| values.iter().map(|v| v.as_ref().map(|v| v.read()).transpose()).collect());
         set_mode(old);
         read
     }
 
-    fn record(&self, program: &Program, drops: Drops, all: bool) -> Result<Vec<Option<Arc<Value>>>, Error> {
-        let mut inputs: Vec<Option<Arc<Value>>> = self.upload(program)?.into_iter().map(Some).collect();
+    fn record(
+        &self,
+        device: DeviceRef,
+        program: &Program,
+        drops: Drops,
+        all: bool,
+    ) -> Result<Vec<Option<Arc<Value>>>, Error> {
+        let mut inputs: Vec<Option<Arc<Value>>> = self.upload(program, device)?.into_iter().map(Some).collect();
         let n = program.steps.len();
         let mut values: Vec<Option<Arc<Value>>> = vec![None; n];
         let (mut last, mut last_input) = (vec![0; n], vec![0; inputs.len()]);
@@ -81,7 +100,7 @@ impl Checker {
                     Argument::Scalar(bits) => Operand::Scalar(*bits),
                 })
                 .collect();
-            let value = record(self.device, step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
+            let value = record(device, step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
             drop(args);
             values[i] = Some(value);
             for d in 0..=i {
@@ -112,8 +131,8 @@ impl Checker {
         Ok(values)
     }
 
-    /// What is wrong with the way this program runs, if anything.
-    pub fn check(&self, program: &Program) -> Result<(), String> {
+    /// What is wrong with the way this program runs, if anything. The second device takes part where `threads` says so.
+    pub fn check(&self, program: &Program, threads: bool) -> Result<(), String> {
         let fail = |what: &str, e: Error| format!("{what}: {e}");
         let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| fail("unfused", e))?;
         self.against_meaning(program, &unfused)?;
@@ -188,12 +207,19 @@ impl Checker {
         self.equal(program, &read.map_err(|e| fail("read elsewhere", e))?, &unfused, "on another thread")?;
 
         let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
+        if threads {
+            for (mode, one, name) in [(STRICT, &unfused, "strict"), (FAST, &fast, "not strict")] {
+                let many = self.run_on(self.threaded, program, mode, Drops::Early, false);
+                let many = many.map_err(|e| fail("on many threads", e))?;
+                self.equal(program, &many, one, &format!("{name}, on many threads"))?;
+            }
+        }
         self.close(program, &fast, &unfused)
     }
 
     /// As [`Checker::record`], but leaves everything pending for whoever reads it.
     fn record_pending(&self, program: &Program) -> Result<Vec<Option<Arc<Value>>>, Error> {
-        let inputs = self.upload(program)?;
+        let inputs = self.upload(program, self.device)?;
         let mut values: Vec<Arc<Value>> = vec![];
         for step in &program.steps {
             let args: Vec<Operand<'_>> = step
@@ -286,7 +312,7 @@ impl Checker {
             if same {
                 Ok(())
             } else {
-                Err(format!("%{i} {} at {p}: {what} {g:?}, unfused {w:?}", program.steps[i].op.name()))
+                Err(format!("%{i} {} at {p}: {what} {g:?}, not {w:?}", program.steps[i].op.name()))
             }
         })
     }
