@@ -62,7 +62,7 @@ pub struct Scratch {
     pub args: Vec<u64>,
     pub tables: Tables,
     pub piece: Arena,
-    own: Arena,
+    pub own: Arena,
     partial: Vec<u64>,
     trees: Vec<Tree>,
 }
@@ -176,7 +176,10 @@ pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> 
 }
 
 /// Runs all phases of a piece on this thread.
-unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) -> Result<(), Error> {
+///
+/// # Safety
+/// As [`run`]; the piece's memory is this thread's.
+pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) -> Result<(), Error> {
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let width = kernel.width(piece.number);
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
