@@ -127,6 +127,7 @@ pub fn scan(op: ScanOp, reverse: bool, dtype: DType, g: &AxisGeometry, operands:
     let out_size = if op == ScanOp::Argsort { 8 } else { dtype.size() };
     let addresses = [checked(g, operands, 0, g.n, dtype.size()), checked(g, operands, 1, g.n, out_size)].map(Shared);
     apart(operands, 0..1);
+    assert!(g.steps[1] >= 0, "a scan's result is row-major");
     // The result's columns are neighbours: the dimensions behind the axis, if they are one.
     let columns = g.inner.last().is_some_and(|d| d.1[1] == 1);
     let walk = Walk::new(g.outer.iter().chain(&g.inner).copied().collect(), g.base, columns);

@@ -25,6 +25,8 @@ pub struct Points<'a> {
     pub along: Option<usize>,
     /// How many points the whole domain has, which a map has to have too.
     pub domain: usize,
+    /// Whether contiguous loads may have a map, by which their elements are brought together before a call.
+    pub packs: bool,
 }
 
 /// Refuses access `number` if it reaches outside its operand or moves otherwise than its class says.
@@ -42,7 +44,9 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
     }
     let extents = points.extents;
     let reach = match (&at.map, access.class) {
-        (Some(map), AccessClass::Mapped) => {
+        (Some(map), class) if class == AccessClass::Mapped || points.packs && class == AccessClass::Contiguous => {
+            let written = body.stores.iter().any(|s| s.access as usize == number);
+            assert!(class == AccessClass::Mapped || !written && !map.is_masked(), "access {number} cannot be packed");
             assert_eq!(map.shape().numel(), points.domain, "access {number}: its map has another number of points");
             map.reach()
         }

@@ -192,7 +192,7 @@ fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u
     let points = extents.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).filter(|&n| n > 0);
     let domain = points.unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
     check::counts(body, &geometry.accesses, operands, scalars);
-    let points = check::Points { extents, along: Some(extents.len() - 1), domain };
+    let points = check::Points { extents, along: Some(extents.len() - 1), domain, packs: false };
     for (i, at) in geometry.accesses.iter().enumerate() {
         check::access(body, i, at, points, operands);
     }

@@ -111,8 +111,15 @@ macro_rules! float_elements {
 float_elements! {
     f32, u32, |v: f32| v as f64, |v: f64| v as f32;
     f64, u64, |v: f64| v, |v: f64| v;
-    bf16, u16, |v: bf16| v.to_f64(), |v| bf16::from_f32(DType::BF16.round(v) as f32);
-    f16, u16, |v: f16| v.to_f64(), |v| f16::from_f32(DType::F16.round(v) as f32);
+    bf16, u16, |v: bf16| v.to_f32() as f64, |v| bf16::from_f32(once(v, DType::BF16));
+    f16, u16, |v: f16| v.to_f32() as f64, |v| f16::from_f32(once(v, DType::F16));
+}
+
+/// A value in f32 whose rounding to a narrower dtype is one rounding of it: sums of few narrow numbers are f32 numbers.
+#[inline(always)]
+fn once(v: f64, dtype: DType) -> f32 {
+    let near = v as f32;
+    if near as f64 == v { near } else { dtype.round(v) as f32 }
 }
 
 /// An integer that running results are taken of.

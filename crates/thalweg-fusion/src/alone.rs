@@ -76,6 +76,7 @@ pub(crate) fn alone(
         in_place,
         release: vec![],
         release_inputs: vec![],
+        out_of_range: None,
         bytes_read,
         bytes_written: ix.bytes(ValueId::Op(op)),
     })

@@ -268,6 +268,18 @@ impl Writer<'_> {
         };
         let wide = b.cast(x, carried);
         let folded = b.fold(fold_op(op), wide);
+        if op == ReduceOp::Any {
+            // Not "≠ 0": of nothing the fold is the lowest integer.
+            let zero = b.constant(Scalar::Int(0), carried);
+            return b.element(ElementOp::Gt, &[folded, zero]);
+        }
+        if matches!(op, ReduceOp::Max | ReduceOp::Min) && carried != dtype && dtype.is_int() {
+            // Of nothing the fold is a bound of the wider integers.
+            let (low, high) = dtype.int_range();
+            let [low, high] = [low, high].map(|v| b.constant(Scalar::Int(v), carried));
+            let inside = b.element(ElementOp::Clamp, &[folded, low, high]);
+            return b.cast(inside, dtype);
+        }
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }
@@ -298,8 +310,7 @@ impl Writer<'_> {
         self.builder.node(Node::Index { access, dtype: DType::U32 })
     }
 
-    /// The element of `source`, which is in memory, at the place along the axis that the index says; `None` where no strides lead to the
-    /// places along the other axes.
+    /// The element of `source`, which is in memory, at the place along the axis that the index says; `None` where the source has no strides.
     fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Option<NodeId> {
         let ix = self.ix;
         let axis = ix.seg.ops[i].attr as usize;
@@ -312,19 +323,32 @@ impl Writer<'_> {
             &(0..view.shape.rank()).map(|a| (0, 1, if a == axis { 1 } else { view.shape[a] })).collect::<Vec<_>>(),
         );
         let map = path.apply(ix, IndexMap::new(across.expand(ix.seg.shapes[i])));
-        map.as_view()?;
-        let access = self.access(Some(base), map);
-        let b = &mut self.builder;
-        let constant = |b: &mut BodyBuilder, v: i64| b.constant(Scalar::Int(v), DType::I64);
-        let index = b.cast(index, DType::I64);
-        let (zero, end) = (constant(b, 0), self.size(size as i64));
+        let index = self.builder.cast(index, DType::I64);
+        let (zero, end) = (self.builder.constant(Scalar::Int(0), DType::I64), self.size(size as i64));
         let b = &mut self.builder;
         let (low, high) = (b.element(ElementOp::Ge, &[index, zero]), b.element(ElementOp::Lt, &[index, end]));
-        let inside = b.element(ElementOp::And, &[low, high]);
+        let mut inside = b.element(ElementOp::And, &[low, high]);
         let step = self.size(stride as i64);
-        let b = &mut self.builder;
-        let offset = b.element(ElementOp::Mul, &[index, step]);
-        Some(b.node(Node::Gather { access, offset, inside }))
+        let mut offset = self.builder.element(ElementOp::Mul, &[index, step]);
+        let access = if self.outline.rows.is_none() && map.as_view().is_some() {
+            self.access(Some(base), map)
+        } else {
+            // No strides lead there, or none that run on along a row: the place along the other axes is a number too. Points that a mask leaves
+            // out read element 0.
+            let places = self.access(None, map.clone());
+            let b = &mut self.builder;
+            let place = b.node(Node::Index { access: places, dtype: DType::I64 });
+            offset = b.element(ElementOp::Add, &[offset, place]);
+            if map.is_masked() && ix.shape(base).numel() > 0 {
+                let valid = b.node(Node::Valid { access: places });
+                let masked = b.element(ElementOp::Not, &[valid]);
+                inside = b.element(ElementOp::Or, &[inside, masked]);
+                offset = b.element(ElementOp::Where, &[valid, offset, zero]);
+            }
+            let start = View::new(Shape::SCALAR, &[], 0).expand(self.domain);
+            self.access(Some(base), IndexMap::new(start))
+        };
+        Some(self.builder.node(Node::Gather { access, offset, inside }))
     }
 
     /// A number that the sizes give, as a scalar of the launch: so that the body is the same for all sizes.
@@ -436,7 +460,9 @@ impl Writer<'_> {
 impl Writer<'_> {
     fn kernel(&self, body: Body) -> (Kernel, Geometry) {
         if let Some(reduction) = self.outline.rows {
-            let (kernel, geometry) = rows::lay_out(body, self.ix, reduction, self.domain, &self.maps);
+            let points = self.outline.stores.len();
+            let row_stores = points..points + self.outline.row_stores.len();
+            let (kernel, geometry) = rows::lay_out(body, self.ix, (reduction, row_stores), self.domain, &self.maps);
             return (kernel, Geometry::Rows(geometry));
         }
         let (domain, maps) = pieces::renumbered(self.domain, &self.maps);

@@ -10,7 +10,7 @@ use crate::movement::{layout, strided, view_base};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
-use thalweg_ir::View;
+use thalweg_ir::{Op, View};
 use thalweg_kernel::{Geometry, Kernel};
 
 /// A plan with sizes: launches in order.
@@ -45,6 +45,8 @@ pub struct Step {
     pub release: Vec<usize>,
     /// Inputs that nothing needs after this launch.
     pub release_inputs: Vec<usize>,
+    /// What to say if an index turns out to be out of range, where the launch gathers.
+    pub out_of_range: Option<String>,
     /// Bytes of distinct elements read.
     pub bytes_read: usize,
     /// Bytes written.
@@ -154,6 +156,7 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
                     in_place: if segment.mode.fused { map.in_place } else { vec![] },
                     release: vec![],
                     release_inputs: vec![],
+                    out_of_range: out_of_range(&ix, kernel),
                     bytes_read: map.bytes_read,
                     bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
                 }
@@ -228,4 +231,20 @@ impl Instance {
     pub fn bytes_written(&self) -> usize {
         self.steps.iter().map(|s| s.bytes_written).sum()
     }
+}
+
+/// Which gathers of a kernel an index may have been out of range of.
+fn out_of_range(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<String> {
+    let KernelPlan::Map { ops, .. } = kernel else { return None };
+    let mut all: Vec<String> = ops
+        .iter()
+        .filter(|&&i| ix.seg.ops[i].op == Op::Gather)
+        .map(|&i| {
+            let axis = ix.seg.ops[i].attr as usize;
+            let source = ix.tensors(i).next().expect("a gather has a tensor").1;
+            format!("axis {axis} of size {}", ix.shape(source)[axis])
+        })
+        .collect();
+    all.dedup();
+    (!all.is_empty()).then(|| format!("gather: an index is out of range for {}", all.join(" or ")))
 }

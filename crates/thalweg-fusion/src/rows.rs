@@ -6,6 +6,7 @@
 
 use crate::segment::{Indexed, ValueId};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, Kernel, Orientation, RowGeometry};
@@ -91,11 +92,12 @@ pub(crate) fn same_runs(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
     sizes(a) == sizes(b)
 }
 
-/// A row body with its accesses' classes, and where they go. `maps` are over the reduction's domain.
+/// A row body with its accesses' classes, and where they go. `maps` are over the reduction's domain; `row_stores` says which of its stores are
+/// row by row.
 pub(crate) fn lay_out(
     mut body: Body,
     ix: &Indexed<'_>,
-    reduction: usize,
+    (reduction, row_stores): (usize, Range<usize>),
     domain: Shape,
     maps: &[IndexMap],
 ) -> (Kernel, RowGeometry) {
@@ -138,6 +140,10 @@ pub(crate) fn lay_out(
         let still = |v: &View| dims[kept_dims..].iter().all(|&(d, at)| d == 1 || stride_of(v, at) == 0);
         access.per_row = !by_map && view.as_ref().is_some_and(still);
     }
+    // What is stored point by point is, even where a row has a single point.
+    for (n, s) in body.stores.iter().enumerate() {
+        body.accesses[s.access as usize].per_row = row_stores.contains(&n);
+    }
     let orientation = orientation(&body, &views, &by_map, &dims, kept_dims, row);
     let lane = match orientation {
         Orientation::Along => dims.len() - 1,
@@ -159,9 +165,9 @@ pub(crate) fn lay_out(
             for (stride, &(d, dim)) in at.strides.iter_mut().zip(&dims) {
                 *stride = if d == 1 { 0 } else { stride_of(view, dim) };
             }
-            // A row of one point, or a single row: any stride serves.
+            // A row of one point, a single row, or no points at all: any stride serves.
             let written = body.stores.iter().any(|s| s.access as usize == a) && !access.per_row;
-            if dims[lane].0 == 1 && (written || !access.per_row) {
+            if dims[lane].0 == 1 && (written || !access.per_row) || row == 0 && written {
                 at.strides[lane] = 1;
             }
             access.class = match at.strides[lane] {

@@ -3,7 +3,7 @@
 use crate::program::{Argument, Program, Tensor};
 use crate::tolerance::{Tolerance, ulps};
 use std::sync::Arc;
-use thalweg_ir::{DType, RelArg, RelOp, Scalar, Shape};
+use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Error, counters};
 use thalweg_stream::{DeviceRef, Mode, Operand, Value, explain, record, set_mode, synchronize};
@@ -370,6 +370,14 @@ fn smooth(program: &Program) -> Vec<Way> {
                     worst(Way::Short)
                 }
             }
+            // They choose: from exact elements, exact ones.
+            Op::Gather
+            | Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort)
+            | Op::Scatter(ScatterOp::Set | ScatterOp::Max | ScatterOp::Min)
+                if exact =>
+            {
+                Way::Exact
+            }
             Op::Element(Neg | Abs | Minimum | Maximum | Where | Relu) => {
                 let conditions_exact = exact || step.op != Op::Element(Where);
                 if exact {
@@ -414,5 +422,5 @@ fn is_narrow(program: &Program, a: &Argument) -> bool {
 fn arithmetic(program: &Program, s: usize) -> bool {
     use thalweg_ir::Op;
     matches!(program.steps[s].op, Op::Element(_) | Op::Random(_) | Op::Cast) && program.steps[s].dtype.is_float()
-        || matches!(program.steps[s].op, Op::Matmul | Op::Reduce(_))
+        || matches!(program.steps[s].op, Op::Matmul | Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_))
 }

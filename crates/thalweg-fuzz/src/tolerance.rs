@@ -1,6 +1,6 @@
 //! How far a device's result may be from the interpreter's, one operation at a time on equal arguments.
 
-use thalweg_ir::{DType, ElementOp, Op, RandomKind, ReduceOp, Scalar};
+use thalweg_ir::{DType, ElementOp, Op, RandomKind, ReduceOp, Scalar, ScanOp};
 use thalweg_kernel::reference::Array;
 
 /// Distance in units in the last place of `dtype`: how many representable values lie between.
@@ -66,6 +66,9 @@ impl Tolerance {
                 is_extreme = magnitude(args) > overflow(dtype);
             }
             Op::Reduce(ReduceOp::Sum) => absolute = epsilon * (16.0 + depth(args[0])) * sum_of(args[0]),
+            // Accumulated in f64 and rounded once; a running logarithm near 0 cancels.
+            Op::Scan(ScanOp::Sum) => absolute = f64::EPSILON * depth(args[0]) * sum_of(args[0]),
+            Op::Scan(ScanOp::LogSumExp) => absolute = 4.0 * f64::EPSILON * magnitude(args) * depth(args[0]),
             Op::Reduce(ReduceOp::Prod) => {
                 terms = args[0].shape.numel() as f64;
                 is_extreme = extreme(args[0]);
@@ -93,7 +96,9 @@ impl Tolerance {
                 distance <= 2 + narrow || near || !w.is_finite() || !g.is_finite() && self.extreme
             }
             Op::Element(e) => distance <= element_ulps(e) + narrow,
-            Op::Cast => distance <= narrow,
+            Op::Cast | Op::Scatter(_) => distance <= narrow,
+            // Those of f64 round at each step, all others once.
+            Op::Scan(ScanOp::Sum | ScanOp::Prod | ScanOp::LogSumExp) => distance <= 1 || near,
             Op::Random(RandomKind::Normal) => (g - w).abs() <= 2e-5 || distance <= narrow,
             Op::Reduce(ReduceOp::Sum) => infinite || near,
             Op::Reduce(ReduceOp::Prod) => {

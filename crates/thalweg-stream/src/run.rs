@@ -96,7 +96,12 @@ impl Running<'_> {
             .collect();
         let label =
             || format!("kernel {} ({} bytes in, {} out)", step.kernel_index, step.bytes_read, step.bytes_written);
-        trace::span("kernel", label, || program.launch(&step.geometry, &operands, scalars))?;
+        let done = trace::span("kernel", label, || program.launch(&step.geometry, &operands, scalars));
+        // The plan knows which gather it was.
+        done.map_err(|e| match (e, &step.out_of_range) {
+            (Error::Index(_), Some(which)) => Error::Index(which.clone()),
+            (e, _) => e,
+        })?;
         drop(operands);
         count(|c| {
             c.kernels += 1;

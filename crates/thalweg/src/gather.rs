@@ -259,7 +259,7 @@ impl Tensor {
         for &d in self.dims().iter().rev() {
             let d = d.max(1);
             out.push(&rest % d);
-            rest = rest / d;
+            rest /= d;
         }
         out.reverse();
         Ok(out)

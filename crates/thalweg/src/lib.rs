@@ -27,7 +27,7 @@
 //!   dtype, and panics if the dtype cannot hold it (`2.5` in `i32`).
 //! - **Mistakes panic** at the line that made them, with the operation's name and both shapes or dtypes; nothing
 //!   recorded is lost.
-//! - **Failures are results**: memory, devices, files give an [`Error`] where a value is read.
+//! - **Failures are results**: memory, devices, files, and indices that name nothing give an [`Error`] where a value is read.
 //! - **Creation** from data has the data's dtype; from a rule it is f32 on [`Device::default`], and the same function
 //!   with `_with` takes a dtype, a device or both ([`Options`]).
 //!

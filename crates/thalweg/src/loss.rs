@@ -142,7 +142,7 @@ impl Tensor {
         let total = x.logsumexp_keepdim(axis);
         let mut loss = (&total - x.picked(axis, &class, ignore)) * (1.0 - smoothing);
         if smoothing != 0.0 {
-            loss = loss + (total - x.mean_keepdim(axis)) * smoothing;
+            loss += (total - x.mean_keepdim(axis)) * smoothing;
         }
         loss.class_loss(axis, &class, ignore, reduction, self.dtype())
     }

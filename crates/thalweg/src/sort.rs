@@ -106,7 +106,7 @@ impl Tensor {
             let mut before = if right { element.le(values) } else { element.lt(values) };
             if float {
                 let beyond = if right { values.is_nan() } else { values.is_nan() & !element.is_nan() };
-                before = before | beyond;
+                before |= beyond;
             }
             found = (before & next.le(n)).where_(next, &found);
         }
@@ -128,7 +128,7 @@ impl Tensor {
         let (here, before) = (sorted.narrow(0, 1, n - 1), sorted.narrow(0, 0, n - 1));
         let mut differs = here.ne(&before);
         if x.dtype().is_float() {
-            differs = differs & !(here.is_nan() & before.is_nan());
+            differs &= !(here.is_nan() & before.is_nan());
         }
         let first = differs.pad([(1, 0)], true);
         let starts = first.flat_nonzero()?;

@@ -12,7 +12,7 @@ use thalweg_stream::Value;
 /// be sent to and shared with other threads.
 ///
 /// A mistake in shapes or dtypes panics at the line that made it, names the operation and both sides, and leaves
-/// everything recorded before intact. What the outside world can cause - no memory, a lost device, a damaged
+/// everything recorded before intact. What the outside world can cause - no memory, a lost device, an index that names nothing, a damaged
 /// file - is a [`Result`] where a value is read.
 ///
 /// | to | there are |
@@ -22,7 +22,13 @@ use thalweg_stream::Value;
 /// | change the shape | [`reshape`](Tensor::reshape), [`permute`](Tensor::permute), [`unsqueeze`](Tensor::unsqueeze), [`broadcast_to`](Tensor::broadcast_to) |
 /// | join | [`cat`](Tensor::cat), [`stack`](Tensor::stack), [`pad`](Tensor::pad) |
 /// | choose | [`where_`](Tensor::where_), [`masked_fill`](Tensor::masked_fill), [`clamp`](Tensor::clamp) |
-/// | reduce | [`sum`](Tensor::sum), [`mean`](Tensor::mean), [`amax`](Tensor::amax), [`argmax`](Tensor::argmax), [`softmax`](Tensor::softmax) |
+/// | choose by index | [`gather`](Tensor::gather), [`index_select`](Tensor::index_select), [`embedding`](Tensor::embedding), [`masked_select`](Tensor::masked_select), [`nonzero`](Tensor::nonzero) |
+/// | put in by index | [`scatter`](Tensor::scatter), [`scatter_add`](Tensor::scatter_add), [`index_put`](Tensor::index_put), [`index_add`](Tensor::index_add) |
+/// | reduce | [`sum`](Tensor::sum), [`mean`](Tensor::mean), [`amax`](Tensor::amax), [`argmax`](Tensor::argmax), [`var`](Tensor::var), [`norm`](Tensor::norm) |
+/// | run along | [`cumsum`](Tensor::cumsum), [`cumprod`](Tensor::cumprod), [`cummax`](Tensor::cummax), [`logcumsumexp`](Tensor::logcumsumexp) |
+/// | sort | [`sort`](Tensor::sort), [`argsort`](Tensor::argsort), [`topk`](Tensor::topk), [`searchsorted`](Tensor::searchsorted), [`unique`](Tensor::unique) |
+/// | normalise | [`softmax`](Tensor::softmax), [`layer_norm`](Tensor::layer_norm), [`rms_norm`](Tensor::rms_norm), [`group_norm`](Tensor::group_norm), [`batch_norm`](Tensor::batch_norm) |
+/// | compare with a target | [`cross_entropy`](Tensor::cross_entropy), [`mse_loss`](Tensor::mse_loss), [`bce_with_logits`](Tensor::bce_with_logits) |
 /// | multiply matrices | [`matmul`](Tensor::matmul), [`dot`](Tensor::dot) |
 /// | convert | [`cast`](Tensor::cast), [`to_device`](Tensor::to_device) |
 /// | read | [`item`](Tensor::item), [`to_vec`](Tensor::to_vec), [`write_npy`](Tensor::write_npy) |

@@ -44,6 +44,8 @@ pub struct Mapped<'a> {
     operand: Option<(*const u8, usize)>,
     /// Whether positions may not fit an i32.
     wide: bool,
+    /// Whether the elements are brought together before a call, which then reads them as neighbours.
+    packed: bool,
 }
 // SAFETY: the address is only read through, in operands that live as long as the launch.
 unsafe impl Sync for Mapped<'_> {}
@@ -82,7 +84,7 @@ impl<'a> Layout<'a> {
     ) -> Result<Layout<'a>, Error> {
         let (extents, kept) = (&geometry.extents, geometry.kept);
         let row = geometry.row();
-        let mapped = |i: usize| body.accesses[i].class == AccessClass::Mapped;
+        let mapped = |i: usize| geometry.accesses[i].map.is_some();
         let across = orientation == Orientation::Across;
         let strides: Vec<[isize; MAX_RANK]> = geometry
             .accesses
@@ -128,6 +130,7 @@ impl<'a> Layout<'a> {
                 map,
                 operand: operand.map(|b| (b.address().cast_const(), b.bytes() / unit as usize)),
                 wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
+                packed: access.class != AccessClass::Mapped,
             });
             if map.as_ref().is_some_and(|m| m.wide && m.operand.is_none()) {
                 return Err(Error::Device {
@@ -233,6 +236,14 @@ impl Tables {
             return (line.start as u64, table.as_ptr() as u64);
         };
         let position = |i: usize| mapped.map.position(first + i * step);
+        if let (true, Some((from, len))) = (mapped.packed && step == 1, mapped.operand) {
+            let copy = &mut self.copies[number];
+            copy.resize((n * line.unit as usize).div_ceil(8).max(copy.len()), 0);
+            let to = copy.as_mut_ptr().cast::<u8>();
+            // SAFETY: the copy has room for `n` elements; positions are checked against the operand.
+            unsafe { pack(mapped, first, line.unit as usize, table, (from, len), to) };
+            return (copy.as_ptr() as u64, 0);
+        }
         let mut origin = 0;
         if mapped.wide {
             let (low, high) = (0..n).filter_map(position).fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));
@@ -274,5 +285,41 @@ impl Tables {
             );
         }
         (line.start.wrapping_add(origin.wrapping_mul(line.unit)) as u64, table.as_ptr() as u64)
+    }
+}
+
+/// Copies the elements of the points `first..first + table.len()` together, stretches of neighbours at a time.
+///
+/// # Safety
+/// `to` has room for them; `from` holds `len` elements of `unit` bytes.
+unsafe fn pack(
+    mapped: &Mapped<'_>,
+    first: usize,
+    unit: usize,
+    table: &mut [i32],
+    (from, len): (*const u8, usize),
+    to: *mut u8,
+) {
+    let copy = |p: usize, at: usize, n: usize| {
+        assert!(p + n <= len, "a map leads to element {} of an operand of {len}", p + n - 1);
+        // SAFETY: both stretches are inside, as just checked and as the caller promises.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(p * unit), to.add(at * unit), n * unit) };
+    };
+    if mapped.wide {
+        for i in 0..table.len() {
+            copy(mapped.map.position(first + i).expect("what is packed has no mask"), i, 1);
+        }
+        return;
+    }
+    mapped.map.fill(first, 0, table);
+    let mut at = 0;
+    while at < table.len() {
+        let start = table[at];
+        let mut n = 1;
+        while at + n < table.len() && table[at + n] == start + n as i32 {
+            n += 1;
+        }
+        copy(start as usize, at, n);
+        at += n;
     }
 }

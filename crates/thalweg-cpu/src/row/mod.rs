@@ -123,8 +123,8 @@ impl RowsProgram {
         let estimate = estimate_ns(body, &geometry.accesses, points, self.cost);
         let aliased = check::aliased(body, operands, |i| {
             let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
-            if access.class == AccessClass::Mapped {
-                return at.map.as_ref()?.reach();
+            if let Some(map) = &at.map {
+                return map.reach();
             }
             let extents = moves(geometry, access.per_row);
             (!extents.contains(&0)).then(|| check::strided_reach(extents, at))
@@ -226,7 +226,7 @@ fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands
     for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
         let extents = moves(geometry, access.per_row);
         let along = if across { Some(kept - 1) } else { extents.len().checked_sub(1).filter(|_| !access.per_row) };
-        check::access(body, i, at, Points { extents, along, domain }, operands);
+        check::access(body, i, at, Points { extents, along, domain, packs: !across && !access.per_row }, operands);
         let one = matches!(access.class, AccessClass::Uniform | AccessClass::Mapped);
         assert!(across || !access.per_row || one, "access {i} is the same for a row, and {:?}", access.class);
     }

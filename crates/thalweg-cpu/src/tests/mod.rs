@@ -1,5 +1,6 @@
 //! Tests of the device as the rest of Thalweg uses it.
 
+mod axes;
 mod gathers;
 mod maps;
 mod measure;

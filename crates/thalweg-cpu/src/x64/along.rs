@@ -188,7 +188,8 @@ fn emit(
     e.a.store(at(RSP, FRAME_END), 8);
     e.access_words(exit);
     e.values_from_memory(body, parts, values);
-    for (k, p) in parts.iter().enumerate() {
+    let by_call = |p: &Part| p.v.slots.iter().any(|s| s.by_call());
+    for (k, p) in parts.iter().enumerate().filter(|(_, p)| by_call(p)) {
         let skip = e.phase(k, p);
         e.fill_slots(false);
         e.a.bind(skip);

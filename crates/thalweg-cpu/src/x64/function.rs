@@ -166,8 +166,7 @@ impl Emit<'_> {
     /// Fills the frame vectors that change by row, or those that do not.
     pub fn fill_slots(&mut self, by_row: bool) {
         for (i, s) in self.v.slots.clone().into_iter().enumerate() {
-            let call = matches!(s.source, Source::Scalar(_) | Source::Stride(_));
-            if !matches!(s.source, Source::Tail | Source::Value(_)) && call != by_row {
+            if !matches!(s.source, Source::Tail | Source::Value(_)) && s.by_call() != by_row {
                 self.fill_slot(i as u64, s);
             }
         }
@@ -284,7 +283,7 @@ impl Emit<'_> {
         }
         let mut table = vec![0xFF; lanes as usize * 4];
         table.resize(lanes as usize * 8, 0);
-        let place = self.place(table, (u64::MAX, lanes as u64), 32);
+        let place = self.place(table, (u64::MAX, 64 + lanes as u64), 32);
         // lea rcx, [table + 4·(lanes - count)]
         self.a.lea(RCX, Rm::Pool(place + lanes as u32 * 4));
         self.a.raw(&[0x48, 0xF7, 0xD8]); // neg rax

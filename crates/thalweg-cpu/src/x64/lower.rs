@@ -20,7 +20,7 @@ pub enum Unsupported {
     Cast(DType, DType),
     /// A store that is not contiguous.
     Store(AccessClass),
-    /// Something of a row body.
+    /// Something of a row body where it is not taken: in a map, or a mapped access in a phase that runs once a row.
     Rows,
     /// The frame, or the code, would be larger than the emitter goes.
     TooLarge,
@@ -73,6 +73,11 @@ pub fn lower(body: &Body, isa: Isa) -> Result<Vir, Unsupported> {
 
 /// The step of a phase of a prepared row body. In one that runs `once` a row all lanes are the same.
 pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported> {
+    let mapped = |n: &Node| n.access().is_some_and(|a| body.accesses[a as usize].class == AccessClass::Mapped);
+    if once && body.nodes.iter().any(mapped) {
+        // Which of its positions is the row's own is not said.
+        return Err(Unsupported::Rows);
+    }
     let lanes = if once { ONCE_LANES } else { isa.bytes() / if wide(body) { 8 } else { 4 } };
     let mut uses = vec![0; body.nodes.len()];
     for i in 0..body.nodes.len() {

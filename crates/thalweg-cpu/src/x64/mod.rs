@@ -54,7 +54,8 @@ pub struct Report {
     pub bytes: usize,
     /// Values written to the frame in the main loop for want of registers.
     pub spills: usize,
-    /// Whether a run may find lanes for the slow path, and so return false after having written: inputs must still be there then.
+    /// Whether a run may find lanes for the slow path, and so return false after having written: inputs must still be there then, and so must
+    /// what accumulating stores found.
     pub rereads_inputs: bool,
     /// How long it took.
     pub time: Duration,

@@ -149,6 +149,13 @@ pub struct Slot {
     pub lane: u8,
 }
 
+impl Slot {
+    /// Whether it is the same for all rows of a call.
+    pub fn by_call(&self) -> bool {
+        matches!(self.source, Source::Scalar(_) | Source::Stride(_))
+    }
+}
+
 /// A fold over the points of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accumulate {

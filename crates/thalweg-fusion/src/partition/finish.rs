@@ -7,6 +7,7 @@ use crate::segment::ValueId;
 impl Partition<'_> {
     pub(super) fn finish(mut self, outputs: Vec<(usize, OutputPlan)>) -> Plan {
         self.share_passes();
+        self.drop_empty();
         for k in 0..self.kernels.len() {
             if let Some(d) = self.kernels[k].domain {
                 let shape = self.ix.shape(d);

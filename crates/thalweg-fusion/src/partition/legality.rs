@@ -9,10 +9,11 @@
 //!
 //! Each rule has a test in `crates/thalweg/tests/fusion.rs`.
 
-use super::{MAX_KERNEL_OPS, Partition, Use};
-use crate::movement::{Path, is_in_order};
+use super::{MAX_KERNEL_OPS, Partition, Use, takes_rows};
+use crate::movement::{Path, Step, is_in_order};
 use crate::rows;
 use crate::segment::BitSet;
+use thalweg_ir::Op;
 
 /// Where a value is needed in a kernel, as seen from the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +24,15 @@ pub(super) enum Position {
     Row,
 }
 
+/// A kernel that may store a value.
+pub(super) struct Home {
+    pub kernel: usize,
+    /// The way from its domain to the value.
+    pub path: Path,
+    /// The reduction whose rows the kernel has or can be given, where the value is stored row by row.
+    pub rows: Option<usize>,
+}
+
 impl Partition<'_> {
     /// Whether kernel `k`'s points form the rows of `i`, or can be made to, and it uses the result where a row gives it.
     pub(super) fn meets_rows(&self, k: usize, i: usize, u: &Use, position: Position) -> bool {
@@ -30,6 +40,10 @@ impl Partition<'_> {
         let draft = &self.kernels[k];
         let Some(domain) = draft.domain else { return false };
         let (points, wanted) = (ix.shape(domain).numel(), ix.shape(rows::operand(ix, i)).numel());
+        // Of nothing there are many rows or none; what looks in order then says nothing.
+        if wanted == 0 {
+            return false;
+        }
         if let Some(j) = draft.rows
             && !(points == wanted && self.same_rows(i, j))
         {
@@ -53,10 +67,23 @@ impl Partition<'_> {
     pub(super) fn sibling_over_rows(&self, i: usize, uses: &[Use]) -> Option<usize> {
         let ix = &self.ix;
         let shape = ix.shape(rows::operand(ix, i));
+        let over_rows = |k: usize| {
+            let draft = &self.kernels[k];
+            match (draft.rows, draft.domain) {
+                (Some(j), _) => ix.shape(rows::operand(ix, j)) == shape && self.same_rows(i, j),
+                // Boxes of a padded or joined domain have strides, its rows have none.
+                (None, Some(d)) => {
+                    let joined = |o: usize| matches!(ix.seg.ops[o].op, Op::Pad | Op::Cat);
+                    ix.shape(d) == shape && !draft.ops.iter().any(joined)
+                }
+                _ => false,
+            }
+        };
         (0..self.kernels.len()).find(|&k| {
             let draft = &self.kernels[k];
             ix.seg.mode.fused
-                && draft.rows.is_some_and(|j| ix.shape(rows::operand(ix, j)) == shape && self.same_rows(i, j))
+                && shape.numel() > 0
+                && over_rows(k)
                 && uses.iter().all(|u| u.kernel != k)
                 && draft.count < MAX_KERNEL_OPS
                 && draft.from.meets(&self.ancestry[i])
@@ -71,9 +98,25 @@ impl Partition<'_> {
         if is_in_order(&u.map, ix.shape(draft.domain?).numel(), own) {
             return Some(Position::Point);
         }
-        let reduction = draft.rows?;
-        let row = own == rows::row_count(ix, reduction) && rows::same_places(&rows::row_map(ix, reduction), &u.map);
-        row.then_some(Position::Row)
+        self.rows_of(u, i).map(|_| Position::Row)
+    }
+
+    /// The reduction whose rows a use of `i` goes along: that of the kernel, or, where it has none yet, one that `i` is computed from.
+    pub(super) fn rows_of(&self, u: &Use, i: usize) -> Option<usize> {
+        let (ix, draft) = (&self.ix, &self.kernels[u.kernel]);
+        let (points, own) = (ix.shape(draft.domain?).numel(), ix.seg.shapes[i].numel());
+        let along = |r: usize| {
+            points > 0
+                && own == rows::row_count(ix, r)
+                && points == ix.shape(rows::operand(ix, r)).numel()
+                && rows::same_places(&rows::row_map(ix, r), &u.map)
+        };
+        if let Some(r) = draft.rows {
+            return along(r).then_some(r);
+        }
+        let n = ix.seg.ops.len();
+        let reductions = self.ancestry[i].iter().take_while(|&a| a < n).filter(|&a| takes_rows(ix.seg.ops[a].op));
+        reductions.filter(|&r| along(r)).last()
     }
 
     /// Whether kernel `k` may store operation `i`: nothing that reads it runs before `k`, and `k` itself reads it only where it computes it.
@@ -84,16 +127,20 @@ impl Partition<'_> {
     }
 
     /// A kernel that may store operation `i` too, and the way from its domain to the operation.
-    pub(super) fn kernel_to_join(&self, i: usize, uses: &[Use]) -> Option<(usize, Path, Position)> {
+    pub(super) fn kernel_to_join(&self, i: usize, uses: &[Use]) -> Option<Home> {
         let shape = self.ix.seg.shapes[i];
         // A kernel that reads the value at the very places where it would be stored.
         for u in uses {
             let k = u.kernel;
             let position = self.position(u, i);
             let alike = uses.iter().filter(|o| o.kernel == k).all(|o| self.position(o, i) == position);
-            if let Some(position) = position.filter(|_| alike && self.may_store(i, k, uses)) {
-                return Some((k, u.path.clone(), position));
-            }
+            let Some(position) = position.filter(|_| alike && self.may_store(i, k, uses)) else { continue };
+            return Some(match self.rows_of(u, i) {
+                Some(rows) if position == Position::Row => {
+                    Home { kernel: k, path: Path::identity().after(Step::Rows(rows)), rows: Some(rows) }
+                }
+                _ => Home { kernel: k, path: u.path.clone(), rows: None },
+            });
         }
         // A sibling over the same shape that is computed from the same values.
         (0..self.kernels.len()).find_map(|k| {
@@ -103,7 +150,7 @@ impl Partition<'_> {
                 && draft.count < MAX_KERNEL_OPS
                 && draft.from.meets(&self.ancestry[i]);
             let joins = related && self.ix.seg.mode.fused && self.may_store(i, k, uses);
-            joins.then(|| (k, Path::identity(), Position::Point))
+            joins.then(|| Home { kernel: k, path: Path::identity(), rows: None })
         })
     }
 

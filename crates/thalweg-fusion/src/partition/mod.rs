@@ -22,7 +22,7 @@ use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
 use crate::plan::{Edge, OutputPlan, Plan, Reason};
 use crate::rows;
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
-use legality::Position;
+use legality::{Home, Position};
 use thalweg_ir::{Op, Shape};
 use thalweg_kernel::IndexMap;
 
@@ -189,9 +189,14 @@ impl Partition<'_> {
         };
         let home = if !self.ix.seg.mode.fused || full { None } else { self.kernel_to_join(i, &uses) };
         let (k, path) = match home {
-            Some((k, path, position)) => {
-                self.store(i, k, position);
-                (k, path)
+            Some(Home { kernel, path, rows: None }) => {
+                self.store(i, kernel, Position::Point);
+                (kernel, path)
+            }
+            Some(Home { kernel, path, rows: Some(rows) }) => {
+                self.make_rows(kernel, rows);
+                self.store(i, kernel, Position::Row);
+                (kernel, path)
             }
             None => {
                 let k = self.new_kernel(Some(ValueId::Op(i)), None);
@@ -230,9 +235,9 @@ impl Partition<'_> {
                 k
             }
             None => {
-                let k = self
-                    .sibling_over_rows(i, &uses)
-                    .unwrap_or_else(|| self.new_kernel(Some(rows::operand(&self.ix, i)), Some(i)));
+                let sibling = self.sibling_over_rows(i, &uses);
+                let k = sibling.unwrap_or_else(|| self.new_kernel(Some(rows::operand(&self.ix, i)), Some(i)));
+                self.make_rows(k, i);
                 self.store(i, k, position);
                 k
             }
@@ -241,6 +246,7 @@ impl Partition<'_> {
         if is_stored {
             self.hand_over(i, k, &uses, reason);
         }
+        let k = self.join_rows(k);
         self.compute(i, k, &Path::identity());
     }
 

@@ -1,6 +1,6 @@
-//! Shared passes: reductions of one tensor over different axes in one walk through it.
+//! Shared passes: what reads the rows of one tensor in one kernel, and reductions over different axes in one walk through it.
 
-use super::{Draft, Partition, takes_rows};
+use super::{Draft, MAX_KERNEL_OPS, Partition, Use, takes_rows};
 use crate::plan::{Edge, Reason};
 use crate::rows;
 use crate::segment::{BitSet, ValueId};
@@ -10,6 +10,71 @@ use thalweg_ir::{DType, Op, ReduceOp};
 const WORTH_SHARING: usize = 1 << 16;
 
 impl Partition<'_> {
+    /// Makes row kernel `b` one with another over the same rows of related values, if there is one: they come apart where one began as a kernel with
+    /// an element for each row. Returns the kernel that it now is.
+    pub(super) fn join_rows(&mut self, b: usize) -> usize {
+        let Some(a) = (0..self.kernels.len()).find(|&a| a != b && self.same_pass(a, b)) else { return b };
+        let empty = self.new_kernel(None, None);
+        self.kernels.swap(b, empty);
+        let moved = self.kernels.pop().expect("just put there");
+        for &s in moved.stores.iter().chain(&moved.row_stores) {
+            self.stored_by[s] = Some(a);
+        }
+        moved.ops.iter().for_each(|i| self.note(i, a));
+        let draft = &mut self.kernels[a];
+        draft.from.union(&moved.from);
+        draft.stores.extend(moved.stores);
+        draft.row_stores.extend(moved.row_stores);
+        draft.readers.extend(moved.readers);
+        draft.readers.sort_unstable();
+        draft.readers.dedup();
+        for k in &mut self.kernels {
+            if k.readers.contains(&b) {
+                k.readers.retain(|&r| r != b && r != a);
+                k.readers.push(a);
+            }
+        }
+        for e in &mut self.edges {
+            for end in [&mut e.from, &mut e.to] {
+                if *end == b {
+                    *end = a;
+                }
+            }
+        }
+        self.edges.sort_by_key(|e| (e.op, e.from, e.to));
+        self.edges.dedup_by_key(|e| (e.op, e.from, e.to));
+        // Both have domains of one shape, so what is needed in one is needed in the other the same way.
+        for uses in &mut self.uses {
+            let (of_b, mut rest): (Vec<Use>, Vec<Use>) = std::mem::take(uses).into_iter().partition(|u| u.kernel == b);
+            for u in of_b {
+                if !rest.iter().any(|r| r.kernel == a && r.map == u.map) {
+                    rest.push(Use { kernel: a, ..u });
+                }
+            }
+            *uses = rest;
+        }
+        for operands in &mut self.operands {
+            operands.iter_mut().filter(|o| o.0 == b).for_each(|o| o.0 = a);
+        }
+        a
+    }
+
+    /// Whether two kernels go over the same rows of related values, and neither waits for the other.
+    fn same_pass(&self, a: usize, b: usize) -> bool {
+        let ix = &self.ix;
+        let (x, y) = (&self.kernels[a], &self.kernels[b]);
+        let (Some(r), Some(s)) = (x.rows, y.rows) else { return false };
+        let shape = |r| ix.shape(rows::operand(ix, r));
+        self.ix.seg.mode.fused
+            && shape(r).numel() > 0
+            && shape(r) == shape(s)
+            && self.same_rows(r, s)
+            && x.from.meets(&y.from)
+            && x.count + y.count < MAX_KERNEL_OPS
+            && !self.reaches(a, b)
+            && !self.reaches(b, a)
+    }
+
     /// Where a tensor is reduced over its last axes in one kernel and over all the others in another, the first kernel does both in its pass: what
     /// the other one had to do after its reductions stays behind.
     ///
@@ -45,7 +110,6 @@ impl Partition<'_> {
             moved.iter().for_each(|&i| self.note(i, a));
             self.leave_results(b, a, &folds);
         }
-        self.drop_empty();
     }
 
     /// The reductions of a kernel that does nothing else over the points of its rows, if they can be made from all rows of another.
@@ -146,7 +210,7 @@ impl Partition<'_> {
     }
 
     /// Removes kernels that store nothing any more.
-    fn drop_empty(&mut self) {
+    pub(super) fn drop_empty(&mut self) {
         let stores = |d: &Draft| !(d.stores.is_empty() && d.row_stores.is_empty() && d.column_stores.is_empty());
         let mut place = vec![usize::MAX; self.kernels.len()];
         let mut next = 0;

@@ -18,7 +18,7 @@ pub(super) fn scan(op: ScanOp, attr: u32, a: &Array, shape: Shape, dtype: DType)
     let n = shape[axis];
     let mut out = vec![Scalar::Int(0); shape.numel()];
     let step: usize = shape[axis + 1..].iter().product();
-    for first in (0..shape.numel()).filter(|p| p / step % n == 0) {
+    for first in (0..shape.numel()).filter(|p| (p / step).is_multiple_of(n)) {
         let row: Vec<Scalar> = (0..n).map(|i| a.get(first + i * step)).collect();
         for (i, v) in scan_row(op, reverse, a.dtype, &row).into_iter().enumerate() {
             out[first + i * step] = v;

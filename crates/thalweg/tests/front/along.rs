@@ -30,7 +30,7 @@ fn some(shape: [usize; 3]) -> (Tensor, Vec<f32>) {
 fn rows(shape: [usize; 3], axis: usize) -> Vec<Vec<usize>> {
     let strides = [shape[1] * shape[2], shape[2], 1];
     (0..shape.iter().product::<usize>())
-        .filter(|p| p / strides[axis] % shape[axis] == 0)
+        .filter(|p| (p / strides[axis]).is_multiple_of(shape[axis]))
         .map(|p| (0..shape[axis]).map(|i| p + i * strides[axis]).collect())
         .collect()
 }
@@ -263,10 +263,10 @@ fn an_index_out_of_range_is_an_error_at_the_read() {
         other => panic!("{other}"),
     };
     let far = Tensor::new([1i64, 4]);
-    assert_eq!(message(x.gather(0, &far)), "gather: index 4 is out of range for axis 0 of size 4");
+    assert_eq!(message(x.gather(0, &far)), "gather: an index is out of range for axis 0 of size 4");
     assert_eq!(
         message(x.index_select(0, &Tensor::new([-5i64]))),
-        "gather: index -1 is out of range for axis 0 of size 4"
+        "gather: an index is out of range for axis 0 of size 4"
     );
     assert_eq!(message(x.scatter_add(0, &far, 1) * 2.0), "scatter_add: index 4 is out of range for axis 0 of size 4");
     assert_eq!(
@@ -276,11 +276,11 @@ fn an_index_out_of_range_is_an_error_at_the_read() {
     let table = Tensor::new([[1.0f32, 1.0]; 3]);
     assert_eq!(
         message(table.embedding(&Tensor::new([-1i64]))),
-        "gather: index -1 is out of range for axis 0 of size 3"
+        "gather: an index is out of range for axis 0 of size 3"
     );
     assert_eq!(
         message(table.index(&[&Tensor::new([0i64]), &Tensor::new([2i64])])),
-        "gather: index -1 is out of range for axis 0 of size 6"
+        "gather: an index is out of range for axis 0 of size 6"
     );
     // What it did not depend on is as it was.
     assert_eq!(f32s(&(x + 1.0)), [1.0, 2.0, 3.0, 4.0]);
@@ -347,4 +347,12 @@ fn places_in_sorted_rows() {
     let rows = Tensor::new([[1i32, 2], [5, 6]]);
     assert_eq!(i64s(&rows.searchsorted(&Tensor::new([[2i32], [7]]), true)), [2, 2]);
     assert_eq!(i64s(&Tensor::zeros([0]).searchsorted(&Tensor::new([1.0f32]), true)), [0]);
+}
+
+#[test]
+fn single_elements_are_scattered_into_in_place() {
+    // A row of windows: strides over a single element may be anything.
+    let x = Tensor::new([1.0f32]).exp().window(0, 1, 2);
+    let y = (x + 0.0).window(0, 1, 2).squeeze(2).scatter_add(0, &Tensor::zeros_with([3, 1], DType::I64), 1);
+    assert_eq!(f32s(&(y - std::f64::consts::E)), [3.0]);
 }

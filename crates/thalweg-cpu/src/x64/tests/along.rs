@@ -46,7 +46,7 @@ fn fold(op: FoldOp, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// What all buffers hold after a launch.
-fn expected(l: &mut Launch, body: &Body) -> Vec<Vec<u8>> {
+pub fn expected(l: &mut Launch, body: &Body) -> Vec<Vec<u8>> {
     let mut images: Vec<Vec<u8>> =
         l.buffers.iter_mut().map(|b| b.as_mut().map_or(vec![], |b| b.bytes().to_vec())).collect();
     for row in 0..l.rows {
@@ -79,7 +79,7 @@ fn expected(l: &mut Launch, body: &Body) -> Vec<Vec<u8>> {
     images
 }
 
-fn compare(l: &mut Launch, body: &Body, want: &[Vec<u8>], what: &str) {
+pub fn compare(l: &mut Launch, body: &Body, want: &[Vec<u8>], what: &str) {
     for s in &body.stores {
         let dtype = body.accesses[s.access as usize].dtype;
         let (n, rows) = (l.n, l.rows);
@@ -149,7 +149,7 @@ fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, knobs: Knobs
     true
 }
 
-fn access(b: &mut BodyBuilder, operand: &mut u16, dtype: DType, class: AccessClass, per_row: bool) -> u16 {
+pub fn access(b: &mut BodyBuilder, operand: &mut u16, dtype: DType, class: AccessClass, per_row: bool) -> u16 {
     *operand += 1;
     b.access(Access { operand: Some(*operand - 1), dtype, class, per_row })
 }
@@ -177,6 +177,12 @@ pub fn random_rows(r: &mut Rng, dtypes: &[DType], size: usize, folds: usize) -> 
         let class = if per_row { AccessClass::Uniform } else { r.pick(&CLASSES) };
         let access = access(&mut b, &mut operand, dtype, class, per_row);
         nodes.push(b.node(Node::Load { access }));
+    }
+    if r.below(4) == 0 {
+        let per_row = r.below(3) == 0;
+        let class = if per_row { AccessClass::Uniform } else { r.pick(&CLASSES[..3]) };
+        let access = b.access(Access { operand: None, dtype: DType::U32, class, per_row });
+        nodes.push(b.node(Node::Index { access, dtype: r.pick(&[DType::U32, DType::I64]) }));
     }
     if r.below(2) == 0 {
         nodes.push(b.scalar(0, dtypes[0]));
@@ -217,7 +223,12 @@ pub fn random_rows(r: &mut Rng, dtypes: &[DType], size: usize, folds: usize) -> 
         let to = access(&mut b, &mut operand, dtype, class, per_row);
         b.store(node, to);
     }
-    b.finish()
+    let mut body = b.finish();
+    for s in &mut body.stores {
+        let dtype = body.accesses[s.access as usize].dtype;
+        s.combine = (FOLDED.contains(&dtype) && r.below(4) == 0).then(|| r.pick(&OPS));
+    }
+    body
 }
 
 fn rows(body: &Body, r: &mut Rng) -> usize {
@@ -284,6 +295,21 @@ fn random_row_bodies_with_few_registers() {
     };
     let taken = sweep(73, 1500, |r| (0..1 + r.below(2)).map(|_| r.pick(&FOLDED)).collect(), knobs);
     assert!(taken > 900 * isas().count(), "{taken}");
+}
+
+/// `cargo nextest run -p thalweg-cpu --run-ignored only long_row_sweep`
+#[test]
+#[ignore = "a minute long"]
+fn long_row_sweep() {
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+    println!("seed {seed}");
+    let several = |r: &mut Rng| (0..1 + r.below(4)).map(|_| r.pick(&DType::ALL)).collect();
+    let knobs = |r: &mut Rng| Knobs {
+        registers: (r.below(2) == 0).then(|| 5 + r.below(12)),
+        copies: r.pick(&[None, None, Some(1), Some(2), Some(4)]),
+        ..Knobs::default()
+    };
+    sweep(seed, 40_000, several, knobs);
 }
 
 #[test]
@@ -359,107 +385,89 @@ fn accumulating_stores() {
     }
 }
 
-/// A table read at positions that are data.
-fn gathers(r: &mut Rng, dtype: DType, class: AccessClass, per_row: bool) -> Body {
-    let mut b = BodyBuilder::new(true);
-    let mut operand = 0;
-    let at = if per_row { AccessClass::Uniform } else { AccessClass::Contiguous };
-    let from = access(&mut b, &mut operand, dtype, class, per_row);
-    let positions = access(&mut b, &mut operand, DType::I64, at, per_row);
-    let to = access(&mut b, &mut operand, dtype, at, per_row);
-    let index = b.node(Node::Load { access: positions });
-    let least = b.constant(Scalar::Int(-(1 << 40)), DType::I64);
-    let inside = b.element(ElementOp::Gt, &[index, least]);
-    let x = b.node(Node::Gather { access: from, offset: index, inside });
-    b.store(x, to);
-    if dtype == DType::F32 && r.below(2) == 0 {
-        let to = access(&mut b, &mut operand, dtype, AccessClass::Uniform, true);
-        let s = b.fold(FoldOp::Sum, x);
-        b.store(s, to);
-    }
-    b.finish()
-}
-
 #[test]
-fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
-    let mut r = Rng(91);
-    for dtype in DType::ALL {
-        for (class, per_row) in [
-            (AccessClass::Uniform, false),
-            (AccessClass::Contiguous, false),
-            (AccessClass::Strided, false),
-            (AccessClass::Uniform, true),
-        ] {
-            for turn in 0..60 {
-                let body = gathers(&mut r, dtype, class, per_row);
-                let (n, rows) = (r.below(80), 1 + r.below(2));
-                for isa in isas() {
-                    let code = compile_along_with(&body, isa, true, Knobs::default()).unwrap();
-                    assert!(code.report.rereads_inputs);
-                    let mut l = Launch::new(&body, &mut r, n, rows);
-                    let size = dtype.size() as i64;
-                    l.args[4 * 2 + 1] = if per_row { size as u64 } else { l.args[4 * 2 + 1] };
-                    if body.stores.len() > 1 {
-                        l.args[4 * 3 + 1] = size as u64;
-                    }
-                    let table = l.buffers[0].as_mut().unwrap();
-                    let (start, count) = (table.address() as i64, table.len as i64 / size);
-                    if count == 0 {
-                        continue;
-                    }
-                    // Every point goes to some element of the table, by its distance from the point's own.
-                    let points = if per_row { 1 } else { n };
-                    for row in 0..rows {
-                        for i in 0..points {
-                            let own = (l.position(&body, 0, row, i).unwrap() - start) / size;
-                            let goal = r.below(count as usize) as i64;
-                            let to = l.position(&body, 1, row, i).unwrap() as *mut i64;
-                            // SAFETY: the position is inside the buffer of positions.
-                            unsafe { to.write_unaligned(goal - own) };
-                        }
-                    }
-                    // With one row of positions for all, the rows' own elements must be the same.
-                    if l.args[4 + 1] == 0 {
-                        l.args[1] = 0;
-                    }
-                    let want = expected_gather(&mut l, &body, start, count);
-                    let Some(want) = want else { continue };
-                    let mut values = [0u64; 4];
-                    l.args.push(values.as_mut_ptr() as u64);
-                    let all = code.phases.list.len();
-                    // SAFETY: the launch was made for the body.
-                    assert!(unsafe { code.run(&l.args, n, rows, 0..all) }, "{isa:?} {dtype} {class:?} {turn}");
-                    compare(&mut l, &body, &want, &format!("{isa:?} {dtype} {class:?} {per_row}"));
-                    if points > 0 {
-                        let (row, i) = (r.below(rows), r.below(points));
-                        let to = l.position(&body, 1, row, i).unwrap() as *mut i64;
-                        // SAFETY: the position is inside the buffer of positions; what is not inside is not read.
-                        unsafe {
-                            to.write_unaligned(r.pick(&[-(1 << 41), 1 << 33, i64::MIN, i64::MAX, -(1 << 33)]));
-                            assert!(!code.run(&l.args, n, rows, 0..all), "{isa:?} {dtype} {class:?}");
-                        }
-                    }
+fn more_folds_than_registers() {
+    let mut r = Rng(97);
+    for dtype in FOLDED {
+        for count in [3, 9, 40] {
+            let mut b = BodyBuilder::new(true);
+            let mut operand = 0;
+            let from = access(&mut b, &mut operand, dtype, AccessClass::Contiguous, false);
+            let x = b.node(Node::Load { access: from });
+            for k in 0..count {
+                let c = b.constant(Scalar::Float(k as f64), dtype);
+                let y = b.element(ElementOp::Add, &[x, c]);
+                let f = b.fold(if k % 3 == 0 { r.pick(&OPS) } else { r.pick(&OPS[2..]) }, y);
+                let to = access(&mut b, &mut operand, dtype, AccessClass::Uniform, true);
+                b.store(f, to);
+            }
+            let body = b.finish();
+            for isa in isas() {
+                for n in [0, 1, 31, 32, 33, 100] {
+                    assert!(check(&body, &mut r, n, 2, isa, Knobs::default()));
                 }
             }
         }
     }
 }
 
-/// What a launch of gathers gives, if they all are inside their table.
-fn expected_gather(l: &mut Launch, body: &Body, start: i64, count: i64) -> Option<Vec<Vec<u8>>> {
-    let size = body.accesses[0].dtype.size() as i64;
-    let points = if body.accesses[1].per_row { 1 } else { l.n };
-    for row in 0..l.rows {
-        for i in 0..points {
-            // SAFETY: the position is inside the buffer of positions.
-            let offset = unsafe { (l.position(body, 1, row, i).unwrap() as *const i64).read_unaligned() };
-            let at = (l.position(body, 0, row, i).unwrap() - start) / size + offset;
-            if !(0..count).contains(&at) {
-                return None;
+#[test]
+fn no_product_is_contracted_into_a_fold() {
+    let mut r = Rng(98);
+    for dtype in [DType::F32, DType::F64] {
+        let mut b = BodyBuilder::new(false);
+        let mut operand = 0;
+        let from = access(&mut b, &mut operand, dtype, AccessClass::Contiguous, false);
+        let to = access(&mut b, &mut operand, dtype, AccessClass::Uniform, true);
+        let x = b.node(Node::Load { access: from });
+        let q = b.element(ElementOp::Mul, &[x, x]);
+        let f = b.fold(FoldOp::Sum, q);
+        b.store(f, to);
+        let body = b.finish();
+        for isa in isas() {
+            for n in (0..300).step_by(7) {
+                assert!(check(&body, &mut r, n, 1, isa, Knobs::default()));
             }
         }
     }
-    Some(expected(l, body))
+}
+
+#[test]
+fn guards_of_row_bodies_hand_back() {
+    let mut b = BodyBuilder::new(true);
+    let mut operand = 0;
+    let from = access(&mut b, &mut operand, DType::F32, AccessClass::Contiguous, false);
+    let per_row = access(&mut b, &mut operand, DType::F32, AccessClass::Uniform, true);
+    let to = access(&mut b, &mut operand, DType::F32, AccessClass::Uniform, true);
+    let (x, y) = (b.node(Node::Load { access: from }), b.node(Node::Load { access: per_row }));
+    let (s, t) = (b.element(ElementOp::Sin, &[x]), b.element(ElementOp::Sin, &[y]));
+    let f = b.fold(FoldOp::Sum, s);
+    let z = b.element(ElementOp::Add, &[f, t]);
+    b.store(z, to);
+    let body = b.finish();
+    for isa in isas() {
+        let code = compile_along_with(&body, isa, true, Knobs::default()).unwrap();
+        assert!(code.report.rereads_inputs);
+        for n in [1, 32, 77] {
+            for bad in [None, Some(0), Some(n - 1), Some(n)] {
+                // What lies past the row's end is not looked at.
+                let mut x = vec![1f32; n + 40];
+                x[n..].fill(3e38);
+                let (mut y, mut to, mut values) = (0.5f32, 0f32, [0u64; 4]);
+                match bad {
+                    Some(i) if i < n => x[i] = 3e38,
+                    Some(_) => y = 3e38,
+                    None => {}
+                }
+                let p = [x.as_ptr() as u64, &raw const y as u64, &raw mut to as u64];
+                let mut args: Vec<u64> = p.iter().flat_map(|p| [*p, 0, 0, 0]).collect();
+                args.push(values.as_mut_ptr() as u64);
+                // SAFETY: one row of n elements.
+                let done = unsafe { code.run(&args, n, 1, 0..code.phases.list.len()) };
+                assert_eq!(done, bad.is_none(), "{isa:?} {n} {bad:?}");
+            }
+        }
+    }
 }
 
 /// Rows of outputs at multiples of 64 bytes, as stores past the caches want them.

@@ -206,12 +206,11 @@ impl Launch {
                 Node::Gather { access, .. } => {
                     let dtype = body.accesses[access as usize].dtype;
                     let at = self.position(body, access as usize, row, i).unwrap() + args[0].i() * dtype.size() as i64;
-                    match args[1] {
+                    if args[1].i() == 0 {
+                        read(&[0; 8], dtype)
+                    } else {
                         // SAFETY: the place is inside the access's buffer.
-                        Value::I(1) => {
-                            read(unsafe { std::slice::from_raw_parts(at as *const u8, dtype.size()) }, dtype)
-                        }
-                        _ => read(&[0; 8], dtype),
+                        read(unsafe { std::slice::from_raw_parts(at as *const u8, dtype.size()) }, dtype)
                     }
                 }
                 Node::Load { access } => {

@@ -3,6 +3,7 @@
 mod along;
 mod encoder;
 mod evaluate;
+mod gathers;
 mod memory;
 mod random;
 mod speed;

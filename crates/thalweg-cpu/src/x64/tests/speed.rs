@@ -268,6 +268,17 @@ fn rows_report() {
         ("layernorm", rows_of(layernorm)),
         ("sum of squares", sum.finish()),
         (
+            "moments",
+            rows_of(|b, x, _| {
+                let q = b.element(Mul, &[x, x]);
+                let (s, t) = (b.fold(FoldOp::Sum, x), b.fold(FoldOp::Sum, q));
+                let (least, most) = (b.fold(FoldOp::Min, x), b.fold(FoldOp::Max, x));
+                let u = b.element(Add, &[s, t]);
+                let w = b.element(Add, &[least, most]);
+                b.element(Add, &[u, w])
+            }),
+        ),
+        (
             "maximum taken away",
             rows_of(|b, x, _| {
                 let m = b.fold(FoldOp::Max, x);
@@ -322,6 +333,35 @@ fn rows_report() {
                 each(1),
                 each(0),
             );
+        }
+    }
+    // Column sums: row after row into the same.
+    let mut body = map(DType::F32, false, 1, |_, x| x[0]);
+    body.stores[0].combine = Some(FoldOp::Sum);
+    for isa in isas() {
+        let code = compile(&body, isa).unwrap();
+        let mut y = vec![0f32; N];
+        let a = [x.as_ptr() as u64, 4 * N as u64, 0, 0, y.as_mut_ptr() as u64, 0, 0, 0];
+        let t = best(|| {
+            let t = Instant::now();
+            for _ in 0..20 {
+                // SAFETY: rows of N elements.
+                unsafe { code.run(&a, N, ROWS) };
+            }
+            t.elapsed()
+        });
+        let report = &code.report;
+        println!(
+            "{isa:?} column sums: {} copies, ns a row {:.0}",
+            report.copies,
+            t.as_nanos() as f64 / (20 * ROWS) as f64
+        );
+        if let Ok(folder) = std::env::var("THALWEG_CODE") {
+            std::fs::write(
+                format!("{folder}/{isa:?}-columns"),
+                super::super::assemble(&body, isa, Knobs::default()).unwrap().0,
+            )
+            .unwrap();
         }
     }
 }
