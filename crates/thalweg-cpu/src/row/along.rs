@@ -81,6 +81,9 @@ impl<'a> Along<'a> {
         let grain = (CHUNK / (layout.n.max(1) * rows)).max(1);
         let failure = Failure::default();
         threads.run(layout.rows() / inner * chunks, grain, estimate_ns, |range| {
+            if failure.any() {
+                return;
+            }
             walk::with_scratch(|scratch| {
                 let memory = scratch.piece.bytes(self.bytes);
                 let Scratch { args, tables, .. } = scratch;

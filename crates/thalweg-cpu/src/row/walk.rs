@@ -92,6 +92,11 @@ impl Failure {
         }
     }
 
+    /// Whether there was one: what is left to do is not worth doing then.
+    pub fn any(&self) -> bool {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).is_some()
+    }
+
     pub fn result(self) -> Result<(), Error> {
         self.0.into_inner().unwrap_or_else(|e| e.into_inner()).map_or(Ok(()), Err)
     }
@@ -163,6 +168,9 @@ pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> 
     let points = kernel.layout().row.max(1) * kernel.widest();
     let failure = Failure::default();
     threads.run(pieces, (CHUNK / points).max(1), estimate_ns, |range| {
+        if failure.any() {
+            return;
+        }
         with_scratch(|scratch| {
             let [memory, own] = kernel.memory();
             let (memory, own) = (scratch.piece.bytes(memory), scratch.own.bytes(own));
@@ -237,6 +245,9 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
             });
         };
         for (p, phase) in phases.list.iter().enumerate() {
+            if failure.any() {
+                return failure.result();
+            }
             if phase.once {
                 on_this_thread(&|piece, Scratch { args, tables, .. }| {
                     // SAFETY: the caller's promise; nobody else is at work.
