@@ -5,11 +5,11 @@
 
 use crate::math;
 use thalweg_ir::{Compute, DType, ElementOp};
-use thalweg_kernel::{Body, expand, widen};
+use thalweg_kernel::{Body, expand, reciprocals, widen};
 
 /// The body without narrow arithmetic and with only the operations that the engines have code for.
 pub(crate) fn prepare(body: &Body) -> Body {
-    expand(&widen(body), &native)
+    expand(&reciprocals(&widen(body)), &native)
 }
 
 /// Whether the engines take an operation as it is; others are opened into simpler ones where they can be.

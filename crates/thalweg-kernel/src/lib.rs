@@ -9,6 +9,7 @@ mod index;
 pub mod order;
 mod phases;
 pub mod random;
+mod reciprocal;
 pub mod reference;
 
 pub use body::{
@@ -20,3 +21,4 @@ pub use geometry::{
 };
 pub use index::IndexMap;
 pub use phases::{Phase, Phases, phases};
+pub use reciprocal::reciprocals;

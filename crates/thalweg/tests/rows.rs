@@ -201,3 +201,35 @@ fn one_plan_and_one_program_serve_every_row_length() {
         assert_eq!((c.plans_made, c.programs_compiled, c.kernels), (0, 0, 1), "{rows} rows of {n}");
     }
 }
+
+#[test]
+fn sums_over_either_axis_share_a_pass() {
+    let (n, m) = (300, 130);
+    let x = randn([n, m]);
+    let bytes = n * m * 4;
+    let (out, c) = counted(|| (x.sum(1), x.sum(0), x.abs().amax(0)));
+    assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, bytes as u64, 4 * (n + 2 * m) as u64));
+    let v = x.to_vec::<f32>().unwrap();
+    let (rows, columns) = (out.0.to_vec::<f32>().unwrap(), out.1.to_vec::<f32>().unwrap());
+    let close = |got: f32, want: f64| assert!((got as f64 - want).abs() < 1e-4, "{got} for {want}");
+    (0..n).for_each(|r| close(rows[r], (0..m).map(|c| v[r * m + c] as f64).sum()));
+    (0..m).for_each(|c| close(columns[c], (0..n).map(|r| v[r * m + c] as f64).sum()));
+    let largest: Vec<f32> = (0..m).map(|c| (0..n).map(|r| v[r * m + c].abs()).fold(0.0, f32::max)).collect();
+    assert_eq!(out.2.to_vec::<f32>().unwrap(), largest);
+
+    // What follows one of the reductions has a small kernel of its own; a row program shares its pass too.
+    let (out, c) = counted(|| {
+        let e = (&x - x.amax_keepdim(1)).exp();
+        (&e / e.sum_keepdim(1), x.mean(0))
+    });
+    assert_eq!((c.kernels, c.bytes_read), (2, (bytes + m * 4) as u64));
+    let mean = out.1.to_vec::<f32>().unwrap();
+    (0..m).for_each(|c| close(mean[c], (0..n).map(|r| v[r * m + c] as f64).sum::<f64>() / n as f64));
+
+    // A strict plan keeps the order of each sum.
+    thalweg::with_strict(true, || {
+        let (out, c) = counted(|| (x.sum(1), x.sum(0)));
+        assert_eq!(c.kernels, 2);
+        drop(out);
+    });
+}

@@ -5,7 +5,8 @@
 //! put together with what a *bank* holds so far. There are as many banks as a block has lanes ([`order::LANES`]): the points of a lane,
 //! 32 apart, are the rows of one call.
 //!
-//! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they run as one long row.
+//! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they run as one long row. What has
+//! one element a column is repeated as often for that.
 
 use super::layout::{Block, Layout, Tables};
 use super::walk::{Kernel, Piece, Places};
@@ -36,11 +37,23 @@ enum Source {
     Bank(usize),
 }
 
+impl Source {
+    /// The access of the row body, if it reads one element a row.
+    fn repeated(self, access: &Access) -> Option<usize> {
+        let plain = matches!(access.class, AccessClass::Contiguous | AccessClass::Strided);
+        match self {
+            Source::Line(i) if access.per_row && access.operand.is_some() && plain => Some(i),
+            _ => None,
+        }
+    }
+}
+
 /// A phase as a map.
 struct Map {
     engine: Engine,
     accesses: Vec<(Source, Access)>,
     folds: usize,
+    once: bool,
     mapped: bool,
     /// What it writes, if that is operands alone, point by point.
     written: Vec<usize>,
@@ -105,12 +118,14 @@ fn convert(phases: &Phases, phase: &Phase, lines: usize, choice: Choice) -> Map 
         }
     }
     let (body, kept) = resolve(&body, &vec![None; body.accesses.len()]);
-    let accesses: Vec<_> = kept.iter().zip(&body.accesses).map(|(&k, &access)| (sources[k], access)).collect();
+    let row = |k: usize| phase.body.accesses.get(k).is_some_and(|a| a.per_row);
+    let told = |(&k, &access): (&usize, &Access)| (sources[k], Access { per_row: row(k), ..access });
+    let accesses: Vec<_> = kept.iter().zip(&body.accesses).map(told).collect();
     let mapped = accesses.iter().any(|(_, a)| a.class == AccessClass::Mapped);
     let written: Vec<usize> = body.stores.iter().map(|s| s.access as usize).collect();
     let points = !phase.once && written.iter().all(|&a| matches!(accesses[a].0, Source::Line(_)));
     let written = if points { written } else { vec![] };
-    Map { engine: Engine::new(&body, choice), accesses, folds: folds.len(), mapped, written }
+    Map { engine: Engine::new(&body, choice), accesses, folds: folds.len(), once: phase.once, mapped, written }
 }
 
 /// One launch.
@@ -129,6 +144,8 @@ pub struct Across<'a> {
     repeats: usize,
     buffers: Vec<usize>,
     banks: Vec<usize>,
+    /// Where elements that a row has one of are repeated, by access; in the memory of a thread.
+    copies: Vec<Option<usize>>,
     memory: [usize; 2],
 }
 
@@ -155,6 +172,7 @@ impl<'a> Across<'a> {
             repeats: 1,
             buffers: vec![],
             banks: vec![],
+            copies: vec![None; layout.lines.len()],
             memory: [0; 2],
         };
         across.width = across.strip(threads);
@@ -170,6 +188,12 @@ impl<'a> Across<'a> {
         let mut own = Places::default();
         let folds = program.maps.iter().map(|m| m.folds).max().unwrap_or(0);
         across.banks = (0..folds).map(|_| own.take(LANES * width * 8)).collect();
+        for (map, _) in program.maps.iter().zip(&across.joined).filter(|(_, j)| **j) {
+            for i in map.accesses.iter().filter_map(|(s, a)| s.repeated(a)) {
+                let bytes = LANES * width * layout.lines[i].unit as usize;
+                across.copies[i].get_or_insert_with(|| own.take(bytes));
+            }
+        }
         across.memory = [places.bytes, own.bytes];
         across
     }
@@ -203,11 +227,16 @@ impl<'a> Across<'a> {
 
     /// Whether 32 points of a phase follow one another in memory, column after column, without gaps.
     fn joins(&self, map: &Map) -> bool {
+        if map.once {
+            return false;
+        }
         let last = self.layout.kept.len() - 1;
         let fits = |&(source, access): &(Source, Access)| {
             let Source::Line(i) = source else { return true };
             let line = &self.layout.lines[i];
             match access.class {
+                // What is gathered lies relative to where the access points, which a copy would change.
+                _ if source.repeated(&access).is_some() => line.bounds() == 0,
                 AccessClass::Contiguous => line.point == self.columns as i64 * line.unit,
                 AccessClass::Uniform => line.point == 0 && (line.kept[last] == 0 || self.columns == 1),
                 _ => false,
@@ -256,6 +285,31 @@ impl<'a> Across<'a> {
         }
     }
 
+    /// Repeats elements that a row has one of, and points the words of their accesses there.
+    ///
+    /// # Safety
+    /// The args stand at the piece, and the elements of its columns are readable.
+    unsafe fn copy(&self, map: &Map, piece: Piece, args: &mut [u64]) {
+        let (width, last) = (self.width(piece.number), self.layout.kept.len() - 1);
+        for (a, (source, access)) in map.accesses.iter().enumerate() {
+            let Some(i) = source.repeated(access) else { continue };
+            let at = self.copies[i].expect("a joined phase has places for what it repeats");
+            let (from, line) = (args[4 * a] as *const u8, &self.layout.lines[i]);
+            let unit = line.unit as usize;
+            // SAFETY: the caller's promise; there is room for `LANES` rows.
+            unsafe {
+                let to = piece.own.add(at);
+                for column in 0..width {
+                    let element = from.offset(column as isize * line.kept[last] as isize);
+                    std::ptr::copy_nonoverlapping(element, to.add(column * unit), unit);
+                }
+                repeat(to, width * unit, LANES);
+                args[4 * a] = to as u64;
+            }
+            args[4 * a + 2] = 1;
+        }
+    }
+
     /// Fills the tables of the mapped accesses for one point of each column.
     fn tables(&self, map: &Map, piece: Piece, point: Option<usize>, args: &mut [u64], tables: &mut Tables) {
         let row = self.layout.row;
@@ -297,6 +351,10 @@ impl<'a> Across<'a> {
     ) -> Result<(), Error> {
         let width = self.width(piece.number);
         self.args(map, piece, block, args);
+        if joined {
+            // SAFETY: the memory of the thread has room for 32 rows of each.
+            unsafe { self.copy(map, piece, args) };
+        }
         let points: Vec<i64> = map.accesses.iter().map(|&(s, a)| self.point(s, a, width)).collect();
         let bank = |a: usize| matches!(map.accesses[a].0, Source::Bank(_));
         let starts: Vec<i64> = (0..points.len()).map(|a| args[4 * a] as i64).collect();
@@ -432,7 +490,9 @@ impl Kernel for Across<'_> {
         unsafe {
             self.call(map, args, width, 1)?;
             for set in &self.program.phases.list[phase].body.sets {
-                self.repeat(set.slot as usize, piece, width);
+                let slot = set.slot as usize;
+                let bytes = width * self.program.phases.values[slot].size();
+                repeat(piece.memory.add(self.values[slot]), bytes, self.repeats);
             }
         }
         Ok(())
@@ -444,25 +504,20 @@ impl Kernel for Across<'_> {
         // SAFETY: the value's place has room for the strip; `from` holds as much.
         unsafe {
             let to = piece.memory.add(self.values[slot]);
-            std::ptr::copy_nonoverlapping(from, to, width * self.program.phases.values[slot].size());
-            self.repeat(slot, piece, width);
+            let bytes = width * self.program.phases.values[slot].size();
+            std::ptr::copy_nonoverlapping(from, to, bytes);
+            repeat(to, bytes, self.repeats);
         }
     }
 }
 
-impl Across<'_> {
-    /// Repeats a value's row for phases that run 32 points as one row.
-    ///
-    /// # Safety
-    /// The value has been written.
-    unsafe fn repeat(&self, slot: usize, piece: Piece, width: usize) {
-        let bytes = width * self.program.phases.values[slot].size();
-        for i in 1..self.repeats {
-            // SAFETY: the place has room for so many rows.
-            unsafe {
-                let first = piece.memory.add(self.values[slot]);
-                std::ptr::copy_nonoverlapping(first, first.add(i * bytes), bytes);
-            }
-        }
+/// Repeats the first row of so many bytes until there are so many rows.
+///
+/// # Safety
+/// The first has been written, and there is room for all.
+unsafe fn repeat(first: *mut u8, bytes: usize, rows: usize) {
+    for i in 1..rows {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(first, first.add(i * bytes), bytes) };
     }
 }

@@ -3,6 +3,7 @@
 //! Rows of one block run whole, many of them a call, through all phases while they are in cache. Longer rows and rows of several runs go phase by
 //! phase, a block a call.
 
+use super::columns::Columns;
 use super::layout::{Block, Layout, Line, Tables};
 use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch};
 use super::{Stores, may_stream};
@@ -17,8 +18,8 @@ use thalweg_runtime::Error;
 /// One launch.
 pub struct Along<'a> {
     engine: &'a AlongEngine,
-    phases: &'a Phases,
-    layout: &'a Layout<'a>,
+    pub phases: &'a Phases,
+    pub layout: &'a Layout<'a>,
     /// As many as the body has.
     scalars: &'a [u64],
     /// Outputs lie over inputs that may be read again.
@@ -27,7 +28,10 @@ pub struct Along<'a> {
     stream: Option<(usize, Vec<usize>)>,
     /// Where buffers lie in the memory of a row, values being at its start.
     buffers: Vec<usize>,
-    bytes: usize,
+    /// Bytes of that memory.
+    pub bytes: usize,
+    /// Where rows are put together.
+    columns: Option<Columns>,
 }
 
 impl<'a> Along<'a> {
@@ -46,7 +50,8 @@ impl<'a> Along<'a> {
         let mut places = Places::default();
         places.take(8 * phases.values.len());
         let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
-        Along { engine, phases, layout, scalars, in_place, stream, buffers, bytes: places.bytes }
+        let columns = Columns::new(body, layout);
+        Along { engine, phases, layout, scalars, in_place, stream, buffers, bytes: places.bytes, columns }
     }
 
     /// Runs the launch.
@@ -58,7 +63,11 @@ impl<'a> Along<'a> {
         let single = self.layout.runs.is_empty() && self.layout.n <= order::BLOCK;
         // SAFETY: the caller's promise.
         unsafe {
-            if single && !scans { self.whole_rows(threads, estimate_ns) } else { walk::run(self, threads, estimate_ns) }
+            match &self.columns {
+                Some(columns) => columns.run(self, single && !scans, threads, estimate_ns),
+                None if single && !scans => self.whole_rows(threads, estimate_ns),
+                None => walk::run(self, threads, estimate_ns),
+            }
         }
     }
 
@@ -72,6 +81,9 @@ impl<'a> Along<'a> {
         let grain = (CHUNK / (layout.n.max(1) * rows)).max(1);
         let failure = Failure::default();
         threads.run(layout.rows() / inner * chunks, grain, estimate_ns, |range| {
+            if failure.any() {
+                return;
+            }
             walk::with_scratch(|scratch| {
                 let memory = scratch.piece.bytes(self.bytes);
                 let Scratch { args, tables, .. } = scratch;
@@ -93,7 +105,7 @@ impl<'a> Along<'a> {
     ///
     /// # Safety
     /// As [`crate::rows::Along::run`].
-    unsafe fn call(&self, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> Result<(), Error> {
+    pub unsafe fn call(&self, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> Result<(), Error> {
         let fits = |(phase, written): &(usize, Vec<usize>)| phases.contains(phase) && may_stream(written, args, rows);
         // SAFETY: the caller's promise; rows that go past the caches are aligned.
         unsafe {
@@ -107,7 +119,7 @@ impl<'a> Along<'a> {
     }
 
     /// Words for a call of `n` points from a block's first point on.
-    fn args(
+    pub fn args(
         &self,
         row: usize,
         block: Block,
@@ -126,7 +138,9 @@ impl<'a> Along<'a> {
                 let (at, table) = tables.fill(i, line, first, 1, n);
                 args.extend([at, 0, 0, table]);
             } else {
-                let at = line.start.wrapping_add(layout.to_row(line, row)).wrapping_add(layout.to_point(line, block));
+                let own = || line.start.wrapping_add(layout.to_row(line, row));
+                let start = self.columns.as_ref().and_then(|c| c.start(i, row)).unwrap_or_else(own);
+                let at = start.wrapping_add(layout.to_point(line, block));
                 args.extend([at as u64, line.kept[inner] as u64, step(line) as u64, line.bounds()]);
             }
         }

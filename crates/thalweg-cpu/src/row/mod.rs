@@ -8,6 +8,7 @@
 
 mod across;
 mod along;
+mod columns;
 mod fold;
 mod layout;
 mod scans;
@@ -230,6 +231,8 @@ fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands
         let one = matches!(access.class, AccessClass::Uniform | AccessClass::Mapped);
         assert!(across || !access.per_row || one, "access {i} is the same for a row, and {:?}", access.class);
     }
+    assert!(!across || columns::stores(body).next().is_none(), "rows are put together along rows alone");
+    columns::check(body, geometry);
     for store in &body.stores {
         let (access, at) = (&body.accesses[store.access as usize], &geometry.accesses[store.access as usize]);
         let runs = matches!(access.class, AccessClass::Contiguous | AccessClass::Strided);
@@ -239,6 +242,9 @@ fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands
             "access {} is written, so it must have an operand and be contiguous, strided or one a row",
             store.access
         );
+        if store.combine.is_some() {
+            continue;
+        }
         let extents = moves(geometry, access.per_row);
         let apart = extents.contains(&0) || check::injective(extents, at);
         assert!(apart, "access {} writes one element from two points: {at:?}", store.access);

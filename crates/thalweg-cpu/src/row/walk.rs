@@ -62,7 +62,7 @@ pub struct Scratch {
     pub args: Vec<u64>,
     pub tables: Tables,
     pub piece: Arena,
-    own: Arena,
+    pub own: Arena,
     partial: Vec<u64>,
     trees: Vec<Tree>,
 }
@@ -90,6 +90,11 @@ impl Failure {
         if let Err(error) = result {
             self.0.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
         }
+    }
+
+    /// Whether there was one: what is left to do is not worth doing then.
+    pub fn any(&self) -> bool {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).is_some()
     }
 
     pub fn result(self) -> Result<(), Error> {
@@ -163,6 +168,9 @@ pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> 
     let points = kernel.layout().row.max(1) * kernel.widest();
     let failure = Failure::default();
     threads.run(pieces, (CHUNK / points).max(1), estimate_ns, |range| {
+        if failure.any() {
+            return;
+        }
         with_scratch(|scratch| {
             let [memory, own] = kernel.memory();
             let (memory, own) = (scratch.piece.bytes(memory), scratch.own.bytes(own));
@@ -176,7 +184,10 @@ pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> 
 }
 
 /// Runs all phases of a piece on this thread.
-unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) -> Result<(), Error> {
+///
+/// # Safety
+/// As [`run`]; the piece's memory is this thread's.
+pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) -> Result<(), Error> {
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let width = kernel.width(piece.number);
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
@@ -234,6 +245,9 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
             });
         };
         for (p, phase) in phases.list.iter().enumerate() {
+            if failure.any() {
+                return failure.result();
+            }
             if phase.once {
                 on_this_thread(&|piece, Scratch { args, tables, .. }| {
                     // SAFETY: the caller's promise; nobody else is at work.

@@ -63,6 +63,14 @@ impl Partition<'_> {
         i == j || rows::same_places(&rows::row_map(ix, i), &rows::row_map(ix, j)) && rows::same_runs(ix, i, j)
     }
 
+    /// Whether values are computed from a reduction over other rows of as many points: in a kernel over the rows of `i` it would find no place.
+    fn has_other_rows(&self, from: &BitSet, i: usize) -> bool {
+        let ix = &self.ix;
+        let (n, points) = (ix.seg.ops.len(), ix.shape(rows::operand(ix, i)).numel());
+        let others = from.iter().take_while(|&a| a < n).filter(|&a| takes_rows(ix.seg.ops[a].op));
+        others.into_iter().any(|a| ix.shape(rows::operand(ix, a)).numel() == points && !self.same_rows(a, i))
+    }
+
     /// A kernel that reads the rows of `i` for something else, and may give its result too.
     pub(super) fn sibling_over_rows(&self, i: usize, uses: &[Use]) -> Option<usize> {
         let ix = &self.ix;
@@ -74,7 +82,7 @@ impl Partition<'_> {
                 // Boxes of a padded or joined domain have strides, its rows have none.
                 (None, Some(d)) => {
                     let joined = |o: usize| matches!(ix.seg.ops[o].op, Op::Pad | Op::Cat);
-                    ix.shape(d) == shape && !draft.ops.iter().any(joined)
+                    ix.shape(d) == shape && !draft.ops.iter().any(joined) && !self.has_other_rows(&draft.from, i)
                 }
                 _ => false,
             }
@@ -146,6 +154,7 @@ impl Partition<'_> {
         (0..self.kernels.len()).find_map(|k| {
             let draft = &self.kernels[k];
             let related = draft.domain.is_some_and(|d| self.ix.shape(d) == shape)
+                && draft.rows.is_none_or(|r| !self.has_other_rows(&self.ancestry[i], r))
                 && uses.iter().all(|u| u.kernel != k)
                 && draft.count < MAX_KERNEL_OPS
                 && draft.from.meets(&self.ancestry[i]);

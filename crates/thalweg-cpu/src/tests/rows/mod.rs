@@ -11,7 +11,7 @@ use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, Node, NodeId,
     Orientation, RowGeometry,
 };
-use thalweg_runtime::Device;
+use thalweg_runtime::{Device, Error};
 
 /// A domain: the sizes of a tensor, and which of its axes are folded.
 #[derive(Clone, Debug)]
@@ -472,6 +472,27 @@ fn row_gathers_go_where_their_indices_lead() {
     }
 }
 
+#[test]
+fn an_index_out_of_range_ends_a_launch_of_rows() {
+    for (shape, orientation) in
+        [(&[3, 40], Orientation::Along), (&[3, 9000], Orientation::Along), (&[40, 3], Orientation::Across)]
+    {
+        let folded = if orientation == Orientation::Along { 1 } else { 0 };
+        let mut case = Case::new(&domain(shape, &[folded]), orientation);
+        gathers(&mut case, &mut Lcg(1));
+        let mut case = case.finish();
+        // The table is shorter than its indices say.
+        case.2[1].truncate(4 * 20);
+        for (name, device) in devices() {
+            let buffers: Vec<_> = case.2.iter().map(|o| upload(&*device, o)).collect();
+            let program = device.program(&Kernel::Rows { body: case.0.clone(), orientation }).unwrap();
+            let refs: Vec<_> = buffers.iter().collect();
+            let done = program.launch(&Geometry::Rows(case.1.clone()), &refs, &[]);
+            assert!(matches!(done, Err(Error::Index(_))), "{shape:?} {orientation:?} {name}: {done:?}");
+        }
+    }
+}
+
 /// What math functions give depends on the engine, but neither on orientation nor on threads.
 #[test]
 fn row_softmax_is_the_same_in_both_orientations() {
@@ -541,4 +562,39 @@ fn rows_that_reach_outside_panic() {
     // Buffers have whole cache lines, so 19 elements are asked for by another size of the domain.
     case.2[0].truncate(19 * 8);
     launch(&super::device(1), Orientation::Across, &case, &[]);
+}
+
+/// Neighbours in a block so far apart that no table of positions spans them.
+#[test]
+fn row_maps_over_more_than_an_i32_reaches() {
+    let device = super::device(2);
+    let apart = (1usize << 31) + 8;
+    // Most of it is never touched, so it takes little memory; where there is not even room for it there is nothing to test.
+    let Ok(input) = device.allocate(apart + 5) else { return };
+    let map = IndexMap::new(View::contiguous(Shape::new(&[2, apart]))).slice(&[(0, 1, 2), (0, 1, 5)]).permute(&[1, 0]);
+    for orientation in [Orientation::Along, Orientation::Across] {
+        let mut case = Case::new(&domain(&[5, 2], &[1]), orientation);
+        let reach = map.reach();
+        let (strides, shared) = ([0; MAX_RANK], Some(Arc::new(map.clone())));
+        case.accesses.push(AccessGeometry { base: 0, strides, map: shared, reach, distinct: 10 });
+        let (class, dtype) = (AccessClass::Mapped, DType::U8);
+        let access = case.b.access(Access { operand: Some(0), dtype, class, per_row: false });
+        case.operands.push(vec![]);
+        let x = case.b.node(Node::Load { access });
+        let x = case.b.cast(x, DType::U32);
+        let s = case.b.fold(FoldOp::Sum, x);
+        case.output(s, true);
+        for i in 0..5 {
+            // SAFETY: the places are inside the buffer, and nobody else has it.
+            unsafe {
+                input.address().add(i).write(i as u8 + 1);
+                input.address().add(apart + i).write(10 * i as u8);
+            }
+        }
+        let (body, geometry, operands) = case.finish();
+        let output = upload(&*device, &operands[1]);
+        let program = device.program(&Kernel::Rows { body, orientation }).unwrap();
+        program.launch(&Geometry::Rows(geometry), &[&input, &output], &[]).unwrap();
+        assert_eq!(download::<u32>(&*device, &output, 5), [1, 12, 23, 34, 45], "{orientation:?}");
+    }
 }

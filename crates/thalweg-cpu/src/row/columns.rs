@@ -1,0 +1,175 @@
+//! Reductions over all rows in the pass of a kernel along rows: stores that lead every row to the same elements.
+//!
+//! Rows are cut into groups, by their number alone. A group's rows are run one after the other on one thread, and put together in a partial result of
+//! the group; at the end the groups' partial results are put together pairwise. So bits do not depend on the number of threads.
+
+use super::along::Along;
+use super::fold;
+use super::layout::{Block, Layout};
+use super::walk::{self, Arena, Failure, Piece, Places, Scratch};
+use crate::check;
+use crate::simd::Shared;
+use crate::threads::Threads;
+use thalweg_ir::DType;
+use thalweg_kernel::{AccessClass, Body, FoldOp, RowGeometry};
+use thalweg_runtime::Error;
+
+/// Groups that rows are cut into.
+const GROUPS: usize = 64;
+
+/// A store that leads all rows to one.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its access.
+    pub access: usize,
+    op: FoldOp,
+    dtype: DType,
+    /// Where its partial results begin in a group's memory.
+    at: usize,
+}
+
+/// The partial results of a launch.
+pub struct Columns {
+    all: Vec<Column>,
+    /// Rows of a group.
+    rows: usize,
+    groups: usize,
+    /// Bytes of a group's partial results.
+    bytes: usize,
+    memory: Shared<u8>,
+    /// Keeps the memory.
+    _arena: Arena,
+}
+
+/// The stores of a body that put rows together.
+pub fn stores(body: &Body) -> impl Iterator<Item = (usize, FoldOp, DType)> + '_ {
+    body.stores.iter().filter_map(|s| {
+        let access = s.access as usize;
+        s.combine.map(|op| (access, op, body.accesses[access].dtype))
+    })
+}
+
+/// Refuses a store of rows put together that is not one element a point of a row, the same for all rows.
+pub fn check(body: &Body, geometry: &RowGeometry) {
+    for (access, _, dtype) in stores(body) {
+        let (a, at, kept) = (&body.accesses[access], &geometry.accesses[access], geometry.kept);
+        let still = at.strides[..kept].iter().zip(&geometry.extents).all(|(&s, &e)| s == 0 || e == 1);
+        let single = geometry.extents.len() == kept + 1;
+        let carried = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64);
+        assert!(
+            still && single && carried && a.class == AccessClass::Contiguous && !a.per_row && at.map.is_none(),
+            "access {access} cannot put rows together: {a:?}, {at:?}"
+        );
+        assert!(check::injective(&geometry.extents[kept..], &shifted(at, kept)), "access {access} meets itself");
+    }
+}
+
+/// The part of an access's geometry that is about a row.
+fn shifted(at: &thalweg_kernel::AccessGeometry, kept: usize) -> thalweg_kernel::AccessGeometry {
+    let mut own = at.clone();
+    own.strides.rotate_left(kept);
+    own
+}
+
+impl Columns {
+    /// Memory for the partial results of a launch; none where the body puts no rows together.
+    pub fn new(body: &Body, layout: &Layout<'_>) -> Option<Columns> {
+        let mut places = Places::default();
+        let all: Vec<Column> = stores(body)
+            .map(|(access, op, dtype)| Column { access, op, dtype, at: places.take(layout.n * dtype.size()) })
+            .collect();
+        if all.is_empty() {
+            return None;
+        }
+        let rows = layout.rows().div_ceil(GROUPS).max(1);
+        let (groups, bytes) = (layout.rows().div_ceil(rows), places.bytes);
+        let mut arena = Arena::default();
+        let memory = Shared(arena.bytes(groups * bytes));
+        for group in 0..groups {
+            for c in &all {
+                // SAFETY: each group has room for a row of each store.
+                unsafe { fold::identities(c.op, c.dtype, memory.get().add(group * bytes + c.at), layout.n) };
+            }
+        }
+        Some(Columns { all, rows, groups, bytes, memory, _arena: arena })
+    }
+
+    /// Where an access of the first point of a row goes instead, if it puts rows together.
+    pub fn start(&self, access: usize, row: usize) -> Option<i64> {
+        let c = self.all.iter().find(|c| c.access == access)?;
+        Some(self.memory.get().wrapping_add(row / self.rows * self.bytes + c.at) as i64)
+    }
+
+    /// Runs a kernel's rows group by group, and stores the results.
+    ///
+    /// # Safety
+    /// The kernel's layout was checked against its operands.
+    pub unsafe fn run(&self, along: &Along<'_>, whole: bool, threads: &Threads, ns: f64) -> Result<(), Error> {
+        let layout = along.layout;
+        let failure = Failure::default();
+        threads.run(self.groups, 1, ns, |range| {
+            walk::with_scratch(|scratch| {
+                for group in range {
+                    let mut row = group * self.rows;
+                    let end = layout.rows().min(row + self.rows);
+                    while row < end {
+                        // SAFETY: the caller's promise; a group is one thread's.
+                        row += unsafe { self.stretch(along, whole, row..end, scratch, &failure) };
+                    }
+                }
+            });
+        });
+        failure.result()?;
+        self.store(layout);
+        Ok(())
+    }
+
+    /// Runs some rows from the first of a range on; returns how many.
+    unsafe fn stretch(
+        &self,
+        along: &Along<'_>,
+        whole: bool,
+        rows: std::ops::Range<usize>,
+        scratch: &mut Scratch,
+        failure: &Failure,
+    ) -> usize {
+        let layout = along.layout;
+        if !whole {
+            let [memory, own] = walk::Kernel::memory(along);
+            let (memory, own) = (scratch.piece.bytes(memory), scratch.own.bytes(own));
+            // SAFETY: the caller's promise; the memory is this thread's.
+            failure.note(unsafe { walk::serial(along, Piece { number: rows.start, memory, own }, scratch) });
+            return 1;
+        }
+        let inner = *layout.kept.last().expect("a layout has a dimension of rows");
+        let count = if layout.is_mapped() { 1 } else { rows.len().min(inner - rows.start % inner) };
+        let memory = scratch.piece.bytes(along.bytes);
+        let Scratch { args, tables, .. } = scratch;
+        along.args(rows.start, Block { run: 0, start: 0, len: layout.n }, layout.n, memory, memory, (args, tables));
+        // SAFETY: every access of the rows is inside its operand or in the group's memory.
+        failure.note(unsafe { along.call(args, layout.n, count, 0..along.phases.list.len()) });
+        count
+    }
+
+    /// Puts the groups together and writes the results.
+    fn store(&self, layout: &Layout<'_>) {
+        let at = |group: usize, c: &Column| self.memory.get().wrapping_add(group * self.bytes + c.at);
+        let mut apart = 1;
+        while apart < self.groups {
+            for group in (0..self.groups - apart).step_by(2 * apart) {
+                for c in &self.all {
+                    // SAFETY: each group has a row of each store, and all threads are done.
+                    unsafe { fold::combine(c.op, c.dtype, at(group, c), at(group + apart, c), layout.n) };
+                }
+            }
+            apart *= 2;
+        }
+        for c in &self.all {
+            // SAFETY: the store is contiguous over the row, which was found inside the operand.
+            unsafe {
+                let to = layout.lines[c.access].start as *mut u8;
+                std::ptr::copy_nonoverlapping(at(0, c), to, layout.n * c.dtype.size());
+            }
+        }
+    }
+}

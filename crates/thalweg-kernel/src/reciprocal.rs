@@ -1,0 +1,68 @@
+//! Division by a value of the row, as multiplication by its reciprocal.
+//!
+//! A division takes as long as a dozen multiplications, and what norms and softmax divide by is the same all along a row. So `x / s` becomes
+//! `(x·p)·(1/(s·p))`, the part that depends on `s` alone being computed once a row. `p` is 1 but for `s` so small or so large that its
+//! reciprocal would overflow or lose digits; then it is 2^±64. It brings nothing out of range that stays in range in `x / s`: where `x·p` overflows or
+//! underflows, `x / s` does so too. Zero, infinity and NaN give what division gives. The result is within 1.5 ulp; strict bodies are left as they are.
+
+use crate::{Body, BodyBuilder, Node, NodeId};
+use thalweg_ir::{DType, ElementOp, Scalar};
+
+/// The body with divisions by values of the row replaced.
+pub fn reciprocals(body: &Body) -> Body {
+    if body.strict || body.folds.is_empty() {
+        return body.clone();
+    }
+    let n = body.nodes.len();
+    // The same for all points of a row, and computed from a fold.
+    let (mut once, mut folded) = (vec![false; n], vec![false; n]);
+    for i in 0..n {
+        let id = NodeId(i as u32);
+        let node = &body.nodes[i];
+        once[i] = body.args(id).all(|a| once[a.index()])
+            && node.access().is_none_or(|a| body.accesses[a as usize].per_row)
+            && !matches!(node, Node::Scanned { .. });
+        folded[i] = matches!(node, Node::Value { .. }) || body.args(id).any(|a| folded[a.index()]);
+    }
+    let mut b = BodyBuilder::like(body);
+    let mut place: Vec<NodeId> = Vec::with_capacity(n);
+    for i in 0..n {
+        let id = NodeId(i as u32);
+        let new = match body.nodes[i] {
+            Node::Element { op: ElementOp::Div, dtype, args } if matches!(dtype, DType::F32 | DType::F64) => {
+                let [x, s, _] = args.map(NodeId::index);
+                let (p, q) = (place[x], place[s]);
+                if !once[x] && once[s] && folded[s] {
+                    quotient(&mut b, dtype, p, q)
+                } else {
+                    b.element(ElementOp::Div, &[p, q])
+                }
+            }
+            Node::Element { op, .. } => {
+                let args: Vec<NodeId> = body.args(id).map(|a| place[a.index()]).collect();
+                b.element(op, &args)
+            }
+            Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
+            other => b.node(other.with_args(|a| place[a.index()])),
+        };
+        place.push(new);
+    }
+    b.take_roots(body, &place);
+    b.finish()
+}
+
+fn quotient(b: &mut BodyBuilder, dtype: DType, x: NodeId, s: NodeId) -> NodeId {
+    use ElementOp::{Abs, Div, Gt, Lt, Mul, Where};
+    let power = |b: &mut BodyBuilder, n: i32| b.constant(Scalar::Float(2f64.powi(n)), dtype);
+    let bound = if dtype == DType::F32 { 96 } else { 960 };
+    let (one, up, down) = (power(b, 0), power(b, 64), power(b, -64));
+    let (low, high) = (power(b, -bound), power(b, bound));
+    let size = b.element(Abs, &[s]);
+    let (small, large) = (b.element(Lt, &[size, low]), b.element(Gt, &[size, high]));
+    let p = b.element(Where, &[large, down, one]);
+    let p = b.element(Where, &[small, up, p]);
+    let scaled = b.element(Mul, &[s, p]);
+    let inverse = b.element(Div, &[one, scaled]);
+    let x = b.element(Mul, &[x, p]);
+    b.element(Mul, &[x, inverse])
+}
