@@ -7,6 +7,7 @@
 mod check;
 mod generate;
 mod program;
+mod stability;
 mod tolerance;
 
 use check::Checker;
