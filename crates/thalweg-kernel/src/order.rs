@@ -15,7 +15,7 @@ use crate::FoldOp;
 use thalweg_ir::{DType, Scalar};
 
 /// Elements of a block.
-pub const BLOCK: usize = 16384;
+pub const BLOCK: usize = 4096;
 /// Partial results that a block is folded in.
 pub const LANES: usize = 32;
 
