@@ -1,16 +1,19 @@
 //! One program, run in every way there is.
 
 use crate::program::{Argument, Program, Tensor};
-use crate::tolerance::{Tolerance, ulps};
+use crate::stability::Stability;
+use crate::tolerance::Tolerance;
 use std::sync::Arc;
 use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Error, counters};
 use thalweg_stream::{DeviceRef, Mode, Operand, Value, explain, record, set_mode, synchronize};
 
-/// Runs programs on one device.
+/// Runs programs on a device, and compares a second one with it.
 pub struct Checker {
     device: DeviceRef,
+    /// As the first, but with several threads at every launch.
+    threaded: DeviceRef,
 }
 
 /// When handles are dropped that nobody asks for at the end.
@@ -32,32 +35,49 @@ const UNFUSED: Mode = Mode { fused: false, strict: true, reference: false };
 const FAST: Mode = Mode { fused: true, strict: false, reference: false };
 
 impl Checker {
-    /// A checker for a device.
-    pub fn new(device: DeviceRef) -> Checker {
-        Checker { device }
+    /// A checker for a device, and one that is to give the same bits on more threads.
+    pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
+        Checker { device, threaded }
     }
 
-    fn upload(&self, program: &Program) -> Result<Vec<Arc<Value>>, Error> {
-        let device = self.device.device();
+    fn upload(&self, program: &Program, to: DeviceRef) -> Result<Vec<Arc<Value>>, Error> {
+        let device = to.device();
         let put = |bytes: &[u8], shape: Shape, dtype| {
             let buffer = device.allocate(bytes.len())?;
             device.write(&buffer, bytes)?;
-            Ok(Value::ready(self.device, buffer, shape, dtype))
+            Ok(Value::ready(to, buffer, shape, dtype))
         };
         program.inputs.iter().map(|i| put(&i.bytes, i.shape, i.dtype)).collect()
     }
 
     /// Records the steps, reads what is kept; the results' bytes by step.
     fn run(&self, program: &Program, mode: Mode, drops: Drops, all: bool) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        self.run_on(self.device, program, mode, drops, all)
+    }
+
+    fn run_on(
+        &self,
+        device: DeviceRef,
+        program: &Program,
+        mode: Mode,
+        drops: Drops,
+        all: bool,
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let old = set_mode(mode);
-        let values = self.record(program, drops, all);
+        let values = self.record(device, program, drops, all);
         let read = values.and_then(|values| values.iter().map(|v| v.as_ref().map(|v| v.read()).transpose()).collect());
         set_mode(old);
         read
     }
 
-    fn record(&self, program: &Program, drops: Drops, all: bool) -> Result<Vec<Option<Arc<Value>>>, Error> {
-        let mut inputs: Vec<Option<Arc<Value>>> = self.upload(program)?.into_iter().map(Some).collect();
+    fn record(
+        &self,
+        device: DeviceRef,
+        program: &Program,
+        drops: Drops,
+        all: bool,
+    ) -> Result<Vec<Option<Arc<Value>>>, Error> {
+        let mut inputs: Vec<Option<Arc<Value>>> = self.upload(program, device)?.into_iter().map(Some).collect();
         let n = program.steps.len();
         let mut values: Vec<Option<Arc<Value>>> = vec![None; n];
         let (mut last, mut last_input) = (vec![0; n], vec![0; inputs.len()]);
@@ -81,7 +101,7 @@ impl Checker {
                     Argument::Scalar(bits) => Operand::Scalar(*bits),
                 })
                 .collect();
-            let value = record(self.device, step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
+            let value = record(device, step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
             drop(args);
             values[i] = Some(value);
             for d in 0..=i {
@@ -112,8 +132,8 @@ impl Checker {
         Ok(values)
     }
 
-    /// What is wrong with the way this program runs, if anything.
-    pub fn check(&self, program: &Program) -> Result<(), String> {
+    /// What is wrong with the way this program runs, if anything. The second device takes part where `threads` says so.
+    pub fn check(&self, program: &Program, threads: bool) -> Result<(), String> {
         let fail = |what: &str, e: Error| format!("{what}: {e}");
         let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| fail("unfused", e))?;
         self.against_meaning(program, &unfused)?;
@@ -188,12 +208,19 @@ impl Checker {
         self.equal(program, &read.map_err(|e| fail("read elsewhere", e))?, &unfused, "on another thread")?;
 
         let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
+        if threads {
+            for (mode, one, name) in [(STRICT, &unfused, "strict"), (FAST, &fast, "not strict")] {
+                let many = self.run_on(self.threaded, program, mode, Drops::Early, false);
+                let many = many.map_err(|e| fail("on many threads", e))?;
+                self.equal(program, &many, one, &format!("{name}, on many threads"))?;
+            }
+        }
         self.close(program, &fast, &unfused)
     }
 
     /// As [`Checker::record`], but leaves everything pending for whoever reads it.
     fn record_pending(&self, program: &Program) -> Result<Vec<Option<Arc<Value>>>, Error> {
-        let inputs = self.upload(program)?;
+        let inputs = self.upload(program, self.device)?;
         let mut values: Vec<Arc<Value>> = vec![];
         for step in &program.steps {
             let args: Vec<Operand<'_>> = step
@@ -286,34 +313,28 @@ impl Checker {
             if same {
                 Ok(())
             } else {
-                Err(format!("%{i} {} at {p}: {what} {g:?}, unfused {w:?}", program.steps[i].op.name()))
+                Err(format!("%{i} {} at {p}: {what} {g:?}, not {w:?}", program.steps[i].op.name()))
             }
         })
     }
 
-    /// Kept results near each other: contraction and unrounded narrow floats change little where the way to a value is smooth.
+    /// Kept results near each other: contraction, unrounded narrow floats and other orders change little where the way to a value is stable.
     fn close(&self, program: &Program, got: &[Option<Vec<u8>>], want: &[Option<Vec<u8>>]) -> Result<(), String> {
-        let smooth = smooth(program);
-        self.compare(program, got, want, |i, p, g, w| {
-            let dtype = program.steps[i].dtype;
-            let (Scalar::Float(a), Scalar::Float(b)) = (g, w) else {
-                return if smooth[i] == Way::Exact && g != w {
-                    Err(format!("%{i} at {p}: {g:?}, strictly {w:?}"))
-                } else {
-                    Ok(())
-                };
-            };
-            let allowed = match smooth[i] {
-                Way::Exact => 0,
-                Way::Short => 1 << (dtype.mantissa_digits() / 3 + 2),
-                Way::Any => return Ok(()),
-            };
-            let near = (a - b).abs() <= 1e-3 && dtype.mantissa_digits() >= 24;
-            if near || ulps(a, b, dtype) <= allowed {
-                Ok(())
-            } else {
-                Err(format!("%{i} {} at {p}: {g:?}, strictly {w:?}", program.steps[i].op.name()))
+        let stability = Stability::new(program);
+        for (i, step) in program.steps.iter().enumerate().filter(|(_, s)| s.kept) {
+            let (Some(g), Some(w)) = (&got[i], &want[i]) else { return Err(format!("%{i} is missing")) };
+            let (g, w) = (Array::from_bytes(step.shape, step.dtype, g), Array::from_bytes(step.shape, step.dtype, w));
+            if let Some(wrong) = stability.judge(i, &g, &w) {
+                return Err(format!("%{i} {} {wrong}", step.op.name()));
             }
+        }
+        let exact = exact(program);
+        self.compare(program, got, want, |i, p, g, w| {
+            let nan = |v: Scalar| matches!(v, Scalar::Float(f) if f.is_nan());
+            if !exact[i] || g == w || nan(g) && nan(w) {
+                return Ok(());
+            }
+            Err(format!("%{i} {} at {p}: {g:?}, strictly {w:?}", program.steps[i].op.name()))
         })
     }
 
@@ -335,92 +356,39 @@ impl Checker {
     }
 }
 
-/// How a value may differ between strict and not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    /// Not at all: no arithmetic that contracts or rounds on the way.
-    Exact,
-    /// A little: at most one multiplication and addition on tame arguments on the way.
-    Short,
-    /// Anyhow: something on the way magnifies small differences.
-    Any,
-}
-
-fn smooth(program: &Program) -> Vec<Way> {
+/// Which steps have nothing on the way to them that contracts or rounds: movement, choice, integers, and single operations on what is exact.
+fn exact(program: &Program) -> Vec<bool> {
     use thalweg_ir::{ElementOp::*, Op};
-    let mut ways: Vec<Way> = vec![];
+    let mut exact: Vec<bool> = vec![];
+    // Arithmetic may be contracted into the next sum: what is a step away from it is no longer exact.
+    let mut contracts: Vec<bool> = vec![];
     for step in &program.steps {
-        let inner: Vec<Way> = step
-            .args
-            .iter()
-            .filter_map(|a| match a {
-                Argument::Tensor(Tensor::Step(s)) => Some(ways[*s]),
-                _ => None,
-            })
-            .collect();
-        let exact = inner.iter().all(|w| *w == Way::Exact);
-        let worst = |limit: Way| if inner.contains(&Way::Any) || limit == Way::Any { Way::Any } else { limit };
-        let narrow = matches!(step.dtype, thalweg_ir::DType::BF16 | thalweg_ir::DType::F16);
-        let way = match step.op {
-            // Movement and sources keep what they are given.
-            op if op.is_view() || matches!(op, Op::Full | Op::Iota | Op::Cat | Op::Pad) => {
-                if exact {
-                    Way::Exact
-                } else {
-                    worst(Way::Short)
-                }
-            }
-            // They choose: from exact elements, exact ones.
-            Op::Gather
-            | Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort)
-            | Op::Scatter(ScatterOp::Set | ScatterOp::Max | ScatterOp::Min)
-                if exact =>
-            {
-                Way::Exact
-            }
-            Op::Element(Neg | Abs | Minimum | Maximum | Where | Relu) => {
-                let conditions_exact = exact || step.op != Op::Element(Where);
-                if exact {
-                    Way::Exact
-                } else if conditions_exact {
-                    worst(Way::Short)
-                } else {
-                    Way::Any
-                }
-            }
-            // What is written in simpler operations may be contracted in itself.
-            Op::Element(e) if e.row().expand.is_some() && step.dtype.is_float() => Way::Any,
-            Op::Element(_) | Op::Cast if exact && step.args.iter().all(|a| !is_narrow(program, a)) && !narrow => {
-                Way::Exact
-            }
-            Op::Element(Mul) if exact => Way::Short,
-            _ => Way::Any,
-        };
-        ways.push(way);
-    }
-    // An exact product or sum of floats may be contracted into the next sum: what is a step away is no longer exact.
-    let mut contracted = vec![false; ways.len()];
-    for (i, step) in program.steps.iter().enumerate() {
-        let through = step.args.iter().any(|a| match a {
-            Argument::Tensor(Tensor::Step(s)) => contracted[*s] || arithmetic(program, *s),
-            _ => false,
+        let mut inner = step.args.iter().filter_map(|a| match a {
+            Argument::Tensor(Tensor::Step(s)) => Some(*s),
+            _ => None,
         });
-        contracted[i] = through && step.dtype.is_float()
-            || step.args.iter().any(|a| matches!(a, Argument::Tensor(Tensor::Step(s)) if contracted[*s]));
-        if contracted[i] {
-            ways[i] = Way::Any;
-        }
+        let from_exact = inner.clone().all(|s| exact[s]);
+        let through = inner.any(|s| contracts[s]);
+        let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
+        let wide = !narrow(step.dtype)
+            && step.args.iter().all(|a| !matches!(a, Argument::Tensor(t) if narrow(program.dtype(*t))));
+        let chooses = match step.op {
+            op if op.is_view() => true,
+            Op::Full | Op::Iota | Op::Cat | Op::Pad | Op::Gather => true,
+            Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort) => true,
+            Op::Scatter(ScatterOp::Set | ScatterOp::Max | ScatterOp::Min) => true,
+            Op::Element(Neg | Abs | Minimum | Maximum | Where | Relu) => true,
+            _ => false,
+        };
+        let single = match step.op {
+            // What is written in simpler operations may be contracted in itself.
+            Op::Element(e) => wide && (e.row().expand.is_none() || !step.dtype.is_float()),
+            Op::Cast => wide,
+            _ => false,
+        };
+        exact.push(from_exact && !through && (chooses || single));
+        let makes = matches!(step.op, Op::Matmul | Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_) | Op::Random(_));
+        contracts.push(through || (makes || single && !chooses) && step.dtype.is_float());
     }
-    ways
-}
-
-fn is_narrow(program: &Program, a: &Argument) -> bool {
-    matches!(a, Argument::Tensor(t) if matches!(program.dtype(*t), thalweg_ir::DType::BF16 | thalweg_ir::DType::F16))
-}
-
-/// Whether a step's own expansion or contraction may differ once another follows.
-fn arithmetic(program: &Program, s: usize) -> bool {
-    use thalweg_ir::Op;
-    matches!(program.steps[s].op, Op::Element(_) | Op::Random(_) | Op::Cast) && program.steps[s].dtype.is_float()
-        || matches!(program.steps[s].op, Op::Matmul | Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_))
+    exact
 }

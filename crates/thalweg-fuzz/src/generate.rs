@@ -1,13 +1,19 @@
-//! Random programs: every operation, view and dtype, broadcasts, empty and single dimensions, special values.
+//! Random programs: every operation, view and dtype, broadcasts, empty and single dimensions, special values; [`idioms`] of several
+//! steps among them; now and then rows longer than a block of a fold.
+
+mod idioms;
 
 use crate::program::{Argument, Input, Program, Step, Tensor};
 use fastrand::Rng;
 use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp, Op, REVERSE, RandomKind, ReduceOp, Scalar, ScanOp, ScatterOp, Shape, pack_order};
+use thalweg_kernel::order::BLOCK;
 
 /// Elements that a tensor of a program may have; now and then a program is allowed many.
 const SMALL: usize = 3000;
 const LARGE: usize = 200_000;
+/// With rows longer than a block.
+const LONG: usize = 8 * BLOCK;
 
 struct Generator {
     rng: Rng,
@@ -21,8 +27,14 @@ struct Generator {
 pub fn program(seed: u64) -> Program {
     let mut rng = Rng::with_seed(seed);
     let large = rng.u32(..40) == 0;
+    let long = rng.u32(..25) == 0;
     let tame = rng.bool();
-    let mut g = Generator { limit: if large { LARGE } else { SMALL }, rng, program: Program::default(), tame };
+    let limit = match (large, long) {
+        (true, _) => LARGE,
+        (_, true) => LONG,
+        _ => SMALL,
+    };
+    let mut g = Generator { limit, rng, program: Program::default(), tame };
     let inputs = g.rng.usize(1..4);
     // One float dtype runs through a program more often than many mixed ones, or hardly any two values would go together.
     let main = g.pick(&[
@@ -36,20 +48,25 @@ pub fn program(seed: u64) -> Program {
         DType::I64,
         DType::U8,
     ]);
-    let base = g.shape(if large { 100_000 } else { 600 });
+    let base = if long { g.long_shape() } else { g.shape(if large { 100_000 } else { 600 }) };
     for i in 0..inputs {
         let dtype = if g.rng.u32(..3) > 0 { main } else { g.pick(&DType::ALL) };
         let shape = if i == 0 || g.rng.bool() { base } else { g.related(base) };
-        let bytes = g.bytes(dtype, shape.numel());
-        g.program.inputs.push(Input { dtype, shape, bytes });
+        g.input(dtype, shape);
     }
     let steps = match g.rng.u32(..20) {
         0 => g.rng.usize(60..160),
         1..4 => g.rng.usize(20..60),
         _ => g.rng.usize(1..20),
     };
+    // Some programs are mostly idioms, some have none.
+    let idioms = g.pick(&[0, 1, 3]);
     let mut failures = 0;
     while g.program.steps.len() < steps && failures < 200 {
+        if g.rng.u32(..6) < idioms {
+            failures += g.idiom().is_none() as u32;
+            continue;
+        }
         match g.step() {
             Some(step) if step.shape.numel() <= g.limit => g.program.steps.push(step),
             _ => failures += 1,
@@ -81,6 +98,26 @@ impl Generator {
             });
         }
         Shape::new(&dims)
+    }
+
+    /// A shape with a dimension, or two neighbours, longer than a block of a fold.
+    fn long_shape(&mut self) -> Shape {
+        let n = BLOCK + self.pick(&[0, 1, 31, 100, 3000, BLOCK, BLOCK + 17]);
+        let few = self.rng.usize(1..4);
+        let dims = match self.rng.u32(..5) {
+            0 => vec![n],
+            1 => vec![few, n],
+            2 => vec![n, few],
+            3 => vec![few, n.div_ceil(few), few],
+            _ => vec![2, few, n / 2 / few],
+        };
+        Shape::new(&dims)
+    }
+
+    fn input(&mut self, dtype: DType, shape: Shape) -> Tensor {
+        let bytes = self.bytes(dtype, shape.numel());
+        self.program.inputs.push(Input { dtype, shape, bytes });
+        Tensor::Input(self.program.inputs.len() - 1)
     }
 
     /// A shape that broadcasts with `base`.
@@ -248,6 +285,10 @@ impl Generator {
 
     fn movement(&mut self) -> Option<Step> {
         let t = self.any();
+        self.movement_of(t)
+    }
+
+    fn movement_of(&mut self, t: Tensor) -> Option<Step> {
         let (dtype, shape) = (self.program.dtype(t), self.program.shape(t));
         let rank = shape.rank();
         let mut args = vec![Argument::Tensor(t)];
@@ -340,7 +381,14 @@ impl Generator {
 
     fn cat(&mut self) -> Option<Step> {
         let a = self.tensor(|p, t| p.shape(t).rank() > 0)?;
+        self.cat_of(a)
+    }
+
+    fn cat_of(&mut self, a: Tensor) -> Option<Step> {
         let (dtype, shape) = (self.program.dtype(a), self.program.shape(a));
+        if shape.rank() == 0 {
+            return None;
+        }
         let axis = self.rng.usize(..shape.rank());
         let fits = |s: Shape| s.rank() == shape.rank() && (0..s.rank()).all(|i| i == axis || s[i] == shape[i]);
         let b = self.tensor(|p, t| p.dtype(t) == dtype && fits(p.shape(t)))?;

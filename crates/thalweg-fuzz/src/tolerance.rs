@@ -4,7 +4,7 @@ use thalweg_ir::{DType, ElementOp, Op, RandomKind, ReduceOp, Scalar, ScanOp};
 use thalweg_kernel::reference::Array;
 
 /// Distance in units in the last place of `dtype`: how many representable values lie between.
-pub fn ulps(a: f64, b: f64, dtype: DType) -> u64 {
+fn ulps(a: f64, b: f64, dtype: DType) -> u64 {
     if a == b || (a.is_nan() && b.is_nan()) {
         return 0;
     }

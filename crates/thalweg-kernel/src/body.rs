@@ -659,7 +659,10 @@ pub fn widen(body: &Body) -> Body {
         return body.clone();
     }
     let mut b = BodyBuilder::like(body);
+    let mut is_root = vec![false; body.nodes.len()];
+    body.roots().for_each(|r| is_root[r.index()] = true);
     let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    let mut root: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     for id in ids() {
         let new = match body.nodes[id.index()] {
             Node::Element { op, dtype, .. } => {
@@ -678,12 +681,10 @@ pub fn widen(body: &Body) -> Body {
             other => b.node(other.with_args(|a| place[a.index()])),
         };
         place.push(new);
+        // What leaves the graph has the dtype that it had. Cast here, not at the end: what a fold or scan takes comes before what it gives.
+        root.push(if is_root[id.index()] { b.cast(new, body.dtype(id)) } else { new });
     }
-    // What leaves the graph has the dtype that it had.
-    for root in body.roots() {
-        place[root.index()] = b.cast(place[root.index()], body.dtype(root));
-    }
-    b.take_roots(body, &place);
+    b.take_roots(body, &root);
     b.finish()
 }
 
@@ -727,6 +728,23 @@ mod tests {
         assert!(open.nodes.iter().all(|n| !matches!(n, Node::Element { op, .. } if op.row().expand.is_some())));
         assert_eq!(open.stores.len(), 1);
         assert_eq!(open.operands, 2);
+    }
+
+    /// A scan's operand rounded to bf16 is a node of its own, which has to stand before the scan's result.
+    #[test]
+    fn what_a_scan_takes_stays_before_what_it_gives() {
+        let mut b = BodyBuilder::new(false);
+        let access =
+            b.access(Access { operand: Some(0), dtype: DType::BF16, class: AccessClass::Contiguous, per_row: false });
+        let x = b.node(Node::Load { access });
+        let e = b.element(ElementOp::Exp, &[x]);
+        let s = b.scan(thalweg_ir::ScanOp::Sum, false, e);
+        let y = b.element(ElementOp::Sqrt, &[s]);
+        b.store(y, access);
+        let body = widen(&b.finish());
+        let scanned = body.nodes.iter().position(|n| matches!(n, Node::Scanned { .. })).unwrap();
+        assert!(body.scans[0].node.index() < scanned, "{body:?}");
+        assert_eq!(body.dtype(body.scans[0].node), DType::BF16);
     }
 
     #[test]

@@ -82,15 +82,19 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
     let n = body.nodes.len();
     let ids = || (0..n as u32).map(NodeId);
     let (mut level, mut once, mut cost) = (vec![0; n], vec![false; n], vec![0u64; n]);
+    let before = |operand: NodeId, result: usize| {
+        assert!(operand.index() < result, "node {result} is made from node {}", operand.index());
+        operand.index()
+    };
     for id in ids() {
         let i = id.index();
         level[i] = body.args(id).map(|a| level[a.index()]).max().unwrap_or(0);
         once[i] = body.args(id).all(|a| once[a.index()]);
         cost[i] = body.args(id).filter(|a| !once[a.index()]).map(|a| cost[a.index()]).sum();
         match body.nodes[i] {
-            Node::Value { slot, .. } => level[i] = level[body.folds[slot as usize].node.index()] + 1,
+            Node::Value { slot, .. } => level[i] = level[before(body.folds[slot as usize].node, i)] + 1,
             Node::Scanned { scan, .. } => {
-                level[i] = level[body.scans[scan as usize].node.index()] + 1;
+                level[i] = level[before(body.scans[scan as usize].node, i)] + 1;
                 once[i] = false;
             }
             Node::Element { op, .. } => cost[i] += op.row().cost as u64,
@@ -169,7 +173,7 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
         if !sets.is_empty() || !stores.is_empty() {
             list.push(p.once_phase(l, &sets, &stores));
         }
-        if l <= last && !walk_roots[l].is_empty() {
+        if walk_roots.get(l).is_some_and(|roots| !roots.is_empty()) {
             list.push(p.walk_phase(l, last, &scanned));
         }
     }
@@ -212,9 +216,9 @@ impl Planner<'_> {
     fn hold(&mut self, id: NodeId) {
         match self.body.nodes[id.index()] {
             Node::Element { .. } | Node::Cast { .. } | Node::Gather { .. } if holds(self.body.dtype(id)) => {
-                if !self.held.contains_key(&id) {
+                let next = self.values.len() as u16;
+                if *self.held.entry(id).or_insert(next) == next {
                     self.values.push(self.body.dtype(id));
-                    self.held.insert(id, self.values.len() as u16 - 1);
                 }
             }
             Node::Element { .. } | Node::Cast { .. } | Node::Gather { .. } => {

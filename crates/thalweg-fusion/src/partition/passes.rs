@@ -1,6 +1,7 @@
 //! Shared passes: what reads the rows of one tensor in one kernel, and reductions over different axes in one walk through it.
 
-use super::{Draft, MAX_KERNEL_OPS, Partition, Use, takes_rows};
+use super::{Draft, MAX_KERNEL_OPS, Partition, Use, arguments, takes_rows};
+use crate::movement::{Path, is_in_order};
 use crate::plan::{Edge, Reason};
 use crate::rows;
 use crate::segment::{BitSet, ValueId};
@@ -152,14 +153,41 @@ impl Partition<'_> {
             && matches!(ix.seg.ops[rows].op, Op::Reduce(_))
             && self.kernels[a].from.meets(&self.kernels[b].from)
             && !self.reaches(b, a)
-            // What `b` reads must be there when `a` runs.
+            // What `b` reads must be there when `a` runs, or where `a` computes it.
             && (0..self.kernels.len()).all(|k| k == a || !self.kernels[k].readers.contains(&b) || !self.reaches(a, k))
+            && (!self.kernels[a].readers.contains(&b) || self.reads_in_place(b, a))
+    }
+
+    /// Whether the reductions of kernel `b` need what kernel `a` writes only at the point, or for the row, that it is computed at.
+    fn reads_in_place(&self, b: usize, a: usize) -> bool {
+        let (ix, from, to) = (&self.ix, &self.kernels[a], &self.kernels[b]);
+        let rows = from.rows.expect("a row kernel");
+        let domain = ix.shape(rows::operand(ix, rows));
+        let mut left: Vec<(usize, Path)> = to.ops.iter().map(|i| (i, Path::identity())).collect();
+        left.retain(|(i, _)| takes_rows(ix.seg.ops[*i].op));
+        while let Some((i, path)) = left.pop() {
+            for (v, path) in arguments(ix, i, &path, domain) {
+                let ValueId::Op(v) = v else { continue };
+                let map = path.map_to(ix, ix.seg.shapes[v]);
+                let in_place = if from.row_stores.contains(&v) {
+                    rows::same_places(&rows::row_map(ix, rows), &map)
+                } else {
+                    is_in_order(&map, domain.numel(), ix.seg.shapes[v].numel())
+                };
+                match self.stored_by[v] {
+                    Some(k) if k == a && (!in_place || from.column_stores.contains(&v)) => return false,
+                    Some(k) if k != b => {}
+                    _ => left.push((v, path)),
+                }
+            }
+        }
+        true
     }
 
     /// Kernel `b` without its reductions, whose results it reads from what `a` wrote.
     fn leave_results(&mut self, b: usize, a: usize, folds: &[usize]) {
         let n = self.ix.seg.ops.len();
-        for k in self.kernels.iter_mut() {
+        for (_, k) in self.kernels.iter_mut().enumerate().filter(|(k, _)| *k != a) {
             if k.readers.contains(&b) && !k.readers.contains(&a) {
                 k.readers.push(a);
             }
@@ -213,12 +241,8 @@ impl Partition<'_> {
     pub(super) fn drop_empty(&mut self) {
         let stores = |d: &Draft| !(d.stores.is_empty() && d.row_stores.is_empty() && d.column_stores.is_empty());
         let mut place = vec![usize::MAX; self.kernels.len()];
-        let mut next = 0;
-        for (k, draft) in self.kernels.iter().enumerate().filter(|(_, d)| stores(d)) {
-            let _ = draft;
-            place[k] = next;
-            next += 1;
-        }
+        let left = (0..self.kernels.len()).filter(|&k| stores(&self.kernels[k]));
+        left.enumerate().for_each(|(next, k)| place[k] = next);
         self.kernels.retain(stores);
         for draft in &mut self.kernels {
             draft.readers.retain(|&r| place[r] != usize::MAX);

@@ -1,0 +1,407 @@
+//! Idioms: several steps at once that belong together, as people write them. Random steps seldom form them, and they are what row kernels are for.
+//!
+//! Each idiom begins with a float tensor of the program and random axes, writes reductions with the axes kept, or dropped and put back by a
+//! reshape, and leaves all of its steps to be asked for, reused, or dropped like any others. An idiom that does not fit (too large, no such
+//! axis) stops half way: what it has recorded by then is a program too.
+
+use super::Generator;
+use crate::program::{Argument, Step, Tensor};
+use thalweg_ir::element::Output;
+use thalweg_ir::{DType, ElementOp, Op, REVERSE, ReduceOp, ScanOp, Shape, pack_order};
+
+use ElementOp::{Add, Div, Eq, Exp, Log, Mul, Rsqrt, Sigmoid, Square, Sub};
+
+impl Generator {
+    /// Adds the steps of one idiom; `None` where it did not fit.
+    pub(super) fn idiom(&mut self) -> Option<()> {
+        let x = self.float_tensor()?;
+        match self.rng.u32(..14) {
+            0 | 1 => self.softmax(x),
+            2 | 3 => self.normalise(x),
+            4 => self.rms_norm(x),
+            5 => self.group_norm(x),
+            6 => self.log_sum_exp(x),
+            7 => self.one_hot(x),
+            8 | 9 => self.several_reductions(x),
+            10 => self.of_a_view(x),
+            11 => self.over_the_rows(x),
+            12 => self.share_of_the_sum(x),
+            _ => self.by_index(x),
+        }
+        .map(|_| ())
+    }
+
+    /// A float tensor with a dimension, cast from another where there is none.
+    fn float_tensor(&mut self) -> Option<Tensor> {
+        if let Some(t) = self.tensor(|p, t| p.dtype(t).is_float() && p.shape(t).rank() > 0) {
+            return Some(t);
+        }
+        let t = self.tensor(|p, t| p.shape(t).rank() > 0)?;
+        let (shape, dtype) = (self.program.shape(t), self.pick(&[DType::F32, DType::F32, DType::F64, DType::F16]));
+        self.push(Op::Cast, dtype, shape, 0, vec![Argument::Tensor(t)], vec![])
+    }
+
+    /// Records a step, unless its result is too large.
+    pub(super) fn push(
+        &mut self,
+        op: Op,
+        dtype: DType,
+        shape: Shape,
+        attr: u32,
+        args: Vec<Argument>,
+        ints: Vec<i64>,
+    ) -> Option<Tensor> {
+        if shape.numel() > self.limit {
+            return None;
+        }
+        self.program.steps.push(Step { op, dtype, shape, attr, args, ints, kept: false });
+        Some(Tensor::Step(self.program.steps.len() - 1))
+    }
+
+    fn element_of(&mut self, op: ElementOp, args: &[Argument]) -> Option<Tensor> {
+        let tensors = || {
+            args.iter().filter_map(|a| match a {
+                Argument::Tensor(t) => Some(*t),
+                Argument::Scalar(_) => None,
+            })
+        };
+        let mut shape = Shape::SCALAR;
+        for t in tensors() {
+            shape = shape.broadcast(&self.program.shape(t))?;
+        }
+        let of = self.program.dtype(tensors().next_back()?);
+        let mut attr = 0;
+        for (i, a) in args.iter().enumerate() {
+            if let Argument::Tensor(t) = a {
+                attr |= (self.program.shape(*t).broadcast_mask(&shape) as u32) << (8 * i);
+            }
+        }
+        let dtype = if op.row().output == Output::Bool { DType::Bool } else { of };
+        self.push(Op::Element(op), dtype, shape, attr, args.to_vec(), vec![])
+    }
+
+    fn unary(&mut self, op: ElementOp, x: Tensor) -> Option<Tensor> {
+        self.element_of(op, &[Argument::Tensor(x)])
+    }
+
+    fn binary(&mut self, op: ElementOp, a: Tensor, b: Tensor) -> Option<Tensor> {
+        self.element_of(op, &[Argument::Tensor(a), Argument::Tensor(b)])
+    }
+
+    fn with_number(&mut self, op: ElementOp, a: Tensor, v: f64) -> Option<Tensor> {
+        let bits = thalweg_ir::Scalar::Float(v).to_bits(self.program.dtype(a));
+        self.element_of(op, &[Argument::Tensor(a), Argument::Scalar(bits)])
+    }
+
+    /// Axes to reduce: the last, the first, one between, several, all.
+    fn axes(&mut self, x: Tensor) -> u32 {
+        let rank = self.program.shape(x).rank() as u32;
+        match self.rng.u32(..8) {
+            0..3 => 1 << (rank - 1),
+            3 => 1,
+            4 => 1 << self.rng.u32(..rank),
+            5 => (1 << rank) - 1,
+            _ => self.rng.u32(1..1 << rank),
+        }
+    }
+
+    fn reshaped(&mut self, x: Tensor, shape: Shape) -> Option<Tensor> {
+        let (dtype, ints) = (self.program.dtype(x), shape.iter().map(|&d| d as i64).collect());
+        self.push(Op::Reshape, dtype, shape, 0, vec![Argument::Tensor(x)], ints)
+    }
+
+    fn expanded(&mut self, x: Tensor, shape: Shape) -> Option<Tensor> {
+        let (dtype, own) = (self.program.dtype(x), self.program.shape(x));
+        let ints = shape.iter().map(|&d| d as i64).collect();
+        self.push(Op::Expand, dtype, shape, own.broadcast_mask(&shape) as u32, vec![Argument::Tensor(x)], ints)
+    }
+
+    /// A reduction with the axes kept or dropped, as it comes.
+    fn reduced(&mut self, op: ReduceOp, x: Tensor, axes: u32, keep: bool) -> Option<Tensor> {
+        let shape = self.program.shape(x);
+        let gone = |i: usize| axes >> i & 1 == 1;
+        let dims: Vec<usize> =
+            (0..shape.rank()).filter(|&i| keep || !gone(i)).map(|i| if gone(i) { 1 } else { shape[i] }).collect();
+        let index = matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin);
+        if index && (0..shape.rank()).any(|i| gone(i) && shape[i] == 0) {
+            return None;
+        }
+        let dtype = if index { DType::I64 } else { self.program.dtype(x) };
+        let attr = axes | (keep as u32) << 8;
+        self.push(Op::Reduce(op), dtype, Shape::new(&dims), attr, vec![Argument::Tensor(x)], vec![])
+    }
+
+    /// A reduction in a shape that broadcasts against `x`: kept, or dropped and put back by a reshape, and now and then expanded.
+    fn kept(&mut self, op: ReduceOp, x: Tensor, axes: u32) -> Option<Tensor> {
+        let shape = self.program.shape(x);
+        let mut small = shape;
+        (0..shape.rank()).filter(|i| axes >> i & 1 == 1).for_each(|i| small.dims_mut()[i] = 1);
+        let keep = self.rng.u32(..3) > 0;
+        let mut r = self.reduced(op, x, axes, keep)?;
+        if !keep {
+            r = self.reshaped(r, small)?;
+        }
+        if self.rng.u32(..5) == 0 { self.expanded(r, shape) } else { Some(r) }
+    }
+
+    fn mean(&mut self, x: Tensor, axes: u32) -> Option<Tensor> {
+        let shape = self.program.shape(x);
+        let n: usize = (0..shape.rank()).filter(|i| axes >> i & 1 == 1).map(|i| shape[i]).product();
+        let sum = self.kept(ReduceOp::Sum, x, axes)?;
+        if self.rng.bool() {
+            self.with_number(Div, sum, n as f64)
+        } else {
+            self.with_number(Mul, sum, 1.0 / n.max(1) as f64)
+        }
+    }
+
+    fn softmax(&mut self, x: Tensor) -> Option<Tensor> {
+        let axes = self.axes(x);
+        let m = self.kept(ReduceOp::Max, x, axes)?;
+        let d = self.binary(Sub, x, m)?;
+        let e = self.unary(Exp, d)?;
+        let s = self.kept(ReduceOp::Sum, e, axes)?;
+        if self.rng.bool() {
+            return self.binary(Div, e, s);
+        }
+        let l = self.unary(Log, s)?;
+        let y = self.binary(Sub, d, l)?;
+        // A loss over it, or over other axes.
+        if self.rng.bool() {
+            let axes = if self.rng.bool() { axes } else { self.axes(y) };
+            let keep = self.rng.bool();
+            return self.reduced(ReduceOp::Sum, y, axes, keep);
+        }
+        Some(y)
+    }
+
+    fn centred(&mut self, x: Tensor, axes: u32) -> Option<Tensor> {
+        let mean = self.mean(x, axes)?;
+        let centred = self.binary(Sub, x, mean)?;
+        let square = if self.rng.bool() { self.unary(Square, centred)? } else { self.binary(Mul, centred, centred)? };
+        let variance = self.mean(square, axes)?;
+        let variance = self.with_number(Add, variance, 1e-5)?;
+        let scale = self.unary(Rsqrt, variance)?;
+        self.binary(Mul, centred, scale)
+    }
+
+    /// A tensor of the program that broadcasts along with `x`; where there is none, an input of a number for each place along the axes.
+    fn scale(&mut self, x: Tensor, axes: u32) -> Tensor {
+        let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
+        let fits = self.tensor(|p, t| {
+            let s = p.shape(t);
+            t != x && p.dtype(t) == dtype && s.numel() < shape.numel() && s.broadcast(&shape) == Some(shape)
+        });
+        match fits {
+            Some(t) if self.rng.bool() => t,
+            _ => {
+                let mut own = shape;
+                (0..own.rank()).filter(|i| axes >> i & 1 == 0).for_each(|i| own.dims_mut()[i] = 1);
+                self.input(dtype, own)
+            }
+        }
+    }
+
+    fn normalise(&mut self, x: Tensor) -> Option<Tensor> {
+        let axes = self.axes(x);
+        let mut y = self.centred(x, axes)?;
+        if self.rng.bool() {
+            let g = self.scale(x, axes);
+            y = self.binary(Mul, y, g)?;
+            let b = self.scale(x, axes);
+            y = self.binary(Add, y, b)?;
+        }
+        Some(y)
+    }
+
+    fn rms_norm(&mut self, x: Tensor) -> Option<Tensor> {
+        let axes = self.axes(x);
+        let square = self.unary(Square, x)?;
+        let mean = self.mean(square, axes)?;
+        let mean = self.with_number(Add, mean, 1e-5)?;
+        let scale = self.unary(Rsqrt, mean)?;
+        let y = self.binary(Mul, x, scale)?;
+        let g = self.scale(x, axes);
+        let y = self.binary(Mul, y, g)?;
+        let gate = self.unary(Sigmoid, y)?;
+        self.binary(Mul, y, gate)
+    }
+
+    /// Reshaped to groups, normalised over them, and back.
+    fn group_norm(&mut self, x: Tensor) -> Option<Tensor> {
+        let shape = self.program.shape(x);
+        let to = self.factored(shape.numel());
+        let grouped = self.reshaped(x, to)?;
+        let axes = if to.rank() == 0 { return None } else { self.axes(grouped) };
+        let y = self.centred(grouped, axes)?;
+        let y = self.reshaped(y, shape)?;
+        let channels = 1 << self.rng.usize(..shape.rank());
+        let g = self.scale(x, channels);
+        self.binary(Mul, y, g)
+    }
+
+    fn log_sum_exp(&mut self, x: Tensor) -> Option<Tensor> {
+        let axes = self.axes(x);
+        let m = self.kept(ReduceOp::Max, x, axes)?;
+        let d = self.binary(Sub, x, m)?;
+        let e = self.unary(Exp, d)?;
+        let s = self.kept(ReduceOp::Sum, e, axes)?;
+        let l = self.unary(Log, s)?;
+        self.binary(Add, l, m)
+    }
+
+    /// Where the largest stands, as a mask of the tensor.
+    fn one_hot(&mut self, x: Tensor) -> Option<Tensor> {
+        let shape = self.program.shape(x);
+        let axis = self.rng.usize(..shape.rank());
+        let y = if self.rng.bool() { self.unary(Sigmoid, x)? } else { self.binary(Mul, x, x)? };
+        let op = self.pick(&[ReduceOp::ArgMax, ReduceOp::ArgMin]);
+        let at = self.kept(op, y, 1 << axis)?;
+        let n = shape[axis];
+        let mut row = Shape::new(&vec![1; shape.rank()]);
+        row.dims_mut()[axis] = n;
+        let along = self.push(Op::Iota, DType::I64, Shape::new(&[n]), 0, vec![], vec![n as i64])?;
+        let along = self.reshaped(along, row)?;
+        let hit = self.binary(Eq, along, at)?;
+        let float = self.program.dtype(x);
+        let hot = self.push(Op::Cast, float, self.program.shape(hit), 0, vec![Argument::Tensor(hit)], vec![])?;
+        let picked = self.binary(Mul, hot, x)?;
+        let keep = self.rng.bool();
+        self.reduced(ReduceOp::Sum, picked, 1 << axis, keep)
+    }
+
+    fn plain(&mut self) -> ReduceOp {
+        self.pick(&[ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod])
+    }
+
+    /// Several reductions of one tensor, over the same axes, over different ones, or over the last and all others.
+    fn several_reductions(&mut self, x: Tensor) -> Option<Tensor> {
+        let x = if self.rng.bool() { x } else { self.unary(Sigmoid, x)? };
+        let rank = self.program.shape(x).rank() as u32;
+        let all = (1 << rank) - 1;
+        let axes = self.axes(x);
+        let way = self.rng.u32(..3);
+        let mut results = vec![];
+        for n in 0..self.rng.usize(2..5) {
+            let own = match way {
+                0 => axes,
+                1 if n % 2 == 1 => all ^ 1 << (rank - 1),
+                1 => 1 << (rank - 1),
+                _ => self.axes(x),
+            };
+            let (op, keep) = (self.plain(), self.rng.bool());
+            results.push(self.reduced(op, x, own, keep)?);
+        }
+        let at = self.rng.usize(..results.len());
+        if self.rng.bool() {
+            let doubled = self.with_number(Mul, results[at], 2.0)?;
+            return self.unary(Sigmoid, doubled);
+        }
+        Some(results[at])
+    }
+
+    /// A reduction of what is seen through one or two movements, or of several tensors end to end.
+    fn of_a_view(&mut self, x: Tensor) -> Option<Tensor> {
+        let mut y = x;
+        if self.rng.bool() {
+            y = self.unary(Sigmoid, y)?;
+        }
+        for _ in 0..self.rng.usize(1..3) {
+            let step = if self.rng.u32(..4) == 0 { self.cat_of(y) } else { self.movement_of(y) }?;
+            y = self.push(step.op, step.dtype, step.shape, step.attr, step.args, step.ints)?;
+        }
+        if self.program.shape(y).rank() == 0 {
+            return None;
+        }
+        if self.rng.bool() {
+            return self.softmax(y);
+        }
+        let (op, axes) = (self.plain(), self.axes(y));
+        let r = self.kept(op, y, axes)?;
+        // The result seen otherwise too.
+        let step = self.movement_of(r)?;
+        self.push(step.op, step.dtype, step.shape, step.attr, step.args, step.ints)
+    }
+
+    /// A reduction, elementwise work on its result alone, and that used all along the rows.
+    fn over_the_rows(&mut self, x: Tensor) -> Option<Tensor> {
+        let (op, axes) = (self.plain(), self.axes(x));
+        let r = self.kept(op, x, axes)?;
+        let s = self.unary(Sigmoid, r)?;
+        let s = self.with_number(Add, s, 0.5)?;
+        let other = self.tensor(|p, t| p.dtype(t) == p.dtype(s) && p.shape(t) == p.shape(s))?;
+        let s = self.binary(Add, s, other)?;
+        let y = self.binary(Mul, x, s)?;
+        let again = if self.rng.bool() { axes } else { self.axes(y) };
+        let op = self.plain();
+        let t = self.kept(op, y, again)?;
+        self.binary(Sub, y, t)
+    }
+
+    /// A running sum divided by its last element; now and then of sorted values.
+    fn share_of_the_sum(&mut self, x: Tensor) -> Option<Tensor> {
+        let shape = self.program.shape(x);
+        let axis = self.rng.usize(..shape.rank());
+        let dtype = self.program.dtype(x);
+        if shape[axis] == 0 {
+            return None;
+        }
+        let backwards = if self.rng.u32(..3) == 0 { REVERSE } else { 0 };
+        let x = if self.rng.bool() { self.unary(Exp, x)? } else { x };
+        let op = self.pick(&[ScanOp::Sum, ScanOp::Sum, ScanOp::Max, ScanOp::Prod, ScanOp::Sort]);
+        let c = self.push(Op::Scan(op), dtype, shape, axis as u32 | backwards, vec![Argument::Tensor(x)], vec![])?;
+        let mut small = shape;
+        small.dims_mut()[axis] = 1;
+        let last = if self.rng.u32(..3) == 0 {
+            self.kept(ReduceOp::Max, c, 1 << axis)?
+        } else {
+            let at = if backwards != 0 { 0 } else { shape[axis] as i64 - 1 };
+            let ints =
+                (0..shape.rank()).flat_map(|i| if i == axis { [at, 1, 1] } else { [0, 1, shape[i] as i64] }).collect();
+            self.push(Op::Slice, dtype, small, 0, vec![Argument::Tensor(c)], ints)?
+        };
+        let share = self.binary(Div, c, last)?;
+        if self.rng.bool() {
+            let (op, axes) = (self.plain(), self.axes(share));
+            return self.kept(op, share, axes);
+        }
+        Some(share)
+    }
+
+    /// Elements of a reduction's result by index, or a reduction of elements by index.
+    fn by_index(&mut self, x: Tensor) -> Option<Tensor> {
+        let mut from = x;
+        if self.rng.bool() {
+            let (op, axes) = (self.plain(), self.axes(x));
+            from = self.kept(op, x, axes)?;
+        }
+        if self.rng.bool() {
+            from = self.unary(Sigmoid, from)?;
+        }
+        let own = self.program.shape(from);
+        if own.numel() == 0 {
+            return None;
+        }
+        let axis = self.rng.usize(..own.rank());
+        let mut shape = own;
+        shape.dims_mut()[axis] = self.rng.usize(1..=2 * own[axis]);
+        if shape.numel() > self.limit {
+            return None;
+        }
+        let index = self.index(shape, axis, own[axis]);
+        let args = vec![Argument::Tensor(from), Argument::Tensor(index)];
+        let dtype = self.program.dtype(from);
+        let g = self.push(Op::Gather, dtype, shape, axis as u32, args, vec![])?;
+        let (op, axes) = (self.plain(), self.axes(g));
+        let r = self.kept(op, g, axes)?;
+        // With its dimensions in another order, so that rows of both meet in one kernel or cannot.
+        let mut order: Vec<usize> = (0..shape.rank()).collect();
+        self.rng.shuffle(&mut order);
+        let to: Vec<usize> = order.iter().map(|&o| shape[o]).collect();
+        let p =
+            self.push(Op::Permute, dtype, Shape::new(&to), pack_order(&order), vec![Argument::Tensor(g)], vec![])?;
+        let (axes, keep) = (self.axes(p), self.rng.bool());
+        self.reduced(ReduceOp::Sum, p, axes, keep)?;
+        self.binary(Sub, g, r)
+    }
+}
