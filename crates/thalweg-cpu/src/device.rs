@@ -4,12 +4,12 @@ use crate::engine::{Choice, Engine};
 use crate::memory::HostMemory;
 use crate::row::{self, RowsProgram};
 use crate::threads::Threads;
-use crate::{axis, launch, matmul, reduce, scatter};
+use crate::{launch, matmul, scatter};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
-use thalweg_ir::{DType, ReduceOp};
+use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{Body, Geometry, Kernel, MapGeometry};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
@@ -77,14 +77,11 @@ impl CpuDevice {
                 ))
             }
             Kernel::Rows { body, orientation } => Arc::new(RowsProgram::new(body, *orientation, self.isa, threads)),
-            &Kernel::Reduce { op, dtype } => Arc::new(ReduceProgram { op, dtype, threads }),
             Kernel::Matmul { dtype: DType::Bool } => {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
             &Kernel::Matmul { dtype } => Arc::new(MatmulProgram { dtype, threads }),
-            Kernel::Scan { .. } | Kernel::Gather { .. } | Kernel::Scatter { .. } => {
-                Arc::new(AxisProgram { kernel: kernel.clone(), threads })
-            }
+            &Kernel::Scatter { op, dtype } => Arc::new(ScatterProgram { op, dtype, threads }),
         })
     }
 }
@@ -211,25 +208,6 @@ impl Program for PiecesProgram {
 }
 
 #[derive(Debug)]
-struct ReduceProgram {
-    op: ReduceOp,
-    dtype: DType,
-    threads: Arc<Threads>,
-}
-
-impl Program for ReduceProgram {
-    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
-        let Geometry::Reduce(geometry) = geometry else { panic!("a reduction is launched with {geometry:?}") };
-        reduce::launch(self.op, self.dtype, geometry, operands, &self.threads);
-        Ok(())
-    }
-
-    fn info(&self) -> ProgramInfo {
-        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
-    }
-}
-
-#[derive(Debug)]
 struct MatmulProgram {
     dtype: DType,
     threads: Arc<Threads>,
@@ -248,21 +226,16 @@ impl Program for MatmulProgram {
 }
 
 #[derive(Debug)]
-struct AxisProgram {
-    kernel: Kernel,
+struct ScatterProgram {
+    op: ScatterOp,
+    dtype: DType,
     threads: Arc<Threads>,
 }
 
-impl Program for AxisProgram {
+impl Program for ScatterProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
-        let Geometry::Axis(g) = geometry else { panic!("a kernel along an axis is launched with {geometry:?}") };
-        match self.kernel {
-            Kernel::Scan { op, reverse, dtype } => axis::scan(op, reverse, dtype, g, operands, &self.threads),
-            Kernel::Gather { dtype } => axis::gather(dtype, g, operands, &self.threads)?,
-            Kernel::Scatter { op, dtype } => scatter::launch(op, dtype, g, operands, &self.threads)?,
-            ref other => unreachable!("{other:?} goes along no axis"),
-        }
-        Ok(())
+        let Geometry::Scatter(geometry) = geometry else { panic!("a scatter is launched with {geometry:?}") };
+        scatter::launch(self.op, self.dtype, geometry, operands, &self.threads)
     }
 
     fn info(&self) -> ProgramInfo {

@@ -4,7 +4,6 @@
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
 //! [`CpuDevice`] is all that the rest of Thalweg sees.
 
-mod axis;
 mod bandwidth;
 mod check;
 mod device;
@@ -14,11 +13,11 @@ pub mod machine;
 pub mod math;
 mod matmul;
 mod memory;
+mod number;
 mod prepare;
-mod reduce;
 mod row;
 pub mod rows;
-pub mod scan;
+mod scan;
 mod scatter;
 mod simd;
 mod threads;

@@ -4,7 +4,7 @@ use crate::instance::{Slot, Step};
 use crate::movement::{layout, strided, view_base};
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{Op, Shape, View};
-use thalweg_kernel::{AxisGeometry, Geometry, IndexMap, Kernel, MatmulGeometry};
+use thalweg_kernel::{Geometry, IndexMap, Kernel, MatmulGeometry, ScatterGeometry};
 
 /// The launch of an operation by itself; `None` where its operands have no strides.
 pub(crate) fn alone(
@@ -62,7 +62,7 @@ pub(crate) fn alone(
             if ix.seg.mode.fused && views[0].is_contiguous() && !operands[1..3].contains(&operands[0]) {
                 in_place.push((3, 0));
             }
-            (Kernel::Scatter { op: scatter, dtype }, Geometry::Axis(around(axis, n, size, &all)))
+            (Kernel::Scatter { op: scatter, dtype }, Geometry::Scatter(around(axis, n, size, &all)))
         }
         other => unreachable!("{} is computed with others", other.name()),
     };
@@ -88,7 +88,7 @@ fn reach(view: &View) -> Option<(usize, usize)> {
 
 /// The geometry of what goes along an axis of views whose shapes are the same but for it. Neighbouring dimensions over which all views run on are
 /// merged.
-fn around(axis: usize, n: usize, size: usize, views: &[View]) -> AxisGeometry {
+fn around(axis: usize, n: usize, size: usize, views: &[View]) -> ScatterGeometry {
     let shape = views[0].shape;
     let strides = |i: usize| {
         let mut all = [0; 4];
@@ -112,7 +112,7 @@ fn around(axis: usize, n: usize, size: usize, views: &[View]) -> AxisGeometry {
     for (to, view) in base.iter_mut().zip(views) {
         *to = view.offset;
     }
-    AxisGeometry {
+    ScatterGeometry {
         axis,
         outer: merged(0..axis),
         inner: merged(axis + 1..shape.rank()),

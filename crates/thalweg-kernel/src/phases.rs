@@ -169,7 +169,7 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
         if !sets.is_empty() || !stores.is_empty() {
             list.push(p.once_phase(l, &sets, &stores));
         }
-        if l <= last && !walk_roots[l].is_empty() {
+        if walk_roots.get(l).is_some_and(|roots| !roots.is_empty()) {
             list.push(p.walk_phase(l, last, &scanned));
         }
     }
@@ -212,10 +212,11 @@ impl Planner<'_> {
     fn hold(&mut self, id: NodeId) {
         match self.body.nodes[id.index()] {
             Node::Element { .. } | Node::Cast { .. } | Node::Gather { .. } if holds(self.body.dtype(id)) => {
-                if !self.held.contains_key(&id) {
-                    self.values.push(self.body.dtype(id));
-                    self.held.insert(id, self.values.len() as u16 - 1);
-                }
+                let (values, dtype) = (&mut self.values, self.body.dtype(id));
+                self.held.entry(id).or_insert_with(|| {
+                    values.push(dtype);
+                    values.len() as u16 - 1
+                });
             }
             Node::Element { .. } | Node::Cast { .. } | Node::Gather { .. } => {
                 let args: Vec<NodeId> = self.body.args(id).collect();

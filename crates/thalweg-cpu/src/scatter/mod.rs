@@ -4,13 +4,15 @@
 //! each result is rounded to the tensor's dtype where it lies, so the bits depend on nothing else. Pieces of work differ in
 //! the dimensions beside the axis; where those are few, each piece owns a range of the result along the axis as well and looks at all indices.
 
-use crate::axis::{Outside, Walk, apart, checked};
+mod walk;
+
 use crate::simd::Shared;
 use crate::threads::Threads;
 use half::{bf16, f16};
 use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::AxisGeometry;
+use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
+use walk::{Outside, Walk, apart, checked};
 
 /// Nanoseconds a value, and a byte that is copied, on one thread.
 const NS_PER_VALUE: f64 = 2.0;
@@ -28,7 +30,7 @@ const CHUNK: usize = 1 << 18;
 pub fn launch(
     op: ScatterOp,
     dtype: DType,
-    g: &AxisGeometry,
+    g: &ScatterGeometry,
     operands: &[&Buffer],
     threads: &Threads,
 ) -> Result<(), Error> {
@@ -75,7 +77,7 @@ pub fn launch(
 }
 
 /// Copies the tensor to where the result lies.
-fn copy(g: &AxisGeometry, addresses: [Shared<u8>; 4], size: usize, threads: &Threads) {
+fn copy(g: &ScatterGeometry, addresses: [Shared<u8>; 4], size: usize, threads: &Threads) {
     let along = (g.size, g.steps);
     let mut dims: Vec<(usize, [isize; 4])> = vec![];
     for &(d, s) in g.outer.iter().chain([&along]).chain(&g.inner).filter(|d| d.0 != 1) {
@@ -191,7 +193,7 @@ impl Element for Truth {
 
 fn accumulate<T: Element>(
     op: ScatterOp,
-    g: &AxisGeometry,
+    g: &ScatterGeometry,
     addresses: [Shared<u8>; 4],
     threads: &Threads,
     outside: &Outside,
@@ -206,7 +208,7 @@ fn accumulate<T: Element>(
 }
 
 fn put<T: Copy>(
-    g: &AxisGeometry,
+    g: &ScatterGeometry,
     addresses: [Shared<u8>; 4],
     threads: &Threads,
     outside: &Outside,
