@@ -162,7 +162,9 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
                 }
             }
             KernelPlan::Alone { op } => {
-                if segment.shapes[*op].numel() == 0 {
+                // A scatter into nothing still has to say that no index is in range.
+                let indices = ix.tensors(*op).nth(1).filter(|_| matches!(segment.ops[*op].op, Op::Scatter(_)));
+                if segment.shapes[*op].numel() == 0 && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
                     continue;
                 }
                 alone(&ix, *op, kernel_index, &slot, &stored)?
