@@ -3,14 +3,15 @@
 use crate::engine::{Choice, Engine};
 use crate::memory::HostMemory;
 use crate::row::{self, RowsProgram};
+use crate::scatter::{Input, ScatterProgram};
 use crate::threads::Threads;
-use crate::{launch, matmul, scatter};
+use crate::{launch, matmul};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
-use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::{Body, Geometry, Kernel, MapGeometry};
+use thalweg_ir::DType;
+use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
 /// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured, with
@@ -81,7 +82,14 @@ impl CpuDevice {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
             &Kernel::Matmul { dtype } => Arc::new(MatmulProgram { dtype, threads }),
-            &Kernel::Scatter { op, dtype } => Arc::new(ScatterProgram { op, dtype, threads }),
+            Kernel::Scatter { op, dtype, inputs } => {
+                let compile = |input: &Option<Box<Computed>>| -> Result<Option<Input>, Error> {
+                    let Some(c) = input.as_deref() else { return Ok(None) };
+                    Ok(Some(Input::new(self.compile(&c.kernel)?, c.operands, c.scalars)))
+                };
+                let inputs = [compile(&inputs[0])?, compile(&inputs[1])?];
+                Arc::new(ScatterProgram::new(*op, *dtype, inputs, self.pool.clone(), threads))
+            }
         })
     }
 }
@@ -218,24 +226,6 @@ impl Program for MatmulProgram {
         let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
         matmul::launch(self.dtype, geometry, operands, &self.threads);
         Ok(())
-    }
-
-    fn info(&self) -> ProgramInfo {
-        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
-    }
-}
-
-#[derive(Debug)]
-struct ScatterProgram {
-    op: ScatterOp,
-    dtype: DType,
-    threads: Arc<Threads>,
-}
-
-impl Program for ScatterProgram {
-    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
-        let Geometry::Scatter(geometry) = geometry else { panic!("a scatter is launched with {geometry:?}") };
-        scatter::launch(self.op, self.dtype, geometry, operands, &self.threads)
     }
 
     fn info(&self) -> ProgramInfo {

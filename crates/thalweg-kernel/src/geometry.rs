@@ -88,7 +88,8 @@ pub struct MatmulGeometry {
     pub reach: [Option<(usize, usize)>; 2],
 }
 
-/// One launch of a scatter. Strides and positions are of tensor, index, values and result, in that order.
+/// One launch of a scatter. Strides and positions are of tensor, index, values and result, in that order; where index or values are
+/// computed, in what is computed.
 #[derive(Clone, Debug)]
 pub struct ScatterGeometry {
     /// Number of the axis among all dimensions, for messages.
@@ -105,6 +106,8 @@ pub struct ScatterGeometry {
     pub steps: [isize; 4],
     /// Positions of the first elements.
     pub base: [isize; 4],
+    /// The sizes of index and values that are [`Computed`].
+    pub inputs: [Option<Box<Geometry>>; 2],
 }
 
 /// A device-independent program: what is computed, without sizes.
@@ -126,14 +129,28 @@ pub enum Kernel {
         /// The dtype of all three.
         dtype: DType,
     },
-    /// Values put in at given places along an axis. Operands: input, index (i64), values, output, which may be the input. Where several values
-    /// meet one element they do so in order, each result rounded to the dtype. An index out of range ends in an error.
+    /// Values put in at given places along an axis. Operands: tensor, index (i64), values, result, which may be the tensor; in the place of an index or
+    /// values that the kernel computes stand the operands that it computes them from. Where several values meet one element they do so in order,
+    /// each result rounded to the dtype. An index out of range ends in an error.
     Scatter {
         /// How a value is put in.
         op: ScatterOp,
-        /// The dtype of input, values and output.
+        /// The dtype of tensor, values and result.
         dtype: DType,
+        /// How index and values are computed, where they are not in memory.
+        inputs: [Option<Box<Computed>>; 2],
     },
+}
+
+/// An input that a kernel computes before it uses it, and that nobody else sees.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Computed {
+    /// A [`Kernel::Map`] or [`Kernel::Pieces`] with one output, row-major, whose operand and access are its last.
+    pub kernel: Kernel,
+    /// How many operands it reads.
+    pub operands: usize,
+    /// How many scalars it has.
+    pub scalars: usize,
 }
 
 /// The sizes that go with a [`Kernel`] of the same kind.

@@ -15,7 +15,7 @@ pub use body::{
     Access, AccessClass, Body, BodyBuilder, Fold, FoldOp, Node, NodeId, Scan, Set, Store, expand, resolve, widen,
 };
 pub use geometry::{
-    AccessGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry, ScatterGeometry,
+    AccessGeometry, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry, ScatterGeometry,
 };
 pub use index::IndexMap;
 pub use phases::{Phase, Phases, phases};

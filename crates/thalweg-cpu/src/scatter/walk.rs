@@ -55,7 +55,7 @@ impl Walk {
 ///
 /// # Panics
 /// When it does not.
-pub fn checked(g: &ScatterGeometry, operands: &[&Buffer], which: usize, along: usize, size: usize) -> *mut u8 {
+pub fn checked(g: &ScatterGeometry, operand: &Buffer, which: usize, along: usize, size: usize) -> *mut u8 {
     let dims = g.outer.iter().chain(&g.inner).map(|d| (d.0, d.1[which]));
     let (mut low, mut high, mut empty) = (g.base[which] as i128, g.base[which] as i128, false);
     for (size, stride) in dims.chain([(along, g.steps[which])]) {
@@ -64,26 +64,19 @@ pub fn checked(g: &ScatterGeometry, operands: &[&Buffer], which: usize, along: u
         low += span.min(0);
         high += span.max(0);
     }
-    let has = (operands[which].bytes() / size) as i128;
+    let has = (operand.bytes() / size) as i128;
     assert!(
         empty || low >= 0 && high < has,
         "operand {which} of a scatter is reached from {low} to {high} and has {has} elements"
     );
-    operands[which].address()
+    operand.address()
 }
 
 /// # Panics
-/// When the written operand lies over another.
-pub fn apart(operands: &[&Buffer], others: std::ops::Range<usize>) {
-    let written = operands[operands.len() - 1];
-    let to = written.address() as usize;
-    for other in &operands[others] {
-        let from = other.address() as usize;
-        assert!(
-            from >= to + written.bytes() || to >= from + other.bytes(),
-            "the result of a scatter lies over an operand"
-        );
-    }
+/// When what is written lies over what is read.
+pub fn apart(written: &Buffer, read: &Buffer) {
+    let (to, from) = (written.address() as usize, read.address() as usize);
+    assert!(from >= to + written.bytes() || to >= from + read.bytes(), "the result of a scatter lies over an operand");
 }
 
 /// The first index found that names no element, by piece and place in it.

@@ -68,8 +68,9 @@ fn scatter(op: ScatterOp, dtype: DType, axis: usize, [x, index, values]: [&Laid;
         size: shape[axis],
         steps: of(axis),
         base: [x.base, index.base, values.base, 0],
+        inputs: [None, None],
     };
-    (Kernel::Scatter { op, dtype }, Geometry::Scatter(geometry))
+    (Kernel::Scatter { op, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
 /// Accesses over dimensions in any order, of which the one `along` runs inside.
@@ -215,9 +216,10 @@ fn a_scatter_by_an_index_out_of_range_writes_nothing_and_is_an_error() {
     let out = device.allocate(16).unwrap();
     for wrong in [3i64, -1, i64::MAX, i64::MIN] {
         let index = upload(&*device, &[0i64, wrong, 2]);
-        let (outer, inner) = (vec![], vec![]);
-        let g = ScatterGeometry { axis: 0, outer, inner, n: 3, size: 3, steps: [1; 4], base: [0; 4] };
-        let scatter = device.program(&Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32 }).unwrap();
+        let (outer, inner, inputs) = (vec![], vec![], [None, None]);
+        let g = ScatterGeometry { axis: 0, outer, inner, n: 3, size: 3, steps: [1; 4], base: [0; 4], inputs };
+        let scatter =
+            device.program(&Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] }).unwrap();
         let result = scatter.launch(&Geometry::Scatter(g), &[&x, &index, &values, &out], &[]);
         let Err(Error::Index(message)) = result else { panic!("{result:?}") };
         assert!(message.contains(&format!("index {wrong} is out of range for axis 0 of size 3")), "{message}");
