@@ -1,5 +1,6 @@
 //! The `thalweg` program: the demo, figures of the workloads, explanations, and a look at the machine.
 
+mod bandwidth;
 mod bench;
 mod demo;
 mod doctor;
@@ -32,6 +33,8 @@ enum Command {
     /// Time a workload, or all of them
     #[command(after_help = after_help())]
     Bench(bench::Bench),
+    /// Time reductions and norms out of cache, beside copying memory
+    Bandwidth(bandwidth::BandwidthCommand),
     /// Show which operations of a workload share a kernel, and why the rest do not
     #[command(after_help = after_help())]
     Explain(explain::Explain),
@@ -74,6 +77,7 @@ fn run(command: Command) -> Outcome {
             }
             bench.run()
         }
+        Command::Bandwidth(bandwidth) => bandwidth.run(),
         Command::Explain(explain) => explain.run(),
         Command::Trace(trace) => trace.run(),
         Command::Doctor => doctor::run(),

@@ -3,14 +3,15 @@
 use crate::engine::{Choice, Engine};
 use crate::memory::HostMemory;
 use crate::row::{self, RowsProgram};
+use crate::scatter::{Input, ScatterProgram};
 use crate::threads::Threads;
-use crate::{axis, launch, matmul, reduce, scatter};
+use crate::{launch, matmul};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
-use thalweg_ir::{DType, ReduceOp};
-use thalweg_kernel::{Body, Geometry, Kernel, MapGeometry};
+use thalweg_ir::DType;
+use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
 /// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured, with
@@ -77,13 +78,17 @@ impl CpuDevice {
                 ))
             }
             Kernel::Rows { body, orientation } => Arc::new(RowsProgram::new(body, *orientation, self.isa, threads)),
-            &Kernel::Reduce { op, dtype } => Arc::new(ReduceProgram { op, dtype, threads }),
             Kernel::Matmul { dtype: DType::Bool } => {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
             &Kernel::Matmul { dtype } => Arc::new(MatmulProgram { dtype, threads }),
-            Kernel::Scan { .. } | Kernel::Gather { .. } | Kernel::Scatter { .. } => {
-                Arc::new(AxisProgram { kernel: kernel.clone(), threads })
+            Kernel::Scatter { op, dtype, inputs } => {
+                let compile = |input: &Option<Box<Computed>>| -> Result<Option<Input>, Error> {
+                    let Some(c) = input.as_deref() else { return Ok(None) };
+                    Ok(Some(Input::new(self.compile(&c.kernel)?, c.operands, c.scalars)))
+                };
+                let inputs = [compile(&inputs[0])?, compile(&inputs[1])?];
+                Arc::new(ScatterProgram::new(*op, *dtype, inputs, self.pool.clone(), threads))
             }
         })
     }
@@ -211,25 +216,6 @@ impl Program for PiecesProgram {
 }
 
 #[derive(Debug)]
-struct ReduceProgram {
-    op: ReduceOp,
-    dtype: DType,
-    threads: Arc<Threads>,
-}
-
-impl Program for ReduceProgram {
-    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
-        let Geometry::Reduce(geometry) = geometry else { panic!("a reduction is launched with {geometry:?}") };
-        reduce::launch(self.op, self.dtype, geometry, operands, &self.threads);
-        Ok(())
-    }
-
-    fn info(&self) -> ProgramInfo {
-        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
-    }
-}
-
-#[derive(Debug)]
 struct MatmulProgram {
     dtype: DType,
     threads: Arc<Threads>,
@@ -239,29 +225,6 @@ impl Program for MatmulProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
         let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
         matmul::launch(self.dtype, geometry, operands, &self.threads);
-        Ok(())
-    }
-
-    fn info(&self) -> ProgramInfo {
-        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
-    }
-}
-
-#[derive(Debug)]
-struct AxisProgram {
-    kernel: Kernel,
-    threads: Arc<Threads>,
-}
-
-impl Program for AxisProgram {
-    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
-        let Geometry::Axis(g) = geometry else { panic!("a kernel along an axis is launched with {geometry:?}") };
-        match self.kernel {
-            Kernel::Scan { op, reverse, dtype } => axis::scan(op, reverse, dtype, g, operands, &self.threads),
-            Kernel::Gather { dtype } => axis::gather(dtype, g, operands, &self.threads)?,
-            Kernel::Scatter { op, dtype } => scatter::launch(op, dtype, g, operands, &self.threads)?,
-            ref other => unreachable!("{other:?} goes along no axis"),
-        }
         Ok(())
     }
 

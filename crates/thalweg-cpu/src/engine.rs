@@ -163,7 +163,16 @@ impl Engine {
     /// Compiles a body.
     pub fn new(body: &Body, choice: Choice) -> Engine {
         // What accumulates cannot be run again, so it takes code that never asks for that.
-        let emitted = choice.emit(body).filter(|(_, info)| !(info.rereads_inputs && accumulates(body)));
+        Engine::with(body, choice, |info| !(info.rereads_inputs && accumulates(body)))
+    }
+
+    /// Compiles a body that is run by [`Engine::run_restoring`].
+    pub fn restored(body: &Body, choice: Choice) -> Engine {
+        Engine::with(body, choice, |_| true)
+    }
+
+    fn with(body: &Body, choice: Choice, takes: impl Fn(&ProgramInfo) -> bool) -> Engine {
+        let emitted = choice.emit(body).filter(|(_, info)| takes(info));
         let (fast, info) = emitted.map_or_else(|| (None, tile_info()), |(code, info)| (Some(code), info));
         Engine { body: body.clone(), fast, streaming: OnceLock::new(), choice, slow: OnceLock::new(), info }
     }
@@ -195,6 +204,37 @@ impl Engine {
         }
         // SAFETY: the caller's promise.
         unsafe { self.run(args, n, rows, false) }
+    }
+
+    /// Whether a run may have to be made again although it accumulates: then what it accumulates into has to be restored.
+    pub fn restores(&self) -> bool {
+        self.info.rereads_inputs && self.fast.is_some() && accumulates(&self.body)
+    }
+
+    /// As [`Engine::run`]; `restore` is called before a run that is made again, and puts back what the first one accumulated into.
+    ///
+    /// # Safety
+    /// As [`Rows::run`].
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub unsafe fn run_restoring(
+        &self,
+        args: &RowArgs,
+        n: usize,
+        rows: usize,
+        in_place: bool,
+        restore: impl FnOnce(),
+    ) -> Result<(), OutOfRange> {
+        if let Some(fast) = self.fast.as_deref().filter(|_| !in_place) {
+            // SAFETY: the caller's promise.
+            if unsafe { fast.run(args, n, rows) } {
+                return Ok(());
+            }
+            restore();
+        }
+        // SAFETY: the caller's promise; the fast engine, if it ran, left no trace but in outputs that are stored again.
+        unsafe { self.run(args, n, rows, true) }
     }
 
     /// Computes `rows × n` points; `in_place` where outputs may lie over inputs that would be read again.

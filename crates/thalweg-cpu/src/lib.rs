@@ -5,7 +5,6 @@
 //! Row kernels are cut into phases, which the same engines run, block by block (`row`).
 //! [`CpuDevice`] is all that the rest of Thalweg sees.
 
-mod axis;
 mod bandwidth;
 mod check;
 mod device;
@@ -15,11 +14,11 @@ pub mod machine;
 pub mod math;
 mod matmul;
 mod memory;
+mod number;
 mod prepare;
-mod reduce;
 mod row;
 pub mod rows;
-pub mod scan;
+mod scan;
 mod scatter;
 mod simd;
 mod threads;

@@ -5,7 +5,7 @@
 //! one row or one column is bound by memory and has loops of its own. The bits of the result do not depend on the
 //! number of threads: pieces are rows or columns of `c`, and the order along `k` is fixed.
 
-use crate::reduce::{Bf16, F16, Number, Wide};
+use crate::number::{Bf16, F16, Number, Wide};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use thalweg_ir::DType;

@@ -17,19 +17,6 @@ const COLUMNS: usize = 1024;
 /// Elements from which a column is sorted by radix rather than by comparisons.
 const RADIX: usize = 512;
 
-/// Where the elements of a scan lie, strides in elements.
-#[derive(Clone, Copy, Debug)]
-pub struct Rows {
-    /// From row to row and from column to column of the source.
-    pub from: [isize; 2],
-    /// From row to row of the result, whose columns are neighbours.
-    pub to: usize,
-    /// Number of rows: along what is scanned.
-    pub n: usize,
-    /// Number of columns.
-    pub width: usize,
-}
-
 /// Scans each column of an `[n][width]` row-major buffer; with `width` 1, one row along. `dtype` is that of the elements, [`ScanOp::Argsort`]
 /// writes i64. `reverse`: from the last element to the first; of a sort, descending. `from` may be `to`, for [`ScanOp::Argsort`] only where elements
 /// have 8 bytes or `width` is 1.
@@ -40,19 +27,10 @@ pub struct Rows {
 /// # Panics
 /// On [`ScanOp::LogSumExp`] of a dtype that is not a float.
 pub unsafe fn scan(op: ScanOp, reverse: bool, dtype: DType, from: *const u8, to: *mut u8, n: usize, width: usize) {
-    let rows = Rows { from: [width as isize, 1], to: width, n, width };
-    // SAFETY: the caller's promise.
-    unsafe { scan_rows(op, reverse, dtype, from, to, rows) };
-}
-
-/// As [`scan`], with any strides.
-///
-/// # Safety
-/// As [`scan`], for the elements that the strides reach.
-pub unsafe fn scan_rows(op: ScanOp, reverse: bool, dtype: DType, from: *const u8, to: *mut u8, rows: Rows) {
-    if rows.n == 0 || rows.width == 0 {
+    if n == 0 || width == 0 {
         return;
     }
+    let rows = Rows { n, width };
     // SAFETY: the caller's promise, for the type that the dtype is.
     unsafe {
         match dtype {
@@ -69,6 +47,15 @@ pub unsafe fn scan_rows(op: ScanOp, reverse: bool, dtype: DType, from: *const u8
             DType::Bool => ints::<Truth>(op, reverse, from.cast(), to, rows),
         }
     }
+}
+
+/// Sizes of a row-major buffer that is scanned.
+#[derive(Clone, Copy)]
+struct Rows {
+    /// Number of rows: along what is scanned.
+    n: usize,
+    /// Number of columns.
+    width: usize,
 }
 
 /// An element, and what it is accumulated in.
@@ -287,7 +274,7 @@ unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, r
 }
 
 /// # Safety
-/// As [`scan_rows`].
+/// As [`scan`].
 unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *const T, to: *mut T, rows: Rows) {
     struct Columns<T, R> {
         with: R,
@@ -308,8 +295,8 @@ unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *cons
                     let i = place(i);
                     // SAFETY: the promise of `running`; an element is read before it may be written over.
                     unsafe {
-                        let x = from.offset(i as isize * rows.from[0]).read();
-                        to.add(i * rows.to).write(T::narrow(with.next(&mut state, x.widen())));
+                        let x = from.add(i).read();
+                        to.add(i).write(T::narrow(with.next(&mut state, x.widen())));
                     }
                 }
                 return;
@@ -322,17 +309,9 @@ unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *cons
                     let i = place(i);
                     // SAFETY: as above.
                     unsafe {
-                        let x = from.offset(i as isize * rows.from[0] + first as isize * rows.from[1]);
-                        let out = to.add(i * rows.to + first);
-                        if rows.from[1] == 1 {
-                            for (j, state) in states.iter_mut().enumerate() {
-                                out.add(j).write(T::narrow(with.next(state, x.add(j).read().widen())));
-                            }
-                        } else {
-                            for (j, state) in states.iter_mut().enumerate() {
-                                let x = x.offset(j as isize * rows.from[1]).read();
-                                out.add(j).write(T::narrow(with.next(state, x.widen())));
-                            }
+                        let (x, out) = (from.add(i * rows.width + first), to.add(i * rows.width + first));
+                        for (j, state) in states.iter_mut().enumerate() {
+                            out.add(j).write(T::narrow(with.next(state, x.add(j).read().widen())));
                         }
                     }
                 }
@@ -401,7 +380,7 @@ unsafe fn sorted_by<T: Element, I: Item>(op: ScanOp, reverse: bool, from: *const
         elements.clear();
         for i in 0..rows.n {
             // SAFETY: the caller's promise.
-            let x = unsafe { from.offset(i as isize * rows.from[0] + j as isize * rows.from[1]).read() };
+            let x = unsafe { from.add(i * rows.width + j).read() };
             // The contrary order of keys with places still ascending: stable either way.
             let key = if reverse { !x.key() & mask } else { x.key() };
             items.push(I::new(key, i));
@@ -416,9 +395,9 @@ unsafe fn sorted_by<T: Element, I: Item>(op: ScanOp, reverse: bool, from: *const
             // SAFETY: as above; the column was read before.
             unsafe {
                 if op == ScanOp::Sort {
-                    to.cast::<T>().add(i * rows.to + j).write(elements[item.place()]);
+                    to.cast::<T>().add(i * rows.width + j).write(elements[item.place()]);
                 } else {
-                    to.cast::<i64>().add(i * rows.to + j).write(item.place() as i64);
+                    to.cast::<i64>().add(i * rows.width + j).write(item.place() as i64);
                 }
             }
         }

@@ -1,31 +1,56 @@
 //! The launches of operations that run by themselves, their operands read through strided views.
+//!
+//! In: the operation, and what the partition found its operands to be views of. A matrix product has them in memory. Index and values of a scatter that
+//! are not there are computed by the launch, each over the shape of what it is a view of, and read through the same view.
 
-use crate::instance::{Slot, Step};
+use crate::body::{MapKernel, build_input};
+use crate::instance::{ScalarArg, Slot, Step};
 use crate::movement::{layout, strided, view_base};
+use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{Op, Shape, View};
-use thalweg_kernel::{AxisGeometry, Geometry, IndexMap, Kernel, MatmulGeometry};
+use thalweg_kernel::{Computed, Geometry, IndexMap, Kernel, MatmulGeometry, ScatterGeometry};
 
-/// The launch of an operation by itself; `None` where its operands have no strides.
+/// The launch of an operation by itself, whose operands are views of those; `None` where they have no strides.
 pub(crate) fn alone(
     ix: &Indexed<'_>,
-    op: usize,
+    (op, viewed): (usize, &[ValueId]),
     kernel_index: usize,
     slot: &dyn Fn(ValueId) -> Slot,
     stored: &dyn Fn(usize) -> bool,
+    classes: &ScalarClasses,
 ) -> Option<Step> {
     let rel = &ix.seg.ops[op];
-    let mut operands = Vec::new();
+    let mut o = Operands { slots: vec![], scalars: vec![], read: vec![] };
     let mut views = Vec::new();
-    for (_, v) in ix.tensors(op) {
-        let (base, chain) = view_base(ix, v, stored);
-        views.push(strided(ix, layout(ix, base), &chain)?);
-        operands.push(slot(base));
+    let mut inputs: Vec<Option<MapKernel>> = vec![];
+    for ((_, v), &base) in ix.tensors(op).zip(viewed) {
+        let (_, chain) = view_base(ix, v, &|i| ValueId::Op(i) == base);
+        let view = strided(ix, layout(ix, base), &chain)?;
+        inputs.push(match base {
+            // Without elements it is neither computed nor read.
+            ValueId::Op(i) if !stored(i) && view.shape.numel() == 0 => {
+                o.slots.push(o.slots[0]);
+                None
+            }
+            ValueId::Op(i) if !stored(i) => {
+                let input = build_input(ix, i, stored, classes)?;
+                o.slots.extend(input.reads.iter().map(|&v| slot(v)));
+                o.scalars.extend(&input.scalars);
+                input.reads.iter().zip(&input.touched).for_each(|(&v, &bytes)| o.reads(ix, v, bytes));
+                Some(input)
+            }
+            _ => {
+                o.slots.push(slot(base));
+                o.reads(ix, base, view.distinct() * ix.dtype(v).size());
+                None
+            }
+        });
+        views.push(view);
     }
+    let mut operands = o.slots;
     let first_write = operands.len();
-    operands.push(slot(ValueId::Op(op)));
     let mut in_place = vec![];
-    let bytes_read: usize = ix.tensors(op).zip(&views).map(|((_, v), view)| view.distinct() * ix.dtype(v).size()).sum();
     let arg = ix.tensors(op).next().expect("it has an operand").1;
     let dtype = ix.dtype(arg);
     let (kernel, geometry) = match rel.op {
@@ -59,27 +84,54 @@ pub(crate) fn alone(
             let all = [views[0], views[1], views[2], View::contiguous(views[0].shape)];
             let (n, size) = (views[1].shape[axis], views[0].shape[axis]);
             // Written over where it lies, if nothing else is read from there.
-            if ix.seg.mode.fused && views[0].is_contiguous() && !operands[1..3].contains(&operands[0]) {
-                in_place.push((3, 0));
+            if ix.seg.mode.fused && views[0].is_contiguous() && !operands[1..].contains(&operands[0]) {
+                in_place.push((first_write, 0));
             }
-            (Kernel::Scatter { op: scatter, dtype }, Geometry::Axis(around(axis, n, size, &all)))
+            let mut geometry = around(axis, n, size, &all);
+            let mut computed = [None, None];
+            for (n, input) in inputs.into_iter().skip(1).enumerate() {
+                let Some(MapKernel { kernel, geometry: own, reads, scalars, .. }) = input else { continue };
+                computed[n] = Some(Box::new(Computed { kernel, operands: reads.len(), scalars: scalars.len() }));
+                geometry.inputs[n] = Some(Box::new(own));
+            }
+            (Kernel::Scatter { op: scatter, dtype, inputs: computed }, Geometry::Scatter(geometry))
         }
         other => unreachable!("{} is computed with others", other.name()),
     };
+    operands.push(slot(ValueId::Op(op)));
     Some(Step {
         kernel_index,
         kernel,
         geometry,
         operands,
         first_write,
-        scalars: vec![],
+        scalars: o.scalars,
         in_place,
         release: vec![],
         release_inputs: vec![],
         out_of_range: None,
-        bytes_read,
+        bytes_read: o.read.iter().map(|r| r.1).sum(),
         bytes_written: ix.bytes(ValueId::Op(op)),
     })
+}
+
+/// What a launch reads.
+struct Operands {
+    slots: Vec<Slot>,
+    scalars: Vec<ScalarArg>,
+    /// Values with the bytes of their distinct elements that are read.
+    read: Vec<(ValueId, usize)>,
+}
+
+impl Operands {
+    /// Notes that so many bytes of a value are read, where it may have been read before.
+    fn reads(&mut self, ix: &Indexed<'_>, v: ValueId, bytes: usize) {
+        let all = layout(ix, v).distinct() * ix.dtype(v).size();
+        match self.read.iter_mut().find(|r| r.0 == v) {
+            Some(r) => r.1 = all.min(r.1 + bytes),
+            None => self.read.push((v, bytes)),
+        }
+    }
 }
 
 fn reach(view: &View) -> Option<(usize, usize)> {
@@ -88,7 +140,7 @@ fn reach(view: &View) -> Option<(usize, usize)> {
 
 /// The geometry of what goes along an axis of views whose shapes are the same but for it. Neighbouring dimensions over which all views run on are
 /// merged.
-fn around(axis: usize, n: usize, size: usize, views: &[View]) -> AxisGeometry {
+fn around(axis: usize, n: usize, size: usize, views: &[View]) -> ScatterGeometry {
     let shape = views[0].shape;
     let strides = |i: usize| {
         let mut all = [0; 4];
@@ -112,7 +164,7 @@ fn around(axis: usize, n: usize, size: usize, views: &[View]) -> AxisGeometry {
     for (to, view) in base.iter_mut().zip(views) {
         *to = view.offset;
     }
-    AxisGeometry {
+    ScatterGeometry {
         axis,
         outer: merged(0..axis),
         inner: merged(axis + 1..shape.rank()),
@@ -120,5 +172,6 @@ fn around(axis: usize, n: usize, size: usize, views: &[View]) -> AxisGeometry {
         size,
         steps: strides(axis),
         base,
+        inputs: [None, None],
     }
 }

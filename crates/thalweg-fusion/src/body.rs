@@ -24,7 +24,8 @@ pub(crate) struct MapKernel {
     pub reads: Vec<ValueId>,
     pub scalars: Vec<ScalarArg>,
     pub in_place: Vec<(usize, usize)>,
-    pub bytes_read: usize,
+    /// Bytes of distinct elements that it reads of each of them.
+    pub touched: Vec<usize>,
 }
 
 /// What a kernel stores, and over which domain.
@@ -72,21 +73,7 @@ pub(crate) fn build_map(
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Option<MapKernel> {
-    let shape = ix.shape(outline.domain);
-    let mut w = Writer {
-        ix,
-        domain: shape,
-        outline,
-        stored,
-        classes,
-        builder: BodyBuilder::new(ix.seg.mode.strict),
-        done: HashMap::new(),
-        accesses: HashMap::new(),
-        maps: vec![],
-        sources: vec![],
-        reads: vec![],
-        scalars: vec![],
-    };
+    let mut w = Writer::new(ix, outline, stored, classes);
     let mut values = vec![];
     for s in outline.writes() {
         let path = w.path_to(s)?;
@@ -106,6 +93,53 @@ pub(crate) fn build_map(
         }
     }
     Some(w.finish())
+}
+
+/// Writes the kernel that computes an operation over its own shape, for the one that surrounds it: what it writes is no value of the plan.
+pub(crate) fn build_input(
+    ix: &Indexed<'_>,
+    op: usize,
+    stored: &dyn Fn(usize) -> bool,
+    classes: &ScalarClasses,
+) -> Option<MapKernel> {
+    let outline = Outline { domain: ValueId::Op(op), rows: None, stores: &[], row_stores: &[], column_stores: &[] };
+    let mut w = Writer::new(ix, outline, stored, classes);
+    let node = w.value(op, Path::identity())?;
+    let access = Access {
+        operand: Some(w.reads.len() as u16),
+        dtype: ix.seg.ops[op].dtype,
+        class: AccessClass::Contiguous,
+        per_row: false,
+    };
+    let access = w.builder.access(access);
+    w.maps.push(Path::identity().map_to(ix, ix.seg.shapes[op]));
+    w.sources.push(None);
+    w.builder.store(node, access);
+    Some(w.finish())
+}
+
+impl<'a> Writer<'a> {
+    fn new(
+        ix: &'a Indexed<'a>,
+        outline: Outline<'a>,
+        stored: &'a dyn Fn(usize) -> bool,
+        classes: &'a ScalarClasses,
+    ) -> Writer<'a> {
+        Writer {
+            ix,
+            domain: ix.shape(outline.domain),
+            outline,
+            stored,
+            classes,
+            builder: BodyBuilder::new(ix.seg.mode.strict),
+            done: HashMap::new(),
+            accesses: HashMap::new(),
+            maps: vec![],
+            sources: vec![],
+            reads: vec![],
+            scalars: vec![],
+        }
+    }
 }
 
 impl Writer<'_> {
@@ -433,7 +467,7 @@ impl Writer<'_> {
         let (kernel, geometry) = self.kernel(body);
         let distinct: Vec<usize> = self.maps.iter().map(IndexMap::distinct).collect();
         let points = self.domain.numel();
-        let bytes_read = self
+        let touched = self
             .reads
             .iter()
             .map(|v| {
@@ -441,7 +475,7 @@ impl Writer<'_> {
                 let touched: usize = of_value.map(|(_, n)| n).sum();
                 touched.min(layout(self.ix, *v).distinct()) * self.ix.dtype(*v).size()
             })
-            .sum();
+            .collect();
         let mut in_place = vec![];
         for (n, &s) in self.outline.stores.iter().enumerate() {
             let size = self.ix.seg.ops[s].dtype.size();
@@ -453,7 +487,7 @@ impl Writer<'_> {
                 }
             }
         }
-        MapKernel { kernel, geometry, reads: self.reads, scalars: self.scalars, in_place, bytes_read }
+        MapKernel { kernel, geometry, reads: self.reads, scalars: self.scalars, in_place, touched }
     }
 }
 

@@ -157,15 +157,17 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
                     release: vec![],
                     release_inputs: vec![],
                     out_of_range: out_of_range(&ix, kernel),
-                    bytes_read: map.bytes_read,
+                    bytes_read: map.touched.iter().sum(),
                     bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
                 }
             }
-            KernelPlan::Alone { op } => {
-                if segment.shapes[*op].numel() == 0 {
+            KernelPlan::Alone { op, operands, .. } => {
+                // A scatter into nothing still has to say that no index is in range.
+                let indices = ix.tensors(*op).nth(1).filter(|_| matches!(segment.ops[*op].op, Op::Scatter(_)));
+                if segment.shapes[*op].numel() == 0 && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
                     continue;
                 }
-                alone(&ix, *op, kernel_index, &slot, &stored)?
+                alone(&ix, (*op, operands), kernel_index, &slot, &stored, classes)?
             }
         };
         steps.push(step);

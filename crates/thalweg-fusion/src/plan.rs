@@ -36,10 +36,14 @@ pub enum KernelPlan {
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// A matrix product or the like by itself, its operands read through views.
+    /// A matrix product or scatter, its operands read through views. A scatter computes index and values where they are not in memory.
     Alone {
         /// The operation.
         op: usize,
+        /// What its operands are views of.
+        operands: Vec<ValueId>,
+        /// Every operation computed in it, ascending.
+        ops: Vec<usize>,
     },
 }
 
@@ -114,7 +118,7 @@ impl KernelPlan {
     pub fn writes(&self) -> impl Iterator<Item = usize> + '_ {
         let [points, rows, columns]: [&[usize]; 3] = match self {
             KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
-            KernelPlan::Alone { op } => [std::slice::from_ref(op), &[], &[]],
+            KernelPlan::Alone { op, .. } => [std::slice::from_ref(op), &[], &[]],
         };
         points.iter().chain(rows).chain(columns).copied()
     }

@@ -113,7 +113,7 @@ pub enum Node {
         dtype: DType,
     },
     /// The element of an operand at the place that an access points at, plus `offset` elements (i64). Where `inside` is
-    /// false nothing is read, the value is 0, and the launch ends in [`Error::Index`](https://docs.rs/thalweg-runtime).
+    /// false nothing is read, the value is 0, and the launch ends in an index error.
     Gather {
         /// Number of the access, which has an operand and is not mapped.
         access: u16,

@@ -2,7 +2,7 @@
 
 use crate::IndexMap;
 use std::sync::Arc;
-use thalweg_ir::{DType, MAX_RANK, ReduceOp, ScanOp, ScatterOp};
+use thalweg_ir::{DType, MAX_RANK, ScatterOp};
 
 /// Where one access of a [`crate::Body`] goes in one launch.
 #[derive(Clone, Debug)]
@@ -69,19 +69,6 @@ pub enum Orientation {
     Across,
 }
 
-/// One launch of a reduction: `out[p] = reduce over r of input[p·outer + r·inner]`, `out` row-major over the kept dimensions.
-#[derive(Clone, Debug)]
-pub struct ReduceGeometry {
-    /// Sizes and input strides of the kept dimensions, outermost first.
-    pub kept: Vec<(usize, isize)>,
-    /// Sizes and input strides of the reduced dimensions, outermost first; a product of 0 gives the identity.
-    pub reduced: Vec<(usize, isize)>,
-    /// Position of the input's first element.
-    pub base: isize,
-    /// Lowest and highest position reached.
-    pub reach: Option<(usize, usize)>,
-}
-
 /// One launch of a matrix product `c[b, i, j] = Σ a[b, i, k]·b[b, k, j]`, `c` row-major.
 #[derive(Clone, Debug)]
 pub struct MatmulGeometry {
@@ -101,23 +88,26 @@ pub struct MatmulGeometry {
     pub reach: [Option<(usize, usize)>; 2],
 }
 
-/// One launch of what goes along an axis. Operands have up to four strides, in order; an operand that a kernel does not have has zeros.
+/// One launch of a scatter. Strides and positions are of tensor, index, values and result, in that order; where index or values are
+/// computed, in what is computed.
 #[derive(Clone, Debug)]
-pub struct AxisGeometry {
+pub struct ScatterGeometry {
     /// Number of the axis among all dimensions, for messages.
     pub axis: usize,
     /// Sizes and strides of the dimensions before the axis, outermost first.
     pub outer: Vec<(usize, [isize; 4])>,
     /// Of those behind it.
     pub inner: Vec<(usize, [isize; 4])>,
-    /// Elements along the axis that are scanned, or indices.
+    /// Indices along the axis.
     pub n: usize,
-    /// Elements along the axis that an index chooses from.
+    /// Elements of the tensor along the axis, which an index chooses from.
     pub size: usize,
     /// Strides along the axis.
     pub steps: [isize; 4],
     /// Positions of the first elements.
     pub base: [isize; 4],
+    /// The sizes of index and values that are [`Computed`].
+    pub inputs: [Option<Box<Geometry>>; 2],
 }
 
 /// A device-independent program: what is computed, without sizes.
@@ -134,40 +124,33 @@ pub enum Kernel {
         /// How it runs.
         orientation: Orientation,
     },
-    /// A reduction. Operands: input, output.
-    Reduce {
-        /// Which.
-        op: ReduceOp,
-        /// The input's dtype; the output's is the same, bool or i64 by the operation.
-        dtype: DType,
-    },
     /// A matrix product. Operands: a, b, c. Floats narrower than f32 accumulate in f32, integers wrap.
     Matmul {
         /// The dtype of all three.
         dtype: DType,
     },
-    /// A scan or sort along an axis. Operands: input, output.
-    Scan {
-        /// Which.
-        op: ScanOp,
-        /// From the last element to the first; of a sort: descending.
-        reverse: bool,
-        /// The input's dtype; the output's is the same, of an argsort i64.
-        dtype: DType,
-    },
-    /// Elements at given places along an axis. Operands: input, index (i64), output. An index out of range ends in an error.
-    Gather {
-        /// The dtype of input and output.
-        dtype: DType,
-    },
-    /// Values put in at given places along an axis. Operands: input, index (i64), values, output, which may be the input. Where several values
-    /// meet one element they do so in order, each result rounded to the dtype. An index out of range ends in an error.
+    /// Values put in at given places along an axis. Operands: tensor, index (i64), values, result, which may be the tensor; in the place of an index or
+    /// values that the kernel computes stand the operands that it computes them from. Where several values meet one element they do so in order,
+    /// each result rounded to the dtype. An index out of range ends in an error.
     Scatter {
         /// How a value is put in.
         op: ScatterOp,
-        /// The dtype of input, values and output.
+        /// The dtype of tensor, values and result.
         dtype: DType,
+        /// How index and values are computed, where they are not in memory.
+        inputs: [Option<Box<Computed>>; 2],
     },
+}
+
+/// An input that a kernel computes before it uses it, and that nobody else sees.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Computed {
+    /// A [`Kernel::Map`] or [`Kernel::Pieces`] with one output, row-major, whose operand and access are its last.
+    pub kernel: Kernel,
+    /// How many operands it reads.
+    pub operands: usize,
+    /// How many scalars it has.
+    pub scalars: usize,
 }
 
 /// The sizes that go with a [`Kernel`] of the same kind.
@@ -179,10 +162,8 @@ pub enum Geometry {
     Pieces(Vec<MapGeometry>),
     /// For [`Kernel::Rows`].
     Rows(RowGeometry),
-    /// For [`Kernel::Reduce`].
-    Reduce(ReduceGeometry),
     /// For [`Kernel::Matmul`].
     Matmul(MatmulGeometry),
-    /// For [`Kernel::Scan`], [`Kernel::Gather`] and [`Kernel::Scatter`].
-    Axis(AxisGeometry),
+    /// For [`Kernel::Scatter`].
+    Scatter(ScatterGeometry),
 }

@@ -16,8 +16,7 @@ pub use body::{
     Access, AccessClass, Body, BodyBuilder, Fold, FoldOp, Node, NodeId, Scan, Set, Store, expand, resolve, widen,
 };
 pub use geometry::{
-    AccessGeometry, AxisGeometry, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, ReduceGeometry,
-    RowGeometry,
+    AccessGeometry, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry, ScatterGeometry,
 };
 pub use index::IndexMap;
 pub use phases::{Phase, Phases, phases};

@@ -216,10 +216,11 @@ impl Planner<'_> {
     fn hold(&mut self, id: NodeId) {
         match self.body.nodes[id.index()] {
             Node::Element { .. } | Node::Cast { .. } | Node::Gather { .. } if holds(self.body.dtype(id)) => {
-                let next = self.values.len() as u16;
-                if *self.held.entry(id).or_insert(next) == next {
-                    self.values.push(self.body.dtype(id));
-                }
+                let (values, dtype) = (&mut self.values, self.body.dtype(id));
+                self.held.entry(id).or_insert_with(|| {
+                    values.push(dtype);
+                    values.len() as u16 - 1
+                });
             }
             Node::Element { .. } | Node::Cast { .. } | Node::Gather { .. } => {
                 let args: Vec<NodeId> = self.body.args(id).collect();

@@ -377,3 +377,26 @@ fn recording_order_of_independent_operations_does_not_change_the_kernels() {
     });
     assert_eq!(shape_of(&one), shape_of(&two), "{one}\n{two}");
 }
+
+#[test]
+fn index_and_values_of_a_scatter_are_computed_in_its_kernel() {
+    let n = 100_000;
+    let (base, at, v) = (randn([1000]), Tensor::randint(0..500, [n]), randn([n]));
+    thalweg::synchronize().unwrap();
+    let (sums, c) = counted(|| base.scatter_add(0, &(&at * 2), &v * 2.0 + 1.0));
+    assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 4000 + 12 * n as u64, 4000));
+    // A number is no tensor, and an index that all columns share is computed once, so that neither is read for each value.
+    let (counts, c) = counted(|| base.zeros_like().scatter_add(0, &at, 1));
+    assert_eq!((c.kernels, c.bytes_read), (2, 4000 + 8 * n as u64));
+    let (table, rows) = (randn([50, 64]), Tensor::randint(0..50, [300]));
+    let gradient = randn([300, 64]);
+    let (sum, c) = counted(|| table.index_add(0, &rows, &gradient * 0.5));
+    assert_eq!((c.kernels, c.bytes_read), (1, 4 * 50 * 64 + 8 * 300 + 4 * 300 * 64));
+    // What somebody else needs as well is stored, or computed again where that is cheaper.
+    let (both, c) = counted(|| {
+        let w = (&v * 2.0).tanh();
+        (base.scatter_add(0, &at, &w), w)
+    });
+    assert_eq!(c.kernels, 2);
+    drop((sums, counts, sum, both));
+}

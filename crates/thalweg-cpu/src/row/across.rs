@@ -125,7 +125,7 @@ fn convert(phases: &Phases, phase: &Phase, lines: usize, choice: Choice) -> Map 
     let written: Vec<usize> = body.stores.iter().map(|s| s.access as usize).collect();
     let points = !phase.once && written.iter().all(|&a| matches!(accesses[a].0, Source::Line(_)));
     let written = if points { written } else { vec![] };
-    Map { engine: Engine::new(&body, choice), accesses, folds: folds.len(), once: phase.once, mapped, written }
+    Map { engine: Engine::restored(&body, choice), accesses, folds: folds.len(), once: phase.once, mapped, written }
 }
 
 /// One launch.
@@ -144,6 +144,8 @@ pub struct Across<'a> {
     repeats: usize,
     buffers: Vec<usize>,
     banks: Vec<usize>,
+    /// Places for what was in them before a call.
+    saved: Vec<usize>,
     /// Where elements that a row has one of are repeated, by access; in the memory of a thread.
     copies: Vec<Option<usize>>,
     memory: [usize; 2],
@@ -172,6 +174,7 @@ impl<'a> Across<'a> {
             repeats: 1,
             buffers: vec![],
             banks: vec![],
+            saved: vec![],
             copies: vec![None; layout.lines.len()],
             memory: [0; 2],
         };
@@ -188,6 +191,9 @@ impl<'a> Across<'a> {
         let mut own = Places::default();
         let folds = program.maps.iter().map(|m| m.folds).max().unwrap_or(0);
         across.banks = (0..folds).map(|_| own.take(LANES * width * 8)).collect();
+        if program.maps.iter().any(|m| m.engine.restores()) {
+            across.saved = (0..folds).map(|_| own.take(LANES * width * 8)).collect();
+        }
         for (map, _) in program.maps.iter().zip(&across.joined).filter(|(_, j)| **j) {
             for i in map.accesses.iter().filter_map(|(s, a)| s.repeated(a)) {
                 let bytes = LANES * width * layout.lines[i].unit as usize;
@@ -325,7 +331,11 @@ impl<'a> Across<'a> {
 
     /// # Safety
     /// As [`crate::rows::Rows::run`].
-    unsafe fn call(&self, map: &Map, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
+    unsafe fn call(&self, map: &Map, own: *mut u8, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
+        if map.engine.restores() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.restoring(map, own, args, n, rows) };
+        }
         let in_place = self.stores.aliased && map.engine.rereads_inputs();
         let stream = self.stores.stream && !map.written.is_empty() && may_stream(&map.written, args, rows);
         // SAFETY: the caller's promise; rows that go past the caches are aligned.
@@ -335,6 +345,22 @@ impl<'a> Across<'a> {
             } else {
                 map.engine.run(args, n, rows, in_place)?;
             }
+        }
+        Ok(())
+    }
+
+    /// As [`Across::call`], where the banks may have to be as they were for a second run.
+    unsafe fn restoring(&self, map: &Map, own: *mut u8, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
+        // What is put together in this call: `n` elements of each bank.
+        let banks = map.accesses.iter().enumerate().filter_map(|(a, &(source, access))| match source {
+            Source::Bank(i) => Some((args[4 * a] as *mut u8, self.saved[i], n * access.dtype.size())),
+            _ => None,
+        });
+        // SAFETY: banks and the places for what was in them hold 32 rows of the strip's width, which no call goes beyond.
+        unsafe {
+            banks.clone().for_each(|(at, saved, bytes)| std::ptr::copy_nonoverlapping(at, own.add(saved), bytes));
+            let restore = || banks.for_each(|(at, saved, n)| std::ptr::copy_nonoverlapping(own.add(saved), at, n));
+            map.engine.run_restoring(args, n, rows, self.stores.aliased, restore)?;
         }
         Ok(())
     }
@@ -379,7 +405,7 @@ impl<'a> Across<'a> {
                     (0..points.len()).for_each(|a| args[4 * a] = at(a, point, width));
                     let place = block.run * self.layout.n + block.start + point;
                     self.tables(map, piece, Some(place), args, tables);
-                    self.call(map, args, width, 1)?;
+                    self.call(map, piece.own, args, width, 1)?;
                 }
                 return Ok(());
             }
@@ -387,22 +413,22 @@ impl<'a> Across<'a> {
                 let (groups, rest) = (block.len / LANES, block.len % LANES);
                 if groups > 0 {
                     step(args, LANES as i64);
-                    self.call(map, args, LANES * width, groups)?;
+                    self.call(map, piece.own, args, LANES * width, groups)?;
                 }
                 if rest > 0 {
                     (0..points.len()).for_each(|a| args[4 * a] = at(a, groups * LANES, width));
-                    self.call(map, args, rest * width, 1)?;
+                    self.call(map, piece.own, args, rest * width, 1)?;
                 }
                 return Ok(());
             }
             if map.folds == 0 {
                 step(args, 1);
-                return self.call(map, args, width, block.len);
+                return self.call(map, piece.own, args, width, block.len);
             }
             step(args, LANES as i64);
             for lane in 0..LANES.min(block.len) {
                 (0..points.len()).for_each(|a| args[4 * a] = at(a, lane, width));
-                self.call(map, args, width, (block.len - lane).div_ceil(LANES))?;
+                self.call(map, piece.own, args, width, (block.len - lane).div_ceil(LANES))?;
             }
         }
         Ok(())
@@ -488,7 +514,7 @@ impl Kernel for Across<'_> {
         }
         // SAFETY: accesses are those that are per row, one element a column, which are inside their operands; values have room for the strip.
         unsafe {
-            self.call(map, args, width, 1)?;
+            self.call(map, piece.own, args, width, 1)?;
             for set in &self.program.phases.list[phase].body.sets {
                 let slot = set.slot as usize;
                 let bytes = width * self.program.phases.values[slot].size();

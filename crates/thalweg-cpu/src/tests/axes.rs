@@ -1,9 +1,12 @@
-//! Scans, gathers and scatters over random layouts against the interpreter, on any number of threads.
+//! Scans as row kernels, gathers as maps and scatters over random layouts against the interpreter, on any number of threads.
 
 use super::{Lcg, device, download, read, upload, write};
-use thalweg_ir::{DType, Op, REVERSE, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Op, REVERSE, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
-use thalweg_kernel::{AxisGeometry, Geometry, Kernel};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, Node, Orientation, RowGeometry,
+    ScatterGeometry,
+};
 use thalweg_runtime::{Device, Error};
 
 /// A tensor that lies somehow: its strides, the position of its first element, all bytes of its buffer, and its meaning.
@@ -51,26 +54,90 @@ fn lay(rng: &mut Lcg, shape: &[usize], dtype: DType, repeat: bool, mut value: im
     Laid { strides, base, bytes, array }
 }
 
-fn geometry(axis: usize, n: usize, shape: &[usize], operands: &[&Laid], out: &[usize]) -> AxisGeometry {
-    let row_major = Shape::new(out).strides();
-    let of = |i: usize| {
-        let mut all = [0; 4];
-        operands.iter().enumerate().for_each(|(k, o)| all[k] = o.strides[i]);
-        all[operands.len()] = row_major[i];
-        all
-    };
+/// A scatter along an axis.
+fn scatter(op: ScatterOp, dtype: DType, axis: usize, [x, index, values]: [&Laid; 3]) -> (Kernel, Geometry) {
+    let shape = x.array.shape;
+    let out = shape.strides();
+    let of = |i: usize| [x.strides[i], index.strides[i], values.strides[i], out[i]];
     let dims = |r: std::ops::Range<usize>| r.map(|i| (shape[i], of(i))).collect();
-    let mut base = [0; 4];
-    operands.iter().enumerate().for_each(|(k, o)| base[k] = o.base);
-    AxisGeometry {
+    let geometry = ScatterGeometry {
         axis,
         outer: dims(0..axis),
-        inner: dims(axis + 1..shape.len()),
-        n,
+        inner: dims(axis + 1..shape.rank()),
+        n: index.array.shape[axis],
         size: shape[axis],
         steps: of(axis),
-        base,
+        base: [x.base, index.base, values.base, 0],
+        inputs: [None, None],
+    };
+    (Kernel::Scatter { op, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
+}
+
+/// Accesses over dimensions in any order, of which the one `along` runs inside.
+struct Accesses {
+    b: BodyBuilder,
+    order: Vec<usize>,
+    along: usize,
+    all: Vec<AccessGeometry>,
+}
+
+impl Accesses {
+    fn add(&mut self, operand: u16, dtype: DType, base: isize, strides: &[isize]) -> u16 {
+        let mut at = AccessGeometry { base, strides: [0; MAX_RANK], map: None, reach: None, distinct: 1 };
+        for (to, &axis) in at.strides.iter_mut().zip(&self.order) {
+            *to = strides[axis];
+        }
+        let class = match at.strides[self.along] {
+            1 => AccessClass::Contiguous,
+            0 => AccessClass::Uniform,
+            _ => AccessClass::Strided,
+        };
+        self.all.push(at);
+        self.b.access(Access { operand: Some(operand), dtype, class, per_row: false })
     }
+}
+
+/// A scan along an axis as a row kernel, along its rows or across them.
+fn scan(op: ScanOp, reverse: bool, axis: usize, across: bool, x: &Laid) -> (Kernel, Geometry) {
+    let shape = x.array.shape;
+    let order: Vec<usize> = (0..shape.rank()).filter(|&a| a != axis).chain([axis]).collect();
+    let across = across && order.len() > 1;
+    let kept = order.len() - 1;
+    let extents = order.iter().map(|&a| shape[a]).collect();
+    let along = if across { kept - 1 } else { kept };
+    let mut a = Accesses { b: BodyBuilder::new(false), order, along, all: vec![] };
+    let from = a.add(0, x.array.dtype, x.base, &x.strides);
+    let element = a.b.node(Node::Load { access: from });
+    let scanned = a.b.scan(op, reverse, element);
+    let dtype = a.b.body().dtype(scanned);
+    let to = a.add(1, dtype, 0, &shape.strides());
+    a.b.store(scanned, to);
+    let orientation = if across { Orientation::Across } else { Orientation::Along };
+    let geometry = RowGeometry { extents, kept, accesses: a.all };
+    (Kernel::Rows { body: a.b.finish(), orientation }, Geometry::Rows(geometry))
+}
+
+/// A gather along an axis as a map.
+fn gather(axis: usize, x: &Laid, index: &Laid) -> (Kernel, Geometry) {
+    let shape = index.array.shape;
+    let order: Vec<usize> = (0..shape.rank()).collect();
+    let along = order.len() - 1;
+    let mut a = Accesses { b: BodyBuilder::new(false), order, along, all: vec![] };
+    let mut across = x.strides.clone();
+    across[axis] = 0;
+    let from = a.add(0, x.array.dtype, x.base, &across);
+    let by = a.add(1, DType::I64, index.base, &index.strides);
+    let place = a.b.node(Node::Load { access: by });
+    let [zero, end, step] =
+        [0, x.array.shape[axis] as i64, x.strides[axis] as i64].map(|v| a.b.constant(Scalar::Int(v), DType::I64));
+    let (low, high) = (a.b.element(ElementOp::Ge, &[place, zero]), a.b.element(ElementOp::Lt, &[place, end]));
+    let inside = a.b.element(ElementOp::And, &[low, high]);
+    let offset = a.b.element(ElementOp::Mul, &[place, step]);
+    let element = a.b.node(Node::Gather { access: from, offset, inside });
+    let to = a.add(2, x.array.dtype, 0, &shape.strides());
+    a.b.store(element, to);
+    let geometry = MapGeometry { extents: shape.dims().to_vec(), accesses: a.all };
+    (Kernel::Map(a.b.finish()), Geometry::Map(geometry))
 }
 
 fn value(rng: &mut Lcg, dtype: DType) -> Scalar {
@@ -94,7 +161,7 @@ fn random_layouts_agree_with_the_interpreter_on_any_number_of_threads() {
     let mut rng = Lcg(77);
     let devices = [device(1), device(2), device(7)];
     let scatters = [ScatterOp::Set, ScatterOp::Add, ScatterOp::Prod, ScatterOp::Max, ScatterOp::Min];
-    let scans = [ScanOp::Sum, ScanOp::Max, ScanOp::Sort, ScanOp::Argsort];
+    let scans = [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min, ScanOp::Sort, ScanOp::Argsort];
     for round in 0..900 {
         let rank = 1 + rng.below(4);
         let long = rng.below(20) == 0;
@@ -107,19 +174,18 @@ fn random_layouts_agree_with_the_interpreter_on_any_number_of_threads() {
         let index = lay(&mut rng, &index_shape, DType::I64, true, |r| Scalar::Int(r.below(size) as i64));
         let values = lay(&mut rng, &index_shape, dtype, true, |r| value(r, dtype));
         let reverse = rng.below(2) == 1;
-        let (op, kernel, operands, out) = match round % 3 {
+        let (op, (kernel, geometry), operands, out) = match round % 3 {
             0 => {
-                let op = scans[rng.below(4)];
-                (Op::Scan(op), Kernel::Scan { op, reverse, dtype }, vec![&x], &shape)
+                let op = scans[rng.below(scans.len())];
+                (Op::Scan(op), scan(op, reverse, axis, rng.below(2) == 1, &x), vec![&x], &shape)
             }
-            1 => (Op::Gather, Kernel::Gather { dtype }, vec![&x, &index], &index_shape),
+            1 if index_shape[axis] == 0 => continue,
+            1 => (Op::Gather, gather(axis, &x, &index), vec![&x, &index], &index_shape),
             _ => {
                 let op = scatters[if dtype == DType::Bool { 0 } else { rng.below(5) }];
-                (Op::Scatter(op), Kernel::Scatter { op, dtype }, vec![&x, &index, &values], &shape)
+                (Op::Scatter(op), scatter(op, dtype, axis, [&x, &index, &values]), vec![&x, &index, &values], &shape)
             }
         };
-        let n = if operands.len() == 1 { size } else { index_shape[axis] };
-        let g = geometry(axis, n, &shape, &operands, out);
         let out_dtype = if op == Op::Scan(ScanOp::Argsort) { DType::I64 } else { dtype };
         let attr = axis as u32 | if reverse && operands.len() == 1 { REVERSE } else { 0 };
         let rel = RelOp { op, dtype: out_dtype, rank: rank as u8, attr, args: [RelArg::NONE; 3] };
@@ -131,36 +197,32 @@ fn random_layouts_agree_with_the_interpreter_on_any_number_of_threads() {
             buffers.push(device.allocate(elements * out_dtype.size()).unwrap());
             let all: Vec<_> = buffers.iter().collect();
             let program = device.program(&kernel).unwrap();
-            program.launch(&Geometry::Axis(g.clone()), &all, &[]).unwrap();
+            program.launch(&geometry, &all, &[]).unwrap();
             let got: Vec<u8> = download(&**device, all[all.len() - 1], elements * out_dtype.size());
             for p in 0..elements {
                 // SAFETY: the vector holds as many elements.
                 let v = unsafe { read(got.as_ptr().add(p * out_dtype.size()), out_dtype) };
-                assert!(same(v, want.get(p)), "{kernel:?} {g:?} at {p}: {v:?}, not {:?}", want.get(p));
+                assert!(same(v, want.get(p)), "{kernel:?} {geometry:?} at {p}: {v:?}, not {:?}", want.get(p));
             }
         }
     }
 }
 
 #[test]
-fn an_index_out_of_range_writes_nothing_and_is_an_error() {
+fn a_scatter_by_an_index_out_of_range_writes_nothing_and_is_an_error() {
     let device = device(4);
     let (x, values) = (upload(&*device, &[1f32, 2.0, 3.0]), upload(&*device, &[9f32, 9.0, 9.0]));
     // What lies behind the result belongs to others.
     let out = device.allocate(16).unwrap();
     for wrong in [3i64, -1, i64::MAX, i64::MIN] {
         let index = upload(&*device, &[0i64, wrong, 2]);
-        let strides = [1, 1, 1, 1];
-        let g = AxisGeometry { axis: 0, outer: vec![], inner: vec![], n: 3, size: 3, steps: strides, base: [0; 4] };
-        let scatter = device.program(&Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32 }).unwrap();
-        let gather = device.program(&Kernel::Gather { dtype: DType::F32 }).unwrap();
-        for result in [
-            scatter.launch(&Geometry::Axis(g.clone()), &[&x, &index, &values, &out], &[]),
-            gather.launch(&Geometry::Axis(g.clone()), &[&x, &index, &out], &[]),
-        ] {
-            let Err(Error::Index(message)) = result else { panic!("{result:?}") };
-            assert!(message.contains(&format!("index {wrong} is out of range for axis 0 of size 3")), "{message}");
-        }
+        let (outer, inner, inputs) = (vec![], vec![], [None, None]);
+        let g = ScatterGeometry { axis: 0, outer, inner, n: 3, size: 3, steps: [1; 4], base: [0; 4], inputs };
+        let scatter =
+            device.program(&Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] }).unwrap();
+        let result = scatter.launch(&Geometry::Scatter(g), &[&x, &index, &values, &out], &[]);
+        let Err(Error::Index(message)) = result else { panic!("{result:?}") };
+        assert!(message.contains(&format!("index {wrong} is out of range for axis 0 of size 3")), "{message}");
     }
     assert_eq!(download::<f32>(&*device, &x, 3), [1.0, 2.0, 3.0]);
 }

@@ -4,10 +4,9 @@ use super::upload;
 use crate::{CpuDevice, CpuOptions};
 use std::sync::Arc;
 use std::time::Instant;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, ReduceOp, Scalar};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, MatmulGeometry, Node,
-    ReduceGeometry,
 };
 use thalweg_runtime::{Buffer, Device};
 
@@ -36,32 +35,6 @@ fn devices() -> [(usize, Arc<CpuDevice>); 2] {
 #[ignore = "measures"]
 fn bandwidth() {
     println!("{:.1?}", crate::bandwidth::measure(CpuOptions::default().threads));
-}
-
-#[test]
-#[ignore = "measures"]
-fn reductions() {
-    for (threads, device) in devices() {
-        for (rows, columns) in [(64usize, 1024usize), (1000, 1000), (4096, 8192)] {
-            let input = upload(&*device, &vec![1.0f32; rows * columns]);
-            let output = device.allocate(rows.max(columns) * 8).unwrap();
-            let (r, c) = (rows, columns);
-            for (name, kept, reduced) in [
-                ("all", vec![], vec![(r * c, 1)]),
-                ("rows", vec![(r, c as isize)], vec![(c, 1)]),
-                ("columns", vec![(c, 1)], vec![(r, c as isize)]),
-            ] {
-                let geometry = Geometry::Reduce(ReduceGeometry { kept, reduced, base: 0, reach: None });
-                print!("{threads} threads {rows}×{columns} {name:8}");
-                for op in [ReduceOp::Sum, ReduceOp::Max, ReduceOp::ArgMax] {
-                    let kernel = Kernel::Reduce { op, dtype: DType::F32 };
-                    let ns = best(&device, &kernel, &geometry, &[&input, &output]);
-                    print!("  {} {:.1} GB/s ({:.1} µs)", op.name(), (r * c * 4) as f64 / ns, ns / 1e3);
-                }
-                println!();
-            }
-        }
-    }
 }
 
 #[test]

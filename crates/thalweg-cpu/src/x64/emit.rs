@@ -52,6 +52,8 @@ pub struct Emit<'a> {
     pub copy: u8,
     /// Whole vectors are stored past the caches through accesses below this number.
     pub streaming: u16,
+    /// Accesses whose next row is asked for while this one is walked for the last time, with bytes of an element.
+    pub ahead: Vec<(u16, u8)>,
 }
 
 pub fn reg(r: u8) -> Rm {
@@ -76,6 +78,7 @@ impl<'a> Emit<'a> {
             held: None,
             copy: 0,
             streaming: 0,
+            ahead: Vec::new(),
         }
     }
 }

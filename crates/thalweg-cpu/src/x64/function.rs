@@ -53,6 +53,10 @@ pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated, streaming: b
     e.scratch = frame.vectors(1);
     e.spills = frame.vectors(main.1.places.max(tail.1.places) as usize);
     e.streaming = if streaming { body.accesses.len() as u16 } else { 0 };
+    if body.stores.iter().any(|s| s.combine.is_some()) {
+        // What accumulates takes its rows from afar, and they are short.
+        e.ahead = super::along::loads_in_rows(body, body.accesses.len());
+    }
     e.choose_pointers();
     let (exit, leave, row) = (e.a.label(), e.a.label(), e.a.label());
     e.prologue(frame.size()?, leave);
@@ -241,12 +245,25 @@ impl Emit<'_> {
         }
         self.a.align(32);
         self.a.bind(top);
+        self.ask_ahead(stride);
         self.steps(main);
         self.a.arith_imm(0, reg(R14), stride);
         self.a.lea(RAX, at(R14, stride));
         self.a.scalar(true, &[0x39], R15, reg(RAX), 0); // cmp rax, r15
         self.a.jump_if(Cond::BelowEqual, top);
         self.a.bind(rest);
+    }
+
+    /// Asks for what lies a row further on than the next `points` points.
+    fn ask_ahead(&mut self, points: i32) {
+        for (access, size) in self.ahead.clone() {
+            self.a.load(RAX, self.arg(access, 1));
+            self.a.scalar(true, &[0x03], RAX, at(RSP, FRAME_WORDS + 8 * access as i32), 0); // add
+            for line in (0..points * size as i32).step_by(64) {
+                let place = Rm::Mem { base: RAX, index: Some((R14, size)), disp: line };
+                self.a.scalar(false, &[0x0F, 0x18], 1, place, 0); // prefetcht0
+            }
+        }
     }
 
     /// Masked steps to the end of the row.

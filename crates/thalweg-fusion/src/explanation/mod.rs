@@ -133,7 +133,7 @@ impl SegmentReport {
                 KernelPlan::Map { domain, rows, ops, .. } => {
                     (if rows.is_some() { "rows" } else { "map" }, ops.clone(), *domain)
                 }
-                KernelPlan::Alone { op } => (segment.ops[*op].op.name(), vec![*op], ValueId::Op(*op)),
+                KernelPlan::Alone { op, ops, .. } => (segment.ops[*op].op.name(), ops.clone(), ValueId::Op(*op)),
             };
             let writes: Vec<usize> = kernel.writes().collect();
             for &o in &ops {

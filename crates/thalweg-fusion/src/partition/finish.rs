@@ -35,7 +35,7 @@ impl Partition<'_> {
                 let (rows, ops) = (draft.rows, draft.ops.iter().collect());
                 match draft.domain {
                     Some(domain) => KernelPlan::Map { domain, rows, stores, row_stores, column_stores, ops },
-                    None => KernelPlan::Alone { op: stores[0] },
+                    None => KernelPlan::Alone { op: stores[0], operands: draft.operands.clone(), ops },
                 }
             })
             .collect();

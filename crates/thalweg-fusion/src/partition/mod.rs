@@ -2,12 +2,14 @@
 //!
 //! The segment is walked once, from the last operation to the first, so that everything that uses a value is placed
 //! before the value itself. For each operation it is then known where it is needed: in which kernels, and through which index
-//! maps. An operation is *stored* if somebody can ask for it, if a reduction or matrix product reads it, or if storing
-//! pays ([`crate::cost`]); otherwise it is computed wherever it is needed and never touches memory. A stored operation joins
+//! maps. An operation is *stored* if somebody can ask for it, if it is read in memory (by a matrix product, or as what a scatter or gather
+//! goes into), or if storing pays ([`crate::cost`]); otherwise it is computed wherever it is needed and never touches memory. A stored operation joins
 //! a kernel over the same points where the rules below allow it, else it begins one of its own.
 //!
 //! A reduction or scan is *folded* into a kernel whose points form the same rows: one that needs its result all along the row, or one
 //! that has an element for each row. The kernel then becomes a row kernel, and everything before and after over these rows lands in it.
+//!
+//! A matrix product or scatter is a kernel by itself. Nothing is stored in one but its result; a scatter's computes what its index and values need.
 //!
 //! What is allowed is in [`legality`].
 //!
@@ -46,6 +48,8 @@ struct Draft {
     stores: Vec<usize>,
     row_stores: Vec<usize>,
     column_stores: Vec<usize>,
+    /// What the operands of an operation by itself are views of.
+    operands: Vec<ValueId>,
     ops: BitSet,
     count: usize,
     /// Kernels that read what this one writes.
@@ -285,6 +289,7 @@ impl Partition<'_> {
             stores: vec![],
             row_stores: vec![],
             column_stores: vec![],
+            operands: vec![],
             ops: BitSet::new(n),
             count: 0,
             readers: vec![],
@@ -340,7 +345,8 @@ impl Partition<'_> {
     /// Operation `i` is computed in kernel `k` under `path`: its arguments are needed there.
     fn compute(&mut self, i: usize, k: usize, path: &Path) {
         self.note(i, k);
-        let domain = self.ix.shape(self.kernels[k].domain.expect("a kernel over points"));
+        let own = self.ix.seg.shapes[i];
+        let domain = self.kernels[k].domain.map_or(own, |d| self.ix.shape(d));
         let mut arguments = arguments(&self.ix, i, path, domain);
         if self.ix.seg.ops[i].op == Op::Gather {
             let (source, _) = arguments.remove(0);
@@ -360,19 +366,41 @@ impl Partition<'_> {
         self.forced.has(i) || self.ix.seg.live.has(i) && !self.is_alias(i)
     }
 
-    /// The operands of an operation by itself are in memory: stored, or strided views of what is stored.
+    /// The operands of an operation by itself are in memory: stored, or strided views of what is stored. Of a scatter only the tensor is; what index and
+    /// values are strided views of is computed, each over its own shape, so that an index which all columns share is computed once.
     fn read_operands(&mut self, i: usize, k: usize) {
+        let computes = self.ix.seg.mode.fused && matches!(self.ix.seg.ops[i].op, Op::Scatter(_));
         let tensors: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
-        for v in tensors {
-            self.read_in_memory(v, i, k);
+        for (n, v) in tensors.into_iter().enumerate() {
+            let needed = self.viewed(v);
+            self.kernels[k].operands.push(needed);
+            match needed {
+                ValueId::Op(o) if computes && n > 0 && !self.has_kernel_of_its_own(o) => {
+                    let path = Path::identity();
+                    let map = path.map_to(&self.ix, self.ix.seg.shapes[o]);
+                    if !self.uses[o].iter().any(|u| u.kernel == k && u.map == map) {
+                        self.uses[o].push(Use { kernel: k, path, map });
+                    }
+                }
+                _ => self.read_in_memory(needed, i, k),
+            }
         }
+    }
+
+    fn has_kernel_of_its_own(&self, i: usize) -> bool {
+        let op = self.ix.seg.ops[i].op;
+        runs_alone(op) || takes_rows(op)
+    }
+
+    /// What a value is a strided view of, if anything.
+    fn viewed(&self, v: ValueId) -> ValueId {
+        let (base, chain) = view_base(&self.ix, v, &|j| self.is_stored(j));
+        if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v }
     }
 
     /// Operation `i` in kernel `k` reads a value in memory.
     fn read_in_memory(&mut self, v: ValueId, i: usize, k: usize) {
-        let (base, chain) = view_base(&self.ix, v, &|j| self.is_stored(j));
-        let needed = if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v };
-        if let ValueId::Op(o) = needed {
+        if let ValueId::Op(o) = self.viewed(v) {
             self.forced.insert(o);
             self.operands[o].push((k, i));
         }
@@ -390,7 +418,7 @@ impl Partition<'_> {
         let evaluations: usize = uses
             .iter()
             .map(|u| {
-                let points = self.kernels[u.kernel].domain.map_or(0, |d| ix.shape(d).numel());
+                let points = u.map.shape().numel();
                 // Once a row, where it is the same all along.
                 if self.position(u, i) == Some(Position::Row) { elements } else { points }
             })

@@ -241,8 +241,8 @@ impl Partition<'_> {
     pub(super) fn drop_empty(&mut self) {
         let stores = |d: &Draft| !(d.stores.is_empty() && d.row_stores.is_empty() && d.column_stores.is_empty());
         let mut place = vec![usize::MAX; self.kernels.len()];
-        let left = (0..self.kernels.len()).filter(|&k| stores(&self.kernels[k]));
-        left.enumerate().for_each(|(next, k)| place[k] = next);
+        let kept = (0..self.kernels.len()).filter(|&k| stores(&self.kernels[k]));
+        kept.enumerate().for_each(|(new, old)| place[old] = new);
         self.kernels.retain(stores);
         for draft in &mut self.kernels {
             draft.readers.retain(|&r| place[r] != usize::MAX);

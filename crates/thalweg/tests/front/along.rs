@@ -255,6 +255,35 @@ fn long_scatters_are_the_same_on_any_threads() {
 }
 
 #[test]
+fn scatters_compute_index_and_values_part_by_part() {
+    // Longer than a part; each case again with fusion off, when both come from memory.
+    let (rows, columns) = (3001, 67);
+    let x = Tensor::rand([rows, columns]);
+    let at = Tensor::randint(-500..500, [rows, columns]);
+    let by_row = Tensor::randint(0..70, [rows]);
+    thalweg::synchronize().unwrap();
+    let cases: [fn(&Tensor, &Tensor, &Tensor) -> Tensor; 8] = [
+        |x, at, _| Tensor::zeros([40, 67]).scatter_add(0, &at.rem(40), x * 3.0 - 1.0),
+        |x, at, _| Tensor::zeros([3001, 40]).scatter_add(1, &at.rem(40), x.square()),
+        |x, at, _| x.scatter(1, &(at / 8), x + 1.0),
+        |x, _, by_row| (x * 1.0).index_add(0, &(by_row * 2), x.sqrt()),
+        |x, at, _| Tensor::zeros([5000]).scatter_add(0, &(at.flatten() * 3), x.flatten() * 2.0),
+        |x, at, _| Tensor::zeros([40, 67]).scatter_reduce(0, &at.flip(0).rem(40), -x, thalweg::ScatterOp::Max),
+        |x, at, _| Tensor::ones([67, 40]).scatter_add(1, &at.t().rem(40), (x + 0.5).t()),
+        |x, at, by_row| {
+            let wide = Tensor::cat(&[x, &x.exp()], 0);
+            let index = Tensor::cat(&[at, &at.gather(0, &by_row.unsqueeze(1).expand([3001, 67]))], 0);
+            Tensor::zeros([40, 67]).scatter_add(0, &index.rem(40), wide - x.mean(0))
+        },
+    ];
+    for (i, case) in cases.into_iter().enumerate() {
+        let [fused, unfused] = [true, false]
+            .map(|on| thalweg::with_strict(true, || thalweg::with_fusion(on, || f32s(&case(&x, &at, &by_row)))));
+        assert!(fused == unfused, "case {i}");
+    }
+}
+
+#[test]
 fn an_index_out_of_range_is_an_error_at_the_read() {
     let x = Tensor::new([0.0f32, 1.0, 2.0, 3.0]);
     let message = |y: Tensor| match y.to_f64_vec().unwrap_err() {
@@ -286,6 +315,13 @@ fn an_index_out_of_range_is_an_error_at_the_read() {
     assert_eq!(f32s(&(x + 1.0)), [1.0, 2.0, 3.0, 4.0]);
     let none = Tensor::zeros([0]);
     assert!(none.gather(0, &Tensor::new([0i64])).to_f64_vec().is_err());
+    // The one before went down with the segment.
+    let none = Tensor::new([0f32; 0]);
+    assert_eq!(f32s(&none.scatter(0, &Tensor::zeros_with([0], DType::I64), 1)), [0.0; 0]);
+    assert_eq!(
+        message(none.scatter(0, &Tensor::new([0i64]), 1)),
+        "scatter: index 0 is out of range for axis 0 of size 0"
+    );
 }
 
 #[test]

@@ -3,8 +3,6 @@
 use super::*;
 use crate::tests::upload;
 use std::time::Instant;
-use thalweg_ir::ReduceOp;
-use thalweg_kernel::ReduceGeometry;
 use thalweg_runtime::Buffer;
 
 /// Best time of a launch, in nanoseconds.
@@ -43,16 +41,6 @@ fn rows() {
         for domain in &shapes {
             let elements: usize = domain.shape.iter().product();
             print!("{threads} threads {:18} {:4}", format!("{:?}", domain.shape), format!("{:?}", domain.folded));
-            let strides = Case::strides_of(&domain.shape);
-            let split = |folded: bool| {
-                let axes = (0..domain.shape.len()).filter(|a| domain.folded.contains(a) == folded);
-                axes.map(|a| (domain.shape[a], strides[a])).collect::<Vec<_>>()
-            };
-            let old = ReduceGeometry { kept: split(false), reduced: split(true), base: 0, reach: None };
-            let (input, output) = (upload(&*device, &vec![1.0f32; elements]), device.allocate(elements * 4).unwrap());
-            let kernel = Kernel::Reduce { op: ReduceOp::Sum, dtype: DType::F32 };
-            let ns = best(&device, &kernel, &Geometry::Reduce(old), &[&input, &output]);
-            print!("  reduce {:6.1} GB/s", (elements * 4) as f64 / ns);
             for orientation in [Orientation::Along, Orientation::Across] {
                 print!("  | {orientation:?}");
                 type Build = fn(&mut Case, &mut Lcg);

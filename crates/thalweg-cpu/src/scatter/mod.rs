@@ -3,14 +3,21 @@
 //! The tensor is copied, unless the result takes its place, then values are put in. Values that meet one element do so in the order of the index, and
 //! each result is rounded to the tensor's dtype where it lies, so the bits depend on nothing else. Pieces of work differ in
 //! the dimensions beside the axis; where those are few, each piece owns a range of the result along the axis as well and looks at all indices.
+//!
+//! Index and values may be computed by the kernel itself ([`inputs`]): part by part, each of which is put in before the next one is computed.
 
-use crate::axis::{Outside, Walk, apart, checked};
+mod inputs;
+mod walk;
+
+pub use inputs::{Input, ScatterProgram};
+
 use crate::simd::Shared;
 use crate::threads::Threads;
 use half::{bf16, f16};
 use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::AxisGeometry;
+use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
+use walk::{Outside, Walk, apart, checked};
 
 /// Nanoseconds a value, and a byte that is copied, on one thread.
 const NS_PER_VALUE: f64 = 2.0;
@@ -18,38 +25,46 @@ const NS_PER_BYTE: f64 = 0.05;
 /// Bytes that a thread copies at a time.
 const CHUNK: usize = 1 << 18;
 
-/// Runs a scatter.
-///
-/// # Errors
-/// When an index is out of range: nothing is written for it, and the result is not to be used.
+/// Brings the tensor to where the result lies, unless it is there.
 ///
 /// # Panics
-/// When the geometry reaches outside an operand, or the output lies over an input other than as its place.
-pub fn launch(
-    op: ScatterOp,
-    dtype: DType,
-    g: &AxisGeometry,
-    operands: &[&Buffer],
-    threads: &Threads,
-) -> Result<(), Error> {
-    assert!(operands.len() == 4, "a scatter has 4 operands, {} given", operands.len());
-    let addresses = [
-        checked(g, operands, 0, g.size, dtype.size()),
-        checked(g, operands, 1, g.n, 8),
-        checked(g, operands, 2, g.n, dtype.size()),
-        checked(g, operands, 3, g.size, dtype.size()),
-    ];
-    apart(operands, 1..3);
-    let addresses = addresses.map(Shared);
-    if addresses[0].get() != addresses[3].get() {
-        apart(operands, 0..1);
-        copy(g, addresses, dtype.size(), threads);
+/// When the geometry reaches outside tensor or result, or the result lies over the tensor other than as its place.
+fn prepare(dtype: DType, g: &ScatterGeometry, tensor: &Buffer, to: &Buffer, threads: &Threads) {
+    let from = checked(g, tensor, 0, g.size, dtype.size());
+    let place = checked(g, to, 3, g.size, dtype.size());
+    if from != place {
+        apart(to, tensor);
+        copy(g, [Shared(from), Shared(place)], dtype.size(), threads);
     } else {
         // A stride over a single element says nothing.
         let step = (g.size > 1).then_some(g.steps);
         let all = g.outer.iter().chain(&g.inner).map(|d| d.1).chain(step).chain([g.base]);
         assert!(all.into_iter().all(|s| s[0] == s[3]), "a scatter's result lies in its tensor's place otherwise");
     }
+}
+
+/// Puts values in where an index says.
+///
+/// # Errors
+/// When an index is out of range: nothing is written for it, and the result is not to be used.
+///
+/// # Panics
+/// When the geometry reaches outside an operand, or the result lies over index or values.
+fn apply(
+    op: ScatterOp,
+    dtype: DType,
+    g: &ScatterGeometry,
+    [index, values, to]: [&Buffer; 3],
+    threads: &Threads,
+) -> Result<(), Error> {
+    let addresses = [
+        checked(g, index, 1, g.n, 8),
+        checked(g, values, 2, g.n, dtype.size()),
+        checked(g, to, 3, g.size, dtype.size()),
+    ];
+    apart(to, index);
+    apart(to, values);
+    let addresses = addresses.map(Shared);
     let outside = Outside::default();
     use ScatterOp::Set;
     match (op, dtype) {
@@ -75,7 +90,7 @@ pub fn launch(
 }
 
 /// Copies the tensor to where the result lies.
-fn copy(g: &AxisGeometry, addresses: [Shared<u8>; 4], size: usize, threads: &Threads) {
+fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: &Threads) {
     let along = (g.size, g.steps);
     let mut dims: Vec<(usize, [isize; 4])> = vec![];
     for &(d, s) in g.outer.iter().chain([&along]).chain(&g.inner).filter(|d| d.0 != 1) {
@@ -86,7 +101,6 @@ fn copy(g: &AxisGeometry, addresses: [Shared<u8>; 4], size: usize, threads: &Thr
     }
     let elements: usize = dims.iter().map(|d| d.0).product();
     let estimate = NS_PER_BYTE * (elements * size) as f64;
-    let [from, _, _, to] = addresses;
     let at = |address: Shared<u8>, position: isize| address.get().wrapping_offset(position * size as isize);
     if let [] | [(_, [1, _, _, 1])] = dims[..] {
         threads.run(elements.div_ceil(CHUNK), 1, estimate, |range| {
@@ -191,8 +205,8 @@ impl Element for Truth {
 
 fn accumulate<T: Element>(
     op: ScatterOp,
-    g: &AxisGeometry,
-    addresses: [Shared<u8>; 4],
+    g: &ScatterGeometry,
+    addresses: [Shared<u8>; 3],
     threads: &Threads,
     outside: &Outside,
 ) {
@@ -206,8 +220,8 @@ fn accumulate<T: Element>(
 }
 
 fn put<T: Copy>(
-    g: &AxisGeometry,
-    addresses: [Shared<u8>; 4],
+    g: &ScatterGeometry,
+    addresses: [Shared<u8>; 3],
     threads: &Threads,
     outside: &Outside,
     with: impl Fn(T, T) -> T + Sync,
@@ -220,7 +234,7 @@ fn put<T: Copy>(
     // Looking at an index costs as much as putting a value in does, unless the latter misses the caches: a range a thread, no more.
     let ranges = if pieces == 0 || pieces >= wanted { 1 } else { wanted.div_ceil(pieces).min(g.size.max(1)) };
     let length = g.size.div_ceil(ranges).max(1);
-    let [_, index, values, to] = addresses;
+    let [index, values, to] = addresses;
     let [_, index_step, value_step, step] = g.steps;
     let [_, index_columns, value_columns, columns] = walk.columns;
     threads.run(pieces * ranges, 1, estimate, |range| {

@@ -1,0 +1,213 @@
+//! Scatters whose index or values are computed on the way.
+//!
+//! In: a scatter with map kernels for its index, its values or both. Out: the scatter of what they give, which never is in memory as a whole: the
+//! scatter is cut along its outermost dimension, and each part's index and values are computed into scratch that stays in cache. Parts follow one
+//! another in the order of the index, so the cuts change no bit. What cannot be cut the same way is computed whole.
+
+use super::{apply, prepare};
+use crate::row;
+use crate::threads::Threads;
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_ir::{DType, ScatterOp};
+use thalweg_kernel::{Geometry, MapGeometry, ScatterGeometry};
+use thalweg_runtime::{Buffer, Error, Pool, Program, ProgramInfo};
+
+/// Values computed before they are put in, for each thread: index and values of f32 are 384 KiB.
+const PART: usize = 32 << 10;
+
+/// How an input is computed.
+#[derive(Debug)]
+pub struct Input {
+    program: Arc<dyn Program>,
+    operands: usize,
+    scalars: usize,
+}
+
+impl Input {
+    pub fn new(program: Arc<dyn Program>, operands: usize, scalars: usize) -> Input {
+        Input { program, operands, scalars }
+    }
+}
+
+/// A scatter, with what it computes of its inputs.
+#[derive(Debug)]
+pub struct ScatterProgram {
+    op: ScatterOp,
+    dtype: DType,
+    /// Of index and values.
+    inputs: [Option<Input>; 2],
+    pool: Arc<Pool>,
+    threads: Arc<Threads>,
+}
+
+/// One launch's index or values.
+struct Source<'a> {
+    /// The operand that holds them, or scratch that they are computed into.
+    buffer: Cow<'a, Buffer>,
+    computed: Option<Job<'a>>,
+}
+
+/// What computes an input.
+struct Job<'a> {
+    input: &'a Input,
+    geometry: &'a Geometry,
+    operands: &'a [&'a Buffer],
+    scalars: &'a [u64],
+    /// Points for each place along the scatter's outermost dimension, where it can be computed part by part.
+    part: Option<usize>,
+}
+
+impl Job<'_> {
+    fn run(&self, geometry: &Geometry, into: &Buffer) -> Result<(), Error> {
+        let operands: Vec<&Buffer> = self.operands.iter().copied().chain([into]).collect();
+        self.input.program.launch(geometry, &operands, self.scalars)
+    }
+}
+
+impl ScatterProgram {
+    pub fn new(
+        op: ScatterOp,
+        dtype: DType,
+        inputs: [Option<Input>; 2],
+        pool: Arc<Pool>,
+        threads: Arc<Threads>,
+    ) -> ScatterProgram {
+        ScatterProgram { op, dtype, inputs, pool, threads }
+    }
+}
+
+impl Program for ScatterProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Geometry::Scatter(g) = geometry else { panic!("a scatter is launched with {geometry:?}") };
+        let read = self.inputs.iter().map(|i| i.as_ref().map_or(1, |i| i.operands));
+        let wanted = 2 + read.clone().sum::<usize>();
+        assert!(operands.len() == wanted, "a scatter has {wanted} operands, {} given", operands.len());
+        let (tensor, to) = (operands[0], operands[wanted - 1]);
+        let (outermost, rows) = (outermost(g), rows_of_part(g, &self.threads));
+        let (mut operands, mut scalars) = (&operands[1..wanted - 1], scalars);
+        let mut sources = vec![];
+        for (n, input) in self.inputs.iter().enumerate() {
+            let Some(input) = input else {
+                sources.push(Source { buffer: Cow::Borrowed(operands[0]), computed: None });
+                operands = &operands[1..];
+                continue;
+            };
+            let own = g.inputs[n].as_deref().expect("a computed input has a geometry");
+            let part = cut(g, n + 1, own);
+            let points = part.map_or_else(|| points(own), |p| p * rows.min(outermost));
+            let size = if n == 0 { 8 } else { self.dtype.size() };
+            let buffer = Cow::Owned(self.pool.allocate(points * size)?);
+            let (reads, left) = operands.split_at(input.operands);
+            let (bits, rest) = scalars.split_at(input.scalars);
+            (operands, scalars) = (left, rest);
+            let job = Job { input, geometry: own, operands: reads, scalars: bits, part };
+            sources.push(Source { buffer, computed: Some(job) });
+        }
+        let [index, values] = &sources[..] else { unreachable!("two inputs") };
+        for s in [index, values] {
+            if let Some(job) = &s.computed
+                && job.part.is_none()
+            {
+                job.run(job.geometry, &s.buffer)?;
+            }
+        }
+        prepare(self.dtype, g, tensor, to, &self.threads);
+        let cuts = [index, values].map(|s| s.computed.as_ref().is_some_and(|job| job.part.is_some()));
+        let buffers = [&*index.buffer, &*values.buffer, to];
+        if cuts == [false; 2] {
+            return apply(self.op, self.dtype, g, buffers, &self.threads);
+        }
+        for start in (0..outermost).step_by(rows) {
+            let range = start..outermost.min(start + rows);
+            for s in [index, values] {
+                if let Some(Job { geometry: Geometry::Map(map), part: Some(part), .. }) = &s.computed {
+                    let job = s.computed.as_ref().expect("just seen");
+                    job.run(&Geometry::Map(part_of_map(map, range.start * part..range.end * part)), &s.buffer)?;
+                }
+            }
+            apply(self.op, self.dtype, &part_of(g, cuts, range), buffers, &self.threads)?;
+        }
+        Ok(())
+    }
+
+    fn info(&self) -> ProgramInfo {
+        let native = ProgramInfo { engine: "native".into(), ..ProgramInfo::default() };
+        let computed = self.inputs.iter().flatten().map(|i| i.program.info());
+        // What the inputs are computed into is nobody's operand.
+        ProgramInfo { rereads_inputs: false, ..row::sum(std::iter::once(native).chain(computed)) }
+    }
+}
+
+/// Size of the outermost dimension that values are put in along.
+fn outermost(g: &ScatterGeometry) -> usize {
+    g.outer.first().map_or(g.n, |d| d.0)
+}
+
+/// Places along the outermost dimension that a part takes.
+fn rows_of_part(g: &ScatterGeometry, threads: &Threads) -> usize {
+    let all: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product::<usize>() * g.n;
+    let row = (all / outermost(g).max(1)).max(1);
+    (PART * threads.count() / row).max(1)
+}
+
+/// Strides along the outermost dimension; none along the axis of what is not the index's.
+fn outer_strides(g: &ScatterGeometry) -> [isize; 4] {
+    g.outer.first().map_or([0, g.steps[1], g.steps[2], 0], |d| d.1)
+}
+
+/// Points of a computed input.
+fn points(geometry: &Geometry) -> usize {
+    match geometry {
+        Geometry::Map(map) => map.points(),
+        Geometry::Pieces(pieces) => pieces.iter().map(MapGeometry::points).sum(),
+        other => panic!("an input is computed by a map, not with {other:?}"),
+    }
+}
+
+/// How many points of operand `which`, which is computed, go with one place along the outermost dimension, where those of neighbouring places
+/// follow each other, both in what is computed and in how it is read.
+fn cut(g: &ScatterGeometry, which: usize, own: &Geometry) -> Option<usize> {
+    let Geometry::Map(map) = own else { return None };
+    let part = usize::try_from(outer_strides(g)[which]).ok().filter(|&p| p > 0)?;
+    let behind = g.outer.iter().skip(1).chain(&g.inner).map(|d| (d.0, d.1[which]));
+    let axis = (!g.outer.is_empty()).then_some((g.n, g.steps[which]));
+    let mut reach = 0;
+    for (size, stride) in behind.chain(axis) {
+        reach += size.saturating_sub(1) * usize::try_from(stride).ok()?;
+    }
+    let inner: usize = map.extents[1..].iter().product();
+    let fits = g.base[which] == 0 && reach < part && part * outermost(g) == map.points() && part % inner == 0;
+    (fits && map.accesses.iter().all(|a| a.map.is_none())).then_some(part)
+}
+
+/// Those points, in row-major order, of a map without tables.
+fn part_of_map(map: &MapGeometry, range: Range<usize>) -> MapGeometry {
+    let inner: usize = map.extents[1..].iter().product();
+    let (first, last) = (range.start / inner, range.end / inner);
+    let (mut part, written) = (map.clone(), map.accesses.len() - 1);
+    part.extents[0] = last - first;
+    for (n, at) in part.accesses.iter_mut().enumerate() {
+        // What is written is scratch, which each part fills from its beginning.
+        if n < written {
+            at.base += first as isize * at.strides[0];
+        }
+    }
+    part
+}
+
+/// A scatter of those places along the outermost dimension, computed inputs having nothing else.
+fn part_of(g: &ScatterGeometry, computed: [bool; 2], range: Range<usize>) -> ScatterGeometry {
+    let mut part = g.clone();
+    let strides = outer_strides(g);
+    match part.outer.first_mut() {
+        Some(d) => d.0 = range.len(),
+        None => part.n = range.len(),
+    }
+    for (which, base) in part.base.iter_mut().enumerate() {
+        let moves = !matches!((which, computed), (1, [true, _]) | (2, [_, true]));
+        *base += if moves { range.start as isize * strides[which] } else { 0 };
+    }
+    part
+}
