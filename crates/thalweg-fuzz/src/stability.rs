@@ -119,17 +119,17 @@ fn put_off(array: &mut Array, rng: &mut Rng, alike: bool, way: f64) {
     let dtype = array.dtype;
     if let Data::Float(values) = &mut array.data {
         let epsilon = way * 2f64.powi(1 - dtype.mantissa_digits() as i32);
-        let mut by = || {
+        let by = |rng: &mut Rng| {
             let size = 0.5 + 1.5 * rng.f64();
             if rng.bool() { size * epsilon } else { -size * epsilon }
         };
         // Some operations stay as they are: put off, a 1 may leave the domain of what follows.
-        let all = by() * ((by() > 0.0) as u8 as f64);
+        let all = by(rng) * rng.u8(..2) as f64;
         for v in values.iter_mut() {
-            let by = if alike { all } else { by() };
+            let by = if alike { all } else { by(rng) };
             // What overflows f16, or vanishes in it, may be as it is in f32.
             *v = match *v {
-                v if dtype == DType::F16 && v.is_infinite() && by > 0.0 => 65504f64.copysign(v),
+                v if dtype == DType::F16 && v.is_infinite() && by > 0.0 => (65504.0 * (1.0 + rng.f64())).copysign(v),
                 v if dtype == DType::F16 && v == 0.0 => by.signum() * 6e-8,
                 v if v.is_finite() => v * (1.0 + by),
                 v => v,
