@@ -547,4 +547,13 @@ mod tests {
             assert!(names.contains(name), "{name} is not among {names:?}");
         }
     }
+
+    #[test]
+    fn rows_longer_than_a_block_and_chains_of_reductions_come_up() {
+        let programs: Vec<Program> = (0..400).map(program).collect();
+        let reductions = |p: &Program| p.steps.iter().filter(|s| matches!(s.op, Op::Reduce(_))).count();
+        assert!(programs.iter().filter(|p| reductions(p) >= 3).count() > 40);
+        let long = |p: &Program| p.inputs.iter().any(|i| i.shape.iter().any(|&d| d > BLOCK));
+        assert!(programs.iter().any(long));
+    }
 }
