@@ -39,8 +39,10 @@ struct Figure {
     share_of_copying: f64,
 }
 
+type Named = (&'static str, fn(&Tensor) -> Tensor);
+
 /// What is measured on the matrix.
-const ON_MATRIX: &[(&str, fn(&Tensor) -> Tensor)] = &[
+const ON_MATRIX: &[Named] = &[
     ("x + 1", |x| x + 1.0),
     ("sum of all", |x| x.sum(..)),
     ("sum of rows", |x| x.sum(1)),

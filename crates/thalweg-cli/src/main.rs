@@ -8,6 +8,7 @@ mod explain;
 mod failure;
 mod math;
 mod measure;
+mod numerics;
 mod processes;
 mod record;
 mod report;
@@ -44,6 +45,8 @@ enum Command {
     Doctor,
     /// Measure how far the vector functions are from the exact values
     Math(math::Math),
+    /// Measure how far sums, statistics and softmax are from the exact values
+    Numerics(numerics::Numerics),
     /// Measure what standard input asks for (for bench/run)
     #[command(hide = true)]
     Worker,
@@ -79,6 +82,7 @@ fn run(command: Command) -> Outcome {
         Command::Trace(trace) => trace.run(),
         Command::Doctor => doctor::run(),
         Command::Math(math) => math.run(),
+        Command::Numerics(numerics) => numerics.run(),
         Command::Worker => bench::worker(),
     }
 }
