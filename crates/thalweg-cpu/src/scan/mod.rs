@@ -25,6 +25,14 @@ use thalweg_kernel::order::SCAN_BLOCK;
 /// Columns whose state is carried side by side: 8 KiB of f64.
 const COLUMNS: usize = 1024;
 
+/// Estimate of the time that an element takes on one thread.
+pub fn ns_per_element(op: ScanOp) -> f64 {
+    match op {
+        ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => 20.0,
+        ScanOp::Sum | ScanOp::Prod | ScanOp::Max | ScanOp::Min => 0.7,
+    }
+}
+
 /// Scans each column of an `[n][width]` row-major buffer; with `width` 1, one row along. `dtype` is that of the elements, [`ScanOp::Argsort`]
 /// writes i64. `reverse`: from the last element to the first; of a sort, descending. `from` may be `to`, for [`ScanOp::Argsort`] only where elements
 /// have 8 bytes or `width` is 1. Without `threads` the calling one works alone.

@@ -3,7 +3,7 @@
 //! They go by keys: unsigned integers in the order of the elements, NaN the largest, -0 and +0 one, each with its place in the low bits, so that
 //! any way to sort them is stable. Long columns are sorted by radix, in parts on several threads where there are any.
 
-use super::{Element, Rows};
+use super::{Element, Rows, ns_per_element};
 use crate::simd::Shared;
 use crate::threads::Threads;
 use thalweg_ir::ScanOp;
@@ -12,8 +12,6 @@ use thalweg_ir::ScanOp;
 const RADIX: usize = 512;
 /// Items of a merge that a thread takes at a time.
 const MERGED: usize = 16 << 10;
-/// Estimate of the time that an element takes.
-const NS_PER_SORTED: f64 = 20.0;
 
 /// A key with the place of its element.
 trait Item: Copy + Ord + Default + Send + Sync {
@@ -85,7 +83,7 @@ unsafe fn sorted_by<T: Element, I: Item>(
     threads: Option<&Threads>,
 ) {
     let mask = u64::MAX >> (64 - 8 * size_of::<T>() as u32);
-    let estimate = NS_PER_SORTED * rows.n as f64;
+    let estimate = ns_per_element(op) * rows.n as f64;
     let helpers = threads.map_or(1, |t| t.for_work(estimate));
     let threads = threads.filter(|_| helpers > 1 && rows.n >= 2 * RADIX);
     let (mut items, mut scratch): (Vec<I>, Vec<I>) = (Vec::with_capacity(rows.n), vec![]);
