@@ -4,21 +4,24 @@
 //! phase, a block a call.
 
 use super::columns::Columns;
+use super::lawful;
 use super::layout::{Block, Layout, Line, Tables};
-use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch};
+use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch, Together};
 use super::{Stores, may_stream};
 use crate::engine::AlongEngine;
 use crate::rows::ACCESS_WORDS;
 use crate::threads::Threads;
 use std::ops::Range;
 use thalweg_ir::DType;
-use thalweg_kernel::{Body, Phases, order};
+use thalweg_kernel::{Body, Laws, Phases, order};
 use thalweg_runtime::Error;
 
 /// One launch.
 pub struct Along<'a> {
     engine: &'a AlongEngine,
     pub phases: &'a Phases,
+    /// By which its first two walks run together.
+    pub laws: Option<&'a Laws>,
     pub layout: &'a Layout<'a>,
     /// As many as the body has.
     scalars: &'a [u64],
@@ -37,6 +40,7 @@ pub struct Along<'a> {
 impl<'a> Along<'a> {
     pub fn new(
         engine: &'a AlongEngine,
+        laws: Option<&'a Laws>,
         body: &Body,
         layout: &'a Layout<'a>,
         scalars: &'a [u64],
@@ -51,7 +55,7 @@ impl<'a> Along<'a> {
         places.take(8 * phases.values.len());
         let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
         let columns = Columns::new(body, layout);
-        Along { engine, phases, layout, scalars, in_place, stream, buffers, bytes: places.bytes, columns }
+        Along { engine, phases, laws, layout, scalars, in_place, stream, buffers, bytes: places.bytes, columns }
     }
 
     /// Runs the launch.
@@ -181,7 +185,8 @@ impl Kernel for Along<'_> {
     }
 
     fn memory(&self) -> [usize; 2] {
-        [self.bytes, 8 * self.phases.values.len()]
+        // A word more for what is stored nowhere: see `lawful`.
+        [self.bytes, 8 * (self.phases.values.len() + 1)]
     }
 
     fn buffer(&self, number: usize) -> usize {
@@ -220,6 +225,33 @@ impl Kernel for Along<'_> {
         self.args(piece.number, Block { run: 0, start: 0, len: 1 }, 1, piece.memory, piece.memory, (args, tables));
         // SAFETY: as above, for the accesses that are per row; sets are written to the row's values.
         unsafe { self.call(args, 1, 1, phase..phase + 1) }
+    }
+
+    fn together(&self) -> Option<Together> {
+        self.laws.map(|laws| Together { phases: laws.phases.clone(), words: lawful::words(self.phases, laws) })
+    }
+
+    unsafe fn blocks_together(
+        &self,
+        block: Block,
+        piece: Piece,
+        scratch: (&mut Vec<u64>, &mut Tables),
+        out: *mut u64,
+    ) -> Result<(), Error> {
+        let laws = self.laws.expect("phases run together by laws");
+        // SAFETY: the caller's promise.
+        unsafe { lawful::block(self, laws, block, piece, scratch, out) }
+    }
+
+    unsafe fn settle(
+        &self,
+        piece: Piece,
+        results: *const u64,
+        scratch: (&mut Vec<u64>, &mut Tables),
+    ) -> Result<(), Error> {
+        let laws = self.laws.expect("phases run together by laws");
+        // SAFETY: the caller's promise.
+        unsafe { lawful::settle(self, laws, piece, results, scratch) }
     }
 
     unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8) {
