@@ -4,15 +4,16 @@
 //! phase, a block a call.
 
 use super::columns::Columns;
+use super::lawful;
 use super::layout::{Block, Layout, Line, Tables};
-use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch};
+use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch, Together};
 use super::{Stores, may_stream};
 use crate::engine::AlongEngine;
 use crate::rows::{ACCESS_WORDS, MOST_TOGETHER};
 use crate::threads::Threads;
 use std::ops::Range;
 use thalweg_ir::DType;
-use thalweg_kernel::{Body, Phases, order};
+use thalweg_kernel::{Body, Laws, Phases, order};
 use thalweg_runtime::Error;
 
 /// Bytes of the rows that are walked side by side: they stay in the smallest first-level caches.
@@ -22,6 +23,8 @@ const NEAR_BYTES: usize = 24 << 10;
 pub struct Along<'a> {
     engine: &'a AlongEngine,
     pub phases: &'a Phases,
+    /// By which its first two walks run together.
+    pub laws: Option<&'a Laws>,
     pub layout: &'a Layout<'a>,
     /// As many as the body has.
     scalars: &'a [u64],
@@ -42,6 +45,7 @@ pub struct Along<'a> {
 impl<'a> Along<'a> {
     pub fn new(
         engine: &'a AlongEngine,
+        laws: Option<&'a Laws>,
         body: &Body,
         layout: &'a Layout<'a>,
         scalars: &'a [u64],
@@ -63,7 +67,19 @@ impl<'a> Along<'a> {
             });
         let point = read.map(|(_, l)| l.unit as usize).chain(phases.buffers.iter().map(|d| d.size())).sum::<usize>();
         let together = (NEAR_BYTES / (point * layout.n).max(1)).clamp(1, MOST_TOGETHER);
-        Along { engine, phases, layout, scalars, in_place, stream, buffers, bytes: places.bytes, together, columns }
+        Along {
+            engine,
+            phases,
+            laws,
+            layout,
+            scalars,
+            in_place,
+            stream,
+            buffers,
+            bytes: places.bytes,
+            together,
+            columns,
+        }
     }
 
     /// Bytes of memory for the rows of a call.
@@ -200,7 +216,8 @@ impl Kernel for Along<'_> {
     }
 
     fn memory(&self) -> [usize; 2] {
-        [self.bytes, 8 * self.phases.values.len()]
+        // A word more for what is stored nowhere: see `lawful`.
+        [self.bytes, 8 * (self.phases.values.len() + 1)]
     }
 
     fn buffer(&self, number: usize) -> usize {
@@ -239,6 +256,33 @@ impl Kernel for Along<'_> {
         self.args(piece.number, Block { run: 0, start: 0, len: 1 }, 1, piece.memory, piece.memory, (args, tables));
         // SAFETY: as above, for the accesses that are per row; sets are written to the row's values.
         unsafe { self.call(args, 1, 1, phase..phase + 1) }
+    }
+
+    fn together(&self) -> Option<Together> {
+        self.laws.map(|laws| Together { phases: laws.phases.clone(), words: lawful::words(self.phases, laws) })
+    }
+
+    unsafe fn blocks_together(
+        &self,
+        block: Block,
+        piece: Piece,
+        scratch: (&mut Vec<u64>, &mut Tables),
+        out: *mut u64,
+    ) -> Result<(), Error> {
+        let laws = self.laws.expect("phases run together by laws");
+        // SAFETY: the caller's promise.
+        unsafe { lawful::block(self, laws, block, piece, scratch, out) }
+    }
+
+    unsafe fn settle(
+        &self,
+        piece: Piece,
+        results: *const u64,
+        scratch: (&mut Vec<u64>, &mut Tables),
+    ) -> Result<(), Error> {
+        let laws = self.laws.expect("phases run together by laws");
+        // SAFETY: the caller's promise.
+        unsafe { lawful::settle(self, laws, piece, results, scratch) }
     }
 
     unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8) {
