@@ -6,6 +6,7 @@
 mod body;
 mod geometry;
 mod index;
+mod laws;
 pub mod order;
 mod phases;
 pub mod random;
@@ -19,5 +20,6 @@ pub use geometry::{
     AccessGeometry, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry, ScatterGeometry,
 };
 pub use index::IndexMap;
+pub use laws::{Law, LawKind, Laws, Part, laws, with_residuals};
 pub use phases::{Phase, Phases, phases};
 pub use reciprocal::reciprocals;

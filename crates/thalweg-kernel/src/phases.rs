@@ -29,6 +29,8 @@ pub struct Phases {
     pub values: Vec<DType>,
     /// Dtypes of the buffers: operands from [`Body::operands`] of the whole body on, accesses from its accesses on.
     pub buffers: Vec<DType>,
+    /// What is computed once a row and known to later phases: nodes of the whole body with the numbers of their values, by node.
+    pub held: Vec<(NodeId, u16)>,
 }
 
 /// A part of a row body that runs by itself.
@@ -177,7 +179,9 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
             list.push(p.walk_phase(l, last, &scanned));
         }
     }
-    Phases { list, values: p.values, buffers: p.buffers }
+    let mut held: Vec<(NodeId, u16)> = p.held.into_iter().collect();
+    held.sort_unstable();
+    Phases { list, values: p.values, buffers: p.buffers, held }
 }
 
 impl Planner<'_> {

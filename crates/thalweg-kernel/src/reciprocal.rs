@@ -8,22 +8,37 @@
 use crate::{Body, BodyBuilder, Node, NodeId};
 use thalweg_ir::{DType, ElementOp, Scalar};
 
+/// What nodes of a row body depend on.
+pub(crate) struct RowNodes {
+    /// The same for all points of a row.
+    pub once: Vec<bool>,
+    /// Computed from a fold.
+    pub folded: Vec<bool>,
+}
+
+impl RowNodes {
+    pub fn of(body: &Body) -> RowNodes {
+        let n = body.nodes.len();
+        let (mut once, mut folded) = (vec![false; n], vec![false; n]);
+        for i in 0..n {
+            let id = NodeId(i as u32);
+            let node = &body.nodes[i];
+            once[i] = body.args(id).all(|a| once[a.index()])
+                && node.access().is_none_or(|a| body.accesses[a as usize].per_row)
+                && !matches!(node, Node::Scanned { .. });
+            folded[i] = matches!(node, Node::Value { .. }) || body.args(id).any(|a| folded[a.index()]);
+        }
+        RowNodes { once, folded }
+    }
+}
+
 /// The body with divisions by values of the row replaced.
 pub fn reciprocals(body: &Body) -> Body {
     if body.strict || body.folds.is_empty() {
         return body.clone();
     }
     let n = body.nodes.len();
-    // The same for all points of a row, and computed from a fold.
-    let (mut once, mut folded) = (vec![false; n], vec![false; n]);
-    for i in 0..n {
-        let id = NodeId(i as u32);
-        let node = &body.nodes[i];
-        once[i] = body.args(id).all(|a| once[a.index()])
-            && node.access().is_none_or(|a| body.accesses[a as usize].per_row)
-            && !matches!(node, Node::Scanned { .. });
-        folded[i] = matches!(node, Node::Value { .. }) || body.args(id).any(|a| folded[a.index()]);
-    }
+    let RowNodes { once, folded } = RowNodes::of(body);
     let mut b = BodyBuilder::like(body);
     let mut place: Vec<NodeId> = Vec::with_capacity(n);
     for i in 0..n {

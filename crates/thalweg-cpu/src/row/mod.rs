@@ -10,6 +10,7 @@ mod across;
 mod along;
 mod columns;
 mod fold;
+mod lawful;
 mod layout;
 mod scans;
 mod walk;
@@ -19,9 +20,11 @@ use crate::engine::{AlongEngine, Choice, STREAM_ALIGN};
 use crate::launch::estimate_ns;
 use crate::memory;
 use crate::prepare::prepare;
+use crate::scan;
 use crate::threads::Threads;
 use across::Across;
 use along::Along;
+use lawful::Lawful;
 use layout::Layout;
 use std::sync::{Arc, OnceLock};
 use thalweg_ir::MAX_RANK;
@@ -48,6 +51,8 @@ enum Way {
         kept: Box<AlongEngine>,
         /// The same without buffers, for long rows; made when first needed.
         bare: OnceLock<Option<Box<AlongEngine>>>,
+        /// With the laws by which two walks read a row as one, for rows beyond the caches; made when first needed.
+        lawful: OnceLock<Option<Box<Lawful>>>,
     },
     Across {
         kept: Box<across::Program>,
@@ -63,7 +68,8 @@ impl RowsProgram {
         let cost = phases.list.iter().filter(|p| !p.once).map(|p| p.body.cost()).sum();
         let way = match orientation {
             Orientation::Along => {
-                Way::Along { kept: Box::new(AlongEngine::new(body, choice, true)), bare: OnceLock::new() }
+                let kept = Box::new(AlongEngine::new(body, choice, true));
+                Way::Along { kept, bare: OnceLock::new(), lawful: OnceLock::new() }
             }
             Orientation::Across => {
                 let kept = Box::new(across::Program::new(phases, body.accesses.len(), choice));
@@ -121,7 +127,8 @@ impl RowsProgram {
         check(body, geometry, self.orientation(), operands, scalars);
         let layout = Layout::new(body, geometry, self.orientation(), operands)?;
         let points = layout.rows() * layout.row.max(1);
-        let estimate = estimate_ns(body, &geometry.accesses, points, self.cost);
+        let scans: f64 = body.scans.iter().map(|s| scan::ns_per_element(s.op)).sum();
+        let estimate = estimate_ns(body, &geometry.accesses, points, self.cost) + scans * points as f64;
         let aliased = check::aliased(body, operands, |i| {
             let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
             if let Some(map) = &at.map {
@@ -140,9 +147,13 @@ impl RowsProgram {
         // SAFETY: `check` found every access of the domain inside its operand. No two rows write one element, since no two points share one.
         unsafe {
             match &self.way {
-                Way::Along { kept, bare } => {
-                    let engine = self.along(kept, bare, layout.row);
-                    Along::new(engine, body, &layout, scalars, stores).run(&self.threads, estimate)
+                Way::Along { kept, bare, lawful } => {
+                    let pays = lawful::pays(body, &layout);
+                    let made = || Lawful::new(body, self.choice, kept.info()).map(Box::new);
+                    let lawful = if pays { lawful.get_or_init(made).as_deref() } else { None };
+                    let engine = lawful.map_or_else(|| self.along(kept, bare, layout.row), |l| &l.engine);
+                    let laws = lawful.map(|l| &l.laws);
+                    Along::new(engine, laws, body, &layout, scalars, stores).run(&self.threads, estimate)
                 }
                 Way::Across { kept, bare } => {
                     let program = self.across(kept, bare, layout.row);

@@ -4,6 +4,9 @@
 //! a piece. Out: all phases of all pieces, one after the other. Each block of a walk leaves its folds' partial results, which are put together in the order of
 //! the blocks, and become values of the piece before its next phase.
 //!
+//! Walks that may run together ([`Together`]) do so block by block, while a block is in the nearest cache; they leave words of their own, of which the kernel makes
+//! values of the piece when all blocks have run.
+//!
 //! Threads take pieces; where there are too few of them for the threads, they take the blocks of each phase in turn. Partial results
 //! are kept by block then, and put together afterwards, so it makes no difference to the bits.
 
@@ -13,6 +16,7 @@ use super::scans;
 use crate::simd::Shared;
 use crate::threads::Threads;
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::Mutex;
 use thalweg_kernel::{Phases, order};
 use thalweg_runtime::Error;
@@ -65,6 +69,8 @@ pub struct Scratch {
     pub own: Arena,
     partial: Vec<u64>,
     trees: Vec<Tree>,
+    /// What the blocks of walks that run together have left.
+    together: Vec<u64>,
 }
 
 thread_local! {
@@ -112,6 +118,13 @@ pub struct Piece {
     pub own: *mut u8,
 }
 
+/// Phases that run together, block by block.
+pub struct Together {
+    pub phases: Range<usize>,
+    /// Words that a block leaves.
+    pub words: usize,
+}
+
 /// What runs phase by phase.
 pub trait Kernel: Sync {
     fn phases(&self) -> &Phases;
@@ -145,6 +158,33 @@ pub trait Kernel: Sync {
     /// # Safety
     /// As [`Kernel::block`].
     unsafe fn once(&self, phase: usize, piece: Piece, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error>;
+
+    /// The phases that run together instead of one after the other; `None`: there are none.
+    fn together(&self) -> Option<Together> {
+        None
+    }
+
+    /// Runs a block of the phases of [`Kernel::together`], which leaves so many words at `out`.
+    ///
+    /// # Safety
+    /// As [`Kernel::block`].
+    unsafe fn blocks_together(
+        &self,
+        _: Block,
+        _: Piece,
+        _: (&mut Vec<u64>, &mut Tables),
+        _: *mut u64,
+    ) -> Result<(), Error> {
+        unreachable!("there are phases that run together")
+    }
+
+    /// Ends the phases of [`Kernel::together`]: makes the piece's values of them, and stores what they store once a row.
+    ///
+    /// # Safety
+    /// As [`Kernel::once`]; `results` holds what all blocks left, in order.
+    unsafe fn settle(&self, _: Piece, _: *const u64, _: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
+        unreachable!("there are phases that run together")
+    }
 
     /// Makes the results of a fold values of the piece.
     ///
@@ -191,7 +231,8 @@ pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) 
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let width = kernel.width(piece.number);
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
-    let Scratch { args, tables, partial, trees, .. } = scratch;
+    let together = kernel.together();
+    let Scratch { args, tables, partial, trees, together: left, .. } = scratch;
     if partial.len() < folds * widest {
         partial.resize(folds * widest, 0);
     }
@@ -200,6 +241,21 @@ pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) 
     }
     let out = partial.as_mut_ptr();
     for (number, phase) in phases.list.iter().enumerate() {
+        if let Some(t) = together.as_ref().filter(|t| t.phases.contains(&number)) {
+            if number == t.phases.start {
+                left.resize(layout.blocks() * t.words, 0);
+                for b in 0..layout.blocks() {
+                    // SAFETY: the caller's promise; there is room for so many words of each block.
+                    unsafe {
+                        let out = left.as_mut_ptr().add(b * t.words);
+                        kernel.blocks_together(layout.block(b), piece, (args, tables), out)?;
+                    }
+                }
+                // SAFETY: all blocks have left theirs.
+                unsafe { kernel.settle(piece, left.as_ptr(), (args, tables))? };
+            }
+            continue;
+        }
         // SAFETY: the caller's promise; there is room for `widest` results of each fold, and trees are of one width and fold between clearings.
         unsafe {
             if phase.once {
@@ -219,7 +275,7 @@ pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) 
                 trees[f].take(fold.op, phase.body.dtype(fold.node), out.cast(), width);
                 kernel.set(fold.slot, piece, out.cast());
             }
-            run_scans(kernel, number, piece, width);
+            run_scans(kernel, number, piece, width, None);
         }
     }
     Ok(())
@@ -230,7 +286,8 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
     let walks = phases.list.iter().filter(|p| !p.once).count().max(1);
-    let (blocks, words) = (layout.blocks(), folds * widest);
+    let together = kernel.together();
+    let (blocks, words) = (layout.blocks(), (folds * widest).max(together.as_ref().map_or(0, |t| t.words)));
     let (mut memory, mut partial, mut tree) = (Arena::default(), vec![0u64; blocks * words], Tree::default());
     let [bytes, own_bytes] = kernel.memory();
     let memory = Shared(memory.bytes(bytes));
@@ -248,6 +305,10 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
             if failure.any() {
                 return failure.result();
             }
+            let joined = together.as_ref().filter(|t| t.phases.contains(&p));
+            if joined.is_some_and(|t| t.phases.start != p) {
+                continue;
+            }
             if phase.once {
                 on_this_thread(&|piece, Scratch { args, tables, .. }| {
                     // SAFETY: the caller's promise; nobody else is at work.
@@ -255,6 +316,7 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                 });
                 continue;
             }
+            let words = joined.map_or(words, |t| t.words);
             let grain = (CHUNK / (order::BLOCK.min(layout.n) * width)).max(1);
             let estimate = estimate_ns / (kernel.pieces() * walks) as f64;
             threads.run(blocks, grain, estimate, |range| {
@@ -264,15 +326,28 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                         // to other blocks are not written meanwhile.
                         let done = unsafe {
                             let out = results.get().add(b * words);
-                            kernel.block(p, layout.block(b), piece, (args, tables), out)
+                            match joined {
+                                Some(_) => kernel.blocks_together(layout.block(b), piece, (args, tables), out),
+                                None => kernel.block(p, layout.block(b), piece, (args, tables), out),
+                            }
                         };
                         failure.note(done);
                     }
                 });
             });
+            if joined.is_some() {
+                if failure.any() {
+                    return failure.result();
+                }
+                on_this_thread(&|piece, Scratch { args, tables, .. }| {
+                    // SAFETY: every block has left its words; nobody else is at work.
+                    failure.note(unsafe { kernel.settle(piece, results.get(), (args, tables)) });
+                });
+                continue;
+            }
             on_this_thread(&|piece, _| {
                 // SAFETY: scans run over whole buffers of the piece, and nobody else is at work.
-                unsafe { run_scans(kernel, p, piece, width) };
+                unsafe { run_scans(kernel, p, piece, width, Some(threads)) };
             });
             let mut row = vec![0u64; width];
             for (f, fold) in phase.body.folds.iter().enumerate() {
@@ -293,13 +368,14 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
 }
 
 /// Runs the scans whose elements a phase has left.
-unsafe fn run_scans(kernel: &impl Kernel, phase: usize, piece: Piece, width: usize) {
+unsafe fn run_scans(kernel: &impl Kernel, phase: usize, piece: Piece, width: usize, threads: Option<&Threads>) {
     let phases = kernel.phases();
     for scan in &phases.list[phase].scans {
         // SAFETY: the buffers are of the piece's length and width.
         unsafe {
             let [from, to] = [scan.from, scan.to].map(|b| piece.memory.add(kernel.buffer(b as usize)));
-            scans::run(&scan.scan, phases.buffers[scan.from as usize], from, to, kernel.layout().row, width);
+            let size = [kernel.layout().row, width];
+            scans::run(&scan.scan, phases.buffers[scan.from as usize], from, to, size, threads);
         }
     }
 }
