@@ -1,7 +1,7 @@
 //! Sorts.
 //!
 //! They go by keys: unsigned integers in the order of the elements, NaN the largest, -0 and +0 one, each with its place in the low bits, so that
-//! any way to sort them is stable. Long columns are sorted by radix, in parts on several threads where there are any.
+//! any way to sort them is stable. Long columns are sorted by radix, by all threads together.
 
 use super::{Element, Rows, ns_per_element};
 use crate::simd::Shared;
@@ -10,8 +10,6 @@ use thalweg_ir::ScanOp;
 
 /// Elements from which a column is sorted by radix rather than by comparisons.
 const RADIX: usize = 512;
-/// Items of a merge that a thread takes at a time.
-const MERGED: usize = 16 << 10;
 
 /// A key with the place of its element.
 trait Item: Copy + Ord + Default + Send + Sync {
@@ -103,7 +101,7 @@ unsafe fn sorted_by<T: Element, I: Item>(
         match threads {
             _ if rows.n < RADIX => items.sort_unstable(),
             None => radix(&mut items, &mut scratch, digits),
-            Some(threads) => together(&mut items, &mut scratch, digits, threads, (helpers, estimate)),
+            Some(threads) => together(&mut items, &mut scratch, digits, (threads, helpers, estimate)),
         }
         for (i, item) in items.iter().enumerate() {
             // SAFETY: as above; the column was read before.
@@ -115,70 +113,6 @@ unsafe fn sorted_by<T: Element, I: Item>(
                 }
             }
         }
-    }
-}
-
-/// Sorts on all threads: a part on each, then two and two parts merged, all threads at each merge. No two items are equal, so there is one order, and how
-/// many threads find it makes no difference.
-fn together<I: Item>(
-    items: &mut Vec<I>,
-    scratch: &mut Vec<I>,
-    digits: u32,
-    threads: &Threads,
-    (helpers, estimate): (usize, f64),
-) {
-    let n = items.len();
-    let parts = helpers.next_power_of_two();
-    let mut length = n.div_ceil(parts);
-    let base = Shared(items.as_mut_ptr());
-    threads.run(parts, 1, estimate, |range| {
-        for part in range {
-            let (start, end) = ((part * length).min(n), ((part + 1) * length).min(n));
-            // SAFETY: parts are apart, and the vector is not touched otherwise meanwhile.
-            let part = unsafe { std::slice::from_raw_parts_mut(base.get().add(start), end - start) };
-            let mut own = part.to_vec();
-            radix(&mut own, &mut vec![], digits);
-            part.copy_from_slice(&own);
-        }
-    });
-    scratch.resize(n, I::default());
-    while length < n {
-        let to = Shared(scratch.as_mut_ptr());
-        let pieces = n.div_ceil(MERGED);
-        threads.run(pieces, 1, estimate, |range| {
-            for piece in range {
-                // A piece of the result lies in one pair, or begins in one and ends in another.
-                let (mut at, end) = (piece * MERGED, ((piece + 1) * MERGED).min(n));
-                while at < end {
-                    let pair = at / (2 * length) * 2 * length;
-                    let (middle, last) = ((pair + length).min(n), (pair + 2 * length).min(n));
-                    let stop = end.min(last);
-                    // SAFETY: pieces are apart, and the vector is not touched otherwise meanwhile.
-                    let out = unsafe { std::slice::from_raw_parts_mut(to.get().add(at), stop - at) };
-                    merge(&items[pair..middle], &items[middle..last], at - pair, out);
-                    at = stop;
-                }
-            }
-        });
-        std::mem::swap(items, scratch);
-        length *= 2;
-    }
-}
-
-/// What the merge of two sorted slices has from place `from` on.
-fn merge<I: Item>(a: &[I], b: &[I], from: usize, out: &mut [I]) {
-    // How many of the first `from` items are of `a`: the least number after which the next of `a` is above what has been taken of `b`.
-    let (mut low, mut high) = (from.saturating_sub(b.len()), from.min(a.len()));
-    while low < high {
-        let i = low.midpoint(high);
-        if a[i] < b[from - i - 1] { low = i + 1 } else { high = i }
-    }
-    let (mut i, mut j) = (low, from - low);
-    for item in out {
-        let first = j == b.len() || i < a.len() && a[i] < b[j];
-        *item = if first { a[i] } else { b[j] };
-        i += first as usize;
-        j += !first as usize;
     }
 }
 
@@ -204,6 +138,58 @@ fn radix<I: Item>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: u32) {
             scratch[*at] = item;
             *at += 1;
         }
+        std::mem::swap(items, scratch);
+    }
+}
+
+/// As [`radix`], by threads together: each counts the digits of a part and moves that part to where the counts of all parts say. The order is that of one
+/// thread, however many there are.
+fn together<I: Item>(
+    items: &mut Vec<I>,
+    scratch: &mut Vec<I>,
+    digits: u32,
+    (threads, helpers, estimate): (&Threads, usize, f64),
+) {
+    let n = items.len();
+    let length = n.div_ceil(helpers);
+    let part = |k: usize| (k * length).min(n)..((k + 1) * length).min(n);
+    let mut counts = vec![[0usize; 256]; helpers];
+    scratch.resize(n, I::default());
+    for digit in 0..digits {
+        let (from, to) = (&items[..], Shared(scratch.as_mut_ptr()));
+        let each = Shared(counts.as_mut_ptr());
+        // SAFETY: each part has counts of its own, one thread at a time is at a part, and no two borrows of one are alive at once.
+        let own = |k: usize| unsafe { &mut *each.get().add(k) };
+        threads.run(helpers, 1, estimate, |range| {
+            for k in range {
+                let count = own(k);
+                count.fill(0);
+                from[part(k)].iter().for_each(|item| count[item.digit(digit)] += 1);
+            }
+        });
+        let (mut start, mut all_in_one) = (0, false);
+        for d in 0..256 {
+            let before = start;
+            for k in 0..helpers {
+                let count = &mut own(k)[d];
+                start += std::mem::replace(count, start);
+            }
+            all_in_one |= start - before == n;
+        }
+        if all_in_one {
+            continue;
+        }
+        threads.run(helpers, 1, estimate, |range| {
+            for k in range {
+                let places = own(k);
+                for &item in &from[part(k)] {
+                    let at = &mut places[item.digit(digit)];
+                    // SAFETY: the counts give each item a place of its own below `n`.
+                    unsafe { to.get().add(*at).write(item) };
+                    *at += 1;
+                }
+            }
+        });
         std::mem::swap(items, scratch);
     }
 }

@@ -261,16 +261,20 @@ fn scatters_of_every_kind() {
 
 #[test]
 fn long_scatters_are_the_same_on_any_threads() {
-    // One column of many elements: threads own ranges of it.
+    // One column of many elements: where they are more than a cache holds, threads own ranges of it.
     let n = 300_000;
-    let index = Tensor::randint(0..1000, [n]);
     let values = Tensor::randn([n]);
-    let (places, new) = (i64s(&index), f32s(&values));
-    let mut want = vec![0f32; 1000];
-    for (&i, v) in places.iter().zip(new) {
-        want[i as usize] += v;
+    let new = f32s(&values);
+    for size in [400_000, 1000] {
+        let index = Tensor::randint(0..size, [n]);
+        let places = i64s(&index);
+        let mut want = vec![0f32; size as usize];
+        for (&i, v) in places.iter().zip(&new) {
+            want[i as usize] += v;
+        }
+        assert_eq!(f32s(&Tensor::zeros([size as usize]).scatter_add(0, &index, &values)), want);
     }
-    assert_eq!(f32s(&Tensor::zeros([1000]).scatter_add(0, &index, &values)), want);
+    let index = Tensor::randint(0..1000, [n]);
     assert_eq!(i64s(&index.bincount(0).unwrap()).iter().sum::<i64>(), n as i64);
 }
 
