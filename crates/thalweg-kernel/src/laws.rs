@@ -232,7 +232,9 @@ impl Law {
             return plain;
         }
         let points = pairwise(parts, &|p| p.points);
-        let mean = |p: &Part| p.shift + p.residual / p.points;
+        // Means are counted from one of them: large ones have no digits left for how they differ.
+        let origin = parts.first().map_or(0.0, |p| p.shift);
+        let mean = |p: &Part| (p.shift - origin) + p.residual / p.points;
         let digits = if self.dtype == DType::F32 { f32::EPSILON as f64 } else { f64::EPSILON };
         // The body's mean has the errors of the sum and of its own rounding. Where it is the mean but for those, the exact one is meant; where it is
         // something else (the sum divided by another number), that is.
@@ -240,7 +242,7 @@ impl Law {
         let about = if (shift - wanted).abs() <= 8.0 * digits * wanted.abs() {
             pairwise(parts, &|p| p.points * mean(p)) / points
         } else {
-            shift
+            shift - origin
         };
         pairwise(parts, &|p| {
             let away = mean(p) - about;

@@ -1,5 +1,6 @@
 //! Row kernels against their definition, bit for bit: in both orientations, by every engine, on 1, 2 and 8 threads.
 
+mod laws;
 mod measure;
 mod oracle;
 
