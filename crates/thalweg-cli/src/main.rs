@@ -1,5 +1,6 @@
 //! The `thalweg` program: the demo, figures of the workloads, explanations, and a look at the machine.
 
+mod bandwidth;
 mod bench;
 mod demo;
 mod doctor;
@@ -7,6 +8,7 @@ mod explain;
 mod failure;
 mod math;
 mod measure;
+mod numerics;
 mod processes;
 mod record;
 mod report;
@@ -31,6 +33,8 @@ enum Command {
     /// Time a workload, or all of them
     #[command(after_help = after_help())]
     Bench(bench::Bench),
+    /// Time reductions and norms out of cache, beside copying memory
+    Bandwidth(bandwidth::BandwidthCommand),
     /// Show which operations of a workload share a kernel, and why the rest do not
     #[command(after_help = after_help())]
     Explain(explain::Explain),
@@ -41,6 +45,8 @@ enum Command {
     Doctor,
     /// Measure how far the vector functions are from the exact values
     Math(math::Math),
+    /// Measure how far sums, statistics and softmax are from the exact values
+    Numerics(numerics::Numerics),
     /// Measure what standard input asks for (for bench/run)
     #[command(hide = true)]
     Worker,
@@ -71,10 +77,12 @@ fn run(command: Command) -> Outcome {
             }
             bench.run()
         }
+        Command::Bandwidth(bandwidth) => bandwidth.run(),
         Command::Explain(explain) => explain.run(),
         Command::Trace(trace) => trace.run(),
         Command::Doctor => doctor::run(),
         Command::Math(math) => math.run(),
+        Command::Numerics(numerics) => numerics.run(),
         Command::Worker => bench::worker(),
     }
 }

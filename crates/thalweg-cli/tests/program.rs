@@ -106,6 +106,13 @@ fn trace_and_doctor_work() {
 }
 
 #[test]
+fn numerics_keep_their_bounds() {
+    let out = text(&thalweg(&["numerics", "--elements", "10000"]));
+    assert!(out.lines().all(|l| l.chars().count() <= 80), "wider than 80 columns: {out}");
+    assert!(out.contains("1e6 + normal") && out.contains("all -inf") && !out.contains(" NO"), "{out}");
+}
+
+#[test]
 fn a_worker_answers_line_by_line() {
     use std::io::Write;
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));

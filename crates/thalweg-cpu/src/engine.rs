@@ -7,7 +7,7 @@
 //! What the tile engine cannot run, nothing can: an index out of range is the one way in which a run fails, and ends its launch.
 
 use crate::prepare::prepare;
-use crate::rows::{Along, RowArgs, Rows};
+use crate::rows::{ACCESS_WORDS, Along, RowArgs, Rows};
 use crate::tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use crate::x64;
@@ -354,8 +354,13 @@ impl AlongEngine {
             }
         }
         let slow = self.slow.get_or_init(|| Box::new(tile::compile_along(&self.body, self.keep)));
+        // It takes one row after the other, in the first one's buffers.
+        let mut args = args.to_vec();
+        for buffer in 0..self.phases.buffers.len() {
+            args[(self.body.accesses.len() + buffer) * ACCESS_WORDS + 1] = 0;
+        }
         // SAFETY: the caller's promise; where the fast engine ran before, inputs and what earlier phases gave are as they were.
-        in_range(unsafe { slow.run(args, n, rows, phases) })
+        in_range(unsafe { slow.run(&args, n, rows, phases) })
     }
 }
 

@@ -20,9 +20,13 @@ pub const ACCESS_WORDS: usize = 4;
 /// outside the operand is read.
 ///
 /// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For [`Along`] the accesses are those of the body's phases
-/// (buffers included), and after the scalars comes one word more: the address of the row's values, 8 bytes each, by slot, in the form of
-/// `Scalar::to_bits`.
+/// (buffers included), and after the scalars come two words more: the address of the row's values, 8 bytes each, by slot, in the form of
+/// `Scalar::to_bits`; and how many rows may be walked side by side, 1 to [`MOST_TOGETHER`]: as many rows buffers have room for, word 1 of a buffer
+/// apart (they do not go on from one group of rows to the next).
 pub type RowArgs = [u64];
+
+/// The most rows that a call walks side by side.
+pub const MOST_TOGETHER: usize = 4;
 
 /// A compiled body.
 pub trait Rows: Send + Sync {

@@ -100,15 +100,16 @@ impl Generator {
         Shape::new(&dims)
     }
 
-    /// A shape with a dimension, or two neighbours, longer than a block of a fold.
+    /// A shape with a dimension, or two neighbours, longer than a block of a fold, or with rows and columns enough for a shared pass.
     fn long_shape(&mut self) -> Shape {
         let n = BLOCK + self.pick(&[0, 1, 31, 100, 3000, BLOCK, BLOCK + 17]);
         let few = self.rng.usize(1..4);
-        let dims = match self.rng.u32(..5) {
+        let dims = match self.rng.u32(..7) {
             0 => vec![n],
-            1 => vec![few, n],
-            2 => vec![n, few],
-            3 => vec![few, n.div_ceil(few), few],
+            1 | 2 => vec![130, n / 32],
+            3 => vec![few, n],
+            4 => vec![n, few],
+            5 => vec![few, n.div_ceil(few), few],
             _ => vec![2, few, n / 2 / few],
         };
         Shape::new(&dims)
@@ -545,5 +546,14 @@ mod tests {
         ] {
             assert!(names.contains(name), "{name} is not among {names:?}");
         }
+    }
+
+    #[test]
+    fn rows_longer_than_a_block_and_chains_of_reductions_come_up() {
+        let programs: Vec<Program> = (0..400).map(program).collect();
+        let reductions = |p: &Program| p.steps.iter().filter(|s| matches!(s.op, Op::Reduce(_))).count();
+        assert!(programs.iter().filter(|p| reductions(p) >= 3).count() > 40);
+        let long = |p: &Program| p.inputs.iter().any(|i| i.shape.iter().any(|&d| d > BLOCK));
+        assert!(programs.iter().any(long));
     }
 }

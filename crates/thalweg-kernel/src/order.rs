@@ -16,6 +16,9 @@ use thalweg_ir::{DType, Scalar};
 
 /// Elements of a block.
 pub const BLOCK: usize = 4096;
+/// Elements of a block of a running sum of floats. Its elements are added in order from -0, those totals of all blocks before it in order too; from
+/// there on the block goes element by element. All in f64. Not a power of two: blocks that are worked on at once would fall into the same sets of the caches.
+pub const SCAN_BLOCK: usize = 4064;
 /// Partial results that a block is folded in.
 pub const LANES: usize = 32;
 

@@ -9,12 +9,15 @@ use super::layout::{Block, Layout, Line, Tables};
 use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch, Together};
 use super::{Stores, may_stream};
 use crate::engine::AlongEngine;
-use crate::rows::ACCESS_WORDS;
+use crate::rows::{ACCESS_WORDS, MOST_TOGETHER};
 use crate::threads::Threads;
 use std::ops::Range;
 use thalweg_ir::DType;
 use thalweg_kernel::{Body, Laws, Phases, order};
 use thalweg_runtime::Error;
+
+/// Bytes of the rows that are walked side by side: they stay in the smallest first-level caches.
+const NEAR_BYTES: usize = 24 << 10;
 
 /// One launch.
 pub struct Along<'a> {
@@ -32,7 +35,9 @@ pub struct Along<'a> {
     /// Where buffers lie in the memory of a row, values being at its start.
     buffers: Vec<usize>,
     /// Bytes of that memory.
-    pub bytes: usize,
+    bytes: usize,
+    /// Rows that are walked side by side where they run whole.
+    together: usize,
     /// Where rows are put together.
     columns: Option<Columns>,
 }
@@ -55,7 +60,31 @@ impl<'a> Along<'a> {
         places.take(8 * phases.values.len());
         let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
         let columns = Columns::new(body, layout);
-        Along { engine, phases, laws, layout, scalars, in_place, stream, buffers, bytes: places.bytes, columns }
+        let last = layout.kept.len() - 1;
+        let read =
+            layout.lines.iter().enumerate().filter(|(i, l)| {
+                l.point != 0 && l.kept[last] != 0 && body.stores.iter().all(|s| s.access as usize != *i)
+            });
+        let point = read.map(|(_, l)| l.unit as usize).chain(phases.buffers.iter().map(|d| d.size())).sum::<usize>();
+        let together = (NEAR_BYTES / (point * layout.n).max(1)).clamp(1, MOST_TOGETHER);
+        Along {
+            engine,
+            phases,
+            laws,
+            layout,
+            scalars,
+            in_place,
+            stream,
+            buffers,
+            bytes: places.bytes,
+            together,
+            columns,
+        }
+    }
+
+    /// Bytes of memory for the rows of a call.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes * self.together
     }
 
     /// Runs the launch.
@@ -89,7 +118,7 @@ impl<'a> Along<'a> {
                 return;
             }
             walk::with_scratch(|scratch| {
-                let memory = scratch.piece.bytes(self.bytes);
+                let memory = scratch.piece.bytes(self.memory_bytes());
                 let Scratch { args, tables, .. } = scratch;
                 for chunk in range {
                     let (outer, first) = (chunk / chunks, chunk % chunks * rows);
@@ -97,6 +126,7 @@ impl<'a> Along<'a> {
                     let count = rows.min(inner - first);
                     let whole = Block { run: 0, start: 0, len: layout.n };
                     self.args(row, whole, layout.n, memory, memory, (args, tables));
+                    *args.last_mut().expect("args end in a count of rows") = self.together as u64;
                     // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for all slots.
                     failure.note(unsafe { self.call(args, layout.n, count, 0..self.phases.list.len()) });
                 }
@@ -150,11 +180,12 @@ impl<'a> Along<'a> {
         }
         for (&at, dtype) in self.buffers.iter().zip(&self.phases.buffers) {
             let point = block.run * layout.n + block.start;
-            args.extend([memory as u64 + (at + point * dtype.size()) as u64, 0, 1, 0]);
+            args.extend([memory as u64 + (at + point * dtype.size()) as u64, self.bytes as u64, 1, 0]);
         }
         args.extend_from_slice(self.scalars);
         args.push(values as u64);
-        debug_assert_eq!(args.len(), ACCESS_WORDS * (layout.lines.len() + self.buffers.len()) + self.scalars.len() + 1);
+        args.push(1);
+        debug_assert_eq!(args.len(), ACCESS_WORDS * (layout.lines.len() + self.buffers.len()) + self.scalars.len() + 2);
     }
 }
 

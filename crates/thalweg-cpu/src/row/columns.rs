@@ -143,7 +143,7 @@ impl Columns {
         }
         let inner = *layout.kept.last().expect("a layout has a dimension of rows");
         let count = if layout.is_mapped() { 1 } else { rows.len().min(inner - rows.start % inner) };
-        let memory = scratch.piece.bytes(along.bytes);
+        let memory = scratch.piece.bytes(along.memory_bytes());
         let Scratch { args, tables, .. } = scratch;
         along.args(rows.start, Block { run: 0, start: 0, len: layout.n }, layout.n, memory, memory, (args, tables));
         // SAFETY: every access of the rows is inside its operand or in the group's memory.

@@ -20,6 +20,7 @@ use crate::engine::{AlongEngine, Choice, STREAM_ALIGN};
 use crate::launch::estimate_ns;
 use crate::memory;
 use crate::prepare::prepare;
+use crate::scan;
 use crate::threads::Threads;
 use across::Across;
 use along::Along;
@@ -126,7 +127,8 @@ impl RowsProgram {
         check(body, geometry, self.orientation(), operands, scalars);
         let layout = Layout::new(body, geometry, self.orientation(), operands)?;
         let points = layout.rows() * layout.row.max(1);
-        let estimate = estimate_ns(body, &geometry.accesses, points, self.cost);
+        let scans: f64 = body.scans.iter().map(|s| scan::ns_per_element(s.op)).sum();
+        let estimate = estimate_ns(body, &geometry.accesses, points, self.cost) + scans * points as f64;
         let aliased = check::aliased(body, operands, |i| {
             let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
             if let Some(map) = &at.map {

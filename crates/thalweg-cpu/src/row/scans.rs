@@ -1,14 +1,22 @@
 //! Scans between phases: from one buffer of a row (or of a strip of columns) to another.
 
 use crate::scan;
+use crate::threads::Threads;
 use thalweg_ir::DType;
 use thalweg_kernel::Scan;
 
-/// Runs a scan down each of `width` columns of `n` elements.
+/// Runs a scan down each of `width` columns of `n` elements, on these threads if any.
 ///
 /// # Safety
 /// The buffers hold `n` rows of `width` elements, of `dtype` and of the scan's result, aligned; they are the same or lie apart.
-pub unsafe fn run(wanted: &Scan, dtype: DType, from: *const u8, to: *mut u8, n: usize, width: usize) {
+pub unsafe fn run(
+    wanted: &Scan,
+    dtype: DType,
+    from: *const u8,
+    to: *mut u8,
+    size: [usize; 2],
+    threads: Option<&Threads>,
+) {
     // SAFETY: the caller's promise.
-    unsafe { scan::scan(wanted.op, wanted.reverse, dtype, from, to, n, width) }
+    unsafe { scan::scan((wanted.op, wanted.reverse), dtype, from, to, size, threads) }
 }

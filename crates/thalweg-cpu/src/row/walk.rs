@@ -275,7 +275,7 @@ pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) 
                 trees[f].take(fold.op, phase.body.dtype(fold.node), out.cast(), width);
                 kernel.set(fold.slot, piece, out.cast());
             }
-            run_scans(kernel, number, piece, width);
+            run_scans(kernel, number, piece, width, None);
         }
     }
     Ok(())
@@ -347,7 +347,7 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
             }
             on_this_thread(&|piece, _| {
                 // SAFETY: scans run over whole buffers of the piece, and nobody else is at work.
-                unsafe { run_scans(kernel, p, piece, width) };
+                unsafe { run_scans(kernel, p, piece, width, Some(threads)) };
             });
             let mut row = vec![0u64; width];
             for (f, fold) in phase.body.folds.iter().enumerate() {
@@ -368,13 +368,14 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
 }
 
 /// Runs the scans whose elements a phase has left.
-unsafe fn run_scans(kernel: &impl Kernel, phase: usize, piece: Piece, width: usize) {
+unsafe fn run_scans(kernel: &impl Kernel, phase: usize, piece: Piece, width: usize, threads: Option<&Threads>) {
     let phases = kernel.phases();
     for scan in &phases.list[phase].scans {
         // SAFETY: the buffers are of the piece's length and width.
         unsafe {
             let [from, to] = [scan.from, scan.to].map(|b| piece.memory.add(kernel.buffer(b as usize)));
-            scans::run(&scan.scan, phases.buffers[scan.from as usize], from, to, kernel.layout().row, width);
+            let size = [kernel.layout().row, width];
+            scans::run(&scan.scan, phases.buffers[scan.from as usize], from, to, size, threads);
         }
     }
 }

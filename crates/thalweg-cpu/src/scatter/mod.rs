@@ -22,6 +22,9 @@ use walk::{Outside, Walk, apart, checked};
 /// Nanoseconds a value, and a byte that is copied, on one thread.
 const NS_PER_VALUE: f64 = 2.0;
 const NS_PER_BYTE: f64 = 0.05;
+/// Bytes of a result that stays in a thread's own caches, and values for one index that are worth looking at it on several threads.
+const CACHED: usize = 1 << 20;
+const WIDE: usize = 16;
 /// Bytes that a thread copies at a time.
 const CHUNK: usize = 1 << 18;
 
@@ -231,8 +234,11 @@ fn put<T: Copy>(
     let columns: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let estimate = NS_PER_VALUE * (columns * g.n) as f64;
     let wanted = threads.for_work(estimate);
-    // Looking at an index costs as much as putting a value in does, unless the latter misses the caches: a range a thread, no more.
-    let ranges = if pieces == 0 || pieces >= wanted { 1 } else { wanted.div_ceil(pieces).min(g.size.max(1)) };
+    // Looking at an index costs as much as putting a value in does, or several times as much where no branch predictor can tell whose it is, unless the
+    // latter misses the caches or there are many for one index: only then a range a thread, no more.
+    let index_row = if g.inner.is_empty() { 1 } else { walk.width };
+    let far = g.size * index_row * size_of::<T>() > CACHED || walk.columns[1] == 0 && index_row >= WIDE;
+    let ranges = if pieces == 0 || pieces >= wanted || !far { 1 } else { wanted.div_ceil(pieces).min(g.size.max(1)) };
     let length = g.size.div_ceil(ranges).max(1);
     let [index, values, to] = addresses;
     let [_, index_step, value_step, step] = g.steps;

@@ -125,7 +125,7 @@ fn rows_of_bf16_are_folded_in_f32_and_stored_as_bf16() {
             args.extend([more.as_mut_ptr() as u64, 2 * n as u64, 0, 0]);
             args.extend(buffers.iter_mut().flat_map(|b| [b.as_mut_ptr() as u64, 0, 0, 0]));
             args.push(Scalar::Float(n as f64).to_bits(DType::F32));
-            args.push(values.as_mut_ptr() as u64);
+            args.extend([values.as_mut_ptr() as u64, 1]);
             let all = engine.phases().list.len();
             // SAFETY: the words describe the vectors.
             unsafe { engine.run(&args, n, rows, 0..all, false) }.unwrap();

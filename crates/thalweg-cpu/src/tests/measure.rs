@@ -1,10 +1,11 @@
 //! Figures, not tests: `cargo test --release -p thalweg-cpu measure -- --ignored --nocapture --test-threads 1`.
 
 use super::upload;
+use crate::threads::Threads;
 use crate::{CpuDevice, CpuOptions};
 use std::sync::Arc;
 use std::time::Instant;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, ScanOp};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, MatmulGeometry, Node,
 };
@@ -114,6 +115,35 @@ fn maps() {
                 8.0 * (n * n) as f64 / ns
             );
         }
+    }
+}
+
+/// Scans of a long row and of some long columns, on one thread and on all.
+#[test]
+#[ignore = "measures"]
+fn scans() {
+    let threads = Threads::new(CpuOptions::default().threads, 30_000.0);
+    let mut rng = super::Lcg(1);
+    for [n, width] in [[4000usize, 1], [1 << 17, 1], [1 << 20, 1], [1 << 24, 1], [1 << 17, 8], [1 << 14, 256]] {
+        let x: Vec<f32> = (0..n * width).map(|_| rng.value() as f32).collect();
+        let mut y = vec![0i64; n * width];
+        print!("{n:9} × {width:3}");
+        for op in [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Argsort] {
+            print!("  {}", op.name());
+            for threads in [None, Some(&threads)] {
+                let mut best = f64::INFINITY;
+                for _ in 0..5 {
+                    let start = Instant::now();
+                    let (from, to) = (x.as_ptr().cast(), y.as_mut_ptr().cast());
+                    // SAFETY: the vectors have as many elements, the results at most 8 bytes each.
+                    unsafe { crate::scan::scan((op, false), DType::F32, from, to, [n, width], threads) };
+                    best = best.min(start.elapsed().as_nanos() as f64);
+                }
+                print!(" {:.2}", best / (n * width) as f64);
+            }
+            print!(" ns");
+        }
+        println!();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Lcg, read, write};
 use crate::scan::scan;
+use crate::threads::Threads;
 use thalweg_ir::{DType, Scalar, ScanOp};
 use thalweg_kernel::reference::scan_row;
 
@@ -39,13 +40,20 @@ fn value(rng: &mut Lcg, op: ScanOp, dtype: DType, special: bool) -> Scalar {
 #[test]
 fn scans_are_what_the_interpreter_says_to_the_bit() {
     let mut rng = Lcg(11);
+    let threads = [Threads::new(2, 0.0), Threads::new(5, 0.0)];
     for round in 0..1500 {
         let (op, dtype, reverse) = (OPS[round % 7], DType::ALL[rng.below(11)], rng.below(2) == 1);
         if op == ScanOp::LogSumExp && !dtype.is_float() {
             continue;
         }
         let width = if rng.below(2) == 0 { 1 } else { 1 + rng.below(9) };
-        let n = if rng.below(30) == 0 { 500 + rng.below(2000) } else { rng.below(40) };
+        let n = match rng.below(60) {
+            0 | 1 => 500 + rng.below(2000),
+            // More than one block, and more than go abreast.
+            2 => 4000 + rng.below(if width == 1 { 70_000 } else { 9000 }),
+            _ => rng.below(40),
+        };
+        let threads = [None, Some(&threads[0]), Some(&threads[1])][rng.below(3)];
         let special = rng.below(3) == 0;
         let out_dtype = if op == ScanOp::Argsort { DType::I64 } else { dtype };
         let elements = n * width;
@@ -63,7 +71,7 @@ fn scans_are_what_the_interpreter_says_to_the_bit() {
         }
         let source = if in_place { to.as_ptr() } else { from.as_ptr() };
         // SAFETY: both vectors hold as many elements.
-        unsafe { scan(op, reverse, dtype, source.cast(), to.as_mut_ptr().cast(), n, width) };
+        unsafe { scan((op, reverse), dtype, source.cast(), to.as_mut_ptr().cast(), [n, width], threads) };
         for j in 0..width {
             // SAFETY: as above.
             let at = |v: &[u64], i: usize, d: DType, s: usize| unsafe {

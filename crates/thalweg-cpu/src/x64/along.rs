@@ -1,13 +1,15 @@
 //! Row bodies: all phases of a body in one function.
 //!
 //! ```text
-//! for each row:  for each phase of the call:
-//!                    once:  straight code for values of the row
-//!                    walk:  accumulators at the identity; main loop and masked steps as in map code; lanes put together
+//! for each group of rows:  for each phase of the call:  for each row of the group:
+//!     once:  straight code for values of the row
+//!     walk:  accumulators at the identity; main loop and masked steps as in map code; lanes put together
 //! ```
 //!
-//! Each phase is lowered, ordered and allocated by itself. Values of the row are frame vectors with the same value in every lane, so a phase reads
-//! them as it reads scalars. They come from memory and go there only when a call runs some of the phases.
+//! What ends a walk - lanes put together, a root, a division - takes long and does not depend on other rows: side by side in a group, one row's end
+//! overlaps with the next one's walk.
+//! Each phase is lowered, ordered and allocated by itself. Values of a row are frame vectors with the same value in every lane, so a phase reads
+//! them as it reads scalars; rbx holds where those of the row are. They come from memory and go there only when a call runs some of the phases.
 
 use super::asm::*;
 use super::elements::lane_of;
@@ -20,6 +22,7 @@ use super::schedule::{self, Program};
 use super::vir::{Op, Vir};
 use super::{Knobs, Report, Unsupported, limits, lower, pages, unrolled};
 use crate::prepare::prepare;
+use crate::rows::MOST_TOGETHER;
 use crate::rows::{ACCESS_WORDS, Along, RowArgs};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -195,7 +198,8 @@ fn emit(
     streaming: bool,
 ) -> Option<Vec<u8>> {
     let mut frame = Frame::new(accesses);
-    let home = frame.vectors(values);
+    let starts = frame.words(accesses);
+    let home = frame.vectors(values * MOST_TOGETHER);
     for p in parts.iter_mut() {
         p.slots = frame.vectors(p.v.slots.len());
     }
@@ -207,12 +211,13 @@ fn emit(
     let parts = &*parts;
 
     let mut e = Emit::new(nothing, accesses);
-    (e.values, e.spills, e.scratch) = (home, spills, frame.vectors(1));
-    let (exit, leave, row) = (e.a.label(), e.a.label(), e.a.label());
+    (e.along, e.spills, e.scratch) = (true, spills, frame.vectors(1));
+    let (exit, leave, group) = (e.a.label(), e.a.label(), e.a.label());
     e.prologue(frame.size()?, leave);
     e.a.store(at(RSP, FRAME_START), RCX);
     e.a.store(at(RSP, FRAME_END), 8);
-    e.access_words(exit);
+    e.access_words(starts, exit);
+    e.a.lea(RBX, at(RSP, home));
     e.values_from_memory(body, parts, values);
     let by_call = |p: &Part| p.v.slots.iter().any(|s| s.by_call());
     for (k, p) in parts.iter().enumerate().filter(|(_, p)| by_call(p)) {
@@ -220,7 +225,8 @@ fn emit(
         e.fill_slots(false);
         e.a.bind(skip);
     }
-    e.a.bind(row);
+    e.a.bind(group);
+    e.group(body);
     let last = parts.iter().rposition(|p| p.tail.is_some());
     // A walk between the first and the last has memory to itself; but it must be long enough.
     let walks: Vec<usize> = (0..parts.len()).filter(|&k| parts[k].tail.is_some()).collect();
@@ -231,6 +237,10 @@ fn emit(
         let skip = e.phase(k, p);
         e.streaming = if streaming && Some(k) == last { body.accesses.len() as u16 } else { 0 };
         e.ahead = if Some(k) == asks { ahead.clone() } else { vec![] };
+        e.first_row(starts, home);
+        let row = e.a.label();
+        e.a.bind(row);
+        e.a.load(RBX, at(RSP, FRAME_VALUES));
         match &p.tail {
             None => {
                 e.pointers.clear();
@@ -239,9 +249,11 @@ fn emit(
             }
             Some(tail) => e.walk((&p.main.0, &p.main.1), (&tail.0, &tail.1)),
         }
+        e.a.arith_imm(0, at(RSP, FRAME_VALUES), 64 * values as i32);
+        e.next_row(FRAME_LEFT, row);
         e.a.bind(skip);
     }
-    e.next_row(row);
+    e.next_group(body, starts, group);
     e.values_to_memory(body, parts);
     e.a.jump(leave);
     e.a.bind(exit);
@@ -262,6 +274,40 @@ impl<'a> Emit<'a> {
         self.a.arith_imm(7, at(RSP, FRAME_END), k as i32);
         self.a.jump_if(Cond::BelowEqual, skip);
         skip
+    }
+
+    /// How many rows come next, side by side.
+    fn group(&mut self, body: &Body) {
+        let together = self.accesses.len() * ACCESS_WORDS + body.scalars as usize + 1;
+        self.a.load(RAX, at(RSP, FRAME_ROWS));
+        self.a.load(RCX, at(R13, together as i32 * 8));
+        self.a.scalar(true, &[0x39], RCX, Rm::Reg(RAX), 0); // cmp rax, rcx
+        self.a.scalar(true, &[0x0F, 0x47], RAX, Rm::Reg(RCX), 0); // cmova
+        self.a.store(at(RSP, FRAME_GROUP), RAX);
+    }
+
+    /// A phase begins with the group's first row.
+    fn first_row(&mut self, starts: i32, home: i32) {
+        for access in 0..self.accesses.len() as i32 {
+            self.a.load(RAX, at(RSP, starts + 8 * access));
+            self.a.store(at(RSP, FRAME_WORDS + 8 * access), RAX);
+        }
+        self.a.lea(RAX, at(RSP, home));
+        self.a.store(at(RSP, FRAME_VALUES), RAX);
+        self.a.load(RAX, at(RSP, FRAME_GROUP));
+        self.a.store(at(RSP, FRAME_LEFT), RAX);
+    }
+
+    /// Goes on to the next group if there is one. Buffers are the same for all groups.
+    fn next_group(&mut self, body: &Body, starts: i32, group: Label) {
+        for access in 0..body.accesses.len() {
+            self.a.load(RAX, self.arg(access as u16, 1));
+            self.a.scalar(true, &[0x0F, 0xAF], RAX, at(RSP, FRAME_GROUP), 0); // imul
+            self.a.scalar(true, &[0x01], RAX, at(RSP, starts + 8 * access as i32), 0);
+        }
+        self.a.load(RAX, at(RSP, FRAME_GROUP));
+        self.a.scalar(true, &[0x29], RAX, at(RSP, FRAME_ROWS), 0); // sub
+        self.a.jump_if(Cond::NotEqual, group);
     }
 
     /// A phase over the points of a row.

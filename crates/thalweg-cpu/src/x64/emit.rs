@@ -24,7 +24,11 @@ pub const FRAME_BITS: i32 = 24;
 /// First and end of the phases to run.
 pub const FRAME_START: i32 = 32;
 pub const FRAME_END: i32 = 40;
-pub const FRAME_WORDS: i32 = 48;
+/// Rows of a group, those of them that a phase has left to do, and where the values of the next one are.
+pub const FRAME_GROUP: i32 = 48;
+pub const FRAME_LEFT: i32 = 56;
+pub const FRAME_VALUES: i32 = 64;
+pub const FRAME_WORDS: i32 = 72;
 
 /// A program with its registers.
 pub type Allocated<'a> = (&'a Program, &'a Allocation);
@@ -41,11 +45,12 @@ pub struct Emit<'a> {
     pub salt: u64,
     /// Pointers in registers, by [`super::vir::pointer`].
     pub pointers: Vec<(u64, Gpr)>,
-    /// Where frame vectors, a vector of scratch, spilled values and the row's values begin.
+    /// Where frame vectors, a vector of scratch and spilled values begin.
     pub slots: i32,
     pub scratch: i32,
     pub spills: i32,
-    pub values: i32,
+    /// Whether rbx holds where the row's values are.
+    pub along: bool,
     /// Where the step's folds are held.
     pub held: Option<&'a Accumulators>,
     /// The copy of the step that a masked step stands for.
@@ -74,7 +79,7 @@ impl<'a> Emit<'a> {
             slots: 0,
             scratch: 0,
             spills: 0,
-            values: 0,
+            along: false,
             held: None,
             copy: 0,
             streaming: 0,
@@ -97,7 +102,7 @@ impl Emit<'_> {
         at(RSP, self.slots + 64 * slot as i32)
     }
     pub fn value_at(&self, value: u16) -> Rm {
-        at(RSP, self.values + 64 * value as i32)
+        at(RBX, 64 * value as i32)
     }
     pub fn vector(&mut self, c: Code, len: u8, r: u8, vvvv: u8, rm: Rm, imm: Option<u8>) {
         let c = ops::vex(c, self.v.isa);

@@ -33,6 +33,12 @@ impl Frame {
     pub fn new(accesses: &[Access]) -> Frame {
         Frame { size: FRAME_WORDS + 8 * accesses.len() as i32 }
     }
+    /// A word for each access; where the first one is.
+    pub fn words(&mut self, accesses: &[Access]) -> i32 {
+        let start = self.size;
+        self.size += 8 * accesses.len() as i32;
+        start
+    }
     /// So many vectors.
     pub fn vectors(&mut self, n: usize) -> i32 {
         let start = (self.size + 63) & !63;
@@ -62,7 +68,7 @@ pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated, streaming: b
     e.prologue(frame.size()?, leave);
     e.a.scalar(true, &[0x85], R15, Rm::Reg(R15), 0); // test
     e.a.jump_if(Cond::Equal, leave);
-    e.access_words(exit);
+    e.access_words(FRAME_WORDS, exit);
     e.fill_slots(false);
     e.a.bind(row);
     e.row_start();
@@ -71,7 +77,7 @@ pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated, streaming: b
     e.main_loop(main);
     e.tail_loop(tail, end);
     e.a.bind(end);
-    e.next_row(row);
+    e.next_row(FRAME_ROWS, row);
     e.a.jump(leave);
     e.a.bind(exit);
     e.a.set(R12, 1);
@@ -97,8 +103,9 @@ impl Emit<'_> {
         }
     }
     fn want_pointer(&mut self, p: u64) {
-        if self.pointers.iter().all(|q| q.0 != p) && self.pointers.len() < POINTERS.len() {
-            self.pointers.push((p, POINTERS[self.pointers.len()]));
+        let free = &POINTERS[self.along as usize..];
+        if self.pointers.iter().all(|q| q.0 != p) && self.pointers.len() < free.len() {
+            self.pointers.push((p, free[self.pointers.len()]));
         }
     }
 
@@ -121,8 +128,8 @@ impl Emit<'_> {
         self.a.jump_if(Cond::Equal, leave);
     }
 
-    /// Word 0 of every access to the frame, where rows move it; strides out of range end in `exit`.
-    pub fn access_words(&mut self, exit: Label) {
+    /// Word 0 of every access to the frame, from `to` on, where rows move it; strides out of range end in `exit`.
+    pub fn access_words(&mut self, to: i32, exit: Label) {
         for (i, access) in self.accesses.iter().enumerate() {
             if access.class == AccessClass::Strided && access.operand.is_some() {
                 self.a.load(RAX, self.arg(i as u16, 2));
@@ -131,18 +138,18 @@ impl Emit<'_> {
                 self.a.jump_if(Cond::AboveEqual, exit);
             }
             self.a.load(RAX, self.arg(i as u16, 0));
-            self.a.store(at(RSP, FRAME_WORDS + 8 * i as i32), RAX);
+            self.a.store(at(RSP, to + 8 * i as i32), RAX);
         }
     }
 
-    /// Moves every access by a row, and goes on to the next one if there is one.
-    pub fn next_row(&mut self, row: Label) {
+    /// Moves every access by a row, and goes on to the next one if there is one, as the word at `left` says.
+    pub fn next_row(&mut self, left: i32, row: Label) {
         for access in 0..self.accesses.len() {
             let word = at(RSP, FRAME_WORDS + 8 * access as i32);
             self.a.load(RAX, self.arg(access as u16, 1));
             self.a.scalar(true, &[0x01], RAX, word, 0);
         }
-        self.a.scalar(true, &[0xFF], 1, at(RSP, FRAME_ROWS), 0); // dec
+        self.a.scalar(true, &[0xFF], 1, at(RSP, left), 0); // dec
         self.a.jump_if(Cond::NotEqual, row);
     }
 
@@ -258,6 +265,10 @@ impl Emit<'_> {
     fn ask_ahead(&mut self, points: i32) {
         for (access, size) in self.ahead.clone() {
             self.a.load(RAX, self.arg(access, 1));
+            if self.along {
+                // The rows of this group have been walked before.
+                self.a.scalar(true, &[0x0F, 0xAF], RAX, at(RSP, FRAME_GROUP), 0); // imul
+            }
             self.a.scalar(true, &[0x03], RAX, at(RSP, FRAME_WORDS + 8 * access as i32), 0); // add
             for line in (0..points * size as i32).step_by(64) {
                 let place = Rm::Mem { base: RAX, index: Some((R14, size)), disp: line };

@@ -5,7 +5,9 @@ use crate::movement::{Path, is_in_order};
 use crate::plan::{Edge, Reason};
 use crate::rows;
 use crate::segment::{BitSet, ValueId};
+use std::collections::HashSet;
 use thalweg_ir::{DType, Op, ReduceOp};
+use thalweg_kernel::IndexMap;
 
 /// Bytes of a tensor from which reading it once instead of twice is worth a second stage.
 const WORTH_SHARING: usize = 1 << 16;
@@ -165,6 +167,7 @@ impl Partition<'_> {
         let domain = ix.shape(rows::operand(ix, rows));
         let mut left: Vec<(usize, Path)> = to.ops.iter().map(|i| (i, Path::identity())).collect();
         left.retain(|(i, _)| takes_rows(ix.seg.ops[*i].op));
+        let mut seen: HashSet<(usize, IndexMap)> = HashSet::new();
         while let Some((i, path)) = left.pop() {
             for (v, path) in arguments(ix, i, &path, domain) {
                 let ValueId::Op(v) = v else { continue };
@@ -177,7 +180,8 @@ impl Partition<'_> {
                 match self.stored_by[v] {
                     Some(k) if k == a && (!in_place || from.column_stores.contains(&v)) => return false,
                     Some(k) if k != b => {}
-                    _ => left.push((v, path)),
+                    _ if seen.insert((v, map)) => left.push((v, path)),
+                    _ => {}
                 }
             }
         }

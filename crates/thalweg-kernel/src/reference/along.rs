@@ -1,6 +1,7 @@
 //! Meanings of what goes along an axis: scans and sorts, gather, scatter.
 
 use super::{Array, ravel, unravel};
+use crate::order::SCAN_BLOCK;
 use std::cmp::Ordering;
 use thalweg_ir::{DType, REVERSE, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 
@@ -43,7 +44,16 @@ pub fn scan_row(op: ScanOp, reverse: bool, dtype: DType, row: &[Scalar]) -> Vec<
     }
     let mut floats = Running::new(op);
     let mut ints: Option<i64> = None;
-    for i in places {
+    // Of a sum: what the block begins with, and its own total.
+    let (mut begin, mut total) = (-0.0, -0.0);
+    for (n, i) in places.into_iter().enumerate() {
+        if op == ScanOp::Sum && dtype.is_float() {
+            if n > 0 && n.is_multiple_of(SCAN_BLOCK) {
+                begin += std::mem::replace(&mut total, -0.0);
+                floats.value = begin;
+            }
+            total += row[i].to_f64();
+        }
         out[i] = if dtype.is_float() {
             Scalar::Float(floats.next(row[i].to_f64()))
         } else {

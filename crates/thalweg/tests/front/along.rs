@@ -132,6 +132,26 @@ fn sorts_are_stable_and_put_nan_last() {
 }
 
 #[test]
+fn the_first_of_many_are_those_that_a_sort_finds() {
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0];
+    let floats: Vec<f32> = (0..600).map(|i| if i % 7 < 5 { special[i * i % 5] } else { (i % 11) as f32 }).collect();
+    let floats = Tensor::new(floats).reshape([3, 200]);
+    let few_nan = floats.is_nan().where_(Tensor::arange(200), &floats);
+    let ints = Tensor::randint(-3..3, [3, 200]);
+    let bytes = ints.cast(DType::I8) * 50;
+    for x in [floats.clone(), few_nan, floats.cast(DType::BF16), ints, bytes, (floats.t() * 1.0).t()] {
+        for (k, largest) in [(1, true), (1, false), (8, true), (8, false), (3, true), (12, false), (13, true)] {
+            let (values, places) = x.topk(k, 1, largest);
+            let order = x.argsort(1, largest).slice((.., ..k as i64));
+            assert_eq!(i64s(&places), i64s(&order), "{k} {largest} {}", x.dtype());
+            same(&f32s(&values.cast(DType::F32)), &f32s(&x.sort(1, largest).slice((.., ..k as i64)).cast(DType::F32)));
+        }
+        let (_, down) = x.t().topk(2, 0, true);
+        assert_eq!(i64s(&down.t()), i64s(&x.argsort(1, true).slice((.., ..2))));
+    }
+}
+
+#[test]
 fn gathers_are_loops() {
     let shape = [4, 5, 3];
     let (x, v) = some(shape);
@@ -241,16 +261,20 @@ fn scatters_of_every_kind() {
 
 #[test]
 fn long_scatters_are_the_same_on_any_threads() {
-    // One column of many elements: threads own ranges of it.
+    // One column of many elements: where they are more than a cache holds, threads own ranges of it.
     let n = 300_000;
-    let index = Tensor::randint(0..1000, [n]);
     let values = Tensor::randn([n]);
-    let (places, new) = (i64s(&index), f32s(&values));
-    let mut want = vec![0f32; 1000];
-    for (&i, v) in places.iter().zip(new) {
-        want[i as usize] += v;
+    let new = f32s(&values);
+    for size in [400_000, 1000] {
+        let index = Tensor::randint(0..size, [n]);
+        let places = i64s(&index);
+        let mut want = vec![0f32; size as usize];
+        for (&i, v) in places.iter().zip(&new) {
+            want[i as usize] += v;
+        }
+        assert_eq!(f32s(&Tensor::zeros([size as usize]).scatter_add(0, &index, &values)), want);
     }
-    assert_eq!(f32s(&Tensor::zeros([1000]).scatter_add(0, &index, &values)), want);
+    let index = Tensor::randint(0..1000, [n]);
     assert_eq!(i64s(&index.bincount(0).unwrap()).iter().sum::<i64>(), n as i64);
 }
 

@@ -117,7 +117,7 @@ fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, knobs: Knobs
             l.args[4 * s.access as usize + 1] = body.accesses[s.access as usize].dtype.size() as u64;
         }
         let mut values = vec![r.next(); code.phases.values.len()];
-        l.args.push(values.as_mut_ptr() as u64);
+        l.args.extend([values.as_mut_ptr() as u64, 1]);
         let want = expected(&mut l, &with_buffers);
         let all = code.phases.list.len();
         let what = format!("{isa:?} {knobs:?} keep {keep} apart {apart} {:?}", code.report);
@@ -335,7 +335,7 @@ fn maxima_of_nan_are_the_canonical_one() {
                     x[at] = 0xFFF8_0000_0000_1234;
                 }
                 let mut values = [0u64];
-                let args = [x.as_ptr() as u64, 0, 0, 0, y.as_mut_ptr() as u64, 0, 0, 0, values.as_mut_ptr() as u64];
+                let args = [x.as_ptr() as u64, 0, 0, 0, y.as_mut_ptr() as u64, 0, 0, 0, values.as_mut_ptr() as u64, 1];
                 // SAFETY: buffers of n elements and of one.
                 assert!(unsafe { code.run(&args, n, 1, 0..2) });
                 assert_eq!(y[0], Scalar::Float(f64::NAN).to_bits(dtype), "{isa:?} {n}");
@@ -461,7 +461,7 @@ fn guards_of_row_bodies_hand_back() {
                 }
                 let p = [x.as_ptr() as u64, &raw const y as u64, &raw mut to as u64];
                 let mut args: Vec<u64> = p.iter().flat_map(|p| [*p, 0, 0, 0]).collect();
-                args.push(values.as_mut_ptr() as u64);
+                args.extend([values.as_mut_ptr() as u64, 1]);
                 // SAFETY: one row of n elements.
                 let done = unsafe { code.run(&args, n, 1, 0..code.phases.list.len()) };
                 assert_eq!(done, bad.is_none(), "{isa:?} {n} {bad:?}");
@@ -500,8 +500,22 @@ fn stores_past_the_caches_store_the_same() {
                 // (Not aligned: the buffer's stores stay in the caches.)
                 let (mut to, mut kept, mut values) = (Aligned([7.0; 768]), [0f32; 257], [0u64; 2]);
                 let (x, y) = (from.0.as_ptr() as u64, to.0.as_mut_ptr() as u64);
-                let args =
-                    [x, 1024, 0, 0, y, 1024, 0, 0, kept[1..].as_mut_ptr() as u64, 0, 0, 0, values.as_mut_ptr() as u64];
+                let args = [
+                    x,
+                    1024,
+                    0,
+                    0,
+                    y,
+                    1024,
+                    0,
+                    0,
+                    kept[1..].as_mut_ptr() as u64,
+                    0,
+                    0,
+                    0,
+                    values.as_mut_ptr() as u64,
+                    1,
+                ];
                 // SAFETY: three rows of up to 256 elements.
                 assert!(unsafe { code.run(&args, n, 3, 0..3) });
                 results.push(to.0.map(f32::to_bits));

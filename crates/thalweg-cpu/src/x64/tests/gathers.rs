@@ -75,7 +75,7 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
                     let want = expected_gather(&mut l, &body, start, count);
                     let Some(want) = want else { continue };
                     let mut values = [0u64; 4];
-                    l.args.push(values.as_mut_ptr() as u64);
+                    l.args.extend([values.as_mut_ptr() as u64, 1]);
                     let all = code.phases.list.len();
                     // SAFETY: the launch was made for the body.
                     assert!(unsafe { code.run(&l.args, n, rows, 0..all) }, "{isa:?} {dtype} {class:?} {turn}");

@@ -307,7 +307,7 @@ fn rows_report() {
                 a.extend([kept.as_mut_ptr() as u64, 0, 0, 0]);
             }
             a.extend((0..body.scalars).map(|_| (N as f32).to_bits() as u64));
-            a.push(values.as_mut_ptr() as u64);
+            a.extend([values.as_mut_ptr() as u64, 1]);
             let each = |n: usize| {
                 let t = best(|| {
                     let t = Instant::now();

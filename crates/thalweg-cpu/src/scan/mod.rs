@@ -1,50 +1,73 @@
 //! Running sums, products, extremes and logarithms of sums, and sorts, on rows in memory.
 //!
-//! In: an operation and elements that lie in `n` rows of `width` columns. Out: each column scanned. The order along a column is that of the
-//! elements, one after the other, so the bits do not depend on layout or threads. Floats are accumulated in f64, also f32 and
-//! narrower - in sequence that costs no more than f32, which waits for each addition as well - and each result is rounded once:
-//! what comes out is what the interpreter says. Integers wrap.
+//! In: an operation and elements that lie in `n` rows of `width` columns. Out: each column scanned. The order is part of the meaning, so the bits do not
+//! depend on layout or threads. Floats are accumulated in f64, also f32 and narrower - in sequence that costs no more than f32, which waits
+//! for each addition as well - and each result is rounded once: what comes out is what the interpreter says. Integers wrap.
 //!
-//! Sorts go by keys: unsigned integers in the order of the elements, NaN the largest, -0 and +0 one, each with its place in the low bits, so that
-//! any way to sort them is stable; long columns are sorted by radix.
+//! Elements meet one after the other, but for sums of more than [`SCAN_BLOCK`] elements: each block of so many has a *total*, its elements added in
+//! order from -0; a block begins with the totals of all before it, added in order, and goes on element by element. Totals of blocks and then their
+//! results are had from several blocks at a time, by as many threads as there are. Where an operation is associative to the bit - integers,
+//! maxima, minima - blocks give what one after the other does. Products of floats have no blocks: of two totals one may overflow where the other
+//! vanishes. Neither has [`ScanOp::LogSumExp`], which would take twice the exponentials.
+
+mod blocks;
+mod sort;
 
 use crate::simd::{Job, dispatch};
+use crate::threads::Threads;
+use blocks::blocks;
 use half::{bf16, f16};
+use sort::sorted;
 use thalweg_ir::{DType, ScanOp};
+#[cfg(doc)]
+use thalweg_kernel::order::SCAN_BLOCK;
 
 /// Columns whose state is carried side by side: 8 KiB of f64.
 const COLUMNS: usize = 1024;
-/// Elements from which a column is sorted by radix rather than by comparisons.
-const RADIX: usize = 512;
+
+/// Estimate of the time that an element takes on one thread.
+pub fn ns_per_element(op: ScanOp) -> f64 {
+    match op {
+        ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => 20.0,
+        ScanOp::Sum | ScanOp::Prod | ScanOp::Max | ScanOp::Min => 0.7,
+    }
+}
 
 /// Scans each column of an `[n][width]` row-major buffer; with `width` 1, one row along. `dtype` is that of the elements, [`ScanOp::Argsort`]
 /// writes i64. `reverse`: from the last element to the first; of a sort, descending. `from` may be `to`, for [`ScanOp::Argsort`] only where elements
-/// have 8 bytes or `width` is 1.
+/// have 8 bytes or `width` is 1. Without `threads` the calling one works alone.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for all elements, and aligned to them; they are the same or apart.
 ///
 /// # Panics
 /// On [`ScanOp::LogSumExp`] of a dtype that is not a float.
-pub unsafe fn scan(op: ScanOp, reverse: bool, dtype: DType, from: *const u8, to: *mut u8, n: usize, width: usize) {
+pub unsafe fn scan(
+    (op, reverse): (ScanOp, bool),
+    dtype: DType,
+    from: *const u8,
+    to: *mut u8,
+    [n, width]: [usize; 2],
+    threads: Option<&Threads>,
+) {
     if n == 0 || width == 0 {
         return;
     }
-    let rows = Rows { n, width };
+    let (rows, t) = (Rows { n, width }, threads);
     // SAFETY: the caller's promise, for the type that the dtype is.
     unsafe {
         match dtype {
-            DType::F32 => floats::<f32>(op, reverse, from.cast(), to, rows),
-            DType::F64 => floats::<f64>(op, reverse, from.cast(), to, rows),
-            DType::BF16 => floats::<bf16>(op, reverse, from.cast(), to, rows),
-            DType::F16 => floats::<f16>(op, reverse, from.cast(), to, rows),
-            DType::I8 => ints::<i8>(op, reverse, from.cast(), to, rows),
-            DType::I16 => ints::<i16>(op, reverse, from.cast(), to, rows),
-            DType::I32 => ints::<i32>(op, reverse, from.cast(), to, rows),
-            DType::I64 => ints::<i64>(op, reverse, from.cast(), to, rows),
-            DType::U8 => ints::<u8>(op, reverse, from.cast(), to, rows),
-            DType::U32 => ints::<u32>(op, reverse, from.cast(), to, rows),
-            DType::Bool => ints::<Truth>(op, reverse, from.cast(), to, rows),
+            DType::F32 => floats::<f32>(op, reverse, from.cast(), to, rows, t),
+            DType::F64 => floats::<f64>(op, reverse, from.cast(), to, rows, t),
+            DType::BF16 => floats::<bf16>(op, reverse, from.cast(), to, rows, t),
+            DType::F16 => floats::<f16>(op, reverse, from.cast(), to, rows, t),
+            DType::I8 => ints::<i8>(op, reverse, from.cast(), to, rows, t),
+            DType::I16 => ints::<i16>(op, reverse, from.cast(), to, rows, t),
+            DType::I32 => ints::<i32>(op, reverse, from.cast(), to, rows, t),
+            DType::I64 => ints::<i64>(op, reverse, from.cast(), to, rows, t),
+            DType::U8 => ints::<u8>(op, reverse, from.cast(), to, rows, t),
+            DType::U32 => ints::<u32>(op, reverse, from.cast(), to, rows, t),
+            DType::Bool => ints::<Truth>(op, reverse, from.cast(), to, rows, t),
         }
     }
 }
@@ -59,8 +82,8 @@ struct Rows {
 }
 
 /// An element, and what it is accumulated in.
-trait Element: Copy {
-    type Wide: Copy;
+trait Element: Copy + Send + Sync {
+    type Wide: Copy + Send + Sync;
     /// Whether a key needs 64 bits.
     const LONG: bool = size_of::<Self>() == 8;
     fn widen(self) -> Self::Wide;
@@ -185,7 +208,7 @@ trait Running<T: Element>: Copy {
     fn next(self, state: &mut Self::State, x: T::Wide) -> T::Wide;
 }
 
-/// A running result whose state is itself.
+/// A running result whose state is itself, put together by an operation.
 #[derive(Clone, Copy)]
 struct Plain<S, F>(S, F);
 
@@ -237,38 +260,45 @@ fn larger(a: f64, b: f64) -> f64 {
     }
 }
 
-unsafe fn floats<T: Element<Wide = f64>>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows) {
+unsafe fn floats<T: Element<Wide = f64>>(
+    op: ScanOp,
+    reverse: bool,
+    from: *const T,
+    to: *mut u8,
+    rows: Rows,
+    threads: Option<&Threads>,
+) {
     let out = to.cast::<T>();
+    let least = f64::NEG_INFINITY;
     // SAFETY: the caller's promise.
     unsafe {
         match op {
             // -0 is the identity of a sum, so that a sum that begins with -0 is one.
-            ScanOp::Sum => running(Plain(-0.0, |a: f64, b: f64| a + b), reverse, from, out, rows),
+            ScanOp::Sum => blocks(-0.0, |a: f64, b: f64| a + b, false, reverse, (from, out), rows, threads),
             ScanOp::Prod => running(Plain(1.0, |a: f64, b: f64| a * b), reverse, from, out, rows),
-            ScanOp::Max => running(Plain(f64::NEG_INFINITY, larger), reverse, from, out, rows),
-            ScanOp::Min => running(Plain(f64::INFINITY, |a: f64, b: f64| -larger(-a, -b)), reverse, from, out, rows),
+            ScanOp::Max => blocks(least, larger, true, reverse, (from, out), rows, threads),
+            ScanOp::Min => {
+                blocks(-least, |a: f64, b: f64| -larger(-a, -b), true, reverse, (from, out), rows, threads);
+            }
             ScanOp::LogSumExp => running(LogSumExp, reverse, from, out, rows),
-            ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows),
+            ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows, threads),
         }
     }
 }
 
-unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows) {
-    let out = to.cast::<T>();
+unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows, threads: Option<&Threads>) {
+    let lie = (from, to.cast::<T>());
+    let larger = |a: T, b: T| if b.key() > a.key() { b } else { a };
+    let smaller = |a: T, b: T| if b.key() < a.key() { b } else { a };
     // SAFETY: the caller's promise.
     unsafe {
         match op {
-            ScanOp::Sum => running(Plain(T::ZERO, T::plus), reverse, from, out, rows),
-            ScanOp::Prod => running(Plain(T::ONE, T::times), reverse, from, out, rows),
-            ScanOp::Max => {
-                running(Plain(T::LEAST, |a: T, b: T| if b.key() > a.key() { b } else { a }), reverse, from, out, rows);
-            }
-            ScanOp::Min => {
-                let smaller = |a: T, b: T| if b.key() < a.key() { b } else { a };
-                running(Plain(T::GREATEST, smaller), reverse, from, out, rows);
-            }
+            ScanOp::Sum => blocks(T::ZERO, T::plus, true, reverse, lie, rows, threads),
+            ScanOp::Prod => blocks(T::ONE, T::times, true, reverse, lie, rows, threads),
+            ScanOp::Max => blocks(T::LEAST, larger, true, reverse, lie, rows, threads),
+            ScanOp::Min => blocks(T::GREATEST, smaller, true, reverse, lie, rows, threads),
             ScanOp::LogSumExp => panic!("logcumsumexp takes floats"),
-            ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows),
+            ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows, threads),
         }
     }
 }
@@ -319,113 +349,4 @@ unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *cons
         }
     }
     dispatch(Columns { with, reverse, from, to, rows });
-}
-
-/// A key with the place of its element.
-trait Item: Copy + Ord + Default {
-    fn new(key: u64, place: usize) -> Self;
-    fn place(self) -> usize;
-    /// Eight bits of the key.
-    fn digit(self, n: u32) -> usize;
-}
-
-/// Key in the high half: keys of at most 32 bits in columns of fewer than 2³² elements.
-impl Item for u64 {
-    #[inline(always)]
-    fn new(key: u64, place: usize) -> u64 {
-        key << 32 | place as u64
-    }
-    #[inline(always)]
-    fn place(self) -> usize {
-        self as u32 as usize
-    }
-    #[inline(always)]
-    fn digit(self, n: u32) -> usize {
-        (self >> (32 + 8 * n)) as usize & 0xff
-    }
-}
-
-impl Item for (u64, usize) {
-    #[inline(always)]
-    fn new(key: u64, place: usize) -> (u64, usize) {
-        (key, place)
-    }
-    #[inline(always)]
-    fn place(self) -> usize {
-        self.1
-    }
-    #[inline(always)]
-    fn digit(self, n: u32) -> usize {
-        (self.0 >> (8 * n)) as usize & 0xff
-    }
-}
-
-unsafe fn sorted<T: Element>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if T::LONG || rows.n > u32::MAX as usize {
-            sorted_by::<T, (u64, usize)>(op, reverse, from, to, rows);
-        } else {
-            sorted_by::<T, u64>(op, reverse, from, to, rows);
-        }
-    }
-}
-
-unsafe fn sorted_by<T: Element, I: Item>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows) {
-    let mask = u64::MAX >> (64 - 8 * size_of::<T>() as u32);
-    let (mut items, mut scratch): (Vec<I>, Vec<I>) = (Vec::with_capacity(rows.n), vec![]);
-    let mut elements: Vec<T> = Vec::with_capacity(rows.n);
-    for j in 0..rows.width {
-        items.clear();
-        elements.clear();
-        for i in 0..rows.n {
-            // SAFETY: the caller's promise.
-            let x = unsafe { from.add(i * rows.width + j).read() };
-            // The contrary order of keys with places still ascending: stable either way.
-            let key = if reverse { !x.key() & mask } else { x.key() };
-            items.push(I::new(key, i));
-            elements.push(x);
-        }
-        if rows.n < RADIX {
-            items.sort_unstable();
-        } else {
-            radix(&mut items, &mut scratch, size_of::<T>() as u32);
-        }
-        for (i, item) in items.iter().enumerate() {
-            // SAFETY: as above; the column was read before.
-            unsafe {
-                if op == ScanOp::Sort {
-                    to.cast::<T>().add(i * rows.width + j).write(elements[item.place()]);
-                } else {
-                    to.cast::<i64>().add(i * rows.width + j).write(item.place() as i64);
-                }
-            }
-        }
-    }
-}
-
-/// Sorts by the key's bytes from the lowest on; digits that are all the same take no pass.
-fn radix<I: Item>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: u32) {
-    let mut counts = vec![[0usize; 256]; digits as usize];
-    for item in items.iter() {
-        for (n, count) in counts.iter_mut().enumerate() {
-            count[item.digit(n as u32)] += 1;
-        }
-    }
-    scratch.resize(items.len(), I::default());
-    for (n, count) in counts.iter_mut().enumerate() {
-        if count.contains(&items.len()) {
-            continue;
-        }
-        let mut start = 0;
-        for c in count.iter_mut() {
-            start += std::mem::replace(c, start);
-        }
-        for &item in items.iter() {
-            let at = &mut count[item.digit(n as u32)];
-            scratch[*at] = item;
-            *at += 1;
-        }
-        std::mem::swap(items, scratch);
-    }
 }

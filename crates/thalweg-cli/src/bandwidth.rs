@@ -1,0 +1,167 @@
+//! `thalweg bandwidth`: kernels on tensors well out of cache, beside copying memory in the same run.
+//!
+//! In each round the machine's rate of copying is measured, then each kernel's: its bytes, as counted, by its time. The share is of the same
+//! round, since the memory of a shared machine is faster at one time than at another; printed is the median over rounds.
+
+use crate::failure::Outcome;
+use crate::measure::{counted, median, ms_since};
+use crate::report;
+use crate::workloads::{self, Size};
+use clap::Args;
+use serde::Serialize;
+use std::time::Instant;
+use thalweg::{Device, Tensor, manual_seed, synchronize};
+
+/// Timed runs of a kernel in a round.
+const RUNS: usize = 7;
+
+/// Arguments of `thalweg bandwidth`.
+#[derive(Args, Debug)]
+pub struct BandwidthCommand {
+    /// Rounds
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Rows and columns of the matrix
+    #[arg(long, default_value_t = 8192)]
+    size: usize,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Figure {
+    kernel: &'static str,
+    kernels: u64,
+    bytes: u64,
+    median_ms: f64,
+    bytes_per_second: f64,
+    share_of_copying: f64,
+}
+
+type Named = (&'static str, fn(&Tensor) -> Tensor);
+
+/// What is measured on the matrix.
+const ON_MATRIX: &[Named] = &[
+    ("x + 1", |x| x + 1.0),
+    ("sum of all", |x| x.sum(..)),
+    ("sum of rows", |x| x.sum(1)),
+    ("sum of columns", |x| x.sum(0)),
+    ("sums of both", |x| {
+        let (rows, columns) = (x.sum(1), x.sum(0));
+        rows.sum(..) + columns.sum(..)
+    }),
+    ("variance of all", |x| x.var(..)),
+    ("argmax of rows", |x| x.argmax(1)),
+    ("softmax, columns", |x| x.softmax(0)),
+    ("layer_norm, columns", |x| x.layer_norm(0, 1e-5)),
+    ("cumsum of rows", |x| x.cumsum(1)),
+];
+
+/// Workloads that go beside them, in their large size.
+const WORKLOADS: &[&str] = &["softmax", "layernorm", "rmsnorm_swiglu", "hub"];
+
+struct Measured {
+    name: &'static str,
+    kernels: u64,
+    bytes: u64,
+    ms: Vec<f64>,
+    shares: Vec<f64>,
+}
+
+impl BandwidthCommand {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        let device = Device::try_default()?;
+        let bar = report::progress((self.rounds * (ON_MATRIX.len() + WORKLOADS.len())) as u64);
+        let mut all: Vec<Measured> = vec![];
+        let mut copies = vec![];
+        for _ in 0..self.rounds {
+            let copy = device.bandwidth()?.all;
+            copies.push(copy);
+            let mut note = |name, run: &dyn Fn() -> Outcome| {
+                bar.set_message(name);
+                let (ms, kernels, bytes) = once(run)?;
+                bar.inc(1);
+                let share = bytes as f64 / (ms / 1e3) / copy;
+                match all.iter_mut().find(|m| m.name == name) {
+                    Some(m) => {
+                        m.ms.push(ms);
+                        m.shares.push(share);
+                    }
+                    None => all.push(Measured { name, kernels, bytes, ms: vec![ms], shares: vec![share] }),
+                }
+                Ok::<(), crate::failure::Failure>(())
+            };
+            {
+                manual_seed(1);
+                let x = Tensor::randn([self.size, self.size]);
+                synchronize()?;
+                for &(name, f) in ON_MATRIX {
+                    note(name, &|| {
+                        let y = f(&x);
+                        synchronize()?;
+                        drop(y);
+                        Ok(())
+                    })?;
+                }
+            }
+            for &name in WORKLOADS {
+                let workload = workloads::prepare(name, Size::Large)?;
+                note(name, &|| workload.run())?;
+            }
+        }
+        bar.finish_and_clear();
+        self.print(&mut copies, all)
+    }
+
+    fn print(&self, copies: &mut [f64], all: Vec<Measured>) -> Outcome {
+        copies.sort_by(f64::total_cmp);
+        if !self.json {
+            crate::out!("copying memory: {} (median of {} rounds)", report::rate(median(copies)), self.rounds);
+            crate::out!("{:<20} {:>7} {:>10} {:>10} {:>12} {:>7}", "", "kernels", "moved", "ms", "rate", "share");
+        }
+        for mut m in all {
+            m.ms.sort_by(f64::total_cmp);
+            m.shares.sort_by(f64::total_cmp);
+            let (ms, share) = (median(&m.ms), median(&m.shares));
+            let rate = m.bytes as f64 / (ms / 1e3);
+            if self.json {
+                let figure = Figure {
+                    kernel: m.name,
+                    kernels: m.kernels,
+                    bytes: m.bytes,
+                    median_ms: ms,
+                    bytes_per_second: rate,
+                    share_of_copying: share,
+                };
+                crate::out!("{}", serde_json::to_string(&figure)?);
+            } else {
+                crate::out!(
+                    "{:<20} {:>7} {:>10} {:>10} {:>12} {:>6.0}%",
+                    m.name,
+                    m.kernels,
+                    report::size(m.bytes),
+                    report::ms(ms),
+                    report::rate(rate),
+                    share * 100.0
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Milliseconds of a call, median of several, with its kernels and the bytes that they move.
+fn once(run: &dyn Fn() -> Outcome) -> Outcome<(f64, u64, u64)> {
+    run()?;
+    let ((), work) = counted(run)?;
+    let mut times = vec![];
+    for _ in 0..RUNS {
+        let begin = Instant::now();
+        run()?;
+        times.push(ms_since(begin));
+    }
+    times.sort_by(f64::total_cmp);
+    Ok((median(&times), work.kernels, work.bytes_read + work.bytes_written))
+}
