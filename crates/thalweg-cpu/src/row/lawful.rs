@@ -105,7 +105,7 @@ pub unsafe fn block(
                 piece.own.cast::<u64>().add(law.first as usize).write(local);
             }
         }
-        // Code asks for the next row while it walks one for the last time. Here that is the next block.
+        // This code asks for the next row while it walks one again. Here that is the next block.
         for (line, words) in along.layout.lines.iter().zip(args.chunks_exact_mut(ACCESS_WORDS)) {
             words[1] = line.point.wrapping_mul(block.len as i64) as u64;
         }
