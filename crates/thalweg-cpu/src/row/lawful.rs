@@ -105,6 +105,10 @@ pub unsafe fn block(
                 piece.own.cast::<u64>().add(law.first as usize).write(local);
             }
         }
+        // This code asks for the next row while it walks one again. Here that is the next block.
+        for (line, words) in along.layout.lines.iter().zip(args.chunks_exact_mut(ACCESS_WORDS)) {
+            words[1] = line.point.wrapping_mul(block.len as i64) as u64;
+        }
         along.call(args, block.len, 1, first + 1..laws.phases.end)?;
         for (l, law) in laws.list.iter().enumerate() {
             let to = out.add(body.folds.len() + LAW_WORDS * l);

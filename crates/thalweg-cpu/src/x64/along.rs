@@ -26,7 +26,7 @@ use crate::rows::MOST_TOGETHER;
 use crate::rows::{ACCESS_WORDS, Along, RowArgs};
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use thalweg_kernel::{Access, AccessClass, Body, Node, Phases, phases};
+use thalweg_kernel::{Access, AccessClass, Body, Node, Phases, laws, phases};
 
 /// The most accesses that are asked for ahead.
 const MOST_AHEAD: usize = 3;
@@ -92,7 +92,9 @@ pub(crate) fn assemble_along(
     let nothing = Vir::new(isa, isa.bytes() / 4);
     let accesses: Vec<Access> = phases.list.first().map_or(body.accesses.clone(), |p| p.body.accesses.clone());
     let ahead = ahead(body, phases);
-    let bytes = emit(body, &mut parts, &nothing, &accesses, (phases.values.len(), ahead), knobs.streaming)
+    // Where walks run together block by block, the next block is to come while the second one runs.
+    let second = laws(body, phases).map(|l| l.phases.end - 1);
+    let bytes = emit(body, &mut parts, &nothing, &accesses, (phases.values.len(), ahead, second), knobs.streaming)
         .ok_or(Unsupported::TooLarge)?;
     let walks = || parts.iter().filter(|p| p.tail.is_some());
     let guards = |p: &Part| p.v.effects.iter().any(|e| p.v.inst(*e).op == Op::Guard);
@@ -194,7 +196,7 @@ fn emit(
     parts: &mut [Part],
     nothing: &Vir,
     accesses: &[Access],
-    (values, ahead): (usize, Vec<(u16, u8)>),
+    (values, ahead, second): (usize, Vec<(u16, u8)>, Option<usize>),
     streaming: bool,
 ) -> Option<Vec<u8>> {
     let mut frame = Frame::new(accesses);
@@ -232,7 +234,7 @@ fn emit(
     let walks: Vec<usize> = (0..parts.len()).filter(|&k| parts[k].tail.is_some()).collect();
     let between = walks.get(1..walks.len().saturating_sub(1)).unwrap_or_default();
     let long = |k: &usize| parts[*k].instructions >= 2 * last.map_or(0, |l| parts[l].instructions);
-    let asks = between.iter().copied().filter(long).max_by_key(|&k| parts[k].instructions).or(last);
+    let asks = second.or(between.iter().copied().filter(long).max_by_key(|&k| parts[k].instructions)).or(last);
     for (k, p) in parts.iter().enumerate() {
         let skip = e.phase(k, p);
         e.streaming = if streaming && Some(k) == last { body.accesses.len() as u16 } else { 0 };
