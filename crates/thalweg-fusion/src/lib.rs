@@ -9,6 +9,7 @@ mod body;
 mod cost;
 mod explanation;
 mod instance;
+mod map_layout;
 mod movement;
 mod partition;
 mod pieces;

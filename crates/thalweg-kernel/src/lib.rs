@@ -4,6 +4,7 @@
 //! device compiles and launches.
 
 mod body;
+mod builder;
 mod geometry;
 mod index;
 mod laws;
@@ -12,10 +13,10 @@ mod phases;
 pub mod random;
 mod reciprocal;
 pub mod reference;
+mod rewrite;
 
-pub use body::{
-    Access, AccessClass, Body, BodyBuilder, Fold, FoldOp, Node, NodeId, Scan, Set, Store, expand, resolve, widen,
-};
+pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
+pub use builder::BodyBuilder;
 pub use geometry::{
     AccessGeometry, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry, ScatterGeometry,
 };
@@ -23,3 +24,4 @@ pub use index::IndexMap;
 pub use laws::{Law, LawKind, Laws, Part, laws, with_residuals};
 pub use phases::{Phase, Phases, phases};
 pub use reciprocal::reciprocals;
+pub use rewrite::{expand, resolve, widen};

@@ -1,0 +1,133 @@
+//! Bodies written anew: in the operations that a device has, on a part of the domain, in wider arithmetic.
+
+use crate::{Body, BodyBuilder, Node, NodeId};
+use thalweg_ir::element::{Build, Expr};
+use thalweg_ir::{DType, ElementOp};
+
+/// The body with every operation that `native` refuses written in simpler ones (see [`thalweg_ir::element::Row::expand`]).
+/// An operation that has no expansion stays.
+pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
+    let mut b = BodyBuilder::like(body);
+    // An expansion may use operations that need expanding themselves, so each is opened until none is left.
+    struct Expanding<'a>(&'a mut BodyBuilder, &'a dyn Fn(ElementOp, DType) -> bool);
+    impl Build for Expanding<'_> {
+        fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr {
+            let dtype = self.0.body.dtype(NodeId(args[args.len() - 1].0));
+            match op.row().expand {
+                Some(expand) if !(self.1)(op, dtype) => expand(self, args),
+                _ => self.0.op(op, args),
+            }
+        }
+        fn constant(&mut self, like: Expr, value: f64) -> Expr {
+            Build::constant(self.0, like, value)
+        }
+    }
+    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    for (i, node) in body.nodes.iter().enumerate() {
+        let id = match *node {
+            Node::Element { op, .. } => {
+                let args: Vec<Expr> = body.args(NodeId(i as u32)).map(|a| Expr(place[a.index()].0)).collect();
+                NodeId(Expanding(&mut b, native).op(op, &args).0)
+            }
+            Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
+            other => b.node(other.with_args(|a| place[a.index()])),
+        };
+        place.push(id);
+    }
+    b.take_roots(body, &place);
+    b.finish()
+}
+
+/// The body where some accesses are known to be inside their source throughout (`Some(true)`) or outside (`Some(false)`): their validity is
+/// a constant, and what lies outside is 0. Also the old numbers of the accesses that are left.
+pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
+    let mut b = BodyBuilder::like(body);
+    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    for (i, node) in body.nodes.iter().enumerate() {
+        let id = NodeId(i as u32);
+        let dtype = body.dtype(id);
+        let new = match *node {
+            Node::Valid { access } if inside[access as usize].is_some() => {
+                Node::Const { bits: (inside[access as usize] == Some(true)) as u64, dtype }
+            }
+            Node::Load { access } | Node::Index { access, .. } if inside[access as usize] == Some(false) => {
+                Node::Const { bits: 0, dtype }
+            }
+            Node::Element { op, .. } => {
+                let args: Vec<NodeId> = body.args(id).map(|a| place[a.index()]).collect();
+                place.push(b.element(op, &args));
+                continue;
+            }
+            Node::Cast { dtype, arg } => {
+                place.push(b.cast(place[arg.index()], dtype));
+                continue;
+            }
+            other => other.with_args(|a| place[a.index()]),
+        };
+        place.push(b.node(new));
+    }
+    b.take_roots(body, &place);
+    let mut out = b.finish();
+    out.operands = body.operands;
+    out.scalars = body.scalars;
+    let mut used = vec![false; out.accesses.len()];
+    for n in &out.nodes {
+        if let Some(access) = n.access() {
+            used[access as usize] = true;
+        }
+    }
+    out.stores.iter().for_each(|s| used[s.access as usize] = true);
+    let kept: Vec<usize> = (0..used.len()).filter(|&a| used[a]).collect();
+    let number = |a: u16| kept.iter().position(|&k| k == a as usize).expect("a used access is kept") as u16;
+    for n in &mut out.nodes {
+        if let Node::Load { access }
+        | Node::Index { access, .. }
+        | Node::Valid { access }
+        | Node::Gather { access, .. } = n
+        {
+            *access = number(*access);
+        }
+    }
+    out.stores.iter_mut().for_each(|s| s.access = number(s.access));
+    out.accesses = kept.iter().map(|&a| out.accesses[a]).collect();
+    (out, kept)
+}
+
+/// The body with elementwise operations on bf16 and f16 carried out in f32: arguments are cast up, and where the body is
+/// strict, results are rounded back. What follows - expansion, code generation - then sees no narrow arithmetic, and rounds after
+/// an operation, not after each step of one.
+pub fn widen(body: &Body) -> Body {
+    let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
+    let ids = || (0..body.nodes.len() as u32).map(NodeId);
+    if !ids().any(|n| matches!(body.nodes[n.index()], Node::Element { .. }) && narrow(body.operand_dtype(n))) {
+        return body.clone();
+    }
+    let mut b = BodyBuilder::like(body);
+    let mut is_root = vec![false; body.nodes.len()];
+    body.roots().for_each(|r| is_root[r.index()] = true);
+    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    let mut root: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    for id in ids() {
+        let new = match body.nodes[id.index()] {
+            Node::Element { op, dtype, .. } => {
+                let wide = narrow(body.operand_dtype(id));
+                let args: Vec<NodeId> = body
+                    .args(id)
+                    .map(|a| {
+                        let p = place[a.index()];
+                        if wide && narrow(b.body.dtype(p)) { b.cast(p, DType::F32) } else { p }
+                    })
+                    .collect();
+                let result = b.element(op, &args);
+                if wide && narrow(dtype) && body.strict { b.cast(result, dtype) } else { result }
+            }
+            Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
+            other => b.node(other.with_args(|a| place[a.index()])),
+        };
+        place.push(new);
+        // What leaves the graph has the dtype that it had. Cast here, not at the end: what a fold or scan takes comes before what it gives.
+        root.push(if is_root[id.index()] { b.cast(new, body.dtype(id)) } else { new });
+    }
+    b.take_roots(body, &root);
+    b.finish()
+}
