@@ -443,4 +443,43 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn sums_take_in_products_alike_in_every_engine() {
+        for (dtype, how) in [DType::F32, DType::F64].into_iter().flat_map(|d| (0..3).map(move |h| (d, h))) {
+            let mut b = BodyBuilder::new(false);
+            let class = AccessClass::Contiguous;
+            let [x, y, z, to] =
+                [0, 1, 2, 3].map(|o| b.access(Access { operand: Some(o), dtype, class, per_row: false }));
+            let [x, y, z] = [x, y, z].map(|access| b.node(Node::Load { access }));
+            let xy = b.element(ElementOp::Mul, &[x, y]);
+            let sum = match how {
+                0 => b.element(ElementOp::Add, &[xy, z]),
+                1 => b.element(ElementOp::Sub, &[xy, z]),
+                _ => b.element(ElementOp::Sub, &[z, xy]),
+            };
+            b.store(sum, to);
+            let body = b.finish();
+            let number = |i: usize| (i as f64 * 0.618_033_98).fract() + 0.5;
+            let from: [Aligned<u64>; 3] = std::array::from_fn(|k| {
+                Aligned(std::array::from_fn(|i| match dtype {
+                    DType::F64 => number(i * 3 + k).to_bits(),
+                    _ => {
+                        let half = |j| (number(j) as f32).to_bits() as u64;
+                        half(i * 6 + k) | half(i * 6 + k + 3) << 32
+                    }
+                }))
+            });
+            let mut results = vec![];
+            for choice in [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+                let mut to = Aligned([0u64; 256]);
+                let mut words: Vec<u64> = from.iter().flat_map(|f| [f.0.as_ptr() as u64, 0, 0, 0]).collect();
+                words.extend([to.0.as_mut_ptr() as u64, 0, 0, 0]);
+                // SAFETY: 200 elements of at most 8 bytes lie inside all of them.
+                unsafe { Engine::new(&body, choice).run(&words, 200, 1, false).unwrap() };
+                results.push(to.0);
+            }
+            assert!(results.windows(2).all(|r| r[0] == r[1]), "{dtype} {how}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::math;
 use thalweg_ir::{Compute, DType, ElementOp};
-use thalweg_kernel::{Body, expand, reciprocals, widen};
+use thalweg_kernel::{Body, Node, NodeId, expand, reciprocals, widen};
 
 /// The body without narrow arithmetic and with only the operations that the engines have code for.
 pub(crate) fn prepare(body: &Body) -> Body {
@@ -20,4 +20,46 @@ fn native(op: ElementOp, dtype: DType) -> bool {
             Compute::F64 => math::has_f64(op),
             _ => false,
         }
+}
+
+/// How a sum takes in a product, with one rounding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fused {
+    /// `x·y + z`
+    Add,
+    /// `z - x·y`
+    From,
+    /// `x·y - z`
+    Less,
+}
+
+/// For each node the product that it takes in: sums with a product that nothing else uses. None in strict bodies. Both engines do the same, so that a
+/// rectangle that one hands to the other has the same bits.
+pub(crate) fn contractions(body: &Body) -> Vec<Option<(Fused, [NodeId; 3])>> {
+    let n = body.nodes.len();
+    let ids = || (0..n as u32).map(NodeId);
+    let mut uses = vec![0u32; n];
+    ids().for_each(|id| body.args(id).for_each(|a| uses[a.index()] += 1));
+    body.roots().for_each(|id| uses[id.index()] += 1);
+    let product = |id: NodeId| match body.nodes[id.index()] {
+        Node::Element { op: ElementOp::Mul, args, .. } if uses[id.index()] == 1 => Some([args[0], args[1]]),
+        _ => None,
+    };
+    ids()
+        .map(|id| {
+            let Node::Element { op: op @ (ElementOp::Add | ElementOp::Sub), args, .. } = body.nodes[id.index()] else {
+                return None;
+            };
+            let float = matches!(body.operand_dtype(id).compute(), Compute::F32 | Compute::F64);
+            if body.strict || body.repeatable || !float {
+                return None;
+            }
+            if let Some([x, y]) = product(args[1]) {
+                let how = if op == ElementOp::Add { Fused::Add } else { Fused::From };
+                return Some((how, [x, y, args[0]]));
+            }
+            let [x, y] = product(args[0])?;
+            Some((if op == ElementOp::Add { Fused::Add } else { Fused::Less }, [x, y, args[1]]))
+        })
+        .collect()
 }

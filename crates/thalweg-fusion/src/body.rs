@@ -317,7 +317,8 @@ impl Writer<'_> {
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }
-        // The first place where the extremum stands; a NaN is one where it is the result.
+        // The first place where the extremum stands; a NaN is one where it is the result. It is looked for in another walk.
+        b.repeatable();
         let mut hit = b.element(ElementOp::Eq, &[wide, folded]);
         if carried.is_float() {
             let nan = b.element(ElementOp::Ne, &[wide, wide]);
@@ -496,7 +497,14 @@ impl Writer<'_> {
         if let Some(reduction) = self.outline.rows {
             let points = self.outline.stores.len();
             let row_stores = points..points + self.outline.row_stores.len();
-            let (kernel, geometry) = rows::lay_out(body, self.ix, (reduction, row_stores), self.domain, &self.maps);
+            let (mut kernel, geometry) = rows::lay_out(body, self.ix, (reduction, row_stores), self.domain, &self.maps);
+            if let Kernel::Rows { body, .. } = &mut kernel {
+                // Of a tensor without elements there is none for the whole row either.
+                let empty = |v: &Option<ValueId>| v.is_some_and(|v| self.ix.shape(v).numel() == 0);
+                for (access, _) in body.accesses.iter_mut().zip(&self.sources).filter(|(_, v)| empty(v)) {
+                    access.per_row = false;
+                }
+            }
             return (kernel, Geometry::Rows(geometry));
         }
         let (domain, maps) = pieces::renumbered(self.domain, &self.maps);

@@ -18,6 +18,11 @@ impl BodyBuilder {
         BodyBuilder { body: Body { strict, ..Body::default() }, known: HashMap::new() }
     }
 
+    /// Asks that values be the same to the bit wherever they are computed; see [`Body::repeatable`].
+    pub fn repeatable(&mut self) {
+        self.body.repeatable = true;
+    }
+
     /// The body so far.
     pub fn body(&self) -> &Body {
         &self.body
@@ -129,6 +134,7 @@ impl BodyBuilder {
     /// An empty body with another one's accesses, operands and scalars.
     pub(crate) fn like(from: &Body) -> BodyBuilder {
         let mut b = BodyBuilder::new(from.strict);
+        b.body.repeatable = from.repeatable;
         b.body.accesses = from.accesses.clone();
         b.body.operands = from.operands;
         b.body.scalars = from.scalars;

@@ -4,7 +4,7 @@ use super::lanes::Loop;
 use super::program::{Code, Folding, Pass, Register, Setting, Step, TILE, TileProgram, Value, Write, lay_out};
 use super::{casts, floats, folds, ints};
 use crate::math;
-use crate::prepare::prepare;
+use crate::prepare::{Fused, contractions, prepare};
 use thalweg_ir::{Compute, DType, ElementOp};
 use thalweg_kernel::{AccessClass, Body, Node, NodeId, Store};
 
@@ -79,6 +79,16 @@ struct Compiler<'a> {
     last: Vec<usize>,
     /// For each node, the last node that reads it, conversions looked through.
     readers: Vec<usize>,
+    contractions: Contractions,
+}
+
+/// For each node the product that it takes in.
+type Contractions = Vec<Option<(Fused, [NodeId; 3])>>;
+
+/// The nodes that a node reads: its arguments, and the factors of a product that it takes in.
+fn reads(body: &Body, contractions: &Contractions, id: NodeId) -> Vec<NodeId> {
+    let factors = contractions[id.index()].into_iter().flat_map(|(_, args)| args);
+    body.args(id).chain(factors).collect()
 }
 
 impl<'a> Compiler<'a> {
@@ -90,9 +100,10 @@ impl<'a> Compiler<'a> {
         for s in &body.stores {
             readers[s.node.index()] = STORED;
         }
+        let contractions = contractions(body);
         // Backwards, so that what reads a shared register's later name counts for the earlier one.
         for i in (0..n).rev() {
-            for a in body.args(NodeId(i as u32)) {
+            for a in reads(body, &contractions, NodeId(i as u32)) {
                 let shared =
                     matches!(body.nodes[i], Node::Cast { dtype, .. } if casts::cast(body.dtype(a), dtype).is_none());
                 let until = if shared { readers[i].max(i) } else { i };
@@ -109,6 +120,7 @@ impl<'a> Compiler<'a> {
             level: vec![],
             last: vec![],
             readers,
+            contractions,
         }
     }
 
@@ -203,10 +215,14 @@ impl<'a> Compiler<'a> {
             },
             Node::Element { op, .. } => {
                 let operand = self.body.operand_dtype(id);
-                let code = code(op, operand);
                 let mut registers = [self.register(args[0]); 3];
                 for (r, a) in registers.iter_mut().zip(&args) {
                     *r = self.place[a.index()];
+                }
+                let mut code = code(op, operand);
+                if let Some((how, args)) = self.contractions[i] {
+                    registers = args.map(|a| self.register(a));
+                    code = Code::Loop(floats::fused(how, operand.compute() == Compute::F64));
                 }
                 let out = self.allocate(w, last, level);
                 self.push(level, Step::Apply { code, args: registers, out });
@@ -218,7 +234,7 @@ impl<'a> Compiler<'a> {
         self.place.push(out);
         self.level.push(level);
         // Registers are freed only now: a result never lies over an argument.
-        for a in args {
+        for a in reads(self.body, &self.contractions, id) {
             let r = self.register(a);
             let ends = self.last[r as usize] <= i && r != out && self.level[a.index()] == Level::Point;
             if ends && !self.free.contains(&r) {

@@ -1,6 +1,7 @@
 //! Elementwise operations on f32 and f64 lanes.
 
 use super::lanes::{Loop, lanes};
+use crate::prepare::Fused;
 use thalweg_ir::ElementOp;
 
 /// What all float types share; the element type comes in as an identifier.
@@ -86,4 +87,16 @@ pub(super) fn f32(op: ElementOp) -> Option<Loop> {
 /// The loop of an operation on f64 lanes that `math` has no function for.
 pub(super) fn f64(op: ElementOp) -> Option<Loop> {
     loop_f64(op)
+}
+
+/// Sums that take in a product, with one rounding.
+pub(super) fn fused(how: Fused, double: bool) -> Loop {
+    match (how, double) {
+        (Fused::Add, false) => lanes!(|x: f32, y: f32, z: f32| -> f32 { x.mul_add(y, z) }),
+        (Fused::From, false) => lanes!(|x: f32, y: f32, z: f32| -> f32 { (-x).mul_add(y, z) }),
+        (Fused::Less, false) => lanes!(|x: f32, y: f32, z: f32| -> f32 { x.mul_add(y, -z) }),
+        (Fused::Add, true) => lanes!(|x: f64, y: f64, z: f64| -> f64 { x.mul_add(y, z) }),
+        (Fused::From, true) => lanes!(|x: f64, y: f64, z: f64| -> f64 { (-x).mul_add(y, z) }),
+        (Fused::Less, true) => lanes!(|x: f64, y: f64, z: f64| -> f64 { x.mul_add(y, -z) }),
+    }
 }

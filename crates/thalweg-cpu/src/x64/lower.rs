@@ -8,7 +8,8 @@ use super::isa::Isa;
 use super::ops;
 use super::vir::{Accumulate, CACHED, Class, Inst, Op, Slot, Source, Val, Vir, pointer};
 use crate::machine::Machine;
-use thalweg_ir::{Compute, DType, ElementOp};
+use crate::prepare::{Fused, contractions};
+use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Access, AccessClass, Body, FoldOp, Node, NodeId};
 
 /// Why a body is not compiled.
@@ -55,7 +56,8 @@ struct Lower<'a> {
     once: bool,
     v: Vir,
     place: Vec<Val>,
-    uses: Vec<u32>,
+    /// For each node the product that it takes in.
+    contractions: Vec<Option<(Fused, [NodeId; 3])>>,
     /// Values known to be a bf16 or f16 exactly, with its bits.
     halves: Vec<(Val, DType, Val)>,
 }
@@ -79,12 +81,8 @@ pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported
         return Err(Unsupported::Rows);
     }
     let lanes = if once { ONCE_LANES } else { isa.bytes() / if wide(body) { 8 } else { 4 } };
-    let mut uses = vec![0; body.nodes.len()];
-    for i in 0..body.nodes.len() {
-        body.args(NodeId(i as u32)).for_each(|a| uses[a.index()] += 1);
-    }
-    body.roots().for_each(|n| uses[n.index()] += 1);
-    let mut l = Lower { body, once, v: Vir::new(isa, lanes), place: Vec::new(), uses, halves: Vec::new() };
+    let contractions = contractions(body);
+    let mut l = Lower { body, once, v: Vir::new(isa, lanes), place: Vec::new(), contractions, halves: Vec::new() };
     if isa == Isa::Avx2 {
         // Always slots 0 and 1: masked moves of the last step ask for them.
         for lane in [4, 8] {
@@ -147,7 +145,7 @@ impl Lower<'_> {
             Node::Const { bits, dtype } => v.constant(bits, lane_of(dtype)),
             Node::Element { op, .. } => {
                 let dtype = self.body.operand_dtype(id);
-                if let Some(fused) = self.contract(op, dtype, id) {
+                if let Some(fused) = self.contract(dtype, id) {
                     return Ok(fused);
                 }
                 let args: Vec<Val> = self.body.args(id).map(|a| self.place[a.index()]).collect();
@@ -161,26 +159,16 @@ impl Lower<'_> {
         })
     }
 
-    /// A sum with a product that nothing else uses, with one rounding.
-    fn contract(&mut self, op: ElementOp, dtype: DType, id: NodeId) -> Option<Val> {
-        let float = matches!(dtype.compute(), Compute::F32 | Compute::F64);
-        if self.body.strict || !float || !matches!(op, ElementOp::Add | ElementOp::Sub) {
-            return None;
-        }
-        let args: Vec<NodeId> = self.body.args(id).collect();
-        let product = |n: NodeId| match self.body.nodes[n.index()] {
-            Node::Element { op: ElementOp::Mul, args, .. } if self.uses[n.index()] == 1 => Some((args[0], args[1])),
-            _ => None,
+    /// A sum that takes in a product.
+    fn contract(&mut self, dtype: DType, id: NodeId) -> Option<Val> {
+        let (how, args) = self.contractions[id.index()]?;
+        let code = match how {
+            Fused::Add => ops::FMADD,
+            Fused::From => ops::FNMADD,
+            Fused::Less => ops::FMSUB,
         };
-        let w = lane_of(dtype);
-        let at = |n: NodeId| self.place[n.index()];
-        if let Some((x, y)) = product(args[1]) {
-            let code = if op == ElementOp::Add { ops::FMADD } else { ops::FNMADD };
-            return Some(self.v.fused(code, w, at(x), at(y), at(args[0])));
-        }
-        let (x, y) = product(args[0])?;
-        let code = if op == ElementOp::Add { ops::FMADD } else { ops::FMSUB };
-        Some(self.v.fused(code, w, at(x), at(y), at(args[1])))
+        let [x, y, z] = args.map(|n| self.place[n.index()]);
+        Some(self.v.fused(code, lane_of(dtype), x, y, z))
     }
 
     /// A mask from lanes of 0 and -1.

@@ -199,6 +199,8 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
     let mut pick = move |n: usize| next() as usize % n;
     let dtypes = [DType::F32, DType::I32, DType::I8, DType::BF16, DType::F64, DType::I64, DType::U32];
     let mut b = BodyBuilder::new(pick(2) == 0);
+    // Operation by operation, as the table says: sums take no products in.
+    b.repeatable();
     let (mut pool, mut operands, mut scalars): (Vec<NodeId>, u16, Vec<u64>) = (vec![], 0, vec![]);
     for d in dtypes {
         for class in [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided] {

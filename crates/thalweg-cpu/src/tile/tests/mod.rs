@@ -214,6 +214,8 @@ fn contiguous(operand: u16, dtype: DType) -> Access {
 /// The operation on loaded arguments, its result stored.
 fn single(op: ElementOp, dtype: DType, strict: bool) -> Body {
     let mut b = BodyBuilder::new(strict);
+    // Operation by operation, as the table says: sums take no products in.
+    b.repeatable();
     let mut args: Vec<NodeId> = vec![];
     for i in 0..op.row().arity {
         let d = if op == ElementOp::Where && i == 0 { DType::Bool } else { dtype };
@@ -309,6 +311,8 @@ fn casts_round_narrow_floats_in_either_mode_and_operations_only_in_strict() {
     for strict in [false, true] {
         for narrow in [DType::BF16, DType::F16] {
             let mut b = BodyBuilder::new(strict);
+            // Operation by operation, as the table says: sums take no products in.
+            b.repeatable();
             let access = b.access(contiguous(0, DType::F32));
             let x = b.node(Node::Load { access });
             let third = b.constant(Scalar::Float(1.0 / 3.0), DType::F32);
@@ -360,6 +364,8 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
     let mut pick = move |n: usize| next() as usize % n;
     let dtypes = [DType::F32, DType::I32, DType::I8, DType::BF16, DType::F64];
     let mut b = BodyBuilder::new(pick(2) == 0);
+    // Operation by operation, as the table says: sums take no products in.
+    b.repeatable();
     let (mut pool, mut operands, mut scalars): (Vec<NodeId>, u16, Vec<u64>) = (vec![], 0, vec![]);
     for d in dtypes {
         for class in [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided] {
