@@ -6,12 +6,13 @@
 use crate::body::{MapKernel, build_input};
 use crate::instance::{ScalarArg, Slot, Step};
 use crate::movement::{layout, strided, view_base};
+use crate::partition::Rule;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{Op, Shape, View};
 use thalweg_kernel::{Computed, Geometry, IndexMap, Kernel, MatmulGeometry, ScatterGeometry};
 
-/// The launch of an operation by itself, whose operands are views of those; `None` where they have no strides.
+/// The launch of an operation by itself, whose operands are views of those, or the rule that keeps it from being one.
 pub(crate) fn alone(
     ix: &Indexed<'_>,
     (op, viewed): (usize, &[ValueId]),
@@ -19,14 +20,14 @@ pub(crate) fn alone(
     slot: &dyn Fn(ValueId) -> Slot,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
-) -> Option<Step> {
+) -> Result<Step, Rule> {
     let rel = &ix.seg.ops[op];
     let mut o = Operands { slots: vec![], scalars: vec![], read: vec![] };
     let mut views = Vec::new();
     let mut inputs: Vec<Option<MapKernel>> = vec![];
     for ((_, v), &base) in ix.tensors(op).zip(viewed) {
         let (_, chain) = view_base(ix, v, &|i| ValueId::Op(i) == base);
-        let view = strided(ix, layout(ix, base), &chain)?;
+        let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
         inputs.push(match base {
             // Without elements it is neither computed nor read.
             ValueId::Op(i) if !stored(i) && view.shape.numel() == 0 => {
@@ -99,7 +100,7 @@ pub(crate) fn alone(
         other => unreachable!("{} is computed with others", other.name()),
     };
     operands.push(slot(ValueId::Op(op)));
-    Some(Step {
+    Ok(Step {
         kernel_index,
         kernel,
         geometry,

@@ -4,7 +4,7 @@
 use crate::instance::{Part, ScalarArg};
 use crate::map_layout::{lay_out, piece};
 use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
-use crate::partition::{arguments, takes_rows};
+use crate::partition::{Rule, arguments, is_constant, takes_rows};
 use crate::pieces;
 use crate::rows;
 use crate::scalars::ScalarClasses;
@@ -26,6 +26,8 @@ pub(crate) struct MapKernel {
     pub in_place: Vec<(usize, usize)>,
     /// Bytes of distinct elements that it reads of each of them.
     pub touched: Vec<usize>,
+    /// The operations computed in it, each once for every index map it is needed under.
+    pub computed: Vec<usize>,
 }
 
 /// What a kernel stores, and over which domain.
@@ -64,15 +66,16 @@ struct Writer<'a> {
     sources: Vec<Option<ValueId>>,
     reads: Vec<ValueId>,
     scalars: Vec<ScalarArg>,
+    computed: Vec<usize>,
 }
 
-/// Writes the kernel that an outline describes; `None` where some value would be read at other points than it is computed at.
+/// Writes the kernel that an outline describes, or says which rule it breaks.
 pub(crate) fn build_map(
     ix: &Indexed<'_>,
     outline: Outline<'_>,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
-) -> Option<MapKernel> {
+) -> Result<MapKernel, Rule> {
     let mut w = Writer::new(ix, outline, stored, classes);
     let mut values = vec![];
     for s in outline.writes() {
@@ -92,7 +95,7 @@ pub(crate) fn build_map(
             _ => w.builder.store(node, access),
         }
     }
-    Some(w.finish())
+    Ok(w.finish())
 }
 
 /// Writes the kernel that computes an operation over its own shape, for the one that surrounds it: what it writes is no value of the plan.
@@ -101,7 +104,7 @@ pub(crate) fn build_input(
     op: usize,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
-) -> Option<MapKernel> {
+) -> Result<MapKernel, Rule> {
     let outline = Outline { domain: ValueId::Op(op), rows: None, stores: &[], row_stores: &[], column_stores: &[] };
     let mut w = Writer::new(ix, outline, stored, classes);
     let node = w.value(op, Path::identity())?;
@@ -115,7 +118,7 @@ pub(crate) fn build_input(
     w.maps.push(Path::identity().map_to(ix, ix.seg.shapes[op]));
     w.sources.push(None);
     w.builder.store(node, access);
-    Some(w.finish())
+    Ok(w.finish())
 }
 
 impl<'a> Writer<'a> {
@@ -138,34 +141,38 @@ impl<'a> Writer<'a> {
             sources: vec![],
             reads: vec![],
             scalars: vec![],
+            computed: vec![],
         }
     }
 }
 
 impl Writer<'_> {
     /// The way from the domain to an operation that the kernel stores.
-    fn path_to(&self, s: usize) -> Option<Path> {
+    fn path_to(&self, s: usize) -> Result<Path, Rule> {
         let own = self.ix.seg.shapes[s];
         if self.outline.stores.contains(&s) {
             if own.numel() != self.domain.numel() {
-                return None;
+                return Err(Rule::OtherPoints);
             }
             let reshaped = || Path::identity().after(Step::Reshape(self.domain));
-            return Some(if own == self.domain { Path::identity() } else { reshaped() });
+            return Ok(if own == self.domain { Path::identity() } else { reshaped() });
         }
         if self.outline.column_stores.contains(&s) {
-            return Some(Path::identity().after(Step::Rows(s)));
+            return Ok(Path::identity().after(Step::Rows(s)));
         }
-        let reduction = self.outline.rows?;
-        (own.numel() == rows::row_count(self.ix, reduction)).then(|| Path::identity().after(Step::Rows(reduction)))
+        match self.outline.rows {
+            Some(r) if own.numel() == rows::row_count(self.ix, r) => Ok(Path::identity().after(Step::Rows(r))),
+            _ => Err(Rule::OtherPoints),
+        }
     }
 
     /// The node of a reduction's operand at the points of this kernel.
-    fn operand(&mut self, reduction: usize) -> Option<NodeId> {
+    fn operand(&mut self, reduction: usize) -> Result<NodeId, Rule> {
         let arguments = arguments(self.ix, reduction, &Path::identity(), self.domain);
-        let (v, path) = arguments.into_iter().next()?;
+        let (v, path) = arguments.into_iter().next().expect("a reduction has an operand");
+        self.computed.push(reduction);
         match v {
-            ValueId::Input(_) => Some(self.load(v, &path)),
+            ValueId::Input(_) => Ok(self.load(v, &path)),
             ValueId::Op(i) => self.value(i, path),
         }
     }
@@ -183,17 +190,11 @@ impl Writer<'_> {
 
     /// Whether an operation that takes rows takes those of this kernel.
     fn has_rows_of(&self, i: usize) -> bool {
-        self.outline.rows.is_some_and(|r| {
-            let fits = self.ix.shape(rows::operand(self.ix, i)).numel() == self.domain.numel();
-            r == i
-                || fits
-                    && rows::same_places(&rows::row_map(self.ix, r), &rows::row_map(self.ix, i))
-                    && rows::same_runs(self.ix, r, i)
-        })
+        self.outline.rows.is_some_and(|r| rows::same_rows(self.ix, r, i))
     }
 
     /// The node of operation `root` under `path`. Iterative, since a chain may be as long as a segment.
-    fn value(&mut self, root: usize, path: Path) -> Option<NodeId> {
+    fn value(&mut self, root: usize, path: Path) -> Result<NodeId, Rule> {
         let mut stack = vec![(root, path, false)];
         let mut last = None;
         while let Some((i, path, expanded)) = stack.pop() {
@@ -203,16 +204,23 @@ impl Writer<'_> {
                 last = Some(node);
                 continue;
             }
+            // What the kernel stores is computed in it: read at other points than it is stored at, computed again.
             let here = self.outline.writes().any(|s| s == i);
-            if (self.stored)(i) && !here {
+            let constant = is_constant(self.ix.seg.ops[i].op) && self.ix.seg.mode.fused;
+            if (self.stored)(i) && !here && !constant {
                 let node = self.load(ValueId::Op(i), &path);
                 self.done.insert(key, node);
                 last = Some(node);
                 continue;
             }
             let takes_rows = takes_rows(self.ix.seg.ops[i].op);
-            if (here || takes_rows) && !self.computed_at(i, &key.1) || takes_rows && !self.has_rows_of(i) {
-                return None;
+            if takes_rows {
+                if !self.has_rows_of(i) || self.outline.column_stores.contains(&i) {
+                    return Err(Rule::OtherRows);
+                }
+                if !self.computed_at(i, &key.1) {
+                    return Err(Rule::ReadElsewhere);
+                }
             }
             let arguments = arguments(self.ix, i, &path, self.domain);
             let source_in_memory = self.ix.seg.ops[i].op == Op::Gather;
@@ -231,10 +239,11 @@ impl Writer<'_> {
                 Op::Gather => self.gather(i, &path, arguments[0].0, args[0])?,
                 _ => self.operation(i, &path, &arguments, &args),
             };
+            self.computed.push(i);
             self.done.insert(key, node);
             last = Some(node);
         }
-        last
+        Ok(last.expect("the root has a node"))
     }
 
     /// The node of an argument, which has been written before.
@@ -345,12 +354,12 @@ impl Writer<'_> {
         self.builder.node(Node::Index { access, dtype: DType::U32 })
     }
 
-    /// The element of `source`, which is in memory, at the place along the axis that the index says; `None` where the source has no strides.
-    fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Option<NodeId> {
+    /// The element of `source`, which is in memory, at the place along the axis that the index says.
+    fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Result<NodeId, Rule> {
         let ix = self.ix;
         let axis = ix.seg.ops[i].attr as usize;
         let (base, chain) = view_base(ix, source, &|i| (self.stored)(i));
-        let view = strided(ix, layout(ix, base), &chain)?;
+        let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
         let (size, stride) = (view.shape[axis], view.strides()[axis]);
         // Along the other axes the element stands where the result does.
         let mut across = view;
@@ -383,7 +392,7 @@ impl Writer<'_> {
             let start = View::new(Shape::SCALAR, &[], 0).expand(self.domain);
             self.access(Some(base), IndexMap::new(start))
         };
-        Some(self.builder.node(Node::Gather { access, offset, inside }))
+        Ok(self.builder.node(Node::Gather { access, offset, inside }))
     }
 
     /// A number that the sizes give, as a scalar of the launch: so that the body is the same for all sizes.
@@ -488,7 +497,8 @@ impl Writer<'_> {
                 }
             }
         }
-        MapKernel { kernel, geometry, reads: self.reads, scalars: self.scalars, in_place, touched }
+        let (reads, scalars, computed) = (self.reads, self.scalars, self.computed);
+        MapKernel { kernel, geometry, reads, scalars, in_place, touched, computed }
     }
 }
 

@@ -117,9 +117,6 @@ pub struct Output {
 /// Works a plan out for the sizes of a segment; `None` where the plan does not fit them.
 pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -> Option<Instance> {
     let ix = Indexed::new(segment);
-    if plan.same_shape.iter().any(|&(a, b)| ix.shape(a) != ix.shape(b)) {
-        return None;
-    }
     let mut buffers = Vec::new();
     let mut buffer_of = vec![None; segment.ops.len()];
     for kernel in &plan.kernels {
@@ -142,7 +139,7 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
                     continue;
                 }
                 let outline = Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores };
-                let map = build_map(&ix, outline, &stored, classes)?;
+                let map = build_map(&ix, outline, &stored, classes).ok()?;
                 let first_write = map.reads.len();
                 let operands = map.reads.iter().copied().chain(kernel.writes().map(ValueId::Op)).map(slot).collect();
                 Step {
@@ -167,7 +164,7 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
                 if segment.shapes[*op].numel() == 0 && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
                     continue;
                 }
-                alone(&ix, (*op, operands), kernel_index, &slot, &stored, classes)?
+                alone(&ix, (*op, operands), kernel_index, &slot, &stored, classes).ok()?
             }
         };
         steps.push(step);

@@ -86,8 +86,14 @@ pub(crate) fn runs(ix: &Indexed<'_>, reduction: usize) -> Vec<(usize, Vec<usize>
     groups
 }
 
+/// Whether two reductions go along the same rows, and meet the elements of a row in the same order.
+pub(crate) fn same_rows(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
+    let points = |r| ix.shape(operand(ix, r)).numel();
+    a == b || points(a) == points(b) && same_places(&row_map(ix, a), &row_map(ix, b)) && same_runs(ix, a, b)
+}
+
 /// Whether two reductions over the same rows meet the elements of a row in the same order.
-pub(crate) fn same_runs(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
+fn same_runs(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
     let sizes = |r| runs(ix, r).into_iter().map(|g| g.0).collect::<Vec<_>>();
     sizes(a) == sizes(b)
 }

@@ -39,6 +39,16 @@ impl BitSet {
         self.0.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)
     }
 
+    /// Takes a number out.
+    pub fn remove(&mut self, i: usize) {
+        self.0[i / 64] &= !(1 << (i % 64));
+    }
+
+    /// How many numbers are in.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
     /// Puts everything of another set of the same room in.
     pub fn union(&mut self, other: &BitSet) {
         for (a, b) in self.0.iter_mut().zip(&other.0) {
@@ -85,6 +95,55 @@ pub struct Segment<'a> {
     pub scalars: &'a [u64],
     /// Where each input lies.
     pub inputs: &'a [(DType, View)],
+}
+
+/// A segment that owns what it holds: for planning in another thread.
+#[derive(Clone, Debug)]
+pub struct OwnedSegment {
+    /// See [`Segment::ops`].
+    pub ops: Vec<RelOp>,
+    /// See [`Segment::live`].
+    pub live: BitSet,
+    /// See [`Segment::mode`].
+    pub mode: Mode,
+    /// See [`Segment::shapes`].
+    pub shapes: Vec<Shape>,
+    /// See [`Segment::ints`].
+    pub ints: Vec<i64>,
+    /// See [`Segment::scalars`].
+    pub scalars: Vec<u64>,
+    /// See [`Segment::inputs`].
+    pub inputs: Vec<(DType, View)>,
+}
+
+impl OwnedSegment {
+    /// The segment.
+    pub fn as_segment(&self) -> Segment<'_> {
+        Segment {
+            ops: &self.ops,
+            live: &self.live,
+            mode: self.mode,
+            shapes: &self.shapes,
+            ints: &self.ints,
+            scalars: &self.scalars,
+            inputs: &self.inputs,
+        }
+    }
+}
+
+impl Segment<'_> {
+    /// A copy that owns what it holds.
+    pub fn to_owned(&self) -> OwnedSegment {
+        OwnedSegment {
+            ops: self.ops.to_vec(),
+            live: self.live.clone(),
+            mode: self.mode,
+            shapes: self.shapes.to_vec(),
+            ints: self.ints.to_vec(),
+            scalars: self.scalars.to_vec(),
+            inputs: self.inputs.to_vec(),
+        }
+    }
 }
 
 /// A segment's operations with their arguments found: what planning and instantiating read.

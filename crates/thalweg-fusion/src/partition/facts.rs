@@ -1,0 +1,169 @@
+//! What holds for every plan of a segment, found out once: which operations are needed, which of them have to be stored, how live results are
+//! had, and in which order ties are broken.
+
+use super::canonical::ranks;
+use super::{runs_alone, takes_rows};
+use crate::movement::{layout, strided, view_base};
+use crate::plan::OutputPlan;
+use crate::rows;
+use crate::segment::{BitSet, Indexed, Segment, ValueId};
+use std::collections::HashMap;
+use thalweg_ir::Op;
+
+/// See the module.
+pub(crate) struct Facts<'a> {
+    /// The segment.
+    pub ix: Indexed<'a>,
+    /// Operations that some live result is computed from.
+    pub needed: BitSet,
+    /// Operations whose results are stored in every plan.
+    pub required: BitSet,
+    /// How each live-out is had, in order of the operations.
+    pub outputs: Vec<(usize, OutputPlan)>,
+    /// What the operands of an operation by itself are views of.
+    pub operands: HashMap<usize, Vec<ValueId>>,
+    /// For each reduction and scan a number that those over the same rows share.
+    pub row_class: HashMap<usize, usize>,
+    /// The place of each operation in an order that does not depend on recording.
+    pub rank: Vec<usize>,
+    /// Bytes of the inputs and of what is stored in every plan.
+    pub footprint: u64,
+}
+
+impl<'a> Facts<'a> {
+    /// Finds them out.
+    pub fn new(segment: Segment<'a>) -> Facts<'a> {
+        let n = segment.ops.len();
+        let mut facts = Facts {
+            ix: Indexed::new(segment),
+            needed: BitSet::new(n),
+            required: BitSet::new(n),
+            outputs: vec![],
+            operands: HashMap::new(),
+            row_class: HashMap::new(),
+            rank: vec![],
+            footprint: 0,
+        };
+        let mut used = BitSet::new(n);
+        for i in (0..n).rev() {
+            facts.look_at(i, &mut used);
+        }
+        facts.outputs.reverse();
+        facts.find_rows();
+        facts.rank = ranks(&facts.ix);
+        let stored = facts.required.iter().map(ValueId::Op);
+        let all = stored.chain((0..segment.inputs.len()).map(ValueId::Input));
+        facts.footprint = all.map(|v| facts.ix.bytes(v) as u64).sum();
+        facts
+    }
+
+    /// Notes what operation `i` needs, everything after it having been looked at.
+    fn look_at(&mut self, i: usize, used: &mut BitSet) {
+        let seg = self.ix.seg;
+        let op = seg.ops[i].op;
+        if seg.live.has(i) {
+            if self.is_alias(i) {
+                if let (ValueId::Op(base), _) = view_base(&self.ix, ValueId::Op(i), &|_| false) {
+                    self.required.insert(base);
+                }
+                self.outputs.push((i, OutputPlan::Alias));
+            } else {
+                self.required.insert(i);
+                self.outputs.push((i, OutputPlan::Stored));
+            }
+        }
+        if !self.required.has(i) && !used.has(i) {
+            return;
+        }
+        self.needed.insert(i);
+        if runs_alone(op) || !seg.mode.fused && !op.is_view() {
+            self.required.insert(i);
+        }
+        let arguments: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
+        if !runs_alone(op) {
+            let in_memory = (op == Op::Gather) as usize;
+            arguments[..in_memory].iter().for_each(|&v| self.read_in_memory(v));
+            arguments[in_memory..].iter().for_each(|v| Facts::mark(*v, used));
+            return;
+        }
+        // The operands of an operation by itself are in memory: stored, or strided views of what is. Of a scatter only the tensor is; what index and values
+        // are strided views of is computed, each over its own shape, so that an index which all columns share is computed once.
+        let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
+        let mut operands = vec![];
+        for (n, &v) in arguments.iter().enumerate() {
+            let viewed = self.viewed(v);
+            operands.push(viewed);
+            match viewed {
+                ValueId::Op(o) if computes && n > 0 && !runs_alone(seg.ops[o].op) && !takes_rows(seg.ops[o].op) => {
+                    used.insert(o);
+                }
+                _ => self.read_in_memory(viewed),
+            }
+        }
+        self.operands.insert(i, operands);
+    }
+
+    fn mark(v: ValueId, used: &mut BitSet) {
+        if let ValueId::Op(o) = v {
+            used.insert(o);
+        }
+    }
+
+    /// A value is read in memory, where it lies or as a view of what lies there.
+    fn read_in_memory(&mut self, v: ValueId) {
+        if let ValueId::Op(o) = self.viewed(v) {
+            self.required.insert(o);
+        }
+    }
+
+    /// What a value is a strided view of, if anything.
+    fn viewed(&self, v: ValueId) -> ValueId {
+        let stored = |j: usize| self.required.has(j) || self.ix.seg.live.has(j) && !self.is_alias(j);
+        let (base, chain) = view_base(&self.ix, v, &stored);
+        if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v }
+    }
+
+    /// Whether a live view need not be copied: its base lies in memory or is worth writing whole, and strides express it.
+    fn is_alias(&self, i: usize) -> bool {
+        let ix = &self.ix;
+        if !ix.seg.ops[i].op.is_view() {
+            return false;
+        }
+        let (base, chain) = view_base(ix, ValueId::Op(i), &|_| false);
+        let in_memory = match base {
+            ValueId::Input(_) => true,
+            ValueId::Op(b) => {
+                ix.seg.live.has(b)
+                    || runs_alone(ix.seg.ops[b].op)
+                    || takes_rows(ix.seg.ops[b].op)
+                    || !ix.seg.mode.fused
+                    || ix.seg.shapes[i].numel() >= ix.seg.shapes[b].numel()
+            }
+        };
+        in_memory && strided(ix, layout(ix, base), &chain).is_some()
+    }
+
+    /// Sorts reductions and scans by their rows.
+    fn find_rows(&mut self) {
+        let mut classes: Vec<usize> = vec![];
+        for i in self.needed.iter().filter(|&i| takes_rows(self.ix.seg.ops[i].op)) {
+            let class = classes.iter().position(|&c| rows::same_rows(&self.ix, c, i));
+            let class = class.unwrap_or_else(|| {
+                classes.push(i);
+                classes.len() - 1
+            });
+            self.row_class.insert(i, class);
+        }
+    }
+
+    /// Whether it may be chosen to store a value: it is needed, and takes work to compute.
+    pub fn may_store(&self, i: usize) -> bool {
+        let op = self.ix.seg.ops[i].op;
+        self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op)
+    }
+}
+
+/// A constant takes no work and no memory to compute.
+pub(crate) fn is_constant(op: Op) -> bool {
+    matches!(op, Op::Full | Op::Iota)
+}

@@ -1,0 +1,311 @@
+//! Candidates for kernels: from what one would store to what it would be, if that is allowed, and how long it would take.
+//!
+//! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows from these.
+
+use super::facts::{Facts, is_constant};
+use super::{MAX_KERNEL_OPS, MAX_MAPS, Rule, runs_alone, takes_rows};
+use crate::alone::alone;
+use crate::body::{Outline, build_map};
+use crate::cost::{Costs, figures};
+use crate::instance::Slot;
+use crate::plan::KernelPlan;
+use crate::rows;
+use crate::scalars::ScalarClasses;
+use crate::segment::{BitSet, ValueId};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use thalweg_ir::{DType, Op, ReduceOp, Shape};
+
+/// Bytes of a tensor from which reading it once instead of twice is worth a second stage.
+const WORTH_SHARING: usize = 1 << 16;
+
+/// What a kernel would be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate {
+    /// As it stands in a plan.
+    pub plan: KernelPlan,
+    /// Stored operations that it reaches, ascending: what it loads.
+    pub loads: Vec<usize>,
+}
+
+/// A candidate with its time.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    /// Operations that it stores, ascending.
+    pub stores: Vec<usize>,
+    /// What it is.
+    pub candidate: Candidate,
+    /// Picoseconds, as the cost model has it.
+    pub time: u64,
+    /// Inputs of the segment that it reads.
+    pub inputs: Vec<usize>,
+    /// Operations that it computes for more elements than they have, or under several maps.
+    pub again: Vec<usize>,
+}
+
+/// Finds out what a kernel with these stores would be; `stored` is what all kernels store.
+pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Candidate, Rule> {
+    let ix = &facts.ix;
+    let reach = Reach::of(facts, stores, stored)?;
+    if let Some(&op) = stores.iter().find(|&&s| runs_alone(ix.seg.ops[s].op)) {
+        if stores.len() > 1 {
+            return Err(Rule::Alone);
+        }
+        let operands = facts.operands[&op].clone();
+        let plan = KernelPlan::Alone { op, operands, ops: reach.ops };
+        return Ok(Candidate { plan, loads: reach.loads });
+    }
+    let (rows, columns) = pick_rows(facts, stores, &reach)?;
+    let domain = match rows {
+        Some(r) => rows::operand(ix, r),
+        None => {
+            // The shape with the most dimensions says most about how values lie.
+            let shape = |s: usize| (ix.seg.shapes[s].rank(), ix.seg.shapes[s].dims().to_vec());
+            let best = stores.iter().max_by_key(|&&s| (shape(s), facts.rank[s])).expect("a kernel stores something");
+            ValueId::Op(*best)
+        }
+    };
+    let points = ix.shape(domain).numel();
+    let (mut at_points, mut at_rows) = (vec![], vec![]);
+    for &s in stores.iter().filter(|s| !columns.contains(s)) {
+        let own = ix.seg.shapes[s].numel();
+        let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
+        let reduced = matches!(ix.seg.ops[s].op, Op::Reduce(_));
+        match rows {
+            Some(_) if by_row && (reduced || own != points) => at_rows.push(s),
+            _ if own == points => at_points.push(s),
+            _ => return Err(Rule::OtherPoints),
+        }
+    }
+    let plan =
+        KernelPlan::Map { domain, rows, stores: at_points, row_stores: at_rows, column_stores: columns, ops: reach.ops };
+    Ok(Candidate { plan, loads: reach.loads })
+}
+
+/// What a kernel would compute and load.
+struct Reach {
+    /// Operations computed in it, ascending.
+    ops: Vec<usize>,
+    /// Stored operations it loads, ascending.
+    loads: Vec<usize>,
+    /// Reductions and scans among `ops`.
+    folds: Vec<usize>,
+}
+
+impl Reach {
+    fn of(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Reach, Rule> {
+        let ix = &facts.ix;
+        let (mut seen, mut loads) = (HashSet::new(), vec![]);
+        let mut left = stores.to_vec();
+        let (mut ops, mut folds) = (vec![], vec![]);
+        while let Some(i) = left.pop() {
+            if !seen.insert(i) {
+                continue;
+            }
+            let op = ix.seg.ops[i].op;
+            if stored.has(i) && !stores.contains(&i) && !(is_constant(op) && ix.seg.mode.fused) {
+                loads.push(i);
+                continue;
+            }
+            if runs_alone(op) && stores != [i] {
+                return Err(Rule::Alone);
+            }
+            ops.push(i);
+            if takes_rows(op) {
+                folds.push(i);
+            }
+            if ops.len() > MAX_KERNEL_OPS {
+                return Err(Rule::Full);
+            }
+            match facts.operands.get(&i) {
+                // What an operation by itself has computed in its kernel, or in memory.
+                Some(operands) => left.extend(operands.iter().filter_map(|v| op_of(*v))),
+                None if op == Op::Gather => {
+                    let mut arguments = ix.tensors(i).map(|(_, v)| v);
+                    let source = arguments.next().expect("a gather has a source");
+                    loads.extend(in_memory(facts, source, stored));
+                    left.extend(arguments.filter_map(op_of));
+                }
+                None => left.extend(ix.tensors(i).filter_map(|(_, v)| op_of(v))),
+            }
+        }
+        ops.sort_unstable();
+        folds.sort_unstable();
+        loads.sort_unstable();
+        loads.dedup();
+        Ok(Reach { ops, loads, folds })
+    }
+}
+
+fn op_of(v: ValueId) -> Option<usize> {
+    match v {
+        ValueId::Op(i) => Some(i),
+        ValueId::Input(_) => None,
+    }
+}
+
+/// The stored operation that a value is read from in memory.
+fn in_memory(facts: &Facts<'_>, v: ValueId, stored: &BitSet) -> Option<usize> {
+    op_of(crate::movement::view_base(&facts.ix, v, &|i| stored.has(i)).0)
+}
+
+/// The reduction whose rows the kernel has, and the reductions that are made from all rows in its pass.
+fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Option<usize>, Vec<usize>), Rule> {
+    let ix = &facts.ix;
+    let mut classes: Vec<usize> = vec![];
+    for f in &reach.folds {
+        if !classes.contains(&facts.row_class[f]) {
+            classes.push(facts.row_class[f]);
+        }
+    }
+    let of = |class: usize| reach.folds.iter().copied().filter(move |f| facts.row_class[f] == class);
+    let empty = |&f: &usize| ix.shape(rows::operand(ix, f)).numel() == 0;
+    if reach.folds.iter().any(|f| empty(f)) && (reach.folds.len() > 1 || stores != reach.folds.as_slice()) {
+        return Err(Rule::NoRows);
+    }
+    match classes[..] {
+        [] => Ok((None, vec![])),
+        [class] => Ok((of(class).next(), vec![])),
+        [a, b] => {
+            let shared = |rows: usize, columns: usize| {
+                let columns: Vec<usize> = of(columns).collect();
+                let rows = of(rows).find(|&r| matches!(ix.seg.ops[r].op, Op::Reduce(_)))?;
+                share_a_pass(facts, stores, reach, rows, &columns).then_some((Some(rows), columns))
+            };
+            shared(a, b).or_else(|| shared(b, a)).ok_or(Rule::OtherRows)
+        }
+        _ => Err(Rule::OtherRows),
+    }
+}
+
+/// Whether reductions over all other axes can be made in a pass along the last axes, the rows of `rows`: each group of rows gives a partial result, and the
+/// launch puts these together. The order of such a reduction is another than by itself, so a strict plan keeps the passes apart.
+fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize, columns: &[usize]) -> bool {
+    let ix = &facts.ix;
+    let shape = ix.shape(rows::operand(ix, rows));
+    let (along, over) = (rows::axes(ix, rows), rows::axes(ix, columns[0]));
+    let all = (1u32 << shape.rank()) - 1;
+    let last = along != 0 && along & (along >> 1 | 1 << (shape.rank() - 1)) == along;
+    let plain = |&i: &usize| {
+        let Op::Reduce(op) = ix.seg.ops[i].op else { return false };
+        let (dtype, operand) = (ix.seg.ops[i].dtype, rows::operand(ix, i));
+        stores.contains(&i)
+            && matches!(op, ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Max | ReduceOp::Min)
+            && matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64)
+            && (ix.dtype(operand), ix.shape(operand)) == (dtype, shape)
+            // Complete only after the launch.
+            && !reach.ops.iter().any(|&o| ix.tensors(o).any(|(_, v)| v == ValueId::Op(i)))
+    };
+    !ix.seg.mode.strict
+        && last
+        && along & over == 0
+        && along | over == all
+        && ix.bytes(rows::operand(ix, rows)) >= WORTH_SHARING
+        && columns.iter().all(plain)
+}
+
+/// Candidates that were looked at.
+pub(crate) struct Kernels<'f, 'a> {
+    /// The segment.
+    pub facts: &'f Facts<'a>,
+    costs: &'f Costs,
+    classes: ScalarClasses,
+    known: HashMap<(Vec<usize>, Vec<usize>), Result<Rc<Kernel>, Rule>>,
+    /// Operations written into candidates so far.
+    pub visits: u64,
+}
+
+impl<'f, 'a> Kernels<'f, 'a> {
+    /// None yet.
+    pub fn new(facts: &'f Facts<'a>, costs: &'f Costs) -> Kernels<'f, 'a> {
+        let classes = ScalarClasses::new(facts.ix.seg.scalars);
+        Kernels { facts, costs, classes, known: HashMap::new(), visits: 0 }
+    }
+
+    /// The kernel with these stores, ascending.
+    pub fn get(&mut self, stores: &[usize], stored: &BitSet) -> Result<Rc<Kernel>, Rule> {
+        self.visits += 1;
+        let candidate = candidate(self.facts, stores, stored)?;
+        let key = (stores.to_vec(), candidate.loads.clone());
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let made = self.make(stores, candidate, stored).map(Rc::new);
+        self.known.insert(key, made.clone());
+        made
+    }
+
+    fn make(&mut self, stores: &[usize], candidate: Candidate, stored: &BitSet) -> Result<Kernel, Rule> {
+        let facts = self.facts;
+        let ix = &facts.ix;
+        let is_stored = |i: usize| stored.has(i);
+        self.visits += candidate_ops(&candidate).len() as u64;
+        if stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
+            // Nothing is launched.
+            return Ok(Kernel { stores: stores.to_vec(), candidate, time: 0, inputs: vec![], again: vec![] });
+        }
+        let footprint = facts.footprint;
+        match &candidate.plan {
+            KernelPlan::Alone { op, operands, .. } => {
+                let slot = |v: ValueId| match v {
+                    ValueId::Input(i) => Slot::Input(i),
+                    ValueId::Op(i) => Slot::Buffer(i),
+                };
+                let step = alone(ix, (*op, operands), 0, &slot, &is_stored, &self.classes)?;
+                let figures = figures(&step.kernel, &step.geometry, &[step.bytes_read], &[step.bytes_written]);
+                let inputs = step.operands.iter().filter_map(|s| match s {
+                    Slot::Input(i) => Some(*i),
+                    Slot::Buffer(_) => None,
+                });
+                let (time, inputs) = (self.costs.time(&figures, footprint), inputs.collect());
+                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again: vec![] })
+            }
+            KernelPlan::Map { domain, rows, stores: points, row_stores, column_stores, .. } => {
+                let outline = Outline { domain: *domain, rows: *rows, stores: points, row_stores, column_stores };
+                let map = build_map(ix, outline, &is_stored, &self.classes)?;
+                let written: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
+                let figures = figures(&map.kernel, &map.geometry, &map.touched, &written);
+                let time = self.costs.time(&figures, footprint);
+                let inputs = map.reads.iter().filter_map(|v| match v {
+                    ValueId::Input(i) => Some(*i),
+                    ValueId::Op(_) => None,
+                });
+                let inputs = inputs.collect();
+                let again = computed_again(facts, &map.computed, ix.shape(*domain), *rows)?;
+                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
+            }
+        }
+    }
+}
+
+/// Operations computed in a candidate.
+pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
+    match &candidate.plan {
+        KernelPlan::Map { ops, .. } | KernelPlan::Alone { ops, .. } => ops,
+    }
+}
+
+/// Operations that a kernel computes more often than they have elements.
+fn computed_again(
+    facts: &Facts<'_>,
+    computed: &[usize],
+    domain: Shape,
+    rows: Option<usize>,
+) -> Result<Vec<usize>, Rule> {
+    let ix = &facts.ix;
+    let mut times: HashMap<usize, usize> = HashMap::new();
+    computed.iter().for_each(|&i| *times.entry(i).or_default() += 1);
+    let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
+    let mut again = vec![];
+    for (&i, &n) in times.iter().filter(|(i, _)| facts.may_store(**i)) {
+        let own = ix.seg.shapes[i].numel();
+        if n > MAX_MAPS {
+            return Err(Rule::Full);
+        }
+        if n > 1 || own < domain.numel() && !once_a_row(own) {
+            again.push(i);
+        }
+    }
+    again.sort_unstable();
+    Ok(again)
+}

@@ -1,0 +1,137 @@
+//! The pieces of a segment: parts that share nothing worth sharing, each searched by itself; of those that look alike one is searched.
+
+use super::facts::{Facts, is_constant};
+use super::kernels::Kernels;
+use super::search::{Effort, Piece, State, search};
+use crate::segment::{BitSet, ValueId};
+use std::collections::HashMap;
+use thalweg_ir::{Arg, RelArg, RelOp, Shape, View};
+
+/// Bytes of an input below which reading it twice is nothing.
+const SMALL_INPUT: usize = 4096;
+
+/// The best plan of the whole segment, and whether all searches came to their end.
+pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (State, bool) {
+    let facts = kernels.facts;
+    let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
+    let mut complete = true;
+    let mut seen: HashMap<Look, Solved> = HashMap::new();
+    for piece in pieces(facts) {
+        let look = look(facts, &piece);
+        let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &piece)?, solved.complete)));
+        let (state, ended) = as_before.unwrap_or_else(|| {
+            let found = search(kernels, &piece, share(effort, kernels.visits));
+            seen.insert(look, Solved::new(&piece, &found.state, found.complete));
+            (found.state, found.complete)
+        });
+        complete &= ended;
+        whole.stored.union(&state.stored);
+        whole.time += state.time;
+        whole.kernels.extend(state.kernels);
+    }
+    (whole, complete)
+}
+
+/// What is left of the budget.
+fn share(effort: Effort, spent: u64) -> Effort {
+    match effort {
+        Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent)),
+        other => other,
+    }
+}
+
+/// The operations in parts that are connected by values, or by an input that is worth reading once.
+fn pieces(facts: &Facts<'_>) -> Vec<Piece> {
+    let ix = &facts.ix;
+    let n = ix.seg.ops.len();
+    let mut parent: Vec<usize> = (0..n).collect();
+    let mut reader: Vec<Option<usize>> = vec![None; ix.seg.inputs.len()];
+    for i in facts.needed.iter() {
+        for (_, v) in ix.tensors(i) {
+            let other = match v {
+                ValueId::Op(a) if is_constant(ix.seg.ops[a].op) && ix.seg.mode.fused => None,
+                ValueId::Op(a) => Some(a),
+                ValueId::Input(a) if ix.bytes(v) < SMALL_INPUT => reader[a].take(),
+                ValueId::Input(a) => reader[a].replace(i),
+            };
+            if let Some(other) = other {
+                let (a, b) = (root(&mut parent, i), root(&mut parent, other));
+                parent[a.max(b)] = a.min(b);
+            }
+        }
+    }
+    let mut pieces: Vec<Piece> = vec![];
+    let mut at: HashMap<usize, usize> = HashMap::new();
+    for i in facts.needed.iter() {
+        let root = root(&mut parent, i);
+        let n = *at.entry(root).or_insert(pieces.len());
+        match pieces.get_mut(n) {
+            Some(piece) => piece.ops.push(i),
+            None => pieces.push(Piece { ops: vec![i] }),
+        }
+    }
+    pieces
+}
+
+fn root(parent: &mut [usize], mut i: usize) -> usize {
+    while parent[i] != i {
+        parent[i] = parent[parent[i]];
+        i = parent[i];
+    }
+    i
+}
+
+/// What a piece looks like: its operations with their arguments by place in the piece, which of them must be stored, and about how large they are.
+type Look = (Vec<(RelOp, bool, u32)>, Vec<Option<View>>);
+
+fn look(facts: &Facts<'_>, piece: &Piece) -> Look {
+    let seg = facts.ix.seg;
+    let place: HashMap<usize, usize> = piece.ops.iter().enumerate().map(|(at, &i)| (i, at)).collect();
+    let mut inputs: Vec<usize> = vec![];
+    let size = |shape: Shape| usize::BITS - shape.numel().leading_zeros();
+    let ops = piece.ops.iter().map(|&i| {
+        let mut op = seg.ops[i];
+        for (to, arg) in op.args.iter_mut().zip(seg.ops[i].args()) {
+            *to = match arg {
+                // A constant belongs to no piece; what it is made of says enough.
+                Arg::Op(a) => place.get(&a).map_or(RelArg::SCALAR, |&at| RelArg::op(at)),
+                Arg::Input(a) => {
+                    let at = inputs.iter().position(|&n| n == a).unwrap_or_else(|| {
+                        inputs.push(a);
+                        inputs.len() - 1
+                    });
+                    RelArg::op(piece.ops.len() + at)
+                }
+                Arg::Scalar => RelArg::SCALAR,
+                Arg::None => RelArg::NONE,
+            };
+        }
+        (op, facts.required.has(i), size(seg.shapes[i]))
+    });
+    let ops = ops.collect();
+    // Where an input lies matters only if it is not row-major.
+    let views = inputs.iter().map(|&n| seg.inputs[n].1).map(|v| (!v.is_contiguous()).then_some(v)).collect();
+    (ops, views)
+}
+
+/// A plan of a piece, by places in it.
+struct Solved {
+    kernels: Vec<Vec<usize>>,
+    complete: bool,
+}
+
+impl Solved {
+    fn new(piece: &Piece, state: &State, complete: bool) -> Solved {
+        let place = |s: &usize| piece.ops.binary_search(s).expect("a piece stores its own operations");
+        Solved { kernels: state.kernels.iter().map(|k| k.stores.iter().map(place).collect()).collect(), complete }
+    }
+
+    /// The same plan for a piece that looks alike; `None` where its sizes do not allow that.
+    fn of(&self, kernels: &mut Kernels<'_, '_>, piece: &Piece) -> Option<State> {
+        let mut stored: BitSet = kernels.facts.required.clone();
+        self.kernels.iter().flatten().for_each(|&at| stored.insert(piece.ops[at]));
+        let state = State { stored: stored.clone(), kernels: vec![], time: 0 };
+        let all: Vec<Vec<usize>> = self.kernels.iter().map(|k| k.iter().map(|&at| piece.ops[at]).collect()).collect();
+        state.with(kernels, (stored, &[]), &[], &all).ok()
+    }
+}

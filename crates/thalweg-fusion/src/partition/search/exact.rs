@@ -1,0 +1,160 @@
+//! The best plan of a small piece.
+//!
+//! What is stored is chosen first, the sets that could be fastest before the others. For one set the best partition into kernels is found by dynamic programming over its
+//! subsets, `best(T) = min over kernels K ⊆ T that hold T's lowest member of time(K) + best(T \ K)`. That forgets that kernels must not wait for each
+//! other; where its partition has a cycle, a depth-first search over partitions takes `best` as the least that the rest can cost.
+
+use super::{Found, Piece, State};
+use crate::partition::kernels::{Kernel, Kernels};
+use crate::partition::legality::is_acyclic;
+use crate::partition::{Rule, runs_alone};
+use crate::segment::{BitSet, ValueId};
+use std::rc::Rc;
+
+/// The fastest plan of the piece, or the fastest that was found until so many operations had been visited.
+pub(super) fn optimum(
+    kernels: &mut Kernels<'_, '_>,
+    piece: &Piece,
+    choices: &[usize],
+    found: State,
+    limit: u64,
+) -> Found {
+    let facts = kernels.facts;
+    let required: Vec<usize> = piece.ops.iter().copied().filter(|&i| facts.required.has(i)).collect();
+    let mut sets: Vec<(u64, u32)> =
+        (0..1u32 << choices.len()).map(|chosen| (least(kernels, piece, &required, choices, chosen), chosen)).collect();
+    sets.sort_unstable();
+    let mut best = found;
+    for (least, chosen) in sets {
+        if least >= best.time {
+            break;
+        }
+        if kernels.visits >= limit {
+            return Found { state: best, complete: false };
+        }
+        let mut stored = facts.required.clone();
+        let picked = (0..choices.len()).filter(|n| chosen >> n & 1 == 1).map(|n| choices[n]);
+        let mut all = required.clone();
+        picked.for_each(|c| {
+            stored.insert(c);
+            all.push(c);
+        });
+        all.sort_unstable();
+        if let Some(state) = best_partition(kernels, &all, stored, best.time) {
+            best = state;
+        }
+    }
+    Found { state: best, complete: true }
+}
+
+/// A time that no plan storing these values can go below: everything read and written once at the best rate, in as few launches as there can be.
+fn least(kernels: &Kernels<'_, '_>, piece: &Piece, required: &[usize], choices: &[usize], chosen: u32) -> u64 {
+    let facts = kernels.facts;
+    let ix = &facts.ix;
+    let launched = |&i: &usize| ix.seg.shapes[i].numel() > 0;
+    let alone = required.iter().filter(|&&i| launched(&i) && runs_alone(ix.seg.ops[i].op)).count();
+    let together = required.iter().filter(|&&i| launched(&i) && !runs_alone(ix.seg.ops[i].op)).count();
+    let picked: Vec<usize> = (0..choices.len()).filter(|n| chosen >> n & 1 == 1).map(|n| choices[n]).collect();
+    debug_assert!(picked.iter().all(|p| piece.ops.contains(p)));
+    // What is stored without need is of use only to another kernel than its own.
+    let launches = match (alone, together, picked.iter().any(launched)) {
+        (0, _, true) => 2,
+        (_, 0, any) => alone + any as usize,
+        _ => alone + 1,
+    };
+    let bytes = |i: usize| ix.bytes(ValueId::Op(i)) as u64;
+    let written: u64 = required.iter().map(|&i| bytes(i)).sum();
+    let extra: u64 = picked.iter().map(|&i| bytes(i)).sum();
+    kernels.costs.least(launches as u64, extra, written + extra, facts.footprint)
+}
+
+/// The best partition of a set of stores, if it is faster than `bound`.
+fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSet, bound: u64) -> Option<State> {
+    let n = stores.len();
+    let full = (1usize << n) - 1;
+    let mut made: Vec<Option<Rc<Kernel>>> = vec![None; 1 << n];
+    for set in 1..=full {
+        let members: Vec<usize> = (0..n).filter(|i| set >> i & 1 == 1).map(|i| stores[i]).collect();
+        made[set] = kernels.get(&members, &stored).ok();
+    }
+    // best[set], with the kernel that holds the set's lowest member.
+    let mut best: Vec<(u64, usize)> = vec![(u64::MAX, 0); 1 << n];
+    best[0].0 = 0;
+    for set in 1..=full {
+        for kernel in subsets_with_lowest(set) {
+            if let Some(k) = &made[kernel] {
+                let time = k.time.saturating_add(best[set & !kernel].0);
+                best[set] = best[set].min((time, kernel));
+            }
+        }
+    }
+    if best[full].0 >= bound {
+        return None;
+    }
+    let mut parts = vec![];
+    let mut left = full;
+    while left != 0 {
+        parts.push(best[left].1);
+        left &= !best[left].1;
+    }
+    let state = |parts: &[usize]| -> Result<State, Rule> {
+        let kernels: Vec<Rc<Kernel>> = parts.iter().map(|&p| made[p].clone().expect("a legal kernel")).collect();
+        let time = kernels.iter().map(|k| k.time).sum();
+        let state = State { stored: stored.clone(), kernels, time };
+        if is_acyclic(&state.reads()) { Ok(state) } else { Err(Rule::Cycle) }
+    };
+    if let Ok(state) = state(&parts) {
+        return Some(state);
+    }
+    let mut walk = Walk { made: &made, best: &best, bound, found: None };
+    walk.on(full, 0, &mut vec![], &state);
+    walk.found
+}
+
+/// Depth-first over partitions.
+struct Walk<'a> {
+    made: &'a [Option<Rc<Kernel>>],
+    best: &'a [(u64, usize)],
+    bound: u64,
+    found: Option<State>,
+}
+
+impl Walk<'_> {
+    fn on(
+        &mut self,
+        left: usize,
+        time: u64,
+        parts: &mut Vec<usize>,
+        state: &dyn Fn(&[usize]) -> Result<State, Rule>,
+    ) {
+        if time.saturating_add(self.best[left].0) >= self.bound {
+            return;
+        }
+        if left == 0 {
+            if let Ok(found) = state(parts) {
+                self.bound = found.time;
+                self.found = Some(found);
+            }
+            return;
+        }
+        for kernel in subsets_with_lowest(left) {
+            if let Some(k) = &self.made[kernel] {
+                parts.push(kernel);
+                self.on(left & !kernel, time + k.time, parts, state);
+                parts.pop();
+            }
+        }
+    }
+}
+
+/// The subsets of a set that hold its lowest member.
+fn subsets_with_lowest(set: usize) -> impl Iterator<Item = usize> {
+    let lowest = set & set.wrapping_neg();
+    let rest = set & !lowest;
+    let mut sub = Some(rest);
+    std::iter::from_fn(move || {
+        let now = sub?;
+        sub = (now != 0).then(|| (now - 1) & rest);
+        Some(now | lowest)
+    })
+}

@@ -1,0 +1,290 @@
+//! Moves from plan to plan, the one that promises most first, until none gains.
+
+use super::State;
+use crate::partition::kernels::{Kernels, candidate_ops};
+use crate::partition::{Rule, runs_alone, takes_rows};
+use crate::segment::{BitSet, ValueId};
+
+/// Improves a plan until nothing helps or so many operations have been visited.
+pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u64) -> State {
+    loop {
+        let before = state.time;
+        absorb_rows(kernels, &mut state, limit);
+        merge(kernels, &mut state, limit);
+        store_less(kernels, &mut state, limit);
+        store_more(kernels, &mut state, limit);
+        move_stores(kernels, &mut state, limit);
+        if state.time >= before || kernels.visits >= limit {
+            return state;
+        }
+    }
+}
+
+/// Takes a state if it is faster.
+fn take(state: &mut State, next: Result<State, Rule>) -> bool {
+    match next {
+        Ok(next) if next.time < state.time => {
+            *state = next;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Takes the reductions of one kind of rows, and what gives them, into the kernel that uses them.
+fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+    // Kernels are named by something they store, which stays while they are merged.
+    let rank = &kernels.facts.rank;
+    let mut names: Vec<usize> = state.kernels.iter().map(|k| k.stores[0]).collect();
+    names.sort_by_key(|&n| std::cmp::Reverse(rank[n]));
+    for name in names {
+        let mut tried: Vec<usize> = vec![];
+        while kernels.visits < limit && state.stored.has(name) {
+            let home = state.home(name);
+            let loads = &state.kernels[home].candidate.loads;
+            let classes = loads.iter().filter_map(|l| kernels.facts.row_class.get(l).copied());
+            let Some(class) = classes.filter(|c| !tried.contains(c)).min_by_key(|&c| rank_of_class(kernels, c)) else {
+                break;
+            };
+            tried.push(class);
+            let next = absorbed(kernels, state, home, class);
+            if take(state, next) {
+                tried.clear();
+            }
+        }
+    }
+}
+
+fn rank_of_class(kernels: &Kernels<'_, '_>, class: usize) -> usize {
+    let facts = kernels.facts;
+    facts.row_class.iter().filter(|(_, c)| **c == class).map(|(&i, _)| facts.rank[i]).min().unwrap_or_default()
+}
+
+/// The state with all reductions of a class that a kernel uses, directly or through others of it, in that kernel.
+fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: usize) -> Result<State, Rule> {
+    let facts = kernels.facts;
+    let mut inside: Vec<usize> = vec![home];
+    let mut left = state.kernels[home].candidate.loads.clone();
+    while let Some(l) = left.pop() {
+        let from = state.home(l);
+        if facts.row_class.get(&l) == Some(&class) && !inside.contains(&from) {
+            inside.push(from);
+            left.extend(&state.kernels[from].candidate.loads);
+        }
+    }
+    united(kernels, state, &inside)
+}
+
+/// The state with some kernels made one, in which nothing is stored any more that only they needed.
+fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usize]) -> Result<State, Rule> {
+    let facts = kernels.facts;
+    let (mut stored, mut changed) = (state.stored.clone(), vec![]);
+    let all: Vec<usize> = inside.iter().flat_map(|&k| state.kernels[k].stores.iter().copied()).collect();
+    let read_outside = |s: usize| {
+        let others = state.kernels.iter().enumerate().filter(|(k, _)| !inside.contains(k));
+        others.into_iter().any(|(_, k)| k.candidate.loads.binary_search(&s).is_ok())
+    };
+    let read_inside = |s: usize| inside.iter().any(|&k| state.kernels[k].candidate.loads.binary_search(&s).is_ok());
+    let mut stores = vec![];
+    for s in all {
+        if facts.required.has(s) || read_outside(s) || !read_inside(s) {
+            stores.push(s);
+        } else {
+            stored.remove(s);
+            changed.push(s);
+        }
+    }
+    stores.sort_unstable();
+    state.with(kernels, (stored, &changed), inside, &[stores])
+}
+
+/// Makes kernels one that read the same or hand something over.
+fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+    let rank = &kernels.facts.rank;
+    let mut pairs: Vec<(u64, usize, usize)> = vec![];
+    for a in 0..state.kernels.len() {
+        for b in 0..a {
+            let gain = shared_bytes(kernels, state, a, b);
+            if gain > 0 {
+                let (x, y) = (state.kernels[a].stores[0], state.kernels[b].stores[0]);
+                pairs.push(if rank[x] < rank[y] { (gain, x, y) } else { (gain, y, x) });
+            }
+        }
+    }
+    pairs.sort_by_key(|&(gain, x, y)| (std::cmp::Reverse(gain), rank[x], rank[y]));
+    for (_, x, y) in pairs {
+        if kernels.visits >= limit {
+            return;
+        }
+        if !state.stored.has(x) || !state.stored.has(y) {
+            continue;
+        }
+        let (a, b) = (state.home(x), state.home(y));
+        if a != b {
+            let next = united(kernels, state, &[a, b]);
+            take(state, next);
+        }
+    }
+}
+
+/// Bytes that two kernels both read or hand to each other: what a merged one may save.
+fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) -> u64 {
+    let ix = &kernels.facts.ix;
+    let (x, y) = (&state.kernels[a], &state.kernels[b]);
+    let alone = |k: &crate::partition::kernels::Kernel| k.stores.iter().any(|&s| runs_alone(ix.seg.ops[s].op));
+    if alone(x) || alone(y) {
+        return 0;
+    }
+    let bytes = |v: ValueId| ix.bytes(v) as u64;
+    let both = |from: &[usize], to: &[usize]| -> Vec<usize> {
+        from.iter().copied().filter(|v| to.binary_search(v).is_ok()).collect()
+    };
+    let inputs: u64 = x.inputs.iter().filter(|i| y.inputs.contains(i)).map(|&i| bytes(ValueId::Input(i))).sum();
+    let (lx, ly) = (&x.candidate.loads, &y.candidate.loads);
+    let handed = [both(lx, ly), both(lx, &y.stores), both(ly, &x.stores)];
+    let handed: u64 = handed.iter().flatten().map(|&o| bytes(ValueId::Op(o))).sum();
+    let computed = both(candidate_ops(&x.candidate), candidate_ops(&y.candidate)).len() as u64;
+    inputs + handed + computed
+}
+
+/// Computes a stored value where it is needed.
+fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+    let facts = kernels.facts;
+    let mut chosen: Vec<usize> = state.stored.iter().filter(|&i| !facts.required.has(i)).collect();
+    chosen.sort_by_key(|&i| facts.rank[i]);
+    for v in chosen {
+        if kernels.visits >= limit {
+            return;
+        }
+        // Of another piece.
+        if !state.kernels.iter().any(|k| k.stores.binary_search(&v).is_ok()) {
+            continue;
+        }
+        let home = state.home(v);
+        let mut stored = state.stored.clone();
+        stored.remove(v);
+        let rest: Vec<usize> = state.kernels[home].stores.iter().copied().filter(|&s| s != v).collect();
+        let next = state.with(kernels, (stored, &[v]), &[home], &[rest]);
+        take(state, next);
+    }
+}
+
+/// Stores a value that is computed several times: by itself, or in a kernel that computes it.
+fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+    for v in computed_again(kernels, state) {
+        if kernels.visits >= limit {
+            return;
+        }
+        if state.stored.has(v) {
+            continue;
+        }
+        let mut best: Option<State> = None;
+        for home in places_for(kernels, state, v) {
+            let next = stored_in(kernels, state, v, home);
+            if let Ok(next) = next
+                && next.time < best.as_ref().map_or(state.time, |b| b.time)
+            {
+                best = Some(next);
+            }
+        }
+        if let Some(best) = best {
+            *state = best;
+        }
+    }
+}
+
+/// The state with a value stored, in a kernel that is there or in one of its own.
+fn stored_in(kernels: &mut Kernels<'_, '_>, state: &State, v: usize, home: Option<usize>) -> Result<State, Rule> {
+    let mut stored = state.stored.clone();
+    stored.insert(v);
+    match home {
+        None => state.with(kernels, (stored, &[v]), &[], &[vec![v]]),
+        Some(k) => {
+            let mut stores = state.kernels[k].stores.clone();
+            stores.push(v);
+            stores.sort_unstable();
+            state.with(kernels, (stored, &[v]), &[k], &[stores])
+        }
+    }
+}
+
+/// Where a value may be stored: by itself, and in the kernels that compute it or read what it is computed from.
+fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<usize>> {
+    let fold = takes_rows(kernels.facts.ix.seg.ops[v].op);
+    let computes: Vec<usize> =
+        (0..state.kernels.len()).filter(|&k| candidate_ops(&state.kernels[k].candidate).binary_search(&v).is_ok()).collect();
+    // A reduction may also be made in the pass of a kernel that goes through the same tensor.
+    let reads_same = |k: usize| computes.iter().any(|&c| c != k && shared_bytes(kernels, state, c, k) > 0);
+    let others = (0..state.kernels.len()).filter(|k| fold && !computes.contains(k) && reads_same(*k));
+    std::iter::once(None).chain(computes.iter().copied().chain(others).map(Some)).collect()
+}
+
+/// Values that are computed in several kernels or under several maps, where what is computed from them is not; and reductions inside kernels.
+fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
+    let facts = kernels.facts;
+    let ix = &facts.ix;
+    let mut times: std::collections::HashMap<usize, u32> = Default::default();
+    let mut again = BitSet::new(ix.seg.ops.len());
+    for k in &state.kernels {
+        candidate_ops(&k.candidate).iter().for_each(|&o| *times.entry(o).or_default() += 1);
+        k.again.iter().for_each(|&o| again.insert(o));
+    }
+    let several = |o: usize| again.has(o) || times.get(&o).is_some_and(|&n| n > 1);
+    // Where its users are computed as often, storing one of them saves more.
+    let mut behind = BitSet::new(ix.seg.ops.len());
+    for (&o, _) in times.iter().filter(|(o, _)| !several(**o) || state.stored.has(**o)) {
+        ix.tensors(o).for_each(|(_, v)| {
+            if let ValueId::Op(a) = v {
+                behind.insert(a);
+            }
+        });
+    }
+    let branches = |o: usize| times.iter().filter(|(u, _)| ix.tensors(**u).any(|(_, v)| v == ValueId::Op(o))).count() > 1;
+    let mut all: Vec<usize> = times
+        .keys()
+        .copied()
+        .filter(|&o| facts.may_store(o) && !state.stored.has(o))
+        .filter(|&o| several(o) && (behind.has(o) || branches(o)) || takes_rows(ix.seg.ops[o].op))
+        .collect();
+    all.sort_by_key(|&o| std::cmp::Reverse(facts.rank[o]));
+    all
+}
+
+/// Moves a store to another kernel or to one of its own.
+fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+    let facts = kernels.facts;
+    let several = state.kernels.iter().filter(|k| k.stores.len() > 1);
+    let mut all: Vec<usize> = several.flat_map(|k| k.stores.iter().copied()).collect();
+    all.sort_by_key(|&v| facts.rank[v]);
+    for v in all {
+        if kernels.visits >= limit {
+            return;
+        }
+        let home = state.home(v);
+        if state.kernels[home].stores.len() == 1 {
+            continue;
+        }
+        let rest: Vec<usize> = state.kernels[home].stores.iter().copied().filter(|&s| s != v).collect();
+        let related = (0..state.kernels.len()).filter(|&k| k != home && shared_bytes(kernels, state, home, k) > 0);
+        let places: Vec<Option<usize>> = std::iter::once(None).chain(related.map(Some)).collect();
+        let mut best: Option<State> = None;
+        for to in places {
+            let (mut removed, mut added) = (vec![home], vec![rest.clone()]);
+            let mut own = vec![v];
+            if let Some(to) = to {
+                removed.push(to);
+                own.extend(&state.kernels[to].stores);
+                own.sort_unstable();
+            }
+            added.push(own);
+            if let Ok(next) = state.with(kernels, (state.stored.clone(), &[]), &removed, &added)
+                && next.time < best.as_ref().map_or(state.time, |b| b.time)
+            {
+                best = Some(next);
+            }
+        }
+        if let Some(best) = best {
+            *state = best;
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The search for the best plan of one piece of a segment. ../../../../docs/planner.md has the idea.
+//!
+//! In: the operations of the piece and which of them must be stored. Out: a [`State`], legal whatever the budget is.
+
+mod exact;
+mod greedy;
+
+use super::facts::Facts;
+use super::kernels::{Kernel, Kernels};
+use super::{MAX_KERNEL_OPS, Rule, runs_alone, takes_rows};
+use crate::partition::legality::is_acyclic;
+use crate::segment::{BitSet, ValueId};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The most values that may be stored for the search to look for the optimum.
+const EXACT: usize = 10;
+
+/// How much is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Effort {
+    /// The first legal plan: every reduction a kernel of its own, everything else computed where it is needed.
+    None,
+    /// Until so many operations have been written into candidates: about half a microsecond each.
+    Visits(u64),
+    /// Until nothing helps; the optimum where up to ten values may be stored.
+    Full,
+}
+
+impl Default for Effort {
+    /// Enough for most segments and a few milliseconds at most.
+    fn default() -> Effort {
+        Effort::Visits(10_000)
+    }
+}
+
+impl Effort {
+    fn visits(self) -> u64 {
+        match self {
+            Effort::None => 0,
+            Effort::Visits(n) => n,
+            Effort::Full => u64::MAX,
+        }
+    }
+}
+
+/// A plan of a piece in the making: what is stored, and by which kernels.
+#[derive(Clone)]
+pub(crate) struct State {
+    /// Everything stored in the segment.
+    pub stored: BitSet,
+    /// The kernels.
+    pub kernels: Vec<Rc<Kernel>>,
+    /// Picoseconds.
+    pub time: u64,
+}
+
+/// The operations that one search is about.
+pub(crate) struct Piece {
+    /// The operations, ascending.
+    pub ops: Vec<usize>,
+}
+
+/// A search's outcome.
+pub(crate) struct Found {
+    /// The best plan.
+    pub state: State,
+    /// Whether the search came to its end before the budget did.
+    pub complete: bool,
+}
+
+impl State {
+    /// The kernel that stores an operation.
+    pub fn home(&self, op: usize) -> usize {
+        self.kernels.iter().position(|k| k.stores.binary_search(&op).is_ok()).expect("a stored operation has a kernel")
+    }
+
+    /// Which kernels each kernel reads from.
+    pub fn reads(&self) -> Vec<Vec<usize>> {
+        let mut home: HashMap<usize, usize> = HashMap::new();
+        for (k, kernel) in self.kernels.iter().enumerate() {
+            kernel.stores.iter().for_each(|&s| drop(home.insert(s, k)));
+        }
+        let reads = |(k, kernel): (usize, &Rc<Kernel>)| {
+            let mut from: Vec<usize> = kernel.candidate.loads.iter().filter_map(|l| home.get(l).copied()).collect();
+            from.sort_unstable();
+            from.dedup();
+            from.retain(|&f| f != k);
+            from
+        };
+        self.kernels.iter().enumerate().map(reads).collect()
+    }
+
+    /// The state with another set of stored operations and some kernels in the place of others; whatever loads or computes an operation in `changed`, which
+    /// became stored or ceased to be, is made anew.
+    pub fn with(
+        &self,
+        kernels: &mut Kernels<'_, '_>,
+        (stored, changed): (BitSet, &[usize]),
+        removed: &[usize],
+        added: &[Vec<usize>],
+    ) -> Result<State, Rule> {
+        let mut next = Vec::with_capacity(self.kernels.len());
+        for (_, k) in self.kernels.iter().enumerate().filter(|(n, _)| !removed.contains(n)) {
+            let ops = super::kernels::candidate_ops(&k.candidate);
+            let touches = |c: &usize| k.candidate.loads.binary_search(c).is_ok() || ops.binary_search(c).is_ok();
+            next.push(if changed.iter().any(touches) { kernels.get(&k.stores, &stored)? } else { k.clone() });
+        }
+        for stores in added.iter().filter(|s| !s.is_empty()) {
+            next.push(kernels.get(stores, &stored)?);
+        }
+        let time = next.iter().map(|k| k.time).sum();
+        let state = State { stored, kernels: next, time };
+        if is_acyclic(&state.reads()) { Ok(state) } else { Err(Rule::Cycle) }
+    }
+}
+
+/// The first legal plan of a piece.
+fn begin(kernels: &mut Kernels<'_, '_>, piece: &Piece) -> State {
+    let facts = kernels.facts;
+    let fused = facts.ix.seg.mode.fused;
+    let mut stored = facts.required.clone();
+    for &i in piece.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
+        stored.insert(i);
+    }
+    cut_long_chains(facts, piece, &mut stored);
+    let mut state = State { stored, kernels: vec![], time: 0 };
+    for &i in piece.ops.iter().filter(|&&i| state.stored.has(i)) {
+        let kernel = kernels.get(&[i], &state.stored).unwrap_or_else(|rule| {
+            panic!("operation {i}, {}, is no kernel by itself (fused: {fused}): {rule}", facts.ix.seg.ops[i].op.name())
+        });
+        state.time += kernel.time;
+        state.kernels.push(kernel);
+    }
+    state
+}
+
+/// Stores operations in the middle of what would be too much for one kernel.
+fn cut_long_chains(facts: &Facts<'_>, piece: &Piece, stored: &mut BitSet) {
+    if piece.ops.len() <= MAX_KERNEL_OPS {
+        return;
+    }
+    let n = facts.ix.seg.ops.len();
+    let mut reach: HashMap<usize, BitSet> = HashMap::new();
+    for &i in &piece.ops {
+        let mut own = BitSet::new(n);
+        own.insert(i);
+        if !runs_alone(facts.ix.seg.ops[i].op) {
+            for (_, v) in facts.ix.tensors(i) {
+                if let ValueId::Op(a) = v
+                    && !stored.has(a)
+                    && let Some(reach) = reach.get(&a)
+                {
+                    own.union(reach);
+                }
+            }
+        }
+        // Half of what is allowed, so that kernels can still be merged.
+        if own.count() > MAX_KERNEL_OPS / 2 && !facts.ix.seg.ops[i].op.is_view() {
+            stored.insert(i);
+        }
+        reach.insert(i, own);
+    }
+}
+
+/// Searches.
+pub(crate) fn search(kernels: &mut Kernels<'_, '_>, piece: &Piece, effort: Effort) -> Found {
+    let state = begin(kernels, piece);
+    if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
+        return Found { state, complete: effort != Effort::None };
+    }
+    let limit = kernels.visits.saturating_add(effort.visits());
+    let state = greedy::improve(kernels, state, limit);
+    let choices: Vec<usize> = piece.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
+    let required = piece.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
+    if choices.len() + required > EXACT {
+        return Found { state, complete: kernels.visits < limit };
+    }
+    exact::optimum(kernels, piece, &choices, state, limit)
+}
