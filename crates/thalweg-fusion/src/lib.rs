@@ -18,6 +18,7 @@ mod rows;
 mod scalars;
 mod segment;
 
+pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures};
 pub use explanation::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes};
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
 pub use partition::plan;

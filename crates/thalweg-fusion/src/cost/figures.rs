@@ -1,0 +1,319 @@
+//! What the time of a kernel follows from, read from the kernel as it would be launched.
+
+use super::nodes::{self, Walked, Work};
+use thalweg_ir::{DType, ScatterOp};
+use thalweg_kernel::{
+    AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Node, Orientation,
+    RowGeometry, ScatterGeometry, order,
+};
+
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+/// Points of a piece that one thread takes; what has fewer is not shared.
+const PIECE: u64 = 32 << 10;
+/// Points of a call through tables of positions.
+const TABLE: u64 = 2048;
+/// Bytes that the strips of a kernel across rows are cut to, and the columns they have.
+const STRIP_BYTES: u64 = 512 << 10;
+const STRIP_COLUMNS: (u64, u64) = (64, 2048);
+/// Rows and columns of a piece of a product.
+const PRODUCT_PIECE: u64 = 96;
+/// A row longer than this is walked block by block where laws tie its folds.
+const LAWFUL_BYTES: u64 = 512 << 10;
+
+/// How an access goes through its operand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Way {
+    /// Neighbours after one another.
+    Contiguous,
+    /// One element for a whole stretch.
+    Uniform,
+    /// Elements apart, where those between them are used by neighbouring stretches: a transposed view.
+    Transposed,
+    /// Elements apart, those between them not used, or backwards.
+    Strided,
+    /// Through a table of positions that the launch fills.
+    Mapped,
+    /// At places that are computed.
+    Gathered,
+}
+
+/// What one access moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Traffic {
+    /// How it goes.
+    pub way: Way,
+    /// Whether it is written.
+    pub write: bool,
+    /// Bytes from or to memory: of the distinct elements, and of what lies on their cache lines beside them.
+    pub bytes: u64,
+    /// Bytes that it reads again because several points need an element.
+    pub again: u64,
+    /// Elements moved, over all points and walks; 0 for a uniform access.
+    pub elements: u64,
+}
+
+/// The rows of a row kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowFigures {
+    /// Whether vectors hold neighbours of a row; else of neighbouring rows.
+    pub along: bool,
+    /// Number of rows.
+    pub rows: u64,
+    /// Points of a row.
+    pub row: u64,
+    /// How often each row is walked.
+    pub walks: u32,
+    /// Folds.
+    pub folds: u32,
+    /// Bytes that later walks read again, and that go through buffers between walks.
+    pub again: u64,
+    /// Bytes of what is walked again before the next row or strip: they decide which cache `again` comes from.
+    pub near: u64,
+    /// Stretches of code over a row or strip: calls.
+    pub calls: u64,
+}
+
+/// A matrix product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Product {
+    /// Its dtype.
+    pub dtype: DType,
+    /// Multiplications with their additions.
+    pub multiplications: u64,
+    /// Single products.
+    pub count: u64,
+    /// Whether one side is a vector: bound by the bytes of the other.
+    pub vector: bool,
+}
+
+/// What the time of a kernel follows from.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Figures {
+    /// Points of its domain.
+    pub points: u64,
+    /// Boxes of a [`Kernel::Pieces`]; else 1.
+    pub boxes: u32,
+    /// Stretches of neighbouring points over all calls: of a transposed or short domain there are many.
+    pub runs: u64,
+    /// Calls of the code.
+    pub calls: u64,
+    /// Pieces that threads can share.
+    pub pieces: u64,
+    /// One entry an access that has an operand.
+    pub traffic: Vec<Traffic>,
+    /// Arithmetic.
+    pub work: Work,
+    /// The most values alive at once.
+    pub alive: u32,
+    /// Of a row kernel.
+    pub rows: Option<RowFigures>,
+    /// Of a matrix product.
+    pub product: Option<Product>,
+    /// Values that are put in by a scatter.
+    pub scattered: u64,
+}
+
+/// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read, `written` those of each that
+/// is written, in the order of the operands.
+pub fn figures(kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> Figures {
+    let mut f = Figures { boxes: 1, ..Figures::default() };
+    let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
+    add(kernel, geometry, &mut left, touched.len(), &mut f);
+    f
+}
+
+fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: &mut Figures) {
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(g)) => map(body, g, left, reads, f),
+        (Kernel::Pieces(bodies), Geometry::Pieces(all)) => {
+            f.boxes = bodies.len() as u32;
+            bodies.iter().zip(all).for_each(|(b, g)| map(b, g, left, reads, f));
+        }
+        (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
+        (Kernel::Matmul { dtype }, Geometry::Matmul(g)) => product(*dtype, g, left, reads, f),
+        (Kernel::Scatter { op, inputs, .. }, Geometry::Scatter(g)) => scatter(*op, inputs, g, left, f),
+        _ => panic!("kernel and geometry are of different kinds"),
+    }
+}
+
+fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Figures) {
+    let points = g.points() as u64;
+    let walked = nodes::nodes(body, points, 0, f);
+    f.points += points;
+    let inner = *g.extents.last().expect("a domain has a dimension") as u64;
+    let outer = g.extents.iter().rev().nth(1).map_or(1, |&n| n as u64);
+    let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
+    let (run, call) = if mapped { (inner.min(TABLE), inner.min(TABLE)) } else { (inner, (inner * outer).min(PIECE)) };
+    f.runs += points / run.max(1);
+    f.calls += points.div_ceil(call.max(1));
+    f.pieces += points.div_ceil(PIECE.max(call));
+    let evaluations = |i: usize| points * walked.loads[i] as u64;
+    traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);
+}
+
+fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut Figures) {
+    let (rows, row) = (g.rows() as u64, g.row() as u64);
+    let points = rows * row;
+    let walked = nodes::nodes(body, points, rows, f);
+    f.points += points;
+    let along = orientation == Orientation::Along;
+    let lane = if along { g.extents.len() - 1 } else { g.kept - 1 };
+    let evaluations = |i: usize| {
+        let loads = walked.loads[i] as u64;
+        if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
+    };
+    traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
+    f.rows = Some(row_figures(body, along, g, &walked));
+    let n = g.extents[lane] as u64;
+    let walks = walked.walks as u64;
+    f.runs += walks * points / n.max(1);
+    f.pieces +=
+        if along && n > order::BLOCK as u64 { points.div_ceil(PIECE) } else { rows.min(points.div_ceil(PIECE)) };
+}
+
+fn row_figures(body: &Body, along: bool, g: &RowGeometry, walked: &Walked) -> RowFigures {
+    let (rows, row) = (g.rows() as u64, g.row() as u64);
+    let loaded = |i: &usize| walked.loads[*i] > 0 && !body.accesses[*i].per_row && body.accesses[*i].operand.is_some();
+    let mut again = walked.kept;
+    let mut point = walked.held;
+    for i in (0..body.accesses.len()).filter(loaded) {
+        let size = body.accesses[i].dtype.size() as u64;
+        again += size * (walked.loads[i] as u64 - 1);
+        point += size;
+    }
+    let block = order::BLOCK as u64;
+    let (near, calls);
+    if along {
+        let laws = !body.strict && walked.walks > 1 && point * row > LAWFUL_BYTES && row >= block;
+        near = point * if laws { block } else { row };
+        let run = *g.extents.last().expect("a row has a dimension") as u64;
+        // Rows of one block run many a call.
+        calls = if run == row && row <= block {
+            (rows * row).div_ceil(PIECE)
+        } else {
+            rows * (row / run.max(1)) * run.div_ceil(block) * walked.walks as u64
+        };
+    } else {
+        let columns = g.extents[g.kept - 1] as u64;
+        let (narrow, wide) = STRIP_COLUMNS;
+        let fits = (STRIP_BYTES / (point * row).max(1)).clamp(narrow, wide);
+        let strip = (if walked.walks > 1 { fits } else { wide }).min(columns).max(1);
+        near = point * row * strip;
+        let strips = rows.div_ceil(strip);
+        calls = strips * row.div_ceil(block) * row.min(order::LANES as u64) * walked.walks as u64;
+    }
+    let again = again * rows * row;
+    RowFigures { along, rows, row, walks: walked.walks, folds: walked.folds, again, near, calls }
+}
+
+/// What each access moves, read or written `evaluations` times; `left` is what has not been counted yet of each operand.
+fn traffic(
+    body: &Body,
+    all: &[AccessGeometry],
+    (extents, lane): (&[usize], usize),
+    evaluations: impl Fn(usize) -> u64,
+    left: &mut [u64],
+    reads: usize,
+    f: &mut Figures,
+) {
+    let gathers =
+        |i: usize| body.nodes.iter().any(|n| matches!(n, Node::Gather { access, .. } if *access as usize == i));
+    let any_gather = body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }));
+    for (i, (access, at)) in body.accesses.iter().zip(all).enumerate() {
+        let size = access.dtype.size() as u64;
+        let Some(operand) = access.operand else {
+            if access.class == AccessClass::Mapped {
+                let elements = evaluations(i);
+                f.traffic.push(Traffic { way: Way::Mapped, write: false, bytes: 0, again: 0, elements });
+            }
+            continue;
+        };
+        let write = operand as usize >= reads;
+        let gathered = any_gather && gathers(i);
+        let (way, spread) = if gathered { (Way::Gathered, 1) } else { way(access.class, at, extents, lane, size) };
+        let points: u64 = extents.iter().map(|&n| n as u64).product();
+        let elements = match (write, way) {
+            (true, _) if access.per_row => at.distinct as u64,
+            (true, _) => points,
+            (false, Way::Uniform) => 0,
+            (false, _) => evaluations(i),
+        };
+        // Of what is gathered no more is moved than is asked for.
+        let distinct =
+            if gathered { elements.min(at.distinct.max(1) as u64 * LINE).max(1) } else { at.distinct as u64 };
+        let counted = left.get_mut(operand as usize);
+        let bytes = match counted {
+            Some(left) if !gathered => {
+                let bytes = (distinct * size).min(*left);
+                *left -= bytes;
+                bytes
+            }
+            Some(left) => (elements * size).min(*left),
+            None => distinct * size,
+        };
+        let again = (elements.min(points) * size).saturating_sub(bytes);
+        f.traffic.push(Traffic { way, write, bytes: bytes * spread, again, elements });
+    }
+}
+
+/// How an access goes while the lanes of a vector run along dimension `lane`, and how many bytes are moved for one that is used.
+fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, size: u64) -> (Way, u64) {
+    match class {
+        AccessClass::Mapped => return (Way::Mapped, 1),
+        AccessClass::Uniform => return (Way::Uniform, 1),
+        AccessClass::Contiguous if at.map.is_some() => return (Way::Mapped, 1),
+        AccessClass::Contiguous => return (Way::Contiguous, 1),
+        AccessClass::Strided => {}
+    }
+    let bytes = |d: usize| at.strides[d].unsigned_abs() as u64 * size;
+    let moves = |&d: &usize| extents[d] > 1 && at.strides[d] != 0;
+    let least = (0..extents.len()).filter(moves).map(bytes).min().unwrap_or(size);
+    let spread = (least.min(LINE) / size).max(1);
+    let transposed = bytes(lane) >= LINE && least < LINE;
+    (if transposed { Way::Transposed } else { Way::Strided }, spread)
+}
+
+fn product(dtype: DType, g: &MatmulGeometry, left: &[u64], reads: usize, f: &mut Figures) {
+    let count = g.batch.iter().map(|d| d.0 as u64).product::<u64>();
+    let (m, n, k) = (g.m as u64, g.n as u64, g.k as u64);
+    f.points += count * m * n;
+    f.pieces += count * m.max(n).div_ceil(PRODUCT_PIECE);
+    let vector = m == 1 || n == 1;
+    f.product = Some(Product { dtype, multiplications: count * m * n * k, count, vector });
+    contiguous(left, reads, f);
+}
+
+/// Operands that are gone through once.
+fn contiguous(left: &[u64], reads: usize, f: &mut Figures) {
+    f.traffic.extend(left.iter().enumerate().map(|(i, &bytes)| Traffic {
+        way: Way::Contiguous,
+        write: i >= reads,
+        bytes,
+        again: 0,
+        elements: 0,
+    }));
+}
+
+fn scatter(_: ScatterOp, inputs: &[Option<Box<Computed>>; 2], g: &ScatterGeometry, left: &mut [u64], f: &mut Figures) {
+    let around: u64 = g.outer.iter().chain(&g.inner).map(|d| d.0 as u64).product();
+    f.scattered += around * g.n as u64;
+    f.points += around * g.n as u64;
+    f.pieces += around.max(1);
+    // Tensor, then what index and values are computed from or lie in, then the result.
+    let last = left.len() - 1;
+    contiguous(&[left[0], left[last]], 1, f);
+    let mut at = 1;
+    for (input, geometry) in inputs.iter().zip(&g.inputs) {
+        let Some((input, geometry)) = input.as_deref().zip(geometry.as_deref()) else {
+            contiguous(&left[at..at + 1], 1, f);
+            at += 1;
+            continue;
+        };
+        let reads = input.operands;
+        // What it writes stays in cache and is none of the launch's operands.
+        let mut own: Vec<u64> = left[at..at + reads].to_vec();
+        add(&input.kernel, geometry, &mut own, usize::MAX, f);
+        at += reads;
+    }
+}

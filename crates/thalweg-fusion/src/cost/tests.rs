@@ -1,0 +1,138 @@
+use super::*;
+use thalweg_ir::{DType, ElementOp, MAX_RANK};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, Kernel, MapGeometry, Node, Orientation,
+    RowGeometry,
+};
+
+/// `ops` times `y = op(y)` over `n` f32 elements.
+fn map(op: ElementOp, ops: usize, n: usize) -> Figures {
+    let mut b = BodyBuilder::new(false);
+    let access = |o| Access { operand: Some(o), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
+    let (from, to) = (b.access(access(0)), b.access(access(1)));
+    let mut y = b.node(Node::Load { access: from });
+    for _ in 0..ops {
+        y = b.element(op, &[y]);
+    }
+    b.store(y, to);
+    let mut at = AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: Some((0, n - 1)), distinct: n };
+    at.strides[0] = 1;
+    let geometry = MapGeometry { extents: vec![n], accesses: vec![at.clone(), at] };
+    figures(&Kernel::Map(b.finish()), &Geometry::Map(geometry), &[4 * n], &[4 * n])
+}
+
+/// Softmax over rows, or without the division the sum of exponentials: `walks` is 3 or 2.
+fn softmax(rows: usize, row: usize) -> (Kernel, Geometry) {
+    let mut b = BodyBuilder::new(false);
+    let access = |o| Access { operand: Some(o), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
+    let (from, to) = (b.access(access(0)), b.access(access(1)));
+    let x = b.node(Node::Load { access: from });
+    let m = b.fold(FoldOp::Max, x);
+    let d = b.element(ElementOp::Sub, &[x, m]);
+    let e = b.element(ElementOp::Exp, &[d]);
+    let s = b.fold(FoldOp::Sum, e);
+    let y = b.element(ElementOp::Div, &[e, s]);
+    b.store(y, to);
+    let n = rows * row;
+    let mut at = AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: Some((0, n - 1)), distinct: n };
+    (at.strides[0], at.strides[1]) = (row as isize, 1);
+    let geometry = RowGeometry { extents: vec![rows, row], kept: 1, accesses: vec![at.clone(), at] };
+    (Kernel::Rows { body: b.finish(), orientation: Orientation::Along }, Geometry::Rows(geometry))
+}
+
+#[test]
+fn figures_of_a_softmax() {
+    let (kernel, geometry) = softmax(128, 1000);
+    let f = figures(&kernel, &geometry, &[512_000], &[512_000]);
+    let rows = f.rows.unwrap();
+    assert_eq!((rows.rows, rows.row, rows.walks, rows.folds, rows.along), (128, 1000, 3, 2, true));
+    // The exponentials are kept for the last walk: computed once.
+    assert_eq!(f.work.special, 12 * 128_000);
+    assert_eq!((f.work.divide, f.work.simple, f.work.fold), (128_000, 128_000, 256_000));
+    // Loads of the second walk; exponentials written and read.
+    assert_eq!(rows.again, (4 + 8) * 128_000);
+    assert_eq!(f.traffic.iter().map(|t| (t.bytes, t.write)).collect::<Vec<_>>(), [(512_000, false), (512_000, true)]);
+}
+
+#[test]
+fn never_nothing() {
+    assert!(Costs::typical().time(&Figures::default(), 0) > 0);
+    let costs = Costs { launch: 0.0, ..Costs::typical() };
+    assert!(costs.time(&Figures::default(), 0) > 0);
+}
+
+#[test]
+fn time_grows_with_arithmetic_bytes_and_walks() {
+    let costs = Costs::typical();
+    for n in [64, 4_000, 60_000, 1 << 20, 1 << 24] {
+        for footprint in [8 * n as u64, 1 << 20, 1 << 30] {
+            let mut f = map(ElementOp::Abs, 1, n);
+            let mut last = costs.time(&f, footprint);
+            let mut grows = |f: &Figures| {
+                let time = costs.time(f, footprint);
+                assert!(time > last, "{n} {footprint}: {last} {time}");
+                last = time;
+            };
+            for _ in 0..20 {
+                f.work.special += n as u64 * 12;
+                grows(&f);
+            }
+            for _ in 0..20 {
+                f.traffic[0].bytes += 4 * n as u64;
+                grows(&f);
+            }
+        }
+    }
+    let (kernel, geometry) = softmax(256, 512);
+    let mut f = figures(&kernel, &geometry, &[1 << 19], &[1 << 19]);
+    let three = costs.time(&f, 1 << 20);
+    f.rows.as_mut().unwrap().walks = 2;
+    assert!(costs.time(&f, 1 << 20) < three);
+}
+
+#[test]
+fn two_kernels_cost_a_launch_more_than_one() {
+    let costs = Costs::typical();
+    for n in [10, 10_000, 100_000, 1 << 22] {
+        for (a, b) in [(1, 1), (3, 9), (40, 2)] {
+            let footprint = 8 * n as u64;
+            let time = |ops| costs.time(&map(ElementOp::Exp, ops, n), footprint);
+            let launch = (costs.launch * 1e3) as u64;
+            assert!(time(a) + time(b) + 2 >= launch + time(a + b), "{n} {a} {b}");
+        }
+    }
+}
+
+#[test]
+fn little_work_stays_on_one_thread() {
+    let many = Costs { threads: 64, ..Costs::typical() };
+    let one = Costs { threads: 1, ..Costs::typical() };
+    let small = map(ElementOp::Abs, 2, 70_000);
+    assert_eq!(many.time(&small, 1 << 16), one.time(&small, 1 << 16));
+    let large = map(ElementOp::Exp, 20, 1 << 22);
+    assert!(many.time(&large, 1 << 25) < one.time(&large, 1 << 25) / 8);
+}
+
+#[test]
+fn nearer_bytes_take_less_and_nothing_jumps() {
+    let costs = Costs::typical();
+    let f = map(ElementOp::Abs, 1, 1 << 16);
+    let mut footprint = 1024f64;
+    let mut last = costs.time(&f, footprint as u64);
+    while footprint < 1e10 {
+        footprint *= 1.02;
+        let time = costs.time(&f, footprint as u64);
+        assert!(time >= last && (time as f64) < last as f64 * 1.05, "{footprint}: {last} {time}");
+        last = time;
+    }
+}
+
+#[test]
+fn constants_are_told_apart_and_kept() {
+    let typical = Costs::typical();
+    let other = Costs { fold: typical.fold * 1.001, ..typical.clone() };
+    assert_ne!(typical.id(), other.id());
+    let text = serde_json::to_string(&typical).unwrap();
+    let read: Costs = serde_json::from_str(&text).unwrap();
+    assert_eq!((&read, read.id()), (&typical, typical.id()));
+}

@@ -1,0 +1,116 @@
+//! From figures to a time.
+
+use super::costs::{Costs, Level};
+use super::figures::{Figures, Way};
+use thalweg_ir::DType;
+
+/// How steeply the time rises where more threads come in: they take what is added, but never all of it.
+const RISE: f64 = 0.05;
+
+impl Costs {
+    /// Picoseconds that a launch takes. `footprint`: bytes of all that the segment reads and writes, which decides how near they are; the
+    /// same for all plans that are compared.
+    pub fn time(&self, figures: &Figures, footprint: u64) -> u64 {
+        let level = self.level(footprint);
+        let arithmetic = self.arithmetic(figures);
+        let overhead = self.overhead(figures);
+        let near = self.near(figures);
+        let (one, all) = self.memory(figures, level);
+        let alone = self.together(arithmetic, one + near) + overhead;
+        let n = (self.threads as u64).min(figures.pieces).max(1) as f64;
+        // Few threads do not reach what all do.
+        let share = if self.threads > 1 { (n - 1.0) / (self.threads - 1) as f64 } else { 0.0 };
+        let moved = one + (all - one) * share;
+        let shared = self.together(arithmetic / n, moved + near / n) + overhead / n;
+        let work = if n > 1.0 { self.spread(alone, shared) } else { alone };
+        let fixed = self.launch + figures.boxes.saturating_sub(1) as f64 * self.boxed;
+        (((fixed + work) * 1e3) as u64).max(1)
+    }
+
+    /// What runs on one thread below the threshold and on several above it, without the jump down between the two.
+    fn spread(&self, alone: f64, shared: f64) -> f64 {
+        let start = self.wake + self.parallel / 2.0;
+        if alone <= start {
+            return alone;
+        }
+        alone.min((start + (alone - start) * RISE).max(self.wake + shared))
+    }
+
+    /// Arithmetic and memory at once: the shorter one hides, but for a part.
+    fn together(&self, arithmetic: f64, memory: f64) -> f64 {
+        arithmetic.max(memory) + self.overlap * arithmetic.min(memory)
+    }
+
+    /// What buffers take, on one thread and on all.
+    fn memory(&self, figures: &Figures, level: Level) -> (f64, f64) {
+        let (mut read, mut write) = (0, 0);
+        for t in &figures.traffic {
+            *(if t.write { &mut write } else { &mut read }) += t.bytes;
+        }
+        let (read, write) = (read as f64, write as f64);
+        (read * level.read + write * level.write, read * level.read_all + write * level.write_all)
+    }
+
+    /// What is moved again within caches of a thread's own.
+    fn near(&self, figures: &Figures) -> f64 {
+        let again: u64 = figures.traffic.iter().map(|t| t.again).sum();
+        let rows = figures.rows.map_or(0.0, |r| r.again as f64 * self.level(r.near).read);
+        again as f64 * self.levels[0].read + rows
+    }
+
+    fn arithmetic(&self, figures: &Figures) -> f64 {
+        let w = &figures.work;
+        let across = figures.rows.is_some_and(|r| !r.along);
+        let fold = if across { self.fold_across } else { self.fold };
+        let classes = [
+            (w.simple, self.simple),
+            (w.divide, self.divide),
+            (w.special, self.special),
+            (w.special_wide, self.special_wide),
+            (w.convert, self.convert),
+            (w.slow, self.slow),
+            (w.fold, fold),
+            (w.scan, self.scan),
+            (w.sort, self.sort),
+            // Across rows they are vectors like everything else.
+            (w.once, if across { self.simple } else { self.once }),
+            (figures.alive.saturating_sub(self.registers) as u64 * figures.points, self.spill),
+            (figures.scattered, self.scattered),
+        ];
+        let moves: f64 = figures.traffic.iter().map(|t| t.elements as f64 * self.element(t.way)).sum();
+        let product = figures.product.map_or(0.0, |p| {
+            let kind = match p.dtype {
+                DType::F32 => 0,
+                DType::F64 => 1,
+                DType::BF16 | DType::F16 => 2,
+                _ => 3,
+            };
+            p.multiplications as f64 * self.multiply[kind] + p.count as f64 * self.product
+        });
+        classes.iter().map(|&(n, ns)| n as f64 * ns).sum::<f64>() + moves + product
+    }
+
+    /// What the way of an access adds to an element.
+    fn element(&self, way: Way) -> f64 {
+        match way {
+            Way::Contiguous | Way::Uniform => 0.0,
+            Way::Transposed => self.transposed,
+            Way::Strided => self.strided,
+            Way::Mapped => self.mapped,
+            Way::Gathered => self.gathered,
+        }
+    }
+
+    /// Loops, calls and rows.
+    fn overhead(&self, figures: &Figures) -> f64 {
+        let rows = figures.rows.map_or(0.0, |r| {
+            let along = if r.along {
+                r.rows as f64 * (r.walks as f64 * self.row + r.folds as f64 * self.row_fold)
+            } else {
+                0.0
+            };
+            along + r.calls as f64 * self.call
+        });
+        figures.runs as f64 * self.run + figures.calls as f64 * self.call + rows
+    }
+}
