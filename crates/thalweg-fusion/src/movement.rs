@@ -42,17 +42,6 @@ impl Path {
         Path(Some(Rc::new(Link { step, rest: self.clone() })))
     }
 
-    /// The path with a step put in at the domain's end.
-    pub fn before(&self, step: Step) -> Path {
-        let mut steps = vec![];
-        let mut at = self;
-        while let Some(link) = &at.0 {
-            steps.push(link.step.clone());
-            at = &link.rest;
-        }
-        steps.into_iter().rev().fold(Path::identity().after(step), |path, step| path.after(step))
-    }
-
     /// The map from the domain to a source, `map` being the source's own.
     pub fn apply(&self, ix: &Indexed<'_>, mut map: IndexMap) -> IndexMap {
         let mut at = self;

@@ -6,16 +6,12 @@ use crate::segment::ValueId;
 use std::fmt;
 
 /// The partition of a pattern into kernels.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// The kernels, each after those it reads from.
     pub kernels: Vec<KernelPlan>,
     /// How each live-out is had, in order of the operations.
     pub outputs: Vec<(usize, OutputPlan)>,
-    /// Every value that one kernel hands to another through memory, with the reason.
-    pub edges: Vec<Edge>,
-    /// Values whose shapes are equal without one following from the other.
-    pub(crate) same_shape: Vec<(ValueId, ValueId)>,
 }
 
 /// One kernel of a plan.
@@ -69,7 +65,7 @@ pub struct Edge {
     pub reason: Reason,
 }
 
-/// Why two operations do not share a kernel.
+/// Why two operations do not share a kernel. Found out when somebody asks: `partition/why.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// Fusion is off.
@@ -82,6 +78,8 @@ pub enum Reason {
     OtherElements,
     /// Several kernels need the value, and computing it in each would cost more.
     Shared,
+    /// One kernel for both would take that many nanoseconds more, by the cost model.
+    Slower(u64),
     /// The value is wanted, so it is written anyway, and reading it costs less than computing it again.
     Wanted,
     /// Something between the two has to run first.
@@ -104,6 +102,7 @@ impl fmt::Display for Reason {
                 f.write_str("read at other elements; storing is cheaper than computing them again")
             }
             Reason::Shared => f.write_str("needed by several kernels; storing is cheaper than computing it in each"),
+            Reason::Slower(ns) => write!(f, "one kernel for both would take {:.1} µs more", *ns as f64 / 1e3),
             Reason::Wanted => f.write_str("the value is wanted, and reading it is cheaper than computing it again"),
             Reason::Between => f.write_str("an operation between them has to run first"),
             Reason::OtherRows(op) => write!(f, "result of {op} over other rows, which has to be complete"),

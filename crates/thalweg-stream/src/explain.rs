@@ -3,7 +3,7 @@
 use crate::run::Run;
 use crate::store::Ready;
 use std::cell::RefCell;
-use thalweg_fusion::{Explanation, Segment, SegmentReport};
+use thalweg_fusion::{Costs, Explanation, Segment, SegmentReport};
 use thalweg_runtime::Error;
 
 thread_local! {
@@ -30,7 +30,7 @@ pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> 
 /// The report of a segment and its instance.
 pub(crate) fn report(segment: &Segment<'_>, ready: &Ready, made: bool) -> SegmentReport {
     let engines = ready.programs.iter().map(|p| p.info().engine).collect();
-    SegmentReport::new(segment, &ready.plan, &ready.instance, engines, made)
+    SegmentReport::new(segment, &Costs::typical(), (&ready.plan, made), &ready.instance, engines)
 }
 
 /// Puts the report away with what the run did.

@@ -19,7 +19,7 @@ mod value;
 
 pub use device::DeviceRef;
 pub use explain::explain;
-pub use mode::{Mode, mode, set_mode};
+pub use mode::{Mode, effort, mode, set_effort, set_mode};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{record, synchronize};
 pub use value::{Operand, Storage, Value};

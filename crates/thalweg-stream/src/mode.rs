@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
+use thalweg_fusion::Effort;
 
 /// How segments are planned and run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -57,5 +58,28 @@ fn set_from_environment() -> Mode {
 pub fn set_mode(new: Mode) -> Mode {
     let old = mode();
     MODE.set(Some(new));
+    old
+}
+
+static EFFORT: OnceLock<Effort> = OnceLock::new();
+
+thread_local! {
+    static OWN_EFFORT: Cell<Option<Effort>> = const { Cell::new(None) };
+}
+
+/// How long the calling thread's new patterns are planned for: from `THALWEG_SEARCH` (`none`, a number of visits, or `full`) until set.
+pub fn effort() -> Effort {
+    let from_environment = || match std::env::var("THALWEG_SEARCH").unwrap_or_default().to_ascii_lowercase().as_str() {
+        "none" | "0" => Effort::None,
+        "full" => Effort::Full,
+        other => other.parse().map_or_else(|_| Effort::default(), Effort::Visits),
+    };
+    OWN_EFFORT.get().unwrap_or_else(|| *EFFORT.get_or_init(from_environment))
+}
+
+/// Sets how long the calling thread's new patterns are planned for, and returns the old effort.
+pub fn set_effort(new: Effort) -> Effort {
+    let old = effort();
+    OWN_EFFORT.set(Some(new));
     old
 }

@@ -10,7 +10,6 @@
 mod costs;
 mod figures;
 mod nodes;
-mod shared;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -18,4 +17,3 @@ mod time;
 pub use costs::{Costs, Level};
 pub use figures::{Figures, Product, RowFigures, Traffic, Way, figures};
 pub use nodes::Work;
-pub(crate) use shared::Shared;

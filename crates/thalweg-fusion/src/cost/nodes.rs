@@ -147,7 +147,7 @@ fn levels(body: &Body) -> Vec<Seen> {
             arg.uses = arg.uses.saturating_add(1);
             s.level = s.level.max(arg.level);
             s.once &= arg.once;
-            s.cost += if arg.once { 0 } else { arg.cost };
+            s.cost = s.cost.saturating_add(if arg.once { 0 } else { arg.cost });
         }
         s.cost = s.cost.saturating_add(own_cost(*node));
         match *node {
@@ -159,11 +159,11 @@ fn levels(body: &Body) -> Vec<Seen> {
             Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } => {
                 let a = body.accesses[access as usize];
                 s.once = a.per_row && !map;
-                s.cost += if is_near(a) { 0 } else { GATHERED };
+                s.cost = s.cost.saturating_add(if is_near(a) { 0 } else { GATHERED });
             }
             Node::Gather { access, .. } => {
                 s.once &= body.accesses[access as usize].per_row;
-                s.cost += GATHERED;
+                s.cost = s.cost.saturating_add(GATHERED);
             }
             _ => {}
         }

@@ -27,6 +27,14 @@ impl Costs {
         (((fixed + work) * 1e3) as u64).max(1)
     }
 
+    /// Picoseconds that so many launches which read and write so many bytes take at least, whatever else they do.
+    pub(crate) fn least(&self, launches: u64, read: u64, written: u64, footprint: u64) -> u64 {
+        let level = self.level(footprint);
+        let moved = read as f64 * level.read_all.min(level.read) + written as f64 * level.write_all.min(level.write);
+        // Rounded down once a launch, as `time` does.
+        ((launches as f64 * self.launch + moved) * 1e3) as u64 - launches.min(1)
+    }
+
     /// What runs on one thread below the threshold and on several above it, without the jump down between the two.
     fn spread(&self, alone: f64, shared: f64) -> f64 {
         let start = self.wake + self.parallel / 2.0;

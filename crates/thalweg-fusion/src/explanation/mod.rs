@@ -7,7 +7,9 @@ mod html;
 mod layout;
 mod text;
 
+use crate::cost::Costs;
 use crate::instance::{Instance, Slot, instantiate};
+use crate::partition::{Effort, why};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Mode, Segment, ValueId};
@@ -114,7 +116,13 @@ pub struct EdgeReport {
 
 impl SegmentReport {
     /// The report of a segment that is about to run. `engines` names who runs each launch of the instance.
-    pub fn new(segment: &Segment<'_>, plan: &Plan, instance: &Instance, engines: Vec<String>, plan_made: bool) -> Self {
+    pub fn new(
+        segment: &Segment<'_>,
+        costs: &Costs,
+        (plan, plan_made): (&Plan, bool),
+        instance: &Instance,
+        engines: Vec<String>,
+    ) -> Self {
         let ix = Indexed::new(*segment);
         let typed = |v: ValueId| format!("{}{}", ix.dtype(v), ix.shape(v));
         let mut operations: Vec<OperationReport> = (0..segment.ops.len())
@@ -158,9 +166,8 @@ impl SegmentReport {
                 in_place: 0,
             });
         }
-        let edges = plan
-            .edges
-            .iter()
+        let edges = why(plan, *segment, costs)
+            .into_iter()
             .map(|e| EdgeReport {
                 operation: e.op,
                 from: e.from,
@@ -223,7 +230,7 @@ fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {
 fn unfused_totals(segment: &Segment<'_>) -> Totals {
     let off = Segment { mode: Mode { fused: false, ..segment.mode }, ..*segment };
     let classes = ScalarClasses::new(segment.scalars);
-    let Some(instance) = instantiate(&crate::plan(off), off, &classes) else { return Totals::default() };
+    let Some(instance) = instantiate(&crate::plan(off, &Costs::typical(), Effort::None).plan, off, &classes) else { return Totals::default() };
     Totals {
         kernels: instance.steps.len(),
         bytes_read: instance.bytes_read(),

@@ -208,7 +208,8 @@ fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize,
 pub(crate) struct Kernels<'f, 'a> {
     /// The segment.
     pub facts: &'f Facts<'a>,
-    costs: &'f Costs,
+    /// What things take.
+    pub costs: &'f Costs,
     classes: ScalarClasses,
     known: HashMap<(Vec<usize>, Vec<usize>), Result<Rc<Kernel>, Rule>>,
     /// Operations written into candidates so far.

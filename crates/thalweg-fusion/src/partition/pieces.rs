@@ -5,7 +5,7 @@ use super::kernels::Kernels;
 use super::search::{Effort, Piece, State, search};
 use crate::segment::{BitSet, ValueId};
 use std::collections::HashMap;
-use thalweg_ir::{Arg, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, RelArg, RelOp, Shape, View};
 
 /// Bytes of an input below which reading it twice is nothing.
 const SMALL_INPUT: usize = 4096;
@@ -82,7 +82,7 @@ fn root(parent: &mut [usize], mut i: usize) -> usize {
 }
 
 /// What a piece looks like: its operations with their arguments by place in the piece, which of them must be stored, and about how large they are.
-type Look = (Vec<(RelOp, bool, u32)>, Vec<Option<View>>);
+type Look = (Vec<(RelOp, bool, u32)>, Vec<(DType, Option<View>)>);
 
 fn look(facts: &Facts<'_>, piece: &Piece) -> Look {
     let seg = facts.ix.seg;
@@ -110,7 +110,7 @@ fn look(facts: &Facts<'_>, piece: &Piece) -> Look {
     });
     let ops = ops.collect();
     // Where an input lies matters only if it is not row-major.
-    let views = inputs.iter().map(|&n| seg.inputs[n].1).map(|v| (!v.is_contiguous()).then_some(v)).collect();
+    let views = inputs.iter().map(|&n| seg.inputs[n]).map(|(d, v)| (d, (!v.is_contiguous()).then_some(v))).collect();
     (ops, views)
 }
 

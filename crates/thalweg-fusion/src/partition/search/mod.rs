@@ -79,7 +79,7 @@ impl State {
     pub fn reads(&self) -> Vec<Vec<usize>> {
         let mut home: HashMap<usize, usize> = HashMap::new();
         for (k, kernel) in self.kernels.iter().enumerate() {
-            kernel.stores.iter().for_each(|&s| drop(home.insert(s, k)));
+            home.extend(kernel.stores.iter().map(|&s| (s, k)));
         }
         let reads = |(k, kernel): (usize, &Rc<Kernel>)| {
             let mut from: Vec<usize> = kernel.candidate.loads.iter().filter_map(|l| home.get(l).copied()).collect();
