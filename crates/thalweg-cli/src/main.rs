@@ -9,6 +9,7 @@ mod failure;
 mod math;
 mod measure;
 mod numerics;
+mod predict;
 mod processes;
 mod record;
 mod report;
@@ -41,6 +42,8 @@ enum Command {
     /// Write a trace of a workload for chrome://tracing or ui.perfetto.dev
     #[command(after_help = after_help())]
     Trace(explain::Trace),
+    /// Compare what the planner takes kernels to take with what they take
+    Predict(predict::Predict),
     /// Show the devices, their instruction sets and memory, and the environment
     Doctor,
     /// Measure how far the vector functions are from the exact values
@@ -80,6 +83,7 @@ fn run(command: Command) -> Outcome {
         Command::Bandwidth(bandwidth) => bandwidth.run(),
         Command::Explain(explain) => explain.run(),
         Command::Trace(trace) => trace.run(),
+        Command::Predict(predict) => predict.run(),
         Command::Doctor => doctor::run(),
         Command::Math(math) => math.run(),
         Command::Numerics(numerics) => numerics.run(),

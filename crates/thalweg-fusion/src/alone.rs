@@ -22,7 +22,7 @@ pub(crate) fn alone(
     classes: &ScalarClasses,
 ) -> Result<Step, Rule> {
     let rel = &ix.seg.ops[op];
-    let mut o = Operands { slots: vec![], scalars: vec![], read: vec![] };
+    let mut o = Operands { slots: vec![], touched: vec![], scalars: vec![], read: vec![] };
     let mut views = Vec::new();
     let mut inputs: Vec<Option<MapKernel>> = vec![];
     for ((_, v), &base) in ix.tensors(op).zip(viewed) {
@@ -32,18 +32,22 @@ pub(crate) fn alone(
             // Without elements it is neither computed nor read.
             ValueId::Op(i) if !stored(i) && view.shape.numel() == 0 => {
                 o.slots.push(o.slots[0]);
+                o.touched.push(0);
                 None
             }
             ValueId::Op(i) if !stored(i) => {
                 let input = build_input(ix, i, stored, classes)?;
                 o.slots.extend(input.reads.iter().map(|&v| slot(v)));
+                o.touched.extend(&input.touched);
                 o.scalars.extend(&input.scalars);
                 input.reads.iter().zip(&input.touched).for_each(|(&v, &bytes)| o.reads(ix, v, bytes));
                 Some(input)
             }
             _ => {
+                let bytes = view.distinct() * ix.dtype(v).size();
                 o.slots.push(slot(base));
-                o.reads(ix, base, view.distinct() * ix.dtype(v).size());
+                o.touched.push(bytes);
+                o.reads(ix, base, bytes);
                 None
             }
         });
@@ -111,6 +115,7 @@ pub(crate) fn alone(
         release: vec![],
         release_inputs: vec![],
         out_of_range: None,
+        touched: o.touched,
         bytes_read: o.read.iter().map(|r| r.1).sum(),
         bytes_written: ix.bytes(ValueId::Op(op)),
     })
@@ -119,6 +124,8 @@ pub(crate) fn alone(
 /// What a launch reads.
 struct Operands {
     slots: Vec<Slot>,
+    /// Bytes of distinct elements that are read, by slot.
+    touched: Vec<usize>,
     scalars: Vec<ScalarArg>,
     /// Values with the bytes of their distinct elements that are read.
     read: Vec<(ValueId, usize)>,

@@ -6,6 +6,7 @@
 
 use crate::alone::alone;
 use crate::body::{Outline, build_map};
+use crate::cost::{Figures, figures};
 use crate::movement::{layout, strided, view_base};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
@@ -47,6 +48,8 @@ pub struct Step {
     pub release_inputs: Vec<usize>,
     /// What to say if an index turns out to be out of range, where the launch gathers.
     pub out_of_range: Option<String>,
+    /// Bytes of distinct elements read of each operand that is only read.
+    pub touched: Vec<usize>,
     /// Bytes of distinct elements read.
     pub bytes_read: usize,
     /// Bytes written.
@@ -155,6 +158,7 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
                     release_inputs: vec![],
                     out_of_range: out_of_range(&ix, kernel),
                     bytes_read: map.touched.iter().sum(),
+                    touched: map.touched,
                     bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
                 }
             }
@@ -219,6 +223,16 @@ impl Instance {
                 Slot::Buffer(b) => release.contains(&b),
             });
         }
+    }
+
+    /// What the time of a launch follows from.
+    pub fn figures(&self, step: &Step) -> Figures {
+        let bytes = |slot: &Slot| match *slot {
+            Slot::Buffer(b) => self.buffers[b],
+            Slot::Input(_) => unreachable!("a kernel writes buffers"),
+        };
+        let written: Vec<usize> = step.operands[step.first_write..].iter().map(bytes).collect();
+        figures(&step.kernel, &step.geometry, &step.touched, &written)
     }
 
     /// Bytes that all launches read.

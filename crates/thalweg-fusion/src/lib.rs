@@ -18,8 +18,8 @@ mod rows;
 mod scalars;
 mod segment;
 
-pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures};
-pub use explanation::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes};
+pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures, footprint};
+pub use explanation::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time};
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
 pub use partition::{Effort, Planned, Rule, plan};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};

@@ -1,13 +1,16 @@
 //! Collecting explanations while segments run.
 
+use crate::DeviceRef;
+use crate::calibration::costs;
 use crate::run::Run;
 use crate::store::Ready;
 use std::cell::RefCell;
-use thalweg_fusion::{Costs, Explanation, Segment, SegmentReport};
+use thalweg_fusion::{Explanation, Segment, SegmentReport};
 use thalweg_runtime::Error;
 
 thread_local! {
     static COLLECTED: RefCell<Option<Vec<SegmentReport>>> = const { RefCell::new(None) };
+    static TIMES: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
 }
 
 /// Runs `f`, then everything it recorded and left waiting, and tells which operations went together, what that moved, and why
@@ -22,22 +25,42 @@ pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
     (out, Explanation { segments })
 }
 
+/// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each launch in the order they ran. What
+/// [`explain`] tells takes time of its own between the launches; this does not.
+pub fn launch_times<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
+    crate::stream::each_own(|r| r.cut());
+    let outer = TIMES.replace(Some(Vec::new()));
+    let out = f();
+    crate::stream::each_own(|r| r.cut());
+    (out, TIMES.replace(outer).unwrap_or_default())
+}
+
+/// Whether somebody wants to know how long launches take.
+pub(crate) fn is_timed() -> bool {
+    COLLECTED.with_borrow(|c| c.is_some()) || TIMES.with_borrow(|t| t.is_some())
+}
+
 /// A report for the segment about to run, if somebody wants one.
 pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> {
     COLLECTED.with_borrow(|c| c.is_some()).then(f)
 }
 
 /// The report of a segment and its instance.
-pub(crate) fn report(segment: &Segment<'_>, ready: &Ready, made: bool) -> SegmentReport {
+pub(crate) fn report(device: DeviceRef, segment: &Segment<'_>, ready: &Ready, made: bool) -> SegmentReport {
     let engines = ready.programs.iter().map(|p| p.info().engine).collect();
-    SegmentReport::new(segment, &Costs::typical(), (&ready.plan, made), &ready.instance, engines)
+    SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, engines)
 }
 
 /// Puts the report away with what the run did.
 pub(crate) fn end(report: Option<SegmentReport>, outcome: &Result<Run, Error>) {
+    TIMES.with_borrow_mut(|t| {
+        if let (Some(times), Ok(run)) = (t, outcome) {
+            times.extend(&run.ns);
+        }
+    });
     let Some(mut report) = report else { return };
     match outcome {
-        Ok(run) => report.ran(&run.allocated, &run.in_place),
+        Ok(run) => report.ran(&run.allocated, &run.in_place, &run.ns),
         Err(error) => report.failed(error.to_string()),
     }
     COLLECTED.with_borrow_mut(|c| {

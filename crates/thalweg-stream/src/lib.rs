@@ -6,6 +6,7 @@
 //! is at hand. Always true: a value that is pending belongs to the segment that its stream is recording; after a cut every value of the
 //! segment that anybody can ask for is there, or holds the error that kept it from being there.
 
+mod calibration;
 mod device;
 mod explain;
 mod mode;
@@ -17,8 +18,9 @@ mod store;
 mod stream;
 mod value;
 
+pub use calibration::{calibrate, costs, set_costs};
 pub use device::DeviceRef;
-pub use explain::explain;
+pub use explain::{explain, launch_times};
 pub use mode::{Mode, effort, mode, set_effort, set_mode};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{record, synchronize};

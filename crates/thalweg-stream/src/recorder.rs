@@ -297,9 +297,10 @@ impl Recorder {
         }
         let report = explain::begin(|| {
             let laid = self.laid_out();
-            explain::report(&self.segment(&laid), &ready, made)
+            explain::report(self.device, &self.segment(&laid), &ready, made)
         });
-        let outcome = run::run(&ready, self.device, &self.values, &mut self.inputs, &self.scalars);
+        let timed = explain::is_timed();
+        let outcome = run::run(&ready, self.device, &self.values, &mut self.inputs, &self.scalars, timed);
         explain::end(report, &outcome);
         outcome.map(|_| ())
     }

@@ -4,6 +4,7 @@ use crate::DeviceRef;
 use crate::store::Ready;
 use crate::value::{Storage, Value};
 use std::sync::Arc;
+use std::time::Instant;
 use thalweg_fusion::{BitSet, Slot, Step};
 use thalweg_ir::{RelOp, Shape};
 use thalweg_kernel::reference::{self, Array};
@@ -16,6 +17,8 @@ pub(crate) struct Run {
     pub allocated: Vec<usize>,
     /// Outputs that took an input's place, by launch.
     pub in_place: Vec<usize>,
+    /// Nanoseconds of each launch, memory for its results included, where somebody asked.
+    pub ns: Vec<u64>,
 }
 
 struct Running<'a> {
@@ -25,13 +28,14 @@ struct Running<'a> {
     done: Run,
 }
 
-/// Runs an instance and settles the live-outs.
+/// Runs an instance and settles the live-outs; `timed`: with the time of each launch.
 pub(crate) fn run(
     ready: &Ready,
     device: DeviceRef,
     values: &[Arc<Value>],
     inputs: &mut [Option<Arc<Value>>],
     scalars: &[u64],
+    timed: bool,
 ) -> Result<Run, Error> {
     let instance = &ready.instance;
     let mut r = Running {
@@ -44,7 +48,9 @@ pub(crate) fn run(
     for (step, program) in instance.steps.iter().zip(&ready.programs) {
         bits.clear();
         bits.extend(step.scalars.iter().map(|s| s.bits(scalars)));
+        let begin = timed.then(Instant::now);
         r.launch(step, &**program, &instance.buffers, &bits)?;
+        r.done.ns.extend(begin.map(|b| b.elapsed().as_nanos() as u64));
     }
     for output in &instance.outputs {
         let buffer = match output.slot {

@@ -8,7 +8,8 @@ use crate::mode::{Mode, effort};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{BitSet, Costs, Instance, Plan, ScalarClasses, Segment, instantiate, plan};
+use crate::calibration::costs;
+use thalweg_fusion::{BitSet, Instance, Plan, ScalarClasses, Segment, instantiate, plan};
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};
 
@@ -125,7 +126,7 @@ impl Entry {
         let (plan, instance, made) = match fitting {
             Some((plan, instance)) => (plan, instance, false),
             None => {
-                let plan = Arc::new(plan(segment, &Costs::typical(), effort()).plan);
+                let plan = Arc::new(plan(segment, &costs(device), effort()).plan);
                 let instance = instantiate(&plan, segment, &classes).expect("a plan fits the segment it was made for");
                 if known.plans.len() >= MAX_VARIANTS {
                     known.plans.remove(0);

@@ -74,7 +74,7 @@ pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use loss::Reduction;
 pub use mode::{synchronize, with_fusion, with_strict};
-pub use observe::{accuracy, explain, with_reference};
+pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
 pub use random::{Generator, manual_seed};
@@ -83,7 +83,9 @@ pub use slice::{By, SliceArg, SliceArgs};
 pub use tensor::Tensor;
 pub use thalweg_cpu::Bandwidth;
 pub use thalweg_cpu::math::accuracy::Accuracy;
-pub use thalweg_fusion::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals};
+pub use thalweg_fusion::{
+    Costs, EdgeReport, Explanation, Figures, KernelReport, OperationReport, SegmentReport, Totals,
+};
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, trace};
 pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};

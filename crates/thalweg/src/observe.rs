@@ -2,7 +2,8 @@
 //!
 //! What happens out of sight has to be easy to look at: a fusion that silently never happens leaves every value right.
 
-use crate::{Accuracy, Bandwidth, Device, Error, Explanation};
+use crate::{Accuracy, Bandwidth, Costs, Device, Error, Explanation};
+use std::sync::Arc;
 use thalweg_stream::{Mode, mode, set_mode};
 
 /// Runs `f`, then everything it recorded and left waiting, and tells which operations shared a kernel, what was moved, and why the
@@ -22,6 +23,14 @@ pub fn explain<R>(f: impl FnOnce() -> R) -> (R, Explanation) {
     thalweg_stream::explain(f)
 }
 
+/// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each kernel launch in the order they ran.
+/// [`explain`] tells them too, but works on its report between the launches.
+///
+/// Only the calling thread's work is told of.
+pub fn launch_times<R>(f: impl FnOnce() -> R) -> (R, Vec<u64>) {
+    thalweg_stream::launch_times(f)
+}
+
 /// Restores the mode, also when a panic unwinds.
 struct Restore(Mode);
 
@@ -39,6 +48,24 @@ pub fn with_reference<R>(f: impl FnOnce() -> R) -> R {
 }
 
 impl Device {
+    /// Measures what things take on this device (some 0.15 s), for the planner to count with from now on: see [`Device::set_costs`].
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn calibrate(self) -> Result<Costs, Error> {
+        thalweg_stream::calibrate(self.0)
+    }
+
+    /// What the planner takes things to take on this device.
+    pub fn costs(self) -> Arc<Costs> {
+        thalweg_stream::costs(self.0)
+    }
+
+    /// Sets what [`Device::costs`] tells. Plans that were made stay.
+    pub fn set_costs(self, costs: Costs) {
+        thalweg_stream::set_costs(self.0, costs);
+    }
+
     /// Measures how fast its memory is copied (some 0.4 s), with one thread and with all that it uses.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! What the time of a kernel follows from, read from the kernel as it would be launched.
 
 use super::nodes::{self, Walked, Work};
+use serde::Serialize;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{
     AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Node, Orientation,
@@ -22,7 +23,7 @@ const PRODUCT_PIECE: u64 = 96;
 const LAWFUL_BYTES: u64 = 512 << 10;
 
 /// How an access goes through its operand.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 pub enum Way {
     /// Neighbours after one another.
     Contiguous,
@@ -39,7 +40,7 @@ pub enum Way {
 }
 
 /// What one access moves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Traffic {
     /// How it goes.
     pub way: Way,
@@ -54,7 +55,7 @@ pub struct Traffic {
 }
 
 /// The rows of a row kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct RowFigures {
     /// Whether vectors hold neighbours of a row; else of neighbouring rows.
     pub along: bool,
@@ -75,9 +76,10 @@ pub struct RowFigures {
 }
 
 /// A matrix product.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Product {
     /// Its dtype.
+    #[serde(serialize_with = "name")]
     pub dtype: DType,
     /// Multiplications with their additions.
     pub multiplications: u64,
@@ -88,7 +90,7 @@ pub struct Product {
 }
 
 /// What the time of a kernel follows from.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Figures {
     /// Points of its domain.
     pub points: u64,
@@ -112,6 +114,10 @@ pub struct Figures {
     pub product: Option<Product>,
     /// Values that are put in by a scatter.
     pub scattered: u64,
+}
+
+fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(dtype)
 }
 
 /// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read, `written` those of each that

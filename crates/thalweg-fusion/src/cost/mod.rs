@@ -17,3 +17,13 @@ mod time;
 pub use costs::{Costs, Level};
 pub use figures::{Figures, Product, RowFigures, Traffic, Way, figures};
 pub use nodes::Work;
+
+use crate::segment::{Indexed, Segment, ValueId};
+
+/// Bytes of what a segment reads and of what it leaves behind: the same for all of its plans. See [`Costs::time`].
+pub fn footprint(segment: &Segment<'_>) -> u64 {
+    let ix = Indexed::new(*segment);
+    let inputs = segment.inputs.iter().map(|(dtype, view)| view.distinct() * dtype.size());
+    let results = segment.live.iter().map(|i| ix.bytes(ValueId::Op(i)));
+    inputs.chain(results).sum::<usize>() as u64
+}

@@ -4,6 +4,7 @@
 //! what a later walk needs again is computed again or kept by the rule of [`thalweg_kernel::phases`].
 
 use super::figures::Figures;
+use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, ScanOp};
 use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
 
@@ -16,7 +17,7 @@ const KEEP_POINTS: u64 = 1 << 20;
 
 /// Arithmetic by class: evaluations, each counted as often as a vector of 4-byte lanes has to be filled for it (twice where
 /// anything in the body has 8 bytes).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Work {
     /// Additions, products, comparisons, choices, logic; a product that a sum takes in is not counted.
     pub simple: u64,
@@ -75,7 +76,7 @@ pub(super) struct Walked {
 pub(super) fn nodes(body: &Body, points: u64, rows: u64, figures: &mut Figures) -> Walked {
     let mut seen = levels(body);
     let last = needs(body, &mut seen);
-    let row = if rows == 0 { 0 } else { points / rows };
+    let row = points.checked_div(rows).unwrap_or(0);
     let mut out = Walked {
         loads: vec![0; body.accesses.len()],
         kept: 0,

@@ -1,7 +1,7 @@
 //! Explanations as one self-contained HTML page: the graph of every segment, kernels as colours, bytes on edges.
 
 use super::layout::{Place, layout};
-use super::{Explanation, SegmentReport, Totals, bytes};
+use super::{Explanation, SegmentReport, Totals, bytes, time};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -89,12 +89,12 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
     if s.operations.len() > DRAWN {
         let _ = write!(out, "<p>The first {DRAWN} operations are drawn.</p>");
     }
-    out.push_str("</section><section><table><tr><th>kernel</th><th>over</th><th class=n>operations</th><th class=n>read</th><th class=n>written</th><th class=n>allocated</th><th>run by</th></tr>");
+    out.push_str("</section><section><table><tr><th>kernel</th><th>over</th><th class=n>operations</th><th class=n>read</th><th class=n>written</th><th class=n>allocated</th><th class=n>predicted</th><th class=n>measured</th><th>run by</th></tr>");
     for (k, kernel) in s.kernels.iter().enumerate() {
         let _ = write!(
             out,
             "<tr><td><span class=dot style=\"background:{}\"></span>{k} {}</td><td><code>{}</code></td><td class=n>{}</td><td class=n>{}</td>\
-             <td class=n>{}</td><td class=n>{}{}</td><td>{}</td></tr>",
+             <td class=n>{}</td><td class=n>{}{}</td><td class=n>{}</td><td class=n>{}</td><td>{}</td></tr>",
             colour(k),
             kernel.kind,
             kernel.domain,
@@ -103,6 +103,8 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
             bytes(kernel.bytes_written),
             bytes(kernel.bytes_allocated),
             if kernel.in_place > 0 { " (in place)" } else { "" },
+            time(kernel.predicted_ns),
+            time(kernel.measured_ns),
             escape(&kernel.engine)
         );
     }

@@ -7,7 +7,7 @@ mod html;
 mod layout;
 mod text;
 
-use crate::cost::Costs;
+use crate::cost::{Costs, Figures, footprint};
 use crate::instance::{Instance, Slot, instantiate};
 use crate::partition::{Effort, why};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
@@ -97,6 +97,13 @@ pub struct KernelReport {
     pub bytes_allocated: usize,
     /// Outputs that took the place of a dying input.
     pub in_place: usize,
+    /// Nanoseconds that the launch was to take by the constants of the device.
+    pub predicted_ns: u64,
+    /// Nanoseconds that it took, this once; a program compiled or memory touched for the first time is in it.
+    pub measured_ns: u64,
+    /// What the prediction follows from.
+    #[serde(skip)]
+    pub figures: Figures,
 }
 
 /// A value that went through memory.
@@ -115,7 +122,7 @@ pub struct EdgeReport {
 }
 
 impl SegmentReport {
-    /// The report of a segment that is about to run. `engines` names who runs each launch of the instance.
+    /// The report of a segment that is about to run, on a device with these constants. `engines` names who runs each launch of the instance.
     pub fn new(
         segment: &Segment<'_>,
         costs: &Costs,
@@ -124,6 +131,7 @@ impl SegmentReport {
         engines: Vec<String>,
     ) -> Self {
         let ix = Indexed::new(*segment);
+        let footprint = footprint(segment);
         let typed = |v: ValueId| format!("{}{}", ix.dtype(v), ix.shape(v));
         let mut operations: Vec<OperationReport> = (0..segment.ops.len())
             .map(|i| OperationReport {
@@ -149,6 +157,7 @@ impl SegmentReport {
             }
             let at = instance.steps.iter().position(|s| s.kernel_index == k);
             let step = at.map(|at| &instance.steps[at]);
+            let figures = step.map(|s| instance.figures(s));
             let name = |slot: &Slot| match *slot {
                 Slot::Input(n) => format!("in{n}"),
                 Slot::Buffer(b) => format!("%{}", stored_order(plan)[b]),
@@ -164,6 +173,9 @@ impl SegmentReport {
                 bytes_written: step.map_or(0, |s| s.bytes_written),
                 bytes_allocated: 0,
                 in_place: 0,
+                predicted_ns: figures.as_ref().map_or(0, |f| costs.time(f, footprint) / 1000),
+                measured_ns: 0,
+                figures: figures.unwrap_or_default(),
             });
         }
         let edges = why(plan, *segment, costs)
@@ -187,10 +199,11 @@ impl SegmentReport {
         SegmentReport { operations, inputs, kernels, edges, plan_made, totals, unfused, error: None }
     }
 
-    /// Adds what the run did: for each launch the bytes allocated and the outputs that took an input's place.
-    pub fn ran(&mut self, allocated: &[usize], in_place: &[usize]) {
+    /// Adds what the run did: for each launch the bytes allocated, the outputs that took an input's place, and the time in nanoseconds.
+    pub fn ran(&mut self, allocated: &[usize], in_place: &[usize], ns: &[u64]) {
         let launched = self.kernels.iter_mut().filter(|k| !k.engine.is_empty());
-        for ((kernel, &bytes), &reused) in launched.zip(allocated).zip(in_place) {
+        for (((kernel, &bytes), &reused), &ns) in launched.zip(allocated).zip(in_place).zip(ns) {
+            kernel.measured_ns = ns;
             kernel.bytes_allocated = bytes;
             kernel.in_place = reused;
             self.totals.bytes_allocated += bytes;
@@ -273,6 +286,17 @@ pub fn bytes(n: usize) -> String {
         format!("{:.1} MiB", n as f64 / (1u64 << 20) as f64)
     } else {
         format!("{} B", grouped(n))
+    }
+}
+
+/// A time for people: `0.65 µs`, `12.3 µs`, `4.56 ms`.
+pub fn time(ns: u64) -> String {
+    let us = ns as f64 / 1e3;
+    match us {
+        us if us < 10.0 => format!("{us:.2} µs"),
+        us if us < 1000.0 => format!("{us:.1} µs"),
+        us if us < 10_000.0 => format!("{:.2} ms", us / 1e3),
+        us => format!("{:.1} ms", us / 1e3),
     }
 }
 

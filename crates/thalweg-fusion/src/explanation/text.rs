@@ -1,6 +1,6 @@
 //! Explanations for terminals, 80 columns wide.
 
-use super::{Explanation, KernelReport, SegmentReport, Totals, bytes};
+use super::{Explanation, KernelReport, SegmentReport, Totals, bytes, time};
 use std::fmt::{self, Display, Write};
 
 /// Operations listed for one kernel before the rest is counted.
@@ -86,6 +86,9 @@ impl SegmentReport {
             write!(f, ", {} in place", kernel.in_place)?;
         }
         f.write_char('\n')?;
+        if !kernel.engine.is_empty() {
+            writeln!(f, "  {} predicted, {} measured", time(kernel.predicted_ns), time(kernel.measured_ns))?;
+        }
         for &o in kernel.operations.iter().take(SHOWN) {
             let op = &self.operations[o];
             let mark = if kernel.writes.contains(&o) { "*" } else { " " };

@@ -3,6 +3,7 @@
 
 use super::canonical::ranks;
 use super::{runs_alone, takes_rows};
+use crate::cost::footprint;
 use crate::movement::{layout, strided, view_base};
 use crate::plan::OutputPlan;
 use crate::rows;
@@ -26,7 +27,7 @@ pub(crate) struct Facts<'a> {
     pub row_class: HashMap<usize, usize>,
     /// The place of each operation in an order that does not depend on recording.
     pub rank: Vec<usize>,
-    /// Bytes of the inputs and of what is stored in every plan.
+    /// Bytes of the inputs and of the live results.
     pub footprint: u64,
 }
 
@@ -51,9 +52,7 @@ impl<'a> Facts<'a> {
         facts.outputs.reverse();
         facts.find_rows();
         facts.rank = ranks(&facts.ix);
-        let stored = facts.required.iter().map(ValueId::Op);
-        let all = stored.chain((0..segment.inputs.len()).map(ValueId::Input));
-        facts.footprint = all.map(|v| facts.ix.bytes(v) as u64).sum();
+        facts.footprint = footprint(&segment);
         facts
     }
 

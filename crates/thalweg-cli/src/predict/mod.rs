@@ -1,0 +1,229 @@
+//! `thalweg predict`: what the planner takes kernels to take, beside what they take.
+//!
+//! Every workload and as many random programs are run in turns, some calls at a time, so that a noisy moment meets all of them; of each launch the median
+//! counts. The first call of a turn brings the program's memory back into the caches and is not counted.
+
+mod programs;
+
+use crate::failure::Outcome;
+use crate::measure::median;
+use crate::report;
+use crate::workloads::{self, Size};
+use clap::Args;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use thalweg::{Device, Figures, KernelReport, Tensor, explain, launch_times};
+
+/// Turns, and the time that a program gets in each.
+const TURNS: usize = 7;
+const TURN: Duration = Duration::from_millis(6);
+/// Calls in a turn.
+const CALLS: (usize, usize) = (2, 60);
+
+/// Arguments of `thalweg predict`.
+#[derive(Args, Debug)]
+pub struct Predict {
+    /// Random programs to measure beside the workloads
+    #[arg(long, value_name = "N", default_value = "100")]
+    random: usize,
+    /// What the random programs follow from
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Measure what things take on this device first
+    #[arg(long)]
+    calibrate: bool,
+    /// Print one JSON object a kernel, with what its prediction follows from
+    #[arg(long)]
+    json: bool,
+}
+
+/// Something to measure.
+struct Subject {
+    name: String,
+    call: Box<dyn Fn() -> Vec<Tensor>>,
+    kernels: Vec<KernelReport>,
+    /// Times of each launch, by kernel.
+    times: Vec<Vec<f64>>,
+}
+
+/// What is known of one launch.
+#[derive(Serialize)]
+struct Launch<'a> {
+    program: &'a str,
+    kernel: usize,
+    kind: &'a str,
+    domain: &'a str,
+    engine: &'a str,
+    predicted_us: f64,
+    measured_us: f64,
+    figures: &'a Figures,
+}
+
+impl Subject {
+    fn new(name: String, call: Box<dyn Fn() -> Vec<Tensor>>) -> Outcome<Subject> {
+        let (outcome, explanation) = explain(|| {
+            let out = call();
+            thalweg::synchronize().map(|()| out)
+        });
+        outcome?;
+        let kernels = explanation.segments.into_iter().flat_map(|s| s.kernels);
+        let kernels: Vec<KernelReport> = kernels.filter(|k| !k.engine.is_empty()).collect();
+        let times = vec![vec![]; kernels.len()];
+        Ok(Subject { name, call, kernels, times })
+    }
+
+    fn turn(&mut self) -> Outcome {
+        let begin = Instant::now();
+        for n in 0..CALLS.1 {
+            if n > CALLS.0 && begin.elapsed() > TURN {
+                break;
+            }
+            let (outcome, times) = launch_times(|| {
+                let _out = (self.call)();
+                thalweg::synchronize()
+            });
+            outcome?;
+            if n > 0 && times.len() == self.times.len() {
+                self.times.iter_mut().zip(times).for_each(|(all, ns)| all.push(ns as f64 / 1e3));
+            }
+        }
+        Ok(())
+    }
+
+    fn launches(&self) -> impl Iterator<Item = Launch<'_>> {
+        self.kernels.iter().zip(&self.times).enumerate().map(|(kernel, (k, times))| {
+            let mut sorted = times.clone();
+            sorted.sort_by(f64::total_cmp);
+            Launch {
+                program: &self.name,
+                kernel,
+                kind: k.kind,
+                domain: &k.domain,
+                engine: &k.engine,
+                predicted_us: k.predicted_ns as f64 / 1e3,
+                measured_us: median(&sorted),
+                figures: &k.figures,
+            }
+        })
+    }
+
+    /// Predicted and measured, all launches together.
+    fn sums(&self) -> (f64, f64) {
+        self.launches().fold((0.0, 0.0), |s, l| (s.0 + l.predicted_us, s.1 + l.measured_us))
+    }
+}
+
+impl Predict {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        let device = Device::try_default()?;
+        if self.calibrate {
+            device.set_costs(device.calibrate()?);
+        }
+        let mut known = vec![];
+        for entry in workloads::ALL {
+            let workload = workloads::prepare(entry.name, Size::Small)?;
+            known.push(Subject::new(entry.name.to_string(), Box::new(move || workload.record()))?);
+        }
+        let random = programs::random(self.random, self.seed)?.into_iter().map(|p| {
+            let name = p.to_string();
+            Subject::new(name, Box::new(move || p.call()))
+        });
+        let mut random = random.collect::<Outcome<Vec<Subject>>>()?;
+        let bar = report::progress((TURNS * (known.len() + random.len())) as u64);
+        for _ in 0..TURNS {
+            for subject in known.iter_mut().chain(&mut random) {
+                subject.turn()?;
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        if self.json {
+            for launch in known.iter().chain(&random).flat_map(Subject::launches) {
+                crate::out!("{}", serde_json::to_string(&launch)?);
+            }
+            return Ok(());
+        }
+        print(&known, &random);
+        Ok(())
+    }
+}
+
+fn print(known: &[Subject], random: &[Subject]) {
+    crate::out!("{:<16} {:<31} {:>9} {:>9}  off", "workload", "kernel", "predicted", "measured");
+    for l in known.iter().flat_map(Subject::launches) {
+        let kernel = format!("{} {} {}", l.kernel, l.kind, l.domain);
+        row(&format!("{:<16} {kernel:<31}", l.program), l.predicted_us, l.measured_us);
+    }
+    crate::out!("\n{:<48} {:>9} {:>9}  off", "random program (µs)", "predicted", "measured");
+    for subject in random {
+        let (predicted, measured) = subject.sums();
+        row(&format!("{:<48}", shortened(&subject.name, 48)), predicted, measured);
+    }
+    crate::out!("\n{:<24} {:>6} {:>17} {:>13} {:>14}", "", "", "rank correlation", "median error", "within 30 %");
+    let kernels = |all: &[Subject]| -> Vec<(f64, f64)> {
+        all.iter().flat_map(Subject::launches).map(|l| (l.predicted_us, l.measured_us)).collect()
+    };
+    summary("kernels of workloads", &kernels(known));
+    summary("workloads", &known.iter().map(Subject::sums).collect::<Vec<_>>());
+    summary("kernels of programs", &kernels(random));
+    summary("random programs", &random.iter().map(Subject::sums).collect::<Vec<_>>());
+}
+
+fn row(what: &str, predicted: f64, measured: f64) {
+    let off = (predicted / measured - 1.0) * 100.0;
+    crate::out!("{what} {predicted:>9.1} {measured:>9.1} {off:>+4.0}%");
+}
+
+fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_string();
+    }
+    text.chars().take(width - 1).chain(['…']).collect()
+}
+
+fn summary(what: &str, pairs: &[(f64, f64)]) {
+    let mut errors: Vec<f64> = pairs.iter().map(|(p, m)| (p / m - 1.0).abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let near = errors.iter().filter(|&&e| e <= 0.3).count();
+    crate::out!(
+        "{what:<24} {:>6} {:>17.3} {:>11.0} % {:>12.0} %",
+        pairs.len(),
+        rank_correlation(pairs),
+        100.0 * median(&errors),
+        100.0 * near as f64 / pairs.len().max(1) as f64
+    );
+}
+
+/// Spearman's: the correlation of the ranks.
+fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
+    let (a, b) = (ranks(pairs.iter().map(|p| p.0)), ranks(pairs.iter().map(|p| p.1)));
+    let middle = (pairs.len() as f64 - 1.0) / 2.0;
+    let sum = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - middle) * (y - middle)).sum::<f64>();
+    sum(&a, &b) / (sum(&a, &a) * sum(&b, &b)).sqrt()
+}
+
+/// The place of each value among all, from 0; equal ones share the middle of theirs.
+fn ranks(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let values: Vec<f64> = values.collect();
+    let place = |v: &f64| {
+        let below = values.iter().filter(|w| *w < v).count();
+        let equal = values.iter().filter(|w| *w == v).count();
+        below as f64 + (equal as f64 - 1.0) / 2.0
+    };
+    values.iter().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_correlate() {
+        assert_eq!(ranks([3.0, 1.0, 3.0, 7.0].into_iter()), [1.5, 0.0, 1.5, 3.0]);
+        let pairs: Vec<(f64, f64)> = (0..10).map(|i| (i as f64, (i * i) as f64)).collect();
+        assert!((rank_correlation(&pairs) - 1.0).abs() < 1e-12);
+        let back: Vec<(f64, f64)> = pairs.iter().map(|p| (p.0, -p.1)).collect();
+        assert!((rank_correlation(&back) + 1.0).abs() < 1e-12);
+    }
+}
