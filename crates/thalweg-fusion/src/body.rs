@@ -359,6 +359,9 @@ impl Writer<'_> {
         let ix = self.ix;
         let axis = ix.seg.ops[i].attr as usize;
         let (base, chain) = view_base(ix, source, &|i| (self.stored)(i));
+        if self.outline.writes().any(|s| ValueId::Op(s) == base) {
+            return Err(Rule::ReadElsewhere);
+        }
         let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
         let (size, stride) = (view.shape[axis], view.strides()[axis]);
         // Along the other axes the element stands where the result does.

@@ -316,15 +316,14 @@ fn a_value_and_a_shift_of_it_are_not_written_in_one_kernel() {
 
 #[test]
 fn kernels_stay_acyclic_around_a_reduction() {
-    // Rule 2: h is needed by sums over either axis, which both have to be complete before what uses them; so no kernel that stores h can store
-    // what comes after.
+    // h and its sum over one axis come first; what needs both that sum and a sum over the other axis cannot be in their kernel.
     let x = randn([64, 32]);
     let (y, e) = explain(|| {
         let h = x.exp();
         let y = (&h / h.sum_keepdim(0)).sum_keepdim(1) * h.sum_keepdim(0) + &h;
         (h, y)
     });
-    assert_eq!(e.segments[0].kernels.len(), 3, "{e}");
+    assert_eq!(e.segments[0].kernels.len(), 2, "{e}");
     let (h, y) = (y.0.to_vec::<f32>().unwrap(), y.1.to_vec::<f32>().unwrap());
     let columns: Vec<f32> = (0..32).map(|c| (0..64).map(|r| h[r * 32 + c]).sum()).collect();
     for r in 0..64 {

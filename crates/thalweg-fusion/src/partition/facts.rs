@@ -23,6 +23,8 @@ pub(crate) struct Facts<'a> {
     pub outputs: Vec<(usize, OutputPlan)>,
     /// What the operands of an operation by itself are views of.
     pub operands: HashMap<usize, Vec<ValueId>>,
+    /// Operations that a matrix product, gather or scatter reads in memory.
+    pub in_memory: HashMap<usize, Vec<usize>>,
     /// For each reduction and scan a number that those over the same rows share.
     pub row_class: HashMap<usize, usize>,
     /// The place of each operation in an order that does not depend on recording.
@@ -41,6 +43,7 @@ impl<'a> Facts<'a> {
             required: BitSet::new(n),
             outputs: vec![],
             operands: HashMap::new(),
+            in_memory: HashMap::new(),
             row_class: HashMap::new(),
             rank: vec![],
             footprint: 0,
@@ -81,7 +84,7 @@ impl<'a> Facts<'a> {
         let arguments: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
         if !runs_alone(op) {
             let in_memory = (op == Op::Gather) as usize;
-            arguments[..in_memory].iter().for_each(|&v| self.read_in_memory(v));
+            arguments[..in_memory].iter().for_each(|&v| self.read_in_memory(i, v));
             arguments[in_memory..].iter().for_each(|v| Facts::mark(*v, used));
             return;
         }
@@ -96,7 +99,7 @@ impl<'a> Facts<'a> {
                 ValueId::Op(o) if computes && n > 0 && !runs_alone(seg.ops[o].op) && !takes_rows(seg.ops[o].op) => {
                     used.insert(o);
                 }
-                _ => self.read_in_memory(viewed),
+                _ => self.read_in_memory(i, viewed),
             }
         }
         self.operands.insert(i, operands);
@@ -108,10 +111,11 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// A value is read in memory, where it lies or as a view of what lies there.
-    fn read_in_memory(&mut self, v: ValueId) {
+    /// Operation `i` reads a value in memory, where it lies or as a view of what lies there.
+    fn read_in_memory(&mut self, i: usize, v: ValueId) {
         if let ValueId::Op(o) = self.viewed(v) {
             self.required.insert(o);
+            self.in_memory.entry(i).or_default().push(o);
         }
     }
 

@@ -118,8 +118,12 @@ impl Reach {
                 return Err(Rule::Full);
             }
             match facts.operands.get(&i) {
-                // What an operation by itself has computed in its kernel, or in memory.
-                Some(operands) => left.extend(operands.iter().filter_map(|v| op_of(*v))),
+                // An operation by itself has its operands in memory, or computes them.
+                Some(operands) => {
+                    for o in operands.iter().filter_map(|v| op_of(*v)) {
+                        if stored.has(o) { loads.push(o) } else { left.push(o) }
+                    }
+                }
                 None if op == Op::Gather => {
                     let mut arguments = ix.tensors(i).map(|(_, v)| v);
                     let source = arguments.next().expect("a gather has a source");
@@ -253,7 +257,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                     ValueId::Op(i) => Slot::Buffer(i),
                 };
                 let step = alone(ix, (*op, operands), 0, &slot, &is_stored, &self.classes)?;
-                let figures = figures(&step.kernel, &step.geometry, &[step.bytes_read], &[step.bytes_written]);
+                let figures = figures(&step.kernel, &step.geometry, &step.touched, &[step.bytes_written]);
                 let inputs = step.operands.iter().filter_map(|s| match s {
                     Slot::Input(i) => Some(*i),
                     Slot::Buffer(_) => None,

@@ -21,7 +21,8 @@ pub enum Rule {
     /// The reductions and scans in a kernel go along the same rows, whose elements meet in one order: what is reduced along others has to be complete
     /// before it is used. Results over all rows (of a shared pass) are complete only after the launch.
     OtherRows,
-    /// A row's result is used at the points of that row, a scan's at its own point: others may not have been computed.
+    /// A row's result is used at the points of that row, a scan's at its own point, and what is read by computed offsets is not written by the same
+    /// kernel: other elements may not have been computed.
     ReadElsewhere,
     /// What is read by computed offsets, or by a matrix product, lies in memory with strides.
     NoStrides,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use thalweg_ir::{Arg, DType, RelArg, RelOp, Shape, View};
 
 /// Bytes of an input below which reading it twice is nothing.
-const SMALL_INPUT: usize = 4096;
+const SMALL_INPUT: usize = 256;
 
 /// The best plan of the whole segment, and whether all searches came to their end.
 pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (State, bool) {
@@ -47,6 +47,15 @@ fn pieces(facts: &Facts<'_>) -> Vec<Piece> {
     let mut parent: Vec<usize> = (0..n).collect();
     let mut reader: Vec<Option<usize>> = vec![None; ix.seg.inputs.len()];
     for i in facts.needed.iter() {
+        // Through views that nobody computes.
+        let viewed = facts.operands.get(&i).into_iter().flatten().filter_map(|v| match v {
+            ValueId::Op(a) => Some(a),
+            ValueId::Input(_) => None,
+        });
+        for &other in facts.in_memory.get(&i).into_iter().flatten().chain(viewed) {
+            let (a, b) = (root(&mut parent, i), root(&mut parent, other));
+            parent[a.max(b)] = a.min(b);
+        }
         for (_, v) in ix.tensors(i) {
             let other = match v {
                 ValueId::Op(a) if is_constant(ix.seg.ops[a].op) && ix.seg.mode.fused => None,
