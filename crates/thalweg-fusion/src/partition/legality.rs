@@ -30,6 +30,8 @@ pub enum Rule {
     Alone,
     /// Of a tensor without elements there are no rows: its reductions are kernels by themselves.
     NoRows,
+    /// A value that need not be stored is stored for another kernel to read it.
+    Unread,
     /// The kernels with the values between them are acyclic: each runs once, after all that it reads from.
     Cycle,
     /// A kernel holds at most [`super::MAX_KERNEL_OPS`] operations, so that compiling stays linear in practice and code within the
@@ -46,6 +48,7 @@ impl fmt::Display for Rule {
             Rule::NoStrides => "read in memory, where strides do not lead to it",
             Rule::Alone => "runs by itself",
             Rule::NoRows => "a reduction of a tensor without elements runs by itself",
+            Rule::Unread => "nobody else reads it",
             Rule::Cycle => "an operation between them has to run first",
             Rule::Full => "the kernel is full",
         })

@@ -2,7 +2,7 @@
 
 use super::facts::{Facts, is_constant};
 use super::kernels::Kernels;
-use super::search::{Effort, Piece, State, search};
+use super::search::{EXACT, Effort, Piece, State, search};
 use crate::segment::{BitSet, ValueId};
 use std::collections::HashMap;
 use thalweg_ir::{Arg, DType, RelArg, RelOp, Shape, View};
@@ -16,7 +16,11 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (Stat
     let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
     let mut complete = true;
     let mut seen: HashMap<Look, Solved> = HashMap::new();
-    for piece in pieces(facts) {
+    // What is small enough for the optimum is one piece, whatever it consists of.
+    let all: Vec<usize> = facts.needed.iter().collect();
+    let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
+    let pieces = if values <= EXACT && facts.ix.seg.mode.fused { vec![Piece { ops: all }] } else { pieces(facts) };
+    for piece in pieces {
         let look = look(facts, &piece);
         let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &piece)?, solved.complete)));
         let (state, ended) = as_before.unwrap_or_else(|| {

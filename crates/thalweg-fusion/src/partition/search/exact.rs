@@ -1,12 +1,11 @@
 //! The best plan of a small piece.
 //!
 //! What is stored is chosen first, the sets that could be fastest before the others. For one set the best partition into kernels is found by dynamic programming over its
-//! subsets, `best(T) = min over kernels K ⊆ T that hold T's lowest member of time(K) + best(T \ K)`. That forgets that kernels must not wait for each
-//! other; where its partition has a cycle, a depth-first search over partitions takes `best` as the least that the rest can cost.
+//! subsets, `best(T) = min over kernels K ⊆ T that hold T's lowest member of time(K) + best(T \ K)`. That forgets what concerns several kernels, that they
+//! must not wait for each other; where its partition breaks such a rule, a depth-first search over partitions takes `best` as the least that the rest can cost.
 
 use super::{Found, Piece, State};
 use crate::partition::kernels::{Kernel, Kernels};
-use crate::partition::legality::is_acyclic;
 use crate::partition::{Rule, runs_alone};
 use crate::segment::{BitSet, ValueId};
 use std::rc::Rc;
@@ -56,7 +55,7 @@ fn least(kernels: &Kernels<'_, '_>, piece: &Piece, required: &[usize], choices: 
     let together = required.iter().filter(|&&i| launched(&i) && !runs_alone(ix.seg.ops[i].op)).count();
     let picked: Vec<usize> = (0..choices.len()).filter(|n| chosen >> n & 1 == 1).map(|n| choices[n]).collect();
     debug_assert!(picked.iter().all(|p| piece.ops.contains(p)));
-    // What is stored without need is of use only to another kernel than its own.
+    // What is stored without need is read by another kernel than its own.
     let launches = match (alone, together, picked.iter().any(launched)) {
         (0, _, true) => 2,
         (_, 0, any) => alone + any as usize,
@@ -70,6 +69,7 @@ fn least(kernels: &Kernels<'_, '_>, piece: &Piece, required: &[usize], choices: 
 
 /// The best partition of a set of stores, if it is faster than `bound`.
 fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSet, bound: u64) -> Option<State> {
+    let facts = kernels.facts;
     let n = stores.len();
     let full = (1usize << n) - 1;
     let mut made: Vec<Option<Rc<Kernel>>> = vec![None; 1 << n];
@@ -101,7 +101,7 @@ fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSe
         let kernels: Vec<Rc<Kernel>> = parts.iter().map(|&p| made[p].clone().expect("a legal kernel")).collect();
         let time = kernels.iter().map(|k| k.time).sum();
         let state = State { stored: stored.clone(), kernels, time };
-        if is_acyclic(&state.reads()) { Ok(state) } else { Err(Rule::Cycle) }
+        state.check(facts).map(|()| state)
     };
     if let Ok(state) = state(&parts) {
         return Some(state);

@@ -10,11 +10,11 @@ use super::kernels::{Kernel, Kernels};
 use super::{MAX_KERNEL_OPS, Rule, runs_alone, takes_rows};
 use crate::partition::legality::is_acyclic;
 use crate::segment::{BitSet, ValueId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// The most values that may be stored for the search to look for the optimum.
-const EXACT: usize = 10;
+pub(super) const EXACT: usize = 10;
 
 /// How much is looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -111,7 +111,17 @@ impl State {
         }
         let time = next.iter().map(|k| k.time).sum();
         let state = State { stored, kernels: next, time };
-        if is_acyclic(&state.reads()) { Ok(state) } else { Err(Rule::Cycle) }
+        state.check(kernels.facts).map(|()| state)
+    }
+
+    /// The rules that concern several kernels.
+    pub fn check(&self, facts: &Facts<'_>) -> Result<(), Rule> {
+        if !is_acyclic(&self.reads()) {
+            return Err(Rule::Cycle);
+        }
+        let loaded: HashSet<usize> = self.kernels.iter().flat_map(|k| k.candidate.loads.iter().copied()).collect();
+        let unread = |s: &usize| !facts.required.has(*s) && !loaded.contains(s);
+        if self.kernels.iter().any(|k| k.stores.iter().any(unread)) { Err(Rule::Unread) } else { Ok(()) }
     }
 }
 

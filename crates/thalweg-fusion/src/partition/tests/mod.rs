@@ -1,1 +1,2 @@
-
+mod graphs;
+mod optimum;
