@@ -9,7 +9,7 @@ use crate::pieces;
 use crate::rows;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use thalweg_ir::{Arg, DType, ElementOp, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId,
@@ -59,14 +59,30 @@ struct Writer<'a> {
     classes: &'a ScalarClasses,
     builder: BodyBuilder,
     /// The node of an operation under an index map from the domain.
-    done: HashMap<(usize, IndexMap), NodeId>,
+    done: FxHashMap<(usize, IndexMap), NodeId>,
     /// The access to a value (or to an index space without one) under a map.
-    accesses: HashMap<(Option<ValueId>, IndexMap), u16>,
+    accesses: FxHashMap<(Option<ValueId>, IndexMap), u16>,
     maps: Vec<IndexMap>,
     sources: Vec<Option<ValueId>>,
     reads: Vec<ValueId>,
     scalars: Vec<ScalarArg>,
     computed: Vec<usize>,
+}
+
+/// An argument of an operation that is being written.
+struct Argument {
+    v: ValueId,
+    path: Path,
+    /// From the domain to its row-major elements.
+    map: IndexMap,
+}
+
+/// An operation on the way from the stores to the loads: met for the first time, or, with arguments, when they have been written.
+struct Visit {
+    op: usize,
+    path: Path,
+    map: IndexMap,
+    arguments: Option<Vec<Argument>>,
 }
 
 /// Writes the kernel that an outline describes, or says which rule it breaks.
@@ -135,8 +151,8 @@ impl<'a> Writer<'a> {
             stored,
             classes,
             builder: BodyBuilder::new(ix.seg.mode.strict),
-            done: HashMap::new(),
-            accesses: HashMap::new(),
+            done: FxHashMap::default(),
+            accesses: FxHashMap::default(),
             maps: vec![],
             sources: vec![],
             reads: vec![],
@@ -195,69 +211,74 @@ impl Writer<'_> {
 
     /// The node of operation `root` under `path`. Iterative, since a chain may be as long as a segment.
     fn value(&mut self, root: usize, path: Path) -> Result<NodeId, Rule> {
-        let mut stack = vec![(root, path, false)];
+        let map = path.map_to(self.ix, self.ix.seg.shapes[root]);
+        let mut stack = vec![Visit { op: root, path, map, arguments: None }];
         let mut last = None;
-        while let Some((i, path, expanded)) = stack.pop() {
-            let map = path.map_to(self.ix, self.ix.seg.shapes[i]);
-            let key = (i, map);
+        while let Some(mut visit) = stack.pop() {
+            let i = visit.op;
+            if let Some(arguments) = visit.arguments.take() {
+                let node = self.write(i, &visit.path, &arguments)?;
+                self.computed.push(i);
+                self.done.insert((i, visit.map), node);
+                last = Some(node);
+                continue;
+            }
+            let key = (i, visit.map);
             if let Some(&node) = self.done.get(&key) {
                 last = Some(node);
                 continue;
             }
+            visit.map = key.1;
             // What the kernel stores is computed in it: read at other points than it is stored at, computed again.
             let here = self.outline.writes().any(|s| s == i);
             let constant = is_constant(self.ix.seg.ops[i].op) && self.ix.seg.mode.fused;
             if (self.stored)(i) && !here && !constant {
-                let node = self.load(ValueId::Op(i), &path);
-                self.done.insert(key, node);
+                let node = self.load(ValueId::Op(i), &visit.path);
+                self.done.insert((i, visit.map), node);
                 last = Some(node);
                 continue;
             }
-            let takes_rows = takes_rows(self.ix.seg.ops[i].op);
-            if takes_rows {
+            if takes_rows(self.ix.seg.ops[i].op) {
                 if !self.has_rows_of(i) || self.outline.column_stores.contains(&i) {
                     return Err(Rule::OtherRows);
                 }
-                if !self.computed_at(i, &key.1) {
+                if !self.computed_at(i, &visit.map) {
                     return Err(Rule::ReadElsewhere);
                 }
             }
-            let arguments = arguments(self.ix, i, &path, self.domain);
-            let source_in_memory = self.ix.seg.ops[i].op == Op::Gather;
-            if !expanded {
-                stack.push((i, path, true));
-                for (v, path) in arguments.into_iter().skip(source_in_memory as usize).rev() {
-                    if let ValueId::Op(a) = v {
-                        stack.push((a, path, false));
-                    }
-                }
-                continue;
-            }
-            let computed = arguments.iter().skip(source_in_memory as usize);
-            let args: Vec<NodeId> = computed.map(|(v, path)| self.argument(*v, path)).collect();
-            let node = match self.ix.seg.ops[i].op {
-                Op::Gather => self.gather(i, &path, arguments[0].0, args[0])?,
-                _ => self.operation(i, &path, &arguments, &args),
-            };
-            self.computed.push(i);
-            self.done.insert(key, node);
-            last = Some(node);
+            let arguments: Vec<Argument> = arguments(self.ix, i, &visit.path, self.domain)
+                .into_iter()
+                .map(|(v, path)| Argument { map: path.map_to(self.ix, self.ix.shape(v)), v, path })
+                .collect();
+            let in_memory = (self.ix.seg.ops[i].op == Op::Gather) as usize;
+            let computed = arguments[in_memory..].iter().rev().filter_map(|a| match a.v {
+                ValueId::Op(op) => Some(Visit { op, path: a.path.clone(), map: a.map.clone(), arguments: None }),
+                ValueId::Input(_) => None,
+            });
+            let children: Vec<Visit> = computed.collect();
+            stack.push(Visit { arguments: Some(arguments), ..visit });
+            stack.extend(children);
         }
         Ok(last.expect("the root has a node"))
     }
 
-    /// The node of an argument, which has been written before.
-    fn argument(&mut self, v: ValueId, path: &Path) -> NodeId {
-        match v {
-            ValueId::Input(_) => self.load(v, path),
-            ValueId::Op(a) => {
-                let map = path.map_to(self.ix, self.ix.seg.shapes[a]);
-                self.done[&(a, map)]
-            }
+    /// The node of an operation whose arguments have been written before.
+    fn write(&mut self, i: usize, path: &Path, arguments: &[Argument]) -> Result<NodeId, Rule> {
+        let op = self.ix.seg.ops[i].op;
+        let computed = arguments.iter().skip((op == Op::Gather) as usize);
+        let args: Vec<NodeId> = computed
+            .map(|a| match a.v {
+                ValueId::Input(_) => self.load(a.v, &a.path),
+                ValueId::Op(op) => self.done[&(op, a.map.clone())],
+            })
+            .collect();
+        match op {
+            Op::Gather => self.gather(i, path, arguments[0].v, args[0]),
+            _ => Ok(self.operation(i, path, arguments, &args)),
         }
     }
 
-    fn operation(&mut self, i: usize, path: &Path, arguments: &[(ValueId, Path)], args: &[NodeId]) -> NodeId {
+    fn operation(&mut self, i: usize, path: &Path, arguments: &[Argument], args: &[NodeId]) -> NodeId {
         let rel = &self.ix.seg.ops[i];
         match rel.op {
             Op::Element(e) => {
@@ -286,9 +307,9 @@ impl Writer<'_> {
             }
             Op::Pad => {
                 let outside = self.scalar(i, 1, rel.dtype);
-                self.inside_or(arguments[0].0, &arguments[0].1, args[0], outside)
+                self.inside_or(&arguments[0].map, args[0], outside)
             }
-            Op::Cat => self.inside_or(arguments[0].0, &arguments[0].1, args[0], args[1]),
+            Op::Cat => self.inside_or(&arguments[0].map, args[0], args[1]),
             Op::Reduce(reduce) => self.reduction(i, reduce, args[0]),
             Op::Scan(op) => {
                 let narrow = rel.dtype;
@@ -403,13 +424,12 @@ impl Writer<'_> {
         self.scalar_argument(ScalarArg::Size(value), DType::I64)
     }
 
-    /// `value` where the path from the domain ends inside `v`, else `other`.
-    fn inside_or(&mut self, v: ValueId, path: &Path, value: NodeId, other: NodeId) -> NodeId {
-        let map = path.map_to(self.ix, self.ix.shape(v));
+    /// `value` where the map from the domain leads somewhere, else `other`.
+    fn inside_or(&mut self, map: &IndexMap, value: NodeId, other: NodeId) -> NodeId {
         if !map.is_masked() {
             return value;
         }
-        let access = self.access(None, map);
+        let access = self.access(None, map.clone());
         let valid = self.builder.node(Node::Valid { access });
         self.builder.element(ElementOp::Where, &[valid, value, other])
     }

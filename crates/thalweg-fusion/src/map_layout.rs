@@ -1,6 +1,6 @@
 //! How a map body is laid out over its domain: dimensions merged, and the class of each access.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, resolve};
@@ -26,7 +26,7 @@ pub(crate) fn piece(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> 
 pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body, MapGeometry) {
     let writes: Vec<bool> = (0..maps.len()).map(|a| body.stores.iter().any(|s| s.access as usize == a)).collect();
     let (extents, strides) = collapse(domain, maps, &writes);
-    let mut shared: HashMap<&IndexMap, Arc<IndexMap>> = HashMap::new();
+    let mut shared: FxHashMap<&IndexMap, Arc<IndexMap>> = FxHashMap::default();
     let mut accesses = Vec::with_capacity(maps.len());
     for ((access, map), strides) in body.accesses.iter_mut().zip(maps).zip(strides) {
         let (base, map_given) = match map.as_view() {

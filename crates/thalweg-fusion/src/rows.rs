@@ -5,7 +5,7 @@
 //! the reduction's axes and shape alone: [`runs`]. So it is the same fused and unfused, and in any layout.
 
 use crate::segment::{Indexed, ValueId};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
@@ -155,7 +155,7 @@ pub(crate) fn lay_out(
         Orientation::Along => dims.len() - 1,
         Orientation::Across => kept_dims - 1,
     };
-    let mut shared: HashMap<&IndexMap, Arc<IndexMap>> = HashMap::new();
+    let mut shared: FxHashMap<&IndexMap, Arc<IndexMap>> = FxHashMap::default();
     let mut accesses = Vec::with_capacity(maps.len());
     for (a, map) in maps.iter().enumerate() {
         let access = &mut body.accesses[a];

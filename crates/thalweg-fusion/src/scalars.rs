@@ -5,7 +5,7 @@
 //! next. So equality is an assumption beside the plan: scalars are sorted into classes, every run checks that the classes still
 //! hold, and when they do not they are split, never joined again. A pattern with `n` scalars changes at most `n` times.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// A partition of a pattern's scalars into classes of equal bits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -23,7 +23,7 @@ impl ScalarClasses {
     }
 
     fn sort(keys: impl Iterator<Item = (u64, u32)>) -> ScalarClasses {
-        let mut seen: HashMap<(u64, u32), u32> = HashMap::new();
+        let mut seen: FxHashMap<(u64, u32), u32> = FxHashMap::default();
         let first: Vec<u32> = keys.enumerate().map(|(i, key)| *seen.entry(key).or_insert(i as u32)).collect();
         let others = first.iter().enumerate().filter(|(i, c)| *i as u32 != **c).map(|(i, _)| i as u32).collect();
         ScalarClasses { first, others }

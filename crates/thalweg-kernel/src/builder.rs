@@ -1,7 +1,7 @@
 //! Building bodies: equal nodes are shared, identities that hold exactly are applied, what nothing needs is dropped.
 
 use crate::{Access, Body, Fold, FoldOp, Node, NodeId, Scan, Store};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use thalweg_ir::element::{Build, Expr};
 use thalweg_ir::{DType, ElementOp, Scalar, ScanOp};
 
@@ -9,13 +9,13 @@ use thalweg_ir::{DType, ElementOp, Scalar, ScanOp};
 #[derive(Default)]
 pub struct BodyBuilder {
     pub(crate) body: Body,
-    known: HashMap<Node, NodeId>,
+    known: FxHashMap<Node, NodeId>,
 }
 
 impl BodyBuilder {
     /// An empty body.
     pub fn new(strict: bool) -> BodyBuilder {
-        BodyBuilder { body: Body { strict, ..Body::default() }, known: HashMap::new() }
+        BodyBuilder { body: Body { strict, ..Body::default() }, known: FxHashMap::default() }
     }
 
     /// Asks that values be the same to the bit wherever they are computed; see [`Body::repeatable`].

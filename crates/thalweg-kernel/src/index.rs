@@ -5,6 +5,7 @@
 //! view can express changes the top; only a reshape that it cannot express puts a new view on the stack
 //! (the idea of tinygrad's ShapeTracker). Padding is a range of valid indices kept beside a view.
 
+use smallvec::{SmallVec, smallvec};
 use thalweg_ir::{MAX_RANK, Shape, View};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,13 +19,13 @@ struct Level {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexMap {
     /// Bottom (buffer side) first; never empty.
-    levels: Vec<Level>,
+    levels: SmallVec<[Level; 1]>,
 }
 
 impl IndexMap {
     /// The map that a view of a buffer is.
     pub fn new(view: View) -> IndexMap {
-        IndexMap { levels: vec![Level { view, mask: None }] }
+        IndexMap { levels: smallvec![Level { view, mask: None }] }
     }
 
     /// The shape of the domain.
@@ -226,7 +227,7 @@ impl IndexMap {
     /// Sources of more than 2³¹ elements need positions relative to `origin`, which is subtracted.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
         let (top, below) = self.levels.split_last().expect("a map has a level");
-        let below = IndexMap { levels: below.to_vec() };
+        let below = IndexMap { levels: below.iter().cloned().collect() };
         let shape = top.view.shape;
         let rank = shape.rank();
         if rank == 0 {

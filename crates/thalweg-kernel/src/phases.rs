@@ -12,7 +12,7 @@
 //! which the row reads at the same points.
 
 use crate::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Scan, Set, Store};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use thalweg_ir::DType;
 
 /// Arithmetic (in additions) from which a value is kept in a buffer rather than computed again.
@@ -71,9 +71,9 @@ struct Planner<'a> {
     /// Walks in which a node's value comes about.
     computed: Vec<Vec<usize>>,
     /// The buffer that holds a node, and the walk that fills it.
-    kept: HashMap<NodeId, u16>,
+    kept: FxHashMap<NodeId, u16>,
     /// The value that holds a node.
-    held: HashMap<NodeId, u16>,
+    held: FxHashMap<NodeId, u16>,
     values: Vec<DType>,
     buffers: Vec<DType>,
     keep: bool,
@@ -125,8 +125,8 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
         once,
         cost,
         computed: vec![vec![]; n],
-        kept: HashMap::new(),
-        held: HashMap::new(),
+        kept: FxHashMap::default(),
+        held: FxHashMap::default(),
         values,
         buffers: vec![],
         keep,
@@ -251,7 +251,7 @@ impl Planner<'_> {
     fn write(
         &self,
         b: &mut BodyBuilder,
-        done: &mut HashMap<NodeId, NodeId>,
+        done: &mut FxHashMap<NodeId, NodeId>,
         root: NodeId,
         walk: Option<usize>,
         below: usize,
@@ -289,7 +289,7 @@ impl Planner<'_> {
     }
 
     fn once_phase(&self, l: usize, sets: &[(NodeId, u16)], stores: &[&Store]) -> Phase {
-        let (mut b, mut done) = (self.builder(), HashMap::new());
+        let (mut b, mut done) = (self.builder(), FxHashMap::default());
         let mut out = Body::default();
         for &(node, slot) in sets {
             let node = self.write(&mut b, &mut done, node, None, l);
@@ -304,7 +304,7 @@ impl Planner<'_> {
     }
 
     fn walk_phase(&self, l: usize, last: usize, scanned: &[(u16, u16)]) -> Phase {
-        let (mut b, mut done) = (self.builder(), HashMap::new());
+        let (mut b, mut done) = (self.builder(), FxHashMap::default());
         // Results of scans are in buffers.
         for (i, node) in self.body.nodes.iter().enumerate() {
             if let Node::Scanned { scan, .. } = *node {

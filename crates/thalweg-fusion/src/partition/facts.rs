@@ -8,7 +8,7 @@ use crate::movement::{layout, strided, view_base};
 use crate::plan::OutputPlan;
 use crate::rows;
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use thalweg_ir::Op;
 
 /// See the module.
@@ -22,11 +22,15 @@ pub(crate) struct Facts<'a> {
     /// How each live-out is had, in order of the operations.
     pub outputs: Vec<(usize, OutputPlan)>,
     /// What the operands of an operation by itself are views of.
-    pub operands: HashMap<usize, Vec<ValueId>>,
+    pub operands: FxHashMap<usize, Vec<ValueId>>,
     /// Operations that a matrix product, gather or scatter reads in memory.
-    pub in_memory: HashMap<usize, Vec<usize>>,
+    pub in_memory: FxHashMap<usize, Vec<usize>>,
     /// For each reduction and scan a number that those over the same rows share.
-    pub row_class: HashMap<usize, usize>,
+    pub row_class: FxHashMap<usize, usize>,
+    /// For each reduction and scan, and for each operation that stands for one (see [`Facts::end_of_chain`]), the reduction.
+    pub fold_of: FxHashMap<usize, usize>,
+    /// For each operation how many others need it, and one of them.
+    users: Vec<(u32, usize)>,
     /// The place of each operation in an order that does not depend on recording.
     pub rank: Vec<usize>,
     /// Bytes of the inputs and of the live results.
@@ -42,9 +46,11 @@ impl<'a> Facts<'a> {
             needed: BitSet::new(n),
             required: BitSet::new(n),
             outputs: vec![],
-            operands: HashMap::new(),
-            in_memory: HashMap::new(),
-            row_class: HashMap::new(),
+            operands: FxHashMap::default(),
+            in_memory: FxHashMap::default(),
+            row_class: FxHashMap::default(),
+            fold_of: FxHashMap::default(),
+            users: vec![(0, 0); n],
             rank: vec![],
             footprint: 0,
         };
@@ -53,6 +59,7 @@ impl<'a> Facts<'a> {
             facts.look_at(i, &mut used);
         }
         facts.outputs.reverse();
+        facts.count_users();
         facts.find_rows();
         facts.rank = ranks(&facts.ix);
         facts.footprint = footprint(&segment);
@@ -157,12 +164,60 @@ impl<'a> Facts<'a> {
             });
             self.row_class.insert(i, class);
         }
+        for i in self.row_class.keys().copied().collect::<Vec<_>>() {
+            self.fold_of.insert(i, i);
+            self.fold_of.insert(self.end_of_chain(i), i);
+        }
     }
 
-    /// Whether it may be chosen to store a value: it is needed, and takes work to compute.
+    fn count_users(&mut self) {
+        for i in self.needed.iter() {
+            let mut arguments: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
+            arguments.dedup();
+            for v in arguments {
+                if let ValueId::Op(a) = v {
+                    self.users[a] = (self.users[a].0 + 1, i);
+                }
+            }
+        }
+    }
+
+    /// Whether several operations need a value.
+    pub fn branches(&self, i: usize) -> bool {
+        self.users[i].0 > 1
+    }
+
+    /// The only user of a value, if it computes its result from that value alone, element by element, and the result takes no more bytes: storing the result
+    /// instead serves everyone as well and saves computing it from the value again.
+    fn better_stored(&self, i: usize) -> Option<usize> {
+        let (1, user) = self.users[i] else { return None };
+        let rel = &self.ix.seg.ops[user];
+        let elementwise = matches!(rel.op, Op::Element(_) | Op::Cast) && rel.dtype.size() <= self.ix.seg.ops[i].dtype.size();
+        (elementwise
+            && self.ix.seg.shapes[user] == self.ix.seg.shapes[i]
+            && !self.required.has(i)
+            && self.ix.tensors(user).all(|(_, v)| v == ValueId::Op(i)))
+        .then_some(user)
+    }
+
+    /// The end of the chain of elementwise operations that only serve the next one, which begins with `i`.
+    pub fn end_of_chain(&self, mut i: usize) -> usize {
+        while let Some(user) = self.better_stored(i) {
+            i = user;
+        }
+        i
+    }
+
+    /// The number of the rows that the reduction behind a value goes along.
+    pub fn rows_behind(&self, i: usize) -> Option<usize> {
+        self.fold_of.get(&i).map(|f| self.row_class[f])
+    }
+
+    /// Whether it may be chosen to store a value: it is needed, takes work to compute, and storing what follows is not as good.
     pub fn may_store(&self, i: usize) -> bool {
         let op = self.ix.seg.ops[i].op;
-        self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op)
+        let choice = self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op);
+        choice && self.better_stored(i).is_none()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::plan::KernelPlan;
 use crate::rows;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, ValueId};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 use thalweg_ir::{DType, Op, ReduceOp, Shape};
 
@@ -95,7 +95,7 @@ struct Reach {
 impl Reach {
     fn of(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Reach, Rule> {
         let ix = &facts.ix;
-        let (mut seen, mut loads) = (HashSet::new(), vec![]);
+        let (mut seen, mut loads) = (FxHashSet::default(), vec![]);
         let mut left = stores.to_vec();
         let (mut ops, mut folds) = (vec![], vec![]);
         while let Some(i) = left.pop() {
@@ -215,7 +215,7 @@ pub(crate) struct Kernels<'f, 'a> {
     /// What things take.
     pub costs: &'f Costs,
     classes: ScalarClasses,
-    known: HashMap<(Vec<usize>, Vec<usize>), Result<Rc<Kernel>, Rule>>,
+    known: FxHashMap<(Vec<usize>, Vec<usize>), Result<Rc<Kernel>, Rule>>,
     /// Operations written into candidates so far.
     pub visits: u64,
 }
@@ -224,7 +224,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
     /// None yet.
     pub fn new(facts: &'f Facts<'a>, costs: &'f Costs) -> Kernels<'f, 'a> {
         let classes = ScalarClasses::new(facts.ix.seg.scalars);
-        Kernels { facts, costs, classes, known: HashMap::new(), visits: 0 }
+        Kernels { facts, costs, classes, known: FxHashMap::default(), visits: 0 }
     }
 
     /// The kernel with these stores, ascending.
@@ -298,7 +298,7 @@ fn computed_again(
     rows: Option<usize>,
 ) -> Result<Vec<usize>, Rule> {
     let ix = &facts.ix;
-    let mut times: HashMap<usize, usize> = HashMap::new();
+    let mut times: FxHashMap<usize, usize> = FxHashMap::default();
     computed.iter().for_each(|&i| *times.entry(i).or_default() += 1);
     let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
     let mut again = vec![];

@@ -4,7 +4,7 @@ use super::facts::{Facts, is_constant};
 use super::kernels::Kernels;
 use super::search::{EXACT, Effort, Piece, State, search};
 use crate::segment::{BitSet, ValueId};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use thalweg_ir::{Arg, DType, RelArg, RelOp, Shape, View};
 
 /// Bytes of an input below which reading it twice is nothing.
@@ -15,7 +15,7 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (Stat
     let facts = kernels.facts;
     let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
     let mut complete = true;
-    let mut seen: HashMap<Look, Solved> = HashMap::new();
+    let mut seen: FxHashMap<Look, Solved> = FxHashMap::default();
     // What is small enough for the optimum is one piece, whatever it consists of.
     let all: Vec<usize> = facts.needed.iter().collect();
     let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
@@ -74,7 +74,7 @@ fn pieces(facts: &Facts<'_>) -> Vec<Piece> {
         }
     }
     let mut pieces: Vec<Piece> = vec![];
-    let mut at: HashMap<usize, usize> = HashMap::new();
+    let mut at: FxHashMap<usize, usize> = FxHashMap::default();
     for i in facts.needed.iter() {
         let root = root(&mut parent, i);
         let n = *at.entry(root).or_insert(pieces.len());
@@ -99,7 +99,7 @@ type Look = (Vec<(RelOp, bool, u32)>, Vec<(DType, Option<View>)>);
 
 fn look(facts: &Facts<'_>, piece: &Piece) -> Look {
     let seg = facts.ix.seg;
-    let place: HashMap<usize, usize> = piece.ops.iter().enumerate().map(|(at, &i)| (i, at)).collect();
+    let place: FxHashMap<usize, usize> = piece.ops.iter().enumerate().map(|(at, &i)| (i, at)).collect();
     let mut inputs: Vec<usize> = vec![];
     let size = |shape: Shape| usize::BITS - shape.numel().leading_zeros();
     let ops = piece.ops.iter().map(|&i| {

@@ -5,7 +5,7 @@
 use super::facts::Facts;
 use super::kernels::{Kernels, candidate, candidate_ops};
 use super::search::State;
-use super::{Rule, takes_rows};
+use super::Rule;
 use crate::cost::Costs;
 use crate::plan::{Edge, KernelPlan, Plan, Reason};
 use crate::segment::{BitSet, Segment, ValueId};
@@ -75,8 +75,8 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     match one {
         Ok(one) => return Reason::Slower(slower(one.time)),
         Err(Rule::Full) => return Reason::KernelFull,
-        Err(Rule::OtherRows | Rule::ReadElsewhere | Rule::NoRows) if takes_rows(ix.seg.ops[op].op) => {
-            return Reason::OtherRows(name(op));
+        Err(Rule::OtherRows | Rule::ReadElsewhere | Rule::NoRows) if facts.fold_of.contains_key(&op) => {
+            return Reason::OtherRows(name(facts.fold_of[&op]));
         }
         Err(_) if facts.required.has(op) => {}
         Err(Rule::Cycle) => return Reason::Between,

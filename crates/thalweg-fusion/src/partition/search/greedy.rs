@@ -2,8 +2,9 @@
 
 use super::State;
 use crate::partition::kernels::{Kernels, candidate_ops};
-use crate::partition::{Rule, runs_alone, takes_rows};
+use crate::partition::{Rule, runs_alone};
 use crate::segment::{BitSet, ValueId};
+use rustc_hash::FxHashMap;
 
 /// Improves a plan until nothing helps or so many operations have been visited.
 pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u64) -> State {
@@ -42,7 +43,7 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
         while kernels.visits < limit && state.stored.has(name) {
             let home = state.home(name);
             let loads = &state.kernels[home].candidate.loads;
-            let classes = loads.iter().filter_map(|l| kernels.facts.row_class.get(l).copied());
+            let classes = loads.iter().filter_map(|&l| kernels.facts.rows_behind(l));
             let Some(class) = classes.filter(|c| !tried.contains(c)).min_by_key(|&c| rank_of_class(kernels, c)) else {
                 break;
             };
@@ -67,7 +68,7 @@ fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: us
     let mut left = state.kernels[home].candidate.loads.clone();
     while let Some(l) = left.pop() {
         let from = state.home(l);
-        if facts.row_class.get(&l) == Some(&class) && !inside.contains(&from) {
+        if facts.rows_behind(l) == Some(class) && !inside.contains(&from) {
             inside.push(from);
             left.extend(&state.kernels[from].candidate.loads);
         }
@@ -210,7 +211,7 @@ fn stored_in(kernels: &mut Kernels<'_, '_>, state: &State, v: usize, home: Optio
 
 /// Where a value may be stored: by itself, and in the kernels that compute it or read what it is computed from.
 fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<usize>> {
-    let fold = takes_rows(kernels.facts.ix.seg.ops[v].op);
+    let fold = kernels.facts.fold_of.contains_key(&v);
     let computes: Vec<usize> =
         (0..state.kernels.len()).filter(|&k| candidate_ops(&state.kernels[k].candidate).binary_search(&v).is_ok()).collect();
     // A reduction may also be made in the pass of a kernel that goes through the same tensor.
@@ -223,7 +224,7 @@ fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<
 fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     let facts = kernels.facts;
     let ix = &facts.ix;
-    let mut times: std::collections::HashMap<usize, u32> = Default::default();
+    let mut times: FxHashMap<usize, u32> = Default::default();
     let mut again = BitSet::new(ix.seg.ops.len());
     for k in &state.kernels {
         candidate_ops(&k.candidate).iter().for_each(|&o| *times.entry(o).or_default() += 1);
@@ -239,12 +240,11 @@ fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
             }
         });
     }
-    let branches = |o: usize| times.iter().filter(|(u, _)| ix.tensors(**u).any(|(_, v)| v == ValueId::Op(o))).count() > 1;
     let mut all: Vec<usize> = times
         .keys()
         .copied()
         .filter(|&o| facts.may_store(o) && !state.stored.has(o))
-        .filter(|&o| several(o) && (behind.has(o) || branches(o)) || takes_rows(ix.seg.ops[o].op))
+        .filter(|&o| several(o) && (behind.has(o) || facts.branches(o)) || facts.fold_of.contains_key(&o))
         .collect();
     all.sort_by_key(|&o| std::cmp::Reverse(facts.rank[o]));
     all

@@ -10,7 +10,7 @@ use super::kernels::{Kernel, Kernels};
 use super::{MAX_KERNEL_OPS, Rule, runs_alone, takes_rows};
 use crate::partition::legality::is_acyclic;
 use crate::segment::{BitSet, ValueId};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 
 /// The most values that may be stored for the search to look for the optimum.
@@ -77,7 +77,7 @@ impl State {
 
     /// Which kernels each kernel reads from.
     pub fn reads(&self) -> Vec<Vec<usize>> {
-        let mut home: HashMap<usize, usize> = HashMap::new();
+        let mut home: FxHashMap<usize, usize> = FxHashMap::default();
         for (k, kernel) in self.kernels.iter().enumerate() {
             home.extend(kernel.stores.iter().map(|&s| (s, k)));
         }
@@ -119,7 +119,7 @@ impl State {
         if !is_acyclic(&self.reads()) {
             return Err(Rule::Cycle);
         }
-        let loaded: HashSet<usize> = self.kernels.iter().flat_map(|k| k.candidate.loads.iter().copied()).collect();
+        let loaded: FxHashSet<usize> = self.kernels.iter().flat_map(|k| k.candidate.loads.iter().copied()).collect();
         let unread = |s: &usize| !facts.required.has(*s) && !loaded.contains(s);
         if self.kernels.iter().any(|k| k.stores.iter().any(unread)) { Err(Rule::Unread) } else { Ok(()) }
     }
@@ -131,7 +131,7 @@ fn begin(kernels: &mut Kernels<'_, '_>, piece: &Piece) -> State {
     let fused = facts.ix.seg.mode.fused;
     let mut stored = facts.required.clone();
     for &i in piece.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
-        stored.insert(i);
+        stored.insert(facts.end_of_chain(i));
     }
     cut_long_chains(facts, piece, &mut stored);
     let mut state = State { stored, kernels: vec![], time: 0 };
@@ -151,7 +151,7 @@ fn cut_long_chains(facts: &Facts<'_>, piece: &Piece, stored: &mut BitSet) {
         return;
     }
     let n = facts.ix.seg.ops.len();
-    let mut reach: HashMap<usize, BitSet> = HashMap::new();
+    let mut reach: FxHashMap<usize, BitSet> = FxHashMap::default();
     for &i in &piece.ops {
         let mut own = BitSet::new(n);
         own.insert(i);
