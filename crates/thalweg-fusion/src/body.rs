@@ -10,6 +10,7 @@ use crate::rows;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use rustc_hash::FxHashMap;
+use std::rc::Rc;
 use thalweg_ir::{Arg, DType, ElementOp, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId,
@@ -59,7 +60,7 @@ struct Writer<'a> {
     classes: &'a ScalarClasses,
     builder: BodyBuilder,
     /// The node of an operation under an index map from the domain.
-    done: FxHashMap<(usize, IndexMap), NodeId>,
+    done: FxHashMap<(usize, Rc<IndexMap>), NodeId>,
     /// The access to a value (or to an index space without one) under a map.
     accesses: FxHashMap<(Option<ValueId>, IndexMap), u16>,
     maps: Vec<IndexMap>,
@@ -74,14 +75,14 @@ struct Argument {
     v: ValueId,
     path: Path,
     /// From the domain to its row-major elements.
-    map: IndexMap,
+    map: Rc<IndexMap>,
 }
 
 /// An operation on the way from the stores to the loads: met for the first time, or, with arguments, when they have been written.
 struct Visit {
     op: usize,
     path: Path,
-    map: IndexMap,
+    map: Rc<IndexMap>,
     arguments: Option<Vec<Argument>>,
 }
 
@@ -211,7 +212,7 @@ impl Writer<'_> {
 
     /// The node of operation `root` under `path`. Iterative, since a chain may be as long as a segment.
     fn value(&mut self, root: usize, path: Path) -> Result<NodeId, Rule> {
-        let map = path.map_to(self.ix, self.ix.seg.shapes[root]);
+        let map = Rc::new(path.map_to(self.ix, self.ix.seg.shapes[root]));
         let mut stack = vec![Visit { op: root, path, map, arguments: None }];
         let mut last = None;
         while let Some(mut visit) = stack.pop() {
@@ -248,7 +249,7 @@ impl Writer<'_> {
             }
             let arguments: Vec<Argument> = arguments(self.ix, i, &visit.path, self.domain)
                 .into_iter()
-                .map(|(v, path)| Argument { map: path.map_to(self.ix, self.ix.shape(v)), v, path })
+                .map(|(v, path)| Argument { map: Rc::new(path.map_to(self.ix, self.ix.shape(v))), v, path })
                 .collect();
             let in_memory = (self.ix.seg.ops[i].op == Op::Gather) as usize;
             let computed = arguments[in_memory..].iter().rev().filter_map(|a| match a.v {

@@ -2,7 +2,7 @@
 //!
 //! Whether a set of stores can be one kernel is found out by writing it: [`outline`](super::group::outline) says over which points and rows it would run, and the
 //! writer of [`crate::body`] follows every value with its index map; both say which [`Rule`] is broken. What concerns several kernels
-//! at once is here: [`is_acyclic`]. Asking changes nothing.
+//! at once is asked of a whole plan in the making ([`State::check`](super::search::State::check)). Asking changes nothing.
 //!
 //! Beside these, a launch has rules of its own, which the instance keeps ([`crate::instance`]): a result takes the place of a dying input only where the kernel
 //! reads each element of it at the point that it writes; and random numbers are a function of key and position alone, so they may be computed anywhere and
@@ -53,11 +53,6 @@ impl fmt::Display for Rule {
             Rule::Full => "the kernel is full",
         })
     }
-}
-
-/// Whether kernels can run one after the other; `reads[k]` are those that kernel `k` reads from.
-pub(crate) fn is_acyclic(reads: &[Vec<usize>]) -> bool {
-    run_order(reads, |_| 0).is_some()
 }
 
 /// The kernels so that each runs after those it reads from; among those that could run the one with the lowest `first`. `None` where they

@@ -1,23 +1,48 @@
 //! Moves from plan to plan, the one that promises most first, until none gains.
 
 use super::State;
-use crate::partition::kernels::{Kernels, candidate_ops};
+use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
 use crate::partition::{Rule, runs_alone};
 use crate::segment::{BitSet, ValueId};
 use rustc_hash::FxHashMap;
+use std::rc::Rc;
 
 /// Improves a plan until nothing helps or so many operations have been visited.
 pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u64) -> State {
+    let mut settled = Settled::default();
     loop {
         let before = state.time;
+        let begun = state.kernels.clone();
         absorb_rows(kernels, &mut state, limit);
-        merge(kernels, &mut state, limit);
-        store_less(kernels, &mut state, limit);
-        store_more(kernels, &mut state, limit);
-        move_stores(kernels, &mut state, limit);
+        merge(kernels, &mut state, &settled, limit);
+        store_less(kernels, &mut state, &settled, limit);
+        store_more(kernels, &mut state, &settled, limit);
+        move_stores(kernels, &mut state, &settled, limit);
         if state.time >= before || kernels.visits >= limit {
             return state;
         }
+        settled = Settled(begun);
+    }
+}
+
+/// Kernels that were there when the last round began: a move between those alone has been tried.
+#[derive(Default)]
+struct Settled(Vec<Rc<Kernel>>);
+
+impl Settled {
+    fn has(&self, kernel: &Rc<Kernel>) -> bool {
+        self.0.iter().any(|k| Rc::ptr_eq(k, kernel))
+    }
+
+    /// Whether one of the kernels that store, load or compute a value is new.
+    fn may_move(&self, state: &State, v: usize) -> bool {
+        state.kernels.iter().any(|k| {
+            let c = &k.candidate;
+            let concerned = k.stores.binary_search(&v).is_ok()
+                || c.loads.binary_search(&v).is_ok()
+                || candidate_ops(c).binary_search(&v).is_ok();
+            concerned && !self.has(k)
+        })
     }
 }
 
@@ -100,11 +125,14 @@ fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usize]) -> Res
 }
 
 /// Makes kernels one that read the same or hand something over.
-fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
     let rank = &kernels.facts.rank;
     let mut pairs: Vec<(u64, usize, usize)> = vec![];
     for a in 0..state.kernels.len() {
         for b in 0..a {
+            if settled.has(&state.kernels[a]) && settled.has(&state.kernels[b]) {
+                continue;
+            }
             let gain = shared_bytes(kernels, state, a, b);
             if gain > 0 {
                 let (x, y) = (state.kernels[a].stores[0], state.kernels[b].stores[0]);
@@ -132,7 +160,7 @@ fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
 fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) -> u64 {
     let ix = &kernels.facts.ix;
     let (x, y) = (&state.kernels[a], &state.kernels[b]);
-    let alone = |k: &crate::partition::kernels::Kernel| k.stores.iter().any(|&s| runs_alone(ix.seg.ops[s].op));
+    let alone = |k: &Kernel| k.stores.iter().any(|&s| runs_alone(ix.seg.ops[s].op));
     if alone(x) || alone(y) {
         return 0;
     }
@@ -149,7 +177,7 @@ fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) ->
 }
 
 /// Computes a stored value where it is needed.
-fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
     let facts = kernels.facts;
     let mut chosen: Vec<usize> = state.stored.iter().filter(|&i| !facts.required.has(i)).collect();
     chosen.sort_by_key(|&i| facts.rank[i]);
@@ -157,8 +185,8 @@ fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
         if kernels.visits >= limit {
             return;
         }
-        // Of another piece.
-        if !state.kernels.iter().any(|k| k.stores.binary_search(&v).is_ok()) {
+        // Of another piece, or tried.
+        if !state.kernels.iter().any(|k| k.stores.binary_search(&v).is_ok()) || !settled.may_move(state, v) {
             continue;
         }
         let home = state.home(v);
@@ -171,12 +199,12 @@ fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
 }
 
 /// Stores a value that is computed several times: by itself, or in a kernel that computes it.
-fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
     for v in computed_again(kernels, state) {
         if kernels.visits >= limit {
             return;
         }
-        if state.stored.has(v) {
+        if state.stored.has(v) || !settled.may_move(state, v) {
             continue;
         }
         let mut best: Option<State> = None;
@@ -251,7 +279,7 @@ fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
 }
 
 /// Moves a store to another kernel or to one of its own.
-fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
     let facts = kernels.facts;
     let several = state.kernels.iter().filter(|k| k.stores.len() > 1);
     let mut all: Vec<usize> = several.flat_map(|k| k.stores.iter().copied()).collect();
@@ -261,7 +289,7 @@ fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
             return;
         }
         let home = state.home(v);
-        if state.kernels[home].stores.len() == 1 {
+        if state.kernels[home].stores.len() == 1 || settled.has(&state.kernels[home]) {
             continue;
         }
         let rest: Vec<usize> = state.kernels[home].stores.iter().copied().filter(|&s| s != v).collect();

@@ -8,9 +8,8 @@ mod greedy;
 use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
 use super::{MAX_KERNEL_OPS, Rule, runs_alone, takes_rows};
-use crate::partition::legality::is_acyclic;
 use crate::segment::{BitSet, ValueId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap};
 use std::rc::Rc;
 
 /// The most values that may be stored for the search to look for the optimum.
@@ -114,13 +113,36 @@ impl State {
         state.check(kernels.facts).map(|()| state)
     }
 
-    /// The rules that concern several kernels.
+    /// The rules that concern several kernels. Asked for every move, so it allocates little.
     pub fn check(&self, facts: &Facts<'_>) -> Result<(), Rule> {
-        if !is_acyclic(&self.reads()) {
-            return Err(Rule::Cycle);
+        const NOBODY: u32 = u32::MAX;
+        let mut home = vec![NOBODY; facts.ix.seg.ops.len()];
+        for (k, kernel) in self.kernels.iter().enumerate() {
+            kernel.stores.iter().for_each(|&s| home[s] = k as u32);
         }
-        let loaded: FxHashSet<usize> = self.kernels.iter().flat_map(|k| k.candidate.loads.iter().copied()).collect();
-        let unread = |s: &usize| !facts.required.has(*s) && !loaded.contains(s);
+        // Kernels that wait for nothing more are taken away, as long as there are any.
+        let mut read = vec![false; home.len()];
+        let mut gone = vec![false; self.kernels.len()];
+        let mut left = self.kernels.len();
+        loop {
+            let before = left;
+            for (k, kernel) in self.kernels.iter().enumerate() {
+                let loads = &kernel.candidate.loads;
+                let waits = |&l: &usize| home[l] != NOBODY && home[l] != k as u32 && !gone[home[l] as usize];
+                if !gone[k] && !loads.iter().any(waits) {
+                    loads.iter().for_each(|&l| read[l] = true);
+                    gone[k] = true;
+                    left -= 1;
+                }
+            }
+            if left == 0 {
+                break;
+            }
+            if left == before {
+                return Err(Rule::Cycle);
+            }
+        }
+        let unread = |&s: &usize| !facts.required.has(s) && !read[s];
         if self.kernels.iter().any(|k| k.stores.iter().any(unread)) { Err(Rule::Unread) } else { Ok(()) }
     }
 }
