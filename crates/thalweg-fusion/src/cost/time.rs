@@ -35,6 +35,13 @@ impl Costs {
         ((launches as f64 * self.launch + moved) * 1e3) as u64 - launches.min(1)
     }
 
+    /// Picoseconds that so many additions, or what the table of operations counts as so many, and so many bytes read take at most, on one thread.
+    pub(crate) fn most(&self, additions: u64, read: u64, footprint: u64) -> u64 {
+        let level = self.level(footprint);
+        let addition = self.simple.max(self.special).max(self.divide / 4.0);
+        ((additions as f64 * addition + read as f64 * level.read.max(level.read_all)) * 2e3) as u64
+    }
+
     /// What runs on one thread below the threshold and on several above it, without the jump down between the two.
     fn spread(&self, alone: f64, shared: f64) -> f64 {
         let start = self.wake + self.parallel / 2.0;

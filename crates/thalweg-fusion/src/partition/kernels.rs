@@ -39,8 +39,8 @@ pub(crate) struct Kernel {
     pub time: u64,
     /// Inputs of the segment that it reads.
     pub inputs: Vec<usize>,
-    /// Operations that it computes for more elements than they have, or under several maps.
-    pub again: Vec<usize>,
+    /// Operations that it computes for more elements than they have, or under several maps, and for how many in all.
+    pub again: Vec<(usize, u64)>,
 }
 
 /// Finds out what a kernel with these stores would be; `stored` is what all kernels store.
@@ -296,7 +296,7 @@ fn computed_again(
     computed: &[usize],
     domain: Shape,
     rows: Option<usize>,
-) -> Result<Vec<usize>, Rule> {
+) -> Result<Vec<(usize, u64)>, Rule> {
     let ix = &facts.ix;
     let mut times: FxHashMap<usize, usize> = FxHashMap::default();
     computed.iter().for_each(|&i| *times.entry(i).or_default() += 1);
@@ -308,7 +308,7 @@ fn computed_again(
             return Err(Rule::Full);
         }
         if n > 1 || own < domain.numel() && !once_a_row(own) {
-            again.push(i);
+            again.push((i, n as u64 * domain.numel() as u64));
         }
     }
     again.sort_unstable();

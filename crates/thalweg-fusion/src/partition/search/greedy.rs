@@ -4,8 +4,9 @@ use super::State;
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
 use crate::partition::{Rule, runs_alone};
 use crate::segment::{BitSet, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
+use thalweg_ir::Op;
 
 /// Improves a plan until nothing helps or so many operations have been visited.
 pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u64) -> State {
@@ -204,7 +205,7 @@ fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settle
         if kernels.visits >= limit {
             return;
         }
-        if state.stored.has(v) || !settled.may_move(state, v) {
+        if state.stored.has(v) || !settled.may_move(state, v) || !may_pay(kernels, state, v) {
             continue;
         }
         let mut best: Option<State> = None;
@@ -220,6 +221,42 @@ fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settle
             *state = best;
         }
     }
+}
+
+/// Whether storing a value could pay at all: what computing it again takes, reckoned high, against writing and reading it, reckoned low.
+fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
+    let facts = kernels.facts;
+    let ix = &facts.ix;
+    if facts.fold_of.contains_key(&v) {
+        return true;
+    }
+    let elements = ix.seg.shapes[v].numel() as u64;
+    let (mut evaluations, mut places) = (0u64, 0u64);
+    for k in state.kernels.iter().filter(|k| candidate_ops(&k.candidate).binary_search(&v).is_ok()) {
+        places += 1;
+        evaluations += k.again.iter().find(|a| a.0 == v).map_or(elements, |a| a.1);
+    }
+    // What it is computed from, down to what is in memory.
+    let (mut work, mut bytes) = (0u64, 0u64);
+    let (mut seen, mut left) = (FxHashSet::default(), vec![v]);
+    while let Some(i) = left.pop() {
+        work += match ix.seg.ops[i].op {
+            Op::Element(e) => e.row().cost as u64 + 1,
+            Op::Random(_) => 100,
+            Op::Gather | Op::Cast => 8,
+            _ => 1,
+        };
+        for (_, a) in ix.tensors(i) {
+            match a {
+                ValueId::Op(a) if !state.stored.has(a) => left.extend(seen.insert(a).then_some(a)),
+                _ => bytes += ix.bytes(a) as u64,
+            }
+        }
+    }
+    let again = evaluations.saturating_sub(elements);
+    let saved = kernels.costs.most(again * work, places.saturating_sub(1) * bytes, facts.footprint);
+    let own = ix.bytes(ValueId::Op(v)) as u64;
+    saved > kernels.costs.least(0, own, own, facts.footprint)
 }
 
 /// The state with a value stored, in a kernel that is there or in one of its own.
@@ -256,7 +293,7 @@ fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     let mut again = BitSet::new(ix.seg.ops.len());
     for k in &state.kernels {
         candidate_ops(&k.candidate).iter().for_each(|&o| *times.entry(o).or_default() += 1);
-        k.again.iter().for_each(|&o| again.insert(o));
+        k.again.iter().for_each(|a| again.insert(a.0));
     }
     let several = |o: usize| again.has(o) || times.get(&o).is_some_and(|&n| n > 1);
     // Where its users are computed as often, storing one of them saves more.
