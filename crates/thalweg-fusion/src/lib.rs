@@ -17,6 +17,7 @@ mod plan;
 mod rows;
 mod scalars;
 mod segment;
+mod together;
 
 pub use explanation::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes};
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};

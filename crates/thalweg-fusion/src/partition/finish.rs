@@ -1,6 +1,7 @@
-//! From drafts of kernels to a plan: passes that can be one are made one, and kernels put in the order in which they run.
+//! From drafts of kernels to a plan: passes that can be one are made one, and kernels put in the order in which they run; short ones that need nothing
+//! of each other in bundles.
 
-use super::Partition;
+use super::{Partition, bundles};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::segment::ValueId;
 
@@ -21,7 +22,7 @@ impl Partition<'_> {
         for (at, &k) in order.iter().enumerate() {
             place[k] = at;
         }
-        let kernels = order
+        let mut kernels = order
             .iter()
             .map(|&k| {
                 let draft = &self.kernels[k];
@@ -43,6 +44,11 @@ impl Partition<'_> {
             (e.from, e.to) = (place[e.from], place[e.to]);
         }
         self.edges.sort_by_key(|e| (e.op, e.to));
+        if self.ix.seg.mode.fused {
+            let readers = |&k: &usize| self.kernels[k].readers.iter().map(|&r| place[r]).collect();
+            let readers: Vec<Vec<usize>> = order.iter().map(readers).collect();
+            kernels = bundles::bundle(&self.ix, kernels, &readers, &mut self.edges);
+        }
         Plan { kernels, outputs, edges: self.edges, same_shape: self.same_shape }
     }
 

@@ -15,6 +15,7 @@
 //!
 //! Nothing here depends on the order in which independent operations were recorded except the numbering of kernels.
 
+mod bundles;
 mod finish;
 mod legality;
 mod passes;
