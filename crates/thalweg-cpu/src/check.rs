@@ -75,6 +75,27 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
     }
 }
 
+/// Whether access `number`, which nothing is gathered through, moves as its class says and stays inside its operand over `n` points in one
+/// dimension: what [`access`] finds too, for the many small launches that are no more than that.
+#[inline]
+pub fn fits_line(body: &Body, number: usize, at: &AccessGeometry, n: usize, operands: &[&Buffer]) -> bool {
+    let (access, step) = (&body.accesses[number], at.strides[0]);
+    let moves = match access.class {
+        AccessClass::Contiguous => step == 1,
+        AccessClass::Uniform => step == 0,
+        AccessClass::Strided => true,
+        AccessClass::Mapped => return false,
+    };
+    if at.map.is_some() || !moves && n > 1 {
+        return false;
+    }
+    let Some(operand) = access.operand else { return true };
+    let has = operands[operand as usize].bytes() / access.dtype.size();
+    let last = step.checked_mul(n as isize - 1).and_then(|s| s.checked_add(at.base));
+    let inside = |position: isize| position >= 0 && (position as usize) < has;
+    inside(at.base) && last.is_some_and(inside)
+}
+
 /// Lowest and highest position of a strided access; out of every operand's range where it is negative or absurd.
 pub fn strided_reach(extents: &[usize], at: &AccessGeometry) -> (usize, usize) {
     let (mut low, mut high) = (at.base as i128, at.base as i128);

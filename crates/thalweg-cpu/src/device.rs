@@ -1,17 +1,19 @@
 //! The device: programs remembered by kernel, memory from a pool, launches that have run when they return.
 
-use crate::engine::{Choice, Engine};
+use crate::bundle::{BundleProgram, PartProgram};
+use crate::engine::Choice;
+use crate::map::{MapProgram, PiecesProgram};
+use crate::matmul;
 use crate::memory::HostMemory;
-use crate::row::{self, RowsProgram};
+use crate::row::RowsProgram;
 use crate::scatter::{Input, ScatterProgram};
 use crate::threads::Threads;
-use crate::{launch, matmul};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 use thalweg_ir::DType;
-use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry};
+use thalweg_kernel::{Computed, Geometry, Kernel};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
 /// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured, with
@@ -46,7 +48,23 @@ pub struct CpuDevice {
     pool: Arc<Pool>,
     threads: Arc<Threads>,
     isa: Choice,
-    programs: RwLock<HashMap<Kernel, Arc<dyn Program>>>,
+    programs: RwLock<HashMap<Kernel, Compiled>>,
+}
+
+/// A program: one that a bundle may have as a part, or another.
+#[derive(Clone)]
+enum Compiled {
+    Part(PartProgram),
+    Whole(Arc<dyn Program>),
+}
+
+impl Compiled {
+    fn program(&self) -> Arc<dyn Program> {
+        match self {
+            Compiled::Part(part) => part.program(),
+            Compiled::Whole(program) => program.clone(),
+        }
+    }
 }
 
 impl CpuDevice {
@@ -65,32 +83,63 @@ impl CpuDevice {
         })
     }
 
-    fn compile(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
+    fn compile(&self, kernel: &Kernel) -> Result<Compiled, Error> {
         let threads = self.threads.clone();
         Ok(match kernel {
-            Kernel::Map(body) => Arc::new(MapProgram::new(body, self.isa, threads)),
+            Kernel::Map(body) => Compiled::Part(PartProgram::Map(Arc::new(MapProgram::new(body, self.isa, threads)))),
             Kernel::Pieces(bodies) => {
-                // Boxes with one body share its program.
-                let mut made: HashMap<&Body, Arc<MapProgram>> = HashMap::new();
-                let program = |body| Arc::new(MapProgram::new(body, self.isa, threads.clone()));
-                Arc::new(PiecesProgram(
-                    bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect(),
-                ))
+                Compiled::Part(PartProgram::Pieces(Arc::new(PiecesProgram::new(bodies, self.isa, &threads))))
             }
-            Kernel::Rows { body, orientation } => Arc::new(RowsProgram::new(body, *orientation, self.isa, threads)),
+            Kernel::Rows { body, orientation } => {
+                let program = RowsProgram::new(body, *orientation, self.isa, threads);
+                Compiled::Part(PartProgram::Rows(Arc::new(program)))
+            }
             Kernel::Matmul { dtype: DType::Bool } => {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
-            &Kernel::Matmul { dtype } => Arc::new(MatmulProgram { dtype, threads }),
+            &Kernel::Matmul { dtype } => Compiled::Whole(Arc::new(MatmulProgram { dtype, threads })),
             Kernel::Scatter { op, dtype, inputs } => {
                 let compile = |input: &Option<Box<Computed>>| -> Result<Option<Input>, Error> {
                     let Some(c) = input.as_deref() else { return Ok(None) };
-                    Ok(Some(Input::new(self.compile(&c.kernel)?, c.operands, c.scalars)))
+                    Ok(Some(Input::new(self.compile(&c.kernel)?.program(), c.operands, c.scalars)))
                 };
                 let inputs = [compile(&inputs[0])?, compile(&inputs[1])?];
-                Arc::new(ScatterProgram::new(*op, *dtype, inputs, self.pool.clone(), threads))
+                Compiled::Whole(Arc::new(ScatterProgram::new(*op, *dtype, inputs, self.pool.clone(), threads)))
+            }
+            Kernel::Bundle { kernels, parts } => {
+                // The same programs as those of launches of their own.
+                let program = |kernel: &Kernel| match self.compiled(kernel)? {
+                    Compiled::Part(part) => Ok(part),
+                    Compiled::Whole(_) => panic!("no part of a bundle: {kernel:?}"),
+                };
+                let programs: Result<Vec<PartProgram>, Error> = kernels.iter().map(program).collect();
+                Compiled::Whole(Arc::new(BundleProgram::new(&programs?, parts, threads)))
             }
         })
+    }
+
+    /// The program of a kernel, compiled where it has not been.
+    fn compiled(&self, kernel: &Kernel) -> Result<Compiled, Error> {
+        // The map is whole at every point where a panic could leave the lock poisoned.
+        if let Some(program) = self.programs.read().unwrap_or_else(|e| e.into_inner()).get(kernel) {
+            return Ok(program.clone());
+        }
+        let start = Instant::now();
+        let made = self.compile(kernel)?;
+        // A bundle has no code of its own: its parts are counted.
+        if !matches!(kernel, Kernel::Bundle { .. }) {
+            let ns = start.elapsed().as_nanos() as u64;
+            count(|c| {
+                c.programs_compiled += 1;
+                c.compile_ns += ns;
+            });
+        }
+        // Where two threads compiled one kernel, the first one's program stays.
+        let mut programs = self.programs.write().unwrap_or_else(|e| e.into_inner());
+        if programs.len() >= MAX_PROGRAMS {
+            programs.clear();
+        }
+        Ok(programs.entry(kernel.clone()).or_insert(made).clone())
     }
 }
 
@@ -125,23 +174,7 @@ impl Device for CpuDevice {
     }
 
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
-        // The map is whole at every point where a panic could leave the lock poisoned.
-        if let Some(program) = self.programs.read().unwrap_or_else(|e| e.into_inner()).get(kernel) {
-            return Ok(program.clone());
-        }
-        let start = Instant::now();
-        let made = self.compile(kernel)?;
-        let ns = start.elapsed().as_nanos() as u64;
-        count(|c| {
-            c.programs_compiled += 1;
-            c.compile_ns += ns;
-        });
-        // Where two threads compiled one kernel, the first one's program stays.
-        let mut programs = self.programs.write().unwrap_or_else(|e| e.into_inner());
-        if programs.len() >= MAX_PROGRAMS {
-            programs.clear();
-        }
-        Ok(programs.entry(kernel.clone()).or_insert(made).clone())
+        Ok(self.compiled(kernel)?.program())
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
@@ -169,49 +202,6 @@ impl Device for CpuDevice {
     fn host_bytes<'a>(&self, buffer: &'a Buffer) -> Option<&'a [u8]> {
         // SAFETY: the allocation lives as long as the borrow, and the caller makes sure that nobody writes it meanwhile.
         Some(unsafe { std::slice::from_raw_parts(bytes_of(buffer), buffer.bytes()) })
-    }
-}
-
-#[derive(Debug)]
-struct MapProgram {
-    engine: Engine,
-    body: Body,
-    threads: Arc<Threads>,
-}
-
-impl MapProgram {
-    fn new(body: &Body, isa: Choice, threads: Arc<Threads>) -> MapProgram {
-        MapProgram { engine: Engine::new(body, isa), body: body.clone(), threads }
-    }
-
-    fn launch_map(&self, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
-        launch::launch(&self.engine, &self.body, geometry, operands, scalars, &self.threads)
-    }
-}
-
-impl Program for MapProgram {
-    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
-        let Geometry::Map(geometry) = geometry else { panic!("a map kernel is launched with {geometry:?}") };
-        self.launch_map(geometry, operands, scalars)
-    }
-
-    fn info(&self) -> ProgramInfo {
-        self.engine.info().clone()
-    }
-}
-
-#[derive(Debug)]
-struct PiecesProgram(Vec<Arc<MapProgram>>);
-
-impl Program for PiecesProgram {
-    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
-        let Geometry::Pieces(pieces) = geometry else { panic!("a map in pieces is launched with {geometry:?}") };
-        assert_eq!(pieces.len(), self.0.len(), "one geometry a piece");
-        self.0.iter().zip(pieces).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
-    }
-
-    fn info(&self) -> ProgramInfo {
-        row::sum(self.0.iter().map(|p| p.info()))
     }
 }
 

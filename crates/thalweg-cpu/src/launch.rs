@@ -11,18 +11,17 @@
 
 use crate::check::{self, gathered};
 use crate::engine::{Engine, OutOfRange, STREAM_ALIGN};
+use crate::flat;
 use crate::memory;
-use crate::threads::Threads;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Node, Store};
 use thalweg_runtime::{Buffer, Error};
 
 /// Points that a thread takes at a time: 128 KiB of f32, some 10 µs of light work, and a whole number of cache lines.
-const CHUNK: usize = 32 << 10;
+pub const CHUNK: usize = 32 << 10;
 /// Points of a call through tables of positions: 8 KiB a table, which stays in the first-level cache.
 const TABLE: usize = 2048;
 /// Rows and columns of a call that reads a transposed source: each line that is fetched is used whole while in cache.
@@ -85,9 +84,10 @@ struct Walk<'a> {
     index_steps: [i64; MAX_RANK + 1],
 }
 
+/// What one thread works with.
 #[derive(Default)]
-struct Scratch {
-    args: Vec<u64>,
+pub struct Scratch {
+    pub args: Vec<u64>,
     tables: Vec<i32>,
     blocks: Vec<u64>,
 }
@@ -96,58 +96,110 @@ thread_local! {
     static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { args: Vec::new(), tables: Vec::new(), blocks: Vec::new() }) };
 }
 
-/// Runs a map kernel over its domain.
-///
-/// # Errors
-/// When an index that something is gathered by is out of range: outputs are then unspecified. When an index over more than 2³¹ positions is asked
-/// for through an index map.
-///
-/// # Panics
-/// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points write one element.
-pub fn launch(
-    engine: &Engine,
-    body: &Body,
-    geometry: &MapGeometry,
-    operands: &[&Buffer],
-    scalars: &[u64],
-    threads: &Threads,
-) -> Result<(), Error> {
-    check(body, geometry, operands, scalars);
-    let walk = Walk::new(body, geometry, operands)?;
-    let in_place = engine.rereads_inputs() && aliased(body, geometry, operands);
-    let streams = streams(body, geometry, operands);
-    let pieces: usize = walk.sizes[..walk.rank].iter().product();
-    let grain = (CHUNK / (walk.row_block * walk.column_block)).max(1);
-    // Once an index was out of range, what is left to do is not worth doing.
-    let failed = AtomicBool::new(false);
-    let estimate = estimate_ns(body, &geometry.accesses, geometry.points(), body.cost());
-    threads.run(pieces, grain, estimate, |range| {
-        if failed.load(Relaxed) {
-            return;
+/// Calls `work` with this thread's scratch memory.
+pub fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    let mut scratch = SCRATCH.take();
+    let done = work(&mut scratch);
+    SCRATCH.set(scratch);
+    done
+}
+
+/// A map over a domain, found sound to run: pieces of it may be run in any order and on any thread.
+pub struct Job<'a> {
+    engine: &'a Engine,
+    body: &'a Body,
+    geometry: &'a MapGeometry,
+    operands: &'a [&'a Buffer],
+    scalars: &'a [u64],
+    /// How it is walked; `None` where it is flat.
+    walk: Option<Box<Walk<'a>>>,
+    in_place: bool,
+    streams: Vec<u16>,
+    /// How many pieces there are.
+    pub pieces: usize,
+    /// Pieces that are worth taking at a time.
+    pub grain: usize,
+    /// The time that one thread will take for all.
+    pub estimate_ns: f64,
+}
+
+impl<'a> Job<'a> {
+    /// Checks everything that a run relies on.
+    ///
+    /// # Errors
+    /// When an index over more than 2³¹ positions is asked for through an index map.
+    ///
+    /// # Panics
+    /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points write one element.
+    pub fn new(
+        (engine, body, facts): (&'a Engine, &'a Body, &flat::Facts),
+        geometry: &'a MapGeometry,
+        operands: &'a [&'a Buffer],
+        scalars: &'a [u64],
+    ) -> Result<Job<'a>, Error> {
+        let in_place = || engine.rereads_inputs() && aliased(body, geometry, operands);
+        if facts.is_flat(body, geometry, operands, scalars) {
+            let points = geometry.points();
+            return Ok(Job {
+                engine,
+                body,
+                geometry,
+                operands,
+                scalars,
+                walk: None,
+                in_place: in_place(),
+                streams: streams(body, geometry, operands),
+                pieces: points.div_ceil(CHUNK),
+                grain: 1,
+                estimate_ns: facts.estimate_ns(body, geometry),
+            });
         }
-        let mut scratch = SCRATCH.take();
-        let done = walk.run(engine, scalars, range, Stores { in_place, streams: &streams }, &mut scratch);
-        SCRATCH.set(scratch);
-        if done.is_err() {
-            failed.store(true, Relaxed);
+        check(body, geometry, operands, scalars);
+        let walk = Walk::new(body, geometry, operands)?;
+        Ok(Job {
+            engine,
+            body,
+            geometry,
+            operands,
+            scalars,
+            in_place: in_place(),
+            streams: streams(body, geometry, operands),
+            pieces: walk.sizes[..walk.rank].iter().product(),
+            grain: (CHUNK / (walk.row_block * walk.column_block)).max(1),
+            estimate_ns: estimate_ns(body, &geometry.accesses, geometry.points(), body.cost()),
+            walk: Some(Box::new(walk)),
+        })
+    }
+
+    /// Runs the pieces of a range, up to one that fails.
+    ///
+    /// # Errors
+    /// When an index that something is gathered by is out of range: outputs are then unspecified.
+    pub fn run(&self, range: Range<usize>, scratch: &mut Scratch) -> Result<(), OutOfRange> {
+        let stores = Stores { in_place: self.in_place, streams: &self.streams };
+        match &self.walk {
+            Some(walk) => walk.run(self.engine, self.scalars, range, stores, scratch),
+            // SAFETY: found flat when the job was made.
+            None => unsafe {
+                let of = (self.engine, self.body);
+                flat::run(of, self.geometry, self.operands, self.scalars, range, stores, &mut scratch.args)
+            },
         }
-    });
-    // Helpers are through when `run` returns.
-    if failed.into_inner() { Err(OutOfRange.into()) } else { Ok(()) }
+    }
 }
 
 /// How a launch writes.
 #[derive(Clone, Copy)]
-struct Stores<'a> {
+pub struct Stores<'a> {
     /// Outputs lie over inputs that may be read again.
-    in_place: bool,
+    pub in_place: bool,
     /// The accesses that are written, if they go past the caches; else empty.
     streams: &'a [u16],
 }
 
 impl Stores<'_> {
     /// Whether the rectangle's rows begin where vectors may be stored past the caches.
-    fn may_stream(&self, args: &[u64], rows: usize) -> bool {
+    pub fn may_stream(&self, args: &[u64], rows: usize) -> bool {
         let aligned = |word: usize| args[word].is_multiple_of(STREAM_ALIGN as u64);
         let fits = |&a: &u16| aligned(4 * a as usize) && (rows == 1 || aligned(4 * a as usize + 1));
         !self.streams.is_empty() && self.streams.iter().all(fits)
@@ -181,8 +233,12 @@ pub fn estimate_ns(body: &Body, accesses: &[AccessGeometry], points: usize, cost
         }
     }
     positions += points * body.nodes.iter().filter(|n| matches!(n, Node::Gather { .. })).count() as f64;
-    let arithmetic = points * (NS_PER_POINT + NS_PER_COST * cost as f64);
-    arithmetic.max(bytes * NS_PER_BYTE) + positions * NS_PER_POSITION
+    straight_ns(points, cost, bytes) + positions * NS_PER_POSITION
+}
+
+/// The same where every element is found by its stride.
+pub fn straight_ns(points: f64, cost: u64, bytes: f64) -> f64 {
+    (points * (NS_PER_POINT + NS_PER_COST * cost as f64)).max(bytes * NS_PER_BYTE)
 }
 
 /// Refuses what would not be sound to run.

@@ -8,9 +8,11 @@ use crate::alone::alone;
 use crate::body::{Outline, build_map};
 use crate::cost::{Figures, figures};
 use crate::movement::{layout, strided, view_base};
+use crate::partition::Rule;
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
+use crate::together::together;
 use thalweg_ir::{Op, View};
 use thalweg_kernel::{Geometry, Kernel};
 
@@ -40,7 +42,7 @@ pub struct Step {
     pub first_write: usize,
     /// The kernel's scalars.
     pub scalars: Vec<ScalarArg>,
-    /// For a written operand, a read one whose place it may take: `(written, read)`.
+    /// For a written operand, a read one whose place it may take: `(written, read)`, ordered by what is written.
     pub in_place: Vec<(usize, usize)>,
     /// Buffers that nothing needs after this launch.
     pub release: Vec<usize>,
@@ -133,45 +135,19 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
         ValueId::Op(i) => Slot::Buffer(buffer_of[i].expect("an operand in memory is stored")),
     };
     let stored = |i: usize| buffer_of[i].is_some();
+    let worker = Worker { ix: &ix, slot: &slot, stored: &stored, classes };
     let mut steps = Vec::new();
     for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
-        let step = match kernel {
-            KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
-                // Nothing to write; a reduction of nothing still has results.
-                if kernel.writes().all(|s| segment.shapes[s].numel() == 0) {
-                    continue;
-                }
-                let outline = Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores };
-                let map = build_map(&ix, outline, &stored, classes).ok()?;
-                let first_write = map.reads.len();
-                let operands = map.reads.iter().copied().chain(kernel.writes().map(ValueId::Op)).map(slot).collect();
-                Step {
-                    kernel_index,
-                    kernel: map.kernel,
-                    geometry: map.geometry,
-                    operands,
-                    first_write,
-                    scalars: map.scalars,
-                    // Without fusion every operation has memory of its own, as the explanation of it says.
-                    in_place: if segment.mode.fused { map.in_place } else { vec![] },
-                    release: vec![],
-                    release_inputs: vec![],
-                    out_of_range: out_of_range(&ix, kernel),
-                    bytes_read: map.touched.iter().sum(),
-                    touched: map.touched,
-                    bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
-                }
-            }
-            KernelPlan::Alone { op, operands, .. } => {
-                // A scatter into nothing still has to say that no index is in range.
-                let indices = ix.tensors(*op).nth(1).filter(|_| matches!(segment.ops[*op].op, Op::Scatter(_)));
-                if segment.shapes[*op].numel() == 0 && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
-                    continue;
-                }
-                alone(&ix, (*op, operands), kernel_index, &slot, &stored, classes).ok()?
-            }
-        };
-        steps.push(step);
+        let mut parts = Vec::with_capacity(kernel.parts().len());
+        for part in kernel.parts() {
+            parts.extend(worker.step(part, kernel_index).ok()?);
+        }
+        // Of a bundle what has something to write.
+        if parts.len() > 1 {
+            steps.push(together(parts, out_of_range(&ix, kernel)));
+        } else {
+            steps.extend(parts);
+        }
     }
     let mut outputs = Vec::with_capacity(plan.outputs.len());
     for &(op, how) in &plan.outputs {
@@ -187,6 +163,59 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
     let mut instance = Instance { steps, outputs, buffers };
     instance.find_last_uses(segment.inputs.len());
     Some(instance)
+}
+
+/// What the steps of an instance are worked out from.
+struct Worker<'a> {
+    ix: &'a Indexed<'a>,
+    slot: &'a dyn Fn(ValueId) -> Slot,
+    stored: &'a dyn Fn(usize) -> bool,
+    classes: &'a ScalarClasses,
+}
+
+impl Worker<'_> {
+    /// The launch of a kernel that is no bundle, none where it has nothing to write; or the rule that these sizes break.
+    fn step(&self, kernel: &KernelPlan, kernel_index: usize) -> Result<Option<Step>, Rule> {
+        let (ix, slot) = (self.ix, self.slot);
+        let shapes = ix.seg.shapes;
+        match kernel {
+            KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
+                // Nothing to write; a reduction of nothing still has results.
+                if kernel.writes().all(|s| shapes[s].numel() == 0) {
+                    return Ok(None);
+                }
+                let outline = Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores };
+                let map = build_map(ix, outline, self.stored, self.classes)?;
+                let first_write = map.reads.len();
+                let operands = map.reads.iter().copied().chain(kernel.writes().map(ValueId::Op)).map(slot).collect();
+                Ok(Some(Step {
+                    kernel_index,
+                    kernel: map.kernel,
+                    geometry: map.geometry,
+                    operands,
+                    first_write,
+                    scalars: map.scalars,
+                    // Without fusion every operation has memory of its own, as the explanation of it says.
+                    in_place: if ix.seg.mode.fused { map.in_place } else { vec![] },
+                    release: vec![],
+                    release_inputs: vec![],
+                    out_of_range: out_of_range(ix, kernel),
+                    bytes_read: map.touched.iter().sum(),
+                    touched: map.touched,
+                    bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
+                }))
+            }
+            KernelPlan::Alone { op, operands, .. } => {
+                // A scatter into nothing still has to say that no index is in range.
+                let indices = ix.tensors(*op).nth(1).filter(|_| matches!(ix.seg.ops[*op].op, Op::Scatter(_)));
+                if shapes[*op].numel() == 0 && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
+                    return Ok(None);
+                }
+                alone(ix, (*op, operands), kernel_index, slot, self.stored, self.classes).map(Some)
+            }
+            KernelPlan::Together { .. } => unreachable!("a part has no parts"),
+        }
+    }
 }
 
 impl Instance {
@@ -216,11 +245,11 @@ impl Instance {
                 }
             }
         }
-        for step in &mut self.steps {
-            let (release, release_inputs, operands) = (&step.release, &step.release_inputs, &step.operands);
-            step.in_place.retain(|&(_, read)| match operands[read] {
-                Slot::Input(i) => release_inputs.contains(&i),
-                Slot::Buffer(b) => release.contains(&b),
+        for (at, step) in self.steps.iter_mut().enumerate() {
+            let operands = &step.operands;
+            step.in_place.retain(|&(_, read)| {
+                let (kind, n) = entry(operands[read]);
+                last[kind][n] == Some(at)
             });
         }
     }
@@ -248,11 +277,11 @@ impl Instance {
 
 /// Which gathers of a kernel an index may have been out of range of.
 fn out_of_range(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<String> {
-    let KernelPlan::Map { ops, .. } = kernel else { return None };
-    let mut all: Vec<String> = ops
-        .iter()
-        .filter(|&&i| ix.seg.ops[i].op == Op::Gather)
-        .map(|&i| {
+    let of_maps = kernel.parts().iter().filter(|part| matches!(part, KernelPlan::Map { .. }));
+    let mut all: Vec<String> = of_maps
+        .flat_map(KernelPlan::ops)
+        .filter(|&i| ix.seg.ops[i].op == Op::Gather)
+        .map(|i| {
             let axis = ix.seg.ops[i].attr as usize;
             let source = ix.tensors(i).next().expect("a gather has a tensor").1;
             format!("axis {axis} of size {}", ix.shape(source)[axis])

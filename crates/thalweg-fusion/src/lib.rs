@@ -17,6 +17,7 @@ mod plan;
 mod rows;
 mod scalars;
 mod segment;
+mod together;
 
 pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures, footprint};
 pub use explanation::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time};

@@ -41,6 +41,11 @@ pub enum KernelPlan {
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,
     },
+    /// Kernels that need nothing of each other, in one launch.
+    Together {
+        /// [`KernelPlan::Map`]s, at least two, over any domains.
+        parts: Vec<KernelPlan>,
+    },
 }
 
 /// How a live-out is had.
@@ -113,13 +118,35 @@ impl fmt::Display for Reason {
 }
 
 impl KernelPlan {
-    /// The operations whose results it writes: point by point, row by row, then over all rows.
+    /// The kernels that it is made of: itself, or its parts.
+    pub fn parts(&self) -> &[KernelPlan] {
+        match self {
+            KernelPlan::Together { parts } => parts,
+            one => std::slice::from_ref(one),
+        }
+    }
+
+    /// The operations whose results it writes: part after part, and of each point by point, row by row, then over all rows.
     pub fn writes(&self) -> impl Iterator<Item = usize> + '_ {
-        let [points, rows, columns]: [&[usize]; 3] = match self {
-            KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
-            KernelPlan::Alone { op, .. } => [std::slice::from_ref(op), &[], &[]],
-        };
-        points.iter().chain(rows).chain(columns).copied()
+        self.parts().iter().flat_map(|part| {
+            let [points, rows, columns]: [&[usize]; 3] = match part {
+                KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
+                KernelPlan::Alone { op, .. } => [std::slice::from_ref(op), &[], &[]],
+                KernelPlan::Together { .. } => unreachable!("a part has no parts"),
+            };
+            points.iter().chain(rows).chain(columns).copied()
+        })
+    }
+
+    /// Every operation computed in it, part after part.
+    pub fn ops(&self) -> impl Iterator<Item = usize> + '_ {
+        self.parts().iter().flat_map(|part| {
+            let ops: &[usize] = match part {
+                KernelPlan::Map { ops, .. } | KernelPlan::Alone { ops, .. } => ops,
+                KernelPlan::Together { .. } => unreachable!("a part has no parts"),
+            };
+            ops.iter().copied()
+        })
     }
 }
 

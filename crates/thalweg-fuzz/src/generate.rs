@@ -2,6 +2,7 @@
 //! steps among them; now and then rows longer than a block of a fold.
 
 mod idioms;
+mod siblings;
 
 use crate::program::{Argument, Input, Program, Step, Tensor};
 use fastrand::Rng;
@@ -75,7 +76,7 @@ pub fn program(seed: u64) -> Program {
     let n = g.program.steps.len();
     for i in 0..n {
         let last = i + 1 == n;
-        g.program.steps[i].kept = last || g.rng.u32(..5) == 0;
+        g.program.steps[i].kept |= last || g.rng.u32(..5) == 0;
     }
     g.program
 }

@@ -140,6 +140,29 @@ pub enum Kernel {
         /// How index and values are computed, where they are not in memory.
         inputs: [Option<Box<Computed>>; 2],
     },
+    /// Kernels that need nothing of each other, in one launch. Operands: what the first part reads, what the second reads and so on, then what the
+    /// first part writes, what the second writes and so on. Scalars: the first part's, the second's and so on.
+    ///
+    /// What a part writes is no other part's operand, whether read or written, so the parts may run in any order and at the same time.
+    Bundle {
+        /// The kernels, each different: [`Kernel::Map`], [`Kernel::Pieces`] or [`Kernel::Rows`].
+        kernels: Vec<Kernel>,
+        /// The parts, at least one.
+        parts: Vec<BundlePart>,
+    },
+}
+
+/// One part of a [`Kernel::Bundle`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BundlePart {
+    /// Number of its kernel among those of the bundle.
+    pub kernel: u32,
+    /// How many operands it reads: the first ones of its kernel.
+    pub reads: u32,
+    /// How many it writes: those behind them.
+    pub writes: u32,
+    /// How many scalars it has.
+    pub scalars: u32,
 }
 
 /// An input that a kernel computes before it uses it, and that nobody else sees.
@@ -166,4 +189,6 @@ pub enum Geometry {
     Matmul(MatmulGeometry),
     /// For [`Kernel::Scatter`].
     Scatter(ScatterGeometry),
+    /// For [`Kernel::Bundle`]: one a part, of the kind of its kernel.
+    Bundle(Vec<Geometry>),
 }

@@ -8,7 +8,8 @@ use thalweg_kernel::{Geometry, Kernel};
 /// A kernel compiled for one device, ready to launch with any sizes of its class.
 pub trait Program: Send + Sync + Debug {
     /// Runs, or puts in the device's queue. Operands in the order of the kernel; an operand that is written may be
-    /// the same buffer as one that is read, where the kernel reads each element before it writes it.
+    /// the same buffer as one that is read, where the kernel reads each element before it writes it; in a bundle, where that part of it does,
+    /// and no other part reads it.
     ///
     /// # Errors
     /// When the device fails.
@@ -19,6 +20,13 @@ pub trait Program: Send + Sync + Debug {
 
     /// What was compiled, for explanations.
     fn info(&self) -> ProgramInfo;
+
+    /// Whether what operand number `operand` is computed from may have to be read again after it was written, so that it may not take the place
+    /// of an input.
+    fn rereads_for(&self, operand: usize) -> bool {
+        let _ = operand;
+        self.info().rereads_inputs
+    }
 }
 
 /// What a compiled kernel is like.

@@ -3,7 +3,7 @@
 use crate::DeviceRef;
 use crate::explain;
 use crate::mode::Mode;
-use crate::period::period;
+use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
 use crate::run;
 use crate::store::{self, Ready};
@@ -46,6 +46,10 @@ pub(crate) struct Recorder {
     input_limit: usize,
     check_at: usize,
     cut_at: usize,
+    /// Cut before the next operation. Not after the last: its arguments are still held then, by whoever is recording it.
+    cut_next: bool,
+    /// Operations of turns that need nothing of each other, in a loop that is recorded on: what reads one of them goes round an outer loop.
+    turns: usize,
     // Kept for their memory.
     live: BitSet,
     sizes: Vec<i64>,
@@ -93,6 +97,8 @@ impl Recorder {
             input_limit: MAX_INPUT_BYTES,
             check_at: FIRST_CHECK,
             cut_at: usize::MAX,
+            cut_next: false,
+            turns: 0,
             live: BitSet::default(),
             sizes: Vec::new(),
         }
@@ -113,6 +119,9 @@ impl Recorder {
     ) -> Arc<Value> {
         if mode != self.mode {
             self.change_mode(mode);
+        }
+        if self.cut_next || self.turns > 0 && self.comes_round(args) {
+            self.cut();
         }
         // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may settle an argument.
         for arg in args {
@@ -144,6 +153,16 @@ impl Recorder {
             self.maybe_cut(cut);
         }
         value
+    }
+
+    /// Whether an operation reads what an early turn computed of a loop whose turns need nothing of each other. The same place is found again.
+    fn comes_round(&mut self, args: &[Operand<'_>]) -> bool {
+        let early = |v: &Value| v.epoch == self.epoch && (v.index as usize) < self.turns;
+        let round = args.iter().any(|a| matches!(a, Operand::Value(v) if early(v)));
+        if round {
+            self.recognizer.cut_here();
+        }
+        round
     }
 
     #[cold]
@@ -190,28 +209,34 @@ impl Recorder {
     #[cold]
     fn maybe_cut(&mut self, known: bool) {
         let n = self.ops.len();
-        if known || self.input_bytes > self.input_limit && self.own_input_bytes() > MAX_INPUT_BYTES {
+        if self.input_bytes > self.input_limit && self.own_input_bytes() > MAX_INPUT_BYTES {
             return self.cut();
         }
         // What others hold anyway is no reason to cut: a chain over one large tensor is to fuse like any other.
         while self.input_bytes > self.input_limit {
             self.input_limit += MAX_INPUT_BYTES;
         }
-        if n >= self.cut_at || n >= MAX_OPS {
+        if known || n >= self.cut_at || n >= MAX_OPS {
             self.recognizer.cut_here();
-            return self.cut();
+            self.cut_next = true;
+            return;
         }
         if n == self.check_at && self.cut_at == usize::MAX {
-            match period(&self.ops) {
-                // Whole turns from the start of the segment on, so that the next one starts at the same point of the loop.
-                Some(p) => {
-                    self.cut_at = n.div_ceil(p) * p;
-                    self.check_at = self.cut_at;
-                    if self.cut_at == n {
-                        self.maybe_cut(false);
-                    }
+            let Some(p) = period(&self.ops) else {
+                self.check_at = (2 * self.check_at).min(MAX_OPS);
+                return;
+            };
+            // Whole turns, so that the next segment starts at the same point of the loop.
+            self.cut_at = match independent_turns(&self.ops, p) {
+                Some(begun) => {
+                    self.turns = n - begun;
+                    n - begun + (MAX_OPS - (n - begun)) / p * p
                 }
-                None => self.check_at = (2 * self.check_at).min(MAX_OPS),
+                None => n.div_ceil(p) * p,
+            };
+            self.check_at = self.cut_at;
+            if self.cut_at == n {
+                self.maybe_cut(false);
             }
         }
     }
@@ -270,6 +295,8 @@ impl Recorder {
         self.input_limit = MAX_INPUT_BYTES;
         self.check_at = FIRST_CHECK;
         self.cut_at = usize::MAX;
+        self.cut_next = false;
+        self.turns = 0;
         self.epoch = NEXT_EPOCH.fetch_add(1, Relaxed);
         self.recognizer.restart(self.mode.index());
     }

@@ -25,6 +25,8 @@ struct Running<'a> {
     device: &'a dyn Device,
     inputs: &'a mut [Option<Arc<Value>>],
     buffers: Vec<Option<Buffer>>,
+    /// Of a launch, for each operand that is read, the written one that took its memory; `usize::MAX` for none.
+    taken: Vec<usize>,
     done: Run,
 }
 
@@ -42,6 +44,7 @@ pub(crate) fn run(
         device: &**device.device(),
         inputs,
         buffers: vec![None; instance.buffers.len()],
+        taken: vec![],
         done: Run::default(),
     };
     let mut bits = Vec::new();
@@ -69,12 +72,18 @@ pub(crate) fn run(
 impl Running<'_> {
     fn launch(&mut self, step: &Step, program: &dyn Program, sizes: &[usize], scalars: &[u64]) -> Result<(), Error> {
         let (mut allocated, mut in_place) = (0, 0);
-        let may_reuse = !step.in_place.is_empty() && !program.info().rereads_inputs;
         // Operands whose memory an output took over: where they are read from now.
-        let mut taken: Vec<(usize, usize)> = vec![];
+        self.taken.clear();
+        self.taken.resize(if step.in_place.is_empty() { 0 } else { step.first_write }, usize::MAX);
+        let mut pairs = &step.in_place[..];
         for w in step.first_write..step.operands.len() {
             let Slot::Buffer(b) = step.operands[w] else { unreachable!("a kernel writes buffers") };
-            if may_reuse && let Some(buffer) = self.reuse(step, w, sizes[b], &mut taken) {
+            let (own, rest) = pairs.split_at(pairs.iter().take_while(|p| p.0 == w).count());
+            pairs = rest;
+            if !own.is_empty()
+                && !program.rereads_for(w)
+                && let Some(buffer) = self.reuse(step, own, sizes[b])
+            {
                 self.buffers[b] = Some(buffer);
                 in_place += 1;
                 continue;
@@ -95,9 +104,9 @@ impl Running<'_> {
             .operands
             .iter()
             .enumerate()
-            .map(|(n, slot)| match (taken.iter().find(|t| t.0 == n), *slot) {
-                (Some(&(_, written)), _) => self.buffer(step.operands[written]),
-                (None, slot) => self.buffer(slot),
+            .map(|(n, &slot)| match self.taken.get(n) {
+                Some(&written) if written != usize::MAX => self.buffer(step.operands[written]),
+                _ => self.buffer(slot),
             })
             .collect();
         let label =
@@ -127,10 +136,11 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The memory of a read operand that dies in this launch and that nobody else can reach, for written operand `w` of that many bytes.
-    fn reuse(&mut self, step: &Step, w: usize, bytes: usize, taken: &mut Vec<(usize, usize)>) -> Option<Buffer> {
-        for &(_, read) in step.in_place.iter().filter(|p| p.0 == w) {
-            if taken.iter().any(|t| t.0 == read) {
+    /// The memory of a read operand that dies in this launch and that nobody else can reach, for a written one of that many bytes. `pairs`: what it
+    /// may take the place of.
+    fn reuse(&mut self, step: &Step, pairs: &[(usize, usize)], bytes: usize) -> Option<Buffer> {
+        for &(w, read) in pairs {
+            if self.taken[read] != usize::MAX {
                 continue;
             }
             let buffer = match step.operands[read] {
@@ -146,7 +156,7 @@ impl Running<'_> {
                 }
             };
             if buffer.is_some() {
-                taken.push((read, w));
+                self.taken[read] = w;
                 return buffer;
             }
         }

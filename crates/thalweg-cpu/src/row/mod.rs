@@ -31,6 +31,8 @@ use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, Body, Geometry, Orientation, RowGeometry, phases};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
+pub use walk::Failure;
+
 /// Points of a row beyond which nothing is kept in buffers: they would be memory traffic themselves.
 const KEEP_POINTS: usize = 1 << 20;
 /// The same for a strip of columns, in bytes of the buffers of a narrow one.
@@ -122,13 +124,38 @@ impl RowsProgram {
         made.as_deref().unwrap_or(kept)
     }
 
-    fn launch_rows(&self, geometry: &RowGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+    /// Refuses what would not be sound to run.
+    ///
+    /// # Panics
+    /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points write one element.
+    pub fn check(&self, geometry: &RowGeometry, operands: &[&Buffer], scalars: &[u64]) {
+        check(&self.body, geometry, self.orientation(), operands, scalars);
+    }
+
+    /// The time that one thread will take.
+    pub fn estimate_ns(&self, geometry: &RowGeometry) -> f64 {
+        let points = geometry.rows() * geometry.row().max(1);
+        let scans: f64 = self.body.scans.iter().map(|s| scan::ns_per_element(s.op)).sum();
+        estimate_ns(&self.body, &geometry.accesses, points, self.cost) + scans * points as f64
+    }
+
+    /// Runs a launch on these threads.
+    ///
+    /// # Safety
+    /// [`RowsProgram::check`] found it sound.
+    ///
+    /// # Errors
+    /// As [`Program::launch`].
+    pub unsafe fn run(
+        &self,
+        geometry: &RowGeometry,
+        operands: &[&Buffer],
+        scalars: &[u64],
+        threads: &Threads,
+    ) -> Result<(), Error> {
         let body = &self.body;
-        check(body, geometry, self.orientation(), operands, scalars);
         let layout = Layout::new(body, geometry, self.orientation(), operands)?;
-        let points = layout.rows() * layout.row.max(1);
-        let scans: f64 = body.scans.iter().map(|s| scan::ns_per_element(s.op)).sum();
-        let estimate = estimate_ns(body, &geometry.accesses, points, self.cost) + scans * points as f64;
+        let estimate = self.estimate_ns(geometry);
         let aliased = check::aliased(body, operands, |i| {
             let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
             if let Some(map) = &at.map {
@@ -144,7 +171,7 @@ impl RowsProgram {
         let combines = body.stores.iter().any(|s| s.combine.is_some());
         let large = written.saturating_mul(layout.rows() * layout.row) > memory::last_level_cache();
         let stores = Stores { aliased, stream: large && !aliased && !combines };
-        // SAFETY: `check` found every access of the domain inside its operand. No two rows write one element, since no two points share one.
+        // SAFETY: the check found every access of the domain inside its operand. No two rows write one element, since no two points share one.
         unsafe {
             match &self.way {
                 Way::Along { kept, bare, lawful } => {
@@ -153,13 +180,12 @@ impl RowsProgram {
                     let lawful = if pays { lawful.get_or_init(made).as_deref() } else { None };
                     let engine = lawful.map_or_else(|| self.along(kept, bare, layout.row), |l| &l.engine);
                     let laws = lawful.map(|l| &l.laws);
-                    Along::new(engine, laws, body, &layout, scalars, stores).run(&self.threads, estimate)
+                    Along::new(engine, laws, body, &layout, scalars, stores).run(threads, estimate)
                 }
                 Way::Across { kept, bare } => {
                     let program = self.across(kept, bare, layout.row);
-                    let threads = self.threads.for_work(estimate);
-                    let across = Across::new(program, &layout, scalars, stores, threads);
-                    walk::run(&across, &self.threads, estimate)
+                    let across = Across::new(program, &layout, scalars, stores, threads.for_work(estimate));
+                    walk::run(&across, threads, estimate)
                 }
             }
         }
@@ -169,7 +195,16 @@ impl RowsProgram {
 impl Program for RowsProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let Geometry::Rows(geometry) = geometry else { panic!("a row kernel is launched with {geometry:?}") };
-        self.launch_rows(geometry, operands, scalars)
+        self.check(geometry, operands, scalars);
+        // SAFETY: just checked.
+        unsafe { self.run(geometry, operands, scalars, &self.threads) }
+    }
+
+    fn rereads_for(&self, _: usize) -> bool {
+        match &self.way {
+            Way::Along { kept, .. } => kept.rereads_inputs(),
+            Way::Across { kept, .. } => kept.engines().any(|e| e.rereads_inputs()),
+        }
     }
 
     fn info(&self) -> ProgramInfo {

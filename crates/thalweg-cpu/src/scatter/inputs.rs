@@ -138,6 +138,10 @@ impl Program for ScatterProgram {
         // What the inputs are computed into is nobody's operand.
         ProgramInfo { rereads_inputs: false, ..row::sum(std::iter::once(native).chain(computed)) }
     }
+
+    fn rereads_for(&self, _: usize) -> bool {
+        false
+    }
 }
 
 /// Size of the outermost dimension that values are put in along.

@@ -1,6 +1,7 @@
 //! Tests of the device as the rest of Thalweg uses it.
 
 mod axes;
+mod bundles;
 mod gathers;
 mod maps;
 mod measure;

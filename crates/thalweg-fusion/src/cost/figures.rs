@@ -139,6 +139,18 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
         (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
         (Kernel::Matmul { dtype }, Geometry::Matmul(g)) => product(*dtype, g, left, reads, f),
         (Kernel::Scatter { op, inputs, .. }, Geometry::Scatter(g)) => scatter(*op, inputs, g, left, f),
+        (Kernel::Bundle { kernels, parts }, Geometry::Bundle(all)) => {
+            // All reads of all parts, then all writes.
+            let (mut read, mut written) = (0, parts.iter().map(|p| p.reads as usize).sum::<usize>());
+            for (part, geometry) in parts.iter().zip(all) {
+                let (r, w) = (part.reads as usize, part.writes as usize);
+                let mut own = [&left[read..read + r], &left[written..written + w]].concat();
+                let boxes = f.boxes;
+                add(&kernels[part.kernel as usize], geometry, &mut own, r, f);
+                f.boxes = f.boxes.max(boxes + 1);
+                (read, written) = (read + r, written + w);
+            }
+        }
         _ => panic!("kernel and geometry are of different kinds"),
     }
 }

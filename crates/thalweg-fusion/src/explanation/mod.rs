@@ -12,8 +12,9 @@ use crate::instance::{Instance, Slot, instantiate};
 use crate::partition::{Effort, why};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
-use crate::segment::{Indexed, Mode, Segment, ValueId};
+use crate::segment::{BitSet, Indexed, Mode, Segment, ValueId};
 use serde::Serialize;
+use std::collections::HashSet;
 use thalweg_ir::{Arg, Scalar};
 
 /// What was done with the segments of a stretch of code.
@@ -77,15 +78,17 @@ pub struct OperationReport {
 /// One kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
-    /// What kind: `map`, or the operation that runs by itself.
+    /// What kind: `map`, `rows`, `bundle`, or the operation that runs by itself.
     pub kind: &'static str,
+    /// Kernels that it runs side by side: several of a bundle, else one.
+    pub parts: usize,
     /// Operations computed in it.
     pub operations: Vec<usize>,
     /// Operations whose results it writes.
     pub writes: Vec<usize>,
     /// What it reads, as operations (`%n`) and inputs (`inN`).
     pub reads: Vec<String>,
-    /// Its domain's shape.
+    /// Its domain's shape; of a bundle how many there are and the first.
     pub domain: String,
     /// Who runs it; empty for a kernel without points, which is not launched.
     pub engine: String,
@@ -132,6 +135,8 @@ impl SegmentReport {
     ) -> Self {
         let ix = Indexed::new(*segment);
         let footprint = footprint(segment);
+        let mut aliases = BitSet::new(segment.ops.len());
+        plan.outputs.iter().filter(|o| o.1 == OutputPlan::Alias).for_each(|o| aliases.insert(o.0));
         let typed = |v: ValueId| format!("{}{}", ix.dtype(v), ix.shape(v));
         let mut operations: Vec<OperationReport> = (0..segment.ops.len())
             .map(|i| OperationReport {
@@ -140,35 +145,32 @@ impl SegmentReport {
                 arguments: arguments(&ix, i),
                 kernels: vec![],
                 live: segment.live.has(i),
-                alias: plan.outputs.contains(&(i, OutputPlan::Alias)),
+                alias: aliases.has(i),
             })
             .collect();
+        let stored = stored_order(plan);
+        let name = |slot: &Slot| match *slot {
+            Slot::Input(n) => format!("in{n}"),
+            Slot::Buffer(b) => format!("%{}", stored[b]),
+        };
+        let mut steps = instance.steps.iter().zip(engines).peekable();
         let mut kernels = Vec::new();
         for (k, kernel) in plan.kernels.iter().enumerate() {
-            let (kind, ops, domain) = match kernel {
-                KernelPlan::Map { domain, rows, ops, .. } => {
-                    (if rows.is_some() { "rows" } else { "map" }, ops.clone(), *domain)
-                }
-                KernelPlan::Alone { op, ops, .. } => (segment.ops[*op].op.name(), ops.clone(), ValueId::Op(*op)),
-            };
-            let writes: Vec<usize> = kernel.writes().collect();
-            for &o in &ops {
+            let (kind, domain) = described(&ix, kernel);
+            for o in kernel.ops() {
                 operations[o].kernels.push(k);
             }
-            let at = instance.steps.iter().position(|s| s.kernel_index == k);
-            let step = at.map(|at| &instance.steps[at]);
+            let (step, engine) = steps.next_if(|s| s.0.kernel_index == k).unzip();
             let figures = step.map(|s| instance.figures(s));
-            let name = |slot: &Slot| match *slot {
-                Slot::Input(n) => format!("in{n}"),
-                Slot::Buffer(b) => format!("%{}", stored_order(plan)[b]),
-            };
+            let reads: Option<Vec<String>> = step.map(|s| s.operands[..s.first_write].iter().map(name).collect());
             kernels.push(KernelReport {
                 kind,
-                operations: ops,
-                reads: step.map(|s| s.operands[..s.first_write].iter().map(name).collect()).unwrap_or_default(),
-                writes,
-                domain: ix.shape(domain).to_string(),
-                engine: at.map(|at| engines[at].clone()).unwrap_or_default(),
+                parts: kernel.parts().len(),
+                operations: kernel.ops().collect(),
+                reads: reads.map(distinct).unwrap_or_default(),
+                writes: kernel.writes().collect(),
+                domain,
+                engine: engine.unwrap_or_default(),
                 bytes_read: step.map_or(0, |s| s.bytes_read),
                 bytes_written: step.map_or(0, |s| s.bytes_written),
                 bytes_allocated: 0,
@@ -214,6 +216,34 @@ impl SegmentReport {
     pub fn failed(&mut self, why: String) {
         self.error = Some(why);
     }
+}
+
+/// Shapes of a bundle's parts that are listed before the rest is counted.
+const SHAPES: usize = 4;
+
+/// What kind a kernel is, and its domain.
+fn described(ix: &Indexed<'_>, kernel: &KernelPlan) -> (&'static str, String) {
+    match kernel {
+        KernelPlan::Map { domain, rows, .. } => {
+            (if rows.is_some() { "rows" } else { "map" }, ix.shape(*domain).to_string())
+        }
+        KernelPlan::Alone { op, .. } => (ix.seg.ops[*op].op.name(), ix.seg.shapes[*op].to_string()),
+        KernelPlan::Together { parts } => {
+            let all: Vec<String> = distinct(parts.iter().map(|p| described(ix, p).1).collect());
+            let more = all.len().saturating_sub(SHAPES);
+            let shown = all[..all.len() - more].join(", ");
+            let more = if more > 0 { format!(", … {more} more") } else { String::new() };
+            let over = if all.len() == 1 { "shape" } else { "different shapes" };
+            ("bundle", format!("{} parts over {over} {shown}{more}", parts.len()))
+        }
+    }
+}
+
+/// Without what came before.
+fn distinct(mut all: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    all.retain(|s| seen.insert(s.clone()));
+    all
 }
 
 /// The operations that a plan's kernels store, in the order of the instance's buffers.

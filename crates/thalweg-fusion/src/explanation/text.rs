@@ -75,7 +75,8 @@ impl SegmentReport {
 
     fn write_kernel(&self, f: &mut fmt::Formatter<'_>, k: usize, kernel: &KernelReport) -> fmt::Result {
         let engine = if kernel.engine.is_empty() { "no points" } else { &kernel.engine };
-        writeln!(f, "kernel {k}: {} over {}, {engine}", kernel.kind, kernel.domain)?;
+        let over = if kernel.parts > 1 { "of" } else { "over" };
+        writeln!(f, "kernel {k}: {} {over} {}, {engine}", kernel.kind, kernel.domain)?;
         write!(f, "  reads {}", bytes(kernel.bytes_read))?;
         if !kernel.reads.is_empty() {
             write!(f, " ({})", list(&kernel.reads))?;

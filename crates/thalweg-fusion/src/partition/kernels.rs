@@ -279,6 +279,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 let again = computed_again(facts, &map.computed, ix.shape(*domain), *rows)?;
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
             }
+            KernelPlan::Together { .. } => unreachable!("bundles are made of a finished plan"),
         }
     }
 }
@@ -287,6 +288,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
 pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
     match &candidate.plan {
         KernelPlan::Map { ops, .. } | KernelPlan::Alone { ops, .. } => ops,
+        KernelPlan::Together { .. } => unreachable!("bundles are made of a finished plan"),
     }
 }
 

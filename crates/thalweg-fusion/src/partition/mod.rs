@@ -7,6 +7,7 @@
 //!
 //! Nothing here depends on the order in which independent operations were recorded except the numbering of kernels.
 
+mod bundles;
 mod canonical;
 mod facts;
 mod kernels;
@@ -60,9 +61,21 @@ pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Planned {
 /// The plan that a state is.
 fn finish(facts: &Facts<'_>, state: &State) -> Plan {
     let first = |k: usize| state.kernels[k].stores[0];
-    let order = legality::run_order(&state.reads(), first).expect("the kernels of a plan are acyclic");
-    let kernels = order.iter().map(|&k| state.kernels[k].candidate.plan.clone()).collect();
-    Plan { kernels, outputs: facts.outputs.clone() }
+    let reads = state.reads();
+    let order = legality::run_order(&reads, first).expect("the kernels of a plan are acyclic");
+    let mut place = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(at, &k)| place[k] = at);
+    let mut readers = vec![vec![]; order.len()];
+    for (k, from) in reads.iter().enumerate() {
+        from.iter().for_each(|&f| readers[place[f]].push(place[k]));
+    }
+    let (kernels, times) =
+        order.iter().map(|&k| (state.kernels[k].candidate.plan.clone(), state.kernels[k].time)).unzip();
+    let mut plan = Plan { kernels, outputs: facts.outputs.clone() };
+    if facts.ix.seg.mode.fused {
+        plan.kernels = bundles::bundle(&facts.ix, plan.kernels, &readers, times);
+    }
+    plan
 }
 
 /// Whether an operation is a kernel by itself.

@@ -15,7 +15,9 @@ use thalweg_ir::Op;
 /// Every value that one kernel of the plan hands to another, in order of the operations, with the reason.
 pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge> {
     let facts = Facts::new(segment);
-    let stores: Vec<Vec<usize>> = plan.kernels.iter().map(|k| sorted(k.writes())).collect();
+    // A bundle is as many kernels as it has parts.
+    let parts = plan.kernels.iter().enumerate().flat_map(|(n, k)| k.parts().iter().map(move |p| (n, p)));
+    let (number, stores): (Vec<usize>, Vec<Vec<usize>>) = parts.map(|(n, p)| (n, sorted(p.writes()))).unzip();
     let mut stored = BitSet::new(segment.ops.len());
     stores.iter().flatten().for_each(|&s| stored.insert(s));
     let mut kernels = Kernels::new(&facts, costs);
@@ -30,10 +32,11 @@ pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge>
                 Some(state) => reason(&mut kernels, state, (from, to), op),
                 None => Reason::FusionOff,
             };
-            edges.push(Edge { op, from, to, reason });
+            edges.push(Edge { op, from: number[from], to: number[to], reason });
         }
     }
     edges.sort_by_key(|e| (e.op, e.to));
+    edges.dedup_by_key(|e| (e.op, e.from, e.to));
     edges
 }
 
@@ -67,7 +70,7 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     match &state.kernels[from].candidate.plan {
         KernelPlan::Alone { op: writer, .. } => return Reason::ResultOf(name(*writer)),
         KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => return Reason::SharedPass(name(op)),
-        KernelPlan::Map { .. } => {}
+        KernelPlan::Map { .. } | KernelPlan::Together { .. } => {}
     }
     let stores = sorted(state.kernels[from].stores.iter().chain(&state.kernels[to].stores).copied());
     let one = state.with(kernels, (state.stored.clone(), &[]), &[from, to], &[stores]);

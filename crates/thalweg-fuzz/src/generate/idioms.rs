@@ -15,7 +15,7 @@ impl Generator {
     /// Adds the steps of one idiom; `None` where it did not fit.
     pub(super) fn idiom(&mut self) -> Option<()> {
         let x = self.float_tensor()?;
-        match self.rng.u32(..14) {
+        match self.rng.u32(..16) {
             0 | 1 => self.softmax(x),
             2 | 3 => self.normalise(x),
             4 => self.rms_norm(x),
@@ -26,6 +26,7 @@ impl Generator {
             10 => self.of_a_view(x),
             11 => self.over_the_rows(x),
             12 => self.share_of_the_sum(x),
+            13 => self.siblings(x),
             _ => self.by_index(x),
         }
         .map(|_| ())
@@ -58,7 +59,7 @@ impl Generator {
         Some(Tensor::Step(self.program.steps.len() - 1))
     }
 
-    fn element_of(&mut self, op: ElementOp, args: &[Argument]) -> Option<Tensor> {
+    pub(super) fn element_of(&mut self, op: ElementOp, args: &[Argument]) -> Option<Tensor> {
         let tensors = || {
             args.iter().filter_map(|a| match a {
                 Argument::Tensor(t) => Some(*t),
@@ -80,21 +81,21 @@ impl Generator {
         self.push(Op::Element(op), dtype, shape, attr, args.to_vec(), vec![])
     }
 
-    fn unary(&mut self, op: ElementOp, x: Tensor) -> Option<Tensor> {
+    pub(super) fn unary(&mut self, op: ElementOp, x: Tensor) -> Option<Tensor> {
         self.element_of(op, &[Argument::Tensor(x)])
     }
 
-    fn binary(&mut self, op: ElementOp, a: Tensor, b: Tensor) -> Option<Tensor> {
+    pub(super) fn binary(&mut self, op: ElementOp, a: Tensor, b: Tensor) -> Option<Tensor> {
         self.element_of(op, &[Argument::Tensor(a), Argument::Tensor(b)])
     }
 
-    fn with_number(&mut self, op: ElementOp, a: Tensor, v: f64) -> Option<Tensor> {
+    pub(super) fn with_number(&mut self, op: ElementOp, a: Tensor, v: f64) -> Option<Tensor> {
         let bits = thalweg_ir::Scalar::Float(v).to_bits(self.program.dtype(a));
         self.element_of(op, &[Argument::Tensor(a), Argument::Scalar(bits)])
     }
 
     /// Axes to reduce: the last, the first, one between, several, all.
-    fn axes(&mut self, x: Tensor) -> u32 {
+    pub(super) fn axes(&mut self, x: Tensor) -> u32 {
         let rank = self.program.shape(x).rank() as u32;
         match self.rng.u32(..8) {
             0..3 => 1 << (rank - 1),
@@ -105,7 +106,7 @@ impl Generator {
         }
     }
 
-    fn reshaped(&mut self, x: Tensor, shape: Shape) -> Option<Tensor> {
+    pub(super) fn reshaped(&mut self, x: Tensor, shape: Shape) -> Option<Tensor> {
         let (dtype, ints) = (self.program.dtype(x), shape.iter().map(|&d| d as i64).collect());
         self.push(Op::Reshape, dtype, shape, 0, vec![Argument::Tensor(x)], ints)
     }
@@ -117,7 +118,7 @@ impl Generator {
     }
 
     /// A reduction with the axes kept or dropped, as it comes.
-    fn reduced(&mut self, op: ReduceOp, x: Tensor, axes: u32, keep: bool) -> Option<Tensor> {
+    pub(super) fn reduced(&mut self, op: ReduceOp, x: Tensor, axes: u32, keep: bool) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let gone = |i: usize| axes >> i & 1 == 1;
         let dims: Vec<usize> =
@@ -155,7 +156,7 @@ impl Generator {
         }
     }
 
-    fn softmax(&mut self, x: Tensor) -> Option<Tensor> {
+    pub(super) fn softmax(&mut self, x: Tensor) -> Option<Tensor> {
         let axes = self.axes(x);
         let m = self.kept(ReduceOp::Max, x, axes)?;
         let d = self.binary(Sub, x, m)?;
@@ -270,7 +271,7 @@ impl Generator {
         self.reduced(ReduceOp::Sum, picked, 1 << axis, keep)
     }
 
-    fn plain(&mut self) -> ReduceOp {
+    pub(super) fn plain(&mut self) -> ReduceOp {
         self.pick(&[ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod])
     }
 

@@ -1,0 +1,108 @@
+//! Maps over one dimension, without tables and gathers: nearly all elementwise kernels, once neighbouring dimensions are merged.
+//!
+//! In: a body and what is known of it from when it was compiled ([`Facts`]), a geometry, operands, scalars. What is found *flat* has passed every
+//! check there is, and runs as stretches of [`CHUNK`] points. Anything else - also what is to be refused - goes the general way (`launch.rs`). A launch of few
+//! points is mostly what happens before it runs, and a bundle is hundreds of them.
+
+use crate::check;
+use crate::engine::{Engine, OutOfRange};
+use crate::launch::{CHUNK, Stores, straight_ns};
+use std::ops::Range;
+use thalweg_kernel::{AccessClass, Body, MapGeometry};
+use thalweg_runtime::Buffer;
+
+/// What a launch asks of a body, whatever the sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Arithmetic of a point.
+    cost: u64,
+    /// Nothing is gathered, nothing goes by tables, and what is written is written as a body may.
+    plain: bool,
+}
+
+impl Facts {
+    /// What is known of a body.
+    pub fn new(body: &Body) -> Facts {
+        let gathered = (0..body.accesses.len()).any(|i| check::gathered(body, i));
+        let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
+        let writes = body.stores.iter().all(|s| {
+            let access = &body.accesses[s.access as usize];
+            access.class == AccessClass::Contiguous && access.operand.is_some()
+        });
+        Facts { cost: body.cost(), plain: !gathered && !mapped && writes }
+    }
+
+    /// Whether a launch is flat, and sound to run.
+    pub fn is_flat(&self, body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> bool {
+        let &[n] = &geometry.extents[..] else { return false };
+        self.plain
+            && (1..=isize::MAX as usize).contains(&n)
+            && geometry.accesses.len() == body.accesses.len()
+            && operands.len() >= body.operands as usize
+            && scalars.len() >= body.scalars as usize
+            && geometry.accesses.iter().enumerate().all(|(i, at)| check::fits_line(body, i, at, n, operands))
+    }
+
+    /// The time that one thread will take for a flat launch.
+    pub fn estimate_ns(&self, body: &Body, geometry: &MapGeometry) -> f64 {
+        let points = geometry.extents[0];
+        let accesses = body.accesses.iter().zip(&geometry.accesses).filter(|(a, _)| a.operand.is_some());
+        let bytes: usize = accesses.map(|(a, at)| at.distinct.min(points) * a.dtype.size()).sum();
+        straight_ns(points as f64, self.cost, bytes as f64)
+    }
+}
+
+/// Runs the pieces of a range, up to one that fails.
+///
+/// # Safety
+/// The launch is flat.
+///
+/// # Errors
+/// As [`Engine::run`].
+pub unsafe fn run(
+    (engine, body): (&Engine, &Body),
+    geometry: &MapGeometry,
+    operands: &[&Buffer],
+    scalars: &[u64],
+    range: Range<usize>,
+    stores: Stores<'_>,
+    args: &mut Vec<u64>,
+) -> Result<(), OutOfRange> {
+    let n = geometry.extents[0];
+    let start = range.start * CHUNK;
+    args.clear();
+    for (access, at) in body.accesses.iter().zip(&geometry.accesses) {
+        // A single point has any stride; its step has to be its class's.
+        let step = if n == 1 { (access.class == AccessClass::Contiguous) as isize } else { at.strides[0] };
+        let first = at.base.wrapping_add(step.wrapping_mul(start as isize));
+        let word = match access.operand {
+            Some(o) => {
+                let bytes = first.wrapping_mul(access.dtype.size() as isize);
+                operands[o as usize].address().wrapping_offset(bytes) as u64
+            }
+            None => first as u64,
+        };
+        args.extend([word, 0, step as u64, 0]);
+    }
+    args.extend_from_slice(scalars);
+    for piece in range.clone() {
+        let points = CHUNK.min(n - piece * CHUNK);
+        // SAFETY: every access is inside its operand over all points, of which these are some. No other piece writes its elements, since what is
+        // written is contiguous.
+        unsafe {
+            if stores.may_stream(args, 1) {
+                engine.run_streaming(args, points, 1)?;
+            } else {
+                engine.run(args, points, 1, stores.in_place)?;
+            }
+        }
+        if piece + 1 < range.end {
+            for (i, access) in body.accesses.iter().enumerate() {
+                let unit = access.operand.map_or(1, |_| access.dtype.size());
+                let moved = (args[4 * i + 2] as i64).wrapping_mul((CHUNK * unit) as i64);
+                args[4 * i] = args[4 * i].wrapping_add(moved as u64);
+            }
+        }
+    }
+    Ok(())
+}

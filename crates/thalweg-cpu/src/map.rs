@@ -1,0 +1,103 @@
+//! Compiled map kernels: one body, or one for each box of a domain that is cut.
+
+use crate::engine::{Choice, Engine};
+use crate::flat::Facts;
+use crate::launch::{Job, with_scratch};
+use crate::row;
+use crate::threads::Threads;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use thalweg_kernel::{Body, Geometry, MapGeometry};
+use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
+
+/// A map kernel.
+#[derive(Debug)]
+pub struct MapProgram {
+    engine: Engine,
+    body: Body,
+    facts: Facts,
+    threads: Arc<Threads>,
+}
+
+impl MapProgram {
+    /// Compiles a body.
+    pub fn new(body: &Body, isa: Choice, threads: Arc<Threads>) -> MapProgram {
+        MapProgram { engine: Engine::new(body, isa), body: body.clone(), facts: Facts::new(body), threads }
+    }
+
+    /// A launch, checked.
+    ///
+    /// # Errors
+    /// As [`Job::new`], and its panics.
+    pub fn job<'a>(
+        &'a self,
+        geometry: &'a MapGeometry,
+        operands: &'a [&'a Buffer],
+        scalars: &'a [u64],
+    ) -> Result<Job<'a>, Error> {
+        Job::new((&self.engine, &self.body, &self.facts), geometry, operands, scalars)
+    }
+
+    fn launch_map(&self, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let job = self.job(geometry, operands, scalars)?;
+        // Once an index was out of range, what is left to do is not worth doing.
+        let failed = AtomicBool::new(false);
+        self.threads.run(job.pieces, job.grain, job.estimate_ns, |range| {
+            if !failed.load(Relaxed) && with_scratch(|scratch| job.run(range, scratch)).is_err() {
+                failed.store(true, Relaxed);
+            }
+        });
+        // Helpers are through when `run` returns.
+        if failed.into_inner() { Err(crate::engine::OutOfRange.into()) } else { Ok(()) }
+    }
+}
+
+impl Program for MapProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Geometry::Map(geometry) = geometry else { panic!("a map kernel is launched with {geometry:?}") };
+        self.launch_map(geometry, operands, scalars)
+    }
+
+    fn info(&self) -> ProgramInfo {
+        self.engine.info().clone()
+    }
+
+    fn rereads_for(&self, _: usize) -> bool {
+        self.engine.rereads_inputs()
+    }
+}
+
+/// A map kernel whose domain is cut into boxes.
+#[derive(Debug)]
+pub struct PiecesProgram(Vec<Arc<MapProgram>>);
+
+impl PiecesProgram {
+    /// Compiles the bodies; boxes with one body share its program.
+    pub fn new(bodies: &[Body], isa: Choice, threads: &Arc<Threads>) -> PiecesProgram {
+        let mut made: HashMap<&Body, Arc<MapProgram>> = HashMap::new();
+        let program = |body| Arc::new(MapProgram::new(body, isa, threads.clone()));
+        PiecesProgram(bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect())
+    }
+
+    /// The boxes' programs.
+    pub fn programs(&self) -> &[Arc<MapProgram>] {
+        &self.0
+    }
+}
+
+impl Program for PiecesProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Geometry::Pieces(pieces) = geometry else { panic!("a map in pieces is launched with {geometry:?}") };
+        assert_eq!(pieces.len(), self.0.len(), "one geometry a piece");
+        self.0.iter().zip(pieces).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
+    }
+
+    fn info(&self) -> ProgramInfo {
+        row::sum(self.0.iter().map(|p| p.info()))
+    }
+
+    fn rereads_for(&self, operand: usize) -> bool {
+        self.0.iter().any(|p| p.rereads_for(operand))
+    }
+}

@@ -1,0 +1,90 @@
+//! Many small computations that need nothing of each other, over shapes of their own, all asked for: what runs in one launch where it can.
+//!
+//! Some share an input, some are steps of an optimiser, some make rows, some see their input transposed, some hand one value on. Shapes have single and
+//! empty dimensions, so that parts of a bundle have nothing to do.
+
+use super::Generator;
+use crate::program::{Argument, Tensor};
+use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape, pack_order};
+
+use ElementOp::{Add, Div, Exp, Mul, Sigmoid, Sqrt, Sub, Tanh};
+
+/// The most computations of one idiom: every program is run more than a dozen times.
+const MOST: usize = 24;
+
+impl Generator {
+    /// Some computations; the first begins with `x`.
+    pub(super) fn siblings(&mut self, x: Tensor) -> Option<Tensor> {
+        let dtype = self.program.dtype(x);
+        let mut from = x;
+        for _ in 0..self.rng.usize(2..=MOST) {
+            // What is too large is left out; the others go on.
+            let made = match self.rng.u32(..8) {
+                0..3 => self.optimiser_step(from),
+                3 => self.softmax(from),
+                4 => self.transposed(from),
+                5 => self.row_and_map(from),
+                6 => self.unary(Tanh, from),
+                _ => self.with_number(Mul, from, 0.5),
+            };
+            if let Some(Tensor::Step(made)) = made {
+                self.program.steps[made].kept = true;
+            }
+            if self.rng.u32(..4) > 0 {
+                from = self.sibling_input(dtype);
+            }
+        }
+        Some(from)
+    }
+
+    fn sibling_input(&mut self, dtype: DType) -> Tensor {
+        let shape = match self.rng.u32(..8) {
+            0 => Shape::new(&[1]),
+            1 => Shape::new(&[self.rng.usize(..2), self.rng.usize(1..9)]),
+            2..5 => Shape::new(&[self.rng.usize(1..200)]),
+            _ => Shape::new(&[self.rng.usize(1..30), self.rng.usize(1..30)]),
+        };
+        self.input(dtype, shape)
+    }
+
+    /// Moments and parameter, new ones of all three.
+    fn optimiser_step(&mut self, g: Tensor) -> Option<Tensor> {
+        let (dtype, shape) = (self.program.dtype(g), self.program.shape(g));
+        let [p, m] = [(); 2].map(|_| self.input(dtype, shape));
+        let old = self.with_number(Mul, m, 0.9)?;
+        let new = self.with_number(Mul, g, 0.1)?;
+        let m = self.binary(Add, old, new)?;
+        let square = self.binary(Mul, m, m)?;
+        let root = self.unary(Sqrt, square)?;
+        let below = self.with_number(Add, root, 1e-3)?;
+        let step = self.binary(Div, m, below)?;
+        if let Tensor::Step(m) = m {
+            self.program.steps[m].kept = true;
+        }
+        self.binary(Sub, p, step)
+    }
+
+    fn transposed(&mut self, x: Tensor) -> Option<Tensor> {
+        let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
+        let order: Vec<usize> = (0..shape.rank()).rev().collect();
+        let to: Vec<usize> = order.iter().map(|&o| shape[o]).collect();
+        let args = vec![Argument::Tensor(x)];
+        let t = self.push(Op::Permute, dtype, Shape::new(&to), pack_order(&order), args, vec![])?;
+        self.unary(Sigmoid, t)
+    }
+
+    /// A reduction with its result used by a kernel over other points, so that bundles follow one another.
+    fn row_and_map(&mut self, x: Tensor) -> Option<Tensor> {
+        let axes = self.axes(x);
+        let e = self.unary(Exp, x)?;
+        let r = self.reduced(ReduceOp::Sum, e, axes, false)?;
+        if let Tensor::Step(r) = r {
+            self.program.steps[r].kept = self.rng.bool();
+        }
+        let n = self.program.shape(r).numel();
+        let flat = self.reshaped(r, Shape::new(&[n]))?;
+        let wide = self.reshaped(flat, Shape::new(&[n, 1]))?;
+        let both = self.binary(Add, wide, flat)?;
+        self.unary(Sqrt, both)
+    }
+}
