@@ -156,6 +156,59 @@ impl Costs {
         }
     }
 
+    /// All constants in the order of declaration, levels with theirs.
+    fn numbers(&mut self) -> Vec<&mut f64> {
+        let levels = self.levels.iter_mut();
+        let mut all: Vec<&mut f64> =
+            levels.flat_map(|l| [&mut l.read, &mut l.write, &mut l.read_all, &mut l.write_all]).collect();
+        all.extend([
+            &mut self.launch,
+            &mut self.boxed,
+            &mut self.wake,
+            &mut self.parallel,
+            &mut self.overlap,
+            &mut self.simple,
+            &mut self.divide,
+            &mut self.special,
+            &mut self.special_wide,
+            &mut self.convert,
+            &mut self.slow,
+            &mut self.fold,
+            &mut self.fold_across,
+            &mut self.scan,
+            &mut self.sort,
+            &mut self.transposed,
+            &mut self.strided,
+            &mut self.mapped,
+            &mut self.gathered,
+            &mut self.run,
+            &mut self.call,
+            &mut self.row,
+            &mut self.row_fold,
+            &mut self.once,
+            &mut self.spill,
+            &mut self.product,
+            &mut self.scattered,
+        ]);
+        all.extend(&mut self.multiply);
+        all
+    }
+
+    /// The constants, none further from those of `other` than by that factor.
+    pub fn near(mut self, other: &Costs, factor: f64) -> Costs {
+        let mut other = other.clone();
+        for (own, other) in self.numbers().into_iter().zip(other.numbers()) {
+            *own = own.clamp(*other / factor, *other * factor);
+        }
+        self
+    }
+
+    /// The constants to four digits: more says nothing, and so they are the same after they were written as text.
+    pub fn rounded(mut self) -> Costs {
+        self.numbers().into_iter().for_each(|n| *n = rounded(*n));
+        self
+    }
+
     /// A number that stands for all of them: equal for equal constants, in every process.
     pub fn id(&self) -> u64 {
         let text = serde_json::to_vec(self).expect("plain numbers become JSON");
@@ -164,7 +217,6 @@ impl Costs {
     }
 }
 
-/// To four digits: more says nothing, and so the number is the same after it was written as text.
 fn rounded(v: f64) -> f64 {
     if v == 0.0 || !v.is_finite() {
         return 0.0;

@@ -14,7 +14,7 @@ impl Costs {
         let level = self.level(footprint);
         let arithmetic = self.arithmetic(figures);
         let overhead = self.overhead(figures);
-        let near = self.near(figures);
+        let near = self.moved_again(figures);
         let (one, all) = self.memory(figures, level);
         let alone = self.together(arithmetic, one + near) + overhead;
         let n = (self.threads as u64).min(figures.pieces).max(1) as f64;
@@ -52,7 +52,7 @@ impl Costs {
     }
 
     /// What is moved again within caches of a thread's own.
-    fn near(&self, figures: &Figures) -> f64 {
+    fn moved_again(&self, figures: &Figures) -> f64 {
         let again: u64 = figures.traffic.iter().map(|t| t.again).sum();
         let rows = figures.rows.map_or(0.0, |r| r.again as f64 * self.level(r.near).read);
         again as f64 * self.levels[0].read + rows
