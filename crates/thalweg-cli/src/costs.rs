@@ -9,7 +9,7 @@ pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
         device.set_costs(device.calibrate()?);
     }
     let costs = device.costs();
-    let typical = *costs == Costs::typical();
+    let typical = *costs == Costs { threads: costs.threads, ..Costs::typical() };
     let from = if typical { "typical (--calibrate measures)" } else { "measured" };
     crate::out!("costs         {from}; {:016x}", costs.id());
     let all = if costs.threads == 1 { String::new() } else { format!("all {} threads", costs.threads) };
@@ -38,6 +38,7 @@ fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
         ("call", c.call),
         ("stretch", c.run),
         ("one more thread", c.parallel),
+        ("strip across", c.strip),
         ("row", c.row),
         ("fold's end", c.row_fold),
         ("add once a row", c.once),

@@ -24,13 +24,22 @@ const WHOLE: u64 = 4 << 20;
 /// Bytes that calibration touches at most; what moving takes beyond is told from the typical constants.
 const MOST: u64 = 64 << 20;
 
+/// Nanoseconds that a stream adds to a launch: operands looked up, counters, memory given back.
+const STREAM: f64 = 200.0;
+
 static TYPICAL: LazyLock<Arc<Costs>> = LazyLock::new(|| Arc::new(Costs::typical()));
 static COSTS: RwLock<Option<HashMap<DeviceRef, Arc<Costs>>>> = RwLock::new(None);
 
-/// The constants in force for a device: [`Costs::typical`] until others are set.
+/// The constants in force for a device: [`Costs::typical`] with its number of threads, until others are set.
 pub fn costs(device: DeviceRef) -> Arc<Costs> {
     let known = COSTS.read().unwrap_or_else(|e| e.into_inner());
-    known.as_ref().and_then(|c| c.get(&device)).unwrap_or(&TYPICAL).clone()
+    let set = known.as_ref().and_then(|c| c.get(&device)).cloned();
+    set.unwrap_or_else(|| Arc::new(typical(device)))
+}
+
+/// What a device counts with before anything was measured on it.
+fn typical(device: DeviceRef) -> Costs {
+    Costs { threads: device.device().threads() as u32, ..Costs::typical() }
 }
 
 /// Puts constants in force, in all threads.
@@ -44,23 +53,26 @@ pub fn set_costs(device: DeviceRef, costs: Costs) {
 /// # Errors
 /// When the device fails.
 pub fn calibrate(device: DeviceRef) -> Result<Costs, Error> {
-    let mut b = Bench::new(device.device().clone());
+    let mut b = Bench::new(device.device().clone())?;
     // What can be measured through small launches is one thread's.
     b.costs.threads = 1;
     // Arithmetic twice: the first time memory is not known yet.
-    b.fit(&samples::point(), |c, f| c.launch *= f)?;
-    b.fit(&samples::simple(), |c, f| c.simple *= f)?;
+    b.costs.launch -= STREAM;
+    b.fit(samples::point, |c, f| c.launch *= f)?;
+    b.costs.launch += STREAM;
+    b.offset = STREAM;
+    b.fit(samples::simple, |c, f| c.simple *= f)?;
     memory(&mut b)?;
-    b.fit(&samples::simple(), |c, f| c.simple *= f)?;
+    b.fit(samples::simple, |c, f| c.simple *= f)?;
     arithmetic(&mut b)?;
     moving(&mut b)?;
     rows(&mut b)?;
-    b.fit(&samples::scatter(), |c, f| c.scattered *= f)?;
+    b.fit(samples::scatter, |c, f| c.scattered *= f)?;
     for (i, dtype) in [DType::F32, DType::F64, DType::BF16, DType::I32].into_iter().enumerate() {
-        b.fit(&samples::product(dtype, 1, 96), |c, f| c.multiply[i] *= f)?;
+        b.fit_with(&|| samples::product(dtype, 1, 96), |c, f| c.multiply[i] *= f)?;
     }
-    b.fit(&samples::product(DType::F32, 64, 8), |c, f| c.product *= f)?;
-    threads(&mut b)?;
+    b.fit_with(&|| samples::product(DType::F32, 64, 8), |c, f| c.product *= f)?;
+    threads(&mut b, device.device().threads() as u32)?;
     Ok(b.costs.near(&TYPICAL, SANE).rounded())
 }
 
@@ -78,7 +90,7 @@ fn memory(b: &mut Bench) -> Result<(), Error> {
         if footprint > MOST {
             scale(&mut b.costs, last);
         } else if footprint <= WHOLE {
-            last = b.fit(&samples::copy(footprint), scale)?;
+            last = b.fit_with(&|| samples::copy(footprint), scale)?;
         } else {
             last = b.fit_slices(footprint, scale)?;
         }
@@ -97,44 +109,41 @@ fn arithmetic(b: &mut Bench) -> Result<(), Error> {
     // A value too many is written and read again: it takes what other instructions take.
     let faster = b.costs.simple / TYPICAL.simple;
     b.costs.spill *= faster;
-    b.fit(&samples::divide(), |c, f| c.divide *= f)?;
-    b.fit(&samples::special(DType::F32), |c, f| c.special *= f)?;
-    b.fit(&samples::special(DType::F64), |c, f| c.special_wide *= f)?;
-    b.fit(&samples::convert(), |c, f| c.convert *= f)?;
-    b.fit(&samples::slow(), |c, f| c.slow *= f)?;
+    b.fit(samples::divide, |c, f| c.divide *= f)?;
+    b.fit_with(&|| samples::special(DType::F32), |c, f| c.special *= f)?;
+    b.fit_with(&|| samples::special(DType::F64), |c, f| c.special_wide *= f)?;
+    b.fit(samples::convert, |c, f| c.convert *= f)?;
+    b.fit(samples::slow, |c, f| c.slow *= f)?;
     Ok(())
 }
 
 fn moving(b: &mut Bench) -> Result<(), Error> {
-    b.fit(&samples::runs(), |c, f| c.run *= f)?;
-    b.fit(&samples::calls(), |c, f| c.call *= f)?;
-    b.fit(&samples::transposed(), |c, f| c.transposed *= f)?;
-    b.fit(&samples::strided(), |c, f| c.strided *= f)?;
-    b.fit(&samples::mapped(), |c, f| c.mapped *= f)?;
-    b.fit(&samples::gathered(), |c, f| c.gathered *= f)?;
+    b.fit(samples::runs, |c, f| c.run *= f)?;
+    b.fit(samples::calls, |c, f| c.call *= f)?;
+    b.fit(samples::transposed, |c, f| c.transposed *= f)?;
+    b.fit(samples::strided, |c, f| c.strided *= f)?;
+    b.fit(samples::mapped, |c, f| c.mapped *= f)?;
+    b.fit(samples::gathered, |c, f| c.gathered *= f)?;
     Ok(())
 }
 
 fn rows(b: &mut Bench) -> Result<(), Error> {
-    b.fit(&samples::fold_along(4, 4096), |c, f| c.fold *= f)?;
-    b.fit(&samples::fold_along(512, 16), |c, f| {
+    b.fit_with(&|| samples::fold_along(16, 512), |c, f| c.fold *= f)?;
+    b.fit_with(&|| samples::fold_along(512, 16), |c, f| {
         c.row *= f;
         c.row_fold *= f;
     })?;
-    b.fit(&samples::once(), |c, f| c.once *= f)?;
-    b.fit(&samples::fold_across(), |c, f| c.fold_across *= f)?;
-    b.fit(&samples::scan(), |c, f| c.scan *= f)?;
-    b.fit(&samples::sort(), |c, f| c.sort *= f)?;
+    b.fit(samples::once, |c, f| c.once *= f)?;
+    b.fit(samples::fold_across, |c, f| c.fold_across *= f)?;
+    b.fit(samples::strips, |c, f| c.strip *= f)?;
+    b.fit(samples::scan, |c, f| c.scan *= f)?;
+    b.fit(samples::sort, |c, f| c.sort *= f)?;
     Ok(())
 }
 
-/// How many threads there are, by what they do together, and what moving takes all of them.
-fn threads(b: &mut Bench) -> Result<(), Error> {
-    let sample = samples::many();
-    let together = b.time(&sample)?;
-    let alone = b.predicted(&sample);
-    // A thread that is busy elsewhere is one all the same.
-    b.costs.threads = (alone / together - 0.15).ceil().clamp(1.0, 1024.0) as u32;
+/// What moving takes all threads together.
+fn threads(b: &mut Bench, count: u32) -> Result<(), Error> {
+    b.costs.threads = count;
     let n = b.costs.threads as f64;
     for l in &mut b.costs.levels {
         (l.read_all, l.write_all) = (l.read / n, l.write / n);
@@ -151,11 +160,12 @@ fn threads(b: &mut Bench) -> Result<(), Error> {
         }
         let scale = move |c: &mut Costs, f: f64| {
             let l = &mut c.levels[i];
-            l.read_all = (l.read_all * f).min(l.read);
-            l.write_all = (l.write_all * f).min(l.write);
+            // No more than all of them alone, no less than one.
+            l.read_all = (l.read_all * f).clamp(l.read / n, l.read);
+            l.write_all = (l.write_all * f).clamp(l.write / n, l.write);
         };
         if footprint <= MOST {
-            last = b.fit(&samples::copy(footprint), scale)?;
+            last = b.fit_with(&|| samples::copy(footprint), scale)?;
         } else {
             scale(&mut b.costs, last);
         }

@@ -16,6 +16,8 @@ const CHAIN: usize = 24;
 pub struct Sample {
     pub kernel: Kernel,
     pub geometry: Geometry,
+    /// Of its operands.
+    pub dtype: DType,
     /// Bytes of each operand.
     pub bytes: Vec<usize>,
     /// What is in it, where zeros will not do.
@@ -23,9 +25,9 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn new(kernel: Kernel, geometry: Geometry, bytes: Vec<usize>) -> Sample {
+    fn new(kernel: Kernel, geometry: Geometry, dtype: DType, bytes: Vec<usize>) -> Sample {
         let contents = vec![None; bytes.len()];
-        Sample { kernel, geometry, bytes, contents }
+        Sample { kernel, geometry, dtype, bytes, contents }
     }
 
     /// Bytes in use.
@@ -64,7 +66,7 @@ fn map(
     let (from, to) = (at(extents, strides, base), at(extents, &row_major(extents), base));
     let bytes = [&from, &to].map(|a| (a.reach.expect("it has points").1 + 1) * dtype.size()).to_vec();
     let geometry = MapGeometry { extents: extents.to_vec(), accesses: vec![from, to] };
-    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), bytes)
+    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), dtype, bytes)
 }
 
 fn flat(dtype: DType, n: usize, f: impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId) -> Sample {
@@ -90,15 +92,15 @@ pub fn copy_from(bytes: u64, element: u64) -> Sample {
     map(DType::F32, (&[bytes as usize / 8], AccessClass::Contiguous, &[1]), element as isize, |_, x| x)
 }
 
-/// Bytes of 0, to have touched them.
-pub fn zeros(bytes: usize) -> Sample {
+/// What operands hold that have no contents of their own: ordinary numbers, for which functions do all of their work.
+pub fn filled(dtype: DType, bytes: usize) -> Sample {
     let mut b = BodyBuilder::new(false);
-    let access = Access { operand: Some(0), dtype: DType::U8, class: AccessClass::Contiguous, per_row: false };
-    let to = b.access(access);
-    let zero = b.constant(Scalar::Int(0), DType::U8);
-    b.store(zero, to);
-    let geometry = MapGeometry { extents: vec![bytes], accesses: vec![at(&[bytes], &[1], 0)] };
-    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), vec![bytes])
+    let to = b.access(Access { operand: Some(0), dtype, class: AccessClass::Contiguous, per_row: false });
+    let value = b.constant(if dtype.is_float() { Scalar::Float(0.6) } else { Scalar::Int(1) }, dtype);
+    b.store(value, to);
+    let extents = vec![bytes / dtype.size()];
+    let geometry = MapGeometry { accesses: vec![at(&extents, &[1], 0)], extents };
+    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), dtype, vec![bytes])
 }
 
 /// Sums and differences, none of which takes in a product.
@@ -106,7 +108,7 @@ pub fn simple() -> Sample {
     flat(DType::F32, POINTS, |b, x| {
         let one = constant(b, 1.0);
         let step = |y, i: usize| {
-            if i % 2 == 0 { b.element(ElementOp::Add, &[y, x]) } else { b.element(ElementOp::Sub, &[one, y]) }
+            if i.is_multiple_of(2) { b.element(ElementOp::Add, &[y, x]) } else { b.element(ElementOp::Sub, &[one, y]) }
         };
         (0..CHAIN).fold(x, step)
     })
@@ -120,10 +122,16 @@ pub fn divide() -> Sample {
     })
 }
 
-/// Functions after one another, all of them where they have ordinary arguments.
+/// Functions beside one another, all of them where they have ordinary arguments.
 pub fn special(dtype: DType) -> Sample {
-    use ElementOp::{Exp, Log1p, Sin, Tanh};
-    flat(dtype, POINTS / 2, |b, x| [Exp, Sin, Tanh, Log1p, Tanh].iter().fold(x, |y, &op| b.element(op, &[y])))
+    use ElementOp::{Exp, Log1p, Sigmoid, Sin, Tanh};
+    flat(dtype, POINTS / 2, |b, x| {
+        let y = b.element(Exp, &[x]);
+        [Sin, Tanh, Log1p, Sigmoid].iter().fold(y, |y, &op| {
+            let z = b.element(op, &[x]);
+            b.element(ElementOp::Add, &[y, z])
+        })
+    })
 }
 
 /// Narrow elements in, out, and nothing between.
@@ -133,7 +141,11 @@ pub fn convert() -> Sample {
 
 /// A function that few engines have in f64.
 pub fn slow() -> Sample {
-    flat(DType::F64, 256, |b, x| b.element(ElementOp::Erf, &[x]))
+    let mut s = flat(DType::F64, 256, |b, x| b.element(ElementOp::Erf, &[x]));
+    // Arguments of all sizes: it branches.
+    let values = (0..256u32).flat_map(|i| ((i * 97 % 256) as f64 / 64.0 - 2.0).to_le_bytes());
+    s.contents[0] = Some(values.collect());
+    s
 }
 
 /// Short stretches.
@@ -186,7 +198,7 @@ pub fn gathered() -> Sample {
     source.distinct = 1;
     let accesses = vec![source, at(&n, &[1], 0), at(&n, &[1], 0)];
     let geometry = MapGeometry { extents: n.to_vec(), accesses };
-    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), vec![4 * POINTS, 4 * POINTS])
+    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), DType::F32, vec![4 * POINTS, 4 * POINTS])
 }
 
 /// A row body over `rows` rows of `row` points; what it stores is one a row, or one a point.
@@ -210,7 +222,7 @@ fn rows(
     let to = if per_row { at(&extents, &[1, 0], 0) } else { at(&extents, &strides, 0) };
     let bytes = vec![4 * rows * row, 4 * to.distinct];
     let geometry = RowGeometry { extents: extents.to_vec(), kept: 1, accesses: vec![at(&extents, &strides, 0), to] };
-    Sample::new(Kernel::Rows { body: b.finish(), orientation }, Geometry::Rows(geometry), bytes)
+    Sample::new(Kernel::Rows { body: b.finish(), orientation }, Geometry::Rows(geometry), DType::F32, bytes)
 }
 
 fn sum(b: &mut BodyBuilder, x: NodeId) -> NodeId {
@@ -221,8 +233,17 @@ pub fn fold_along(count: usize, row: usize) -> Sample {
     rows([count, row], Orientation::Along, true, sum)
 }
 
+/// Narrow strips: matrices of 16 rows with as many columns, each apart.
+pub fn strips() -> Sample {
+    let mut s = rows([32 * 16, 16], Orientation::Across, true, sum);
+    let Geometry::Rows(g) = &mut s.geometry else { unreachable!("it has rows") };
+    (g.extents, g.kept) = (vec![32, 16, 16], 2);
+    g.accesses = vec![at(&g.extents, &[256, 1, 16], 0), at(&g.extents, &[16, 1, 0], 0)];
+    s
+}
+
 pub fn fold_across() -> Sample {
-    rows([256, 64], Orientation::Across, true, sum)
+    rows([192, 128], Orientation::Across, true, sum)
 }
 
 /// Rows by their root mean square: a division and a root once a row.
@@ -263,7 +284,7 @@ pub fn product(dtype: DType, count: usize, n: usize) -> Sample {
         reach: [Some((0, count * all - 1)); 2],
     };
     let bytes = vec![count * all * dtype.size(); 3];
-    Sample::new(Kernel::Matmul { dtype }, Geometry::Matmul(geometry), bytes)
+    Sample::new(Kernel::Matmul { dtype }, Geometry::Matmul(geometry), dtype, bytes)
 }
 
 /// Values added at places in no order.
@@ -280,15 +301,8 @@ pub fn scatter() -> Sample {
         base: [0; 4],
         inputs: [None, None],
     };
-    let mut s = Sample::new(kernel, Geometry::Scatter(geometry), vec![4 * n, 8 * n, 4 * n, 4 * n]);
+    let mut s = Sample::new(kernel, Geometry::Scatter(geometry), DType::F32, vec![4 * n, 8 * n, 4 * n, 4 * n]);
     let index = (0..n as u64).flat_map(|i| ((i * 1031) % n as u64).to_le_bytes());
     s.contents[1] = Some(index.collect());
     s
-}
-
-/// Functions over so many points that every thread takes part.
-pub fn many() -> Sample {
-    let Sample { kernel, .. } = special(DType::F32);
-    let sample = flat(DType::F32, 1 << 20, |_, x| x);
-    Sample { kernel, ..sample }
 }
