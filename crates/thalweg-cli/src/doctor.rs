@@ -13,8 +13,22 @@ const VARIABLES: &[(&str, &str)] = &[
     ("THALWEG_STRICT", "on: fused and unfused agree to the bit"),
 ];
 
-/// Runs the command.
-pub fn run() -> Outcome {
+/// Arguments of `thalweg doctor`.
+#[derive(clap::Args, Debug)]
+pub struct Doctor {
+    /// Measure what things take on this device (0.15 s)
+    #[arg(long)]
+    calibrate: bool,
+}
+
+impl Doctor {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        run(self.calibrate)
+    }
+}
+
+fn run(calibrate: bool) -> Outcome {
     crate::out!("thalweg       {}", env!("CARGO_PKG_VERSION"));
     let device = Device::try_default()?;
     crate::out!("device        {}: {}", device.name(), device.describe());
@@ -30,6 +44,7 @@ pub fn run() -> Outcome {
     crate::out!("huge pages    {}", huge_pages());
     let plans = plan_store();
     crate::out!("plans         {} in memory; none are kept on disk in this version", plans.plans);
+    crate::costs::show(device, calibrate)?;
     crate::out!("environment");
     for (name, about) in VARIABLES {
         let value = std::env::var(name).unwrap_or_else(|_| "-".into());

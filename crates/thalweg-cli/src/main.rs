@@ -2,6 +2,7 @@
 
 mod bandwidth;
 mod bench;
+mod costs;
 mod demo;
 mod doctor;
 mod explain;
@@ -45,7 +46,7 @@ enum Command {
     /// Compare what the planner takes kernels to take with what they take
     Predict(predict::Predict),
     /// Show the devices, their instruction sets and memory, and the environment
-    Doctor,
+    Doctor(doctor::Doctor),
     /// Measure how far the vector functions are from the exact values
     Math(math::Math),
     /// Measure how far sums, statistics and softmax are from the exact values
@@ -84,7 +85,7 @@ fn run(command: Command) -> Outcome {
         Command::Explain(explain) => explain.run(),
         Command::Trace(trace) => trace.run(),
         Command::Predict(predict) => predict.run(),
-        Command::Doctor => doctor::run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Math(math) => math.run(),
         Command::Numerics(numerics) => numerics.run(),
         Command::Worker => bench::worker(),

@@ -169,6 +169,10 @@ impl Device for CpuDevice {
         format!("{model}, {}, {n} thread{}", self.isa.name(), if n == 1 { "" } else { "s" })
     }
 
+    fn threads(&self) -> usize {
+        self.threads.count()
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Buffer, Error> {
         self.pool.allocate(bytes)
     }

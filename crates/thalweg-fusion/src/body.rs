@@ -247,12 +247,14 @@ impl Writer<'_> {
                     return Err(Rule::ReadElsewhere);
                 }
             }
+            // What a gather takes from is read in memory.
+            let in_memory = (self.ix.seg.ops[i].op == Op::Gather) as usize;
             let arguments: Vec<Argument> = arguments(self.ix, i, &visit.path, self.domain)
                 .into_iter()
+                .skip(in_memory)
                 .map(|(v, path)| Argument { map: Rc::new(path.map_to(self.ix, self.ix.shape(v))), v, path })
                 .collect();
-            let in_memory = (self.ix.seg.ops[i].op == Op::Gather) as usize;
-            let computed = arguments[in_memory..].iter().rev().filter_map(|a| match a.v {
+            let computed = arguments.iter().rev().filter_map(|a| match a.v {
                 ValueId::Op(op) => Some(Visit { op, path: a.path.clone(), map: a.map.clone(), arguments: None }),
                 ValueId::Input(_) => None,
             });
@@ -265,16 +267,18 @@ impl Writer<'_> {
 
     /// The node of an operation whose arguments have been written before.
     fn write(&mut self, i: usize, path: &Path, arguments: &[Argument]) -> Result<NodeId, Rule> {
-        let op = self.ix.seg.ops[i].op;
-        let computed = arguments.iter().skip((op == Op::Gather) as usize);
-        let args: Vec<NodeId> = computed
+        let args: Vec<NodeId> = arguments
+            .iter()
             .map(|a| match a.v {
                 ValueId::Input(_) => self.load(a.v, &a.path),
                 ValueId::Op(op) => self.done[&(op, a.map.clone())],
             })
             .collect();
-        match op {
-            Op::Gather => self.gather(i, path, arguments[0].v, args[0]),
+        match self.ix.seg.ops[i].op {
+            Op::Gather => {
+                let source = self.ix.tensors(i).next().expect("a gather has a source").1;
+                self.gather(i, path, source, args[0])
+            }
             _ => Ok(self.operation(i, path, arguments, &args)),
         }
     }

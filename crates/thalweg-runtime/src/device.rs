@@ -53,6 +53,11 @@ pub trait Device: Send + Sync + Debug {
     /// What it is, for people: the chip's name, the instruction set in use.
     fn describe(&self) -> String;
 
+    /// How many threads a launch may be spread over, where the device runs on such.
+    fn threads(&self) -> usize {
+        1
+    }
+
     /// Memory of at least that many bytes, uninitialised, aligned to 64.
     ///
     /// # Errors

@@ -56,6 +56,7 @@ struct Launch<'a> {
     engine: &'a str,
     predicted_us: f64,
     measured_us: f64,
+    least_us: f64,
     figures: &'a Figures,
 }
 
@@ -102,6 +103,7 @@ impl Subject {
                 engine: &k.engine,
                 predicted_us: k.predicted_ns as f64 / 1e3,
                 measured_us: median(&sorted),
+                least_us: sorted.first().copied().unwrap_or(f64::NAN),
                 figures: &k.figures,
             }
         })

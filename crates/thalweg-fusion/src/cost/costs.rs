@@ -44,8 +44,12 @@ pub struct Costs {
     pub special_wide: f64,
     /// A conversion.
     pub convert: f64,
-    /// What has no vector instruction, an element.
+    /// What has no vector form, each addition that the table of operations gives for it.
     pub slow: f64,
+    /// By how much everything else takes longer in a kernel that has no vector code.
+    pub portable: f64,
+    /// By how much an element of fewer than 4 bytes takes longer that is strided, mapped or gathered.
+    pub narrow: f64,
     /// An element that is folded along a row.
     pub fold: f64,
     /// An element that is folded across rows.
@@ -66,6 +70,8 @@ pub struct Costs {
     pub run: f64,
     /// A call of the code.
     pub call: f64,
+    /// A strip of a kernel across rows, a walk.
+    pub strip: f64,
     /// A row of a kernel along rows, a walk.
     pub row: f64,
     /// The end of a fold along a row.
@@ -87,52 +93,55 @@ pub struct Costs {
 impl Costs {
     /// Those of a processor with 2 to 4 cores and AVX-512: what a process counts with before anything was measured.
     pub fn typical() -> Costs {
-        let level = |footprint: u64, read: f64, write: f64| Level {
+        let level = |footprint: u64, [read, write, read_all, write_all]: [f64; 4]| Level {
             footprint,
             read,
             write,
-            read_all: rounded(read * 0.55),
-            write_all: rounded(write * 0.55),
+            read_all,
+            write_all,
         };
         Costs {
-            launch: 600.0,
+            launch: 450.0,
             boxed: 150.0,
             threads: 2,
             wake: 7_000.0,
             parallel: 30_000.0,
             levels: [
-                level(16 << 10, 0.006, 0.008),
-                level(256 << 10, 0.012, 0.02),
-                level(2 << 20, 0.03, 0.05),
-                level(16 << 20, 0.06, 0.09),
-                level(64 << 20, 0.08, 0.12),
-                level(256 << 20, 0.09, 0.14),
+                level(16 << 10, [0.0025, 0.0035, 0.00125, 0.00175]),
+                level(256 << 10, [0.0105, 0.0175, 0.00525, 0.00875]),
+                level(2 << 20, [0.0137, 0.0228, 0.00685, 0.0114]),
+                level(16 << 20, [0.035, 0.052, 0.024, 0.036]),
+                level(64 << 20, [0.062, 0.093, 0.0245, 0.037]),
+                level(256 << 20, [0.07, 0.108, 0.027, 0.042]),
             ],
-            overlap: 0.3,
-            simple: 0.015,
-            divide: 0.09,
-            special: 0.02,
-            special_wide: 0.06,
-            convert: 0.03,
-            slow: 5.0,
-            fold: 0.02,
-            fold_across: 0.04,
-            scan: 0.7,
-            sort: 20.0,
-            transposed: 0.3,
-            strided: 0.3,
-            mapped: 2.0,
-            gathered: 1.0,
-            run: 2.0,
-            call: 40.0,
-            row: 10.0,
-            row_fold: 10.0,
-            once: 1.0,
+            overlap: 0.15,
+            simple: 0.0135,
+            divide: 0.22,
+            special: 0.021,
+            special_wide: 0.063,
+            convert: 0.04,
+            slow: 0.75,
+            portable: 3.0,
+            narrow: 2.0,
+            fold: 0.01,
+            fold_across: 0.06,
+            scan: 0.82,
+            sort: 11.0,
+            transposed: 0.32,
+            strided: 0.22,
+            mapped: 0.55,
+            gathered: 0.32,
+            run: 2.6,
+            call: 14.0,
+            strip: 190.0,
+            row: 1.0,
+            row_fold: 2.0,
+            once: 0.25,
             registers: 28,
-            spill: 0.03,
-            multiply: [0.03, 0.06, 0.035, 0.1],
-            product: 500.0,
-            scattered: 2.0,
+            spill: 0.027,
+            multiply: [0.0145, 0.031, 0.024, 0.07],
+            product: 280.0,
+            scattered: 3.2,
         }
     }
 
@@ -156,6 +165,62 @@ impl Costs {
         }
     }
 
+    /// All constants in the order of declaration, levels with theirs.
+    fn numbers(&mut self) -> Vec<&mut f64> {
+        let levels = self.levels.iter_mut();
+        let mut all: Vec<&mut f64> =
+            levels.flat_map(|l| [&mut l.read, &mut l.write, &mut l.read_all, &mut l.write_all]).collect();
+        all.extend([
+            &mut self.launch,
+            &mut self.boxed,
+            &mut self.wake,
+            &mut self.parallel,
+            &mut self.overlap,
+            &mut self.simple,
+            &mut self.divide,
+            &mut self.special,
+            &mut self.special_wide,
+            &mut self.convert,
+            &mut self.slow,
+            &mut self.portable,
+            &mut self.narrow,
+            &mut self.fold,
+            &mut self.fold_across,
+            &mut self.scan,
+            &mut self.sort,
+            &mut self.transposed,
+            &mut self.strided,
+            &mut self.mapped,
+            &mut self.gathered,
+            &mut self.run,
+            &mut self.call,
+            &mut self.strip,
+            &mut self.row,
+            &mut self.row_fold,
+            &mut self.once,
+            &mut self.spill,
+            &mut self.product,
+            &mut self.scattered,
+        ]);
+        all.extend(&mut self.multiply);
+        all
+    }
+
+    /// The constants, none further from those of `other` than by that factor.
+    pub fn near(mut self, other: &Costs, factor: f64) -> Costs {
+        let mut other = other.clone();
+        for (own, other) in self.numbers().into_iter().zip(other.numbers()) {
+            *own = own.clamp(*other / factor, *other * factor);
+        }
+        self
+    }
+
+    /// The constants to four digits: more says nothing, and so they are the same after they were written as text.
+    pub fn rounded(mut self) -> Costs {
+        self.numbers().into_iter().for_each(|n| *n = rounded(*n));
+        self
+    }
+
     /// A number that stands for all of them: equal for equal constants, in every process.
     pub fn id(&self) -> u64 {
         let text = serde_json::to_vec(self).expect("plain numbers become JSON");
@@ -164,7 +229,6 @@ impl Costs {
     }
 }
 
-/// To four digits: more says nothing, and so the number is the same after it was written as text.
 fn rounded(v: f64) -> f64 {
     if v == 0.0 || !v.is_finite() {
         return 0.0;

@@ -17,6 +17,8 @@ const TABLE: u64 = 2048;
 /// Bytes that the strips of a kernel across rows are cut to, and the columns they have.
 const STRIP_BYTES: u64 = 512 << 10;
 const STRIP_COLUMNS: (u64, u64) = (64, 2048);
+/// Rows side by side that may run as one stretch.
+const JOINED: u64 = 128;
 /// Rows and columns of a piece of a product.
 const PRODUCT_PIECE: u64 = 96;
 /// A row longer than this is walked block by block where laws tie its folds.
@@ -52,6 +54,8 @@ pub struct Traffic {
     pub again: u64,
     /// Elements moved, over all points and walks; 0 for a uniform access.
     pub elements: u64,
+    /// Whether elements have fewer than 4 bytes: apart, they are cut out of words.
+    pub narrow: bool,
 }
 
 /// The rows of a row kernel.
@@ -71,8 +75,12 @@ pub struct RowFigures {
     pub again: u64,
     /// Bytes of what is walked again before the next row or strip: they decide which cache `again` comes from.
     pub near: u64,
-    /// Stretches of code over a row or strip: calls.
+    /// Pieces that run by themselves: strips across rows, rows or stretches of them along.
+    pub pieces: u64,
+    /// Calls of the code.
     pub calls: u64,
+    /// Whether points across narrow rows run as one stretch.
+    pub joined: bool,
 }
 
 /// A matrix product.
@@ -114,6 +122,8 @@ pub struct Figures {
     pub product: Option<Product>,
     /// Values that are put in by a scatter.
     pub scattered: u64,
+    /// Whether vector code cannot be emitted for it.
+    pub portable: bool,
 }
 
 fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
@@ -126,6 +136,7 @@ pub fn figures(kernel: &Kernel, geometry: &Geometry, touched: &[usize], written:
     let mut f = Figures { boxes: 1, ..Figures::default() };
     let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
     add(kernel, geometry, &mut left, touched.len(), &mut f);
+    f.portable |= f.work.slow > 0;
     f
 }
 
@@ -182,47 +193,77 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
     };
     traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
-    f.rows = Some(row_figures(body, along, g, &walked));
-    let n = g.extents[lane] as u64;
+    let r = row_figures(body, along, g, &walked);
+    let lanes = order::LANES as u64;
     let walks = walked.walks as u64;
-    f.runs += walks * points / n.max(1);
-    f.pieces +=
-        if along && n > order::BLOCK as u64 { points.div_ceil(PIECE) } else { rows.min(points.div_ceil(PIECE)) };
+    let stretches = walks * points / (g.extents[lane] as u64).max(1);
+    if along {
+        f.runs += stretches;
+        // A store of elements apart has no vector form.
+        f.portable |= body.stores.iter().any(|s| {
+            let access = body.accesses[s.access as usize];
+            !access.per_row && access.class != AccessClass::Contiguous
+        });
+    } else {
+        // Where 32 points of a strip lie together they run as one.
+        f.runs += if r.joined { stretches.div_ceil(lanes) } else { stretches };
+        // The lanes of each fold start from the identity, and are put together.
+        f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * walked.folds as u64;
+    }
+    let long = along && row > order::BLOCK as u64;
+    f.pieces += if long { points.div_ceil(PIECE) } else { rows.min(points.div_ceil(PIECE)) };
+    f.rows = Some(r);
 }
 
 fn row_figures(body: &Body, along: bool, g: &RowGeometry, walked: &Walked) -> RowFigures {
     let (rows, row) = (g.rows() as u64, g.row() as u64);
     let loaded = |i: &usize| walked.loads[*i] > 0 && !body.accesses[*i].per_row && body.accesses[*i].operand.is_some();
-    let mut again = walked.kept;
-    let mut point = walked.held;
+    let (mut again, mut point) = (walked.kept, walked.held);
     for i in (0..body.accesses.len()).filter(loaded) {
         let size = body.accesses[i].dtype.size() as u64;
         again += size * (walked.loads[i] as u64 - 1);
         point += size;
     }
-    let block = order::BLOCK as u64;
-    let (near, calls);
-    if along {
-        let laws = !body.strict && walked.walks > 1 && point * row > LAWFUL_BYTES && row >= block;
-        near = point * if laws { block } else { row };
-        let run = *g.extents.last().expect("a row has a dimension") as u64;
-        // Rows of one block run many a call.
-        calls = if run == row && row <= block {
-            (rows * row).div_ceil(PIECE)
-        } else {
-            rows * (row / run.max(1)) * run.div_ceil(block) * walked.walks as u64
-        };
-    } else {
-        let columns = g.extents[g.kept - 1] as u64;
-        let (narrow, wide) = STRIP_COLUMNS;
-        let fits = (STRIP_BYTES / (point * row).max(1)).clamp(narrow, wide);
-        let strip = (if walked.walks > 1 { fits } else { wide }).min(columns).max(1);
-        near = point * row * strip;
-        let strips = rows.div_ceil(strip);
-        calls = strips * row.div_ceil(block) * row.min(order::LANES as u64) * walked.walks as u64;
-    }
     let again = again * rows * row;
-    RowFigures { along, rows, row, walks: walked.walks, folds: walked.folds, again, near, calls }
+    let mut r = RowFigures {
+        along,
+        rows,
+        row,
+        walks: walked.walks,
+        folds: walked.folds,
+        again,
+        near: 0,
+        pieces: 0,
+        calls: 0,
+        joined: false,
+    };
+    let block = order::BLOCK as u64;
+    let walks = walked.walks as u64;
+    if along {
+        let laws = !body.strict && walks > 1 && point * row > LAWFUL_BYTES && row >= block;
+        r.near = point * if laws { block } else { row };
+        let run = (*g.extents.last().expect("a row has a dimension") as u64).max(1);
+        let inner = if g.kept == 0 { 1 } else { g.extents[g.kept - 1] as u64 };
+        if run == row && row <= block {
+            // As many rows a call as lie one step apart.
+            r.pieces = rows / inner.max(1) * (inner * row).div_ceil(PIECE);
+            r.calls = r.pieces;
+        } else {
+            r.pieces = rows;
+            r.calls = rows * (row / run) * run.div_ceil(block) * walks;
+        }
+        return r;
+    }
+    let columns = g.extents[g.kept - 1] as u64;
+    let (narrow, wide) = STRIP_COLUMNS;
+    let fits = (STRIP_BYTES / (point * row).max(1)).clamp(narrow, wide);
+    let strip = (if walks > 1 { fits } else { wide }).min(columns).max(1);
+    let even = |a: &thalweg_kernel::Access| matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform);
+    r.joined = columns <= JOINED && strip == columns && body.accesses.iter().all(even);
+    r.near = point * row * strip;
+    r.pieces = rows / columns * columns.div_ceil(strip);
+    r.calls = r.pieces * row.div_ceil(block) * walks * if r.joined { 1 } else { row.min(order::LANES as u64) };
+    r
 }
 
 /// What each access moves, read or written `evaluations` times; `left` is what has not been counted yet of each operand.
@@ -243,7 +284,7 @@ fn traffic(
         let Some(operand) = access.operand else {
             if access.class == AccessClass::Mapped {
                 let elements = evaluations(i);
-                f.traffic.push(Traffic { way: Way::Mapped, write: false, bytes: 0, again: 0, elements });
+                f.traffic.push(Traffic { way: Way::Mapped, write: false, bytes: 0, again: 0, elements, narrow: false });
             }
             continue;
         };
@@ -271,7 +312,7 @@ fn traffic(
             None => distinct * size,
         };
         let again = (elements.min(points) * size).saturating_sub(bytes);
-        f.traffic.push(Traffic { way, write, bytes: bytes * spread, again, elements });
+        f.traffic.push(Traffic { way, write, bytes: bytes * spread, again, elements, narrow: size < 4 });
     }
 }
 
@@ -310,6 +351,7 @@ fn contiguous(left: &[u64], reads: usize, f: &mut Figures) {
         bytes,
         again: 0,
         elements: 0,
+        narrow: false,
     }));
 }
 

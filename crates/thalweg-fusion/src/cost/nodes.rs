@@ -29,7 +29,7 @@ pub struct Work {
     pub special_wide: u64,
     /// Conversions between widths or between floats and integers, those of narrow elements on their way in and out with them.
     pub convert: u64,
-    /// What has no vector instruction: divisions of 64-bit integers, powers of integers. Evaluations.
+    /// What has no vector form: erf and powers in f64, divisions of 64-bit integers. Each counts what the table of operations says.
     pub slow: u64,
     /// Elements folded.
     pub fold: u64,
@@ -148,6 +148,7 @@ fn levels(body: &Body) -> Vec<Seen> {
             arg.uses = arg.uses.saturating_add(1);
             s.level = s.level.max(arg.level);
             s.once &= arg.once;
+            // A value needed twice counts twice, so this may grow beyond any number.
             s.cost = s.cost.saturating_add(if arg.once { 0 } else { arg.cost });
         }
         s.cost = s.cost.saturating_add(own_cost(*node));
@@ -239,21 +240,36 @@ fn classify(body: &Body, seen: &[Seen], id: NodeId, evaluations: u64, wide: u64,
         Node::Element { op, dtype, .. } => {
             let operand = body.operand_dtype(id);
             if operand.is_int() && (op == Pow || operand.size() == 8 && matches!(op, Div | FloorDiv | Rem)) {
-                work.slow += evaluations;
+                work.slow += evaluations * op.row().cost as u64;
                 return;
             }
             match op {
                 Add | Sub if dtype.is_float() && !body.strict && !body.repeatable && takes_product(body, seen, id) => {}
+                Div if is_by_row(body, seen, id) => work.simple += 2 * n,
                 Div | FloorDiv | Rem | Recip | Sqrt => work.divide += n,
                 Rsqrt => work.divide += 2 * n,
                 Mul => work.simple += n,
                 _ if op.row().cost <= 4 => work.simple += n * op.row().cost as u64,
+                _ if operand == DType::F64 && !has_vector_form(op) => work.slow += evaluations * op.row().cost as u64,
                 _ if operand == DType::F64 => work.special_wide += evaluations * op.row().cost as u64,
                 _ => work.special += n * op.row().cost as u64,
             }
         }
         _ => {}
     }
+}
+
+/// Functions that have a vector form in f64, or are written in those that have.
+fn has_vector_form(op: ElementOp) -> bool {
+    use ElementOp::{Atan, Cos, Exp, Exp2, Expm1, Log, Log1p, Log2, Sigmoid, Sin, Tanh};
+    let known = matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log1p | Sin | Cos | Atan | Tanh | Sigmoid);
+    known || op.row().expand.is_some()
+}
+
+/// Whether a division is by a value of the row: multiplication by a reciprocal that is computed once.
+fn is_by_row(body: &Body, seen: &[Seen], id: NodeId) -> bool {
+    let divisor = body.args(id).nth(1).expect("a division has two arguments");
+    !body.strict && !body.folds.is_empty() && seen[divisor.index()].once && seen[divisor.index()].level > 0
 }
 
 /// Whether a sum takes in a product that nothing else needs: one instruction.

@@ -1,19 +1,21 @@
 use super::*;
 use thalweg_ir::{DType, ElementOp, MAX_RANK};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, Kernel, MapGeometry, Node, Orientation,
+    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, Kernel, MapGeometry, Node, NodeId, Orientation,
     RowGeometry,
 };
 
 /// `ops` times `y = op(y)` over `n` f32 elements.
 fn map(op: ElementOp, ops: usize, n: usize) -> Figures {
+    map_of(|b, x| (0..ops).fold(x, |y, _| b.element(op, &[y])), n)
+}
+
+fn map_of(f: impl Fn(&mut BodyBuilder, NodeId) -> NodeId, n: usize) -> Figures {
     let mut b = BodyBuilder::new(false);
     let access = |o| Access { operand: Some(o), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
     let (from, to) = (b.access(access(0)), b.access(access(1)));
-    let mut y = b.node(Node::Load { access: from });
-    for _ in 0..ops {
-        y = b.element(op, &[y]);
-    }
+    let x = b.node(Node::Load { access: from });
+    let y = f(&mut b, x);
     b.store(y, to);
     let mut at = AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: Some((0, n - 1)), distinct: n };
     at.strides[0] = 1;
@@ -135,4 +137,10 @@ fn constants_are_told_apart_and_kept() {
     let text = serde_json::to_string(&typical).unwrap();
     let read: Costs = serde_json::from_str(&text).unwrap();
     assert_eq!((&read, read.id()), (&typical, typical.id()));
+}
+
+#[test]
+fn values_needed_twice_again_and_again_are_no_trouble() {
+    let f = map_of(|b, x| (0..200).fold(x, |y, _| b.element(ElementOp::Mul, &[y, y])), 100);
+    assert_eq!((f.work.simple, f.alive), (200 * 100, 2));
 }

@@ -14,7 +14,7 @@ impl Costs {
         let level = self.level(footprint);
         let arithmetic = self.arithmetic(figures);
         let overhead = self.overhead(figures);
-        let near = self.near(figures);
+        let near = self.moved_again(figures);
         let (one, all) = self.memory(figures, level);
         let alone = self.together(arithmetic, one + near) + overhead;
         let n = (self.threads as u64).min(figures.pieces).max(1) as f64;
@@ -67,7 +67,7 @@ impl Costs {
     }
 
     /// What is moved again within caches of a thread's own.
-    fn near(&self, figures: &Figures) -> f64 {
+    fn moved_again(&self, figures: &Figures) -> f64 {
         let again: u64 = figures.traffic.iter().map(|t| t.again).sum();
         let rows = figures.rows.map_or(0.0, |r| r.again as f64 * self.level(r.near).read);
         again as f64 * self.levels[0].read + rows
@@ -83,7 +83,6 @@ impl Costs {
             (w.special, self.special),
             (w.special_wide, self.special_wide),
             (w.convert, self.convert),
-            (w.slow, self.slow),
             (w.fold, fold),
             (w.scan, self.scan),
             (w.sort, self.sort),
@@ -92,7 +91,11 @@ impl Costs {
             (figures.alive.saturating_sub(self.registers) as u64 * figures.points, self.spill),
             (figures.scattered, self.scattered),
         ];
-        let moves: f64 = figures.traffic.iter().map(|t| t.elements as f64 * self.element(t.way)).sum();
+        let moves: f64 = figures
+            .traffic
+            .iter()
+            .map(|t| t.elements as f64 * self.element(t.way) * if t.narrow { self.narrow } else { 1.0 })
+            .sum();
         let product = figures.product.map_or(0.0, |p| {
             let kind = match p.dtype {
                 DType::F32 => 0,
@@ -102,7 +105,9 @@ impl Costs {
             };
             p.multiplications as f64 * self.multiply[kind] + p.count as f64 * self.product
         });
-        classes.iter().map(|&(n, ns)| n as f64 * ns).sum::<f64>() + moves + product
+        let vectors = classes.iter().map(|&(n, ns)| n as f64 * ns).sum::<f64>() + moves;
+        let vectors = if figures.portable { vectors * self.portable } else { vectors };
+        vectors + w.slow as f64 * self.slow + product
     }
 
     /// What the way of an access adds to an element.
@@ -124,7 +129,8 @@ impl Costs {
             } else {
                 0.0
             };
-            along + r.calls as f64 * self.call
+            let strips = if r.along { 0.0 } else { (r.pieces * r.walks as u64) as f64 * self.strip };
+            along + strips + r.calls as f64 * self.call
         });
         figures.runs as f64 * self.run + figures.calls as f64 * self.call + rows
     }

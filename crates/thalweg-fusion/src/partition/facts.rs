@@ -191,6 +191,10 @@ impl<'a> Facts<'a> {
     /// instead serves everyone as well and saves computing it from the value again.
     fn better_stored(&self, i: usize) -> Option<usize> {
         let (1, user) = self.users[i] else { return None };
+        // A reduction of nothing is a kernel by itself.
+        if takes_rows(self.ix.seg.ops[i].op) && self.ix.shape(rows::operand(&self.ix, i)).numel() == 0 {
+            return None;
+        }
         let rel = &self.ix.seg.ops[user];
         let elementwise = matches!(rel.op, Op::Element(_) | Op::Cast) && rel.dtype.size() <= self.ix.seg.ops[i].dtype.size();
         (elementwise

@@ -157,18 +157,18 @@ pub static ROWS: &[Row] = &[
         let s = o(g, Mul, y, y);
         vec![Some(u(g, Neg, s))]
     }),
-    float1(Exp, "exp", 12, |x| libm::exp(x[0])).grad(|_, _, y| vec![Some(y)]),
-    float1(Exp2, "exp2", 12, |x| libm::exp2(x[0])).grad(|g, _, y| vec![Some(scale(g, y, LN_2))]),
-    float1(Expm1, "expm1", 16, |x| libm::expm1(x[0])).grad(|g, _, y| {
+    float1(Exp, "exp", 8, |x| libm::exp(x[0])).grad(|_, _, y| vec![Some(y)]),
+    float1(Exp2, "exp2", 8, |x| libm::exp2(x[0])).grad(|g, _, y| vec![Some(scale(g, y, LN_2))]),
+    float1(Expm1, "expm1", 11, |x| libm::expm1(x[0])).grad(|g, _, y| {
         let one = k(g, y, 1.0);
         vec![Some(o(g, Add, y, one))]
     }),
-    float1(Log, "log", 16, |x| libm::log(x[0])).grad(|g, x, _| vec![Some(inv(g, x[0]))]),
-    float1(Log2, "log2", 16, |x| libm::log2(x[0])).grad(|g, x, _| {
+    float1(Log, "log", 17, |x| libm::log(x[0])).grad(|g, x, _| vec![Some(inv(g, x[0]))]),
+    float1(Log2, "log2", 17, |x| libm::log2(x[0])).grad(|g, x, _| {
         let r = inv(g, x[0]);
         vec![Some(scale(g, r, LOG2_E))]
     }),
-    float1(Log10, "log10", 16, |x| libm::log10(x[0]))
+    float1(Log10, "log10", 18, |x| libm::log10(x[0]))
         .expand(|g, x| {
             let l = u(g, Log, x[0]);
             let c = k(g, x[0], LN_10);
@@ -183,12 +183,12 @@ pub static ROWS: &[Row] = &[
         let s = o(g, Add, x[0], one);
         vec![Some(inv(g, s))]
     }),
-    float1(Sin, "sin", 12, |x| libm::sin(x[0])).grad(|g, x, _| vec![Some(u(g, Cos, x[0]))]),
-    float1(Cos, "cos", 12, |x| libm::cos(x[0])).grad(|g, x, _| {
+    float1(Sin, "sin", 10, |x| libm::sin(x[0])).grad(|g, x, _| vec![Some(u(g, Cos, x[0]))]),
+    float1(Cos, "cos", 10, |x| libm::cos(x[0])).grad(|g, x, _| {
         let s = u(g, Sin, x[0]);
         vec![Some(u(g, Neg, s))]
     }),
-    float1(Tan, "tan", 24, |x| libm::tan(x[0]))
+    float1(Tan, "tan", 27, |x| libm::tan(x[0]))
         .expand(|g, x| {
             let (s, c) = (u(g, Sin, x[0]), u(g, Cos, x[0]));
             o(g, Div, s, c)
@@ -197,7 +197,7 @@ pub static ROWS: &[Row] = &[
             let (one, s) = (k(g, y, 1.0), o(g, Mul, y, y));
             vec![Some(o(g, Add, one, s))]
         }),
-    float1(Asin, "asin", 30, |x| libm::asin(x[0]))
+    float1(Asin, "asin", 70, |x| libm::asin(x[0]))
         .expand(|g, x| {
             let s = one_minus_square(g, x[0]);
             let c = u(g, Sqrt, s);
@@ -208,7 +208,7 @@ pub static ROWS: &[Row] = &[
             let r = u(g, Sqrt, s);
             vec![Some(inv(g, r))]
         }),
-    float1(Acos, "acos", 30, |x| libm::acos(x[0]))
+    float1(Acos, "acos", 70, |x| libm::acos(x[0]))
         .expand(|g, x| {
             let s = one_minus_square(g, x[0]);
             let c = u(g, Sqrt, s);
@@ -225,7 +225,7 @@ pub static ROWS: &[Row] = &[
         let s = o(g, Add, one, s);
         vec![Some(inv(g, s))]
     }),
-    float1(Sinh, "sinh", 24, |x| libm::sinh(x[0]))
+    float1(Sinh, "sinh", 36, |x| libm::sinh(x[0]))
         .expand(|g, x| {
             // With e = expm1(|x|): sinh|x| = (e + e/(e + 1))/2. Past 88 e overflows before sinh does, so halve the argument's exponential.
             let a = u(g, Abs, x[0]);
@@ -244,7 +244,7 @@ pub static ROWS: &[Row] = &[
             with_sign(g, magnitude, x[0])
         })
         .grad(|g, x, _| vec![Some(u(g, Cosh, x[0]))]),
-    float1(Cosh, "cosh", 20, |x| libm::cosh(x[0]))
+    float1(Cosh, "cosh", 30, |x| libm::cosh(x[0]))
         .expand(|g, x| {
             let a = u(g, Abs, x[0]);
             let (half, far) = (k(g, a, 0.5), k(g, a, 20.0));
@@ -260,7 +260,7 @@ pub static ROWS: &[Row] = &[
             pick(g, is_far, large, near)
         })
         .grad(|g, x, _| vec![Some(u(g, Sinh, x[0]))]),
-    float1(Tanh, "tanh", 16, |x| libm::tanh(x[0])).grad(|g, _, y| vec![Some(one_minus_square(g, y))]),
+    float1(Tanh, "tanh", 18, |x| libm::tanh(x[0])).grad(|g, _, y| vec![Some(one_minus_square(g, y))]),
     float1(Asinh, "asinh", 30, |x| libm::asinh(x[0]))
         .expand(|g, x| {
             // asinh|x| = log1p(|x| + x²/(1 + √(x² + 1))); past 1e9 it is log|x| + ln 2.
@@ -334,7 +334,7 @@ pub static ROWS: &[Row] = &[
         let e = u(g, Exp, n);
         vec![Some(scale(g, e, -FRAC_2_SQRT_PI))]
     }),
-    float1(Sigmoid, "sigmoid", 20, |x| m::sigmoid(x[0]))
+    float1(Sigmoid, "sigmoid", 12, |x| m::sigmoid(x[0]))
         .expand(|g, x| {
             // e^(-|x|) never overflows, and keeps the small results of large negative x.
             let a = u(g, Abs, x[0]);
@@ -397,7 +397,7 @@ pub static ROWS: &[Row] = &[
         let q = o(g, FloorDiv, x[0], x[1]);
         vec![Some(k(g, x[0], 1.0)), Some(u(g, Neg, q))]
     }),
-    number2(Pow, "pow", 36, |x| libm::pow(x[0], x[1]), |x, _| m::int_pow(x[0], x[1])).grad(|g, x, y| {
+    number2(Pow, "pow", 75, |x| libm::pow(x[0], x[1]), |x, _| m::int_pow(x[0], x[1])).grad(|g, x, y| {
         // b·a^(b-1), and y·ln a (0 where a is 0 and the power is 0 too).
         let one = k(g, x[1], 1.0);
         let less = o(g, Sub, x[1], one);

@@ -1,0 +1,76 @@
+//! The constants that the planner counts with, as a table.
+
+use crate::report;
+use thalweg::{Costs, Device};
+
+/// Measures the constants of a device, if asked to, and prints those in force.
+pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
+    if calibrate {
+        device.set_costs(device.calibrate()?);
+    }
+    let costs = device.costs();
+    let typical = *costs == Costs { threads: costs.threads, ..Costs::typical() };
+    let from = if typical { "typical (--calibrate measures)" } else { "measured" };
+    crate::out!("costs         {from}; {:016x}", costs.id());
+    let all = if costs.threads == 1 { String::new() } else { format!("all {} threads", costs.threads) };
+    crate::out!("  {:<10} {:>12} {:>12}   {:>12} {:>12}", "in use", "read", "write", all, "");
+    for l in &costs.levels {
+        let rate = |ns: f64| report::rate(1e9 / ns);
+        let both =
+            if costs.threads == 1 { [String::new(), String::new()] } else { [l.read_all, l.write_all].map(rate) };
+        let [read_all, write_all] = both;
+        let size = format!("{} KiB", l.footprint >> 10);
+        crate::out!("  {size:<10} {:>12} {:>12}   {read_all:>12} {write_all:>12}", rate(l.read), rate(l.write));
+    }
+    for row in numbers(&costs).chunks(3) {
+        let cells: Vec<String> = row.iter().map(|(name, ns)| format!("{name:<15} {:>7}", short(*ns))).collect();
+        crate::out!("  {}", cells.join("  ").trim_end());
+    }
+    crate::out!("  in nanoseconds: a launch, a wake …; an element of f32 the rest");
+    Ok(())
+}
+
+fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
+    vec![
+        ("launch", c.launch),
+        ("box more", c.boxed),
+        ("wake a thread", c.wake),
+        ("call", c.call),
+        ("stretch", c.run),
+        ("one more thread", c.parallel),
+        ("strip across", c.strip),
+        ("row", c.row),
+        ("fold's end", c.row_fold),
+        ("add once a row", c.once),
+        ("add", c.simple),
+        ("divide, root", c.divide),
+        ("convert", c.convert),
+        ("function, an add", c.special),
+        ("in f64", c.special_wide),
+        ("no vector form", c.slow),
+        ("fold along", c.fold),
+        ("fold across", c.fold_across),
+        ("running sum", c.scan),
+        ("sort", c.sort),
+        ("scatter", c.scattered),
+        ("spill", c.spill),
+        ("transposed", c.transposed),
+        ("strided", c.strided),
+        ("by a table", c.mapped),
+        ("gather", c.gathered),
+        ("product", c.product),
+        ("multiply f32", c.multiply[0]),
+        ("multiply f64", c.multiply[1]),
+        ("multiply bf16", c.multiply[2]),
+        ("multiply i32", c.multiply[3]),
+    ]
+}
+
+/// Four digits at most.
+fn short(ns: f64) -> String {
+    match ns {
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 1.0 => format!("{v:.2}"),
+        v => format!("{v:.4}"),
+    }
+}

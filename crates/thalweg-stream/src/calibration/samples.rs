@@ -1,0 +1,308 @@
+//! The kernels that calibration times: each is little but the one thing that its constant is about.
+
+use std::sync::Arc;
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, ScanOp, ScatterOp, Shape, View};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, MatmulGeometry,
+    Node, NodeId, Orientation, RowGeometry, ScatterGeometry,
+};
+
+/// Points of samples of arithmetic: few enough for the nearest cache, enough to outweigh a launch.
+const POINTS: usize = 4096;
+/// Operations of a chain.
+const CHAIN: usize = 24;
+
+/// A kernel with its sizes and operands, the last of which it writes.
+pub struct Sample {
+    pub kernel: Kernel,
+    pub geometry: Geometry,
+    /// Of its operands.
+    pub dtype: DType,
+    /// Bytes of each operand.
+    pub bytes: Vec<usize>,
+    /// What is in it, where zeros will not do.
+    pub contents: Vec<Option<Vec<u8>>>,
+}
+
+impl Sample {
+    fn new(kernel: Kernel, geometry: Geometry, dtype: DType, bytes: Vec<usize>) -> Sample {
+        let contents = vec![None; bytes.len()];
+        Sample { kernel, geometry, dtype, bytes, contents }
+    }
+
+    /// Bytes in use.
+    pub fn footprint(&self) -> u64 {
+        self.bytes.iter().sum::<usize>() as u64
+    }
+}
+
+/// Position, strides and bounds of an access whose strides are over `extents`.
+fn at(extents: &[usize], strides: &[isize], base: isize) -> AccessGeometry {
+    let mut at = AccessGeometry { base, strides: [0; MAX_RANK], map: None, reach: None, distinct: 1 };
+    at.strides[..strides.len()].copy_from_slice(strides);
+    let moved = |(&n, &s): (&usize, &isize)| (n as isize - 1) * s;
+    at.reach = Some((base as usize, (base + extents.iter().zip(strides).map(moved).sum::<isize>()) as usize));
+    at.distinct = extents.iter().zip(strides).filter(|(_, s)| **s != 0).map(|(n, _)| n).product();
+    at
+}
+
+fn row_major(extents: &[usize]) -> Vec<isize> {
+    (0..extents.len()).map(|i| extents[i + 1..].iter().product::<usize>() as isize).collect()
+}
+
+/// `y = f(x)` over a domain, `x` read with these strides, `y` row-major.
+fn map(
+    dtype: DType,
+    (extents, class, strides): (&[usize], AccessClass, &[isize]),
+    base: isize,
+    f: impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId,
+) -> Sample {
+    let mut b = BodyBuilder::new(false);
+    let from = b.access(Access { operand: Some(0), dtype, class, per_row: false });
+    let to = b.access(Access { operand: Some(1), dtype, class: AccessClass::Contiguous, per_row: false });
+    let x = b.node(Node::Load { access: from });
+    let y = f(&mut b, x);
+    b.store(y, to);
+    let (from, to) = (at(extents, strides, base), at(extents, &row_major(extents), base));
+    let bytes = [&from, &to].map(|a| (a.reach.expect("it has points").1 + 1) * dtype.size()).to_vec();
+    let geometry = MapGeometry { extents: extents.to_vec(), accesses: vec![from, to] };
+    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), dtype, bytes)
+}
+
+fn flat(dtype: DType, n: usize, f: impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId) -> Sample {
+    map(dtype, (&[n], AccessClass::Contiguous, &[1]), 0, f)
+}
+
+fn constant(b: &mut BodyBuilder, v: f64) -> NodeId {
+    b.constant(Scalar::Float(v), DType::F32)
+}
+
+/// One point: nothing but the launch.
+pub fn point() -> Sample {
+    flat(DType::F32, 1, |_, x| x)
+}
+
+/// Half of the bytes copied to the other half.
+pub fn copy(bytes: u64) -> Sample {
+    flat(DType::F32, bytes as usize / 8, |_, x| x)
+}
+
+/// The same from an element on.
+pub fn copy_from(bytes: u64, element: u64) -> Sample {
+    map(DType::F32, (&[bytes as usize / 8], AccessClass::Contiguous, &[1]), element as isize, |_, x| x)
+}
+
+/// What operands hold that have no contents of their own: ordinary numbers, for which functions do all of their work.
+pub fn filled(dtype: DType, bytes: usize) -> Sample {
+    let mut b = BodyBuilder::new(false);
+    let to = b.access(Access { operand: Some(0), dtype, class: AccessClass::Contiguous, per_row: false });
+    let value = b.constant(if dtype.is_float() { Scalar::Float(0.6) } else { Scalar::Int(1) }, dtype);
+    b.store(value, to);
+    let extents = vec![bytes / dtype.size()];
+    let geometry = MapGeometry { accesses: vec![at(&extents, &[1], 0)], extents };
+    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), dtype, vec![bytes])
+}
+
+/// Sums and differences, none of which takes in a product.
+pub fn simple() -> Sample {
+    flat(DType::F32, POINTS, |b, x| {
+        let one = constant(b, 1.0);
+        let step = |y, i: usize| {
+            if i.is_multiple_of(2) { b.element(ElementOp::Add, &[y, x]) } else { b.element(ElementOp::Sub, &[one, y]) }
+        };
+        (0..CHAIN).fold(x, step)
+    })
+}
+
+pub fn divide() -> Sample {
+    flat(DType::F32, POINTS, |b, x| {
+        let one = constant(b, 1.0);
+        let x = b.element(ElementOp::Add, &[x, one]);
+        (0..CHAIN / 4).fold(x, |y, _| b.element(ElementOp::Div, &[one, y]))
+    })
+}
+
+/// Functions beside one another, all of them where they have ordinary arguments.
+pub fn special(dtype: DType) -> Sample {
+    use ElementOp::{Exp, Log1p, Sigmoid, Sin, Tanh};
+    flat(dtype, POINTS / 2, |b, x| {
+        let y = b.element(Exp, &[x]);
+        [Sin, Tanh, Log1p, Sigmoid].iter().fold(y, |y, &op| {
+            let z = b.element(op, &[x]);
+            b.element(ElementOp::Add, &[y, z])
+        })
+    })
+}
+
+/// Narrow elements in, out, and nothing between.
+pub fn convert() -> Sample {
+    flat(DType::BF16, POINTS, |b, x| b.element(ElementOp::Abs, &[x]))
+}
+
+/// A function that few engines have in f64.
+pub fn slow() -> Sample {
+    let mut s = flat(DType::F64, 256, |b, x| b.element(ElementOp::Erf, &[x]));
+    // Arguments of all sizes: it branches.
+    let values = (0..256u32).flat_map(|i| ((i * 97 % 256) as f64 / 64.0 - 2.0).to_le_bytes());
+    s.contents[0] = Some(values.collect());
+    s
+}
+
+/// Short stretches.
+pub fn runs() -> Sample {
+    map(DType::F32, (&[512, 8], AccessClass::Contiguous, &[12, 1]), 0, |_, x| x)
+}
+
+/// Small boxes of a domain with three dimensions, each a call.
+pub fn calls() -> Sample {
+    map(DType::F32, (&[128, 4, 8], AccessClass::Contiguous, &[80, 12, 1]), 0, |_, x| x)
+}
+
+pub fn transposed() -> Sample {
+    map(DType::F32, (&[96, 96], AccessClass::Strided, &[1, 96]), 0, |_, x| x)
+}
+
+pub fn strided() -> Sample {
+    map(DType::F32, (&[POINTS], AccessClass::Strided, &[2]), 0, |_, x| x)
+}
+
+/// A zero on both sides, through a table of positions.
+pub fn mapped() -> Sample {
+    let mut s = map(DType::F32, (&[POINTS], AccessClass::Mapped, &[1]), 0, |_, x| x);
+    let inner = View::contiguous(Shape::new(&[POINTS - 2]));
+    let Geometry::Map(g) = &mut s.geometry else { unreachable!("it is a map") };
+    let map = IndexMap::new(inner).pad(&[(1, 1)]);
+    g.accesses[0] = AccessGeometry {
+        base: 0,
+        strides: [0; MAX_RANK],
+        reach: map.reach(),
+        distinct: map.distinct(),
+        map: Some(Arc::new(map)),
+    };
+    s
+}
+
+/// Each element at the place that its own number says.
+pub fn gathered() -> Sample {
+    let mut b = BodyBuilder::new(false);
+    let access = |operand, class| Access { operand, dtype: DType::F32, class, per_row: false };
+    let from = b.access(access(Some(0), AccessClass::Uniform));
+    let to = b.access(access(Some(1), AccessClass::Contiguous));
+    let places = b.access(access(None, AccessClass::Contiguous));
+    let offset = b.node(Node::Index { access: places, dtype: DType::I64 });
+    let inside = b.constant(Scalar::Bool(true), DType::Bool);
+    let y = b.node(Node::Gather { access: from, offset, inside });
+    b.store(y, to);
+    let n = [POINTS];
+    let mut source = at(&n, &[0], 0);
+    source.distinct = 1;
+    let accesses = vec![source, at(&n, &[1], 0), at(&n, &[1], 0)];
+    let geometry = MapGeometry { extents: n.to_vec(), accesses };
+    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), DType::F32, vec![4 * POINTS, 4 * POINTS])
+}
+
+/// A row body over `rows` rows of `row` points; what it stores is one a row, or one a point.
+fn rows(
+    [rows, row]: [usize; 2],
+    orientation: Orientation,
+    per_row: bool,
+    f: impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId,
+) -> Sample {
+    let along = orientation == Orientation::Along;
+    let mut b = BodyBuilder::new(false);
+    let contiguous = AccessClass::Contiguous;
+    let class = if along && per_row { AccessClass::Uniform } else { contiguous };
+    let from = b.access(Access { operand: Some(0), dtype: DType::F32, class: contiguous, per_row: false });
+    let to = b.access(Access { operand: Some(1), dtype: DType::F32, class, per_row });
+    let x = b.node(Node::Load { access: from });
+    let y = f(&mut b, x);
+    b.store(y, to);
+    let extents = [rows, row];
+    let strides = if along { [row as isize, 1] } else { [1, rows as isize] };
+    let to = if per_row { at(&extents, &[1, 0], 0) } else { at(&extents, &strides, 0) };
+    let bytes = vec![4 * rows * row, 4 * to.distinct];
+    let geometry = RowGeometry { extents: extents.to_vec(), kept: 1, accesses: vec![at(&extents, &strides, 0), to] };
+    Sample::new(Kernel::Rows { body: b.finish(), orientation }, Geometry::Rows(geometry), DType::F32, bytes)
+}
+
+fn sum(b: &mut BodyBuilder, x: NodeId) -> NodeId {
+    b.fold(FoldOp::Sum, x)
+}
+
+pub fn fold_along(count: usize, row: usize) -> Sample {
+    rows([count, row], Orientation::Along, true, sum)
+}
+
+/// Narrow strips: matrices of 16 rows with as many columns, each apart.
+pub fn strips() -> Sample {
+    let mut s = rows([32 * 16, 16], Orientation::Across, true, sum);
+    let Geometry::Rows(g) = &mut s.geometry else { unreachable!("it has rows") };
+    (g.extents, g.kept) = (vec![32, 16, 16], 2);
+    g.accesses = vec![at(&g.extents, &[256, 1, 16], 0), at(&g.extents, &[16, 1, 0], 0)];
+    s
+}
+
+pub fn fold_across() -> Sample {
+    rows([192, 128], Orientation::Across, true, sum)
+}
+
+/// Rows by their root mean square: a division and a root once a row.
+pub fn once() -> Sample {
+    rows([256, 32], Orientation::Along, false, |b, x| {
+        let square = b.element(ElementOp::Mul, &[x, x]);
+        let s = sum(b, square);
+        let one = constant(b, 1.0);
+        let s = b.element(ElementOp::Add, &[s, one]);
+        let root = b.element(ElementOp::Sqrt, &[s]);
+        let scale = b.element(ElementOp::Div, &[one, root]);
+        b.element(ElementOp::Mul, &[x, scale])
+    })
+}
+
+pub fn scan() -> Sample {
+    rows([4, 1024], Orientation::Along, false, |b, x| b.scan(ScanOp::Sum, false, x))
+}
+
+pub fn sort() -> Sample {
+    let mut s = rows([4, 256], Orientation::Along, false, |b, x| b.scan(ScanOp::Sort, false, x));
+    // In an order that is far from sorted.
+    let values = (0..1024u32).flat_map(|i| ((i.wrapping_mul(2_654_435_769) >> 8) as f32).to_le_bytes());
+    s.contents[0] = Some(values.collect());
+    s
+}
+
+/// `count` products of square matrices.
+pub fn product(dtype: DType, count: usize, n: usize) -> Sample {
+    let all = n * n;
+    let geometry = MatmulGeometry {
+        batch: vec![(count, all as isize, all as isize)],
+        m: n,
+        n,
+        k: n,
+        a: (0, n as isize, 1),
+        b: (0, n as isize, 1),
+        reach: [Some((0, count * all - 1)); 2],
+    };
+    let bytes = vec![count * all * dtype.size(); 3];
+    Sample::new(Kernel::Matmul { dtype }, Geometry::Matmul(geometry), dtype, bytes)
+}
+
+/// Values added at places in no order.
+pub fn scatter() -> Sample {
+    let n = POINTS / 2;
+    let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] };
+    let geometry = ScatterGeometry {
+        axis: 0,
+        outer: vec![],
+        inner: vec![],
+        n,
+        size: n,
+        steps: [1; 4],
+        base: [0; 4],
+        inputs: [None, None],
+    };
+    let mut s = Sample::new(kernel, Geometry::Scatter(geometry), DType::F32, vec![4 * n, 8 * n, 4 * n, 4 * n]);
+    let index = (0..n as u64).flat_map(|i| ((i * 1031) % n as u64).to_le_bytes());
+    s.contents[1] = Some(index.collect());
+    s
+}
