@@ -3,12 +3,14 @@
 //! In: the operations that wait. Out: the period, and whether its turns need anything of each other. Turns that do not are no one computation that goes on
 //! and on, but work side by side, which is better planned together.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use crate::recorder::AddressHasher;
+use std::hash::{Hash, Hasher};
 use thalweg_ir::{Arg, RelOp};
 
 /// What operation `i` looks like from its own place: arguments by distance, inputs by kind alone.
 fn signature(ops: &[RelOp], i: usize) -> u64 {
-    let mut h = DefaultHasher::new();
+    // A step of an optimiser asks for hundreds each time; two operations taken for one cost a cut at another place.
+    let mut h = AddressHasher::default();
     let o = &ops[i];
     (o.op, o.dtype, o.rank, o.attr).hash(&mut h);
     for a in o.args() {

@@ -55,7 +55,7 @@ pub(crate) struct Recorder {
     sizes: Vec<i64>,
 }
 
-/// Addresses are spread well enough by one multiplication.
+/// Addresses are spread well enough by one multiplication, and what an operation looks like by a few.
 #[derive(Default)]
 pub(crate) struct AddressHasher(u64);
 impl Hasher for AddressHasher {

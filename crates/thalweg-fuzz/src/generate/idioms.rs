@@ -26,7 +26,7 @@ impl Generator {
             10 => self.of_a_view(x),
             11 => self.over_the_rows(x),
             12 => self.share_of_the_sum(x),
-            13 => self.siblings(x),
+            13 | 14 => self.siblings(x),
             _ => self.by_index(x),
         }
         .map(|_| ())
