@@ -55,6 +55,7 @@ fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
         ("scatter", c.scattered),
         ("spill", c.spill),
         ("transposed", c.transposed),
+        ("… 1 KiB apart", c.conflicting),
         ("strided", c.strided),
         ("by a table", c.mapped),
         ("gather", c.gathered),

@@ -235,6 +235,7 @@ pub struct Body {
 
 impl Body {
     /// The dtype of a node's value.
+    #[inline]
     pub fn dtype(&self, id: NodeId) -> DType {
         match self.nodes[id.index()] {
             Node::Load { access } | Node::Gather { access, .. } => self.accesses[access as usize].dtype,
@@ -269,6 +270,7 @@ impl Body {
     }
 
     /// The arguments of a node.
+    #[inline]
     pub fn args(&self, id: NodeId) -> impl Iterator<Item = NodeId> + use<> {
         let (args, n) = match self.nodes[id.index()] {
             Node::Element { op, args, .. } => (args, op.row().arity),
@@ -281,6 +283,7 @@ impl Body {
 
     /// The dtype that an elementwise node computes in: of its last argument, which for [`ElementOp::Where`] is a value
     /// and not the condition.
+    #[inline]
     pub fn operand_dtype(&self, id: NodeId) -> DType {
         self.args(id).last().map_or_else(|| self.dtype(id), |a| self.dtype(a))
     }

@@ -60,6 +60,8 @@ pub struct Costs {
     pub sort: f64,
     /// An element of a transposed operand, of a strided one, one through a table of positions, one that is gathered.
     pub transposed: f64,
+    /// See `transposed`: one whose neighbours lie a multiple of 1,024 bytes apart.
+    pub conflicting: f64,
     /// See `transposed`.
     pub strided: f64,
     /// See `transposed`.
@@ -128,6 +130,7 @@ impl Costs {
             scan: 0.82,
             sort: 11.0,
             transposed: 0.32,
+            conflicting: 0.6,
             strided: 0.22,
             mapped: 0.55,
             gathered: 0.32,
@@ -189,6 +192,7 @@ impl Costs {
             &mut self.scan,
             &mut self.sort,
             &mut self.transposed,
+            &mut self.conflicting,
             &mut self.strided,
             &mut self.mapped,
             &mut self.gathered,

@@ -10,6 +10,9 @@ use thalweg_kernel::{
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
+/// Columns so many bytes apart fall into few sets of the caches, where there are more than so many of them.
+const CONFLICT: u64 = 1024;
+const LEAST_CONFLICT: usize = 32;
 /// Points of a piece that one thread takes; what has fewer is not shared.
 const PIECE: u64 = 32 << 10;
 /// Points of a call through tables of positions.
@@ -33,6 +36,8 @@ pub enum Way {
     Uniform,
     /// Elements apart, where those between them are used by neighbouring stretches: a transposed view.
     Transposed,
+    /// The same, so many bytes apart that cache lines drive each other out before they are used up.
+    Conflicting,
     /// Elements apart, those between them not used, or backwards.
     Strided,
     /// Through a table of positions that the launch fills.
@@ -330,7 +335,14 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     let least = (0..extents.len()).filter(moves).map(bytes).min().unwrap_or(size);
     let spread = (least.min(LINE) / size).max(1);
     let transposed = bytes(lane) >= LINE && least < LINE;
-    (if transposed { Way::Transposed } else { Way::Strided }, spread)
+    // In few rows the lines stay all the same.
+    let conflicts = bytes(lane).is_multiple_of(CONFLICT) && extents[lane] > LEAST_CONFLICT;
+    let way = match (transposed, conflicts) {
+        (true, true) => Way::Conflicting,
+        (true, false) => Way::Transposed,
+        _ => Way::Strided,
+    };
+    (way, spread)
 }
 
 fn product(dtype: DType, g: &MatmulGeometry, left: &[u64], reads: usize, f: &mut Figures) {

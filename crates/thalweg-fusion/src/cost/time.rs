@@ -7,12 +7,15 @@ use thalweg_ir::DType;
 /// How steeply the time rises where more threads come in: they take what is added, but never all of it.
 const RISE: f64 = 0.05;
 
+/// The level that an element of a conflicting access is measured at.
+const NEAR: usize = 2;
+
 impl Costs {
     /// Picoseconds that a launch takes. `footprint`: bytes of all that the segment reads and writes, which decides how near they are; the
     /// same for all plans that are compared.
     pub fn time(&self, figures: &Figures, footprint: u64) -> u64 {
         let level = self.level(footprint);
-        let arithmetic = self.arithmetic(figures);
+        let arithmetic = self.arithmetic(figures, level);
         let overhead = self.overhead(figures);
         let near = self.moved_again(figures);
         let (one, all) = self.memory(figures, level);
@@ -73,7 +76,7 @@ impl Costs {
         again as f64 * self.levels[0].read + rows
     }
 
-    fn arithmetic(&self, figures: &Figures) -> f64 {
+    fn arithmetic(&self, figures: &Figures, level: Level) -> f64 {
         let w = &figures.work;
         let across = figures.rows.is_some_and(|r| !r.along);
         let fold = if across { self.fold_across } else { self.fold };
@@ -94,7 +97,7 @@ impl Costs {
         let moves: f64 = figures
             .traffic
             .iter()
-            .map(|t| t.elements as f64 * self.element(t.way) * if t.narrow { self.narrow } else { 1.0 })
+            .map(|t| t.elements as f64 * self.element(t.way, level) * if t.narrow { self.narrow } else { 1.0 })
             .sum();
         let product = figures.product.map_or(0.0, |p| {
             let kind = match p.dtype {
@@ -111,10 +114,12 @@ impl Costs {
     }
 
     /// What the way of an access adds to an element.
-    fn element(&self, way: Way) -> f64 {
+    fn element(&self, way: Way, level: Level) -> f64 {
         match way {
             Way::Contiguous | Way::Uniform => 0.0,
             Way::Transposed => self.transposed,
+            // Lines come again, from as far as the bytes do.
+            Way::Conflicting => self.conflicting * (level.read / self.levels[NEAR].read).max(1.0),
             Way::Strided => self.strided,
             Way::Mapped => self.mapped,
             Way::Gathered => self.gathered,

@@ -13,7 +13,7 @@ use thalweg_kernel::Geometry;
 use thalweg_runtime::{Buffer, Device, Error, Program};
 
 /// Time for a sample, compiling not counted, and the least number of batches.
-const BUDGET: Duration = Duration::from_micros(2500);
+const BUDGET: Duration = Duration::from_micros(1500);
 const BATCHES: usize = 5;
 /// A batch is so many launches that it takes at least this.
 const BATCH: Duration = Duration::from_micros(20);

@@ -121,6 +121,7 @@ fn moving(b: &mut Bench) -> Result<(), Error> {
     b.fit(samples::runs, |c, f| c.run *= f)?;
     b.fit(samples::calls, |c, f| c.call *= f)?;
     b.fit(samples::transposed, |c, f| c.transposed *= f)?;
+    b.fit(samples::conflicting, |c, f| c.conflicting *= f)?;
     b.fit(samples::strided, |c, f| c.strided *= f)?;
     b.fit(samples::mapped, |c, f| c.mapped *= f)?;
     b.fit(samples::gathered, |c, f| c.gathered *= f)?;

@@ -162,6 +162,11 @@ pub fn transposed() -> Sample {
     map(DType::F32, (&[96, 96], AccessClass::Strided, &[1, 96]), 0, |_, x| x)
 }
 
+/// Rows of the source a multiple of 1,024 bytes long.
+pub fn conflicting() -> Sample {
+    map(DType::F32, (&[256, 256], AccessClass::Strided, &[1, 1024]), 0, |_, x| x)
+}
+
 pub fn strided() -> Sample {
     map(DType::F32, (&[POINTS], AccessClass::Strided, &[2]), 0, |_, x| x)
 }
