@@ -4,11 +4,11 @@
 //! pattern for the first time.
 
 use crate::DeviceRef;
+use crate::calibration::costs;
 use crate::mode::{Mode, effort};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-use crate::calibration::costs;
 use thalweg_fusion::{BitSet, Instance, Plan, ScalarClasses, Segment, instantiate, plan};
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};

@@ -273,7 +273,9 @@ fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {
 fn unfused_totals(segment: &Segment<'_>) -> Totals {
     let off = Segment { mode: Mode { fused: false, ..segment.mode }, ..*segment };
     let classes = ScalarClasses::new(segment.scalars);
-    let Some(instance) = instantiate(&crate::plan(off, &Costs::typical(), Effort::None).plan, off, &classes) else { return Totals::default() };
+    let Some(instance) = instantiate(&crate::plan(off, &Costs::typical(), Effort::None).plan, off, &classes) else {
+        return Totals::default();
+    };
     Totals {
         kernels: instance.steps.len(),
         bytes_read: instance.bytes_read(),

@@ -77,8 +77,14 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
             _ => return Err(Rule::OtherPoints),
         }
     }
-    let plan =
-        KernelPlan::Map { domain, rows, stores: at_points, row_stores: at_rows, column_stores: columns, ops: reach.ops };
+    let plan = KernelPlan::Map {
+        domain,
+        rows,
+        stores: at_points,
+        row_stores: at_rows,
+        column_stores: columns,
+        ops: reach.ops,
+    };
     Ok(Candidate { plan, loads: reach.loads })
 }
 

@@ -120,13 +120,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn on(
-        &mut self,
-        left: usize,
-        time: u64,
-        parts: &mut Vec<usize>,
-        state: &dyn Fn(&[usize]) -> Result<State, Rule>,
-    ) {
+    fn on(&mut self, left: usize, time: u64, parts: &mut Vec<usize>, state: &dyn Fn(&[usize]) -> Result<State, Rule>) {
         if time.saturating_add(self.best[left].0) >= self.bound {
             return;
         }

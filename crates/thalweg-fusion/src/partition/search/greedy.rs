@@ -277,8 +277,9 @@ fn stored_in(kernels: &mut Kernels<'_, '_>, state: &State, v: usize, home: Optio
 /// Where a value may be stored: by itself, and in the kernels that compute it or read what it is computed from.
 fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<usize>> {
     let fold = kernels.facts.fold_of.contains_key(&v);
-    let computes: Vec<usize> =
-        (0..state.kernels.len()).filter(|&k| candidate_ops(&state.kernels[k].candidate).binary_search(&v).is_ok()).collect();
+    let computes: Vec<usize> = (0..state.kernels.len())
+        .filter(|&k| candidate_ops(&state.kernels[k].candidate).binary_search(&v).is_ok())
+        .collect();
     // A reduction may also be made in the pass of a kernel that goes through the same tensor.
     let reads_same = |k: usize| computes.iter().any(|&c| c != k && shared_bytes(kernels, state, c, k) > 0);
     let others = (0..state.kernels.len()).filter(|k| fold && !computes.contains(k) && reads_same(*k));

@@ -9,7 +9,7 @@ use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
 use super::{MAX_KERNEL_OPS, Rule, runs_alone, takes_rows};
 use crate::segment::{BitSet, ValueId};
-use rustc_hash::{FxHashMap};
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
 /// The most values that may be stored for the search to look for the optimum.
