@@ -2,7 +2,7 @@
 
 use crate::DeviceRef;
 use crate::explain;
-use crate::mode::Mode;
+use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
 use crate::run;
@@ -322,12 +322,21 @@ impl Recorder {
         if !made {
             count(|c| c.plans_found += 1);
         }
+        let won = measuring().and(ready.contest.winner()).cloned();
+        let ready = won.unwrap_or(ready);
+        let turn = ready.contest.turn(self.ops.len(), || {
+            let laid = self.laid_out();
+            ready.others(self.device, self.segment(&laid))
+        });
+        let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let report = explain::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), &ready, made)
+            explain::report(self.device, &self.segment(&laid), chosen, &ready, made)
         });
-        let timed = explain::is_timed();
-        let outcome = run::run(&ready, self.device, &self.values, &mut self.inputs, &self.scalars, timed);
+        let outcome = run::run(chosen, self.device, &self.values, &mut self.inputs, &self.scalars, explain::is_timed());
+        if let Some(turn) = &turn {
+            ready.contest.note(turn);
+        }
         explain::end(report, &outcome);
         outcome.map(|_| ())
     }
