@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_fusion::{
-    BitSet, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate, plan,
+    BitSet, Effort, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate, plan,
 };
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};
@@ -33,6 +33,7 @@ const MAX_PATTERN_OPS: usize = 1 << 22;
 struct Pattern {
     device: DeviceRef,
     mode: Mode,
+    effort: Effort,
     ops: Box<[RelOp]>,
     live: BitSet,
 }
@@ -101,7 +102,7 @@ pub fn clear_plans() {
 
 /// The entry of a pattern, made if it was not there.
 pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc<Entry> {
-    let pattern = Pattern { device, mode, ops: segment.ops.into(), live: segment.live.clone() };
+    let pattern = Pattern { device, mode, effort: effort(), ops: segment.ops.into(), live: segment.live.clone() };
     let mut store = locked(&STORE);
     let store = store.get_or_insert_default();
     if let Some(entry) = store.entries.get(&pattern) {
