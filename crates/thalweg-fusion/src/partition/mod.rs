@@ -3,6 +3,7 @@
 //! * `facts`: what holds for every plan of the segment.
 //! * `legality`: the rules that a kernel keeps; `kernels`: candidates for kernels, and what they would take.
 //! * `search`: the best plan of each piece of the segment.
+//! * `stored`: plans as bytes, and back, whatever the bytes are.
 //! * `why`: what keeps two kernels of a plan from being one, for explanations.
 //!
 //! Nothing here depends on the order in which independent operations were recorded except the numbering of kernels.
@@ -14,6 +15,7 @@ mod kernels;
 mod legality;
 mod pieces;
 mod search;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod why;
@@ -30,6 +32,7 @@ use thalweg_ir::{Op, Shape};
 pub(crate) use facts::is_constant;
 pub use legality::Rule;
 pub use search::Effort;
+pub use stored::{PLANNER, question};
 pub(crate) use why::why;
 
 /// The most operations that one kernel holds: keeps compiling linear in practice and code within the instruction cache.
