@@ -11,7 +11,6 @@ use super::kernels::Kernels;
 use super::search::{Effort, State};
 use super::{Planned, finish};
 use crate::cost::Costs;
-use crate::plan::Plan;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Segment};
 use serde::{Deserialize, Serialize};
@@ -45,18 +44,12 @@ impl Planned {
     pub fn from_bytes(bytes: &[u8], segment: Segment<'_>, costs: &Costs) -> Option<Planned> {
         let stored: Stored = serde_json::from_slice(bytes).ok()?;
         let facts = Facts::new(segment);
-        let kernels: Vec<Vec<usize>> =
-            stored.kernels.iter().map(|k| k.iter().map(|&s| s as usize).collect()).collect();
+        let kernels: Vec<Vec<usize>> = stored.kernels.iter().map(|k| k.iter().map(|&s| s as usize).collect()).collect();
         let all = stores(&facts, &kernels)?;
         let mut made = Kernels::new(&facts, costs);
         let nothing = State { stored: all.clone(), kernels: vec![], time: 0 };
         let state = nothing.with(&mut made, (all, &[]), &[], &kernels).ok()?;
-        Some(Planned {
-            plan: finish(&facts, &state),
-            time: state.time,
-            complete: stored.complete,
-            visits: made.visits,
-        })
+        Some(Planned { plan: finish(&facts, &state), time: state.time, complete: stored.complete, visits: made.visits })
     }
 }
 

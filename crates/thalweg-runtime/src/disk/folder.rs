@@ -4,7 +4,9 @@
 //! name. Links are never followed.
 
 use super::Ignored;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat, renameat, statat, unlinkat,
+};
 use rustix::process::geteuid;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};

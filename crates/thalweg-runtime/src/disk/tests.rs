@@ -232,7 +232,10 @@ fn readers_meet_whole_entries_whoever_writes() {
             });
         }
     });
-    assert_eq!(place.open().contents()[0], Contents { kind: Kind::Plan, entries: 4, ..place.open().contents()[0].clone() });
+    assert_eq!(
+        place.open().contents()[0],
+        Contents { kind: Kind::Plan, entries: 4, ..place.open().contents()[0].clone() }
+    );
     assert!(place.open().contents()[0].ignored.is_empty());
 }
 
@@ -314,9 +317,7 @@ fn a_hostile_import_stays_in_the_folder() {
 
 #[test]
 fn the_environment_says_where() {
-    let at = |vars: &[(&str, &str)]| {
-        place_of(|name| vars.iter().find(|v| v.0 == name).map(|v| PathBuf::from(v.1)))
-    };
+    let at = |vars: &[(&str, &str)]| place_of(|name| vars.iter().find(|v| v.0 == name).map(|v| PathBuf::from(v.1)));
     assert_eq!(at(&[("HOME", "/h")]), Some("/h/.cache/thalweg".into()));
     assert_eq!(at(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), Some("/x/thalweg".into()));
     assert_eq!(at(&[("HOME", "/h"), ("XDG_CACHE_HOME", "x")]), Some("/h/.cache/thalweg".into()));
