@@ -1,19 +1,22 @@
 //! One program, run in every way there is.
 
+use crate::disk::Disk;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
 use std::sync::Arc;
 use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
-use thalweg_runtime::{Error, counters};
-use thalweg_stream::{DeviceRef, Mode, Operand, Value, explain, record, set_mode, synchronize};
+use thalweg_runtime::{Counters, Error, counters};
+use thalweg_stream::{DeviceRef, Mode, Operand, Value, clear_plans, explain, record, set_mode, synchronize};
 
 /// Runs programs on a device, and compares a second one with it.
 pub struct Checker {
     device: DeviceRef,
     /// As the first, but with several threads at every launch.
     threaded: DeviceRef,
+    /// Where plans are kept for the next process, if that is to be checked.
+    disk: Option<Disk>,
 }
 
 /// When handles are dropped that nobody asks for at the end.
@@ -37,7 +40,12 @@ const FAST: Mode = Mode { fused: true, strict: false, reference: false };
 impl Checker {
     /// A checker for a device, and one that is to give the same bits on more threads.
     pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
-        Checker { device, threaded }
+        Checker { device, threaded, disk: None }
+    }
+
+    /// The same, which also checks plans that come from disk.
+    pub fn with_disk(self, disk: Disk) -> Checker {
+        Checker { disk: Some(disk), ..self }
     }
 
     fn upload(&self, program: &Program, to: DeviceRef) -> Result<Vec<Arc<Value>>, Error> {
@@ -207,6 +215,8 @@ impl Checker {
             .collect();
         self.equal(program, &read.map_err(|e| fail("read elsewhere", e))?, &unfused, "on another thread")?;
 
+        self.from_disk(program, &unfused)?;
+
         let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
         if threads {
             for (mode, one, name) in [(STRICT, &unfused, "strict"), (FAST, &fast, "not strict")] {
@@ -216,6 +226,35 @@ impl Checker {
             }
         }
         self.close(program, &fast, &unfused)
+    }
+
+    /// As a new process would run it: with no plan in memory, and on disk none, its own, or something like it.
+    fn from_disk(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let fresh = |what: &str| -> Result<Counters, String> {
+            clear_plans();
+            let run = || {
+                let before = counters();
+                let values = self.run(program, STRICT, Drops::Early, false).map_err(|e| format!("{what}: {e}"))?;
+                self.equal(program, &values, unfused, what)?;
+                Ok(counters() - before)
+            };
+            std::thread::scope(|s| s.spawn(run).join().unwrap_or_else(|_| Err(format!("{what}: panicked"))))
+        };
+        disk.clear();
+        let first = fresh("with nothing on disk")?;
+        let second = fresh("with a plan from disk")?;
+        if (second.plans_made, second.plans_loaded) != (0, first.plans_made) {
+            return Err(format!("{} plans made at first, then {} loaded", first.plans_made, second.plans_loaded));
+        }
+        for turn in 0..3 {
+            disk.disturb(turn);
+            let third = fresh("with a disturbed plan from disk")?;
+            if third.plans_made + third.plans_loaded != first.plans_made {
+                return Err(format!("{} plans from disk or made, not {}", third.plans_loaded, first.plans_made));
+            }
+        }
+        Ok(())
     }
 
     /// As [`Checker::record`], but leaves everything pending for whoever reads it.

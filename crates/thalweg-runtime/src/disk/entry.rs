@@ -61,7 +61,7 @@ impl Key {
     }
 
     /// The key that has this name.
-    pub(super) fn parse(name: &str) -> Option<Key> {
+    pub fn parse(name: &str) -> Option<Key> {
         let mut key = [0; 32];
         let (pairs, []) = name.as_bytes().as_chunks::<2>() else { return None };
         if pairs.len() != key.len() {
