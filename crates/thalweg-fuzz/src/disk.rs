@@ -3,16 +3,15 @@
 //! Files with wrong checksums are the concern of the cache's own tests. Here the checksum is right and the plan is another one: some other way to
 //! group and store the same operations, most of them against a rule. Whatever is made of it, strict values stay the same.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use thalweg_runtime::disk::{self, Cache, Ignored, Kind};
 
 /// The cache in force.
 pub struct Disk {
     cache: Arc<Cache>,
     folder: PathBuf,
-    random: RefCell<fastrand::Rng>,
+    random: Mutex<fastrand::Rng>,
 }
 
 impl Disk {
@@ -20,7 +19,7 @@ impl Disk {
     pub fn open(folder: &Path) -> Result<Disk, Ignored> {
         disk::set(Some(Cache::open(folder)?));
         let cache = disk::cache().expect("just set");
-        Ok(Disk { cache, folder: folder.to_owned(), random: RefCell::new(fastrand::Rng::with_seed(1)) })
+        Ok(Disk { cache, folder: folder.to_owned(), random: Mutex::new(fastrand::Rng::with_seed(1)) })
     }
 
     /// Removes everything.
@@ -39,7 +38,7 @@ impl Disk {
     }
 
     fn disturbed(&self, plan: &[u8], turn: usize) -> Vec<u8> {
-        let random = &mut *self.random.borrow_mut();
+        let random = &mut *self.random.lock().unwrap_or_else(|e| e.into_inner());
         let text = String::from_utf8_lossy(plan);
         let Some(lists) = text.split_once("[[").and_then(|(_, rest)| rest.split_once("]]")) else {
             return plan.to_vec();

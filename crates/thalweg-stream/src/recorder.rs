@@ -332,10 +332,11 @@ impl Recorder {
         let timed = explain::is_timed();
         let begin = watch::waits(self.device).then(Instant::now);
         let outcome = run::run(&ready, self.device, &self.values, &mut self.inputs, &self.scalars, timed);
-        if let Some(begin) = begin {
-            watch::spent(self.device, begin.elapsed());
-        }
+        let time = begin.map(|b| b.elapsed());
         explain::end(report, &outcome);
+        if let Some(time) = time {
+            watch::spent(self.device, time);
+        }
         outcome.map(|_| ())
     }
 

@@ -66,6 +66,7 @@ fn typical(device: DeviceRef) -> Costs {
 
 /// Puts constants in force, in all threads.
 pub fn set_costs(device: DeviceRef, costs: Costs) {
+    watch::end(device);
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
     known.get_or_insert_default().insert(device, Arc::new(costs));
 }
@@ -76,11 +77,6 @@ pub fn set_costs(device: DeviceRef, costs: Costs) {
 /// When the device fails.
 pub fn calibrate(device: DeviceRef) -> Result<Costs, Error> {
     count(|c| c.calibrations += 1);
-    measured(device)
-}
-
-/// The same, on nobody's account.
-fn measured(device: DeviceRef) -> Result<Costs, Error> {
     let mut b = Bench::new(device.device().clone())?;
     // What can be measured through small launches is one thread's.
     b.costs.threads = 1;

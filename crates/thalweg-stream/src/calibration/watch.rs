@@ -1,16 +1,19 @@
 //! When a process measures its device by itself.
 //!
 //! Measuring takes 0.15 s: nothing for who computes for hours, much for who computes for milliseconds. So a process does it when its kernels have run for a
-//! second, once, on a thread of its own, and leaves the result in the disk cache. All later processes begin with it. Where nothing could be kept
-//! nothing is measured.
+//! second, once, and leaves the result in the disk cache. All later processes begin with it, so it happens once a machine. Where nothing could be
+//! kept nothing is measured.
+//!
+//! It is done by the thread whose kernels they were, between two segments. Beside them, on a thread of its own, what memory gives is shared with the
+//! program: a byte read out of cache then took two to five times as long as by itself, which every later process would have planned with.
 
-use super::{costs, measured, set_costs};
+use super::{calibrate, set_costs};
 use crate::DeviceRef;
 use crate::saved::save_costs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
-use thalweg_runtime::{count, disk};
+use thalweg_runtime::disk;
 
 /// The device that waits to be measured, by its number and one; 0 for none.
 static WAITS: AtomicU32 = AtomicU32::new(0);
@@ -33,6 +36,11 @@ pub(super) fn begin(device: DeviceRef) {
     }
 }
 
+/// Somebody knows better: the device is not measured. Whether it was going to be.
+pub(super) fn end(device: DeviceRef) -> bool {
+    WAITS.compare_exchange(device.0 as u32 + 1, 0, Relaxed, Relaxed).is_ok()
+}
+
 /// Whether the time of a device's kernels is asked for.
 #[inline]
 pub(crate) fn waits(device: DeviceRef) -> bool {
@@ -43,26 +51,18 @@ pub(crate) fn waits(device: DeviceRef) -> bool {
 pub(crate) fn spent(device: DeviceRef, time: Duration) {
     let ns = time.as_nanos() as u64;
     let enough = patience().is_some_and(|p| SPENT.fetch_add(ns, Relaxed) + ns >= p.as_nanos() as u64);
-    if enough && WAITS.compare_exchange(device.0 as u32 + 1, 0, Relaxed, Relaxed).is_ok() {
+    if enough && end(device) {
         measure(device);
     }
 }
 
 #[cold]
 fn measure(device: DeviceRef) {
-    count(|c| c.calibrations += 1);
-    let before = costs(device);
-    let work = move || match measured(device) {
-        Ok(new) => {
-            // Whoever set others meanwhile knows better.
-            if Arc::ptr_eq(&before, &costs(device)) {
-                set_costs(device, new);
-                save_costs(device);
-            }
+    match calibrate(device) {
+        Ok(costs) => {
+            set_costs(device, costs);
+            save_costs(device);
         }
         Err(error) => tracing::debug!(%error, "calibration failed"),
-    };
-    if let Err(error) = std::thread::Builder::new().name("thalweg-calibrate".into()).spawn(work) {
-        tracing::debug!(%error, "no thread to calibrate on");
     }
 }
