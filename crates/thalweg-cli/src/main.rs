@@ -3,6 +3,7 @@
 mod bandwidth;
 mod bench;
 mod cache;
+mod contest;
 mod costs;
 mod demo;
 mod doctor;
@@ -50,6 +51,8 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Show, clear, export or import what is kept on disk for later processes
     Cache(cache::CacheCommand),
+    /// Let plans compete on this machine, and compare with what the model chose
+    Contest(contest::ContestCommand),
     /// Measure how far the vector functions are from the exact values
     Math(math::Math),
     /// Measure how far sums, statistics and softmax are from the exact values
@@ -90,6 +93,7 @@ fn run(command: Command) -> Outcome {
         Command::Predict(predict) => predict.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Cache(cache) => cache.run(),
+        Command::Contest(contest) => contest.run(),
         Command::Math(math) => math.run(),
         Command::Numerics(numerics) => numerics.run(),
         Command::Worker => bench::worker(),

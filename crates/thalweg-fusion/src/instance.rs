@@ -6,7 +6,7 @@
 
 use crate::alone::alone;
 use crate::body::{Outline, build_map};
-use crate::cost::{Figures, figures};
+use crate::cost::{Costs, Figures, figures};
 use crate::movement::{layout, strided, view_base};
 use crate::partition::Rule;
 use crate::plan::{KernelPlan, OutputPlan, Plan};
@@ -262,6 +262,11 @@ impl Instance {
         };
         let written: Vec<usize> = step.operands[step.first_write..].iter().map(bytes).collect();
         figures(&step.kernel, &step.geometry, &step.touched, &written)
+    }
+
+    /// Picoseconds that its launches take, by the cost model; `footprint` as in [`Costs::time`].
+    pub fn time(&self, costs: &Costs, footprint: u64) -> u64 {
+        self.steps.iter().map(|s| costs.time(&self.figures(s), footprint)).sum()
     }
 
     /// Bytes that all launches read.

@@ -20,9 +20,11 @@ mod segment;
 mod together;
 
 pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures, footprint};
-pub use explanation::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time};
+pub use explanation::{
+    EdgeReport, Entrant, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time,
+};
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
-pub use partition::{Effort, PLANNER, Planned, Rule, plan, question};
+pub use partition::{Effort, PLANNER, Planned, Rule, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};

@@ -5,10 +5,13 @@ use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
 use std::sync::Arc;
+use thalweg_fusion::Effort;
 use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Counters, Error, counters};
-use thalweg_stream::{DeviceRef, Mode, Operand, Value, clear_plans, explain, record, set_mode, synchronize};
+use thalweg_stream::{
+    DeviceRef, Mode, Operand, Value, clear_plans, explain, record, set_effort, set_measuring, set_mode, synchronize,
+};
 
 /// Runs programs on a device, and compares a second one with it.
 pub struct Checker {
@@ -17,6 +20,15 @@ pub struct Checker {
     threaded: DeviceRef,
     /// Where plans are kept for the next process, if that is to be checked.
     disk: Option<Disk>,
+}
+
+/// What takes longer than all else, and so is done to some programs only.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// On the second device too.
+    pub threads: bool,
+    /// By other plans too.
+    pub plans: bool,
 }
 
 /// When handles are dropped that nobody asks for at the end.
@@ -140,8 +152,30 @@ impl Checker {
         Ok(values)
     }
 
-    /// What is wrong with the way this program runs, if anything. The second device takes part where `threads` says so.
-    pub fn check(&self, program: &Program, threads: bool) -> Result<(), String> {
+    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that a contest would try.
+    fn other_plans(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
+        for effort in [Effort::None, Effort::Visits(60), Effort::Full] {
+            // On a thread that knows no plan yet.
+            let run = || {
+                set_effort(effort);
+                self.run(program, STRICT, Drops::Early, false)
+            };
+            let got = std::thread::scope(|s| s.spawn(run).join()).map_err(|_| "a thread panicked".to_string())?;
+            let what = format!("planned with {effort:?}");
+            self.equal(program, &got.map_err(|e| format!("{what}: {e}"))?, want, &what)?;
+        }
+        let share = set_measuring(Some(f64::INFINITY));
+        let mut outcome = Ok(());
+        for n in 0..6 {
+            let got = self.run(program, STRICT, Drops::Early, false).map_err(|e| format!("by plan {n}: {e}"));
+            outcome = outcome.and_then(|()| self.equal(program, &got?, want, &format!("by plan {n}")));
+        }
+        set_measuring(share);
+        outcome
+    }
+
+    /// What is wrong with the way this program runs, if anything.
+    pub fn check(&self, program: &Program, ways: Ways) -> Result<(), String> {
         let fail = |what: &str, e: Error| format!("{what}: {e}");
         let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| fail("unfused", e))?;
         self.against_meaning(program, &unfused)?;
@@ -198,6 +232,10 @@ impl Checker {
             self.equal(program, &cut, &unfused, &format!("cut every {every}"))?;
         }
 
+        if ways.plans {
+            self.other_plans(program, &unfused)?;
+        }
+
         // Another thread: the same values again, its inputs and results handed over.
         let there = std::thread::scope(|s| {
             let recorded = s.spawn(|| {
@@ -218,7 +256,7 @@ impl Checker {
         self.from_disk(program, &unfused)?;
 
         let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
-        if threads {
+        if ways.threads {
             for (mode, one, name) in [(STRICT, &unfused, "strict"), (FAST, &fast, "not strict")] {
                 let many = self.run_on(self.threaded, program, mode, Drops::Early, false);
                 let many = many.map_err(|e| fail("on many threads", e))?;

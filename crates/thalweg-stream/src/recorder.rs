@@ -3,7 +3,7 @@
 use crate::DeviceRef;
 use crate::calibration::watch;
 use crate::explain;
-use crate::mode::Mode;
+use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
 use crate::run;
@@ -325,14 +325,23 @@ impl Recorder {
         if origin == Origin::Memory {
             count(|c| c.plans_found += 1);
         }
+        let won = measuring().and(ready.contest.winner()).cloned();
+        let ready = won.unwrap_or(ready);
+        let turn = ready.contest.turn(self.ops.len(), || {
+            let laid = self.laid_out();
+            ready.others(self.device, self.segment(&laid))
+        });
+        let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let report = explain::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), &ready, origin == Origin::Search)
+            explain::report(self.device, &self.segment(&laid), chosen, &ready, origin == Origin::Search)
         });
-        let timed = explain::is_timed();
         let begin = watch::waits(self.device).then(Instant::now);
-        let outcome = run::run(&ready, self.device, &self.values, &mut self.inputs, &self.scalars, timed);
+        let outcome = run::run(chosen, self.device, &self.values, &mut self.inputs, &self.scalars, explain::is_timed());
         let time = begin.map(|b| b.elapsed());
+        if let Some(turn) = &turn {
+            ready.contest.note(turn);
+        }
         explain::end(report, &outcome);
         if let Some(time) = time {
             watch::spent(self.device, time);

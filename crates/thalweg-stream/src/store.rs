@@ -5,14 +5,20 @@
 
 use crate::DeviceRef;
 use crate::calibration::costs;
+use crate::contest::{Contest, Named};
 use crate::mode::{Mode, effort};
 use crate::saved::{self, Origin};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{BitSet, Instance, Plan, ScalarClasses, Segment, instantiate};
+use thalweg_fusion::{
+    BitSet, Effort, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate,
+};
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};
+
+/// Plans that a contest is held between, beside the one that is there.
+const MOST_OTHERS: usize = 4;
 
 /// Instances kept for one pattern; more sizes than that and the oldest are worked out again (microseconds).
 const MAX_INSTANCES: usize = 1024;
@@ -28,6 +34,7 @@ const MAX_PATTERN_OPS: usize = 1 << 22;
 struct Pattern {
     device: DeviceRef,
     mode: Mode,
+    effort: Effort,
     ops: Box<[RelOp]>,
     live: BitSet,
 }
@@ -38,6 +45,8 @@ pub(crate) struct Ready {
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
+    /// Whether another plan is faster for these sizes.
+    pub contest: Contest,
 }
 
 /// What is known of one pattern.
@@ -94,7 +103,7 @@ pub fn clear_plans() {
 
 /// The entry of a pattern, made if it was not there.
 pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc<Entry> {
-    let pattern = Pattern { device, mode, ops: segment.ops.into(), live: segment.live.clone() };
+    let pattern = Pattern { device, mode, effort: effort(), ops: segment.ops.into(), live: segment.live.clone() };
     let mut store = locked(&STORE);
     let store = store.get_or_insert_default();
     if let Some(entry) = store.entries.get(&pattern) {
@@ -152,11 +161,29 @@ impl Entry {
         );
         let programs: Result<Vec<_>, Error> =
             instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
-        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes });
+        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest: Contest::default() });
         if known.instances.len() >= MAX_INSTANCES {
             known.instances.clear();
         }
         known.instances.insert(sizes.into(), ready.clone());
         Ok((ready, origin))
+    }
+}
+
+impl Ready {
+    /// Other plans for the same segment, worked out.
+    pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named {
+        let costs = costs(device);
+        let own = self.instance.time(&costs, footprint(&segment));
+        let worked_out = |planned: Planned| -> Option<(Arc<Ready>, u64)> {
+            let instance = instantiate(&planned.plan, segment, &self.classes)?;
+            let programs: Result<Vec<_>, Error> =
+                instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
+            let (plan, classes) = (Arc::new(planned.plan), self.classes.clone());
+            let ready = Ready { plan, instance, programs: programs.ok()?, classes, contest: Contest::decided() };
+            Some((Arc::new(ready), planned.time))
+        };
+        let others = alternatives(segment, &costs, &self.plan, MOST_OTHERS);
+        Named { own, others: others.into_iter().filter_map(worked_out).collect() }
     }
 }

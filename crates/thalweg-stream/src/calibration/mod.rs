@@ -44,24 +44,20 @@ pub fn costs(device: DeviceRef) -> Arc<Costs> {
     if kept.is_none() {
         watch::begin(device);
     }
-    let costs = Arc::new(kept.unwrap_or_else(|| typical(device)));
+    // Not with the device's own number of threads: until something was measured, a plan, and with it the last bits of a result, is the same on any number.
+    let costs = Arc::new(kept.unwrap_or_else(Costs::typical));
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
     known.get_or_insert_default().entry(device).or_insert(costs).clone()
 }
 
 /// Constants that somebody else wrote down, if a measurement on this device could have given them.
 pub(crate) fn sane(device: DeviceRef, costs: Costs) -> Option<Costs> {
-    let typical = typical(device);
-    let like = Costs { registers: typical.registers, threads: typical.threads, ..costs.clone() };
+    let typical = &*TYPICAL;
+    let like = Costs { registers: typical.registers, threads: device.device().threads() as u32, ..costs.clone() };
     let footprints = costs.levels.iter().map(|l| l.footprint).eq(typical.levels.iter().map(|l| l.footprint));
     // A little more than what is measured may be: it was rounded after it was bounded.
-    let near = like.near(&typical, SANE * 1.01);
+    let near = like.near(typical, SANE * 1.01);
     (footprints && near == costs).then_some(costs)
-}
-
-/// What a device counts with before anything was measured on it.
-fn typical(device: DeviceRef) -> Costs {
-    Costs { threads: device.device().threads() as u32, ..Costs::typical() }
 }
 
 /// Puts constants in force, in all threads.

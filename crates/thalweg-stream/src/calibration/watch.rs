@@ -10,8 +10,8 @@
 use super::{calibrate, set_costs};
 use crate::DeviceRef;
 use crate::saved::save_costs;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use thalweg_runtime::disk;
 
