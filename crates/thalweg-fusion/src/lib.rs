@@ -24,7 +24,7 @@ pub use explanation::{
     EdgeReport, Entrant, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time,
 };
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
-pub use partition::{Effort, Planned, Rule, alternatives, plan};
+pub use partition::{Effort, PLANNER, Planned, Rule, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};

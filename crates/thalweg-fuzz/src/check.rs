@@ -1,5 +1,6 @@
 //! One program, run in every way there is.
 
+use crate::disk::Disk;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
@@ -7,9 +8,9 @@ use std::sync::Arc;
 use thalweg_fusion::Effort;
 use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
-use thalweg_runtime::{Error, counters};
+use thalweg_runtime::{Counters, Error, counters};
 use thalweg_stream::{
-    DeviceRef, Mode, Operand, Value, explain, record, set_effort, set_measuring, set_mode, synchronize,
+    DeviceRef, Mode, Operand, Value, clear_plans, explain, record, set_effort, set_measuring, set_mode, synchronize,
 };
 
 /// Runs programs on a device, and compares a second one with it.
@@ -17,6 +18,8 @@ pub struct Checker {
     device: DeviceRef,
     /// As the first, but with several threads at every launch.
     threaded: DeviceRef,
+    /// Where plans are kept for the next process, if that is to be checked.
+    disk: Option<Disk>,
 }
 
 /// What takes longer than all else, and so is done to some programs only.
@@ -49,7 +52,12 @@ const FAST: Mode = Mode { fused: true, strict: false, reference: false };
 impl Checker {
     /// A checker for a device, and one that is to give the same bits on more threads.
     pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
-        Checker { device, threaded }
+        Checker { device, threaded, disk: None }
+    }
+
+    /// The same, which also checks plans that come from disk.
+    pub fn with_disk(self, disk: Disk) -> Checker {
+        Checker { disk: Some(disk), ..self }
     }
 
     fn upload(&self, program: &Program, to: DeviceRef) -> Result<Vec<Arc<Value>>, Error> {
@@ -76,7 +84,7 @@ impl Checker {
         all: bool,
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let old = set_mode(mode);
-        let values = self.record(device, program, drops, all);
+        let values = self.record(device, program, drops, all).and_then(|v| synchronize().map(|()| v));
         let read = values.and_then(|values| values.iter().map(|v| v.as_ref().map(|v| v.read()).transpose()).collect());
         set_mode(old);
         read
@@ -140,8 +148,31 @@ impl Checker {
         }
         // Dying inputs may be overwritten in place.
         inputs.clear();
-        synchronize()?;
         Ok(values)
+    }
+
+    /// Values that were dropped unread three times are not written the fourth time, and have the same bits when they are read then.
+    fn unread(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let fail = |e: Error| format!("unread: {e}");
+        let old = set_mode(STRICT);
+        let mut read = vec![];
+        let mut run = |turn: usize| -> Result<(), Error> {
+            let values = self.record(self.device, program, Drops::Early, false)?;
+            let Some(first) = values.iter().flatten().next() else { return Ok(()) };
+            let mut got = vec![None; values.len()];
+            first.read()?;
+            for (to, value) in got.iter_mut().zip(&values).filter(|_| turn == 3) {
+                *to = value.as_ref().map(|v| v.read()).transpose()?;
+            }
+            if turn == 3 {
+                read = got;
+            }
+            Ok(())
+        };
+        let outcome = (0..4).try_for_each(&mut run);
+        set_mode(old);
+        outcome.map_err(fail)?;
+        if read.is_empty() { Ok(()) } else { self.equal(program, &read, want, "dropped unread before") }
     }
 
     /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that a contest would try.
@@ -226,6 +257,7 @@ impl Checker {
 
         if ways.plans {
             self.other_plans(program, &unfused)?;
+            self.unread(program, &unfused)?;
         }
 
         // Another thread: the same values again, its inputs and results handed over.
@@ -245,6 +277,8 @@ impl Checker {
             .collect();
         self.equal(program, &read.map_err(|e| fail("read elsewhere", e))?, &unfused, "on another thread")?;
 
+        self.from_disk(program, &unfused)?;
+
         let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
         if ways.threads {
             for (mode, one, name) in [(STRICT, &unfused, "strict"), (FAST, &fast, "not strict")] {
@@ -254,6 +288,35 @@ impl Checker {
             }
         }
         self.close(program, &fast, &unfused)
+    }
+
+    /// As a new process would run it: with no plan in memory, and on disk none, its own, or something like it.
+    fn from_disk(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let fresh = |what: &str| -> Result<Counters, String> {
+            clear_plans();
+            let run = || {
+                let before = counters();
+                let values = self.run(program, STRICT, Drops::Early, false).map_err(|e| format!("{what}: {e}"))?;
+                self.equal(program, &values, unfused, what)?;
+                Ok(counters() - before)
+            };
+            std::thread::scope(|s| s.spawn(run).join().unwrap_or_else(|_| Err(format!("{what}: panicked"))))
+        };
+        disk.clear();
+        let first = fresh("with nothing on disk")?;
+        let second = fresh("with a plan from disk")?;
+        if (second.plans_made, second.plans_loaded) != (0, first.plans_made) {
+            return Err(format!("{} plans made at first, then {} loaded", first.plans_made, second.plans_loaded));
+        }
+        for turn in 0..3 {
+            disk.disturb(turn);
+            let third = fresh("with a disturbed plan from disk")?;
+            if third.plans_made + third.plans_loaded != first.plans_made {
+                return Err(format!("{} plans from disk or made, not {}", third.plans_loaded, first.plans_made));
+            }
+        }
+        Ok(())
     }
 
     /// As [`Checker::record`], but leaves everything pending for whoever reads it.

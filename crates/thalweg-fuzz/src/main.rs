@@ -1,16 +1,19 @@
 //! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in several
 //! segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters and explanations must agree.
 //!
-//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED]`. Program `i` has seed `S + i`; a failure is shrunk, printed, and can
-//! be run alone with `--only`.
+//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED] [--cache DIR]`. Program `i` has seed `S + i`; a failure is shrunk, printed, and can
+//! be run alone with `--only`. With `--cache` each program also runs in new processes' stead: without plans in memory, with an empty disk cache, with one that
+//! holds its plans, and with one that holds something like them.
 
 mod check;
+mod disk;
 mod generate;
 mod program;
 mod stability;
 mod tolerance;
 
 use check::{Checker, Ways};
+use disk::Disk;
 use program::Program;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -41,6 +44,10 @@ fn main() -> ExitCode {
     }));
     let many = CpuOptions { threads: 8, parallel_ns: 0.0, ..CpuOptions::default() };
     let checker = Checker::new(DeviceRef::register(CpuDevice::new()), DeviceRef::register(CpuDevice::with(many)));
+    let checker = match option("--cache") {
+        Some(folder) => checker.with_disk(Disk::open(folder.as_ref()).unwrap_or_else(|why| panic!("{folder}: {why}"))),
+        None => checker,
+    };
     let begin = Instant::now();
     let mut failed = 0u64;
     for i in 0..programs {

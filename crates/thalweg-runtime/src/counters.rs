@@ -18,6 +18,10 @@ pub struct Counters {
     pub plans_made: u64,
     /// Segments whose plan was there already.
     pub plans_found: u64,
+    /// Plans found in the disk cache, and so neither searched for nor there already.
+    pub plans_loaded: u64,
+    /// Times that what things take was measured.
+    pub calibrations: u64,
     /// Plans worked out for concrete sizes (addresses, strides, programs) for the first time.
     pub instances_made: u64,
     /// Plans that were measured against others, to the end.
@@ -54,6 +58,8 @@ impl Sub for Counters {
             segments: self.segments - o.segments,
             plans_made: self.plans_made - o.plans_made,
             plans_found: self.plans_found - o.plans_found,
+            plans_loaded: self.plans_loaded - o.plans_loaded,
+            calibrations: self.calibrations - o.calibrations,
             instances_made: self.instances_made - o.instances_made,
             contests: self.contests - o.contests,
             contests_won: self.contests_won - o.contests_won,
@@ -73,7 +79,8 @@ impl Sub for Counters {
 
 thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
-        operations: 0, segments: 0, plans_made: 0, plans_found: 0, instances_made: 0, contests: 0, contests_won: 0, values_deferred: 0, values_recomputed: 0,
+        operations: 0, segments: 0, plans_made: 0, plans_found: 0, plans_loaded: 0, calibrations: 0, instances_made: 0,
+        contests: 0, contests_won: 0, values_deferred: 0, values_recomputed: 0,
         programs_compiled: 0, compile_ns: 0,
         plan_ns: 0, kernels: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0, reused_in_place: 0,
     }) };

@@ -1,18 +1,21 @@
 //! Recording: one operation after the other, in relative form.
 
 use crate::DeviceRef;
+use crate::calibration::watch;
 use crate::deferred::{History, Recipe, deferring};
 use crate::explain;
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
 use crate::run;
+use crate::saved::Origin;
 use crate::store::{self, Ready};
 use crate::value::{Operand, Value};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 use thalweg_fusion::{BitSet, OwnedSegment, Segment};
 use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
@@ -353,11 +356,11 @@ impl Recorder {
             Some((sizes, ready)) if **sizes == *self.sizes && ready.classes.hold(&self.scalars) => Some(ready.clone()),
             _ => None,
         });
-        let (ready, made) = match at_hand {
-            Some(ready) => (ready, false),
+        let (ready, origin) = match at_hand {
+            Some(ready) => (ready, Origin::Memory),
             None => self.work_out(at)?,
         };
-        if !made {
+        if origin == Origin::Memory {
             count(|c| c.plans_found += 1);
         }
         let live = &self.live;
@@ -372,14 +375,19 @@ impl Recorder {
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let report = explain::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), chosen, &ready, made, &deferred)
+            explain::report(self.device, &self.segment(&laid), chosen, &ready, origin == Origin::Search, &deferred)
         });
+        let begin = watch::waits(self.device).then(Instant::now);
         let values = (self.values.as_slice(), history.as_ref());
         let outcome = run::run(chosen, self.device, values, &mut self.inputs, &self.scalars, explain::is_timed());
+        let time = begin.map(|b| b.elapsed());
         if let Some(turn) = &turn {
             ready.contest.note(turn);
         }
         explain::end(report, &outcome);
+        if let Some(time) = time {
+            watch::spent(self.device, time);
+        }
         outcome.map(|_| ())
     }
 
@@ -410,15 +418,15 @@ impl Recorder {
     }
 
     /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's plans if there is one.
-    /// Also whether a plan was made.
-    fn work_out(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, bool), Error> {
+    /// Also where the plan came from.
+    fn work_out(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
         let laid = self.laid_out();
         let segment = self.segment(&laid);
         let entry = match at {
             Some(at) => self.recognizer.known_at(at).entry.clone(),
             None => store::entry(self.device, self.mode, &segment),
         };
-        let (ready, made) = entry.ready(self.device, segment, &self.sizes)?;
+        let (ready, origin) = entry.ready(self.device, segment, &self.sizes)?;
         let last = Some((self.sizes.as_slice().into(), ready.clone()));
         match at {
             Some(at) => self.recognizer.known()[at].last = last,
@@ -429,7 +437,7 @@ impl Recorder {
                 last,
             }),
         }
-        Ok((ready, made))
+        Ok((ready, origin))
     }
 
     /// Shapes of the results, dtypes and layouts of the inputs: what a [`Segment`] borrows and recording does not keep.

@@ -87,7 +87,7 @@ pub use thalweg_fusion::{
     Costs, EdgeReport, Effort, Entrant, Explanation, Figures, KernelReport, OperationReport, SegmentReport, Totals,
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
-pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, trace};
+pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, trace};
 pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
 
 /// The examples in the README are tests.
