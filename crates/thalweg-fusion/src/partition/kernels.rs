@@ -43,6 +43,13 @@ pub(crate) struct Kernel {
     pub again: Vec<(usize, u64)>,
 }
 
+impl Kernel {
+    /// The first of its stores in the canonical order.
+    pub fn name(&self, facts: &Facts<'_>) -> usize {
+        *self.stores.iter().min_by_key(|&&s| facts.rank[s]).expect("a kernel stores something")
+    }
+}
+
 /// Finds out what a kernel with these stores would be; `stored` is what all kernels store.
 pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Candidate, Rule> {
     let ix = &facts.ix;
@@ -175,11 +182,12 @@ fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Opti
     }
     match classes[..] {
         [] => Ok((None, vec![])),
-        [class] => Ok((of(class).next(), vec![])),
+        [class] => Ok((of(class).min_by_key(|&f| facts.rank[f]), vec![])),
         [a, b] => {
             let shared = |rows: usize, columns: usize| {
                 let columns: Vec<usize> = of(columns).collect();
-                let rows = of(rows).find(|&r| matches!(ix.seg.ops[r].op, Op::Reduce(_)))?;
+                let reduced = of(rows).filter(|&r| matches!(ix.seg.ops[r].op, Op::Reduce(_)));
+                let rows = reduced.min_by_key(|&r| facts.rank[r])?;
                 share_a_pass(facts, stores, reach, rows, &columns).then_some((Some(rows), columns))
             };
             shared(a, b).or_else(|| shared(b, a)).ok_or(Rule::OtherRows)

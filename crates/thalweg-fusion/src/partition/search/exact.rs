@@ -19,7 +19,13 @@ pub(super) fn optimum(
     limit: u64,
 ) -> Found {
     let facts = kernels.facts;
-    let required: Vec<usize> = piece.ops.iter().copied().filter(|&i| facts.required.has(i)).collect();
+    // Sets are numbers over the canonical order, so that of equally fast plans the same is taken whatever was recorded first.
+    let ranked = |mut ops: Vec<usize>| {
+        ops.sort_by_key(|&i| facts.rank[i]);
+        ops
+    };
+    let required = ranked(piece.ops.iter().copied().filter(|&i| facts.required.has(i)).collect());
+    let choices = &ranked(choices.to_vec())[..];
     let mut sets: Vec<(u64, u32)> =
         (0..1u32 << choices.len()).map(|chosen| (least(kernels, piece, &required, choices, chosen), chosen)).collect();
     sets.sort_unstable();
@@ -38,7 +44,7 @@ pub(super) fn optimum(
             stored.insert(c);
             all.push(c);
         });
-        all.sort_unstable();
+        let all = ranked(all);
         if let Some(state) = best_partition(kernels, &all, stored, best.time) {
             best = state;
         }
@@ -74,7 +80,8 @@ fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSe
     let full = (1usize << n) - 1;
     let mut made: Vec<Option<Rc<Kernel>>> = vec![None; 1 << n];
     for (set, made) in made.iter_mut().enumerate().skip(1) {
-        let members: Vec<usize> = (0..n).filter(|i| set >> i & 1 == 1).map(|i| stores[i]).collect();
+        let mut members: Vec<usize> = (0..n).filter(|i| set >> i & 1 == 1).map(|i| stores[i]).collect();
+        members.sort_unstable();
         *made = kernels.get(&members, &stored).ok();
     }
     // best[set], with the kernel that holds the set's lowest member.
@@ -99,8 +106,7 @@ fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSe
     }
     let state = |parts: &[usize]| -> Result<State, Rule> {
         let kernels: Vec<Rc<Kernel>> = parts.iter().map(|&p| made[p].clone().expect("a legal kernel")).collect();
-        let time = kernels.iter().map(|k| k.time).sum();
-        let state = State { stored: stored.clone(), kernels, time };
+        let state = State::new(facts, stored.clone(), kernels);
         state.check(facts).map(|()| state)
     };
     if let Ok(state) = state(&parts) {

@@ -89,10 +89,8 @@ fn take(state: &mut State, next: Result<State, Rule>) -> bool {
 /// Takes the reductions of one kind of rows, and what gives them, into the kernel that uses them.
 fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
     // Kernels are named by something they store, which stays while they are merged.
-    let rank = &kernels.facts.rank;
-    let mut names: Vec<usize> = state.kernels.iter().map(|k| k.stores[0]).collect();
-    names.sort_by_key(|&n| std::cmp::Reverse(rank[n]));
-    for name in names {
+    let names: Vec<usize> = state.kernels.iter().map(|k| k.name(kernels.facts)).collect();
+    for name in names.into_iter().rev() {
         let mut tried: Vec<usize> = vec![];
         while kernels.visits < limit && state.stored.has(name) {
             let home = state.home(name);
@@ -164,7 +162,7 @@ fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, li
             }
             let gain = shared_bytes(kernels, state, a, b);
             if gain > 0 {
-                let (x, y) = (state.kernels[a].stores[0], state.kernels[b].stores[0]);
+                let (x, y) = (state.kernels[a].name(kernels.facts), state.kernels[b].name(kernels.facts));
                 pairs.push(if rank[x] < rank[y] { (gain, x, y) } else { (gain, y, x) });
             }
         }

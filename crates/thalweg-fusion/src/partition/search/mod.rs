@@ -91,9 +91,14 @@ impl State {
     /// Kernels with these stores; `None` where they are not allowed.
     pub fn of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
         let made: Result<Vec<_>, Rule> = stores.iter().map(|s| kernels.get(s, stored)).collect();
-        let made: Vec<Rc<_>> = made.ok()?;
-        let time = made.iter().map(|k| k.time).sum();
-        Some(State { stored: stored.clone(), kernels: made, time })
+        Some(State::new(kernels.facts, stored.clone(), made.ok()?))
+    }
+
+    /// These kernels, in the canonical order, so that no choice between them depends on what was recorded first.
+    fn new(facts: &Facts<'_>, stored: BitSet, mut kernels: Vec<Rc<Kernel>>) -> State {
+        kernels.sort_by_key(|k| facts.rank[k.name(facts)]);
+        let time = kernels.iter().map(|k| k.time).sum();
+        State { stored, kernels, time }
     }
 
     /// The kernel that stores an operation.
@@ -135,8 +140,7 @@ impl State {
         for stores in added.iter().filter(|s| !s.is_empty()) {
             next.push(kernels.get(stores, &stored)?);
         }
-        let time = next.iter().map(|k| k.time).sum();
-        let state = State { stored, kernels: next, time };
+        let state = State::new(kernels.facts, stored, next);
         state.check(kernels.facts).map(|()| state)
     }
 
@@ -183,15 +187,14 @@ fn begin(kernels: &mut Kernels<'_, '_>, piece: &Piece) -> State {
         stored.insert(facts.end_of_chain(i));
     }
     cut_long_chains(facts, piece, &mut stored);
-    let mut state = State { stored, kernels: vec![], time: 0 };
-    for &i in piece.ops.iter().filter(|&&i| state.stored.has(i)) {
-        let kernel = kernels.get(&[i], &state.stored).unwrap_or_else(|rule| {
+    let mut made = vec![];
+    for &i in piece.ops.iter().filter(|&&i| stored.has(i)) {
+        let kernel = kernels.get(&[i], &stored).unwrap_or_else(|rule| {
             panic!("operation {i}, {}, is no kernel by itself (fused: {fused}): {rule}", facts.ix.seg.ops[i].op.name())
         });
-        state.time += kernel.time;
-        state.kernels.push(kernel);
+        made.push(kernel);
     }
-    state
+    State::new(facts, stored, made)
 }
 
 /// Stores operations in the middle of what would be too much for one kernel.

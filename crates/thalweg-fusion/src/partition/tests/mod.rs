@@ -1,3 +1,4 @@
 mod graphs;
+mod invariance;
+mod legality;
 mod optimum;
-mod stored;
