@@ -9,6 +9,7 @@
 mod calibration;
 mod device;
 mod explain;
+mod memory;
 mod mode;
 mod period;
 mod recognizer;

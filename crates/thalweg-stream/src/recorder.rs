@@ -2,6 +2,7 @@
 
 use crate::DeviceRef;
 use crate::explain;
+use crate::memory::held_alone;
 use crate::mode::Mode;
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
@@ -53,6 +54,7 @@ pub(crate) struct Recorder {
     // Kept for their memory.
     live: BitSet,
     sizes: Vec<i64>,
+    own: Vec<usize>,
 }
 
 /// Addresses are spread well enough by one multiplication, and what an operation looks like by a few.
@@ -101,6 +103,7 @@ impl Recorder {
             turns: 0,
             live: BitSet::default(),
             sizes: Vec::new(),
+            own: Vec::new(),
         }
     }
 
@@ -327,8 +330,11 @@ impl Recorder {
             explain::report(self.device, &self.segment(&laid), &ready, made)
         });
         let timed = explain::is_timed();
-        let outcome = run::run(&ready, self.device, &self.values, &mut self.inputs, &self.scalars, timed);
-        explain::end(report, &outcome);
+        held_alone(&self.inputs, &mut self.own);
+        let schedule = ready.schedule(self.device, &self.own);
+        let outcome = schedule
+            .and_then(|s| run::run((&ready, s), self.device, &self.values, &mut self.inputs, &self.scalars, timed));
+        explain::end(report, &ready, &outcome);
         outcome.map(|_| ())
     }
 

@@ -4,6 +4,7 @@
 //! pattern for the first time.
 
 use crate::DeviceRef;
+use crate::memory::Schedules;
 use crate::mode::{Mode, effort};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,6 +38,7 @@ pub(crate) struct Ready {
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
+    pub schedules: Schedules,
 }
 
 /// What is known of one pattern.
@@ -150,7 +152,7 @@ impl Entry {
         );
         let programs: Result<Vec<_>, Error> =
             instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
-        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes });
+        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, schedules: Schedules::default() });
         if known.instances.len() >= MAX_INSTANCES {
             known.instances.clear();
         }

@@ -102,10 +102,6 @@ impl Value {
         self.state.get().map(|s| &**s)
     }
 
-    pub(crate) fn state_mut(&mut self) -> Option<&mut Result<Storage, Error>> {
-        self.state.get_mut().map(|s| &mut **s)
-    }
-
     /// Sets the outcome; the first one stays.
     pub(crate) fn settle(&self, state: Result<Storage, Error>) {
         let _ = self.state.set(Box::new(state));
