@@ -2,6 +2,7 @@
 
 mod bandwidth;
 mod bench;
+mod contest;
 mod costs;
 mod demo;
 mod doctor;
@@ -47,6 +48,8 @@ enum Command {
     Predict(predict::Predict),
     /// Show the devices, their instruction sets and memory, and the environment
     Doctor(doctor::Doctor),
+    /// Let plans compete on this machine, and compare with what the model chose
+    Contest(contest::ContestCommand),
     /// Measure how far the vector functions are from the exact values
     Math(math::Math),
     /// Measure how far sums, statistics and softmax are from the exact values
@@ -86,6 +89,7 @@ fn run(command: Command) -> Outcome {
         Command::Trace(trace) => trace.run(),
         Command::Predict(predict) => predict.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Contest(contest) => contest.run(),
         Command::Math(math) => math.run(),
         Command::Numerics(numerics) => numerics.run(),
         Command::Worker => bench::worker(),

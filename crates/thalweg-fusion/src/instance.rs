@@ -6,7 +6,7 @@
 
 use crate::alone::alone;
 use crate::body::{Outline, build_map};
-use crate::cost::{Figures, figures};
+use crate::cost::{Costs, Figures, figures};
 use crate::movement::{layout, strided, view_base};
 use crate::partition::Rule;
 use crate::plan::{KernelPlan, OutputPlan, Plan};
@@ -226,6 +226,11 @@ impl Instance {
     /// Bytes that all launches write, for how near they are: see [`crate::Costs::time`].
     pub fn footprint(&self) -> u64 {
         self.buffers.iter().sum::<usize>() as u64
+    }
+
+    /// Picoseconds that its launches take, by the cost model; `footprint` as in [`Costs::time`].
+    pub fn time(&self, costs: &Costs, footprint: u64) -> u64 {
+        self.steps.iter().map(|s| costs.time(&self.figures(s), footprint)).sum()
     }
 
     /// Bytes that all launches read.

@@ -22,10 +22,12 @@ mod segment;
 mod together;
 
 pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures, footprint};
-pub use explanation::{EdgeReport, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time};
+pub use explanation::{
+    EdgeReport, Entrant, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time,
+};
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
-pub use partition::{Effort, Planned, Rule, plan};
+pub use partition::{Effort, Planned, Rule, alternatives, plan};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};

@@ -20,6 +20,10 @@ pub struct Counters {
     pub plans_found: u64,
     /// Plans worked out for concrete sizes (addresses, strides, programs) for the first time.
     pub instances_made: u64,
+    /// Plans that were measured against others, to the end.
+    pub contests: u64,
+    /// Of these, where another plan was faster.
+    pub contests_won: u64,
     /// Kernels compiled.
     pub programs_compiled: u64,
     /// Nanoseconds spent compiling.
@@ -51,6 +55,8 @@ impl Sub for Counters {
             plans_made: self.plans_made - o.plans_made,
             plans_found: self.plans_found - o.plans_found,
             instances_made: self.instances_made - o.instances_made,
+            contests: self.contests - o.contests,
+            contests_won: self.contests_won - o.contests_won,
             programs_compiled: self.programs_compiled - o.programs_compiled,
             compile_ns: self.compile_ns - o.compile_ns,
             plan_ns: self.plan_ns - o.plan_ns,
@@ -67,9 +73,9 @@ impl Sub for Counters {
 
 thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
-        operations: 0, segments: 0, plans_made: 0, plans_found: 0, instances_made: 0, programs_compiled: 0, compile_ns: 0,
-        plan_ns: 0, kernels: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0, arena_bytes: 0, reused_in_place: 0,
-        recomputed_launches: 0,
+        operations: 0, segments: 0, plans_made: 0, plans_found: 0, instances_made: 0, contests: 0, contests_won: 0,
+        programs_compiled: 0, compile_ns: 0, plan_ns: 0, kernels: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
+        arena_bytes: 0, reused_in_place: 0, recomputed_launches: 0,
     }) };
 }
 

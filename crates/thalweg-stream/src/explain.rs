@@ -45,10 +45,17 @@ pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> 
     COLLECTED.with_borrow(|c| c.is_some()).then(f)
 }
 
-/// The report of a segment and its instance.
-pub(crate) fn report(device: DeviceRef, segment: &Segment<'_>, ready: &Ready, made: bool) -> SegmentReport {
+/// The report of a segment that is about to run as `ready`, in a contest about `own` if there is one.
+pub(crate) fn report(
+    device: DeviceRef,
+    segment: &Segment<'_>,
+    ready: &Ready,
+    own: &Ready,
+    made: bool,
+) -> SegmentReport {
     let engines = ready.programs.iter().map(|p| p.info().engine).collect();
-    SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, engines)
+    let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, engines);
+    SegmentReport { contest: own.contest.entrants(), ..report }
 }
 
 /// Puts the report away with what the run did.

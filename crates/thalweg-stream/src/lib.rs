@@ -7,6 +7,7 @@
 //! segment that anybody can ask for is there, or holds the error that kept it from being there.
 
 mod calibration;
+mod contest;
 mod device;
 mod explain;
 mod memory;
@@ -22,7 +23,7 @@ mod value;
 pub use calibration::{calibrate, costs, set_costs};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times};
-pub use mode::{Mode, effort, mode, set_effort, set_mode};
+pub use mode::{Mode, effort, measuring, mode, set_effort, set_measuring, set_mode};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{record, synchronize};
 pub use value::{Operand, Storage, Value};

@@ -14,9 +14,17 @@ use thalweg_runtime::{Error, granted};
 /// Schedules kept for one instance; beyond, they are made for each run.
 const MAX_SCHEDULES: usize = 16;
 
+/// What is known of the memory of an instance.
+#[derive(Default)]
+pub(crate) struct Memory {
+    schedules: Schedules,
+    /// The plan of the same segment that holds least at once, looked for when nothing else fits.
+    lean: OnceLock<Option<Arc<Ready>>>,
+}
+
 /// Schedules made so far: a list that only grows.
 #[derive(Default)]
-pub(crate) struct Schedules {
+struct Schedules {
     entry: OnceLock<Made>,
     next: OnceLock<Box<Schedules>>,
 }
@@ -31,11 +39,11 @@ struct Made {
 
 impl Schedules {
     /// The schedule that `fits` says is the right one, else one made now and kept where there is room.
-    fn find(
+    fn find<E>(
         &self,
         fits: impl Fn(&Made) -> bool,
-        make: impl FnOnce() -> Result<Made, Error>,
-    ) -> Result<Arc<Schedule>, Error> {
+        make: impl FnOnce() -> Result<Made, E>,
+    ) -> Result<Arc<Schedule>, E> {
         let mut list = self;
         for _ in 0..MAX_SCHEDULES {
             match list.entry.get() {
@@ -65,41 +73,64 @@ pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
 }
 
 impl Ready {
-    /// The schedule for a run on `device`, where the segment alone holds so many bytes of each input.
+    /// What to run on `device` where the segment alone holds so many bytes of each input, and how: this, or where the device's limit leaves too little
+    /// whatever is computed twice, the plan that `lean` gives.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where the device's limit leaves too little, whatever is computed twice.
-    pub fn schedule(&self, device: DeviceRef, own: &[usize]) -> Result<Arc<Schedule>, Error> {
-        let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
-        let needs = Needs { own, rereads: &rereads, granted };
-        let made = |room, s| Made { own: own.into(), room, schedule: Arc::new(s) };
-        let usual = self.schedules.find(
-            |m| m.room.is_none() && *m.own == *own,
-            || Ok(made(None, schedule(&self.instance, &needs))),
-        )?;
+    /// [`Error::OutOfMemory`] where that does not do either.
+    pub fn schedule(
+        self: &Arc<Ready>,
+        device: DeviceRef,
+        own: &[usize],
+        lean: impl FnOnce() -> Option<Arc<Ready>>,
+    ) -> Result<(Arc<Ready>, Arc<Schedule>), Error> {
+        let usual = self.usual(own);
         let memory = device.device().memory();
-        let Some(limit) = memory.limit else { return Ok(usual) };
+        let Some(limit) = memory.limit else { return Ok((self.clone(), usual)) };
         let room = limit.saturating_sub(memory.in_use);
         if usual.peak <= room {
-            return Ok(usual);
+            return Ok((self.clone(), usual));
         }
-        // One made for hardly less does, too.
-        let fits = |m: &Made| {
-            m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own
+        let least = match self.within(device, own, room) {
+            Ok(schedule) => return Ok((self.clone(), schedule)),
+            Err(least) => least,
         };
-        let within = || {
-            let (costs, footprint) = (costs(device), self.instance.footprint());
-            let times: Vec<u64> =
-                self.instance.steps.iter().map(|s| costs.time(&self.instance.figures(s), footprint)).collect();
-            schedule_within(&self.instance, &needs, room, &|step| times[step]).map(|s| made(Some(room), s))
-        };
-        self.schedules.find(fits, || {
-            within().map_err(|least| Error::OutOfMemory {
-                requested: least,
+        let lean = self.memory.lean.get_or_init(lean);
+        let lean = lean.as_ref().map(|r| (r, r.within(device, own, room)));
+        match lean {
+            Some((ready, Ok(schedule))) => Ok((ready.clone(), schedule)),
+            other => Err(Error::OutOfMemory {
+                requested: other.and_then(|o| o.1.err()).map_or(least, |l| l.min(least)),
                 in_use: memory.in_use,
                 limit: Some(limit),
                 device: device.device().name().to_string(),
-            })
+            }),
+        }
+    }
+
+    /// The schedule where there is room.
+    fn usual(&self, own: &[usize]) -> Arc<Schedule> {
+        let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
+        let needs = Needs { own, rereads: &rereads, granted };
+        let fits = |m: &Made| m.room.is_none() && *m.own == *own;
+        let made = || Ok(Made { own: own.into(), room: None, schedule: Arc::new(schedule(&self.instance, &needs)) });
+        let never: Result<_, usize> = self.memory.schedules.find(fits, made);
+        never.expect("one that holds what it likes is always found")
+    }
+
+    /// A schedule that takes no more than `room`, or the least that one takes.
+    fn within(&self, device: DeviceRef, own: &[usize], room: usize) -> Result<Arc<Schedule>, usize> {
+        let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
+        let needs = Needs { own, rereads: &rereads, granted };
+        // One made for hardly less does, too.
+        let fits =
+            |m: &Made| m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own;
+        self.memory.schedules.find(fits, || {
+            let (costs, footprint) = (costs(device), self.instance.footprint());
+            let times: Vec<u64> =
+                self.instance.steps.iter().map(|s| costs.time(&self.instance.figures(s), footprint)).collect();
+            let s = schedule_within(&self.instance, &needs, room, &|step| times[step])?;
+            Ok(Made { own: own.into(), room: Some(room), schedule: Arc::new(s) })
         })
     }
 }

@@ -83,3 +83,41 @@ pub fn set_effort(new: Effort) -> Effort {
     OWN_EFFORT.set(Some(new));
     old
 }
+
+static MEASURING: OnceLock<Option<f64>> = OnceLock::new();
+
+thread_local! {
+    static OWN_MEASURING: Cell<Option<Option<f64>>> = const { Cell::new(None) };
+}
+
+/// The share of its run time that a segment of the calling thread may spend on measuring other plans; `None` for not measuring. From
+/// `THALWEG_MEASURE` (`off`, or a percentage: 5 unless said) until set.
+#[inline]
+pub fn measuring() -> Option<f64> {
+    match OWN_MEASURING.get() {
+        Some(own) => own,
+        None => set_measuring_from_environment(),
+    }
+}
+
+#[cold]
+fn set_measuring_from_environment() -> Option<f64> {
+    let share = *MEASURING.get_or_init(|| {
+        let text = std::env::var("THALWEG_MEASURE").unwrap_or_default().to_ascii_lowercase();
+        match text.trim_end_matches('%').parse::<f64>() {
+            Ok(percent) if percent > 0.0 => Some((percent / 100.0).min(1.0)),
+            Ok(_) => None,
+            Err(_) if text == "off" => None,
+            Err(_) => Some(0.05),
+        }
+    });
+    OWN_MEASURING.set(Some(share));
+    share
+}
+
+/// Sets what [`measuring`] tells the calling thread, and returns what it was.
+pub fn set_measuring(share: Option<f64>) -> Option<f64> {
+    let old = measuring();
+    OWN_MEASURING.set(Some(share));
+    old
+}

@@ -3,7 +3,7 @@
 use crate::DeviceRef;
 use crate::explain;
 use crate::memory::held_alone;
-use crate::mode::Mode;
+use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
 use crate::run;
@@ -325,16 +325,34 @@ impl Recorder {
         if !made {
             count(|c| c.plans_found += 1);
         }
+        let won = measuring().and(ready.contest.winner()).cloned();
+        let ready = won.unwrap_or(ready);
+        let turn = ready.contest.turn(self.ops.len(), || {
+            let laid = self.laid_out();
+            ready.others(self.device, self.segment(&laid))
+        });
+        let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
+        held_alone(&self.inputs, &mut self.own);
+        let found = chosen.schedule(self.device, &self.own, || {
+            let laid = self.laid_out();
+            chosen.lean(self.device, self.segment(&laid))
+        });
+        let runs = found.as_ref().map_or(chosen, |f| &f.0);
         let report = explain::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), &ready, made)
+            explain::report(self.device, &self.segment(&laid), runs, &ready, made)
         });
-        let timed = explain::is_timed();
-        held_alone(&self.inputs, &mut self.own);
-        let schedule = ready.schedule(self.device, &self.own);
-        let outcome = schedule
-            .and_then(|s| run::run((&ready, s), self.device, &self.values, &mut self.inputs, &self.scalars, timed));
-        explain::end(report, &ready, &outcome);
+        let outcome = match &found {
+            Ok((runs, schedule)) => {
+                let (values, timed) = (&self.values, explain::is_timed());
+                run::run((runs, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, timed)
+            }
+            Err(error) => Err(error.clone()),
+        };
+        if let Some(turn) = &turn {
+            ready.contest.note(turn);
+        }
+        explain::end(report, runs, &outcome);
         outcome.map(|_| ())
     }
 

@@ -4,15 +4,21 @@
 //! pattern for the first time.
 
 use crate::DeviceRef;
-use crate::memory::Schedules;
+use crate::calibration::costs;
+use crate::contest::{Contest, Named};
+use crate::memory::Memory;
 use crate::mode::{Mode, effort};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-use crate::calibration::costs;
-use thalweg_fusion::{BitSet, Instance, Plan, ScalarClasses, Segment, instantiate, plan};
+use thalweg_fusion::{
+    BitSet, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate, plan,
+};
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};
+
+/// Plans that a contest is held between, beside the one that is there.
+const MOST_OTHERS: usize = 4;
 
 /// Instances kept for one pattern; more sizes than that and the oldest are worked out again (microseconds).
 const MAX_INSTANCES: usize = 1024;
@@ -38,7 +44,10 @@ pub(crate) struct Ready {
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
-    pub schedules: Schedules,
+    /// Whether another plan is faster for these sizes.
+    pub contest: Contest,
+    /// In which order its launches run, and where results lie.
+    pub memory: Memory,
 }
 
 /// What is known of one pattern.
@@ -152,11 +161,40 @@ impl Entry {
         );
         let programs: Result<Vec<_>, Error> =
             instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
-        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, schedules: Schedules::default() });
+        let (contest, memory) = (Contest::default(), Memory::default());
+        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest, memory });
         if known.instances.len() >= MAX_INSTANCES {
             known.instances.clear();
         }
         known.instances.insert(sizes.into(), ready.clone());
         Ok((ready, made))
+    }
+}
+
+impl Ready {
+    /// Other plans for the same segment, worked out.
+    pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named {
+        let costs = costs(device);
+        let own = self.instance.time(&costs, footprint(&segment));
+        let worked_out =
+            |planned: Planned| Some((self.worked_out(device, segment, planned.plan)?, planned.time));
+        let others = alternatives(segment, &costs, &self.plan, MOST_OTHERS);
+        Named { own, others: others.into_iter().filter_map(worked_out).collect() }
+    }
+
+    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
+    pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
+        let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
+        let planned = segment.mode.fused.then(|| plan(apart, &costs(device), effort()))?;
+        self.worked_out(device, segment, planned.plan)
+    }
+
+    fn worked_out(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
+        let instance = instantiate(&plan, segment, &self.classes)?;
+        let programs: Result<Vec<_>, Error> =
+            instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
+        let (contest, memory) = (Contest::decided(), Memory::default());
+        let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
+        Some(Arc::new(Ready { plan, instance, programs, classes, contest, memory }))
     }
 }

@@ -73,7 +73,7 @@ pub use device::Device;
 pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use loss::Reduction;
-pub use mode::{synchronize, with_fusion, with_strict};
+pub use mode::{set_measuring, set_search_effort, synchronize, with_fusion, with_strict};
 pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
@@ -84,7 +84,7 @@ pub use tensor::Tensor;
 pub use thalweg_cpu::Bandwidth;
 pub use thalweg_cpu::math::accuracy::Accuracy;
 pub use thalweg_fusion::{
-    Costs, EdgeReport, Explanation, Figures, KernelReport, OperationReport, SegmentReport, Totals,
+    Costs, EdgeReport, Effort, Entrant, Explanation, Figures, KernelReport, OperationReport, SegmentReport, Totals,
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, trace};

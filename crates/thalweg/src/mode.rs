@@ -1,7 +1,8 @@
 //! Running what was recorded, and how it is run.
 
 use crate::Error;
-use thalweg_stream::{Mode, mode, set_mode};
+use thalweg_fusion::Effort;
+use thalweg_stream::{Mode, mode, set_effort, set_mode};
 
 /// Runs everything that the calling thread recorded, and returns when it has run. Reading a value does this by itself
 /// for what the value needs.
@@ -34,4 +35,19 @@ pub fn with_fusion<R>(fused: bool, f: impl FnOnce() -> R) -> R {
 pub fn with_strict<R>(strict: bool, f: impl FnOnce() -> R) -> R {
     let _restore = Restore(set_mode(Mode { strict, ..mode() }));
     f()
+}
+
+/// Sets how long plans are searched for when this thread meets a stretch of operations for the first time, and returns what was set before. The environment
+/// variable `THALWEG_SEARCH` (`none`, a number of operations written into candidates, or `full`) sets what holds otherwise.
+pub fn set_search_effort(effort: Effort) -> Effort {
+    set_effort(effort)
+}
+
+/// Sets the share of its run time that a stretch of operations of this thread may spend on measuring other plans (0.05 is 5 %), or that nothing is
+/// measured, and returns what was set before. Without measuring, the plans that the cost model prefers run. The environment variable `THALWEG_MEASURE`
+/// (`off`, or a percentage) sets what holds otherwise.
+///
+/// While plans are measured, results of a stretch may differ in the last bits from run to run, as they do between fused and unfused; not in strict mode.
+pub fn set_measuring(share: Option<f64>) -> Option<f64> {
+    thalweg_stream::set_measuring(share)
 }

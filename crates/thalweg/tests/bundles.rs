@@ -206,7 +206,7 @@ fn rows_and_maps_and_what_is_empty_share_a_launch() {
         inputs.iter().flat_map(|x| [x.softmax(1), x.t().exp(), x.sum(0), x.slice((.., 0..1)) * 0.5]).collect()
     };
     let (fused, c) = counted(|| thalweg::with_strict(true, run));
-    assert!(c.kernels <= 2, "{c:?}");
+    assert!(c.kernels <= 3, "{c:?}");
     let unfused = thalweg::with_strict(true, || thalweg::with_fusion(false, run));
     for (a, b) in fused.iter().zip(&unfused) {
         assert_eq!((a.dims(), values(a)), (b.dims(), values(b)));

@@ -1,8 +1,14 @@
 //! Reductions inside kernels: what runs as one kernel, and that it reads its inputs once and writes its results once.
 
 use thalweg::prelude::*;
-use thalweg::{Counters, counters};
+use thalweg::{Costs, Counters, counters};
 use thalweg_stream::explain;
+
+/// From here on a launch takes a second: plans have as few kernels as they can, so that these tests say what may be one kernel, whatever the cost model
+/// thinks of it for these sizes.
+fn launches_are_dear() {
+    Device::default().set_costs(Costs { launch: 1e9, ..Costs::typical() });
+}
 
 /// What the calling thread counted while `f` ran; the explanation has to say the same.
 fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
@@ -27,6 +33,7 @@ fn randn(shape: impl Into<thalweg::Shape>) -> Tensor {
 
 /// Runs `f` fused, checks kernels and bytes, and compares with the same unfused and by the interpreter.
 fn one_kernel(read: usize, written: usize, f: impl Fn() -> Tensor) {
+    launches_are_dear();
     let (y, c) = counted(&f);
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, read as u64, written as u64));
     let fused = y.to_vec::<f32>().unwrap();
@@ -128,6 +135,7 @@ fn several_axes_and_reshapes_between_are_one_kernel() {
 
 #[test]
 fn reductions_of_one_input_share_a_pass() {
+    launches_are_dear();
     let x = randn([64, 48]);
     let (out, c) = counted(|| (x.sum(1), (&x * &x).sum(1), x.amax(1), x.exp().mean(1), x.argmax(1)));
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 64 * 48 * 4, 64 * (4 * 4 + 8)));
@@ -136,6 +144,7 @@ fn reductions_of_one_input_share_a_pass() {
 
 #[test]
 fn statistics_and_the_normalised_come_from_one_kernel() {
+    launches_are_dear();
     let x = randn([64, 48]);
     let (out, c) = counted(|| {
         let mean = x.mean_keepdim(1);
@@ -164,7 +173,9 @@ fn the_hub_reads_its_tensor_twice() {
     });
     let (tensor, vector) = (1024 * 1024 * 4, 1024 * 4);
     assert!(c.kernels <= 3, "{} kernels", c.kernels);
-    assert_eq!((c.bytes_read, c.bytes_written), (2 * tensor + 2 * vector, tensor + 3 * vector));
+    // The first kernel stores h, which costs less than computing its tanh again in the second; x itself is read once.
+    assert_eq!((c.bytes_read, c.bytes_written), (2 * tensor + 2 * vector, 2 * tensor + 3 * vector));
+    assert_eq!(c.reused_in_place, 1, "the result takes the place of h");
     drop(out);
 }
 
@@ -204,7 +215,7 @@ fn one_plan_and_one_program_serve_every_row_length() {
 
 #[test]
 fn sums_over_either_axis_share_a_pass() {
-    let (n, m) = (300, 130);
+    let (n, m) = (3000, 1300);
     let x = randn([n, m]);
     let bytes = n * m * 4;
     let (out, c) = counted(|| (x.sum(1), x.sum(0), x.abs().amax(0)));
@@ -226,10 +237,10 @@ fn sums_over_either_axis_share_a_pass() {
     let mean = out.1.to_vec::<f32>().unwrap();
     (0..m).for_each(|c| close(mean[c], (0..n).map(|r| v[r * m + c] as f64).sum::<f64>() / n as f64));
 
-    // A strict plan keeps the order of each sum: two kernels, which read x both, in one launch.
+    // A strict plan keeps the order of each sum: two kernels, which read x both.
     thalweg::with_strict(true, || {
         let (out, c) = counted(|| (x.sum(1), x.sum(0)));
-        assert_eq!((c.kernels, c.bytes_read), (1, 2 * bytes as u64));
+        assert_eq!((c.kernels, c.bytes_read), (2, 2 * bytes as u64));
         drop(out);
     });
 }

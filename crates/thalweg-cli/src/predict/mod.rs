@@ -3,7 +3,7 @@
 //! Every workload and as many random programs are run in turns, some calls at a time, so that a noisy moment meets all of them; of each launch the median
 //! counts. The first call of a turn brings the program's memory back into the caches and is not counted.
 
-mod programs;
+pub mod programs;
 
 use crate::failure::Outcome;
 use crate::measure::median;

@@ -63,8 +63,27 @@ pub struct SegmentReport {
     pub totals: Totals,
     /// One kernel an operation, nothing reused in place.
     pub unfused: Totals,
+    /// The plans that were measured against each other, the first one that the model preferred; empty where none were.
+    pub contest: Vec<Entrant>,
     /// Why the segment failed, if it did.
     pub error: Option<String>,
+}
+
+/// A plan that was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Entrant {
+    /// Launches it has; `None` for the one that the model preferred.
+    pub kernels: Option<usize>,
+    /// Nanoseconds that the model says.
+    pub predicted_ns: u64,
+    /// Median nanoseconds of its runs; 0 if there was none.
+    pub measured_ns: u64,
+    /// Runs that count.
+    pub runs: usize,
+    /// Values spilled from registers, where the device says.
+    pub spills: Option<usize>,
+    /// Whether it runs from now on.
+    pub chosen: bool,
 }
 
 /// One operation of a segment.
@@ -211,7 +230,7 @@ impl SegmentReport {
             ..Totals::default()
         };
         let unfused = unfused_totals(segment);
-        SegmentReport { operations, inputs, kernels, edges, plan_made, totals, unfused, error: None }
+        SegmentReport { operations, inputs, kernels, edges, plan_made, totals, unfused, contest: vec![], error: None }
     }
 
     /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's place, and the time in
@@ -296,7 +315,9 @@ fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {
 fn unfused_totals(segment: &Segment<'_>) -> Totals {
     let off = Segment { mode: Mode { fused: false, ..segment.mode }, ..*segment };
     let classes = ScalarClasses::new(segment.scalars);
-    let Some(instance) = instantiate(&crate::plan(off, &Costs::typical(), Effort::None).plan, off, &classes) else { return Totals::default() };
+    let Some(instance) = instantiate(&crate::plan(off, &Costs::typical(), Effort::None).plan, off, &classes) else {
+        return Totals::default();
+    };
     Totals {
         kernels: instance.steps.len(),
         bytes_read: instance.bytes_read(),

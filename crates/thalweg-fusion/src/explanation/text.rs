@@ -63,6 +63,21 @@ impl SegmentReport {
         if let Some(error) = &self.error {
             writeln!(f, "  failed: {error}")?;
         }
+        for (n, e) in self.contest.iter().enumerate() {
+            let name = match e.kernels {
+                None => "as planned".to_string(),
+                Some(k) => format!("plan {n}, {}", plural(k, "launch").replace("launchs", "launches")),
+            };
+            let spills = e.spills.map_or(String::new(), |s| format!(", {s} spills"));
+            let (runs, mark) = (plural(e.runs, "run"), if e.chosen { ", chosen" } else { "" });
+            let us = |ns: u64| ns as f64 / 1e3;
+            writeln!(
+                f,
+                "  {name}: {:.1} µs predicted, {:.1} µs in {runs}{spills}{mark}",
+                us(e.predicted_ns),
+                us(e.measured_ns)
+            )?;
+        }
         for (k, kernel) in self.kernels.iter().enumerate() {
             self.write_kernel(f, k, kernel)?;
         }

@@ -17,7 +17,7 @@ pub(super) fn lay(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share
     if share {
         into_arena(&mut s, &blocks);
     }
-    s.peak = in_use(needs, &s, &uses, &blocks).into_iter().max().unwrap_or(0).max(0) as usize;
+    s.peak = in_use(needs, &s, &uses, &blocks, false).into_iter().max().unwrap_or(0).max(0) as usize;
     s
 }
 
@@ -47,8 +47,8 @@ impl Curve {
     }
 }
 
-/// What is in use during each launch of these steps.
-pub(super) fn curve(instance: &Instance, needs: &Needs<'_>, steps: &[usize]) -> Curve {
+/// What is in use during each launch of these steps. `share`: what does not stay counts with its own bytes, as it would in an arena.
+pub(super) fn curve(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share: bool) -> Curve {
     let mut s = launches(instance, steps);
     let uses = Uses::new(&s, needs.own.len());
     let mut readers = vec![vec![]; s.cells.len()];
@@ -73,7 +73,7 @@ pub(super) fn curve(instance: &Instance, needs: &Needs<'_>, steps: &[usize]) -> 
     }
     let roots = places(instance, needs, &mut s, &uses);
     let blocks = blocks(needs, &s, &uses, &roots);
-    let in_use = in_use(needs, &s, &uses, &blocks);
+    let in_use = in_use(needs, &s, &uses, &blocks, share);
     Curve { launches: touched, readers, buffers, uses, in_use, cells: s.cells }
 }
 
@@ -261,12 +261,13 @@ fn into_arena(s: &mut Schedule, blocks: &[Block]) {
     };
 }
 
-/// Bytes in use during each launch beyond what was before the first.
-fn in_use(needs: &Needs<'_>, s: &Schedule, uses: &Uses, blocks: &[Block]) -> Vec<i64> {
+/// Bytes in use during each launch beyond what was before the first. `share`: what does not stay takes its own bytes and no more.
+fn in_use(needs: &Needs<'_>, s: &Schedule, uses: &Uses, blocks: &[Block], share: bool) -> Vec<i64> {
     let n = s.launches.len();
     let mut change = vec![0i64; n + 1];
     let mut held = |bytes: usize, first: usize, last: usize| {
-        let bytes = (needs.granted)(bytes).min(i64::MAX as usize >> 20) as i64;
+        let exact = share && last != STAYS;
+        let bytes = if exact { bytes } else { (needs.granted)(bytes) }.min(i64::MAX as usize >> 20) as i64;
         change[first] += bytes;
         if last < n {
             change[last + 1] -= bytes;

@@ -10,7 +10,7 @@ use super::{Needs, Schedule, order};
 use crate::instance::{Instance, Slot};
 
 /// Steps that are run again for one result.
-const MAX_AGAIN: usize = 24;
+const MAX_AGAIN: usize = 64;
 /// Candidates of one round that are tried out, the best first.
 const TRIED: usize = 12;
 /// Launches of a schedule for each step of the instance.
@@ -30,13 +30,19 @@ pub(super) fn within(
     let mut least = usize::MAX;
     let mut best: Option<(u64, Schedule)> = None;
     for steps in [given, order::low(instance, needs.own)] {
-        let steps = Trade::new(instance, needs, limit, time).search(steps);
-        for share in [true, false] {
-            let s = lay(instance, needs, &steps, share && instance.fused);
+        // An arena takes a little more than what is alive in it, and is there as a whole while outputs come into being.
+        for (eighths, share) in [(8, true), (7, true), (6, true), (8, false)] {
+            let target = limit / 8 * eighths + limit % 8;
+            let share = share && instance.fused;
+            let steps = Trade::new(instance, needs, (target, share), time).search(steps.clone());
+            let s = lay(instance, needs, &steps, share);
             least = least.min(s.peak);
-            let total = s.launches.iter().map(|l| time(l.step)).sum();
-            if s.peak <= limit && best.as_ref().is_none_or(|b| total < b.0) {
-                best = Some((total, s));
+            if s.peak <= limit {
+                let total = s.launches.iter().map(|l| time(l.step)).sum();
+                if best.as_ref().is_none_or(|b| total < b.0) {
+                    best = Some((total, s));
+                }
+                break;
             }
         }
     }
@@ -47,6 +53,8 @@ struct Trade<'a> {
     instance: &'a Instance,
     needs: &'a Needs<'a>,
     limit: i64,
+    /// Intermediates share an arena, so that they take no more than their own bytes.
+    share: bool,
     time: &'a dyn Fn(usize) -> u64,
     /// The step that writes each buffer.
     makers: Vec<Option<usize>>,
@@ -75,7 +83,12 @@ struct Candidate {
 }
 
 impl<'a> Trade<'a> {
-    fn new(instance: &'a Instance, needs: &'a Needs<'a>, limit: usize, time: &'a dyn Fn(usize) -> u64) -> Trade<'a> {
+    fn new(
+        instance: &'a Instance,
+        needs: &'a Needs<'a>,
+        (limit, share): (usize, bool),
+        time: &'a dyn Fn(usize) -> u64,
+    ) -> Trade<'a> {
         let mut makers = vec![None; instance.buffers.len()];
         for (n, step) in instance.steps.iter().enumerate() {
             for slot in &step.operands[step.first_write..] {
@@ -84,7 +97,7 @@ impl<'a> Trade<'a> {
                 }
             }
         }
-        Trade { instance, needs, limit: limit.min(i64::MAX as usize) as i64, time, makers }
+        Trade { instance, needs, limit: limit.min(i64::MAX as usize) as i64, share, time, makers }
     }
 
     /// Changes the sequence until it is below the limit, or nothing helps any more.
@@ -109,8 +122,8 @@ impl<'a> Trade<'a> {
     }
 
     fn state(&self, steps: Vec<usize>) -> State {
-        let steps = without_dead(self.instance, self.needs, steps);
-        let curve = curve(self.instance, self.needs, &steps);
+        let steps = self.without_dead(steps);
+        let curve = curve(self.instance, self.needs, &steps, self.share);
         let mut cells = vec![vec![]; self.instance.buffers.len()];
         let mut written: Vec<usize> = (0..curve.buffers.len()).filter(|&c| curve.uses.first[c].is_some()).collect();
         written.sort_by_key(|&c| curve.uses.first[c]);
@@ -121,6 +134,29 @@ impl<'a> Trade<'a> {
             above.push(above[above.len() - 1] + (bytes > self.limit) as usize);
         }
         State { steps, curve, cells, excess, above }
+    }
+
+    /// Without launches whose results nobody reads because they are computed again first.
+    fn without_dead(&self, steps: Vec<usize>) -> Vec<usize> {
+        let mut times = vec![0usize; self.instance.steps.len()];
+        steps.iter().for_each(|&s| times[s] += 1);
+        if steps.len() == self.instance.steps.len() {
+            return steps;
+        }
+        let curve = curve(self.instance, self.needs, &steps, self.share);
+        let mut readers: Vec<usize> = curve.readers.iter().map(Vec::len).collect();
+        let mut stays = vec![false; steps.len()];
+        for at in (0..steps.len()).rev() {
+            let launch = &curve.launches[at];
+            let wanted = launch.writes.iter().any(|&c| readers[c] > 0 || curve.uses.last[c] == STAYS);
+            stays[at] = wanted || times[steps[at]] == 1;
+            if !stays[at] {
+                times[steps[at]] -= 1;
+                launch.reads.iter().for_each(|&c| readers[c] -= 1);
+            }
+        }
+        let mut stays = stays.into_iter();
+        steps.into_iter().filter(|_| stays.next() == Some(true)).collect()
     }
 
     /// The sequence with these results let go.
@@ -235,27 +271,4 @@ impl Again<'_> {
         self.steps.push(maker);
         Some(())
     }
-}
-
-/// Without launches whose results nobody reads because they are computed again first.
-fn without_dead(instance: &Instance, needs: &Needs<'_>, steps: Vec<usize>) -> Vec<usize> {
-    let mut times = vec![0usize; instance.steps.len()];
-    steps.iter().for_each(|&s| times[s] += 1);
-    if steps.len() == instance.steps.len() {
-        return steps;
-    }
-    let curve = curve(instance, needs, &steps);
-    let mut readers: Vec<usize> = curve.readers.iter().map(Vec::len).collect();
-    let mut stays = vec![false; steps.len()];
-    for at in (0..steps.len()).rev() {
-        let launch = &curve.launches[at];
-        let wanted = launch.writes.iter().any(|&c| readers[c] > 0 || curve.uses.last[c] == STAYS);
-        stays[at] = wanted || times[steps[at]] == 1;
-        if !stays[at] {
-            times[steps[at]] -= 1;
-            launch.reads.iter().for_each(|&c| readers[c] -= 1);
-        }
-    }
-    let mut stays = stays.into_iter();
-    steps.into_iter().filter(|_| stays.next() == Some(true)).collect()
 }

@@ -12,7 +12,7 @@
 //! quarter), and rows, of which a part is one thread's, as long as a launch of them would not wake others. What a bundle must not
 //! lose is bounded below: what is still in cache when it is read, memory that an output could take over, memory for outputs.
 
-use crate::plan::KernelPlan;
+use crate::plan::{KernelPlan, Plan};
 use crate::segment::{Indexed, ValueId};
 use std::collections::{BTreeSet, HashMap};
 
@@ -76,6 +76,13 @@ pub(super) fn bundle(
         ref all => KernelPlan::Together { parts: all.iter().map(|&k| take(k)).collect() },
     });
     made.collect()
+}
+
+/// The plan with the parts of its bundles one by one; `None` where it has none.
+pub(super) fn apart(plan: &Plan) -> Option<Plan> {
+    let bundled = plan.kernels.iter().any(|k| matches!(k, KernelPlan::Together { .. }));
+    let kernels = || plan.kernels.iter().flat_map(|k| k.parts().iter().cloned()).collect();
+    bundled.then(|| Plan { kernels: kernels(), outputs: plan.outputs.clone() })
 }
 
 fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {

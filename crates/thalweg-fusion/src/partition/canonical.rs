@@ -31,12 +31,15 @@ fn upward(ix: &Indexed<'_>, inputs: &[u64]) -> Vec<u64> {
     for (i, op) in ix.seg.ops.iter().enumerate() {
         let mut colour = hash_of(&(op.op, op.dtype, op.attr, ix.seg.shapes[i], ix.ints(i), ix.seg.live.has(i)));
         for arg in op.args() {
-            colour = mix(colour, match arg {
-                Arg::Op(a) => up[a],
-                Arg::Input(a) => inputs[a],
-                Arg::Scalar => 1,
-                Arg::None => 2,
-            });
+            colour = mix(
+                colour,
+                match arg {
+                    Arg::Op(a) => up[a],
+                    Arg::Input(a) => inputs[a],
+                    Arg::Scalar => 1,
+                    Arg::None => 2,
+                },
+            );
         }
         up.push(colour);
     }

@@ -196,7 +196,8 @@ impl<'a> Facts<'a> {
             return None;
         }
         let rel = &self.ix.seg.ops[user];
-        let elementwise = matches!(rel.op, Op::Element(_) | Op::Cast) && rel.dtype.size() <= self.ix.seg.ops[i].dtype.size();
+        let elementwise =
+            matches!(rel.op, Op::Element(_) | Op::Cast) && rel.dtype.size() <= self.ix.seg.ops[i].dtype.size();
         (elementwise
             && self.ix.seg.shapes[user] == self.ix.seg.shapes[i]
             && !self.required.has(i)
@@ -221,7 +222,8 @@ impl<'a> Facts<'a> {
     pub fn may_store(&self, i: usize) -> bool {
         let op = self.ix.seg.ops[i].op;
         let choice = self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op);
-        choice && self.better_stored(i).is_none()
+        // A reduction may be made in another kernel's pass, what follows it may not.
+        choice && (takes_rows(op) || self.better_stored(i).is_none())
     }
 }
 

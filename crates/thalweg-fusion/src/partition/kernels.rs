@@ -77,8 +77,14 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
             _ => return Err(Rule::OtherPoints),
         }
     }
-    let plan =
-        KernelPlan::Map { domain, rows, stores: at_points, row_stores: at_rows, column_stores: columns, ops: reach.ops };
+    let plan = KernelPlan::Map {
+        domain,
+        rows,
+        stores: at_points,
+        row_stores: at_rows,
+        column_stores: columns,
+        ops: reach.ops,
+    };
     Ok(Candidate { plan, loads: reach.loads })
 }
 
@@ -164,7 +170,7 @@ fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Opti
     }
     let of = |class: usize| reach.folds.iter().copied().filter(move |f| facts.row_class[f] == class);
     let empty = |&f: &usize| ix.shape(rows::operand(ix, f)).numel() == 0;
-    if reach.folds.iter().any(|f| empty(f)) && (reach.folds.len() > 1 || stores != reach.folds.as_slice()) {
+    if reach.folds.iter().any(empty) && (reach.folds.len() > 1 || stores != reach.folds.as_slice()) {
         return Err(Rule::NoRows);
     }
     match classes[..] {
@@ -208,6 +214,9 @@ fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize,
         && columns.iter().all(plain)
 }
 
+/// What a kernel stores, and which stored operations it loads.
+type Key = (Vec<usize>, Vec<usize>);
+
 /// Candidates that were looked at.
 pub(crate) struct Kernels<'f, 'a> {
     /// The segment.
@@ -215,7 +224,8 @@ pub(crate) struct Kernels<'f, 'a> {
     /// What things take.
     pub costs: &'f Costs,
     classes: ScalarClasses,
-    known: FxHashMap<(Vec<usize>, Vec<usize>), Result<Rc<Kernel>, Rule>>,
+    /// By what they store and what they load.
+    known: FxHashMap<Key, Result<Rc<Kernel>, Rule>>,
     /// Operations written into candidates so far.
     pub visits: u64,
 }

@@ -3,10 +3,12 @@
 //! * `facts`: what holds for every plan of the segment.
 //! * `legality`: the rules that a kernel keeps; `kernels`: candidates for kernels, and what they would take.
 //! * `search`: the best plan of each piece of the segment.
+//! * `alternatives`: other plans that are worth measuring.
 //! * `why`: what keeps two kernels of a plan from being one, for explanations.
 //!
 //! Nothing here depends on the order in which independent operations were recorded except the numbering of kernels.
 
+mod alternatives;
 mod bundles;
 mod canonical;
 mod facts;
@@ -27,6 +29,7 @@ use kernels::Kernels;
 use search::State;
 use thalweg_ir::{Op, Shape};
 
+pub use alternatives::alternatives;
 pub(crate) use facts::is_constant;
 pub use legality::Rule;
 pub use search::Effort;

@@ -34,12 +34,8 @@ static COSTS: RwLock<Option<HashMap<DeviceRef, Arc<Costs>>>> = RwLock::new(None)
 pub fn costs(device: DeviceRef) -> Arc<Costs> {
     let known = COSTS.read().unwrap_or_else(|e| e.into_inner());
     let set = known.as_ref().and_then(|c| c.get(&device)).cloned();
-    set.unwrap_or_else(|| Arc::new(typical(device)))
-}
-
-/// What a device counts with before anything was measured on it.
-fn typical(device: DeviceRef) -> Costs {
-    Costs { threads: device.device().threads() as u32, ..Costs::typical() }
+    // Not with the device's own number of threads: until something was measured, a plan, and with it the last bits of a result, is the same on any number.
+    set.unwrap_or_else(|| Arc::new(Costs::typical()))
 }
 
 /// Puts constants in force, in all threads.

@@ -73,9 +73,9 @@ fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSe
     let n = stores.len();
     let full = (1usize << n) - 1;
     let mut made: Vec<Option<Rc<Kernel>>> = vec![None; 1 << n];
-    for set in 1..=full {
+    for (set, made) in made.iter_mut().enumerate().skip(1) {
         let members: Vec<usize> = (0..n).filter(|i| set >> i & 1 == 1).map(|i| stores[i]).collect();
-        made[set] = kernels.get(&members, &stored).ok();
+        *made = kernels.get(&members, &stored).ok();
     }
     // best[set], with the kernel that holds the set's lowest member.
     let mut best: Vec<(u64, usize)> = vec![(u64::MAX, 0); 1 << n];
@@ -120,13 +120,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn on(
-        &mut self,
-        left: usize,
-        time: u64,
-        parts: &mut Vec<usize>,
-        state: &dyn Fn(&[usize]) -> Result<State, Rule>,
-    ) {
+    fn on(&mut self, left: usize, time: u64, parts: &mut Vec<usize>, state: &dyn Fn(&[usize]) -> Result<State, Rule>) {
         if time.saturating_add(self.best[left].0) >= self.bound {
             return;
         }

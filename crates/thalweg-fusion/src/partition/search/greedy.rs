@@ -26,6 +26,34 @@ pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u6
     }
 }
 
+/// Every plan that is one move away, whatever it takes.
+pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State) -> Vec<State> {
+    let facts = kernels.facts;
+    let mut all: Vec<State> = vec![];
+    for a in 0..state.kernels.len() {
+        for b in 0..a {
+            if shared_bytes(kernels, state, a, b) > 0 {
+                all.extend(united(kernels, state, &[a, b]));
+            }
+        }
+    }
+    for v in state.stored.iter().filter(|&v| !facts.required.has(v)).collect::<Vec<_>>() {
+        all.extend(not_stored(kernels, state, v));
+    }
+    for v in computed_again(kernels, state) {
+        for home in places_for(kernels, state, v) {
+            all.extend(stored_in(kernels, state, v, home));
+        }
+    }
+    for (home, kernel) in state.kernels.iter().enumerate().filter(|(_, k)| k.stores.len() > 1) {
+        for &v in &kernel.stores {
+            let rest: Vec<usize> = kernel.stores.iter().copied().filter(|&s| s != v).collect();
+            all.extend(state.with(kernels, (state.stored.clone(), &[]), &[home], &[rest, vec![v]]));
+        }
+    }
+    all
+}
+
 /// Kernels that were there when the last round began: a move between those alone has been tried.
 #[derive(Default)]
 struct Settled(Vec<Rc<Kernel>>);
@@ -190,13 +218,18 @@ fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settle
         if !state.kernels.iter().any(|k| k.stores.binary_search(&v).is_ok()) || !settled.may_move(state, v) {
             continue;
         }
-        let home = state.home(v);
-        let mut stored = state.stored.clone();
-        stored.remove(v);
-        let rest: Vec<usize> = state.kernels[home].stores.iter().copied().filter(|&s| s != v).collect();
-        let next = state.with(kernels, (stored, &[v]), &[home], &[rest]);
+        let next = not_stored(kernels, state, v);
         take(state, next);
     }
+}
+
+/// The state in which a stored value is computed where it is needed.
+fn not_stored(kernels: &mut Kernels<'_, '_>, state: &State, v: usize) -> Result<State, Rule> {
+    let home = state.home(v);
+    let mut stored = state.stored.clone();
+    stored.remove(v);
+    let rest: Vec<usize> = state.kernels[home].stores.iter().copied().filter(|&s| s != v).collect();
+    state.with(kernels, (stored, &[v]), &[home], &[rest])
 }
 
 /// Stores a value that is computed several times: by itself, or in a kernel that computes it.
@@ -277,8 +310,9 @@ fn stored_in(kernels: &mut Kernels<'_, '_>, state: &State, v: usize, home: Optio
 /// Where a value may be stored: by itself, and in the kernels that compute it or read what it is computed from.
 fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<usize>> {
     let fold = kernels.facts.fold_of.contains_key(&v);
-    let computes: Vec<usize> =
-        (0..state.kernels.len()).filter(|&k| candidate_ops(&state.kernels[k].candidate).binary_search(&v).is_ok()).collect();
+    let computes: Vec<usize> = (0..state.kernels.len())
+        .filter(|&k| candidate_ops(&state.kernels[k].candidate).binary_search(&v).is_ok())
+        .collect();
     // A reduction may also be made in the pass of a kernel that goes through the same tensor.
     let reads_same = |k: usize| computes.iter().any(|&c| c != k && shared_bytes(kernels, state, c, k) > 0);
     let others = (0..state.kernels.len()).filter(|k| fold && !computes.contains(k) && reads_same(*k));

@@ -3,13 +3,14 @@
 //! In: the operations of the piece and which of them must be stored. Out: a [`State`], legal whatever the budget is.
 
 mod exact;
-mod greedy;
+pub(super) mod greedy;
 
 use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
 use super::{MAX_KERNEL_OPS, Rule, runs_alone, takes_rows};
+use crate::plan::{KernelPlan, Plan};
 use crate::segment::{BitSet, ValueId};
-use rustc_hash::{FxHashMap};
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
 /// The most values that may be stored for the search to look for the optimum.
@@ -68,7 +69,33 @@ pub(crate) struct Found {
     pub complete: bool,
 }
 
+/// What each kernel of a plan stores, parts of bundles by themselves, and all of it.
+pub(crate) fn stores_of(plan: &Plan, operations: usize) -> (Vec<Vec<usize>>, BitSet) {
+    let sorted = |part: &KernelPlan| {
+        let mut all: Vec<usize> = part.writes().collect();
+        all.sort_unstable();
+        all
+    };
+    let stores: Vec<Vec<usize>> = plan.kernels.iter().flat_map(|k| k.parts()).map(sorted).collect();
+    let mut stored = BitSet::new(operations);
+    stores.iter().flatten().for_each(|&s| stored.insert(s));
+    (stores, stored)
+}
+
 impl State {
+    /// What each kernel stores, and all of it.
+    pub fn stores(&self) -> (Vec<Vec<usize>>, BitSet) {
+        (self.kernels.iter().map(|k| k.stores.clone()).collect(), self.stored.clone())
+    }
+
+    /// Kernels with these stores; `None` where they are not allowed.
+    pub fn of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
+        let made: Result<Vec<_>, Rule> = stores.iter().map(|s| kernels.get(s, stored)).collect();
+        let made: Vec<Rc<_>> = made.ok()?;
+        let time = made.iter().map(|k| k.time).sum();
+        Some(State { stored: stored.clone(), kernels: made, time })
+    }
+
     /// The kernel that stores an operation.
     pub fn home(&self, op: usize) -> usize {
         self.kernels.iter().position(|k| k.stores.binary_search(&op).is_ok()).expect("a stored operation has a kernel")

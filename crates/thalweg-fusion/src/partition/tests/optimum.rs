@@ -25,7 +25,13 @@ fn brute_force(kernels: &mut Kernels<'_, '_>) -> u64 {
 }
 
 /// Puts the next store into each of the kernels there are, and into a new one.
-fn partitions(kernels: &mut Kernels<'_, '_>, left: &[usize], stored: &BitSet, parts: &mut Vec<Vec<usize>>, best: &mut u64) {
+fn partitions(
+    kernels: &mut Kernels<'_, '_>,
+    left: &[usize],
+    stored: &BitSet,
+    parts: &mut Vec<Vec<usize>>,
+    best: &mut u64,
+) {
     let Some((&next, left)) = left.split_first() else {
         let made: Result<Vec<Rc<_>>, _> = parts.iter().map(|p| kernels.get(p, stored)).collect();
         let Ok(made) = made else { return };

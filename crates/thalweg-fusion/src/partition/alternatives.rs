@@ -1,0 +1,75 @@
+//! Other plans that may turn out faster than the one the cost model prefers: what a contest on the device is held between.
+//!
+//! The model is wrong where a constant is. So the search is asked again with constants put off, one at a time, by what such a model errs; and every single move
+//! from the plan is looked at, whether the model likes it or not. What the model itself thinks best of all that is tried.
+
+use super::bundles;
+use super::facts::Facts;
+use super::kernels::Kernels;
+use super::search::{Effort, State, greedy, stores_of};
+use super::{Planned, finish, pieces};
+use crate::cost::Costs;
+use crate::plan::Plan;
+use crate::segment::Segment;
+
+/// A plan that the model thinks more than this many times slower is not tried.
+const HOPELESS: u64 = 2;
+
+/// Up to `most` plans other than this one, the most promising first.
+pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
+    let facts = Facts::new(segment);
+    let mut kernels = Kernels::new(&facts, costs);
+    let (stores, stored) = stores_of(plan, segment.ops.len());
+    let Some(own) = State::of(&mut kernels, &stores, &stored) else { return vec![] };
+    let mut found: Vec<State> = greedy::neighbours(&mut kernels, &own);
+    for other in put_off(costs) {
+        let (state, _) = pieces::search_all(&mut Kernels::new(&facts, &other), Effort::default());
+        let (stores, stored) = state.stores();
+        found.extend(State::of(&mut kernels, &stores, &stored));
+    }
+    found.retain(|s| s.time <= own.time.saturating_mul(HOPELESS));
+    found.sort_by(|a, b| (a.time, a.stores().0).cmp(&(b.time, b.stores().0)));
+    let mut plans: Vec<Planned> = vec![];
+    let mut all = found.iter().map(|s| (finish(&facts, s), s.time)).collect::<Vec<_>>();
+    // Where there is a bundle, its kernels one by one.
+    if let Some(apart) = bundles::apart(plan) {
+        all.insert(0, (apart, own.time));
+    }
+    for (candidate, time) in all {
+        if plans.len() < most && candidate != *plan && plans.iter().all(|p| p.plan != candidate) {
+            plans.push(Planned { plan: candidate, time, complete: true, visits: 0 });
+        }
+    }
+    plans
+}
+
+/// The constants with one kind of them larger or smaller.
+fn put_off(costs: &Costs) -> Vec<Costs> {
+    let memory = |by: f64| {
+        let mut c = costs.clone();
+        for l in &mut c.levels {
+            (l.read, l.write, l.read_all, l.write_all) = (l.read * by, l.write * by, l.read_all * by, l.write_all * by);
+        }
+        c
+    };
+    let functions = |by: f64| Costs { special: costs.special * by, divide: costs.divide * by, ..costs.clone() };
+    let positions = |by: f64| Costs {
+        mapped: costs.mapped * by,
+        strided: costs.strided * by,
+        transposed: costs.transposed * by,
+        ..costs.clone()
+    };
+    let rows =
+        |by: f64| Costs { fold: costs.fold * by, row: costs.row * by, row_fold: costs.row_fold * by, ..costs.clone() };
+    vec![
+        memory(2.5),
+        memory(0.4),
+        functions(2.5),
+        functions(0.4),
+        positions(4.0),
+        positions(0.25),
+        rows(3.0),
+        rows(0.3),
+        Costs { launch: costs.launch * 20.0, ..costs.clone() },
+    ]
+}

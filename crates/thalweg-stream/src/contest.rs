@@ -1,0 +1,268 @@
+//! Measured decisions: a plan that runs often is held against others on the device, by running.
+//!
+//! In: a plan worked out for sizes, and the runs of its segment. Once it has run for long enough, the planner names other plans for the same segment. From then on the runs
+//! take turns between them, so each is timed as it really is: with the real buffers, what is in the caches from before, memory taken over in place. Every run
+//! gives right results, so a trial costs only what a slower plan takes longer. Out: the plan that runs from then on.
+//!
+//! Always true: planning and what slower plans took longer stay below a share of all time that the segment has run (5 % unless set otherwise). A plan
+//! wins only if it is faster by more than 3 % in the median and in the lower quartile. Results may differ in the last bits between plans, as they do between
+//! fused and unfused; in strict mode they do not.
+
+use crate::mode::measuring;
+use crate::store::Ready;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Instant;
+use thalweg_fusion::Entrant;
+use thalweg_runtime::count;
+
+/// Runs of a segment that are counted before anything is decided.
+const FIRST_RUNS: u64 = 8;
+/// A segment that takes less is not worth measuring: the clock and the launches around it are as long.
+const SHORTEST_NS: u64 = 20_000;
+/// Nanoseconds that naming other plans is reckoned to take, each ten operations.
+const NAMING_NS: u64 = 500_000;
+/// Plans held against the one that is there.
+const MOST: usize = 4;
+/// Timed runs of each plan, after one that is not counted.
+const ROUNDS: usize = 9;
+/// A plan slower by more than this is given up after three.
+const GIVE_UP: f64 = 1.15;
+/// What a plan must be faster by.
+const MARGIN: f64 = 0.97;
+
+/// The contest about one plan.
+#[derive(Default)]
+pub(crate) struct Contest {
+    /// Nothing more to do: the plan stays, or `winner` runs.
+    decided: AtomicBool,
+    winner: OnceLock<Arc<Ready>>,
+    course: Mutex<Course>,
+}
+
+#[derive(Default)]
+struct Course {
+    runs: u64,
+    /// Nanoseconds of all runs.
+    total: u64,
+    /// Nanoseconds of naming other plans, and what they took longer.
+    spent: u64,
+    /// The plan itself first.
+    tried: Vec<Tried>,
+    turn: usize,
+}
+
+struct Tried {
+    /// `None` for the plan itself.
+    ready: Option<Arc<Ready>>,
+    predicted: u64,
+    warm: bool,
+    ns: Vec<u64>,
+    given_up: bool,
+}
+
+/// Whose turn it is.
+pub(crate) struct Turn {
+    /// What to run in the plan's place.
+    pub ready: Option<Arc<Ready>>,
+    tried: usize,
+    begun: Instant,
+}
+
+impl Contest {
+    /// A contest that is decided before it begins.
+    pub fn decided() -> Contest {
+        Contest { decided: AtomicBool::new(true), ..Contest::default() }
+    }
+
+    /// The plan that won, where it was another.
+    pub fn winner(&self) -> Option<&Arc<Ready>> {
+        self.winner.get()
+    }
+
+    /// Whose turn it is, if anything is still to be decided. `name` gives other plans, worked out; with each its predicted picoseconds.
+    pub fn turn(&self, operations: usize, name: impl FnOnce() -> Named) -> Option<Turn> {
+        if self.decided.load(Relaxed) {
+            return None;
+        }
+        let share = measuring()?;
+        // Another thread that runs the same is not waited for.
+        let mut c = self.course.try_lock().ok()?;
+        if c.tried.is_empty() && !self.begin(&mut c, share, operations, name) {
+            return Some(Turn { ready: None, tried: 0, begun: Instant::now() });
+        }
+        let tried = c.next(share);
+        Some(Turn { ready: c.tried.get(tried).and_then(|t| t.ready.clone()), tried, begun: Instant::now() })
+    }
+
+    /// Names other plans once the segment has run long enough. Whether there are any.
+    fn begin(&self, c: &mut Course, share: f64, operations: usize, name: impl FnOnce() -> Named) -> bool {
+        if c.runs < FIRST_RUNS {
+            return false;
+        }
+        if c.total / c.runs < SHORTEST_NS {
+            self.decided.store(true, Relaxed);
+            return false;
+        }
+        if (c.total as f64 * share) < (NAMING_NS * (1 + operations as u64 / 10)) as f64 {
+            return false;
+        }
+        let begun = Instant::now();
+        let named = name();
+        c.spent += begun.elapsed().as_nanos() as u64;
+        if named.others.is_empty() {
+            self.decided.store(true, Relaxed);
+            return false;
+        }
+        let tried = |ready, predicted| Tried { ready, predicted, warm: false, ns: vec![], given_up: false };
+        c.tried.push(tried(None, named.own));
+        c.tried.extend(named.others.into_iter().take(MOST).map(|(r, ps)| tried(Some(r), ps)));
+        true
+    }
+
+    /// Notes how long the run took that the turn was for.
+    pub fn note(&self, turn: &Turn) {
+        let ns = turn.begun.elapsed().as_nanos() as u64;
+        let mut c = self.locked();
+        c.runs += 1;
+        c.total += ns;
+        if c.tried.is_empty() || self.decided.load(Relaxed) {
+            return;
+        }
+        if turn.tried > 0 {
+            let own = c.tried[0].median().unwrap_or(c.total / c.runs);
+            c.spent += ns.saturating_sub(own);
+        }
+        let t = &mut c.tried[turn.tried];
+        if std::mem::replace(&mut t.warm, true) {
+            t.add(ns);
+        }
+        if c.is_over() {
+            self.decide(&c);
+        }
+    }
+
+    fn decide(&self, c: &Course) {
+        let own = &c.tried[0];
+        let faster = |t: &&Tried| {
+            let below = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| (a as f64) < b as f64 * MARGIN);
+            !t.given_up && below(t.median(), own.median()) && below(t.quartile(), own.quartile())
+        };
+        let best = c.tried[1..].iter().filter(faster).min_by_key(|t| t.median());
+        if let Some(ready) = best.and_then(|t| t.ready.clone()) {
+            let _ = self.winner.set(ready);
+        }
+        count(|k| {
+            k.contests += 1;
+            k.contests_won += best.is_some() as u64;
+        });
+        self.decided.store(true, Relaxed);
+    }
+
+    /// What is known of the plans, for explanations.
+    pub fn entrants(&self) -> Vec<Entrant> {
+        let c = self.locked();
+        let winner = self.winner.get();
+        let chosen = |t: &Tried| match (&t.ready, winner) {
+            (None, None) => self.decided.load(Relaxed),
+            (Some(r), Some(w)) => Arc::ptr_eq(r, w),
+            _ => false,
+        };
+        let entrant = |t: &Tried| Entrant {
+            kernels: t.ready.as_ref().map(|r| r.instance.steps.len()),
+            predicted_ns: t.predicted / 1000,
+            measured_ns: t.median().unwrap_or(0),
+            runs: t.ns.len(),
+            spills: t.ready.as_ref().and_then(|r| r.programs.iter().map(|p| p.info().spills).sum()),
+            chosen: chosen(t),
+        };
+        c.tried.iter().map(entrant).collect()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Course> {
+        // What a panic leaves is figures of runs: any are valid.
+        self.course.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// Other plans for a segment.
+pub(crate) struct Named {
+    /// Predicted picoseconds of the plan itself.
+    pub own: u64,
+    /// The others, with theirs.
+    pub others: Vec<(Arc<Ready>, u64)>,
+}
+
+impl Tried {
+    /// Notes a run. While the budget allows no trials only the latest runs of the plan itself are kept.
+    fn add(&mut self, ns: u64) {
+        if self.ns.len() >= 2 * ROUNDS {
+            self.ns.drain(..ROUNDS);
+        }
+        self.ns.push(ns);
+    }
+
+    fn sorted(&self) -> Vec<u64> {
+        let mut ns = self.ns.clone();
+        ns.sort_unstable();
+        ns
+    }
+
+    fn median(&self) -> Option<u64> {
+        let ns = self.sorted();
+        ns.get(ns.len() / 2).copied()
+    }
+
+    fn quartile(&self) -> Option<u64> {
+        let ns = self.sorted();
+        ns.get(ns.len() / 4).copied()
+    }
+}
+
+impl Course {
+    /// The next plan that is still in, if the budget allows it; else the plan itself.
+    fn next(&mut self, share: f64) -> usize {
+        let n = self.tried.len();
+        self.turn = (1..=n).map(|k| (self.turn + k) % n).find(|&k| !self.tried[k].given_up).unwrap_or(0);
+        let own = self.tried[0].median().unwrap_or(0);
+        let longer = self.tried[self.turn].median().unwrap_or(own).saturating_sub(own);
+        if (self.spent + longer) as f64 <= self.total as f64 * share { self.turn } else { 0 }
+    }
+
+    /// Gives up what is hopeless; whether everything has been measured that is to be.
+    fn is_over(&mut self) -> bool {
+        let best = self.tried.iter().filter(|t| t.ns.len() >= 3).filter_map(Tried::median).min();
+        for t in self.tried[1..].iter_mut().filter(|t| t.ns.len() >= 3) {
+            t.given_up |= t.median().zip(best).is_some_and(|(m, b)| m as f64 > b as f64 * GIVE_UP);
+        }
+        let left = |t: &&Tried| !t.given_up && t.ns.len() < ROUNDS;
+        self.tried[1..].iter().all(|t| t.given_up) || !self.tried.iter().any(|t| left(&t))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(ns: &[u64]) -> Tried {
+        Tried { ready: None, predicted: 0, warm: true, ns: ns.to_vec(), given_up: false }
+    }
+
+    #[test]
+    fn turns_go_round_while_the_budget_lasts() {
+        let three = || vec![tried(&[100]), tried(&[101]), tried(&[180])];
+        let mut c = Course { total: 100_000, tried: three(), ..Course::default() };
+        assert_eq!((0..4).map(|_| c.next(0.05)).collect::<Vec<_>>(), [1, 2, 0, 1]);
+        let mut poor = Course { total: 100, tried: three(), ..Course::default() };
+        assert_eq!((0..4).map(|_| poor.next(0.05)).collect::<Vec<_>>(), [1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_is_hopeless_is_given_up_and_the_rest_measured_to_the_end() {
+        let mut c = Course { tried: vec![tried(&[100; 9]), tried(&[150; 3]), tried(&[90; 9])], ..Course::default() };
+        assert!(c.is_over());
+        assert_eq!(c.tried.iter().map(|t| t.given_up).collect::<Vec<_>>(), [false, true, false]);
+        let mut c = Course { tried: vec![tried(&[100; 9]), tried(&[98; 4])], ..Course::default() };
+        assert!(!c.is_over());
+    }
+}
