@@ -123,8 +123,7 @@ impl Ready {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
         let needs = Needs { own, rereads: &rereads, granted };
         // One made for hardly less does, too.
-        let fits =
-            |m: &Made| m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own;
+        let fits = |m: &Made| m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own;
         self.memory.schedules.find(fits, || {
             let (costs, footprint) = (costs(device), self.instance.footprint());
             let times: Vec<u64> =

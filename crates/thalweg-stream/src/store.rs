@@ -176,8 +176,7 @@ impl Ready {
     pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
-        let worked_out =
-            |planned: Planned| Some((self.worked_out(device, segment, planned.plan)?, planned.time));
+        let worked_out = |planned: Planned| Some((self.worked_out(device, segment, planned.plan)?, planned.time));
         let others = alternatives(segment, &costs, &self.plan, MOST_OTHERS);
         Named { own, others: others.into_iter().filter_map(worked_out).collect() }
     }

@@ -185,7 +185,7 @@ fn recurrent(n: &mut Network) -> Vec<Tensor> {
     let mut dw = Tensor::zeros([n.width, n.width]);
     for t in (0..n.layers).rev() {
         g = &g * (1.0 - states[t + 1].square());
-        dw = dw + states[t].t().matmul(&g);
+        dw += states[t].t().matmul(&g);
         g = g.matmul(&w.t());
     }
     vec![dw, g.sum(0)]
@@ -253,13 +253,13 @@ struct Ran {
     rise: usize,
 }
 
-fn run(network: &mut Network, build: Build) -> Ran {
+fn run(network: &mut Network, build: Build, strict: bool) -> Ran {
     let device = Device::cpu();
     network.at = 0;
     thalweg::synchronize().unwrap();
     device.reset_peak();
     let (before, counted) = (device.memory().in_use, counters());
-    let (out, explanation) = explain(|| thalweg::with_strict(true, || build(network)));
+    let (out, explanation) = explain(|| thalweg::with_strict(strict, || build(network)));
     let (rise, counted) = (device.memory().peak - before, counters() - counted);
     let bits = |t: &Tensor| -> Result<Vec<u8>, Error> {
         Ok(t.cast(DType::F64).to_vec::<f64>()?.iter().flat_map(|v| v.to_bits().to_le_bytes()).collect())
@@ -284,7 +284,7 @@ fn warm(seed: u64, build: Build) -> Network {
 fn an_arena_is_hardly_larger_than_what_is_alive_at_once() {
     let _alone = alone();
     for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
-        let free = run(&mut warm(seed as u64, build), build);
+        let free = run(&mut warm(seed as u64, build), build, true);
         let t = free.explanation.totals();
         assert!(t.arena > 0 && t.arena as f64 <= 1.15 * t.arena_live as f64, "{name}: {t:?}");
         // Blocks of the pool are up to an eighth larger than what was asked for.
@@ -299,9 +299,9 @@ fn half_of_the_memory_gives_the_same_bits() {
     let mut again = 0;
     for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
         let mut network = warm(seed as u64, build);
-        let free = run(&mut network, build);
+        let free = run(&mut network, build, true);
         Device::cpu().set_memory_limit(Some(free.before + free.rise / 2));
-        let tight = run(&mut network, build);
+        let tight = run(&mut network, build, true);
         Device::cpu().set_memory_limit(None);
         assert!(tight.rise <= free.rise / 2, "{name}");
         let (tight_values, values) = (tight.values.unwrap_or_else(|e| panic!("{name}: {e}")), free.values.unwrap());
@@ -324,13 +324,33 @@ fn half_of_the_memory_gives_the_same_bits() {
 }
 
 #[test]
+fn half_of_the_memory_gives_nearly_the_same_values_where_plans_may_round_otherwise() {
+    let _alone = alone();
+    for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
+        let mut network = warm(seed as u64, build);
+        let free = run(&mut network, build, false);
+        Device::cpu().set_memory_limit(Some(free.before + free.rise / 2));
+        let tight = run(&mut network, build, false);
+        Device::cpu().set_memory_limit(None);
+        for (a, b) in free.values.unwrap().iter().zip(&tight.values.unwrap_or_else(|e| panic!("{name}: {e}"))) {
+            let [a, b] = [a, b].map(|v| -> Vec<f64> {
+                v.chunks(8).map(|c| f64::from_bits(u64::from_le_bytes(c.try_into().unwrap()))).collect()
+            });
+            let size = a.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+            let off = a.iter().zip(&b).fold(0.0, |m: f64, (a, b)| m.max((a - b).abs()));
+            assert!(off <= 0.02 * size, "{name}: {off} off, of {size}");
+        }
+    }
+}
+
+#[test]
 fn a_limit_that_nothing_fits_is_an_error_that_says_what_is_needed() {
     let _alone = alone();
     let device = Device::cpu();
     for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
         let mut network = warm(seed as u64, build);
         device.set_memory_limit(Some(1024));
-        let e = run(&mut network, build).values.unwrap_err();
+        let e = run(&mut network, build, true).values.unwrap_err();
         device.set_memory_limit(None);
         let cause = match &e {
             Error::Failed(cause) => &**cause,
@@ -338,7 +358,7 @@ fn a_limit_that_nothing_fits_is_an_error_that_says_what_is_needed() {
         };
         let Error::OutOfMemory { requested, limit: Some(1024), .. } = cause else { panic!("{name}: {e:?}") };
         assert!(*requested > 1024 && e.to_string().contains("limit 1.0 KiB"), "{name}: {e}");
-        assert!(run(&mut network, build).values.is_ok(), "{name}: afterwards");
+        assert!(run(&mut network, build, true).values.is_ok(), "{name}: afterwards");
     }
 }
 
@@ -347,24 +367,41 @@ fn a_limit_that_nothing_fits_is_an_error_that_says_what_is_needed() {
 #[ignore = "a report"]
 fn report() {
     let _alone = alone();
-    println!("{:<16} {:>9} {:>9} {:>6} {:>9} {:>9} {:>7} {:>6}", "network", "live", "arena", "ratio", "peak", "half", "again", "time");
+    println!(
+        "{:<16} {:>9} {:>9} {:>6} {:>9} {:>9} {:>7} {:>6}",
+        "network", "live", "arena", "ratio", "peak", "half", "again", "time"
+    );
     for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
         let mut network = warm(seed as u64, build);
         let fastest = |network: &mut Network| {
-            let times = (0..9).map(|_| thalweg::launch_times(|| { network.at = 0; thalweg::with_strict(true, || build(network)) }).1.iter().sum::<u64>());
+            let times = (0..9).map(|_| {
+                thalweg::launch_times(|| {
+                    network.at = 0;
+                    thalweg::with_strict(true, || build(network))
+                })
+                .1
+                .iter()
+                .sum::<u64>()
+            });
             times.min().unwrap()
         };
-        let (free, time) = (run(&mut network, build), fastest(&mut network));
+        let (free, time) = (run(&mut network, build, true), fastest(&mut network));
         Device::cpu().set_memory_limit(Some(free.before + free.rise / 2));
-        let tight = run(&mut network, build);
+        let tight = run(&mut network, build, true);
         let slower = fastest(&mut network);
         Device::cpu().set_memory_limit(None);
         let (a, b) = (free.explanation.totals(), tight.explanation.totals());
         let kib = |n: usize| format!("{}K", n >> 10);
         println!(
             "{name:<16} {:>9} {:>9} {:>6.3} {:>9} {:>9} {:>3}/{:<3} {:>6.2}{}",
-            kib(a.arena_live), kib(a.arena), a.arena as f64 / a.arena_live as f64, kib(free.rise), kib(tight.rise),
-            b.repeated, a.kernels, slower as f64 / time as f64,
+            kib(a.arena_live),
+            kib(a.arena),
+            a.arena as f64 / a.arena_live as f64,
+            kib(free.rise),
+            kib(tight.rise),
+            b.repeated,
+            a.kernels,
+            slower as f64 / time as f64,
             tight.values.err().map(|e| format!("  {e}")).unwrap_or_default()
         );
     }

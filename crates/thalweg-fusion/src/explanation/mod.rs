@@ -235,7 +235,13 @@ impl SegmentReport {
 
     /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's place, and the time in
     /// nanoseconds.
-    pub fn ran(&mut self, (instance, schedule): (&Instance, &Schedule), allocated: &[usize], in_place: &[usize], ns: &[u64]) {
+    pub fn ran(
+        &mut self,
+        (instance, schedule): (&Instance, &Schedule),
+        allocated: &[usize],
+        in_place: &[usize],
+        ns: &[u64],
+    ) {
         let steps = schedule.launches.iter().map(|l| &instance.steps[l.step]);
         let t = &mut self.totals;
         (t.kernels, t.bytes_read, t.bytes_written) = (0, 0, 0);
@@ -323,7 +329,11 @@ fn unfused_totals(segment: &Segment<'_>) -> Totals {
         bytes_read: instance.bytes_read(),
         bytes_written: instance.bytes_written(),
         bytes_allocated: instance.buffers.iter().sum(),
-        peak: schedule(&instance, &Needs { own: &vec![0; segment.inputs.len()], rereads: &|_, _| false, granted: |b| b }).peak,
+        peak: schedule(
+            &instance,
+            &Needs { own: &vec![0; segment.inputs.len()], rereads: &|_, _| false, granted: |b| b },
+        )
+        .peak,
         ..Totals::default()
     }
 }

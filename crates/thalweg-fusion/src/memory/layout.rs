@@ -60,7 +60,8 @@ pub(super) fn curve(instance: &Instance, needs: &Needs<'_>, steps: &[usize], sha
             let cell = |s: &Slot| if let Slot::Buffer(c) = *s { Some(c) } else { None };
             slots.iter().filter_map(cell).collect()
         };
-        let (mut reads, writes) = (cells(&launch.operands[..step.first_write]), cells(&launch.operands[step.first_write..]));
+        let (mut reads, writes) =
+            (cells(&launch.operands[..step.first_write]), cells(&launch.operands[step.first_write..]));
         reads.sort_unstable();
         reads.dedup();
         reads.iter().for_each(|&c| readers[c].push(at));

@@ -7,7 +7,7 @@
 
 use super::layout::{Curve, STAYS, curve, lay};
 use super::{Needs, Schedule, order};
-use crate::instance::{Instance, Slot};
+use crate::instance::{Instance, Slot, Step};
 
 /// Steps that are run again for one result.
 const MAX_AGAIN: usize = 64;
@@ -27,12 +27,21 @@ pub(super) fn within(
     time: &dyn Fn(usize) -> u64,
 ) -> Result<Schedule, usize> {
     let given: Vec<usize> = (0..instance.steps.len()).collect();
+    // What lies over inputs that die takes nothing, so with such there is no telling.
+    let dying = needs.own.iter().any(|&own| own > 0);
+    let floor = if dying { 0 } else { instance.steps.iter().map(|s| alone(instance, s)).max().unwrap_or(0) };
     let mut least = usize::MAX;
     let mut best: Option<(u64, Schedule)> = None;
     for steps in [given, order::low(instance, needs.own)] {
         // An arena takes a little more than what is alive in it, and is there as a whole while outputs come into being.
-        for (eighths, share) in [(8, true), (7, true), (6, true), (8, false)] {
-            let target = limit / 8 * eighths + limit % 8;
+        let mut ways = &[(8, true), (7, true), (6, true), (8, false)][..];
+        // Where it is hopeless, only what is needed is to be found out.
+        let aim = limit.max(floor);
+        if aim > limit {
+            ways = &ways[..1];
+        }
+        for &(eighths, share) in ways {
+            let target = aim / 8 * eighths + aim % 8;
             let share = share && instance.fused;
             let steps = Trade::new(instance, needs, (target, share), time).search(steps.clone());
             let s = lay(instance, needs, &steps, share);
@@ -47,6 +56,19 @@ pub(super) fn within(
         }
     }
     best.map(|b| b.1).ok_or(least)
+}
+
+/// Bytes that a launch needs whatever else is in use: what it reads or what it writes; the one may lie over the other.
+fn alone(instance: &Instance, step: &Step) -> usize {
+    let bytes = |slots: &[Slot]| -> usize {
+        let of = |s: &Slot| if let Slot::Buffer(b) = *s { Some(b) } else { None };
+        let mut buffers: Vec<usize> = slots.iter().filter_map(of).collect();
+        buffers.sort_unstable();
+        buffers.dedup();
+        buffers.into_iter().map(|b| instance.buffers[b]).sum()
+    };
+    let (reads, writes) = step.operands.split_at(step.first_write);
+    bytes(reads).max(bytes(writes))
 }
 
 struct Trade<'a> {
@@ -108,7 +130,8 @@ impl<'a> Trade<'a> {
             let candidates = self.candidates(&state);
             // Many at once where there are many, so that long programs do not take their length squared.
             let many = if state.steps.len() < LONG { 1 } else { candidates.len() / 16 };
-            let at_once = (many > 1).then(|| self.applied(&state, &candidates[..many])).filter(|s| s.excess < state.excess);
+            let at_once =
+                (many > 1).then(|| self.applied(&state, &candidates[..many])).filter(|s| s.excess < state.excess);
             let one = || {
                 let each = candidates.iter().take(TRIED).map(|c| self.applied(&state, std::slice::from_ref(c)));
                 each.into_iter().find(|s| s.excess < state.excess)
