@@ -7,6 +7,7 @@ use thalweg::{Costs, Device};
 pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
     if calibrate {
         device.set_costs(device.calibrate()?);
+        device.save_costs();
     }
     let costs = device.costs();
     let typical = *costs == Costs { threads: costs.threads, ..Costs::typical() };

@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::report;
-use thalweg::{Device, plan_store};
+use thalweg::Device;
 
 /// Environment variables that Thalweg reads, and what they do.
 const VARIABLES: &[(&str, &str)] = &[
@@ -12,12 +12,14 @@ const VARIABLES: &[(&str, &str)] = &[
     ("THALWEG_ISA", "avx512, avx2 or tile in place of the best there is"),
     ("THALWEG_FUSION", "off: one kernel an operation"),
     ("THALWEG_STRICT", "on: fused and unfused agree to the bit"),
+    ("THALWEG_CACHE", "off, or the folder of the disk cache"),
+    ("THALWEG_CALIBRATE", "off, or after how many ms of kernels"),
 ];
 
 /// Arguments of `thalweg doctor`.
 #[derive(clap::Args, Debug)]
 pub struct Doctor {
-    /// Measure what things take on this device (0.15 s)
+    /// Measure what things take on this device (0.15 s), for all processes to come
     #[arg(long)]
     calibrate: bool,
 }
@@ -43,13 +45,12 @@ fn run(calibrate: bool) -> Outcome {
     );
     crate::out!("memory        {}", memory());
     crate::out!("huge pages    {}", huge_pages());
-    let plans = plan_store();
-    crate::out!("plans         {} in memory; none are kept on disk in this version", plans.plans);
+    crate::out!("disk cache    {}", crate::cache::summary());
     crate::costs::show(device, calibrate)?;
     crate::out!("environment");
     for (name, about) in VARIABLES {
         let value = std::env::var(name).unwrap_or_else(|_| "-".into());
-        crate::out!("  {name:<16} {value:<10} {about}");
+        crate::out!("  {name:<17} {value:<10} {about}");
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod bandwidth;
 mod bench;
+mod cache;
 mod contest;
 mod costs;
 mod demo;
@@ -48,6 +49,8 @@ enum Command {
     Predict(predict::Predict),
     /// Show the devices, their instruction sets and memory, and the environment
     Doctor(doctor::Doctor),
+    /// Show, clear, export or import what is kept on disk for later processes
+    Cache(cache::CacheCommand),
     /// Let plans compete on this machine, and compare with what the model chose
     Contest(contest::ContestCommand),
     /// Measure how far the vector functions are from the exact values
@@ -89,6 +92,7 @@ fn run(command: Command) -> Outcome {
         Command::Trace(trace) => trace.run(),
         Command::Predict(predict) => predict.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Cache(cache) => cache.run(),
         Command::Contest(contest) => contest.run(),
         Command::Math(math) => math.run(),
         Command::Numerics(numerics) => numerics.run(),

@@ -102,6 +102,8 @@ pub struct Work {
     pub plans_made: u64,
     /// Segments whose plan was there, over all calls.
     pub plans_found: u64,
+    /// Plans from the disk cache, over all calls.
+    pub plans_loaded: u64,
 }
 
 impl Work {
@@ -115,6 +117,7 @@ impl Work {
             operations: one.operations,
             plans_made: all.plans_made,
             plans_found: all.plans_found,
+            plans_loaded: all.plans_loaded,
         }
     }
 }

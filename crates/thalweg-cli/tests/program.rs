@@ -1,6 +1,6 @@
 //! The program as a person meets it: what it prints, what it writes, how it refuses.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use thalweg::Tensor;
 
@@ -124,4 +124,36 @@ fn a_worker_answers_line_by_line() {
     let lines: Vec<&str> = out.lines().collect();
     assert!(lines.len() == 3 && lines[0].contains("median_ms"), "{out}");
     assert!(lines[1].starts_with("{\"error\"") && lines[2].starts_with("{\"error\""), "{out}");
+}
+
+#[test]
+fn the_disk_cache_can_be_seen_emptied_and_carried_away() {
+    let (one, other) = (folder().join("cache-one"), folder().join("cache-other"));
+    let _ = (std::fs::remove_dir_all(&one), std::fs::remove_dir_all(&other));
+    let with = |cache: &Path, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.args(args).current_dir(folder()).stdin(Stdio::null());
+        command.env("THALWEG_CACHE", cache).env("THALWEG_CALIBRATE", "off").output().expect("the program starts")
+    };
+    let bench = |cache: &Path| text(&with(cache, &["bench", "small_chain", "--json"]));
+    assert!(bench(&one).contains("\"plans_made\":1,"));
+    let again = bench(&one);
+    assert!(again.contains("\"plans_made\":0,") && again.contains("\"plans_loaded\":1"), "{again}");
+    let info = text(&with(&one, &["cache", "info"]));
+    assert!(info.contains("plan          1 entry") && info.lines().skip(1).all(|l| l.chars().count() <= 80), "{info}");
+    let entry = std::fs::read_dir(one.join("plan")).unwrap().next().unwrap().unwrap().path();
+    let good = std::fs::read(&entry).unwrap();
+
+    assert!(text(&with(&one, &["cache", "export", "all.cache"])).contains("1 entry"));
+    assert!(text(&with(&other, &["cache", "import", "all.cache"])).contains("took 1 entry"));
+    assert!(bench(&other).contains("\"plans_loaded\":1"));
+    let refused = with(&other, &["cache", "import", "Cargo.toml"]);
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).starts_with("error: "));
+
+    std::fs::write(&entry, &good[..good.len() - 1]).unwrap();
+    let info = text(&with(&one, &["cache", "info"]));
+    assert!(info.contains("plan          0 entries") && info.contains("cut off"), "{info}");
+    assert!(text(&with(&one, &["cache", "clear"])).contains("removed 1 files"));
+    assert!(text(&with(&one, &["cache", "info"])).contains("all           0 entries"));
+    assert!(!with(Path::new("off"), &["cache", "info"]).status.success());
 }

@@ -10,6 +10,7 @@ use crate::scatter::{Input, ScatterProgram};
 use crate::threads::Threads;
 use std::collections::HashMap;
 use std::fmt;
+use std::io::Read;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 use thalweg_ir::DType;
@@ -162,7 +163,11 @@ impl Device for CpuDevice {
     }
 
     fn describe(&self) -> String {
-        let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        // Its first lines: the whole takes milliseconds where there are many processors, and every process asks.
+        let mut text = vec![];
+        let read = std::fs::File::open("/proc/cpuinfo").and_then(|f| f.take(2048).read_to_end(&mut text));
+        let text = String::from_utf8_lossy(&text);
+        let model = read.ok().and_then(|_| {
             let line = text.lines().find(|l| l.starts_with("model name"))?;
             Some(line.split_once(':')?.1.trim().to_owned())
         });

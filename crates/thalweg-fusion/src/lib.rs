@@ -27,7 +27,7 @@ pub use explanation::{
 };
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
-pub use partition::{Effort, Planned, Rule, alternatives, plan};
+pub use partition::{Effort, PLANNER, Planned, Rule, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};

@@ -1,19 +1,34 @@
 //! One program, run in every way there is.
 
+use crate::disk::Disk;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
 use std::sync::Arc;
+use thalweg_fusion::Effort;
 use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
-use thalweg_runtime::{Error, counters};
-use thalweg_stream::{DeviceRef, Mode, Operand, Value, explain, record, set_mode, synchronize};
+use thalweg_runtime::{Counters, Error, counters};
+use thalweg_stream::{
+    DeviceRef, Mode, Operand, Value, clear_plans, explain, record, set_effort, set_measuring, set_mode, synchronize,
+};
 
 /// Runs programs on a device, and compares a second one with it.
 pub struct Checker {
     device: DeviceRef,
     /// As the first, but with several threads at every launch.
     threaded: DeviceRef,
+    /// Where plans are kept for the next process, if that is to be checked.
+    disk: Option<Disk>,
+}
+
+/// What takes longer than all else, and so is done to some programs only.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// On the second device too.
+    pub threads: bool,
+    /// By other plans too.
+    pub plans: bool,
 }
 
 /// When handles are dropped that nobody asks for at the end.
@@ -37,7 +52,12 @@ const FAST: Mode = Mode { fused: true, strict: false, reference: false };
 impl Checker {
     /// A checker for a device, and one that is to give the same bits on more threads.
     pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
-        Checker { device, threaded }
+        Checker { device, threaded, disk: None }
+    }
+
+    /// The same, which also checks plans that come from disk.
+    pub fn with_disk(self, disk: Disk) -> Checker {
+        Checker { disk: Some(disk), ..self }
     }
 
     fn upload(&self, program: &Program, to: DeviceRef) -> Result<Vec<Arc<Value>>, Error> {
@@ -64,7 +84,7 @@ impl Checker {
         all: bool,
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let old = set_mode(mode);
-        let values = self.record(device, program, drops, all);
+        let values = self.record(device, program, drops, all).and_then(|v| synchronize().map(|()| v));
         let read = values.and_then(|values| values.iter().map(|v| v.as_ref().map(|v| v.read()).transpose()).collect());
         set_mode(old);
         read
@@ -128,12 +148,57 @@ impl Checker {
         }
         // Dying inputs may be overwritten in place.
         inputs.clear();
-        synchronize()?;
         Ok(values)
     }
 
-    /// What is wrong with the way this program runs, if anything. The second device takes part where `threads` says so.
-    pub fn check(&self, program: &Program, threads: bool) -> Result<(), String> {
+    /// Values that were dropped unread three times are not written the fourth time, and have the same bits when they are read then.
+    fn unread(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let fail = |e: Error| format!("unread: {e}");
+        let old = set_mode(STRICT);
+        let mut read = vec![];
+        let mut run = |turn: usize| -> Result<(), Error> {
+            let values = self.record(self.device, program, Drops::Early, false)?;
+            let Some(first) = values.iter().flatten().next() else { return Ok(()) };
+            let mut got = vec![None; values.len()];
+            first.read()?;
+            for (to, value) in got.iter_mut().zip(&values).filter(|_| turn == 3) {
+                *to = value.as_ref().map(|v| v.read()).transpose()?;
+            }
+            if turn == 3 {
+                read = got;
+            }
+            Ok(())
+        };
+        let outcome = (0..4).try_for_each(&mut run);
+        set_mode(old);
+        outcome.map_err(fail)?;
+        if read.is_empty() { Ok(()) } else { self.equal(program, &read, want, "dropped unread before") }
+    }
+
+    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that a contest would try.
+    fn other_plans(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
+        for effort in [Effort::None, Effort::Visits(60), Effort::Full] {
+            // On a thread that knows no plan yet.
+            let run = || {
+                set_effort(effort);
+                self.run(program, STRICT, Drops::Early, false)
+            };
+            let got = std::thread::scope(|s| s.spawn(run).join()).map_err(|_| "a thread panicked".to_string())?;
+            let what = format!("planned with {effort:?}");
+            self.equal(program, &got.map_err(|e| format!("{what}: {e}"))?, want, &what)?;
+        }
+        let share = set_measuring(Some(f64::INFINITY));
+        let mut outcome = Ok(());
+        for n in 0..6 {
+            let got = self.run(program, STRICT, Drops::Early, false).map_err(|e| format!("by plan {n}: {e}"));
+            outcome = outcome.and_then(|()| self.equal(program, &got?, want, &format!("by plan {n}")));
+        }
+        set_measuring(share);
+        outcome
+    }
+
+    /// What is wrong with the way this program runs, if anything.
+    pub fn check(&self, program: &Program, ways: Ways) -> Result<(), String> {
         let fail = |what: &str, e: Error| format!("{what}: {e}");
         let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| fail("unfused", e))?;
         self.against_meaning(program, &unfused)?;
@@ -190,6 +255,10 @@ impl Checker {
             self.equal(program, &cut, &unfused, &format!("cut every {every}"))?;
         }
 
+        if ways.plans {
+            self.other_plans(program, &unfused)?;
+            self.unread(program, &unfused)?;
+        }
         if program.steps.len() % 2 == 0 {
             self.within_limits(program, &unfused)?;
         }
@@ -211,8 +280,10 @@ impl Checker {
             .collect();
         self.equal(program, &read.map_err(|e| fail("read elsewhere", e))?, &unfused, "on another thread")?;
 
+        self.from_disk(program, &unfused)?;
+
         let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
-        if threads {
+        if ways.threads {
             for (mode, one, name) in [(STRICT, &unfused, "strict"), (FAST, &fast, "not strict")] {
                 let many = self.run_on(self.threaded, program, mode, Drops::Early, false);
                 let many = many.map_err(|e| fail("on many threads", e))?;
@@ -243,6 +314,35 @@ impl Checker {
                 Err(Error::OutOfMemory { .. }) if quarters < 4 => {}
                 Err(Error::Failed(why)) if quarters < 4 && matches!(*why, Error::OutOfMemory { .. }) => {}
                 Err(e) => return Err(format!("in {quarters} quarters of {rise} bytes: {e}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// As a new process would run it: with no plan in memory, and on disk none, its own, or something like it.
+    fn from_disk(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let fresh = |what: &str| -> Result<Counters, String> {
+            clear_plans();
+            let run = || {
+                let before = counters();
+                let values = self.run(program, STRICT, Drops::Early, false).map_err(|e| format!("{what}: {e}"))?;
+                self.equal(program, &values, unfused, what)?;
+                Ok(counters() - before)
+            };
+            std::thread::scope(|s| s.spawn(run).join().unwrap_or_else(|_| Err(format!("{what}: panicked"))))
+        };
+        disk.clear();
+        let first = fresh("with nothing on disk")?;
+        let second = fresh("with a plan from disk")?;
+        if (second.plans_made, second.plans_loaded) != (0, first.plans_made) {
+            return Err(format!("{} plans made at first, then {} loaded", first.plans_made, second.plans_loaded));
+        }
+        for turn in 0..3 {
+            disk.disturb(turn);
+            let third = fresh("with a disturbed plan from disk")?;
+            if third.plans_made + third.plans_loaded != first.plans_made {
+                return Err(format!("{} plans from disk or made, not {}", third.plans_loaded, first.plans_made));
             }
         }
         Ok(())

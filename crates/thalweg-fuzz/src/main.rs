@@ -1,16 +1,19 @@
 //! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in several
 //! segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters and explanations must agree.
 //!
-//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED]`. Program `i` has seed `S + i`; a failure is shrunk, printed, and can
-//! be run alone with `--only`.
+//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED] [--cache DIR]`. Program `i` has seed `S + i`; a failure is shrunk, printed, and can
+//! be run alone with `--only`. With `--cache` each program also runs in new processes' stead: without plans in memory, with an empty disk cache, with one that
+//! holds its plans, and with one that holds something like them.
 
 mod check;
+mod disk;
 mod generate;
 mod program;
 mod stability;
 mod tolerance;
 
-use check::Checker;
+use check::{Checker, Ways};
+use disk::Disk;
 use program::Program;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,6 +22,8 @@ use thalweg_stream::DeviceRef;
 
 /// Every so many programs are also run on a device with many threads: waking them takes longer than all else.
 const THREADED: u64 = 4;
+/// Every so many are also run by other plans than the usual one.
+const PLANNED: u64 = 5;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -39,20 +44,24 @@ fn main() -> ExitCode {
     }));
     let many = CpuOptions { threads: 8, parallel_ns: 0.0, ..CpuOptions::default() };
     let checker = Checker::new(DeviceRef::register(CpuDevice::new()), DeviceRef::register(CpuDevice::with(many)));
+    let checker = match option("--cache") {
+        Some(folder) => checker.with_disk(Disk::open(folder.as_ref()).unwrap_or_else(|why| panic!("{folder}: {why}"))),
+        None => checker,
+    };
     let begin = Instant::now();
     let mut failed = 0u64;
     for i in 0..programs {
         let program = generate::program(seed + i);
         let started = Instant::now();
-        let threads = (seed + i).is_multiple_of(THREADED);
-        let result = outcome(&checker, &program, threads);
+        let ways = Ways { threads: (seed + i).is_multiple_of(THREADED), plans: (seed + i).is_multiple_of(PLANNED) };
+        let result = outcome(&checker, &program, ways);
         // Planning and compiling are to stay quick whatever the program.
         if started.elapsed().as_secs() >= 5 {
             println!("seed {}: took {:.1} s", seed + i, started.elapsed().as_secs_f64());
         }
         if let Err(why) = result {
             failed += 1;
-            let (program, why) = shrink(&checker, program, threads, why);
+            let (program, why) = shrink(&checker, program, ways, why);
             println!("seed {}: {why}\n{}", seed + i, program.listing());
             if failed >= 10 {
                 println!("stopped after 10 failures");
@@ -69,8 +78,8 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn outcome(checker: &Checker, program: &Program, threads: bool) -> Result<(), String> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| checker.check(program, threads))).unwrap_or_else(|panic| {
+fn outcome(checker: &Checker, program: &Program, ways: Ways) -> Result<(), String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| checker.check(program, ways))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(format!(
             "panicked: {}",
@@ -80,7 +89,7 @@ fn outcome(checker: &Checker, program: &Program, threads: bool) -> Result<(), St
 }
 
 /// The smallest program found that fails still, by leaving out steps and asking for less.
-fn shrink(checker: &Checker, mut program: Program, threads: bool, mut why: String) -> (Program, String) {
+fn shrink(checker: &Checker, mut program: Program, ways: Ways, mut why: String) -> (Program, String) {
     loop {
         let n = program.steps.len();
         let without = (0..n).rev().filter_map(|i| program.without(i));
@@ -89,7 +98,7 @@ fn shrink(checker: &Checker, mut program: Program, threads: bool, mut why: Strin
             p.steps[i].kept = false;
             p.steps.iter().any(|s| s.kept).then_some(p)
         });
-        let smaller = without.chain(unkept).find_map(|p| outcome(checker, &p, threads).err().map(|e| (p, e)));
+        let smaller = without.chain(unkept).find_map(|p| outcome(checker, &p, ways).err().map(|e| (p, e)));
         match smaller {
             Some((p, e)) => (program, why) = (p, e),
             None => return (program, why),

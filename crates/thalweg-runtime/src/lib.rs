@@ -1,4 +1,5 @@
-//! What stands between plans and devices: the [`Device`] trait, [`Buffer`]s and their pool, errors, counters and traces.
+//! What stands between plans and devices: the [`Device`] trait, [`Buffer`]s and their pool, errors, counters, traces, and
+//! what outlives a process ([`disk`]).
 //!
 //! A device crate implements [`Device`] and [`Program`]; nothing else of it is seen. Memory of a device is handed
 //! out by a [`Pool`] over the device's own allocator, so that recycled buffers and the figures about them are the
@@ -6,6 +7,7 @@
 
 mod counters;
 mod device;
+pub mod disk;
 mod error;
 mod pool;
 pub mod trace;

@@ -97,14 +97,16 @@ impl Contest {
 
     /// Names other plans once the segment has run long enough. Whether there are any.
     fn begin(&self, c: &mut Course, share: f64, operations: usize, name: impl FnOnce() -> Named) -> bool {
-        if c.runs < FIRST_RUNS {
+        // Without a limit (the fuzzer asks for that) at once, whatever it takes.
+        let at_once = share.is_infinite();
+        if c.runs < FIRST_RUNS && !at_once {
             return false;
         }
-        if c.total / c.runs < SHORTEST_NS {
+        if !at_once && c.total / c.runs < SHORTEST_NS {
             self.decided.store(true, Relaxed);
             return false;
         }
-        if (c.total as f64 * share) < (NAMING_NS * (1 + operations as u64 / 10)) as f64 {
+        if !at_once && (c.total as f64 * share) < (NAMING_NS * (1 + operations as u64 / 10)) as f64 {
             return false;
         }
         let begun = Instant::now();
@@ -226,7 +228,8 @@ impl Course {
         self.turn = (1..=n).map(|k| (self.turn + k) % n).find(|&k| !self.tried[k].given_up).unwrap_or(0);
         let own = self.tried[0].median().unwrap_or(0);
         let longer = self.tried[self.turn].median().unwrap_or(own).saturating_sub(own);
-        if (self.spent + longer) as f64 <= self.total as f64 * share { self.turn } else { 0 }
+        let allowed = share.is_infinite() || (self.spent + longer) as f64 <= self.total as f64 * share;
+        if allowed { self.turn } else { 0 }
     }
 
     /// Gives up what is hopeless; whether everything has been measured that is to be.

@@ -8,6 +8,7 @@
 
 mod calibration;
 mod contest;
+mod deferred;
 mod device;
 mod explain;
 mod memory;
@@ -16,14 +17,17 @@ mod period;
 mod recognizer;
 mod recorder;
 mod run;
+mod saved;
 mod store;
 mod stream;
 mod value;
 
 pub use calibration::{calibrate, costs, set_costs};
+pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times};
 pub use mode::{Mode, effort, measuring, mode, set_effort, set_measuring, set_mode};
+pub use saved::save_costs;
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{record, synchronize};
 pub use value::{Operand, Storage, Value};

@@ -8,11 +8,12 @@ use crate::calibration::costs;
 use crate::contest::{Contest, Named};
 use crate::memory::Memory;
 use crate::mode::{Mode, effort};
+use crate::saved::{self, Origin};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_fusion::{
-    BitSet, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate, plan,
+    BitSet, Effort, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate,
 };
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};
@@ -34,6 +35,7 @@ const MAX_PATTERN_OPS: usize = 1 << 22;
 struct Pattern {
     device: DeviceRef,
     mode: Mode,
+    effort: Effort,
     ops: Box<[RelOp]>,
     live: BitSet,
 }
@@ -104,7 +106,7 @@ pub fn clear_plans() {
 
 /// The entry of a pattern, made if it was not there.
 pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc<Entry> {
-    let pattern = Pattern { device, mode, ops: segment.ops.into(), live: segment.live.clone() };
+    let pattern = Pattern { device, mode, effort: effort(), ops: segment.ops.into(), live: segment.live.clone() };
     let mut store = locked(&STORE);
     let store = store.get_or_insert_default();
     if let Some(entry) = store.entries.get(&pattern) {
@@ -121,41 +123,42 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc
 }
 
 impl Entry {
-    /// What runs the segment: from before, or worked out now. The flag says whether a plan was made.
-    pub fn ready(&self, device: DeviceRef, segment: Segment<'_>, sizes: &[i64]) -> Result<(Arc<Ready>, bool), Error> {
+    /// What runs the segment: from before, or worked out now; and where the plan came from.
+    pub fn ready(&self, device: DeviceRef, segment: Segment<'_>, sizes: &[i64]) -> Result<(Arc<Ready>, Origin), Error> {
         let mut known = locked(&self.0);
         if !known.classes.hold(segment.scalars) {
             known.classes = Arc::new(known.classes.split(segment.scalars));
             known.instances.clear();
         }
         if let Some(ready) = known.instances.get(sizes) {
-            return Ok((ready.clone(), false));
+            return Ok((ready.clone(), Origin::Memory));
         }
         let begin = Instant::now();
         let classes = known.classes.clone();
         let fitting = known.plans.iter().rev().find_map(|p| instantiate(p, segment, &classes).map(|i| (p.clone(), i)));
-        let (plan, instance, made) = match fitting {
-            Some((plan, instance)) => (plan, instance, false),
+        let (plan, instance, origin) = match fitting {
+            Some((plan, instance)) => (plan, instance, Origin::Memory),
             None => {
-                let plan = Arc::new(plan(segment, &costs(device), effort()).plan);
-                let instance = instantiate(&plan, segment, &classes).expect("a plan fits the segment it was made for");
+                let (plan, instance, origin) = saved::plan(device, segment, &costs(device), effort(), &classes);
+                let plan = Arc::new(plan);
                 if known.plans.len() >= MAX_VARIANTS {
                     known.plans.remove(0);
                 }
                 known.plans.push(plan.clone());
-                (plan, instance, true)
+                (plan, instance, origin)
             }
         };
         let plan_ns = begin.elapsed().as_nanos() as u64;
         count(|c| {
             c.plan_ns += plan_ns;
             c.instances_made += 1;
-            c.plans_made += made as u64;
+            c.plans_made += (origin == Origin::Search) as u64;
+            c.plans_loaded += (origin == Origin::Disk) as u64;
         });
         tracing::debug!(
             operations = segment.ops.len(),
             kernels = plan.kernel_count(),
-            made,
+            ?origin,
             plan_us = plan_ns / 1000,
             "plan worked out for sizes"
         );
@@ -167,7 +170,7 @@ impl Entry {
             known.instances.clear();
         }
         known.instances.insert(sizes.into(), ready.clone());
-        Ok((ready, made))
+        Ok((ready, origin))
     }
 }
 
@@ -184,7 +187,7 @@ impl Ready {
     /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
     pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
         let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
-        let planned = segment.mode.fused.then(|| plan(apart, &costs(device), effort()))?;
+        let planned = segment.mode.fused.then(|| thalweg_fusion::plan(apart, &costs(device), effort()))?;
         self.worked_out(device, segment, planned.plan)
     }
 

@@ -73,7 +73,7 @@ pub use device::Device;
 pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use loss::Reduction;
-pub use mode::{set_measuring, set_search_effort, synchronize, with_fusion, with_strict};
+pub use mode::{set_deferring, set_measuring, set_search_effort, synchronize, with_fusion, with_strict};
 pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
@@ -87,7 +87,7 @@ pub use thalweg_fusion::{
     Costs, EdgeReport, Effort, Entrant, Explanation, Figures, KernelReport, OperationReport, SegmentReport, Totals,
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
-pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, trace};
+pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, trace};
 pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
 
 /// The examples in the README are tests.

@@ -56,7 +56,7 @@ impl Device {
         thalweg_stream::calibrate(self.0)
     }
 
-    /// What the planner takes things to take on this device.
+    /// What the planner takes things to take on this device: what an earlier process measured and kept in the disk cache, else typical figures.
     pub fn costs(self) -> Arc<Costs> {
         thalweg_stream::costs(self.0)
     }
@@ -64,6 +64,11 @@ impl Device {
     /// Sets what [`Device::costs`] tells. Plans that were made stay.
     pub fn set_costs(self, costs: Costs) {
         thalweg_stream::set_costs(self.0, costs);
+    }
+
+    /// Keeps what [`Device::costs`] tells in the disk cache, for later processes; `false` where there is no cache.
+    pub fn save_costs(self) -> bool {
+        thalweg_stream::save_costs(self.0)
     }
 
     /// Measures how fast its memory is copied (some 0.4 s), with one thread and with all that it uses.

@@ -3,6 +3,7 @@
 //! * `facts`: what holds for every plan of the segment.
 //! * `legality`: the rules that a kernel keeps; `kernels`: candidates for kernels, and what they would take.
 //! * `search`: the best plan of each piece of the segment.
+//! * `stored`: plans as bytes, and back, whatever the bytes are.
 //! * `alternatives`: other plans that are worth measuring.
 //! * `why`: what keeps two kernels of a plan from being one, for explanations.
 //!
@@ -16,6 +17,7 @@ mod kernels;
 mod legality;
 mod pieces;
 mod search;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod why;
@@ -33,6 +35,7 @@ pub use alternatives::alternatives;
 pub(crate) use facts::is_constant;
 pub use legality::Rule;
 pub use search::Effort;
+pub use stored::{PLANNER, question};
 pub(crate) use why::why;
 
 /// The most operations that one kernel holds: keeps compiling linear in practice and code within the instruction cache.

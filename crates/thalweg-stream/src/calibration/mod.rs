@@ -8,14 +8,16 @@
 
 mod measure;
 mod samples;
+pub(crate) mod watch;
 
 use crate::DeviceRef;
+use crate::saved::load_costs;
 use measure::Bench;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
 use thalweg_fusion::Costs;
 use thalweg_ir::DType;
-use thalweg_runtime::Error;
+use thalweg_runtime::{Error, count};
 
 /// How far a measured constant may be from the typical one, as a factor.
 const SANE: f64 = 8.0;
@@ -30,25 +32,47 @@ const STREAM: f64 = 200.0;
 static TYPICAL: LazyLock<Arc<Costs>> = LazyLock::new(|| Arc::new(Costs::typical()));
 static COSTS: RwLock<Option<HashMap<DeviceRef, Arc<Costs>>>> = RwLock::new(None);
 
-/// The constants in force for a device: [`Costs::typical`] with its number of threads, until others are set.
+/// The constants in force for a device: those that an earlier process measured and kept on disk, else [`Costs::typical`] with its number of threads, until
+/// others are set.
 pub fn costs(device: DeviceRef) -> Arc<Costs> {
     let known = COSTS.read().unwrap_or_else(|e| e.into_inner());
-    let set = known.as_ref().and_then(|c| c.get(&device)).cloned();
+    if let Some(set) = known.as_ref().and_then(|c| c.get(&device)) {
+        return set.clone();
+    }
+    drop(known);
+    let kept = load_costs(device);
+    if kept.is_none() {
+        watch::begin(device);
+    }
     // Not with the device's own number of threads: until something was measured, a plan, and with it the last bits of a result, is the same on any number.
-    set.unwrap_or_else(|| Arc::new(Costs::typical()))
+    let costs = Arc::new(kept.unwrap_or_else(Costs::typical));
+    let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
+    known.get_or_insert_default().entry(device).or_insert(costs).clone()
+}
+
+/// Constants that somebody else wrote down, if a measurement on this device could have given them.
+pub(crate) fn sane(device: DeviceRef, costs: Costs) -> Option<Costs> {
+    let typical = &*TYPICAL;
+    let like = Costs { registers: typical.registers, threads: device.device().threads() as u32, ..costs.clone() };
+    let footprints = costs.levels.iter().map(|l| l.footprint).eq(typical.levels.iter().map(|l| l.footprint));
+    // A little more than what is measured may be: it was rounded after it was bounded.
+    let near = like.near(typical, SANE * 1.01);
+    (footprints && near == costs).then_some(costs)
 }
 
 /// Puts constants in force, in all threads.
 pub fn set_costs(device: DeviceRef, costs: Costs) {
+    watch::end(device);
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
     known.get_or_insert_default().insert(device, Arc::new(costs));
 }
 
-/// Measures the constants of a device, in some 0.15 s. They are not put in force: see [`set_costs`].
+/// Measures the constants of a device, in some 0.15 s. They are not put in force: see [`set_costs`]; nor kept: see [`crate::save_costs`].
 ///
 /// # Errors
 /// When the device fails.
 pub fn calibrate(device: DeviceRef) -> Result<Costs, Error> {
+    count(|c| c.calibrations += 1);
     let mut b = Bench::new(device.device().clone())?;
     // What can be measured through small launches is one thread's.
     b.costs.threads = 1;

@@ -1,2 +1,3 @@
 mod graphs;
 mod optimum;
+mod stored;

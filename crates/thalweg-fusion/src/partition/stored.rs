@@ -1,0 +1,97 @@
+//! Plans as bytes: what was found once need not be searched for again.
+//!
+//! In: a plan, and later its bytes with the segment. Out: the plan again. What is written are the stores of each kernel and nothing else, as JSON. All the rest
+//! follows, and is worked out by the planner itself: kernels, their order, bundles, outputs.
+//!
+//! Always true: whatever the bytes are, what comes out is a legal plan of the segment or none. They name operations that are stored, and a set of
+//! stores becomes a kernel only by [`Kernels::get`], which the search asks too. So bytes from anywhere can make a segment slower, but not wrong.
+
+use super::facts::{Facts, is_constant};
+use super::kernels::Kernels;
+use super::search::{Effort, State};
+use super::{Planned, finish};
+use crate::cost::Costs;
+use crate::scalars::ScalarClasses;
+use crate::segment::{BitSet, Segment};
+use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
+
+/// The planner's number: another one may find other plans, and takes constants to mean something else.
+pub const PLANNER: &str = env!("THALWEG_PLANNER");
+
+/// What is written of a plan.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// Whether the search came to its end.
+    complete: bool,
+    /// The operations that each kernel stores, ascending.
+    kernels: Vec<Vec<u32>>,
+}
+
+impl Planned {
+    /// The plan as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let parts = self.plan.kernels.iter().flat_map(|k| k.parts());
+        let stores = |mut stores: Vec<u32>| {
+            stores.sort_unstable();
+            stores
+        };
+        let kernels = parts.map(|part| stores(part.writes().map(|s| s as u32).collect())).collect();
+        serde_json::to_vec(&Stored { complete: self.complete, kernels }).expect("plain numbers become JSON")
+    }
+
+    /// The plan that [`Planned::to_bytes`] wrote for this segment; `None` where the bytes are no legal plan of it.
+    pub fn from_bytes(bytes: &[u8], segment: Segment<'_>, costs: &Costs) -> Option<Planned> {
+        let stored: Stored = serde_json::from_slice(bytes).ok()?;
+        let facts = Facts::new(segment);
+        let kernels: Vec<Vec<usize>> = stored.kernels.iter().map(|k| k.iter().map(|&s| s as usize).collect()).collect();
+        let all = stores(&facts, &kernels)?;
+        let mut made = Kernels::new(&facts, costs);
+        let nothing = State { stored: all.clone(), kernels: vec![], time: 0 };
+        let state = nothing.with(&mut made, (all, &[]), &[], &kernels).ok()?;
+        Some(Planned { plan: finish(&facts, &state), time: state.time, complete: stored.complete, visits: made.visits })
+    }
+}
+
+/// Everything that the kernels store, if each stores something, nothing is stored twice, what has to be stored is, and what need not be may.
+fn stores(facts: &Facts<'_>, kernels: &[Vec<usize>]) -> Option<BitSet> {
+    let seg = facts.ix.seg;
+    let mut all = BitSet::new(seg.ops.len());
+    for kernel in kernels {
+        if kernel.is_empty() || !kernel.is_sorted() || !seg.mode.fused && kernel.len() > 1 {
+            return None;
+        }
+        for &s in kernel {
+            let op = seg.ops.get(s)?.op;
+            let choice = seg.mode.fused && facts.needed.has(s) && !op.is_view() && !is_constant(op);
+            if all.has(s) || !facts.required.has(s) && !choice {
+                return None;
+            }
+            all.insert(s);
+        }
+    }
+    facts.required.iter().all(|s| all.has(s)).then_some(all)
+}
+
+/// Everything that a plan follows from, as bytes: equal bytes, equal plan. Sizes are part of it, so that a plan that is read is the plan
+/// that the search would have found, and what other processes did before cannot be told from results.
+pub fn question(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> Vec<u8> {
+    let mut bytes = Bytes(PLANNER.as_bytes().to_vec());
+    (costs.id(), effort, segment.mode).hash(&mut bytes);
+    (segment.ops, segment.live, segment.shapes, segment.ints, segment.inputs).hash(&mut bytes);
+    ScalarClasses::new(segment.scalars).hash(&mut bytes);
+    bytes.0
+}
+
+/// Takes down what others would hash.
+struct Bytes(Vec<u8>);
+
+impl Hasher for Bytes {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        unreachable!("the bytes themselves are asked for")
+    }
+}

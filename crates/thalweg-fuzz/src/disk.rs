@@ -1,0 +1,81 @@
+//! A disk cache that is in force while the fuzzer runs, and what may happen to it.
+//!
+//! Files with wrong checksums are the concern of the cache's own tests. Here the checksum is right and the plan is another one: some other way to
+//! group and store the same operations, most of them against a rule. Whatever is made of it, strict values stay the same.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use thalweg_runtime::disk::{self, Cache, Ignored, Kind};
+
+/// The cache in force.
+pub struct Disk {
+    cache: Arc<Cache>,
+    folder: PathBuf,
+    random: Mutex<fastrand::Rng>,
+}
+
+impl Disk {
+    /// Puts a cache in that folder in force.
+    pub fn open(folder: &Path) -> Result<Disk, Ignored> {
+        disk::set(Some(Cache::open(folder)?));
+        let cache = disk::cache().expect("just set");
+        Ok(Disk { cache, folder: folder.to_owned(), random: Mutex::new(fastrand::Rng::with_seed(1)) })
+    }
+
+    /// Removes everything.
+    pub fn clear(&self) {
+        self.cache.clear();
+    }
+
+    /// Puts another plan in the place of each, or, the first time, bytes that are none.
+    pub fn disturb(&self, turn: usize) {
+        let names = std::fs::read_dir(self.folder.join(Kind::Plan.name())).into_iter().flatten().flatten();
+        for name in names.filter_map(|e| e.file_name().into_string().ok()) {
+            let Some(key) = disk::Key::parse(&name) else { continue };
+            let Some(plan) = self.cache.get(Kind::Plan, &key) else { continue };
+            self.cache.put(Kind::Plan, &key, &self.disturbed(&plan, turn));
+        }
+    }
+
+    fn disturbed(&self, plan: &[u8], turn: usize) -> Vec<u8> {
+        let random = &mut *self.random.lock().unwrap_or_else(|e| e.into_inner());
+        let text = String::from_utf8_lossy(plan);
+        let Some(lists) = text.split_once("[[").and_then(|(_, rest)| rest.split_once("]]")) else {
+            return plan.to_vec();
+        };
+        let list = |l: &str| l.split(',').filter_map(|n| n.parse::<u32>().ok()).collect();
+        let mut kernels: Vec<Vec<u32>> = lists.0.split("],[").map(list).collect();
+        let most = kernels.iter().flatten().copied().max().unwrap_or(0);
+        for _ in 0..=random.usize(..3) {
+            let (a, b) = (random.usize(..kernels.len()), random.usize(..kernels.len()));
+            match random.usize(..4) {
+                // Two kernels in one.
+                0 if a != b => {
+                    let mut other = std::mem::take(&mut kernels[b]);
+                    kernels[a].append(&mut other);
+                }
+                // One more stored, in a kernel that is there or in one of its own.
+                0 | 1 => kernels[a].push(random.u32(..=most)),
+                2 => kernels.push(vec![random.u32(..=most)]),
+                // One less, or elsewhere.
+                _ => {
+                    let moved = kernels[a].pop();
+                    if random.bool() {
+                        kernels[b].extend(moved);
+                    }
+                }
+            }
+            kernels.retain(|k| !k.is_empty());
+            kernels.iter_mut().for_each(|k| k.sort_unstable());
+            if kernels.is_empty() {
+                break;
+            }
+        }
+        let mut text = format!("{{\"complete\":true,\"kernels\":{kernels:?}}}").into_bytes();
+        if turn == 0 && !text.is_empty() {
+            let at = random.usize(..text.len());
+            text[at] = random.u8(..);
+        }
+        text
+    }
+}

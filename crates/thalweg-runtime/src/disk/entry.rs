@@ -1,0 +1,145 @@
+//! One entry as bytes: a header that says what it is, and what was kept.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0..8 | `thalweg` and a zero |
+//! | 8..40 | BLAKE3 of everything behind it |
+//! | 40..44, 44..48 | format, kind |
+//! | 48..64 | version of Thalweg, filled with zeros |
+//! | 64..96 | key |
+//! | 96..104 | bytes of the payload, which follows |
+//!
+//! Numbers are little-endian. There are no bytes that are not checked: an entry with any bit turned over is none.
+
+use super::{Ignored, MAX_PAYLOAD};
+use std::fmt;
+
+const MAGIC: &[u8; 8] = b"thalweg\0";
+const FORMAT: u32 = 1;
+const HEADER: usize = 104;
+/// The longest entry with its header.
+pub(super) const MAX: usize = HEADER + MAX_PAYLOAD;
+
+/// What an entry is about: the folder that it lies in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// The plan of a segment.
+    Plan,
+    /// What things take on a device.
+    Calibration,
+    /// What was measured of plans.
+    Measured,
+}
+
+impl Kind {
+    /// All of them, in order.
+    pub const ALL: [Kind; 3] = [Kind::Plan, Kind::Calibration, Kind::Measured];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Plan => "plan",
+            Kind::Calibration => "calibration",
+            Kind::Measured => "measured",
+        }
+    }
+}
+
+/// What an entry is found by: a hash of everything that it follows from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Key(pub(super) [u8; 32]);
+
+impl Key {
+    /// The key of these parts; parts cut elsewhere have another key.
+    pub fn of(parts: &[&[u8]]) -> Key {
+        let mut hash = blake3::Hasher::new();
+        for part in parts {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Key(*hash.finalize().as_bytes())
+    }
+
+    /// The key that has this name.
+    pub fn parse(name: &str) -> Option<Key> {
+        let mut key = [0; 32];
+        let (pairs, []) = name.as_bytes().as_chunks::<2>() else { return None };
+        if pairs.len() != key.len() {
+            return None;
+        }
+        for (byte, [high, low]) in key.iter_mut().zip(pairs) {
+            let digit = |d: u8| match d {
+                b'0'..=b'9' => Some(d - b'0'),
+                b'a'..=b'f' => Some(d - b'a' + 10),
+                _ => None,
+            };
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Key(key))
+    }
+}
+
+/// The name of the entry's file.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// The version of Thalweg as it stands in an entry.
+fn version() -> [u8; 16] {
+    let mut version = [0; 16];
+    version.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()).for_each(|(to, b)| *to = b);
+    version
+}
+
+/// An entry with its header.
+pub(super) fn to_bytes(kind: Kind, key: &Key, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + payload.len());
+    bytes.extend(MAGIC);
+    bytes.extend([0; 32]);
+    bytes.extend(FORMAT.to_le_bytes());
+    bytes.extend((kind as u32).to_le_bytes());
+    bytes.extend(version());
+    bytes.extend(key.0);
+    bytes.extend((payload.len() as u64).to_le_bytes());
+    bytes.extend(payload);
+    let checksum = blake3::hash(&bytes[40..]);
+    bytes[8..40].copy_from_slice(checksum.as_bytes());
+    bytes
+}
+
+/// Reads an entry: its kind, its key, and the payload.
+pub(super) fn parse(bytes: &[u8]) -> Result<(Kind, Key, &[u8]), Ignored> {
+    let (header, payload) = bytes.split_at_checked(HEADER).ok_or(Ignored::Length)?;
+    let part = |at: usize, n: usize| &header[at..at + n];
+    if part(0, 8) != MAGIC {
+        return Err(Ignored::NotAnEntry);
+    }
+    if part(40, 4) != FORMAT.to_le_bytes() {
+        return Err(Ignored::Format);
+    }
+    if part(48, 16) != version() {
+        return Err(Ignored::Version);
+    }
+    if part(96, 8) != (payload.len() as u64).to_le_bytes() {
+        return Err(Ignored::Length);
+    }
+    if blake3::hash(&bytes[40..]).as_bytes() != part(8, 32) {
+        return Err(Ignored::Damaged);
+    }
+    let kind = Kind::ALL.into_iter().find(|&k| part(44, 4) == (k as u32).to_le_bytes()).ok_or(Ignored::Format)?;
+    let mut key = [0; 32];
+    key.copy_from_slice(part(64, 32));
+    Ok((kind, Key(key), payload))
+}
+
+/// The payload of what was found as the entry of that kind and key.
+pub(super) fn payload(mut bytes: Vec<u8>, kind: Kind, key: &Key) -> Result<Vec<u8>, Ignored> {
+    let (own_kind, own_key, _) = parse(&bytes)?;
+    if (own_kind, own_key) != (kind, *key) {
+        return Err(Ignored::Name);
+    }
+    bytes.drain(..HEADER);
+    Ok(bytes)
+}

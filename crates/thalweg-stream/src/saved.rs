@@ -1,0 +1,76 @@
+//! What processes leave each other in the disk cache: plans, and what things take on a device. ../../../docs/cache.md has the rules.
+//!
+//! In: a segment, or a device. Out: what was found on disk, checked; or what was worked out now, which is then kept. Without a cache everything
+//! is as if nothing had been found.
+//!
+//! Always true: a plan from disk is a legal plan of the segment (`Planned::from_bytes`), and one that Thalweg wrote there is the plan that the search would have
+//! found: its key holds everything that a plan follows from.
+
+use crate::DeviceRef;
+use crate::calibration;
+use thalweg_fusion::{Costs, Effort, Instance, PLANNER, Plan, Planned, ScalarClasses, Segment, instantiate, question};
+use thalweg_runtime::disk::{self, Key, Kind};
+
+/// Where a plan came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// It was in memory.
+    Memory,
+    /// It was on disk.
+    Disk,
+    /// It was searched for.
+    Search,
+}
+
+/// What a plan and all that is measured of it are kept by.
+pub(crate) fn plan_key(device: DeviceRef, segment: &Segment<'_>, costs: &Costs, effort: Effort) -> Key {
+    Key::of(&[device.device().name().as_bytes(), &question(segment, costs, effort)])
+}
+
+/// The plan of a segment with its instance: from disk, or searched for and kept.
+pub(crate) fn plan(
+    device: DeviceRef,
+    segment: Segment<'_>,
+    costs: &Costs,
+    effort: Effort,
+    classes: &ScalarClasses,
+) -> (Plan, Instance, Origin) {
+    // Without fusion there is nothing to search for.
+    let cache = if segment.mode.fused { disk::cache() } else { None };
+    let place = cache.map(|cache| (cache, plan_key(device, &segment, costs, effort)));
+    let kept = || {
+        let (cache, key) = place.as_ref()?;
+        let plan = Planned::from_bytes(&cache.get(Kind::Plan, key)?, segment, costs)?.plan;
+        let instance = instantiate(&plan, segment, classes)?;
+        Some((plan, instance, Origin::Disk))
+    };
+    if let Some(kept) = kept() {
+        return kept;
+    }
+    let planned = thalweg_fusion::plan(segment, costs, effort);
+    let instance = instantiate(&planned.plan, segment, classes).expect("a plan fits the segment it was made for");
+    if let Some((cache, key)) = place {
+        cache.put(Kind::Plan, &key, &planned.to_bytes());
+    }
+    (planned.plan, instance, Origin::Search)
+}
+
+/// What the constants of a device are kept by: the chip, its instruction set, how many threads, and what the constants mean.
+fn costs_key(device: DeviceRef) -> Key {
+    let device = device.device();
+    Key::of(&[PLANNER.as_bytes(), device.name().as_bytes(), device.describe().as_bytes()])
+}
+
+/// The constants that were kept for a device, if they are sane.
+pub(crate) fn load_costs(device: DeviceRef) -> Option<Costs> {
+    let bytes = disk::cache()?.get(Kind::Calibration, &costs_key(device))?;
+    calibration::sane(device, serde_json::from_slice(&bytes).ok()?)
+}
+
+/// Keeps the constants in force for a device, for later processes; whether there is a cache to keep them in.
+pub fn save_costs(device: DeviceRef) -> bool {
+    let Some(cache) = disk::cache() else { return false };
+    let bytes = serde_json::to_vec(&*calibration::costs(device)).expect("plain numbers become JSON");
+    cache.put(Kind::Calibration, &costs_key(device), &bytes);
+    true
+}

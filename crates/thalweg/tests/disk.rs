@@ -1,0 +1,246 @@
+//! The disk cache between processes: what one leaves the next one finds, and whatever is done to the files, the results stay the same.
+//!
+//! Processes are this test binary again, told to run `child` alone; what it is to do is in its environment.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use thalweg::{Device, Tensor, counters, with_strict};
+
+/// A folder of its own for each test, gone at its end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Place {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Place(path)
+    }
+
+    /// All entries of a kind.
+    fn files(&self, kind: &str) -> Vec<PathBuf> {
+        let Ok(folder) = fs::read_dir(self.0.join(kind)) else { return vec![] };
+        let mut all: Vec<PathBuf> = folder.map(|e| e.unwrap().path()).collect();
+        all.sort();
+        all
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a child said.
+#[derive(Debug, PartialEq, Eq, Clone)]
+struct Said {
+    made: u64,
+    loaded: u64,
+    calibrations: u64,
+    /// A hash of all bits of all results.
+    results: String,
+    /// The number of the constants at the end.
+    costs: String,
+}
+
+fn start(place: &Path, environment: &[(&str, &str)]) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env("THALWEG_CACHE", place).env("THALWEG_CALIBRATE", "off").env("THALWEG_CHILD", "yes");
+    command.envs(environment.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+fn said(output: Output) -> Said {
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let line = text.lines().find_map(|l| l.split_once("CHILD ")).unwrap_or_else(|| panic!("{text}")).1;
+    let words: Vec<&str> = line.split(' ').collect();
+    let number = |i: usize| words[i].parse().unwrap();
+    Said {
+        made: number(0),
+        loaded: number(1),
+        calibrations: number(2),
+        results: words[3].to_string(),
+        costs: words[4].to_string(),
+    }
+}
+
+fn run(place: &Place, environment: &[(&str, &str)]) -> Said {
+    said(start(&place.0, environment).wait_with_output().unwrap())
+}
+
+/// Programs of all sorts; every bit of every result.
+fn programs() -> Vec<u32> {
+    thalweg::manual_seed(7);
+    let mut bits = vec![];
+    let mut take = |t: &Tensor| bits.extend(t.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits));
+    let x = Tensor::randn([96, 160]);
+    take(&x.softmax(-1));
+    take(&((&x - x.mean_keepdim(-1)) / (x.square().mean_keepdim(-1) + 1e-5).sqrt()));
+    take(&(x.matmul(&Tensor::randn([160, 40])).gelu() + 1.0));
+    let (y, z) = (x.exp().sum(0), (&x * 2.0).t().amax(1));
+    take(&(y / z));
+    take(&x.cumsum(1).slice((.., 3..)));
+    let parameters: Vec<Tensor> = (1..20).map(|n| Tensor::randn([n, 7])).collect();
+    let moved: Vec<Tensor> = parameters.iter().map(|p| p * 0.9 + p.square() * 0.1).collect();
+    moved.iter().for_each(&mut take);
+    bits
+}
+
+#[test]
+#[ignore = "run by the others as a process of its own"]
+fn child() {
+    if std::env::var_os("THALWEG_CHILD").is_none() {
+        return;
+    }
+    let bits = [programs(), with_strict(true, programs)].concat();
+    let hash = bits.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, &b| (h ^ b as u64).wrapping_mul(0x0100_0000_01b3));
+    let c = counters();
+    let costs = Device::default().costs().id();
+    println!("CHILD {} {} {} {hash:016x} {costs:016x}", c.plans_made, c.plans_loaded, c.calibrations);
+}
+
+#[test]
+fn a_second_process_searches_and_measures_nothing() {
+    let place = Place::new("second");
+    let first = run(&place, &[]);
+    assert!(first.made > 5 && first.loaded == 0, "{first:?}");
+    let second = run(&place, &[]);
+    assert_eq!((second.made, second.loaded), (0, first.made), "{second:?}");
+    assert_eq!(second.results, first.results);
+    let without = run(&place, &[("THALWEG_CACHE", "off")]);
+    assert_eq!(without, first, "a plan from disk is the plan that is searched for");
+    // Another effort is another question.
+    let other = run(&place, &[("THALWEG_SEARCH", "none")]);
+    assert!(other.made == first.made && other.loaded == 0, "{other:?}");
+}
+
+#[test]
+fn a_process_measures_its_device_once_and_leaves_it_to_others() {
+    let place = Place::new("calibration");
+    let soon = [("THALWEG_CALIBRATE", "0")];
+    let first = run(&place, &soon);
+    assert_eq!((first.calibrations, place.files("calibration").len()), (1, 1), "{first:?}");
+    // Other constants, other plans: all but the first one were made with them. The third process finds them all.
+    let second = run(&place, &soon);
+    assert_eq!((second.calibrations, second.made, &second.costs), (0, 1, &first.costs), "{second:?}");
+    let third = run(&place, &soon);
+    assert_eq!((third.calibrations, third.made, third.loaded), (0, 0, first.made), "{third:?}");
+    assert_eq!((&third.results, &third.costs), (&second.results, &first.costs));
+    // Constants that nothing can have measured are not believed, whatever their checksum.
+    let file = &place.files("calibration")[0];
+    let bytes = fs::read(file).unwrap();
+    let typical = run(&place, &[("THALWEG_CACHE", "off")]);
+    for (from, to) in
+        [("\"launch\":", "\"launch\":99"), ("\"threads\":", "\"threads\":1"), ("\"simple\":", "\"simple\":-")]
+    {
+        let text = String::from_utf8_lossy(&bytes[104..]).replace(from, to);
+        fs::write(file, Forged::new(&bytes, text.as_bytes()).0).unwrap();
+        assert_eq!(run(&place, &[]).costs, typical.costs, "{to}");
+    }
+    fs::write(file, &bytes).unwrap();
+    assert_eq!(run(&place, &[]).costs, first.costs);
+}
+
+/// An entry whose payload was exchanged by somebody who knows how checksums are made.
+struct Forged(Vec<u8>);
+
+impl Forged {
+    fn new(entry: &[u8], payload: &[u8]) -> Forged {
+        let mut bytes = entry[..96].to_vec();
+        bytes.extend((payload.len() as u64).to_le_bytes());
+        bytes.extend(payload);
+        let checksum = blake3::hash(&bytes[40..]);
+        bytes[8..40].copy_from_slice(checksum.as_bytes());
+        Forged(bytes)
+    }
+}
+
+#[test]
+fn sixteen_processes_at_once_compute_the_same() {
+    let place = Place::new("sixteen");
+    let children: Vec<Child> = (0..16).map(|_| start(&place.0, &[])).collect();
+    let all: Vec<Said> = children.into_iter().map(|c| said(c.wait_with_output().unwrap())).collect();
+    assert!(
+        all.iter().all(|s| s.results == all[0].results && s.made + s.loaded == all[0].made + all[0].loaded),
+        "{all:?}"
+    );
+    let after = run(&place, &[]);
+    assert_eq!((after.made, &after.results), (0, &all[0].results));
+    let unfinished = |p: &&PathBuf| p.file_name().unwrap().to_str().unwrap().starts_with("new-");
+    assert_eq!(place.files("plan").iter().filter(unfinished).count(), 0);
+}
+
+#[test]
+fn damaged_files_are_made_anew() {
+    let place = Place::new("damaged");
+    let first = run(&place, &[]);
+    let files = place.files("plan");
+    let good: Vec<Vec<u8>> = files.iter().map(|f| fs::read(f).unwrap()).collect();
+    let other = good.last().unwrap().clone();
+    let damage: [&dyn Fn(&[u8]) -> Vec<u8>; 6] = [
+        &|_| b"garbage".to_vec(),
+        &|_| vec![],
+        &|good| good[..good.len() / 2].to_vec(),
+        &|good| good.iter().map(|b| b ^ 4).collect(),
+        // Of another version, its checksum as it should be.
+        &|good| Forged::new(&[&good[..48], b"0.0.1\0", &good[54..]].concat(), &good[104..]).0,
+        // A good entry in the place of others.
+        &|_| other.clone(),
+    ];
+    for (n, damage) in damage.iter().enumerate() {
+        files.iter().zip(&good).for_each(|(f, good)| fs::write(f, damage(good)).unwrap());
+        let again = run(&place, &[]);
+        let spared = files.iter().zip(&good).filter(|(_, good)| damage(good) == **good).count() as u64;
+        assert_eq!((again.made, again.loaded), (first.made - spared, spared), "damage {n}");
+        assert_eq!(again.results, first.results, "damage {n}");
+        assert_eq!(run(&place, &[]).made, 0, "made anew after damage {n}");
+    }
+}
+
+#[test]
+fn a_forged_plan_is_legal_or_not_used() {
+    let place = Place::new("forged");
+    let first = run(&place, &[]);
+    let files = place.files("plan");
+    let good: Vec<Vec<u8>> = files.iter().map(|f| fs::read(f).unwrap()).collect();
+    // Plans of one another, of nothing, of everything in one kernel, of operations that there are not.
+    let payloads: [&dyn Fn(usize) -> Vec<u8>; 5] = [
+        &|n| good[(n + 1) % good.len()][104..].to_vec(),
+        &|_| br#"{"complete":true,"kernels":[]}"#.to_vec(),
+        &|_| br#"{"complete":true,"kernels":[[0,1,2,3,4,5]]}"#.to_vec(),
+        &|_| br#"{"complete":true,"kernels":[[4294967295],[],[7,7]]}"#.to_vec(),
+        &|_| b"[".repeat(100_000),
+    ];
+    for (turn, payload) in payloads.iter().enumerate() {
+        for (n, file) in files.iter().enumerate() {
+            fs::write(file, Forged::new(&good[n], &payload(n)).0).unwrap();
+        }
+        let again = run(&place, &[]);
+        assert_eq!(again.made + again.loaded, first.made, "forgery {turn}");
+        // What is not strict may be computed in another order by another legal plan; strict bits are checked by the fuzzer's `--cache`.
+        if again.loaded == 0 {
+            assert_eq!(again.results, first.results, "forgery {turn}");
+        }
+    }
+}
+
+#[test]
+fn without_a_usable_folder_everything_goes_on() {
+    let place = Place::new("unusable");
+    let first = run(&place, &[("THALWEG_CACHE", "off")]);
+    fs::write(&place.0, "a file where the folder should be").unwrap();
+    assert_eq!(run(&place, &[]), first);
+    fs::remove_file(&place.0).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::create_dir(&place.0).unwrap();
+        fs::set_permissions(&place.0, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(run(&place, &[]), first);
+        assert_eq!(fs::read_dir(&place.0).unwrap().count(), 0);
+    }
+    assert_eq!(run(&place, &[("THALWEG_CACHE", "/proc/there/is/no/such")]), first);
+}
