@@ -8,6 +8,7 @@ use thalweg::Device;
 const VARIABLES: &[(&str, &str)] = &[
     ("THALWEG_DEVICE", "the default device"),
     ("THALWEG_THREADS", "threads of the CPU device"),
+    ("THALWEG_MEMORY_LIMIT", "bytes in use on the device, such as 512M or 4G"),
     ("THALWEG_ISA", "avx512, avx2 or tile in place of the best there is"),
     ("THALWEG_FUSION", "off: one kernel an operation"),
     ("THALWEG_STRICT", "on: fused and unfused agree to the bit"),

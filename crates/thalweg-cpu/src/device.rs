@@ -69,9 +69,11 @@ impl Compiled {
 }
 
 impl CpuDevice {
-    /// The device with what the environment says.
+    /// The device with what the environment says, `THALWEG_MEMORY_LIMIT` among it.
     pub fn new() -> Arc<CpuDevice> {
-        CpuDevice::with(CpuOptions::default())
+        let device = CpuDevice::with(CpuOptions::default());
+        device.pool.set_limit(thalweg_runtime::limit_from_environment());
+        device
     }
 
     /// The device with these choices.
@@ -206,6 +208,14 @@ impl Device for CpuDevice {
 
     fn memory(&self) -> MemoryStats {
         self.pool.stats()
+    }
+
+    fn reset_peak(&self) {
+        self.pool.reset_peak();
+    }
+
+    fn set_memory_limit(&self, bytes: Option<usize>) {
+        self.pool.set_limit(bytes);
     }
 
     fn host_bytes<'a>(&self, buffer: &'a Buffer) -> Option<&'a [u8]> {

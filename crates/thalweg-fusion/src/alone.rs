@@ -112,8 +112,6 @@ pub(crate) fn alone(
         first_write,
         scalars: o.scalars,
         in_place,
-        release: vec![],
-        release_inputs: vec![],
         out_of_range: None,
         touched: o.touched,
         bytes_read: o.read.iter().map(|r| r.1).sum(),

@@ -1,7 +1,7 @@
 //! Instances: a plan worked out for concrete sizes.
 //!
-//! In: a plan and a segment of its pattern. Out: the kernels' bodies, their geometry, and where every operand comes
-//! from. The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
+//! In: a plan and a segment of its pattern. Out: the kernels' bodies, their geometry, and which value every operand is;
+//! where it lies and in which order they run is the memory plan's (`memory/`). The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
 //! sizes do not keep (an equality of shapes, a view that strides express) has no instance for them.
 
 use crate::alone::alone;
@@ -16,7 +16,7 @@ use crate::together::together;
 use thalweg_ir::{Op, View};
 use thalweg_kernel::{Geometry, Kernel};
 
-/// A plan with sizes: launches in order.
+/// A plan with sizes: launches, each after those it reads from.
 #[derive(Debug)]
 pub struct Instance {
     /// The launches.
@@ -25,6 +25,8 @@ pub struct Instance {
     pub outputs: Vec<Output>,
     /// Bytes of each buffer that a launch writes.
     pub buffers: Vec<usize>,
+    /// Whether results may share memory: not where fusion is off.
+    pub fused: bool,
 }
 
 /// One launch.
@@ -42,12 +44,8 @@ pub struct Step {
     pub first_write: usize,
     /// The kernel's scalars.
     pub scalars: Vec<ScalarArg>,
-    /// For a written operand, a read one whose place it may take: `(written, read)`, ordered by what is written.
+    /// For a written operand, a read one whose place it may take where that dies here: `(written, read)`, ordered by what is written.
     pub in_place: Vec<(usize, usize)>,
-    /// Buffers that nothing needs after this launch.
-    pub release: Vec<usize>,
-    /// Inputs that nothing needs after this launch.
-    pub release_inputs: Vec<usize>,
     /// What to say if an index turns out to be out of range, where the launch gathers.
     pub out_of_range: Option<String>,
     /// Bytes of distinct elements read of each operand that is only read.
@@ -160,9 +158,7 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
         };
         outputs.push(Output { op, slot: slot(base), view });
     }
-    let mut instance = Instance { steps, outputs, buffers };
-    instance.find_last_uses(segment.inputs.len());
-    Some(instance)
+    Some(Instance { steps, outputs, buffers, fused: segment.mode.fused })
 }
 
 /// What the steps of an instance are worked out from.
@@ -197,8 +193,6 @@ impl Worker<'_> {
                     scalars: map.scalars,
                     // Without fusion every operation has memory of its own, as the explanation of it says.
                     in_place: if ix.seg.mode.fused { map.in_place } else { vec![] },
-                    release: vec![],
-                    release_inputs: vec![],
                     out_of_range: out_of_range(ix, kernel),
                     bytes_read: map.touched.iter().sum(),
                     touched: map.touched,
@@ -219,41 +213,6 @@ impl Worker<'_> {
 }
 
 impl Instance {
-    /// Fills [`Step::release`] and [`Step::release_inputs`], and drops places that an operand cannot give up because it is
-    /// needed later.
-    fn find_last_uses(&mut self, inputs: usize) {
-        let mut last: [Vec<Option<usize>>; 2] = [vec![None; self.buffers.len()], vec![None; inputs]];
-        let entry = |slot: Slot| match slot {
-            Slot::Buffer(b) => (0, b),
-            Slot::Input(i) => (1, i),
-        };
-        for (at, step) in self.steps.iter().enumerate() {
-            for &slot in &step.operands {
-                let (kind, n) = entry(slot);
-                last[kind][n] = Some(at);
-            }
-        }
-        for output in &self.outputs {
-            let (kind, n) = entry(output.slot);
-            last[kind][n] = None;
-        }
-        for (kind, uses) in last.iter().enumerate() {
-            for (n, at) in uses.iter().enumerate() {
-                if let Some(at) = at {
-                    let step = &mut self.steps[*at];
-                    if kind == 0 { step.release.push(n) } else { step.release_inputs.push(n) }
-                }
-            }
-        }
-        for (at, step) in self.steps.iter_mut().enumerate() {
-            let operands = &step.operands;
-            step.in_place.retain(|&(_, read)| {
-                let (kind, n) = entry(operands[read]);
-                last[kind][n] == Some(at)
-            });
-        }
-    }
-
     /// What the time of a launch follows from.
     pub fn figures(&self, step: &Step) -> Figures {
         let bytes = |slot: &Slot| match *slot {
@@ -262,6 +221,11 @@ impl Instance {
         };
         let written: Vec<usize> = step.operands[step.first_write..].iter().map(bytes).collect();
         figures(&step.kernel, &step.geometry, &step.touched, &written)
+    }
+
+    /// Bytes that all launches write, for how near they are: see [`crate::Costs::time`].
+    pub fn footprint(&self) -> u64 {
+        self.buffers.iter().sum::<usize>() as u64
     }
 
     /// Picoseconds that its launches take, by the cost model; `footprint` as in [`Costs::time`].

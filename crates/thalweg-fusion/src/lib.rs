@@ -2,6 +2,7 @@
 //!
 //! * [`plan`] partitions a [`Segment`]'s operations into kernels. It looks at the whole graph with its sizes in bytes.
 //! * [`instantiate`] works a [`Plan`] out for concrete sizes: kernel bodies, geometry, buffers.
+//! * [`schedule`] finds the order of an [`Instance`]'s launches and the memory of each result.
 //! * [`Explanation`] says what was done and why, in text, JSON and HTML.
 
 mod alone;
@@ -10,6 +11,7 @@ mod cost;
 mod explanation;
 mod instance;
 mod map_layout;
+mod memory;
 mod movement;
 mod partition;
 mod pieces;
@@ -24,6 +26,7 @@ pub use explanation::{
     EdgeReport, Entrant, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time,
 };
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
+pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
 pub use partition::{Effort, PLANNER, Planned, Rule, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;

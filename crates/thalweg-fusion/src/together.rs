@@ -22,8 +22,6 @@ pub(crate) fn together(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
         first_write,
         scalars: vec![],
         in_place: vec![],
-        release: vec![],
-        release_inputs: vec![],
         out_of_range,
         bytes_read: steps.iter().map(|s| s.bytes_read).sum(),
         bytes_written: steps.iter().map(|s| s.bytes_written).sum(),

@@ -259,6 +259,9 @@ impl Checker {
             self.other_plans(program, &unfused)?;
             self.unread(program, &unfused)?;
         }
+        if program.steps.len() % 2 == 0 {
+            self.within_limits(program, &unfused)?;
+        }
 
         // Another thread: the same values again, its inputs and results handed over.
         let there = std::thread::scope(|s| {
@@ -288,6 +291,32 @@ impl Checker {
             }
         }
         self.close(program, &fast, &unfused)
+    }
+
+    /// The same values with less memory than the program takes by itself, as far as it fits; with as much as that it has to.
+    fn within_limits(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let device = self.device.device();
+        let before = device.memory().in_use;
+        device.reset_peak();
+        self.run(program, STRICT, Drops::Early, false).map_err(|e| format!("without a limit: {e}"))?;
+        let rise = device.memory().peak - before;
+        for quarters in 1..=4 {
+            device.set_memory_limit(Some(before + rise * quarters / 4));
+            device.reset_peak();
+            let got = self.run(program, STRICT, Drops::Early, false);
+            device.set_memory_limit(None);
+            let peak = device.memory().peak - before;
+            if peak > rise * quarters / 4 {
+                return Err(format!("{peak} bytes in use, {quarters} quarters of {rise} allowed"));
+            }
+            match got {
+                Ok(got) => self.equal(program, &got, want, &format!("in {quarters} quarters of the memory"))?,
+                Err(Error::OutOfMemory { .. }) if quarters < 4 => {}
+                Err(Error::Failed(why)) if quarters < 4 && matches!(*why, Error::OutOfMemory { .. }) => {}
+                Err(e) => return Err(format!("in {quarters} quarters of {rise} bytes: {e}")),
+            }
+        }
+        Ok(())
     }
 
     /// As a new process would run it: with no plan in memory, and on disk none, its own, or something like it.

@@ -91,6 +91,12 @@ pub trait Device: Send + Sync + Debug {
     /// The memory pool's figures.
     fn memory(&self) -> MemoryStats;
 
+    /// Sets [`MemoryStats::peak`] to what is in use now.
+    fn reset_peak(&self);
+
+    /// Bytes that may be in use in buffers at once: [`MemoryStats::limit`]. What is in use already stays.
+    fn set_memory_limit(&self, bytes: Option<usize>);
+
     /// The buffer's bytes where the host can see them as they are; `None` on a device with memory of its own.
     /// What is written there by others while the slice lives would be seen: the caller makes sure nobody does.
     fn host_bytes<'a>(&self, buffer: &'a Buffer) -> Option<&'a [u8]>;

@@ -9,12 +9,14 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device has no memory left for an allocation.
+    /// The device has no memory left for an allocation, or a limit leaves too little for what is to be computed.
     OutOfMemory {
-        /// Bytes asked for.
+        /// Bytes asked for: of an allocation, or of all that has to be in use at once to compute a segment.
         requested: usize,
         /// Bytes in use on the device by this process at that moment.
         in_use: usize,
+        /// The limit that was set for the device, if one was.
+        limit: Option<usize>,
         /// The device.
         device: String,
     },
@@ -69,8 +71,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::OutOfMemory { requested, in_use, device } => {
-                write!(f, "out of memory on {device}: {} asked for, {} in use", bytes(*requested), bytes(*in_use))
+            Error::OutOfMemory { requested, in_use, limit, device } => {
+                write!(f, "out of memory on {device}: {} asked for, {} in use", bytes(*requested), bytes(*in_use))?;
+                limit.map_or(Ok(()), |limit| write!(f, ", limit {}", bytes(limit)))
             }
             Error::Compile { device, message } => write!(f, "a kernel could not be compiled for {device}: {message}"),
             Error::Device { device, message } => write!(f, "{device}: {message}"),

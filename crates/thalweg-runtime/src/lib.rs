@@ -15,4 +15,4 @@ pub mod trace;
 pub use counters::{Counters, count, counters};
 pub use device::{Device, Program, ProgramInfo};
 pub use error::Error;
-pub use pool::{Allocation, Buffer, Memory, MemoryStats, Pool};
+pub use pool::{Allocation, Buffer, Memory, MemoryStats, Pool, granted, limit_from_environment};

@@ -39,6 +39,8 @@ pub struct MemoryStats {
     pub allocations: u64,
     /// Of these, served from kept blocks.
     pub recycled: u64,
+    /// The most that may be in use, where a limit was set.
+    pub limit: Option<usize>,
 }
 
 const CLASSES: usize = 512;
@@ -53,6 +55,8 @@ pub struct Pool {
     reserved: AtomicUsize,
     allocations: AtomicU64,
     recycled: AtomicU64,
+    /// `usize::MAX` for none.
+    limit: AtomicUsize,
 }
 
 struct Block(NonNull<u8>);
@@ -64,11 +68,19 @@ pub type Buffer = Arc<Allocation>;
 
 /// The memory behind a [`Buffer`].
 pub struct Allocation {
-    block: NonNull<u8>,
+    start: NonNull<u8>,
     bytes: usize,
-    class: usize,
-    pool: Arc<Pool>,
+    owner: Owner,
 }
+
+/// Who has the memory when an allocation goes.
+enum Owner {
+    /// The pool, as a block of that class.
+    Pool(Arc<Pool>, usize),
+    /// The allocation that it is a part of. Held to keep it alive.
+    Whole(#[expect(dead_code)] Buffer),
+}
+
 // SAFETY: an allocation is an address and a size. Access to the bytes goes through device code, which orders it.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
@@ -77,7 +89,20 @@ unsafe impl Sync for Allocation {}
 impl Allocation {
     /// The address on its device.
     pub fn address(&self) -> *mut u8 {
-        self.block.as_ptr()
+        self.start.as_ptr()
+    }
+
+    /// A part of a buffer as a buffer by itself, which keeps all of it alive. Parts may lie over each other: who uses them sees to it that
+    /// they do not at the same time.
+    ///
+    /// # Panics
+    /// When it does not lie within the buffer.
+    pub fn part(whole: &Buffer, offset: usize, bytes: usize) -> Buffer {
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= whole.bytes);
+        assert!(inside, "{bytes} bytes from {offset} on are no part of {}", whole.bytes);
+        // SAFETY: the offset is within the block, so the address is, or one past its end.
+        let start = unsafe { whole.start.add(offset) };
+        Arc::new(Allocation { start, bytes, owner: Owner::Whole(whole.clone()) })
     }
 
     /// Bytes asked for; the block may be larger.
@@ -88,13 +113,18 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        self.pool.put_back(Block(self.block), self.class);
+        if let Owner::Pool(pool, class) = &self.owner {
+            pool.put_back(Block(self.start), *class);
+        }
     }
 }
 
 impl fmt::Debug for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes at {:p} on {}", self.bytes, self.block, self.pool.device)
+        match &self.owner {
+            Owner::Pool(pool, _) => write!(f, "{} bytes at {:p} on {}", self.bytes, self.start, pool.device),
+            Owner::Whole(_) => write!(f, "{} bytes at {:p}, part of a buffer", self.bytes, self.start),
+        }
     }
 }
 
@@ -112,6 +142,11 @@ fn class_of(bytes: usize) -> Option<(usize, usize)> {
     let top = usize::BITS as usize - 1 - size.leading_zeros() as usize;
     let eighth = (size >> (top - 3)) & 7;
     (size <= isize::MAX as usize).then_some((21 + (top - 20) * 8 + eighth, size))
+}
+
+/// Bytes in use for a buffer of so many: what [`MemoryStats::in_use`] counts. `usize::MAX` where there is no such buffer.
+pub fn granted(bytes: usize) -> usize {
+    class_of(bytes).map_or(usize::MAX, |c| c.1)
 }
 
 fn size_of_class(class: usize) -> usize {
@@ -135,40 +170,68 @@ impl Pool {
             reserved: AtomicUsize::new(0),
             allocations: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
+            limit: AtomicUsize::new(usize::MAX),
         })
     }
 
     /// A buffer of that many bytes, uninitialised or with what its last owner left.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the device has none left, kept blocks of other sizes given back first.
+    /// [`Error::OutOfMemory`] when the device has none left, kept blocks of other sizes given back first, or when more would be in use than the
+    /// limit says.
     pub fn allocate(self: &Arc<Pool>, bytes: usize) -> Result<Buffer, Error> {
-        let refused =
-            || Error::OutOfMemory { requested: bytes, in_use: self.in_use.load(Relaxed), device: self.device.clone() };
+        let refused = || self.out_of_memory(bytes);
         let (class, size) = class_of(bytes).ok_or_else(refused)?;
-        let kept = self.lock(class).pop();
-        let block = match kept {
-            Some(block) => {
-                self.recycled.fetch_add(1, Relaxed);
-                block.0
-            }
-            None => {
-                if self.memory.total().is_some_and(|t| size > t) {
-                    return Err(refused());
-                }
-                let block = self.memory.obtain(size).or_else(|| {
-                    self.trim();
-                    self.memory.obtain(size)
-                });
-                let block = block.ok_or_else(refused)?;
-                self.reserved.fetch_add(size, Relaxed);
-                block
-            }
+        let limit = self.limit.load(Relaxed);
+        // Counted first, so that two threads do not both take the last of it.
+        let more = |used: usize| used.checked_add(size).filter(|&now| now <= limit);
+        let before = self.in_use.fetch_update(Relaxed, Relaxed, more).map_err(|_| refused())?;
+        let Some(start) = self.block(class, size, limit) else {
+            self.in_use.fetch_sub(size, Relaxed);
+            return Err(refused());
         };
         self.allocations.fetch_add(1, Relaxed);
-        let now = self.in_use.fetch_add(size, Relaxed) + size;
-        self.peak.fetch_max(now, Relaxed);
-        Ok(Arc::new(Allocation { block, bytes, class, pool: self.clone() }))
+        self.peak.fetch_max(before + size, Relaxed);
+        Ok(Arc::new(Allocation { start, bytes, owner: Owner::Pool(self.clone(), class) }))
+    }
+
+    /// A block of a class: one that was kept, or one from the device.
+    fn block(&self, class: usize, size: usize, limit: usize) -> Option<NonNull<u8>> {
+        if let Some(block) = self.lock(class).pop() {
+            self.recycled.fetch_add(1, Relaxed);
+            return Some(block.0);
+        }
+        if self.memory.total().is_some_and(|t| size > t) {
+            return None;
+        }
+        if self.reserved.load(Relaxed).saturating_add(size) > limit {
+            self.trim();
+        }
+        let block = self.memory.obtain(size).or_else(|| {
+            self.trim();
+            self.memory.obtain(size)
+        })?;
+        self.reserved.fetch_add(size, Relaxed);
+        Some(block)
+    }
+
+    /// The error of an allocation, or of several together, that there is no room for.
+    fn out_of_memory(&self, requested: usize) -> Error {
+        let stats = self.stats();
+        Error::OutOfMemory { requested, in_use: stats.in_use, limit: stats.limit, device: self.device.clone() }
+    }
+
+    /// Sets how many bytes may be in use at once. What is in use stays; what is kept beyond it is given back.
+    pub fn set_limit(&self, bytes: Option<usize>) {
+        self.limit.store(bytes.unwrap_or(usize::MAX), Relaxed);
+        if bytes.is_some_and(|b| self.reserved.load(Relaxed) > b) {
+            self.trim();
+        }
+    }
+
+    /// Sets the peak to what is in use now.
+    pub fn reset_peak(&self) {
+        self.peak.store(self.in_use.load(Relaxed), Relaxed);
     }
 
     /// Gives every kept block back to the device.
@@ -192,6 +255,7 @@ impl Pool {
             reserved: self.reserved.load(Relaxed),
             allocations: self.allocations.load(Relaxed),
             recycled: self.recycled.load(Relaxed),
+            limit: Some(self.limit.load(Relaxed)).filter(|&l| l != usize::MAX),
         }
     }
 
@@ -216,6 +280,21 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pool({}, {:?})", self.device, self.stats())
     }
+}
+
+/// The limit that `THALWEG_MEMORY_LIMIT` sets: bytes, or with `K`, `M`, `G` or `T` behind them units of 1,024 of each other. What it cannot be
+/// read as sets none.
+pub fn limit_from_environment() -> Option<usize> {
+    std::env::var("THALWEG_MEMORY_LIMIT").ok().and_then(|v| parse_bytes(&v))
+}
+
+fn parse_bytes(text: &str) -> Option<usize> {
+    let text = text.trim().to_ascii_uppercase();
+    let text = text.strip_suffix('B').unwrap_or(&text);
+    let text = text.strip_suffix('I').unwrap_or(text);
+    let power = text.chars().last().and_then(|c| "KMGT".find(c));
+    let number = power.map_or(text, |_| &text[..text.len() - 1]);
+    number.trim().parse::<usize>().ok()?.checked_mul(1 << (10 * power.map_or(0, |p| p + 1)))
 }
 
 #[cfg(test)]
@@ -276,5 +355,40 @@ mod tests {
         assert!(matches!(pool.allocate(usize::MAX), Err(Error::OutOfMemory { .. })));
         let e = pool.allocate(1 << 40).unwrap_err();
         assert_eq!(e.to_string(), "out of memory on host: 1.0 TiB asked for, 0 B in use");
+    }
+
+    #[test]
+    fn a_limit_holds_for_what_is_in_use_and_trims_what_is_kept() {
+        let pool = Pool::new("host".into(), Box::new(Host(1 << 30)));
+        drop(pool.allocate(8000).unwrap());
+        pool.set_limit(Some(9000));
+        let a = pool.allocate(4000).unwrap();
+        assert_eq!(pool.stats().reserved, 4096, "the kept block was given back");
+        let e = pool.allocate(8000).unwrap_err();
+        assert_eq!(e.to_string(), "out of memory on host: 7.8 KiB asked for, 4.0 KiB in use, limit 8.8 KiB");
+        assert_eq!(pool.stats().in_use, 4096);
+        pool.set_limit(None);
+        drop((a, pool.allocate(8000).unwrap()));
+        assert_eq!(pool.stats().peak, 4096 + 8192);
+        pool.reset_peak();
+        assert_eq!(pool.stats().peak, 0);
+    }
+
+    #[test]
+    fn a_part_keeps_the_whole() {
+        let pool = Pool::new("host".into(), Box::new(Host(1 << 30)));
+        let whole = pool.allocate(1024).unwrap();
+        let part = Allocation::part(&whole, 64, 100);
+        assert_eq!((part.address() as usize - whole.address() as usize, part.bytes()), (64, 100));
+        drop(whole);
+        assert_eq!(pool.stats().in_use, 1024);
+        drop(part);
+        assert_eq!(pool.stats().in_use, 0);
+    }
+
+    #[test]
+    fn limits_are_read_with_their_units() {
+        let read = ["4096", "512M", "4G", "1 KiB", "2tb", "", "many", "99999999999G"].map(parse_bytes);
+        assert_eq!(read, [Some(4096), Some(512 << 20), Some(4 << 30), Some(1024), Some(2 << 40), None, None, None]);
     }
 }

@@ -140,7 +140,9 @@ impl Recipe {
         };
         let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
         let mut inputs: Vec<Option<Arc<Value>>> = self.inputs.iter().cloned().map(Some).collect();
-        run::run(&ready, self.device, (&values, None), &mut inputs, segment.scalars, false)?;
+        // The recipe holds the inputs itself.
+        let found = ready.schedule(self.device, &vec![0; inputs.len()], || ready.lean(self.device, segment))?;
+        run::run((&found.0, found.1), self.device, (&values, None), &mut inputs, segment.scalars, false)?;
         let made = |i: usize| self.deferred.has(i).then(|| values[i].storage()).transpose();
         (0..values.len()).map(made).collect()
     }

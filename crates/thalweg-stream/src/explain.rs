@@ -61,7 +61,7 @@ pub(crate) fn report(
 }
 
 /// Puts the report away with what the run did.
-pub(crate) fn end(report: Option<SegmentReport>, outcome: &Result<Run, Error>) {
+pub(crate) fn end(report: Option<SegmentReport>, ready: &Ready, outcome: &Result<Run, Error>) {
     TIMES.with_borrow_mut(|t| {
         if let (Some(times), Ok(run)) = (t, outcome) {
             times.extend(&run.ns);
@@ -69,7 +69,7 @@ pub(crate) fn end(report: Option<SegmentReport>, outcome: &Result<Run, Error>) {
     });
     let Some(mut report) = report else { return };
     match outcome {
-        Ok(run) => report.ran(&run.allocated, &run.in_place, &run.ns),
+        Ok(run) => report.ran((&ready.instance, &run.schedule), &run.allocated, &run.in_place, &run.ns),
         Err(error) => report.failed(error.to_string()),
     }
     COLLECTED.with_borrow_mut(|c| {

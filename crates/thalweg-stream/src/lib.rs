@@ -11,6 +11,7 @@ mod contest;
 mod deferred;
 mod device;
 mod explain;
+mod memory;
 mod mode;
 mod period;
 mod recognizer;

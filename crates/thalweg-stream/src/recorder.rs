@@ -4,6 +4,7 @@ use crate::DeviceRef;
 use crate::calibration::watch;
 use crate::deferred::{History, Recipe, deferring};
 use crate::explain;
+use crate::memory::held_alone;
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
@@ -74,6 +75,7 @@ pub(crate) struct Recorder {
     live: BitSet,
     planned: BitSet,
     sizes: Vec<i64>,
+    own: Vec<usize>,
 }
 
 /// Addresses are spread well enough by one multiplication, and what an operation looks like by a few.
@@ -123,6 +125,7 @@ impl Recorder {
             live: BitSet::default(),
             planned: BitSet::default(),
             sizes: Vec::new(),
+            own: Vec::new(),
         }
     }
 
@@ -373,18 +376,29 @@ impl Recorder {
             ready.others(self.device, self.segment(&laid))
         });
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
+        held_alone(&self.inputs, &mut self.own);
+        let found = chosen.schedule(self.device, &self.own, || {
+            let laid = self.laid_out();
+            chosen.lean(self.device, self.segment(&laid))
+        });
+        let runs = found.as_ref().map_or(chosen, |f| &f.0);
         let report = explain::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), chosen, &ready, origin == Origin::Search, &deferred)
+            explain::report(self.device, &self.segment(&laid), runs, &ready, origin == Origin::Search, &deferred)
         });
         let begin = watch::waits(self.device).then(Instant::now);
-        let values = (self.values.as_slice(), history.as_ref());
-        let outcome = run::run(chosen, self.device, values, &mut self.inputs, &self.scalars, explain::is_timed());
+        let outcome = match &found {
+            Ok((runs, schedule)) => {
+                let (values, timed) = ((self.values.as_slice(), history.as_ref()), explain::is_timed());
+                run::run((runs, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, timed)
+            }
+            Err(error) => Err(error.clone()),
+        };
         let time = begin.map(|b| b.elapsed());
         if let Some(turn) = &turn {
             ready.contest.note(turn);
         }
-        explain::end(report, &outcome);
+        explain::end(report, runs, &outcome);
         if let Some(time) = time {
             watch::spent(self.device, time);
         }

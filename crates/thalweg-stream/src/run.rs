@@ -6,14 +6,16 @@ use crate::store::Ready;
 use crate::value::{Storage, Value};
 use std::sync::Arc;
 use std::time::Instant;
-use thalweg_fusion::{BitSet, Slot, Step};
+use thalweg_fusion::{BitSet, Launch, Place, Schedule, Slot, Step};
 use thalweg_ir::{RelOp, Shape};
 use thalweg_kernel::reference::{self, Array};
-use thalweg_runtime::{Buffer, Device, Error, Program, count, trace};
+use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, count, trace};
 
 /// What a run did that the plan alone does not say.
 #[derive(Default)]
 pub(crate) struct Run {
+    /// The launches.
+    pub schedule: Arc<Schedule>,
     /// Bytes allocated by each launch.
     pub allocated: Vec<usize>,
     /// Outputs that took an input's place, by launch.
@@ -25,15 +27,15 @@ pub(crate) struct Run {
 struct Running<'a> {
     device: &'a dyn Device,
     inputs: &'a mut [Option<Arc<Value>>],
-    buffers: Vec<Option<Buffer>>,
-    /// Of a launch, for each operand that is read, the written one that took its memory; `usize::MAX` for none.
-    taken: Vec<usize>,
+    cells: Vec<Option<Buffer>>,
+    /// While launches are to come that need it.
+    arena: Option<Buffer>,
     done: Run,
 }
 
-/// Runs an instance and settles the live-outs; `timed`: with the time of each launch.
+/// Runs an instance as scheduled and settles the live-outs; `timed`: with the time of each launch.
 pub(crate) fn run(
-    ready: &Ready,
+    (ready, schedule): (&Ready, Arc<Schedule>),
     device: DeviceRef,
     (values, history): (&[Arc<Value>], Option<&Arc<History>>),
     inputs: &mut [Option<Arc<Value>>],
@@ -44,73 +46,84 @@ pub(crate) fn run(
     let mut r = Running {
         device: &**device.device(),
         inputs,
-        buffers: vec![None; instance.buffers.len()],
-        taken: vec![],
+        cells: vec![None; schedule.cells.len()],
+        arena: None,
         done: Run::default(),
     };
     let mut bits = Vec::new();
-    for (step, program) in instance.steps.iter().zip(&ready.programs) {
+    for (at, launch) in schedule.launches.iter().enumerate() {
+        let step = &instance.steps[launch.step];
         bits.clear();
         bits.extend(step.scalars.iter().map(|s| s.bits(scalars)));
         let begin = timed.then(Instant::now);
-        r.launch(step, &**program, &instance.buffers, &bits)?;
+        if schedule.arena.bytes > 0 && at == schedule.arena.first {
+            r.arena = Some(r.device.allocate(schedule.arena.bytes)?);
+        }
+        r.launch(&schedule, launch, (step, &*ready.programs[launch.step]), &bits)?;
+        if at == schedule.arena.last {
+            // What lies in it keeps it until it dies.
+            r.arena = None;
+        }
         r.done.ns.extend(begin.map(|b| b.elapsed().as_nanos() as u64));
     }
-    for output in &instance.outputs {
-        let buffer = match output.slot {
+    for (output, &slot) in instance.outputs.iter().zip(&schedule.outputs) {
+        let buffer = match slot {
             Slot::Input(i) => r.input_buffer(i).clone(),
-            Slot::Buffer(b) => match &r.buffers[b] {
+            Slot::Buffer(c) => match &r.cells[c] {
                 Some(buffer) => buffer.clone(),
                 // Nothing was launched for a result without elements.
-                None => r.device.allocate(instance.buffers[b])?,
+                None => r.device.allocate(schedule.cells[c])?,
             },
         };
         let watch = history.map(|h| Watch::new(h, output.op));
         values[output.op].settle_watched(Ok(Storage { buffer, view: output.view }), watch);
     }
+    count(|c| {
+        c.arena_bytes += schedule.arena.bytes as u64;
+        c.recomputed_launches += schedule.repeated as u64;
+    });
+    r.done.schedule = schedule;
     Ok(r.done)
 }
 
 impl Running<'_> {
-    fn launch(&mut self, step: &Step, program: &dyn Program, sizes: &[usize], scalars: &[u64]) -> Result<(), Error> {
+    fn launch(
+        &mut self,
+        schedule: &Schedule,
+        launch: &Launch,
+        (step, program): (&Step, &dyn Program),
+        scalars: &[u64],
+    ) -> Result<(), Error> {
         let (mut allocated, mut in_place) = (0, 0);
-        // Operands whose memory an output took over: where they are read from now.
-        self.taken.clear();
-        self.taken.resize(if step.in_place.is_empty() { 0 } else { step.first_write }, usize::MAX);
-        let mut pairs = &step.in_place[..];
-        for w in step.first_write..step.operands.len() {
-            let Slot::Buffer(b) = step.operands[w] else { unreachable!("a kernel writes buffers") };
-            let (own, rest) = pairs.split_at(pairs.iter().take_while(|p| p.0 == w).count());
-            pairs = rest;
-            if !own.is_empty()
-                && !program.rereads_for(w)
-                && let Some(buffer) = self.reuse(step, own, sizes[b])
-            {
-                self.buffers[b] = Some(buffer);
-                in_place += 1;
-                continue;
-            }
-            self.buffers[b] = Some(self.device.allocate(sizes[b])?);
-            allocated += sizes[b];
+        for slot in &launch.operands[step.first_write..] {
+            let Slot::Buffer(c) = *slot else { unreachable!("a kernel writes buffers") };
+            let bytes = schedule.cells[c];
+            let buffer = match schedule.places[c] {
+                Place::Over(from) => {
+                    in_place += 1;
+                    self.take(from)
+                }
+                Place::Arena(offset) => {
+                    allocated += bytes;
+                    Allocation::part(self.arena.as_ref().expect("it is there while it is needed"), offset, bytes)
+                }
+                Place::Own => {
+                    allocated += bytes;
+                    self.device.allocate(bytes)?
+                }
+            };
+            self.cells[c] = Some(buffer);
         }
         // Nothing was launched for a value without elements, but a reduction or product of it has some.
-        for slot in &step.operands[..step.first_write] {
-            if let Slot::Buffer(b) = *slot
-                && sizes[b] == 0
-                && self.buffers[b].is_none()
+        for slot in &launch.operands[..step.first_write] {
+            if let Slot::Buffer(c) = *slot
+                && schedule.cells[c] == 0
+                && self.cells[c].is_none()
             {
-                self.buffers[b] = Some(self.device.allocate(0)?);
+                self.cells[c] = Some(self.device.allocate(0)?);
             }
         }
-        let operands: Vec<&Buffer> = step
-            .operands
-            .iter()
-            .enumerate()
-            .map(|(n, &slot)| match self.taken.get(n) {
-                Some(&written) if written != usize::MAX => self.buffer(step.operands[written]),
-                _ => self.buffer(slot),
-            })
-            .collect();
+        let operands: Vec<&Buffer> = launch.operands.iter().map(|&slot| self.buffer(slot)).collect();
         let label =
             || format!("kernel {} ({} bytes in, {} out)", step.kernel_index, step.bytes_read, step.bytes_written);
         let done = trace::span("kernel", label, || program.launch(&step.geometry, &operands, scalars));
@@ -129,46 +142,32 @@ impl Running<'_> {
         });
         self.done.allocated.push(allocated);
         self.done.in_place.push(in_place);
-        for &b in &step.release {
-            self.buffers[b] = None;
+        for &c in &launch.release {
+            self.cells[c] = None;
         }
-        for &i in &step.release_inputs {
+        for &i in &launch.release_inputs {
             self.inputs[i] = None;
         }
         Ok(())
     }
 
-    /// The memory of a read operand that dies in this launch and that nobody else can reach, for a written one of that many bytes. `pairs`: what it
-    /// may take the place of.
-    fn reuse(&mut self, step: &Step, pairs: &[(usize, usize)], bytes: usize) -> Option<Buffer> {
-        for &(w, read) in pairs {
-            if self.taken[read] != usize::MAX {
-                continue;
+    /// The memory of an operand that dies in this launch, to be written over.
+    fn take(&mut self, from: Slot) -> Buffer {
+        let buffer = match from {
+            Slot::Buffer(c) => self.cells[c].take(),
+            // Ours was the last handle when the schedule was chosen, and the value's the last on its memory; nobody can have got another since.
+            Slot::Input(i) => {
+                let value = self.inputs[i].as_mut().and_then(Arc::get_mut);
+                value.and_then(Value::take_storage).map(|s| s.buffer)
             }
-            let buffer = match step.operands[read] {
-                Slot::Buffer(b) => self.buffers[b].take(),
-                Slot::Input(i) => {
-                    // Ours is the last handle, and the value's the last on its memory. A view of a small part would keep all of it.
-                    let unshared = |v: &mut Value| {
-                        let Some(Ok(s)) = v.state_mut() else { return None };
-                        let fits = s.buffer.bytes() <= 2 * bytes && Arc::get_mut(&mut s.buffer).is_some();
-                        fits.then(|| v.take_storage()).flatten().map(|s| s.buffer)
-                    };
-                    self.inputs[i].as_mut().and_then(Arc::get_mut).and_then(unshared)
-                }
-            };
-            if buffer.is_some() {
-                self.taken[read] = w;
-                return buffer;
-            }
-        }
-        None
+        };
+        buffer.expect("what is written over is there")
     }
 
     fn buffer(&self, slot: Slot) -> &Buffer {
         match slot {
             Slot::Input(i) => self.input_buffer(i),
-            Slot::Buffer(b) => self.buffers[b].as_ref().expect("an operand is there before it is read"),
+            Slot::Buffer(c) => self.cells[c].as_ref().expect("an operand is there before it is read"),
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::DeviceRef;
 use crate::calibration::costs;
 use crate::contest::{Contest, Named};
+use crate::memory::Memory;
 use crate::mode::{Mode, effort};
 use crate::saved::{self, Origin};
 use std::collections::HashMap;
@@ -47,6 +48,8 @@ pub(crate) struct Ready {
     pub classes: Arc<ScalarClasses>,
     /// Whether another plan is faster for these sizes.
     pub contest: Contest,
+    /// In which order its launches run, and where results lie.
+    pub memory: Memory,
 }
 
 /// What is known of one pattern.
@@ -161,7 +164,8 @@ impl Entry {
         );
         let programs: Result<Vec<_>, Error> =
             instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
-        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest: Contest::default() });
+        let (contest, memory) = (Contest::default(), Memory::default());
+        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest, memory });
         if known.instances.len() >= MAX_INSTANCES {
             known.instances.clear();
         }
@@ -175,15 +179,24 @@ impl Ready {
     pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
-        let worked_out = |planned: Planned| -> Option<(Arc<Ready>, u64)> {
-            let instance = instantiate(&planned.plan, segment, &self.classes)?;
-            let programs: Result<Vec<_>, Error> =
-                instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
-            let (plan, classes) = (Arc::new(planned.plan), self.classes.clone());
-            let ready = Ready { plan, instance, programs: programs.ok()?, classes, contest: Contest::decided() };
-            Some((Arc::new(ready), planned.time))
-        };
+        let worked_out = |planned: Planned| Some((self.worked_out(device, segment, planned.plan)?, planned.time));
         let others = alternatives(segment, &costs, &self.plan, MOST_OTHERS);
         Named { own, others: others.into_iter().filter_map(worked_out).collect() }
+    }
+
+    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
+    pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
+        let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
+        let planned = segment.mode.fused.then(|| thalweg_fusion::plan(apart, &costs(device), effort()))?;
+        self.worked_out(device, segment, planned.plan)
+    }
+
+    fn worked_out(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
+        let instance = instantiate(&plan, segment, &self.classes)?;
+        let programs: Result<Vec<_>, Error> =
+            instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
+        let (contest, memory) = (Contest::decided(), Memory::default());
+        let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
+        Some(Arc::new(Ready { plan, instance, programs, classes, contest, memory }))
     }
 }

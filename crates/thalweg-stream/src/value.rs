@@ -123,10 +123,6 @@ impl Value {
         self.state.get().map(|s| &s.outcome)
     }
 
-    pub(crate) fn state_mut(&mut self) -> Option<&mut Result<Storage, Error>> {
-        self.state.get_mut().map(|s| &mut s.outcome)
-    }
-
     /// Sets the outcome; the first one stays.
     pub(crate) fn settle(&self, state: Result<Storage, Error>) {
         self.settle_watched(state, None);

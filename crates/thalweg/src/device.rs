@@ -54,9 +54,33 @@ impl Device {
         self.0.device().describe()
     }
 
-    /// The figures of its memory pool: bytes in use, peak, reserved.
+    /// The figures of its memory pool: bytes in use, peak, reserved, limit.
     pub fn memory(self) -> MemoryStats {
         self.0.device().memory()
+    }
+
+    /// Sets the peak that [`Device::memory`] tells to what is in use now, to measure a stretch of code.
+    pub fn reset_peak(self) {
+        self.0.device().reset_peak();
+    }
+
+    /// Sets how many bytes tensors and what is computed between them may use at once; `None` for as many as there are. What would not fit is
+    /// computed in another order, or some of it twice instead of being held, with the same values; where that does not do either, the read
+    /// fails with [`Error::OutOfMemory`]. What is in use already stays. The environment variable `THALWEG_MEMORY_LIMIT` (`512M`, `4G`) sets
+    /// what holds otherwise.
+    ///
+    /// ```
+    /// # use thalweg::prelude::*;
+    /// let device = Device::default();
+    /// device.set_memory_limit(Some(1 << 30));
+    /// let x = Tensor::randn([64, 64]);
+    /// assert_eq!(x.matmul(&x).sum(..).to_vec::<f32>()?.len(), 1);
+    /// assert!(device.memory().peak <= 1 << 30);
+    /// device.set_memory_limit(None);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn set_memory_limit(self, bytes: Option<usize>) {
+        self.0.device().set_memory_limit(bytes);
     }
 }
 

@@ -60,6 +60,7 @@ fn overview(out: &mut String, run: &Totals, unfused: &Totals) {
         ("bytes read", run.bytes_read, unfused.bytes_read, true),
         ("bytes written", run.bytes_written, unfused.bytes_written, true),
         ("bytes allocated", run.bytes_allocated, unfused.bytes_allocated, true),
+        ("peak in use", run.peak, unfused.peak, true),
     ];
     for (name, a, b, is_bytes) in rows {
         let show = |n: usize| if is_bytes { bytes(n) } else { n.to_string() };

@@ -9,6 +9,7 @@ mod text;
 
 use crate::cost::{Costs, Figures, footprint};
 use crate::instance::{Instance, Slot, instantiate};
+use crate::memory::{Needs, Schedule, schedule};
 use crate::partition::{Effort, why};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
@@ -35,6 +36,14 @@ pub struct Totals {
     pub bytes_written: usize,
     /// Bytes allocated for results and intermediates.
     pub bytes_allocated: usize,
+    /// Bytes of the arenas in which intermediates shared memory.
+    pub arena: usize,
+    /// The most bytes in them that were alive at once: no arena could have been smaller.
+    pub arena_live: usize,
+    /// The most bytes in use at once beyond what was in use before, as planned; of several segments the largest.
+    pub peak: usize,
+    /// Launches of kernels that had run before, to stay below the memory limit.
+    pub repeated: usize,
 }
 
 /// What was done with one segment.
@@ -113,7 +122,7 @@ pub struct KernelReport {
     pub domain: String,
     /// Who runs it; empty for a kernel without points, which is not launched.
     pub engine: String,
-    /// Bytes read, written, allocated.
+    /// Bytes read.
     pub bytes_read: usize,
     /// Bytes written.
     pub bytes_written: usize,
@@ -121,6 +130,8 @@ pub struct KernelReport {
     pub bytes_allocated: usize,
     /// Outputs that took the place of a dying input.
     pub in_place: usize,
+    /// How often it ran: more than once where that kept the segment below the memory limit. All its bytes and times but the prediction are sums.
+    pub launches: usize,
     /// Nanoseconds that the launch was to take by the constants of the device.
     pub predicted_ns: u64,
     /// Nanoseconds that it took, this once; a program compiled or memory touched for the first time is in it.
@@ -174,6 +185,7 @@ impl SegmentReport {
             Slot::Input(n) => format!("in{n}"),
             Slot::Buffer(b) => format!("%{}", stored[b]),
         };
+        // A kernel without points has no launch.
         let mut steps = instance.steps.iter().zip(engines).peekable();
         let mut kernels = Vec::new();
         for (k, kernel) in plan.kernels.iter().enumerate() {
@@ -196,6 +208,7 @@ impl SegmentReport {
                 bytes_written: step.map_or(0, |s| s.bytes_written),
                 bytes_allocated: 0,
                 in_place: 0,
+                launches: 0,
                 predicted_ns: figures.as_ref().map_or(0, |f| costs.time(f, footprint) / 1000),
                 measured_ns: 0,
                 figures: figures.unwrap_or_default(),
@@ -216,7 +229,7 @@ impl SegmentReport {
             kernels: instance.steps.len(),
             bytes_read: instance.bytes_read(),
             bytes_written: instance.bytes_written(),
-            bytes_allocated: 0,
+            ..Totals::default()
         };
         let unfused = unfused_totals(segment);
         SegmentReport {
@@ -233,14 +246,30 @@ impl SegmentReport {
         }
     }
 
-    /// Adds what the run did: for each launch the bytes allocated, the outputs that took an input's place, and the time in nanoseconds.
-    pub fn ran(&mut self, allocated: &[usize], in_place: &[usize], ns: &[u64]) {
-        let launched = self.kernels.iter_mut().filter(|k| !k.engine.is_empty());
-        for (((kernel, &bytes), &reused), &ns) in launched.zip(allocated).zip(in_place).zip(ns) {
-            kernel.measured_ns = ns;
-            kernel.bytes_allocated = bytes;
-            kernel.in_place = reused;
-            self.totals.bytes_allocated += bytes;
+    /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's place, and the time in
+    /// nanoseconds.
+    pub fn ran(
+        &mut self,
+        (instance, schedule): (&Instance, &Schedule),
+        allocated: &[usize],
+        in_place: &[usize],
+        ns: &[u64],
+    ) {
+        let steps = schedule.launches.iter().map(|l| &instance.steps[l.step]);
+        let t = &mut self.totals;
+        (t.kernels, t.bytes_read, t.bytes_written) = (0, 0, 0);
+        (t.arena, t.arena_live) = (schedule.arena.bytes, schedule.arena.live);
+        (t.peak, t.repeated) = (schedule.peak, schedule.repeated);
+        for (((step, &bytes), &reused), &ns) in steps.zip(allocated).zip(in_place).zip(ns) {
+            let kernel = &mut self.kernels[step.kernel_index];
+            kernel.launches += 1;
+            kernel.measured_ns += ns;
+            kernel.bytes_allocated += bytes;
+            kernel.in_place += reused;
+            t.kernels += 1;
+            t.bytes_read += step.bytes_read;
+            t.bytes_written += step.bytes_written;
+            t.bytes_allocated += bytes;
         }
     }
 
@@ -313,6 +342,12 @@ fn unfused_totals(segment: &Segment<'_>) -> Totals {
         bytes_read: instance.bytes_read(),
         bytes_written: instance.bytes_written(),
         bytes_allocated: instance.buffers.iter().sum(),
+        peak: schedule(
+            &instance,
+            &Needs { own: &vec![0; segment.inputs.len()], rereads: &|_, _| false, granted: |b| b },
+        )
+        .peak,
+        ..Totals::default()
     }
 }
 
@@ -339,6 +374,10 @@ fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
         bytes_read: a.bytes_read + b.bytes_read,
         bytes_written: a.bytes_written + b.bytes_written,
         bytes_allocated: a.bytes_allocated + b.bytes_allocated,
+        arena: a.arena + b.arena,
+        arena_live: a.arena_live + b.arena_live,
+        peak: a.peak.max(b.peak),
+        repeated: a.repeated + b.repeated,
     })
 }
 

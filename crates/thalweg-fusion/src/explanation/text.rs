@@ -21,6 +21,7 @@ impl Display for Explanation {
             writeln!(f, "\nall segments")?;
             totals(f, "as run", &self.totals())?;
             totals(f, "unfused", &self.unfused())?;
+            peak(f, &self.totals(), &self.unfused())?;
         }
         Ok(())
     }
@@ -38,6 +39,18 @@ fn totals(f: &mut fmt::Formatter<'_>, name: &str, t: &Totals) -> fmt::Result {
     )
 }
 
+/// The most that was in use at once, beside what one kernel an operation would have needed.
+fn peak(f: &mut fmt::Formatter<'_>, run: &Totals, unfused: &Totals) -> fmt::Result {
+    write!(f, "  peak    {} in use at once, {} unfused", bytes(run.peak), bytes(unfused.peak))?;
+    if run.arena > 0 {
+        write!(f, "; {} of it an arena", bytes(run.arena))?;
+    }
+    if run.repeated > 0 {
+        write!(f, "\n  {} launched again to stay below the memory limit", run.repeated)?;
+    }
+    f.write_char('\n')
+}
+
 impl SegmentReport {
     fn write(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
         let plan = if self.plan_made { "plan made" } else { "plan found" };
@@ -46,6 +59,7 @@ impl SegmentReport {
         writeln!(f, "segment {number}: {operations}, {kernels}, {plan}")?;
         totals(f, "as run", &self.totals)?;
         totals(f, "unfused", &self.unfused)?;
+        peak(f, &self.totals, &self.unfused)?;
         if let Some(error) = &self.error {
             writeln!(f, "  failed: {error}")?;
         }
@@ -105,6 +119,9 @@ impl SegmentReport {
         write!(f, "\n  writes {} ({})", bytes(kernel.bytes_written), list(&writes))?;
         if kernel.in_place > 0 {
             write!(f, ", {} in place", kernel.in_place)?;
+        }
+        if kernel.launches > 1 {
+            write!(f, ", launched {} times", kernel.launches)?;
         }
         f.write_char('\n')?;
         if !kernel.engine.is_empty() {

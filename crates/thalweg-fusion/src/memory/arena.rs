@@ -1,0 +1,94 @@
+//! Offsets in an arena: who lives at the same time lies apart.
+//!
+//! In: bytes and lifetime of each block. Out: an offset for each, a multiple of 64, and the bytes of the arena. The best of several orders of
+//! placing is taken; each block goes into the smallest gap that holds it between those placed before which live at the same time.
+
+/// Blocks start at a multiple of this.
+const ALIGNMENT: usize = 64;
+/// More blocks than this are placed in one order only: the others look at every pair.
+const MANY: usize = 1024;
+
+/// A block to be placed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lifetime {
+    pub bytes: usize,
+    /// The first launch at which it is there.
+    pub first: usize,
+    /// The last one.
+    pub last: usize,
+}
+
+impl Lifetime {
+    fn meets(&self, other: &Lifetime) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
+    /// Bytes up to where the next block may start.
+    fn room(&self) -> usize {
+        self.bytes.next_multiple_of(ALIGNMENT)
+    }
+}
+
+/// The most bytes that are alive at once.
+pub(super) fn live(blocks: &[Lifetime], launches: usize) -> usize {
+    let (mut born, mut gone) = (vec![0; launches + 1], vec![0; launches + 1]);
+    for b in blocks {
+        born[b.first] += b.bytes;
+        gone[b.last + 1] += b.bytes;
+    }
+    let mut now = 0;
+    let at = |(b, g): (&usize, &usize)| {
+        now = now + b - g;
+        now
+    };
+    born.iter().zip(&gone).map(at).max().unwrap_or(0)
+}
+
+/// The offset of each block, and the bytes of the arena.
+pub(super) fn pack(blocks: &[Lifetime]) -> (Vec<usize>, usize) {
+    let size = |n: usize| std::cmp::Reverse(blocks[n].bytes);
+    let mut by_start: Vec<usize> = (0..blocks.len()).collect();
+    by_start.sort_by_key(|&n| (blocks[n].first, size(n)));
+    let mut best = place(blocks, &by_start, true);
+    let least = live(blocks, blocks.iter().map(|b| b.last + 1).max().unwrap_or(0));
+    if best.1 <= least.next_multiple_of(ALIGNMENT) || blocks.len() > MANY {
+        return best;
+    }
+    let mut by_size = by_start.clone();
+    by_size.sort_by_key(|&n| size(n));
+    let mut by_time = by_start;
+    by_time.sort_by_key(|&n| (std::cmp::Reverse(blocks[n].last - blocks[n].first), size(n)));
+    for order in [by_size, by_time] {
+        let other = place(blocks, &order, false);
+        if other.1 < best.1 {
+            best = other;
+        }
+    }
+    best
+}
+
+/// Places blocks in that order. `by_start`: none starts before one that comes earlier, so that what has died need not be looked at again.
+fn place(blocks: &[Lifetime], order: &[usize], by_start: bool) -> (Vec<usize>, usize) {
+    let mut offsets = vec![0usize; blocks.len()];
+    let mut bytes = 0;
+    // Those placed, by offset.
+    let mut placed: Vec<usize> = Vec::new();
+    for &n in order {
+        let block = &blocks[n];
+        if by_start {
+            placed.retain(|&p| blocks[p].last >= block.first);
+        }
+        let (mut end, mut best, mut least) = (0usize, None, usize::MAX);
+        for &p in placed.iter().filter(|&&p| blocks[p].meets(block)) {
+            let gap = offsets[p].saturating_sub(end);
+            if gap >= block.room() && gap < least {
+                (best, least) = (Some(end), gap);
+            }
+            end = end.max(offsets[p] + blocks[p].room());
+        }
+        offsets[n] = best.unwrap_or(end);
+        bytes = bytes.max(offsets[n] + block.room());
+        placed.insert(placed.partition_point(|&p| offsets[p] <= offsets[n]), n);
+    }
+    (offsets, bytes)
+}

@@ -1,0 +1,297 @@
+//! Time for memory: steps that run again instead of holding their results.
+//!
+//! In: an instance, and the bytes that may be in use. Out: a schedule that stays below, or the least that was reached. As Chen et al. (2016) do it
+//! for networks, but on any graph: where too much is in use, a result that is held there and not needed there is let go, and computed again before
+//! it is needed next - with what that takes and is gone as well. The choice that frees the most bytes over the most launches for the least time
+//! comes first. What counts is the sum over all launches of the bytes above the limit: each change makes it smaller, so this ends.
+
+use super::layout::{Curve, STAYS, curve, lay};
+use super::{Needs, Schedule, order};
+use crate::instance::{Instance, Slot, Step};
+
+/// Steps that are run again for one result.
+const MAX_AGAIN: usize = 64;
+/// Candidates of one round that are tried out, the best first.
+const TRIED: usize = 12;
+/// Launches of a schedule for each step of the instance.
+const MAX_GROWTH: usize = 3;
+/// What is this much smaller than a result is rather held than computed again for it.
+const SMALL: usize = 8;
+/// From so many launches on several results are let go at once.
+const LONG: usize = 256;
+
+pub(super) fn within(
+    instance: &Instance,
+    needs: &Needs<'_>,
+    limit: usize,
+    time: &dyn Fn(usize) -> u64,
+) -> Result<Schedule, usize> {
+    let given: Vec<usize> = (0..instance.steps.len()).collect();
+    // What lies over inputs that die takes nothing, so with such there is no telling.
+    let dying = needs.own.iter().any(|&own| own > 0);
+    let floor = if dying { 0 } else { instance.steps.iter().map(|s| alone(instance, s)).max().unwrap_or(0) };
+    let mut least = usize::MAX;
+    let mut best: Option<(u64, Schedule)> = None;
+    for steps in [given, order::low(instance, needs.own)] {
+        // An arena takes a little more than what is alive in it, and is there as a whole while outputs come into being.
+        let mut ways = &[(8, true), (7, true), (6, true), (8, false)][..];
+        // Where it is hopeless, only what is needed is to be found out.
+        let aim = limit.max(floor);
+        if aim > limit {
+            ways = &ways[..1];
+        }
+        for &(eighths, share) in ways {
+            let target = aim / 8 * eighths + aim % 8;
+            let share = share && instance.fused;
+            let steps = Trade::new(instance, needs, (target, share), time).search(steps.clone());
+            let s = lay(instance, needs, &steps, share);
+            least = least.min(s.peak);
+            if s.peak <= limit {
+                let total = s.launches.iter().map(|l| time(l.step)).sum();
+                if best.as_ref().is_none_or(|b| total < b.0) {
+                    best = Some((total, s));
+                }
+                break;
+            }
+        }
+    }
+    best.map(|b| b.1).ok_or(least)
+}
+
+/// Bytes that a launch needs whatever else is in use: what it reads or what it writes; the one may lie over the other.
+fn alone(instance: &Instance, step: &Step) -> usize {
+    let bytes = |slots: &[Slot]| -> usize {
+        let of = |s: &Slot| if let Slot::Buffer(b) = *s { Some(b) } else { None };
+        let mut buffers: Vec<usize> = slots.iter().filter_map(of).collect();
+        buffers.sort_unstable();
+        buffers.dedup();
+        buffers.into_iter().map(|b| instance.buffers[b]).sum()
+    };
+    let (reads, writes) = step.operands.split_at(step.first_write);
+    bytes(reads).max(bytes(writes))
+}
+
+struct Trade<'a> {
+    instance: &'a Instance,
+    needs: &'a Needs<'a>,
+    limit: i64,
+    /// Intermediates share an arena, so that they take no more than their own bytes.
+    share: bool,
+    time: &'a dyn Fn(usize) -> u64,
+    /// The step that writes each buffer.
+    makers: Vec<Option<usize>>,
+}
+
+/// A sequence of launches with what is known of it.
+struct State {
+    steps: Vec<usize>,
+    curve: Curve,
+    /// The cells of each buffer in the order they are written.
+    cells: Vec<Vec<usize>>,
+    /// Bytes above the limit, over all launches.
+    excess: i64,
+    /// How many launches before each are above the limit.
+    above: Vec<usize>,
+}
+
+/// A result that could be let go for a while.
+struct Candidate {
+    /// It is computed again before this launch.
+    before: usize,
+    /// Steps to run again, in order.
+    again: Vec<usize>,
+    /// Bytes by launches above the limit, for each picosecond.
+    worth: f64,
+}
+
+impl<'a> Trade<'a> {
+    fn new(
+        instance: &'a Instance,
+        needs: &'a Needs<'a>,
+        (limit, share): (usize, bool),
+        time: &'a dyn Fn(usize) -> u64,
+    ) -> Trade<'a> {
+        let mut makers = vec![None; instance.buffers.len()];
+        for (n, step) in instance.steps.iter().enumerate() {
+            for slot in &step.operands[step.first_write..] {
+                if let Slot::Buffer(b) = *slot {
+                    makers[b] = Some(n);
+                }
+            }
+        }
+        Trade { instance, needs, limit: limit.min(i64::MAX as usize) as i64, share, time, makers }
+    }
+
+    /// Changes the sequence until it is below the limit, or nothing helps any more.
+    fn search(&self, steps: Vec<usize>) -> Vec<usize> {
+        let most = MAX_GROWTH * steps.len() + 8;
+        let mut state = self.state(steps);
+        while state.excess > 0 && state.steps.len() < most {
+            let candidates = self.candidates(&state);
+            // Many at once where there are many, so that long programs do not take their length squared.
+            let many = if state.steps.len() < LONG { 1 } else { candidates.len() / 16 };
+            let at_once =
+                (many > 1).then(|| self.applied(&state, &candidates[..many])).filter(|s| s.excess < state.excess);
+            let one = || {
+                let each = candidates.iter().take(TRIED).map(|c| self.applied(&state, std::slice::from_ref(c)));
+                each.into_iter().find(|s| s.excess < state.excess)
+            };
+            match at_once.or_else(one) {
+                Some(next) => state = next,
+                None => break,
+            }
+        }
+        state.steps
+    }
+
+    fn state(&self, steps: Vec<usize>) -> State {
+        let steps = self.without_dead(steps);
+        let curve = curve(self.instance, self.needs, &steps, self.share);
+        let mut cells = vec![vec![]; self.instance.buffers.len()];
+        let mut written: Vec<usize> = (0..curve.buffers.len()).filter(|&c| curve.uses.first[c].is_some()).collect();
+        written.sort_by_key(|&c| curve.uses.first[c]);
+        written.into_iter().for_each(|c| cells[curve.buffers[c]].push(c));
+        let excess = curve.in_use.iter().map(|&c| (c - self.limit).max(0)).sum();
+        let mut above = vec![0];
+        for &bytes in &curve.in_use {
+            above.push(above[above.len() - 1] + (bytes > self.limit) as usize);
+        }
+        State { steps, curve, cells, excess, above }
+    }
+
+    /// Without launches whose results nobody reads because they are computed again first.
+    fn without_dead(&self, steps: Vec<usize>) -> Vec<usize> {
+        let mut times = vec![0usize; self.instance.steps.len()];
+        steps.iter().for_each(|&s| times[s] += 1);
+        if steps.len() == self.instance.steps.len() {
+            return steps;
+        }
+        let curve = curve(self.instance, self.needs, &steps, self.share);
+        let mut readers: Vec<usize> = curve.readers.iter().map(Vec::len).collect();
+        let mut stays = vec![false; steps.len()];
+        for at in (0..steps.len()).rev() {
+            let launch = &curve.launches[at];
+            let wanted = launch.writes.iter().any(|&c| readers[c] > 0 || curve.uses.last[c] == STAYS);
+            stays[at] = wanted || times[steps[at]] == 1;
+            if !stays[at] {
+                times[steps[at]] -= 1;
+                launch.reads.iter().for_each(|&c| readers[c] -= 1);
+            }
+        }
+        let mut stays = stays.into_iter();
+        steps.into_iter().filter(|_| stays.next() == Some(true)).collect()
+    }
+
+    /// The sequence with these results let go.
+    fn applied(&self, state: &State, candidates: &[Candidate]) -> State {
+        let mut order: Vec<&Candidate> = candidates.iter().collect();
+        order.sort_by_key(|c| c.before);
+        let mut steps = Vec::with_capacity(state.steps.len() + 8);
+        let mut from = 0;
+        for c in order {
+            steps.extend_from_slice(&state.steps[from..c.before]);
+            steps.extend_from_slice(&c.again);
+            from = c.before;
+        }
+        steps.extend_from_slice(&state.steps[from..]);
+        self.state(steps)
+    }
+
+    /// What could be let go where most is in use, and at the ends of where too much is; the best first.
+    fn candidates(&self, state: &State) -> Vec<Candidate> {
+        let in_use = &state.curve.in_use;
+        let over = |&t: &usize| in_use[t] > self.limit;
+        let worst = (0..in_use.len()).max_by_key(|&t| (in_use[t], std::cmp::Reverse(t)));
+        let mut moments: Vec<usize> =
+            [worst, (0..in_use.len()).find(over), (0..in_use.len()).rfind(over)].into_iter().flatten().collect();
+        moments.sort_unstable();
+        moments.dedup();
+        let mut all = Vec::new();
+        for t in moments {
+            all.extend((0..state.curve.buffers.len()).filter_map(|c| self.candidate(state, c, t)));
+        }
+        all.sort_by(|a, b| b.worth.total_cmp(&a.worth).then_with(|| a.again.cmp(&b.again)));
+        all
+    }
+
+    /// Letting go of a cell at a launch that does not need it.
+    fn candidate(&self, state: &State, cell: usize, t: usize) -> Option<Candidate> {
+        let uses = &state.curve.uses;
+        let first = uses.first[cell]?;
+        if first >= t || uses.last[cell] <= t {
+            return None;
+        }
+        let readers = &state.curve.readers[cell];
+        let next = readers.partition_point(|&r| r < t);
+        if readers.get(next) == Some(&t) {
+            return None;
+        }
+        let before = readers.get(next).copied().unwrap_or(state.steps.len());
+        let since = if next > 0 { readers[next - 1] } else { first };
+        let mut again = Again { trade: self, state, t, before, steps: vec![], held: 0 };
+        again.need(state.curve.buffers[cell], true)?;
+        let freed = state.curve.bytes(cell).saturating_sub(again.held);
+        let launches = state.above[before] - state.above[since + 1];
+        if freed == 0 || launches == 0 {
+            return None;
+        }
+        // What nobody has read yet is not run again but later.
+        let again_from = if next == 0 { &again.steps[..again.steps.len() - 1] } else { &again.steps[..] };
+        let cost: u64 = again_from.iter().map(|&s| (self.time)(s)).sum();
+        let worth = freed as f64 * launches as f64 / (cost + 1) as f64;
+        Some(Candidate { before, again: again.steps, worth })
+    }
+}
+
+/// What has to run again for a result.
+struct Again<'a> {
+    trade: &'a Trade<'a>,
+    state: &'a State,
+    /// The launch at which little is to be held.
+    t: usize,
+    /// The launch before which it runs.
+    before: usize,
+    steps: Vec<usize>,
+    /// Bytes that have to be held at `t` for it that would not be otherwise.
+    held: usize,
+}
+
+impl Again<'_> {
+    /// Puts in what computes a buffer, after what that needs. `None` where it would be too much.
+    fn need(&mut self, buffer: usize, large: bool) -> Option<()> {
+        let maker = self.trade.makers[buffer]?;
+        if self.steps.contains(&maker) {
+            return Some(());
+        }
+        if self.steps.len() >= MAX_AGAIN {
+            return None;
+        }
+        let bytes = self.trade.instance.buffers[buffer];
+        let step = &self.trade.instance.steps[maker];
+        for slot in &step.operands[..step.first_write] {
+            match *slot {
+                Slot::Input(i) => {
+                    // Held by the segment alone, it would have to be kept.
+                    if self.state.curve.uses.inputs[i] < self.t {
+                        self.held += self.trade.needs.own[i];
+                    }
+                }
+                Slot::Buffer(b) => {
+                    let cells = &self.state.cells[b];
+                    let uses = &self.state.curve.uses;
+                    let now = cells[..cells.partition_point(|&c| uses.first[c] < Some(self.before))].last();
+                    let Some(&now) = now else { continue };
+                    if uses.last[now] >= self.t {
+                        continue;
+                    }
+                    let small = large && self.trade.instance.buffers[b] * SMALL <= bytes;
+                    if small || self.need(b, large).is_none() {
+                        self.held += self.trade.instance.buffers[b];
+                    }
+                }
+            }
+        }
+        self.steps.push(maker);
+        Some(())
+    }
+}

@@ -1,0 +1,130 @@
+//! An order of launches that holds little.
+//!
+//! List scheduling: of the steps whose operands are there, the one next that leaves the fewest bytes more in use. So what can be used up is used
+//! up first, and branches run one after the other instead of side by side. Near linear: a step is looked at again only when it has become
+//! the last one to need something.
+
+use crate::instance::{Instance, Slot};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The steps in that order. `own`: bytes given back with each input.
+pub(super) fn low(instance: &Instance, own: &[usize]) -> Vec<usize> {
+    let mut list = List::new(instance, own);
+    let mut order = Vec::with_capacity(instance.steps.len());
+    while let Some(Reverse((change, step))) = list.ready.pop() {
+        // An entry from before it became cheaper.
+        if list.done[step] || change != list.change(step) {
+            continue;
+        }
+        list.done[step] = true;
+        order.push(step);
+        list.ran(step);
+    }
+    order
+}
+
+struct List<'a> {
+    instance: &'a Instance,
+    own: &'a [usize],
+    /// Steps that read each value: buffers, then inputs.
+    readers: Vec<Vec<usize>>,
+    /// How many of them have not run; one more for what stays.
+    left: Vec<usize>,
+    /// Operands of each step that are not there.
+    missing: Vec<usize>,
+    done: Vec<bool>,
+    ready: BinaryHeap<Reverse<(i64, usize)>>,
+}
+
+impl<'a> List<'a> {
+    fn new(instance: &'a Instance, own: &'a [usize]) -> List<'a> {
+        let values = instance.buffers.len() + own.len();
+        let mut list = List {
+            instance,
+            own,
+            readers: vec![vec![]; values],
+            left: vec![0; values],
+            missing: vec![0; instance.steps.len()],
+            done: vec![false; instance.steps.len()],
+            ready: BinaryHeap::new(),
+        };
+        let mut made = vec![false; values];
+        for step in &instance.steps {
+            step.operands[step.first_write..].iter().for_each(|&s| made[list.number(s)] = true);
+        }
+        for n in 0..instance.steps.len() {
+            for value in list.reads(n) {
+                list.readers[value].push(n);
+                list.left[value] += 1;
+                // What no step writes has no elements.
+                list.missing[n] += made[value] as usize;
+            }
+        }
+        for output in &instance.outputs {
+            let value = list.number(output.slot);
+            list.left[value] += 1;
+        }
+        for n in 0..instance.steps.len() {
+            if list.missing[n] == 0 {
+                list.ready.push(Reverse((list.change(n), n)));
+            }
+        }
+        list
+    }
+
+    fn number(&self, slot: Slot) -> usize {
+        match slot {
+            Slot::Buffer(b) => b,
+            Slot::Input(i) => self.instance.buffers.len() + i,
+        }
+    }
+
+    fn bytes(&self, value: usize) -> usize {
+        match value.checked_sub(self.instance.buffers.len()) {
+            None => self.instance.buffers[value],
+            Some(input) => self.own[input],
+        }
+    }
+
+    /// What a step reads, each once.
+    fn reads(&self, step: usize) -> Vec<usize> {
+        let step = &self.instance.steps[step];
+        let mut all: Vec<usize> = step.operands[..step.first_write].iter().map(|&s| self.number(s)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Bytes in use after a step that were not before it.
+    fn change(&self, step: usize) -> i64 {
+        let s = &self.instance.steps[step];
+        let written: usize = s.operands[s.first_write..].iter().map(|&s| self.bytes(self.number(s))).sum();
+        let freed: usize = self.reads(step).into_iter().filter(|&v| self.left[v] == 1).map(|v| self.bytes(v)).sum();
+        written as i64 - freed as i64
+    }
+
+    fn ran(&mut self, step: usize) {
+        let mut cheaper = Vec::new();
+        for value in self.reads(step) {
+            self.left[value] -= 1;
+            if self.left[value] == 1 {
+                cheaper.extend(self.readers[value].iter().copied().filter(|&r| !self.done[r] && self.missing[r] == 0));
+            }
+        }
+        let s = &self.instance.steps[step];
+        for &slot in &s.operands[s.first_write..] {
+            let value = self.number(slot);
+            for k in 0..self.readers[value].len() {
+                let reader = self.readers[value][k];
+                self.missing[reader] -= 1;
+                if self.missing[reader] == 0 {
+                    cheaper.push(reader);
+                }
+            }
+        }
+        for reader in cheaper {
+            self.ready.push(Reverse((self.change(reader), reader)));
+        }
+    }
+}

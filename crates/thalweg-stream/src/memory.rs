@@ -1,0 +1,135 @@
+//! Schedules: the memory plans of an instance, made when they are first needed.
+//!
+//! In: what the segment alone holds of its inputs, and what the device's limit leaves. Out: the schedule to run. Most segments see the same inputs
+//! dying every time and no limit, so the first schedule is nearly always the right one; the list of them is read without a lock.
+
+use crate::DeviceRef;
+use crate::calibration::costs;
+use crate::store::Ready;
+use crate::value::Value;
+use std::sync::{Arc, OnceLock};
+use thalweg_fusion::{Needs, Schedule, schedule, schedule_within};
+use thalweg_runtime::{Error, granted};
+
+/// Schedules kept for one instance; beyond, they are made for each run.
+const MAX_SCHEDULES: usize = 16;
+
+/// What is known of the memory of an instance.
+#[derive(Default)]
+pub(crate) struct Memory {
+    schedules: Schedules,
+    /// The plan of the same segment that holds least at once, looked for when nothing else fits.
+    lean: OnceLock<Option<Arc<Ready>>>,
+}
+
+/// Schedules made so far: a list that only grows.
+#[derive(Default)]
+struct Schedules {
+    entry: OnceLock<Made>,
+    next: OnceLock<Box<Schedules>>,
+}
+
+struct Made {
+    /// Bytes of each input that the segment alone held.
+    own: Box<[usize]>,
+    /// The bytes that there were for it, where that was less than it wanted.
+    room: Option<usize>,
+    schedule: Arc<Schedule>,
+}
+
+impl Schedules {
+    /// The schedule that `fits` says is the right one, else one made now and kept where there is room.
+    fn find<E>(
+        &self,
+        fits: impl Fn(&Made) -> bool,
+        make: impl FnOnce() -> Result<Made, E>,
+    ) -> Result<Arc<Schedule>, E> {
+        let mut list = self;
+        for _ in 0..MAX_SCHEDULES {
+            match list.entry.get() {
+                Some(made) if fits(made) => return Ok(made.schedule.clone()),
+                Some(_) => list = list.next.get_or_init(Box::default),
+                None => {
+                    let made = make()?;
+                    let schedule = made.schedule.clone();
+                    // Where another thread was faster, its schedule is kept.
+                    let _ = list.entry.set(made);
+                    return Ok(schedule);
+                }
+            }
+        }
+        Ok(make()?.schedule)
+    }
+}
+
+/// Fills in, for each input, the bytes that nobody but the segment holds.
+pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
+    let bytes = |v: &Arc<Value>| match v.state() {
+        Some(Ok(s)) if Arc::strong_count(v) == 1 && Arc::strong_count(&s.buffer) == 1 => s.buffer.bytes(),
+        _ => 0,
+    };
+    own.clear();
+    own.extend(inputs.iter().map(|v| v.as_ref().map_or(0, bytes)));
+}
+
+impl Ready {
+    /// What to run on `device` where the segment alone holds so many bytes of each input, and how: this, or where the device's limit leaves too little
+    /// whatever is computed twice, the plan that `lean` gives.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where that does not do either.
+    pub fn schedule(
+        self: &Arc<Ready>,
+        device: DeviceRef,
+        own: &[usize],
+        lean: impl FnOnce() -> Option<Arc<Ready>>,
+    ) -> Result<(Arc<Ready>, Arc<Schedule>), Error> {
+        let usual = self.usual(own);
+        let memory = device.device().memory();
+        let Some(limit) = memory.limit else { return Ok((self.clone(), usual)) };
+        let room = limit.saturating_sub(memory.in_use);
+        if usual.peak <= room {
+            return Ok((self.clone(), usual));
+        }
+        let least = match self.within(device, own, room) {
+            Ok(schedule) => return Ok((self.clone(), schedule)),
+            Err(least) => least,
+        };
+        let lean = self.memory.lean.get_or_init(lean);
+        let lean = lean.as_ref().map(|r| (r, r.within(device, own, room)));
+        match lean {
+            Some((ready, Ok(schedule))) => Ok((ready.clone(), schedule)),
+            other => Err(Error::OutOfMemory {
+                requested: other.and_then(|o| o.1.err()).map_or(least, |l| l.min(least)),
+                in_use: memory.in_use,
+                limit: Some(limit),
+                device: device.device().name().to_string(),
+            }),
+        }
+    }
+
+    /// The schedule where there is room.
+    fn usual(&self, own: &[usize]) -> Arc<Schedule> {
+        let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
+        let needs = Needs { own, rereads: &rereads, granted };
+        let fits = |m: &Made| m.room.is_none() && *m.own == *own;
+        let made = || Ok(Made { own: own.into(), room: None, schedule: Arc::new(schedule(&self.instance, &needs)) });
+        let never: Result<_, usize> = self.memory.schedules.find(fits, made);
+        never.expect("one that holds what it likes is always found")
+    }
+
+    /// A schedule that takes no more than `room`, or the least that one takes.
+    fn within(&self, device: DeviceRef, own: &[usize], room: usize) -> Result<Arc<Schedule>, usize> {
+        let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
+        let needs = Needs { own, rereads: &rereads, granted };
+        // One made for hardly less does, too.
+        let fits = |m: &Made| m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own;
+        self.memory.schedules.find(fits, || {
+            let (costs, footprint) = (costs(device), self.instance.footprint());
+            let times: Vec<u64> =
+                self.instance.steps.iter().map(|s| costs.time(&self.instance.figures(s), footprint)).collect();
+            let s = schedule_within(&self.instance, &needs, room, &|step| times[step])?;
+            Ok(Made { own: own.into(), room: Some(room), schedule: Arc::new(s) })
+        })
+    }
+}
