@@ -84,7 +84,7 @@ impl Checker {
         all: bool,
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let old = set_mode(mode);
-        let values = self.record(device, program, drops, all);
+        let values = self.record(device, program, drops, all).and_then(|v| synchronize().map(|()| v));
         let read = values.and_then(|values| values.iter().map(|v| v.as_ref().map(|v| v.read()).transpose()).collect());
         set_mode(old);
         read
@@ -148,8 +148,31 @@ impl Checker {
         }
         // Dying inputs may be overwritten in place.
         inputs.clear();
-        synchronize()?;
         Ok(values)
+    }
+
+    /// Values that were dropped unread three times are not written the fourth time, and have the same bits when they are read then.
+    fn unread(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let fail = |e: Error| format!("unread: {e}");
+        let old = set_mode(STRICT);
+        let mut read = vec![];
+        let mut run = |turn: usize| -> Result<(), Error> {
+            let values = self.record(self.device, program, Drops::Early, false)?;
+            let Some(first) = values.iter().flatten().next() else { return Ok(()) };
+            let mut got = vec![None; values.len()];
+            first.read()?;
+            for (to, value) in got.iter_mut().zip(&values).filter(|_| turn == 3) {
+                *to = value.as_ref().map(|v| v.read()).transpose()?;
+            }
+            if turn == 3 {
+                read = got;
+            }
+            Ok(())
+        };
+        let outcome = (0..4).try_for_each(&mut run);
+        set_mode(old);
+        outcome.map_err(fail)?;
+        if read.is_empty() { Ok(()) } else { self.equal(program, &read, want, "dropped unread before") }
     }
 
     /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that a contest would try.
@@ -234,6 +257,7 @@ impl Checker {
 
         if ways.plans {
             self.other_plans(program, &unfused)?;
+            self.unread(program, &unfused)?;
         }
 
         // Another thread: the same values again, its inputs and results handed over.

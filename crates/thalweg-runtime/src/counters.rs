@@ -28,6 +28,10 @@ pub struct Counters {
     pub contests: u64,
     /// Of these, where another plan was faster.
     pub contests_won: u64,
+    /// Live results that were not written, because nobody had read them before.
+    pub values_deferred: u64,
+    /// Of these, how many were asked for after all.
+    pub values_recomputed: u64,
     /// Kernels compiled.
     pub programs_compiled: u64,
     /// Nanoseconds spent compiling.
@@ -59,6 +63,8 @@ impl Sub for Counters {
             instances_made: self.instances_made - o.instances_made,
             contests: self.contests - o.contests,
             contests_won: self.contests_won - o.contests_won,
+            values_deferred: self.values_deferred - o.values_deferred,
+            values_recomputed: self.values_recomputed - o.values_recomputed,
             programs_compiled: self.programs_compiled - o.programs_compiled,
             compile_ns: self.compile_ns - o.compile_ns,
             plan_ns: self.plan_ns - o.plan_ns,
@@ -74,7 +80,8 @@ impl Sub for Counters {
 thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
         operations: 0, segments: 0, plans_made: 0, plans_found: 0, plans_loaded: 0, calibrations: 0, instances_made: 0,
-        contests: 0, contests_won: 0, programs_compiled: 0, compile_ns: 0,
+        contests: 0, contests_won: 0, values_deferred: 0, values_recomputed: 0,
+        programs_compiled: 0, compile_ns: 0,
         plan_ns: 0, kernels: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0, reused_in_place: 0,
     }) };
 }

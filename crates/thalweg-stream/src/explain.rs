@@ -2,10 +2,11 @@
 
 use crate::DeviceRef;
 use crate::calibration::costs;
+use crate::recorder::Wanted;
 use crate::run::Run;
 use crate::store::Ready;
 use std::cell::RefCell;
-use thalweg_fusion::{Explanation, Segment, SegmentReport};
+use thalweg_fusion::{BitSet, Explanation, Segment, SegmentReport};
 use thalweg_runtime::Error;
 
 thread_local! {
@@ -17,10 +18,10 @@ thread_local! {
 /// the rest did not. Only the calling thread's streams are told of.
 pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
     // What waits from before is no part of it.
-    crate::stream::each_own(|r| r.cut());
+    crate::stream::each_own(|r| r.cut(Wanted::All));
     let outer = COLLECTED.replace(Some(Vec::new()));
     let out = f();
-    crate::stream::each_own(|r| r.cut());
+    crate::stream::each_own(|r| r.cut(Wanted::All));
     let segments = COLLECTED.replace(outer).unwrap_or_default();
     (out, Explanation { segments })
 }
@@ -28,10 +29,10 @@ pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
 /// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each launch in the order they ran. What
 /// [`explain`] tells takes time of its own between the launches; this does not.
 pub fn launch_times<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
-    crate::stream::each_own(|r| r.cut());
+    crate::stream::each_own(|r| r.cut(Wanted::All));
     let outer = TIMES.replace(Some(Vec::new()));
     let out = f();
-    crate::stream::each_own(|r| r.cut());
+    crate::stream::each_own(|r| r.cut(Wanted::All));
     (out, TIMES.replace(outer).unwrap_or_default())
 }
 
@@ -52,10 +53,11 @@ pub(crate) fn report(
     ready: &Ready,
     own: &Ready,
     made: bool,
+    deferred: &BitSet,
 ) -> SegmentReport {
     let engines = ready.programs.iter().map(|p| p.info().engine).collect();
     let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, engines);
-    SegmentReport { contest: own.contest.entrants(), ..report }
+    SegmentReport { contest: own.contest.entrants(), deferred: deferred.iter().collect(), ..report }
 }
 
 /// Puts the report away with what the run did.

@@ -8,6 +8,7 @@
 
 mod calibration;
 mod contest;
+mod deferred;
 mod device;
 mod explain;
 mod mode;
@@ -21,6 +22,7 @@ mod stream;
 mod value;
 
 pub use calibration::{calibrate, costs, set_costs};
+pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times};
 pub use mode::{Mode, effort, measuring, mode, set_effort, set_measuring, set_mode};

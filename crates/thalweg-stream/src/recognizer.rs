@@ -4,6 +4,7 @@
 //! usual successor is compared first, so a stretch that was seen before costs one comparison an operation however many plans
 //! there are; other successors are found by hash. Plans hang at nodes, one for each set of live-outs.
 
+use crate::deferred::History;
 use crate::store::{Entry, Ready};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Known {
     pub live: BitSet,
     /// The plan with what was worked out for it.
     pub entry: Arc<Entry>,
+    /// What became of those values.
+    pub history: Arc<History>,
     /// Sizes of the last run, and what ran.
     pub last: Option<(Box<[i64]>, Arc<Ready>)>,
 }

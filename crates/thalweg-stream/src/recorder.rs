@@ -2,6 +2,7 @@
 
 use crate::DeviceRef;
 use crate::calibration::watch;
+use crate::deferred::{History, Recipe, deferring};
 use crate::explain;
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
@@ -15,7 +16,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use thalweg_fusion::{BitSet, Segment};
+use thalweg_fusion::{BitSet, OwnedSegment, Segment};
 use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
@@ -28,6 +29,22 @@ const MAX_INPUT_BYTES: usize = 512 << 20;
 
 /// Epochs number segments, over all streams.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
+
+/// Why a stream is cut: what has to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// Everything live: somebody waits for all of it.
+    All,
+    /// A value that is read.
+    Value {
+        /// The segment it was recorded in.
+        epoch: u64,
+        /// Its place there.
+        index: u32,
+    },
+    /// Nothing yet: a loop comes round, or much memory waits.
+    Nothing,
+}
 
 /// What one stream has recorded since its last cut.
 pub(crate) struct Recorder {
@@ -53,8 +70,9 @@ pub(crate) struct Recorder {
     cut_next: bool,
     /// Operations of turns that need nothing of each other, in a loop that is recorded on: what reads one of them goes round an outer loop.
     turns: usize,
-    // Kept for their memory.
+    // Kept for their memory. What somebody can still ask for, and what of it is written.
     live: BitSet,
+    planned: BitSet,
     sizes: Vec<i64>,
 }
 
@@ -103,6 +121,7 @@ impl Recorder {
             cut_next: false,
             turns: 0,
             live: BitSet::default(),
+            planned: BitSet::default(),
             sizes: Vec::new(),
         }
     }
@@ -124,14 +143,18 @@ impl Recorder {
             self.change_mode(mode);
         }
         if self.cut_next || self.turns > 0 && self.comes_round(args) {
-            self.cut();
+            self.cut(Wanted::Nothing);
         }
         // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may settle an argument.
         for arg in args {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
-                && let Some(Err(error)) = v.state()
             {
+                // One of an earlier segment that was not written then.
+                if v.state().is_none() {
+                    v.compute();
+                }
+                let Some(Err(error)) = v.state() else { continue };
                 return Value::failed(self.device, error.poisoned(), shape, dtype);
             }
         }
@@ -170,7 +193,7 @@ impl Recorder {
 
     #[cold]
     fn change_mode(&mut self, mode: Mode) {
-        self.cut();
+        self.cut(Wanted::Nothing);
         self.mode = mode;
         self.recognizer.restart(mode.index());
     }
@@ -191,6 +214,7 @@ impl Recorder {
     }
 
     fn find_input(&mut self, v: &Arc<Value>) -> usize {
+        v.note_read();
         let new = self.inputs.len();
         let number = *self.input_numbers.entry(Arc::as_ptr(v) as usize).or_insert(new as u32) as usize;
         if number == new {
@@ -213,7 +237,7 @@ impl Recorder {
     fn maybe_cut(&mut self, known: bool) {
         let n = self.ops.len();
         if self.input_bytes > self.input_limit && self.own_input_bytes() > MAX_INPUT_BYTES {
-            return self.cut();
+            return self.cut(Wanted::Nothing);
         }
         // What others hold anyway is no reason to cut: a chain over one large tensor is to fuse like any other.
         while self.input_bytes > self.input_limit {
@@ -256,7 +280,7 @@ impl Recorder {
     }
 
     /// Cuts: what was recorded is run, and a new segment begins.
-    pub fn cut(&mut self) {
+    pub fn cut(&mut self, wanted: Wanted) {
         if !self.ops.is_empty() {
             self.live.reset(self.ops.len());
             for (i, v) in self.values.iter().enumerate() {
@@ -264,12 +288,13 @@ impl Recorder {
                     self.live.insert(i);
                 }
             }
+            self.planned.clone_from(&self.live);
             count(|c| {
                 c.operations += self.ops.len() as u64;
                 c.segments += 1;
             });
             // A panic in a kernel is a defect of ours; the values it leaves are told so, and the stream goes on.
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run()));
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
             let error = match outcome {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error),
@@ -304,16 +329,29 @@ impl Recorder {
         self.recognizer.restart(self.mode.index());
     }
 
-    fn run(&mut self) -> Result<(), Error> {
+    fn run(&mut self, wanted: Wanted) -> Result<(), Error> {
         if self.mode.reference {
             return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
         }
         self.sizes.clear();
         self.sizes.extend_from_slice(&self.ints);
         self.sizes.extend_from_slice(&self.input_sizes);
+        let watched = self.mode.fused && deferring();
+        let mut deferred = BitSet::new(0);
+        if watched && let Some(recipe) = self.defer(wanted) {
+            for i in recipe.deferred.iter() {
+                self.values[i].defer(recipe.clone());
+                self.planned.remove(i);
+            }
+            deferred = recipe.deferred.clone();
+            count(|c| c.values_deferred += deferred.count() as u64);
+        }
+        if self.planned.count() == 0 && deferred.count() > 0 {
+            return Ok(());
+        }
         // The plan at hand: same live-outs, same sizes, scalars still equal where they were.
         let known = self.recognizer.known();
-        let at = known.iter().position(|k| k.live == self.live);
+        let at = known.iter().position(|k| k.live == self.planned);
         let at_hand = at.and_then(|at| match &known[at].last {
             Some((sizes, ready)) if **sizes == *self.sizes && ready.classes.hold(&self.scalars) => Some(ready.clone()),
             _ => None,
@@ -325,6 +363,9 @@ impl Recorder {
         if origin == Origin::Memory {
             count(|c| c.plans_found += 1);
         }
+        let live = &self.live;
+        let history = self.recognizer.known().iter().find(|k| k.live == *live).map(|k| k.history.clone());
+        let history = history.filter(|_| watched);
         let won = measuring().and(ready.contest.winner()).cloned();
         let ready = won.unwrap_or(ready);
         let turn = ready.contest.turn(self.ops.len(), || {
@@ -334,10 +375,11 @@ impl Recorder {
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let report = explain::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), chosen, &ready, origin == Origin::Search)
+            explain::report(self.device, &self.segment(&laid), chosen, &ready, origin == Origin::Search, &deferred)
         });
         let begin = watch::waits(self.device).then(Instant::now);
-        let outcome = run::run(chosen, self.device, &self.values, &mut self.inputs, &self.scalars, explain::is_timed());
+        let values = (self.values.as_slice(), history.as_ref());
+        let outcome = run::run(chosen, self.device, values, &mut self.inputs, &self.scalars, explain::is_timed());
         let time = begin.map(|b| b.elapsed());
         if let Some(turn) = &turn {
             ready.contest.note(turn);
@@ -347,6 +389,32 @@ impl Recorder {
             watch::spent(self.device, time);
         }
         outcome.map(|_| ())
+    }
+
+    /// What need not be written: results that this pattern's history shows to be dropped unread, if little enough is kept to compute them after all.
+    fn defer(&mut self, wanted: Wanted) -> Option<Arc<Recipe>> {
+        let asked = match wanted {
+            Wanted::All => return None,
+            Wanted::Value { epoch, index } if epoch == self.epoch => Some(index as usize),
+            Wanted::Value { .. } | Wanted::Nothing => None,
+        };
+        let live = &self.live;
+        let known = self.recognizer.known().iter().find(|k| k.live == *live)?;
+        let (history, entry) = (known.history.clone(), known.entry.clone());
+        let mut deferred = BitSet::new(self.ops.len());
+        let unread = |&i: &usize| history.is_unread(i) && asked != Some(i);
+        self.live.iter().filter(unread).for_each(|i| deferred.insert(i));
+        let bytes = |v: &Value| v.shape().numel() * v.dtype().size();
+        let saved: usize = deferred.iter().map(|i| bytes(&self.values[i])).sum();
+        let kept = self.own_input_bytes();
+        if deferred.count() == 0 || kept > saved {
+            return None;
+        }
+        let laid = self.laid_out();
+        let segment = self.segment(&laid).to_owned();
+        let segment = OwnedSegment { live: self.live.clone(), ..segment };
+        let inputs = self.inputs.iter().flatten().cloned().collect();
+        Recipe::new((self.device, entry), (segment, self.sizes.clone()), inputs, (deferred, history, kept))
     }
 
     /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's plans if there is one.
@@ -362,7 +430,12 @@ impl Recorder {
         let last = Some((self.sizes.as_slice().into(), ready.clone()));
         match at {
             Some(at) => self.recognizer.known()[at].last = last,
-            None => self.recognizer.add(Known { live: self.live.clone(), entry, last }),
+            None => self.recognizer.add(Known {
+                live: self.planned.clone(),
+                entry,
+                history: History::new(self.ops.len()),
+                last,
+            }),
         }
         Ok((ready, origin))
     }
@@ -376,7 +449,7 @@ impl Recorder {
     fn segment<'a>(&'a self, (shapes, inputs): &'a (Vec<Shape>, Vec<(DType, View)>)) -> Segment<'a> {
         Segment {
             ops: &self.ops,
-            live: &self.live,
+            live: &self.planned,
             mode: self.mode.planning(),
             shapes,
             ints: &self.ints,

@@ -1,6 +1,7 @@
 //! Running an instance: memory for what is written, launches in order, results handed over.
 
 use crate::DeviceRef;
+use crate::deferred::{History, Watch};
 use crate::store::Ready;
 use crate::value::{Storage, Value};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ struct Running<'a> {
 pub(crate) fn run(
     ready: &Ready,
     device: DeviceRef,
-    values: &[Arc<Value>],
+    (values, history): (&[Arc<Value>], Option<&Arc<History>>),
     inputs: &mut [Option<Arc<Value>>],
     scalars: &[u64],
     timed: bool,
@@ -64,7 +65,8 @@ pub(crate) fn run(
                 None => r.device.allocate(instance.buffers[b])?,
             },
         };
-        values[output.op].settle(Ok(Storage { buffer, view: output.view }));
+        let watch = history.map(|h| Watch::new(h, output.op));
+        values[output.op].settle_watched(Ok(Storage { buffer, view: output.view }), watch);
     }
     Ok(r.done)
 }

@@ -6,7 +6,7 @@
 
 use crate::DeviceRef;
 use crate::mode::mode;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Wanted};
 use crate::value::{NO_STREAM, Operand, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -125,13 +125,13 @@ pub fn record(
     })
 }
 
-/// Cuts the stream of that number, if it is still there, and runs what was recorded.
-pub(crate) fn cut_stream(id: u32) {
+/// Cuts the stream of that number, if it is still there, and runs what was recorded, because the value of that epoch and place is wanted.
+pub(crate) fn cut_stream(id: u32, wanted: Option<(u64, u32)>) {
     let streams = STREAMS.read().unwrap_or_else(|e| e.into_inner());
     let stream = streams.as_ref().and_then(|s| s.get(&id)).cloned();
     drop(streams);
     let Some(stream) = stream else { return };
-    stream.lock().cut();
+    stream.lock().cut(wanted.map_or(Wanted::Nothing, |(epoch, index)| Wanted::Value { epoch, index }));
     if stream.orphan.load(Relaxed) {
         forget_stream(id);
     }
@@ -151,7 +151,7 @@ pub(crate) fn each_own(mut f: impl FnMut(&mut Recorder)) {
 /// # Errors
 /// When a device fails. What kept a value from being computed is told to whoever reads it.
 pub fn synchronize() -> Result<(), Error> {
-    each_own(Recorder::cut);
+    each_own(|r| r.cut(Wanted::All));
     let devices: Vec<DeviceRef> = LOCAL.with_borrow(|l| {
         l.0.iter().enumerate().filter(|(_, s)| s.is_some()).map(|(at, _)| DeviceRef(at as u16)).collect()
     });

@@ -1,9 +1,10 @@
 //! Values: what a tensor handle holds.
 
 use crate::DeviceRef;
+use crate::deferred::{Recipe, Watch};
 use crate::stream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use thalweg_ir::{DType, Shape, View};
 use thalweg_runtime::{Buffer, Error};
 
@@ -32,7 +33,17 @@ pub struct Value {
     pub(crate) epoch: u64,
     /// A guess at its number among the inputs of the segment that last read it: epoch << 24 | number. Whoever reads it checks.
     pub(crate) input_hint: AtomicU64,
-    state: OnceLock<Box<Result<Storage, Error>>>,
+    state: OnceLock<Box<Settled>>,
+    /// How to compute it, if it was not written because nobody ever read it.
+    recipe: Mutex<Option<Arc<Recipe>>>,
+}
+
+/// What became of a value.
+#[derive(Debug)]
+struct Settled {
+    outcome: Result<Storage, Error>,
+    /// Tells the value's pattern whether it was read.
+    watch: Option<Watch>,
 }
 
 /// An argument of an operation.
@@ -49,7 +60,17 @@ pub(crate) const NO_STREAM: u32 = u32::MAX;
 
 impl Value {
     pub(crate) fn pending(shape: Shape, dtype: DType, device: DeviceRef, stream: u32, epoch: u64, index: u32) -> Value {
-        Value { shape, dtype, device, stream, index, epoch, input_hint: AtomicU64::new(0), state: OnceLock::new() }
+        Value {
+            shape,
+            dtype,
+            device,
+            stream,
+            index,
+            epoch,
+            input_hint: AtomicU64::new(0),
+            state: OnceLock::new(),
+            recipe: Mutex::new(None),
+        }
     }
 
     fn settled(shape: Shape, dtype: DType, device: DeviceRef, state: Result<Storage, Error>) -> Arc<Value> {
@@ -99,22 +120,44 @@ impl Value {
 
     #[inline]
     pub(crate) fn state(&self) -> Option<&Result<Storage, Error>> {
-        self.state.get().map(|s| &**s)
+        self.state.get().map(|s| &s.outcome)
     }
 
     pub(crate) fn state_mut(&mut self) -> Option<&mut Result<Storage, Error>> {
-        self.state.get_mut().map(|s| &mut **s)
+        self.state.get_mut().map(|s| &mut s.outcome)
     }
 
     /// Sets the outcome; the first one stays.
     pub(crate) fn settle(&self, state: Result<Storage, Error>) {
-        let _ = self.state.set(Box::new(state));
+        self.settle_watched(state, None);
+    }
+
+    /// The same, with who wants to know whether it is read.
+    pub(crate) fn settle_watched(&self, outcome: Result<Storage, Error>, watch: Option<Watch>) {
+        let _ = self.state.set(Box::new(Settled { outcome, watch }));
+    }
+
+    /// Says how to compute the value in place of its outcome.
+    pub(crate) fn defer(&self, recipe: Arc<Recipe>) {
+        *self.recipe() = Some(recipe);
+    }
+
+    fn recipe(&self) -> MutexGuard<'_, Option<Arc<Recipe>>> {
+        // A panic while a recipe is followed leaves it to be followed again.
+        self.recipe.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Notes that somebody reads the value or computes from it.
+    pub(crate) fn note_read(&self) {
+        if let Some(watch) = self.state.get().and_then(|s| s.watch.as_ref()) {
+            watch.read();
+        }
     }
 
     /// The memory of a value that only the caller can reach.
     pub(crate) fn take_storage(&mut self) -> Option<Storage> {
         match self.state.take() {
-            Some(state) => (*state).ok(),
+            Some(settled) => settled.outcome.ok(),
             None => None,
         }
     }
@@ -130,8 +173,18 @@ impl Value {
 
     /// Computes the value if it has not been: cuts the stream that recorded it and runs what is waiting there.
     pub fn compute(&self) {
-        if !self.is_settled() {
-            stream::cut_stream(self.stream);
+        if self.is_settled() {
+            return;
+        }
+        if self.recipe().is_none() {
+            stream::cut_stream(self.stream, Some((self.epoch, self.index)));
+        }
+        // Not written by that cut or an earlier one. What it was computed from is let go with the recipe.
+        let mut recipe = self.recipe();
+        if let Some(recipe) = recipe.take()
+            && !self.is_settled()
+        {
+            self.settle_watched(recipe.make(self.index as usize), Some(recipe.watch(self.index as usize)));
         }
     }
 
@@ -141,6 +194,7 @@ impl Value {
     /// What kept it from being computed.
     pub fn storage(&self) -> Result<Storage, Error> {
         self.compute();
+        self.note_read();
         match self.state() {
             Some(Ok(storage)) => Ok(storage.clone()),
             Some(Err(error)) => Err(error.clone()),

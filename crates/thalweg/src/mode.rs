@@ -51,3 +51,9 @@ pub fn set_search_effort(effort: Effort) -> Effort {
 pub fn set_measuring(share: Option<f64>) -> Option<f64> {
     thalweg_stream::set_measuring(share)
 }
+
+/// Sets whether results of this thread that were dropped unread whenever their stretch of operations ran before are no longer written to memory, and returns what was set before.
+/// Such a value is computed after all, the same to the bit, if somebody reads it. On unless the environment variable `THALWEG_DEFER` is `off`.
+pub fn set_deferring(on: bool) -> bool {
+    thalweg_stream::set_deferring(on)
+}

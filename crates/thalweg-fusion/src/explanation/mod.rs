@@ -56,6 +56,8 @@ pub struct SegmentReport {
     pub unfused: Totals,
     /// The plans that were measured against each other, the first one that the model preferred; empty where none were.
     pub contest: Vec<Entrant>,
+    /// Operations whose results somebody holds but nobody ever read: not written, computed again if somebody asks.
+    pub deferred: Vec<usize>,
     /// Why the segment failed, if it did.
     pub error: Option<String>,
 }
@@ -217,7 +219,18 @@ impl SegmentReport {
             bytes_allocated: 0,
         };
         let unfused = unfused_totals(segment);
-        SegmentReport { operations, inputs, kernels, edges, plan_made, totals, unfused, contest: vec![], error: None }
+        SegmentReport {
+            operations,
+            inputs,
+            kernels,
+            edges,
+            plan_made,
+            totals,
+            unfused,
+            contest: vec![],
+            deferred: vec![],
+            error: None,
+        }
     }
 
     /// Adds what the run did: for each launch the bytes allocated, the outputs that took an input's place, and the time in nanoseconds.

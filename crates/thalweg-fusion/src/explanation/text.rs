@@ -73,6 +73,11 @@ impl SegmentReport {
             aliases.iter().try_for_each(|i| write!(f, " %{i}"))?;
             f.write_char('\n')?;
         }
+        if !self.deferred.is_empty() {
+            f.write_str("not written, nobody read them before:")?;
+            self.deferred.iter().try_for_each(|i| write!(f, " %{i}"))?;
+            f.write_char('\n')?;
+        }
         let dead = self.operations.iter().filter(|o| o.kernels.is_empty() && !o.alias).count();
         if dead > 0 {
             writeln!(f, "{dead} operations that nobody needed or that only re-label memory")?;

@@ -1,0 +1,172 @@
+//! Lifetimes: results that nobody reads are not written.
+//!
+//! Whoever writes `let y = f(&x); let z = g(&y);` holds `y` until the end of its scope, so `y` is live when `z` is read, and would be written to memory for
+//! nobody. A pattern remembers what became of its live results ([`History`]): of those that were dropped unread every time, at least twice, no more
+//! is written. Such a value is *deferred*: it keeps a [`Recipe`], and in the rare case that somebody asks for it after all, the segment
+//! is run once more by the very plan that would have written it, so the value is the same to the bit; and the pattern writes it from then on.
+//!
+//! Always true: what a read or [`crate::synchronize`] asks for is written. A recipe keeps the segment's inputs alive; where nobody else does, these are no more bytes than were
+//! saved, and all recipes together keep at most [`MOST_BYTES`]. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
+
+use crate::DeviceRef;
+use crate::mode::measuring;
+use crate::run;
+use crate::store::Entry;
+use crate::value::{Storage, Value};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use thalweg_fusion::{BitSet, OwnedSegment};
+use thalweg_runtime::{Error, count};
+
+/// Times that a result was dropped unread before it is deferred.
+const UNREAD: u32 = 2;
+/// Bytes of inputs that recipes alone keep alive, at most.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Bytes that recipes alone keep alive.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// What became of the live results of one pattern, by operation.
+#[derive(Debug)]
+pub(crate) struct History(Vec<Fate>);
+
+#[derive(Default, Debug)]
+struct Fate {
+    unread: AtomicU32,
+    read: AtomicBool,
+}
+
+impl History {
+    /// Of a pattern with so many operations, never run.
+    pub fn new(operations: usize) -> Arc<History> {
+        Arc::new(History((0..operations).map(|_| Fate::default()).collect()))
+    }
+
+    /// Whether a result was dropped unread every time.
+    pub fn is_unread(&self, i: usize) -> bool {
+        self.0[i].unread.load(Relaxed) >= UNREAD && !self.0[i].read.load(Relaxed)
+    }
+}
+
+/// Watches one value for its pattern's history.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    history: Arc<History>,
+    operation: u32,
+    read: AtomicBool,
+}
+
+impl Watch {
+    pub fn new(history: &Arc<History>, operation: usize) -> Watch {
+        Watch { history: history.clone(), operation: operation as u32, read: AtomicBool::new(false) }
+    }
+
+    /// Notes that the value was read, or is an argument.
+    pub fn read(&self) {
+        if !self.read.swap(true, Relaxed) {
+            self.history.0[self.operation as usize].read.store(true, Relaxed);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !*self.read.get_mut() {
+            self.history.0[self.operation as usize].unread.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// How to compute what was not written: the segment, its inputs, and the plan that writes all its live results.
+pub(crate) struct Recipe {
+    pub device: DeviceRef,
+    pub segment: OwnedSegment,
+    pub sizes: Vec<i64>,
+    pub entry: Arc<Entry>,
+    pub inputs: Vec<Arc<Value>>,
+    /// The operations that were deferred, and who wants to know whether they are read.
+    pub deferred: BitSet,
+    pub history: Arc<History>,
+    /// Bytes of inputs that nothing else keeps.
+    pub kept: usize,
+    /// The deferred results, once one was asked for.
+    made: OnceLock<Result<Vec<Option<Storage>>, Error>>,
+}
+
+impl std::fmt::Debug for Recipe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Recipe({} operations, {} inputs)", self.segment.ops.len(), self.inputs.len())
+    }
+}
+
+impl Recipe {
+    /// The recipe, if what it keeps is little enough.
+    pub fn new(
+        (device, entry): (DeviceRef, Arc<Entry>),
+        (segment, sizes): (OwnedSegment, Vec<i64>),
+        inputs: Vec<Arc<Value>>,
+        (deferred, history, kept): (BitSet, Arc<History>, usize),
+    ) -> Option<Arc<Recipe>> {
+        let before = KEPT.fetch_add(kept, Relaxed);
+        let made = OnceLock::new();
+        // Gives the bytes back when it is dropped.
+        let recipe = Recipe { device, segment, sizes, entry, inputs, deferred, history, kept, made };
+        (before + kept <= MOST_BYTES).then(|| Arc::new(recipe))
+    }
+
+    /// Who wants to know that a deferred operation's result was asked for.
+    pub fn watch(&self, operation: usize) -> Watch {
+        Watch::new(&self.history, operation)
+    }
+
+    /// The result of a deferred operation.
+    pub fn make(&self, operation: usize) -> Result<Storage, Error> {
+        let all = self.made.get_or_init(|| self.run());
+        match all {
+            Ok(all) => Ok(all[operation].clone().expect("only deferred operations are asked for")),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    fn run(&self) -> Result<Vec<Option<Storage>>, Error> {
+        count(|c| c.values_recomputed += self.deferred.count() as u64);
+        let segment = self.segment.as_segment();
+        let (ready, _) = self.entry.ready(self.device, segment, &self.sizes)?;
+        let ready = measuring().and(ready.contest.winner()).cloned().unwrap_or(ready);
+        let fresh = |i: usize| {
+            let (shape, dtype) = (segment.shapes[i], segment.ops[i].dtype);
+            Arc::new(Value::pending(shape, dtype, self.device, crate::value::NO_STREAM, 0, i as u32))
+        };
+        let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
+        let mut inputs: Vec<Option<Arc<Value>>> = self.inputs.iter().cloned().map(Some).collect();
+        run::run(&ready, self.device, (&values, None), &mut inputs, segment.scalars, false)?;
+        let made = |i: usize| self.deferred.has(i).then(|| values[i].storage()).transpose();
+        (0..values.len()).map(made).collect()
+    }
+}
+
+impl Drop for Recipe {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(self.kept, Relaxed);
+    }
+}
+
+static DEFERRING: OnceLock<bool> = OnceLock::new();
+
+thread_local! {
+    static OWN_DEFERRING: Cell<Option<bool>> = const { Cell::new(None) };
+}
+
+/// Whether results of the calling thread that were never read are no longer written: unless `THALWEG_DEFER=off`, until set.
+pub fn deferring() -> bool {
+    let from_environment = || !std::env::var("THALWEG_DEFER").is_ok_and(|v| v.eq_ignore_ascii_case("off"));
+    OWN_DEFERRING.get().unwrap_or_else(|| *DEFERRING.get_or_init(from_environment))
+}
+
+/// Sets what [`deferring`] tells the calling thread, and returns what it was.
+pub fn set_deferring(on: bool) -> bool {
+    let old = deferring();
+    OWN_DEFERRING.set(Some(on));
+    old
+}
