@@ -39,7 +39,10 @@ impl CacheCommand {
         let cache = open()?;
         match self.action {
             Action::Info => info(&cache),
-            Action::Clear => crate::out!("removed {} files from {}", cache.clear(), cache.path().display()),
+            Action::Clear => {
+                let files = counted(cache.clear(), "file", "files");
+                crate::out!("removed {files} from {}", cache.path().display());
+            }
             Action::Export { file } => {
                 let mut to = BufWriter::new(File::create(&file).during(file.display())?);
                 let entries = cache.export(&mut to).during(file.display())?;

@@ -280,7 +280,7 @@ impl Checker {
             .collect();
         self.equal(program, &read.map_err(|e| fail("read elsewhere", e))?, &unfused, "on another thread")?;
 
-        self.from_disk(program, &unfused)?;
+        self.as_a_new_process(program, &unfused)?;
 
         let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
         if ways.threads {
@@ -320,7 +320,7 @@ impl Checker {
     }
 
     /// As a new process would run it: with no plan in memory, and on disk none, its own, or something like it.
-    fn from_disk(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
+    fn as_a_new_process(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let Some(disk) = &self.disk else { return Ok(()) };
         let fresh = |what: &str| -> Result<Counters, String> {
             clear_plans();

@@ -173,6 +173,9 @@ fn sixteen_processes_at_once_compute_the_same() {
     assert_eq!(place.files("plan").iter().filter(unfinished).count(), 0);
 }
 
+/// What is made of a good file.
+type Damage<'a> = dyn Fn(&[u8]) -> Vec<u8> + 'a;
+
 #[test]
 fn damaged_files_are_made_anew() {
     let place = Place::new("damaged");
@@ -180,7 +183,7 @@ fn damaged_files_are_made_anew() {
     let files = place.files("plan");
     let good: Vec<Vec<u8>> = files.iter().map(|f| fs::read(f).unwrap()).collect();
     let other = good.last().unwrap().clone();
-    let damage: [&dyn Fn(&[u8]) -> Vec<u8>; 6] = [
+    let damage: [&Damage; 6] = [
         &|_| b"garbage".to_vec(),
         &|_| vec![],
         &|good| good[..good.len() / 2].to_vec(),

@@ -58,14 +58,14 @@ impl Folder {
         Folder::check(opened)
     }
 
-    /// Opens a folder in this one, and makes it if it is not there.
+    /// Makes a folder in this one, where there is none; another process may have been first.
+    pub fn make(&self, name: &str) {
+        let _ = mkdirat(&self.0, name, Mode::RWXU);
+    }
+
+    /// Opens a folder in this one.
     pub fn inner(&self, name: &str) -> Result<Folder, Ignored> {
-        let opened = openat(&self.0, name, FOLDER, Mode::empty()).or_else(|_| {
-            // Another process may have been first.
-            let _ = mkdirat(&self.0, name, Mode::RWXU);
-            openat(&self.0, name, FOLDER, Mode::empty())
-        });
-        Folder::check(opened)
+        Folder::check(openat(&self.0, name, FOLDER, Mode::empty()))
     }
 
     fn check(opened: rustix::io::Result<OwnedFd>) -> Result<Folder, Ignored> {

@@ -88,7 +88,7 @@ impl fmt::Display for Ignored {
 pub struct Cache {
     path: PathBuf,
     root: Folder,
-    kinds: [OnceLock<Option<Folder>>; Kind::ALL.len()],
+    kinds: [OnceLock<Folder>; Kind::ALL.len()],
     limit: u64,
 }
 
@@ -129,9 +129,14 @@ impl Cache {
         self.limit
     }
 
+    /// The folder of a kind, if it is there.
     fn folder(&self, kind: Kind) -> Option<&Folder> {
-        let open = || self.root.inner(kind.name()).inspect_err(|why| ignore(kind.name(), *why)).ok();
-        self.kinds[kind as usize].get_or_init(open).as_ref()
+        let place = &self.kinds[kind as usize];
+        if place.get().is_none() {
+            let folder = self.root.inner(kind.name()).inspect_err(|why| ignore(kind.name(), *why)).ok()?;
+            let _ = place.set(folder);
+        }
+        place.get()
     }
 
     /// The entry of that key, if there is a good one.
@@ -148,6 +153,10 @@ impl Cache {
     pub fn put(&self, kind: Kind, key: &Key, payload: &[u8]) {
         if payload.len() > MAX_PAYLOAD {
             return ignore(kind.name(), Ignored::TooLarge);
+        }
+        // Made when there is something to put in it: a process that only looks makes nothing.
+        if self.kinds[kind as usize].get().is_none() {
+            self.root.make(kind.name());
         }
         let Some(folder) = self.folder(kind) else { return };
         if let Err(why) = folder.write(&key.to_string(), &entry::to_bytes(kind, key, payload)) {
