@@ -259,7 +259,7 @@ impl Checker {
             self.other_plans(program, &unfused)?;
             self.unread(program, &unfused)?;
         }
-        if program.steps.len() % 2 == 0 {
+        if program.steps.len().is_multiple_of(2) {
             self.within_limits(program, &unfused)?;
         }
 

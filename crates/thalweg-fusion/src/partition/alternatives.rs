@@ -28,7 +28,7 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
         found.extend(State::of(&mut kernels, &stores, &stored));
     }
     found.retain(|s| s.time <= own.time.saturating_mul(HOPELESS));
-    found.sort_by(|a, b| (a.time, a.stores().0).cmp(&(b.time, b.stores().0)));
+    found.sort_by_cached_key(|s| (s.time, s.stores().0));
     let mut plans: Vec<Planned> = vec![];
     let mut all = found.iter().map(|s| (finish(&facts, s), s.time)).collect::<Vec<_>>();
     // Where there is a bundle, its kernels one by one.

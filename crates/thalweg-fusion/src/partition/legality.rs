@@ -34,8 +34,8 @@ pub enum Rule {
     Unread,
     /// The kernels with the values between them are acyclic: each runs once, after all that it reads from.
     Cycle,
-    /// A kernel holds at most [`super::MAX_KERNEL_OPS`] operations, so that compiling stays linear in practice and code within the
-    /// instruction cache; and one operation at most [`super::MAX_MAPS`] times.
+    /// A kernel holds at most `MAX_KERNEL_OPS` operations, so that compiling stays linear in practice and code within the
+    /// instruction cache; and one operation at most `MAX_MAPS` times.
     Full,
 }
 

@@ -15,6 +15,7 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (Stat
     let facts = kernels.facts;
     let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
     let mut complete = true;
+    let mut spent = 0;
     let mut seen: FxHashMap<Look, Solved> = FxHashMap::default();
     // What is small enough for the optimum is one piece, whatever it consists of.
     let all: Vec<usize> = facts.needed.iter().collect();
@@ -23,8 +24,10 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (Stat
     for piece in pieces {
         let look = look(facts, &piece);
         let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &piece)?, solved.complete)));
+        let before = kernels.visits;
         let (state, ended) = as_before.unwrap_or_else(|| {
-            let found = search(kernels, &piece, share(effort, kernels.visits));
+            let found = search(kernels, &piece, share(effort, spent, piece.ops.len()));
+            spent += kernels.visits - before;
             seen.insert(look, Solved::new(&piece, &found.state, found.complete));
             (found.state, found.complete)
         });
@@ -36,10 +39,13 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (Stat
     (whole, complete)
 }
 
-/// What is left of the budget.
-fn share(effort: Effort, spent: u64) -> Effort {
+/// Visits an operation that every piece has, whatever others have spent: enough for the obvious moves.
+const OWN_SHARE: u64 = 30;
+
+/// What is left of the budget for a piece of so many operations.
+fn share(effort: Effort, spent: u64, operations: usize) -> Effort {
     match effort {
-        Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent)),
+        Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent).max(n.min(OWN_SHARE * operations as u64))),
         other => other,
     }
 }

@@ -27,7 +27,11 @@ pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge>
         for &op in &reader.loads {
             let Some(from) = stores.iter().position(|s| s.binary_search(&op).is_ok()) else { continue };
             let reason = match &state {
-                Some(state) => reason(&mut kernels, state, (from, to), op),
+                // The search has an order of its own.
+                Some(state) => {
+                    let (from, to) = (state.home(stores[from][0]), state.home(stores[to][0]));
+                    reason(&mut kernels, state, (from, to), op)
+                }
                 None => Reason::FusionOff,
             };
             edges.push(Edge { op, from: number[from], to: number[to], reason });

@@ -28,7 +28,9 @@ fn a_kernel_has_as_many_points_as_what_it_stores() {
     let mut g = Graph::new();
     let (x, y) = (g.input(&[40, 30]), g.input(&[30]));
     let (a, b, c) = (g.unary(ElementOp::Exp, x), g.unary(ElementOp::Sin, y), g.unary(ElementOp::Neg, x));
-    [a, b, c].map(|t| g.live(t));
+    for t in [a, b, c] {
+        g.live(t);
+    }
     assert_eq!(one_kernel(&g, &[a, b], &[]), Err(Rule::OtherPoints));
     assert_eq!(one_kernel(&g, &[a, c], &[]), Ok(()));
 }
@@ -41,7 +43,9 @@ fn a_kernel_has_one_kind_of_rows() {
     let (rows, columns) = (g.reduce(ReduceOp::Sum, x, 1), g.reduce(ReduceOp::Sum, x, 0));
     let (more, out) = (g.reduce(ReduceOp::Max, x, 1), g.binary(ElementOp::Div, x, columns));
     let both = g.binary(ElementOp::Sub, out, rows);
-    [rows, columns, more, both].map(|t| g.live(t));
+    for t in [rows, columns, more, both] {
+        g.live(t);
+    }
     assert_eq!(one_kernel(&g, &[rows, columns], &[]), Err(Rule::OtherRows));
     assert_eq!(one_kernel(&g, &[rows, more], &[]), Ok(()));
     assert_eq!(one_kernel(&g, &[both], &[]), Err(Rule::OtherRows), "neither sum is complete");
@@ -54,7 +58,9 @@ fn sums_over_all_rows_are_complete_after_the_launch() {
     let x = g.input(&[400, 300]);
     let (rows, columns) = (g.reduce(ReduceOp::Sum, x, 1), g.reduce(ReduceOp::Sum, x, 0));
     let out = g.binary(ElementOp::Div, x, columns);
-    [rows, columns, out].map(|t| g.live(t));
+    for t in [rows, columns, out] {
+        g.live(t);
+    }
     assert_eq!(one_kernel(&g, &[rows, columns], &[]), Ok(()), "a shared pass");
     assert_eq!(one_kernel(&g, &[rows, columns, out], &[]), Err(Rule::OtherRows));
     g.0.mode.strict = true;
@@ -68,7 +74,9 @@ fn a_rows_result_is_used_at_its_row() {
     let rows = g.reduce(ReduceOp::Sum, x, 1);
     let turned = g.flipped(rows, 0);
     let (at, other) = (g.binary(ElementOp::Mul, x, rows), g.binary(ElementOp::Mul, x, turned));
-    [at, other].map(|t| g.live(t));
+    for t in [at, other] {
+        g.live(t);
+    }
     assert_eq!(one_kernel(&g, &[at], &[]), Ok(()));
     assert_eq!(one_kernel(&g, &[other], &[]), Err(Rule::ReadElsewhere));
     assert_eq!(one_kernel(&g, &[other], &[rows]), Ok(()));
@@ -81,7 +89,9 @@ fn a_value_read_at_other_points_of_its_own_kernel_is_computed_again() {
     let h = g.unary(ElementOp::Exp, x);
     let turned = g.flipped(h, 0);
     let out = g.binary(ElementOp::Add, h, turned);
-    [h, out].map(|t| g.live(t));
+    for t in [h, out] {
+        g.live(t);
+    }
     assert_eq!(one_kernel(&g, &[h, out], &[]), Ok(()));
 }
 
@@ -102,7 +112,9 @@ fn reductions_of_nothing_run_by_themselves() {
     let mut g = Graph::new();
     let x = g.input(&[3, 0]);
     let (a, b) = (g.reduce(ReduceOp::Sum, x, 1), g.reduce(ReduceOp::Max, x, 1));
-    [a, b].map(|t| g.live(t));
+    for t in [a, b] {
+        g.live(t);
+    }
     assert_eq!(one_kernel(&g, &[a, b], &[]), Err(Rule::NoRows));
     assert_eq!(one_kernel(&g, &[a], &[b]), Ok(()));
 }
@@ -129,7 +141,9 @@ fn kernels_do_not_wait_for_each_other() {
     let columns = g.reduce(ReduceOp::Sum, h, 0);
     let out = g.binary(ElementOp::Div, h, columns);
     let rest = g.unary(ElementOp::Sin, x);
-    [h, out, rest].map(|t| g.live(t));
+    for t in [h, out, rest] {
+        g.live(t);
+    }
     let facts = Facts::new(g.0.as_segment());
     let costs = Costs::typical();
     let mut kernels = Kernels::new(&facts, &costs);
@@ -152,7 +166,9 @@ fn what_need_not_be_stored_is_stored_for_somebody() {
     let x = g.input(&[40]);
     let h = g.unary(ElementOp::Exp, x);
     let (a, b) = (g.binary(ElementOp::Add, h, x), g.binary(ElementOp::Mul, h, x));
-    [a, b].map(|t| g.live(t));
+    for t in [a, b] {
+        g.live(t);
+    }
     let facts = Facts::new(g.0.as_segment());
     let costs = Costs::typical();
     let mut kernels = Kernels::new(&facts, &costs);
