@@ -65,6 +65,8 @@ struct Tried {
 pub(crate) struct Turn {
     /// What to run in the plan's place.
     pub ready: Option<Arc<Ready>>,
+    /// Whether its run may decide the contest.
+    pub counts: bool,
     tried: usize,
     begun: Instant,
 }
@@ -89,10 +91,11 @@ impl Contest {
         // Another thread that runs the same is not waited for.
         let mut c = self.course.try_lock().ok()?;
         if c.tried.is_empty() && !self.begin(&mut c, share, operations, name) {
-            return Some(Turn { ready: None, tried: 0, begun: Instant::now() });
+            return Some(Turn { ready: None, counts: false, tried: 0, begun: Instant::now() });
         }
         let tried = c.next(share);
-        Some(Turn { ready: c.tried.get(tried).and_then(|t| t.ready.clone()), tried, begun: Instant::now() })
+        let ready = c.tried.get(tried).and_then(|t| t.ready.clone());
+        Some(Turn { ready, counts: true, tried, begun: Instant::now() })
     }
 
     /// Names other plans once the segment has run long enough. Whether there are any.
@@ -122,14 +125,14 @@ impl Contest {
         true
     }
 
-    /// Notes how long the run took that the turn was for.
-    pub fn note(&self, turn: &Turn) {
+    /// Notes how long the run took that the turn was for. Whether that decides the contest.
+    pub fn note(&self, turn: &Turn) -> bool {
         let ns = turn.begun.elapsed().as_nanos() as u64;
         let mut c = self.locked();
         c.runs += 1;
         c.total += ns;
         if c.tried.is_empty() || self.decided.load(Relaxed) {
-            return;
+            return false;
         }
         if turn.tried > 0 {
             let own = c.tried[0].median().unwrap_or(c.total / c.runs);
@@ -139,9 +142,11 @@ impl Contest {
         if std::mem::replace(&mut t.warm, true) {
             t.add(ns);
         }
-        if c.is_over() {
+        let over = c.is_over();
+        if over {
             self.decide(&c);
         }
+        over
     }
 
     fn decide(&self, c: &Course) {

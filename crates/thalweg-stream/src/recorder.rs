@@ -9,7 +9,7 @@ use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
 use crate::run;
-use crate::saved::Origin;
+use crate::saved::{self, Origin};
 use crate::store::{self, Ready};
 use crate::value::{Operand, Value};
 use std::collections::HashMap;
@@ -386,6 +386,8 @@ impl Recorder {
             let laid = self.laid_out();
             explain::report(self.device, &self.segment(&laid), runs, &ready, origin == Origin::Search, &deferred)
         });
+        // Inputs may be gone after the run.
+        let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
         let begin = watch::waits(self.device).then(Instant::now);
         let outcome = match &found {
             Ok((runs, schedule)) => {
@@ -395,8 +397,13 @@ impl Recorder {
             Err(error) => Err(error.clone()),
         };
         let time = begin.map(|b| b.elapsed());
-        if let Some(turn) = &turn {
-            ready.contest.note(turn);
+        if let Some(turn) = &turn
+            && ready.contest.note(turn)
+        {
+            let best = ready.contest.winner().unwrap_or(&ready);
+            if let Some(laid) = &laid {
+                saved::save_measured(self.device, self.segment(laid), &best.plan);
+            }
         }
         explain::end(report, runs, &outcome);
         if let Some(time) = time {

@@ -7,7 +7,8 @@
 //! found: its key holds everything that a plan follows from.
 
 use crate::DeviceRef;
-use crate::calibration;
+use crate::calibration::{self, costs};
+use crate::mode::{effort, measuring};
 use thalweg_fusion::{Costs, Effort, Instance, PLANNER, Plan, Planned, ScalarClasses, Segment, instantiate, question};
 use thalweg_runtime::disk::{self, Key, Kind};
 
@@ -18,6 +19,8 @@ pub(crate) enum Origin {
     Memory,
     /// It was on disk.
     Disk,
+    /// It was on disk, as what a contest on this device had ended with.
+    Measured,
     /// It was searched for.
     Search,
 }
@@ -38,13 +41,14 @@ pub(crate) fn plan(
     // Without fusion there is nothing to search for.
     let cache = if segment.mode.fused { disk::cache() } else { None };
     let place = cache.map(|cache| (cache, plan_key(device, &segment, costs, effort)));
-    let kept = || {
+    let kept = |kind: Kind, origin: Origin| {
         let (cache, key) = place.as_ref()?;
-        let plan = Planned::from_bytes(&cache.get(Kind::Plan, key)?, segment, costs)?.plan;
+        let plan = Planned::from_bytes(&cache.get(kind, key)?, segment, costs)?.plan;
         let instance = instantiate(&plan, segment, classes)?;
-        Some((plan, instance, Origin::Disk))
+        Some((plan, instance, origin))
     };
-    if let Some(kept) = kept() {
+    let measured = measuring().and_then(|_| kept(Kind::Measured, Origin::Measured));
+    if let Some(kept) = measured.or_else(|| kept(Kind::Plan, Origin::Disk)) {
         return kept;
     }
     let planned = thalweg_fusion::plan(segment, costs, effort);
@@ -53,6 +57,17 @@ pub(crate) fn plan(
         cache.put(Kind::Plan, &key, &planned.to_bytes());
     }
     (planned.plan, instance, Origin::Search)
+}
+
+/// Keeps what a contest about a segment's plan has ended with, so that no later process holds it again.
+pub(crate) fn save_measured(device: DeviceRef, segment: Segment<'_>, plan: &Plan) {
+    let Some(cache) = disk::cache() else { return };
+    let (costs, effort) = (costs(device), effort());
+    let bytes = Planned { plan: plan.clone(), time: 0, complete: true, visits: 0 }.to_bytes();
+    // On disk a plan is what its kernels store; one that is more than that is measured again.
+    if Planned::from_bytes(&bytes, segment, &costs).is_some_and(|p| p.plan == *plan) {
+        cache.put(Kind::Measured, &plan_key(device, &segment, &costs, effort), &bytes);
+    }
 }
 
 /// What the constants of a device are kept by: the chip, its instruction set, how many threads, and what the constants mean.

@@ -153,7 +153,7 @@ impl Entry {
             c.plan_ns += plan_ns;
             c.instances_made += 1;
             c.plans_made += (origin == Origin::Search) as u64;
-            c.plans_loaded += (origin == Origin::Disk) as u64;
+            c.plans_loaded += matches!(origin, Origin::Disk | Origin::Measured) as u64;
         });
         tracing::debug!(
             operations = segment.ops.len(),
@@ -164,7 +164,8 @@ impl Entry {
         );
         let programs: Result<Vec<_>, Error> =
             instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
-        let (contest, memory) = (Contest::default(), Memory::default());
+        let contest = if origin == Origin::Measured { Contest::decided() } else { Contest::default() };
+        let memory = Memory::default();
         let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest, memory });
         if known.instances.len() >= MAX_INSTANCES {
             known.instances.clear();
