@@ -9,9 +9,12 @@ const VARIABLES: &[(&str, &str)] = &[
     ("THALWEG_DEVICE", "the default device"),
     ("THALWEG_THREADS", "threads of the CPU device"),
     ("THALWEG_MEMORY_LIMIT", "bytes in use on the device, such as 512M or 4G"),
-    ("THALWEG_ISA", "avx512, avx2 or tile in place of the best there is"),
+    ("THALWEG_ISA", "avx512, avx2 or tile, not the best"),
     ("THALWEG_FUSION", "off: one kernel an operation"),
     ("THALWEG_STRICT", "on: fused and unfused agree to the bit"),
+    ("THALWEG_SEARCH", "none, full, or a number of visits"),
+    ("THALWEG_MEASURE", "off, or % of time for measuring plans"),
+    ("THALWEG_DEFER", "off: unread results are written too"),
     ("THALWEG_CACHE", "off, or the folder of the disk cache"),
     ("THALWEG_CALIBRATE", "off, or after how many ms of kernels"),
 ];
