@@ -13,8 +13,8 @@ use thalweg::{Tensor, counters, explain, set_measuring};
 /// How long a program may run until its plans have competed.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pairs of timed runs, and the time for them.
-const PAIRS: (usize, usize) = (15, 60);
-const TIME: Duration = Duration::from_millis(800);
+const PAIRS: (usize, usize) = (25, 300);
+const TIME: Duration = Duration::from_millis(1500);
 /// What counts as slower, and as faster.
 const SLOWER: f64 = 1.03;
 const FASTER: f64 = 0.95;

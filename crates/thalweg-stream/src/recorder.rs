@@ -369,8 +369,8 @@ impl Recorder {
         let live = &self.live;
         let history = self.recognizer.known().iter().find(|k| k.live == *live).map(|k| k.history.clone());
         let history = history.filter(|_| watched);
-        let won = measuring().and(ready.contest.winner()).cloned();
-        let ready = won.unwrap_or(ready);
+        let own = ready;
+        let ready = measuring().and(own.contest.winner()).cloned().unwrap_or_else(|| own.clone());
         let turn = ready.contest.turn(self.ops.len(), || {
             let laid = self.laid_out();
             ready.others(self.device, self.segment(&laid))
@@ -384,7 +384,7 @@ impl Recorder {
         let runs = found.as_ref().map_or(chosen, |f| &f.0);
         let report = explain::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), runs, &ready, origin == Origin::Search, &deferred)
+            explain::report(self.device, &self.segment(&laid), runs, &own, origin == Origin::Search, &deferred)
         });
         // Inputs may be gone after the run.
         let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
