@@ -12,6 +12,8 @@ use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::segment::Segment;
 
+/// Operations written into candidates before no more are looked for: a few tens of milliseconds, between two runs of the program.
+const VISITS: u64 = 40_000;
 /// A plan that the model thinks more than this many times slower is not tried.
 const HOPELESS: u64 = 2;
 
@@ -21,9 +23,15 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
     let mut kernels = Kernels::new(&facts, costs);
     let (stores, stored) = stores_of(plan, segment.ops.len());
     let Some(own) = State::of(&mut kernels, &stores, &stored) else { return vec![] };
-    let mut found: Vec<State> = greedy::neighbours(&mut kernels, &own);
+    let mut found: Vec<State> = greedy::neighbours(&mut kernels, &own, VISITS / 2);
+    let mut visits = kernels.visits;
     for other in put_off(costs) {
-        let (state, _) = pieces::search_all(&mut Kernels::new(&facts, &other), Effort::default());
+        if visits >= VISITS {
+            break;
+        }
+        let mut kernels_then = Kernels::new(&facts, &other);
+        let (state, _) = pieces::search_all(&mut kernels_then, Effort::default());
+        visits += kernels_then.visits;
         let (stores, stored) = state.stores();
         found.extend(State::of(&mut kernels, &stores, &stored));
     }

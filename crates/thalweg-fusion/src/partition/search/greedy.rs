@@ -26,13 +26,13 @@ pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u6
     }
 }
 
-/// Every plan that is one move away, whatever it takes.
-pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State) -> Vec<State> {
+/// Every plan that is one move away, whatever it takes, until so many operations have been visited.
+pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State, limit: u64) -> Vec<State> {
     let facts = kernels.facts;
     let mut all: Vec<State> = vec![];
     for a in 0..state.kernels.len() {
         for b in 0..a {
-            if shared_bytes(kernels, state, a, b) > 0 {
+            if kernels.visits < limit && shared_bytes(kernels, state, a, b) > 0 {
                 all.extend(united(kernels, state, &[a, b]));
             }
         }
@@ -41,6 +41,9 @@ pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State) -> Vec<St
         all.extend(not_stored(kernels, state, v));
     }
     for v in computed_again(kernels, state) {
+        if kernels.visits >= limit {
+            break;
+        }
         for home in places_for(kernels, state, v) {
             all.extend(stored_in(kernels, state, v, home));
         }
@@ -155,16 +158,14 @@ fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usize]) -> Res
 fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
     let rank = &kernels.facts.rank;
     let mut pairs: Vec<(u64, usize, usize)> = vec![];
-    for a in 0..state.kernels.len() {
-        for b in 0..a {
-            if settled.has(&state.kernels[a]) && settled.has(&state.kernels[b]) {
-                continue;
-            }
-            let gain = shared_bytes(kernels, state, a, b);
-            if gain > 0 {
-                let (x, y) = (state.kernels[a].name(kernels.facts), state.kernels[b].name(kernels.facts));
-                pairs.push(if rank[x] < rank[y] { (gain, x, y) } else { (gain, y, x) });
-            }
+    for (a, b) in related(state) {
+        if settled.has(&state.kernels[a]) && settled.has(&state.kernels[b]) {
+            continue;
+        }
+        let gain = shared_bytes(kernels, state, a, b);
+        if gain > 0 {
+            let (x, y) = (state.kernels[a].name(kernels.facts), state.kernels[b].name(kernels.facts));
+            pairs.push(if rank[x] < rank[y] { (gain, x, y) } else { (gain, y, x) });
         }
     }
     pairs.sort_by_key(|&(gain, x, y)| (std::cmp::Reverse(gain), rank[x], rank[y]));
@@ -181,6 +182,32 @@ fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, li
             take(state, next);
         }
     }
+}
+
+/// Pairs of kernels that may share something: all of them where there are few, else those that a value brings together.
+fn related(state: &State) -> Vec<(usize, usize)> {
+    const FEW: usize = 128;
+    /// Of many that read the same, each is paired with so many others.
+    const NEAR: usize = 8;
+    let n = state.kernels.len();
+    if n <= FEW {
+        return (0..n).flat_map(|a| (0..a).map(move |b| (a, b))).collect();
+    }
+    let mut by_value: FxHashMap<ValueId, Vec<usize>> = FxHashMap::default();
+    for (k, kernel) in state.kernels.iter().enumerate() {
+        let ops = kernel.stores.iter().chain(&kernel.candidate.loads).map(|&o| ValueId::Op(o));
+        ops.chain(kernel.inputs.iter().map(|&i| ValueId::Input(i)))
+            .for_each(|v| by_value.entry(v).or_default().push(k));
+    }
+    let mut pairs: Vec<(usize, usize)> = vec![];
+    for all in by_value.values() {
+        for (at, &a) in all.iter().enumerate() {
+            pairs.extend(all[at.saturating_sub(NEAR)..at].iter().filter(|&&b| b != a).map(|&b| (a.max(b), a.min(b))));
+        }
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
 }
 
 /// Bytes that two kernels both read or hand to each other: what a merged one may save.
