@@ -172,15 +172,19 @@ impl Value {
         if self.is_settled() {
             return;
         }
-        if self.recipe().is_none() {
+        // Whoever follows a recipe holds it until the value is settled. So without one the value is settled by now, or pending in its stream.
+        let pending = {
+            let recipe = self.recipe();
+            recipe.is_none() && !self.is_settled()
+        };
+        if pending {
             stream::cut_stream(self.stream, Some((self.epoch, self.index)));
         }
-        // Not written by that cut or an earlier one. What it was computed from is let go with the recipe.
+        // Not written by that cut or an earlier one. What it is computed from is let go with the recipe.
         let mut recipe = self.recipe();
-        if let Some(recipe) = recipe.take()
-            && !self.is_settled()
-        {
-            self.settle_watched(recipe.make(self.index as usize), Some(recipe.watch(self.index as usize)));
+        if let Some(r) = &*recipe {
+            self.settle_watched(r.make(self.index as usize), Some(r.watch(self.index as usize)));
+            *recipe = None;
         }
     }
 

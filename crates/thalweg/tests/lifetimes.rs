@@ -154,3 +154,32 @@ fn threads_share_a_deferred_value() {
     assert!(all.windows(2).all(|w| w[0] == w[1]));
     assert_eq!(all[0].len(), N);
 }
+
+#[test]
+fn one_thread_computes_from_what_another_reads() {
+    let x = randn([N]);
+    (0..3).for_each(|_| drop(turn(&x)));
+    let want = written_anyway(|| turn(&x).0.to_vec::<f32>().unwrap());
+    let more: Vec<f32> = want.iter().map(|v| v + 1.0).collect();
+    for _ in 0..300 {
+        // A pattern of its own each time, else what was read once is written from then on.
+        thalweg::clear_plans();
+        std::thread::scope(|s| {
+            let own = s.spawn(|| {
+                (0..3).for_each(|_| drop(turn(&x)));
+                let (y, _) = turn(&x);
+                let barrier = std::sync::Barrier::new(2);
+                std::thread::scope(|s| {
+                    let other = s.spawn(|| {
+                        barrier.wait();
+                        y.to_vec::<f32>().unwrap()
+                    });
+                    barrier.wait();
+                    let sum = (&y + 1.0).to_vec::<f32>().unwrap();
+                    (other.join().unwrap(), sum)
+                })
+            });
+            assert_eq!(own.join().unwrap(), (want.clone(), more.clone()));
+        });
+    }
+}
