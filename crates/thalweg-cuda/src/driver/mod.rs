@@ -1,0 +1,174 @@
+//! What the rest of the crate needs of a GPU: memory, compiled sources, launches in order.
+//!
+//! In: CUDA C++ and words of arguments. Out: work on the device's one queue. Two implementations: the driver of a real GPU ([`Cuda`]), and one that
+//! runs the same sources on the host, thread by thread, so that everything above can be tested where there is no GPU (`Emulated`).
+//!
+//! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to the next user at once.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use thalweg_runtime::Error;
+
+/// What a chip is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chip {
+    /// Its name, for people.
+    pub name: String,
+    /// Compute capability: 90 for 9.0.
+    pub sm: u32,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Threads that a multiprocessor holds.
+    pub threads: u32,
+    /// Registers of a multiprocessor.
+    pub registers: u32,
+    /// Bytes of shared memory that a block may ask for.
+    pub shared: u32,
+    /// Bytes of the second-level cache.
+    pub l2: usize,
+    /// Bytes of memory.
+    pub memory: usize,
+    /// Who compiles, with version: part of the key under which machine code is kept.
+    pub compiler: String,
+}
+
+/// What the driver says of a compiled function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of local memory of a thread: what was spilled, and arrays with computed indices.
+    pub local: u32,
+    /// Bytes of shared memory fixed in the code.
+    pub shared: u32,
+}
+
+/// A function on the device. `handle` is the driver's; `module` keeps its code loaded.
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub(crate) handle: usize,
+    pub(crate) module: Arc<dyn Module>,
+    /// What the driver says of it.
+    pub info: FunctionInfo,
+}
+
+/// Loaded code, unloaded when dropped.
+pub trait Module: Send + Sync + Debug {}
+
+/// One launch: `function` has one parameter, a struct of `arguments.len()` 64-bit words by value.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// What runs.
+    pub function: Function,
+    /// Blocks; y and z at most 65,535.
+    pub grid: [u32; 3],
+    /// Threads of a block, along x.
+    pub block: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: u32,
+    /// The words of the argument.
+    pub arguments: Vec<u64>,
+}
+
+/// Several launches that the device knows as one.
+pub trait Graph: Send + Sync + Debug {
+    /// Puts them in the queue, one after the other, with other arguments and grids where `launches` differ from the last time. Functions, blocks and number of launches are
+    /// those it was made with.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn run(&mut self, launches: &[Launch]) -> Result<(), Error>;
+}
+
+/// A point in the queue.
+pub trait Event: Send + Sync + Debug {
+    /// Returns when the device has come to it.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn wait(&self) -> Result<(), Error>;
+
+    /// Nanoseconds on the device from an earlier event to this one; waits for this one.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn since(&self, earlier: &dyn Event) -> Result<f64, Error>;
+
+    /// The driver's handle, for `since`.
+    fn handle(&self) -> usize;
+}
+
+/// A GPU and its one queue.
+pub trait Driver: Send + Sync + Debug {
+    /// What the chip is like.
+    fn chip(&self) -> &Chip;
+
+    /// Memory of that many bytes, aligned to 256; `None` when there is none.
+    fn obtain(&self, bytes: usize) -> Option<u64>;
+
+    /// Gives memory back, when everything in the queue has run.
+    fn release(&self, address: u64);
+
+    /// CUDA C++ to machine code for this chip. May be called on any thread.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] with what the compiler said.
+    fn compile(&self, source: &str) -> Result<Vec<u8>, Error>;
+
+    /// Loads machine code of [`Driver::compile`] and finds functions in it (`extern "C" __global__`).
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error>;
+
+    /// Blocks of that function that a multiprocessor holds at once.
+    fn occupancy(&self, function: &Function, block: u32, shared: u32) -> u32;
+
+    /// Puts a launch in the queue.
+    ///
+    /// # Errors
+    /// When the device refuses, or an earlier launch failed.
+    fn launch(&self, launch: &Launch) -> Result<(), Error>;
+
+    /// A graph of launches.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error>;
+
+    /// Puts a fill with bytes of that value in the queue.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<(), Error>;
+
+    /// Copies to the device, in the queue's order; `bytes` may be reused when it returns (through pinned staging).
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Copies from the device after everything in the queue, and waits for it (and for nothing put in the queue later).
+    ///
+    /// # Errors
+    /// When the device fails, now or in an earlier launch.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error>;
+
+    /// Copies within the device, in the queue's order; the ranges do not overlap.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error>;
+
+    /// A point in the queue: here.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn event(&self) -> Result<Box<dyn Event>, Error>;
+
+    /// Waits for everything in the queue.
+    ///
+    /// # Errors
+    /// When the device failed.
+    fn synchronize(&self) -> Result<(), Error>;
+}
