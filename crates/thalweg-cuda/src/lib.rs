@@ -2,3 +2,4 @@
 //! time, so one binary serves machines with and without a GPU.
 
 pub mod driver;
+pub mod find;
