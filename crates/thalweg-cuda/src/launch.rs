@@ -15,8 +15,8 @@ pub enum Word {
     Operand(u16, i64),
     /// A scalar.
     Scalar(u16),
-    /// The address of a piece of scratch memory.
-    Scratch(u16),
+    /// The address of a piece of scratch memory, plus so many bytes.
+    Scratch(u16, i64),
     /// Where an index out of range is told.
     Fault,
     /// Counters that are 0 between launches.
@@ -96,7 +96,7 @@ impl Bound {
                 launch.arguments[at] = match word {
                     Word::Operand(o, offset) => address(operands[o as usize]).wrapping_add_signed(offset),
                     Word::Scalar(s) => scalars[s as usize],
-                    Word::Scratch(s) => address(&scratch[s as usize]),
+                    Word::Scratch(s, offset) => address(&scratch[s as usize]).wrapping_add_signed(offset),
                     Word::Fault => queue.fault(),
                     Word::Counters => queue.counters(),
                 };

@@ -9,6 +9,7 @@
 mod compiler;
 mod device;
 pub mod driver;
+pub mod find;
 mod launch;
 mod memory;
 mod program;

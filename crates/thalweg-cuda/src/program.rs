@@ -4,11 +4,12 @@
 
 use crate::compiler::{Compiler, Unit};
 use crate::launch::{Bound, Stage, Word};
-use crate::render::UnitKey;
 use crate::render::map::{self, MapClass, MapSlots};
+use crate::render::{UnitKey, matmul, scatter};
 use crate::rows;
 use crate::space::{Slots, Space};
 use std::sync::Arc;
+use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Body, Geometry, Kernel, MapGeometry, widen};
 use thalweg_runtime::Error;
 
@@ -60,17 +61,98 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
         (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
             rows::add(&mut plan, body, *orientation, geometry, compiler)?;
         }
-        (kernel, geometry) => {
-            return Err(Error::Compile {
-                device: compiler.device().into(),
-                message: format!("no source for {kernel:?} with {geometry:?}"),
-            });
+        (&Kernel::Matmul { dtype }, Geometry::Matmul(geometry)) => {
+            if dtype == DType::Bool {
+                let message = "bool has no matrix product".into();
+                return Err(Error::Compile { device: compiler.device().into(), message });
+            }
+            matmul::add(&mut plan, dtype, geometry, compiler);
         }
+        (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
+            // Operands: tensor, index or what it is computed from, values or what they are, result.
+            let (mut next, mut scalars) = (1, 0);
+            let mut targets = [Word::Operand(0, 0); 4];
+            for (n, input) in inputs.iter().enumerate() {
+                let Some(input) = input else {
+                    targets[1 + n] = Word::Operand(next, 0);
+                    next += 1;
+                    continue;
+                };
+                let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
+                plan.scratch.push(output_bytes(&input.kernel, own));
+                let piece = plan.scratch.len() as u16 - 1;
+                let mut operands: Vec<Word> =
+                    (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
+                operands.push(Word::Scratch(piece, 0));
+                plan.absorb(self::plan(&input.kernel, own, compiler)?, &operands, scalars);
+                targets[1 + n] = Word::Scratch(piece, 0);
+                next += input.operands as u16;
+                scalars += input.scalars as u16;
+            }
+            targets[3] = Word::Operand(next, 0);
+            scatter::add(&mut plan, *op, *dtype, geometry, targets, compiler);
+        }
+        (Kernel::Bundle { kernels, parts }, Geometry::Bundle(geometries)) => {
+            let (mut reads, mut scalars) = (0, 0);
+            let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
+            for (part, geometry) in parts.iter().zip(geometries) {
+                let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
+                let all: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
+                plan.absorb(self::plan(&kernels[part.kernel as usize], geometry, compiler)?, &all, scalars);
+                reads += part.reads as u16;
+                writes += part.writes as u16;
+                scalars += part.scalars as u16;
+            }
+        }
+        (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
     }
     Ok(plan)
 }
 
+/// Bytes that an input of a scatter takes where it is computed, row-major.
+fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
+    let of = |body: &Body, g: &MapGeometry| {
+        let last = body.accesses.len() - 1;
+        g.accesses[last].reach.map_or(0, |(_, high)| (high + 1) * body.accesses[last].dtype.size())
+    };
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(g)) => of(body, g),
+        (Kernel::Pieces(bodies), Geometry::Pieces(all)) => {
+            bodies.iter().zip(all).map(|(b, g)| of(b, g)).max().unwrap_or(0)
+        }
+        _ => unreachable!("an input is computed by a map"),
+    }
+    .max(64)
+}
+
 impl Plan {
+    /// Takes in what another kernel does, its operands being these, its scalars from that number on.
+    fn absorb(&mut self, other: Plan, operands: &[Word], scalars: u16) {
+        let pieces = self.scratch.len() as u16;
+        for mut draft in other.stages {
+            for (_, word) in &mut draft.patches {
+                *word = match *word {
+                    Word::Operand(o, offset) => match operands[o as usize] {
+                        Word::Operand(to, base) => Word::Operand(to, base + offset),
+                        Word::Scratch(piece, base) => Word::Scratch(piece, base + offset),
+                        other => other,
+                    },
+                    Word::Scalar(s) => Word::Scalar(s + scalars),
+                    Word::Scratch(piece, offset) => Word::Scratch(piece + pieces, offset),
+                    other => other,
+                };
+            }
+            self.stages.push(draft);
+        }
+        self.scratch.extend(other.scratch);
+        self.checked |= other.checked;
+        for (o, bytes) in other.needs {
+            if let Word::Operand(to, _) = operands[o as usize] {
+                self.needs.push((to, bytes));
+            }
+        }
+    }
+
     /// The plan with functions.
     ///
     /// # Errors
@@ -127,7 +209,7 @@ pub fn addresses(patches: &mut Vec<(usize, Word)>, slots: &Slots, body: &Body, s
         let Some(operand) = access.operand else { continue };
         let base = space.base(i) as i64 * access.dtype.size() as i64;
         let word = match operand.checked_sub(rows::SCRATCH) {
-            Some(piece) => Word::Scratch(piece),
+            Some(piece) => Word::Scratch(piece, base),
             None => Word::Operand(operand, base),
         };
         patches.push((slots.accesses[i], word));

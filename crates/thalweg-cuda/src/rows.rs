@@ -157,7 +157,7 @@ impl Spread<'_> {
             patches.push((slots.fault, Word::Fault));
         }
         let place = |at: usize, pieces: &[u16]| -> Vec<(usize, Word)> {
-            pieces.iter().enumerate().map(|(i, &p)| (at + i, Word::Scratch(p))).collect()
+            pieces.iter().enumerate().map(|(i, &p)| (at + i, Word::Scratch(p, 0))).collect()
         };
         // Values first, then partials: `folds` has both.
         patches.extend(place(slots.values, folds));

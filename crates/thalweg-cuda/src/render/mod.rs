@@ -11,13 +11,17 @@ pub mod access;
 pub mod body;
 pub mod elements;
 pub mod map;
+pub mod matmul;
 pub mod rows;
 pub mod scan;
+pub mod scatter;
 pub mod types;
 
 use map::MapClass;
+use matmul::MatmulClass;
 use rows::RowsClass;
 use scan::ScanClass;
+use scatter::ScatterClass;
 use thalweg_kernel::Body;
 
 /// What every source starts with.
@@ -53,6 +57,10 @@ pub enum UnitKey {
     Rows(Body, RowsClass),
     /// A scan of rows in memory.
     Scan(ScanClass),
+    /// A matrix product.
+    Matmul(MatmulClass),
+    /// A scatter.
+    Scatter(ScatterClass),
 }
 
 impl UnitKey {
@@ -62,6 +70,8 @@ impl UnitKey {
             UnitKey::Map(body, class) => ("map", map::source(body, class)),
             UnitKey::Rows(body, class) => ("rows", rows::source(body, class)),
             UnitKey::Scan(class) => ("scan", scan::source(class)),
+            UnitKey::Matmul(class) => ("matmul", matmul::source(class)),
+            UnitKey::Scatter(class) => ("scatter", scatter::source(class)),
         }
     }
 }

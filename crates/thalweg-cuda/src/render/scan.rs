@@ -34,7 +34,7 @@ impl ScanClass {
     pub fn add(self, plan: &mut Plan, compiler: &Compiler, sizes: [usize; 4], [from, to]: [u16; 2]) {
         let mut words = vec![0; WORDS];
         words[2..6].copy_from_slice(&sizes.map(|s| s as u64));
-        let patches = vec![(0, Word::Scratch(from)), (1, Word::Scratch(to))];
+        let patches = vec![(0, Word::Scratch(from, 0)), (1, Word::Scratch(to, 0))];
         if matches!(self.op, ScanOp::Sort | ScanOp::Argsort) {
             return self.add_sort(plan, compiler, sizes, [from, to]);
         }
@@ -51,21 +51,23 @@ impl ScanClass {
             plan.scratch.push(bytes.max(64));
             plan.scratch.len() as u16 - 1
         };
+        let copy = piece(self.dtype.size() * total);
         let keys = [piece(8 * total), piece(8 * total)];
         let places = [piece(4 * total), piece(4 * total)];
         let unit = compiler.unit(UnitKey::Scan(self));
         let grid = [u32::try_from(total.div_ceil(BLOCK as usize)).expect("fewer than 2^31 blocks").max(1), 1, 1];
         let mut stage = |what: u64, run: usize, at: usize| {
-            let mut words = vec![0; WORDS + 4];
+            let mut words = vec![0; WORDS + 3];
             words[2..6].copy_from_slice(&sizes.map(|s| s as u64));
             (words[6], words[7]) = (what, run as u64);
             let patches = vec![
-                (0, Word::Scratch(from)),
-                (1, Word::Scratch(to)),
-                (8, Word::Scratch(keys[at])),
-                (9, Word::Scratch(places[at])),
-                (10, Word::Scratch(keys[1 - at])),
-                (11, Word::Scratch(places[1 - at])),
+                (0, Word::Scratch(from, 0)),
+                (1, Word::Scratch(to, 0)),
+                (8, Word::Scratch(keys[at], 0)),
+                (9, Word::Scratch(places[at], 0)),
+                (10, Word::Scratch(keys[1 - at], 0)),
+                (11, Word::Scratch(places[1 - at], 0)),
+                (12, Word::Scratch(copy, 0)),
             ];
             plan.stages.push(Draft { unit: unit.clone(), grid, block: BLOCK, shared: 0, words, patches });
         };
@@ -128,6 +130,16 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) scan(THALWEG_PARAMETER({WO
   const u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
   __shared__ {wide} warps[{BLOCK} / 32];
   {wide} carry = {identity};
+  if ({sequential}) {{
+    // Of products in another order one may overflow where the other vanishes.
+    if (t == 0) for (i64 i = 0; i < n; i++) {{
+      const i64 at = start + ({place}) * step;
+      const {s} raw = from[at];
+      const {wide} y = carry = combined(carry, ({wide}){value});
+      to[at] = {narrowed};
+    }}
+    return;
+  }}
   for (i64 first = 0; first < n; first += {BLOCK}) {{
     const i64 i = first + t;
     const i64 at = start + ({place}) * step;
@@ -150,6 +162,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) scan(THALWEG_PARAMETER({WO
   }}
 }}
 "#,
+        sequential = float && class.op == ScanOp::Prod,
         place = if class.reverse { "n - 1 - i" } else { "i" },
     );
 }
@@ -161,14 +174,14 @@ fn narrow(dtype: DType, y: &str) -> String {
         DType::F32 => format!("(float){y}"),
         DType::BF16 => pack(dtype, &format!("bf16_of({y})")),
         DType::F16 => pack(dtype, &format!("f16_of({y})")),
-        DType::Bool => format!("(u8)({y} != 0)"),
+        // Sums modulo 2.
+        DType::Bool => format!("(u8)({y} & 1)"),
         other => format!("({}){y}", held(other)),
     }
 }
 
 fn sort(class: &ScanClass, out: &mut String) {
     let s = stored(class.dtype);
-    let bits = class.dtype.size() * 8;
     // Unsigned integers in the order of the elements: NaN the largest, zeros equal.
     let key = match class.dtype {
         DType::F64 => "i64 b = __double_as_longlong(raw); u64 key = raw != raw ? ~0ull : raw == 0 ? 1ull << 63 : b < 0 ? ~(u64)b : (u64)b | 1ull << 63;".to_string(),
@@ -178,13 +191,13 @@ fn sort(class: &ScanClass, out: &mut String) {
             unpack(class.dtype, "raw")
         ),
         DType::U8 | DType::U32 | DType::Bool => "u64 key = raw;".into(),
-        _ => format!("u64 key = (u64)(i64)raw ^ 0x8000000000000000ull; // {bits} bits"),
+        _ => "u64 key = (u64)(i64)raw ^ 0x8000000000000000ull;".into(),
     };
     let flip = if class.reverse { "key = ~key;" } else { "" };
     let result = if class.op == ScanOp::Argsort {
         "((i64 *)a.w[1])[at] = (i64)place;".to_string()
     } else {
-        format!("(({s} *)a.w[1])[at] = (({s} *)a.w[0])[start + (i64)place * step];")
+        format!("(({s} *)a.w[1])[at] = (({s} *)a.w[12])[row * n + (i64)place];")
     };
     let _ = write!(
         out,
@@ -201,6 +214,8 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) scan(THALWEG_PARAMETER({wo
     {key} {flip}
     keys[i] = key;
     places[i] = (u32)i;
+    // The result may lie over it.
+    (({s} *)a.w[12])[g] = raw;
   }} else if (a.w[6] == 1) {{
     // The place of an element among two runs: its own number and how many of the other run come before it. Of equal ones the left run's come first.
     const i64 pair = i / (2 * run) * (2 * run), middle = pair + run < n ? pair + run : n, end = pair + 2 * run < n ? pair + 2 * run : n;
@@ -222,6 +237,6 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) scan(THALWEG_PARAMETER({wo
   }}
 }}
 "#,
-        words = WORDS + 4,
+        words = WORDS + 3,
     );
 }

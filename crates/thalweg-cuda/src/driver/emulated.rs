@@ -1,0 +1,345 @@
+//! A GPU played by the host: the same sources, compiled by g++, thread by thread.
+//!
+//! In: CUDA C++ as the renderer writes it for a GPU. Out: the values that a GPU would compute, but for the last bits of library functions. For tests: it is as strict as it can be made
+//! cheaply (memory begins as rubbish and ends at forbidden pages, waiting for who does not come is an error), and about as fast as a slow interpreter.
+//!
+//! Always true: a launch has run when `launch` returns, and one runs at a time in the process.
+//!
+//! * `compile`: sources to shared objects.
+//! * `fibers`: the threads of a block.
+//! * `memory`: memory that finds out who does not stay in it.
+
+mod compile;
+mod fibers;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
+use fibers::{Kernel, MEET, Runtime, SCHEDULER};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use memory::{Allocation, Guarded, RUBBISH};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::time::Instant;
+use thalweg_runtime::Error;
+
+/// The device's name in errors.
+const NAME: &str = "cuda:emulated";
+/// Bytes of shared memory that a block may have.
+const SHARED: usize = 227 << 10;
+/// Bytes of arguments that a launch may have.
+const ARGUMENTS: usize = 4096;
+
+/// The emulated GPU: an H100 with less memory.
+#[derive(Debug)]
+pub struct Emulated {
+    chip: Chip,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    blocks: BTreeMap<u64, Allocation>,
+    bytes: usize,
+    /// What was found out when a block was given back: said at the next call.
+    fault: Option<String>,
+}
+
+fn failed(message: impl Into<String>) -> Error {
+    Error::Device { device: NAME.into(), message: message.into() }
+}
+
+impl Emulated {
+    /// The emulated GPU.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] when there is no g++.
+    pub fn new() -> Result<Emulated, Error> {
+        let chip = Chip {
+            name: "emulated GPU".into(),
+            sm: 90,
+            multiprocessors: 132,
+            threads: 2048,
+            registers: 65536,
+            shared: SHARED as u32,
+            l2: 50 << 20,
+            memory: 8 << 30,
+            compiler: compile::compiler()?.into(),
+        };
+        Ok(Emulated { chip, memory: Mutex::default() })
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// What went wrong before, said once; a GPU would go on saying it.
+    fn healthy(&self) -> Result<(), Error> {
+        self.memory().fault.take().map_or(Ok(()), |fault| Err(failed(fault)))
+    }
+
+    /// Whether a range lies within one block.
+    fn check(&self, address: u64, bytes: usize) -> Result<(), Error> {
+        let memory = self.memory();
+        let block = memory.blocks.range(..=address).next_back();
+        let end = address.checked_add(bytes as u64);
+        let inside = block.is_some_and(|(start, b)| end.is_some_and(|end| end <= start + b.bytes() as u64));
+        if inside || bytes == 0 {
+            Ok(())
+        } else {
+            Err(failed(format!("{bytes} bytes at {address:#x} are in no allocation")))
+        }
+    }
+}
+
+/// A loaded shared object.
+#[derive(Debug)]
+struct Object {
+    entries: Box<[Entry]>,
+    /// Held so that the code stays where it is.
+    _library: Library,
+}
+
+impl Module for Object {}
+
+/// What a function's handle points to.
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    kernel: Kernel,
+    runtime: *mut Runtime,
+}
+
+// SAFETY: `runtime` is written only by who holds `SCHEDULER`.
+unsafe impl Send for Entry {}
+// SAFETY: as above.
+unsafe impl Sync for Entry {}
+
+fn entry(function: &Function) -> &Entry {
+    // SAFETY: handles are made in `load`, of entries of the object that `function.module` keeps.
+    unsafe { &*(function.handle as *const Entry) }
+}
+
+impl Driver for Emulated {
+    fn chip(&self) -> &Chip {
+        &self.chip
+    }
+
+    fn obtain(&self, bytes: usize) -> Option<u64> {
+        let mut memory = self.memory();
+        let now = memory.bytes.checked_add(bytes).filter(|&b| b <= self.chip.memory)?;
+        let block = Allocation::new(bytes)?;
+        let address = block.address();
+        memory.blocks.insert(address, block);
+        memory.bytes = now;
+        Some(address)
+    }
+
+    fn release(&self, address: u64) {
+        let mut memory = self.memory();
+        let Some(block) = memory.blocks.remove(&address) else {
+            memory.fault = Some(format!("{address:#x} is given back and was not handed out"));
+            return;
+        };
+        memory.bytes -= block.bytes();
+        if block.is_overrun() {
+            memory.fault = Some(format!("something was written beside an allocation of {} bytes", block.bytes()));
+        }
+    }
+
+    fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
+        compile::compile(source)
+    }
+
+    fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
+        let file = compile::Temporary::new();
+        std::fs::write(&file.0, image).map_err(|e| failed(format!("no temporary file: {e}")))?;
+        let refused = |e: libloading::Error| failed(format!("the compiled kernel cannot be loaded: {e}"));
+        // SAFETY: made by `compile`; it has no initialisers.
+        let library = unsafe { Library::open(Some(&file.0), RTLD_NOW | RTLD_LOCAL) }.map_err(refused)?;
+        // SAFETY: a variable of emulated.cpp, with the type it has there.
+        let runtime = unsafe { library.get::<*mut Runtime>(b"thalweg_runtime\0") }.map_err(refused)?;
+        let runtime: *mut Runtime = *runtime;
+        let mut entries = vec![];
+        for &name in functions {
+            // SAFETY: kernels have one parameter, which is passed by address here.
+            let kernel = unsafe { library.get::<Kernel>(name.as_bytes()) }.map_err(refused)?;
+            entries.push(Entry { name: name.into(), kernel: *kernel, runtime });
+        }
+        // SAFETY: `runtime` is set when the object is loaded; these two are never written.
+        let shared = unsafe { (*runtime).fixed_end as usize - (*runtime).fixed as usize };
+        let object = Arc::new(Object { entries: entries.into(), _library: library });
+        let info = FunctionInfo { registers: 32, local: 0, shared: shared as u32 };
+        let function = |e: &Entry| Function { handle: std::ptr::from_ref(e) as usize, module: object.clone(), info };
+        Ok(object.entries.iter().map(function).collect())
+    }
+
+    fn occupancy(&self, function: &Function, block: u32, shared: u32) -> u32 {
+        let memory = shared + function.info.shared + 1024;
+        (self.chip.threads / block.next_multiple_of(32).max(32)).min((SHARED as u32 + 1024) / memory).min(32)
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<(), Error> {
+        self.healthy()?;
+        run(launch)
+    }
+
+    fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {
+        Ok(Box::new(Chain(launches.iter().map(shape).collect())))
+    }
+
+    fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<(), Error> {
+        self.healthy()?;
+        self.check(address, bytes)?;
+        // SAFETY: it lies within a block, of which the caller says that nobody else uses it now.
+        unsafe { (address as *mut u8).write_bytes(value, bytes) };
+        Ok(())
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.healthy()?;
+        self.check(address, bytes.len())?;
+        // SAFETY: as in `fill`.
+        unsafe { (address as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.healthy()?;
+        self.check(address, bytes.len())?;
+        // SAFETY: as in `fill`; every byte of a block has a value.
+        unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(address as *const u8, bytes.len()) };
+        Ok(())
+    }
+
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error> {
+        self.healthy()?;
+        self.check(from, bytes)?;
+        self.check(to, bytes)?;
+        if from.abs_diff(to) < bytes as u64 {
+            return Err(failed(format!("copying {bytes} bytes from {from:#x} to {to:#x}: they overlap")));
+        }
+        // SAFETY: as in `fill`, and they do not overlap.
+        unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
+        Ok(())
+    }
+
+    fn event(&self) -> Result<Box<dyn Event>, Error> {
+        Ok(Box::new(Moment(nanoseconds())))
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        self.healthy()
+    }
+}
+
+/// The launches that a graph was made with: what does not change of them.
+#[derive(Debug)]
+struct Chain(Vec<(usize, u32)>);
+
+fn shape(launch: &Launch) -> (usize, u32) {
+    (launch.function.handle, launch.block)
+}
+
+impl Graph for Chain {
+    fn run(&mut self, launches: &[Launch]) -> Result<(), Error> {
+        if !launches.iter().map(shape).eq(self.0.iter().copied()) {
+            return Err(failed("a graph is run with other functions or blocks than it was made with"));
+        }
+        launches.iter().try_for_each(run)
+    }
+}
+
+/// Nanoseconds since the first one was asked for.
+#[derive(Debug)]
+struct Moment(usize);
+
+fn nanoseconds() -> usize {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_nanos() as usize
+}
+
+impl Event for Moment {
+    fn wait(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn since(&self, earlier: &dyn Event) -> Result<f64, Error> {
+        Ok(self.0 as f64 - earlier.handle() as f64)
+    }
+
+    fn handle(&self) -> usize {
+        self.0
+    }
+}
+
+/// What a real driver would refuse.
+fn check(launch: &Launch) -> Result<(), String> {
+    let Launch { grid: [x, y, z], block, shared, arguments, .. } = launch;
+    if !(1..=1024).contains(block) {
+        return Err(format!("{block} threads in a block"));
+    }
+    if [x, y, z].contains(&&0) || *x > i32::MAX as u32 || *y > 65535 || *z > 65535 {
+        return Err(format!("a grid of {x}×{y}×{z} blocks"));
+    }
+    if *shared as usize + launch.function.info.shared as usize > SHARED {
+        return Err(format!("{shared} bytes of dynamic shared memory"));
+    }
+    if arguments.len() * 8 > ARGUMENTS {
+        return Err(format!("{} words of arguments", arguments.len()));
+    }
+    Ok(())
+}
+
+/// Memory of the launch that runs: each ends at a forbidden page.
+struct Around {
+    shared: Guarded,
+    arguments: Guarded,
+}
+
+static AROUND: Mutex<Option<Around>> = Mutex::new(None);
+
+/// Runs all blocks of a launch.
+fn run(launch: &Launch) -> Result<(), Error> {
+    let entry = entry(&launch.function);
+    check(launch).map_err(|what| failed(format!("launch of {}: {what}", entry.name)))?;
+    // Also what keeps launches apart that write the same runtime, and the same shared memory.
+    let mut scheduler = SCHEDULER.lock().unwrap_or_else(|e| e.into_inner());
+    let mut around = AROUND.lock().unwrap_or_else(|e| e.into_inner());
+    if around.is_none() {
+        let new = || Some(Around { shared: Guarded::new(SHARED)?, arguments: Guarded::new(ARGUMENTS)? });
+        *around = Some(new().ok_or_else(|| failed("no memory for a block's shared memory"))?);
+    }
+    let Around { shared, arguments } = around.as_ref().expect("just made");
+    let (words, bytes) = (&launch.arguments, (launch.shared as usize).next_multiple_of(16));
+    // SAFETY: `check` saw to it that both fit, and nobody else has them while they are locked.
+    let (words, dynamic) = unsafe {
+        let at = arguments.end().cast::<u64>().sub(words.len());
+        at.copy_from_nonoverlapping(words.as_ptr(), words.len());
+        (at, shared.end().sub(bytes))
+    };
+    let [nx, ny, nz] = launch.grid;
+    let runtime = entry.runtime;
+    // SAFETY: the object is loaded as long as the function lives, and the scheduler is locked: nobody else writes.
+    unsafe {
+        (*runtime).meet = MEET;
+        (*runtime).shared = dynamic;
+        (*runtime).block_size = [launch.block, 1, 1];
+        (*runtime).grid_size = launch.grid;
+    }
+    for index in 0..u64::from(nx) * u64::from(ny) * u64::from(nz) {
+        let (row, x) = (index / u64::from(nx), (index % u64::from(nx)) as u32);
+        let block = [x, (row % u64::from(ny)) as u32, (row / u64::from(ny)) as u32];
+        // SAFETY: as above; the shared memory is this block's alone.
+        let done = unsafe {
+            (*runtime).block = block;
+            let fixed = (*runtime).fixed_end as usize - (*runtime).fixed as usize;
+            (*runtime).fixed.write_bytes(RUBBISH, fixed);
+            dynamic.write_bytes(RUBBISH, bytes);
+            scheduler.run_block(runtime, entry.kernel, words, launch.block as usize, index % 2 == 0)
+        };
+        done.map_err(|why| failed(format!("{} in block {block:?}: {why}", entry.name)))?;
+    }
+    Ok(())
+}

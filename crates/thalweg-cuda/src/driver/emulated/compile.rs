@@ -1,0 +1,131 @@
+//! Sources to shared objects by the system's C++ compiler.
+//!
+//! In: CUDA C++. Out: the bytes of a shared object that has its kernels as functions of one address, the arguments' words.
+//!
+//! Always true: one source is compiled once in a process, and once in all where `THALWEG_EMULATE_CACHE` names a folder.
+
+use super::NAME;
+use rustc_hash::FxHashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use thalweg_runtime::Error;
+
+const PRELUDE: &str = include_str!("../emulated.cpp");
+
+/// Statics of inline functions are to be each object's own (`no-gnu-unique`); the rest is what device code takes for granted, or saves time.
+/// -O1 takes no longer than -O0, and a header compiled before saves 6 of 45 ms.
+const OPTIONS: &str = "-x c++ -std=c++17 -O1 -fPIC -shared -nostdlib -pipe -w -ffp-contract=off -fno-gnu-unique -fno-exceptions -fno-rtti \
+                       -fno-strict-aliasing -fwrapv -fno-math-errno -fno-asynchronous-unwind-tables";
+
+static COMPILED: LazyLock<Mutex<FxHashMap<String, Arc<Vec<u8>>>>> = LazyLock::new(Mutex::default);
+
+fn failed(message: String) -> Error {
+    Error::Compile { device: NAME.into(), message }
+}
+
+/// The compiler's name and version.
+///
+/// # Errors
+/// [`Error::Compile`] when there is none.
+pub(super) fn compiler() -> Result<&'static str, Error> {
+    static VERSION: OnceLock<Result<String, String>> = OnceLock::new();
+    let ask = || {
+        let out = Command::new("g++").arg("-dumpfullversion").output();
+        let out = out.map_err(|e| format!("the emulated driver needs g++, which cannot be run: {e}"))?;
+        Ok(format!("g++ {}", String::from_utf8_lossy(&out.stdout).trim()))
+    };
+    VERSION.get_or_init(ask).as_deref().map_err(|e| failed(e.clone()))
+}
+
+/// Compiles, or remembers.
+///
+/// # Errors
+/// [`Error::Compile`] with what the compiler said.
+pub(super) fn compile(source: &str) -> Result<Vec<u8>, Error> {
+    let known = || COMPILED.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(image) = known().get(source) {
+        return Ok(image.to_vec());
+    }
+    let kept = std::env::var_os("THALWEG_EMULATE_CACHE").filter(|d| !d.is_empty()).map(PathBuf::from);
+    let kept = kept.map(|folder| Ok::<_, Error>(folder.join(key(source)?))).transpose()?;
+    let image = match kept.as_ref().and_then(|path| std::fs::read(path).ok()) {
+        Some(image) => image,
+        None => {
+            let image = run(source)?;
+            if let Some(path) = &kept {
+                keep(path, &image);
+            }
+            image
+        }
+    };
+    known().insert(source.to_owned(), Arc::new(image.clone()));
+    Ok(image)
+}
+
+/// The file's name for a source: everything that the object follows from.
+fn key(source: &str) -> Result<String, Error> {
+    let part = |salt: u8| -> Result<u64, Error> {
+        let mut hash = DefaultHasher::new();
+        (salt, compiler()?, OPTIONS, PRELUDE, source).hash(&mut hash);
+        Ok(hash.finish())
+    };
+    Ok(format!("{:016x}{:016x}.so", part(0)?, part(1)?))
+}
+
+/// Writes a file so that whoever reads it finds it whole. A cache that cannot be written is as good as none.
+fn keep(path: &Path, image: &[u8]) {
+    let beside = path.with_extension(unique());
+    let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    if let Err(e) = parent.and_then(|()| std::fs::write(&beside, image)).and_then(|()| std::fs::rename(&beside, path)) {
+        tracing::debug!(path = %path.display(), error = %e, "an emulated kernel could not be kept");
+    }
+}
+
+/// A name that no other process and no other call has.
+fn unique() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed))
+}
+
+/// A file in the folder for temporary ones, removed when dropped.
+pub(super) struct Temporary(pub(super) PathBuf);
+
+impl Temporary {
+    pub(super) fn new() -> Temporary {
+        Temporary(std::env::temp_dir().join(format!("thalweg-emulated-{}.so", unique())))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn run(source: &str) -> Result<Vec<u8>, Error> {
+    compiler()?;
+    let object = Temporary::new();
+    let mut command = Command::new("g++");
+    command.args(OPTIONS.split_whitespace());
+    if std::env::var_os("THALWEG_EMULATE_SANITIZE").is_some() {
+        // Misaligned accesses stop a GPU; here they do only when asked for, since it doubles the time to compile.
+        command.args(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
+    }
+    command.args(["-", "-lm", "-lgcc", "-o"]).arg(&object.0);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let io = |e: std::io::Error| failed(format!("g++ cannot be run: {e}"));
+    let mut child = command.spawn().map_err(io)?;
+    let mut input = child.stdin.take().expect("it was piped");
+    // A compiler that gives up early closes its end; what it says tells why.
+    let _ = write!(input, "{PRELUDE}\n#line 1 \"kernel\"\n{source}\n");
+    drop(input);
+    let out = child.wait_with_output().map_err(io)?;
+    if !out.status.success() {
+        return Err(failed(format!("g++ on emulated CUDA C++:\n{}", String::from_utf8_lossy(&out.stderr).trim_end())));
+    }
+    std::fs::read(&object.0).map_err(io)
+}

@@ -1,0 +1,374 @@
+//! The threads of a block on one thread of the host.
+//!
+//! In: a kernel, its arguments, and how many threads. Out: what the kernel wrote. A thread runs until it meets others (a barrier, a shuffle, a ballot); then others run until
+//! all have come that it waits for. Each thread that waits has a stack of its own; threads that never wait run one after the other on one stack, as a loop would.
+//!
+//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. Threads run backwards in even blocks, so that
+//! the first thread, which most often writes what others read, comes last: a barrier that is missing shows.
+
+use super::memory::Guarded;
+use std::collections::VecDeque;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+const STACK: usize = 128 << 10;
+const BARRIER: u32 = 0;
+const BALLOT: u32 = 2;
+/// What a shuffle brings from a thread that did not take part.
+const NOBODY: u64 = 0xa5a5_a5a5_a5a5_a5a5;
+
+/// As in emulated.cpp: what a kernel sees of the launch, and the way back from it.
+#[repr(C)]
+pub(super) struct Runtime {
+    pub(super) thread: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) block_size: [u32; 3],
+    pub(super) grid_size: [u32; 3],
+    pub(super) shared: *mut u8,
+    /// Shared memory of fixed size, up to `fixed_end`.
+    pub(super) fixed: *mut u8,
+    pub(super) fixed_end: *mut u8,
+    pub(super) meet: unsafe extern "C" fn(u32, u32, u64, u32) -> u64,
+}
+
+/// A kernel of a shared object.
+pub(super) type Kernel = unsafe extern "C" fn(*const u64);
+
+/// The scheduler, for one launch at a time.
+pub(super) static SCHEDULER: Mutex<Scheduler> = Mutex::new(Scheduler::new());
+/// The scheduler for `meet`, which gets no other word of it. Set while a block runs.
+static RUNNING: AtomicPtr<Scheduler> = AtomicPtr::new(null_mut());
+
+/// A thread of the block.
+#[derive(Clone, Copy)]
+struct Thread {
+    /// Where its stack stands while it waits.
+    stack: *mut u8,
+    /// What it waits for: the kind of meeting, and who is to come.
+    kind: u32,
+    mask: u32,
+    /// What it brought, then what it takes with it.
+    value: u64,
+    source: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Warp {
+    /// Lanes that have not returned.
+    live: u32,
+    /// Lanes that wait for others of their warp.
+    waiting: u32,
+}
+
+/// Who runs, who waits for whom.
+pub(super) struct Scheduler {
+    runtime: *mut Runtime,
+    kernel: Option<Kernel>,
+    arguments: *const u64,
+    backwards: bool,
+    threads: Vec<Thread>,
+    warps: Vec<Warp>,
+    started: usize,
+    /// The thread that runs.
+    now: usize,
+    live: usize,
+    /// Threads at the block's barrier, and how many of them brought something that is not zero.
+    at_barrier: usize,
+    counted: u64,
+    ready: VecDeque<usize>,
+    fault: Option<String>,
+    /// Where the scheduler's own stack stands.
+    main: *mut u8,
+    /// Where the stack stands that has just become idle.
+    parked: *mut u8,
+    idle: Vec<*mut u8>,
+    stacks: Vec<Guarded>,
+}
+
+// SAFETY: the pointers are to stacks that it owns, and to a kernel's things while `run_block` borrows it exclusively.
+unsafe impl Send for Scheduler {}
+
+/// Saves where this stack stands in `from` and goes on where `to` stands.
+///
+/// # Safety
+/// `to` was saved by this function, or is a new stack of [`Scheduler::new_stack`], and is left for good.
+#[unsafe(naked)]
+unsafe extern "C" fn switch(from: *mut *mut u8, to: *mut u8) {
+    // Only what a call preserves has to be saved: the rest is dead at a call.
+    std::arch::naked_asm!(
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi], rsp",
+        "mov rsp, rsi",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+    )
+}
+
+/// Runs on every stack: threads that have not begun, one after the other, for ever.
+extern "C" fn worker() -> ! {
+    loop {
+        let s = RUNNING.load(Relaxed);
+        // SAFETY: the scheduler is borrowed by `run_block`, which waits in `switch`; no reference lives across a switch or a kernel.
+        while let Some(kernel) = unsafe { (*s).start() } {
+            // SAFETY: `run_block`'s caller vouches for kernel and arguments.
+            unsafe { kernel((*s).arguments) };
+            // SAFETY: as above.
+            unsafe { (*s).leave() };
+        }
+        // SAFETY: `main` was saved when `run_block` came here; this stack goes on in the next block.
+        unsafe { switch(&raw mut (*s).parked, (*s).main) };
+    }
+}
+
+/// Called by kernels: waits for others.
+unsafe extern "C" fn meet(kind: u32, mask: u32, value: u64, source: u32) -> u64 {
+    let s = RUNNING.load(Relaxed);
+    // SAFETY: as in `worker`.
+    let mine = unsafe { (*s).arrive(kind, mask, value, source) };
+    // SAFETY: `main` was saved when `run_block` went to this thread.
+    unsafe { switch(mine, (*s).main) };
+    // SAFETY: `run_block` comes back only with `now` as it was.
+    unsafe { (&(*s).threads)[(*s).now].value }
+}
+
+/// What `Runtime::meet` is to be.
+pub(super) const MEET: unsafe extern "C" fn(u32, u32, u64, u32) -> u64 = meet;
+
+impl Scheduler {
+    const fn new() -> Scheduler {
+        Scheduler {
+            runtime: null_mut(),
+            kernel: None,
+            arguments: null_mut(),
+            backwards: false,
+            threads: Vec::new(),
+            warps: Vec::new(),
+            started: 0,
+            now: 0,
+            live: 0,
+            at_barrier: 0,
+            counted: 0,
+            ready: VecDeque::new(),
+            fault: None,
+            main: null_mut(),
+            parked: null_mut(),
+            idle: Vec::new(),
+            stacks: Vec::new(),
+        }
+    }
+
+    /// Runs a block of so many threads to its end.
+    ///
+    /// # Errors
+    /// When threads wait for others that never come.
+    ///
+    /// # Safety
+    /// The kernel belongs to `runtime`'s shared object and may do with these arguments and these threads whatever it does.
+    pub(super) unsafe fn run_block(
+        &mut self,
+        runtime: *mut Runtime,
+        kernel: Kernel,
+        arguments: *const u64,
+        threads: usize,
+        backwards: bool,
+    ) -> Result<(), String> {
+        const IDLE: Thread = Thread { stack: null_mut(), kind: BARRIER, mask: 0, value: 0, source: 0 };
+        (self.runtime, self.kernel, self.arguments, self.backwards) = (runtime, Some(kernel), arguments, backwards);
+        self.threads.clear();
+        self.threads.resize(threads, IDLE);
+        let live = |warp: usize| u32::MAX >> (32 - (threads - 32 * warp).min(32));
+        self.warps.clear();
+        self.warps.extend((0..threads.div_ceil(32)).map(|w| Warp { live: live(w), waiting: 0 }));
+        (self.started, self.live, self.at_barrier, self.counted) = (0, threads, 0, 0);
+        let s: *mut Scheduler = self;
+        RUNNING.store(s, Relaxed);
+        // SAFETY: the stacks that are gone to use `s` only while this waits in `switch`.
+        while let Some(to) = unsafe { (*s).next() } {
+            // SAFETY: `to` was saved or is new, and `next` forgot it.
+            unsafe { switch(&raw mut (*s).main, to) };
+            // SAFETY: as above.
+            let parked = unsafe { std::mem::replace(&mut (*s).parked, null_mut()) };
+            if !parked.is_null() {
+                // SAFETY: as above.
+                unsafe { (*s).idle.push(parked) };
+            }
+        }
+        let stuck = self.live > 0;
+        if stuck || self.fault.is_some() {
+            let why = self.fault.take().unwrap_or_else(|| self.who_waits());
+            // Kernels have nothing to drop: stacks that threads wait on may go as they are.
+            (self.idle, self.stacks) = (vec![], vec![]);
+            self.ready.clear();
+            return Err(why);
+        }
+        Ok(())
+    }
+
+    /// The stack to go on with: a thread that may, else one for threads that have not begun.
+    fn next(&mut self) -> Option<*mut u8> {
+        if self.fault.is_some() {
+            return None;
+        }
+        if let Some(thread) = self.ready.pop_front() {
+            self.now = thread;
+            self.show(thread);
+            return Some(self.threads[thread].stack);
+        }
+        if self.started == self.threads.len() {
+            return None;
+        }
+        self.idle.pop().or_else(|| self.new_stack())
+    }
+
+    /// A stack that begins with [`worker`].
+    fn new_stack(&mut self) -> Option<*mut u8> {
+        let Some(stack) = Guarded::new(STACK) else {
+            self.fault = Some("no memory for the stacks of a block".into());
+            return None;
+        };
+        // Stacks whose tops lay at the same place of a page would fight for the same lines of the cache.
+        let stagger = self.stacks.len() % 32 * 64;
+        let entry: extern "C" fn() -> ! = worker;
+        // SAFETY: within the stack: where `switch` finds six registers, then where it returns to. At `worker`'s start the stack is then
+        // as after a call: 8 beside a multiple of 16.
+        let top = unsafe {
+            let top = stack.end().sub(stagger + 64).cast::<usize>();
+            top.write_bytes(0, 8);
+            top.add(6).write(entry as usize);
+            top.cast::<u8>()
+        };
+        self.stacks.push(stack);
+        Some(top)
+    }
+
+    /// Shows a thread its own index.
+    fn show(&mut self, thread: usize) {
+        // SAFETY: `run_block`'s caller vouches for the runtime; kernels read it, and none runs now.
+        unsafe { (*self.runtime).thread[0] = thread as u32 };
+    }
+
+    /// The next thread that has not begun, made the one that runs.
+    fn start(&mut self) -> Option<Kernel> {
+        let n = self.threads.len();
+        // Threads that may go on come first, so that few wait at a time.
+        if self.started == n || !self.ready.is_empty() || self.fault.is_some() {
+            return None;
+        }
+        self.now = if self.backwards { n - 1 - self.started } else { self.started };
+        self.started += 1;
+        self.show(self.now);
+        self.kernel
+    }
+
+    /// The thread that runs has returned: nobody waits for it any more.
+    fn leave(&mut self) {
+        let (warp, lane) = (self.now / 32, self.now % 32);
+        self.live -= 1;
+        self.warps[warp].live &= !(1 << lane);
+        self.threads[self.now].value = NOBODY;
+        self.open_barrier();
+        let mut waiting = self.warps[warp].waiting;
+        while waiting != 0 {
+            let mask = self.threads[32 * warp + waiting.trailing_zeros() as usize].mask;
+            self.open_warp(warp, mask);
+            waiting &= !mask;
+        }
+    }
+
+    /// The thread that runs has come to a meeting; where its stack is to be saved.
+    fn arrive(&mut self, kind: u32, mask: u32, value: u64, source: u32) -> *mut *mut u8 {
+        let (now, warp, lane) = (self.now, self.now / 32, self.now % 32);
+        let thread = &mut self.threads[now];
+        (thread.kind, thread.mask, thread.value, thread.source) = (kind, mask, value, source);
+        if kind == BARRIER {
+            self.at_barrier += 1;
+            self.counted += value;
+            self.open_barrier();
+        } else if mask & (1 << lane) == 0 {
+            self.fault = Some(format!("thread {now} is not in the mask {mask:#x} that it meets others with"));
+        } else {
+            self.warps[warp].waiting |= 1 << lane;
+            self.open_warp(warp, mask);
+        }
+        &raw mut self.threads[now].stack
+    }
+
+    /// Lets all go on when all who live are at the barrier.
+    fn open_barrier(&mut self) {
+        if self.at_barrier == 0 || self.at_barrier < self.live {
+            return;
+        }
+        let mut woken: Vec<usize> = (0..self.threads.len()).filter(|&t| self.lives(t)).collect();
+        for &t in &woken {
+            self.threads[t].value = self.counted;
+        }
+        if self.backwards {
+            woken.reverse();
+        }
+        self.ready.extend(woken);
+        (self.at_barrier, self.counted) = (0, 0);
+    }
+
+    fn lives(&self, thread: usize) -> bool {
+        self.warps[thread / 32].live >> (thread % 32) & 1 == 1
+    }
+
+    /// Lets the lanes of a mask go on when all of them who live have come, each with what it asked for.
+    fn open_warp(&mut self, warp: usize, mask: u32) {
+        let Warp { live, waiting } = self.warps[warp];
+        let group = mask & live;
+        let lanes: Vec<usize> = (0..32).filter(|&l| group >> l & 1 == 1).map(|l| 32 * warp + l).collect();
+        let of = |t: usize| (self.threads[t].kind, self.threads[t].mask);
+        // Those of another mask wait for others first.
+        if group & !waiting != 0 || lanes.iter().any(|&t| of(t).1 != mask) {
+            return;
+        }
+        let Some(&first) = lanes.first() else { return };
+        if let Some(&other) = lanes.iter().find(|&&t| of(t).0 != of(first).0) {
+            self.fault = Some(format!("thread {first} shuffles and thread {other} votes at the same time"));
+            return;
+        }
+        let brought: Vec<u64> = lanes.iter().map(|&t| self.threads[t].value).collect();
+        let ballot = lanes.iter().zip(&brought).fold(0, |b, (&t, &v)| b | (v & 1) << (t % 32));
+        for &t in &lanes {
+            let source = 32 * warp + self.threads[t].source as usize;
+            let taken = lanes.iter().position(|&l| l == source).map_or(NOBODY, |at| brought[at]);
+            self.threads[t].value = if self.threads[t].kind == BALLOT { ballot } else { taken };
+        }
+        self.warps[warp].waiting &= !group;
+        if self.backwards {
+            self.ready.extend(lanes.into_iter().rev());
+        } else {
+            self.ready.extend(lanes);
+        }
+    }
+
+    /// Who waits, where nobody can go on.
+    fn who_waits(&self) -> String {
+        let say = |t: usize| {
+            let Thread { kind, mask, .. } = self.threads[t];
+            if kind == BARRIER { "the block's barrier".into() } else { format!("lanes {mask:#x} of its warp") }
+        };
+        let mut waits: Vec<(String, usize, usize)> = vec![];
+        for t in (0..self.threads.len()).filter(|&t| self.lives(t)) {
+            let what = say(t);
+            match waits.iter_mut().find(|w| w.0 == what) {
+                Some(w) => w.2 += 1,
+                None => waits.push((what, t, 1)),
+            }
+        }
+        let said = waits.iter().map(|(what, first, n)| format!("{n} wait for {what} (the first is thread {first})"));
+        format!("threads wait for others that do not come: {}", said.collect::<Vec<_>>().join(", "))
+    }
+}

@@ -1,0 +1,277 @@
+//! Where NVIDIA's libraries are.
+//!
+//! In: which one. Out: the library, opened by its path with its symbols visible to all, so that whoever asks the loader for it by name later gets the same one; or what was
+//! looked for in vain, and what to install.
+//!
+//! Always true: nothing is opened before it is asked for, each at most once in a process, and nothing panics when something is missing.
+
+use libloading::Library;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// A library that is found at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// The driver: comes with the GPU's kernel module.
+    Driver,
+    /// NVRTC, the compiler.
+    Nvrtc,
+    /// cuBLASLt, for matrix products.
+    CublasLt,
+}
+
+/// What looking for a library came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which one.
+    pub sought: Sought,
+    /// Where it is; `None` when there is none.
+    pub library: Option<PathBuf>,
+    /// Its version, "13.0", where it is there.
+    pub version: Option<String>,
+    /// What to do when it is missing, or cannot be used.
+    pub advice: Option<String>,
+}
+
+/// A library in use.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) library: Library,
+    pub(crate) path: PathBuf,
+}
+
+/// Majors of CUDA whose libraries are looked for, the newest first.
+const MAJORS: [u32; 2] = [13, 12];
+
+impl Sought {
+    /// All of them.
+    pub const ALL: [Sought; 3] = [Sought::Driver, Sought::Nvrtc, Sought::CublasLt];
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sought::Driver => "NVIDIA driver",
+            Sought::Nvrtc => "NVRTC",
+            Sought::CublasLt => "cuBLASLt",
+        }
+    }
+
+    /// The variable that names the file to use, if it is set.
+    fn variable(self) -> &'static str {
+        match self {
+            Sought::Driver => "THALWEG_CUDA_DRIVER",
+            Sought::Nvrtc => "THALWEG_NVRTC",
+            Sought::CublasLt => "THALWEG_CUBLASLT",
+        }
+    }
+
+    /// The names that the loader knows it by.
+    fn files(self) -> Vec<String> {
+        match self {
+            Sought::Driver => vec!["libcuda.so.1".into()],
+            Sought::Nvrtc => MAJORS.map(|m| format!("libnvrtc.so.{m}")).into(),
+            Sought::CublasLt => MAJORS.map(|m| format!("libcublasLt.so.{m}")).into(),
+        }
+    }
+
+    /// What to install.
+    fn advice(self) -> String {
+        let (variable, [newest, ..]) = (self.variable(), MAJORS);
+        match self {
+            Sought::Driver => {
+                "there is no libcuda.so.1: install NVIDIA's driver, or start the container with its GPUs (--gpus all)"
+                    .into()
+            }
+            Sought::Nvrtc => format!(
+                "there is no libnvrtc.so.{newest}: `pip install nvidia-cuda-nvrtc`, or install the CUDA toolkit, or name the file in {variable}"
+            ),
+            Sought::CublasLt => format!(
+                "there is no libcublasLt.so.{newest}: `pip install nvidia-cublas`, or install the CUDA toolkit, or name the file in {variable}"
+            ),
+        }
+    }
+
+    /// Where pip's packages have it.
+    fn in_packages(self) -> &'static [&'static str] {
+        match self {
+            Sought::Driver => &[],
+            Sought::Nvrtc => &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
+            Sought::CublasLt => &["nvidia/cu13/lib", "nvidia/cublas/lib"],
+        }
+    }
+}
+
+/// The folders in `folder` whose names begin so, the last by name first: the newest of several versions.
+fn inside(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = entries.filter(|e| e.file_name().to_str().is_some_and(|n| n.starts_with(prefix)));
+    let mut folders: Vec<PathBuf> = named.map(|e| e.path()).filter(|p| p.is_dir()).collect();
+    folders.sort_by_cached_key(|p| (std::cmp::Reverse(numbers(p)), p.clone()));
+    folders
+}
+
+/// The numbers of a file's name, to order "cuda-12.10" behind "cuda-12.9".
+fn numbers(path: &Path) -> Vec<u64> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from)
+}
+
+/// The folders of Python's packages, of the environment in force first.
+fn packages() -> Vec<PathBuf> {
+    let mut roots: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|v| variable(v)).collect();
+    roots.extend(variable("HOME").map(|home| home.join(".local")));
+    roots.extend(inside(Path::new("/opt"), "").into_iter().flat_map(|p| [p.join(".venv"), p]));
+    roots.extend(["/usr/local", "/usr"].map(PathBuf::from));
+    let pythons = roots.iter().flat_map(|root| inside(&root.join("lib"), "python3"));
+    pythons.flat_map(|p| ["site-packages", "dist-packages"].map(|kind| p.join(kind))).filter(|p| p.is_dir()).collect()
+}
+
+/// Folders that the loader may not know, in the order they are looked into: what the user points to, what is installed, what pip brought.
+fn folders(sought: Sought) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let within = |root: PathBuf| [root.join("lib64"), root.join("lib")];
+    let pointed = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|v| variable(v)).flat_map(within);
+    let mut known: Vec<PathBuf> = match sought {
+        Sought::Driver => {
+            ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"].map(PathBuf::from).into()
+        }
+        _ => inside(Path::new("/usr/local"), "cuda").into_iter().flat_map(within).collect(),
+    };
+    known.extend(packages().iter().flat_map(|p| sought.in_packages().iter().map(|at| p.join(at))));
+    known.extend(variable("CONDA_PREFIX").map(|root| root.join("lib")));
+    // The toolkit has a driver's stub, which is none.
+    let pointed = if sought == Sought::Driver { vec![] } else { pointed.collect() };
+    (pointed, known)
+}
+
+#[cfg(unix)]
+fn load(file: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY};
+    // SAFETY: NVIDIA's libraries may be opened by anybody at any time; that the file is one of them is what its name says.
+    Ok(unsafe { Library::open(Some(file), RTLD_LAZY | RTLD_GLOBAL) }?.into())
+}
+
+#[cfg(not(unix))]
+fn load(file: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: as above.
+    unsafe { Library::new(file) }
+}
+
+/// Where the loader has a library that it was given only the name of.
+fn place(file: &str) -> PathBuf {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let path = maps.lines().filter_map(|line| line.split_whitespace().last()).map(Path::new).find(|path| {
+        // The mapping has the file's own name, "libcuda.so.580.65", not the link's.
+        let stem = file.split(".so").next().unwrap_or(file);
+        path.file_name()
+            .and_then(|n| n.to_str())
+            .is_some_and(|n| n.strip_prefix(stem).is_some_and(|n| n.starts_with(".so")))
+    });
+    path.map_or_else(|| PathBuf::from(file), Path::to_owned)
+}
+
+/// Opens the first that there is; newer majors than `at_most` are passed over.
+fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
+    if let Some(path) = variable(sought.variable()) {
+        let why = |e| format!("{} names {}, which cannot be used: {e}", sought.variable(), path.display());
+        return load(&path).map(|library| Opened { library, path: path.clone() }).map_err(why);
+    }
+    let major = |file: &str| file.rsplit('.').next().and_then(|m| m.parse::<u32>().ok());
+    let mut files = sought.files();
+    if sought != Sought::Driver {
+        files.retain(|f| at_most.is_none_or(|most| major(f).is_some_and(|m| m <= most)));
+    }
+    let (pointed, known) = folders(sought);
+    let mut refused = None;
+    let mut attempt = |path: PathBuf| match load(&path) {
+        Ok(library) => Some(Opened { library, path }),
+        Err(e) => {
+            refused = Some(format!("{} is there and cannot be opened: {e}", path.display()));
+            None
+        }
+    };
+    let mut first = |folders: &[PathBuf]| {
+        let paths = folders.iter().flat_map(|folder| files.iter().map(|f| folder.join(f)));
+        paths.filter(|p| p.exists()).find_map(&mut attempt)
+    };
+    if let Some(opened) = first(&pointed) {
+        return Ok(opened);
+    }
+    for file in &files {
+        if let Ok(library) = load(Path::new(file)) {
+            return Ok(Opened { library, path: place(file) });
+        }
+    }
+    first(&known).ok_or_else(|| refused.unwrap_or_else(|| sought.advice()))
+}
+
+/// The library, opened now or before; what to do when there is none. `at_most` matters only when it is opened now.
+pub(crate) fn open(sought: Sought, at_most: Option<u32>) -> Result<&'static Opened, &'static str> {
+    static OPENED: [OnceLock<Result<Opened, String>>; 3] = [const { OnceLock::new() }; 3];
+    let search = || {
+        search(sought, at_most)
+            .inspect(|o| tracing::debug!(library = sought.name(), path = %o.path.display(), "opened"))
+            .inspect_err(|advice| tracing::debug!(library = sought.name(), advice, "not found"))
+    };
+    OPENED[sought as usize].get_or_init(search).as_ref().map_err(|advice| advice.as_str())
+}
+
+/// Looks for a library, and opens it if it is there.
+pub fn find(sought: Sought) -> Found {
+    match open(sought, None) {
+        Ok(o) => Found { sought, library: Some(o.path.clone()), version: version(sought, &o.library), advice: None },
+        Err(advice) => Found { sought, library: None, version: None, advice: Some(advice.into()) },
+    }
+}
+
+/// What a library says of its version.
+fn version(sought: Sought, library: &Library) -> Option<String> {
+    let (mut major, mut minor) = (0i32, 0i32);
+    match sought {
+        Sought::Driver => {
+            type Ask = unsafe extern "C" fn(*mut i32) -> i32;
+            // SAFETY: the type that cuda.h gives it. It may be called before cuInit.
+            let failed = unsafe { library.get::<Ask>(b"cuDriverGetVersion\0").ok()?(&mut major) };
+            (major, minor) = (major / 1000, major % 1000 / 10);
+            (failed == 0).then(|| format!("{major}.{minor}"))
+        }
+        Sought::Nvrtc => {
+            type Ask = unsafe extern "C" fn(*mut i32, *mut i32) -> i32;
+            // SAFETY: the type that nvrtc.h gives it.
+            let failed = unsafe { library.get::<Ask>(b"nvrtcVersion\0").ok()?(&mut major, &mut minor) };
+            (failed == 0).then(|| format!("{major}.{minor}"))
+        }
+        Sought::CublasLt => {
+            type Ask = unsafe extern "C" fn() -> usize;
+            // SAFETY: the type that cublasLt.h gives it.
+            let number = unsafe { library.get::<Ask>(b"cublasLtGetVersion\0").ok()?() };
+            // 130400 since 12; 11 counted in hundreds.
+            Some(format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_folders_come_first() {
+        let mut names = ["cuda-12.9", "cuda-13.0", "cuda-12.10"].map(PathBuf::from);
+        names.sort_by_key(|p| std::cmp::Reverse(numbers(p)));
+        assert_eq!(names, ["cuda-13.0", "cuda-12.10", "cuda-12.9"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_advice() {
+        for sought in [Sought::Driver, Sought::Nvrtc] {
+            let found = find(sought);
+            assert_eq!(found.library.is_some(), found.advice.is_none(), "{found:?}");
+            assert_eq!(found.library.is_some(), found.version.is_some(), "{found:?}");
+            assert!(sought.advice().contains("install"));
+        }
+    }
+}
