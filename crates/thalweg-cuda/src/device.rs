@@ -1,9 +1,9 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in one queue.
 
 use crate::compiler::Compiler;
-use crate::driver::Driver;
+use crate::driver::{Cuda, Driver};
 use crate::launch::Bound;
-use crate::memory::DriverMemory;
+use crate::memory::DeviceMemory;
 use crate::program::plan;
 use crate::queue::Queue;
 use rayon::prelude::*;
@@ -39,8 +39,8 @@ impl CudaDevice {
             return CudaDevice::with(Arc::new(crate::driver::Emulated::new()?), name);
         }
         let number = if number.is_empty() { Some(0) } else { number.strip_prefix(':').and_then(|n| n.parse().ok()) };
-        let _number: usize = number.ok_or_else(|| none("a GPU has a number: cuda:0".into()))?;
-        Err(none("no driver".into()))
+        let number = number.ok_or_else(|| none("a GPU has a number: cuda:0".into()))?;
+        CudaDevice::with(Cuda::open(number)?, name)
     }
 
     /// The device of a driver, under that name.
@@ -48,7 +48,7 @@ impl CudaDevice {
     /// # Errors
     /// When it has no memory at all.
     pub fn with(driver: Arc<dyn Driver>, name: &str) -> Result<Arc<CudaDevice>, Error> {
-        let pool = Pool::new(name.into(), Box::new(DriverMemory::new(driver.clone())));
+        let pool = DeviceMemory::pool(driver.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment());
         let queue = Queue::new(driver.clone(), name)?;
         let compiler = Compiler::new(driver.clone(), name.into());

@@ -1,31 +1,69 @@
-//! The pool's memory: the driver's.
+//! A device's memory as the pool of buffers takes it.
+//!
+//! In: sizes. Out: addresses on the device, in the form of pointers that the host must not follow.
+//!
+//! Always true: memory is given back in the order of the device's queue, so a buffer may go while what uses it has not run yet.
 
 use crate::driver::Driver;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use thalweg_runtime::Memory;
+use thalweg_runtime::{Memory, Pool};
 
-/// Device memory, addresses as pointers that the host does not follow.
+/// Memory of a device behind [`Memory`].
 #[derive(Debug)]
-pub struct DriverMemory(Arc<dyn Driver>);
+pub struct DeviceMemory {
+    driver: Arc<dyn Driver>,
+}
 
-impl DriverMemory {
-    /// Of that driver.
-    pub fn new(driver: Arc<dyn Driver>) -> DriverMemory {
-        DriverMemory(driver)
+impl DeviceMemory {
+    /// The memory of that device.
+    pub fn new(driver: Arc<dyn Driver>) -> DeviceMemory {
+        DeviceMemory { driver }
+    }
+
+    /// A pool of buffers in it, whose errors call the device by that name.
+    pub fn pool(driver: Arc<dyn Driver>, name: String) -> Arc<Pool> {
+        Pool::new(name, Box::new(DeviceMemory::new(driver)))
     }
 }
 
-impl Memory for DriverMemory {
+impl Memory for DeviceMemory {
     fn obtain(&self, bytes: usize) -> Option<NonNull<u8>> {
-        NonNull::new(self.0.obtain(bytes)? as *mut u8)
+        let address = self.driver.obtain(bytes)?;
+        NonNull::new(std::ptr::without_provenance_mut(usize::try_from(address).ok()?))
     }
 
-    unsafe fn release(&self, block: NonNull<u8>, _: usize) {
-        self.0.release(block.as_ptr() as u64);
+    unsafe fn release(&self, block: NonNull<u8>, _bytes: usize) {
+        self.driver.release(block.as_ptr() as u64);
     }
 
     fn total(&self) -> Option<usize> {
-        Some(self.0.chip().memory)
+        Some(self.driver.chip().memory)
+    }
+}
+
+#[cfg(all(test, feature = "emulate", target_arch = "x86_64", unix))]
+mod tests {
+    use super::*;
+    use crate::driver::Emulated;
+
+    #[test]
+    fn blocks_are_recycled_and_given_back_when_memory_runs_out() {
+        let driver = Arc::new(Emulated::new().unwrap());
+        let pool = DeviceMemory::pool(driver.clone(), "cuda:emulated".into());
+        let a = pool.allocate(1000).unwrap();
+        let address = a.address() as u64;
+        driver.write(address, &[7; 1000]).unwrap();
+        drop(a);
+        assert_eq!(pool.allocate(1000).unwrap().address() as u64, address);
+        // 8 GiB in all: 5 that are kept have to go for 6.
+        drop(pool.allocate(5 << 30).unwrap());
+        assert_eq!(pool.stats().reserved, (5 << 30) + 1024);
+        let all = pool.allocate(6 << 30).unwrap();
+        assert_eq!(pool.stats().reserved, 6 << 30);
+        let error = pool.allocate(3 << 30).unwrap_err().to_string();
+        assert_eq!(error, "out of memory on cuda:emulated: 3.0 GiB asked for, 6.0 GiB in use");
+        drop(all);
+        driver.synchronize().unwrap();
     }
 }

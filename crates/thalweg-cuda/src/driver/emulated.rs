@@ -170,13 +170,14 @@ impl Driver for Emulated {
         // SAFETY: `runtime` is set when the object is loaded; these two are never written.
         let shared = unsafe { (*runtime).fixed_end as usize - (*runtime).fixed as usize };
         let object = Arc::new(Object { entries: entries.into(), _library: library });
+        // That of all functions together: the object does not say whose it is.
         let info = FunctionInfo { registers: 32, local: 0, shared: shared as u32 };
         let function = |e: &Entry| Function { handle: std::ptr::from_ref(e) as usize, module: object.clone(), info };
         Ok(object.entries.iter().map(function).collect())
     }
 
-    fn occupancy(&self, function: &Function, block: u32, shared: u32) -> u32 {
-        let memory = shared + function.info.shared + 1024;
+    fn occupancy(&self, _function: &Function, block: u32, shared: u32) -> u32 {
+        let memory = shared + 1024;
         (self.chip.threads / block.next_multiple_of(32).max(32)).min((SHARED as u32 + 1024) / memory).min(32)
     }
 
@@ -283,7 +284,7 @@ fn check(launch: &Launch) -> Result<(), String> {
     if [x, y, z].contains(&&0) || *x > i32::MAX as u32 || *y > 65535 || *z > 65535 {
         return Err(format!("a grid of {x}×{y}×{z} blocks"));
     }
-    if *shared as usize + launch.function.info.shared as usize > SHARED {
+    if *shared as usize > SHARED {
         return Err(format!("{shared} bytes of dynamic shared memory"));
     }
     if arguments.len() * 8 > ARGUMENTS {

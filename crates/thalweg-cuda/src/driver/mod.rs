@@ -3,17 +3,21 @@
 //! In: CUDA C++ and words of arguments. Out: work on the device's one queue. Two implementations: the driver of a real GPU ([`Cuda`]), and one that
 //! runs the same sources on the host, thread by thread, so that everything above can be tested where there is no GPU (`Emulated`).
 //!
+//! * `cuda`: NVIDIA's driver.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
 //!
 //! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to the next user at once.
 
+mod cuda;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", unix))]
 mod emulated;
 pub mod nvrtc;
 
 #[cfg(all(feature = "emulate", target_arch = "x86_64", unix))]
 pub use emulated::Emulated;
+
+pub use cuda::Cuda;
 
 use std::fmt::Debug;
 use std::sync::Arc;

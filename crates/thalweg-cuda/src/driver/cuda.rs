@@ -1,0 +1,473 @@
+//! A GPU through NVIDIA's driver.
+//!
+//! In: what [`Driver`] takes. Out: work on one stream of the device's primary context, which other libraries in the process share.
+//!
+//! Always true: whatever is done, is done in the stream's order: memory is taken and given back in it too, so neither waits for the device.
+//!
+//! * `api`: the driver's functions.
+//! * `gpu`: context, stream, errors, waiting.
+//! * `staging`: copies between host and device.
+//! * `graph`: launches that the device knows as one.
+
+mod api;
+mod gpu;
+mod graph;
+mod staging;
+
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module, nvrtc};
+use api::{Api, SUCCESS};
+use cudarc::driver::sys::{
+    CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUfunction,
+    CUfunction_attribute_enum as FunctionAttribute, CUmemAllocationType_enum, CUmemLocationType_enum,
+    CUmemPool_attribute_enum, CUmemPoolProps, CUmemoryPool, CUmodule,
+};
+use gpu::Gpu;
+use staging::Staging;
+use std::ffi::{CStr, CString, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{from_ref, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use thalweg_runtime::Error;
+
+/// Dynamic shared memory that a block may have without being allowed more.
+const SHARED_BY_DEFAULT: u32 = 48 << 10;
+
+/// A GPU.
+#[derive(Debug)]
+pub struct Cuda {
+    gpu: Arc<Gpu>,
+    chip: Chip,
+    /// Null where the device has none: then every block is the driver's own, which waits for the device.
+    ///
+    /// A pool of ours and not the device's: others set that one up as they like. It keeps what is given back to it, however much, since the pool of buffers above this gives
+    /// back only to ask for something else; what is then still not needed, the next [`Driver::synchronize`] gives to the system.
+    pool: CUmemoryPool,
+    /// Whether memory was given back that the pool still has.
+    kept: AtomicBool,
+    staging: Staging,
+}
+
+// SAFETY: the driver's handles may be used on any thread, several at once.
+unsafe impl Send for Cuda {}
+// SAFETY: as above.
+unsafe impl Sync for Cuda {}
+
+impl Cuda {
+    /// How many GPUs there are.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with what to install when there is no driver.
+    pub fn count() -> Result<usize, Error> {
+        let api = Api::get()?;
+        let mut n = 0;
+        // SAFETY: a place for a number. It fails where there is none, of which cuInit has told.
+        let counted = unsafe { (api.device_count)(&mut n) };
+        Ok(if counted == SUCCESS { n.max(0) as usize } else { 0 })
+    }
+
+    /// The GPU of that number. Its primary context is retained for as long as the process lives: threads remember that they made it current.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with what to install when there is no driver, or why the GPU cannot be used.
+    pub fn open(ordinal: usize) -> Result<Arc<Cuda>, Error> {
+        let api = Api::get()?;
+        let name = format!("cuda:{ordinal}");
+        let failed = |message: String| Error::Device { device: name.clone(), message };
+        let check = |call: &str, result: i32| match result {
+            SUCCESS => Ok(()),
+            error => Err(failed(format!("{call}: {}", api.describe(error)))),
+        };
+        let there = Cuda::count()?;
+        if ordinal >= there {
+            return Err(failed(format!("there is no such GPU: {there} are seen by this process")));
+        }
+        let (mut device, mut context) = (0, null_mut());
+        // SAFETY: a place for a number.
+        check("cuDeviceGet", unsafe { (api.device)(&mut device, ordinal as i32) })?;
+        // SAFETY: a place for a handle.
+        check("cuDevicePrimaryCtxRetain", unsafe { (api.context)(&mut context, device) })?;
+        let gpu = Arc::new(Gpu::new(api, name.clone(), context)?);
+        let attribute = |attribute: Attribute| -> Result<u32, Error> {
+            let mut value = 0;
+            // SAFETY: a place for a number.
+            check("cuDeviceGetAttribute", unsafe { (api.device_attribute)(&mut value, attribute as u32, device) })?;
+            Ok(value.max(0) as u32)
+        };
+        let chip = chip(api, device, &attribute).map_err(&failed)?;
+        let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
+        let pool = if pooled { pool(&gpu, device)? } else { null_mut() };
+        let staging = Staging::new(gpu.clone());
+        Ok(Arc::new(Cuda { gpu, chip, pool, kept: AtomicBool::new(false), staging }))
+    }
+
+    /// The context's handle, for libraries that are given one; it stays valid as long as the process lives.
+    pub fn context(&self) -> usize {
+        self.gpu.context as usize
+    }
+
+    /// The stream's handle, for libraries that put work in the queue. Calls [`Cuda::enter`] first on each thread.
+    pub fn stream(&self) -> usize {
+        self.gpu.stream as usize
+    }
+
+    /// Makes the context current on this thread, for libraries that want it so.
+    ///
+    /// # Errors
+    /// When the device has failed.
+    pub fn enter(&self) -> Result<(), Error> {
+        self.gpu.enter()
+    }
+
+    /// Gives the system the memory that nobody uses.
+    fn trim(&self) {
+        self.kept.store(false, Relaxed);
+        if !self.pool.is_null() {
+            // SAFETY: the pool is ours.
+            unsafe { (self.gpu.api.pool_trim)(self.pool, 0) };
+        }
+    }
+
+    fn try_obtain(&self, bytes: usize) -> Option<u64> {
+        let (api, mut address) = (self.gpu.api, 0);
+        // SAFETY: a place for an address; the pool is ours.
+        let result = unsafe {
+            if self.pool.is_null() {
+                (api.allocate)(&mut address, bytes)
+            } else {
+                (api.pool_allocate)(&mut address, bytes, self.pool, self.gpu.stream)
+            }
+        };
+        let obtained = self.gpu.check("cuMemAllocAsync", result);
+        let obtained = obtained.inspect_err(|error| tracing::debug!(%error, bytes, "no memory"));
+        debug_assert!(address % 256 == 0);
+        obtained.ok().map(|()| address)
+    }
+}
+
+/// What the chip is like.
+fn chip(api: &Api, device: CUdevice, attribute: &dyn Fn(Attribute) -> Result<u32, Error>) -> Result<Chip, String> {
+    let get = |a| attribute(a).map_err(|e| e.to_string());
+    let mut name = [0; 128];
+    let (mut memory, mut version) = (0, 0);
+    // SAFETY: places for a text of that length and for numbers.
+    let asked = unsafe {
+        [
+            (api.device_name)(name.as_mut_ptr(), name.len() as i32, device),
+            (api.device_memory)(&mut memory, device),
+            (api.version)(&mut version),
+        ]
+    };
+    if let Some(&error) = asked.iter().find(|&&result| result != SUCCESS) {
+        return Err(format!("cuDeviceGetName: {}", api.describe(error)));
+    }
+    // SAFETY: the driver ends it with zero.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+    // A GPU without a compiler can be looked at; what is compiled says what to install.
+    let compiler = nvrtc::open(version as u32 / 1000)
+        .map_or_else(|_| "no NVRTC".into(), |(major, minor)| format!("NVRTC {major}.{minor}"));
+    let (major, minor) = (
+        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    );
+    Ok(Chip {
+        name,
+        sm: 10 * major + minor,
+        multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        threads: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        registers: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+        shared: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        l2: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
+        memory,
+        compiler,
+    })
+}
+
+/// A pool of memory that keeps what is given back to it.
+fn pool(gpu: &Gpu, device: CUdevice) -> Result<CUmemoryPool, Error> {
+    // SAFETY: all of it may be zero: no handles to share, no limit.
+    let mut properties: CUmemPoolProps = unsafe { MaybeUninit::zeroed().assume_init() };
+    properties.allocType = CUmemAllocationType_enum::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type_ = CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    let (mut pool, mut threshold) = (null_mut(), u64::MAX);
+    // SAFETY: a place for a handle, and properties as they should be.
+    gpu.check("cuMemPoolCreate", unsafe { (gpu.api.pool)(&mut pool, &properties) })?;
+    let attribute = CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as u32;
+    // SAFETY: the pool just made, and a value of the attribute's type.
+    let set = unsafe { (gpu.api.pool_set)(pool, attribute, (&raw mut threshold).cast()) };
+    gpu.check("cuMemPoolSetAttribute", set)?;
+    Ok(pool)
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        if !self.pool.is_null() && self.gpu.drain().is_ok() {
+            // SAFETY: ours, and the queue is empty. Blocks that are still out keep their memory until they are given back, which nobody can any more.
+            unsafe { (self.gpu.api.pool_destroy)(self.pool) };
+        }
+    }
+}
+
+/// Loaded code, with its functions.
+struct Code {
+    gpu: Arc<Gpu>,
+    module: CUmodule,
+    entries: Box<[Entry]>,
+}
+
+/// What a function's handle points to.
+struct Entry {
+    function: CUfunction,
+    name: String,
+    /// Dynamic shared memory that blocks are allowed.
+    allowed: AtomicU32,
+}
+
+// SAFETY: the driver's handles may be used on any thread, several at once.
+unsafe impl Send for Code {}
+// SAFETY: as above.
+unsafe impl Sync for Code {}
+
+impl Module for Code {}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.entries.iter().map(|e| &e.name)).finish()
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        // A launch of it may still be in the queue.
+        if !self.module.is_null() && self.gpu.drain().is_ok() {
+            // SAFETY: loaded in `load`; nobody has a function of it any more.
+            unsafe { (self.gpu.api.module_unload)(self.module) };
+        }
+    }
+}
+
+fn entry(function: &Function) -> &Entry {
+    // SAFETY: handles are made in `load`, of entries of the code that `function.module` keeps.
+    unsafe { &*(function.handle as *const Entry) }
+}
+
+impl Entry {
+    fn ask(&self, gpu: &Gpu, attribute: FunctionAttribute) -> Result<u32, Error> {
+        let mut value = 0;
+        // SAFETY: a place for a number, and a loaded function.
+        let asked = unsafe { (gpu.api.function_get)(&mut value, attribute as u32, self.function) };
+        gpu.check("cuFuncGetAttribute", asked)?;
+        Ok(value.max(0) as u32)
+    }
+
+    /// Allows blocks that much dynamic shared memory.
+    fn allow(&self, gpu: &Gpu, shared: u32) -> Result<(), Error> {
+        if shared <= self.allowed.load(Relaxed) {
+            return Ok(());
+        }
+        let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
+        // SAFETY: a loaded function.
+        let set = unsafe { (gpu.api.function_set)(self.function, attribute, shared as i32) };
+        gpu.check("cuFuncSetAttribute", set)?;
+        self.allowed.fetch_max(shared, Relaxed);
+        Ok(())
+    }
+}
+
+/// Puts a launch in the queue; the context is current.
+fn launch(gpu: &Gpu, launch: &Launch) -> Result<(), Error> {
+    let entry = entry(&launch.function);
+    entry.allow(gpu, launch.shared)?;
+    let ([x, y, z], mut words) = (launch.grid, [launch.arguments.as_ptr().cast_mut().cast::<c_void>()]);
+    // SAFETY: a loaded function of one parameter as long as the words, which are copied in the call.
+    let put = unsafe {
+        (gpu.api.launch)(
+            entry.function,
+            x,
+            y,
+            z,
+            launch.block,
+            1,
+            1,
+            launch.shared,
+            gpu.stream,
+            words.as_mut_ptr(),
+            null_mut(),
+        )
+    };
+    if put == SUCCESS {
+        return Ok(());
+    }
+    let what = format!("launch of {} ({x}×{y}×{z} blocks of {} threads)", entry.name, launch.block);
+    gpu.check(&what, put)
+}
+
+impl Driver for Cuda {
+    fn chip(&self) -> &Chip {
+        &self.chip
+    }
+
+    fn obtain(&self, bytes: usize) -> Option<u64> {
+        self.gpu.enter().ok()?;
+        self.try_obtain(bytes.max(1)).or_else(|| {
+            // What was given back and is still in use by launches before it, and what is in pieces too small.
+            self.gpu.drain().ok()?;
+            self.trim();
+            self.try_obtain(bytes.max(1))
+        })
+    }
+
+    fn release(&self, address: u64) {
+        if self.gpu.enter().is_err() {
+            return;
+        }
+        // SAFETY: it came from `obtain`, and whoever had it uses it in nothing that is put in the queue later.
+        let result = unsafe {
+            if self.pool.is_null() {
+                (self.gpu.api.free)(address)
+            } else {
+                self.kept.store(true, Relaxed);
+                (self.gpu.api.pool_free)(address, self.gpu.stream)
+            }
+        };
+        if let Err(error) = self.gpu.check("cuMemFreeAsync", result) {
+            tracing::debug!(%error, "memory could not be given back");
+        }
+    }
+
+    fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
+        nvrtc::compile_for(self.chip.sm, source)
+    }
+
+    fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
+        let gpu = &self.gpu;
+        gpu.enter()?;
+        let mut code = Code { gpu: gpu.clone(), module: null_mut(), entries: Box::default() };
+        // SAFETY: a place for a handle, and an image as `compile` makes them; PTX ends with zero.
+        gpu.check("cuModuleLoadData", unsafe { (gpu.api.module_load)(&mut code.module, image.as_ptr().cast()) })?;
+        let find = |&name: &&str| -> Result<Entry, Error> {
+            let mut function = null_mut();
+            let text = CString::new(name).map_err(|_| Error::Value(format!("{name:?} is no name of a function")))?;
+            // SAFETY: a place for a handle, the module just loaded, and a text that ends with zero.
+            let found = unsafe { (gpu.api.module_function)(&mut function, code.module, text.as_ptr()) };
+            gpu.check(&format!("cuModuleGetFunction({name})"), found)?;
+            Ok(Entry { function, name: name.into(), allowed: AtomicU32::new(SHARED_BY_DEFAULT) })
+        };
+        code.entries = functions.iter().map(find).collect::<Result<_, _>>()?;
+        let code = Arc::new(code);
+        let function = |entry: &Entry| -> Result<Function, Error> {
+            let info = FunctionInfo {
+                registers: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+                local: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+                shared: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            };
+            Ok(Function { handle: from_ref(entry) as usize, module: code.clone(), info })
+        };
+        code.entries.iter().map(function).collect()
+    }
+
+    fn occupancy(&self, function: &Function, block: u32, shared: u32) -> u32 {
+        let ask = || -> Result<i32, Error> {
+            let (entry, mut blocks) = (entry(function), 0);
+            self.gpu.enter()?;
+            entry.allow(&self.gpu, shared)?;
+            // SAFETY: a place for a number, and a loaded function.
+            let asked = unsafe { (self.gpu.api.occupancy)(&mut blocks, entry.function, block as i32, shared as usize) };
+            self.gpu.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", asked)?;
+            Ok(blocks)
+        };
+        // Where the driver refuses, it would refuse the launch.
+        ask().map_or(0, |blocks| blocks.max(0) as u32)
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<(), Error> {
+        self.gpu.enter()?;
+        self::launch(&self.gpu, launch)
+    }
+
+    fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {
+        Ok(Box::new(graph::Chain::new(self.gpu.clone(), launches)?))
+    }
+
+    fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<(), Error> {
+        self.gpu.enter()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the range is the caller's.
+        self.gpu.check("cuMemsetD8Async", unsafe { (self.gpu.api.fill)(address, value, bytes, self.gpu.stream) })
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.gpu.enter()?;
+        self.staging.write(address, bytes)
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.gpu.enter()?;
+        self.staging.read(address, bytes)
+    }
+
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error> {
+        self.gpu.enter()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: both ranges are the caller's.
+        self.gpu.check("cuMemcpyDtoDAsync", unsafe { (self.gpu.api.within)(to, from, bytes, self.gpu.stream) })
+    }
+
+    fn event(&self) -> Result<Box<dyn Event>, Error> {
+        self.gpu.enter()?;
+        let moment = Moment { gpu: self.gpu.clone(), event: self.gpu.obtain_event()? };
+        self.gpu.record(moment.event)?;
+        Ok(Box::new(moment))
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        self.gpu.drain()?;
+        if self.kept.load(Relaxed) {
+            self.trim();
+        }
+        Ok(())
+    }
+}
+
+/// A point in the queue.
+#[derive(Debug)]
+struct Moment {
+    gpu: Arc<Gpu>,
+    event: CUevent,
+}
+
+// SAFETY: an event may be used on any thread, several at once.
+unsafe impl Send for Moment {}
+// SAFETY: as above.
+unsafe impl Sync for Moment {}
+
+impl Event for Moment {
+    fn wait(&self) -> Result<(), Error> {
+        self.gpu.enter()?;
+        self.gpu.wait(self.event)
+    }
+
+    fn since(&self, earlier: &dyn Event) -> Result<f64, Error> {
+        self.wait()?;
+        let mut milliseconds = 0f32;
+        // SAFETY: a place for a number; both are events of this device, and have happened.
+        let asked = unsafe { (self.gpu.api.event_elapsed)(&mut milliseconds, earlier.handle() as CUevent, self.event) };
+        self.gpu.check("cuEventElapsedTime", asked)?;
+        Ok(f64::from(milliseconds) * 1e6)
+    }
+
+    fn handle(&self) -> usize {
+        self.event as usize
+    }
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        self.gpu.release_event(self.event);
+    }
+}
