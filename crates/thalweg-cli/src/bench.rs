@@ -42,6 +42,9 @@ pub struct Bench {
     /// Sizes for a processor with a few cores, or for a GPU
     #[arg(long, value_enum, default_value = "small")]
     size: Size,
+    /// Calls put in the device's queue before anybody waits; a figure is the time of one
+    #[arg(long, default_value_t = 1)]
+    flight: usize,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -80,7 +83,12 @@ impl Figure {
 }
 
 /// Measures a workload by name. `kept` holds the one that was measured last, with its inputs.
-fn measure(name: &str, size: Size, mode: Mode, runs: Runs, kept: &mut Option<(Size, Workload)>) -> Outcome<Figure> {
+fn measure(
+    name: &str,
+    (size, mode, flight): (Size, Mode, usize),
+    runs: Runs,
+    kept: &mut Option<(Size, Workload)>,
+) -> Outcome<Figure> {
     match name {
         "cold_start" => {
             let (times, work) = processes::cold_start(runs.least, mode)?;
@@ -105,7 +113,9 @@ fn measure(name: &str, size: Size, mode: Mode, runs: Runs, kept: &mut Option<(Si
     let Some((_, workload)) = kept else { unreachable!("it was just put there") };
     with_fusion(mode == Mode::Fused, || {
         let begin = counters();
-        let times = time(runs, || workload.run())?;
+        let flight = if workload.reads() { 1 } else { flight.max(1) };
+        let mut times = time(runs, || workload.run_many(flight))?;
+        times.sorted.iter_mut().for_each(|t| *t /= flight as f64);
         let ((), one) = counted(|| workload.run())?;
         let all = counters() - begin;
         workload.check()?;
@@ -130,7 +140,7 @@ impl Bench {
         }
         for name in names {
             bar.set_message(name.to_string());
-            let figure = measure(name, self.size, self.mode, Runs::FIGURE, &mut None)?;
+            let figure = measure(name, (self.size, self.mode, self.flight), Runs::FIGURE, &mut None)?;
             let line = if self.json { serde_json::to_string(&figure)? } else { row(&figure) };
             bar.suspend(|| crate::out!("{line}"));
             bar.inc(1);
@@ -177,6 +187,13 @@ struct Request {
     runs: usize,
     /// Milliseconds after which these are enough.
     ms: u64,
+    /// Calls in the queue before anybody waits.
+    #[serde(default = "one")]
+    flight: usize,
+}
+
+fn one() -> usize {
+    1
 }
 
 #[derive(Serialize)]
@@ -205,5 +222,5 @@ fn answer(line: &str, kept: &mut Option<(Size, Workload)>) -> Result<Figure, Fai
     let size = if ask.large { Size::Large } else { Size::Small };
     let mode = if ask.unfused { Mode::Unfused } else { Mode::Fused };
     let runs = Runs { warm_up: 3, least: ask.runs, most: 100_000, time: Duration::from_millis(ask.ms) };
-    measure(&ask.workload, size, mode, runs, kept)
+    measure(&ask.workload, (size, mode, ask.flight), runs, kept)
 }

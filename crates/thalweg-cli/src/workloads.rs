@@ -45,6 +45,25 @@ impl Workload {
         Ok(())
     }
 
+    /// Whether its results are read back, so that each run waits.
+    pub fn reads(&self) -> bool {
+        self.read
+    }
+
+    /// Runs it so often, all of them started before anybody waits.
+    pub fn run_many(&self, times: usize) -> Outcome {
+        if times == 1 || self.read {
+            return (0..times).try_for_each(|_| self.run());
+        }
+        for _ in 0..times {
+            let out = self.record();
+            thalweg::flush();
+            drop(out);
+        }
+        thalweg::synchronize()?;
+        Ok(())
+    }
+
     /// Runs it once and reads a value of each result, which brings up what went wrong.
     pub fn check(&self) -> Outcome {
         for tensor in self.record() {

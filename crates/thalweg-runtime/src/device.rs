@@ -45,6 +45,21 @@ pub struct ProgramInfo {
     pub rereads_inputs: bool,
 }
 
+/// What a device gives that runs launches on its own, while the host goes on: what the planner counts with where nothing was measured.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Throughput {
+    /// Bytes a nanosecond from and to memory.
+    pub memory: f64,
+    /// Bytes a nanosecond where everything stays in the cache that all share.
+    pub cache: f64,
+    /// Bytes of that cache.
+    pub cache_bytes: usize,
+    /// Additions of f32 a nanosecond.
+    pub additions: f64,
+    /// Nanoseconds from launch to launch.
+    pub launch: f64,
+}
+
 /// A device: memory, and programs that run on it.
 pub trait Device: Send + Sync + Debug {
     /// Its name as `THALWEG_DEVICE` takes it: "cpu", "cuda:0".
@@ -56,6 +71,11 @@ pub trait Device: Send + Sync + Debug {
     /// How many threads a launch may be spread over, where the device runs on such.
     fn threads(&self) -> usize {
         1
+    }
+
+    /// What it gives, where launches run on their own: then the host's clock says nothing about them. `None` where a launch has run when it returns.
+    fn throughput(&self) -> Option<Throughput> {
+        None
     }
 
     /// Memory of at least that many bytes, uninitialised, aligned to 64.

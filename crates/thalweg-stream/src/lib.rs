@@ -29,5 +29,5 @@ pub use explain::{explain, launch_times};
 pub use mode::{Mode, effort, measuring, mode, set_effort, set_measuring, set_mode};
 pub use saved::save_costs;
 pub use store::{PlanStoreStats, clear_plans, plan_store};
-pub use stream::{record, synchronize};
+pub use stream::{flush, record, synchronize};
 pub use value::{Operand, Storage, Value};

@@ -151,9 +151,14 @@ pub(crate) fn each_own(mut f: impl FnMut(&mut Recorder)) {
 /// # Errors
 /// When a device fails. What kept a value from being computed is told to whoever reads it.
 pub fn synchronize() -> Result<(), Error> {
-    each_own(|r| r.cut(Wanted::All));
+    flush();
     let devices: Vec<DeviceRef> = LOCAL.with_borrow(|l| {
         l.0.iter().enumerate().filter(|(_, s)| s.is_some()).map(|(at, _)| DeviceRef(at as u16)).collect()
     });
     devices.into_iter().try_for_each(|d| d.device().synchronize())
+}
+
+/// Starts everything recorded by this thread, and waits for nothing.
+pub fn flush() {
+    each_own(|r| r.cut(Wanted::All));
 }

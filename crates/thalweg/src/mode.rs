@@ -13,6 +13,12 @@ pub fn synchronize() -> Result<(), Error> {
     thalweg_stream::synchronize()
 }
 
+/// Starts everything that the calling thread recorded, and waits for nothing: a GPU works on while more is recorded. On the CPU it has run when this
+/// returns. What fails is told by the read of what depends on it.
+pub fn flush() {
+    thalweg_stream::flush();
+}
+
 /// Restores the mode, also when a panic unwinds.
 struct Restore(Mode);
 

@@ -148,6 +148,58 @@ impl Costs {
         }
     }
 
+    /// Those of a device whose launches run on their own, from what it gives: `memory` and `cache` bytes a nanosecond, the latter for footprints of up to so many
+    /// bytes; additions a nanosecond; nanoseconds from launch to launch.
+    pub fn of_throughput(memory: f64, (cache, cache_bytes): (f64, usize), additions: f64, launch: f64) -> Costs {
+        let level = |footprint: u64| {
+            let near = footprint as usize <= cache_bytes / 2;
+            let ns = 1.0 / if near { cache } else { memory };
+            Level { footprint, read: ns, write: ns, read_all: ns, write_all: ns }
+        };
+        let half = cache_bytes as u64 / 2;
+        let one = 1.0 / additions;
+        // What reads or writes elements apart moves sectors of 32 bytes for each.
+        let sector = 32.0 / memory;
+        Costs {
+            launch,
+            boxed: launch,
+            threads: 1,
+            wake: 0.0,
+            parallel: 0.0,
+            levels: [half / 64, half / 8, half, 2 * half, 4 * half, 16 * half].map(level),
+            overlap: 0.3,
+            simple: one,
+            divide: 6.0 * one,
+            special: one,
+            special_wide: 4.0 * one,
+            convert: one,
+            slow: one,
+            portable: 1.0,
+            narrow: 1.0,
+            fold: one,
+            fold_across: one,
+            scan: 20.0 * one,
+            sort: 400.0 * one,
+            transposed: sector / 2.0,
+            conflicting: sector / 2.0,
+            strided: sector / 2.0,
+            mapped: 10.0 * one,
+            gathered: sector / 2.0,
+            run: 0.0,
+            call: 0.0,
+            strip: 0.0,
+            row: 0.0,
+            row_fold: 0.0,
+            // Every thread of a row does it.
+            once: 64.0 * one,
+            registers: 160,
+            spill: 2.0 * one,
+            multiply: [1.5 * one, 3.0 * one, 1.5 * one, 3.0 * one],
+            product: 0.0,
+            scattered: sector,
+        }
+    }
+
     /// The level between those that were measured; `footprint` may be any.
     pub(super) fn level(&self, footprint: u64) -> Level {
         let [first, .., last] = self.levels;

@@ -40,6 +40,11 @@ pub fn costs(device: DeviceRef) -> Arc<Costs> {
         return set.clone();
     }
     drop(known);
+    if let Some(t) = device.device().throughput() {
+        let costs = Costs::of_throughput(t.memory, (t.cache, t.cache_bytes), t.additions, t.launch);
+        let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
+        return known.get_or_insert_default().entry(device).or_insert(Arc::new(costs.rounded())).clone();
+    }
     let kept = load_costs(device);
     if kept.is_none() {
         watch::begin(device);
