@@ -251,7 +251,7 @@ fn chain_of(bench: &Bench, n: u64, x: u64, y: u64) -> Vec<Launch> {
 }
 
 fn open() -> Result<Arc<dyn Driver>, Error> {
-    #[cfg(all(feature = "emulate", target_arch = "x86_64", unix))]
+    #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
     if std::env::args().any(|a| a == "emulated") {
         return Ok(Arc::new(thalweg_cuda::driver::Emulated::new()?));
     }
