@@ -1,6 +1,21 @@
 //! Thalweg on NVIDIA GPUs: kernels become CUDA C++, compiled by NVRTC for the chip that is there, and run through the driver. Both are found at run
 //! time, so one binary serves machines with and without a GPU.
+//!
+//! * [`driver`]: what is needed of a GPU, and two that give it: a real one, and the host.
+//! * `render`: kernels as source text.
+//! * `space`, `program`, `rows`: kernels bound to sizes.
+//! * `compiler`, `launch`, `queue`: functions, and their launches.
 
+mod compiler;
+mod device;
 pub mod driver;
 pub mod find;
-pub mod memory;
+mod launch;
+mod memory;
+mod program;
+mod queue;
+mod render;
+mod rows;
+mod space;
+
+pub use device::CudaDevice;

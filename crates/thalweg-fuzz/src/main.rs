@@ -1,7 +1,7 @@
 //! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in several
 //! segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters and explanations must agree.
 //!
-//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED] [--cache DIR]`. Program `i` has seed `S + i`; a failure is shrunk, printed, and can
+//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED] [--cache DIR] [--device NAME] [--whole]`. Program `i` has seed `S + i`; a failure is shrunk (not with `--whole`), printed, and can
 //! be run alone with `--only`. With `--cache` each program also runs in new processes' stead: without plans in memory, with an empty disk cache, with one that
 //! holds its plans, and with one that holds something like them.
 
@@ -43,7 +43,17 @@ fn main() -> ExitCode {
         }
     }));
     let many = CpuOptions { threads: 8, parallel_ns: 0.0, ..CpuOptions::default() };
-    let checker = Checker::new(DeviceRef::register(CpuDevice::new()), DeviceRef::register(CpuDevice::with(many)));
+    let checker = match option("--device").map(String::as_str) {
+        None | Some("cpu") => {
+            Checker::new(DeviceRef::register(CpuDevice::new()), DeviceRef::register(CpuDevice::with(many)))
+        }
+        #[cfg(feature = "cuda")]
+        Some(name) => Checker::on_gpu(DeviceRef::register(
+            thalweg_cuda::CudaDevice::open(name).unwrap_or_else(|why| panic!("{name}: {why}")),
+        )),
+        #[cfg(not(feature = "cuda"))]
+        Some(name) => panic!("{name}: built without GPUs"),
+    };
     let checker = match option("--cache") {
         Some(folder) => checker.with_disk(Disk::open(folder.as_ref()).unwrap_or_else(|why| panic!("{folder}: {why}"))),
         None => checker,
@@ -61,7 +71,9 @@ fn main() -> ExitCode {
         }
         if let Err(why) = result {
             failed += 1;
-            let (program, why) = shrink(&checker, program, ways, why);
+            // Where each kernel takes long to compile, a failure is looked at alone.
+            let whole = args.iter().any(|a| a == "--whole");
+            let (program, why) = if whole { (program, why) } else { shrink(&checker, program, ways, why) };
             println!("seed {}: {why}\n{}", seed + i, program.listing());
             if failed >= 10 {
                 println!("stopped after 10 failures");

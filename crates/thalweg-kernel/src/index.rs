@@ -55,6 +55,12 @@ impl IndexMap {
         self
     }
 
+    /// The views, the one of the domain first, each with the valid indices `lo..hi` of its dimensions where some are masked out: the row-major
+    /// position in one is the point of the next, in the last the position in the source.
+    pub fn levels(&self) -> impl ExactSizeIterator<Item = (&View, Option<&[(i64, i64)]>)> {
+        self.levels.iter().rev().map(|l| (&l.view, l.mask.as_ref().map(|m| &m[..l.view.shape.rank()])))
+    }
+
     /// Dimensions reordered.
     pub fn permute(self, order: &[usize]) -> IndexMap {
         self.with_top(|l| {

@@ -23,6 +23,6 @@ pub use geometry::{
 };
 pub use index::IndexMap;
 pub use laws::{Law, LawKind, Laws, Part, laws, with_residuals};
-pub use phases::{Phase, Phases, phases};
+pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use rewrite::{expand, resolve, widen};

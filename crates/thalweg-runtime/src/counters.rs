@@ -34,12 +34,16 @@ pub struct Counters {
     pub values_recomputed: u64,
     /// Kernels compiled.
     pub programs_compiled: u64,
+    /// Kernels whose machine code was found in the disk cache.
+    pub programs_loaded: u64,
     /// Nanoseconds spent compiling.
     pub compile_ns: u64,
     /// Nanoseconds spent planning.
     pub plan_ns: u64,
     /// Kernels launched.
     pub kernels: u64,
+    /// What a GPU was given to run for them: functions, or graphs of them. A kernel may take several.
+    pub device_launches: u64,
     /// Bytes of distinct elements that kernels read, each kernel for itself.
     pub bytes_read: u64,
     /// Bytes that kernels wrote.
@@ -70,9 +74,11 @@ impl Sub for Counters {
             values_deferred: self.values_deferred - o.values_deferred,
             values_recomputed: self.values_recomputed - o.values_recomputed,
             programs_compiled: self.programs_compiled - o.programs_compiled,
+            programs_loaded: self.programs_loaded - o.programs_loaded,
             compile_ns: self.compile_ns - o.compile_ns,
             plan_ns: self.plan_ns - o.plan_ns,
             kernels: self.kernels - o.kernels,
+            device_launches: self.device_launches - o.device_launches,
             bytes_read: self.bytes_read - o.bytes_read,
             bytes_written: self.bytes_written - o.bytes_written,
             bytes_allocated: self.bytes_allocated - o.bytes_allocated,
@@ -87,7 +93,7 @@ thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
         operations: 0, segments: 0, plans_made: 0, plans_found: 0, plans_loaded: 0, calibrations: 0, instances_made: 0,
         contests: 0, contests_won: 0, values_deferred: 0, values_recomputed: 0,
-        programs_compiled: 0, compile_ns: 0, plan_ns: 0, kernels: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
+        programs_compiled: 0, programs_loaded: 0, compile_ns: 0, plan_ns: 0, kernels: 0, device_launches: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
         arena_bytes: 0, reused_in_place: 0, recomputed_launches: 0,
     }) };
 }

@@ -70,6 +70,22 @@ pub trait Device: Send + Sync + Debug {
     /// [`Error::Compile`].
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error>;
 
+    /// The programs of kernels for launches of that geometry each, and of no other. A device that compiles for sizes does so here, for several kernels at once.
+    ///
+    /// # Errors
+    /// [`Error::Compile`].
+    fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
+        launches.iter().map(|(kernel, _)| self.program(kernel)).collect()
+    }
+
+    /// Waits for what was queued where an index may have been out of range in it, and says whether one was.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn check_indices(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Copies bytes from the host to the start of a buffer.
     ///
     /// # Errors

@@ -162,8 +162,7 @@ impl Entry {
             plan_us = plan_ns / 1000,
             "plan worked out for sizes"
         );
-        let programs: Result<Vec<_>, Error> =
-            instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
+        let programs = prepare(device, &instance);
         let contest = if origin == Origin::Measured { Contest::decided() } else { Contest::default() };
         let memory = Memory::default();
         let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest, memory });
@@ -173,6 +172,11 @@ impl Entry {
         known.instances.insert(sizes.into(), ready.clone());
         Ok((ready, origin))
     }
+}
+
+fn prepare(device: DeviceRef, instance: &Instance) -> Result<Vec<Arc<dyn Program>>, Error> {
+    let launches: Vec<_> = instance.steps.iter().map(|s| (&s.kernel, &s.geometry)).collect();
+    device.device().prepare(&launches)
 }
 
 impl Ready {
@@ -194,8 +198,7 @@ impl Ready {
 
     fn worked_out(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
         let instance = instantiate(&plan, segment, &self.classes)?;
-        let programs: Result<Vec<_>, Error> =
-            instance.steps.iter().map(|s| device.device().program(&s.kernel)).collect();
+        let programs = prepare(device, &instance);
         let (contest, memory) = (Contest::decided(), Memory::default());
         let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
         Some(Arc::new(Ready { plan, instance, programs, classes, contest, memory }))

@@ -25,6 +25,8 @@ impl Device {
     pub fn from_name(name: &str) -> Result<Device, Error> {
         match name {
             "cpu" => Ok(Device::cpu()),
+            #[cfg(feature = "cuda")]
+            _ if name.starts_with("cuda") => cuda(name),
             _ => Err(Error::Device { device: name.to_string(), message: "no such device; there is: cpu".to_string() }),
         }
     }
@@ -108,6 +110,22 @@ impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({})", self.name())
     }
+}
+
+/// The GPU of that name, opened once a process.
+#[cfg(feature = "cuda")]
+fn cuda(name: &str) -> Result<Device, Error> {
+    use std::sync::Mutex;
+    static OPEN: Mutex<Vec<Device>> = Mutex::new(Vec::new());
+    let name = if name == "cuda" { "cuda:0" } else { name };
+    // A panic while one is opened leaves the list whole.
+    let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(device) = open.iter().find(|d| d.name() == name) {
+        return Ok(*device);
+    }
+    let device = Device(DeviceRef::register(thalweg_cuda::CudaDevice::open(name)?));
+    open.push(device);
+    Ok(device)
 }
 
 fn make_cpu() -> Arc<dyn thalweg_runtime::Device> {

@@ -1,11 +1,271 @@
-// What every kernel begins with. The emulated driver compiles it too, after its own prelude, which defines THALWEG_EMULATED and what is left out here.
+// What every kernel starts with: memory in vectors, narrow floats, and the functions that CUDA C++ has no name for.
+// No header is included, so that nothing but NVRTC is needed. The emulator defines THALWEG_EMULATED and CUDA's own names before.
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef short i16;
+typedef int i32;
+typedef long long i64;
+
+template <int K> struct Words { u64 w[K]; };
+
 #ifndef THALWEG_EMULATED
-// The one parameter of a kernel, `a`.
 #define THALWEG_PARAMETER(K) const __grid_constant__ Words<K> a
-// Dynamic shared memory as bytes; within a function.
-#define THALWEG_SHARED(name) extern __shared__ __align__(16) unsigned char name[];
+#define THALWEG_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
+#define FN __device__ __forceinline__
+
+struct __align__(16) Quad { u32 x, y, z, w; };
+struct __align__(8) Pair { u32 x, y; };
+
+// Memory. What is loaded here is not written by other threads of the launch.
+#ifdef THALWEG_EMULATED
+FN Quad ld16(const void *p) { return *(const Quad *)p; }
+FN Pair ld8(const void *p) { return *(const Pair *)p; }
+FN u32 ld4(const void *p) { return *(const u32 *)p; }
+FN u16 ld2(const void *p) { return *(const u16 *)p; }
+FN u8 ld1(const void *p) { return *(const u8 *)p; }
+FN void st16(void *p, Quad q) { *(Quad *)p = q; }
+FN void st8(void *p, Pair q) { *(Pair *)p = q; }
+FN void st4(void *p, u32 q) { *(u32 *)p = q; }
+FN void st2(void *p, u16 q) { *(u16 *)p = q; }
+FN void st1(void *p, u8 q) { *(u8 *)p = q; }
+FN u32 cold4(const void *p) { return *(const volatile u32 *)p; }
+FN u64 cold8(const void *p) { return *(const volatile u64 *)p; }
+#else
+FN Quad ld16(const void *p) { Quad q; asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w) : "l"(p)); return q; }
+FN Pair ld8(const void *p) { Pair q; asm("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(q.x), "=r"(q.y) : "l"(p)); return q; }
+FN u32 ld4(const void *p) { u32 q; asm("ld.global.nc.u32 %0, [%1];" : "=r"(q) : "l"(p)); return q; }
+FN u16 ld2(const void *p) { u16 q; asm("ld.global.nc.u16 %0, [%1];" : "=h"(q) : "l"(p)); return q; }
+FN u8 ld1(const void *p) { u32 q; asm("ld.global.nc.u8 %0, [%1];" : "=r"(q) : "l"(p)); return (u8)q; }
+FN void st16(void *p, Quad q) { asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(q.x), "r"(q.y), "r"(q.z), "r"(q.w) : "memory"); }
+FN void st8(void *p, Pair q) { asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(q.x), "r"(q.y) : "memory"); }
+FN void st4(void *p, u32 q) { asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(q) : "memory"); }
+FN void st2(void *p, u16 q) { asm volatile("st.global.u16 [%0], %1;" ::"l"(p), "h"(q) : "memory"); }
+FN void st1(void *p, u8 q) { asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"((u32)q) : "memory"); }
+// Past the first-level cache: what other blocks of the launch have written.
+FN u32 cold4(const void *p) { u32 q; asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(q) : "l"(p) : "memory"); return q; }
+FN u64 cold8(const void *p) { u64 q; asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(q) : "l"(p) : "memory"); return q; }
 #endif
 
-template <int K> struct Words {
-    unsigned long long w[K];
+template <class S> FN S load1(const S *p) {
+  if constexpr (sizeof(S) == 1) { u8 q = ld1(p); return *(S *)&q; }
+  else if constexpr (sizeof(S) == 2) { u16 q = ld2(p); return *(S *)&q; }
+  else if constexpr (sizeof(S) == 4) { u32 q = ld4(p); return *(S *)&q; }
+  else { Pair q = ld8(p); return *(S *)&q; }
+}
+template <class S> FN void store1(S *p, S v) {
+  if constexpr (sizeof(S) == 1) st1(p, *(u8 *)&v);
+  else if constexpr (sizeof(S) == 2) st2(p, *(u16 *)&v);
+  else if constexpr (sizeof(S) == 4) st4(p, *(u32 *)&v);
+  else st8(p, *(Pair *)&v);
+}
+template <class S> FN S load_cold(const S *p) {
+  if constexpr (sizeof(S) == 4) { u32 q = cold4(p); return *(S *)&q; }
+  else { u64 q = cold8(p); return *(S *)&q; }
+}
+template <class S, int V> FN void loadv(S (&x)[V], const S *p) {
+  constexpr int B = V * sizeof(S);
+  if constexpr (V == 1) x[0] = load1(p);
+  else if constexpr (B % 16 == 0) {
+#pragma unroll
+    for (int i = 0; i < B / 16; i++) ((Quad *)x)[i] = ld16((const char *)p + 16 * i);
+  } else if constexpr (B == 8) *(Pair *)x = ld8(p);
+  else if constexpr (B == 4) *(u32 *)x = ld4(p);
+  else *(u16 *)x = ld2(p);
+}
+template <class S, int V> FN void storev(S *p, S (&x)[V]) {
+  constexpr int B = V * sizeof(S);
+  if constexpr (V == 1) store1(p, x[0]);
+  else if constexpr (B % 16 == 0) {
+#pragma unroll
+    for (int i = 0; i < B / 16; i++) st16((char *)p + 16 * i, ((Quad *)x)[i]);
+  } else if constexpr (B == 8) st8(p, *(Pair *)x);
+  else if constexpr (B == 4) st4(p, *(u32 *)x);
+  else st2(p, *(u16 *)x);
+}
+
+// Division by a number known to the host: `d` in the low word of w[0] and its multiplier in the high one, the shift in w[1]. For n < 2^31.
+struct Split { u32 q, r; };
+FN Split split(u32 n, u64 d, u64 s) {
+  u32 q = (__umulhi(n, (u32)(d >> 32)) + n) >> (u32)s;
+  return {q, n - q * (u32)d};
+}
+
+// Narrow floats live in registers as the float that they stand for.
+FN float bits_f32(u32 v) { return __uint_as_float(v); }
+FN u32 f32_bits(float v) { return __float_as_uint(v); }
+FN float from_bf16(u16 v) { return bits_f32((u32)v << 16); }
+FN u16 to_bf16(float v) {
+  u32 b = f32_bits(v);
+  return v != v ? (u16)(b >> 16 | 0x40) : (u16)((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+#ifdef THALWEG_EMULATED
+FN float from_f16(u16 v) { _Float16 h; __builtin_memcpy(&h, &v, 2); return (float)h; }
+FN u16 to_f16(float v) { _Float16 h = (_Float16)v; u16 b; __builtin_memcpy(&b, &h, 2); return b; }
+#else
+FN float from_f16(u16 v) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v)); return f; }
+FN u16 to_f16(float v) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v)); return h; }
+#endif
+FN float round_bf16(float v) { return from_bf16(to_bf16(v)); }
+FN float round_f16(float v) { return from_f16(to_f16(v)); }
+// To odd: rounding what comes out to fewer digits is then as if it had been done at once.
+FN float odd_f32(double v) {
+  float f = (float)v;
+  if (v != v || (double)f == v) return f;
+  u32 b = f32_bits(f);
+  double away = fabs((double)f) - fabs(v);
+  if (away > 0) b--;
+  return bits_f32(b | 1);
+}
+FN float bf16_of(double v) { return round_bf16(odd_f32(v)); }
+FN float f16_of(double v) { return round_f16(odd_f32(v)); }
+
+// Float to integer saturates, and NaN gives 0.
+template <class T> struct Int;
+template <> struct Int<i8> { static constexpr i64 low = -128, high = 127; static constexpr bool sign = true; };
+template <> struct Int<i16> { static constexpr i64 low = -32768, high = 32767; static constexpr bool sign = true; };
+template <> struct Int<i32> { static constexpr i64 low = -2147483647ll - 1, high = 2147483647ll; static constexpr bool sign = true; };
+template <> struct Int<i64> { static constexpr i64 low = -9223372036854775807ll - 1, high = 9223372036854775807ll; static constexpr bool sign = true; };
+template <> struct Int<u8> { static constexpr i64 low = 0, high = 255; static constexpr bool sign = false; };
+template <> struct Int<u32> { static constexpr i64 low = 0, high = 4294967295ll; static constexpr bool sign = false; };
+template <class T, class F> FN T to_int(F v) {
+  if (v != v) return 0;
+  if constexpr (sizeof(T) == 8) {
+    if (v >= (F)9223372036854775808.0) return Int<T>::high;
+    if (v < (F)-9223372036854775808.0) return Int<T>::low;
+    return (T)v;
+  } else {
+    double d = (double)v;
+    return d <= (double)Int<T>::low ? (T)Int<T>::low : d >= (double)Int<T>::high ? (T)Int<T>::high : (T)(i64)d;
+  }
+}
+
+// Integers wrap, and division by zero gives 0.
+template <class T> FN T int_neg(T x) { return (T)(0 - (u64)x); }
+template <class T> FN T int_add(T x, T y) { return (T)((u64)x + (u64)y); }
+template <class T> FN T int_sub(T x, T y) { return (T)((u64)x - (u64)y); }
+template <class T> FN T int_mul(T x, T y) {
+  if constexpr (sizeof(T) == 8) return (T)((u64)x * (u64)y);
+  else return (T)((u32)x * (u32)y);
+}
+template <class T> FN T int_div(T x, T y) {
+  if (y == 0) return 0;
+  if (Int<T>::sign && y == (T)-1) return int_neg(x);
+  return (T)(x / y);
+}
+template <class T> FN T int_rem(T x, T y) {
+  if (y == 0 || Int<T>::sign && y == (T)-1) return 0;
+  T r = (T)(x % y);
+  return r != 0 && (r < 0) != (y < 0) ? (T)(r + y) : r;
+}
+template <class T> FN T int_floor(T x, T y) {
+  if (y == 0) return 0;
+  if (Int<T>::sign && y == (T)-1) return int_neg(x);
+  T q = (T)(x / y);
+  return x % y != 0 && (x < 0) != (y < 0) ? (T)(q - 1) : q;
+}
+template <class T> FN T int_pow(T x, T y) {
+  if (y < 0) return x == 1 ? (T)1 : x == (T)-1 ? (y % 2 == 0 ? (T)1 : (T)-1) : (T)0;
+  u64 base = (u64)x, out = 1;
+  for (u64 e = (u64)y; e; e >>= 1) {
+    if (e & 1) out *= base;
+    base *= base;
+  }
+  return (T)out;
+}
+template <class T> FN T int_abs(T x) { return x < 0 ? int_neg(x) : x; }
+template <class T> FN T int_sign(T x) { return (T)((x > 0) - (x < 0)); }
+template <class T> FN T int_shl(T x, T n) { return n >= 0 && (u64)n < sizeof(T) * 8 ? (T)((u64)x << (u32)n) : (T)0; }
+template <class T> FN T int_shr(T x, T n) { return n >= 0 && (u64)n < sizeof(T) * 8 ? (T)(x >> (u32)n) : x < 0 ? (T)-1 : (T)0; }
+
+// The larger and the smaller: NaN if either is, +0 above -0.
+#ifdef THALWEG_EMULATED
+FN float larger(float x, float y) { return x != x || y != y ? bits_f32(0x7fc00000u) : x > y || x == y && (f32_bits(y) >> 31) ? x : y; }
+FN float smaller(float x, float y) { return x != x || y != y ? bits_f32(0x7fc00000u) : x < y || x == y && (f32_bits(x) >> 31) ? x : y; }
+#else
+FN float larger(float x, float y) { float r; asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
+FN float smaller(float x, float y) { float r; asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y)); return r; }
+#endif
+FN double larger(double x, double y) { return x != x || y != y ? __longlong_as_double(0x7ff8000000000000ll) : x > y || x == y && __double_as_longlong(y) < 0 ? x : y; }
+FN double smaller(double x, double y) { return x != x || y != y ? __longlong_as_double(0x7ff8000000000000ll) : x < y || x == y && __double_as_longlong(x) < 0 ? x : y; }
+template <class T> FN T larger(T x, T y) { return x > y ? x : y; }
+template <class T> FN T smaller(T x, T y) { return x < y ? x : y; }
+
+template <class T> FN T float_sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x == 0 ? (T)0 : x; }
+FN float fsqrt(float x) { return sqrtf(x); }
+FN float sigmoid(float x) { float e = expf(-fabsf(x)); return (x < 0 ? e : 1.0f) / (1.0f + e); }
+FN double sigmoid(double x) { double e = exp(-fabs(x)); return (x < 0 ? e : 1.0) / (1.0 + e); }
+FN float float_rem(float a, float b) { float r = fmodf(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : copysignf(r, r == 0 ? b : r); }
+FN double float_rem(double a, double b) { double r = fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : copysign(r, r == 0 ? b : r); }
+// An i64 as a double, rounded to odd where it has more digits.
+FN double odd_f64(i64 v) {
+  double d = (double)v;
+  if (d >= 9223372036854775808.0 || (i64)d == v) return d;
+  i64 b = __double_as_longlong(d);
+  bool away = v < 0 ? (i64)d < v : (i64)d > v;
+  return __longlong_as_double((away ? b - 1 : b) | 1);
+}
+
+// The element at a position; where an index was out of range nothing is read and the fault is told.
+template <class S> FN S gather(const S *p, i64 position, bool inside, u32 *fault) {
+  if (inside) return load1(p + position);
+  *fault = 1;
+  return (S)0;
+}
+
+// What folds do.
+struct Sum {
+  FN static float of(float x, float y) { return x + y; }
+  FN static double of(double x, double y) { return x + y; }
+  template <class T> FN static T of(T x, T y) { return int_add(x, y); }
+};
+struct Prod {
+  FN static float of(float x, float y) { return x * y; }
+  FN static double of(double x, double y) { return x * y; }
+  template <class T> FN static T of(T x, T y) { return int_mul(x, y); }
+};
+struct Max { template <class T> FN static T of(T x, T y) { return larger(x, y); } };
+struct Min { template <class T> FN static T of(T x, T y) { return smaller(x, y); } };
+
+// The lanes of a thread.
+template <class Op, class T, int V> FN T fold_lanes(T (&x)[V]) {
+#pragma unroll
+  for (int o = V / 2; o > 0; o /= 2)
+#pragma unroll
+    for (int i = 0; i < o; i++) x[i] = Op::of(x[i], x[i + o]);
+  return x[0];
+}
+// Threads of a warp, in groups of G: all get the result.
+template <class Op, int G, class T> FN T fold_warp(T x) {
+#pragma unroll
+  for (int o = (G < 32 ? G : 32) / 2; o > 0; o /= 2) x = Op::of(x, __shfl_xor_sync(0xffffffffu, x, o));
+  return x;
+}
+// The warps of a block of G threads: each has left its own in `parts`, and there was a barrier.
+template <class Op, int G, class T> FN T fold_parts(const T *parts) {
+  T x = parts[threadIdx.x % (G / 32)];
+#pragma unroll
+  for (int o = G / 64; o > 0; o /= 2) x = Op::of(x, __shfl_xor_sync(0xffffffffu, x, o));
+  return x;
+}
+// Results of blocks of a row, put together pairwise as they come: the order that strict kernels keep to.
+template <class Op, class T> struct Tree {
+  T part[40];
+  u32 count;
+  FN void push(T x) {
+    u32 n = count, top = __popc(n);
+    for (; n & 1; n >>= 1) x = Op::of(part[--top], x);
+    part[top] = x;
+    count++;
+  }
+  FN T take(T identity) {
+    u32 top = __popc(count);
+    if (!top) return identity;
+    T x = part[--top];
+    while (top) x = Op::of(part[--top], x);
+    return x;
+  }
 };

@@ -29,11 +29,13 @@ pub enum Kind {
     Calibration,
     /// What was measured of plans.
     Measured,
+    /// Machine code for a GPU.
+    Code,
 }
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Kind; 3] = [Kind::Plan, Kind::Calibration, Kind::Measured];
+    pub const ALL: [Kind; 4] = [Kind::Plan, Kind::Calibration, Kind::Measured, Kind::Code];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Kind {
             Kind::Plan => "plan",
             Kind::Calibration => "calibration",
             Kind::Measured => "measured",
+            Kind::Code => "code",
         }
     }
 }

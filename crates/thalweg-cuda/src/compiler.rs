@@ -1,0 +1,124 @@
+//! Sources, compiled once: in this process, and on disk for the next.
+//!
+//! In: what decides a source ([`UnitKey`]; text is only written for what is new). Out: functions. Machine
+//! code is kept on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is no code for the chip.
+
+use crate::driver::{Chip, Driver, Function};
+use crate::render::UnitKey;
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
+use thalweg_runtime::disk::{self, Key, Kind};
+use thalweg_runtime::{Error, count};
+
+/// A source with one function.
+#[derive(Debug)]
+pub struct Unit {
+    /// The function.
+    name: &'static str,
+    source: String,
+    function: OnceLock<Result<Function, Error>>,
+    /// Held while it is compiled.
+    work: Mutex<()>,
+}
+
+impl Unit {
+    /// The source.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+/// Units kept; beyond, the memory of them starts over. Bound kernels hold those that they run.
+const MOST: usize = 1 << 14;
+
+/// The compiler of a device.
+#[derive(Debug)]
+pub struct Compiler {
+    driver: Arc<dyn Driver>,
+    device: String,
+    /// By what decides the source.
+    units: RwLock<FxHashMap<UnitKey, Arc<Unit>>>,
+    /// By source.
+    sources: Mutex<FxHashMap<String, Arc<Unit>>>,
+}
+
+impl Compiler {
+    /// Over that driver.
+    pub fn new(driver: Arc<dyn Driver>, device: String) -> Compiler {
+        Compiler { driver, device, units: RwLock::default(), sources: Mutex::default() }
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// What the chip is like.
+    pub fn chip(&self) -> &Chip {
+        self.driver.chip()
+    }
+
+    /// The unit of a key, its source written where it is new.
+    pub fn unit(&self, key: UnitKey) -> Arc<Unit> {
+        if let Some(unit) = self.units.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return unit.clone();
+        }
+        let (name, source) = key.source();
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);
+        if units.len() >= MOST {
+            units.clear();
+            sources.clear();
+        }
+        let unit = sources.entry(source).or_insert_with_key(|source| {
+            let unit = Unit { name, source: source.clone(), function: OnceLock::new(), work: Mutex::new(()) };
+            Arc::new(unit)
+        });
+        units.entry(key).or_insert_with(|| unit.clone()).clone()
+    }
+
+    /// The function of a unit: there already, from disk, or compiled now.
+    ///
+    /// # Errors
+    /// [`Error::Compile`].
+    pub fn function(&self, unit: &Unit) -> Result<Function, Error> {
+        if let Some(done) = unit.function.get() {
+            return done.clone();
+        }
+        let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
+        unit.function.get_or_init(|| self.make(unit)).clone()
+    }
+
+    fn make(&self, unit: &Unit) -> Result<Function, Error> {
+        let chip = self.driver.chip();
+        let key = Key::of(&[chip.sm.to_string().as_bytes(), chip.compiler.as_bytes(), unit.source.as_bytes()]);
+        let load = |image: &[u8]| {
+            let functions = self.driver.load(image, &[unit.name])?;
+            functions.into_iter().next().ok_or_else(|| Error::Compile {
+                device: self.device.clone(),
+                message: format!("no function {} in its code", unit.name),
+            })
+        };
+        let cache = disk::cache();
+        if let Some(image) = cache.as_ref().and_then(|c| c.get(Kind::Code, &key))
+            && let Ok(function) = load(&image)
+        {
+            count(|c| c.programs_loaded += 1);
+            return Ok(function);
+        }
+        let start = Instant::now();
+        let image = self.driver.compile(&unit.source)?;
+        let function = load(&image)?;
+        let ns = start.elapsed().as_nanos() as u64;
+        tracing::debug!(us = ns / 1000, registers = function.info.registers, "compiled");
+        count(|c| {
+            c.programs_compiled += 1;
+            c.compile_ns += ns;
+        });
+        if let Some(cache) = cache {
+            cache.put(Kind::Code, &key, &image);
+        }
+        Ok(function)
+    }
+}

@@ -1,0 +1,185 @@
+//! The device: memory from a pool, kernels bound to sizes, launches in one queue.
+
+use crate::compiler::Compiler;
+use crate::driver::{Cuda, Driver};
+use crate::launch::Bound;
+use crate::memory::DeviceMemory;
+use crate::program::plan;
+use crate::queue::Queue;
+use rayon::prelude::*;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_kernel::{Geometry, Kernel};
+use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo};
+
+/// A GPU.
+#[derive(Clone)]
+pub struct CudaDevice(Arc<Parts>);
+
+struct Parts {
+    name: String,
+    driver: Arc<dyn Driver>,
+    pool: Arc<Pool>,
+    queue: Queue,
+    compiler: Compiler,
+}
+
+impl CudaDevice {
+    /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the host in the place of one, where that
+    /// was built in (feature `emulate`).
+    ///
+    /// # Errors
+    /// When there is none of that name, or no driver or compiler: with what to install.
+    pub fn open(name: &str) -> Result<Arc<CudaDevice>, Error> {
+        let none = |message: String| Error::Device { device: name.into(), message };
+        let number = name.strip_prefix("cuda").ok_or_else(|| none("no such device".into()))?;
+        #[cfg(all(feature = "emulate", target_arch = "x86_64", unix))]
+        if number == ":emulated" {
+            return CudaDevice::with(Arc::new(crate::driver::Emulated::new()?), name);
+        }
+        let number = if number.is_empty() { Some(0) } else { number.strip_prefix(':').and_then(|n| n.parse().ok()) };
+        let number = number.ok_or_else(|| none("a GPU has a number: cuda:0".into()))?;
+        CudaDevice::with(Cuda::open(number)?, name)
+    }
+
+    /// The device of a driver, under that name.
+    ///
+    /// # Errors
+    /// When it has no memory at all.
+    pub fn with(driver: Arc<dyn Driver>, name: &str) -> Result<Arc<CudaDevice>, Error> {
+        let pool = DeviceMemory::pool(driver.clone(), name.into());
+        pool.set_limit(thalweg_runtime::limit_from_environment());
+        let queue = Queue::new(driver.clone(), name)?;
+        let compiler = Compiler::new(driver.clone(), name.into());
+        Ok(Arc::new(CudaDevice(Arc::new(Parts { name: name.into(), driver, pool, queue, compiler }))))
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.0.driver
+    }
+
+    fn engine(&self) -> String {
+        format!("cuda sm_{}", self.0.driver.chip().sm)
+    }
+
+    fn bind(&self, kernel: &Kernel, geometry: &Geometry) -> Result<BoundProgram, Error> {
+        let start = Instant::now();
+        let bound = plan(kernel, geometry, &self.0.compiler)?.bind(&self.0.compiler)?;
+        let functions = bound.functions();
+        let info = ProgramInfo {
+            engine: self.engine(),
+            compile_ns: start.elapsed().as_nanos() as u64,
+            spills: functions.iter().map(|f| f.info.local as usize / 4).max(),
+            ..ProgramInfo::default()
+        };
+        Ok(BoundProgram { bound, info, device: self.clone() })
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CudaDevice({}, {:?})", self.0.name, self.0.pool)
+    }
+}
+
+/// A kernel bound to one geometry.
+#[derive(Debug)]
+struct BoundProgram {
+    bound: Bound,
+    info: ProgramInfo,
+    device: CudaDevice,
+}
+
+impl Program for BoundProgram {
+    fn launch(&self, _: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Parts { queue, pool, .. } = &*self.device.0;
+        self.bound.run(queue, pool, operands, scalars)?;
+        if self.bound.checked && queue.faulted()? {
+            return Err(Error::Index("an index is out of range".into()));
+        }
+        Ok(())
+    }
+
+    fn info(&self) -> ProgramInfo {
+        self.info.clone()
+    }
+}
+
+/// A kernel that is bound anew for every launch: what [`Device::program`] has to give.
+#[derive(Debug)]
+struct AnyProgram {
+    kernel: Kernel,
+    device: CudaDevice,
+}
+
+impl Program for AnyProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        self.device.bind(&self.kernel, geometry)?.launch(geometry, operands, scalars)
+    }
+
+    fn info(&self) -> ProgramInfo {
+        ProgramInfo { engine: self.device.engine(), ..ProgramInfo::default() }
+    }
+}
+
+impl Device for CudaDevice {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn describe(&self) -> String {
+        let chip = self.0.driver.chip();
+        let gib = chip.memory as f64 / (1u64 << 30) as f64;
+        format!("{}, sm_{}, {} multiprocessors, {gib:.0} GiB", chip.name, chip.sm, chip.multiprocessors)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Buffer, Error> {
+        self.0.pool.allocate(bytes)
+    }
+
+    fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
+        Ok(Arc::new(AnyProgram { kernel: kernel.clone(), device: self.clone() }))
+    }
+
+    fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
+        let bind = |(kernel, geometry): &(&Kernel, &Geometry)| -> Result<Arc<dyn Program>, Error> {
+            Ok(Arc::new(self.bind(kernel, geometry)?))
+        };
+        if let [one] = launches {
+            return Ok(vec![bind(one)?]);
+        }
+        launches.par_iter().map(bind).collect()
+    }
+
+    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
+        assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
+        self.0.driver.write(buffer.address() as u64, bytes)
+    }
+
+    fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
+        assert!(bytes.len() <= buffer.bytes(), "{} bytes read from a buffer of {}", bytes.len(), buffer.bytes());
+        self.0.driver.read(buffer.address() as u64, bytes)
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        self.0.driver.synchronize()
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.0.pool.stats()
+    }
+
+    fn reset_peak(&self) {
+        self.0.pool.reset_peak();
+    }
+
+    fn set_memory_limit(&self, bytes: Option<usize>) {
+        self.0.pool.set_limit(bytes);
+    }
+
+    fn host_bytes<'a>(&self, _: &'a Buffer) -> Option<&'a [u8]> {
+        None
+    }
+}

@@ -1,0 +1,108 @@
+//! Bound kernels: what one launch of a geometry puts in the queue.
+//!
+//! In: functions with the words of their arguments, and which of these words change from run to run. Out: launches, their words patched in place. Nothing is
+//! allocated on the way but scratch memory from the pool, which is free for the next user as soon as the launches are queued.
+
+use crate::driver::{Function, Launch};
+use crate::queue::Queue;
+use std::sync::{Mutex, PoisonError};
+use thalweg_runtime::{Buffer, Error, Pool};
+
+/// A word that changes from run to run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Word {
+    /// The address of an operand, plus so many bytes.
+    Operand(u16, i64),
+    /// A scalar.
+    Scalar(u16),
+    /// The address of a piece of scratch memory, plus so many bytes.
+    Scratch(u16, i64),
+    /// Where an index out of range is told.
+    Fault,
+    /// Counters that are 0 between launches.
+    Counters,
+}
+
+/// One launch of a bound kernel.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// What runs.
+    pub function: Function,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    /// Words that stay.
+    pub words: Vec<u64>,
+    /// Words that change.
+    pub patches: Vec<(usize, Word)>,
+}
+
+/// A kernel with its sizes.
+#[derive(Debug)]
+pub struct Bound {
+    launches: Mutex<Vec<Launch>>,
+    patches: Vec<Vec<(usize, Word)>>,
+    /// Bytes of each piece of scratch memory.
+    scratch: Vec<usize>,
+    /// The bytes that each operand must have.
+    needs: Vec<(u16, usize)>,
+    /// Whether an index may be out of range.
+    pub checked: bool,
+}
+
+impl Bound {
+    /// Of stages that run one after the other.
+    pub fn new(stages: Vec<Stage>, scratch: Vec<usize>, needs: Vec<(u16, usize)>, checked: bool) -> Bound {
+        let patches = stages.iter().map(|s| s.patches.clone()).collect();
+        let launch = |s: Stage| Launch {
+            function: s.function,
+            grid: s.grid,
+            block: s.block,
+            shared: s.shared,
+            arguments: s.words,
+        };
+        let launches = Mutex::new(stages.into_iter().map(launch).collect());
+        Bound { launches, patches, scratch, needs, checked }
+    }
+
+    /// Registers, spilled bytes and the like of its functions.
+    pub fn functions(&self) -> Vec<Function> {
+        let launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
+        launches.iter().map(|l| l.function.clone()).collect()
+    }
+
+    /// Puts the launches in the queue.
+    ///
+    /// # Errors
+    /// When there is no scratch memory, or the device refuses.
+    ///
+    /// # Panics
+    /// When an operand is too small.
+    pub fn run(&self, queue: &Queue, pool: &std::sync::Arc<Pool>, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        for &(operand, bytes) in &self.needs {
+            let has = operands[operand as usize].bytes();
+            assert!(has >= bytes, "operand {operand} is reached up to byte {bytes}, and has {has}");
+        }
+        let scratch: Result<Vec<Buffer>, Error> = self.scratch.iter().map(|&bytes| pool.allocate(bytes)).collect();
+        let scratch = scratch?;
+        let address = |b: &Buffer| b.address() as u64;
+        // Another thread may run the same kernel; it waits until these words are read.
+        let mut launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
+        for (launch, patches) in launches.iter_mut().zip(&self.patches) {
+            for &(at, word) in patches {
+                launch.arguments[at] = match word {
+                    Word::Operand(o, offset) => address(operands[o as usize]).wrapping_add_signed(offset),
+                    Word::Scalar(s) => scalars[s as usize],
+                    Word::Scratch(s, offset) => address(&scratch[s as usize]).wrapping_add_signed(offset),
+                    Word::Fault => queue.fault(),
+                    Word::Counters => queue.counters(),
+                };
+            }
+            queue.launch(launch)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! Kernels bound to sizes: which source a geometry needs, and the words of its launches.
+//!
+//! In: a kernel and a geometry. Out: a [`Bound`]. Sources are compiled once a class (the [`Compiler`] remembers them by their text).
+
+use crate::compiler::{Compiler, Unit};
+use crate::launch::{Bound, Stage, Word};
+use crate::render::map::{self, MapClass, MapSlots};
+use crate::render::{UnitKey, matmul, scatter};
+use crate::rows;
+use crate::space::{Slots, Space};
+use std::sync::Arc;
+use thalweg_ir::DType;
+use thalweg_kernel::{AccessGeometry, Body, Geometry, Kernel, MapGeometry, widen};
+use thalweg_runtime::Error;
+
+/// What a kernel needs to run, before its functions are compiled.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Launches, in order.
+    pub stages: Vec<Draft>,
+    /// Bytes of each piece of scratch memory.
+    pub scratch: Vec<usize>,
+    /// Bytes that each operand must have.
+    pub needs: Vec<(u16, usize)>,
+    /// Whether an index may be out of range.
+    pub checked: bool,
+}
+
+/// A launch whose function is not compiled yet.
+#[derive(Debug)]
+pub struct Draft {
+    /// Its source.
+    pub unit: Arc<Unit>,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+    /// Words that stay.
+    pub words: Vec<u64>,
+    /// Words that change.
+    pub patches: Vec<(usize, Word)>,
+}
+
+/// What it takes to launch a kernel with a geometry.
+///
+/// # Errors
+/// [`Error::Compile`] where there is no source for it.
+///
+/// # Panics
+/// When geometry and kernel are of different kinds.
+pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result<Plan, Error> {
+    let mut plan = Plan::default();
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(geometry)) => add_map(&mut plan, body, geometry, compiler),
+        (Kernel::Pieces(bodies), Geometry::Pieces(pieces)) => {
+            assert_eq!(bodies.len(), pieces.len(), "one geometry a piece");
+            bodies.iter().zip(pieces).for_each(|(b, g)| add_map(&mut plan, b, g, compiler));
+        }
+        (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
+            rows::add(&mut plan, body, *orientation, geometry, compiler)?;
+        }
+        (&Kernel::Matmul { dtype }, Geometry::Matmul(geometry)) => {
+            if dtype == DType::Bool {
+                let message = "bool has no matrix product".into();
+                return Err(Error::Compile { device: compiler.device().into(), message });
+            }
+            matmul::add(&mut plan, dtype, geometry, compiler);
+        }
+        (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
+            // Operands: tensor, index or what it is computed from, values or what they are, result.
+            let (mut next, mut scalars) = (1, 0);
+            let mut targets = [Word::Operand(0, 0); 4];
+            for (n, input) in inputs.iter().enumerate() {
+                let Some(input) = input else {
+                    targets[1 + n] = Word::Operand(next, 0);
+                    next += 1;
+                    continue;
+                };
+                let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
+                plan.scratch.push(output_bytes(&input.kernel, own));
+                let piece = plan.scratch.len() as u16 - 1;
+                let mut operands: Vec<Word> =
+                    (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
+                operands.push(Word::Scratch(piece, 0));
+                plan.absorb(self::plan(&input.kernel, own, compiler)?, &operands, scalars);
+                targets[1 + n] = Word::Scratch(piece, 0);
+                next += input.operands as u16;
+                scalars += input.scalars as u16;
+            }
+            targets[3] = Word::Operand(next, 0);
+            scatter::add(&mut plan, *op, *dtype, geometry, targets, compiler);
+        }
+        (Kernel::Bundle { kernels, parts }, Geometry::Bundle(geometries)) => {
+            let (mut reads, mut scalars) = (0, 0);
+            let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
+            for (part, geometry) in parts.iter().zip(geometries) {
+                let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
+                let all: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
+                plan.absorb(self::plan(&kernels[part.kernel as usize], geometry, compiler)?, &all, scalars);
+                reads += part.reads as u16;
+                writes += part.writes as u16;
+                scalars += part.scalars as u16;
+            }
+        }
+        (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
+    }
+    Ok(plan)
+}
+
+/// Bytes that an input of a scatter takes where it is computed, row-major.
+fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
+    let of = |body: &Body, g: &MapGeometry| {
+        let last = body.accesses.len() - 1;
+        g.accesses[last].reach.map_or(0, |(_, high)| (high + 1) * body.accesses[last].dtype.size())
+    };
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(g)) => of(body, g),
+        (Kernel::Pieces(bodies), Geometry::Pieces(all)) => {
+            bodies.iter().zip(all).map(|(b, g)| of(b, g)).max().unwrap_or(0)
+        }
+        _ => unreachable!("an input is computed by a map"),
+    }
+    .max(64)
+}
+
+impl Plan {
+    /// Takes in what another kernel does, its operands being these, its scalars from that number on.
+    fn absorb(&mut self, other: Plan, operands: &[Word], scalars: u16) {
+        let pieces = self.scratch.len() as u16;
+        for mut draft in other.stages {
+            for (_, word) in &mut draft.patches {
+                *word = match *word {
+                    Word::Operand(o, offset) => match operands[o as usize] {
+                        Word::Operand(to, base) => Word::Operand(to, base + offset),
+                        Word::Scratch(piece, base) => Word::Scratch(piece, base + offset),
+                        other => other,
+                    },
+                    Word::Scalar(s) => Word::Scalar(s + scalars),
+                    Word::Scratch(piece, offset) => Word::Scratch(piece + pieces, offset),
+                    other => other,
+                };
+            }
+            self.stages.push(draft);
+        }
+        self.scratch.extend(other.scratch);
+        self.checked |= other.checked;
+        for (o, bytes) in other.needs {
+            if let Word::Operand(to, _) = operands[o as usize] {
+                self.needs.push((to, bytes));
+            }
+        }
+    }
+
+    /// The plan with functions.
+    ///
+    /// # Errors
+    /// [`Error::Compile`].
+    pub fn bind(self, compiler: &Compiler) -> Result<Bound, Error> {
+        let mut stages = Vec::with_capacity(self.stages.len());
+        for d in self.stages {
+            let function = compiler.function(&d.unit)?;
+            let Draft { grid, block, shared, words, patches, .. } = d;
+            stages.push(Stage { function, grid, block, shared, words, patches });
+        }
+        Ok(Bound::new(stages, self.scratch, self.needs, self.checked))
+    }
+}
+
+fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {
+    let body = &widen(body);
+    let space = Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), most_lanes(body));
+    let points = space.row();
+    let vectors = points / space.class.lanes as usize;
+    // A second vector a thread where there are enough for all: it keeps more loads in flight.
+    let busy = compiler.chip().multiprocessors as usize * compiler.chip().threads as usize;
+    let class = MapClass { vectors: if vectors >= 4 * busy { 2 } else { 1 }, space: space.class.clone() };
+    let slots = MapSlots::new(&class, body);
+    let mut words = vec![0; slots.end];
+    words[0] = vectors as u64;
+    space.fill(&slots.space, &mut words);
+    let mut patches = vec![];
+    addresses(&mut patches, &slots.space, body, &space);
+    patches.extend((0..body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+    if map::gathers(body) {
+        patches.push((slots.fault, Word::Fault));
+        plan.checked = true;
+    }
+    let grid = [blocks(vectors, map::BLOCK as usize * class.vectors as usize), 1, 1];
+    let unit = compiler.unit(UnitKey::Map(body.clone(), class));
+    plan.stages.push(Draft { unit, grid, block: map::BLOCK, shared: 0, words, patches });
+    needs(&mut plan.needs, body, &geometry.accesses);
+}
+
+/// Points that a thread of a map takes side by side at most: fewer where the arithmetic of each needs the registers.
+fn most_lanes(body: &Body) -> usize {
+    if body.nodes.len() > 400 { 2 } else { 8 }
+}
+
+/// Blocks of so many that cover `n`.
+pub fn blocks(n: usize, each: usize) -> u32 {
+    u32::try_from(n.div_ceil(each)).expect("a tensor has fewer than 2^31 blocks")
+}
+
+/// The words that are addresses of operands.
+pub fn addresses(patches: &mut Vec<(usize, Word)>, slots: &Slots, body: &Body, space: &Space) {
+    for (i, access) in body.accesses.iter().enumerate() {
+        let Some(operand) = access.operand else { continue };
+        let base = space.base(i) as i64 * access.dtype.size() as i64;
+        let word = match operand.checked_sub(rows::SCRATCH) {
+            Some(piece) => Word::Scratch(piece, base),
+            None => Word::Operand(operand, base),
+        };
+        patches.push((slots.accesses[i], word));
+    }
+}
+
+/// The bytes that operands must have.
+pub fn needs(needs: &mut Vec<(u16, usize)>, body: &Body, accesses: &[AccessGeometry]) {
+    for (access, at) in body.accesses.iter().zip(accesses) {
+        let (Some(operand), Some((_, high))) = (access.operand, at.reach) else { continue };
+        let bytes = (high + 1) * access.dtype.size();
+        match needs.iter_mut().find(|n| n.0 == operand) {
+            Some(n) => n.1 = n.1.max(bytes),
+            None => needs.push((operand, bytes)),
+        }
+    }
+}

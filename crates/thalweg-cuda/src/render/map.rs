@@ -1,0 +1,131 @@
+//! Map kernels: one result a point.
+//!
+//! A thread takes `lanes` neighbouring points at a time, 16 bytes of the narrowest operand, and several such vectors with all of their loads before the first use, so that
+//! enough is in flight to keep the memory busy. A block covers one stretch of the domain; the last one may be cut off.
+
+use super::access::{Accesses, Stand, wanted};
+use super::body::{Names, name, statements};
+use super::{PRELUDE, Traits, options};
+use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
+use std::fmt::Write;
+use thalweg_kernel::{Body, Node};
+
+/// Threads of a block.
+pub const BLOCK: u32 = 256;
+
+/// What decides the source of a map kernel, beside its body.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct MapClass {
+    /// Its domain.
+    pub space: SpaceClass,
+    /// Vectors that a thread takes.
+    pub vectors: u8,
+}
+
+/// Where the words of a map are.
+#[derive(Clone, Debug)]
+pub struct MapSlots {
+    /// Of the domain; word 0 is the number of vectors.
+    pub space: Slots,
+    /// The first scalar.
+    pub scalars: usize,
+    /// Where an index out of range is told.
+    pub fault: usize,
+    /// Words in all.
+    pub end: usize,
+}
+
+impl MapSlots {
+    /// Those of a class.
+    pub fn new(class: &MapClass, body: &Body) -> MapSlots {
+        let space = Slots::new(&class.space, 1);
+        let scalars = space.end;
+        let fault = scalars + body.scalars as usize;
+        MapSlots { space, scalars, fault, end: fault + 1 }
+    }
+}
+
+/// Whether a body gathers, and so may meet an index out of range.
+pub fn gathers(body: &Body) -> bool {
+    body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }))
+}
+
+/// The source of a kernel with one function, `map`.
+pub fn source(body: &Body, class: &MapClass) -> String {
+    let slots = MapSlots::new(class, body);
+    let mut out = options(Traits { strict: body.strict, exact: body.repeatable });
+    out += PRELUDE;
+    let _ = write!(
+        out,
+        "\nextern \"C\" __global__ void __launch_bounds__({BLOCK}) map(THALWEG_PARAMETER({})) {{\n{}}}\n",
+        slots.end,
+        function(body, class, &slots, "blockIdx.x")
+    );
+    out
+}
+
+/// The statements of a kernel; `block` is the expression of the number of its block.
+pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) -> String {
+    let space = &class.space;
+    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space };
+    let (wants, t, u) = (wanted(body), index_type(space.wide), class.vectors as usize);
+    let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
+    let mut out = accesses.declare(&|k| stored(k) || wants[k] != Default::default());
+    if gathers(body) {
+        let _ = writeln!(out, "  u32 *const fault = (u32 *)a.w[{}];", slots.fault);
+    }
+    let _ = writeln!(
+        out,
+        "  const {t} n = ({t})a.w[0];\n  const {t} first = ({t}){block} * {} + threadIdx.x;",
+        BLOCK as usize * u
+    );
+    let position = |k: usize| {
+        let all = offset(space, &slots.space, k, 0..space.rank(), "i");
+        if all.is_empty() { "0".into() } else { all }
+    };
+    let stand = Stand {
+        position: &position,
+        point: format!("(i64)j * {}", space.lanes),
+        step: "1".into(),
+        lanes: space.lanes as usize,
+    };
+    let fetched: Vec<usize> = (0..wants.len()).filter(|&k| wants[k].load || wants[k].position).collect();
+    for &k in &fetched {
+        let _ = writeln!(out, "  {}", accesses.arrays(k, wants[k], stand.lanes, &format!("[{u}]")));
+    }
+    let decomposed = decompose(space, &slots.space, 0..space.rank(), "j", "i");
+    let step = |out: &mut String, inner: &str| {
+        let _ = write!(
+            out,
+            "#pragma unroll\n  for (int u = 0; u < {u}; u++) {{\n    const {t} j = first + u * {BLOCK};\n    if (j < n) {{\n      {decomposed}{inner}    }}\n  }}\n"
+        );
+    };
+    if !fetched.is_empty() {
+        let loads: String =
+            fetched.iter().map(|&k| format!("      {}\n", accesses.fetch(k, wants[k], &stand, ["[u]", "[u]"]))).collect();
+        step(&mut out, &loads);
+    }
+    let names = Names {
+        load: &|k| accesses.element(k as usize, "[u]"),
+        index: &|k, dtype| accesses.index(k as usize, dtype, "[u]"),
+        valid: &|k| accesses.valid(k as usize, "[u]"),
+        gather: &|k, offset, inside| accesses.gathered(k as usize, &stand, offset, inside),
+        value: &|_| unreachable!("a map has no values of rows"),
+        scalar: &|s| format!("a.w[{}]", slots.scalars + s as usize),
+    };
+    let mut inner = String::new();
+    for s in &body.stores {
+        let _ = writeln!(inner, "      {}", accesses.result(s.access as usize, stand.lanes));
+    }
+    let _ = write!(inner, "#pragma unroll\n      for (int v = 0; v < {}; v++) {{\n", stand.lanes);
+    inner += &statements(body, &names, "        ");
+    for s in &body.stores {
+        let _ = writeln!(inner, "        {}", accesses.set(s.access as usize, &name(s.node)));
+    }
+    inner += "      }\n";
+    for s in &body.stores {
+        let _ = writeln!(inner, "      {}", accesses.store(s.access as usize, &stand));
+    }
+    step(&mut out, &inner);
+    out
+}

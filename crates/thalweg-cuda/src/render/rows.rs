@@ -1,0 +1,731 @@
+//! Row kernels: bodies that fold over the rows of their domain.
+//!
+//! Three ways to run one, each with all of its phases in one kernel or a kernel for each walk (a *stage*):
+//!
+//! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first walk on where it fits, else it is read *again*;
+//! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row;
+//! * in order: a warp a row, in the order that [`thalweg_kernel::order`] says, for strict kernels.
+//!
+//! A stage may be *split*: several blocks share a row, leave partial results in scratch memory, and the last one of them to finish puts these together, in a
+//! fixed order. Later stages read the results of folds from scratch memory, and compute what follows from them again.
+
+use super::access::{Accesses, Stand, Wanted, wanted};
+use super::body::{Names, name, statements};
+use super::map::gathers;
+use super::types::{constant, held, pack, stored};
+use super::{PRELUDE, Traits, options};
+use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
+use std::fmt::Write;
+use thalweg_ir::DType;
+use thalweg_kernel::order::BLOCK as ORDERED;
+use thalweg_kernel::{Access, AccessClass, Body, FoldOp, Phase, Phases, phases};
+
+/// How rows are shared among threads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Sharing {
+    /// A group of so many threads a row (a power of two, up to 32 or the whole block), the row in registers: so many vectors a thread, which cover it exactly
+    /// or not.
+    Held {
+        /// Threads of a row.
+        group: u16,
+        /// Vectors of a thread.
+        steps: u8,
+        /// Whether they cover the row exactly.
+        exact: bool,
+    },
+    /// The same, each walk reading the row from memory.
+    Again {
+        /// Threads of a row.
+        group: u16,
+    },
+    /// Lanes across rows: so many vectors of rows side by side, and so many threads for the points of each.
+    Across {
+        /// Vectors of rows.
+        wide: u16,
+        /// Threads for their points.
+        deep: u16,
+    },
+    /// A warp a row, strictly in order.
+    Ordered,
+}
+
+impl Sharing {
+    /// Threads of a block.
+    pub fn block(self) -> u32 {
+        match self {
+            Sharing::Held { group, .. } | Sharing::Again { group } => if group > 32 { group as u32 } else { 256 },
+            Sharing::Across { wide, deep } => wide as u32 * deep as u32,
+            Sharing::Ordered => 256,
+        }
+    }
+
+    /// Rows (across: vectors of rows) of a block.
+    pub fn rows(self) -> u32 {
+        match self {
+            Sharing::Held { group, .. } | Sharing::Again { group } => self.block() / group as u32,
+            Sharing::Across { wide, .. } => wide as u32,
+            Sharing::Ordered => 8,
+        }
+    }
+}
+
+/// One walk of several that run as kernels of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Stage {
+    /// Number of its phase.
+    pub phase: u8,
+    /// Whether several blocks share a row.
+    pub split: bool,
+}
+
+/// What decides the source of a row kernel, beside its body.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RowsClass {
+    /// Its domain.
+    pub space: SpaceClass,
+    /// How it is shared.
+    pub sharing: Sharing,
+    /// Which part of it runs; all where there is none.
+    pub stage: Option<Stage>,
+}
+
+impl RowsClass {
+    /// Its phases: what is held in registers is kept there.
+    pub fn phases(&self, body: &Body) -> Phases {
+        phases(body, matches!(self.sharing, Sharing::Held { .. }) && self.stage.is_none())
+    }
+}
+
+/// Where the words of a row kernel are.
+#[derive(Clone, Debug)]
+pub struct RowsSlots {
+    /// Of the domain. Before it: rows (across: vectors of rows); points of a row (along: vectors of them); chunks of a row, points (vectors) of each;
+    /// runs of a row, points of each.
+    pub space: Slots,
+    /// The first scalar.
+    pub scalars: usize,
+    /// Where an index out of range is told.
+    pub fault: usize,
+    /// Addresses of the results of folds.
+    pub values: usize,
+    /// Addresses of their partial results.
+    pub partials: usize,
+    /// Addresses of the buffers.
+    pub buffers: usize,
+    /// Address of the counters.
+    pub counters: usize,
+    /// Words in all.
+    pub end: usize,
+}
+
+/// Words before those of the domain.
+pub const HEAD: usize = 6;
+
+impl RowsSlots {
+    /// Those of a class.
+    pub fn new(class: &RowsClass, body: &Body, phases: &Phases) -> RowsSlots {
+        let space = Slots::new(&class.space, HEAD);
+        let scalars = space.end;
+        let fault = scalars + body.scalars as usize;
+        let values = fault + 1;
+        let staged = class.stage.is_some() as usize;
+        let partials = values + staged * body.folds.len();
+        let buffers = partials + staged * body.folds.len();
+        let counters = buffers + staged * phases.buffers.len();
+        RowsSlots { space, scalars, fault, values, partials, buffers, counters, end: counters + 1 }
+    }
+}
+
+fn op_name(op: FoldOp) -> &'static str {
+    match op {
+        FoldOp::Sum => "Sum",
+        FoldOp::Prod => "Prod",
+        FoldOp::Max => "Max",
+        FoldOp::Min => "Min",
+    }
+}
+
+/// The source of a kernel with one function, `rows`.
+pub fn source(body: &Body, class: &RowsClass) -> String {
+    let mut out = options(Traits { strict: body.strict, exact: body.repeatable });
+    out += PRELUDE;
+    let phases = class.phases(body);
+    let slots = RowsSlots::new(class, body, &phases);
+    let list = all_accesses(body, &phases);
+    let w = Writer {
+        body,
+        class,
+        phases: &phases,
+        slots: &slots,
+        accesses: Accesses { list: &list, class: &class.space, slots: &slots.space },
+        t: index_type(class.space.wide),
+        v: class.space.lanes as usize,
+        first_buffer: body.accesses.len(),
+    };
+    let _ = write!(
+        out,
+        "\nextern \"C\" __global__ void __launch_bounds__({}) rows(THALWEG_PARAMETER({})) {{\n{}}}\n",
+        class.sharing.block(),
+        slots.end,
+        w.function()
+    );
+    out
+}
+
+/// The accesses of a body with those of its buffers behind.
+fn all_accesses(body: &Body, phases: &Phases) -> Vec<Access> {
+    let buffer =
+        |&dtype: &DType| Access { operand: None, dtype, class: AccessClass::Contiguous, per_row: false };
+    body.accesses.iter().copied().chain(phases.buffers.iter().map(buffer)).collect()
+}
+
+struct Writer<'a> {
+    body: &'a Body,
+    class: &'a RowsClass,
+    phases: &'a Phases,
+    slots: &'a RowsSlots,
+    accesses: Accesses<'a>,
+    /// The type of a position.
+    t: &'static str,
+    /// Lanes.
+    v: usize,
+    /// Accesses from here on are buffers.
+    first_buffer: usize,
+}
+
+impl Writer<'_> {
+    fn across(&self) -> bool {
+        self.class.space.across
+    }
+
+    fn kept(&self) -> usize {
+        self.class.space.kept as usize
+    }
+
+    fn fold_dtype(&self, slot: u16) -> DType {
+        self.body.dtype(self.body.folds[slot as usize].node)
+    }
+
+    /// The value of a row in a walk or in what runs once, at lane `v`.
+    fn value(&self, slot: u16) -> String {
+        if self.across() { format!("value{slot}[v]") } else { format!("value{slot}") }
+    }
+
+    fn held_row(&self) -> Option<(u16, u8, bool)> {
+        match self.class.sharing {
+            Sharing::Held { group, steps, exact } if self.class.stage.is_none() => Some((group, steps, exact)),
+            _ => None,
+        }
+    }
+
+    /// Whether an access is loaded once and kept in registers.
+    fn cached(&self, k: usize) -> bool {
+        let loads = |p: &&Phase| !p.once && wanted(&p.body)[k].load;
+        self.held_row().is_some()
+            && k < self.first_buffer
+            && !self.body.accesses[k].per_row
+            && self.phases.list.iter().filter(loads).count() > 1
+    }
+
+    fn function(&self) -> String {
+        let mut out = self.prologue();
+        let list = &self.phases.list;
+        let stage = self.class.stage;
+        let current = stage.map(|s| s.phase as usize);
+        // Results of folds of earlier stages.
+        if let Some(current) = current {
+            for fold in list[..current].iter().flat_map(|p| &p.body.folds) {
+                out += &self.read_value(fold.slot);
+            }
+        }
+        for (number, phase) in list.iter().enumerate() {
+            match current {
+                // What runs once is computed again by every stage behind it, and stored by the first.
+                Some(c) if phase.once && number <= c => {
+                    let stores = !list[number..c].iter().any(|p| !p.once);
+                    out += &self.once(phase, stores.then(|| self.first_chunk()));
+                }
+                Some(c) if number == c => out += &self.walk(phase, number),
+                // Behind the last walk, its last block does the rest.
+                Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {
+                    out += &self.once(phase, Some(String::new()));
+                }
+                Some(_) => {}
+                None if phase.once => out += &self.once(phase, Some(String::new())),
+                None => out += &self.walk(phase, number),
+            }
+        }
+        out
+    }
+
+    fn first_chunk(&self) -> String {
+        if self.class.stage.is_some_and(|s| s.split) { "chunk == 0".into() } else { String::new() }
+    }
+
+    /// Where the threads stand, and what is kept all along.
+    fn prologue(&self) -> String {
+        let (t, v) = (self.t, self.v);
+        let mut out = String::new();
+        let used: Vec<bool> = {
+            let mut used = vec![false; self.accesses.list.len()];
+            for p in &self.phases.list {
+                for (u, w) in used.iter_mut().zip(wanted(&p.body)) {
+                    *u |= w != Wanted::default();
+                }
+                p.body.stores.iter().for_each(|s| used[s.access as usize] = true);
+            }
+            used
+        };
+        out += &self.accesses.declare(&|k| k < self.first_buffer && used[k]);
+        if gathers(self.body) {
+            let _ = writeln!(out, "  u32 *const fault = (u32 *)a.w[{}];", self.slots.fault);
+        }
+        let _ = writeln!(out, "  const {t} rows = ({t})a.w[0], n = ({t})a.w[1];");
+        let split = self.class.stage.is_some_and(|s| s.split);
+        let tile = if split {
+            let _ = writeln!(
+                out,
+                "  const u32 chunks = (u32)a.w[2], tile = blockIdx.x / chunks, chunk = blockIdx.x % chunks;\n  const {t} begin = ({t})(chunk * a.w[3]), stop = n - begin < ({t})a.w[3] ? n : begin + ({t})a.w[3];"
+            );
+            "tile"
+        } else {
+            let _ = writeln!(out, "  const {t} begin = 0, stop = n;");
+            "blockIdx.x"
+        };
+        match self.class.sharing {
+            Sharing::Held { group, .. } | Sharing::Again { group } => {
+                let rows = self.class.sharing.rows();
+                let _ = writeln!(
+                    out,
+                    "  const u32 t = threadIdx.x % {group};\n  {t} row = ({t}){tile} * {rows} + threadIdx.x / {group};"
+                );
+            }
+            Sharing::Across { wide, .. } => {
+                let _ = writeln!(
+                    out,
+                    "  const u32 tx = threadIdx.x % {wide}, t = threadIdx.x / {wide};\n  {t} row = ({t}){tile} * {wide} + tx;"
+                );
+            }
+            Sharing::Ordered => {
+                let _ = writeln!(
+                    out,
+                    "  const u32 t = threadIdx.x % 32;\n  {t} row = ({t}){tile} * 8 + threadIdx.x / 32;"
+                );
+            }
+        }
+        out += "  const bool live = row < rows;\n  if (!live) row = rows - 1;\n  ";
+        out += &decompose(&self.class.space, &self.slots.space, 0..self.kept(), "row", "i");
+        if let Some((_, steps, _)) = self.held_row() {
+            for k in (0..self.first_buffer).filter(|&k| self.cached(k)) {
+                let _ = writeln!(out, "  {}", self.accesses.elements(k, v, &format!("[{steps}]")));
+            }
+            for (n, &dtype) in self.phases.buffers.iter().enumerate() {
+                let _ = writeln!(out, "  {} b{n}[{steps}][{v}];", held(dtype));
+            }
+        } else if self.class.stage.is_some() {
+            for (n, &dtype) in self.phases.buffers.iter().enumerate() {
+                let _ = writeln!(out, "  {0} *const b{n} = ({0} *)a.w[{1}];", stored(dtype), self.slots.buffers + n);
+            }
+        }
+        for (slot, &dtype) in self.phases.values.iter().enumerate() {
+            let lanes = if self.across() { format!("[{v}]") } else { String::new() };
+            let _ = writeln!(out, "  {} value{slot}{lanes};", held(dtype));
+        }
+        out
+    }
+
+    /// The position of an access for the row alone, or for a point of it.
+    fn position(&self, k: usize, point: bool) -> String {
+        let space = &self.class.space;
+        let mut all = offset(space, &self.slots.space, k, 0..self.kept(), "i");
+        if point {
+            let more = offset(space, &self.slots.space, k, self.kept()..space.rank(), "j");
+            if !more.is_empty() {
+                all = if all.is_empty() { more } else { format!("{all} + {more}") };
+            }
+        }
+        if all.is_empty() { "0".into() } else { all }
+    }
+
+    /// The row-major point of the domain, and the step from lane to lane.
+    fn point(&self) -> (String, &'static str) {
+        if self.across() {
+            (format!("(i64)row * {} * n + q", self.v), "(i64)n")
+        } else {
+            (format!("((i64)row * n + q) * {}", self.v), "1")
+        }
+    }
+
+    /// The place in a buffer in memory.
+    fn buffer_place(&self) -> String {
+        if self.across() {
+            format!("((i64)q * rows + row) * {} + v", self.v)
+        } else {
+            format!("((i64)row * n + q) * {} + v", self.v)
+        }
+    }
+
+    /// A phase that runs once a row. It stores what it has to store on that condition, or nothing.
+    fn once(&self, phase: &Phase, stores: Option<String>) -> String {
+        let body = &phase.body;
+        let stores = stores.filter(|_| !body.stores.is_empty());
+        if stores.is_none() && body.sets.is_empty() {
+            return String::new();
+        }
+        let lanes = if self.across() { self.v } else { 1 };
+        let position = |k: usize| self.position(k, false);
+        let stand = Stand { position: &position, point: String::new(), step: "0".into(), lanes };
+        let mut out = String::from("  {\n");
+        let wants = wanted(body);
+        for (k, &want) in wants.iter().enumerate().filter(|(_, w)| w.load || w.position) {
+            let _ = writeln!(
+                out,
+                "    {}{}",
+                self.accesses.arrays(k, want, lanes, ""),
+                self.accesses.fetch(k, want, &stand, ["", ""])
+            );
+        }
+        if stores.is_some() {
+            for s in &body.stores {
+                let _ = writeln!(out, "    {}", self.accesses.result(s.access as usize, lanes));
+            }
+        }
+        let _ = writeln!(out, "#pragma unroll\n    for (int v = 0; v < {lanes}; v++) {{");
+        let names = Names {
+            load: &|k| self.accesses.element(k as usize, ""),
+            index: &|k, dtype| self.accesses.index(k as usize, dtype, ""),
+            valid: &|k| self.accesses.valid(k as usize, ""),
+            gather: &|k, offset, inside| self.accesses.gathered(k as usize, &stand, offset, inside),
+            value: &|slot| self.value(slot),
+            scalar: &|s| self.scalar(s),
+        };
+        out += &statements(body, &names, "      ");
+        for set in &body.sets {
+            let _ = writeln!(out, "      {} = {};", self.value(set.slot), name(set.node));
+        }
+        if stores.is_some() {
+            for s in &body.stores {
+                let _ = writeln!(out, "      {}", self.accesses.set(s.access as usize, &name(s.node)));
+            }
+        }
+        out += "    }\n";
+        if let Some(when) = stores {
+            let and = if when.is_empty() { String::new() } else { format!(" && {when}") };
+            let _ = writeln!(out, "    if (t == 0 && live{and}) {{");
+            for s in &body.stores {
+                let _ = writeln!(out, "      {}", self.accesses.store(s.access as usize, &stand));
+            }
+            out += "    }\n";
+        }
+        out + "  }\n"
+    }
+
+    fn scalar(&self, slot: u16) -> String {
+        format!("a.w[{}]", self.slots.scalars + slot as usize)
+    }
+
+    /// A walk over the points of the row, and what its folds give.
+    fn walk(&self, phase: &Phase, number: usize) -> String {
+        let (t, v) = (self.t, self.v);
+        let folds = &phase.body.folds;
+        let mut out = String::new();
+        for f in folds {
+            let dtype = self.fold_dtype(f.slot);
+            let identity = constant(dtype, f.op.identity(dtype));
+            let (h, slot) = (held(dtype), f.slot);
+            let _ = match self.class.sharing {
+                Sharing::Ordered => {
+                    writeln!(out, "  Tree<{}, {h}> tree{slot}; tree{slot}.count = 0;", op_name(f.op))
+                }
+                _ => writeln!(
+                    out,
+                    "  {h} f{slot}[{v}];\n#pragma unroll\n  for (int v = 0; v < {v}; v++) f{slot}[v] = {identity};"
+                ),
+            };
+        }
+        let inner = self.steps(phase, number);
+        let row_dims = self.kept()..self.class.space.rank();
+        let decomposed = decompose(&self.class.space, &self.slots.space, row_dims, "q", "j");
+        match self.class.sharing {
+            Sharing::Held { group, steps, exact } if self.class.stage.is_none() => {
+                let guard = if exact { String::new() } else { "if (q < n) ".into() };
+                let _ = write!(
+                    out,
+                    "#pragma unroll\n  for (int k = 0; k < {steps}; k++) {{\n    const {t} q = k * {group} + t;\n    {guard}{{\n    {decomposed}{inner}    }}\n  }}\n"
+                );
+            }
+            Sharing::Held { group, .. } | Sharing::Again { group } => {
+                let _ = write!(
+                    out,
+                    "#pragma unroll 4\n  for ({t} q = begin + t; q < stop; q += {group}) {{\n    {decomposed}{inner}  }}\n"
+                );
+            }
+            Sharing::Across { deep, .. } => {
+                let _ = write!(
+                    out,
+                    "#pragma unroll 4\n  for ({t} q = begin + t; q < stop; q += {deep}) {{\n    {decomposed}{inner}  }}\n"
+                );
+            }
+            Sharing::Ordered => out += &self.ordered(phase, &decomposed, &inner),
+        }
+        match self.class.sharing {
+            Sharing::Ordered => {}
+            Sharing::Across { wide, deep } => out += &self.fold_across(phase, wide, deep, "f"),
+            Sharing::Held { group, .. } | Sharing::Again { group } => out += &self.fold_along(phase, group, "f"),
+        }
+        out + &self.finish(phase, number)
+    }
+
+    /// A strict walk: block by block of each run, lane by lane.
+    fn ordered(&self, phase: &Phase, decomposed: &str, inner: &str) -> String {
+        let t = self.t;
+        let mut out = format!(
+            "  for ({t} run = 0; run < ({t})a.w[4]; run++) for ({t} block = 0; block < ({t})a.w[5]; block += {ORDERED}) {{\n"
+        );
+        for f in &phase.body.folds {
+            let dtype = self.fold_dtype(f.slot);
+            let identity = constant(dtype, f.op.identity(dtype));
+            let _ = writeln!(out, "    {} f{}[1] = {{{identity}}};", held(dtype), f.slot);
+        }
+        let _ = write!(
+            out,
+            "    const {t} end = ({t})a.w[5] - block < {ORDERED} ? ({t})a.w[5] : block + {ORDERED};\n    for ({t} e = block + t; e < end; e += 32) {{\n      const {t} q = run * ({t})a.w[5] + e;\n      {decomposed}{inner}    }}\n"
+        );
+        for f in &phase.body.folds {
+            let (op, slot) = (op_name(f.op), f.slot);
+            let _ = writeln!(
+                out,
+                "    tree{slot}.push(__shfl_sync(0xffffffffu, fold_warp<{op}, 32>(f{slot}[0]), 0));"
+            );
+        }
+        out += "  }\n";
+        for f in &phase.body.folds {
+            let dtype = self.fold_dtype(f.slot);
+            let identity = constant(dtype, f.op.identity(dtype));
+            let _ = writeln!(out, "  value{0} = tree{0}.take({identity});", f.slot);
+        }
+        out
+    }
+
+    /// What is done at a vector of points: `q` is its number.
+    fn steps(&self, phase: &Phase, number: usize) -> String {
+        let body = &phase.body;
+        let wants = wanted(body);
+        let position = |k: usize| self.position(k, true);
+        let (point, step) = self.point();
+        let stand = Stand { position: &position, point, step: step.into(), lanes: self.v };
+        let held_row = self.held_row().is_some();
+        let first_walk = |k: usize| {
+            self.phases.list.iter().position(|p| !p.once && wanted(&p.body)[k].load) == Some(number)
+        };
+        let mut out = String::new();
+        for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
+            if self.cached(k) {
+                let now = Wanted { load: first_walk(k), ..want };
+                let places = self.accesses.arrays(k, Wanted { load: false, ..want }, self.v, "");
+                let _ = writeln!(out, "      {places}{}", self.accesses.fetch(k, now, &stand, ["[k]", ""]));
+            } else {
+                let _ = writeln!(
+                    out,
+                    "      {}{}",
+                    self.accesses.arrays(k, want, self.v, ""),
+                    self.accesses.fetch(k, want, &stand, ["", ""])
+                );
+            }
+        }
+        let point_stores: Vec<_> = body.stores.iter().filter(|s| (s.access as usize) < self.first_buffer).collect();
+        for s in &point_stores {
+            let _ = writeln!(out, "      {}", self.accesses.result(s.access as usize, self.v));
+        }
+        let _ = writeln!(out, "#pragma unroll\n      for (int v = 0; v < {}; v++) {{", self.v);
+        let names = Names {
+            load: &|k| match (k as usize).checked_sub(self.first_buffer) {
+                Some(b) if held_row => format!("b{b}[k][v]"),
+                Some(b) => super::types::unpack(self.phases.buffers[b], &format!("b{b}[{}]", self.buffer_place())),
+                None => self.accesses.element(k as usize, if self.cached(k as usize) { "[k]" } else { "" }),
+            },
+            index: &|k, dtype| self.accesses.index(k as usize, dtype, ""),
+            valid: &|k| self.accesses.valid(k as usize, ""),
+            gather: &|k, offset, inside| self.accesses.gathered(k as usize, &stand, offset, inside),
+            value: &|slot| self.value(slot),
+            scalar: &|s| self.scalar(s),
+        };
+        out += &statements(body, &names, "        ");
+        for f in &body.folds {
+            let lane = if matches!(self.class.sharing, Sharing::Ordered) { "0" } else { "v" };
+            let _ = writeln!(
+                out,
+                "        f{0}[{lane}] = {1}::of(f{0}[{lane}], {2});",
+                f.slot,
+                op_name(f.op),
+                name(f.node)
+            );
+        }
+        for s in &body.stores {
+            match (s.access as usize).checked_sub(self.first_buffer) {
+                Some(b) if held_row => {
+                    let _ = writeln!(out, "        b{b}[k][v] = {};", name(s.node));
+                }
+                Some(b) => {
+                    let value = pack(self.phases.buffers[b], &name(s.node));
+                    let _ = writeln!(out, "        if (live) b{b}[{}] = {value};", self.buffer_place());
+                }
+                None => {
+                    let _ = writeln!(out, "        {}", self.accesses.set(s.access as usize, &name(s.node)));
+                }
+            }
+        }
+        out += "      }\n";
+        if !point_stores.is_empty() {
+            out += "      if (live) {\n";
+            for s in point_stores {
+                let _ = writeln!(out, "        {}", self.accesses.store(s.access as usize, &stand));
+            }
+            out += "      }\n";
+        }
+        out
+    }
+
+    /// Folds of a walk over lanes and threads of a group: `value{slot}` in all of them.
+    fn fold_along(&self, phase: &Phase, group: u16, from: &str) -> String {
+        let mut out = String::new();
+        let warps = group / 32;
+        for f in &phase.body.folds {
+            let (op, slot, h) = (op_name(f.op), f.slot, held(self.fold_dtype(f.slot)));
+            let _ = writeln!(out, "  value{slot} = fold_warp<{op}, {group}>(fold_lanes<{op}>({from}{slot}));");
+            if group > 32 {
+                let _ = writeln!(
+                    out,
+                    "  __shared__ {h} {from}parts{slot}[{warps}];\n  if (threadIdx.x % 32 == 0) {from}parts{slot}[threadIdx.x / 32] = value{slot};"
+                );
+            }
+        }
+        if group > 32 && !phase.body.folds.is_empty() {
+            out += "  __syncthreads();\n";
+            for f in &phase.body.folds {
+                let (op, slot) = (op_name(f.op), f.slot);
+                let _ = writeln!(out, "  value{slot} = fold_parts<{op}, {group}>({from}parts{slot});");
+            }
+        }
+        out
+    }
+
+    /// Folds of a walk over the threads that share the points of a row: `value{slot}[v]` in all of them.
+    fn fold_across(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> String {
+        let (mut out, v) = (String::new(), self.v);
+        if phase.body.folds.is_empty() {
+            return out;
+        }
+        for f in &phase.body.folds {
+            let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
+            let _ = write!(
+                out,
+                "  __shared__ {h} {from}parts{slot}[{deep}][{v}][{wide}];\n#pragma unroll\n  for (int v = 0; v < {v}; v++) {from}parts{slot}[t][v][tx] = {from}{slot}[v];\n"
+            );
+        }
+        out += "  __syncthreads();\n";
+        for f in &phase.body.folds {
+            let (slot, op) = (f.slot, op_name(f.op));
+            let _ = write!(
+                out,
+                "#pragma unroll\n  for (int v = 0; v < {v}; v++) {{\n    value{slot}[v] = {from}parts{slot}[0][v][tx];\n    for (int d = 1; d < {deep}; d++) value{slot}[v] = {op}::of(value{slot}[v], {from}parts{slot}[d][v][tx]);\n  }}\n"
+            );
+        }
+        out
+    }
+
+    fn read_value(&self, slot: u16) -> String {
+        let h = held(self.fold_dtype(slot));
+        let w = self.slots.values + slot as usize;
+        if self.across() {
+            format!(
+                "  for (int v = 0; v < {0}; v++) value{slot}[v] = load1(({h} *)a.w[{w}] + (i64)row * {0} + v);\n",
+                self.v
+            )
+        } else {
+            format!("  value{slot} = load1(({h} *)a.w[{w}] + row);\n")
+        }
+    }
+
+    /// What the results of a stage's folds are for: partial results of a split row are put together by its last block, and later stages find them in memory.
+    fn finish(&self, phase: &Phase, number: usize) -> String {
+        let Some(stage) = self.class.stage.filter(|_| !phase.body.folds.is_empty()) else { return String::new() };
+        let mut out = String::new();
+        if stage.split {
+            out += &self.leave_partials(phase);
+            out += &self.gather_partials(phase);
+        }
+        let more = self.phases.list[number + 1..].iter().any(|p| !p.once);
+        if more {
+            out += "  if (t == 0 && live) {\n";
+            for f in &phase.body.folds {
+                let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
+                let w = self.slots.values + slot as usize;
+                let _ = if self.across() {
+                    writeln!(
+                        out,
+                        "    for (int v = 0; v < {0}; v++) store1(({h} *)a.w[{w}] + (i64)row * {0} + v, value{slot}[v]);",
+                        self.v
+                    )
+                } else {
+                    writeln!(out, "    store1(({h} *)a.w[{w}] + row, value{slot});")
+                };
+            }
+            out += "  }\n";
+        }
+        out
+    }
+
+    /// The place of a partial result, of chunk `chunk`.
+    fn partial(&self, slot: u16, chunk: &str) -> String {
+        let h = held(self.fold_dtype(slot));
+        let w = self.slots.partials + slot as usize;
+        if self.across() {
+            format!("({h} *)a.w[{w}] + ((i64){chunk} * rows + row) * {} + v", self.v)
+        } else {
+            format!("({h} *)a.w[{w}] + (i64)row * chunks + {chunk}")
+        }
+    }
+
+    fn leave_partials(&self, phase: &Phase) -> String {
+        let mut out = String::from("  if (t == 0 && live) {\n");
+        for f in &phase.body.folds {
+            let (slot, place) = (f.slot, self.partial(f.slot, "chunk"));
+            let _ = if self.across() {
+                writeln!(out, "    for (int v = 0; v < {}; v++) store1({place}, value{slot}[v]);", self.v)
+            } else {
+                writeln!(out, "    store1({place}, value{slot});")
+            };
+        }
+        out += "    __threadfence();\n  }\n  __shared__ u32 last;\n  __syncthreads();\n  if (threadIdx.x == 0) {\n";
+        let _ = writeln!(
+            out,
+            "    u32 *const counter = (u32 *)a.w[{}] + tile;\n    last = atomicAdd(counter, 1u) == chunks - 1;\n    if (last) *counter = 0;\n    __threadfence();\n  }}\n  __syncthreads();\n  if (!last) return;",
+            self.slots.counters
+        );
+        out
+    }
+
+    fn gather_partials(&self, phase: &Phase) -> String {
+        let (mut out, v) = (String::new(), self.v);
+        let lanes = if self.across() { v } else { 1 };
+        for f in &phase.body.folds {
+            let dtype = self.fold_dtype(f.slot);
+            let (slot, h, op) = (f.slot, held(dtype), op_name(f.op));
+            let step = match self.class.sharing {
+                Sharing::Across { deep, .. } => deep as u32,
+                other => other.block() / other.rows(),
+            };
+            let _ = write!(
+                out,
+                "  {h} g{slot}[{lanes}];\n  for (int v = 0; v < {lanes}; v++) {{\n    g{slot}[v] = {};\n    for (u32 c = t; c < chunks; c += {step}) g{slot}[v] = {op}::of(g{slot}[v], load_cold({}));\n  }}\n",
+                constant(dtype, f.op.identity(dtype)),
+                self.partial(slot, "c")
+            );
+        }
+        out + &match self.class.sharing {
+            Sharing::Across { wide, deep } => self.fold_across(phase, wide, deep, "g"),
+            other => self.fold_along(phase, (other.block() / other.rows()) as u16, "g"),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Dtypes in CUDA C++: what an element is in memory and in a register, and how one becomes the other.
+
+use thalweg_ir::{DType, Scalar};
+
+/// The type of an element in memory.
+pub fn stored(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::BF16 | DType::F16 => "u16",
+        DType::I8 => "i8",
+        DType::I16 => "i16",
+        DType::I32 => "i32",
+        DType::I64 => "i64",
+        DType::U8 | DType::Bool => "u8",
+        DType::U32 => "u32",
+    }
+}
+
+/// The type of a value in a register: bf16 and f16 are the float that they stand for.
+pub fn held(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 | DType::BF16 | DType::F16 => "float",
+        DType::Bool => "bool",
+        other => stored(other),
+    }
+}
+
+/// A register's value from what was loaded.
+pub fn unpack(dtype: DType, raw: &str) -> String {
+    match dtype {
+        DType::BF16 => format!("from_bf16({raw})"),
+        DType::F16 => format!("from_f16({raw})"),
+        DType::Bool => format!("({raw} != 0)"),
+        _ => raw.into(),
+    }
+}
+
+/// What is stored for a register's value.
+pub fn pack(dtype: DType, value: &str) -> String {
+    match dtype {
+        DType::BF16 => format!("to_bf16({value})"),
+        DType::F16 => format!("to_f16({value})"),
+        DType::Bool => format!("(u8)({value})"),
+        _ => value.into(),
+    }
+}
+
+/// A constant, given in the form of [`Scalar::to_bits`].
+pub fn constant(dtype: DType, bits: u64) -> String {
+    let scalar = Scalar::from_bits(bits, dtype);
+    match dtype {
+        DType::F32 | DType::BF16 | DType::F16 => {
+            let v = f32::from_bits(bits as u32);
+            if v.is_finite() { format!("{v:?}f") } else { format!("bits_f32(0x{:08x}u)", bits as u32) }
+        }
+        DType::F64 => {
+            let v = f64::from_bits(bits);
+            if v.is_finite() { format!("{v:?}") } else { format!("__longlong_as_double(0x{bits:016x}ll)") }
+        }
+        DType::Bool => format!("{}", bits != 0),
+        DType::I64 => format!("(i64)0x{bits:x}ull"),
+        DType::U32 => format!("{}u", scalar.to_i64()),
+        DType::I32 => format!("(i32)0x{:x}u", bits as u32),
+        _ => format!("({}){}", held(dtype), scalar.to_i64()),
+    }
+}
+
+/// A scalar that the launch gives as a word.
+pub fn scalar(dtype: DType, word: &str) -> String {
+    match dtype {
+        DType::F32 | DType::BF16 | DType::F16 => format!("bits_f32((u32){word})"),
+        DType::F64 => format!("__longlong_as_double((i64){word})"),
+        DType::Bool => format!("({word} != 0)"),
+        _ => format!("({}){word}", held(dtype)),
+    }
+}
+
+/// A value of one dtype as another.
+pub fn cast(from: DType, to: DType, x: &str) -> String {
+    use DType::{BF16, Bool, F16, F32, F64};
+    let narrow = |d| matches!(d, BF16 | F16);
+    let name = |d| if d == BF16 { "bf16" } else { "f16" };
+    match (from, to) {
+        (a, b) if a == b => x.into(),
+        (_, Bool) => format!("({x} != 0)"),
+        // All of bool, i8, i16 and u8 are exact in f32; others round once, on their way through f64 where that is exact.
+        (Bool | DType::I8 | DType::I16 | DType::U8 | F32 | BF16 | F16, t) if narrow(t) => {
+            format!("round_{}((float){x})", name(t))
+        }
+        (DType::I64, t) if narrow(t) => format!("{}_of(odd_f64({x}))", name(t)),
+        (_, t) if narrow(t) => format!("{}_of((double){x})", name(t)),
+        (F32 | BF16 | F16, F32) => x.into(),
+        (f, F32 | F64) if f.is_float() || f.is_int() || f == Bool => format!("({}){x}", held(to)),
+        (f, t) if f.is_float() && t.is_int() => format!("to_int<{}>({x})", held(t)),
+        (_, t) => format!("({}){x}", held(t)),
+    }
+}

@@ -1,0 +1,297 @@
+//! How a row kernel is spread over the chip for the sizes at hand.
+//!
+//! In: a body, its orientation, a geometry. Out: stages. One kernel where every multiprocessor gets rows to itself; where rows are too few for that, each walk is a kernel
+//! whose blocks share rows. Strict kernels run in order. What is combined with what lies in memory (a fold over other dimensions than the row's) is
+//! written down point by point and folded by a kernel of its own.
+
+use crate::compiler::Compiler;
+use crate::launch::Word;
+use crate::program::{Draft, Plan, addresses, needs};
+use crate::queue::COUNTERS;
+use crate::render::UnitKey;
+use crate::render::access::wanted;
+use crate::render::map::gathers;
+use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage};
+use crate::render::scan::ScanClass;
+use crate::space::Space;
+use thalweg_ir::MAX_RANK;
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Node, Orientation, Phases, RowGeometry, reciprocals, widen,
+};
+use thalweg_runtime::Error;
+
+/// Registers of 4 bytes that what is held of a row may take, of a thread.
+const HELD: usize = 64;
+/// Elements of a launch below which one block a row does, however few rows.
+const SMALL: usize = 1 << 15;
+
+/// Adds what it takes to run a row kernel.
+///
+/// # Errors
+/// [`Error::Compile`] where there is no source for it.
+pub fn add(
+    plan: &mut Plan,
+    body: &Body,
+    orientation: Orientation,
+    geometry: &RowGeometry,
+    compiler: &Compiler,
+) -> Result<(), Error> {
+    if let Some(store) = body.stores.iter().position(|s| s.combine.is_some()) {
+        return apart(plan, body, store, orientation, geometry, compiler);
+    }
+    let body = &reciprocals(&widen(body));
+    let strict = body.strict;
+    let across = orientation == Orientation::Across && !strict;
+    let lanes = if strict { 1 } else { 8 };
+    let accesses = (&body.accesses[..], &geometry.accesses[..]);
+    let space = Space::new(&geometry.extents, geometry.kept, across, accesses, lanes);
+    let spread = Spread { body, geometry, space: &space, compiler };
+    let sharing = spread.sharing();
+    needs(&mut plan.needs, body, &geometry.accesses);
+    plan.checked |= gathers(body);
+    if body.scans.is_empty() && !spread.is_split(sharing) {
+        let class = RowsClass { space: space.class.clone(), sharing, stage: None };
+        spread.draft(plan, class, 1, &[], &[]);
+        return Ok(());
+    }
+    spread.stages(plan, sharing);
+    Ok(())
+}
+
+struct Spread<'a> {
+    body: &'a Body,
+    geometry: &'a RowGeometry,
+    space: &'a Space,
+    compiler: &'a Compiler,
+}
+
+impl Spread<'_> {
+    fn lanes(&self) -> usize {
+        self.space.class.lanes as usize
+    }
+
+    /// Rows, and points of each, counted as the kernel does.
+    fn counts(&self) -> (usize, usize) {
+        let (rows, row) = (self.space.rows(), self.space.row());
+        if self.space.class.across { (rows / self.lanes(), row) } else { (rows, row / self.lanes()) }
+    }
+
+    fn sharing(&self) -> Sharing {
+        let (rows, n) = self.counts();
+        if self.body.strict {
+            return Sharing::Ordered;
+        }
+        if self.space.class.across {
+            let wide = rows.next_power_of_two().clamp(1, 32);
+            let deep = n.next_power_of_two().clamp(1, 256 / wide);
+            let wide = rows.next_power_of_two().clamp(1, 256 / deep);
+            return Sharing::Across { wide: wide as u16, deep: deep as u16 };
+        }
+        let weight = self.weight() * self.lanes();
+        let group = match n {
+            0..=32 => n.next_power_of_two(),
+            33..=128 => 32,
+            // Four vectors a thread: enough loads in flight, and registers for what is computed.
+            _ => n.div_ceil(4).next_power_of_two().clamp(64, 1024),
+        };
+        let fit = |group: usize| {
+            let steps = n.div_ceil(group).max(1);
+            let most = if group > 512 { HELD / 2 } else { HELD };
+            (steps * weight <= most).then_some(steps)
+        };
+        let found = (0..6).map(|s| (group << s).min(1024)).find_map(|g| fit(g).map(|steps| (g, steps)));
+        // Groups of more than a warp are whole blocks.
+        match found.filter(|(g, _)| *g <= 32 || *g >= 64) {
+            Some((group, steps)) => {
+                Sharing::Held { group: group as u16, steps: steps as u8, exact: steps * group == n }
+            }
+            None => Sharing::Again { group: 512 },
+        }
+    }
+
+    /// Registers of 4 bytes that a point takes from its first walk to its last.
+    fn weight(&self) -> usize {
+        let class = RowsClass {
+            space: self.space.class.clone(),
+            sharing: Sharing::Held { group: 32, steps: 1, exact: false },
+            stage: None,
+        };
+        let phases = class.phases(self.body);
+        let walks: Vec<_> = phases.list.iter().filter(|p| !p.once).map(|p| wanted(&p.body)).collect();
+        let loads = |k: &usize| walks.iter().filter(|w| w[*k].load).count() > 1;
+        let cached = (0..self.body.accesses.len()).filter(loads).map(|k| self.body.accesses[k].dtype.size());
+        let words = cached.chain(phases.buffers.iter().map(|d| d.size().max(4))).map(|b| b.max(2).div_ceil(4));
+        words.sum::<usize>().max(1)
+    }
+
+    /// Whether rows are so few that blocks have to share them.
+    fn is_split(&self, sharing: Sharing) -> bool {
+        let (rows, n) = self.counts();
+        let work = self.space.rows() * self.space.row();
+        let busy = self.compiler.chip().multiprocessors as usize;
+        let blocks = rows.div_ceil(sharing.rows() as usize);
+        match sharing {
+            Sharing::Ordered => false,
+            Sharing::Across { deep, .. } => work > SMALL && blocks < 2 * busy && n >= 8 * deep as usize,
+            _ => work > SMALL && rows < busy && n > 1024,
+        }
+    }
+
+    /// A launch of a class; `scratch` are the pieces of results and partial results of folds, `buffers` those of the buffers.
+    fn draft(&self, plan: &mut Plan, class: RowsClass, chunks: usize, folds: &[u16], buffers: &[u16]) {
+        let phases = class.phases(self.body);
+        let slots = RowsSlots::new(&class, self.body, &phases);
+        let (rows, n) = self.counts();
+        let mut words = vec![0; slots.end];
+        let runs = &self.geometry.extents[self.geometry.kept..];
+        let last = runs.last().copied().unwrap_or(1);
+        let count: usize = runs.iter().rev().skip(1).product();
+        words[..6].copy_from_slice(
+            &[rows, n, chunks, n.div_ceil(chunks.max(1)).max(1), count, last].map(|w| w as u64),
+        );
+        self.space.fill(&slots.space, &mut words);
+        let mut patches = vec![];
+        addresses(&mut patches, &slots.space, self.body, self.space);
+        patches.extend((0..self.body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+        if gathers(self.body) {
+            patches.push((slots.fault, Word::Fault));
+        }
+        let place = |at: usize, pieces: &[u16]| -> Vec<(usize, Word)> {
+            pieces.iter().enumerate().map(|(i, &p)| (at + i, Word::Scratch(p, 0))).collect()
+        };
+        // Values first, then partials: `folds` has both.
+        patches.extend(place(slots.values, folds));
+        patches.extend(place(slots.buffers, buffers));
+        if class.stage.is_some() {
+            patches.push((slots.counters, Word::Counters));
+        }
+        let sharing = class.sharing;
+        let tiles = rows.div_ceil(sharing.rows() as usize);
+        let grid = [u32::try_from(tiles * chunks).expect("a launch has fewer than 2^31 blocks"), 1, 1];
+        let unit = self.compiler.unit(UnitKey::Rows(self.body.clone(), class));
+        plan.stages.push(Draft { unit, grid, block: sharing.block(), shared: 0, words, patches });
+    }
+
+    /// A kernel for each walk, with scans between.
+    fn stages(&self, plan: &mut Plan, sharing: Sharing) {
+        let split = self.is_split(sharing);
+        // Blocks that share a row are whole.
+        let sharing = match sharing {
+            Sharing::Held { .. } | Sharing::Again { .. } if split => Sharing::Again { group: 512 },
+            Sharing::Held { group, .. } if group <= 32 => Sharing::Again { group },
+            Sharing::Held { .. } => Sharing::Again { group: 256 },
+            other => other,
+        };
+        let class =
+            |stage: Option<Stage>| RowsClass { space: self.space.class.clone(), sharing, stage };
+        let phases = class(Some(Stage { phase: 0, split })).phases(self.body);
+        let (rows, n) = self.counts();
+        let tiles = rows.div_ceil(sharing.rows() as usize);
+        let chunks = if split {
+            let most = (COUNTERS / tiles).max(1);
+            let busy = 4 * self.compiler.chip().multiprocessors as usize;
+            let least = match sharing {
+                Sharing::Across { deep, .. } => 4 * deep as usize,
+                _ => 512,
+            };
+            busy.div_ceil(tiles).min(n / least).clamp(1, most)
+        } else {
+            1
+        };
+        let per_row = self.space.rows();
+        let mut piece = |bytes: usize| {
+            plan.scratch.push(bytes.max(64));
+            plan.scratch.len() as u16 - 1
+        };
+        let size = |f: &thalweg_kernel::Fold| self.body.dtype(f.node).size();
+        let mut folds: Vec<u16> = self.body.folds.iter().map(|f| piece(per_row * size(f))).collect();
+        let parts: Vec<u16> = self.body.folds.iter().map(|f| piece(per_row * chunks * size(f))).collect();
+        folds.extend(parts);
+        let points = per_row * self.space.row();
+        let buffers: Vec<u16> = phases.buffers.iter().map(|d| piece(points * d.size())).collect();
+        for (number, phase) in phases.list.iter().enumerate().filter(|(_, p)| !p.once) {
+            self.draft(plan, class(Some(Stage { phase: number as u8, split })), chunks, &folds, &buffers);
+            for scan in &phase.scans {
+                self.scan(plan, &phases, scan, &buffers);
+            }
+        }
+        // What runs once a row and nothing walks: a row without points to store.
+        if phases.list.iter().all(|p| p.once) {
+            self.draft(plan, RowsClass { stage: None, ..class(None) }, 1, &[], &[]);
+        }
+    }
+
+    fn scan(&self, plan: &mut Plan, phases: &Phases, scan: &thalweg_kernel::BufferScan, buffers: &[u16]) {
+        let (rows, row) = (self.space.rows(), self.space.row());
+        // In a kernel across rows buffers lie point by point, so that neighbours are rows.
+        let [row_step, point_step] = if self.space.class.across { [1, rows] } else { [row, 1] };
+        let dtype = phases.buffers[scan.from as usize];
+        ScanClass { op: scan.scan.op, reverse: scan.scan.reverse, dtype }.add(
+            plan,
+            self.compiler,
+            [rows, row, row_step, point_step],
+            [buffers[scan.from as usize], buffers[scan.to as usize]],
+        );
+    }
+}
+
+/// The kernel with what store number `store` combines written down, and a kernel that folds it.
+fn apart(
+    plan: &mut Plan,
+    body: &Body,
+    store: usize,
+    orientation: Orientation,
+    geometry: &RowGeometry,
+    compiler: &Compiler,
+) -> Result<(), Error> {
+    let taken = body.stores[store];
+    let op = taken.combine.expect("it is one that combines");
+    let was = body.accesses[taken.access as usize];
+    let dtype = body.dtype(taken.node);
+    // Written down row-major.
+    let mut strides = [0isize; MAX_RANK];
+    let mut step = 1;
+    for d in (0..geometry.extents.len()).rev() {
+        strides[d] = step;
+        step *= geometry.extents[d] as isize;
+    }
+    let points = step as usize;
+    plan.scratch.push((points * dtype.size()).max(64));
+    let scratch = plan.scratch.len() as u16 - 1;
+    let operand = SCRATCH + scratch;
+    let place =
+        |base| AccessGeometry { base, strides, map: None, reach: None, distinct: points };
+    let class = AccessClass::Strided;
+    let mut rest = body.clone();
+    let mut own = geometry.clone();
+    rest.accesses.push(Access { operand: Some(operand), dtype, class, per_row: false });
+    own.accesses.push(place(0));
+    rest.stores[store] =
+        thalweg_kernel::Store { node: taken.node, access: rest.accesses.len() as u16 - 1, combine: None };
+    add(plan, &rest, orientation, &own, compiler)?;
+    // The rows of this kernel are the points of the other's rows.
+    let (kept, row) = geometry.extents.split_at(geometry.kept);
+    let turned: Vec<usize> = row.iter().chain(kept).copied().collect();
+    let turn = |from: &[isize; MAX_RANK]| {
+        let mut to = [0; MAX_RANK];
+        to[..row.len()].copy_from_slice(&from[kept.len()..kept.len() + row.len()]);
+        to[row.len()..turned.len()].copy_from_slice(&from[..kept.len()]);
+        to
+    };
+    let mut b = BodyBuilder::new(body.strict);
+    let from = b.access(Access { operand: Some(operand), dtype, class, per_row: false });
+    let to = b.access(Access { class, per_row: true, ..was });
+    let x = b.node(Node::Load { access: from });
+    let folded = b.fold(op, x);
+    b.store(folded, to);
+    let target = &geometry.accesses[taken.access as usize];
+    let accesses = vec![
+        AccessGeometry { strides: turn(&strides), ..place(0) },
+        AccessGeometry { strides: turn(&target.strides), ..target.clone() },
+    ];
+    let columns = RowGeometry { extents: turned, kept: row.len(), accesses };
+    add(plan, &b.finish(), Orientation::Across, &columns, compiler)
+}
+
+/// Operands from this number on are pieces of scratch memory.
+pub const SCRATCH: u16 = 0x8000;

@@ -1,0 +1,365 @@
+//! The domain of a launch, as source text and as words of its argument.
+//!
+//! In: extents and accesses of a geometry. Out: a [`SpaceClass`], which decides the source, and the sizes, which become words. Dimensions that all accesses run on
+//! through are merged; what is left is counted in 32 bits where every position fits, else in 64.
+//!
+//! Always true: source and words agree on where a word is, since both ask [`Slots`], which knows the class alone.
+
+use thalweg_ir::MAX_RANK;
+use thalweg_kernel::{Access, AccessGeometry, IndexMap};
+
+/// How an access moves along the dimension whose points a thread takes several of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Inner {
+    /// From element to element.
+    Unit,
+    /// Not.
+    Zero,
+    /// By a number of elements.
+    Any,
+}
+
+/// How an access finds its elements.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Way {
+    /// By strides.
+    Strided {
+        /// Along the dimension of lanes.
+        inner: Inner,
+        /// Whether the lanes of a thread lie in one aligned vector.
+        vector: bool,
+    },
+    /// By an index map: the rank of each view, the domain's first, and whether it masks.
+    Mapped(Vec<(u8, bool)>),
+}
+
+/// What decides the source of a kernel over a domain.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SpaceClass {
+    /// Whether positions take 64 bits.
+    pub wide: bool,
+    /// How many dimensions number rows.
+    pub kept: u8,
+    /// How many are in a row.
+    pub row: u8,
+    /// Points that a thread takes side by side.
+    pub lanes: u8,
+    /// Whether lanes lie side by side in the last kept dimension rather than in the last one of the row.
+    pub across: bool,
+    /// One an access.
+    pub ways: Vec<Way>,
+}
+
+/// The sizes of a launch.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// What decides the source.
+    pub class: SpaceClass,
+    /// Sizes: the kept ones, then those of the row.
+    pub extents: Vec<usize>,
+    /// Of each access: the first position, and elements between neighbours in each dimension.
+    pub steps: Vec<(isize, Vec<isize>)>,
+    maps: Vec<Option<std::sync::Arc<IndexMap>>>,
+}
+
+/// The type of a position.
+pub fn index_type(wide: bool) -> &'static str {
+    if wide { "i64" } else { "i32" }
+}
+
+fn merge(extents: &[usize], kept: usize, accesses: &[AccessGeometry], mapped: &[bool]) -> (Vec<(usize, usize)>, usize) {
+    let mut dims: Vec<(usize, usize)> = vec![];
+    let mut kept_dims = 0;
+    for (range, is_kept) in [(0..kept, true), (kept..extents.len(), false)] {
+        let mut own: Vec<(usize, usize)> = vec![];
+        for d in range.rev().filter(|&d| extents[d] != 1) {
+            if let Some((extent, inner)) = own.last_mut() {
+                let on = |(a, m): (&AccessGeometry, &bool)| {
+                    *m || a.strides[d] == a.strides[*inner].wrapping_mul(*extent as isize)
+                };
+                if accesses.iter().zip(mapped).all(on) {
+                    *extent *= extents[d];
+                    continue;
+                }
+            }
+            own.push((extents[d], d));
+        }
+        own.reverse();
+        if is_kept {
+            kept_dims = own.len();
+        }
+        dims.extend(own);
+    }
+    (dims, kept_dims)
+}
+
+impl Space {
+    /// The domain with `kept` dimensions of rows (none for a map), accesses as the body has them. `lanes`: the most that a thread may take side by side.
+    pub fn new(
+        extents: &[usize],
+        kept: usize,
+        across: bool,
+        accesses: (&[Access], &[AccessGeometry]),
+        lanes: usize,
+    ) -> Space {
+        let (own, at) = accesses;
+        let mapped: Vec<bool> = at.iter().map(|a| a.map.is_some()).collect();
+        let (dims, kept) = merge(extents, kept, at, &mapped);
+        let extents: Vec<usize> = dims.iter().map(|d| d.0).collect();
+        let steps: Vec<(isize, Vec<isize>)> =
+            at.iter().map(|a| (a.base, dims.iter().map(|d| a.strides[d.1]).collect())).collect();
+        let lane = if across { kept.checked_sub(1) } else { (extents.len() > kept).then(|| extents.len() - 1) };
+        let lanes = lane.map_or(1, |l| widest(extents[l], lanes, own, at, &steps, l));
+        let ways = (0..own.len()).map(|i| way(&own[i], &at[i], &steps[i], lane, lanes)).collect();
+        let points: usize = extents.iter().product();
+        let wide = points >= 1 << 31 || at.iter().zip(&steps).any(|(a, s)| spans(a, s, &extents) >= 1 << 31);
+        let row = (extents.len() - kept) as u8;
+        let class = SpaceClass { wide, kept: kept as u8, row, lanes: lanes as u8, across, ways };
+        let maps = at.iter().map(|a| a.map.clone()).collect();
+        Space { class, extents, steps, maps }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.extents[..self.class.kept as usize].iter().product()
+    }
+
+    /// Points of a row.
+    pub fn row(&self) -> usize {
+        self.extents[self.class.kept as usize..].iter().product()
+    }
+
+    /// The position of an access's first point; 0 where a map says it.
+    pub fn base(&self, access: usize) -> isize {
+        if self.maps[access].is_some() { 0 } else { self.steps[access].0 }
+    }
+
+    /// The dimension of lanes.
+    fn lane(&self) -> Option<usize> {
+        self.class.lane()
+    }
+
+    /// Writes the words that say how large: see [`Slots`]. Addresses are left for [`crate::launch::Word`].
+    pub fn fill(&self, slots: &Slots, words: &mut [u64]) {
+        let lanes = self.class.lanes as usize;
+        for (d, &extent) in self.extents.iter().enumerate() {
+            let n = if Some(d) == self.lane() { extent / lanes } else { extent };
+            words[slots.dims + 2 * d..][..2].copy_from_slice(&divisor(n.max(1)));
+        }
+        for (i, (base, strides)) in self.steps.iter().enumerate() {
+            let at = slots.accesses[i];
+            match &self.maps[i] {
+                None => {
+                    words[at] = *base as u64;
+                    for (w, s) in words[at + 1..].iter_mut().zip(strides) {
+                        *w = *s as u64;
+                    }
+                }
+                Some(map) => fill_map(map, &mut words[at + 1..]),
+            }
+        }
+    }
+}
+
+impl SpaceClass {
+    /// The dimension of lanes.
+    pub fn lane(&self) -> Option<usize> {
+        if self.across { (self.kept as usize).checked_sub(1) } else { (self.row > 0).then(|| self.rank() - 1) }
+    }
+
+    /// Dimensions in all.
+    pub fn rank(&self) -> usize {
+        (self.kept + self.row) as usize
+    }
+}
+
+/// The most points side by side that divide the dimension and fill vectors of 16 bytes of the narrowest dtype.
+fn widest(
+    extent: usize,
+    most: usize,
+    accesses: &[Access],
+    at: &[AccessGeometry],
+    steps: &[(isize, Vec<isize>)],
+    lane: usize,
+) -> usize {
+    let runs = |i: &usize| accesses[*i].operand.is_some() && at[*i].map.is_none() && steps[*i].1[lane] == 1;
+    let sizes: Vec<usize> = (0..accesses.len()).filter(runs).map(|i| accesses[i].dtype.size()).collect();
+    let (Some(small), Some(large)) = (sizes.iter().min(), sizes.iter().max()) else { return 1 };
+    let wanted = (16 / small).min(32 / large).clamp(1, most.max(1));
+    (0..4).map(|s| 8 >> s).find(|&v| v <= wanted && extent.is_multiple_of(v)).unwrap_or(1)
+}
+
+fn way(access: &Access, at: &AccessGeometry, steps: &(isize, Vec<isize>), lane: Option<usize>, lanes: usize) -> Way {
+    if let Some(map) = &at.map {
+        return Way::Mapped(map.levels().map(|(v, m)| (v.shape.rank() as u8, m.is_some())).collect());
+    }
+    let step = lane.map_or(0, |l| steps.1[l]);
+    let inner = match step {
+        1 => Inner::Unit,
+        0 => Inner::Zero,
+        _ => Inner::Any,
+    };
+    let bytes = lanes * access.dtype.size();
+    // What a vector has to be aligned to, in elements.
+    let unit = (bytes.min(16) / access.dtype.size()).max(1) as isize;
+    let others = steps.1.iter().enumerate().filter(|(d, _)| Some(*d) != lane).all(|(_, s)| s % unit == 0);
+    let vector = inner == Inner::Unit && lanes > 1 && steps.0 % unit == 0 && others && access.operand.is_some();
+    Way::Strided { inner, vector }
+}
+
+fn spans(at: &AccessGeometry, steps: &(isize, Vec<isize>), extents: &[usize]) -> u64 {
+    if let Some(map) = &at.map {
+        let shape = map.shape().numel() as u64;
+        let levels = map.levels().flat_map(|(v, _)| {
+            let span = v.shape.iter().zip(v.strides()).map(|(d, s)| *d as u64 * s.unsigned_abs() as u64).sum::<u64>();
+            [v.offset.unsigned_abs() as u64 + span, v.shape.numel() as u64]
+        });
+        return levels.fold(shape, u64::max);
+    }
+    let moved = extents.iter().zip(&steps.1).map(|(e, s)| (*e as u64 - (*e > 0) as u64) * s.unsigned_abs() as u64);
+    steps.0.unsigned_abs() as u64 + moved.sum::<u64>()
+}
+
+/// Two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a multiplier of 33 bits).
+pub fn divisor(d: usize) -> [u64; 2] {
+    if d >= 1 << 31 {
+        return [d as u64, 0];
+    }
+    let shift = (d as u64).next_power_of_two().trailing_zeros() as u64;
+    let multiplier = ((1u64 << 32) * ((1u64 << shift) - d as u64)) / d as u64 + 1;
+    // A divisor of 1 needs no multiplier; the quotient is the number.
+    [d as u64 | (multiplier & 0xFFFF_FFFF) << 32, shift]
+}
+
+/// Words of one dimension of a view in a map: divisor, its shift, stride; with a mask its bounds.
+fn map_words(levels: &[(u8, bool)]) -> usize {
+    levels.iter().map(|&(rank, masked)| 1 + rank as usize * if masked { 5 } else { 3 }).sum()
+}
+
+fn fill_map(map: &IndexMap, words: &mut [u64]) {
+    let mut at = 0;
+    for (view, mask) in map.levels() {
+        words[at] = view.offset as u64;
+        at += 1;
+        for d in 0..view.shape.rank() {
+            let [w, s] = if view.shape[d] == 0 { [1, 0] } else { divisor(view.shape[d]) };
+            words[at..at + 3].copy_from_slice(&[w, s, view.strides()[d] as u64]);
+            at += 3;
+            if let Some(mask) = mask {
+                words[at..at + 2].copy_from_slice(&[mask[d].0 as u64, mask[d].1 as u64]);
+                at += 2;
+            }
+        }
+    }
+}
+
+/// Where the words of a space are among those of the argument.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    /// Two words a dimension: see [`divisor`]; the dimension of lanes is counted in vectors.
+    pub dims: usize,
+    /// Of each access the first word: its address (position, where it has no operand), then its strides, or its map.
+    pub accesses: Vec<usize>,
+    /// The first word behind.
+    pub end: usize,
+}
+
+impl Slots {
+    /// From word `first` on.
+    pub fn new(class: &SpaceClass, first: usize) -> Slots {
+        let mut end = first + 2 * class.rank();
+        let place = |way: &Way| {
+            let at = end;
+            end += 1 + match way {
+                Way::Strided { .. } => class.rank(),
+                Way::Mapped(levels) => map_words(levels),
+            };
+            at
+        };
+        let accesses = class.ways.iter().map(place).collect();
+        Slots { dims: first, accesses, end }
+    }
+}
+
+/// Source that takes `index`, row-major over some dimensions, apart into `{name}0, {name}1, …` (numbered by dimension), from the innermost on.
+pub fn decompose(class: &SpaceClass, slots: &Slots, dims: std::ops::Range<usize>, index: &str, name: &str) -> String {
+    let mut out = String::new();
+    let index_type = index_type(class.wide);
+    if dims.is_empty() {
+        return out;
+    }
+    let mut rest = index.to_string();
+    for d in dims.clone().skip(1).rev() {
+        let w = slots.dims + 2 * d;
+        if class.wide {
+            out += &format!("const i64 {name}{d} = {rest} % (i64)a.w[{w}], {name}q{d} = {rest} / (i64)a.w[{w}]; ");
+        } else {
+            out += &format!(
+                "const Split {name}s{d} = split((u32){rest}, a.w[{w}], a.w[{}]); const {index_type} {name}{d} = {name}s{d}.r, {name}q{d} = {name}s{d}.q; ",
+                w + 1
+            );
+        }
+        rest = format!("{name}q{d}");
+    }
+    let first = dims.start;
+    out + &format!("const {index_type} {name}{first} = {rest};\n")
+}
+
+/// The part of an access's position that some dimensions make, `names` their indices; the dimension of lanes counts in vectors and is left at
+/// the first lane. Empty where it makes none.
+pub fn offset(class: &SpaceClass, slots: &Slots, access: usize, dims: std::ops::Range<usize>, name: &str) -> String {
+    let Way::Strided { inner, .. } = &class.ways[access] else { unreachable!("a map has no strides") };
+    let index_type = index_type(class.wide);
+    let mut terms = vec![];
+    for d in dims {
+        let stride = format!("({index_type})a.w[{}]", slots.accesses[access] + 1 + d);
+        if Some(d) == class.lane() {
+            match inner {
+                Inner::Unit => terms.push(format!("{name}{d} * {}", class.lanes)),
+                Inner::Zero => {}
+                Inner::Any => terms.push(format!("{name}{d} * {} * {stride}", class.lanes)),
+            }
+        } else {
+            terms.push(format!("{name}{d} * {stride}"));
+        }
+    }
+    terms.join(" + ")
+}
+
+/// A device function's body that maps `point` to a position, -1 where it is masked out.
+pub fn map_function(class: &SpaceClass, slots: &Slots, access: usize) -> String {
+    let Way::Mapped(levels) = &class.ways[access] else { unreachable!("no map") };
+    let mut out = String::from("    i64 at = point; bool in = true;\n");
+    let mut w = slots.accesses[access] + 1;
+    for &(rank, masked) in levels {
+        let step = if masked { 5 } else { 3 };
+        out += &format!("    {{ i64 to = (i64)a.w[{w}];");
+        w += 1;
+        for d in (0..rank as usize).rev() {
+            let at = w + d * step;
+            if class.wide {
+                out += &format!(
+                    "\n      {{ i64 n = (i64)a.w[{at}]; i64 i = at % n; at /= n; to += i * (i64)a.w[{}];",
+                    at + 2
+                );
+            } else {
+                out += &format!(
+                    "\n      {{ Split s = split((u32)at, a.w[{at}], a.w[{}]); i32 i = s.r; at = s.q; to += (i64)i * (i64)a.w[{}];",
+                    at + 1,
+                    at + 2
+                );
+            }
+            if masked {
+                out += &format!(" in = in && i >= (i64)a.w[{}] && i < (i64)a.w[{}];", at + 3, at + 4);
+            }
+            out += " }";
+        }
+        // Where a point is masked out, the next view is not to be asked for something below 0.
+        out += "\n      at = in ? to : 0; }\n";
+        w += rank as usize * step;
+    }
+    out + "    return in ? at : -1;\n"
+}
+
+/// The most dimensions that a geometry has.
+pub const RANKS: usize = MAX_RANK;
