@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) sum(THALWEG_PARAMETER(4)) {
     *(float*)a.w[1] = x;
 }
 extern "C" __global__ void __launch_bounds__(256) large(THALWEG_PARAMETER(2)) {
-    THALWEG_SHARED(bytes)
+    THALWEG_SHARED(bytes);
     unsigned* words = (unsigned*)bytes;
     for (unsigned i = threadIdx.x; i < a.w[1]; i += 256) words[i] = i;
     __syncthreads();

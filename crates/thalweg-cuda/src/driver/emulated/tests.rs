@@ -65,7 +65,7 @@ fn reduces_with_shuffles_barriers_and_early_exits() {
     let b = bench(
         r#"extern "C" __global__ void k(THALWEG_PARAMETER(2)) {
             __shared__ double of_warp[16];
-            THALWEG_SHARED(bytes)
+            THALWEG_SHARED(bytes);
             float* mine = (float*)bytes;
             unsigned t = threadIdx.x;
             if (t >= 200) return;
