@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) sum(THALWEG_PARAMETER(4)) {
     *(float*)a.w[1] = x;
 }
 extern "C" __global__ void __launch_bounds__(256) large(THALWEG_PARAMETER(2)) {
-    THALWEG_SHARED(bytes)
+    THALWEG_SHARED(bytes);
     unsigned* words = (unsigned*)bytes;
     for (unsigned i = threadIdx.x; i < a.w[1]; i += 256) words[i] = i;
     __syncthreads();
@@ -251,7 +251,7 @@ fn chain_of(bench: &Bench, n: u64, x: u64, y: u64) -> Vec<Launch> {
 }
 
 fn open() -> Result<Arc<dyn Driver>, Error> {
-    #[cfg(all(feature = "emulate", target_arch = "x86_64", unix))]
+    #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
     if std::env::args().any(|a| a == "emulated") {
         return Ok(Arc::new(thalweg_cuda::driver::Emulated::new()?));
     }

@@ -34,7 +34,7 @@ impl CudaDevice {
     pub fn open(name: &str) -> Result<Arc<CudaDevice>, Error> {
         let none = |message: String| Error::Device { device: name.into(), message };
         let number = name.strip_prefix("cuda").ok_or_else(|| none("no such device".into()))?;
-        #[cfg(all(feature = "emulate", target_arch = "x86_64", unix))]
+        #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
         if number == ":emulated" {
             return CudaDevice::with(Arc::new(crate::driver::Emulated::new()?), name);
         }

@@ -219,9 +219,14 @@ pub(crate) fn open(sought: Sought, at_most: Option<u32>) -> Result<&'static Open
     OPENED[sought as usize].get_or_init(search).as_ref().map_err(|advice| advice.as_str())
 }
 
-/// Looks for a library, and opens it if it is there.
+/// Looks for a library, and opens it if it is there. One that is to work with the driver is none of a major that the driver does not know.
 pub fn find(sought: Sought) -> Found {
-    match open(sought, None) {
+    let known = match sought {
+        Sought::Driver => None,
+        _ => open(Sought::Driver, None).ok().and_then(|driver| version(Sought::Driver, &driver.library)),
+    };
+    let major = known.and_then(|version| version.split('.').next()?.parse().ok());
+    match open(sought, major) {
         Ok(o) => Found { sought, library: Some(o.path.clone()), version: version(sought, &o.library), advice: None },
         Err(advice) => Found { sought, library: None, version: None, advice: Some(advice.into()) },
     }

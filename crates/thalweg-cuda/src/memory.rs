@@ -42,7 +42,7 @@ impl Memory for DeviceMemory {
     }
 }
 
-#[cfg(all(test, feature = "emulate", target_arch = "x86_64", unix))]
+#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod tests {
     use super::*;
     use crate::driver::Emulated;

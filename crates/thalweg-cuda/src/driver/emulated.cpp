@@ -13,7 +13,7 @@
 // All in one section, so that it can be filled with rubbish before each block.
 #define __shared__ static __attribute__((section("thalweg_shared")))
 #define THALWEG_PARAMETER(K) const Words<K>& a
-#define THALWEG_SHARED(name) unsigned char* const name = thalweg_runtime.shared;
+#define THALWEG_SHARED(name) unsigned char* const name = thalweg_runtime.shared
 
 typedef decltype(sizeof 0) size_t;
 typedef unsigned long long thalweg_u64;

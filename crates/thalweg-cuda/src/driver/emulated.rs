@@ -6,10 +6,12 @@
 //! Always true: a launch has run when `launch` returns, and one runs at a time in the process.
 //!
 //! * `compile`: sources to shared objects.
+//! * `faults`: what a thread does that ends a process, as an error.
 //! * `fibers`: the threads of a block.
 //! * `memory`: memory that finds out who does not stay in it.
 
 mod compile;
+mod faults;
 mod fibers;
 mod memory;
 #[cfg(test)]
@@ -303,6 +305,7 @@ static AROUND: Mutex<Option<Around>> = Mutex::new(None);
 
 /// Runs all blocks of a launch.
 fn run(launch: &Launch) -> Result<(), Error> {
+    faults::catch();
     let entry = entry(&launch.function);
     check(launch).map_err(|what| failed(format!("launch of {}: {what}", entry.name)))?;
     // Also what keeps launches apart that write the same runtime, and the same shared memory.

@@ -10,11 +10,11 @@
 //! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to the next user at once.
 
 mod cuda;
-#[cfg(all(feature = "emulate", target_arch = "x86_64", unix))]
+#[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
 pub mod nvrtc;
 
-#[cfg(all(feature = "emulate", target_arch = "x86_64", unix))]
+#[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 pub use emulated::Emulated;
 
 pub use cuda::Cuda;

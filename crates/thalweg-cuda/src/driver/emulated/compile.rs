@@ -46,12 +46,15 @@ pub(super) fn compiler() -> Result<&'static str, Error> {
 /// # Errors
 /// [`Error::Compile`] with what the compiler said.
 pub(super) fn compile(source: &str) -> Result<Vec<u8>, Error> {
+    compile_in(std::env::var_os("THALWEG_EMULATE_CACHE").filter(|d| !d.is_empty()).map(PathBuf::from), source)
+}
+
+fn compile_in(folder: Option<PathBuf>, source: &str) -> Result<Vec<u8>, Error> {
     let known = || COMPILED.lock().unwrap_or_else(|e| e.into_inner());
     if let Some(image) = known().get(source) {
         return Ok(image.to_vec());
     }
-    let kept = std::env::var_os("THALWEG_EMULATE_CACHE").filter(|d| !d.is_empty()).map(PathBuf::from);
-    let kept = kept.map(|folder| Ok::<_, Error>(folder.join(key(source)?))).transpose()?;
+    let kept = folder.map(|folder| Ok::<_, Error>(folder.join(key(source)?))).transpose()?;
     let image = match kept.as_ref().and_then(|path| std::fs::read(path).ok()) {
         Some(image) => image,
         None => {
@@ -66,11 +69,21 @@ pub(super) fn compile(source: &str) -> Result<Vec<u8>, Error> {
     Ok(image)
 }
 
+/// What the compiler is told.
+fn options() -> Vec<&'static str> {
+    let mut options: Vec<_> = OPTIONS.split_whitespace().collect();
+    if std::env::var_os("THALWEG_EMULATE_SANITIZE").is_some() {
+        // Misaligned accesses stop a GPU; here they do only when asked for, since it takes half as long again to compile.
+        options.extend(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
+    }
+    options
+}
+
 /// The file's name for a source: everything that the object follows from.
 fn key(source: &str) -> Result<String, Error> {
     let part = |salt: u8| -> Result<u64, Error> {
         let mut hash = DefaultHasher::new();
-        (salt, compiler()?, OPTIONS, PRELUDE, source).hash(&mut hash);
+        (salt, compiler()?, options(), PRELUDE, source).hash(&mut hash);
         Ok(hash.finish())
     };
     Ok(format!("{:016x}{:016x}.so", part(0)?, part(1)?))
@@ -110,11 +123,7 @@ fn run(source: &str) -> Result<Vec<u8>, Error> {
     compiler()?;
     let object = Temporary::new();
     let mut command = Command::new("g++");
-    command.args(OPTIONS.split_whitespace());
-    if std::env::var_os("THALWEG_EMULATE_SANITIZE").is_some() {
-        // Misaligned accesses stop a GPU; here they do only when asked for, since it doubles the time to compile.
-        command.args(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
-    }
+    command.args(options());
     command.args(["-", "-lm", "-lgcc", "-o"]).arg(&object.0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let io = |e: std::io::Error| failed(format!("g++ cannot be run: {e}"));
@@ -128,4 +137,23 @@ fn run(source: &str) -> Result<Vec<u8>, Error> {
         return Err(failed(format!("g++ on emulated CUDA C++:\n{}", String::from_utf8_lossy(&out.stderr).trim_end())));
     }
     std::fs::read(&object.0).map_err(io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_compiled_is_found_again() {
+        let (folder, source) = (std::env::temp_dir().join(format!("thalweg-kept-{}", unique())), "int x;");
+        let image = compile_in(Some(folder.clone()), source).unwrap();
+        assert_eq!(compile_in(None, source).unwrap(), image);
+        let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()).collect();
+        assert_eq!(files, [folder.join(key(source).unwrap())]);
+        std::fs::write(&files[0], "as it was kept").unwrap();
+        COMPILED.lock().unwrap().remove(source);
+        assert_eq!(compile_in(Some(folder.clone()), source).unwrap(), b"as it was kept");
+        COMPILED.lock().unwrap().remove(source);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -6,7 +6,7 @@
 //! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. Threads run backwards in even blocks, so that
 //! the first thread, which most often writes what others read, comes last: a barrier that is missing shows.
 
-use super::memory::Guarded;
+use super::memory::{self, Guarded};
 use std::collections::VecDeque;
 use std::ptr::null_mut;
 use std::sync::Mutex;
@@ -61,6 +61,19 @@ struct Warp {
     waiting: u32,
 }
 
+/// Why a block does not go on.
+#[derive(Clone, Copy)]
+pub(super) enum Fault {
+    /// A thread meets others under a mask that does not have it.
+    NotInMask(u32),
+    /// These two meet, one to shuffle, one to vote.
+    Kinds(usize, usize),
+    /// There is no memory for another stack.
+    Stacks,
+    /// A signal, and the address that it is about.
+    Signal(i32, usize),
+}
+
 /// Who runs, who waits for whom.
 pub(super) struct Scheduler {
     runtime: *mut Runtime,
@@ -77,7 +90,7 @@ pub(super) struct Scheduler {
     at_barrier: usize,
     counted: u64,
     ready: VecDeque<usize>,
-    fault: Option<String>,
+    fault: Option<Fault>,
     /// Where the scheduler's own stack stands.
     main: *mut u8,
     /// Where the stack stands that has just become idle.
@@ -105,14 +118,35 @@ unsafe extern "C" fn switch(from: *mut *mut u8, to: *mut u8) {
         "push r15",
         "mov [rdi], rsp",
         "mov rsp, rsi",
-        "pop r15",
-        "pop r14",
-        "pop r13",
-        "pop r12",
-        "pop rbx",
-        "pop rbp",
-        "ret",
+        "jmp {go_on}",
+        go_on = sym go_on,
     )
+}
+
+/// The second half of [`switch`]: goes on where the stack stands.
+///
+/// # Safety
+/// Jumped to, with such a stack.
+#[unsafe(naked)]
+unsafe extern "C" fn go_on() {
+    std::arch::naked_asm!("pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp", "ret",)
+}
+
+/// Ends the thread that runs on that stack, and with it the block: a handler of a signal that goes on at the stack and the instruction that this gives lets [`Scheduler::run_block`] go on.
+/// `None` when no thread of a block runs there.
+///
+/// # Safety
+/// Called by the handler of a signal that the thread's own instruction brought about.
+pub(super) unsafe fn end_thread(stack: usize, why: Fault) -> Option<(usize, usize)> {
+    let s = RUNNING.load(Relaxed);
+    // SAFETY: a scheduler is never moved; the stacks' list changes only between threads of a block.
+    if s.is_null() || !unsafe { &(*s).stacks }.iter().any(|area| area.has(stack)) {
+        return None;
+    }
+    // SAFETY: a thread of the block runs, so `run_block` waits in `switch` and no reference lives.
+    unsafe { (*s).fault = Some(why) };
+    // SAFETY: as above.
+    Some((unsafe { (*s).main } as usize, go_on as *const () as usize))
 }
 
 /// Runs on every stack: threads that have not begun, one after the other, for ever.
@@ -206,7 +240,7 @@ impl Scheduler {
         }
         let stuck = self.live > 0;
         if stuck || self.fault.is_some() {
-            let why = self.fault.take().unwrap_or_else(|| self.who_waits());
+            let why = self.fault.take().map_or_else(|| self.who_waits(), |fault| self.describe(fault));
             // Kernels have nothing to drop: stacks that threads wait on may go as they are.
             (self.idle, self.stacks) = (vec![], vec![]);
             self.ready.clear();
@@ -234,7 +268,7 @@ impl Scheduler {
     /// A stack that begins with [`worker`].
     fn new_stack(&mut self) -> Option<*mut u8> {
         let Some(stack) = Guarded::new(STACK) else {
-            self.fault = Some("no memory for the stacks of a block".into());
+            self.fault = Some(Fault::Stacks);
             return None;
         };
         // Stacks whose tops lay at the same place of a page would fight for the same lines of the cache.
@@ -296,7 +330,7 @@ impl Scheduler {
             self.counted += value;
             self.open_barrier();
         } else if mask & (1 << lane) == 0 {
-            self.fault = Some(format!("thread {now} is not in the mask {mask:#x} that it meets others with"));
+            self.fault = Some(Fault::NotInMask(mask));
         } else {
             self.warps[warp].waiting |= 1 << lane;
             self.open_warp(warp, mask);
@@ -336,7 +370,7 @@ impl Scheduler {
         }
         let Some(&first) = lanes.first() else { return };
         if let Some(&other) = lanes.iter().find(|&&t| of(t).0 != of(first).0) {
-            self.fault = Some(format!("thread {first} shuffles and thread {other} votes at the same time"));
+            self.fault = Some(Fault::Kinds(first, other));
             return;
         }
         let brought: Vec<u64> = lanes.iter().map(|&t| self.threads[t].value).collect();
@@ -351,6 +385,22 @@ impl Scheduler {
             self.ready.extend(lanes.into_iter().rev());
         } else {
             self.ready.extend(lanes);
+        }
+    }
+
+    fn describe(&self, fault: Fault) -> String {
+        let now = self.now;
+        match fault {
+            Fault::NotInMask(mask) => format!("thread {now} is not in the mask {mask:#x} that it meets others with"),
+            Fault::Kinds(a, b) => format!("thread {a} and thread {b} meet, one to shuffle and one to vote"),
+            Fault::Stacks => "no memory for the stacks of a block".into(),
+            Fault::Signal(libc::SIGFPE, _) => format!("thread {now} divides by zero, or the least integer by -1"),
+            Fault::Signal(libc::SIGILL, _) => format!("thread {now} stops itself (__trap, __builtin_unreachable)"),
+            Fault::Signal(_, address) => {
+                let on_stack = self.stacks.iter().any(|area| area.has(address));
+                let place = if on_stack { "behind its stack".into() } else { memory::describe(address as u64) };
+                format!("thread {now} touches {address:#x}: {place}")
+            }
         }
     }
 

@@ -5,7 +5,9 @@
 //! Always true: what was never written holds [`RUBBISH`], up to the first [`FILLED`] bytes.
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard};
 
 /// What memory holds that nobody wrote: as floats small negative numbers that are in no test, as indices and addresses far outside everything.
 pub(super) const RUBBISH: u8 = 0xa5;
@@ -13,11 +15,12 @@ pub(super) const RUBBISH: u8 = 0xa5;
 pub(super) const FILLED: usize = 64 << 20;
 const PAGE: usize = 4096;
 
-/// A mapping with a forbidden page at its end; unmapped when dropped.
+/// A mapping between two forbidden pages; unmapped when dropped.
 #[derive(Debug)]
 pub(super) struct Guarded {
+    /// The first page, which is forbidden.
     base: NonNull<u8>,
-    /// Bytes before the forbidden page.
+    /// Bytes between the forbidden pages.
     usable: usize,
 }
 
@@ -30,35 +33,65 @@ impl Guarded {
         let usable = bytes.max(1).checked_next_multiple_of(PAGE)?;
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a new mapping at a place of the system's choosing touches nothing that is there.
-        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), usable + PAGE, protection, flags) }.ok()?;
+        let base = unsafe { mmap_anonymous(std::ptr::null_mut(), usable + 2 * PAGE, protection, flags) }.ok()?;
         let map = Guarded { base: NonNull::new(base.cast())?, usable };
-        // SAFETY: the last page of the mapping made above, which nobody knows of yet.
-        unsafe { mprotect(map.base.as_ptr().add(usable).cast(), PAGE, MprotectFlags::empty()) }.ok()?;
+        for page in [map.base.as_ptr(), map.end()] {
+            // SAFETY: the first and the last page of the mapping made above, which nobody knows of yet.
+            unsafe { mprotect(page.cast(), PAGE, MprotectFlags::empty()) }.ok()?;
+        }
         Some(map)
     }
 
-    /// The first byte.
+    /// The first byte that may be touched.
     pub(super) fn start(&self) -> *mut u8 {
-        self.base.as_ptr()
+        // SAFETY: behind the first page, in the mapping.
+        unsafe { self.base.as_ptr().add(PAGE) }
     }
 
     /// The address that bytes end at, of which so many fit.
     pub(super) fn end(&self) -> *mut u8 {
-        // SAFETY: the forbidden page begins here and belongs to the mapping.
-        unsafe { self.base.as_ptr().add(self.usable) }
+        // SAFETY: the last page begins here and belongs to the mapping.
+        unsafe { self.base.as_ptr().add(PAGE + self.usable) }
     }
 
-    /// Bytes before the forbidden page.
+    /// Bytes that may be touched.
     pub(super) fn usable(&self) -> usize {
         self.usable
+    }
+}
+
+impl Guarded {
+    /// Whether an address is in the mapping, forbidden pages and all.
+    pub(super) fn has(&self, address: usize) -> bool {
+        (self.base.as_ptr() as usize..self.end() as usize + PAGE).contains(&address)
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this size, and its owner is gone.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.usable + PAGE) };
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.usable + 2 * PAGE) };
         debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// All allocations of the process: where they begin, and their bytes.
+static ALLOCATIONS: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
+
+fn allocations() -> MutexGuard<'static, BTreeMap<u64, usize>> {
+    ALLOCATIONS.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Where an address is that nobody may touch.
+pub(super) fn describe(address: u64) -> String {
+    const NEAR: u64 = 1 << 20;
+    let all = allocations();
+    let before = all.range(..=address).next_back().map(|(&start, &bytes)| (address - start, bytes));
+    let behind = all.range(address..).next().map(|(&start, &bytes)| (start - address, bytes));
+    match (before, behind) {
+        (Some((at, bytes)), _) if at < bytes as u64 + NEAR => format!("byte {at} of an allocation of {bytes}"),
+        (_, Some((by, bytes))) if by < NEAR => format!("{by} bytes before an allocation of {bytes}"),
+        _ => "in no allocation".into(),
     }
 }
 
@@ -76,7 +109,9 @@ impl Allocation {
         let map = Guarded::new(bytes.checked_next_multiple_of(256)?)?;
         // SAFETY: within the mapping, which is new.
         unsafe { map.start().write_bytes(RUBBISH, map.usable().min(FILLED)) };
-        Some(Allocation { map, bytes })
+        let allocation = Allocation { map, bytes };
+        allocations().insert(allocation.address(), bytes);
+        Some(allocation)
     }
 
     /// Where it begins: as late as alignment lets it.
@@ -99,5 +134,11 @@ impl Allocation {
         // SAFETY: the whole mapping up to the forbidden page was filled in `new`; whoever owned it gave it back.
         let all = unsafe { std::slice::from_raw_parts(self.map.start(), self.map.usable()) };
         all[..used.start].iter().chain(&all[used.end..]).any(|&b| b != RUBBISH)
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        allocations().remove(&self.address());
     }
 }

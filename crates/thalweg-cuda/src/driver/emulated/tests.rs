@@ -65,7 +65,7 @@ fn reduces_with_shuffles_barriers_and_early_exits() {
     let b = bench(
         r#"extern "C" __global__ void k(THALWEG_PARAMETER(2)) {
             __shared__ double of_warp[16];
-            THALWEG_SHARED(bytes)
+            THALWEG_SHARED(bytes);
             float* mine = (float*)bytes;
             unsigned t = threadIdx.x;
             if (t >= 200) return;
@@ -237,4 +237,37 @@ fn graphs_run_with_other_arguments() {
     assert_eq!(b.get::<u32>(to, 1), [32 * (1 + 2) + 64]);
     assert!(graph.run(&[launch(1, 1)]).is_err());
     assert!(b.gpu.event().unwrap().since(&*begin).unwrap() > 0.0);
+}
+
+#[test]
+fn faults_are_errors_that_say_who_and_where() {
+    let b = bench(
+        r#"
+        __device__ __noinline__ int deep(int n, volatile int* at) { int x[64]; x[n % 64] = n; *at = x[3]; return n > 1 << 20 ? 0 : deep(n + 1, x + 5) + x[7]; }
+        extern "C" __global__ void k(THALWEG_PARAMETER(2)) {
+            if (threadIdx.x != 5 || blockIdx.x != 1) return;
+            volatile unsigned* x = (volatile unsigned*)a.w[0];
+            if (a.w[1] == 0) x[64] = 1;
+            if (a.w[1] == 1) x[0] = 7 / x[0];
+            if (a.w[1] == 2) __trap();
+            if (a.w[1] == 3) x[0] = deep(0, (int*)x);
+            if (a.w[1] == 4) x[0] = ((volatile unsigned*)&a)[4];
+        }"#,
+    );
+    let x = b.put(&[0u32; 64]);
+    for (which, what) in [
+        "thread 5 touches 0x",
+        "thread 5 divides by zero",
+        "thread 5 stops itself",
+        "behind its stack",
+        "in no allocation",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let error = b.launch([2, 1, 1], 64, 0, &[x, which as u64]).unwrap_err().to_string();
+        assert!(error.starts_with("cuda:emulated: k in block [1, 0, 0]: ") && error.contains(what), "{error}");
+        assert!(which != 0 || error.ends_with(": byte 256 of an allocation of 256"), "{error}");
+        b.launch([1, 1, 1], 64, 0, &[x, 0]).unwrap();
+    }
 }
