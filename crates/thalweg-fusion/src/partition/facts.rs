@@ -25,7 +25,7 @@ pub(crate) struct Facts<'a> {
     pub operands: FxHashMap<usize, Vec<ValueId>>,
     /// Operations that a matrix product, gather or scatter reads in memory.
     pub in_memory: FxHashMap<usize, Vec<usize>>,
-    /// For each reduction and scan a number that those over the same rows share.
+    /// For each reduction and scan a number that those over the same rows share, ascending in the canonical order.
     pub row_class: FxHashMap<usize, usize>,
     /// For each reduction and scan, and for each operation that stands for one (see [`Facts::end_of_chain`]), the reduction.
     pub fold_of: FxHashMap<usize, usize>,
@@ -60,8 +60,8 @@ impl<'a> Facts<'a> {
         }
         facts.outputs.reverse();
         facts.count_users();
-        facts.find_rows();
         facts.rank = ranks(&facts.ix);
+        facts.find_rows();
         facts.footprint = footprint(&segment);
         facts
     }
@@ -156,7 +156,8 @@ impl<'a> Facts<'a> {
     /// Sorts reductions and scans by their rows.
     fn find_rows(&mut self) {
         let mut classes: Vec<usize> = vec![];
-        for i in self.needed.iter().filter(|&i| takes_rows(self.ix.seg.ops[i].op)) {
+        let folds: Vec<usize> = self.needed.iter().filter(|&i| takes_rows(self.ix.seg.ops[i].op)).collect();
+        for i in self.ranked(&folds) {
             let class = classes.iter().position(|&c| rows::same_rows(&self.ix, c, i));
             let class = class.unwrap_or_else(|| {
                 classes.push(i);
@@ -180,6 +181,13 @@ impl<'a> Facts<'a> {
                 }
             }
         }
+    }
+
+    /// Operations in the canonical order.
+    pub fn ranked(&self, ops: &[usize]) -> Vec<usize> {
+        let mut ops = ops.to_vec();
+        ops.sort_by_key(|&i| self.rank[i]);
+        ops
     }
 
     /// Whether several operations need a value.

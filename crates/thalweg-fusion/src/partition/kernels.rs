@@ -74,7 +74,8 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     };
     let points = ix.shape(domain).numel();
     let (mut at_points, mut at_rows) = (vec![], vec![]);
-    for &s in stores.iter().filter(|s| !columns.contains(s)) {
+    // The writer goes from the stores to the loads, so what a kernel is and takes follows their order too.
+    for s in facts.ranked(stores).into_iter().filter(|s| !columns.contains(s)) {
         let own = ix.seg.shapes[s].numel();
         let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
         let reduced = matches!(ix.seg.ops[s].op, Op::Reduce(_));
@@ -169,12 +170,9 @@ fn in_memory(facts: &Facts<'_>, v: ValueId, stored: &BitSet) -> Option<usize> {
 /// The reduction whose rows the kernel has, and the reductions that are made from all rows in its pass.
 fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Option<usize>, Vec<usize>), Rule> {
     let ix = &facts.ix;
-    let mut classes: Vec<usize> = vec![];
-    for f in &reach.folds {
-        if !classes.contains(&facts.row_class[f]) {
-            classes.push(facts.row_class[f]);
-        }
-    }
+    let mut classes: Vec<usize> = reach.folds.iter().map(|f| facts.row_class[f]).collect();
+    classes.sort_unstable();
+    classes.dedup();
     let of = |class: usize| reach.folds.iter().copied().filter(move |f| facts.row_class[f] == class);
     let empty = |&f: &usize| ix.shape(rows::operand(ix, f)).numel() == 0;
     if reach.folds.iter().any(empty) && (reach.folds.len() > 1 || stores != reach.folds.as_slice()) {

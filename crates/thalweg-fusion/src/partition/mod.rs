@@ -2,12 +2,15 @@
 //!
 //! * `facts`: what holds for every plan of the segment.
 //! * `legality`: the rules that a kernel keeps; `kernels`: candidates for kernels, and what they would take.
-//! * `search`: the best plan of each piece of the segment.
+//! * `canonical`: an order of the operations that breaks all ties.
+//! * `pieces`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
+//! * `bundles`: short kernels of a finished plan in one launch.
 //! * `stored`: plans as bytes, and back, whatever the bytes are.
 //! * `alternatives`: other plans that are worth measuring.
 //! * `why`: what keeps two kernels of a plan from being one, for explanations.
 //!
-//! Nothing here depends on the order in which independent operations were recorded except the numbering of kernels.
+//! Which kernels there are does not depend on the order in which independent operations were recorded. The order in which they run does, and with it which of
+//! the short ones share a launch: a program's own order keeps few values alive at a time.
 
 mod alternatives;
 mod bundles;

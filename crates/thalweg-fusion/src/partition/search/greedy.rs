@@ -99,9 +99,7 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
             let home = state.home(name);
             let loads = &state.kernels[home].candidate.loads;
             let classes = loads.iter().filter_map(|&l| kernels.facts.rows_behind(l));
-            let Some(class) = classes.filter(|c| !tried.contains(c)).min_by_key(|&c| rank_of_class(kernels, c)) else {
-                break;
-            };
+            let Some(class) = classes.filter(|c| !tried.contains(c)).min() else { break };
             tried.push(class);
             let next = absorbed(kernels, state, home, class);
             if take(state, next) {
@@ -109,11 +107,6 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
             }
         }
     }
-}
-
-fn rank_of_class(kernels: &Kernels<'_, '_>, class: usize) -> usize {
-    let facts = kernels.facts;
-    facts.row_class.iter().filter(|(_, c)| **c == class).map(|(&i, _)| facts.rank[i]).min().unwrap_or_default()
 }
 
 /// The state with all reductions of a class that a kernel uses, directly or through others of it, in that kernel.

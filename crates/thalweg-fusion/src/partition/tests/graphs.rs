@@ -116,10 +116,10 @@ impl Graph {
 /// What to add to a random graph: a kind of operation and the arguments, counted back from the last tensor.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    kind: u8,
-    a: usize,
-    b: usize,
-    live: bool,
+    pub kind: u8,
+    pub a: usize,
+    pub b: usize,
+    pub live: bool,
 }
 
 /// Choices for a graph of up to ten operations.
