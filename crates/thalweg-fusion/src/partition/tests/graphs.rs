@@ -97,6 +97,11 @@ impl Graph {
         self.op(Op::Permute, pack_order(&order), &[a], Shape::new(&dims))
     }
 
+    pub fn reshaped(&mut self, a: T, shape: &[usize]) -> T {
+        self.0.ints.extend(shape.iter().map(|&d| d as i64));
+        self.op(Op::Reshape, 0, &[a], Shape::new(shape))
+    }
+
     /// Turned round along one axis.
     pub fn flipped(&mut self, a: T, axis: usize) -> T {
         let shape = self.shape(a);

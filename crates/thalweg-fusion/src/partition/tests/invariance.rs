@@ -1,7 +1,7 @@
 //! What does not change a plan: the order in which independent operations were recorded, and when handles were cloned or dropped. (The latter never reaches the
 //! planner: a segment has only what is live at the cut. crates/thalweg/tests/fusion.rs holds that.)
 
-use super::graphs::{Choice, choices, random};
+use super::graphs::{Choice, Graph, choices, random};
 use crate::cost::Costs;
 use crate::partition::facts::Facts;
 use crate::partition::{Effort, plan};
@@ -97,14 +97,18 @@ fn same_segment(one: &OwnedSegment, two: &OwnedSegment) -> Result<Vec<usize>, Te
 
 /// Plans the graph of these choices as it is and in another order of recording: time and kernels are the same.
 fn check(c: &(usize, Vec<Choice>), keys: &[u64]) -> Result<(), TestCaseError> {
-    let one = random(c).0;
-    let other = shuffled(&one, keys);
-    let names = same_segment(&one, &other)?;
+    check_segment(&random(c).0, keys).map(|_| ())
+}
+
+/// The same of any segment, with the number of kernels.
+fn check_segment(one: &OwnedSegment, keys: &[u64]) -> Result<usize, TestCaseError> {
+    let other = shuffled(one, keys);
+    let names = same_segment(one, &other)?;
     let costs = Costs::typical();
-    let [a, b] = [&one, &other].map(|s| plan(s.as_segment(), &costs, Effort::default()));
+    let [a, b] = [one, &other].map(|s| plan(s.as_segment(), &costs, Effort::default()));
     prop_assert_eq!(a.time, b.time);
     prop_assert_eq!(kernels(&a.plan, |i| names[i]), kernels(&b.plan, |i| i));
-    Ok(())
+    Ok(a.plan.kernels.iter().map(|k| k.parts().len()).sum())
 }
 
 proptest! {
@@ -142,4 +146,21 @@ fn a_kernel_is_written_from_its_stores_in_the_canonical_order() {
 fn of_equal_parts_one_is_first_as_a_whole() {
     let all = [(0, 2, 0, false), (0, 3, 0, false), (3, 1, 0, true), (3, 1, 0, true), (4, 3, 0, true), (4, 3, 0, true)];
     check(&(0, written(&all)), &[0, 0, 2, 1, 3, 4]).expect("the same plan");
+}
+
+/// A product reads a view that has to be written first; what another one reads is a view of that: it is there, whichever of the two was recorded first.
+#[test]
+fn a_view_that_is_kept_is_kept_for_all() {
+    for keys in [[0, 0, 0, 1, 0], [0, 0, 1, 0, 1]] {
+        let mut g = Graph::new();
+        let (x, w, y) = (g.input(&[60, 80]), g.input(&[40, 40]), g.input(&[120, 40]));
+        let turned = g.transposed(x);
+        let kept = g.reshaped(turned, &[120, 40]);
+        let back = g.transposed(kept);
+        for product in [g.matmul(kept, w), g.matmul(back, y)] {
+            g.live(product);
+        }
+        let n = check_segment(&g.0, &keys).expect("the same plan");
+        assert_eq!(n, 3, "one copy and two products");
+    }
 }
