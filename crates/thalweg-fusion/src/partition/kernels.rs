@@ -3,7 +3,7 @@
 //! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows from these.
 
 use super::facts::{Facts, is_constant};
-use super::{MAX_KERNEL_OPS, MAX_MAPS, Rule, runs_alone, takes_rows};
+use super::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, runs_alone, takes_rows};
 use crate::alone::alone;
 use crate::body::{Outline, build_map};
 use crate::cost::{Costs, figures};
@@ -111,7 +111,7 @@ impl Reach {
         let ix = &facts.ix;
         let (mut seen, mut loads) = (FxHashSet::default(), vec![]);
         let mut left = stores.to_vec();
-        let (mut ops, mut folds) = (vec![], vec![]);
+        let (mut ops, mut folds, mut counted) = (vec![], vec![], 0);
         while let Some(i) = left.pop() {
             if !seen.insert(i) {
                 continue;
@@ -128,7 +128,8 @@ impl Reach {
             if takes_rows(op) {
                 folds.push(i);
             }
-            if ops.len() > MAX_KERNEL_OPS {
+            counted += counts(op) as usize;
+            if counted > MAX_KERNEL_OPS {
                 return Err(Rule::Full);
             }
             match facts.operands.get(&i) {

@@ -45,6 +45,8 @@ pub(crate) use why::why;
 const MAX_KERNEL_OPS: usize = 2048;
 /// The most index maps under which one kernel computes the same operation.
 const MAX_MAPS: usize = 16;
+/// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor (`cat(a, a)`) doubles the maps of all before it.
+pub(crate) const HOPELESS_MAPS: usize = 4 * MAX_MAPS;
 
 /// A plan, and how it was come by.
 #[derive(Clone, Debug)]
@@ -90,6 +92,11 @@ fn finish(facts: &Facts<'_>, state: &State) -> Plan {
 /// Whether an operation is a kernel by itself.
 pub(crate) fn runs_alone(op: Op) -> bool {
     matches!(op, Op::Matmul | Op::Scatter(_))
+}
+
+/// Whether an operation counts among those that a kernel computes: views and constants become no code to speak of.
+pub(crate) fn counts(op: Op) -> bool {
+    !op.is_view() && !is_constant(op)
 }
 
 /// Needs whole rows of its operand.
