@@ -35,7 +35,7 @@ pub(crate) struct Kernel {
     pub stores: Vec<usize>,
     /// What it is.
     pub candidate: Candidate,
-    /// Picoseconds, as the cost model has it.
+    /// Picoseconds, as the cost model has it; 0 where fusion is off.
     pub time: u64,
     /// Inputs of the segment that it reads.
     pub inputs: Vec<usize>,
@@ -262,8 +262,8 @@ impl<'f, 'a> Kernels<'f, 'a> {
         let ix = &facts.ix;
         let is_stored = |i: usize| stored.has(i);
         self.visits += candidate_ops(&candidate).len() as u64;
-        if stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
-            // Nothing is launched.
+        // Without elements nothing is launched; without fusion there is nothing to choose between.
+        if !ix.seg.mode.fused || stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
             return Ok(Kernel { stores: stores.to_vec(), candidate, time: 0, inputs: vec![], again: vec![] });
         }
         let footprint = facts.footprint;

@@ -53,7 +53,7 @@ pub(crate) const HOPELESS_MAPS: usize = 4 * MAX_MAPS;
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
-    /// Picoseconds that it takes, as the cost model has it.
+    /// Picoseconds that it takes, as the cost model has it; 0 where fusion is off, as nobody chooses by it.
     pub time: u64,
     /// Whether the search came to its end; otherwise the budget did.
     pub complete: bool,

@@ -30,26 +30,33 @@ pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u6
 pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State, limit: u64) -> Vec<State> {
     let facts = kernels.facts;
     let mut all: Vec<State> = vec![];
-    for a in 0..state.kernels.len() {
-        for b in 0..a {
-            if kernels.visits < limit && shared_bytes(kernels, state, a, b) > 0 {
-                all.extend(united(kernels, state, &[a, b]));
-            }
+    for (a, b) in related(state) {
+        if kernels.visits >= limit {
+            return all;
+        }
+        if shared_bytes(kernels, state, a, b) > 0 {
+            all.extend(united(kernels, state, &[a, b]));
         }
     }
-    for v in state.stored.iter().filter(|&v| !facts.required.has(v)).collect::<Vec<_>>() {
+    for v in state.stored.iter().filter(|&v| !facts.required.has(v)) {
+        if kernels.visits >= limit {
+            return all;
+        }
         all.extend(not_stored(kernels, state, v));
     }
     for v in computed_again(kernels, state) {
-        if kernels.visits >= limit {
-            break;
-        }
         for home in places_for(kernels, state, v) {
+            if kernels.visits >= limit {
+                return all;
+            }
             all.extend(stored_in(kernels, state, v, home));
         }
     }
     for (home, kernel) in state.kernels.iter().enumerate().filter(|(_, k)| k.stores.len() > 1) {
         for &v in &kernel.stores {
+            if kernels.visits >= limit {
+                return all;
+            }
             let rest: Vec<usize> = kernel.stores.iter().copied().filter(|&s| s != v).collect();
             all.extend(state.with(kernels, (state.stored.clone(), &[]), &[home], &[rest, vec![v]]));
         }
