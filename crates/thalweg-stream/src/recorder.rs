@@ -48,6 +48,9 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
+/// Shapes of the results, dtypes and layouts of the inputs: what a [`Segment`] borrows and recording does not keep.
+type Laid = (Vec<Shape>, Vec<(DType, View)>);
+
 /// What one stream has recorded since its last cut.
 pub(crate) struct Recorder {
     stream: u32,
@@ -437,7 +440,7 @@ impl Recorder {
     }
 
     /// Tells the contest about a plan how long a turn took; what it ends with is kept on disk.
-    fn note(&self, ready: &Arc<Ready>, turn: &Turn, time: Duration, laid: Option<(Vec<Shape>, Vec<(DType, View)>)>) {
+    fn note(&self, ready: &Arc<Ready>, turn: &Turn, time: Duration, laid: Option<Laid>) {
         let over = ready.contest.note(turn, time.as_nanos() as u64);
         if let Some(laid) = laid.filter(|_| over) {
             let best = ready.contest.winner().unwrap_or(ready);
@@ -494,13 +497,13 @@ impl Recorder {
         Ok((ready, origin))
     }
 
-    /// Shapes of the results, dtypes and layouts of the inputs: what a [`Segment`] borrows and recording does not keep.
-    fn laid_out(&self) -> (Vec<Shape>, Vec<(DType, View)>) {
+    /// See [`Laid`].
+    fn laid_out(&self) -> Laid {
         let shapes = self.values.iter().map(|v| *v.shape()).collect();
         (shapes, self.inputs.iter().flatten().map(|v| (v.dtype(), view_of(v))).collect())
     }
 
-    fn segment<'a>(&'a self, (shapes, inputs): &'a (Vec<Shape>, Vec<(DType, View)>)) -> Segment<'a> {
+    fn segment<'a>(&'a self, (shapes, inputs): &'a Laid) -> Segment<'a> {
         Segment {
             ops: &self.ops,
             live: &self.planned,
