@@ -108,6 +108,7 @@ fn compete(name: String, call: &dyn Fn() -> Vec<Tensor>, tell: bool) -> Outcome<
         }
         // In turns, and each first as often as second.
         for measured in [n % 2 == 0, n % 2 == 1] {
+            // A share so small that nothing more is tried, and not none, with which the outcome would be put aside.
             set_measuring(measured.then_some(1e-9));
             let us = run()?;
             if measured { on.push(us) } else { off.push(us) }

@@ -4,7 +4,7 @@
 use crate::instance::{Part, ScalarArg};
 use crate::map_layout::{lay_out, piece};
 use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
-use crate::partition::{Rule, arguments, is_constant, takes_rows};
+use crate::partition::{HOPELESS_MAPS, Rule, arguments, counts, is_constant, takes_rows};
 use crate::pieces;
 use crate::rows;
 use crate::scalars::ScalarClasses;
@@ -68,6 +68,8 @@ struct Writer<'a> {
     reads: Vec<ValueId>,
     scalars: Vec<ScalarArg>,
     computed: Vec<usize>,
+    /// How often each operation is computed.
+    times: FxHashMap<usize, usize>,
 }
 
 /// An argument of an operation that is being written.
@@ -159,6 +161,7 @@ impl<'a> Writer<'a> {
             reads: vec![],
             scalars: vec![],
             computed: vec![],
+            times: FxHashMap::default(),
         }
     }
 }
@@ -238,6 +241,11 @@ impl Writer<'_> {
                 self.done.insert((i, visit.map), node);
                 last = Some(node);
                 continue;
+            }
+            let times = self.times.entry(i).or_default();
+            *times += 1;
+            if *times > HOPELESS_MAPS && counts(self.ix.seg.ops[i].op) {
+                return Err(Rule::Full);
             }
             if takes_rows(self.ix.seg.ops[i].op) {
                 if !self.has_rows_of(i) || self.outline.column_stores.contains(&i) {

@@ -23,11 +23,12 @@ pub enum KernelPlan {
         domain: ValueId,
         /// The reduction or scan that makes rows of the domain, if there is one: its operand is `domain`.
         rows: Option<usize>,
-        /// The operations whose results are written point by point, ascending.
+        /// The operations whose results are written point by point, in the planner's canonical order, as those below: code is written from what is
+        /// stored on, and must not depend on what was recorded first.
         stores: Vec<usize>,
-        /// The operations whose results are written row by row, ascending.
+        /// The operations whose results are written row by row.
         row_stores: Vec<usize>,
-        /// Reductions over everything but the rows, ascending: their results are put together from all rows in the same pass.
+        /// Reductions over everything but the rows: their results are put together from all rows in the same pass.
         column_stores: Vec<usize>,
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,

@@ -23,7 +23,7 @@ const SHORTEST_NS: u64 = 20_000;
 /// Nanoseconds that naming other plans is reckoned to take, each ten operations.
 const NAMING_NS: u64 = 500_000;
 /// Plans held against the one that is there.
-const MOST: usize = 4;
+pub(crate) const MOST_OTHERS: usize = 4;
 /// Timed runs of each plan, after one that is not counted.
 const ROUNDS: usize = 9;
 /// A plan slower by more than this is given up after three.
@@ -68,7 +68,6 @@ pub(crate) struct Turn {
     /// Whether its run may decide the contest.
     pub counts: bool,
     tried: usize,
-    begun: Instant,
 }
 
 impl Contest {
@@ -91,11 +90,11 @@ impl Contest {
         // Another thread that runs the same is not waited for.
         let mut c = self.course.try_lock().ok()?;
         if c.tried.is_empty() && !self.begin(&mut c, share, operations, name) {
-            return Some(Turn { ready: None, counts: false, tried: 0, begun: Instant::now() });
+            return Some(Turn { ready: None, counts: false, tried: 0 });
         }
         let tried = c.next(share);
         let ready = c.tried.get(tried).and_then(|t| t.ready.clone());
-        Some(Turn { ready, counts: true, tried, begun: Instant::now() })
+        Some(Turn { ready, counts: true, tried })
     }
 
     /// Names other plans once the segment has run long enough. Whether there are any.
@@ -121,13 +120,12 @@ impl Contest {
         }
         let tried = |ready, predicted| Tried { ready, predicted, warm: false, ns: vec![], given_up: false };
         c.tried.push(tried(None, named.own));
-        c.tried.extend(named.others.into_iter().take(MOST).map(|(r, ps)| tried(Some(r), ps)));
+        c.tried.extend(named.others.into_iter().map(|(r, ps)| tried(Some(r), ps)));
         true
     }
 
-    /// Notes how long the run took that the turn was for. Whether that decides the contest.
-    pub fn note(&self, turn: &Turn) -> bool {
-        let ns = turn.begun.elapsed().as_nanos() as u64;
+    /// Notes how many nanoseconds the run took that the turn was for. Whether that decides the contest.
+    pub fn note(&self, turn: &Turn, ns: u64) -> bool {
         let mut c = self.locked();
         c.runs += 1;
         c.total += ns;
@@ -166,8 +164,8 @@ impl Contest {
         self.decided.store(true, Relaxed);
     }
 
-    /// What is known of the plans, for explanations.
-    pub fn entrants(&self) -> Vec<Entrant> {
+    /// What is known of the plans, for explanations; `own` is the one that the contest is about.
+    pub fn entrants(&self, own: &Ready) -> Vec<Entrant> {
         let c = self.locked();
         let winner = self.winner.get();
         let chosen = |t: &Tried| match (&t.ready, winner) {
@@ -175,13 +173,16 @@ impl Contest {
             (Some(r), Some(w)) => Arc::ptr_eq(r, w),
             _ => false,
         };
-        let entrant = |t: &Tried| Entrant {
-            kernels: t.ready.as_ref().map(|r| r.instance.steps.len()),
-            predicted_ns: t.predicted / 1000,
-            measured_ns: t.median().unwrap_or(0),
-            runs: t.ns.len(),
-            spills: t.ready.as_ref().and_then(|r| r.programs.iter().map(|p| p.info().spills).sum()),
-            chosen: chosen(t),
+        let entrant = |t: &Tried| {
+            let ready = t.ready.as_deref().unwrap_or(own);
+            Entrant {
+                kernels: ready.instance.steps.len(),
+                predicted_ns: t.predicted / 1000,
+                measured_ns: t.median().unwrap_or(0),
+                runs: t.ns.len(),
+                spills: ready.programs.iter().map(|p| p.info().spills).sum(),
+                chosen: chosen(t),
+            }
         };
         c.tried.iter().map(entrant).collect()
     }

@@ -11,9 +11,9 @@
 use crate::DeviceRef;
 use crate::mode::measuring;
 use crate::run;
+use crate::setting::{Setting, setting};
 use crate::store::Entry;
 use crate::value::{Storage, Value};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment};
@@ -154,21 +154,15 @@ impl Drop for Recipe {
     }
 }
 
-static DEFERRING: OnceLock<bool> = OnceLock::new();
-
-thread_local! {
-    static OWN_DEFERRING: Cell<Option<bool>> = const { Cell::new(None) };
-}
+const DEFERRING: Setting<bool> =
+    setting!(bool, || !std::env::var("THALWEG_DEFER").is_ok_and(|v| v.eq_ignore_ascii_case("off")));
 
 /// Whether results of the calling thread that were never read are no longer written: unless `THALWEG_DEFER=off`, until set.
 pub fn deferring() -> bool {
-    let from_environment = || !std::env::var("THALWEG_DEFER").is_ok_and(|v| v.eq_ignore_ascii_case("off"));
-    OWN_DEFERRING.get().unwrap_or_else(|| *DEFERRING.get_or_init(from_environment))
+    DEFERRING.get()
 }
 
 /// Sets what [`deferring`] tells the calling thread, and returns what it was.
 pub fn set_deferring(on: bool) -> bool {
-    let old = deferring();
-    OWN_DEFERRING.set(Some(on));
-    old
+    DEFERRING.set(on)
 }

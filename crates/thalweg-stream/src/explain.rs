@@ -57,7 +57,7 @@ pub(crate) fn report(
 ) -> SegmentReport {
     let engines = ready.programs.iter().map(|p| p.info().engine).collect();
     let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, engines);
-    SegmentReport { contest: own.contest.entrants(), deferred: deferred.iter().collect(), ..report }
+    SegmentReport { contest: own.contest.entrants(own), deferred: deferred.iter().collect(), ..report }
 }
 
 /// Puts the report away with what the run did.

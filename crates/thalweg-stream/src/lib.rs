@@ -18,6 +18,7 @@ mod recognizer;
 mod recorder;
 mod run;
 mod saved;
+mod setting;
 mod store;
 mod stream;
 mod value;

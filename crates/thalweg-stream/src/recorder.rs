@@ -2,13 +2,14 @@
 
 use crate::DeviceRef;
 use crate::calibration::watch;
+use crate::contest::Turn;
 use crate::deferred::{History, Recipe, deferring};
 use crate::explain;
 use crate::memory::held_alone;
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
-use crate::run;
+use crate::run::{self, Run};
 use crate::saved::{self, Origin};
 use crate::store::{self, Ready};
 use crate::value::{Operand, Value};
@@ -16,8 +17,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
-use thalweg_fusion::{BitSet, OwnedSegment, Segment};
+use std::time::{Duration, Instant};
+use thalweg_fusion::{BitSet, OwnedSegment, Schedule, Segment};
 use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
@@ -46,6 +47,9 @@ pub(crate) enum Wanted {
     /// Nothing yet: a loop comes round, or much memory waits.
     Nothing,
 }
+
+/// Shapes of the results, dtypes and layouts of the inputs: what a [`Segment`] borrows and recording does not keep.
+type Laid = (Vec<Shape>, Vec<(DType, View)>);
 
 /// What one stream has recorded since its last cut.
 pub(crate) struct Recorder {
@@ -332,6 +336,7 @@ impl Recorder {
         self.recognizer.restart(self.mode.index());
     }
 
+    /// Runs what was recorded: what of it is to be written, by the plan at hand or one that competes with it.
     fn run(&mut self, wanted: Wanted) -> Result<(), Error> {
         if self.mode.reference {
             return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
@@ -340,19 +345,54 @@ impl Recorder {
         self.sizes.extend_from_slice(&self.ints);
         self.sizes.extend_from_slice(&self.input_sizes);
         let watched = self.mode.fused && deferring();
-        let mut deferred = BitSet::new(0);
-        if watched && let Some(recipe) = self.defer(wanted) {
-            for i in recipe.deferred.iter() {
-                self.values[i].defer(recipe.clone());
-                self.planned.remove(i);
-            }
-            deferred = recipe.deferred.clone();
-            count(|c| c.values_deferred += deferred.count() as u64);
-        }
+        let deferred = if watched { self.set_aside(wanted) } else { BitSet::default() };
         if self.planned.count() == 0 && deferred.count() > 0 {
             return Ok(());
         }
-        // The plan at hand: same live-outs, same sizes, scalars still equal where they were.
+        let (own, origin) = self.plan()?;
+        let history = if watched { self.history() } else { None };
+        let ready = measuring().and(own.contest.winner()).cloned().unwrap_or_else(|| own.clone());
+        let turn = ready.contest.turn(self.ops.len(), || {
+            let laid = self.laid_out();
+            ready.others(self.device, self.segment(&laid))
+        });
+        let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
+        let found = self.schedule(chosen);
+        let runs = found.as_ref().map_or(chosen, |f| &f.0);
+        let report = explain::begin(|| {
+            let laid = self.laid_out();
+            explain::report(self.device, &self.segment(&laid), runs, &own, origin == Origin::Search, &deferred)
+        });
+        // Inputs may be gone after the run.
+        let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
+        let waits = watch::waits(self.device);
+        let (outcome, time) = self.launch(&found, history.as_ref(), waits || turn.is_some());
+        // What failed says nothing about a plan, and no more does what ran in its place for want of memory.
+        if let (Some(turn), Some(time), Ok(_)) = (&turn, time, &outcome)
+            && Arc::ptr_eq(runs, chosen)
+        {
+            self.note(&ready, turn, time, laid);
+        }
+        explain::end(report, runs, &outcome);
+        if let Some(time) = time.filter(|_| waits) {
+            watch::spent(self.device, time);
+        }
+        outcome.map(|_| ())
+    }
+
+    /// Takes what need not be written out of what is planned for. Its values keep a recipe.
+    fn set_aside(&mut self, wanted: Wanted) -> BitSet {
+        let Some(recipe) = self.defer(wanted) else { return BitSet::default() };
+        for i in recipe.deferred.iter() {
+            self.values[i].defer(recipe.clone());
+            self.planned.remove(i);
+        }
+        count(|c| c.values_deferred += recipe.deferred.count() as u64);
+        recipe.deferred.clone()
+    }
+
+    /// The plan at hand (same live-outs, same sizes, scalars still equal where they were), else one found or made now; and where it came from.
+    fn plan(&mut self) -> Result<(Arc<Ready>, Origin), Error> {
         let known = self.recognizer.known();
         let at = known.iter().position(|k| k.live == self.planned);
         let at_hand = at.and_then(|at| match &known[at].last {
@@ -363,53 +403,49 @@ impl Recorder {
             Some(ready) => (ready, Origin::Memory),
             None => self.work_out(at)?,
         };
-        if origin == Origin::Memory {
-            count(|c| c.plans_found += 1);
-        }
+        count(|c| c.plans_found += (origin == Origin::Memory) as u64);
+        Ok((ready, origin))
+    }
+
+    /// What became of all that is live here in earlier runs, where there is a plan that writes it.
+    fn history(&mut self) -> Option<Arc<History>> {
         let live = &self.live;
-        let history = self.recognizer.known().iter().find(|k| k.live == *live).map(|k| k.history.clone());
-        let history = history.filter(|_| watched);
-        let own = ready;
-        let ready = measuring().and(own.contest.winner()).cloned().unwrap_or_else(|| own.clone());
-        let turn = ready.contest.turn(self.ops.len(), || {
-            let laid = self.laid_out();
-            ready.others(self.device, self.segment(&laid))
-        });
-        let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
+        self.recognizer.known().iter().find(|k| k.live == *live).map(|k| k.history.clone())
+    }
+
+    /// What runs for a plan in the memory there is, and how.
+    fn schedule(&mut self, ready: &Arc<Ready>) -> Result<(Arc<Ready>, Arc<Schedule>), Error> {
         held_alone(&self.inputs, &mut self.own);
-        let found = chosen.schedule(self.device, &self.own, || {
+        ready.schedule(self.device, &self.own, || {
             let laid = self.laid_out();
-            chosen.lean(self.device, self.segment(&laid))
-        });
-        let runs = found.as_ref().map_or(chosen, |f| &f.0);
-        let report = explain::begin(|| {
-            let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), runs, &own, origin == Origin::Search, &deferred)
-        });
-        // Inputs may be gone after the run.
-        let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
-        let begin = watch::waits(self.device).then(Instant::now);
-        let outcome = match &found {
-            Ok((runs, schedule)) => {
-                let (values, timed) = ((self.values.as_slice(), history.as_ref()), explain::is_timed());
-                run::run((runs, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, timed)
-            }
-            Err(error) => Err(error.clone()),
+            ready.lean(self.device, self.segment(&laid))
+        })
+    }
+
+    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is settled last.
+    fn launch(
+        &mut self,
+        found: &Result<(Arc<Ready>, Arc<Schedule>), Error>,
+        history: Option<&Arc<History>>,
+        timed: bool,
+    ) -> (Result<Run, Error>, Option<Duration>) {
+        let (ready, schedule) = match found {
+            Ok(found) => found,
+            Err(error) => return (Err(error.clone()), None),
         };
-        let time = begin.map(|b| b.elapsed());
-        if let Some(turn) = &turn
-            && ready.contest.note(turn)
-        {
-            let best = ready.contest.winner().unwrap_or(&ready);
-            if let Some(laid) = &laid {
-                saved::save_measured(self.device, self.segment(laid), &best.plan);
-            }
+        let (values, each) = ((self.values.as_slice(), history), explain::is_timed());
+        let begin = timed.then(Instant::now);
+        let outcome = run::run((ready, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, each);
+        (outcome, begin.map(|b| b.elapsed()))
+    }
+
+    /// Tells the contest about a plan how long a turn took; what it ends with is kept on disk.
+    fn note(&self, ready: &Arc<Ready>, turn: &Turn, time: Duration, laid: Option<Laid>) {
+        let over = ready.contest.note(turn, time.as_nanos() as u64);
+        if let Some(laid) = laid.filter(|_| over) {
+            let best = ready.contest.winner().unwrap_or(ready);
+            saved::save_measured(self.device, self.segment(&laid), &best.plan);
         }
-        explain::end(report, runs, &outcome);
-        if let Some(time) = time {
-            watch::spent(self.device, time);
-        }
-        outcome.map(|_| ())
     }
 
     /// What need not be written: results that this pattern's history shows to be dropped unread, if little enough is kept to compute them after all.
@@ -461,13 +497,13 @@ impl Recorder {
         Ok((ready, origin))
     }
 
-    /// Shapes of the results, dtypes and layouts of the inputs: what a [`Segment`] borrows and recording does not keep.
-    fn laid_out(&self) -> (Vec<Shape>, Vec<(DType, View)>) {
+    /// See [`Laid`].
+    fn laid_out(&self) -> Laid {
         let shapes = self.values.iter().map(|v| *v.shape()).collect();
         (shapes, self.inputs.iter().flatten().map(|v| (v.dtype(), view_of(v))).collect())
     }
 
-    fn segment<'a>(&'a self, (shapes, inputs): &'a (Vec<Shape>, Vec<(DType, View)>)) -> Segment<'a> {
+    fn segment<'a>(&'a self, (shapes, inputs): &'a Laid) -> Segment<'a> {
         Segment {
             ops: &self.ops,
             live: &self.planned,

@@ -5,7 +5,7 @@
 
 use crate::DeviceRef;
 use crate::calibration::costs;
-use crate::contest::{Contest, Named};
+use crate::contest::{Contest, MOST_OTHERS, Named};
 use crate::memory::Memory;
 use crate::mode::{Mode, effort};
 use crate::saved::{self, Origin};
@@ -17,9 +17,6 @@ use thalweg_fusion::{
 };
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};
-
-/// Plans that a contest is held between, beside the one that is there.
-const MOST_OTHERS: usize = 4;
 
 /// Instances kept for one pattern; more sizes than that and the oldest are worked out again (microseconds).
 const MAX_INSTANCES: usize = 1024;

@@ -1,17 +1,10 @@
 //! Independent work over different shapes in one launch.
 
-use thalweg::prelude::*;
-use thalweg::{Counters, counters};
-use thalweg_stream::explain;
+mod counting;
 
-/// What the calling thread counted while `f` ran.
-fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
-    thalweg::synchronize().unwrap();
-    let before = counters();
-    let out = f();
-    thalweg::synchronize().unwrap();
-    (out, counters() - before)
-}
+use counting::counted;
+use thalweg::prelude::*;
+use thalweg_stream::explain;
 
 fn values(t: &Tensor) -> Vec<f32> {
     t.to_vec::<f32>().unwrap()

@@ -1,13 +1,10 @@
 //! Explanations of small programs, as a person would check them: what went together, what did not, and why.
 
+mod counting;
+
+use counting::randn;
 use thalweg::prelude::*;
 use thalweg::{SegmentReport, explain};
-
-fn randn(shape: impl Into<thalweg::Shape>) -> Tensor {
-    let x = Tensor::randn(shape.into());
-    thalweg::synchronize().unwrap();
-    x
-}
 
 /// Kernels with their operations, those that are written with a star, and the values between them with the reason.
 fn told<T>(f: impl FnOnce() -> T) -> String {

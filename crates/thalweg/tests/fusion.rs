@@ -1,23 +1,10 @@
 //! What fuses, by counters and explanations: a fusion that silently never happens leaves every value right.
 
+mod counting;
+
+use counting::{counted, randn};
 use thalweg::prelude::*;
-use thalweg::{Counters, counters};
 use thalweg_stream::explain;
-
-/// What the calling thread counted while `f` ran.
-fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
-    thalweg::synchronize().unwrap();
-    let before = counters();
-    let out = f();
-    thalweg::synchronize().unwrap();
-    (out, counters() - before)
-}
-
-fn randn(shape: impl Into<thalweg::Shape>) -> Tensor {
-    let x = Tensor::randn(shape.into());
-    thalweg::synchronize().unwrap();
-    x
-}
 
 /// GELU with the error function of Abramowitz and Stegun 7.1.26 written by hand, both sides of it computed.
 fn gelu_custom(x: &Tensor) -> Tensor {
@@ -400,4 +387,21 @@ fn index_and_values_of_a_scatter_are_computed_in_its_kernel() {
     });
     assert_eq!(c.kernels, 2);
     drop((sums, counts, sum, both));
+}
+
+#[test]
+fn a_value_at_many_places_and_long_chains_that_meet_are_planned() {
+    let x = randn([64, 16]);
+    let windows = || {
+        let e = x.tanh();
+        (0..30).map(|i| e.slice((i..i + 32, ..))).reduce(|a, b| a + b).unwrap()
+    };
+    let chain = |n: usize, by: f64| (0..n).fold(x.clone(), |a, _| a * by);
+    let meet = || chain(1024, 0.999).gt(0.0).where_(chain(1023, 1.001), chain(1022, 1.002));
+    for program in [&windows as &dyn Fn() -> Tensor, &meet] {
+        let fused = program().to_vec::<f32>().unwrap();
+        let unfused = thalweg::with_fusion(false, || program().to_vec::<f32>().unwrap());
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs().max(1.0);
+        assert!(fused.iter().zip(&unfused).all(near));
+    }
 }

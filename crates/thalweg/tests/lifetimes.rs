@@ -1,19 +1,9 @@
 //! Results that nobody reads are not written, and are there if somebody asks after all.
 
+mod counting;
+
+use counting::{counted_alone as counted, randn};
 use thalweg::prelude::*;
-use thalweg::{Counters, counters};
-
-fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
-    let before = counters();
-    let out = f();
-    (out, counters() - before)
-}
-
-fn randn(shape: impl Into<thalweg::Shape>) -> Tensor {
-    let x = Tensor::randn(shape.into());
-    thalweg::synchronize().unwrap();
-    x
-}
 
 const N: usize = 1000;
 

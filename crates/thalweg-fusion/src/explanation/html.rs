@@ -1,7 +1,7 @@
 //! Explanations as one self-contained HTML page: the graph of every segment, kernels as colours, bytes on edges.
 
 use super::layout::{Place, layout};
-use super::{Explanation, SegmentReport, Totals, bytes, time};
+use super::{Entrant, Explanation, SegmentReport, Totals, bytes, time};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -110,6 +110,8 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
         );
     }
     out.push_str("</table></section>");
+    contest(out, &s.contest);
+    deferred(out, s);
     if !s.edges.is_empty() {
         out.push_str("<section><table><tr><th>not fused</th><th>kernels</th><th class=n>bytes</th><th>why</th></tr>");
         for e in &s.edges {
@@ -126,6 +128,40 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
         }
         out.push_str("</table></section>");
     }
+}
+
+/// The plans that were measured against each other, where any were.
+fn contest(out: &mut String, entrants: &[Entrant]) {
+    if entrants.is_empty() {
+        return;
+    }
+    out.push_str("<section><table><tr><th>measured against each other</th><th class=n>predicted</th><th class=n>measured</th><th class=n>runs</th><th class=n>spills</th><th></th></tr>");
+    for (n, e) in entrants.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td>{}</td></tr>",
+            e.name(n),
+            time(e.predicted_ns),
+            if e.runs > 0 { time(e.measured_ns) } else { String::new() },
+            e.runs,
+            e.spills.map_or(String::new(), |s| s.to_string()),
+            if e.chosen { "chosen" } else { "" }
+        );
+    }
+    out.push_str("</table></section>");
+}
+
+/// Results that were not written, where there are any.
+fn deferred(out: &mut String, s: &SegmentReport) {
+    if s.deferred.is_empty() {
+        return;
+    }
+    out.push_str("<section><p>Not written, as nobody read them before; computed again if somebody asks:</p><p>");
+    for &i in &s.deferred {
+        let op = &s.operations[i];
+        let _ = write!(out, "<code>%{i} {} {}</code> ", op.name, escape(&op.result));
+    }
+    out.push_str("</p></section>");
 }
 
 /// Inputs and operations as boxes, arguments as lines.

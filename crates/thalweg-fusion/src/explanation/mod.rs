@@ -74,8 +74,8 @@ pub struct SegmentReport {
 /// A plan that was measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Entrant {
-    /// Launches it has; `None` for the one that the model preferred.
-    pub kernels: Option<usize>,
+    /// Launches it has.
+    pub kernels: usize,
     /// Nanoseconds that the model says.
     pub predicted_ns: u64,
     /// Median nanoseconds of its runs; 0 if there was none.
@@ -201,7 +201,7 @@ impl SegmentReport {
                 parts: kernel.parts().len(),
                 operations: kernel.ops().collect(),
                 reads: reads.map(distinct).unwrap_or_default(),
-                writes: kernel.writes().collect(),
+                writes: sorted(kernel.writes().collect()),
                 domain,
                 engine: engine.unwrap_or_default(),
                 bytes_read: step.map_or(0, |s| s.bytes_read),
@@ -300,6 +300,11 @@ fn described(ix: &Indexed<'_>, kernel: &KernelPlan) -> (&'static str, String) {
     }
 }
 
+fn sorted(mut all: Vec<usize>) -> Vec<usize> {
+    all.sort_unstable();
+    all
+}
+
 /// Without what came before.
 fn distinct(mut all: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
@@ -379,6 +384,14 @@ fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
         peak: a.peak.max(b.peak),
         repeated: a.repeated + b.repeated,
     })
+}
+
+impl Entrant {
+    /// What it is, as the `n`th of a contest.
+    fn name(&self, n: usize) -> String {
+        let launches = format!("{} {}", self.kernels, if self.kernels == 1 { "launch" } else { "launches" });
+        if n == 0 { format!("as planned, {launches}") } else { format!("plan {n}, {launches}") }
+    }
 }
 
 /// A number of bytes for people: `4,096 B`, `16.0 MiB`.

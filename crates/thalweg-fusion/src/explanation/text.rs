@@ -64,16 +64,13 @@ impl SegmentReport {
             writeln!(f, "  failed: {error}")?;
         }
         for (n, e) in self.contest.iter().enumerate() {
-            let name = match e.kernels {
-                None => "as planned".to_string(),
-                Some(k) => format!("plan {n}, {}", plural(k, "launch").replace("launchs", "launches")),
-            };
             let spills = e.spills.map_or(String::new(), |s| format!(", {s} spills"));
             let (runs, mark) = (plural(e.runs, "run"), if e.chosen { ", chosen" } else { "" });
             let us = |ns: u64| ns as f64 / 1e3;
             writeln!(
                 f,
-                "  {name}: {:.1} µs predicted, {:.1} µs in {runs}{spills}{mark}",
+                "  {}: {:.1} µs predicted, {:.1} µs in {runs}{spills}{mark}",
+                e.name(n),
                 us(e.predicted_ns),
                 us(e.measured_ns)
             )?;

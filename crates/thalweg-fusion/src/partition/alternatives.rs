@@ -17,8 +17,11 @@ const VISITS: u64 = 40_000;
 /// A plan that the model thinks more than this many times slower is not tried.
 const HOPELESS: u64 = 2;
 
-/// Up to `most` plans other than this one, the most promising first.
+/// Up to `most` plans other than this one, the most promising first; none where fusion is off, since there is one plan then.
 pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
+    if !segment.mode.fused {
+        return vec![];
+    }
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
     let (stores, stored) = stores_of(plan, segment.ops.len());
@@ -36,7 +39,10 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
         found.extend(State::of(&mut kernels, &stores, &stored));
     }
     found.retain(|s| s.time <= own.time.saturating_mul(HOPELESS));
-    found.sort_by_cached_key(|s| (s.time, s.stores().0));
+    let places = |s: &State| -> Vec<Vec<usize>> {
+        s.kernels.iter().map(|k| facts.ranked(&k.stores).iter().map(|&i| facts.rank[i]).collect()).collect()
+    };
+    found.sort_by_cached_key(|s| (s.time, places(s)));
     let mut plans: Vec<Planned> = vec![];
     let mut all = found.iter().map(|s| (finish(&facts, s), s.time)).collect::<Vec<_>>();
     // Where there is a bundle, its kernels one by one.

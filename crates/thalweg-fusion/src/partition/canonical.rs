@@ -1,72 +1,194 @@
 //! An order of a segment's operations that does not depend on when they were recorded.
 //!
-//! Each operation gets a number from what it is computed from and one from what is computed from it (Weisfeiler and Lehman's colours on the graph, upwards and downwards),
-//! sizes included and scalars not. An input is told apart by who reads it. Only operations that play the same part in the graph have
-//! equal numbers, and between those any choice gives the same plan up to their names.
+//! Each operation gets a number from what it is computed from and what is computed from it (Weisfeiler and Lehman's colours on the graph), sizes
+//! included. An input is told apart by who reads it, and so is a class of equal scalars; their values do not count. First come colours that know about
+//! sizes only what counts where the plan of one piece is taken for another: so pieces that look alike have their operations in the same order.
+//!
+//! Operations whose colours stay equal play the same part in the graph. Which of them comes first is the recording's choice, but made once: everything is coloured again
+//! with the one that was chosen, so that whatever hangs together with it follows. All in all the order is the same up to a renaming under which the
+//! graph stays what it is. (Colours do not tell all graphs apart, and in very large segments not every choice is followed up: rare, and the price is no
+//! more than that the plan depends on the order of recording there.)
 
-use crate::segment::Indexed;
+use super::pieces::{magnitude, root};
+use crate::scalars::ScalarClasses;
+use crate::segment::{Indexed, ValueId};
+use rustc_hash::FxHashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use thalweg_ir::Arg;
 
+/// The most rounds of one colouring. Each carries along the graph from end to end; it ends where a round tells nothing new apart.
+const ROUNDS: usize = 8;
+/// Operations coloured again after choices between equals, times rounds: some milliseconds.
+const CHOICES: usize = 1 << 15;
+/// Mixed into the colour of what was chosen.
+const CHOSEN: u64 = 0x5851_F42D_4C95_7F2D;
+
 /// The place of each operation in the order.
-pub(crate) fn ranks(ix: &Indexed<'_>) -> Vec<usize> {
+pub(super) fn ranks(ix: &Indexed<'_>) -> Vec<usize> {
     let n = ix.seg.ops.len();
-    let mut inputs: Vec<u64> = ix.seg.inputs.iter().map(|(dtype, view)| hash_of(&(*dtype, *view))).collect();
-    let mut colours = vec![(0, 0); n];
-    for _ in 0..2 {
-        let up = upward(ix, &inputs);
-        let (down, of_inputs) = downward(ix, &up);
-        colours = up.into_iter().zip(down).collect();
-        inputs.iter_mut().zip(of_inputs).for_each(|(i, read)| *i = mix(*i, read));
-    }
+    let graph = Graph::new(ix);
+    let coarse = graph.refined(graph.coarse());
+    let fine = graph.refined(graph.fine(&coarse));
+    let component = components(ix);
     let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by_key(|&i| (colours[i], i));
+    let mut colours = fine.clone();
+    for round in 1.. {
+        let key = |&i: &usize| (coarse.ops[i], fine.ops[i], colours.ops[i]);
+        order.sort_unstable_by_key(|i| (key(i), component[*i], *i));
+        let chosen = chosen(&order, &component, key);
+        if chosen.is_empty() || round * n > CHOICES {
+            break;
+        }
+        chosen.into_iter().for_each(|i| colours.ops[i] = mix(colours.ops[i], CHOSEN));
+        colours = graph.refined(colours);
+    }
     let mut rank = vec![0; n];
     order.into_iter().enumerate().for_each(|(at, i)| rank[i] = at);
     rank
 }
 
-/// What each operation is computed from.
-fn upward(ix: &Indexed<'_>, inputs: &[u64]) -> Vec<u64> {
-    let mut up: Vec<u64> = Vec::with_capacity(ix.seg.ops.len());
-    for (i, op) in ix.seg.ops.iter().enumerate() {
-        let mut colour = hash_of(&(op.op, op.dtype, op.attr, ix.seg.shapes[i], ix.ints(i), ix.seg.live.has(i)));
-        for arg in op.args() {
-            colour = mix(
-                colour,
-                match arg {
-                    Arg::Op(a) => up[a],
-                    Arg::Input(a) => inputs[a],
-                    Arg::Scalar => 1,
-                    Arg::None => 2,
-                },
-            );
+/// Of each component the first operation that others of it are equal to.
+fn chosen<K: PartialEq>(order: &[usize], component: &[usize], key: impl Fn(&usize) -> K) -> Vec<usize> {
+    let mut first: FxHashMap<usize, usize> = FxHashMap::default();
+    for equal in order.chunk_by(|a, b| key(a) == key(b)) {
+        for both in equal.windows(2).filter(|w| component[w[0]] == component[w[1]]) {
+            first.entry(component[both[0]]).or_insert(both[0]);
         }
-        up.push(colour);
     }
-    up
+    first.into_values().collect()
 }
 
-/// What is computed from each operation, and from each input.
-fn downward(ix: &Indexed<'_>, up: &[u64]) -> (Vec<u64>, Vec<u64>) {
-    let mut down = vec![0u64; up.len()];
-    let mut inputs = vec![0u64; ix.seg.inputs.len()];
-    for i in (0..up.len()).rev() {
-        let own = mix(up[i], down[i]);
-        for (n, arg) in ix.seg.ops[i].args().enumerate() {
-            // A sum, so that the order of the users does not matter.
-            let used = mix(own, n as u64 + 3);
-            match arg {
-                Arg::Op(a) => down[a] = down[a].wrapping_add(used),
-                Arg::Input(a) => inputs[a] = inputs[a].wrapping_add(used),
-                Arg::Scalar | Arg::None => {}
+/// For each operation a number that those have with which it shares values, directly or through others.
+fn components(ix: &Indexed<'_>) -> Vec<usize> {
+    let n = ix.seg.ops.len();
+    let mut parent: Vec<usize> = (0..n).collect();
+    let mut reader: Vec<Option<usize>> = vec![None; ix.seg.inputs.len()];
+    for i in 0..n {
+        for (_, v) in ix.tensors(i) {
+            let other = match v {
+                ValueId::Op(a) => Some(a),
+                ValueId::Input(a) => reader[a].replace(i),
+            };
+            if let Some(other) = other {
+                let (a, b) = (root(&mut parent, i), root(&mut parent, other));
+                parent[a.max(b)] = a.min(b);
             }
         }
     }
-    (down, inputs)
+    (0..n).map(|i| root(&mut parent, i)).collect()
 }
 
-fn hash_of(x: &impl std::hash::Hash) -> u64 {
-    use std::hash::{DefaultHasher, Hasher};
+/// What is coloured: operations, and the leaves they are computed from.
+struct Graph<'a> {
+    ix: &'a Indexed<'a>,
+    classes: ScalarClasses,
+}
+
+/// A colour for each operation, each input and each scalar (of which the first of a class counts).
+#[derive(Clone)]
+struct Colours {
+    ops: Vec<u64>,
+    inputs: Vec<u64>,
+    scalars: Vec<u64>,
+}
+
+impl<'a> Graph<'a> {
+    fn new(ix: &'a Indexed<'a>) -> Graph<'a> {
+        Graph { ix, classes: ScalarClasses::new(ix.seg.scalars) }
+    }
+
+    /// What pieces that look alike have in common.
+    fn coarse(&self) -> Colours {
+        let ix = self.ix;
+        let op = |i: usize| {
+            let op = &ix.seg.ops[i];
+            hash_of(&(op.op, op.dtype, op.rank, op.attr, magnitude(ix.seg.shapes[i]), ix.seg.live.has(i)))
+        };
+        let input =
+            |(dtype, view): &(_, thalweg_ir::View)| hash_of(&(*dtype, (!view.is_contiguous()).then_some(*view)));
+        Colours {
+            ops: (0..ix.seg.ops.len()).map(op).collect(),
+            inputs: ix.seg.inputs.iter().map(input).collect(),
+            scalars: vec![],
+        }
+    }
+
+    /// The same, with everything that a plan may depend on.
+    fn fine(&self, coarse: &Colours) -> Colours {
+        let ix = self.ix;
+        let op = |i: usize| mix(coarse.ops[i], hash_of(&(ix.seg.shapes[i], ix.ints(i))));
+        Colours {
+            ops: (0..ix.seg.ops.len()).map(op).collect(),
+            inputs: coarse.inputs.iter().zip(ix.seg.inputs).map(|(&c, input)| mix(c, hash_of(input))).collect(),
+            scalars: vec![0; ix.seg.scalars.len()],
+        }
+    }
+
+    /// The colours after as many rounds as tell anything apart.
+    fn refined(&self, mut colours: Colours) -> Colours {
+        let mut known = distinct(&colours);
+        for _ in 0..ROUNDS {
+            colours = self.round(&colours);
+            let now = distinct(&colours);
+            if now == known {
+                break;
+            }
+            known = now;
+        }
+        colours
+    }
+
+    /// One round: what each operation is computed from goes up to it, and then what is computed from it comes down.
+    fn round(&self, colours: &Colours) -> Colours {
+        let ix = self.ix;
+        let mut ops: Vec<u64> = Vec::with_capacity(colours.ops.len());
+        for (i, &own) in colours.ops.iter().enumerate() {
+            let args = ix.seg.ops[i].args().enumerate().map(|(n, arg)| match arg {
+                Arg::Op(a) => ops[a],
+                Arg::Input(a) => colours.inputs[a],
+                Arg::Scalar => colours.scalars.get(self.class(i, n)).copied().unwrap_or(1),
+                Arg::None => 2,
+            });
+            ops.push(args.fold(own, mix));
+        }
+        let mut down = vec![0u64; ops.len()];
+        let (mut inputs, mut scalars) = (vec![0; colours.inputs.len()], vec![0; colours.scalars.len()]);
+        for i in (0..ops.len()).rev() {
+            ops[i] = mix(ops[i], down[i]);
+            for (n, arg) in ix.seg.ops[i].args().enumerate() {
+                let to = match arg {
+                    Arg::Op(a) => Some(&mut down[a]),
+                    Arg::Input(a) => Some(&mut inputs[a]),
+                    Arg::Scalar => scalars.get_mut(self.class(i, n)),
+                    Arg::None => None,
+                };
+                // A sum, so that the order of the users does not matter.
+                if let Some(to) = to {
+                    *to = to.wrapping_add(mix(ops[i], n as u64 + 3));
+                }
+            }
+        }
+        let with = |own: &[u64], down: Vec<u64>| own.iter().zip(down).map(|(&own, down)| mix(own, down)).collect();
+        Colours { inputs: with(&colours.inputs, inputs), scalars: with(&colours.scalars, scalars), ops }
+    }
+
+    /// The class of the scalar that argument `arg` of operation `i` is.
+    fn class(&self, i: usize, arg: usize) -> usize {
+        self.classes.representative(self.ix.scalar(i, arg))
+    }
+}
+
+/// How many operations are told apart, and how many leaves.
+fn distinct(colours: &Colours) -> [usize; 3] {
+    [&colours.ops, &colours.inputs, &colours.scalars].map(|all| {
+        let mut all = all.clone();
+        all.sort_unstable();
+        all.dedup();
+        all.len()
+    })
+}
+
+fn hash_of(x: &impl Hash) -> u64 {
     let mut h = DefaultHasher::new();
     x.hash(&mut h);
     h.finish()

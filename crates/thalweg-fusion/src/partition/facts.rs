@@ -25,10 +25,12 @@ pub(crate) struct Facts<'a> {
     pub operands: FxHashMap<usize, Vec<ValueId>>,
     /// Operations that a matrix product, gather or scatter reads in memory.
     pub in_memory: FxHashMap<usize, Vec<usize>>,
-    /// For each reduction and scan a number that those over the same rows share.
+    /// For each reduction and scan a number that those over the same rows share, ascending in the canonical order.
     pub row_class: FxHashMap<usize, usize>,
     /// For each reduction and scan, and for each operation that stands for one (see [`Facts::end_of_chain`]), the reduction.
     pub fold_of: FxHashMap<usize, usize>,
+    /// Views that something reads in memory where no strides lead to them: what is a view of them in turn is read there too.
+    kept: BitSet,
     /// For each operation how many others need it, and one of them.
     users: Vec<(u32, usize)>,
     /// The place of each operation in an order that does not depend on recording.
@@ -50,20 +52,36 @@ impl<'a> Facts<'a> {
             in_memory: FxHashMap::default(),
             row_class: FxHashMap::default(),
             fold_of: FxHashMap::default(),
+            kept: BitSet::new(n),
             users: vec![(0, 0); n],
             rank: vec![],
             footprint: 0,
         };
-        let mut used = BitSet::new(n);
-        for i in (0..n).rev() {
-            facts.look_at(i, &mut used);
-        }
-        facts.outputs.reverse();
+        while !facts.look_at_all() {}
         facts.count_users();
-        facts.find_rows();
         facts.rank = ranks(&facts.ix);
+        facts.find_rows();
         facts.footprint = footprint(&segment);
         facts
+    }
+
+    /// Goes through the operations from the last one on; whether all views that turned out to be kept were known to be.
+    fn look_at_all(&mut self) -> bool {
+        let n = self.ix.seg.ops.len();
+        let mut used = BitSet::new(n);
+        self.needed.reset(n);
+        self.required.reset(n);
+        self.outputs.clear();
+        self.operands.clear();
+        self.in_memory.clear();
+        for i in (0..n).rev() {
+            self.look_at(i, &mut used);
+        }
+        self.outputs.reverse();
+        let views: Vec<usize> = self.required.iter().filter(|&i| self.ix.seg.ops[i].op.is_view()).collect();
+        let known = views.iter().all(|&i| self.kept.has(i));
+        views.into_iter().for_each(|i| self.kept.insert(i));
+        known
     }
 
     /// Notes what operation `i` needs, everything after it having been looked at.
@@ -126,9 +144,10 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// What a value is a strided view of, if anything.
+    /// What a value is a strided view of, if anything. Which views others keep is known from the round before, so that it does not matter who is asked first.
     fn viewed(&self, v: ValueId) -> ValueId {
-        let stored = |j: usize| self.required.has(j) || self.ix.seg.live.has(j) && !self.is_alias(j);
+        let kept = |j: usize| self.kept.has(j) && ValueId::Op(j) != v;
+        let stored = |j: usize| kept(j) || self.ix.seg.live.has(j) && !self.is_alias(j);
         let (base, chain) = view_base(&self.ix, v, &stored);
         if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v }
     }
@@ -156,7 +175,8 @@ impl<'a> Facts<'a> {
     /// Sorts reductions and scans by their rows.
     fn find_rows(&mut self) {
         let mut classes: Vec<usize> = vec![];
-        for i in self.needed.iter().filter(|&i| takes_rows(self.ix.seg.ops[i].op)) {
+        let folds: Vec<usize> = self.needed.iter().filter(|&i| takes_rows(self.ix.seg.ops[i].op)).collect();
+        for i in self.ranked(&folds) {
             let class = classes.iter().position(|&c| rows::same_rows(&self.ix, c, i));
             let class = class.unwrap_or_else(|| {
                 classes.push(i);
@@ -180,6 +200,13 @@ impl<'a> Facts<'a> {
                 }
             }
         }
+    }
+
+    /// Operations in the canonical order.
+    pub fn ranked(&self, ops: &[usize]) -> Vec<usize> {
+        let mut ops = ops.to_vec();
+        ops.sort_by_key(|&i| self.rank[i]);
+        ops
     }
 
     /// Whether several operations need a value.

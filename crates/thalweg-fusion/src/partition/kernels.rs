@@ -3,7 +3,7 @@
 //! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows from these.
 
 use super::facts::{Facts, is_constant};
-use super::{MAX_KERNEL_OPS, MAX_MAPS, Rule, runs_alone, takes_rows};
+use super::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, runs_alone, takes_rows};
 use crate::alone::alone;
 use crate::body::{Outline, build_map};
 use crate::cost::{Costs, figures};
@@ -35,7 +35,7 @@ pub(crate) struct Kernel {
     pub stores: Vec<usize>,
     /// What it is.
     pub candidate: Candidate,
-    /// Picoseconds, as the cost model has it.
+    /// Picoseconds, as the cost model has it; 0 where fusion is off.
     pub time: u64,
     /// Inputs of the segment that it reads.
     pub inputs: Vec<usize>,
@@ -74,7 +74,8 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     };
     let points = ix.shape(domain).numel();
     let (mut at_points, mut at_rows) = (vec![], vec![]);
-    for &s in stores.iter().filter(|s| !columns.contains(s)) {
+    // The writer goes from the stores to the loads, so what a kernel is and takes follows their order too.
+    for s in facts.ranked(stores).into_iter().filter(|s| !columns.contains(s)) {
         let own = ix.seg.shapes[s].numel();
         let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
         let reduced = matches!(ix.seg.ops[s].op, Op::Reduce(_));
@@ -110,7 +111,7 @@ impl Reach {
         let ix = &facts.ix;
         let (mut seen, mut loads) = (FxHashSet::default(), vec![]);
         let mut left = stores.to_vec();
-        let (mut ops, mut folds) = (vec![], vec![]);
+        let (mut ops, mut folds, mut counted) = (vec![], vec![], 0);
         while let Some(i) = left.pop() {
             if !seen.insert(i) {
                 continue;
@@ -127,7 +128,8 @@ impl Reach {
             if takes_rows(op) {
                 folds.push(i);
             }
-            if ops.len() > MAX_KERNEL_OPS {
+            counted += counts(op) as usize;
+            if counted > MAX_KERNEL_OPS {
                 return Err(Rule::Full);
             }
             match facts.operands.get(&i) {
@@ -169,12 +171,9 @@ fn in_memory(facts: &Facts<'_>, v: ValueId, stored: &BitSet) -> Option<usize> {
 /// The reduction whose rows the kernel has, and the reductions that are made from all rows in its pass.
 fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Option<usize>, Vec<usize>), Rule> {
     let ix = &facts.ix;
-    let mut classes: Vec<usize> = vec![];
-    for f in &reach.folds {
-        if !classes.contains(&facts.row_class[f]) {
-            classes.push(facts.row_class[f]);
-        }
-    }
+    let mut classes: Vec<usize> = reach.folds.iter().map(|f| facts.row_class[f]).collect();
+    classes.sort_unstable();
+    classes.dedup();
     let of = |class: usize| reach.folds.iter().copied().filter(move |f| facts.row_class[f] == class);
     let empty = |&f: &usize| ix.shape(rows::operand(ix, f)).numel() == 0;
     if reach.folds.iter().any(empty) && (reach.folds.len() > 1 || stores != reach.folds.as_slice()) {
@@ -263,8 +262,8 @@ impl<'f, 'a> Kernels<'f, 'a> {
         let ix = &facts.ix;
         let is_stored = |i: usize| stored.has(i);
         self.visits += candidate_ops(&candidate).len() as u64;
-        if stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
-            // Nothing is launched.
+        // Without elements nothing is launched; without fusion there is nothing to choose between.
+        if !ix.seg.mode.fused || stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
             return Ok(Kernel { stores: stores.to_vec(), candidate, time: 0, inputs: vec![], again: vec![] });
         }
         let footprint = facts.footprint;

@@ -34,8 +34,9 @@ pub enum Rule {
     Unread,
     /// The kernels with the values between them are acyclic: each runs once, after all that it reads from.
     Cycle,
-    /// A kernel holds at most `MAX_KERNEL_OPS` operations, so that compiling stays linear in practice and code within the
-    /// instruction cache; and one operation at most `MAX_MAPS` times.
+    /// A kernel computes at most `MAX_KERNEL_OPS` operations, views and constants not counted, so that compiling stays linear in practice and code within the
+    /// instruction cache; and one operation at most `MAX_MAPS` times. As an operation has three arguments at most, this bounds those of a kernel too, far
+    /// below the 65,536 operands and scalars that its body can name.
     Full,
 }
 

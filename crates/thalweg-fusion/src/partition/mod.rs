@@ -2,12 +2,15 @@
 //!
 //! * `facts`: what holds for every plan of the segment.
 //! * `legality`: the rules that a kernel keeps; `kernels`: candidates for kernels, and what they would take.
-//! * `search`: the best plan of each piece of the segment.
+//! * `canonical`: an order of the operations that breaks all ties.
+//! * `pieces`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
+//! * `bundles`: short kernels of a finished plan in one launch.
 //! * `stored`: plans as bytes, and back, whatever the bytes are.
 //! * `alternatives`: other plans that are worth measuring.
 //! * `why`: what keeps two kernels of a plan from being one, for explanations.
 //!
-//! Nothing here depends on the order in which independent operations were recorded except the numbering of kernels.
+//! Which kernels there are does not depend on the order in which independent operations were recorded. The order in which they run does, and with it which of
+//! the short ones share a launch: a program's own order keeps few values alive at a time.
 
 mod alternatives;
 mod bundles;
@@ -42,13 +45,15 @@ pub(crate) use why::why;
 const MAX_KERNEL_OPS: usize = 2048;
 /// The most index maps under which one kernel computes the same operation.
 const MAX_MAPS: usize = 16;
+/// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor (`cat(a, a)`) doubles the maps of all before it.
+pub(crate) const HOPELESS_MAPS: usize = 4 * MAX_MAPS;
 
 /// A plan, and how it was come by.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
-    /// Picoseconds that it takes, as the cost model has it.
+    /// Picoseconds that it takes, as the cost model has it; 0 where fusion is off, as nobody chooses by it.
     pub time: u64,
     /// Whether the search came to its end; otherwise the budget did.
     pub complete: bool,
@@ -87,6 +92,11 @@ fn finish(facts: &Facts<'_>, state: &State) -> Plan {
 /// Whether an operation is a kernel by itself.
 pub(crate) fn runs_alone(op: Op) -> bool {
     matches!(op, Op::Matmul | Op::Scatter(_))
+}
+
+/// Whether an operation counts among those that a kernel computes: views and constants become no code to speak of.
+pub(crate) fn counts(op: Op) -> bool {
+    !op.is_view() && !is_constant(op)
 }
 
 /// Needs whole rows of its operand.

@@ -22,13 +22,14 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (Stat
     let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
     let pieces = if values <= EXACT && facts.ix.seg.mode.fused { vec![Piece { ops: all }] } else { pieces(facts) };
     for piece in pieces {
-        let look = look(facts, &piece);
-        let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &piece)?, solved.complete)));
+        let ranked = facts.ranked(&piece.ops);
+        let look = look(facts, &ranked);
+        let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &ranked)?, solved.complete)));
         let before = kernels.visits;
         let (state, ended) = as_before.unwrap_or_else(|| {
             let found = search(kernels, &piece, share(effort, spent, piece.ops.len()));
             spent += kernels.visits - before;
-            seen.insert(look, Solved::new(&piece, &found.state, found.complete));
+            seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
             (found.state, found.complete)
         });
         complete &= ended;
@@ -89,10 +90,13 @@ fn pieces(facts: &Facts<'_>) -> Vec<Piece> {
             None => pieces.push(Piece { ops: vec![i] }),
         }
     }
+    // The first of those that look alike is searched, and the first ones get most of the budget.
+    pieces.sort_by_cached_key(|p| p.ops.iter().map(|&i| facts.rank[i]).min());
     pieces
 }
 
-fn root(parent: &mut [usize], mut i: usize) -> usize {
+/// The one that stands for all that `i` has been brought together with.
+pub(super) fn root(parent: &mut [usize], mut i: usize) -> usize {
     while parent[i] != i {
         parent[i] = parent[parent[i]];
         i = parent[i];
@@ -100,15 +104,19 @@ fn root(parent: &mut [usize], mut i: usize) -> usize {
     i
 }
 
-/// What a piece looks like: its operations with their arguments by place in the piece, which of them must be stored, and about how large they are.
+/// About how large a tensor is.
+pub(super) fn magnitude(shape: Shape) -> u32 {
+    usize::BITS - shape.numel().leading_zeros()
+}
+
+/// What a piece looks like: its operations in the canonical order with their arguments by place in it, which of them must be stored, and about how large they are.
 type Look = (Vec<(RelOp, bool, u32)>, Vec<(DType, Option<View>)>);
 
-fn look(facts: &Facts<'_>, piece: &Piece) -> Look {
+fn look(facts: &Facts<'_>, ranked: &[usize]) -> Look {
     let seg = facts.ix.seg;
-    let place: FxHashMap<usize, usize> = piece.ops.iter().enumerate().map(|(at, &i)| (i, at)).collect();
+    let place: FxHashMap<usize, usize> = ranked.iter().enumerate().map(|(at, &i)| (i, at)).collect();
     let mut inputs: Vec<usize> = vec![];
-    let size = |shape: Shape| usize::BITS - shape.numel().leading_zeros();
-    let ops = piece.ops.iter().map(|&i| {
+    let ops = ranked.iter().map(|&i| {
         let mut op = seg.ops[i];
         for (to, arg) in op.args.iter_mut().zip(seg.ops[i].args()) {
             *to = match arg {
@@ -119,13 +127,13 @@ fn look(facts: &Facts<'_>, piece: &Piece) -> Look {
                         inputs.push(a);
                         inputs.len() - 1
                     });
-                    RelArg::op(piece.ops.len() + at)
+                    RelArg::op(ranked.len() + at)
                 }
                 Arg::Scalar => RelArg::SCALAR,
                 Arg::None => RelArg::NONE,
             };
         }
-        (op, facts.required.has(i), size(seg.shapes[i]))
+        (op, facts.required.has(i), magnitude(seg.shapes[i]))
     });
     let ops = ops.collect();
     // Where an input lies matters only if it is not row-major.
@@ -133,24 +141,30 @@ fn look(facts: &Facts<'_>, piece: &Piece) -> Look {
     (ops, views)
 }
 
-/// A plan of a piece, by places in it.
+/// A plan of a piece, by places in its canonical order.
 struct Solved {
     kernels: Vec<Vec<usize>>,
     complete: bool,
 }
 
 impl Solved {
-    fn new(piece: &Piece, state: &State, complete: bool) -> Solved {
-        let place = |s: &usize| piece.ops.binary_search(s).expect("a piece stores its own operations");
-        Solved { kernels: state.kernels.iter().map(|k| k.stores.iter().map(place).collect()).collect(), complete }
+    fn new(ranked: &[usize], state: &State, complete: bool) -> Solved {
+        let place: FxHashMap<usize, usize> = ranked.iter().enumerate().map(|(at, &i)| (i, at)).collect();
+        let kernels = state.kernels.iter().map(|k| k.stores.iter().map(|s| place[s]).collect()).collect();
+        Solved { kernels, complete }
     }
 
     /// The same plan for a piece that looks alike; `None` where its sizes do not allow that.
-    fn of(&self, kernels: &mut Kernels<'_, '_>, piece: &Piece) -> Option<State> {
+    fn of(&self, kernels: &mut Kernels<'_, '_>, ranked: &[usize]) -> Option<State> {
         let mut stored: BitSet = kernels.facts.required.clone();
-        self.kernels.iter().flatten().for_each(|&at| stored.insert(piece.ops[at]));
+        self.kernels.iter().flatten().for_each(|&at| stored.insert(ranked[at]));
         let state = State { stored: stored.clone(), kernels: vec![], time: 0 };
-        let all: Vec<Vec<usize>> = self.kernels.iter().map(|k| k.iter().map(|&at| piece.ops[at]).collect()).collect();
+        let stores = |places: &Vec<usize>| {
+            let mut stores: Vec<usize> = places.iter().map(|&at| ranked[at]).collect();
+            stores.sort_unstable();
+            stores
+        };
+        let all: Vec<Vec<usize>> = self.kernels.iter().map(stores).collect();
         state.with(kernels, (stored, &[]), &[], &all).ok()
     }
 }

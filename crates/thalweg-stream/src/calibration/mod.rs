@@ -32,8 +32,8 @@ const STREAM: f64 = 200.0;
 static TYPICAL: LazyLock<Arc<Costs>> = LazyLock::new(|| Arc::new(Costs::typical()));
 static COSTS: RwLock<Option<HashMap<DeviceRef, Arc<Costs>>>> = RwLock::new(None);
 
-/// The constants in force for a device: those that an earlier process measured and kept on disk, else [`Costs::typical`] with its number of threads, until
-/// others are set.
+/// The constants in force for a device: those that an earlier process measured and kept on disk, else [`Costs::typical`], until others are
+/// set.
 pub fn costs(device: DeviceRef) -> Arc<Costs> {
     let known = COSTS.read().unwrap_or_else(|e| e.into_inner());
     if let Some(set) = known.as_ref().and_then(|c| c.get(&device)) {

@@ -20,14 +20,10 @@ pub(super) fn optimum(
 ) -> Found {
     let facts = kernels.facts;
     // Sets are numbers over the canonical order, so that of equally fast plans the same is taken whatever was recorded first.
-    let ranked = |mut ops: Vec<usize>| {
-        ops.sort_by_key(|&i| facts.rank[i]);
-        ops
-    };
-    let required = ranked(piece.ops.iter().copied().filter(|&i| facts.required.has(i)).collect());
-    let choices = &ranked(choices.to_vec())[..];
+    let required: Vec<usize> = piece.ops.iter().copied().filter(|&i| facts.required.has(i)).collect();
+    let (required, choices) = (facts.ranked(&required), &facts.ranked(choices)[..]);
     let mut sets: Vec<(u64, u32)> =
-        (0..1u32 << choices.len()).map(|chosen| (least(kernels, piece, &required, choices, chosen), chosen)).collect();
+        (0..1u32 << choices.len()).map(|chosen| (least(kernels, &required, choices, chosen), chosen)).collect();
     sets.sort_unstable();
     let mut best = found;
     for (least, chosen) in sets {
@@ -44,7 +40,7 @@ pub(super) fn optimum(
             stored.insert(c);
             all.push(c);
         });
-        let all = ranked(all);
+        let all = facts.ranked(&all);
         if let Some(state) = best_partition(kernels, &all, stored, best.time) {
             best = state;
         }
@@ -53,14 +49,13 @@ pub(super) fn optimum(
 }
 
 /// A time that no plan storing these values can go below: everything read and written once at the best rate, in as few launches as there can be.
-fn least(kernels: &Kernels<'_, '_>, piece: &Piece, required: &[usize], choices: &[usize], chosen: u32) -> u64 {
+fn least(kernels: &Kernels<'_, '_>, required: &[usize], choices: &[usize], chosen: u32) -> u64 {
     let facts = kernels.facts;
     let ix = &facts.ix;
     let launched = |&i: &usize| ix.seg.shapes[i].numel() > 0;
     let alone = required.iter().filter(|&&i| launched(&i) && runs_alone(ix.seg.ops[i].op)).count();
     let together = required.iter().filter(|&&i| launched(&i) && !runs_alone(ix.seg.ops[i].op)).count();
     let picked: Vec<usize> = (0..choices.len()).filter(|n| chosen >> n & 1 == 1).map(|n| choices[n]).collect();
-    debug_assert!(picked.iter().all(|p| piece.ops.contains(p)));
     // What is stored without need is read by another kernel than its own.
     let launches = match (alone, together, picked.iter().any(launched)) {
         (0, _, true) => 2,

@@ -30,26 +30,33 @@ pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u6
 pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State, limit: u64) -> Vec<State> {
     let facts = kernels.facts;
     let mut all: Vec<State> = vec![];
-    for a in 0..state.kernels.len() {
-        for b in 0..a {
-            if kernels.visits < limit && shared_bytes(kernels, state, a, b) > 0 {
-                all.extend(united(kernels, state, &[a, b]));
-            }
+    for (a, b) in related(state) {
+        if kernels.visits >= limit {
+            return all;
+        }
+        if shared_bytes(kernels, state, a, b) > 0 {
+            all.extend(united(kernels, state, &[a, b]));
         }
     }
-    for v in state.stored.iter().filter(|&v| !facts.required.has(v)).collect::<Vec<_>>() {
+    for v in state.stored.iter().filter(|&v| !facts.required.has(v)) {
+        if kernels.visits >= limit {
+            return all;
+        }
         all.extend(not_stored(kernels, state, v));
     }
     for v in computed_again(kernels, state) {
-        if kernels.visits >= limit {
-            break;
-        }
         for home in places_for(kernels, state, v) {
+            if kernels.visits >= limit {
+                return all;
+            }
             all.extend(stored_in(kernels, state, v, home));
         }
     }
     for (home, kernel) in state.kernels.iter().enumerate().filter(|(_, k)| k.stores.len() > 1) {
         for &v in &kernel.stores {
+            if kernels.visits >= limit {
+                return all;
+            }
             let rest: Vec<usize> = kernel.stores.iter().copied().filter(|&s| s != v).collect();
             all.extend(state.with(kernels, (state.stored.clone(), &[]), &[home], &[rest, vec![v]]));
         }
@@ -99,9 +106,7 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
             let home = state.home(name);
             let loads = &state.kernels[home].candidate.loads;
             let classes = loads.iter().filter_map(|&l| kernels.facts.rows_behind(l));
-            let Some(class) = classes.filter(|c| !tried.contains(c)).min_by_key(|&c| rank_of_class(kernels, c)) else {
-                break;
-            };
+            let Some(class) = classes.filter(|c| !tried.contains(c)).min() else { break };
             tried.push(class);
             let next = absorbed(kernels, state, home, class);
             if take(state, next) {
@@ -109,11 +114,6 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
             }
         }
     }
-}
-
-fn rank_of_class(kernels: &Kernels<'_, '_>, class: usize) -> usize {
-    let facts = kernels.facts;
-    facts.row_class.iter().filter(|(_, c)| **c == class).map(|(&i, _)| facts.rank[i]).min().unwrap_or_default()
 }
 
 /// The state with all reductions of a class that a kernel uses, directly or through others of it, in that kernel.

@@ -2,14 +2,15 @@
 //!
 //! In: the operations of the piece and which of them must be stored. Out: a [`State`], legal whatever the budget is.
 
+mod begin;
 mod exact;
 pub(super) mod greedy;
 
+use super::Rule;
 use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
-use super::{MAX_KERNEL_OPS, Rule, runs_alone, takes_rows};
 use crate::plan::{KernelPlan, Plan};
-use crate::segment::{BitSet, ValueId};
+use crate::segment::BitSet;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
@@ -21,14 +22,14 @@ pub(super) const EXACT: usize = 10;
 pub enum Effort {
     /// The first legal plan: every reduction a kernel of its own, everything else computed where it is needed.
     None,
-    /// Until so many operations have been written into candidates: about half a microsecond each.
+    /// Until so many operations have been written into candidates: one to two microseconds each.
     Visits(u64),
     /// Until nothing helps; the optimum where up to ten values may be stored.
     Full,
 }
 
 impl Default for Effort {
-    /// Enough for most segments and a few milliseconds at most.
+    /// Enough for most segments, and some ten milliseconds.
     fn default() -> Effort {
         Effort::Visits(10_000)
     }
@@ -178,56 +179,9 @@ impl State {
     }
 }
 
-/// The first legal plan of a piece.
-fn begin(kernels: &mut Kernels<'_, '_>, piece: &Piece) -> State {
-    let facts = kernels.facts;
-    let fused = facts.ix.seg.mode.fused;
-    let mut stored = facts.required.clone();
-    for &i in piece.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
-        stored.insert(facts.end_of_chain(i));
-    }
-    cut_long_chains(facts, piece, &mut stored);
-    let mut made = vec![];
-    for &i in piece.ops.iter().filter(|&&i| stored.has(i)) {
-        let kernel = kernels.get(&[i], &stored).unwrap_or_else(|rule| {
-            panic!("operation {i}, {}, is no kernel by itself (fused: {fused}): {rule}", facts.ix.seg.ops[i].op.name())
-        });
-        made.push(kernel);
-    }
-    State::new(facts, stored, made)
-}
-
-/// Stores operations in the middle of what would be too much for one kernel.
-fn cut_long_chains(facts: &Facts<'_>, piece: &Piece, stored: &mut BitSet) {
-    if piece.ops.len() <= MAX_KERNEL_OPS {
-        return;
-    }
-    let n = facts.ix.seg.ops.len();
-    let mut reach: FxHashMap<usize, BitSet> = FxHashMap::default();
-    for &i in &piece.ops {
-        let mut own = BitSet::new(n);
-        own.insert(i);
-        if !runs_alone(facts.ix.seg.ops[i].op) {
-            for (_, v) in facts.ix.tensors(i) {
-                if let ValueId::Op(a) = v
-                    && !stored.has(a)
-                    && let Some(reach) = reach.get(&a)
-                {
-                    own.union(reach);
-                }
-            }
-        }
-        // Half of what is allowed, so that kernels can still be merged.
-        if own.count() > MAX_KERNEL_OPS / 2 && !facts.ix.seg.ops[i].op.is_view() {
-            stored.insert(i);
-        }
-        reach.insert(i, own);
-    }
-}
-
 /// Searches.
 pub(crate) fn search(kernels: &mut Kernels<'_, '_>, piece: &Piece, effort: Effort) -> Found {
-    let state = begin(kernels, piece);
+    let state = begin::begin(kernels, piece);
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
         return Found { state, complete: effort != Effort::None };
     }

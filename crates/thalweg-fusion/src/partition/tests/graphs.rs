@@ -83,6 +83,16 @@ impl Graph {
         out
     }
 
+    /// The same number everywhere.
+    pub fn full(&mut self, shape: &[usize], value: f64) -> T {
+        let out = self.op(Op::Full, 0, &[], Shape::new(shape));
+        let T::Op(i) = out else { unreachable!() };
+        self.0.ops[i].args[0] = RelArg::SCALAR;
+        self.0.ints.extend(shape.iter().map(|&d| d as i64));
+        self.0.scalars.push(Scalar::Float(value).to_bits(DType::F32));
+        out
+    }
+
     /// Reduced over one axis, which stays with size 1.
     pub fn reduce(&mut self, r: ReduceOp, a: T, axis: usize) -> T {
         let mut shape = self.shape(a);
@@ -97,6 +107,11 @@ impl Graph {
         self.op(Op::Permute, pack_order(&order), &[a], Shape::new(&dims))
     }
 
+    pub fn reshaped(&mut self, a: T, shape: &[usize]) -> T {
+        self.0.ints.extend(shape.iter().map(|&d| d as i64));
+        self.op(Op::Reshape, 0, &[a], Shape::new(shape))
+    }
+
     /// Turned round along one axis.
     pub fn flipped(&mut self, a: T, axis: usize) -> T {
         let shape = self.shape(a);
@@ -105,6 +120,29 @@ impl Graph {
             self.0.ints.extend(part);
         }
         self.op(Op::Slice, 0, &[a], shape)
+    }
+
+    /// So many elements along axis 0, from that one on.
+    pub fn sliced(&mut self, a: T, from: usize, size: usize) -> T {
+        let mut shape = self.shape(a);
+        shape.dims_mut()[0] = size;
+        for (i, &d) in shape.iter().enumerate() {
+            self.0.ints.extend([if i == 0 { from as i64 } else { 0 }, 1, d as i64]);
+        }
+        self.op(Op::Slice, 0, &[a], shape)
+    }
+
+    /// One after the other along axis 0.
+    pub fn cat(&mut self, a: T, b: T) -> T {
+        let mut shape = self.shape(a);
+        shape.dims_mut()[0] += self.shape(b)[0];
+        self.op(Op::Cat, 0, &[a, b], shape)
+    }
+
+    /// The first where the condition holds, else the second.
+    pub fn select(&mut self, condition: T, a: T, b: T) -> T {
+        let shape = self.shape(a);
+        self.op(Op::Element(ElementOp::Where), 0, &[condition, a, b], shape)
     }
 
     pub fn matmul(&mut self, a: T, b: T) -> T {
@@ -116,10 +154,10 @@ impl Graph {
 /// What to add to a random graph: a kind of operation and the arguments, counted back from the last tensor.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    kind: u8,
-    a: usize,
-    b: usize,
-    live: bool,
+    pub kind: u8,
+    pub a: usize,
+    pub b: usize,
+    pub live: bool,
 }
 
 /// Choices for a graph of up to ten operations.

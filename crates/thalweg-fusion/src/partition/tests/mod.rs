@@ -1,4 +1,5 @@
 mod graphs;
 mod invariance;
 mod legality;
+mod limits;
 mod optimum;
