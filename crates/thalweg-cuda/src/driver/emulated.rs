@@ -151,6 +151,11 @@ impl Driver for Emulated {
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
+        // What runs here is to be CUDA C++, too: `THALWEG_EMULATE_NVRTC=80,90` has NVRTC compile every source for these chips.
+        let chips = std::env::var("THALWEG_EMULATE_NVRTC").unwrap_or_default();
+        for sm in chips.split(',').filter_map(|sm| sm.trim().parse().ok()) {
+            super::nvrtc::compile_for(sm, source)?;
+        }
         compile::compile(source)
     }
 

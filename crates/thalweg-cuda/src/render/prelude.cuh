@@ -20,7 +20,7 @@ template <int K> struct Words { u64 w[K]; };
 struct __align__(16) Quad { u32 x, y, z, w; };
 struct __align__(8) Pair { u32 x, y; };
 
-// Memory. What is loaded here is not written by other threads of the launch.
+// Memory. Loads stay in order with stores, which may be to the same place: a result may lie over an operand. So what can be loaded early is loaded early in the source.
 #ifdef THALWEG_EMULATED
 FN Quad ld16(const void *p) { return *(const Quad *)p; }
 FN Pair ld8(const void *p) { return *(const Pair *)p; }
@@ -35,11 +35,11 @@ FN void st1(void *p, u8 q) { *(u8 *)p = q; }
 FN u32 cold4(const void *p) { return *(const volatile u32 *)p; }
 FN u64 cold8(const void *p) { return *(const volatile u64 *)p; }
 #else
-FN Quad ld16(const void *p) { Quad q; asm("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w) : "l"(p)); return q; }
-FN Pair ld8(const void *p) { Pair q; asm("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(q.x), "=r"(q.y) : "l"(p)); return q; }
-FN u32 ld4(const void *p) { u32 q; asm("ld.global.nc.u32 %0, [%1];" : "=r"(q) : "l"(p)); return q; }
-FN u16 ld2(const void *p) { u16 q; asm("ld.global.nc.u16 %0, [%1];" : "=h"(q) : "l"(p)); return q; }
-FN u8 ld1(const void *p) { u32 q; asm("ld.global.nc.u8 %0, [%1];" : "=r"(q) : "l"(p)); return (u8)q; }
+FN Quad ld16(const void *p) { Quad q; asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w) : "l"(p)); return q; }
+FN Pair ld8(const void *p) { Pair q; asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(q.x), "=r"(q.y) : "l"(p)); return q; }
+FN u32 ld4(const void *p) { u32 q; asm volatile("ld.global.u32 %0, [%1];" : "=r"(q) : "l"(p)); return q; }
+FN u16 ld2(const void *p) { u16 q; asm volatile("ld.global.u16 %0, [%1];" : "=h"(q) : "l"(p)); return q; }
+FN u8 ld1(const void *p) { u32 q; asm volatile("ld.global.u8 %0, [%1];" : "=r"(q) : "l"(p)); return (u8)q; }
 FN void st16(void *p, Quad q) { asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(q.x), "r"(q.y), "r"(q.z), "r"(q.w) : "memory"); }
 FN void st8(void *p, Pair q) { asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(q.x), "r"(q.y) : "memory"); }
 FN void st4(void *p, u32 q) { asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(q) : "memory"); }

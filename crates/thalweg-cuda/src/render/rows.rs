@@ -443,30 +443,34 @@ impl Writer<'_> {
                 ),
             };
         }
-        let inner = self.steps(phase, number);
+        let (fetched, inner) = self.steps(phase, number);
         let row_dims = self.kept()..self.class.space.rank();
         let decomposed = decompose(&self.class.space, &self.slots.space, row_dims, "q", "j");
         match self.class.sharing {
             Sharing::Held { group, steps, exact } if self.class.stage.is_none() => {
+                // All of the row is on its way before the first of it is used.
                 let guard = if exact { String::new() } else { "if (q < n) ".into() };
-                let _ = write!(
-                    out,
-                    "#pragma unroll\n  for (int k = 0; k < {steps}; k++) {{\n    const {t} q = k * {group} + t;\n    {guard}{{\n    {decomposed}{inner}    }}\n  }}\n"
-                );
+                out += &self.row_arrays(phase, steps);
+                for part in [fetched, inner].iter().filter(|p| !p.is_empty()) {
+                    let _ = write!(
+                        out,
+                        "#pragma unroll\n  for (int k = 0; k < {steps}; k++) {{\n    const {t} q = k * {group} + t;\n    {guard}{{\n    {decomposed}{part}    }}\n  }}\n"
+                    );
+                }
             }
             Sharing::Held { group, .. } | Sharing::Again { group } => {
                 let _ = write!(
                     out,
-                    "#pragma unroll 4\n  for ({t} q = begin + t; q < stop; q += {group}) {{\n    {decomposed}{inner}  }}\n"
+                    "#pragma unroll 4\n  for ({t} q = begin + t; q < stop; q += {group}) {{\n    {decomposed}{fetched}{inner}  }}\n"
                 );
             }
             Sharing::Across { deep, .. } => {
                 let _ = write!(
                     out,
-                    "#pragma unroll 4\n  for ({t} q = begin + t; q < stop; q += {deep}) {{\n    {decomposed}{inner}  }}\n"
+                    "#pragma unroll 4\n  for ({t} q = begin + t; q < stop; q += {deep}) {{\n    {decomposed}{fetched}{inner}  }}\n"
                 );
             }
-            Sharing::Ordered => out += &self.ordered(phase, &decomposed, &inner),
+            Sharing::Ordered => out += &self.ordered(phase, &decomposed, &(fetched + &inner)),
         }
         match self.class.sharing {
             Sharing::Ordered => {}
@@ -507,8 +511,15 @@ impl Writer<'_> {
         out
     }
 
-    /// What is done at a vector of points: `q` is its number.
-    fn steps(&self, phase: &Phase, number: usize) -> String {
+    /// What a walk alone loads of a row that is held.
+    fn row_arrays(&self, phase: &Phase, steps: u8) -> String {
+        let wants = wanted(&phase.body);
+        let own = (0..self.first_buffer).filter(|&k| wants[k].load && !self.cached(k));
+        own.map(|k| format!("  {}\n", self.accesses.elements(k, self.v, &format!("[{steps}]")))).collect()
+    }
+
+    /// What is loaded for a vector of points, and what is done with it: `q` is its number.
+    fn steps(&self, phase: &Phase, number: usize) -> (String, String) {
         let body = &phase.body;
         let wants = wanted(body);
         let position = |k: usize| self.position(k, true);
@@ -518,19 +529,22 @@ impl Writer<'_> {
         let first_walk = |k: usize| {
             self.phases.list.iter().position(|p| !p.once && wanted(&p.body)[k].load) == Some(number)
         };
-        let mut out = String::new();
+        let (mut fetched, mut out) = (String::new(), String::new());
         for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
-            if self.cached(k) {
-                let now = Wanted { load: first_walk(k), ..want };
-                let places = self.accesses.arrays(k, Wanted { load: false, ..want }, self.v, "");
-                let _ = writeln!(out, "      {places}{}", self.accesses.fetch(k, now, &stand, ["[k]", ""]));
+            if held_row {
+                // Loads first; positions are found again where they are used, which takes fewer registers than to hold them.
+                let (load, place) = (Wanted { position: false, ..want }, Wanted { load: false, ..want });
+                if want.load && (!self.cached(k) || first_walk(k)) {
+                    let places = self.accesses.arrays(k, Wanted::default(), self.v, "");
+                    let _ = writeln!(fetched, "      {places}{}", self.accesses.fetch(k, load, &stand, ["[k]", ""]));
+                }
+                if want.position {
+                    let places = self.accesses.arrays(k, place, self.v, "");
+                    let _ = writeln!(out, "      {places}{}", self.accesses.fetch(k, place, &stand, ["", ""]));
+                }
             } else {
-                let _ = writeln!(
-                    out,
-                    "      {}{}",
-                    self.accesses.arrays(k, want, self.v, ""),
-                    self.accesses.fetch(k, want, &stand, ["", ""])
-                );
+                let arrays = self.accesses.arrays(k, want, self.v, "");
+                let _ = writeln!(fetched, "      {arrays}{}", self.accesses.fetch(k, want, &stand, ["", ""]));
             }
         }
         let point_stores: Vec<_> = body.stores.iter().filter(|s| (s.access as usize) < self.first_buffer).collect();
@@ -542,7 +556,7 @@ impl Writer<'_> {
             load: &|k| match (k as usize).checked_sub(self.first_buffer) {
                 Some(b) if held_row => format!("b{b}[k][v]"),
                 Some(b) => super::types::unpack(self.phases.buffers[b], &format!("b{b}[{}]", self.buffer_place())),
-                None => self.accesses.element(k as usize, if self.cached(k as usize) { "[k]" } else { "" }),
+                None => self.accesses.element(k as usize, if held_row { "[k]" } else { "" }),
             },
             index: &|k, dtype| self.accesses.index(k as usize, dtype, ""),
             valid: &|k| self.accesses.valid(k as usize, ""),
@@ -583,7 +597,7 @@ impl Writer<'_> {
             }
             out += "      }\n";
         }
-        out
+        (fetched, out)
     }
 
     /// Folds of a walk over lanes and threads of a group: `value{slot}` in all of them.
