@@ -170,12 +170,15 @@ impl Plan {
 
 fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {
     let body = &widen(body);
-    let space = Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), most_lanes(body));
+    let chip = compiler.chip();
+    // A point a thread until every thread of the chip has one: what is small is bound by the time that one point takes.
+    let threads = chip.multiprocessors as usize * chip.threads as usize;
+    let lanes = most_lanes(body).min((geometry.points() / (threads / 4)).max(1));
+    let space = Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
     // A second vector a thread where there are enough for all: it keeps more loads in flight.
-    let busy = compiler.chip().multiprocessors as usize * compiler.chip().threads as usize;
-    let class = MapClass { vectors: if vectors >= 4 * busy { 2 } else { 1 }, space: space.class.clone() };
+    let class = MapClass { vectors: if vectors >= 4 * threads { 2 } else { 1 }, space: space.class.clone() };
     let slots = MapSlots::new(&class, body);
     let mut words = vec![0; slots.end];
     words[0] = vectors as u64;

@@ -189,12 +189,13 @@ impl Spread<'_> {
         let tiles = rows.div_ceil(sharing.rows() as usize);
         let chunks = if split {
             let most = (COUNTERS / tiles).max(1);
-            let busy = 4 * self.compiler.chip().multiprocessors as usize;
+            // As many blocks as run at once: one more would run alone at the end.
+            let busy = 6 * self.compiler.chip().multiprocessors as usize;
             let least = match sharing {
                 Sharing::Across { deep, .. } => 4 * deep as usize,
                 _ => 512,
             };
-            busy.div_ceil(tiles).min(n / least).clamp(1, most)
+            (busy / tiles).min(n / least).clamp(1, most)
         } else {
             1
         };

@@ -5,7 +5,7 @@
 
 use super::access::{Accesses, Stand, wanted};
 use super::body::{Names, name, statements};
-use super::{PRELUDE, Traits, options};
+use super::{PRELUDE, options};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_kernel::{Body, Node};
@@ -53,7 +53,7 @@ pub fn gathers(body: &Body) -> bool {
 /// The source of a kernel with one function, `map`.
 pub fn source(body: &Body, class: &MapClass) -> String {
     let slots = MapSlots::new(class, body);
-    let mut out = options(Traits { strict: body.strict, exact: body.repeatable });
+    let mut out = options(body.strict || body.repeatable).to_string();
     out += PRELUDE;
     let _ = write!(
         out,

@@ -13,7 +13,7 @@ use super::access::{Accesses, Stand, Wanted, wanted};
 use super::body::{Names, name, statements};
 use super::map::gathers;
 use super::types::{constant, held, pack, stored};
-use super::{PRELUDE, Traits, options};
+use super::{PRELUDE, options};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
@@ -147,7 +147,7 @@ fn op_name(op: FoldOp) -> &'static str {
 
 /// The source of a kernel with one function, `rows`.
 pub fn source(body: &Body, class: &RowsClass) -> String {
-    let mut out = options(Traits { strict: body.strict, exact: body.repeatable });
+    let mut out = options(body.strict || body.repeatable).to_string();
     out += PRELUDE;
     let phases = class.phases(body);
     let slots = RowsSlots::new(class, body, &phases);
@@ -428,7 +428,7 @@ impl Writer<'_> {
     fn walk(&self, phase: &Phase, number: usize) -> String {
         let (t, v) = (self.t, self.v);
         let folds = &phase.body.folds;
-        let mut out = String::new();
+        let mut out = String::from("  {\n");
         for f in folds {
             let dtype = self.fold_dtype(f.slot);
             let identity = constant(dtype, f.op.identity(dtype));
@@ -477,7 +477,7 @@ impl Writer<'_> {
             Sharing::Across { wide, deep } => out += &self.fold_across(phase, wide, deep, "f"),
             Sharing::Held { group, .. } | Sharing::Again { group } => out += &self.fold_along(phase, group, "f"),
         }
-        out + &self.finish(phase, number)
+        out + &self.finish(phase, number) + "  }\n"
     }
 
     /// A strict walk: block by block of each run, lane by lane.
