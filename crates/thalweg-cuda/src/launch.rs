@@ -15,6 +15,8 @@ pub enum Word {
     Operand(u16, i64),
     /// A scalar.
     Scalar(u16),
+    /// The reciprocal of one, as f64 or as f32.
+    Reciprocal(u16, bool),
     /// The address of a piece of scratch memory, plus so many bytes.
     Scratch(u16, i64),
     /// Where an index out of range is told.
@@ -96,6 +98,10 @@ impl Bound {
                 launch.arguments[at] = match word {
                     Word::Operand(o, offset) => address(operands[o as usize]).wrapping_add_signed(offset),
                     Word::Scalar(s) => scalars[s as usize],
+                    Word::Reciprocal(s, true) => (1.0 / f64::from_bits(scalars[s as usize])).to_bits(),
+                    Word::Reciprocal(s, false) => {
+                        (1.0 / f32::from_bits(scalars[s as usize] as u32)).to_bits() as u64
+                    }
                     Word::Scratch(s, offset) => address(&scratch[s as usize]).wrapping_add_signed(offset),
                     Word::Fault => queue.fault(),
                     Word::Counters => queue.counters(),

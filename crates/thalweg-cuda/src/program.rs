@@ -4,6 +4,7 @@
 
 use crate::compiler::{Compiler, Unit};
 use crate::launch::{Bound, Stage, Word};
+use crate::render::body::divisors;
 use crate::render::map::{self, MapClass, MapSlots};
 use crate::render::{UnitKey, matmul, scatter};
 use crate::rows;
@@ -138,6 +139,7 @@ impl Plan {
                         other => other,
                     },
                     Word::Scalar(s) => Word::Scalar(s + scalars),
+                    Word::Reciprocal(s, wide) => Word::Reciprocal(s + scalars, wide),
                     Word::Scratch(piece, offset) => Word::Scratch(piece + pieces, offset),
                     other => other,
                 };
@@ -186,6 +188,7 @@ fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Comp
     let mut patches = vec![];
     addresses(&mut patches, &slots.space, body, &space);
     patches.extend((0..body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+    add_reciprocals(&mut patches, slots.reciprocals, body);
     if map::gathers(body) {
         patches.push((slots.fault, Word::Fault));
         plan.checked = true;
@@ -217,6 +220,12 @@ pub fn addresses(patches: &mut Vec<(usize, Word)>, slots: &Slots, body: &Body, s
         };
         patches.push((slots.accesses[i], word));
     }
+}
+
+/// The words that are reciprocals of scalars.
+pub fn add_reciprocals(patches: &mut Vec<(usize, Word)>, first: usize, body: &Body) {
+    let word = |(slot, dtype): (u16, DType)| Word::Reciprocal(slot, dtype == DType::F64);
+    patches.extend(divisors(body).into_iter().enumerate().map(|(i, d)| (first + i, word(d))));
 }
 
 /// The bytes that operands must have.

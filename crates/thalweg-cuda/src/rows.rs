@@ -6,7 +6,7 @@
 
 use crate::compiler::Compiler;
 use crate::launch::Word;
-use crate::program::{Draft, Plan, addresses, needs};
+use crate::program::{Draft, Plan, add_reciprocals, addresses, needs};
 use crate::queue::COUNTERS;
 use crate::render::UnitKey;
 use crate::render::access::wanted;
@@ -153,6 +153,7 @@ impl Spread<'_> {
         let mut patches = vec![];
         addresses(&mut patches, &slots.space, self.body, self.space);
         patches.extend((0..self.body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+        add_reciprocals(&mut patches, slots.reciprocals, self.body);
         if gathers(self.body) {
             patches.push((slots.fault, Word::Fault));
         }

@@ -10,7 +10,7 @@
 //! fixed order. Later stages read the results of folds from scratch memory, and compute what follows from them again.
 
 use super::access::{Accesses, Stand, Wanted, wanted};
-use super::body::{Names, name, statements};
+use super::body::{Names, divisors, name, statements};
 use super::map::gathers;
 use super::types::{constant, held, pack, stored};
 use super::{PRELUDE, options};
@@ -104,6 +104,8 @@ pub struct RowsSlots {
     pub space: Slots,
     /// The first scalar.
     pub scalars: usize,
+    /// The reciprocals of those that are divided by.
+    pub reciprocals: usize,
     /// Where an index out of range is told.
     pub fault: usize,
     /// Addresses of the results of folds.
@@ -126,13 +128,14 @@ impl RowsSlots {
     pub fn new(class: &RowsClass, body: &Body, phases: &Phases) -> RowsSlots {
         let space = Slots::new(&class.space, HEAD);
         let scalars = space.end;
-        let fault = scalars + body.scalars as usize;
+        let reciprocals = scalars + body.scalars as usize;
+        let fault = reciprocals + divisors(body).len();
         let values = fault + 1;
         let staged = class.stage.is_some() as usize;
         let partials = values + staged * body.folds.len();
         let buffers = partials + staged * body.folds.len();
         let counters = buffers + staged * phases.buffers.len();
-        RowsSlots { space, scalars, fault, values, partials, buffers, counters, end: counters + 1 }
+        RowsSlots { space, scalars, reciprocals, fault, values, partials, buffers, counters, end: counters + 1 }
     }
 }
 
@@ -374,7 +377,12 @@ impl Writer<'_> {
         }
         let lanes = if self.across() { self.v } else { 1 };
         let position = |k: usize| self.position(k, false);
-        let stand = Stand { position: &position, point: String::new(), step: "0".into(), lanes };
+        // A map is over the whole domain: the first point of the row.
+        let (point, step) = match self.across() {
+            true => (format!("(i64)row * {} * n", self.v), "(i64)n"),
+            false => (format!("(i64)row * n * {}", self.v), "0"),
+        };
+        let stand = Stand { position: &position, point, step: step.into(), lanes };
         let mut out = String::from("  {\n");
         let wants = wanted(body);
         for (k, &want) in wants.iter().enumerate().filter(|(_, w)| w.load || w.position) {
@@ -398,6 +406,7 @@ impl Writer<'_> {
             gather: &|k, offset, inside| self.accesses.gathered(k as usize, &stand, offset, inside),
             value: &|slot| self.value(slot),
             scalar: &|s| self.scalar(s),
+            reciprocal: &|s| self.reciprocal(s),
         };
         out += &statements(body, &names, "      ");
         for set in &body.sets {
@@ -422,6 +431,11 @@ impl Writer<'_> {
 
     fn scalar(&self, slot: u16) -> String {
         format!("a.w[{}]", self.slots.scalars + slot as usize)
+    }
+
+    fn reciprocal(&self, slot: u16) -> Option<String> {
+        let at = divisors(self.body).iter().position(|d| d.0 == slot)?;
+        Some(format!("a.w[{}]", self.slots.reciprocals + at))
     }
 
     /// A walk over the points of the row, and what its folds give.
@@ -563,6 +577,7 @@ impl Writer<'_> {
             gather: &|k, offset, inside| self.accesses.gathered(k as usize, &stand, offset, inside),
             value: &|slot| self.value(slot),
             scalar: &|s| self.scalar(s),
+            reciprocal: &|s| self.reciprocal(s),
         };
         out += &statements(body, &names, "        ");
         for f in &body.folds {
