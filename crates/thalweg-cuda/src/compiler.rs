@@ -22,6 +22,7 @@ pub struct Unit {
     work: Mutex<()>,
 }
 
+#[cfg(test)]
 impl Unit {
     /// The source.
     pub fn source(&self) -> &str {

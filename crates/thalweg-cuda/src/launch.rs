@@ -81,7 +81,13 @@ impl Bound {
     ///
     /// # Panics
     /// When an operand is too small.
-    pub fn run(&self, queue: &Queue, pool: &std::sync::Arc<Pool>, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+    pub fn run(
+        &self,
+        queue: &Queue,
+        pool: &std::sync::Arc<Pool>,
+        operands: &[&Buffer],
+        scalars: &[u64],
+    ) -> Result<(), Error> {
         for &(operand, bytes) in &self.needs {
             let has = operands[operand as usize].bytes();
             assert!(has >= bytes, "operand {operand} is reached up to byte {bytes}, and has {has}");

@@ -10,6 +10,8 @@ mod compiler;
 mod device;
 pub mod driver;
 pub mod find;
+#[cfg(test)]
+mod golden;
 mod launch;
 mod memory;
 mod program;
