@@ -22,6 +22,14 @@ pub struct Unit {
     work: Mutex<()>,
 }
 
+#[cfg(test)]
+impl Unit {
+    /// The source.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+}
+
 /// Units kept; beyond, the memory of them starts over. Bound kernels hold those that they run.
 const MOST: usize = 1 << 14;
 

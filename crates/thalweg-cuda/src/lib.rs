@@ -13,6 +13,8 @@ mod device;
 pub mod driver;
 mod faults;
 pub mod find;
+#[cfg(test)]
+mod golden;
 mod launch;
 mod memory;
 mod program;

@@ -82,8 +82,7 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
                 let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
                 plan.scratch.push(output_bytes(&input.kernel, own));
                 let piece = plan.scratch.len() as u16 - 1;
-                let mut operands: Vec<Word> =
-                    (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
+                let mut operands: Vec<Word> = (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
                 operands.push(Word::Scratch(piece, 0));
                 plan.absorb(self::plan(&input.kernel, own, compiler)?, &operands, scalars);
                 targets[1 + n] = Word::Scratch(piece, 0);

@@ -146,9 +146,7 @@ impl Spread<'_> {
         let runs = &self.geometry.extents[self.geometry.kept..];
         let last = runs.last().copied().unwrap_or(1);
         let count: usize = runs.iter().rev().skip(1).product();
-        words[..6].copy_from_slice(
-            &[rows, n, chunks, n.div_ceil(chunks.max(1)).max(1), count, last].map(|w| w as u64),
-        );
+        words[..6].copy_from_slice(&[rows, n, chunks, n.div_ceil(chunks.max(1)).max(1), count, last].map(|w| w as u64));
         self.space.fill(&slots.space, &mut words);
         let mut patches = vec![];
         addresses(&mut patches, &slots.space, self.body, self.space);
@@ -183,8 +181,7 @@ impl Spread<'_> {
             Sharing::Held { .. } => Sharing::Again { group: 256 },
             other => other,
         };
-        let class =
-            |stage: Option<Stage>| RowsClass { space: self.space.class.clone(), sharing, stage };
+        let class = |stage: Option<Stage>| RowsClass { space: self.space.class.clone(), sharing, stage };
         let phases = class(Some(Stage { phase: 0, split })).phases(self.body);
         let (rows, n) = self.counts();
         let tiles = rows.div_ceil(sharing.rows() as usize);
@@ -261,8 +258,7 @@ fn apart(
     plan.scratch.push((points * dtype.size()).max(64));
     let scratch = plan.scratch.len() as u16 - 1;
     let operand = SCRATCH + scratch;
-    let place =
-        |base| AccessGeometry { base, strides, map: None, reach: None, distinct: points };
+    let place = |base| AccessGeometry { base, strides, map: None, reach: None, distinct: points };
     let class = AccessClass::Strided;
     let mut rest = body.clone();
     let mut own = geometry.clone();

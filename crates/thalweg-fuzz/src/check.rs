@@ -62,6 +62,18 @@ impl Checker {
         Checker { gpu: true, ..Checker::new(device, device) }
     }
 
+    /// Plans a program, also strictly if asked to, compiles and launches it; what comes of it, nobody looks at.
+    #[cfg(feature = "cuda")]
+    pub fn plan(&self, program: &Program, strictly: bool) -> Result<(), Error> {
+        for &mode in &[FAST, STRICT][..1 + strictly as usize] {
+            let old = set_mode(mode);
+            let done = self.record(self.device, program, Drops::Early, false).and_then(|_| synchronize());
+            set_mode(old);
+            done?;
+        }
+        Ok(())
+    }
+
     /// The same, which also checks plans that come from disk.
     pub fn with_disk(self, disk: Disk) -> Checker {
         Checker { disk: Some(disk), ..self }

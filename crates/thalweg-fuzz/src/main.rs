@@ -1,11 +1,13 @@
 //! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in several
 //! segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters and explanations must agree.
 //!
-//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED] [--cache DIR] [--device NAME] [--whole]`. Program `i` has seed `S + i`; a failure is shrunk (not with `--whole`), printed, and can
+//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED] [--cache DIR] [--device NAME] [--whole] [--compile 80,90]`. Program `i` has seed `S + i`; a failure is shrunk (not with `--whole`), printed, and can
 //! be run alone with `--only`. With `--cache` each program also runs in new processes' stead: without plans in memory, with an empty disk cache, with one that
-//! holds its plans, and with one that holds something like them.
+//! holds its plans, and with one that holds something like them. With `--compile` nothing runs: the programs' kernels are compiled for GPUs of these compute capabilities.
 
 mod check;
+#[cfg(feature = "cuda")]
+mod compile;
 mod disk;
 mod generate;
 mod program;
@@ -42,6 +44,12 @@ fn main() -> ExitCode {
             eprintln!("{info}");
         }
     }));
+    #[cfg(feature = "cuda")]
+    if let Some(chips) = option("--compile") {
+        let chip = |sm: &str| sm.trim().parse().unwrap_or_else(|_| panic!("--compile takes 80,90, not {chips}"));
+        let chips: Vec<u32> = chips.split(',').map(chip).collect();
+        return if compile::run(seed, programs, &chips) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let many = CpuOptions { threads: 8, parallel_ns: 0.0, ..CpuOptions::default() };
     let checker = match option("--device").map(String::as_str) {
         None | Some("cpu") => {

@@ -1,14 +1,16 @@
 //! What the rest of the crate needs of a GPU: memory, compiled sources, launches in order.
 //!
 //! In: CUDA C++ and words of arguments. Out: work on the device's one queue. Two implementations: the driver of a real GPU ([`Cuda`]), and one that
-//! runs the same sources on the host, thread by thread, so that everything above can be tested where there is no GPU (`Emulated`).
+//! runs the same sources on the host, thread by thread, so that everything above can be tested where there is no GPU (`Emulated`). A third only collects sources ([`Absent`]).
 //!
+//! * `absent`: no GPU, and what one would have compiled.
 //! * `cuda`: NVIDIA's driver.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
 //!
 //! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to the next user at once.
 
+mod absent;
 mod cuda;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
@@ -17,6 +19,7 @@ pub mod nvrtc;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 pub use emulated::Emulated;
 
+pub use absent::{Absent, joined};
 pub use cuda::Cuda;
 
 use std::fmt::Debug;

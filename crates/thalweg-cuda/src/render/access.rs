@@ -120,8 +120,10 @@ impl Accesses<'_> {
         }
         let t = stored(self.list[k].dtype);
         if let Way::Mapped(_) = self.class.ways[k] {
-            out +=
-                &format!("for (int v = 0; v < {v}; v++) m{k}{place}[v] = map{k}({} + v * {}); ", stand.point, stand.step);
+            out += &format!(
+                "for (int v = 0; v < {v}; v++) m{k}{place}[v] = map{k}({} + v * {}); ",
+                stand.point, stand.step
+            );
             if wanted.load {
                 out += &format!(
                     "for (int v = 0; v < {v}; v++) r{k}{at}[v] = m{k}{place}[v] < 0 ? ({t})0 : load1(p{k} + m{k}{place}[v]); "

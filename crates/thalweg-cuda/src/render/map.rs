@@ -104,8 +104,10 @@ pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) ->
         );
     };
     if !fetched.is_empty() {
-        let loads: String =
-            fetched.iter().map(|&k| format!("      {}\n", accesses.fetch(k, wants[k], &stand, ["[u]", "[u]"]))).collect();
+        let loads: String = fetched
+            .iter()
+            .map(|&k| format!("      {}\n", accesses.fetch(k, wants[k], &stand, ["[u]", "[u]"])))
+            .collect();
         step(&mut out, &loads);
     }
     let names = Names {

@@ -71,11 +71,8 @@ pub fn source(class: &MatmulClass) -> String {
             w + 3
         );
     }
-    let sum = if dtype.is_float() {
-        "x * y + sum".to_string()
-    } else {
-        format!("int_add<{h}>(sum, int_mul<{h}>(x, y))")
-    };
+    let sum =
+        if dtype.is_float() { "x * y + sum".to_string() } else { format!("int_add<{h}>(sum, int_mul<{h}>(x, y))") };
     let _ = write!(
         out,
         r#"

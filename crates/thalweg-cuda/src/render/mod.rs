@@ -6,6 +6,7 @@
 //! * `access`: reading and writing through index maps.
 //! * `body`: nodes as statements.
 //! * `map`, `rows`, …: kernels.
+//! * `tidy`: how they are laid out.
 
 pub mod access;
 pub mod body;
@@ -15,14 +16,16 @@ pub mod matmul;
 pub mod rows;
 pub mod scan;
 pub mod scatter;
+mod tidy;
 pub mod types;
 
 use map::MapClass;
 use matmul::MatmulClass;
-use rows::RowsClass;
+use rows::{RowsClass, Sharing};
 use scan::ScanClass;
 use scatter::ScatterClass;
 use thalweg_kernel::Body;
+use tidy::tidy;
 
 /// What every source starts with.
 pub const PRELUDE: &str = include_str!("prelude.cuh");
@@ -51,12 +54,49 @@ pub enum UnitKey {
 impl UnitKey {
     /// The name of the function, and the source.
     pub fn source(&self) -> (&'static str, String) {
-        match self {
+        let (name, source) = match self {
             UnitKey::Map(body, class) => ("map", map::source(body, class)),
             UnitKey::Rows(body, class) => ("rows", rows::source(body, class)),
             UnitKey::Scan(class) => ("scan", scan::source(class)),
             UnitKey::Matmul(class) => ("matmul", matmul::source(class)),
             UnitKey::Scatter(class) => ("scatter", scatter::source(class)),
+        };
+        let (options, own) = source.split_once(PRELUDE).expect("every source has the prelude");
+        (name, format!("{options}{PRELUDE}\n// {}\n{}", self.about(), tidy(own.trim_start())))
+    }
+
+    /// What it is, in a line for people.
+    fn about(&self) -> String {
+        match self {
+            UnitKey::Map(_, class) => {
+                format!("Each point by itself: {} times {} neighbours a thread.", class.vectors, class.space.lanes)
+            }
+            UnitKey::Rows(_, class) => {
+                let part = match class.stage {
+                    None => String::new(),
+                    Some(s) if s.split => format!(" Phase {}, several blocks a row.", s.phase),
+                    Some(s) => format!(" Phase {}.", s.phase),
+                };
+                let how = match class.sharing {
+                    Sharing::Held { group, steps, .. } => {
+                        format!("Rows along: {group} threads each, {steps} vectors a thread held in registers.")
+                    }
+                    Sharing::Again { group } => format!("Rows along: {group} threads each, read in every walk."),
+                    Sharing::Across { wide, deep } => {
+                        format!(
+                            "Rows side by side: {wide} vectors of them a block, {deep} threads for the points of each."
+                        )
+                    }
+                    Sharing::Ordered => "Rows in order, a warp each.".into(),
+                };
+                how + &part
+            }
+            UnitKey::Scan(class) => format!("Scan of rows in memory: {:?} of {}.", class.op, class.dtype.name()),
+            UnitKey::Matmul(class) => format!("Matrix product of {}.", class.dtype.name()),
+            UnitKey::Scatter(ScatterClass { op: None, .. }) => "Scatter: the copy of the tensor.".into(),
+            UnitKey::Scatter(ScatterClass { op: Some(op), dtype, .. }) => {
+                format!("Scatter: {op:?} of {}.", dtype.name())
+            }
         }
     }
 }

@@ -53,7 +53,13 @@ impl Sharing {
     /// Threads of a block.
     pub fn block(self) -> u32 {
         match self {
-            Sharing::Held { group, .. } | Sharing::Again { group } => if group > 32 { group as u32 } else { 256 },
+            Sharing::Held { group, .. } | Sharing::Again { group } => {
+                if group > 32 {
+                    group as u32
+                } else {
+                    256
+                }
+            }
             Sharing::Across { wide, deep } => wide as u32 * deep as u32,
             Sharing::Ordered => 256,
         }
@@ -177,8 +183,7 @@ pub fn source(body: &Body, class: &RowsClass) -> String {
 
 /// The accesses of a body with those of its buffers behind.
 fn all_accesses(body: &Body, phases: &Phases) -> Vec<Access> {
-    let buffer =
-        |&dtype: &DType| Access { operand: None, dtype, class: AccessClass::Contiguous, per_row: false };
+    let buffer = |&dtype: &DType| Access { operand: None, dtype, class: AccessClass::Contiguous, per_row: false };
     body.accesses.iter().copied().chain(phases.buffers.iter().map(buffer)).collect()
 }
 
@@ -310,10 +315,8 @@ impl Writer<'_> {
                 );
             }
             Sharing::Ordered => {
-                let _ = writeln!(
-                    out,
-                    "  const u32 t = threadIdx.x % 32;\n  {t} row = ({t}){tile} * 8 + threadIdx.x / 32;"
-                );
+                let _ =
+                    writeln!(out, "  const u32 t = threadIdx.x % 32;\n  {t} row = ({t}){tile} * 8 + threadIdx.x / 32;");
             }
         }
         out += "  const bool live = row < rows;\n  if (!live) row = rows - 1;\n  ";
@@ -511,10 +514,7 @@ impl Writer<'_> {
         );
         for f in &phase.body.folds {
             let (op, slot) = (op_name(f.op), f.slot);
-            let _ = writeln!(
-                out,
-                "    tree{slot}.push(__shfl_sync(0xffffffffu, fold_warp<{op}, 32>(f{slot}[0]), 0));"
-            );
+            let _ = writeln!(out, "    tree{slot}.push(__shfl_sync(0xffffffffu, fold_warp<{op}, 32>(f{slot}[0]), 0));");
         }
         out += "  }\n";
         for f in &phase.body.folds {
@@ -540,9 +540,8 @@ impl Writer<'_> {
         let (point, step) = self.point();
         let stand = Stand { position: &position, point, step: step.into(), lanes: self.v };
         let held_row = self.held_row().is_some();
-        let first_walk = |k: usize| {
-            self.phases.list.iter().position(|p| !p.once && wanted(&p.body)[k].load) == Some(number)
-        };
+        let first_walk =
+            |k: usize| self.phases.list.iter().position(|p| !p.once && wanted(&p.body)[k].load) == Some(number);
         let (mut fetched, mut out) = (String::new(), String::new());
         for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
             if held_row {

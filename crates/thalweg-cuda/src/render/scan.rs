@@ -85,7 +85,11 @@ impl ScanClass {
 pub fn source(class: &ScanClass) -> String {
     let mut out = super::options(true).to_string();
     out += PRELUDE;
-    if matches!(class.op, ScanOp::Sort | ScanOp::Argsort) { sort(class, &mut out) } else { running(class, &mut out) }
+    if matches!(class.op, ScanOp::Sort | ScanOp::Argsort) {
+        sort(class, &mut out)
+    } else {
+        running(class, &mut out)
+    }
     out
 }
 

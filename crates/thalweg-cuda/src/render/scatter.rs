@@ -32,14 +32,7 @@ pub struct ScatterClass {
 }
 
 /// Adds a scatter. `targets`: where tensor, index, values and result are.
-pub fn add(
-    plan: &mut Plan,
-    op: ScatterOp,
-    dtype: DType,
-    g: &ScatterGeometry,
-    targets: [Word; 4],
-    compiler: &Compiler,
-) {
+pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, targets: [Word; 4], compiler: &Compiler) {
     let dims: Vec<_> = g.outer.iter().chain(&g.inner).copied().collect();
     let lines: usize = dims.iter().map(|d| d.0).product();
     let mut words = vec![0u64; HEAD + 6 * dims.len()];

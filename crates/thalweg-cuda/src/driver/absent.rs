@@ -1,0 +1,169 @@
+//! A GPU that is not there.
+//!
+//! In: sources. Out: the sources, each once, for whoever wants to look at them or have them compiled ([`super::nvrtc::compile_for`]). Memory is addresses and nothing else, what is
+//! launched does not run, and what is read is zeros.
+//!
+//! Always true: it succeeds, needs nothing that a machine may lack, and takes no time to speak of.
+
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
+use crate::render::PRELUDE;
+use rustc_hash::FxHashSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use thalweg_runtime::Error;
+
+/// The GPU that is not there: an H100 as far as the planner and the renderer can tell.
+#[derive(Debug)]
+pub struct Absent {
+    chip: Chip,
+    /// The next address to hand out; none is handed out twice.
+    next: AtomicU64,
+    sources: Mutex<Sources>,
+}
+
+#[derive(Debug, Default)]
+struct Sources {
+    seen: FxHashSet<String>,
+    new: Vec<String>,
+}
+
+impl Absent {
+    /// Without any sources yet.
+    pub fn new() -> Absent {
+        let chip = Chip {
+            name: "absent GPU".into(),
+            sm: 90,
+            multiprocessors: 132,
+            threads: 2048,
+            registers: 65536,
+            shared: 227 << 10,
+            l2: 50 << 20,
+            memory: 80 << 30,
+            compiler: "none".into(),
+        };
+        Absent { chip, next: AtomicU64::new(1 << 32), sources: Mutex::default() }
+    }
+
+    /// The sources that it was first asked to compile since the last call.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.sources.lock().unwrap_or_else(PoisonError::into_inner).new)
+    }
+}
+
+impl Default for Absent {
+    fn default() -> Absent {
+        Absent::new()
+    }
+}
+
+/// Several sources as few, in the same order: what all begin with is only read once then, which is half of the time of compiling them. No more than `most` become one.
+pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
+    // By their options, which are the compiler's for all of a source.
+    let mut groups: Vec<(&str, Vec<&str>)> = vec![];
+    for source in sources {
+        let (options, own) = source.split_once(PRELUDE).expect("every source has the prelude");
+        match groups.iter_mut().find(|g| g.0 == options && g.1.len() < most) {
+            Some(group) => group.1.push(own),
+            None => groups.push((options, vec![own])),
+        }
+    }
+    let one = |(options, all): &(&str, Vec<&str>)| {
+        let mut text = format!("{options}{PRELUDE}");
+        for (i, own) in all.iter().enumerate() {
+            // Helpers of the same name are told apart by their namespace, functions of C by a number.
+            let own = own.replacen("(THALWEG_PARAMETER", &format!("{i}(THALWEG_PARAMETER"), 1);
+            text += &format!("namespace k{i} {{\n{own}}}\n");
+        }
+        text
+    };
+    groups.iter().map(one).collect()
+}
+
+/// What is in the place of code.
+#[derive(Debug)]
+struct Nothing;
+
+impl Module for Nothing {}
+
+impl Graph for Nothing {
+    fn run(&mut self, _: &[Launch]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Event for Nothing {
+    fn wait(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn since(&self, _: &dyn Event) -> Result<f64, Error> {
+        Ok(0.0)
+    }
+
+    fn handle(&self) -> usize {
+        0
+    }
+}
+
+impl Driver for Absent {
+    fn chip(&self) -> &Chip {
+        &self.chip
+    }
+
+    fn obtain(&self, bytes: usize) -> Option<u64> {
+        Some(self.next.fetch_add(bytes.max(1).next_multiple_of(256) as u64, Relaxed))
+    }
+
+    fn release(&self, _: u64) {}
+
+    fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if sources.seen.insert(source.to_owned()) {
+            sources.new.push(source.to_owned());
+        }
+        Ok(vec![])
+    }
+
+    fn load(&self, _: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
+        let module: Arc<dyn Module> = Arc::new(Nothing);
+        let info = FunctionInfo { registers: 32, local: 0, shared: 0 };
+        Ok(functions.iter().map(|_| Function { handle: 0, module: module.clone(), info }).collect())
+    }
+
+    fn occupancy(&self, _: &Function, block: u32, _: u32) -> u32 {
+        self.chip.threads / block.max(1)
+    }
+
+    fn launch(&self, _: &Launch) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn graph(&self, _: &[Launch]) -> Result<Box<dyn Graph>, Error> {
+        Ok(Box::new(Nothing))
+    }
+
+    fn fill(&self, _: u64, _: u8, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn read(&self, _: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        bytes.fill(0);
+        Ok(())
+    }
+
+    fn copy(&self, _: u64, _: u64, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn event(&self) -> Result<Box<dyn Event>, Error> {
+        Ok(Box::new(Nothing))
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,336 @@
+//! Golden sources: what is written for a dozen kernels that stand for the rest, kept as text that people read (`golden/*.cu`).
+//!
+//! A change of the renderer shows as a change of these files; `THALWEG_BLESS=1 cargo test -p thalweg-cuda golden` writes them anew. What is the same in
+//! all, the prelude, is left out. Where there is an NVRTC, each is compiled for the chips that matter.
+
+use crate::compiler::Compiler;
+use crate::driver::{Absent, nvrtc};
+use crate::program::plan;
+use crate::render::PRELUDE;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thalweg_ir::{DType, ElementOp, MAX_RANK, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, MatmulGeometry,
+    Node, NodeId, Orientation, RowGeometry, ScatterGeometry, random::random_node,
+};
+
+/// A body with the geometry of its accesses, as they are added.
+struct Draft {
+    b: BodyBuilder,
+    at: Vec<AccessGeometry>,
+    extents: Vec<usize>,
+    kept: usize,
+}
+
+impl Draft {
+    /// Over points of these sizes, of which the first `kept` number rows.
+    fn new(strict: bool, extents: &[usize], kept: usize) -> Draft {
+        Draft { b: BodyBuilder::new(strict), at: vec![], extents: extents.to_vec(), kept }
+    }
+
+    /// An access of the next operand (of none where `operand` is false) by strides.
+    fn access(&mut self, dtype: DType, strides: &[isize], operand: bool) -> u16 {
+        let class = match strides.last() {
+            Some(1) => AccessClass::Contiguous,
+            Some(0) => AccessClass::Uniform,
+            _ => AccessClass::Strided,
+        };
+        let per_row = strides.len() > self.kept && strides[self.kept..].iter().all(|&s| s == 0) && self.kept > 0;
+        let mut own = [0; MAX_RANK];
+        own[..strides.len()].copy_from_slice(strides);
+        let high: isize = strides.iter().zip(&self.extents).map(|(s, n)| s * (*n as isize - 1)).sum();
+        let reach = operand.then_some((0, high as usize));
+        self.push(
+            Access { operand: operand.then(|| self.operands()), dtype, class, per_row },
+            AccessGeometry { base: 0, strides: own, map: None, reach, distinct: high as usize + 1 },
+        )
+    }
+
+    fn push(&mut self, access: Access, at: AccessGeometry) -> u16 {
+        self.at.push(at);
+        self.b.access(access)
+    }
+
+    fn operands(&self) -> u16 {
+        self.b.body().accesses.iter().filter(|a| a.operand.is_some()).count() as u16
+    }
+
+    fn load(&mut self, dtype: DType, strides: &[isize]) -> NodeId {
+        let access = self.access(dtype, strides, true);
+        self.b.node(Node::Load { access })
+    }
+
+    fn store(&mut self, node: NodeId, strides: &[isize]) {
+        let dtype = self.b.body().dtype(node);
+        let access = self.access(dtype, strides, true);
+        self.b.store(node, access);
+    }
+
+    fn number(&mut self, v: f64) -> NodeId {
+        self.b.constant(Scalar::Float(v), DType::F32)
+    }
+
+    fn one(&mut self, op: ElementOp, x: NodeId) -> NodeId {
+        self.b.element(op, &[x])
+    }
+
+    fn two(&mut self, op: ElementOp, x: NodeId, y: NodeId) -> NodeId {
+        self.b.element(op, &[x, y])
+    }
+
+    fn map(self) -> (Kernel, Geometry) {
+        let geometry = MapGeometry { extents: self.extents, accesses: self.at };
+        (Kernel::Map(self.b.finish()), Geometry::Map(geometry))
+    }
+
+    fn rows(self, orientation: Orientation) -> (Kernel, Geometry) {
+        let geometry = RowGeometry { extents: self.extents, kept: self.kept, accesses: self.at };
+        (Kernel::Rows { body: self.b.finish(), orientation }, Geometry::Rows(geometry))
+    }
+}
+
+/// `x·(erf(x/√2) + 1)/2` on that many elements.
+fn gelu(dtype: DType, n: usize) -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[n], 0);
+    let x = d.load(dtype, &[1]);
+    let x = d.b.cast(x, DType::F32);
+    let (root, one, half) = (d.number(std::f64::consts::FRAC_1_SQRT_2), d.number(1.0), d.number(0.5));
+    let z = d.two(ElementOp::Mul, x, root);
+    let erf = d.one(ElementOp::Erf, z);
+    let sum = d.two(ElementOp::Add, erf, one);
+    let y = d.two(ElementOp::Mul, x, sum);
+    let y = d.two(ElementOp::Mul, y, half);
+    let y = d.b.cast(y, dtype);
+    d.store(y, &[1]);
+    d.map()
+}
+
+/// `xᵀ + z`, with `z` a vector.
+fn transposed() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[1000, 600], 0);
+    let x = d.load(DType::F32, &[1, 1000]);
+    let z = d.load(DType::F32, &[0, 1]);
+    let y = d.two(ElementOp::Add, x, z);
+    d.store(y, &[600, 1]);
+    d.map()
+}
+
+/// A matrix with a border of a scalar around it, times 2.
+fn padded() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[102, 66], 0);
+    let map = IndexMap::new(View::contiguous(Shape::new(&[100, 64]))).pad(&[(1, 1), (1, 1)]);
+    let at = AccessGeometry {
+        base: 0,
+        strides: [0; MAX_RANK],
+        reach: map.reach(),
+        distinct: map.distinct(),
+        map: Some(Arc::new(map)),
+    };
+    let access = Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Mapped, per_row: false };
+    let access = d.push(access, at);
+    let x = d.b.node(Node::Load { access });
+    let inside = d.b.node(Node::Valid { access });
+    let border = d.b.scalar(0, DType::F32);
+    let x = d.b.element(ElementOp::Where, &[inside, x, border]);
+    let two = d.number(2.0);
+    let y = d.two(ElementOp::Mul, x, two);
+    d.store(y, &[66, 1]);
+    d.map()
+}
+
+/// Rows of a table by an index: `y[i, j] = x[index[i], j]`.
+fn gathered() -> (Kernel, Geometry) {
+    let (n, columns, rows) = (4096, 256, 50_000);
+    let mut d = Draft::new(false, &[n, columns], 0);
+    let from = d.access(DType::F32, &[0, 1], true);
+    d.at[0].reach = Some((0, rows * columns - 1));
+    let index = d.load(DType::I64, &[1, 0]);
+    let whole = |d: &mut Draft, v: usize| d.b.constant(Scalar::Int(v as i64), DType::I64);
+    let (zero, end, step) = (whole(&mut d, 0), whole(&mut d, rows), whole(&mut d, columns));
+    let (low, high) = (d.two(ElementOp::Ge, index, zero), d.two(ElementOp::Lt, index, end));
+    let inside = d.two(ElementOp::And, low, high);
+    let offset = d.two(ElementOp::Mul, index, step);
+    let x = d.b.node(Node::Gather { access: from, offset, inside });
+    d.store(x, &[columns as isize, 1]);
+    d.map()
+}
+
+/// Softmax of rows, each held in the registers of a block.
+fn softmax() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[8192, 4096], 1);
+    let x = d.load(DType::F32, &[4096, 1]);
+    let most = d.b.fold(FoldOp::Max, x);
+    let centred = d.two(ElementOp::Sub, x, most);
+    let e = d.one(ElementOp::Exp, centred);
+    let sum = d.b.fold(FoldOp::Sum, e);
+    let y = d.two(ElementOp::Div, e, sum);
+    d.store(y, &[4096, 1]);
+    d.rows(Orientation::Along)
+}
+
+/// Layer normalisation of short bf16 rows, a warp each, with scale and shift.
+fn layernorm() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[8192, 768], 1);
+    let wide = |d: &mut Draft, strides: &[isize]| {
+        let x = d.load(DType::BF16, strides);
+        d.b.cast(x, DType::F32)
+    };
+    let (x, g, b) = (wide(&mut d, &[768, 1]), wide(&mut d, &[0, 1]), wide(&mut d, &[0, 1]));
+    let (count, epsilon) = (d.number(1.0 / 768.0), d.number(1e-5));
+    let sum = d.b.fold(FoldOp::Sum, x);
+    let mean = d.two(ElementOp::Mul, sum, count);
+    let centred = d.two(ElementOp::Sub, x, mean);
+    let square = d.two(ElementOp::Mul, centred, centred);
+    let squares = d.b.fold(FoldOp::Sum, square);
+    let variance = d.two(ElementOp::Mul, squares, count);
+    let variance = d.two(ElementOp::Add, variance, epsilon);
+    let factor = d.one(ElementOp::Rsqrt, variance);
+    let y = d.two(ElementOp::Mul, centred, factor);
+    let y = d.two(ElementOp::Mul, y, g);
+    let y = d.two(ElementOp::Add, y, b);
+    let y = d.b.cast(y, DType::BF16);
+    d.store(y, &[768, 1]);
+    d.rows(Orientation::Along)
+}
+
+/// Sums over the last dimension, or the first.
+fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry) {
+    let mut d = Draft::new(strict, &[rows, n], 1);
+    let x = d.load(DType::F32, &if columns { [1, rows as isize] } else { [n as isize, 1] });
+    let sum = d.b.fold(FoldOp::Sum, x);
+    d.store(sum, &[1, 0]);
+    d.rows(if columns { Orientation::Across } else { Orientation::Along })
+}
+
+fn scanned(op: ScanOp) -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[64, 10_000], 1);
+    let x = d.load(DType::F32, &[10_000, 1]);
+    let y = d.b.scan(op, false, x);
+    d.store(y, &[10_000, 1]);
+    d.rows(Orientation::Along)
+}
+
+/// `x[index[i], j] += v[i, j]`.
+fn scattered() -> (Kernel, Geometry) {
+    let (rows, n, columns) = (1000, 5000, 64isize);
+    let geometry = ScatterGeometry {
+        axis: 0,
+        outer: vec![],
+        inner: vec![(columns as usize, [1, 0, 1, 1])],
+        n,
+        size: rows,
+        steps: [columns, 1, columns, columns],
+        base: [0; 4],
+        inputs: [None, None],
+    };
+    let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] };
+    (kernel, Geometry::Scatter(geometry))
+}
+
+/// Products of eight pairs of bf16 matrices, the second ones transposed.
+fn products() -> (Kernel, Geometry) {
+    let (m, n, k) = (300, 200, 100);
+    let geometry = MatmulGeometry {
+        batch: vec![(8, (m * k) as isize, (k * n) as isize)],
+        m,
+        n,
+        k,
+        a: (0, k as isize, 1),
+        b: (0, 1, k as isize),
+        reach: [Some((0, 8 * m * k - 1)), Some((0, 8 * k * n - 1))],
+    };
+    (Kernel::Matmul { dtype: DType::BF16 }, Geometry::Matmul(geometry))
+}
+
+fn normal() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[1 << 16], 0);
+    let at = d.access(DType::U32, &[1], false);
+    let low = d.b.node(Node::Index { access: at, dtype: DType::U32 });
+    let high = d.b.constant(Scalar::Int(0), DType::U32);
+    let key = [d.b.scalar(0, DType::U32), d.b.scalar(1, DType::U32)];
+    let x = random_node(&mut d.b, RandomKind::Normal, DType::F32, [low, high], key);
+    d.store(x, &[1]);
+    d.map()
+}
+
+/// All of them, by the name of their file.
+fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
+    vec![
+        ("gelu_f32", gelu(DType::F32, 32 << 20)),
+        ("gelu_bf16", gelu(DType::BF16, 1 << 20)),
+        ("transposed", transposed()),
+        ("padded", padded()),
+        ("gathered", gathered()),
+        ("softmax", softmax()),
+        ("layernorm_bf16", layernorm()),
+        ("sum_of_long_rows", sum(false, [4, 1 << 22], false)),
+        ("sum_of_columns", sum(false, [512, 1 << 14], true)),
+        ("sum_in_order", sum(true, [512, 3000], false)),
+        ("cumsum", scanned(ScanOp::Sum)),
+        ("sort", scanned(ScanOp::Sort)),
+        ("scatter_add", scattered()),
+        ("products_bf16", products()),
+        ("normal", normal()),
+    ]
+}
+
+/// The sources of a kernel, each once, in the order in which they run.
+fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
+    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let mut all: Vec<String> = vec![];
+    for draft in plan(kernel, geometry, &compiler).unwrap().stages {
+        if !all.iter().any(|s| s == draft.unit.source()) {
+            all.push(draft.unit.source().into());
+        }
+    }
+    all
+}
+
+#[test]
+fn golden_sources_are_as_they_were() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden");
+    let bless = std::env::var_os("THALWEG_BLESS").is_some();
+    let mut changed = vec![];
+    for (name, kernel) in kernels() {
+        let texts: Vec<String> = sources(&kernel).iter().map(|s| s.replacen(PRELUDE, "", 1)).collect();
+        let text = texts.join("\n");
+        let file = folder.join(format!("{name}.cu"));
+        if bless {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&file, text).unwrap();
+        } else if std::fs::read_to_string(&file).unwrap_or_default() != text {
+            changed.push(name);
+        }
+    }
+    assert!(changed.is_empty(), "{changed:?} changed; THALWEG_BLESS=1 writes them anew, for `git diff` to show");
+}
+
+#[test]
+fn golden_sources_are_readable() {
+    for (name, kernel) in kernels() {
+        for source in sources(&kernel) {
+            let own = source.replacen(PRELUDE, "", 1);
+            for line in own.lines() {
+                assert_eq!(line.trim_end(), line, "{name}: spaces at the end");
+            }
+        }
+    }
+}
+
+#[test]
+fn golden_sources_compile_for_every_chip() {
+    let sms = match nvrtc::supported_sms() {
+        Ok(sms) => sms,
+        Err(why) => return eprintln!("SKIPPED: {why}"),
+    };
+    let mut chips: Vec<u32> = [80, 90].into_iter().filter(|sm| sms.contains(sm)).chain(sms.last().copied()).collect();
+    chips.dedup();
+    for (name, kernel) in kernels() {
+        for (source, &sm) in sources(&kernel).iter().flat_map(|s| chips.iter().map(move |sm| (s, sm))) {
+            let image = nvrtc::compile_for(sm, source).unwrap_or_else(|why| panic!("{name} for sm_{sm}: {why}"));
+            assert_eq!(&image[..4], b"\x7fELF", "{name} for sm_{sm}");
+        }
+    }
+    eprintln!("compiled for {chips:?}");
+}

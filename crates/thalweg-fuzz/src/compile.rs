@@ -1,0 +1,103 @@
+//! The sources of programs, compiled for GPUs that need not be there.
+//!
+//! In: programs. Out: which of their kernels NVRTC refuses for which chip. Each program is planned as it would be, some of them also strictly, on a device that collects
+//! sources; nothing runs. What several programs have in common is compiled once.
+
+use crate::check::Checker;
+use crate::generate;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+use thalweg_cuda::CudaDevice;
+use thalweg_cuda::driver::{Absent, joined, nvrtc};
+use thalweg_stream::DeviceRef;
+
+/// Sources that a thread takes at a time.
+const PART: usize = 48;
+/// Sources that are compiled as one at most.
+const JOINED: usize = 16;
+/// Every so many programs are also planned strictly, whose kernels are fewer kinds.
+const STRICT: u64 = 5;
+
+/// A source, and the first program that has it.
+struct Found {
+    seed: u64,
+    source: String,
+}
+
+/// Compiles the kernels of programs for these chips; how many were refused.
+pub fn run(seed: u64, programs: u64, chips: &[u32]) -> u64 {
+    let begin = Instant::now();
+    let (found, mut failed) = collect(seed, programs);
+    println!("{} sources of {programs} programs, {:.1} s", found.len(), begin.elapsed().as_secs_f64());
+    let known = nvrtc::supported_sms().unwrap_or_else(|why| panic!("{why}"));
+    let (chips, unknown): (Vec<u32>, Vec<u32>) = chips.iter().partition(|sm| known.contains(sm));
+    if !unknown.is_empty() {
+        println!("this NVRTC does not know {unknown:?}");
+    }
+    for (source, (seed, refusals)) in compile(&found, &chips) {
+        failed += 1;
+        println!("seed {seed}: {}\n{source}", refusals.join("\n"));
+    }
+    println!(
+        "{} sources compiled for {chips:?}, {failed} failures, {:.1} s",
+        found.len(),
+        begin.elapsed().as_secs_f64()
+    );
+    failed
+}
+
+/// The sources of programs, and how many programs could not be planned.
+fn collect(seed: u64, programs: u64) -> (Vec<Found>, u64) {
+    // What is on disk would not be compiled, and what this compiles is not code.
+    thalweg_runtime::disk::set(None);
+    let driver = Arc::new(Absent::new());
+    let device = CudaDevice::with(driver.clone(), "cuda:absent").unwrap_or_else(|why| panic!("{why}"));
+    let checker = Checker::on_gpu(DeviceRef::register(device));
+    let (mut found, mut failed) = (vec![], 0);
+    for seed in seed..seed + programs {
+        let program = generate::program(seed);
+        let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            checker.plan(&program, seed.is_multiple_of(STRICT))
+        }));
+        let why = match planned {
+            Ok(Ok(())) => None,
+            Ok(Err(why)) => Some(why.to_string()),
+            Err(_) => Some("panicked".into()),
+        };
+        if let Some(why) = why {
+            failed += 1;
+            println!("seed {seed}: {why}\n{}", program.listing());
+        }
+        found.extend(driver.take().into_iter().map(|source| Found { seed, source }));
+    }
+    (found, failed)
+}
+
+/// The sources that are refused, with the seed of a program and what the compiler says for each chip.
+fn compile<'a>(found: &'a [Found], chips: &[u32]) -> BTreeMap<&'a str, (u64, Vec<String>)> {
+    let parts: Vec<&[Found]> = found.chunks(PART).collect();
+    let (next, refused) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || {
+        while let Some(part) = parts.get(next.fetch_add(1, Relaxed)) {
+            let sources: Vec<&str> = part.iter().map(|f| f.source.as_str()).collect();
+            let all = joined(&sources, JOINED);
+            for &sm in chips {
+                if all.iter().all(|source| nvrtc::compile_for(sm, source).is_ok()) {
+                    continue;
+                }
+                for f in *part {
+                    let Err(why) = nvrtc::compile_for(sm, &f.source) else { continue };
+                    let mut refused = refused.lock().unwrap_or_else(|e| e.into_inner());
+                    let of = refused.entry(f.source.as_str()).or_insert((f.seed, vec![]));
+                    of.1.push(format!("for sm_{sm}: {why}"));
+                }
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    refused.into_inner().unwrap_or_else(|e| e.into_inner())
+}
