@@ -16,6 +16,8 @@ pub enum Word {
     Operand(u16, i64),
     /// A scalar.
     Scalar(u16),
+    /// The reciprocal of one, as f64 or as f32.
+    Reciprocal(u16, bool),
     /// The address of a piece of scratch memory, plus so many bytes.
     Scratch(u16, i64),
     /// Where an index out of range is told.
@@ -95,6 +97,10 @@ impl Bound {
                     words[at] = match word {
                         Word::Operand(o, offset) => address(operands[o as usize], offset),
                         Word::Scalar(s) => scalars[s as usize],
+                        Word::Reciprocal(s, true) => (1.0 / f64::from_bits(scalars[s as usize])).to_bits(),
+                        Word::Reciprocal(s, false) => {
+                            u64::from((1.0 / f32::from_bits(scalars[s as usize] as u32)).to_bits())
+                        }
                         Word::Scratch(s, offset) => address(&scratch[s as usize], offset),
                         Word::Fault => fault,
                         Word::Counters => queue.counters(),

@@ -5,7 +5,6 @@
 //!
 //! Always true: source and words agree on where a word is, since both ask [`Slots`], which knows the class alone.
 
-use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{Access, AccessGeometry, IndexMap};
 
 /// How an access moves along the dimension whose points a thread takes several of.
@@ -360,6 +359,3 @@ pub fn map_function(class: &SpaceClass, slots: &Slots, access: usize) -> String 
     }
     out + "    return in ? at : -1;\n"
 }
-
-/// The most dimensions that a geometry has.
-pub const RANKS: usize = MAX_RANK;
