@@ -7,8 +7,8 @@
 //! Always true: parts keep the threads of a block that they have alone; where these differ, there is a launch for each.
 
 use crate::compiler::{Compiler, Unit};
-use crate::program::{Draft, Plan};
 use crate::launch::Word;
+use crate::program::{Draft, Plan};
 use std::fmt::Write;
 use std::sync::Arc;
 

@@ -183,14 +183,13 @@ fn boxes_rows_and_maps_share_a_launch() {
         .map(|&[a, b]| Tensor::from_slice(&(0..a * b).map(|i| (i % 11) as f32 * 0.25).collect::<Vec<_>>(), [a, b]))
         .collect();
     let run = |inputs: &[Tensor]| -> Vec<Tensor> {
-        let each = |x: &Tensor| {
-            [x.softmax(1), x.t().exp(), x.sum(0), Tensor::cat(&[x, &(x * 2.0), &x.sin()], 0) + 1.0]
-        };
+        let each = |x: &Tensor| [x.softmax(1), x.t().exp(), x.sum(0), Tensor::cat(&[x, &(x * 2.0), &x.sin()], 0) + 1.0];
         inputs.iter().flat_map(each).collect()
     };
     let there: Vec<Tensor> = inputs.iter().map(on).collect();
     let (ours, c) = counted(|| run(&there));
-    assert!(c.device_launches <= c.kernels + 6, "{c:?}");
+    // A launch for each number of threads that a block has.
+    assert!(c.device_launches <= c.kernels + 3, "{c:?}");
     for (a, b) in ours.iter().zip(run(&inputs)) {
         assert_eq!(a.dims(), b.dims());
         assert!(values(a).iter().zip(values(&b)).all(|(a, b)| (a - b).abs() < 1e-4));
