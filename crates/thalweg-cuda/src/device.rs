@@ -1,7 +1,8 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in one queue.
 
 use crate::compiler::Compiler;
-use crate::driver::{Cuda, Driver};
+use crate::driver::{Cuda, Driver, nvrtc};
+use crate::find::{Sought, find};
 use crate::launch::Bound;
 use crate::memory::DeviceMemory;
 use crate::program::plan;
@@ -41,6 +42,26 @@ impl CudaDevice {
         let number = if number.is_empty() { Some(0) } else { number.strip_prefix(':').and_then(|n| n.parse().ok()) };
         let number = number.ok_or_else(|| none("a GPU has a number: cuda:0".into()))?;
         CudaDevice::with(Cuda::open(number)?, name)
+    }
+
+    /// Whether there is a GPU, and kernels can be compiled for the first one. Where there is no driver this takes no time to speak of.
+    ///
+    /// # Errors
+    /// Why a GPU that is there, or a driver, cannot be used.
+    pub fn is_usable() -> Result<bool, Error> {
+        if find(Sought::Driver).library.is_none() {
+            return Ok(false);
+        }
+        let chips = Cuda::chips()?;
+        let Some(chip) = chips.first() else { return Ok(false) };
+        let sms = nvrtc::supported_sms()?;
+        match sms.first() {
+            Some(&oldest) if chip.sm < oldest => {
+                let message = format!("{} has sm_{}, and NVRTC compiles for sm_{oldest} and newer", chip.name, chip.sm);
+                Err(Error::Device { device: "cuda:0".into(), message })
+            }
+            _ => Ok(true),
+        }
     }
 
     /// The device of a driver, under that name.

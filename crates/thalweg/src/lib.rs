@@ -38,6 +38,8 @@ mod activation;
 mod arithmetic;
 mod axes;
 mod create;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod device;
 mod display;
 mod element;

@@ -79,6 +79,11 @@ pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
     groups.iter().map(one).collect()
 }
 
+/// A source for people: without what all sources have.
+pub fn readable(source: &str) -> String {
+    source.replacen(PRELUDE, "", 1)
+}
+
 /// What is in the place of code.
 #[derive(Debug)]
 struct Nothing;
