@@ -93,6 +93,7 @@ impl Compiler {
 
     fn make(&self, unit: &Unit) -> Result<Function, Error> {
         let chip = self.driver.chip();
+        dump(unit);
         let key = Key::of(&[chip.sm.to_string().as_bytes(), chip.compiler.as_bytes(), unit.source.as_bytes()]);
         let load = |image: &[u8]| {
             let functions = self.driver.load(image, &[unit.name])?;
@@ -121,5 +122,15 @@ impl Compiler {
             cache.put(Kind::Code, &key, &image);
         }
         Ok(function)
+    }
+}
+
+/// Writes a source to the folder that `THALWEG_CUDA_DUMP` names, if it names one: to be read, or compiled by hand.
+fn dump(unit: &Unit) {
+    let Some(folder) = std::env::var_os("THALWEG_CUDA_DUMP") else { return };
+    let key = Key::of(&[unit.source.as_bytes()]).to_string();
+    let path = std::path::Path::new(&folder).join(format!("{}-{}.cu", unit.name, &key[..12]));
+    if let Err(error) = std::fs::write(&path, &unit.source) {
+        tracing::warn!(path = %path.display(), %error, "a source is not written");
     }
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_kernel::{Geometry, Kernel};
-use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput};
+use thalweg_runtime::{Buffer, Check, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput};
 
 /// A GPU.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ struct Parts {
     name: String,
     driver: Arc<dyn Driver>,
     pool: Arc<Pool>,
-    queue: Queue,
+    queue: Arc<Queue>,
     compiler: Compiler,
 }
 
@@ -69,9 +69,9 @@ impl CudaDevice {
     /// # Errors
     /// When it has no memory at all.
     pub fn with(driver: Arc<dyn Driver>, name: &str) -> Result<Arc<CudaDevice>, Error> {
-        let pool = DeviceMemory::pool(driver.clone(), name.into());
+        let queue = Arc::new(Queue::new(driver.clone(), name)?);
+        let pool = DeviceMemory::pool(queue.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment());
-        let queue = Queue::new(driver.clone(), name)?;
         let compiler = Compiler::new(driver.clone(), name.into());
         Ok(Arc::new(CudaDevice(Arc::new(Parts { name: name.into(), driver, pool, queue, compiler }))))
     }
@@ -88,11 +88,10 @@ impl CudaDevice {
     fn bind(&self, kernel: &Kernel, geometry: &Geometry) -> Result<BoundProgram, Error> {
         let start = Instant::now();
         let bound = plan(kernel, geometry, &self.0.compiler)?.bind(&self.0.compiler)?;
-        let functions = bound.functions();
         let info = ProgramInfo {
             engine: self.engine(),
             compile_ns: start.elapsed().as_nanos() as u64,
-            spills: functions.iter().map(|f| f.info.local as usize / 4).max(),
+            spills: bound.functions().map(|f| f.info.local as usize / 4).max(),
             ..ProgramInfo::default()
         };
         Ok(BoundProgram { bound, info, device: self.clone() })
@@ -116,11 +115,14 @@ struct BoundProgram {
 impl Program for BoundProgram {
     fn launch(&self, _: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let Parts { queue, pool, .. } = &*self.device.0;
-        self.bound.run(queue, pool, operands, scalars)?;
-        if self.bound.checked && queue.faulted()? {
-            return Err(Error::Index("an index is out of range".into()));
+        let mut run = || self.bound.run(queue, pool, operands, scalars);
+        if !self.bound.checked || queue.is_open() {
+            return run();
         }
-        Ok(())
+        match queue.batch(None, &mut run)?.map(|check| check.outcome()).transpose()?.flatten() {
+            Some(_) => Err(Error::Index("an index is out of range".into())),
+            None => Ok(()),
+        }
     }
 
     fn info(&self) -> ProgramInfo {
@@ -183,13 +185,22 @@ impl Device for CudaDevice {
         launches.par_iter().map(bind).collect()
     }
 
+    fn batch(
+        &self,
+        key: Option<u64>,
+        run: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Option<Arc<dyn Check>>, Error> {
+        self.0.queue.batch(key, run)
+    }
+
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
-        self.0.driver.write(buffer.address() as u64, bytes)
+        self.0.queue.write(buffer.address() as u64, bytes)
     }
 
     fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes read from a buffer of {}", bytes.len(), buffer.bytes());
+        // What can be read was computed by a batch that has ended; nobody waits for the turn of others here.
         self.0.driver.read(buffer.address() as u64, bytes)
     }
 

@@ -3,9 +3,10 @@
 //! In: functions with the words of their arguments, and which of these words change from run to run. Out: launches, their words patched in place. Nothing is
 //! allocated on the way but scratch memory from the pool, which is free for the next user as soon as the launches are queued.
 
+use crate::batch::mix;
 use crate::driver::{Function, Launch};
 use crate::queue::Queue;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use thalweg_runtime::{Buffer, Error, Pool};
 
 /// A word that changes from run to run.
@@ -15,6 +16,8 @@ pub enum Word {
     Operand(u16, i64),
     /// A scalar.
     Scalar(u16),
+    /// The reciprocal of one, as f64 or as f32.
+    Reciprocal(u16, bool),
     /// The address of a piece of scratch memory, plus so many bytes.
     Scratch(u16, i64),
     /// Where an index out of range is told.
@@ -43,7 +46,7 @@ pub struct Stage {
 /// A kernel with its sizes.
 #[derive(Debug)]
 pub struct Bound {
-    launches: Mutex<Vec<Launch>>,
+    launches: Vec<Launch>,
     patches: Vec<Vec<(usize, Word)>>,
     /// Bytes of each piece of scratch memory.
     scratch: Vec<usize>,
@@ -64,50 +67,50 @@ impl Bound {
             shared: s.shared,
             arguments: s.words,
         };
-        let launches = Mutex::new(stages.into_iter().map(launch).collect());
-        Bound { launches, patches, scratch, needs, checked }
+        Bound { launches: stages.into_iter().map(launch).collect(), patches, scratch, needs, checked }
     }
 
     /// Registers, spilled bytes and the like of its functions.
-    pub fn functions(&self) -> Vec<Function> {
-        let launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
-        launches.iter().map(|l| l.function.clone()).collect()
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.launches.iter().map(|l| &l.function)
     }
 
-    /// Puts the launches in the queue.
+    /// Puts the launches in the queue, or in the thread's batch.
     ///
     /// # Errors
     /// When there is no scratch memory, or the device refuses.
     ///
     /// # Panics
     /// When an operand is too small.
-    pub fn run(
-        &self,
-        queue: &Queue,
-        pool: &std::sync::Arc<Pool>,
-        operands: &[&Buffer],
-        scalars: &[u64],
-    ) -> Result<(), Error> {
+    pub fn run(&self, queue: &Queue, pool: &Arc<Pool>, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         for &(operand, bytes) in &self.needs {
             let has = operands[operand as usize].bytes();
             assert!(has >= bytes, "operand {operand} is reached up to byte {bytes}, and has {has}");
         }
         let scratch: Result<Vec<Buffer>, Error> = self.scratch.iter().map(|&bytes| pool.allocate(bytes)).collect();
-        let scratch = scratch?;
-        let address = |b: &Buffer| b.address() as u64;
-        // Another thread may run the same kernel; it waits until these words are read.
-        let mut launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
-        for (launch, patches) in launches.iter_mut().zip(&self.patches) {
-            for &(at, word) in patches {
-                launch.arguments[at] = match word {
-                    Word::Operand(o, offset) => address(operands[o as usize]).wrapping_add_signed(offset),
-                    Word::Scalar(s) => scalars[s as usize],
-                    Word::Scratch(s, offset) => address(&scratch[s as usize]).wrapping_add_signed(offset),
-                    Word::Fault => queue.fault(),
-                    Word::Counters => queue.counters(),
-                };
-            }
-            queue.launch(launch)?;
+        let (scratch, fault) = (scratch?, queue.begin(self.checked)?);
+        let address = |b: &Buffer, offset| (b.address() as u64).wrapping_add_signed(offset);
+        for (launch, patches) in self.launches.iter().zip(&self.patches) {
+            queue.launch(launch, &mut |words| {
+                let mut addresses = 0;
+                for &(at, word) in patches {
+                    words[at] = match word {
+                        Word::Operand(o, offset) => address(operands[o as usize], offset),
+                        Word::Scalar(s) => scalars[s as usize],
+                        Word::Reciprocal(s, true) => (1.0 / f64::from_bits(scalars[s as usize])).to_bits(),
+                        Word::Reciprocal(s, false) => {
+                            (1.0 / f32::from_bits(scalars[s as usize] as u32)).to_bits() as u64
+                        }
+                        Word::Scratch(s, offset) => address(&scratch[s as usize], offset),
+                        Word::Fault => fault,
+                        Word::Counters => queue.counters(),
+                    };
+                    if matches!(word, Word::Operand(..) | Word::Scratch(..)) {
+                        addresses = mix(addresses, words[at]);
+                    }
+                }
+                addresses
+            })?;
         }
         Ok(())
     }

@@ -2,9 +2,10 @@
 //!
 //! In: sizes. Out: addresses on the device, in the form of pointers that the host must not follow.
 //!
-//! Always true: memory is given back in the order of the device's queue, so a buffer may go while what uses it has not run yet.
+//! Always true: memory is given back in the order of the device's queue, behind what a batch keeps back, so a buffer may go while what uses it has not run yet.
 
 use crate::driver::Driver;
+use crate::queue::Queue;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use thalweg_runtime::{Memory, Pool};
@@ -12,33 +13,32 @@ use thalweg_runtime::{Memory, Pool};
 /// Memory of a device behind [`Memory`].
 #[derive(Debug)]
 pub struct DeviceMemory {
-    driver: Arc<dyn Driver>,
+    queue: Arc<Queue>,
 }
 
 impl DeviceMemory {
-    /// The memory of that device.
-    pub fn new(driver: Arc<dyn Driver>) -> DeviceMemory {
-        DeviceMemory { driver }
+    /// A pool of buffers in the memory of the device that has this queue; errors call it by that name.
+    pub fn pool(queue: Arc<Queue>, name: String) -> Arc<Pool> {
+        Pool::new(name, Box::new(DeviceMemory { queue }))
     }
 
-    /// A pool of buffers in it, whose errors call the device by that name.
-    pub fn pool(driver: Arc<dyn Driver>, name: String) -> Arc<Pool> {
-        Pool::new(name, Box::new(DeviceMemory::new(driver)))
+    fn driver(&self) -> &dyn Driver {
+        self.queue.driver()
     }
 }
 
 impl Memory for DeviceMemory {
     fn obtain(&self, bytes: usize) -> Option<NonNull<u8>> {
-        let address = self.driver.obtain(bytes)?;
+        let address = self.driver().obtain(bytes)?;
         NonNull::new(std::ptr::without_provenance_mut(usize::try_from(address).ok()?))
     }
 
     unsafe fn release(&self, block: NonNull<u8>, _bytes: usize) {
-        self.driver.release(block.as_ptr() as u64);
+        self.queue.release(block.as_ptr() as u64);
     }
 
     fn total(&self) -> Option<usize> {
-        Some(self.driver.chip().memory)
+        Some(self.driver().chip().memory)
     }
 }
 
@@ -50,7 +50,8 @@ mod tests {
     #[test]
     fn blocks_are_recycled_and_given_back_when_memory_runs_out() {
         let driver = Arc::new(Emulated::new().unwrap());
-        let pool = DeviceMemory::pool(driver.clone(), "cuda:emulated".into());
+        let queue = Arc::new(Queue::new(driver.clone(), "cuda:emulated").unwrap());
+        let pool = DeviceMemory::pool(queue, "cuda:emulated".into());
         let a = pool.allocate(1000).unwrap();
         let address = a.address() as u64;
         driver.write(address, &[7; 1000]).unwrap();

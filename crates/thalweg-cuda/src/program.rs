@@ -4,6 +4,7 @@
 
 use crate::compiler::{Compiler, Unit};
 use crate::launch::{Bound, Stage, Word};
+use crate::render::body::divisors;
 use crate::render::map::{self, MapClass, MapSlots};
 use crate::render::{UnitKey, matmul, scatter};
 use crate::rows;
@@ -137,6 +138,7 @@ impl Plan {
                         other => other,
                     },
                     Word::Scalar(s) => Word::Scalar(s + scalars),
+                    Word::Reciprocal(s, wide) => Word::Reciprocal(s + scalars, wide),
                     Word::Scratch(piece, offset) => Word::Scratch(piece + pieces, offset),
                     other => other,
                 };
@@ -169,12 +171,15 @@ impl Plan {
 
 fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {
     let body = &widen(body);
-    let space = Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), most_lanes(body));
+    let chip = compiler.chip();
+    // A point a thread until every thread of the chip has one: what is small is bound by the time that one point takes.
+    let threads = chip.multiprocessors as usize * chip.threads as usize;
+    let lanes = most_lanes(body).min((geometry.points() / (threads / 4)).max(1));
+    let space = Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
     // A second vector a thread where there are enough for all: it keeps more loads in flight.
-    let busy = compiler.chip().multiprocessors as usize * compiler.chip().threads as usize;
-    let class = MapClass { vectors: if vectors >= 4 * busy { 2 } else { 1 }, space: space.class.clone() };
+    let class = MapClass { vectors: if vectors >= 4 * threads { 2 } else { 1 }, space: space.class.clone() };
     let slots = MapSlots::new(&class, body);
     let mut words = vec![0; slots.end];
     words[0] = vectors as u64;
@@ -182,6 +187,7 @@ fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Comp
     let mut patches = vec![];
     addresses(&mut patches, &slots.space, body, &space);
     patches.extend((0..body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+    add_reciprocals(&mut patches, slots.reciprocals, body);
     if map::gathers(body) {
         patches.push((slots.fault, Word::Fault));
         plan.checked = true;
@@ -213,6 +219,12 @@ pub fn addresses(patches: &mut Vec<(usize, Word)>, slots: &Slots, body: &Body, s
         };
         patches.push((slots.accesses[i], word));
     }
+}
+
+/// The words that are reciprocals of scalars.
+pub fn add_reciprocals(patches: &mut Vec<(usize, Word)>, first: usize, body: &Body) {
+    let word = |(slot, dtype): (u16, DType)| Word::Reciprocal(slot, dtype == DType::F64);
+    patches.extend(divisors(body).into_iter().enumerate().map(|(i, d)| (first + i, word(d))));
 }
 
 /// The bytes that operands must have.

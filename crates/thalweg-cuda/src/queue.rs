@@ -1,22 +1,74 @@
-//! The device's one queue, with what all launches share: the place where an index out of range is told, and counters.
+//! The device's one queue, with what all launches share, and the turns that threads take at it.
+//!
+//! In: launches, one by one or in a batch: the launches of a run. Out: the same in the device's queue, in order; a batch that comes again and again is kept back until it is whole, and
+//! becomes a graph ([`crate::batch`]).
+//!
+//! Always true: while a thread's batch is open, nobody else puts anything in the queue, and no memory goes back to the driver. What the batch has freed may be another
+//! thread's before the launches that use it are in the queue; whatever that thread does with it comes behind them.
 
+use crate::batch::{Collected, Patch, Run};
 use crate::driver::{Driver, Launch};
-use std::sync::Arc;
-use thalweg_runtime::{Error, count};
+use crate::faults::{Faulted, Faults};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thalweg_runtime::{Check, Error};
 
 /// Counters that a launch may use: one for each group of blocks that ends in one of them finding itself the last.
 pub const COUNTERS: usize = 1 << 16;
+
+/// Schedules remembered; beyond, those that did not come for long are forgotten.
+const MOST_RUNS: usize = 512;
 
 /// The queue of a device.
 #[derive(Debug)]
 pub struct Queue {
     driver: Arc<dyn Driver>,
-    /// Device memory: one word for the fault, then the counters.
-    shared: u64,
+    /// Device memory: the counters.
+    counters: u64,
+    faults: Arc<Faults>,
+    gate: Mutex<Gate>,
+    graphs: bool,
 }
 
-/// Bytes before the counters.
-const HEAD: usize = 256;
+/// What the thread has whose turn it is.
+#[derive(Debug, Default)]
+struct Gate {
+    /// By key.
+    runs: FxHashMap<u64, Run>,
+    /// For launches by themselves.
+    single: Collected,
+    batches: u64,
+}
+
+/// A batch of the calling thread.
+struct Open {
+    queue: usize,
+    run: Run,
+    /// Programs launched so far.
+    programs: u32,
+    /// Words in which indices out of range are told, with the program that does.
+    words: Vec<(u32, u32)>,
+}
+
+thread_local! {
+    static OPEN: RefCell<Option<Open>> = const { RefCell::new(None) };
+}
+
+/// Closes the thread's batch, whatever happens.
+struct Close;
+
+impl Close {
+    fn take() -> Option<Open> {
+        OPEN.with_borrow_mut(Option::take)
+    }
+}
+
+impl Drop for Close {
+    fn drop(&mut self) {
+        Close::take();
+    }
+}
 
 impl Queue {
     /// The queue of that driver.
@@ -24,49 +76,151 @@ impl Queue {
     /// # Errors
     /// When there is no memory for what launches share.
     pub fn new(driver: Arc<dyn Driver>, device: &str) -> Result<Queue, Error> {
-        let bytes = HEAD + 4 * COUNTERS;
+        let bytes = 4 * COUNTERS;
         let none = || Error::OutOfMemory { requested: bytes, in_use: 0, limit: None, device: device.into() };
-        let shared = driver.obtain(bytes).ok_or_else(none)?;
-        driver.fill(shared, 0, bytes)?;
-        Ok(Queue { driver, shared })
+        let counters = driver.obtain(bytes).ok_or_else(none)?;
+        driver.fill(counters, 0, bytes)?;
+        let faults = Faults::new(driver.clone()).ok_or_else(none)?;
+        let graphs = !std::env::var("THALWEG_CUDA_GRAPHS").is_ok_and(|v| v.eq_ignore_ascii_case("off"));
+        Ok(Queue { driver, counters, faults, gate: Mutex::default(), graphs })
     }
 
-    /// The address of the fault.
-    pub fn fault(&self) -> u64 {
-        self.shared
+    /// The driver, for what needs no turn.
+    pub fn driver(&self) -> &dyn Driver {
+        &*self.driver
     }
 
     /// The address of the counters, all 0 between launches.
     pub fn counters(&self) -> u64 {
-        self.shared + HEAD as u64
+        self.counters
     }
 
-    /// Puts a launch in the queue.
-    ///
-    /// # Errors
-    /// When the device refuses.
-    pub fn launch(&self, launch: &Launch) -> Result<(), Error> {
-        count(|c| c.device_launches += 1);
-        self.driver.launch(launch)
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self) as usize
     }
 
-    /// Whether an index was out of range in what was queued since the last time somebody asked; waits for it.
+    /// The thread's turn.
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        // Whoever panics here leaves a queue in order, and at most a schedule forgotten.
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `f` with the calling thread's open batch of this queue, if there is one.
+    fn open<R>(&self, f: impl FnOnce(&mut Open) -> R) -> Option<R> {
+        // A thread that ends frees values when it has no batch any more.
+        let done = OPEN.try_with(|o| o.borrow_mut().as_mut().filter(|o| o.queue == self.id()).map(f));
+        done.ok().flatten()
+    }
+
+    /// Whether the calling thread has a batch open here.
+    pub fn is_open(&self) -> bool {
+        self.open(|_| ()).is_some()
+    }
+
+    /// Begins the next program of the open batch; the address of the word for its indices out of range where it may meet any.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn faulted(&self) -> Result<bool, Error> {
-        let mut word = [0; 4];
-        self.driver.read(self.shared, &mut word)?;
-        let faulted = word != [0; 4];
-        if faulted {
-            self.driver.fill(self.shared, 0, 4)?;
+    pub fn begin(&self, checked: bool) -> Result<u64, Error> {
+        let begun = self.open(|open| {
+            let program = open.programs;
+            open.programs += 1;
+            if !checked {
+                return Ok(0);
+            }
+            let word = self.faults.take()?;
+            open.words.push((word, program));
+            Ok(self.faults.address(word))
+        });
+        begun.unwrap_or(Ok(0))
+    }
+
+    /// Puts a launch in the queue, or in the open batch: `patch` sets the words that change, and gives a hash of those that are addresses.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn launch(&self, launch: &Launch, patch: Patch<'_>) -> Result<(), Error> {
+        match self.open(|open| open.run.launch(&*self.driver, launch, &mut *patch)) {
+            Some(done) => done,
+            None => self.gate().single.launch(&*self.driver, launch, patch),
         }
-        Ok(faulted)
+    }
+
+    /// [`thalweg_runtime::Device::batch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn batch(
+        &self,
+        key: Option<u64>,
+        run: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Option<Arc<dyn Check>>, Error> {
+        if OPEN.with_borrow(Option::is_some) {
+            return run().map(|()| None);
+        }
+        let mut gate = self.gate();
+        let key = key.filter(|_| self.graphs);
+        let mut known = key.and_then(|k| gate.runs.remove(&k)).unwrap_or_default();
+        known.begin(key.is_some());
+        OPEN.set(Some(Open { queue: self.id(), run: known, programs: 0, words: vec![] }));
+        let close = Close;
+        let done = run();
+        let Open { run: mut known, words, .. } = Close::take().expect("it is open until here");
+        drop(close);
+        // What of a failed run was kept back nobody will ask for.
+        let done = done.and_then(|()| known.submit(&*self.driver));
+        if let Some(key) = key {
+            gate.remember(key, known);
+        }
+        drop(gate);
+        let check = (!words.is_empty()).then(|| Faulted::new(&self.faults, words));
+        done.map(|()| check.map(|c| c as Arc<dyn Check>))
+    }
+
+    /// Puts in the queue what was kept back, since something else is to come behind it; then calls `f`, when it is the thread's turn.
+    fn behind<R>(&self, f: impl FnOnce() -> R) -> R {
+        match self.open(|open| open.run.flush(&*self.driver)) {
+            Some(flushed) => {
+                if let Err(error) = flushed {
+                    tracing::debug!(%error, "a batch could not be put in the queue");
+                }
+                f()
+            }
+            None => {
+                let _turn = self.gate();
+                f()
+            }
+        }
+    }
+
+    /// Copies to the device.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.behind(|| self.driver.write(address, bytes))
+    }
+
+    /// Gives memory back to the driver.
+    pub fn release(&self, address: u64) {
+        self.behind(|| self.driver.release(address));
+    }
+}
+
+impl Gate {
+    fn remember(&mut self, key: u64, mut run: Run) {
+        self.batches += 1;
+        run.last = self.batches;
+        if self.runs.len() >= MOST_RUNS {
+            let long_ago = self.batches.saturating_sub(MOST_RUNS as u64 / 2);
+            self.runs.retain(|_, r| r.last > long_ago);
+        }
+        self.runs.insert(key, run);
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.driver.release(self.shared);
+        self.driver.release(self.counters);
     }
 }

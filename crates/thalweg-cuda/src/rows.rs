@@ -6,7 +6,7 @@
 
 use crate::compiler::Compiler;
 use crate::launch::Word;
-use crate::program::{Draft, Plan, addresses, needs};
+use crate::program::{Draft, Plan, add_reciprocals, addresses, needs};
 use crate::queue::COUNTERS;
 use crate::render::UnitKey;
 use crate::render::access::wanted;
@@ -151,6 +151,7 @@ impl Spread<'_> {
         let mut patches = vec![];
         addresses(&mut patches, &slots.space, self.body, self.space);
         patches.extend((0..self.body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+        add_reciprocals(&mut patches, slots.reciprocals, self.body);
         if gathers(self.body) {
             patches.push((slots.fault, Word::Fault));
         }
@@ -186,12 +187,13 @@ impl Spread<'_> {
         let tiles = rows.div_ceil(sharing.rows() as usize);
         let chunks = if split {
             let most = (COUNTERS / tiles).max(1);
-            let busy = 4 * self.compiler.chip().multiprocessors as usize;
+            // As many blocks as run at once: one more would run alone at the end.
+            let busy = 6 * self.compiler.chip().multiprocessors as usize;
             let least = match sharing {
                 Sharing::Across { deep, .. } => 4 * deep as usize,
                 _ => 512,
             };
-            busy.div_ceil(tiles).min(n / least).clamp(1, most)
+            (busy / tiles).min(n / least).clamp(1, most)
         } else {
             1
         };

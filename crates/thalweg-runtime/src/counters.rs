@@ -44,6 +44,10 @@ pub struct Counters {
     pub kernels: u64,
     /// What a GPU was given to run for them: functions, or graphs of them. A kernel may take several.
     pub device_launches: u64,
+    /// Graphs made of launches that come again and again.
+    pub graphs_made: u64,
+    /// Graphs run: each is one of the launches above.
+    pub graph_runs: u64,
     /// Bytes of distinct elements that kernels read, each kernel for itself.
     pub bytes_read: u64,
     /// Bytes that kernels wrote.
@@ -79,6 +83,8 @@ impl Sub for Counters {
             plan_ns: self.plan_ns - o.plan_ns,
             kernels: self.kernels - o.kernels,
             device_launches: self.device_launches - o.device_launches,
+            graphs_made: self.graphs_made - o.graphs_made,
+            graph_runs: self.graph_runs - o.graph_runs,
             bytes_read: self.bytes_read - o.bytes_read,
             bytes_written: self.bytes_written - o.bytes_written,
             bytes_allocated: self.bytes_allocated - o.bytes_allocated,
@@ -93,7 +99,7 @@ thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
         operations: 0, segments: 0, plans_made: 0, plans_found: 0, plans_loaded: 0, calibrations: 0, instances_made: 0,
         contests: 0, contests_won: 0, values_deferred: 0, values_recomputed: 0,
-        programs_compiled: 0, programs_loaded: 0, compile_ns: 0, plan_ns: 0, kernels: 0, device_launches: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
+        programs_compiled: 0, programs_loaded: 0, compile_ns: 0, plan_ns: 0, kernels: 0, device_launches: 0, graphs_made: 0, graph_runs: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
         arena_bytes: 0, reused_in_place: 0, recomputed_launches: 0,
     }) };
 }

@@ -60,6 +60,15 @@ pub struct Throughput {
     pub launch: f64,
 }
 
+/// What launches leave behind that may have met an index out of range.
+pub trait Check: Send + Sync + Debug {
+    /// Waits for the launches, and gives the number of the first one that met an index out of range, in the order in which programs were launched.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn outcome(&self) -> Result<Option<usize>, Error>;
+}
+
 /// A device: memory, and programs that run on it.
 pub trait Device: Send + Sync + Debug {
     /// Its name as `THALWEG_DEVICE` takes it: "cpu", "cuda:0".
@@ -98,12 +107,21 @@ pub trait Device: Send + Sync + Debug {
         launches.iter().map(|(kernel, _)| self.program(kernel)).collect()
     }
 
-    /// Waits for what was queued where an index may have been out of range in it, and says whether one was.
+    /// Calls `run`, which allocates and launches programs of this device, and sees to it that everything is in the queue when it returns. The device may keep
+    /// the launches back until then; other threads that want the queue wait. `key` is the same where the same programs are launched in the same order,
+    /// and never used for others; without one each launch is put in the queue by itself.
+    ///
+    /// Where indices may have been out of range, what says so comes back: until then nobody has waited for the launches.
     ///
     /// # Errors
-    /// When the device fails.
-    fn check_indices(&self) -> Result<(), Error> {
-        Ok(())
+    /// What `run` gives, and when the device fails.
+    fn batch(
+        &self,
+        key: Option<u64>,
+        run: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Option<Arc<dyn Check>>, Error> {
+        let _ = key;
+        run().map(|()| None)
     }
 
     /// Copies bytes from the host to the start of a buffer.

@@ -69,7 +69,12 @@ pub(crate) fn end(report: Option<SegmentReport>, ready: &Ready, outcome: &Result
     });
     let Some(mut report) = report else { return };
     match outcome {
-        Ok(run) => report.ran((&ready.instance, &run.schedule), &run.allocated, &run.in_place, &run.ns),
+        Ok(run) => report.ran(
+            (&ready.instance, run.schedule.as_deref().expect("it ran")),
+            &run.allocated,
+            &run.in_place,
+            &run.ns,
+        ),
         Err(error) => report.failed(error.to_string()),
     }
     COLLECTED.with_borrow_mut(|c| {

@@ -10,6 +10,7 @@ mod calibration;
 mod contest;
 mod deferred;
 mod device;
+mod doubt;
 mod explain;
 mod memory;
 mod mode;

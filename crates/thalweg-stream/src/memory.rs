@@ -7,12 +7,34 @@ use crate::DeviceRef;
 use crate::calibration::costs;
 use crate::store::Ready;
 use crate::value::Value;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{Needs, Schedule, schedule, schedule_within};
 use thalweg_runtime::{Error, granted};
 
 /// Schedules kept for one instance; beyond, they are made for each run.
 const MAX_SCHEDULES: usize = 16;
+
+/// A schedule, with a number that no other one has, so that a device knows it again.
+pub(crate) struct Numbered {
+    schedule: Schedule,
+    pub number: u64,
+}
+
+impl Numbered {
+    fn new(schedule: Schedule) -> Arc<Numbered> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Numbered { schedule, number: NEXT.fetch_add(1, Relaxed) })
+    }
+}
+
+impl Deref for Numbered {
+    type Target = Schedule;
+    fn deref(&self) -> &Schedule {
+        &self.schedule
+    }
+}
 
 /// What is known of the memory of an instance.
 #[derive(Default)]
@@ -34,7 +56,7 @@ struct Made {
     own: Box<[usize]>,
     /// The bytes that there were for it, where that was less than it wanted.
     room: Option<usize>,
-    schedule: Arc<Schedule>,
+    schedule: Arc<Numbered>,
 }
 
 impl Schedules {
@@ -43,7 +65,7 @@ impl Schedules {
         &self,
         fits: impl Fn(&Made) -> bool,
         make: impl FnOnce() -> Result<Made, E>,
-    ) -> Result<Arc<Schedule>, E> {
+    ) -> Result<Arc<Numbered>, E> {
         let mut list = self;
         for _ in 0..MAX_SCHEDULES {
             match list.entry.get() {
@@ -83,7 +105,7 @@ impl Ready {
         device: DeviceRef,
         own: &[usize],
         lean: impl FnOnce() -> Option<Arc<Ready>>,
-    ) -> Result<(Arc<Ready>, Arc<Schedule>), Error> {
+    ) -> Result<(Arc<Ready>, Arc<Numbered>), Error> {
         let usual = self.usual(own);
         let memory = device.device().memory();
         let Some(limit) = memory.limit else { return Ok((self.clone(), usual)) };
@@ -109,17 +131,18 @@ impl Ready {
     }
 
     /// The schedule where there is room.
-    fn usual(&self, own: &[usize]) -> Arc<Schedule> {
+    fn usual(&self, own: &[usize]) -> Arc<Numbered> {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
         let needs = Needs { own, rereads: &rereads, granted };
         let fits = |m: &Made| m.room.is_none() && *m.own == *own;
-        let made = || Ok(Made { own: own.into(), room: None, schedule: Arc::new(schedule(&self.instance, &needs)) });
+        let made =
+            || Ok(Made { own: own.into(), room: None, schedule: Numbered::new(schedule(&self.instance, &needs)) });
         let never: Result<_, usize> = self.memory.schedules.find(fits, made);
         never.expect("one that holds what it likes is always found")
     }
 
     /// A schedule that takes no more than `room`, or the least that one takes.
-    fn within(&self, device: DeviceRef, own: &[usize], room: usize) -> Result<Arc<Schedule>, usize> {
+    fn within(&self, device: DeviceRef, own: &[usize], room: usize) -> Result<Arc<Numbered>, usize> {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
         let needs = Needs { own, rereads: &rereads, granted };
         // One made for hardly less does, too.
@@ -129,7 +152,7 @@ impl Ready {
             let times: Vec<u64> =
                 self.instance.steps.iter().map(|s| costs.time(&self.instance.figures(s), footprint)).collect();
             let s = schedule_within(&self.instance, &needs, room, &|step| times[step])?;
-            Ok(Made { own: own.into(), room: Some(room), schedule: Arc::new(s) })
+            Ok(Made { own: own.into(), room: Some(room), schedule: Numbered::new(s) })
         })
     }
 }

@@ -5,7 +5,7 @@ use crate::calibration::watch;
 use crate::contest::Turn;
 use crate::deferred::{History, Recipe, deferring};
 use crate::explain;
-use crate::memory::held_alone;
+use crate::memory::{Numbered, held_alone};
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
@@ -18,7 +18,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use thalweg_fusion::{BitSet, OwnedSegment, Schedule, Segment};
+use thalweg_fusion::{BitSet, OwnedSegment, Segment};
 use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
@@ -414,7 +414,7 @@ impl Recorder {
     }
 
     /// What runs for a plan in the memory there is, and how.
-    fn schedule(&mut self, ready: &Arc<Ready>) -> Result<(Arc<Ready>, Arc<Schedule>), Error> {
+    fn schedule(&mut self, ready: &Arc<Ready>) -> Result<(Arc<Ready>, Arc<Numbered>), Error> {
         held_alone(&self.inputs, &mut self.own);
         ready.schedule(self.device, &self.own, || {
             let laid = self.laid_out();
@@ -425,7 +425,7 @@ impl Recorder {
     /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is settled last.
     fn launch(
         &mut self,
-        found: &Result<(Arc<Ready>, Arc<Schedule>), Error>,
+        found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
         history: Option<&Arc<History>>,
         timed: bool,
     ) -> (Result<Run, Error>, Option<Duration>) {

@@ -1,7 +1,9 @@
-//! Running an instance: memory for what is written, launches in order, results handed over.
+//! Running an instance: memory for what is written, launches in order and as one batch, results handed over.
 
 use crate::DeviceRef;
 use crate::deferred::{History, Watch};
+use crate::doubt;
+use crate::memory::Numbered;
 use crate::store::Ready;
 use crate::value::{Storage, Value};
 use std::sync::Arc;
@@ -14,8 +16,8 @@ use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, count, trace};
 /// What a run did that the plan alone does not say.
 #[derive(Default)]
 pub(crate) struct Run {
-    /// The launches.
-    pub schedule: Arc<Schedule>,
+    /// The launches; none before it has run.
+    pub schedule: Option<Arc<Numbered>>,
     /// Bytes allocated by each launch.
     pub allocated: Vec<usize>,
     /// Outputs that took an input's place, by launch.
@@ -35,7 +37,7 @@ struct Running<'a> {
 
 /// Runs an instance as scheduled and settles the live-outs; `timed`: with the time of each launch.
 pub(crate) fn run(
-    (ready, schedule): (&Ready, Arc<Schedule>),
+    (ready, schedule): (&Ready, Arc<Numbered>),
     device: DeviceRef,
     (values, history): (&[Arc<Value>], Option<&Arc<History>>),
     inputs: &mut [Option<Arc<Value>>],
@@ -50,22 +52,11 @@ pub(crate) fn run(
         arena: None,
         done: Run::default(),
     };
-    let mut bits = Vec::new();
-    for (at, launch) in schedule.launches.iter().enumerate() {
-        let step = &instance.steps[launch.step];
-        bits.clear();
-        bits.extend(step.scalars.iter().map(|s| s.bits(scalars)));
-        let begin = timed.then(Instant::now);
-        if schedule.arena.bytes > 0 && at == schedule.arena.first {
-            r.arena = Some(r.device.allocate(schedule.arena.bytes)?);
-        }
-        r.launch(&schedule, launch, (step, &*ready.programs[launch.step]), &bits)?;
-        if at == schedule.arena.last {
-            // What lies in it keeps it until it dies.
-            r.arena = None;
-        }
-        r.done.ns.extend(begin.map(|b| b.elapsed().as_nanos() as u64));
-    }
+    let inherited = doubt::inherit(r.inputs);
+    // Who wants to know how long each launch takes has each put in the queue by itself.
+    let key = (!timed).then_some(schedule.number);
+    let check = r.device.batch(key, &mut || r.launches(ready, &schedule, scalars, timed))?;
+    let doubts = doubt::about(instance, &schedule, check, inherited);
     for (output, &slot) in instance.outputs.iter().zip(&schedule.outputs) {
         let buffer = match slot {
             Slot::Input(i) => r.input_buffer(i).clone(),
@@ -76,17 +67,37 @@ pub(crate) fn run(
             },
         };
         let watch = history.map(|h| Watch::new(h, output.op));
-        values[output.op].settle_watched(Ok(Storage { buffer, view: output.view }), watch);
+        values[output.op].settle_watched(Ok(Storage { buffer, view: output.view }), doubts.clone(), watch);
     }
     count(|c| {
         c.arena_bytes += schedule.arena.bytes as u64;
         c.recomputed_launches += schedule.repeated as u64;
     });
-    r.done.schedule = schedule;
+    r.done.schedule = Some(schedule);
     Ok(r.done)
 }
 
 impl Running<'_> {
+    fn launches(&mut self, ready: &Ready, schedule: &Schedule, scalars: &[u64], timed: bool) -> Result<(), Error> {
+        let mut bits = Vec::new();
+        for (at, launch) in schedule.launches.iter().enumerate() {
+            let step = &ready.instance.steps[launch.step];
+            bits.clear();
+            bits.extend(step.scalars.iter().map(|s| s.bits(scalars)));
+            let begin = timed.then(Instant::now);
+            if schedule.arena.bytes > 0 && at == schedule.arena.first {
+                self.arena = Some(self.device.allocate(schedule.arena.bytes)?);
+            }
+            self.launch(schedule, launch, (step, &*ready.programs[launch.step]), &bits)?;
+            if at == schedule.arena.last {
+                // What lies in it keeps it until it dies.
+                self.arena = None;
+            }
+            self.done.ns.extend(begin.map(|b| b.elapsed().as_nanos() as u64));
+        }
+        Ok(())
+    }
+
     fn launch(
         &mut self,
         schedule: &Schedule,

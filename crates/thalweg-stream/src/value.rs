@@ -2,6 +2,7 @@
 
 use crate::DeviceRef;
 use crate::deferred::{Recipe, Watch};
+use crate::doubt::Doubts;
 use crate::stream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -42,6 +43,8 @@ pub struct Value {
 #[derive(Debug)]
 struct Settled {
     outcome: Result<Storage, Error>,
+    /// What has to be settled before anybody sees it.
+    doubts: Option<Arc<Doubts>>,
     /// Tells the value's pattern whether it was read.
     watch: Option<Watch>,
 }
@@ -125,12 +128,22 @@ impl Value {
 
     /// Sets the outcome; the first one stays.
     pub(crate) fn settle(&self, state: Result<Storage, Error>) {
-        self.settle_watched(state, None);
+        self.settle_watched(state, None, None);
     }
 
-    /// The same, with who wants to know whether it is read.
-    pub(crate) fn settle_watched(&self, outcome: Result<Storage, Error>, watch: Option<Watch>) {
-        let _ = self.state.set(Box::new(Settled { outcome, watch }));
+    /// The same, with what is in doubt about it, and who wants to know whether it is read.
+    pub(crate) fn settle_watched(
+        &self,
+        outcome: Result<Storage, Error>,
+        doubts: Option<Arc<Doubts>>,
+        watch: Option<Watch>,
+    ) {
+        let _ = self.state.set(Box::new(Settled { outcome, doubts, watch }));
+    }
+
+    /// What is in doubt about it.
+    pub(crate) fn doubts(&self) -> Option<&Arc<Doubts>> {
+        self.state.get().and_then(|s| s.doubts.as_ref())
     }
 
     /// Says how to compute the value in place of its outcome.
@@ -183,18 +196,21 @@ impl Value {
         // Not written by that cut or an earlier one. What it is computed from is let go with the recipe.
         let mut recipe = self.recipe();
         if let Some(r) = &*recipe {
-            self.settle_watched(r.make(self.index as usize), Some(r.watch(self.index as usize)));
+            self.settle_watched(r.make(self.index as usize), None, Some(r.watch(self.index as usize)));
             *recipe = None;
         }
     }
 
-    /// Where the value lies, computed now if it has not been.
+    /// Where the value lies, computed now if it has not been, and sure to be what it should be.
     ///
     /// # Errors
     /// What kept it from being computed.
     pub fn storage(&self) -> Result<Storage, Error> {
         self.compute();
         self.note_read();
+        if let Some(doubts) = self.doubts() {
+            doubts.settle()?;
+        }
         match self.state() {
             Some(Ok(storage)) => Ok(storage.clone()),
             Some(Err(error)) => Err(error.clone()),

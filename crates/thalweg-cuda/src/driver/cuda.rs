@@ -27,11 +27,15 @@ use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{from_ref, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use thalweg_runtime::Error;
 
 /// Dynamic shared memory that a block may have without being allowed more.
 const SHARED_BY_DEFAULT: u32 = 48 << 10;
+
+/// Bytes that the pool is made to hold ahead.
+const LEAST_AHEAD: usize = 32 << 20;
+const MOST_AHEAD: usize = 512 << 20;
 
 /// A GPU.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ pub struct Cuda {
     pool: CUmemoryPool,
     /// Whether memory was given back that the pool still has.
     kept: AtomicBool,
+    /// Bytes that were ever obtained, and that the pool was made to hold for them: see [`Cuda::grow`].
+    obtained: [AtomicUsize; 2],
     staging: Staging,
 }
 
@@ -111,7 +117,7 @@ impl Cuda {
         let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).map_err(&failed)? != 0;
         let pool = if pooled { pool(&gpu, device)? } else { null_mut() };
         let staging = Staging::new(gpu.clone());
-        Ok(Arc::new(Cuda { gpu, chip, pool, kept: AtomicBool::new(false), staging }))
+        Ok(Arc::new(Cuda { gpu, chip, pool, kept: AtomicBool::new(false), obtained: [const { AtomicUsize::new(0) }; 2], staging }))
     }
 
     /// The context's handle, for libraries that are given one; it stays valid as long as the process lives.
@@ -132,8 +138,28 @@ impl Cuda {
         self.gpu.enter()
     }
 
+    /// Has the pool hold more than is asked for, by half of what it has: to map memory takes the driver some hundred microseconds each time, and what is
+    /// computed with new sizes asks again and again.
+    fn grow(&self, bytes: usize) {
+        let [obtained, held] = &self.obtained;
+        let now = obtained.fetch_add(bytes, Relaxed) + bytes;
+        let before = held.load(Relaxed);
+        if self.pool.is_null() || now <= before || bytes > MOST_AHEAD {
+            return;
+        }
+        let more = bytes + (before / 2).clamp(LEAST_AHEAD, MOST_AHEAD);
+        if let Some(address) = self.try_obtain(more) {
+            held.fetch_add(more, Relaxed);
+            // What is held on purpose is not given back to the system.
+            let kept = self.kept.load(Relaxed);
+            self.release(address);
+            self.kept.store(kept, Relaxed);
+        }
+    }
+
     /// Gives the system the memory that nobody uses.
     fn trim(&self) {
+        self.obtained.iter().for_each(|n| n.store(0, Relaxed));
         self.kept.store(false, Relaxed);
         if !self.pool.is_null() {
             // SAFETY: the pool is ours.
@@ -332,6 +358,7 @@ impl Driver for Cuda {
 
     fn obtain(&self, bytes: usize) -> Option<u64> {
         self.gpu.enter().ok()?;
+        self.grow(bytes);
         self.try_obtain(bytes.max(1)).or_else(|| {
             // What was given back and is still in use by launches before it, and what is in pieces too small.
             self.gpu.drain().ok()?;

@@ -2,7 +2,7 @@
 
 use super::elements::expression;
 use super::types::{cast, constant, held, scalar};
-use thalweg_ir::DType;
+use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
 /// What a body cannot say by itself.
@@ -19,6 +19,39 @@ pub struct Names<'a> {
     pub value: &'a dyn Fn(u16) -> String,
     /// The word of a scalar.
     pub scalar: &'a dyn Fn(u16) -> String,
+    /// The word of its reciprocal, if it is one of [`divisors`].
+    pub reciprocal: &'a dyn Fn(u16) -> Option<String>,
+}
+
+/// The scalar that a node is, in which dtype it is computed with.
+fn as_scalar(body: &Body, id: NodeId) -> Option<(u16, DType)> {
+    match body.nodes[id.index()] {
+        Node::Scalar { slot, dtype } if dtype.is_float() => Some((slot, dtype)),
+        Node::Cast { dtype: DType::F32, arg } => as_scalar(body, arg).map(|s| (s.0, DType::F32)),
+        _ => None,
+    }
+}
+
+/// The scalar that a node divides by.
+fn divisor(body: &Body, node: &Node) -> Option<(u16, DType)> {
+    match *node {
+        Node::Element { op: ElementOp::Div, args, dtype: DType::F32 | DType::F64 } if !body.strict => {
+            as_scalar(body, args[1])
+        }
+        _ => None,
+    }
+}
+
+/// Scalars that a body divides by, with their dtype: the host has their reciprocals, and a product takes a tenth of a quotient. It is one ulp off at most, as
+/// in PyTorch and XLA. Strict bodies divide.
+pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
+    let mut all: Vec<(u16, DType)> = vec![];
+    for found in body.nodes.iter().filter_map(|n| divisor(body, n)) {
+        if !all.contains(&found) {
+            all.push(found);
+        }
+    }
+    all
 }
 
 /// The variable of a node.
@@ -38,6 +71,9 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
             Node::Valid { access } => (names.valid)(access),
             Node::Scalar { slot, dtype } => scalar(dtype, &(names.scalar)(slot)),
             Node::Const { bits, dtype } => constant(dtype, bits),
+            Node::Element { args, .. } if reciprocal(body, node, names).is_some() => {
+                format!("{} * {}", name(args[0]), reciprocal(body, node, names).unwrap_or_default())
+            }
             Node::Element { op, .. } => {
                 let args: Vec<String> = body.args(id).map(name).collect();
                 let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -51,4 +87,10 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
         out += &format!("{indent}const {} {} = {value};\n", held(dtype), name(id));
     }
     out
+}
+
+/// The reciprocal of the scalar that a node divides by.
+fn reciprocal(body: &Body, node: &Node, names: &Names) -> Option<String> {
+    let (slot, dtype) = divisor(body, node)?;
+    Some(scalar(dtype, &(names.reciprocal)(slot)?))
 }

@@ -1,6 +1,6 @@
 //! Elementwise operations in CUDA C++.
 //!
-//! Floats go through CUDA's own functions, whose bounds are in the CUDA C++ Programming Guide ("Mathematical Functions"); narrow floats have been cast to
+//! Floats go through CUDA's own functions (or those of the prelude), whose bounds are in the CUDA C++ Programming Guide ("Mathematical Functions"); narrow floats have been cast to
 //! f32 before ([`thalweg_kernel::widen`]). Integers wrap.
 
 use super::types::held;
@@ -53,7 +53,9 @@ fn float(op: ElementOp, dtype: DType, a: &[&str]) -> String {
         Log2 => call("log2"),
         Log10 => call("log10"),
         Log1p => call("log1p"),
+        Sin if dtype == DType::F32 => format!("sine({x})"),
         Sin => call("sin"),
+        Cos if dtype == DType::F32 => format!("cosine({x})"),
         Cos => call("cos"),
         Tan => call("tan"),
         Asin => call("asin"),
@@ -61,6 +63,7 @@ fn float(op: ElementOp, dtype: DType, a: &[&str]) -> String {
         Atan => call("atan"),
         Sinh => call("sinh"),
         Cosh => call("cosh"),
+        Tanh if dtype == DType::F32 => format!("tangent({x})"),
         Tanh => call("tanh"),
         Asinh => call("asinh"),
         Acosh => call("acosh"),

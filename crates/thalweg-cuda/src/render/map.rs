@@ -4,8 +4,8 @@
 //! enough is in flight to keep the memory busy. A block covers one stretch of the domain; the last one may be cut off.
 
 use super::access::{Accesses, Stand, wanted};
-use super::body::{Names, name, statements};
-use super::{PRELUDE, Traits, options};
+use super::body::{Names, divisors, name, statements};
+use super::{PRELUDE, options};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_kernel::{Body, Node};
@@ -29,6 +29,8 @@ pub struct MapSlots {
     pub space: Slots,
     /// The first scalar.
     pub scalars: usize,
+    /// The reciprocals of those that are divided by.
+    pub reciprocals: usize,
     /// Where an index out of range is told.
     pub fault: usize,
     /// Words in all.
@@ -40,8 +42,9 @@ impl MapSlots {
     pub fn new(class: &MapClass, body: &Body) -> MapSlots {
         let space = Slots::new(&class.space, 1);
         let scalars = space.end;
-        let fault = scalars + body.scalars as usize;
-        MapSlots { space, scalars, fault, end: fault + 1 }
+        let reciprocals = scalars + body.scalars as usize;
+        let fault = reciprocals + divisors(body).len();
+        MapSlots { space, scalars, reciprocals, fault, end: fault + 1 }
     }
 }
 
@@ -53,7 +56,7 @@ pub fn gathers(body: &Body) -> bool {
 /// The source of a kernel with one function, `map`.
 pub fn source(body: &Body, class: &MapClass) -> String {
     let slots = MapSlots::new(class, body);
-    let mut out = options(Traits { strict: body.strict, exact: body.repeatable });
+    let mut out = options(body.strict || body.repeatable).to_string();
     out += PRELUDE;
     let _ = write!(
         out,
@@ -114,6 +117,10 @@ pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) ->
         gather: &|k, offset, inside| accesses.gathered(k as usize, &stand, offset, inside),
         value: &|_| unreachable!("a map has no values of rows"),
         scalar: &|s| format!("a.w[{}]", slots.scalars + s as usize),
+        reciprocal: &|s| {
+            let at = divisors(body).iter().position(|d| d.0 == s)?;
+            Some(format!("a.w[{}]", slots.reciprocals + at))
+        },
     };
     let mut inner = String::new();
     for s in &body.stores {

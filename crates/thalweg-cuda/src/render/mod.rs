@@ -30,25 +30,10 @@ use tidy::tidy;
 /// What every source starts with.
 pub const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// How exact a kernel has to be.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Traits {
-    /// The same bits fused and unfused.
-    pub strict: bool,
-    /// The same bits wherever something is computed twice.
-    pub exact: bool,
-}
-
-/// The first line of a source: what the compiler is asked for. Quotients and roots of f32 within 2 ulp where that is enough.
-pub fn options(traits: Traits) -> String {
-    let mut words = vec!["// options:"];
-    if traits.strict || traits.exact {
-        words.push("-fmad=false");
-    }
-    if !traits.strict {
-        words.extend(["-prec-div=false", "-prec-sqrt=false"]);
-    }
-    words.join(" ") + "\n"
+/// The first line of a source: what the compiler is asked for. Without contraction where the same bits are wanted, fused and unfused (strict bodies) or wherever
+/// something is computed twice (repeatable ones).
+pub fn options(same_bits: bool) -> &'static str {
+    if same_bits { "// options: -fmad=false\n" } else { "// options:\n" }
 }
 
 /// What decides a source.

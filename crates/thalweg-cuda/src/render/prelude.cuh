@@ -195,7 +195,54 @@ template <class T> FN T larger(T x, T y) { return x > y ? x : y; }
 template <class T> FN T smaller(T x, T y) { return x < y ? x : y; }
 
 template <class T> FN T float_sign(T x) { return x > 0 ? (T)1 : x < 0 ? (T)-1 : x == 0 ? (T)0 : x; }
-FN float fsqrt(float x) { return sqrtf(x); }
+
+// Functions of f32 without branches, where CUDA's have some. At most 2 ulp (docs/numerics.md).
+#ifdef THALWEG_EMULATED
+FN float power_of_two(float x) { return exp2f(x); }
+FN float reciprocal(float x) { return 1.0f / x; }
+#else
+FN float power_of_two(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+FN float reciprocal(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+#endif
+// 1 - 2/(e^2|x| + 1); near 0, where that cancels, x + x^3 p(x^2), p by minimax of the relative error on [0, 0.55].
+FN float tangent(float x) {
+  const float size = fabsf(x), s = x * x;
+  const float far = fmaf(-2.0f, reciprocal(power_of_two(size * 2.885390082f) + 1.0f), 1.0f);
+  float p = fmaf(-0.0062743933f, s, 0.02107178f);
+  p = fmaf(p, s, -0.05385233f);
+  p = fmaf(p, s, 0.13332586f);
+  p = fmaf(p, s, -0.33333316f);
+  return size < 0.55f ? fmaf(p * s, x, x) : copysignf(far, x);
+}
+// What is left of x after quarter turns, in three parts of pi/2 (Cody and Waite 1980), and how many these were.
+struct Turn { float rest; u32 quarters; };
+FN Turn quarters(float x) {
+  float j = fmaf(x, 0.636619747f, 12582912.0f);
+  const u32 q = f32_bits(j);
+  j -= 12582912.0f;
+  float r = fmaf(j, -1.57079601e+0f, x);
+  r = fmaf(j, -3.13916473e-7f, r);
+  return {fmaf(j, -5.39030253e-15f, r), q};
+}
+FN float wave(Turn turn, u32 first) {
+  const float r = turn.rest, s = r * r;
+  float sine = fmaf(2.86567956e-6f, s, -1.98559923e-4f);
+  sine = fmaf(sine, s, 8.33338592e-3f);
+  sine = fmaf(sine, s, -1.66666672e-1f);
+  sine = fmaf(sine * s, r, r);
+  float cosine = fmaf(2.44677067e-5f, s, -1.38877297e-3f);
+  cosine = fmaf(cosine, s, 4.16666567e-2f);
+  cosine = fmaf(cosine, s, -5.00000000e-1f);
+  cosine = fmaf(cosine, s, 1.0f);
+  const u32 q = turn.quarters + first;
+  const float v = q & 1 ? cosine : sine;
+  return q & 2 ? -v : v;
+}
+// Beyond some 10^4 turns the parts of pi/2 are too short.
+__device__ __noinline__ float far_sine(float x) { return sinf(x); }
+__device__ __noinline__ float far_cosine(float x) { return cosf(x); }
+FN float sine(float x) { return fabsf(x) <= 71476.0f ? wave(quarters(x), 0) : far_sine(x); }
+FN float cosine(float x) { return fabsf(x) <= 71476.0f ? wave(quarters(x), 1) : far_cosine(x); }
 FN float sigmoid(float x) { float e = expf(-fabsf(x)); return (x < 0 ? e : 1.0f) / (1.0f + e); }
 FN double sigmoid(double x) { double e = exp(-fabs(x)); return (x < 0 ? e : 1.0) / (1.0 + e); }
 FN float float_rem(float a, float b) { float r = fmodf(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : copysignf(r, r == 0 ? b : r); }

@@ -10,10 +10,10 @@
 //! fixed order. Later stages read the results of folds from scratch memory, and compute what follows from them again.
 
 use super::access::{Accesses, Stand, Wanted, wanted};
-use super::body::{Names, name, statements};
+use super::body::{Names, divisors, name, statements};
 use super::map::gathers;
 use super::types::{constant, held, pack, stored};
-use super::{PRELUDE, Traits, options};
+use super::{PRELUDE, options};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
@@ -110,6 +110,8 @@ pub struct RowsSlots {
     pub space: Slots,
     /// The first scalar.
     pub scalars: usize,
+    /// The reciprocals of those that are divided by.
+    pub reciprocals: usize,
     /// Where an index out of range is told.
     pub fault: usize,
     /// Addresses of the results of folds.
@@ -132,13 +134,14 @@ impl RowsSlots {
     pub fn new(class: &RowsClass, body: &Body, phases: &Phases) -> RowsSlots {
         let space = Slots::new(&class.space, HEAD);
         let scalars = space.end;
-        let fault = scalars + body.scalars as usize;
+        let reciprocals = scalars + body.scalars as usize;
+        let fault = reciprocals + divisors(body).len();
         let values = fault + 1;
         let staged = class.stage.is_some() as usize;
         let partials = values + staged * body.folds.len();
         let buffers = partials + staged * body.folds.len();
         let counters = buffers + staged * phases.buffers.len();
-        RowsSlots { space, scalars, fault, values, partials, buffers, counters, end: counters + 1 }
+        RowsSlots { space, scalars, reciprocals, fault, values, partials, buffers, counters, end: counters + 1 }
     }
 }
 
@@ -153,7 +156,7 @@ fn op_name(op: FoldOp) -> &'static str {
 
 /// The source of a kernel with one function, `rows`.
 pub fn source(body: &Body, class: &RowsClass) -> String {
-    let mut out = options(Traits { strict: body.strict, exact: body.repeatable });
+    let mut out = options(body.strict || body.repeatable).to_string();
     out += PRELUDE;
     let phases = class.phases(body);
     let slots = RowsSlots::new(class, body, &phases);
@@ -377,7 +380,12 @@ impl Writer<'_> {
         }
         let lanes = if self.across() { self.v } else { 1 };
         let position = |k: usize| self.position(k, false);
-        let stand = Stand { position: &position, point: String::new(), step: "0".into(), lanes };
+        // A map is over the whole domain: the first point of the row.
+        let (point, step) = match self.across() {
+            true => (format!("(i64)row * {} * n", self.v), "(i64)n"),
+            false => (format!("(i64)row * n * {}", self.v), "0"),
+        };
+        let stand = Stand { position: &position, point, step: step.into(), lanes };
         let mut out = String::from("  {\n");
         let wants = wanted(body);
         for (k, &want) in wants.iter().enumerate().filter(|(_, w)| w.load || w.position) {
@@ -401,6 +409,7 @@ impl Writer<'_> {
             gather: &|k, offset, inside| self.accesses.gathered(k as usize, &stand, offset, inside),
             value: &|slot| self.value(slot),
             scalar: &|s| self.scalar(s),
+            reciprocal: &|s| self.reciprocal(s),
         };
         out += &statements(body, &names, "      ");
         for set in &body.sets {
@@ -427,11 +436,16 @@ impl Writer<'_> {
         format!("a.w[{}]", self.slots.scalars + slot as usize)
     }
 
+    fn reciprocal(&self, slot: u16) -> Option<String> {
+        let at = divisors(self.body).iter().position(|d| d.0 == slot)?;
+        Some(format!("a.w[{}]", self.slots.reciprocals + at))
+    }
+
     /// A walk over the points of the row, and what its folds give.
     fn walk(&self, phase: &Phase, number: usize) -> String {
         let (t, v) = (self.t, self.v);
         let folds = &phase.body.folds;
-        let mut out = String::new();
+        let mut out = String::from("  {\n");
         for f in folds {
             let dtype = self.fold_dtype(f.slot);
             let identity = constant(dtype, f.op.identity(dtype));
@@ -485,7 +499,7 @@ impl Writer<'_> {
             Sharing::Across { wide, deep } => out += &self.fold_across(phase, wide, deep, "f"),
             Sharing::Held { group, .. } | Sharing::Again { group } => out += &self.fold_along(phase, group, "f"),
         }
-        out + &self.finish(phase, number)
+        out + &self.finish(phase, number) + "  }\n"
     }
 
     /// A strict walk: block by block of each run, lane by lane.
@@ -567,6 +581,7 @@ impl Writer<'_> {
             gather: &|k, offset, inside| self.accesses.gathered(k as usize, &stand, offset, inside),
             value: &|slot| self.value(slot),
             scalar: &|s| self.scalar(s),
+            reciprocal: &|s| self.reciprocal(s),
         };
         out += &statements(body, &names, "        ");
         for f in &body.folds {

@@ -83,7 +83,7 @@ impl ScanClass {
 
 /// The source of a scan with one function, `scan`.
 pub fn source(class: &ScanClass) -> String {
-    let mut out = String::from("// options: -fmad=false\n");
+    let mut out = super::options(true).to_string();
     out += PRELUDE;
     if matches!(class.op, ScanOp::Sort | ScanOp::Argsort) {
         sort(class, &mut out)

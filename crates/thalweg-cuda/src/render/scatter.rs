@@ -5,7 +5,7 @@
 
 use super::elements::expression;
 use super::types::{held, pack, stored, unpack};
-use super::{PRELUDE, Traits, options};
+use super::{PRELUDE, options};
 use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::program::{Draft, Plan, blocks};
@@ -65,7 +65,7 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
 
 /// The source of a scatter, or of the copy before it, with one function, `scatter`.
 pub fn source(class: &ScatterClass) -> String {
-    let mut out = options(Traits { strict: true, exact: false });
+    let mut out = options(true).to_string();
     out += PRELUDE;
     let (s, dims) = (stored(class.dtype), class.dims as usize);
     let mut lines = String::new();

@@ -18,7 +18,7 @@ const PRELUDE: &str = include_str!("../emulated.cpp");
 
 /// Statics of inline functions are to be each object's own (`no-gnu-unique`); the rest is what device code takes for granted, or saves time.
 /// -O1 takes no longer than -O0, and a header compiled before saves 6 of 45 ms.
-const OPTIONS: &str = "-x c++ -std=c++17 -O1 -fPIC -shared -nostdlib -pipe -w -ffp-contract=off -fno-gnu-unique -fno-exceptions -fno-rtti \
+const OPTIONS: &str = "-x c++ -std=c++17 -O1 -fPIC -shared -nostdlib -pipe -w -ffp-contract=off -fno-builtin -fno-gnu-unique -fno-exceptions -fno-rtti \
                        -fno-strict-aliasing -fwrapv -fno-math-errno -fno-asynchronous-unwind-tables";
 
 static COMPILED: LazyLock<Mutex<FxHashMap<String, Arc<Vec<u8>>>>> = LazyLock::new(Mutex::default);

@@ -1,0 +1,185 @@
+//! The launches of a run as one: collected, and put in the queue by one call.
+//!
+//! In: launches in order, under a key that says that they are the same functions each time. Out: work in the queue. A run that came often enough, and is long enough, is kept back until it is whole,
+//! and becomes a graph: a few, in fact, since the memory that a loop works in mostly comes round after two or three turns, and a graph that has the right addresses already needs
+//! no change but of scalars.
+//!
+//! Always true: what the device runs is what was launched, as a graph or one by one.
+
+use crate::driver::{Driver, Graph, Launch};
+use thalweg_runtime::{Error, count};
+
+/// The run from which on launches are kept back.
+const OFTEN: u32 = 4;
+/// Launches below which a graph gains nothing.
+const LONG: usize = 3;
+/// Graphs of one run.
+const MOST: usize = 4;
+
+/// Launches whose memory is used again.
+#[derive(Debug, Default)]
+pub struct Collected {
+    launches: Vec<Launch>,
+    /// How many of them are there now.
+    count: usize,
+}
+
+/// Sets the words that change, and gives a hash of those that are addresses.
+pub type Patch<'a> = &'a mut dyn FnMut(&mut [u64]) -> u64;
+
+impl Collected {
+    /// Puts a launch behind the others.
+    fn add(&mut self, launch: &Launch, patch: Patch<'_>) -> u64 {
+        let at = self.count;
+        self.count += 1;
+        let Some(known) = self.launches.get_mut(at) else {
+            self.launches.push(launch.clone());
+            return patch(&mut self.launches[at].arguments);
+        };
+        if known.function.handle != launch.function.handle {
+            known.function = launch.function.clone();
+        }
+        (known.grid, known.block, known.shared) = (launch.grid, launch.block, launch.shared);
+        known.arguments.clone_from(&launch.arguments);
+        patch(&mut known.arguments)
+    }
+
+    fn all(&self) -> &[Launch] {
+        &self.launches[..self.count]
+    }
+
+    /// Puts a launch in the queue at once.
+    pub fn launch(&mut self, driver: &dyn Driver, launch: &Launch, patch: Patch<'_>) -> Result<(), Error> {
+        self.count = 0;
+        self.add(launch, patch);
+        plain(driver, self.all())
+    }
+}
+
+/// Launches one by one.
+fn plain(driver: &dyn Driver, launches: &[Launch]) -> Result<(), Error> {
+    count(|c| c.device_launches += launches.len() as u64);
+    launches.iter().try_for_each(|launch| driver.launch(launch))
+}
+
+/// What is known of the launches under one key.
+#[derive(Debug, Default)]
+pub struct Run {
+    collected: Collected,
+    /// Runs so far, and launches of the last one.
+    seen: u32,
+    length: usize,
+    /// Whether this run is kept back.
+    kept_back: bool,
+    /// Of the functions of this run, and of the addresses that they are given.
+    shape: u64,
+    addresses: u64,
+    graphs: Vec<Made>,
+    /// Whether the driver makes no graph of it.
+    refused: bool,
+    /// When it last ran.
+    pub last: u64,
+}
+
+#[derive(Debug)]
+struct Made {
+    graph: Box<dyn Graph>,
+    length: usize,
+    shape: u64,
+    addresses: u64,
+    /// The run that used it last.
+    last: u32,
+}
+
+/// A hash with another word.
+pub fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95)
+}
+
+impl Run {
+    /// Begins a run. Where it is not `keyed`, nothing is kept back.
+    pub fn begin(&mut self, keyed: bool) {
+        self.seen = self.seen.saturating_add(1);
+        self.kept_back = keyed && self.seen >= OFTEN && self.length >= LONG && !self.refused;
+        (self.collected.count, self.length, self.shape, self.addresses) = (0, 0, 0, 0);
+    }
+
+    /// Takes a launch: puts it in the queue, or keeps it back.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn launch(&mut self, driver: &dyn Driver, launch: &Launch, patch: Patch<'_>) -> Result<(), Error> {
+        self.length += 1;
+        if !self.kept_back {
+            return self.collected.launch(driver, launch, patch);
+        }
+        let addresses = self.collected.add(launch, patch);
+        self.shape = mix(self.shape, (launch.function.handle as u64) << 11 | u64::from(launch.block));
+        self.addresses = mix(self.addresses, addresses);
+        Ok(())
+    }
+
+    /// Puts what was kept back in the queue, since other work is to come behind it; the rest of the run follows one by one.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn flush(&mut self, driver: &dyn Driver) -> Result<(), Error> {
+        if !std::mem::take(&mut self.kept_back) {
+            return Ok(());
+        }
+        let done = plain(driver, self.collected.all());
+        self.collected.count = 0;
+        done
+    }
+
+    /// Ends the run: everything is in the queue then.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn submit(&mut self, driver: &dyn Driver) -> Result<(), Error> {
+        if !self.kept_back {
+            return Ok(());
+        }
+        let launches = self.collected.all();
+        let Some(made) = (launches.len() >= LONG).then(|| self.graph(driver)).flatten() else {
+            return plain(driver, self.collected.all());
+        };
+        let made = &mut self.graphs[made];
+        (made.last, made.addresses) = (self.seen, self.addresses);
+        count(|c| {
+            c.device_launches += 1;
+            c.graph_runs += 1;
+        });
+        made.graph.run(self.collected.all())
+    }
+
+    /// The number of the graph to run: one with these addresses, a new one, or the one that was not used for longest.
+    fn graph(&mut self, driver: &dyn Driver) -> Option<usize> {
+        let launches = self.collected.all();
+        let same = |m: &Made| m.length == launches.len() && m.shape == self.shape;
+        if let Some(found) = self.graphs.iter().position(|m| same(m) && m.addresses == self.addresses) {
+            return Some(found);
+        }
+        if self.graphs.len() >= MOST {
+            let oldest = |(_, m): &(usize, &Made)| m.last;
+            if let Some((found, _)) = self.graphs.iter().enumerate().filter(|(_, m)| same(m)).min_by_key(oldest) {
+                return Some(found);
+            }
+            // Of other launches: the key came to mean something else.
+            self.graphs.clear();
+        }
+        match driver.graph(launches) {
+            Ok(graph) => {
+                count(|c| c.graphs_made += 1);
+                let (length, shape, addresses) = (launches.len(), self.shape, self.addresses);
+                self.graphs.push(Made { graph, length, shape, addresses, last: 0 });
+                Some(self.graphs.len() - 1)
+            }
+            Err(error) => {
+                tracing::debug!(%error, launches = launches.len(), "no graph is made");
+                self.refused = true;
+                None
+            }
+        }
+    }
+}

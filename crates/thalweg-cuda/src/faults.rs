@@ -1,0 +1,163 @@
+//! Where launches tell of indices out of range, and who asks.
+//!
+//! In: launches that may meet such an index. Out: a word of device memory for each, which it sets; and later, when somebody asks, whether it did. Nobody waits before that.
+//!
+//! Always true: a word is 0 when a launch is given it, and nobody else's until its [`Faulted`] is gone or has been asked.
+
+use crate::driver::Driver;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use thalweg_runtime::{Check, Error};
+
+/// Words in all. When all are out, everybody is asked for at once.
+const WORDS: usize = 4096;
+
+/// The words of a device.
+#[derive(Debug)]
+pub struct Faults {
+    driver: Arc<dyn Driver>,
+    base: u64,
+    words: Mutex<Words>,
+}
+
+#[derive(Debug)]
+struct Words {
+    /// Free, and 0.
+    clean: Vec<u32>,
+    /// Free, and perhaps not 0.
+    dirty: Vec<u32>,
+    /// Those out, in batches that have ended.
+    out: Vec<Weak<Faulted>>,
+}
+
+/// Launches of a batch that may have met an index out of range.
+#[derive(Debug)]
+pub struct Faulted {
+    faults: Arc<Faults>,
+    /// Words, and the number of the program that has each.
+    words: Vec<(u32, u32)>,
+    outcome: OnceLock<Result<Option<usize>, Error>>,
+}
+
+impl Faults {
+    /// Words on that device; `None` where there is no memory.
+    pub fn new(driver: Arc<dyn Driver>) -> Option<Arc<Faults>> {
+        let base = driver.obtain(4 * WORDS)?;
+        let words = Words { clean: vec![], dirty: (0..WORDS as u32).collect(), out: vec![] };
+        Some(Arc::new(Faults { driver, base, words: Mutex::new(words) }))
+    }
+
+    fn words(&self) -> MutexGuard<'_, Words> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of a word.
+    pub fn address(&self, word: u32) -> u64 {
+        self.base + 4 * u64::from(word)
+    }
+
+    /// A word that is 0 for what is put in the queue from now on.
+    ///
+    /// # Errors
+    /// When the device fails, or one batch wants more words than there are.
+    pub fn take(&self) -> Result<u32, Error> {
+        let mut words = self.words();
+        if words.clean.is_empty() && words.dirty.is_empty() {
+            let out: Vec<Arc<Faulted>> = words.out.drain(..).filter_map(|f| f.upgrade()).collect();
+            drop(words);
+            self.ask(&out)?;
+            drop(out);
+            words = self.words();
+        }
+        if words.clean.is_empty() {
+            self.clean(&mut words)?;
+        }
+        words
+            .clean
+            .pop()
+            .ok_or_else(|| Error::Value("more launches with indices in one run than there are words for".into()))
+    }
+
+    /// Sets free words to 0.
+    fn clean(&self, words: &mut Words) -> Result<(), Error> {
+        let mut dirty = std::mem::take(&mut words.dirty);
+        dirty.sort_unstable();
+        for stretch in dirty.chunk_by(|a, b| a + 1 == *b) {
+            self.driver.fill(self.address(stretch[0]), 0, 4 * stretch.len())?;
+        }
+        // The next to be taken lie side by side, so that a run's words are read at once.
+        words.clean.extend(dirty.iter().rev());
+        Ok(())
+    }
+
+    /// Asks about several batches at once.
+    fn ask(&self, all: &[Arc<Faulted>]) -> Result<(), Error> {
+        let mut bytes = vec![0; 4 * WORDS];
+        self.driver.read(self.base, &mut bytes)?;
+        for faulted in all {
+            let outcome = faulted.first(|word| bytes[4 * word as usize..][..4] != [0; 4]);
+            faulted.outcome.get_or_init(|| {
+                self.give_back(faulted, outcome.is_none());
+                Ok(outcome)
+            });
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, faulted: &Faulted, clean: bool) {
+        let mut words = self.words();
+        let own = faulted.words.iter().map(|w| w.0);
+        if clean { words.clean.extend(own.rev()) } else { words.dirty.extend(own) }
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        self.driver.release(self.base);
+    }
+}
+
+impl Faulted {
+    /// The launches that have these words.
+    pub fn new(faults: &Arc<Faults>, words: Vec<(u32, u32)>) -> Arc<Faulted> {
+        let faulted = Arc::new(Faulted { faults: faults.clone(), words, outcome: OnceLock::new() });
+        let mut words = faults.words();
+        if words.out.len() >= WORDS {
+            words.out.retain(|f| f.strong_count() > 0);
+        }
+        words.out.push(Arc::downgrade(&faulted));
+        drop(words);
+        faulted
+    }
+
+    /// The first program whose word is set.
+    fn first(&self, is_set: impl Fn(u32) -> bool) -> Option<usize> {
+        self.words.iter().find(|w| is_set(w.0)).map(|w| w.1 as usize)
+    }
+
+    fn read(&self) -> Result<Option<usize>, Error> {
+        let all = self.words.iter().map(|w| w.0);
+        let (low, high) = (all.clone().min().unwrap_or(0), all.max().unwrap_or(0));
+        let mut bytes = vec![0; 4 * (high - low + 1) as usize];
+        self.faults.driver.read(self.faults.address(low), &mut bytes)?;
+        Ok(self.first(|word| bytes[4 * (word - low) as usize..][..4] != [0; 4]))
+    }
+}
+
+impl Check for Faulted {
+    fn outcome(&self) -> Result<Option<usize>, Error> {
+        let asked = || {
+            let outcome = self.read();
+            self.faults.give_back(self, matches!(outcome, Ok(None)));
+            outcome
+        };
+        self.outcome.get_or_init(asked).clone()
+    }
+}
+
+impl Drop for Faulted {
+    fn drop(&mut self) {
+        if self.outcome.get().is_none() {
+            self.faults.give_back(self, false);
+        }
+    }
+}

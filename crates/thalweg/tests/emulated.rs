@@ -1,0 +1,133 @@
+//! What is the GPU's alone, on the host in its place: runs as graphs, indices out of range that nobody waited for, bundles as one launch.
+
+#![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+
+use std::thread;
+use thalweg::prelude::*;
+use thalweg::{Counters, Error, counters, with_fusion};
+
+/// Calls `f` where tensors are made on the host as if it were a GPU.
+fn emulated() -> Device {
+    Device::from_name("cuda:emulated").expect("there is a C++ compiler")
+}
+
+fn tensor(values: &[f32]) -> Tensor {
+    Tensor::new(values).to_device(emulated()).unwrap()
+}
+
+fn indices(values: &[i64]) -> Tensor {
+    Tensor::new(values).to_device(emulated()).unwrap()
+}
+
+fn values(x: &Tensor) -> Vec<f32> {
+    x.to_vec::<f32>().unwrap()
+}
+
+fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
+    thalweg::synchronize().unwrap();
+    let before = counters();
+    let out = f();
+    thalweg::synchronize().unwrap();
+    (out, counters() - before)
+}
+
+fn message(x: &Tensor) -> String {
+    match x.to_vec::<f32>().unwrap_err() {
+        Error::Index(message) => message,
+        Error::Failed(cause) => format!("failed: {cause}"),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_run_that_comes_often_is_one_launch() {
+    let step = |x: &Tensor, k: f32| with_fusion(false, || ((x * 0.5 + k).sin() - x).abs());
+    let mut x = tensor(&[0.5, 1.0, 2.0]);
+    let mut want = vec![0.5f32, 1.0, 2.0];
+    let mut made = 0;
+    for turn in 0..20 {
+        let k = turn as f32;
+        let (y, c) = counted(|| step(&x, k));
+        want = want.iter().map(|x| ((x * 0.5 + k).sin() - x).abs()).collect();
+        x = y;
+        assert_eq!(c.kernels, 5);
+        made += c.graphs_made;
+        let graph = turn >= 3;
+        assert_eq!((c.device_launches, c.graph_runs), if graph { (1, 1) } else { (5, 0) }, "turn {turn}");
+        for (a, b) in values(&x).iter().zip(&want) {
+            assert!((a - b).abs() < 1e-4, "turn {turn}: {a} {b}");
+        }
+    }
+    assert!((1..=4).contains(&made), "{made} graphs");
+}
+
+#[test]
+fn threads_take_turns_and_memory_that_goes_round_is_nobodys_twice() {
+    thread::scope(|scope| {
+        for t in 0..4 {
+            scope.spawn(move || {
+                let x = tensor(&[t as f32; 300]);
+                for turn in 0..12 {
+                    let own = tensor(&[turn as f32; 300]);
+                    let y = with_fusion(false, || ((&x + &own) * 2.0 - &x) + 1.0);
+                    assert_eq!(values(&y), [(t + 2 * turn + 1) as f32; 300]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn an_index_out_of_range_fails_what_is_read_of_its_segment_and_nothing_else() {
+    let x = tensor(&[0.0, 1.0, 2.0, 3.0]);
+    let bad = x.gather(0, &indices(&[1, 4]));
+    thalweg::flush();
+    let other = &x + 1.0;
+    thalweg::flush();
+    // Computed later, of what nobody has looked at yet.
+    let after = &bad * 2.0;
+    thalweg::flush();
+    let later = (&after + 1.0).exp();
+    thalweg::flush();
+    assert_eq!(values(&other), [1.0, 2.0, 3.0, 4.0]);
+    let said = "gather: an index is out of range for axis 0 of size 4";
+    assert_eq!(message(&bad), said);
+    assert_eq!(message(&after), format!("failed: {said}"));
+    assert_eq!(message(&later), format!("failed: {said}"));
+    assert_eq!(message(&(&later - 1.0)), format!("failed: {said}"));
+    // The stream goes on.
+    assert_eq!(values(&x.gather(0, &indices(&[3, 0]))), [3.0, 0.0]);
+    assert_eq!(
+        message(&x.scatter_add(0, &indices(&[0, 9]), 1)),
+        "scatter: an index is out of range for axis 0 of size 4"
+    );
+}
+
+#[test]
+fn words_for_indices_come_round() {
+    let x = tensor(&[0.0, 1.0, 2.0, 3.0]);
+    let (good, bad) = (indices(&[3, 0]), indices(&[4]));
+    for turn in 0..30 {
+        let a = x.gather(0, &good) + turn as f32;
+        thalweg::flush();
+        let b = x.gather(0, &bad);
+        thalweg::flush();
+        if turn % 3 == 0 {
+            drop(b);
+        } else {
+            assert!(b.to_vec::<f32>().is_err());
+        }
+        assert_eq!(values(&a), [3.0 + turn as f32, turn as f32]);
+    }
+}
+
+#[test]
+fn a_loop_that_gathers_carries_few_doubts() {
+    let mut x = tensor(&[0.0, 1.0, 2.0, 3.0]);
+    let at = indices(&[1, 2, 3, 0]);
+    for _ in 0..600 {
+        x = x.gather(0, &at);
+        thalweg::flush();
+    }
+    assert_eq!(values(&x), [0.0, 1.0, 2.0, 3.0]);
+}
