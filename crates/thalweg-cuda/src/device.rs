@@ -1,7 +1,7 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in one queue.
 
 use crate::compiler::Compiler;
-use crate::driver::{Cuda, Driver, nvrtc};
+use crate::driver::{Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
 use crate::launch::Bound;
 use crate::memory::DeviceMemory;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_kernel::{Geometry, Kernel};
-use thalweg_runtime::{Buffer, Check, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput};
+use thalweg_runtime::{Buffer, Check, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Residence, Throughput};
 
 /// A GPU.
 #[derive(Clone)]
@@ -127,6 +127,24 @@ impl Program for BoundProgram {
 
     fn info(&self) -> ProgramInfo {
         self.info.clone()
+    }
+
+    fn residence(&self) -> Option<Residence> {
+        let driver = &self.device.0.driver;
+        let of = |launch: &Launch| {
+            let info = launch.function.info;
+            let blocks = driver.occupancy(&launch.function, launch.block, launch.shared);
+            let threads = blocks * launch.block;
+            Residence {
+                registers: info.registers,
+                spilled_bytes: info.local,
+                shared_bytes: info.shared + launch.shared,
+                blocks,
+                threads,
+                occupancy: threads as f32 / driver.chip().threads.max(1) as f32,
+            }
+        };
+        self.bound.launches().iter().map(of).min_by(|a, b| a.occupancy.total_cmp(&b.occupancy))
     }
 }
 

@@ -117,7 +117,14 @@ impl Cuda {
         let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).map_err(&failed)? != 0;
         let pool = if pooled { pool(&gpu, device)? } else { null_mut() };
         let staging = Staging::new(gpu.clone());
-        Ok(Arc::new(Cuda { gpu, chip, pool, kept: AtomicBool::new(false), obtained: [const { AtomicUsize::new(0) }; 2], staging }))
+        Ok(Arc::new(Cuda {
+            gpu,
+            chip,
+            pool,
+            kept: AtomicBool::new(false),
+            obtained: [const { AtomicUsize::new(0) }; 2],
+            staging,
+        }))
     }
 
     /// The context's handle, for libraries that are given one; it stays valid as long as the process lives.
