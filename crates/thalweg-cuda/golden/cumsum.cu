@@ -1,4 +1,4 @@
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
 // Rows along: 512 threads each, read in every walk. Phase 0, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
@@ -13,15 +13,17 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
   if (!live) row = rows - 1;
   const i32 i0 = row;
   float *const b0 = (float *)a.w[17];
-  #pragma unroll 4
-  for (i32 q = begin + t; q < stop; q += 512) {
-    const i32 j1 = q;
-    __align__(16) float r0[4];
-    loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
-    #pragma unroll
-    for (int v = 0; v < 4; v++) {
-      const float n0 = r0[v];
-      if (live) b0[((i64)row * n + q) * 4 + v] = n0;
+  {
+    #pragma unroll 4
+    for (i32 q = begin + t; q < stop; q += 512) {
+      const i32 j1 = q;
+      __align__(16) float r0[4];
+      loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
+      #pragma unroll
+      for (int v = 0; v < 4; v++) {
+        const float n0 = r0[v];
+        if (live) b0[((i64)row * n + q) * 4 + v] = n0;
+      }
     }
   }
 }
@@ -75,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(10)) {
   }
 }
 
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
 // Rows along: 512 threads each, read in every walk. Phase 1, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
@@ -90,17 +92,19 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
   if (!live) row = rows - 1;
   const i32 i0 = row;
   float *const b0 = (float *)a.w[17];
-  #pragma unroll 4
-  for (i32 q = begin + t; q < stop; q += 512) {
-    const i32 j1 = q;
-    __align__(16) float y1[4];
-    #pragma unroll
-    for (int v = 0; v < 4; v++) {
-      const float n0 = b0[((i64)row * n + q) * 4 + v];
-      y1[v] = n0;
-    }
-    if (live) {
-      storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);
+  {
+    #pragma unroll 4
+    for (i32 q = begin + t; q < stop; q += 512) {
+      const i32 j1 = q;
+      __align__(16) float y1[4];
+      #pragma unroll
+      for (int v = 0; v < 4; v++) {
+        const float n0 = b0[((i64)row * n + q) * 4 + v];
+        y1[v] = n0;
+      }
+      if (live) {
+        storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);
+      }
     }
   }
 }

@@ -1,4 +1,4 @@
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
 // Rows along: 32 threads each, 3 vectors a thread held in registers.
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
@@ -18,31 +18,33 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
   float value1;
   float value2;
   float value3;
-  float f0[8];
-  #pragma unroll
-  for (int v = 0; v < 8; v++) f0[v] = 0.0f;
-  #pragma unroll
-  for (int k = 0; k < 3; k++) {
-    const i32 q = k * 32 + t;
-    {
-      const i32 j1 = q;
-      loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 8));
-    }
-  }
-  #pragma unroll
-  for (int k = 0; k < 3; k++) {
-    const i32 q = k * 32 + t;
-    {
-      const i32 j1 = q;
-      #pragma unroll
-      for (int v = 0; v < 8; v++) {
-        const float n0 = from_bf16(r0[k][v]);
-        const float n1 = n0;
-        f0[v] = Sum::of(f0[v], n1);
+  {
+    float f0[8];
+    #pragma unroll
+    for (int v = 0; v < 8; v++) f0[v] = 0.0f;
+    #pragma unroll
+    for (int k = 0; k < 3; k++) {
+      const i32 q = k * 32 + t;
+      {
+        const i32 j1 = q;
+        loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 8));
       }
     }
+    #pragma unroll
+    for (int k = 0; k < 3; k++) {
+      const i32 q = k * 32 + t;
+      {
+        const i32 j1 = q;
+        #pragma unroll
+        for (int v = 0; v < 8; v++) {
+          const float n0 = from_bf16(r0[k][v]);
+          const float n1 = n0;
+          f0[v] = Sum::of(f0[v], n1);
+        }
+      }
+    }
+    value0 = fold_warp<Sum, 32>(fold_lanes<Sum>(f0));
   }
-  value0 = fold_warp<Sum, 32>(fold_lanes<Sum>(f0));
   {
     #pragma unroll
     for (int v = 0; v < 1; v++) {
@@ -52,26 +54,28 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
       value2 = n2;
     }
   }
-  float f1[8];
-  #pragma unroll
-  for (int v = 0; v < 8; v++) f1[v] = 0.0f;
-  #pragma unroll
-  for (int k = 0; k < 3; k++) {
-    const i32 q = k * 32 + t;
-    {
-      const i32 j1 = q;
-      #pragma unroll
-      for (int v = 0; v < 8; v++) {
-        const float n0 = value2;
-        const float n1 = from_bf16(r0[k][v]);
-        const float n2 = n1;
-        const float n3 = n2 - n0;
-        const float n4 = n3 * n3;
-        f1[v] = Sum::of(f1[v], n4);
+  {
+    float f1[8];
+    #pragma unroll
+    for (int v = 0; v < 8; v++) f1[v] = 0.0f;
+    #pragma unroll
+    for (int k = 0; k < 3; k++) {
+      const i32 q = k * 32 + t;
+      {
+        const i32 j1 = q;
+        #pragma unroll
+        for (int v = 0; v < 8; v++) {
+          const float n0 = value2;
+          const float n1 = from_bf16(r0[k][v]);
+          const float n2 = n1;
+          const float n3 = n2 - n0;
+          const float n4 = n3 * n3;
+          f1[v] = Sum::of(f1[v], n4);
+        }
       }
     }
+    value1 = fold_warp<Sum, 32>(fold_lanes<Sum>(f1));
   }
-  value1 = fold_warp<Sum, 32>(fold_lanes<Sum>(f1));
   {
     #pragma unroll
     for (int v = 0; v < 1; v++) {
@@ -84,42 +88,46 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
       value3 = n5;
     }
   }
-  __align__(16) u16 r1[3][8];
-  __align__(16) u16 r2[3][8];
-  #pragma unroll
-  for (int k = 0; k < 3; k++) {
-    const i32 q = k * 32 + t;
+  {
     {
-      const i32 j1 = q;
-      loadv(r1[k], p1 + (i0 * (i32)a.w[14] + j1 * 8));
-      loadv(r2[k], p2 + (i0 * (i32)a.w[17] + j1 * 8));
-    }
-  }
-  #pragma unroll
-  for (int k = 0; k < 3; k++) {
-    const i32 q = k * 32 + t;
-    {
-      const i32 j1 = q;
-      __align__(16) u16 y3[8];
+      __align__(16) u16 r1[3][8];
+      __align__(16) u16 r2[3][8];
       #pragma unroll
-      for (int v = 0; v < 8; v++) {
-        const float n0 = value3;
-        const float n1 = value2;
-        const float n2 = from_bf16(r0[k][v]);
-        const float n3 = n2;
-        const float n4 = n3 - n1;
-        const float n5 = n4 * n0;
-        const float n6 = from_bf16(r1[k][v]);
-        const float n7 = n6;
-        const float n8 = n7 * n5;
-        const float n9 = from_bf16(r2[k][v]);
-        const float n10 = n9;
-        const float n11 = n10 + n8;
-        const float n12 = round_bf16((float)n11);
-        y3[v] = to_bf16(n12);
+      for (int k = 0; k < 3; k++) {
+        const i32 q = k * 32 + t;
+        {
+          const i32 j1 = q;
+          loadv(r1[k], p1 + (i0 * (i32)a.w[14] + j1 * 8));
+          loadv(r2[k], p2 + (i0 * (i32)a.w[17] + j1 * 8));
+        }
       }
-      if (live) {
-        storev(p3 + (i0 * (i32)a.w[20] + j1 * 8), y3);
+      #pragma unroll
+      for (int k = 0; k < 3; k++) {
+        const i32 q = k * 32 + t;
+        {
+          const i32 j1 = q;
+          __align__(16) u16 y3[8];
+          #pragma unroll
+          for (int v = 0; v < 8; v++) {
+            const float n0 = value3;
+            const float n1 = value2;
+            const float n2 = from_bf16(r0[k][v]);
+            const float n3 = n2;
+            const float n4 = n3 - n1;
+            const float n5 = n4 * n0;
+            const float n6 = from_bf16(r1[k][v]);
+            const float n7 = n6;
+            const float n8 = n7 * n5;
+            const float n9 = from_bf16(r2[k][v]);
+            const float n10 = n9;
+            const float n11 = n10 + n8;
+            const float n12 = round_bf16((float)n11);
+            y3[v] = to_bf16(n12);
+          }
+          if (live) {
+            storev(p3 + (i0 * (i32)a.w[20] + j1 * 8), y3);
+          }
+        }
       }
     }
   }

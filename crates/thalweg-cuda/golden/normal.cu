@@ -1,17 +1,17 @@
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
-// Each point by itself: 1 times 4 neighbours a thread.
+// Each point by itself: 1 times 1 neighbours a thread.
 extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(10)) {
   float *const p1 = (float *)a.w[5];
   const i32 n = (i32)a.w[0];
   const i32 first = (i32)blockIdx.x * 256 + threadIdx.x;
-  i64 m0[1][4];
+  i64 m0[1][1];
   #pragma unroll
   for (int u = 0; u < 1; u++) {
     const i32 j = first + u * 256;
     if (j < n) {
       const i32 i0 = j;
-      for (int v = 0; v < 4; v++) m0[u][v] = (i64)a.w[3] + (i0 * 4) + v * (i64)1;
+      for (int v = 0; v < 1; v++) m0[u][v] = (i64)a.w[3] + (i0 * 1) + v * (i64)1;
     }
   }
   #pragma unroll
@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(10)) {
     const i32 j = first + u * 256;
     if (j < n) {
       const i32 i0 = j;
-      __align__(16) float y1[4];
+      __align__(16) float y1[1];
       #pragma unroll
-      for (int v = 0; v < 4; v++) {
+      for (int v = 0; v < 1; v++) {
         const u32 n0 = (u32)m0[u][v];
         const u32 n1 = 0u;
         const u32 n2 = (u32)a.w[7];
@@ -176,11 +176,11 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(10)) {
         const float n151 = n147 * n150;
         const float n152 = sqrtf(n151);
         const float n153 = n145 * n148;
-        const float n154 = cosf(n153);
+        const float n154 = cosine(n153);
         const float n155 = n152 * n154;
         y1[v] = n155;
       }
-      storev(p1 + (i0 * 4), y1);
+      store1(p1 + (i0 * 1), y1[0]);
     }
   }
 }

@@ -1,6 +1,6 @@
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
-// Each point by itself: 1 times 4 neighbours a thread.
+// Each point by itself: 1 times 1 neighbours a thread.
 extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(19)) {
   float *const p0 = (float *)a.w[3];
   auto map0 = [&](i64 point) -> i64 {
@@ -16,15 +16,15 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(19)) {
   float *const p1 = (float *)a.w[15];
   const i32 n = (i32)a.w[0];
   const i32 first = (i32)blockIdx.x * 256 + threadIdx.x;
-  __align__(16) float r0[1][4];
-  i64 m0[1][4];
+  __align__(16) float r0[1][1];
+  i64 m0[1][1];
   #pragma unroll
   for (int u = 0; u < 1; u++) {
     const i32 j = first + u * 256;
     if (j < n) {
       const i32 i0 = j;
-      for (int v = 0; v < 4; v++) m0[u][v] = map0((i64)j * 4 + v * 1);
-      for (int v = 0; v < 4; v++) r0[u][v] = m0[u][v] < 0 ? (float)0 : load1(p0 + m0[u][v]);
+      for (int v = 0; v < 1; v++) m0[u][v] = map0((i64)j * 1 + v * 1);
+      for (int v = 0; v < 1; v++) r0[u][v] = m0[u][v] < 0 ? (float)0 : load1(p0 + m0[u][v]);
     }
   }
   #pragma unroll
@@ -32,9 +32,9 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(19)) {
     const i32 j = first + u * 256;
     if (j < n) {
       const i32 i0 = j;
-      __align__(16) float y1[4];
+      __align__(16) float y1[1];
       #pragma unroll
-      for (int v = 0; v < 4; v++) {
+      for (int v = 0; v < 1; v++) {
         const float n0 = r0[u][v];
         const bool n1 = m0[u][v] >= 0;
         const float n2 = bits_f32((u32)a.w[17]);
@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(19)) {
         const float n5 = n3 * n4;
         y1[v] = n5;
       }
-      storev(p1 + (i0 * 4), y1);
+      store1(p1 + (i0 * 1), y1[0]);
     }
   }
 }

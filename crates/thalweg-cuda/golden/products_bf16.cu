@@ -1,4 +1,4 @@
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
 // Matrix product of bf16.
 FN float multiply_add(float x, float y, float sum) { return x * y + sum; }

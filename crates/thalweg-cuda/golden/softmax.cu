@@ -1,4 +1,4 @@
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
 // Rows along: 256 threads each, 4 vectors a thread held in registers.
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
@@ -17,58 +17,62 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
   float value1;
   float value2;
   float value3;
-  float f0[4];
-  #pragma unroll
-  for (int v = 0; v < 4; v++) f0[v] = bits_f32(0xff800000u);
-  #pragma unroll
-  for (int k = 0; k < 4; k++) {
-    const i32 q = k * 256 + t;
-    {
-      const i32 j1 = q;
-      loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 4));
-    }
-  }
-  #pragma unroll
-  for (int k = 0; k < 4; k++) {
-    const i32 q = k * 256 + t;
-    {
-      const i32 j1 = q;
-      #pragma unroll
-      for (int v = 0; v < 4; v++) {
-        const float n0 = r0[k][v];
-        f0[v] = Max::of(f0[v], n0);
+  {
+    float f0[4];
+    #pragma unroll
+    for (int v = 0; v < 4; v++) f0[v] = bits_f32(0xff800000u);
+    #pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const i32 q = k * 256 + t;
+      {
+        const i32 j1 = q;
+        loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 4));
       }
     }
-  }
-  value0 = fold_warp<Max, 256>(fold_lanes<Max>(f0));
-  __shared__ float fparts0[8];
-  if (threadIdx.x % 32 == 0) fparts0[threadIdx.x / 32] = value0;
-  __syncthreads();
-  value0 = fold_parts<Max, 256>(fparts0);
-  float f1[4];
-  #pragma unroll
-  for (int v = 0; v < 4; v++) f1[v] = 0.0f;
-  #pragma unroll
-  for (int k = 0; k < 4; k++) {
-    const i32 q = k * 256 + t;
-    {
-      const i32 j1 = q;
-      #pragma unroll
-      for (int v = 0; v < 4; v++) {
-        const float n0 = value0;
-        const float n1 = r0[k][v];
-        const float n2 = n1 - n0;
-        const float n3 = expf(n2);
-        f1[v] = Sum::of(f1[v], n3);
-        b0[k][v] = n3;
+    #pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const i32 q = k * 256 + t;
+      {
+        const i32 j1 = q;
+        #pragma unroll
+        for (int v = 0; v < 4; v++) {
+          const float n0 = r0[k][v];
+          f0[v] = Max::of(f0[v], n0);
+        }
       }
     }
+    value0 = fold_warp<Max, 256>(fold_lanes<Max>(f0));
+    __shared__ float fparts0[8];
+    if (threadIdx.x % 32 == 0) fparts0[threadIdx.x / 32] = value0;
+    __syncthreads();
+    value0 = fold_parts<Max, 256>(fparts0);
   }
-  value1 = fold_warp<Sum, 256>(fold_lanes<Sum>(f1));
-  __shared__ float fparts1[8];
-  if (threadIdx.x % 32 == 0) fparts1[threadIdx.x / 32] = value1;
-  __syncthreads();
-  value1 = fold_parts<Sum, 256>(fparts1);
+  {
+    float f1[4];
+    #pragma unroll
+    for (int v = 0; v < 4; v++) f1[v] = 0.0f;
+    #pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const i32 q = k * 256 + t;
+      {
+        const i32 j1 = q;
+        #pragma unroll
+        for (int v = 0; v < 4; v++) {
+          const float n0 = value0;
+          const float n1 = r0[k][v];
+          const float n2 = n1 - n0;
+          const float n3 = expf(n2);
+          f1[v] = Sum::of(f1[v], n3);
+          b0[k][v] = n3;
+        }
+      }
+    }
+    value1 = fold_warp<Sum, 256>(fold_lanes<Sum>(f1));
+    __shared__ float fparts1[8];
+    if (threadIdx.x % 32 == 0) fparts1[threadIdx.x / 32] = value1;
+    __syncthreads();
+    value1 = fold_parts<Sum, 256>(fparts1);
+  }
   {
     #pragma unroll
     for (int v = 0; v < 1; v++) {
@@ -89,23 +93,25 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
       value3 = n12;
     }
   }
-  #pragma unroll
-  for (int k = 0; k < 4; k++) {
-    const i32 q = k * 256 + t;
-    {
-      const i32 j1 = q;
-      __align__(16) float y1[4];
-      #pragma unroll
-      for (int v = 0; v < 4; v++) {
-        const float n0 = value2;
-        const float n1 = b0[k][v];
-        const float n2 = n1 * n0;
-        const float n3 = value3;
-        const float n4 = n3 * n2;
-        y1[v] = n4;
-      }
-      if (live) {
-        storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);
+  {
+    #pragma unroll
+    for (int k = 0; k < 4; k++) {
+      const i32 q = k * 256 + t;
+      {
+        const i32 j1 = q;
+        __align__(16) float y1[4];
+        #pragma unroll
+        for (int v = 0; v < 4; v++) {
+          const float n0 = value2;
+          const float n1 = b0[k][v];
+          const float n2 = n1 * n0;
+          const float n3 = value3;
+          const float n4 = n3 * n2;
+          y1[v] = n4;
+        }
+        if (live) {
+          storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);
+        }
       }
     }
   }

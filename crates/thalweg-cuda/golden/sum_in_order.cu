@@ -12,25 +12,27 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
   if (!live) row = rows - 1;
   const i32 i0 = row;
   float value0;
-  Tree<Sum, float> tree0;
-  tree0.count = 0;
-  for (i32 run = 0; run < (i32)a.w[4]; run++) for (i32 block = 0; block < (i32)a.w[5]; block += 4096) {
-    float f0[1] = {0.0f};
-    const i32 end = (i32)a.w[5] - block < 4096 ? (i32)a.w[5] : block + 4096;
-    for (i32 e = block + t; e < end; e += 32) {
-      const i32 q = run * (i32)a.w[5] + e;
-      const i32 j1 = q;
-      __align__(16) float r0[1];
-      r0[0] = load1(p0 + (i0 * (i32)a.w[11] + j1 * 1));
-      #pragma unroll
-      for (int v = 0; v < 1; v++) {
-        const float n0 = r0[v];
-        f0[0] = Sum::of(f0[0], n0);
+  {
+    Tree<Sum, float> tree0;
+    tree0.count = 0;
+    for (i32 run = 0; run < (i32)a.w[4]; run++) for (i32 block = 0; block < (i32)a.w[5]; block += 4096) {
+      float f0[1] = {0.0f};
+      const i32 end = (i32)a.w[5] - block < 4096 ? (i32)a.w[5] : block + 4096;
+      for (i32 e = block + t; e < end; e += 32) {
+        const i32 q = run * (i32)a.w[5] + e;
+        const i32 j1 = q;
+        __align__(16) float r0[1];
+        r0[0] = load1(p0 + (i0 * (i32)a.w[11] + j1 * 1));
+        #pragma unroll
+        for (int v = 0; v < 1; v++) {
+          const float n0 = r0[v];
+          f0[0] = Sum::of(f0[0], n0);
+        }
       }
+      tree0.push(__shfl_sync(0xffffffffu, fold_warp<Sum, 32>(f0[0]), 0));
     }
-    tree0.push(__shfl_sync(0xffffffffu, fold_warp<Sum, 32>(f0[0]), 0));
+    value0 = tree0.take(0.0f);
   }
-  value0 = tree0.take(0.0f);
   {
     __align__(16) float y1[1];
     #pragma unroll

@@ -1,4 +1,4 @@
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
 // Rows side by side: 32 vectors of them a block, 8 threads for the points of each. Phase 0, several blocks a row.
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
@@ -13,56 +13,58 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
   if (!live) row = rows - 1;
   const i32 i0 = row;
   float value0[4];
-  float f0[4];
-  #pragma unroll
-  for (int v = 0; v < 4; v++) f0[v] = 0.0f;
-  #pragma unroll 4
-  for (i32 q = begin + t; q < stop; q += 8) {
-    const i32 j1 = q;
-    __align__(16) float r0[4];
-    loadv(r0, p0 + (i0 * 4 + j1 * (i32)a.w[12]));
+  {
+    float f0[4];
+    #pragma unroll
+    for (int v = 0; v < 4; v++) f0[v] = 0.0f;
+    #pragma unroll 4
+    for (i32 q = begin + t; q < stop; q += 8) {
+      const i32 j1 = q;
+      __align__(16) float r0[4];
+      loadv(r0, p0 + (i0 * 4 + j1 * (i32)a.w[12]));
+      #pragma unroll
+      for (int v = 0; v < 4; v++) {
+        const float n0 = r0[v];
+        f0[v] = Sum::of(f0[v], n0);
+      }
+    }
+    __shared__ float fparts0[8][4][32];
+    #pragma unroll
+    for (int v = 0; v < 4; v++) fparts0[t][v][tx] = f0[v];
+    __syncthreads();
     #pragma unroll
     for (int v = 0; v < 4; v++) {
-      const float n0 = r0[v];
-      f0[v] = Sum::of(f0[v], n0);
+      value0[v] = fparts0[0][v][tx];
+      for (int d = 1; d < 8; d++) value0[v] = Sum::of(value0[v], fparts0[d][v][tx]);
     }
-  }
-  __shared__ float fparts0[8][4][32];
-  #pragma unroll
-  for (int v = 0; v < 4; v++) fparts0[t][v][tx] = f0[v];
-  __syncthreads();
-  #pragma unroll
-  for (int v = 0; v < 4; v++) {
-    value0[v] = fparts0[0][v][tx];
-    for (int d = 1; d < 8; d++) value0[v] = Sum::of(value0[v], fparts0[d][v][tx]);
-  }
-  if (t == 0 && live) {
-    for (int v = 0; v < 4; v++) store1((float *)a.w[18] + ((i64)chunk * rows + row) * 4 + v, value0[v]);
-    __threadfence();
-  }
-  __shared__ u32 last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    u32 *const counter = (u32 *)a.w[19] + tile;
-    last = atomicAdd(counter, 1u) == chunks - 1;
-    if (last) *counter = 0;
-    __threadfence();
-  }
-  __syncthreads();
-  if (!last) return;
-  float g0[4];
-  for (int v = 0; v < 4; v++) {
-    g0[v] = 0.0f;
-    for (u32 c = t; c < chunks; c += 8) g0[v] = Sum::of(g0[v], load_cold((float *)a.w[18] + ((i64)c * rows + row) * 4 + v));
-  }
-  __shared__ float gparts0[8][4][32];
-  #pragma unroll
-  for (int v = 0; v < 4; v++) gparts0[t][v][tx] = g0[v];
-  __syncthreads();
-  #pragma unroll
-  for (int v = 0; v < 4; v++) {
-    value0[v] = gparts0[0][v][tx];
-    for (int d = 1; d < 8; d++) value0[v] = Sum::of(value0[v], gparts0[d][v][tx]);
+    if (t == 0 && live) {
+      for (int v = 0; v < 4; v++) store1((float *)a.w[18] + ((i64)chunk * rows + row) * 4 + v, value0[v]);
+      __threadfence();
+    }
+    __shared__ u32 last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      u32 *const counter = (u32 *)a.w[19] + tile;
+      last = atomicAdd(counter, 1u) == chunks - 1;
+      if (last) *counter = 0;
+      __threadfence();
+    }
+    __syncthreads();
+    if (!last) return;
+    float g0[4];
+    for (int v = 0; v < 4; v++) {
+      g0[v] = 0.0f;
+      for (u32 c = t; c < chunks; c += 8) g0[v] = Sum::of(g0[v], load_cold((float *)a.w[18] + ((i64)c * rows + row) * 4 + v));
+    }
+    __shared__ float gparts0[8][4][32];
+    #pragma unroll
+    for (int v = 0; v < 4; v++) gparts0[t][v][tx] = g0[v];
+    __syncthreads();
+    #pragma unroll
+    for (int v = 0; v < 4; v++) {
+      value0[v] = gparts0[0][v][tx];
+      for (int d = 1; d < 8; d++) value0[v] = Sum::of(value0[v], gparts0[d][v][tx]);
+    }
   }
   {
     __align__(16) float y1[4];

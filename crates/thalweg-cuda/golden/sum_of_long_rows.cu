@@ -1,4 +1,4 @@
-// options: -prec-div=false -prec-sqrt=false
+// options:
 
 // Rows along: 512 threads each, read in every walk. Phase 0, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
@@ -13,49 +13,51 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
   if (!live) row = rows - 1;
   const i32 i0 = row;
   float value0;
-  float f0[4];
-  #pragma unroll
-  for (int v = 0; v < 4; v++) f0[v] = 0.0f;
-  #pragma unroll 4
-  for (i32 q = begin + t; q < stop; q += 512) {
-    const i32 j1 = q;
-    __align__(16) float r0[4];
-    loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
+  {
+    float f0[4];
     #pragma unroll
-    for (int v = 0; v < 4; v++) {
-      const float n0 = r0[v];
-      f0[v] = Sum::of(f0[v], n0);
+    for (int v = 0; v < 4; v++) f0[v] = 0.0f;
+    #pragma unroll 4
+    for (i32 q = begin + t; q < stop; q += 512) {
+      const i32 j1 = q;
+      __align__(16) float r0[4];
+      loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
+      #pragma unroll
+      for (int v = 0; v < 4; v++) {
+        const float n0 = r0[v];
+        f0[v] = Sum::of(f0[v], n0);
+      }
     }
+    value0 = fold_warp<Sum, 512>(fold_lanes<Sum>(f0));
+    __shared__ float fparts0[16];
+    if (threadIdx.x % 32 == 0) fparts0[threadIdx.x / 32] = value0;
+    __syncthreads();
+    value0 = fold_parts<Sum, 512>(fparts0);
+    if (t == 0 && live) {
+      store1((float *)a.w[18] + (i64)row * chunks + chunk, value0);
+      __threadfence();
+    }
+    __shared__ u32 last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      u32 *const counter = (u32 *)a.w[19] + tile;
+      last = atomicAdd(counter, 1u) == chunks - 1;
+      if (last) *counter = 0;
+      __threadfence();
+    }
+    __syncthreads();
+    if (!last) return;
+    float g0[1];
+    for (int v = 0; v < 1; v++) {
+      g0[v] = 0.0f;
+      for (u32 c = t; c < chunks; c += 512) g0[v] = Sum::of(g0[v], load_cold((float *)a.w[18] + (i64)row * chunks + c));
+    }
+    value0 = fold_warp<Sum, 512>(fold_lanes<Sum>(g0));
+    __shared__ float gparts0[16];
+    if (threadIdx.x % 32 == 0) gparts0[threadIdx.x / 32] = value0;
+    __syncthreads();
+    value0 = fold_parts<Sum, 512>(gparts0);
   }
-  value0 = fold_warp<Sum, 512>(fold_lanes<Sum>(f0));
-  __shared__ float fparts0[16];
-  if (threadIdx.x % 32 == 0) fparts0[threadIdx.x / 32] = value0;
-  __syncthreads();
-  value0 = fold_parts<Sum, 512>(fparts0);
-  if (t == 0 && live) {
-    store1((float *)a.w[18] + (i64)row * chunks + chunk, value0);
-    __threadfence();
-  }
-  __shared__ u32 last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    u32 *const counter = (u32 *)a.w[19] + tile;
-    last = atomicAdd(counter, 1u) == chunks - 1;
-    if (last) *counter = 0;
-    __threadfence();
-  }
-  __syncthreads();
-  if (!last) return;
-  float g0[1];
-  for (int v = 0; v < 1; v++) {
-    g0[v] = 0.0f;
-    for (u32 c = t; c < chunks; c += 512) g0[v] = Sum::of(g0[v], load_cold((float *)a.w[18] + (i64)row * chunks + c));
-  }
-  value0 = fold_warp<Sum, 512>(fold_lanes<Sum>(g0));
-  __shared__ float gparts0[16];
-  if (threadIdx.x % 32 == 0) gparts0[threadIdx.x / 32] = value0;
-  __syncthreads();
-  value0 = fold_parts<Sum, 512>(gparts0);
   {
     __align__(16) float y1[1];
     #pragma unroll
