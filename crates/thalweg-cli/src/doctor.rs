@@ -6,7 +6,7 @@ use thalweg::Device;
 
 /// Environment variables that Thalweg reads, and what they do.
 const VARIABLES: &[(&str, &str)] = &[
-    ("THALWEG_DEVICE", "the default device"),
+    ("THALWEG_DEVICE", "the default device: cpu, cuda:0, …"),
     ("THALWEG_THREADS", "threads of the CPU device"),
     ("THALWEG_MEMORY_LIMIT", "bytes in use on the device, such as 512M or 4G"),
     ("THALWEG_ISA", "avx512, avx2 or tile, not the best"),
@@ -38,6 +38,10 @@ fn run(calibrate: bool) -> Outcome {
     crate::out!("thalweg       {}", env!("CARGO_PKG_VERSION"));
     let device = Device::try_default()?;
     crate::out!("device        {}: {}", device.name(), device.describe());
+    #[cfg(feature = "cuda")]
+    crate::gpus::show();
+    #[cfg(not(feature = "cuda"))]
+    crate::out!("GPUs          built without them (feature `cuda`)");
     crate::out!("vectors       {}", instruction_sets());
     let bandwidth = device.bandwidth()?;
     crate::out!(

@@ -9,6 +9,8 @@ mod demo;
 mod doctor;
 mod explain;
 mod failure;
+#[cfg(feature = "cuda")]
+mod gpus;
 mod math;
 mod measure;
 mod numerics;

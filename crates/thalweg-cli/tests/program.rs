@@ -102,7 +102,11 @@ fn trace_and_doctor_work() {
     let file = folder().join("trace.json");
     text(&thalweg(&["trace", "example", "--output", file.to_str().unwrap()]));
     assert!(std::fs::read_to_string(file).unwrap().contains("\"ph\":\"X\""));
-    assert!(text(&thalweg(&["doctor"])).contains("bandwidth"));
+    let out = text(&thalweg(&["doctor"]));
+    assert!(out.contains("bandwidth") && out.contains("\nGPUs"), "{out}");
+    // Paths stand in lines of their own, which may be longer.
+    let long: Vec<&str> = out.lines().filter(|l| l.chars().count() > 80 && !l.contains('/')).collect();
+    assert!(long.is_empty(), "wider than 80 columns: {long:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in one queue.
 
 use crate::compiler::Compiler;
-use crate::driver::{Cuda, Driver};
+use crate::driver::{Cuda, Driver, Launch, nvrtc};
+use crate::find::{Sought, find};
 use crate::launch::Bound;
 use crate::memory::DeviceMemory;
 use crate::program::plan;
@@ -11,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_kernel::{Geometry, Kernel};
-use thalweg_runtime::{Buffer, Check, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput};
+use thalweg_runtime::{Buffer, Check, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Residence, Throughput};
 
 /// A GPU.
 #[derive(Clone)]
@@ -41,6 +42,26 @@ impl CudaDevice {
         let number = if number.is_empty() { Some(0) } else { number.strip_prefix(':').and_then(|n| n.parse().ok()) };
         let number = number.ok_or_else(|| none("a GPU has a number: cuda:0".into()))?;
         CudaDevice::with(Cuda::open(number)?, name)
+    }
+
+    /// Whether there is a GPU, and kernels can be compiled for the first one. Where there is no driver this takes no time to speak of.
+    ///
+    /// # Errors
+    /// Why a GPU that is there, or a driver, cannot be used.
+    pub fn is_usable() -> Result<bool, Error> {
+        if find(Sought::Driver).library.is_none() {
+            return Ok(false);
+        }
+        let chips = Cuda::chips()?;
+        let Some(chip) = chips.first() else { return Ok(false) };
+        let sms = nvrtc::supported_sms()?;
+        match sms.first() {
+            Some(&oldest) if chip.sm < oldest => {
+                let message = format!("{} has sm_{}, and NVRTC compiles for sm_{oldest} and newer", chip.name, chip.sm);
+                Err(Error::Device { device: "cuda:0".into(), message })
+            }
+            _ => Ok(true),
+        }
     }
 
     /// The device of a driver, under that name.
@@ -106,6 +127,24 @@ impl Program for BoundProgram {
 
     fn info(&self) -> ProgramInfo {
         self.info.clone()
+    }
+
+    fn residence(&self) -> Option<Residence> {
+        let driver = &self.device.0.driver;
+        let of = |launch: &Launch| {
+            let info = launch.function.info;
+            let blocks = driver.occupancy(&launch.function, launch.block, launch.shared);
+            let threads = blocks * launch.block;
+            Residence {
+                registers: info.registers,
+                spilled_bytes: info.local,
+                shared_bytes: info.shared + launch.shared,
+                blocks,
+                threads,
+                occupancy: threads as f32 / driver.chip().threads.max(1) as f32,
+            }
+        };
+        self.bound.launches().iter().map(of).min_by(|a, b| a.occupancy.total_cmp(&b.occupancy))
     }
 }
 

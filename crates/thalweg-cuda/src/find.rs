@@ -140,7 +140,9 @@ fn folders(sought: Sought) -> (Vec<PathBuf>, Vec<PathBuf>) {
         }
         _ => inside(Path::new("/usr/local"), "cuda").into_iter().flat_map(within).collect(),
     };
-    known.extend(packages().iter().flat_map(|p| sought.in_packages().iter().map(|at| p.join(at))));
+    if !sought.in_packages().is_empty() {
+        known.extend(packages().iter().flat_map(|p| sought.in_packages().iter().map(|at| p.join(at))));
+    }
     known.extend(variable("CONDA_PREFIX").map(|root| root.join("lib")));
     // The toolkit has a driver's stub, which is none.
     let pointed = if sought == Sought::Driver { vec![] } else { pointed.collect() };

@@ -194,6 +194,17 @@ fn layernorm() -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
+/// What is the same all along a row, read by two walks: `sum(x)` and whether `x` is infinite, at each point.
+fn same_along_rows() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[1000, 8], 1);
+    let x = d.load(DType::F32, &[1, 0]);
+    let sum = d.b.fold(FoldOp::Sum, x);
+    let infinite = d.one(ElementOp::IsInf, x);
+    d.store(infinite, &[8, 1]);
+    d.store(sum, &[8, 1]);
+    d.rows(Orientation::Along)
+}
+
 /// Sums over the last dimension, or the first.
 fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(strict, &[rows, n], 1);
@@ -264,6 +275,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("gathered", gathered()),
         ("softmax", softmax()),
         ("layernorm_bf16", layernorm()),
+        ("same_along_rows", same_along_rows()),
         ("sum_of_long_rows", sum(false, [4, 1 << 22], false)),
         ("sum_of_columns", sum(false, [512, 1 << 14], true)),
         ("sum_in_order", sum(true, [512, 3000], false)),

@@ -70,6 +70,11 @@ impl Bound {
         Bound { launches: stages.into_iter().map(launch).collect(), patches, scratch, needs, checked }
     }
 
+    /// Its launches, with arguments that are not all set.
+    pub fn launches(&self) -> &[Launch] {
+        &self.launches
+    }
+
     /// Registers, spilled bytes and the like of its functions.
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
         self.launches.iter().map(|l| &l.function)

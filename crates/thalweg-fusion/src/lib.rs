@@ -23,7 +23,8 @@ mod together;
 
 pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures, footprint};
 pub use explanation::{
-    EdgeReport, Entrant, Explanation, KernelReport, OperationReport, SegmentReport, Totals, bytes, time,
+    EdgeReport, Entrant, Explanation, KernelReport, OperationReport, ResidenceReport, Runner, SegmentReport, Totals,
+    bytes, time,
 };
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};

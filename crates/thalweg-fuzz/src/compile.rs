@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use thalweg_cuda::CudaDevice;
-use thalweg_cuda::driver::{Absent, joined, nvrtc};
+use thalweg_cuda::driver::{Absent, joined, nvrtc, readable};
 use thalweg_stream::DeviceRef;
 
 /// Sources that a thread takes at a time.
@@ -39,7 +39,7 @@ pub fn run(seed: u64, programs: u64, chips: &[u32]) -> u64 {
     }
     for (source, (seed, refusals)) in compile(&found, &chips) {
         failed += 1;
-        println!("seed {seed}: {}\n{source}", refusals.join("\n"));
+        println!("seed {seed}: {}\n{}", refusals.join("\n"), readable(source));
     }
     println!(
         "{} sources compiled for {chips:?}, {failed} failures, {:.1} s",

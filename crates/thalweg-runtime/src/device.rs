@@ -21,6 +21,12 @@ pub trait Program: Send + Sync + Debug {
     /// What was compiled, for explanations.
     fn info(&self) -> ProgramInfo;
 
+    /// What it takes of the device's multiprocessors, where it has such and the compiler says: of several functions that of the one that leaves most idle. Asked for by explanations; not
+    /// for free.
+    fn residence(&self) -> Option<Residence> {
+        None
+    }
+
     /// Whether what operand number `operand` is computed from may have to be read again after it was written, so that it may not take the place
     /// of an input.
     fn rereads_for(&self, operand: usize) -> bool {
@@ -43,6 +49,23 @@ pub struct ProgramInfo {
     /// Whether a launch may have to read its inputs again after it wrote its outputs, so that no output may take
     /// the place of an input (a fast path that hands rare elements to a slow one).
     pub rereads_inputs: bool,
+}
+
+/// What a kernel takes of each multiprocessor of a GPU.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Residence {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes that a thread keeps in memory for want of registers.
+    pub spilled_bytes: u32,
+    /// Bytes of shared memory of a block.
+    pub shared_bytes: u32,
+    /// Blocks that run on a multiprocessor at once.
+    pub blocks: u32,
+    /// Threads of these.
+    pub threads: u32,
+    /// Their share of the threads that a multiprocessor has room for.
+    pub occupancy: f32,
 }
 
 /// What a device gives that runs launches on its own, while the host goes on: what the planner counts with where nothing was measured.

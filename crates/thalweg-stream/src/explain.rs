@@ -6,8 +6,9 @@ use crate::recorder::Wanted;
 use crate::run::Run;
 use crate::store::Ready;
 use std::cell::RefCell;
-use thalweg_fusion::{BitSet, Explanation, Segment, SegmentReport};
-use thalweg_runtime::Error;
+use std::sync::Arc;
+use thalweg_fusion::{BitSet, Explanation, ResidenceReport, Runner, Segment, SegmentReport};
+use thalweg_runtime::{Error, Program};
 
 thread_local! {
     static COLLECTED: RefCell<Option<Vec<SegmentReport>>> = const { RefCell::new(None) };
@@ -55,8 +56,19 @@ pub(crate) fn report(
     made: bool,
     deferred: &BitSet,
 ) -> SegmentReport {
-    let engines = ready.programs.iter().map(|p| p.info().engine).collect();
-    let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, engines);
+    let runner = |p: &Arc<dyn Program>| Runner {
+        engine: p.info().engine,
+        residence: p.residence().map(|r| ResidenceReport {
+            registers: r.registers,
+            spilled_bytes: r.spilled_bytes,
+            shared_bytes: r.shared_bytes,
+            blocks: r.blocks,
+            threads: r.threads,
+            occupancy: r.occupancy,
+        }),
+    };
+    let runners = ready.programs.iter().map(runner).collect();
+    let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, runners);
     SegmentReport { contest: own.contest.entrants(own), deferred: deferred.iter().collect(), ..report }
 }
 

@@ -18,7 +18,16 @@ impl Device {
         *CPU.get_or_init(|| Device(DeviceRef::register(make_cpu())))
     }
 
-    /// The device of that name, as `THALWEG_DEVICE` takes it: `"cpu"`.
+    /// The GPU of that number, from 0 on, as NVIDIA's driver counts them.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when there is none, with what to install where driver or compiler are missing; always where Thalweg was built without
+    /// the feature `cuda`.
+    pub fn cuda(number: usize) -> Result<Device, Error> {
+        Device::from_name(&format!("cuda:{number}"))
+    }
+
+    /// The device of that name, as `THALWEG_DEVICE` takes it: `"cpu"`, `"cuda:0"`; `"cuda"` is the first GPU.
     ///
     /// # Errors
     /// [`Error::Device`] when there is none of that name.
@@ -26,13 +35,34 @@ impl Device {
         match name {
             "cpu" => Ok(Device::cpu()),
             #[cfg(feature = "cuda")]
-            _ if name.starts_with("cuda") => cuda(name),
-            _ => Err(Error::Device { device: name.to_string(), message: "no such device; there is: cpu".to_string() }),
+            _ if name == "cuda" || name.starts_with("cuda:") => cuda(name),
+            _ => {
+                let names = Device::names();
+                let there = if names.len() == 1 { "there is" } else { "there are" };
+                let mut message = format!("no such device; {there}: {}", names.join(", "));
+                if cfg!(not(feature = "cuda")) && name.starts_with("cuda") {
+                    message += " (built without the feature `cuda`)";
+                }
+                Err(Error::Device { device: name.to_string(), message })
+            }
         }
     }
 
+    /// The names of the devices there are, for [`Device::from_name`]: the CPU first, then every GPU that NVIDIA's driver shows to this process. None is opened.
+    ///
+    /// ```
+    /// assert_eq!(thalweg::Device::names()[0], "cpu");
+    /// ```
+    pub fn names() -> Vec<String> {
+        let cpu = std::iter::once("cpu".to_string());
+        #[cfg(feature = "cuda")]
+        let cpu = cpu.chain((0..thalweg_cuda::driver::Cuda::count().unwrap_or(0)).map(|n| format!("cuda:{n}")));
+        cpu.collect()
+    }
+
     /// The device that tensors are created on where none is named: the one that `THALWEG_DEVICE` names, else the
-    /// fastest there is.
+    /// fastest there is: the first GPU, where Thalweg was built with the feature `cuda` and the machine has a GPU, its driver and NVRTC. A GPU that cannot be used is told of through
+    /// `tracing`, and the CPU takes its place.
     ///
     /// # Errors
     /// When `THALWEG_DEVICE` names a device that is not there.
@@ -41,12 +71,12 @@ impl Device {
         DEFAULT
             .get_or_init(|| match std::env::var("THALWEG_DEVICE") {
                 Ok(name) if !name.is_empty() => Device::from_name(&name),
-                _ => Ok(Device::cpu()),
+                _ => Ok(fastest()),
             })
             .clone()
     }
 
-    /// Its name: `"cpu"`.
+    /// Its name: `"cpu"`, `"cuda:0"`.
     pub fn name(self) -> &'static str {
         self.0.device().name()
     }
@@ -110,6 +140,25 @@ impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({})", self.name())
     }
+}
+
+/// The first GPU, where it can be used.
+#[cfg(feature = "cuda")]
+fn fastest() -> Device {
+    let gpu = match thalweg_cuda::CudaDevice::is_usable() {
+        Ok(false) => return Device::cpu(),
+        Ok(true) => Device::cuda(0),
+        Err(why) => Err(why),
+    };
+    gpu.unwrap_or_else(|why| {
+        tracing::warn!(%why, "the CPU is used in the place of a GPU");
+        Device::cpu()
+    })
+}
+
+#[cfg(not(feature = "cuda"))]
+fn fastest() -> Device {
+    Device::cpu()
 }
 
 /// The GPU of that name, opened once a process.

@@ -38,6 +38,8 @@ mod activation;
 mod arithmetic;
 mod axes;
 mod create;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod device;
 mod display;
 mod element;
@@ -84,7 +86,8 @@ pub use tensor::Tensor;
 pub use thalweg_cpu::Bandwidth;
 pub use thalweg_cpu::math::accuracy::Accuracy;
 pub use thalweg_fusion::{
-    Costs, EdgeReport, Effort, Entrant, Explanation, Figures, KernelReport, OperationReport, SegmentReport, Totals,
+    Costs, EdgeReport, Effort, Entrant, Explanation, Figures, KernelReport, OperationReport, ResidenceReport,
+    SegmentReport, Totals,
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, trace};

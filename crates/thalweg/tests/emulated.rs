@@ -199,3 +199,19 @@ fn boxes_rows_and_maps_share_a_launch() {
     assert_eq!((c.kernels, c.device_launches), (1, 1));
     assert_eq!(values(&ours).len(), values(&cat(&inputs)).len());
 }
+
+#[test]
+fn explanations_say_what_a_kernel_takes_of_the_chip() {
+    let x = tensor(&[1.0; 4096]);
+    thalweg::synchronize().unwrap();
+    let (_, why) = thalweg::explain(|| values(&(&x * 2.0).softmax(0)));
+    let kernels: Vec<_> = why.segments.iter().flat_map(|s| &s.kernels).collect();
+    assert!(!kernels.is_empty());
+    for kernel in kernels {
+        let r = kernel.residence.expect("it runs on a GPU, as it were");
+        assert!(r.registers > 0 && r.blocks > 0 && r.threads >= r.blocks && r.occupancy > 0.0, "{r:?}");
+    }
+    assert!(why.to_string().contains("threads a multiprocessor"), "{why}");
+    assert!(why.json().contains("\"occupancy\""));
+    assert!(why.html("softmax").contains("threads a multiprocessor"));
+}

@@ -37,6 +37,7 @@ impl Absent {
             threads: 2048,
             registers: 65536,
             shared: 227 << 10,
+            arguments: 32_764,
             l2: 50 << 20,
             memory: 80 << 30,
             compiler: "none".into(),
@@ -77,6 +78,11 @@ pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
         text
     };
     groups.iter().map(one).collect()
+}
+
+/// A source for people: without what all sources have.
+pub fn readable(source: &str) -> String {
+    source.replacen(PRELUDE, "", 1)
 }
 
 /// What is in the place of code.

@@ -72,6 +72,24 @@ impl Cuda {
         Ok(if counted == SUCCESS { n.max(0) as usize } else { 0 })
     }
 
+    /// What the GPUs are like, by number. None of them is opened.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with what to install when there is no driver, or why a GPU does not tell.
+    pub fn chips() -> Result<Vec<Chip>, Error> {
+        let api = Api::get()?;
+        let chip = |ordinal: usize| {
+            let failed = |message| Error::Device { device: format!("cuda:{ordinal}"), message };
+            let mut device = 0;
+            // SAFETY: a place for a number.
+            match unsafe { (api.device)(&mut device, ordinal as i32) } {
+                SUCCESS => chip(api, device, &|attribute| ask(api, device, attribute)).map_err(failed),
+                error => Err(failed(format!("cuDeviceGet: {}", api.describe(error)))),
+            }
+        };
+        (0..Cuda::count()?).map(chip).collect()
+    }
+
     /// The GPU of that number. Its primary context is retained for as long as the process lives: threads remember that they made it current.
     ///
     /// # Errors
@@ -94,17 +112,19 @@ impl Cuda {
         // SAFETY: a place for a handle.
         check("cuDevicePrimaryCtxRetain", unsafe { (api.context)(&mut context, device) })?;
         let gpu = Arc::new(Gpu::new(api, name.clone(), context)?);
-        let attribute = |attribute: Attribute| -> Result<u32, Error> {
-            let mut value = 0;
-            // SAFETY: a place for a number.
-            check("cuDeviceGetAttribute", unsafe { (api.device_attribute)(&mut value, attribute as u32, device) })?;
-            Ok(value.max(0) as u32)
-        };
+        let attribute = |attribute| ask(api, device, attribute);
         let chip = chip(api, device, &attribute).map_err(&failed)?;
-        let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
+        let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).map_err(&failed)? != 0;
         let pool = if pooled { pool(&gpu, device)? } else { null_mut() };
         let staging = Staging::new(gpu.clone());
-        Ok(Arc::new(Cuda { gpu, chip, pool, kept: AtomicBool::new(false), obtained: [const { AtomicUsize::new(0) }; 2], staging }))
+        Ok(Arc::new(Cuda {
+            gpu,
+            chip,
+            pool,
+            kept: AtomicBool::new(false),
+            obtained: [const { AtomicUsize::new(0) }; 2],
+            staging,
+        }))
     }
 
     /// The context's handle, for libraries that are given one; it stays valid as long as the process lives.
@@ -171,9 +191,18 @@ impl Cuda {
     }
 }
 
+/// An attribute of a device.
+fn ask(api: &Api, device: CUdevice, attribute: Attribute) -> Result<u32, String> {
+    let mut value = 0;
+    // SAFETY: a place for a number.
+    match unsafe { (api.device_attribute)(&mut value, attribute as u32, device) } {
+        SUCCESS => Ok(value.max(0) as u32),
+        error => Err(format!("cuDeviceGetAttribute: {}", api.describe(error))),
+    }
+}
+
 /// What the chip is like.
-fn chip(api: &Api, device: CUdevice, attribute: &dyn Fn(Attribute) -> Result<u32, Error>) -> Result<Chip, String> {
-    let get = |a| attribute(a).map_err(|e| e.to_string());
+fn chip(api: &Api, device: CUdevice, get: &dyn Fn(Attribute) -> Result<u32, String>) -> Result<Chip, String> {
     let mut name = [0; 128];
     let (mut memory, mut version) = (0, 0);
     // SAFETY: places for a text of that length and for numbers.

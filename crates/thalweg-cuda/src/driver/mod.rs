@@ -19,7 +19,7 @@ pub mod nvrtc;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 pub use emulated::Emulated;
 
-pub use absent::{Absent, joined};
+pub use absent::{Absent, joined, readable};
 pub use cuda::Cuda;
 
 use std::fmt::Debug;

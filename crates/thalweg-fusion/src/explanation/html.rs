@@ -1,7 +1,7 @@
 //! Explanations as one self-contained HTML page: the graph of every segment, kernels as colours, bytes on edges.
 
 use super::layout::{Place, layout};
-use super::{Entrant, Explanation, SegmentReport, Totals, bytes, time};
+use super::{Entrant, Explanation, ResidenceReport, SegmentReport, Totals, bytes, time};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -106,7 +106,7 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
             if kernel.in_place > 0 { " (in place)" } else { "" },
             time(kernel.predicted_ns),
             time(kernel.measured_ns),
-            escape(&kernel.engine)
+            escape(&kernel.engine) + &kernel.residence.map(residence).unwrap_or_default()
         );
     }
     out.push_str("</table></section>");
@@ -300,4 +300,16 @@ fn short(n: usize) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// What a kernel takes of a GPU, below its name.
+fn residence(r: ResidenceReport) -> String {
+    let spilled =
+        if r.spilled_bytes > 0 { format!(", {} spilled", bytes(r.spilled_bytes as usize)) } else { String::new() };
+    let shared = bytes(r.shared_bytes as usize);
+    let share = r.occupancy * 100.0;
+    format!(
+        "<br>{} registers{spilled}, {shared} shared, {} threads a multiprocessor ({share:.0} %)",
+        r.registers, r.threads
+    )
 }

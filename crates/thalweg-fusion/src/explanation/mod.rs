@@ -105,6 +105,32 @@ pub struct OperationReport {
     pub alias: bool,
 }
 
+/// What a kernel takes of each multiprocessor of a GPU: of several launches that of the one that leaves most of it idle.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct ResidenceReport {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes that a thread keeps in memory for want of registers.
+    pub spilled_bytes: u32,
+    /// Bytes of shared memory of a block.
+    pub shared_bytes: u32,
+    /// Blocks that run on a multiprocessor at once.
+    pub blocks: u32,
+    /// Threads of these.
+    pub threads: u32,
+    /// Their share of the threads that a multiprocessor has room for.
+    pub occupancy: f32,
+}
+
+/// Who runs a launch.
+#[derive(Clone, Debug, Default)]
+pub struct Runner {
+    /// The instruction set, the chip.
+    pub engine: String,
+    /// What it takes of a GPU.
+    pub residence: Option<ResidenceReport>,
+}
+
 /// One kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
@@ -122,6 +148,9 @@ pub struct KernelReport {
     pub domain: String,
     /// Who runs it; empty for a kernel without points, which is not launched.
     pub engine: String,
+    /// What it takes of a GPU's multiprocessors, where it runs on one.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub residence: Option<ResidenceReport>,
     /// Bytes read.
     pub bytes_read: usize,
     /// Bytes written.
@@ -157,13 +186,13 @@ pub struct EdgeReport {
 }
 
 impl SegmentReport {
-    /// The report of a segment that is about to run, on a device with these constants. `engines` names who runs each launch of the instance.
+    /// The report of a segment that is about to run, on a device with these constants. `runners` says who runs each launch of the instance.
     pub fn new(
         segment: &Segment<'_>,
         costs: &Costs,
         (plan, plan_made): (&Plan, bool),
         instance: &Instance,
-        engines: Vec<String>,
+        runners: Vec<Runner>,
     ) -> Self {
         let ix = Indexed::new(*segment);
         let footprint = footprint(segment);
@@ -186,14 +215,15 @@ impl SegmentReport {
             Slot::Buffer(b) => format!("%{}", stored[b]),
         };
         // A kernel without points has no launch.
-        let mut steps = instance.steps.iter().zip(engines).peekable();
+        let mut steps = instance.steps.iter().zip(runners).peekable();
         let mut kernels = Vec::new();
         for (k, kernel) in plan.kernels.iter().enumerate() {
             let (kind, domain) = described(&ix, kernel);
             for o in kernel.ops() {
                 operations[o].kernels.push(k);
             }
-            let (step, engine) = steps.next_if(|s| s.0.kernel_index == k).unzip();
+            let (step, runner) = steps.next_if(|s| s.0.kernel_index == k).unzip();
+            let Runner { engine, residence } = runner.unwrap_or_default();
             let figures = step.map(|s| instance.figures(s));
             let reads: Option<Vec<String>> = step.map(|s| s.operands[..s.first_write].iter().map(name).collect());
             kernels.push(KernelReport {
@@ -203,7 +233,8 @@ impl SegmentReport {
                 reads: reads.map(distinct).unwrap_or_default(),
                 writes: sorted(kernel.writes().collect()),
                 domain,
-                engine: engine.unwrap_or_default(),
+                engine,
+                residence,
                 bytes_read: step.map_or(0, |s| s.bytes_read),
                 bytes_written: step.map_or(0, |s| s.bytes_written),
                 bytes_allocated: 0,

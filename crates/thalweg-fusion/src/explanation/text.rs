@@ -124,6 +124,16 @@ impl SegmentReport {
         if !kernel.engine.is_empty() {
             writeln!(f, "  {} predicted, {} measured", time(kernel.predicted_ns), time(kernel.measured_ns))?;
         }
+        if let Some(r) = kernel.residence {
+            let spilled = if r.spilled_bytes > 0 {
+                format!(", {} spilled", bytes(r.spilled_bytes as usize))
+            } else {
+                String::new()
+            };
+            writeln!(f, "  {} registers{spilled}, {} shared", r.registers, bytes(r.shared_bytes as usize))?;
+            let share = r.occupancy * 100.0;
+            writeln!(f, "  {} blocks, {} threads a multiprocessor: {share:.0} % of it", r.blocks, r.threads)?;
+        }
         for &o in kernel.operations.iter().take(SHOWN) {
             let op = &self.operations[o];
             let mark = if kernel.writes.contains(&o) { "*" } else { " " };

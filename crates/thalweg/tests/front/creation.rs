@@ -86,11 +86,18 @@ fn more_than_memory_is_an_error_at_the_read() {
     assert_eq!((Tensor::ones([2]) + 1.0).to_vec::<f32>().unwrap(), [2.0, 2.0]);
 }
 
+/// How messages list the devices; more than one where there are GPUs.
+fn there() -> String {
+    let names = Device::names();
+    format!("{}: {}", if names.len() == 1 { "is" } else { "are" }, names.join(", "))
+}
+
 #[test]
 fn devices_are_found_by_name() {
     assert_eq!(Device::from_name("cpu").unwrap(), Device::cpu());
     let e = Device::from_name("abacus").unwrap_err().to_string();
-    assert_eq!(e, "abacus: no such device; there is: cpu");
+    assert_eq!(e, format!("abacus: no such device; there {}", there()));
+    assert!(Device::cuda(999).unwrap_err().to_string().starts_with("cuda:999: "));
     assert_eq!(Tensor::zeros([1]).device(), Device::default());
     assert!(!Device::cpu().describe().is_empty());
 }
@@ -122,5 +129,5 @@ fn an_unknown_device_in_the_environment_is_named() {
     };
     assert!(run("cpu").0);
     let (ok, text) = run("abacus");
-    assert!(!ok && text.contains("THALWEG_DEVICE: abacus: no such device; there is: cpu"), "{text}");
+    assert!(!ok && text.contains(&format!("THALWEG_DEVICE: abacus: no such device; there {}", there())), "{text}");
 }

@@ -1,0 +1,90 @@
+//! GPUs as `thalweg doctor` shows them: which of NVIDIA's libraries were found, what is to be installed, and the chips.
+//!
+//! Lines are 80 columns at most, but for paths that are longer. Where there is no driver, one line says so: most machines have none.
+
+use crate::report;
+use thalweg::cuda::{Chip, Found, Sought, chips, find};
+
+/// Columns of a line.
+const WIDTH: usize = 80;
+
+/// Prints what there is.
+pub fn show() {
+    lines().iter().for_each(|line| crate::out!("{line}"));
+}
+
+fn lines() -> Vec<String> {
+    let driver = find(Sought::Driver);
+    if driver.library.is_none() {
+        // A file that was named and is none is a mistake to be told of.
+        let named = std::env::var_os("THALWEG_CUDA_DRIVER").and(driver.advice);
+        return match named {
+            Some(advice) => described("GPUs          none: ", &advice),
+            None => vec!["GPUs          none: there is no NVIDIA driver (libcuda.so.1)".into()],
+        };
+    }
+    let mut out = vec!["GPUs".to_string()];
+    for found in [driver, find(Sought::Nvrtc), find(Sought::CublasLt)] {
+        out.extend(library(&found));
+    }
+    match chips() {
+        Ok(chips) if chips.is_empty() => out.push("  the driver shows no GPU to this process".into()),
+        Ok(chips) => out.extend(chips.iter().enumerate().flat_map(|(n, chip)| gpu(n, chip))),
+        Err(why) => out.extend(described("  ", &why.to_string())),
+    }
+    out
+}
+
+fn library(found: &Found) -> Vec<String> {
+    let Some(path) = &found.library else {
+        let what = if found.sought == Sought::CublasLt { "only for faster products" } else { "needed" };
+        let head = format!("  {:<13} missing, {what}: ", found.sought.name());
+        return described(&head, found.advice.as_deref().unwrap_or_default());
+    };
+    let head = format!("  {:<13} {:<9} ", found.sought.name(), found.version.as_deref().unwrap_or("?"));
+    let path = path.display().to_string();
+    if head.len() + path.len() <= WIDTH {
+        vec![head + &path]
+    } else {
+        vec![head.trim_end().into(), format!("    {path}")]
+    }
+}
+
+fn gpu(number: usize, chip: &Chip) -> [String; 2] {
+    let memory = report::size(chip.memory as u64);
+    [
+        format!("  cuda:{number:<8} {}, sm_{}, {} multiprocessors, {memory}", chip.name, chip.sm, chip.multiprocessors),
+        format!("{:16}THALWEG_DEVICE=cuda:{number} chooses it", ""),
+    ]
+}
+
+/// A head and a text behind it, broken between words, further lines four columns in.
+fn described(head: &str, text: &str) -> Vec<String> {
+    let mut lines = vec![];
+    let mut line = head.trim_end().to_string();
+    for word in text.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push(std::mem::replace(&mut line, "   ".into()));
+        }
+        line += " ";
+        line += word;
+    }
+    lines.push(line);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_fits_the_terminal() {
+        for sought in [Sought::Nvrtc, Sought::CublasLt] {
+            let advice = "there is no libnvrtc.so.13: `pip install nvidia-cuda-nvrtc`, or install the CUDA toolkit, or name the file in THALWEG_NVRTC";
+            let found = Found { sought, library: None, version: None, advice: Some(advice.into()) };
+            let lines = library(&found);
+            assert!(lines.iter().all(|l| l.len() <= WIDTH), "{lines:?}");
+            assert!(lines.len() > 1 && lines[0].contains("missing") && lines[1].starts_with("    "), "{lines:?}");
+        }
+    }
+}
