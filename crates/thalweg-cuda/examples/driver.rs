@@ -95,7 +95,14 @@ struct Bench {
 
 impl Bench {
     fn launch(&self, function: &Function, grid: u32, shared: u32, arguments: &[u64]) -> Launch {
-        Launch { function: function.clone(), grid: [grid, 1, 1], block: 256, shared, arguments: arguments.to_vec() }
+        Launch {
+            function: function.clone(),
+            grid: [grid, 1, 1],
+            block: 256,
+            shared,
+            arguments: arguments.to_vec(),
+            early: false,
+        }
     }
 
     fn memory(&self, bytes: usize) -> u64 {
@@ -271,7 +278,8 @@ fn run() -> Result<(), Error> {
     let emulated = driver.chip().name.contains("emulated");
     if std::env::args().any(|a| a == "crash") {
         let crash = driver.load(&driver.compile(&source(0))?, &["crash"])?.remove(0);
-        let launch = Launch { function: crash, grid: [1, 1, 1], block: 1, shared: 0, arguments: vec![0x1000] };
+        let launch =
+            Launch { function: crash, grid: [1, 1, 1], block: 1, shared: 0, arguments: vec![0x1000], early: false };
         println!("launch: {:?}", driver.launch(&launch));
         println!("then: {:?}\nlater: {:?}", driver.synchronize(), driver.fill(0x1000, 0, 1));
         return Ok(());

@@ -103,6 +103,7 @@ fn source(units: &[Arc<Unit>], block: u32, words: usize) -> String {
         out,
         r#"
 extern "C" __global__ void __launch_bounds__({block}) bundle(THALWEG_PARAMETER({words})) {{
+  begin();
   u32 part = 0;
   for (u32 end = (u32)a.w[0]; end - part > 1;) {{
     const u32 middle = (part + end) / 2;

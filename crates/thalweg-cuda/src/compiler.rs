@@ -46,7 +46,7 @@ impl Unit {
     /// What stands between the braces of the function, which is the last thing in the source.
     pub fn statements(&self) -> &str {
         let function = self.source.rfind("extern \"C\" __global__").unwrap_or(0);
-        let begin = self.source[function..].find("{\n").map_or(0, |at| function + at + 2);
+        let begin = self.source[function..].find("begin();\n").map_or(0, |at| function + at + 9);
         let end = self.source.rfind('}').unwrap_or(begin);
         &self.source[begin..end]
     }

@@ -66,6 +66,7 @@ impl Bound {
             block: s.block,
             shared: s.shared,
             arguments: s.words,
+            early: true,
         };
         Bound { launches: stages.into_iter().map(launch).collect(), patches, scratch, needs, checked }
     }

@@ -246,7 +246,7 @@ mod tests {
         let source = crate::render::PRELUDE.to_string()
             + "extern \"C\" __global__ void add(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] += a.w[1]; }";
         let function = driver.load(&driver.compile(&source).unwrap(), &["add"]).unwrap().remove(0);
-        let add = Launch { function, grid: [1; 3], block: 1, shared: 0, arguments: vec![0; 2] };
+        let add = Launch { function, grid: [1; 3], block: 1, shared: 0, arguments: vec![0; 2], early: false };
         Bench { queue, pool, add }
     }
 

@@ -18,8 +18,9 @@ use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module, 
 use api::{Api, SUCCESS};
 use cudarc::driver::sys::{
     CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUfunction,
-    CUfunction_attribute_enum as FunctionAttribute, CUmemAllocationType_enum, CUmemLocationType_enum,
-    CUmemPool_attribute_enum, CUmemPoolProps, CUmemoryPool, CUmodule,
+    CUfunction_attribute_enum as FunctionAttribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
+    CUlaunchConfig, CUmemAllocationType_enum, CUmemLocationType_enum, CUmemPool_attribute_enum, CUmemPoolProps,
+    CUmemoryPool, CUmodule,
 };
 use gpu::Gpu;
 use staging::Staging;
@@ -114,6 +115,8 @@ impl Cuda {
         let gpu = Arc::new(Gpu::new(api, name.clone(), context)?);
         let attribute = |attribute| ask(api, device, attribute);
         let chip = chip(api, device, &attribute).map_err(&failed)?;
+        // Hopper's first; kernels wait by themselves from there on.
+        gpu.overlaps.store(chip.sm >= 90, Relaxed);
         let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).map_err(&failed)? != 0;
         let pool = if pooled { pool(&gpu, device)? } else { null_mut() };
         let staging = Staging::new(gpu.clone());
@@ -338,6 +341,30 @@ fn launch(gpu: &Gpu, launch: &Launch) -> Result<(), Error> {
     let entry = entry(&launch.function);
     entry.allow(gpu, launch.shared)?;
     let ([x, y, z], mut words) = (launch.grid, [launch.arguments.as_ptr().cast_mut().cast::<c_void>()]);
+    if launch.early && gpu.overlaps.load(Relaxed) {
+        let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+        value.programmaticStreamSerializationAllowed = 1;
+        let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        let mut attribute = CUlaunchAttribute { id, pad: [0; 4], value };
+        let config = CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: launch.block,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: launch.shared,
+            hStream: gpu.stream,
+            attrs: &raw mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: as below; the attribute outlives the call.
+        let put = unsafe { (gpu.api.launch_with)(&config, entry.function, words.as_mut_ptr(), null_mut()) };
+        if put == SUCCESS {
+            return Ok(());
+        }
+        return gpu.check(&format!("launch of {} ({x}×{y}×{z} blocks of {} threads)", entry.name, launch.block), put);
+    }
     // SAFETY: a loaded function of one parameter as long as the words, which are copied in the call.
     let put = unsafe {
         (gpu.api.launch)(

@@ -88,6 +88,8 @@ pub struct Launch {
     pub shared: u32,
     /// The words of the argument.
     pub arguments: Vec<u64>,
+    /// Whether its blocks may come to the chip while the launch before it ends, since the function waits by itself (`begin` in the prelude).
+    pub early: bool,
 }
 
 /// Several launches that the device knows as one.

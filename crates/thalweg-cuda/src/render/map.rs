@@ -60,7 +60,7 @@ pub fn source(body: &Body, class: &MapClass) -> String {
     out += PRELUDE;
     let _ = write!(
         out,
-        "\nextern \"C\" __global__ void __launch_bounds__({BLOCK}) map(THALWEG_PARAMETER({})) {{\n{}}}\n",
+        "\nextern \"C\" __global__ void __launch_bounds__({BLOCK}) map(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
         slots.end,
         function(body, class, &slots, "blockIdx.x")
     );

@@ -78,6 +78,7 @@ pub fn source(class: &MatmulClass) -> String {
         r#"
 FN {h} multiply_add({h} x, {h} y, {h} sum) {{ return {sum}; }}
 extern "C" __global__ void __launch_bounds__(256) matmul(THALWEG_PARAMETER({words})) {{
+  begin();
   __shared__ {h} as[16][{TILE} + 4], bs[16][{TILE} + 4];
   const i64 m = (i64)a.w[3], n = (i64)a.w[4], k = (i64)a.w[5];
   const i64 ar = (i64)a.w[6], ac = (i64)a.w[7], br = (i64)a.w[8], bc = (i64)a.w[9];

@@ -17,6 +17,15 @@ template <int K> struct Words { u64 w[K]; };
 #endif
 #define FN __device__ __forceinline__
 
+// The first thing that a kernel does. Its blocks may come to the chip while the last ones of the launch before it still run, and wait here until these are through;
+// and so may the next one's. No block may end without it: others would take the launch before it for done.
+FN void begin() {
+#if !defined(THALWEG_EMULATED) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 struct __align__(16) Quad { u32 x, y, z, w; };
 struct __align__(8) Pair { u32 x, y; };
 

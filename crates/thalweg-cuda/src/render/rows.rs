@@ -173,7 +173,7 @@ pub fn source(body: &Body, class: &RowsClass) -> String {
     };
     let _ = write!(
         out,
-        "\nextern \"C\" __global__ void __launch_bounds__({}) rows(THALWEG_PARAMETER({})) {{\n{}}}\n",
+        "\nextern \"C\" __global__ void __launch_bounds__({}) rows(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
         class.sharing.block(),
         slots.end,
         w.function()

@@ -128,6 +128,7 @@ FN double log_add(double x, double y) {{
 }}
 FN {wide} combined({wide} x, {wide} y) {{ return {of}; }}
 extern "C" __global__ void __launch_bounds__({BLOCK}) scan(THALWEG_PARAMETER({WORDS})) {{
+  begin();
   const {s} *const from = (const {s} *)a.w[0];
   {s} *const to = ({s} *)a.w[1];
   const i64 n = (i64)a.w[3], step = (i64)a.w[5], start = (i64)blockIdx.x * (i64)a.w[4];
@@ -207,6 +208,7 @@ fn sort(class: &ScanClass, out: &mut String) {
         out,
         r#"
 extern "C" __global__ void __launch_bounds__({BLOCK}) scan(THALWEG_PARAMETER({words})) {{
+  begin();
   const i64 n = (i64)a.w[3], step = (i64)a.w[5], run = (i64)a.w[7];
   const i64 g = (i64)blockIdx.x * {BLOCK} + threadIdx.x;
   if (g >= (i64)a.w[2] * n) return;

@@ -104,6 +104,7 @@ pub fn source(class: &ScatterClass) -> String {
         out,
         r#"
 extern "C" __global__ void __launch_bounds__({BLOCK}) scatter(THALWEG_PARAMETER({words})) {{
+  begin();
   const {s} *const tensor = (const {s} *)a.w[0], *const values = (const {s} *)a.w[2];
   const i64 *const index = (const i64 *)a.w[1];
   {s} *const to = ({s} *)a.w[3];

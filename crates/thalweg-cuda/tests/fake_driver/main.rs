@@ -67,7 +67,7 @@ impl Bench {
 
 fn launch(function: &Function, arguments: [u64; 2], grid: u32) -> Launch {
     let (function, arguments) = (function.clone(), arguments.to_vec());
-    Launch { function, grid: [grid, 1, 1], block: 128, shared: 0, arguments }
+    Launch { function, grid: [grid, 1, 1], block: 128, shared: 0, arguments, early: false }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use crate::find::{self, Opened, Sought};
 use cudarc::driver::sys::{
     CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
-    CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
+    CUlaunchConfig, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
 };
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::sync::OnceLock;
@@ -82,6 +82,7 @@ functions! {
     launch: "cuLaunchKernel" (
         CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void
     );
+    launch_with: "cuLaunchKernelEx" (*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
     graph: "cuGraphCreate" (*mut CUgraph, c_uint);
     graph_kernel: "cuGraphAddKernelNode_v2" (*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS);
     graph_instantiate: "cuGraphInstantiateWithFlags" (*mut CUgraphExec, CUgraph, u64);

@@ -7,6 +7,7 @@ use super::api::{Api, NOT_READY, SUCCESS};
 use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags_enum, CUstream};
 use std::cell::Cell;
 use std::ptr::null_mut;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use thalweg_runtime::Error;
@@ -23,6 +24,8 @@ pub(super) struct Gpu {
     pub(super) name: String,
     pub(super) context: CUcontext,
     pub(super) stream: CUstream,
+    /// Whether launches may come to the chip while the one before ends.
+    pub(super) overlaps: AtomicBool,
     /// The error that ended the context.
     failed: OnceLock<Error>,
     /// Events that nobody has.
@@ -54,7 +57,7 @@ impl Gpu {
     /// The primary context of a device, which must be current, and a new stream.
     pub(super) fn new(api: &'static Api, name: String, context: CUcontext) -> Result<Gpu, Error> {
         let (failed, events) = (OnceLock::new(), Mutex::default());
-        let mut gpu = Gpu { api, name, context, stream: null_mut(), failed, events };
+        let mut gpu = Gpu { api, name, context, stream: null_mut(), overlaps: AtomicBool::new(false), failed, events };
         gpu.enter()?;
         const NON_BLOCKING: u32 = 1;
         // SAFETY: a place for a handle.

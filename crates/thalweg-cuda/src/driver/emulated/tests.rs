@@ -39,7 +39,7 @@ impl Bench {
 
     fn launch(&self, grid: [u32; 3], block: u32, shared: u32, arguments: &[u64]) -> Result<(), Error> {
         let (function, arguments) = (self.function.clone(), arguments.to_vec());
-        self.gpu.launch(&Launch { function, grid, block, shared, arguments })
+        self.gpu.launch(&Launch { function, grid, block, shared, arguments, early: false })
     }
 }
 
@@ -229,6 +229,7 @@ fn graphs_run_with_other_arguments() {
         block: 32,
         shared: 0,
         arguments: vec![to, x],
+        early: false,
     };
     let begin = b.gpu.event().unwrap();
     let mut graph = b.gpu.graph(&[launch(1, 1), launch(1, 2)]).unwrap();
