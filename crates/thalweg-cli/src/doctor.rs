@@ -15,6 +15,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("THALWEG_SEARCH", "none, full, or a number of visits"),
     ("THALWEG_MEASURE", "off, or % of time for measuring plans"),
     ("THALWEG_DEFER", "off: unread results are written too"),
+    ("THALWEG_CUDA_GRAPHS", "off: each launch by itself, never as a graph"),
     ("THALWEG_CACHE", "off, or the folder of the disk cache"),
     ("THALWEG_CALIBRATE", "off, or after how many ms of kernels"),
 ];
