@@ -22,11 +22,33 @@ pub struct Unit {
     work: Mutex<()>,
 }
 
-#[cfg(test)]
 impl Unit {
     /// The source.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether it is a map or a row kernel: they ask for nothing but words and the number of their block.
+    pub fn is_simple(&self) -> bool {
+        matches!(self.name, "map" | "rows")
+    }
+
+    /// The first line of the source: what the compiler is asked for.
+    pub fn options(&self) -> &str {
+        &self.source[..self.source.find('\n').map_or(0, |end| end + 1)]
+    }
+
+    /// What stands between the braces of the function, which is the last thing in the source.
+    pub fn statements(&self) -> &str {
+        let function = self.source.rfind("extern \"C\" __global__").unwrap_or(0);
+        let begin = self.source[function..].find("{\n").map_or(0, |at| function + at + 2);
+        let end = self.source.rfind('}').unwrap_or(begin);
+        &self.source[begin..end]
     }
 }
 
@@ -66,17 +88,25 @@ impl Compiler {
             return unit.clone();
         }
         let (name, source) = key.source();
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let unit = self.written(name, source);
         let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);
         if units.len() >= MOST {
             units.clear();
+        }
+        units.entry(key).or_insert(unit).clone()
+    }
+
+    /// The unit of a source with that function.
+    pub fn written(&self, name: &'static str, source: String) -> Arc<Unit> {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if sources.len() >= MOST {
             sources.clear();
         }
-        let unit = sources.entry(source).or_insert_with_key(|source| {
+        let new = |source: &String| {
             let unit = Unit { name, source: source.clone(), function: OnceLock::new(), work: Mutex::new(()) };
             Arc::new(unit)
-        });
-        units.entry(key).or_insert_with(|| unit.clone()).clone()
+        };
+        sources.entry(source).or_insert_with_key(new).clone()
     }
 
     /// The function of a unit: there already, from disk, or compiled now.

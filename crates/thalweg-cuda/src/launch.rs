@@ -104,7 +104,7 @@ impl Bound {
                         Word::Scalar(s) => scalars[s as usize],
                         Word::Reciprocal(s, true) => (1.0 / f64::from_bits(scalars[s as usize])).to_bits(),
                         Word::Reciprocal(s, false) => {
-                            (1.0 / f32::from_bits(scalars[s as usize] as u32)).to_bits() as u64
+                            u64::from((1.0 / f32::from_bits(scalars[s as usize] as u32)).to_bits())
                         }
                         Word::Scratch(s, offset) => address(&scratch[s as usize], offset),
                         Word::Fault => fault,

@@ -2,6 +2,7 @@
 //!
 //! In: a kernel and a geometry. Out: a [`Bound`]. Sources are compiled once a class (the [`Compiler`] remembers them by their text).
 
+use crate::bundle;
 use crate::compiler::{Compiler, Unit};
 use crate::launch::{Bound, Stage, Word};
 use crate::render::body::divisors;
@@ -56,8 +57,9 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
     match (kernel, geometry) {
         (Kernel::Map(body), Geometry::Map(geometry)) => add_map(&mut plan, body, geometry, compiler),
         (Kernel::Pieces(bodies), Geometry::Pieces(pieces)) => {
-            assert_eq!(bodies.len(), pieces.len(), "one geometry a piece");
-            bodies.iter().zip(pieces).for_each(|(b, g)| add_map(&mut plan, b, g, compiler));
+            add_pieces(&mut plan, bodies, pieces, compiler);
+            let all: Vec<usize> = (0..plan.stages.len()).collect();
+            bundle::join(&mut plan, &all, compiler);
         }
         (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
             rows::add(&mut plan, body, *orientation, geometry, compiler)?;
@@ -95,14 +97,25 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
         (Kernel::Bundle { kernels, parts }, Geometry::Bundle(geometries)) => {
             let (mut reads, mut scalars) = (0, 0);
             let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
+            let mut apart = vec![];
             for (part, geometry) in parts.iter().zip(geometries) {
                 let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
                 let all: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
-                plan.absorb(self::plan(&kernels[part.kernel as usize], geometry, compiler)?, &all, scalars);
+                let mut own = Plan::default();
+                match (&kernels[part.kernel as usize], geometry) {
+                    // Its boxes are parts like others.
+                    (Kernel::Pieces(bodies), Geometry::Pieces(g)) => add_pieces(&mut own, bodies, g, compiler),
+                    (kernel, geometry) => own = self::plan(kernel, geometry, compiler)?,
+                }
+                let from = plan.stages.len();
+                let independent = own.stages.len() == 1 || matches!(geometry, Geometry::Pieces(_));
+                plan.absorb(own, &all, scalars);
+                apart.extend((from..plan.stages.len()).filter(|_| independent));
                 reads += part.reads as u16;
                 writes += part.writes as u16;
                 scalars += part.scalars as u16;
             }
+            bundle::join(&mut plan, &apart, compiler);
         }
         (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
     }
@@ -167,6 +180,11 @@ impl Plan {
         }
         Ok(Bound::new(stages, self.scratch, self.needs, self.checked))
     }
+}
+
+fn add_pieces(plan: &mut Plan, bodies: &[Body], pieces: &[MapGeometry], compiler: &Compiler) {
+    assert_eq!(bodies.len(), pieces.len(), "one geometry a piece");
+    bodies.iter().zip(pieces).for_each(|(b, g)| add_map(plan, b, g, compiler));
 }
 
 fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {

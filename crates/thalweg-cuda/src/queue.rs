@@ -224,3 +224,116 @@ impl Drop for Queue {
         self.driver.release(self.counters);
     }
 }
+
+#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::driver::Emulated;
+    use crate::memory::DeviceMemory;
+    use thalweg_runtime::{Buffer, Pool, counters};
+
+    struct Bench {
+        queue: Arc<Queue>,
+        pool: Arc<Pool>,
+        add: Launch,
+    }
+
+    /// A queue, and a launch that adds its second word to the number at its first.
+    fn bench() -> Bench {
+        let driver: Arc<dyn Driver> = Arc::new(Emulated::new().unwrap());
+        let queue = Arc::new(Queue::new(driver.clone(), "cuda:emulated").unwrap());
+        let pool = DeviceMemory::pool(queue.clone(), "cuda:emulated".into());
+        let source = crate::render::PRELUDE.to_string()
+            + "extern \"C\" __global__ void add(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] += a.w[1]; }";
+        let function = driver.load(&driver.compile(&source).unwrap(), &["add"]).unwrap().remove(0);
+        let add = Launch { function, grid: [1; 3], block: 1, shared: 0, arguments: vec![0; 2] };
+        Bench { queue, pool, add }
+    }
+
+    impl Bench {
+        fn buffer(&self) -> Buffer {
+            let buffer = self.pool.allocate(64).unwrap();
+            self.queue.write(buffer.address() as u64, &[0; 64]).unwrap();
+            buffer
+        }
+
+        fn add(&self, to: &Buffer, n: u64) -> Result<(), Error> {
+            let address = to.address() as u64;
+            self.queue.launch(&self.add, &mut |words| {
+                (words[0], words[1]) = (address, n);
+                address
+            })
+        }
+
+        fn value(&self, of: &Buffer) -> u64 {
+            let mut bytes = [0; 8];
+            self.queue.driver().read(of.address() as u64, &mut bytes).unwrap();
+            u64::from_le_bytes(bytes)
+        }
+    }
+
+    #[test]
+    fn what_comes_often_is_a_graph_whatever_happens_in_between() {
+        let b = bench();
+        let (x, y) = (b.buffer(), b.buffer());
+        let run = |n: u64, stop: bool, write: bool| {
+            let before = counters();
+            let done = b.queue.batch(Some(1), &mut || {
+                b.add(&x, n)?;
+                b.add(&y, 2 * n)?;
+                if write {
+                    b.queue.write(x.address() as u64, &[0; 8])?;
+                }
+                if stop {
+                    return Err(Error::Value("no more".into()));
+                }
+                b.add(&x, 1)
+            });
+            let c = counters() - before;
+            (done.is_ok(), b.value(&x), b.value(&y), c.device_launches, c.graph_runs)
+        };
+        for n in 1..4 {
+            assert_eq!(run(n, false, false).3, 3);
+        }
+        let (x, y) = (6 + 3, 12);
+        assert_eq!(run(10, false, false), (true, x + 11, y + 20, 1, 1));
+        assert_eq!(run(5, false, false), (true, x + 17, y + 30, 1, 1));
+        // What is written is written between.
+        assert_eq!(run(7, false, true), (true, 1, y + 44, 3, 0));
+        // What was kept back of a run that failed is not run.
+        assert_eq!(run(9, true, false), (false, 1, y + 44, 0, 0));
+        // Shorter than a graph is worth was the last one.
+        assert_eq!(run(1, false, false).3, 3);
+        assert_eq!(run(1, false, false), (true, 5, y + 48, 1, 1));
+    }
+
+    #[test]
+    fn memory_goes_back_to_the_driver_behind_what_is_kept_back() {
+        let b = bench();
+        let keep = b.buffer();
+        for turn in 0..8 {
+            let done = b.queue.batch(Some(2), &mut || {
+                let own = b.pool.allocate(1 << 16)?;
+                for _ in 0..4 {
+                    b.add(&own, 1)?;
+                }
+                drop(own);
+                // All that nobody has goes: the emulated driver would mind a launch that still wants it.
+                b.pool.trim();
+                b.add(&keep, 1)
+            });
+            assert!(done.is_ok());
+            assert_eq!(b.value(&keep), turn + 1);
+        }
+    }
+
+    #[test]
+    fn a_panic_closes_the_batch() {
+        let b = bench();
+        let x = b.buffer();
+        let panics = || b.queue.batch(Some(3), &mut || panic!("on purpose"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        b.add(&x, 3).unwrap();
+        assert_eq!(b.value(&x), 3);
+    }
+}

@@ -6,13 +6,22 @@ use thalweg::prelude::*;
 use thalweg::{counters, with_fusion};
 
 /// Sixty operations that become a kernel each: fusion is off.
-fn chain(x: &Tensor) -> Tensor {
-    (0..30).fold(x.clone(), |y, _| (y * 1.5 + x).clone())
+fn chain(all: &[Tensor]) -> Vec<Tensor> {
+    vec![(0..30).fold(all[0].clone(), |y, _| y * 1.5 + &all[0])]
 }
 
 /// Thirty times two kernels that no fusion makes one: sums along one axis, and along the other.
-fn rows(x: &Tensor) -> Tensor {
-    (0..30).fold(x.clone(), |y, _| (&y - y.sum(1).unsqueeze(1)).softmax(0))
+fn rows(all: &[Tensor]) -> Vec<Tensor> {
+    vec![(0..30).fold(all[0].clone(), |y, _| (&y - y.sum(1).unsqueeze(1)).softmax(0))]
+}
+
+/// A step of Adam: parameter, gradient and moments, each in turn.
+fn adam(all: &[Tensor]) -> Vec<Tensor> {
+    let step = |s: &[Tensor]| {
+        let (m, v) = (&s[2] * 0.9 + &s[1] * 0.1, &s[3] * 0.999 + s[1].square() * 0.001);
+        [&s[0] - &m / (v.sqrt() + 1e-8) * 0.01, s[1].clone(), m, v]
+    };
+    all.chunks_exact(4).flat_map(step).collect()
 }
 
 fn middle(mut times: Vec<Duration>) -> f64 {
@@ -20,8 +29,7 @@ fn middle(mut times: Vec<Duration>) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e6
 }
 
-fn measure(name: &str, runs: usize, fused: bool, f: impl Fn(&Tensor) -> Tensor) {
-    let mut x = Tensor::full([64, 64], 0.5);
+fn measure(name: &str, runs: usize, fused: bool, mut x: Vec<Tensor>, f: impl Fn(&[Tensor]) -> Vec<Tensor>) {
     thalweg::synchronize().expect("the device is well");
     let (mut recorded, mut submitted, mut whole, mut before) = (vec![], vec![], vec![], counters());
     for turn in 0..runs {
@@ -60,6 +68,11 @@ fn main() {
     let device = Device::default();
     let runs = if device.name().contains("emulated") { 12 } else { 2000 };
     println!("{}: {}", device.name(), device.describe());
-    measure("60 maps, unfused", runs, false, chain);
-    measure("30 sums and softmaxes, fused", runs, true, rows);
+    let x = || vec![Tensor::full([64, 64], 0.5)];
+    measure("60 maps, unfused", runs, false, x(), chain);
+    measure("30 sums and softmaxes, fused", runs, true, x(), rows);
+    for large in [1, 256] {
+        let parameters = (0..800).map(|i| Tensor::full([(64 + (i / 4) * 37 % 300) * large], 0.5)).collect();
+        measure(&format!("Adam, 200 parameters of {} or so", 200 * large), runs / 4, true, parameters, adam);
+    }
 }

@@ -132,6 +132,74 @@ fn a_loop_that_gathers_carries_few_doubts() {
     assert_eq!(values(&x), [0.0, 1.0, 2.0, 3.0]);
 }
 
+/// Moments and parameters after a step of Adam.
+fn adam(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, t: i32) -> [Tensor; 3] {
+    let (m, v) = (m * 0.9 + g * 0.1, v * 0.999 + g.square() * 0.001);
+    let (a, b) = (1.0 - 0.9f32.powi(t), 1.0 - 0.999f32.powi(t));
+    let p = p - (&m / a) / ((&v / b).sqrt() + 1e-8) * 0.01;
+    [p, m, v]
+}
+
+#[test]
+fn a_step_over_two_hundred_parameters_is_three_launches() {
+    let on = |x: Tensor| x.to_device(emulated()).unwrap();
+    let shapes: Vec<usize> = (0..200).map(|i| 1 + (i * 37) % 300).collect();
+    let start: Vec<[Tensor; 4]> = shapes
+        .iter()
+        .map(|&n| {
+            let g = Tensor::from_slice(&(0..n).map(|i| (i % 7) as f32 - 3.0).collect::<Vec<_>>(), [n]);
+            [Tensor::ones([n]), g, Tensor::zeros([n]), Tensor::zeros([n])]
+        })
+        .collect();
+    let run = |start: &[[Tensor; 4]]| -> Vec<Vec<Vec<f32>>> {
+        let mut state: Vec<[Tensor; 4]> = start.to_vec();
+        let mut launches = vec![];
+        for t in 1..7 {
+            let (next, c) = counted(|| -> Vec<[Tensor; 4]> {
+                let step = |[p, g, m, v]: &[Tensor; 4]| {
+                    let [p, m, v] = adam(p, g, m, v, t);
+                    [p, g.clone(), m, v]
+                };
+                state.iter().map(step).collect()
+            });
+            launches.push(c.device_launches);
+            state = next;
+        }
+        assert!(launches.iter().all(|&n| n <= 3), "{launches:?}");
+        state.iter().map(|s| s.iter().map(values).collect()).collect()
+    };
+    let emulated: Vec<[Tensor; 4]> = start.iter().map(|s| s.clone().map(on)).collect();
+    for (a, b) in run(&emulated).iter().flatten().zip(run(&start).iter().flatten()) {
+        assert_eq!(a.len(), b.len());
+        assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4), "{a:?} {b:?}");
+    }
+}
+
+#[test]
+fn boxes_rows_and_maps_share_a_launch() {
+    let on = |x: &Tensor| x.to_device(emulated()).unwrap();
+    let inputs: Vec<Tensor> = [[3usize, 40], [17, 5], [1, 1], [8, 300], [2, 64]]
+        .iter()
+        .map(|&[a, b]| Tensor::from_slice(&(0..a * b).map(|i| (i % 11) as f32 * 0.25).collect::<Vec<_>>(), [a, b]))
+        .collect();
+    let run = |inputs: &[Tensor]| -> Vec<Tensor> {
+        let each = |x: &Tensor| [x.softmax(1), x.t().exp(), x.sum(0), Tensor::cat(&[x, &(x * 2.0), &x.sin()], 0) + 1.0];
+        inputs.iter().flat_map(each).collect()
+    };
+    let there: Vec<Tensor> = inputs.iter().map(on).collect();
+    let (ours, c) = counted(|| run(&there));
+    // A launch for each number of threads that a block has.
+    assert!(c.device_launches <= c.kernels + 3, "{c:?}");
+    for (a, b) in ours.iter().zip(run(&inputs)) {
+        assert_eq!(a.dims(), b.dims());
+        assert!(values(a).iter().zip(values(&b)).all(|(a, b)| (a - b).abs() < 1e-4));
+    }
+    let cat = |x: &[Tensor]| Tensor::cat(&[&x[0], &(&x[0] * 2.0), &x[0].exp()], 1);
+    let (ours, c) = counted(|| cat(&there));
+    assert_eq!((c.kernels, c.device_launches), (1, 1));
+    assert_eq!(values(&ours).len(), values(&cat(&inputs)).len());
+}
+
 #[test]
 fn explanations_say_what_a_kernel_takes_of_the_chip() {
     let x = tensor(&[1.0; 4096]);

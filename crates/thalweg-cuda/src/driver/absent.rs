@@ -37,6 +37,7 @@ impl Absent {
             threads: 2048,
             registers: 65536,
             shared: 227 << 10,
+            arguments: 32_764,
             l2: 50 << 20,
             memory: 80 << 30,
             compiler: "none".into(),

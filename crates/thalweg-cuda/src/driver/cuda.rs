@@ -219,8 +219,10 @@ fn chip(api: &Api, device: CUdevice, get: &dyn Fn(Attribute) -> Result<u32, Stri
     // SAFETY: the driver ends it with zero.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
     // A GPU without a compiler can be looked at; what is compiled says what to install.
-    let compiler = nvrtc::open(version as u32 / 1000)
-        .map_or_else(|_| "no NVRTC".into(), |(major, minor)| format!("NVRTC {major}.{minor}"));
+    let nvrtc = nvrtc::open(version as u32 / 1000);
+    let compiler = nvrtc.as_ref().map_or_else(|_| "no NVRTC".into(), |(major, minor)| format!("NVRTC {major}.{minor}"));
+    // Since CUDA 12.1 of both, and of every chip that we compile for.
+    let long = version >= 12_010 && nvrtc.is_ok_and(|version| version >= (12, 1));
     let (major, minor) = (
         get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
         get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -234,6 +236,7 @@ fn chip(api: &Api, device: CUdevice, get: &dyn Fn(Attribute) -> Result<u32, Stri
         shared: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         l2: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
         memory,
+        arguments: if long { 32_764 } else { 4096 },
         compiler,
     })
 }

@@ -31,7 +31,7 @@ const NAME: &str = "cuda:emulated";
 /// Bytes of shared memory that a block may have.
 const SHARED: usize = 227 << 10;
 /// Bytes of arguments that a launch may have.
-const ARGUMENTS: usize = 4096;
+const ARGUMENTS: usize = 32_760;
 
 /// The emulated GPU: an H100 with less memory.
 #[derive(Debug)]
@@ -67,6 +67,7 @@ impl Emulated {
             shared: SHARED as u32,
             l2: 50 << 20,
             memory: 8 << 30,
+            arguments: ARGUMENTS,
             compiler: compile::compiler()?.into(),
         };
         Ok(Emulated { chip, memory: Mutex::default() })

@@ -45,6 +45,8 @@ pub struct Chip {
     pub l2: usize,
     /// Bytes of memory.
     pub memory: usize,
+    /// Bytes that the argument of a launch may have.
+    pub arguments: usize,
     /// Who compiles, with version: part of the key under which machine code is kept.
     pub compiler: String,
 }
