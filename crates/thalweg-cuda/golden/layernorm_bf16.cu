@@ -89,44 +89,42 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
     }
   }
   {
-    {
-      __align__(16) u16 r1[3][8];
-      __align__(16) u16 r2[3][8];
-      #pragma unroll
-      for (int k = 0; k < 3; k++) {
-        const i32 q = k * 32 + t;
-        {
-          const i32 j1 = q;
-          loadv(r1[k], p1 + (i0 * (i32)a.w[14] + j1 * 8));
-          loadv(r2[k], p2 + (i0 * (i32)a.w[17] + j1 * 8));
-        }
+    __align__(16) u16 r1[3][8];
+    __align__(16) u16 r2[3][8];
+    #pragma unroll
+    for (int k = 0; k < 3; k++) {
+      const i32 q = k * 32 + t;
+      {
+        const i32 j1 = q;
+        loadv(r1[k], p1 + (i0 * (i32)a.w[14] + j1 * 8));
+        loadv(r2[k], p2 + (i0 * (i32)a.w[17] + j1 * 8));
       }
-      #pragma unroll
-      for (int k = 0; k < 3; k++) {
-        const i32 q = k * 32 + t;
-        {
-          const i32 j1 = q;
-          __align__(16) u16 y3[8];
-          #pragma unroll
-          for (int v = 0; v < 8; v++) {
-            const float n0 = value3;
-            const float n1 = value2;
-            const float n2 = from_bf16(r0[k][v]);
-            const float n3 = n2;
-            const float n4 = n3 - n1;
-            const float n5 = n4 * n0;
-            const float n6 = from_bf16(r1[k][v]);
-            const float n7 = n6;
-            const float n8 = n7 * n5;
-            const float n9 = from_bf16(r2[k][v]);
-            const float n10 = n9;
-            const float n11 = n10 + n8;
-            const float n12 = round_bf16((float)n11);
-            y3[v] = to_bf16(n12);
-          }
-          if (live) {
-            storev(p3 + (i0 * (i32)a.w[20] + j1 * 8), y3);
-          }
+    }
+    #pragma unroll
+    for (int k = 0; k < 3; k++) {
+      const i32 q = k * 32 + t;
+      {
+        const i32 j1 = q;
+        __align__(16) u16 y3[8];
+        #pragma unroll
+        for (int v = 0; v < 8; v++) {
+          const float n0 = value3;
+          const float n1 = value2;
+          const float n2 = from_bf16(r0[k][v]);
+          const float n3 = n2;
+          const float n4 = n3 - n1;
+          const float n5 = n4 * n0;
+          const float n6 = from_bf16(r1[k][v]);
+          const float n7 = n6;
+          const float n8 = n7 * n5;
+          const float n9 = from_bf16(r2[k][v]);
+          const float n10 = n9;
+          const float n11 = n10 + n8;
+          const float n12 = round_bf16((float)n11);
+          y3[v] = to_bf16(n12);
+        }
+        if (live) {
+          storev(p3 + (i0 * (i32)a.w[20] + j1 * 8), y3);
         }
       }
     }

@@ -17,61 +17,57 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     float f0[8];
     #pragma unroll
     for (int v = 0; v < 8; v++) f0[v] = 0.0f;
-    {
-      __align__(16) float r0[1][1];
-      #pragma unroll
-      for (int k = 0; k < 1; k++) {
-        const i32 q = k * 1 + t;
-        {
-          const i32 j1 = q;
-          r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
-        }
+    __align__(16) float r0[1][1];
+    #pragma unroll
+    for (int k = 0; k < 1; k++) {
+      const i32 q = k * 1 + t;
+      {
+        const i32 j1 = q;
+        r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
       }
-      #pragma unroll
-      for (int k = 0; k < 1; k++) {
-        const i32 q = k * 1 + t;
-        {
-          const i32 j1 = q;
-          #pragma unroll
-          for (int v = 0; v < 8; v++) {
-            const float n0 = r0[k][0];
-            f0[v] = Sum::of(f0[v], n0);
-          }
+    }
+    #pragma unroll
+    for (int k = 0; k < 1; k++) {
+      const i32 q = k * 1 + t;
+      {
+        const i32 j1 = q;
+        #pragma unroll
+        for (int v = 0; v < 8; v++) {
+          const float n0 = r0[k][0];
+          f0[v] = Sum::of(f0[v], n0);
         }
       }
     }
     value0 = fold_warp<Sum, 1>(fold_lanes<Sum>(f0));
   }
   {
-    {
-      __align__(16) float r0[1][1];
-      #pragma unroll
-      for (int k = 0; k < 1; k++) {
-        const i32 q = k * 1 + t;
-        {
-          const i32 j1 = q;
-          r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
-        }
+    __align__(16) float r0[1][1];
+    #pragma unroll
+    for (int k = 0; k < 1; k++) {
+      const i32 q = k * 1 + t;
+      {
+        const i32 j1 = q;
+        r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
       }
-      #pragma unroll
-      for (int k = 0; k < 1; k++) {
-        const i32 q = k * 1 + t;
-        {
-          const i32 j1 = q;
-          __align__(16) u8 y1[8];
-          __align__(16) float y2[8];
-          #pragma unroll
-          for (int v = 0; v < 8; v++) {
-            const float n0 = r0[k][0];
-            const bool n1 = fabsf(n0) == bits_f32(0x7f800000u);
-            const float n2 = value0;
-            y1[v] = (u8)(n1);
-            y2[v] = n2;
-          }
-          if (live) {
-            storev(p1 + (i0 * (i32)a.w[14] + j1 * 8), y1);
-            storev(p2 + (i0 * (i32)a.w[17] + j1 * 8), y2);
-          }
+    }
+    #pragma unroll
+    for (int k = 0; k < 1; k++) {
+      const i32 q = k * 1 + t;
+      {
+        const i32 j1 = q;
+        __align__(16) u8 y1[8];
+        __align__(16) float y2[8];
+        #pragma unroll
+        for (int v = 0; v < 8; v++) {
+          const float n0 = r0[k][0];
+          const bool n1 = fabsf(n0) == bits_f32(0x7f800000u);
+          const float n2 = value0;
+          y1[v] = (u8)(n1);
+          y2[v] = n2;
+        }
+        if (live) {
+          storev(p1 + (i0 * (i32)a.w[14] + j1 * 8), y1);
+          storev(p2 + (i0 * (i32)a.w[17] + j1 * 8), y2);
         }
       }
     }

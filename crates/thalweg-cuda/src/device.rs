@@ -41,7 +41,12 @@ impl CudaDevice {
         }
         let number = if number.is_empty() { Some(0) } else { number.strip_prefix(':').and_then(|n| n.parse().ok()) };
         let number = number.ok_or_else(|| none("a GPU has a number: cuda:0".into()))?;
-        CudaDevice::with(Cuda::open(number)?, name)
+        // Where there is no driver nobody knows which GPU was asked for.
+        let named = |why| match why {
+            Error::Device { message, .. } => none(message),
+            other => other,
+        };
+        CudaDevice::with(Cuda::open(number).map_err(named)?, name)
     }
 
     /// Whether there is a GPU, and kernels can be compiled for the first one. Where there is no driver this takes no time to speak of.

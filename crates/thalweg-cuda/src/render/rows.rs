@@ -467,18 +467,13 @@ impl Writer<'_> {
             Sharing::Held { group, steps, exact } if self.class.stage.is_none() => {
                 // All of the row is on its way before the first of it is used.
                 let guard = if exact { String::new() } else { "if (q < n) ".into() };
-                let arrays = self.row_arrays(phase, steps);
-                let scope = !arrays.is_empty();
-                // Another walk may load the same for itself.
-                out += if scope { "  {\n" } else { "" };
-                out += &arrays;
+                out += &self.row_arrays(phase, steps);
                 for part in [fetched, inner].iter().filter(|p| !p.is_empty()) {
                     let _ = write!(
                         out,
                         "#pragma unroll\n  for (int k = 0; k < {steps}; k++) {{\n    const {t} q = k * {group} + t;\n    {guard}{{\n    {decomposed}{part}    }}\n  }}\n"
                     );
                 }
-                out += if scope { "  }\n" } else { "" };
             }
             Sharing::Held { group, .. } | Sharing::Again { group } => {
                 let _ = write!(
