@@ -2,6 +2,7 @@
 
 // Rows along: 512 threads each, read in every walk. Phase 0, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
+  begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
@@ -39,6 +40,7 @@ FN double log_add(double x, double y) {
 }
 FN double combined(double x, double y) { return x + y; }
 extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(10)) {
+  begin();
   const float *const from = (const float *)a.w[0];
   float *const to = (float *)a.w[1];
   const i64 n = (i64)a.w[3], step = (i64)a.w[5], start = (i64)blockIdx.x * (i64)a.w[4];
@@ -81,6 +83,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(10)) {
 
 // Rows along: 512 threads each, read in every walk. Phase 1, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
+  begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];

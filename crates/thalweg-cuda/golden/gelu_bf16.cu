@@ -2,6 +2,7 @@
 
 // Each point by itself: 1 times 8 neighbours a thread.
 extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
+  begin();
   u16 *const p0 = (u16 *)a.w[3];
   u16 *const p1 = (u16 *)a.w[5];
   const i32 n = (i32)a.w[0];

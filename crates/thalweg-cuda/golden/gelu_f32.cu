@@ -2,6 +2,7 @@
 
 // Each point by itself: 2 times 4 neighbours a thread.
 extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
+  begin();
   float *const p0 = (float *)a.w[3];
   float *const p1 = (float *)a.w[5];
   const i32 n = (i32)a.w[0];

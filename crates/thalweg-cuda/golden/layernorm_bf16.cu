@@ -2,6 +2,7 @@
 
 // Rows along: 32 threads each, 3 vectors a thread held in registers.
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
+  begin();
   u16 *const p0 = (u16 *)a.w[10];
   u16 *const p1 = (u16 *)a.w[13];
   u16 *const p2 = (u16 *)a.w[16];

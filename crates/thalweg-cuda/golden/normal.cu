@@ -2,6 +2,7 @@
 
 // Each point by itself: 1 times 1 neighbours a thread.
 extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(10)) {
+  begin();
   float *const p1 = (float *)a.w[5];
   const i32 n = (i32)a.w[0];
   const i32 first = (i32)blockIdx.x * 256 + threadIdx.x;

@@ -2,6 +2,7 @@
 
 // Each point by itself: 1 times 1 neighbours a thread.
 extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(19)) {
+  begin();
   float *const p0 = (float *)a.w[3];
   auto map0 = [&](i64 point) -> i64 {
     i64 at = point;

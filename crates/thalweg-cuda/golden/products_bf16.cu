@@ -3,6 +3,7 @@
 // Matrix product of bf16.
 FN float multiply_add(float x, float y, float sum) { return x * y + sum; }
 extern "C" __global__ void __launch_bounds__(256) matmul(THALWEG_PARAMETER(15)) {
+  begin();
   __shared__ float as[16][64 + 4], bs[16][64 + 4];
   const i64 m = (i64)a.w[3], n = (i64)a.w[4], k = (i64)a.w[5];
   const i64 ar = (i64)a.w[6], ac = (i64)a.w[7], br = (i64)a.w[8], bc = (i64)a.w[9];

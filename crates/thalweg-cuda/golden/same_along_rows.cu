@@ -2,6 +2,7 @@
 
 // Rows along: 1 threads each, 1 vectors a thread held in registers.
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
+  begin();
   float *const p0 = (float *)a.w[10];
   u8 *const p1 = (u8 *)a.w[13];
   float *const p2 = (float *)a.w[16];

@@ -2,6 +2,7 @@
 
 // Scatter: the copy of the tensor.
 extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(18)) {
+  begin();
   const float *const tensor = (const float *)a.w[0], *const values = (const float *)a.w[2];
   const i64 *const index = (const i64 *)a.w[1];
   float *const to = (float *)a.w[3];
@@ -20,6 +21,7 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(18))
 
 // Scatter: Add of f32.
 extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(18)) {
+  begin();
   const float *const tensor = (const float *)a.w[0], *const values = (const float *)a.w[2];
   const i64 *const index = (const i64 *)a.w[1];
   float *const to = (float *)a.w[3];

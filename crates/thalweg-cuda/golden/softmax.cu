@@ -2,6 +2,7 @@
 
 // Rows along: 256 threads each, 4 vectors a thread held in registers.
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
+  begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];

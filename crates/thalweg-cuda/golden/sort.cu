@@ -2,6 +2,7 @@
 
 // Rows along: 512 threads each, read in every walk. Phase 0, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
+  begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
@@ -32,6 +33,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
 
 // Scan of rows in memory: Sort of f32.
 extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(13)) {
+  begin();
   const i64 n = (i64)a.w[3], step = (i64)a.w[5], run = (i64)a.w[7];
   const i64 g = (i64)blockIdx.x * 256 + threadIdx.x;
   if (g >= (i64)a.w[2] * n) return;
@@ -72,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(13)) {
 
 // Rows along: 512 threads each, read in every walk. Phase 1, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
+  begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];

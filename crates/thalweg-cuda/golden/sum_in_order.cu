@@ -2,6 +2,7 @@
 
 // Rows in order, a warp each.
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
+  begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];

@@ -2,6 +2,7 @@
 
 // Rows along: 512 threads each, read in every walk. Phase 0, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
+  begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];

@@ -2,6 +2,7 @@
 
 // Each point by itself: 1 times 4 neighbours a thread.
 extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(15)) {
+  begin();
   float *const p0 = (float *)a.w[5];
   float *const p1 = (float *)a.w[8];
   float *const p2 = (float *)a.w[11];

@@ -49,6 +49,8 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
         let base = g.base[i] as i64 * sizes[i] as i64;
         match target {
             Word::Operand(o, offset) => patches.push((i, Word::Operand(o, offset + base))),
+            // What is computed is read through a view, too.
+            Word::Scratch(piece, offset) => patches.push((i, Word::Scratch(piece, offset + base))),
             other => patches.push((i, other)),
         }
     }
