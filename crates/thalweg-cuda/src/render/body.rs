@@ -74,6 +74,12 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
             Node::Element { args, .. } if reciprocal(body, node, names).is_some() => {
                 format!("{} * {}", name(args[0]), reciprocal(body, node, names).unwrap_or_default())
             }
+            Node::Element { op: ElementOp::Div, args, dtype: DType::F32 }
+                if !body.strict && as_scalar(body, args[0]).is_some() =>
+            {
+                // As PyTorch divides a scalar by a tensor.
+                format!("{} * inverse({})", name(args[0]), name(args[1]))
+            }
             Node::Element { op, .. } => {
                 let args: Vec<String> = body.args(id).map(name).collect();
                 let args: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -213,6 +213,17 @@ FN float reciprocal(float x) { return 1.0f / x; }
 FN float power_of_two(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 FN float reciprocal(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 #endif
+// 1/x with one step of Newton's, which leaves what is 0, infinite or no number as it is.
+#ifdef THALWEG_EMULATED
+FN float inverse(float x) { return 1.0f / x; }
+#else
+FN float inverse(float x) {
+  float r;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  const float e = fmaf(-x, r, 1.0f);
+  return fabsf(e) < 1.0f ? fmaf(r, e, r) : r;
+}
+#endif
 // 1 - 2/(e^2|x| + 1); near 0, where that cancels, x + x^3 p(x^2), p by minimax of the relative error on [0, 0.55].
 FN float tangent(float x) {
   const float size = fabsf(x), s = x * x;
