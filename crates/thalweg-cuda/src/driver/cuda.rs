@@ -336,12 +336,13 @@ impl Entry {
     }
 }
 
-/// Puts a launch in the queue; the context is current.
-fn launch(gpu: &Gpu, launch: &Launch) -> Result<(), Error> {
+/// Puts a launch in the queue, where the last thing is a launch or not; the context is current.
+fn launch(gpu: &Gpu, launch: &Launch, after_launch: bool) -> Result<(), Error> {
     let entry = entry(&launch.function);
     entry.allow(gpu, launch.shared)?;
     let ([x, y, z], mut words) = (launch.grid, [launch.arguments.as_ptr().cast_mut().cast::<c_void>()]);
-    if launch.early && gpu.overlaps.load(Relaxed) {
+    gpu.after_launch.store(true, Relaxed);
+    if launch.early && after_launch && gpu.overlaps.load(Relaxed) {
         let mut value = CUlaunchAttributeValue { pad: [0; 64] };
         value.programmaticStreamSerializationAllowed = 1;
         let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -468,8 +469,9 @@ impl Driver for Cuda {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), Error> {
+        let after_launch = self.gpu.after_launch.load(Relaxed);
         self.gpu.enter()?;
-        self::launch(&self.gpu, launch)
+        self::launch(&self.gpu, launch, after_launch)
     }
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {

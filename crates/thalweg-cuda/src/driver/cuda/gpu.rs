@@ -7,7 +7,7 @@ use super::api::{Api, NOT_READY, SUCCESS};
 use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags_enum, CUstream};
 use std::cell::Cell;
 use std::ptr::null_mut;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use thalweg_runtime::Error;
@@ -26,6 +26,8 @@ pub(super) struct Gpu {
     pub(super) stream: CUstream,
     /// Whether launches may come to the chip while the one before ends.
     pub(super) overlaps: AtomicBool,
+    /// Whether what was put in the queue last is a launch: a copy before a launch that comes early was seen to be overtaken (an H200, driver 580).
+    pub(super) after_launch: AtomicBool,
     /// The error that ended the context.
     failed: OnceLock<Error>,
     /// Events that nobody has.
@@ -57,7 +59,16 @@ impl Gpu {
     /// The primary context of a device, which must be current, and a new stream.
     pub(super) fn new(api: &'static Api, name: String, context: CUcontext) -> Result<Gpu, Error> {
         let (failed, events) = (OnceLock::new(), Mutex::default());
-        let mut gpu = Gpu { api, name, context, stream: null_mut(), overlaps: AtomicBool::new(false), failed, events };
+        let mut gpu = Gpu {
+            api,
+            name,
+            context,
+            stream: null_mut(),
+            overlaps: AtomicBool::new(false),
+            after_launch: AtomicBool::new(false),
+            failed,
+            events,
+        };
         gpu.enter()?;
         const NON_BLOCKING: u32 = 1;
         // SAFETY: a place for a handle.
@@ -75,6 +86,8 @@ impl Gpu {
             /// The context that was made current here last. Others who change it set it back, as whoever shares a primary context has to.
             static CURRENT: Cell<usize> = const { Cell::new(0) };
         }
+        // Every call but a launch, which sets it again.
+        self.after_launch.store(false, Relaxed);
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
         }

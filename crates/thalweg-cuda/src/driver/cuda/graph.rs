@@ -113,7 +113,7 @@ impl Graph for Chain {
             self.refused = !self.update(launches)?;
         }
         if self.refused {
-            return launches.iter().try_for_each(|launch| super::launch(&self.gpu, launch));
+            return launches.iter().try_for_each(|launch| super::launch(&self.gpu, launch, false));
         }
         // SAFETY: the graph was made for this context, and its functions are held by `launches`.
         let put = unsafe { (self.gpu.api.graph_launch)(self.exec, self.gpu.stream) };
