@@ -26,7 +26,7 @@ pub(super) struct Gpu {
     pub(super) stream: CUstream,
     /// Whether launches may come to the chip while the one before ends.
     pub(super) overlaps: AtomicBool,
-    /// Whether what was put in the queue last is a launch: a copy before a launch that comes early was seen to be overtaken (an H200, driver 580).
+    /// Whether what was put in the queue last is a launch: a copy before a launch that comes early may be overtaken.
     pub(super) after_launch: AtomicBool,
     /// The error that ended the context.
     failed: OnceLock<Error>,
