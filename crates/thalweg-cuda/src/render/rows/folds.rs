@@ -1,0 +1,153 @@
+//! From the folds of threads to the values of a row.
+//!
+//! In: what each thread has folded of its points. Out: source that brings `value{slot}` to every thread of the row: over lanes, threads of a group, threads that share the points of a row across, and
+//! in a split stage over blocks, by partial results in scratch memory.
+
+use super::{Sharing, Writer, constant, held, op_name};
+use std::fmt::Write;
+use thalweg_kernel::Phase;
+
+impl Writer<'_> {
+    /// Folds of a walk over lanes and threads of a group: `value{slot}` in all of them.
+    pub(super) fn fold_along(&self, phase: &Phase, group: u16, from: &str) -> String {
+        let mut out = String::new();
+        let warps = group / 32;
+        for f in &phase.body.folds {
+            let (op, slot, h) = (op_name(f.op), f.slot, held(self.fold_dtype(f.slot)));
+            let _ = writeln!(out, "  value{slot} = fold_warp<{op}, {group}>(fold_lanes<{op}>({from}{slot}));");
+            if group > 32 {
+                let _ = writeln!(
+                    out,
+                    "  __shared__ {h} {from}parts{slot}[{warps}];\n  if (threadIdx.x % 32 == 0) {from}parts{slot}[threadIdx.x / 32] = value{slot};"
+                );
+            }
+        }
+        if group > 32 && !phase.body.folds.is_empty() {
+            out += "  __syncthreads();\n";
+            for f in &phase.body.folds {
+                let (op, slot) = (op_name(f.op), f.slot);
+                let _ = writeln!(out, "  value{slot} = fold_parts<{op}, {group}>({from}parts{slot});");
+            }
+        }
+        out
+    }
+
+    /// Folds of a walk over the threads that share the points of a row: `value{slot}[v]` in all of them.
+    pub(super) fn fold_across(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> String {
+        let (mut out, v) = (String::new(), self.v);
+        if phase.body.folds.is_empty() {
+            return out;
+        }
+        for f in &phase.body.folds {
+            let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
+            let _ = write!(
+                out,
+                "  __shared__ {h} {from}parts{slot}[{deep}][{v}][{wide}];\n#pragma unroll\n  for (int v = 0; v < {v}; v++) {from}parts{slot}[t][v][tx] = {from}{slot}[v];\n"
+            );
+        }
+        out += "  __syncthreads();\n";
+        for f in &phase.body.folds {
+            let (slot, op) = (f.slot, op_name(f.op));
+            let _ = write!(
+                out,
+                "#pragma unroll\n  for (int v = 0; v < {v}; v++) {{\n    value{slot}[v] = {from}parts{slot}[0][v][tx];\n    for (int d = 1; d < {deep}; d++) value{slot}[v] = {op}::of(value{slot}[v], {from}parts{slot}[d][v][tx]);\n  }}\n"
+            );
+        }
+        out
+    }
+
+    pub(super) fn read_value(&self, slot: u16) -> String {
+        let h = held(self.fold_dtype(slot));
+        let w = self.slots.values + slot as usize;
+        if self.across() {
+            format!(
+                "  for (int v = 0; v < {0}; v++) value{slot}[v] = load1(({h} *)a.w[{w}] + (i64)row * {0} + v);\n",
+                self.v
+            )
+        } else {
+            format!("  value{slot} = load1(({h} *)a.w[{w}] + row);\n")
+        }
+    }
+
+    /// What the results of a stage's folds are for: partial results of a split row are put together by its last block, and later stages find them in memory.
+    pub(super) fn finish(&self, phase: &Phase, number: usize) -> String {
+        let Some(stage) = self.class.stage.filter(|_| !phase.body.folds.is_empty()) else { return String::new() };
+        let mut out = String::new();
+        if stage.split {
+            out += &self.leave_partials(phase);
+            out += &self.gather_partials(phase);
+        }
+        let more = self.phases.list[number + 1..].iter().any(|p| !p.once);
+        if more {
+            out += "  if (t == 0 && live) {\n";
+            for f in &phase.body.folds {
+                let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
+                let w = self.slots.values + slot as usize;
+                let _ = if self.across() {
+                    writeln!(
+                        out,
+                        "    for (int v = 0; v < {0}; v++) store1(({h} *)a.w[{w}] + (i64)row * {0} + v, value{slot}[v]);",
+                        self.v
+                    )
+                } else {
+                    writeln!(out, "    store1(({h} *)a.w[{w}] + row, value{slot});")
+                };
+            }
+            out += "  }\n";
+        }
+        out
+    }
+
+    /// The place of a partial result, of chunk `chunk`.
+    fn partial(&self, slot: u16, chunk: &str) -> String {
+        let h = held(self.fold_dtype(slot));
+        let w = self.slots.partials + slot as usize;
+        if self.across() {
+            format!("({h} *)a.w[{w}] + ((i64){chunk} * rows + row) * {} + v", self.v)
+        } else {
+            format!("({h} *)a.w[{w}] + (i64)row * chunks + {chunk}")
+        }
+    }
+
+    fn leave_partials(&self, phase: &Phase) -> String {
+        let mut out = String::from("  if (t == 0 && live) {\n");
+        for f in &phase.body.folds {
+            let (slot, place) = (f.slot, self.partial(f.slot, "chunk"));
+            let _ = if self.across() {
+                writeln!(out, "    for (int v = 0; v < {}; v++) store1({place}, value{slot}[v]);", self.v)
+            } else {
+                writeln!(out, "    store1({place}, value{slot});")
+            };
+        }
+        out += "    __threadfence();\n  }\n  __shared__ u32 last;\n  __syncthreads();\n  if (threadIdx.x == 0) {\n";
+        let _ = writeln!(
+            out,
+            "    u32 *const counter = (u32 *)a.w[{}] + tile;\n    last = atomicAdd(counter, 1u) == chunks - 1;\n    if (last) *counter = 0;\n    __threadfence();\n  }}\n  __syncthreads();\n  if (!last) return;",
+            self.slots.counters
+        );
+        out
+    }
+
+    fn gather_partials(&self, phase: &Phase) -> String {
+        let (mut out, v) = (String::new(), self.v);
+        let lanes = if self.across() { v } else { 1 };
+        for f in &phase.body.folds {
+            let dtype = self.fold_dtype(f.slot);
+            let (slot, h, op) = (f.slot, held(dtype), op_name(f.op));
+            let step = match self.class.sharing {
+                Sharing::Across { deep, .. } => deep as u32,
+                other => other.block() / other.rows(),
+            };
+            let _ = write!(
+                out,
+                "  {h} g{slot}[{lanes}];\n  for (int v = 0; v < {lanes}; v++) {{\n    g{slot}[v] = {};\n    for (u32 c = t; c < chunks; c += {step}) g{slot}[v] = {op}::of(g{slot}[v], load_cold({}));\n  }}\n",
+                constant(dtype, f.op.identity(dtype)),
+                self.partial(slot, "c")
+            );
+        }
+        out + &match self.class.sharing {
+            Sharing::Across { wide, deep } => self.fold_across(phase, wide, deep, "g"),
+            other => self.fold_along(phase, (other.block() / other.rows()) as u16, "g"),
+        }
+    }
+}
