@@ -6,10 +6,11 @@
 use crate::driver::{Chip, Driver, Function};
 use crate::render::UnitKey;
 use rustc_hash::FxHashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 use thalweg_runtime::disk::{self, Key, Kind};
-use thalweg_runtime::{Error, count};
+use thalweg_runtime::{Counters, Error, count, counters};
 
 /// A source with one function.
 #[derive(Debug)]
@@ -17,7 +18,9 @@ pub struct Unit {
     /// The function.
     name: &'static str,
     source: String,
-    function: OnceLock<Result<Function, Error>>,
+    function: OnceLock<Function>,
+    /// Nanoseconds that compiling took; 0 where it came from disk.
+    compile_ns: AtomicU64,
     /// Held while it is compiled.
     work: Mutex<()>,
 }
@@ -31,6 +34,11 @@ impl Unit {
     /// The function's name.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Nanoseconds that compiling it took; 0 where nobody has had to.
+    pub fn compile_ns(&self) -> u64 {
+        self.compile_ns.load(Relaxed)
     }
 
     /// Whether it is a map or a row kernel: they ask for nothing but words and the number of their block.
@@ -103,8 +111,8 @@ impl Compiler {
             sources.clear();
         }
         let new = |source: &String| {
-            let unit = Unit { name, source: source.clone(), function: OnceLock::new(), work: Mutex::new(()) };
-            Arc::new(unit)
+            let (function, compile_ns, work) = (OnceLock::new(), AtomicU64::new(0), Mutex::new(()));
+            Arc::new(Unit { name, source: source.clone(), function, compile_ns, work })
         };
         sources.entry(source).or_insert_with_key(new).clone()
     }
@@ -115,10 +123,52 @@ impl Compiler {
     /// [`Error::Compile`].
     pub fn function(&self, unit: &Unit) -> Result<Function, Error> {
         if let Some(done) = unit.function.get() {
-            return done.clone();
+            return Ok(done.clone());
         }
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
-        unit.function.get_or_init(|| self.make(unit)).clone()
+        if let Some(done) = unit.function.get() {
+            return Ok(done.clone());
+        }
+        // What failed is tried again the next time: there may be memory then.
+        let function = self.make(unit)?;
+        Ok(unit.function.get_or_init(|| function).clone())
+    }
+
+    /// Has several units compiled at once, each by a thread of its own up to as many as there are processors. What fails is told by [`Compiler::function`].
+    ///
+    /// Not by rayon: a worker of the program's own pool, waiting here with its stream locked, would take up other work of the program that wants the same stream.
+    pub fn compile<'a>(&self, units: impl Iterator<Item = &'a Arc<Unit>>) {
+        let mut new: Vec<&Arc<Unit>> = vec![];
+        for unit in units.filter(|u| u.function.get().is_none()) {
+            if !new.iter().any(|n| Arc::ptr_eq(n, unit)) {
+                new.push(unit);
+            }
+        }
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(new.len());
+        if threads < 2 {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(unit) = new.get(next.fetch_add(1, Relaxed)) {
+                if let Err(error) = self.function(unit) {
+                    tracing::debug!(%error, "not compiled ahead");
+                }
+            }
+            counters()
+        };
+        // Every thread counts for itself; what these did is on the account of whoever asked.
+        let done: Vec<Counters> = std::thread::scope(|s| {
+            let threads: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
+            threads.into_iter().filter_map(|t| t.join().ok()).collect()
+        });
+        count(|c| {
+            for d in done {
+                c.programs_compiled += d.programs_compiled;
+                c.programs_loaded += d.programs_loaded;
+                c.compile_ns += d.compile_ns;
+            }
+        });
     }
 
     fn make(&self, unit: &Unit) -> Result<Function, Error> {
@@ -143,6 +193,7 @@ impl Compiler {
         let image = self.driver.compile(&unit.source)?;
         let function = load(&image)?;
         let ns = start.elapsed().as_nanos() as u64;
+        unit.compile_ns.store(ns, Relaxed);
         tracing::debug!(us = ns / 1000, registers = function.info.registers, "compiled");
         count(|c| {
             c.programs_compiled += 1;

@@ -1,16 +1,14 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in one queue.
 
-use crate::compiler::Compiler;
+use crate::compiler::{Compiler, Unit};
 use crate::driver::{Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
 use crate::launch::Bound;
 use crate::memory::DeviceMemory;
-use crate::program::plan;
+use crate::program::{Plan, plan};
 use crate::queue::Queue;
-use rayon::prelude::*;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 use thalweg_kernel::{Geometry, Kernel};
 use thalweg_runtime::{Buffer, Check, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Residence, Throughput};
 
@@ -90,12 +88,12 @@ impl CudaDevice {
         format!("cuda sm_{}", self.0.driver.chip().sm)
     }
 
-    fn bind(&self, kernel: &Kernel, geometry: &Geometry) -> Result<BoundProgram, Error> {
-        let start = Instant::now();
-        let bound = plan(kernel, geometry, &self.0.compiler)?.bind(&self.0.compiler)?;
+    fn bind(&self, plan: Plan) -> Result<BoundProgram, Error> {
+        let units: Vec<Arc<Unit>> = plan.stages.iter().map(|s| s.unit.clone()).collect();
+        let bound = plan.bind(&self.0.compiler)?;
         let info = ProgramInfo {
             engine: self.engine(),
-            compile_ns: start.elapsed().as_nanos() as u64,
+            compile_ns: units.iter().map(|u| u.compile_ns()).sum(),
             spills: bound.functions().map(|f| f.info.local as usize / 4).max(),
             ..ProgramInfo::default()
         };
@@ -162,7 +160,8 @@ struct AnyProgram {
 
 impl Program for AnyProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
-        self.device.bind(&self.kernel, geometry)?.launch(geometry, operands, scalars)
+        let plan = plan(&self.kernel, geometry, &self.device.0.compiler)?;
+        self.device.bind(plan)?.launch(geometry, operands, scalars)
     }
 
     fn info(&self) -> ProgramInfo {
@@ -199,13 +198,11 @@ impl Device for CudaDevice {
     }
 
     fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
-        let bind = |(kernel, geometry): &(&Kernel, &Geometry)| -> Result<Arc<dyn Program>, Error> {
-            Ok(Arc::new(self.bind(kernel, geometry)?))
-        };
-        if let [one] = launches {
-            return Ok(vec![bind(one)?]);
-        }
-        launches.par_iter().map(bind).collect()
+        let compiler = &self.0.compiler;
+        let plans: Result<Vec<Plan>, Error> = launches.iter().map(|(k, g)| plan(k, g, compiler)).collect();
+        let plans = plans?;
+        compiler.compile(plans.iter().flat_map(|p| &p.stages).map(|s| &s.unit));
+        plans.into_iter().map(|p| -> Result<Arc<dyn Program>, Error> { Ok(Arc::new(self.bind(p)?)) }).collect()
     }
 
     fn batch(

@@ -100,8 +100,7 @@ impl Spread<'_> {
             (steps * weight <= most).then_some(steps)
         };
         let found = (0..6).map(|s| (group << s).min(1024)).find_map(|g| fit(g).map(|steps| (g, steps)));
-        // Groups of more than a warp are whole blocks.
-        match found.filter(|(g, _)| *g <= 32 || *g >= 64) {
+        match found {
             Some((group, steps)) => {
                 Sharing::Held { group: group as u16, steps: steps as u8, exact: steps * group == n }
             }

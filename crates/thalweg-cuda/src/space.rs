@@ -143,7 +143,7 @@ impl Space {
         let lanes = self.class.lanes as usize;
         for (d, &extent) in self.extents.iter().enumerate() {
             let n = if Some(d) == self.lane() { extent / lanes } else { extent };
-            words[slots.dims + 2 * d..][..2].copy_from_slice(&divisor(n.max(1)));
+            words[slots.dims + 2 * d..][..2].copy_from_slice(&self.class.divisor(n));
         }
         for (i, (base, strides)) in self.steps.iter().enumerate() {
             let at = slots.accesses[i];
@@ -154,7 +154,7 @@ impl Space {
                         *w = *s as u64;
                     }
                 }
-                Some(map) => fill_map(map, &mut words[at + 1..]),
+                Some(map) => self.class.fill_map(map, &mut words[at + 1..]),
             }
         }
     }
@@ -169,6 +169,29 @@ impl SpaceClass {
     /// Dimensions in all.
     pub fn rank(&self) -> usize {
         (self.kept + self.row) as usize
+    }
+
+    /// The words of a size that positions are taken apart by: where these take 64 bits, kernels divide by the size itself.
+    fn divisor(&self, size: usize) -> [u64; 2] {
+        let size = size.max(1);
+        if self.wide { [size as u64, 0] } else { divisor(size) }
+    }
+
+    fn fill_map(&self, map: &IndexMap, words: &mut [u64]) {
+        let mut at = 0;
+        for (view, mask) in map.levels() {
+            words[at] = view.offset as u64;
+            at += 1;
+            for d in 0..view.shape.rank() {
+                let [w, s] = self.divisor(view.shape[d]);
+                words[at..at + 3].copy_from_slice(&[w, s, view.strides()[d] as u64]);
+                at += 3;
+                if let Some(mask) = mask {
+                    words[at..at + 2].copy_from_slice(&[mask[d].0 as u64, mask[d].1 as u64]);
+                    at += 2;
+                }
+            }
+        }
     }
 }
 
@@ -233,23 +256,6 @@ pub fn divisor(d: usize) -> [u64; 2] {
 /// Words of one dimension of a view in a map: divisor, its shift, stride; with a mask its bounds.
 fn map_words(levels: &[(u8, bool)]) -> usize {
     levels.iter().map(|&(rank, masked)| 1 + rank as usize * if masked { 5 } else { 3 }).sum()
-}
-
-fn fill_map(map: &IndexMap, words: &mut [u64]) {
-    let mut at = 0;
-    for (view, mask) in map.levels() {
-        words[at] = view.offset as u64;
-        at += 1;
-        for d in 0..view.shape.rank() {
-            let [w, s] = if view.shape[d] == 0 { [1, 0] } else { divisor(view.shape[d]) };
-            words[at..at + 3].copy_from_slice(&[w, s, view.strides()[d] as u64]);
-            at += 3;
-            if let Some(mask) = mask {
-                words[at..at + 2].copy_from_slice(&[mask[d].0 as u64, mask[d].1 as u64]);
-                at += 2;
-            }
-        }
-    }
 }
 
 /// Where the words of a space are among those of the argument.
@@ -358,4 +364,58 @@ pub fn map_function(class: &SpaceClass, slots: &Slots, access: usize) -> String 
         w += rank as usize * step;
     }
     out + "    return in ? at : -1;\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use thalweg_ir::{DType, MAX_RANK, Shape, View};
+    use thalweg_kernel::AccessClass;
+
+    /// A source of so many elements, every third column of which is read, through strides or through a map.
+    fn space(columns: usize, mapped: bool) -> Space {
+        let shape = Shape::new(&[5, 3]);
+        let map =
+            IndexMap::new(View::contiguous(Shape::new(&[5, columns]))).slice(&[(0, 1, 5), (0, columns as i64 / 3, 3)]);
+        let mut strides = [0; MAX_RANK];
+        strides[..2].copy_from_slice(&[columns as isize, columns as isize / 3]);
+        let (class, map) =
+            if mapped { (AccessClass::Mapped, Some(Arc::new(map))) } else { (AccessClass::Strided, None) };
+        let at = AccessGeometry { base: 0, strides, map, reach: None, distinct: 15 };
+        let own = Access { operand: Some(0), dtype: DType::U8, class, per_row: false };
+        Space::new(shape.dims(), 0, false, (&[own], &[at]), 1)
+    }
+
+    /// Kernels with positions of 64 bits divide by the size itself (`decompose`, `map_function`), others by its multiplier.
+    #[test]
+    fn sizes_of_wide_domains_stand_as_they_are() {
+        for mapped in [false, true] {
+            for (columns, wide) in [(30, false), (3 << 30, true)] {
+                let space = space(columns, mapped);
+                assert_eq!(space.class.wide, wide);
+                let slots = Slots::new(&space.class, 0);
+                let mut words = vec![0; slots.end];
+                space.fill(&slots, &mut words);
+                let first = space.extents.iter().enumerate().map(|(d, &e)| (words[slots.dims + 2 * d], e));
+                let of_map = [(2, 5), (5, 3)].into_iter().filter(|_| mapped);
+                let of_map = of_map.map(|(at, size)| (words[slots.accesses[0] + at], size));
+                for (word, size) in first.chain(of_map) {
+                    let want = if wide { size as u64 } else { divisor(size)[0] };
+                    assert_eq!(word, want, "{mapped} {columns}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn multipliers_divide() {
+        let split = |n: u32, [d, s]: [u64; 2]| (((n as u64 * (d >> 32)) >> 32) + n as u64) as u32 >> s;
+        for d in (1..2000).chain([4095, 65_537, (1 << 20) + 1, (1 << 30) - 1, (1 << 31) - 1]) {
+            for n in [0, 1, d - 1, d, d + 1, 7 * (d % 1000), (1 << 31) - 1] {
+                let n = (n as u32).min((1 << 31) - 1);
+                assert_eq!(split(n, divisor(d)), n / d as u32, "{n} by {d}");
+            }
+        }
+    }
 }

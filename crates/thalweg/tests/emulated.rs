@@ -215,3 +215,22 @@ fn explanations_say_what_a_kernel_takes_of_the_chip() {
     assert!(why.json().contains("\"occupancy\""));
     assert!(why.html("softmax").contains("threads a multiprocessor"));
 }
+
+#[test]
+fn a_scalar_that_was_cast_divides_as_what_it_is() {
+    let x = tensor(&[3.0, -6.0, 9.0]);
+    let by = Tensor::full_with([3], 3.0, (DType::F64, emulated()));
+    // Fused, the scalar is in the kernel, as the f64 that it was.
+    assert_eq!(values(&(&x / by.cast(DType::F32))), [1.0, -2.0, 3.0]);
+    let narrow = x.cast(DType::BF16) / 2.0;
+    assert_eq!(values(&narrow.cast(DType::F32)), [1.5, -3.0, 4.5]);
+}
+
+#[test]
+fn what_is_compiled_beside_counts_for_who_asked() {
+    thalweg::clear_plans();
+    let x = tensor(&(0..64).map(|i| i as f32 / 8.0).collect::<Vec<_>>()).reshape([8, 8]);
+    let (y, c) = counted(|| with_fusion(false, || [x.cumsum(0), x.amin(1), x.atan().hypot(&x)].map(|t| t.sum(..))));
+    assert!(c.programs_compiled + c.programs_loaded >= 3, "{c:?}");
+    assert!(y.iter().all(|y| values(y)[0].is_finite()));
+}

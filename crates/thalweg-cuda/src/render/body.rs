@@ -27,7 +27,10 @@ pub struct Names<'a> {
 fn as_scalar(body: &Body, id: NodeId) -> Option<(u16, DType)> {
     match body.nodes[id.index()] {
         Node::Scalar { slot, dtype } if dtype.is_float() => Some((slot, dtype)),
-        Node::Cast { dtype: DType::F32, arg } => as_scalar(body, arg).map(|s| (s.0, DType::F32)),
+        // Narrow floats come as the bits of an f32.
+        Node::Cast { dtype: DType::F32, arg } if matches!(body.dtype(arg), DType::BF16 | DType::F16) => {
+            as_scalar(body, arg).map(|s| (s.0, DType::F32))
+        }
         _ => None,
     }
 }
