@@ -153,7 +153,17 @@ template <class T, class F> FN T to_int(F v) {
 }
 
 // Integers wrap, and division by zero gives 0.
-template <class T> FN T int_neg(T x) { return (T)(0 - (u64)x); }
+// Of 64 bits in PTX: what becomes abs.s64, and is then only asked for its sign, ptxas (13.0, 13.5) takes for the absolute value of the upper half, which is wrong near the smallest number.
+template <class T> FN T int_neg(T x) {
+#ifndef THALWEG_EMULATED
+  if constexpr (sizeof(T) == 8) {
+    i64 r;
+    asm("neg.s64 %0, %1;" : "=l"(r) : "l"((i64)x));
+    return (T)r;
+  }
+#endif
+  return (T)(0 - (u64)x);
+}
 template <class T> FN T int_add(T x, T y) { return (T)((u64)x + (u64)y); }
 template <class T> FN T int_sub(T x, T y) { return (T)((u64)x - (u64)y); }
 template <class T> FN T int_mul(T x, T y) {
