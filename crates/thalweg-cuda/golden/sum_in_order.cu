@@ -9,8 +9,8 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
   const i32 begin = 0, stop = n;
   const u32 t = threadIdx.x % 32;
   i32 row = (i32)blockIdx.x * 8 + threadIdx.x / 32;
-  const bool live = row < rows;
-  if (!live) row = rows - 1;
+  if (row >= rows) return;
+  const bool live = true;
   const i32 i0 = row;
   float value0;
   {

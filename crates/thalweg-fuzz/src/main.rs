@@ -38,12 +38,6 @@ fn main() -> ExitCode {
         Some(seed) => (seed, 1),
         None => (number("--seed").unwrap_or(1), number("--programs").unwrap_or(2000)),
     };
-    // Failures are reported as such; a panic's own message would only repeat them.
-    std::panic::set_hook(Box::new(move |info| {
-        if only.is_some() {
-            eprintln!("{info}");
-        }
-    }));
     #[cfg(feature = "cuda")]
     if let Some(chips) = option("--compile") {
         let chip = |sm: &str| sm.trim().parse().unwrap_or_else(|_| panic!("--compile takes 80,90, not {chips}"));
@@ -66,6 +60,12 @@ fn main() -> ExitCode {
         Some(folder) => checker.with_disk(Disk::open(folder.as_ref()).unwrap_or_else(|why| panic!("{folder}: {why}"))),
         None => checker,
     };
+    // Failures are reported as such; a panic's own message would only repeat them.
+    std::panic::set_hook(Box::new(move |info| {
+        if only.is_some() {
+            eprintln!("{info}");
+        }
+    }));
     let begin = Instant::now();
     let mut failed = 0u64;
     for i in 0..programs {

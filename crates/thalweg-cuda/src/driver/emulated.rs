@@ -338,7 +338,10 @@ fn run(launch: &Launch) -> Result<(), Error> {
         (*runtime).block_size = [launch.block, 1, 1];
         (*runtime).grid_size = launch.grid;
     }
-    for index in 0..u64::from(nx) * u64::from(ny) * u64::from(nz) {
+    let blocks = u64::from(nx) * u64::from(ny) * u64::from(nz);
+    let (threads_back, blocks_back) = scheduler.directions();
+    for index in 0..blocks {
+        let index = if blocks_back { blocks - 1 - index } else { index };
         let (row, x) = (index / u64::from(nx), (index % u64::from(nx)) as u32);
         let block = [x, (row % u64::from(ny)) as u32, (row / u64::from(ny)) as u32];
         // SAFETY: as above; the shared memory is this block's alone.
@@ -347,7 +350,7 @@ fn run(launch: &Launch) -> Result<(), Error> {
             let fixed = (*runtime).fixed_end as usize - (*runtime).fixed as usize;
             (*runtime).fixed.write_bytes(RUBBISH, fixed);
             dynamic.write_bytes(RUBBISH, bytes);
-            scheduler.run_block(runtime, entry.kernel, words, launch.block as usize, index % 2 == 0)
+            scheduler.run_block(runtime, entry.kernel, words, launch.block as usize, threads_back == (index % 2 == 0))
         };
         done.map_err(|why| failed(format!("{} in block {block:?}: {why}", entry.name)))?;
     }

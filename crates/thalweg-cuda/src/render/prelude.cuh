@@ -153,12 +153,18 @@ template <class T, class F> FN T to_int(F v) {
 }
 
 // Integers wrap, and division by zero gives 0.
-// Of 64 bits in PTX: what becomes abs.s64, and is then only asked for its sign, ptxas (13.0, 13.5) takes for the absolute value of the upper half, which is wrong near the smallest number.
+// In PTX, or it becomes an abs of PTX that ptxas (13.0, 13.5) gets wrong for the smallest number: of abs.s64 that is only asked for its sign it takes that of the upper half,
+// and what abs.s16 gives it compares as a number of 32 bits.
 template <class T> FN T int_neg(T x) {
 #ifndef THALWEG_EMULATED
   if constexpr (sizeof(T) == 8) {
     i64 r;
     asm("neg.s64 %0, %1;" : "=l"(r) : "l"((i64)x));
+    return (T)r;
+  }
+  if constexpr (sizeof(T) == 2) {
+    i16 r;
+    asm("neg.s16 %0, %1;" : "=h"(r) : "h"((i16)x));
     return (T)r;
   }
 #endif
@@ -286,10 +292,10 @@ FN double odd_f64(i64 v) {
   return __longlong_as_double((away ? b - 1 : b) | 1);
 }
 
-// The element at a position; where an index was out of range nothing is read and the fault is told.
+// The element at a position; where an index was out of range nothing is read and the fault is told, if it is one.
 template <class S> FN S gather(const S *p, i64 position, bool inside, u32 *fault) {
   if (inside) return load1(p + position);
-  *fault = 1;
+  if (fault) *fault = 1;
   return (S)0;
 }
 

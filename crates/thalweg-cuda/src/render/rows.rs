@@ -287,9 +287,6 @@ impl Writer<'_> {
             used
         };
         out += &self.accesses.declare(&|k| k < self.first_buffer && used[k]);
-        if gathers(self.body) {
-            let _ = writeln!(out, "  u32 *const fault = (u32 *)a.w[{}];", self.slots.fault);
-        }
         let _ = writeln!(out, "  const {t} rows = ({t})a.w[0], n = ({t})a.w[1];");
         let split = self.class.stage.is_some_and(|s| s.split);
         let tile = if split {
@@ -321,7 +318,15 @@ impl Writer<'_> {
                     writeln!(out, "  const u32 t = threadIdx.x % 32;\n  {t} row = ({t}){tile} * 8 + threadIdx.x / 32;");
             }
         }
-        out += "  const bool live = row < rows;\n  if (!live) row = rows - 1;\n  ";
+        // Threads beyond the last row come along where others wait for them, on what is that row's: perhaps written over already, so what they find in it is nothing to tell of.
+        out += match self.class.sharing {
+            Sharing::Ordered => "  if (row >= rows) return;\n  const bool live = true;\n",
+            _ => "  const bool live = row < rows;\n  if (!live) row = rows - 1;\n",
+        };
+        if gathers(self.body) {
+            let _ = writeln!(out, "  u32 *const fault = live ? (u32 *)a.w[{}] : nullptr;", self.slots.fault);
+        }
+        out += "  ";
         out += &decompose(&self.class.space, &self.slots.space, 0..self.kept(), "row", "i");
         if let Some((_, steps, _)) = self.held_row() {
             for k in (0..self.first_buffer).filter(|&k| self.cached(k)) {

@@ -3,8 +3,8 @@
 //! In: a kernel, its arguments, and how many threads. Out: what the kernel wrote. A thread runs until it meets others (a barrier, a shuffle, a ballot); then others run until
 //! all have come that it waits for. Each thread that waits has a stack of its own; threads that never wait run one after the other on one stack, as a loop would.
 //!
-//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. Threads run backwards in even blocks, so that
-//! the first thread, which most often writes what others read, comes last: a barrier that is missing shows.
+//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. Threads run
+//! forwards or backwards, and so do blocks, as a number drawn for each launch says: what needs an order that nothing enforces fails sooner or later.
 
 use super::memory::{self, Guarded};
 use std::collections::VecDeque;
@@ -79,6 +79,7 @@ pub(super) struct Scheduler {
     runtime: *mut Runtime,
     kernel: Option<Kernel>,
     arguments: *const u64,
+    launches: u64,
     backwards: bool,
     threads: Vec<Thread>,
     warps: Vec<Warp>,
@@ -185,6 +186,7 @@ impl Scheduler {
             runtime: null_mut(),
             kernel: None,
             arguments: null_mut(),
+            launches: 0,
             backwards: false,
             threads: Vec::new(),
             warps: Vec::new(),
@@ -200,6 +202,14 @@ impl Scheduler {
             idle: Vec::new(),
             stacks: Vec::new(),
         }
+    }
+
+    /// In which direction the threads of even blocks run in the next launch, and its blocks: backwards or not.
+    pub(super) fn directions(&mut self) -> (bool, bool) {
+        self.launches += 1;
+        // Not every other one: launches come in patterns themselves.
+        let drawn = self.launches.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
+        (drawn & 1 != 0, drawn & 2 != 0)
     }
 
     /// Runs a block of so many threads to its end.
