@@ -116,6 +116,7 @@ pub(crate) fn alone(
         touched: o.touched,
         bytes_read: o.read.iter().map(|r| r.1).sum(),
         bytes_written: ix.bytes(ValueId::Op(op)),
+        form: None,
     })
 }
 

@@ -59,8 +59,10 @@ struct Writer<'a> {
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
     builder: BodyBuilder,
-    /// The node of an operation under an index map from the domain.
-    done: FxHashMap<(usize, Rc<IndexMap>), NodeId>,
+    /// Maps from the domain to row-major elements.
+    orders: Maps,
+    /// The node of a value under one of them.
+    done: FxHashMap<(ValueId, MapId), NodeId>,
     /// The access to a value (or to an index space without one) under a map.
     accesses: FxHashMap<(Option<ValueId>, IndexMap), u16>,
     maps: Vec<IndexMap>,
@@ -72,19 +74,43 @@ struct Writer<'a> {
     times: FxHashMap<usize, usize>,
 }
 
+/// Index maps, each once and known by a number: most values of a kernel are needed under the same one.
+#[derive(Default)]
+struct Maps {
+    all: Vec<Rc<IndexMap>>,
+    numbers: FxHashMap<Rc<IndexMap>, MapId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct MapId(usize);
+
+impl Maps {
+    fn number(&mut self, map: IndexMap) -> MapId {
+        let map = Rc::new(map);
+        *self.numbers.entry(map).or_insert_with_key(|map| {
+            self.all.push(map.clone());
+            MapId(self.all.len() - 1)
+        })
+    }
+
+    fn get(&self, MapId(n): MapId) -> &Rc<IndexMap> {
+        &self.all[n]
+    }
+}
+
 /// An argument of an operation that is being written.
 struct Argument {
     v: ValueId,
     path: Path,
     /// From the domain to its row-major elements.
-    map: Rc<IndexMap>,
+    map: MapId,
 }
 
 /// An operation on the way from the stores to the loads: met for the first time, or, with arguments, when they have been written.
 struct Visit {
     op: usize,
     path: Path,
-    map: Rc<IndexMap>,
+    map: MapId,
     arguments: Option<Vec<Argument>>,
 }
 
@@ -154,6 +180,7 @@ impl<'a> Writer<'a> {
             stored,
             classes,
             builder: BodyBuilder::new(ix.seg.mode.strict),
+            orders: Maps::default(),
             done: FxHashMap::default(),
             accesses: FxHashMap::default(),
             maps: vec![],
@@ -215,30 +242,28 @@ impl Writer<'_> {
 
     /// The node of operation `root` under `path`. Iterative, since a chain may be as long as a segment.
     fn value(&mut self, root: usize, path: Path) -> Result<NodeId, Rule> {
-        let map = Rc::new(path.map_to(self.ix, self.ix.seg.shapes[root]));
+        let map = self.orders.number(path.map_to(self.ix, self.ix.seg.shapes[root]));
         let mut stack = vec![Visit { op: root, path, map, arguments: None }];
         let mut last = None;
         while let Some(mut visit) = stack.pop() {
-            let i = visit.op;
+            let (i, key) = (visit.op, (ValueId::Op(visit.op), visit.map));
             if let Some(arguments) = visit.arguments.take() {
                 let node = self.write(i, &visit.path, &arguments)?;
                 self.computed.push(i);
-                self.done.insert((i, visit.map), node);
+                self.done.insert(key, node);
                 last = Some(node);
                 continue;
             }
-            let key = (i, visit.map);
             if let Some(&node) = self.done.get(&key) {
                 last = Some(node);
                 continue;
             }
-            visit.map = key.1;
             // What the kernel stores is computed in it: read at other points than it is stored at, computed again.
             let here = self.outline.writes().any(|s| s == i);
             let constant = is_constant(self.ix.seg.ops[i].op) && self.ix.seg.mode.fused;
             if (self.stored)(i) && !here && !constant {
                 let node = self.load(ValueId::Op(i), &visit.path);
-                self.done.insert((i, visit.map), node);
+                self.done.insert(key, node);
                 last = Some(node);
                 continue;
             }
@@ -251,7 +276,7 @@ impl Writer<'_> {
                 if !self.has_rows_of(i) || self.outline.column_stores.contains(&i) {
                     return Err(Rule::OtherRows);
                 }
-                if !self.computed_at(i, &visit.map) {
+                if !self.computed_at(i, self.orders.get(visit.map)) {
                     return Err(Rule::ReadElsewhere);
                 }
             }
@@ -260,17 +285,27 @@ impl Writer<'_> {
             let arguments: Vec<Argument> = arguments(self.ix, i, &visit.path, self.domain)
                 .into_iter()
                 .skip(in_memory)
-                .map(|(v, path)| Argument { map: Rc::new(path.map_to(self.ix, self.ix.shape(v))), v, path })
+                .map(|(v, path)| self.argument(v, path, &visit))
                 .collect();
             let computed = arguments.iter().rev().filter_map(|a| match a.v {
-                ValueId::Op(op) => Some(Visit { op, path: a.path.clone(), map: a.map.clone(), arguments: None }),
+                ValueId::Op(op) => Some(Visit { op, path: a.path.clone(), map: a.map, arguments: None }),
                 ValueId::Input(_) => None,
             });
-            let children: Vec<Visit> = computed.collect();
-            stack.push(Visit { arguments: Some(arguments), ..visit });
-            stack.extend(children);
+            stack.push(Visit { arguments: None, ..visit });
+            let at = stack.len() - 1;
+            stack.extend(computed);
+            stack[at].arguments = Some(arguments);
         }
         Ok(last.expect("the root has a node"))
+    }
+
+    /// An argument of the operation that is visited.
+    fn argument(&mut self, v: ValueId, path: Path, of: &Visit) -> Argument {
+        let shape = self.ix.shape(v);
+        // An elementwise operation's is most often needed where the operation is.
+        let alike = path.is(&of.path) && shape == self.ix.seg.shapes[of.op];
+        let map = if alike { of.map } else { self.orders.number(path.map_to(self.ix, shape)) };
+        Argument { v, path, map }
     }
 
     /// The node of an operation whose arguments have been written before.
@@ -278,8 +313,15 @@ impl Writer<'_> {
         let args: Vec<NodeId> = arguments
             .iter()
             .map(|a| match a.v {
-                ValueId::Input(_) => self.load(a.v, &a.path),
-                ValueId::Op(op) => self.done[&(op, a.map.clone())],
+                ValueId::Input(_) => match self.done.get(&(a.v, a.map)) {
+                    Some(&node) => node,
+                    None => {
+                        let node = self.load(a.v, &a.path);
+                        self.done.insert((a.v, a.map), node);
+                        node
+                    }
+                },
+                ValueId::Op(_) => self.done[&(a.v, a.map)],
             })
             .collect();
         match self.ix.seg.ops[i].op {
@@ -320,9 +362,9 @@ impl Writer<'_> {
             }
             Op::Pad => {
                 let outside = self.scalar(i, 1, rel.dtype);
-                self.inside_or(&arguments[0].map, args[0], outside)
+                self.inside_or(arguments[0].map, args[0], outside)
             }
-            Op::Cat => self.inside_or(&arguments[0].map, args[0], args[1]),
+            Op::Cat => self.inside_or(arguments[0].map, args[0], args[1]),
             Op::Reduce(reduce) => self.reduction(i, reduce, args[0]),
             Op::Scan(op) => {
                 let narrow = rel.dtype;
@@ -438,11 +480,12 @@ impl Writer<'_> {
     }
 
     /// `value` where the map from the domain leads somewhere, else `other`.
-    fn inside_or(&mut self, map: &IndexMap, value: NodeId, other: NodeId) -> NodeId {
+    fn inside_or(&mut self, map: MapId, value: NodeId, other: NodeId) -> NodeId {
+        let map = self.orders.get(map).clone();
         if !map.is_masked() {
             return value;
         }
-        let access = self.access(None, map.clone());
+        let access = self.access(None, (*map).clone());
         let valid = self.builder.node(Node::Valid { access });
         self.builder.element(ElementOp::Where, &[valid, value, other])
     }

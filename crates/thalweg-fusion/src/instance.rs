@@ -10,6 +10,7 @@ use crate::cost::{Costs, Figures, figures};
 use crate::movement::{layout, strided, view_base};
 use crate::partition::Rule;
 use crate::plan::{KernelPlan, OutputPlan, Plan};
+use crate::resize::{Form, form, resized};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
 use crate::together::together;
@@ -54,6 +55,8 @@ pub struct Step {
     pub bytes_read: usize,
     /// Bytes written.
     pub bytes_written: usize,
+    /// What the body of an elementwise kernel follows from, apart from the pattern.
+    pub form: Option<Form>,
 }
 
 /// Where an operand lies.
@@ -119,6 +122,25 @@ pub struct Output {
 
 /// Works a plan out for the sizes of a segment; `None` where the plan does not fit them.
 pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -> Option<Instance> {
+    work_out(plan, segment, classes, None)
+}
+
+/// [`instantiate`] where there is an instance of the same plan and the same classes for other sizes: what is alike in both is not worked out again.
+pub fn instantiate_like(
+    before: &Instance,
+    plan: &Plan,
+    segment: Segment<'_>,
+    classes: &ScalarClasses,
+) -> Option<Instance> {
+    work_out(plan, segment, classes, Some(before))
+}
+
+fn work_out(
+    plan: &Plan,
+    segment: Segment<'_>,
+    classes: &ScalarClasses,
+    before: Option<&Instance>,
+) -> Option<Instance> {
     let ix = Indexed::new(segment);
     let mut buffers = Vec::new();
     let mut buffer_of = vec![None; segment.ops.len()];
@@ -133,7 +155,7 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
         ValueId::Op(i) => Slot::Buffer(buffer_of[i].expect("an operand in memory is stored")),
     };
     let stored = |i: usize| buffer_of[i].is_some();
-    let worker = Worker { ix: &ix, slot: &slot, stored: &stored, classes };
+    let worker = Worker { ix: &ix, slot: &slot, buffer_of: &buffer_of, stored: &stored, classes, before };
     let mut steps = Vec::new();
     for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
         let mut parts = Vec::with_capacity(kernel.parts().len());
@@ -165,11 +187,28 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
 struct Worker<'a> {
     ix: &'a Indexed<'a>,
     slot: &'a dyn Fn(ValueId) -> Slot,
+    /// The buffer of each operation that is stored.
+    buffer_of: &'a [Option<usize>],
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
+    /// The plan worked out for other sizes.
+    before: Option<&'a Instance>,
 }
 
 impl Worker<'_> {
+    /// The kernel's launch for other sizes made one for these, if nothing but sizes has changed.
+    fn resized(&self, kernel: &KernelPlan, kernel_index: usize, form: &Option<Form>) -> Option<Step> {
+        let form = form.as_ref()?;
+        let alike = |s: &&Step| s.kernel_index == kernel_index && s.form.as_ref() == Some(form);
+        let before = self.before?.steps.iter().find(alike)?;
+        let value = |slot: &Slot| match *slot {
+            Slot::Input(i) => Some(ValueId::Input(i)),
+            Slot::Buffer(b) => self.buffer_of.iter().position(|&of| of == Some(b)).map(ValueId::Op),
+        };
+        let reads: Option<Vec<ValueId>> = before.operands[..before.first_write].iter().map(value).collect();
+        resized(self.ix, kernel, before, &reads?)
+    }
+
     /// The launch of a kernel that is no bundle, none where it has nothing to write; or the rule that these sizes break.
     fn step(&self, kernel: &KernelPlan, kernel_index: usize) -> Result<Option<Step>, Rule> {
         let (ix, slot) = (self.ix, self.slot);
@@ -179,6 +218,16 @@ impl Worker<'_> {
                 // Nothing to write; a reduction of nothing still has results.
                 if kernel.writes().all(|s| shapes[s].numel() == 0) {
                     return Ok(None);
+                }
+                let form = form(ix, kernel);
+                if let Some(step) = self.resized(kernel, kernel_index, &form) {
+                    debug_assert!(
+                        Worker { before: None, ..*self }
+                            .step(kernel, kernel_index)
+                            .is_ok_and(|s| s.is_some_and(|s| format!("{s:?}") == format!("{step:?}"))),
+                        "{step:?} is not what is written for these sizes"
+                    );
+                    return Ok(Some(step));
                 }
                 let outline = Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores };
                 let map = build_map(ix, outline, self.stored, self.classes)?;
@@ -197,6 +246,7 @@ impl Worker<'_> {
                     bytes_read: map.touched.iter().sum(),
                     touched: map.touched,
                     bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
+                    form,
                 }))
             }
             KernelPlan::Alone { op, operands, .. } => {

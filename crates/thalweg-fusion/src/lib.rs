@@ -16,6 +16,7 @@ mod movement;
 mod partition;
 mod pieces;
 mod plan;
+mod resize;
 mod rows;
 mod scalars;
 mod segment;
@@ -26,9 +27,10 @@ pub use explanation::{
     EdgeReport, Entrant, Explanation, KernelReport, OperationReport, ResidenceReport, Runner, SegmentReport, Totals,
     bytes, time,
 };
-pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate};
+pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate, instantiate_like};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
 pub use partition::{Effort, PLANNER, Planned, Rule, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
+pub use resize::Form;
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};

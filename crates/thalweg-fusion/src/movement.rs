@@ -42,6 +42,15 @@ impl Path {
         Path(Some(Rc::new(Link { step, rest: self.clone() })))
     }
 
+    /// Whether it is the other path itself: paths that are alike may be two all the same.
+    pub fn is(&self, other: &Path) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
     /// The map from the domain to a source, `map` being the source's own.
     pub fn apply(&self, ix: &Indexed<'_>, mut map: IndexMap) -> IndexMap {
         let mut at = self;

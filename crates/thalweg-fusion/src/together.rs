@@ -26,6 +26,7 @@ pub(crate) fn together(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
         bytes_read: steps.iter().map(|s| s.bytes_read).sum(),
         bytes_written: steps.iter().map(|s| s.bytes_written).sum(),
         touched: steps.iter().flat_map(|s| s.touched.iter().copied()).collect(),
+        form: None,
     };
     let mut written = vec![];
     let mut numbers: HashMap<Kernel, u32> = HashMap::new();

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_fusion::{
     BitSet, Effort, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate,
+    instantiate_like,
 };
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};
@@ -57,6 +58,8 @@ struct Known {
     plans: Vec<Arc<Plan>>,
     classes: Arc<ScalarClasses>,
     instances: HashMap<Box<[i64]>, Arc<Ready>>,
+    /// The latest of them.
+    last: Option<Arc<Ready>>,
 }
 
 #[derive(Default)]
@@ -113,7 +116,7 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc
         *store = Store::default();
     }
     let classes = Arc::new(ScalarClasses::new(segment.scalars));
-    let entry = Arc::new(Entry(Mutex::new(Known { plans: vec![], classes, instances: HashMap::new() })));
+    let entry = Arc::new(Entry(Mutex::new(Known { plans: vec![], classes, instances: HashMap::new(), last: None })));
     store.ops += segment.ops.len();
     store.entries.insert(pattern, entry.clone());
     entry
@@ -132,7 +135,17 @@ impl Entry {
         }
         let begin = Instant::now();
         let classes = known.classes.clone();
-        let fitting = known.plans.iter().rev().find_map(|p| instantiate(p, segment, &classes).map(|i| (p.clone(), i)));
+        // Most sizes differ from the last ones by a number of rows.
+        let before = known.last.as_ref().filter(|r| Arc::ptr_eq(&r.classes, &classes));
+        let worked_out = |plan: &Arc<Plan>| {
+            let before = before.filter(|r| Arc::ptr_eq(&r.plan, plan));
+            let instance = match before {
+                Some(before) => instantiate_like(&before.instance, plan, segment, &classes),
+                None => instantiate(plan, segment, &classes),
+            };
+            Some((plan.clone(), instance?))
+        };
+        let fitting = known.plans.iter().rev().find_map(worked_out);
         let (plan, instance, origin) = match fitting {
             Some((plan, instance)) => (plan, instance, Origin::Memory),
             None => {
@@ -169,6 +182,7 @@ impl Entry {
             known.instances.clear();
         }
         known.instances.insert(sizes.into(), ready.clone());
+        known.last = Some(ready.clone());
         Ok((ready, origin))
     }
 }

@@ -61,7 +61,8 @@ impl UnitKey {
             UnitKey::Matmul(class) => ("matmul", matmul::source(class)),
             UnitKey::Scatter(class) => ("scatter", scatter::source(class)),
         };
-        let (options, own) = source.split_once(PRELUDE).expect("every source has the prelude");
+        let (options, rest) = source.split_at(source.find('\n').map_or(0, |end| end + 1));
+        let own = rest.strip_prefix(PRELUDE).expect("every source has the prelude behind its options");
         (name, format!("{options}{PRELUDE}\n// {}\n{}", self.about(), tidy(own.trim_start())))
     }
 

@@ -28,6 +28,7 @@ fn step(reads: &[Slot], writes: &[usize], in_place: Vec<(usize, usize)>) -> Step
         touched: vec![0; reads.len()],
         bytes_read: 0,
         bytes_written: 0,
+        form: None,
     }
 }
 
