@@ -9,6 +9,7 @@
 use crate::compiler::{Compiler, Unit};
 use crate::launch::Word;
 use crate::program::{Draft, Plan};
+use crate::render::Source;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ pub fn join(plan: &mut Plan, which: &[usize], compiler: &Compiler) {
     plan.stages = rest;
     let blocks: usize = parts.iter().map(|d| d.grid[0] as usize).sum();
     let many = blocks > FEW * compiler.chip().multiprocessors as usize;
-    let group = |d: &Draft| (d.block, d.unit.options().to_string(), many.then(|| d.unit.name()));
+    let group = |d: &Draft| (d.block, d.unit.source().options, many.then(|| d.unit.name()));
     while let Some(first) = parts.first().map(group) {
         let (own, others) = parts.into_iter().partition(|d| group(d) == first);
         parts = others;
@@ -97,8 +98,8 @@ fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut units: Vec<Arc<Unit>>, most: 
 }
 
 /// The source of a launch of parts of these classes, with one function, `bundle`.
-fn source(units: &[Arc<Unit>], block: u32, words: usize) -> String {
-    let mut out = format!("{}{}", units[0].options(), crate::render::PRELUDE);
+fn source(units: &[Arc<Unit>], block: u32, words: usize) -> Source {
+    let mut out = String::new();
     let _ = write!(
         out,
         r#"
@@ -118,5 +119,5 @@ extern "C" __global__ void __launch_bounds__({block}) bundle(THALWEG_PARAMETER({
         let statements = unit.statements().replace("a.w[", "a.w[part_words + ").replace("blockIdx.x", "part_block");
         let _ = write!(out, "  case {class}: {{\n{statements}  break; }}\n");
     }
-    out + "  }\n}\n"
+    Source { options: units[0].source().options, own: out + "  }\n}\n" }
 }

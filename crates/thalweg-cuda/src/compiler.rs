@@ -4,10 +4,10 @@
 //! code is kept on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is no code for the chip.
 
 use crate::driver::{Chip, Driver, Function};
-use crate::render::UnitKey;
+use crate::render::{PRELUDE, Source, UnitKey};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 use thalweg_runtime::disk::{self, Key, Kind};
 use thalweg_runtime::{Counters, Error, count, counters};
@@ -17,7 +17,7 @@ use thalweg_runtime::{Counters, Error, count, counters};
 pub struct Unit {
     /// The function.
     name: &'static str,
-    source: String,
+    source: Source,
     function: OnceLock<Function>,
     /// Nanoseconds that compiling took; 0 where it came from disk.
     compile_ns: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Unit {
 
 impl Unit {
     /// The source.
-    pub fn source(&self) -> &str {
+    pub fn source(&self) -> &Source {
         &self.source
     }
 
@@ -46,17 +46,13 @@ impl Unit {
         matches!(self.name, "map" | "rows")
     }
 
-    /// The first line of the source: what the compiler is asked for.
-    pub fn options(&self) -> &str {
-        &self.source[..self.source.find('\n').map_or(0, |end| end + 1)]
-    }
-
     /// What stands between the braces of the function, which is the last thing in the source.
     pub fn statements(&self) -> &str {
-        let function = self.source.rfind("extern \"C\" __global__").unwrap_or(0);
-        let begin = self.source[function..].find("begin();\n").map_or(0, |at| function + at + 9);
-        let end = self.source.rfind('}').unwrap_or(begin);
-        &self.source[begin..end]
+        let own = &self.source.own;
+        let function = own.rfind("extern \"C\" __global__").unwrap_or(0);
+        let begin = own[function..].find("begin();\n").map_or(0, |at| function + at + 9);
+        let end = own.rfind('}').unwrap_or(begin);
+        &own[begin..end]
     }
 }
 
@@ -71,7 +67,7 @@ pub struct Compiler {
     /// By what decides the source.
     units: RwLock<FxHashMap<UnitKey, Arc<Unit>>>,
     /// By source.
-    sources: Mutex<FxHashMap<String, Arc<Unit>>>,
+    sources: Mutex<FxHashMap<Source, Arc<Unit>>>,
 }
 
 impl Compiler {
@@ -105,12 +101,12 @@ impl Compiler {
     }
 
     /// The unit of a source with that function.
-    pub fn written(&self, name: &'static str, source: String) -> Arc<Unit> {
+    pub fn written(&self, name: &'static str, source: Source) -> Arc<Unit> {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.len() >= MOST {
             sources.clear();
         }
-        let new = |source: &String| {
+        let new = |source: &Source| {
             let (function, compile_ns, work) = (OnceLock::new(), AtomicU64::new(0), Mutex::new(()));
             Arc::new(Unit { name, source: source.clone(), function, compile_ns, work })
         };
@@ -175,7 +171,12 @@ impl Compiler {
     fn make(&self, unit: &Unit) -> Result<Function, Error> {
         let chip = self.driver.chip();
         dump(unit);
-        let key = Key::of(&[chip.sm.to_string().as_bytes(), chip.compiler.as_bytes(), unit.source.as_bytes()]);
+        // The prelude is hashed once for all sources.
+        static PRELUDE_KEY: LazyLock<Key> = LazyLock::new(|| Key::of(&[PRELUDE.as_bytes()]));
+        let Source { options, own } = &unit.source;
+        let prelude = PRELUDE_KEY.as_bytes();
+        let sm = chip.sm.to_string();
+        let key = Key::of(&[sm.as_bytes(), chip.compiler.as_bytes(), options.as_bytes(), prelude, own.as_bytes()]);
         let load = |image: &[u8]| {
             let functions = self.driver.load(image, &[unit.name])?;
             functions.into_iter().next().ok_or_else(|| Error::Compile {
@@ -191,7 +192,7 @@ impl Compiler {
             return Ok(function);
         }
         let start = Instant::now();
-        let image = self.driver.compile(&unit.source)?;
+        let image = self.driver.compile(&unit.source.text())?;
         let function = load(&image)?;
         let ns = start.elapsed().as_nanos() as u64;
         unit.compile_ns.store(ns, Relaxed);
@@ -210,9 +211,10 @@ impl Compiler {
 /// Writes a source to the folder that `THALWEG_CUDA_DUMP` names, if it names one: to be read, or compiled by hand.
 fn dump(unit: &Unit) {
     let Some(folder) = std::env::var_os("THALWEG_CUDA_DUMP") else { return };
-    let key = Key::of(&[unit.source.as_bytes()]).to_string();
+    let text = unit.source.text();
+    let key = Key::of(&[text.as_bytes()]).to_string();
     let path = std::path::Path::new(&folder).join(format!("{}-{}.cu", unit.name, &key[..12]));
-    if let Err(error) = std::fs::write(&path, &unit.source) {
+    if let Err(error) = std::fs::write(&path, text) {
         tracing::warn!(path = %path.display(), %error, "a source is not written");
     }
 }

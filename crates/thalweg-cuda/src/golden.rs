@@ -292,8 +292,9 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
     let mut all: Vec<String> = vec![];
     for draft in plan(kernel, geometry, &compiler).unwrap().stages {
-        if !all.iter().any(|s| s == draft.unit.source()) {
-            all.push(draft.unit.source().into());
+        let text = draft.unit.source().text();
+        if !all.contains(&text) {
+            all.push(text);
         }
     }
     all

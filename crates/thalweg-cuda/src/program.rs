@@ -190,10 +190,13 @@ fn add_pieces(plan: &mut Plan, bodies: &[Body], pieces: &[MapGeometry], compiler
 fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {
     let body = &widen(body);
     let chip = compiler.chip();
-    // A point a thread until every thread of the chip has one: what is small is bound by the time that one point takes.
     let threads = chip.multiprocessors as usize * chip.threads as usize;
-    let lanes = most_lanes(body).min((geometry.points() / (threads / 4)).max(1));
-    let space = Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
+    let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
+    let mut space = laid_out(most_lanes(body));
+    // A point a thread where there would be few threads: what is small is bound by the time that one point takes. Nothing between, or changing sizes compile more often.
+    if space.class.lanes > 1 && space.row() / (space.class.lanes as usize) < threads / 16 {
+        space = laid_out(1);
+    }
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
     // A second vector a thread where there are enough for all: it keeps more loads in flight.

@@ -135,12 +135,7 @@ pub fn instantiate_like(
     work_out(plan, segment, classes, Some(before))
 }
 
-fn work_out(
-    plan: &Plan,
-    segment: Segment<'_>,
-    classes: &ScalarClasses,
-    before: Option<&Instance>,
-) -> Option<Instance> {
+fn work_out(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses, before: Option<&Instance>) -> Option<Instance> {
     let ix = Indexed::new(segment);
     let mut buffers = Vec::new();
     let mut buffer_of = vec![None; segment.ops.len()];

@@ -71,11 +71,8 @@ pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, read
         return None;
     }
     let value = |operand: u16| reads.iter().chain(&writes).nth(operand as usize).copied();
-    let maps: Option<Vec<IndexMap>> = body
-        .accesses
-        .iter()
-        .map(|a| Some(IndexMap::new(layout(ix, value(a.operand?)?).expand(domain))))
-        .collect();
+    let maps: Option<Vec<IndexMap>> =
+        body.accesses.iter().map(|a| Some(IndexMap::new(layout(ix, value(a.operand?)?).expand(domain)))).collect();
     let (body, geometry) = lay_out(body.clone(), domain, &maps?);
     let bytes = |v: &ValueId| ix.shape(*v).numel() * ix.dtype(*v).size();
     let touched: Vec<usize> = reads.iter().map(bytes).collect();

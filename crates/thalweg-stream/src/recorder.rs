@@ -29,6 +29,9 @@ const MAX_OPS: usize = 8192;
 /// Bytes of inputs that a segment alone may keep alive before it is cut.
 const MAX_INPUT_BYTES: usize = 512 << 20;
 
+/// Values kept for the next segment, a quarter of a kilobyte each.
+const MOST_SPARE: usize = 2048;
+
 /// Epochs number segments, over all streams.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
 
@@ -75,6 +78,8 @@ pub(crate) struct Recorder {
     cut_next: bool,
     /// Operations of turns that need nothing of each other, in a loop that is recorded on: what reads one of them goes round an outer loop.
     turns: usize,
+    /// Values that died with their segment, as most do, for the next one: more of them at once than an allocator has at hand.
+    spare: Vec<Arc<Value>>,
     // Kept for their memory. What somebody can still ask for, and what of it is written.
     live: BitSet,
     planned: BitSet,
@@ -126,6 +131,7 @@ impl Recorder {
             cut_at: usize::MAX,
             cut_next: false,
             turns: 0,
+            spare: Vec::new(),
             live: BitSet::default(),
             planned: BitSet::default(),
             sizes: Vec::new(),
@@ -178,7 +184,14 @@ impl Recorder {
         }
         debug_assert_eq!(rel.int_count(), ints.len(), "{}", op.name());
         self.ints.extend_from_slice(ints);
-        let value = Arc::new(Value::pending(shape, dtype, self.device, self.stream, self.epoch, self.ops.len() as u32));
+        let value = Value::pending(shape, dtype, self.device, self.stream, self.epoch, self.ops.len() as u32);
+        let value = match self.spare.pop() {
+            Some(mut spare) => {
+                *Arc::get_mut(&mut spare).expect("nobody else has it") = value;
+                spare
+            }
+            None => Arc::new(value),
+        };
         self.ops.push(rel);
         self.values.push(value.clone());
         let cut = self.recognizer.step(&rel);
@@ -320,7 +333,10 @@ impl Recorder {
             }
         }
         self.ops.clear();
-        self.values.clear();
+        let room = MOST_SPARE - self.spare.len();
+        let dead =
+            self.values.drain(..).filter_map(|mut v| Arc::get_mut(&mut v).is_some_and(Value::empty).then_some(v));
+        self.spare.extend(dead.take(room));
         self.ints.clear();
         self.scalars.clear();
         self.inputs.clear();

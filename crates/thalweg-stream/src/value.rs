@@ -171,6 +171,13 @@ impl Value {
         }
     }
 
+    /// Lets go of all that it holds; true, for what comes next.
+    pub(crate) fn empty(&mut self) -> bool {
+        self.state.take();
+        *self.recipe.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
+        true
+    }
+
     pub(crate) fn hint(&self, epoch: u64) -> Option<usize> {
         let hint = self.input_hint.load(Relaxed);
         (hint >> 24 == epoch & ((1 << 40) - 1)).then_some((hint & 0xFF_FFFF) as usize)

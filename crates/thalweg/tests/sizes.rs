@@ -20,13 +20,16 @@ fn step(x: &Tensor, column: &Tensor, row: &Tensor, one: &Tensor) -> [Tensor; 2] 
 
 #[test]
 fn every_size_has_the_values_of_one_operation_at_a_time() {
-    let sizes = [[3, 4], [5, 4], [5, 9], [1, 9], [1, 4], [8, 1], [64, 1], [1, 1], [2, 2], [0, 4], [7, 33], [128, 65], [3, 4]];
+    let sizes =
+        [[3, 4], [5, 4], [5, 9], [1, 9], [1, 4], [8, 1], [64, 1], [1, 1], [2, 2], [0, 4], [7, 33], [128, 65], [3, 4]];
     for offset in 0..3 {
         for [m, n] in sizes {
             let all = [tensor(&[m, n], 1), tensor(&[n], 2), tensor(&[m, 1], 3), tensor(&[1, 1], 4)];
             // Views of other layouts in between: from behind, and in another order.
             let all = match offset {
-                1 => all.map(|t| tensor(&[t.numel() + 2], 5).narrow(0, 2, t.numel()).reshape(t.shape().dims().to_vec())),
+                1 => {
+                    all.map(|t| tensor(&[t.numel() + 2], 5).narrow(0, 2, t.numel()).reshape(t.shape().dims().to_vec()))
+                }
                 2 => {
                     let [x, column, row, one] = all;
                     [tensor(&[n, m], 6).transpose(0, 1) + 0.0 * x, column, row, one]

@@ -5,7 +5,6 @@
 
 use super::access::{Accesses, Stand, wanted};
 use super::body::{Names, divisors, name, statements};
-use super::{PRELUDE, options};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_kernel::{Body, Node};
@@ -56,11 +55,10 @@ pub fn gathers(body: &Body) -> bool {
 /// The source of a kernel with one function, `map`.
 pub fn source(body: &Body, class: &MapClass) -> String {
     let slots = MapSlots::new(class, body);
-    let mut out = options(body.strict || body.repeatable).to_string();
-    out += PRELUDE;
+    let mut out = String::new();
     let _ = write!(
         out,
-        "\nextern \"C\" __global__ void __launch_bounds__({BLOCK}) map(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
+        "extern \"C\" __global__ void __launch_bounds__({BLOCK}) map(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
         slots.end,
         function(body, class, &slots, "blockIdx.x")
     );

@@ -3,7 +3,6 @@
 //! Any strides, any dtype. The sum goes in order, so its bits depend on nothing else. Narrow floats are accumulated in f32, integers wrap.
 
 use super::types::{held, pack, stored, unpack};
-use super::{PRELUDE, options};
 use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::program::{Draft, Plan, blocks};
@@ -58,8 +57,7 @@ pub fn add(plan: &mut Plan, dtype: DType, g: &MatmulGeometry, compiler: &Compile
 pub fn source(class: &MatmulClass) -> String {
     let MatmulClass { dtype, batch } = *class;
     let (s, h) = (stored(dtype), held(dtype));
-    let mut out = options(false).to_string();
-    out += PRELUDE;
+    let mut out = String::new();
     let mut offsets = String::new();
     for d in (0..batch as usize).rev() {
         let w = HEAD + 4 * d;

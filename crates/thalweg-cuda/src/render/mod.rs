@@ -51,19 +51,34 @@ pub enum UnitKey {
     Scatter(ScatterClass),
 }
 
+/// What is compiled: options and the prelude, then what follows them here.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Source {
+    /// The first line.
+    pub options: &'static str,
+    /// What comes behind the prelude.
+    pub own: String,
+}
+
+impl Source {
+    /// All of it.
+    pub fn text(&self) -> String {
+        format!("{}{PRELUDE}{}", self.options, self.own)
+    }
+}
+
 impl UnitKey {
     /// The name of the function, and the source.
-    pub fn source(&self) -> (&'static str, String) {
-        let (name, source) = match self {
-            UnitKey::Map(body, class) => ("map", map::source(body, class)),
-            UnitKey::Rows(body, class) => ("rows", rows::source(body, class)),
-            UnitKey::Scan(class) => ("scan", scan::source(class)),
-            UnitKey::Matmul(class) => ("matmul", matmul::source(class)),
-            UnitKey::Scatter(class) => ("scatter", scatter::source(class)),
+    pub fn source(&self) -> (&'static str, Source) {
+        let same_bits = |body: &Body| body.strict || body.repeatable;
+        let (name, exact, own) = match self {
+            UnitKey::Map(body, class) => ("map", same_bits(body), map::source(body, class)),
+            UnitKey::Rows(body, class) => ("rows", same_bits(body), rows::source(body, class)),
+            UnitKey::Scan(class) => ("scan", true, scan::source(class)),
+            UnitKey::Matmul(class) => ("matmul", false, matmul::source(class)),
+            UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
         };
-        let (options, rest) = source.split_at(source.find('\n').map_or(0, |end| end + 1));
-        let own = rest.strip_prefix(PRELUDE).expect("every source has the prelude behind its options");
-        (name, format!("{options}{PRELUDE}\n// {}\n{}", self.about(), tidy(own.trim_start())))
+        (name, Source { options: options(exact), own: format!("\n// {}\n{}", self.about(), tidy(own.trim_start())) })
     }
 
     /// What it is, in a line for people.

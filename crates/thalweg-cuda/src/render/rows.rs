@@ -15,7 +15,6 @@ use super::access::{Accesses, Stand, Wanted, wanted};
 use super::body::{Names, divisors, name, statements};
 use super::map::gathers;
 use super::types::{constant, held, pack, stored};
-use super::{PRELUDE, options};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
@@ -158,8 +157,7 @@ fn op_name(op: FoldOp) -> &'static str {
 
 /// The source of a kernel with one function, `rows`.
 pub fn source(body: &Body, class: &RowsClass) -> String {
-    let mut out = options(body.strict || body.repeatable).to_string();
-    out += PRELUDE;
+    let mut out = String::new();
     let phases = class.phases(body);
     let slots = RowsSlots::new(class, body, &phases);
     let list = all_accesses(body, &phases);

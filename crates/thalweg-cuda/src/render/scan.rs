@@ -4,7 +4,6 @@
 //! device. Sorts merge runs: a block sorts a stretch in shared memory, then pairs of sorted stretches are merged, each element finding its place by a
 //! binary search, which is stable.
 
-use super::PRELUDE;
 use super::types::{held, pack, stored, unpack};
 use crate::compiler::Compiler;
 use crate::launch::Word;
@@ -83,8 +82,7 @@ impl ScanClass {
 
 /// The source of a scan with one function, `scan`.
 pub fn source(class: &ScanClass) -> String {
-    let mut out = super::options(true).to_string();
-    out += PRELUDE;
+    let mut out = String::new();
     if matches!(class.op, ScanOp::Sort | ScanOp::Argsort) {
         sort(class, &mut out)
     } else {

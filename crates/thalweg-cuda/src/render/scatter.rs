@@ -5,7 +5,6 @@
 
 use super::elements::expression;
 use super::types::{held, pack, stored, unpack};
-use super::{PRELUDE, options};
 use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::program::{Draft, Plan, blocks};
@@ -67,8 +66,7 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
 
 /// The source of a scatter, or of the copy before it, with one function, `scatter`.
 pub fn source(class: &ScatterClass) -> String {
-    let mut out = options(true).to_string();
-    out += PRELUDE;
+    let mut out = String::new();
     let (s, dims) = (stored(class.dtype), class.dims as usize);
     let mut lines = String::new();
     for d in (0..dims).rev() {

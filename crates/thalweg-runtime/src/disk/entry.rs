@@ -63,6 +63,11 @@ impl Key {
         Key(*hash.finalize().as_bytes())
     }
 
+    /// The key itself: a part of another one.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The key that has this name.
     pub fn parse(name: &str) -> Option<Key> {
         let mut key = [0; 32];
