@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use thalweg::{Tensor, counters, explain, set_measuring};
 
 /// How long a program may run until its plans have competed.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(4);
 /// Pairs of timed runs, and the time for them.
 const PAIRS: (usize, usize) = (25, 300);
 const TIME: Duration = Duration::from_millis(1500);
@@ -28,6 +28,9 @@ pub struct ContestCommand {
     /// What the random programs follow from
     #[arg(long, default_value = "1")]
     seed: u64,
+    /// How large the workloads are
+    #[arg(long, value_enum, default_value = "small")]
+    size: Size,
     /// Only programs whose name has this in it, with what was measured
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -58,7 +61,7 @@ impl ContestCommand {
         let mut rows = vec![];
         let wanted = |name: &str| self.only.as_ref().is_none_or(|o| name.contains(o.as_str()));
         for entry in workloads::ALL.iter().filter(|e| wanted(e.name)) {
-            let workload = workloads::prepare(entry.name, Size::Small)?;
+            let workload = workloads::prepare(entry.name, self.size)?;
             rows.push(compete(entry.name.to_string(), &|| workload.record(), self.only.is_some())?);
             bar.inc(1);
         }

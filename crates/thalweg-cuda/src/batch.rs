@@ -6,8 +6,9 @@
 //!
 //! Always true: what the device runs is what was launched, as a graph or one by one.
 
-use crate::driver::{Driver, Graph, Launch};
-use thalweg_runtime::{Error, count};
+use crate::driver::{Driver, Event, Graph, Launch};
+use std::sync::Arc;
+use thalweg_runtime::{Error, Timing, count};
 
 /// The run from which on launches are kept back.
 const OFTEN: u32 = 4;
@@ -71,6 +72,9 @@ pub struct Run {
     length: usize,
     /// Whether this run is kept back.
     kept_back: bool,
+    /// Whether it is timed, and where in the queue it began.
+    timed: bool,
+    begun: Option<Box<dyn Event>>,
     /// Of the functions of this run, and of the addresses that they are given.
     shape: u64,
     addresses: u64,
@@ -91,17 +95,55 @@ struct Made {
     last: u32,
 }
 
+/// From one event to another.
+#[derive(Debug)]
+struct Stretch {
+    begin: Box<dyn Event>,
+    end: Box<dyn Event>,
+}
+
+impl Timing for Stretch {
+    fn elapsed(&self) -> Result<Option<u64>, Error> {
+        if !self.end.has_happened()? {
+            return Ok(None);
+        }
+        self.end.since(&*self.begin).map(|ns| Some(ns.max(0.0) as u64))
+    }
+}
+
 /// A hash with another word.
 pub fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95)
 }
 
 impl Run {
-    /// Begins a run. Where it is not `keyed`, nothing is kept back.
-    pub fn begin(&mut self, keyed: bool) {
+    /// Begins a run. Where it is not `keyed`, nothing is kept back; one that is timed is kept back whole, or the device's time would have the host's in it.
+    pub fn begin(&mut self, keyed: bool, timed: bool) {
         self.seen = self.seen.saturating_add(1);
-        self.kept_back = keyed && self.seen >= OFTEN && self.length >= LONG && !self.refused;
+        (self.timed, self.begun) = (timed, None);
+        self.kept_back = keyed && (timed || self.is_worth_a_graph());
         (self.collected.count, self.length, self.shape, self.addresses) = (0, 0, 0, 0);
+    }
+
+    fn is_worth_a_graph(&self) -> bool {
+        self.seen >= OFTEN && self.length >= LONG && !self.refused
+    }
+
+    /// Marks where in the queue the run begins, if it is timed.
+    fn mark(&mut self, driver: &dyn Driver) -> Result<(), Error> {
+        if self.timed && self.begun.is_none() {
+            self.begun = Some(driver.event()?);
+        }
+        Ok(())
+    }
+
+    /// How long the run takes, which has ended: what comes behind it in the queue is not in it. `None` where it is not timed.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn timing(&mut self, driver: &dyn Driver) -> Result<Option<Arc<dyn Timing>>, Error> {
+        let Some(begin) = self.begun.take() else { return Ok(None) };
+        Ok(Some(Arc::new(Stretch { begin, end: driver.event()? })))
     }
 
     /// Takes a launch: puts it in the queue, or keeps it back.
@@ -111,6 +153,7 @@ impl Run {
     pub fn launch(&mut self, driver: &dyn Driver, launch: &Launch, patch: Patch<'_>) -> Result<(), Error> {
         self.length += 1;
         if !self.kept_back {
+            self.mark(driver)?;
             return self.collected.launch(driver, launch, patch);
         }
         let addresses = self.collected.add(launch, patch);
@@ -127,6 +170,7 @@ impl Run {
         if !std::mem::take(&mut self.kept_back) {
             return Ok(());
         }
+        self.mark(driver)?;
         let done = plain(driver, self.collected.all());
         self.collected.count = 0;
         done
@@ -140,10 +184,11 @@ impl Run {
         if !self.kept_back {
             return Ok(());
         }
-        let launches = self.collected.all();
-        let Some(made) = (launches.len() >= LONG).then(|| self.graph(driver)).flatten() else {
+        let Some(made) = self.is_worth_a_graph().then(|| self.graph(driver)).flatten() else {
+            self.mark(driver)?;
             return plain(driver, self.collected.all());
         };
+        self.mark(driver)?;
         let made = &mut self.graphs[made];
         (made.last, made.addresses) = (self.seen, self.addresses);
         count(|c| {

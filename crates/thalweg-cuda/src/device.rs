@@ -10,7 +10,7 @@ use crate::queue::Queue;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_kernel::{Geometry, Kernel};
-use thalweg_runtime::{Buffer, Check, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Residence, Throughput};
+use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Residence, Throughput};
 
 /// A GPU.
 #[derive(Clone)]
@@ -122,7 +122,7 @@ impl Program for BoundProgram {
         if !self.bound.checked || queue.is_open() {
             return run();
         }
-        match queue.batch(None, &mut run)?.map(|check| check.outcome()).transpose()?.flatten() {
+        match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()?.flatten() {
             Some(_) => Err(Error::Index("an index is out of range".into())),
             None => Ok(()),
         }
@@ -205,12 +205,8 @@ impl Device for CudaDevice {
         plans.into_iter().map(|p| -> Result<Arc<dyn Program>, Error> { Ok(Arc::new(self.bind(p)?)) }).collect()
     }
 
-    fn batch(
-        &self,
-        key: Option<u64>,
-        run: &mut dyn FnMut() -> Result<(), Error>,
-    ) -> Result<Option<Arc<dyn Check>>, Error> {
-        self.0.queue.batch(key, run)
+    fn batch(&self, key: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {
+        self.0.queue.batch(key, timed, run)
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use crate::faults::{Faulted, Faults};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_runtime::{Check, Error};
+use thalweg_runtime::{Batch, Check, Error};
 
 /// Counters that a launch may use: one for each group of blocks that ends in one of them finding itself the last.
 pub const COUNTERS: usize = 1 << 16;
@@ -153,28 +153,29 @@ impl Queue {
     pub fn batch(
         &self,
         key: Option<u64>,
+        timed: bool,
         run: &mut dyn FnMut() -> Result<(), Error>,
-    ) -> Result<Option<Arc<dyn Check>>, Error> {
+    ) -> Result<Batch, Error> {
         if OPEN.with_borrow(Option::is_some) {
-            return run().map(|()| None);
+            return run().map(|()| Batch::default());
         }
         let mut gate = self.gate();
         let key = key.filter(|_| self.graphs);
         let mut known = key.and_then(|k| gate.runs.remove(&k)).unwrap_or_default();
-        known.begin(key.is_some());
+        known.begin(key.is_some(), timed);
         OPEN.set(Some(Open { queue: self.id(), run: known, programs: 0, words: vec![] }));
         let close = Close;
         let done = run();
         let Open { run: mut known, words, .. } = Close::take().expect("it is open until here");
         drop(close);
         // What of a failed run was kept back nobody will ask for.
-        let done = done.and_then(|()| known.submit(&*self.driver));
+        let done = done.and_then(|()| known.submit(&*self.driver)).and_then(|()| known.timing(&*self.driver));
         if let Some(key) = key {
             gate.remember(key, known);
         }
         drop(gate);
         let check = (!words.is_empty()).then(|| Faulted::new(&self.faults, words));
-        done.map(|()| check.map(|c| c as Arc<dyn Check>))
+        done.map(|timing| Batch { check: check.map(|c| c as Arc<dyn Check>), timing })
     }
 
     /// Puts in the queue what was kept back, since something else is to come behind it; then calls `f`, when it is the thread's turn.
@@ -278,7 +279,7 @@ mod tests {
         let (x, y) = (b.buffer(), b.buffer());
         let run = |n: u64, stop: bool, write: bool| {
             let before = counters();
-            let done = b.queue.batch(Some(1), &mut || {
+            let done = b.queue.batch(Some(1), false, &mut || {
                 b.add(&x, n)?;
                 b.add(&y, 2 * n)?;
                 if write {
@@ -312,7 +313,7 @@ mod tests {
         let b = bench();
         let keep = b.buffer();
         for turn in 0..8 {
-            let done = b.queue.batch(Some(2), &mut || {
+            let done = b.queue.batch(Some(2), false, &mut || {
                 let own = b.pool.allocate(1 << 16)?;
                 for _ in 0..4 {
                     b.add(&own, 1)?;
@@ -331,7 +332,7 @@ mod tests {
     fn a_panic_closes_the_batch() {
         let b = bench();
         let x = b.buffer();
-        let panics = || b.queue.batch(Some(3), &mut || panic!("on purpose"));
+        let panics = || b.queue.batch(Some(3), false, &mut || panic!("on purpose"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
         b.add(&x, 3).unwrap();
         assert_eq!(b.value(&x), 3);

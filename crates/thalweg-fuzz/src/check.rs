@@ -280,7 +280,7 @@ impl Checker {
             self.equal(program, &cut, &unfused, &format!("cut every {every}"))?;
         }
 
-        if ways.plans && !self.gpu {
+        if ways.plans {
             self.other_plans(program, &unfused)?;
             self.unread(program, &unfused)?;
         }

@@ -26,6 +26,8 @@ use thalweg_stream::DeviceRef;
 const THREADED: u64 = 4;
 /// Every so many are also run by other plans than the usual one.
 const PLANNED: u64 = 5;
+/// The same on a GPU, whose kernels take longer to compile.
+const PLANNED_ON_GPU: u64 = 40;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -66,12 +68,13 @@ fn main() -> ExitCode {
             eprintln!("{info}");
         }
     }));
+    let planned = if option("--device").is_some_and(|d| d != "cpu") { PLANNED_ON_GPU } else { PLANNED };
     let begin = Instant::now();
     let mut failed = 0u64;
     for i in 0..programs {
         let program = generate::program(seed + i);
         let started = Instant::now();
-        let ways = Ways { threads: (seed + i).is_multiple_of(THREADED), plans: (seed + i).is_multiple_of(PLANNED) };
+        let ways = Ways { threads: (seed + i).is_multiple_of(THREADED), plans: (seed + i).is_multiple_of(planned) };
         let result = outcome(&checker, &program, ways);
         // Planning and compiling are to stay quick whatever the program.
         if started.elapsed().as_secs() >= 5 {

@@ -92,6 +92,24 @@ pub trait Check: Send + Sync + Debug {
     fn outcome(&self) -> Result<Option<usize>, Error>;
 }
 
+/// How long a batch took on the device.
+pub trait Timing: Send + Sync + Debug {
+    /// Nanoseconds from before its first launch to its end; `None` while the device has not come to it.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn elapsed(&self) -> Result<Option<u64>, Error>;
+}
+
+/// What comes back of a batch.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Says whether an index was out of range, where one may have been: until then nobody has waited for the launches.
+    pub check: Option<Arc<dyn Check>>,
+    /// How long it took, where that was asked for and the device can tell.
+    pub timing: Option<Arc<dyn Timing>>,
+}
+
 /// A device: memory, and programs that run on it.
 pub trait Device: Send + Sync + Debug {
     /// Its name as `THALWEG_DEVICE` takes it: "cpu", "cuda:0".
@@ -132,19 +150,13 @@ pub trait Device: Send + Sync + Debug {
 
     /// Calls `run`, which allocates and launches programs of this device, and sees to it that everything is in the queue when it returns. The device may keep
     /// the launches back until then; other threads that want the queue wait. `key` is the same where the same programs are launched in the same order,
-    /// and never used for others; without one each launch is put in the queue by itself.
-    ///
-    /// Where indices may have been out of range, what says so comes back: until then nobody has waited for the launches.
+    /// and never used for others; without one each launch is put in the queue by itself. `timed` asks how long it takes, as the device's own clock says.
     ///
     /// # Errors
     /// What `run` gives, and when the device fails.
-    fn batch(
-        &self,
-        key: Option<u64>,
-        run: &mut dyn FnMut() -> Result<(), Error>,
-    ) -> Result<Option<Arc<dyn Check>>, Error> {
-        let _ = key;
-        run().map(|()| None)
+    fn batch(&self, key: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {
+        let _ = (key, timed);
+        run().map(|()| Batch::default())
     }
 
     /// Copies bytes from the host to the start of a buffer.

@@ -13,6 +13,6 @@ mod pool;
 pub mod trace;
 
 pub use counters::{Counters, count, counters};
-pub use device::{Check, Device, Program, ProgramInfo, Residence, Throughput};
+pub use device::{Batch, Check, Device, Program, ProgramInfo, Residence, Throughput, Timing};
 pub use error::Error;
 pub use pool::{Allocation, Buffer, Memory, MemoryStats, Pool, granted, limit_from_environment};

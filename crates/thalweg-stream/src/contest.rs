@@ -5,16 +5,18 @@
 //! gives right results, so a trial costs only what a slower plan takes longer. Out: the plan that runs from then on.
 //!
 //! Always true: planning and what slower plans took longer stay below a share of all time that the segment has run (5 % unless set otherwise). A plan
-//! wins only if it is faster by more than 3 % in the median and in the lower quartile. Results may differ in the last bits between plans, as they do between
+//! wins only if it is faster by more than 3 % in the median and in the lower quartile. Where launches run on their own, it is the device's clock that says so, some runs
+//! later: nobody waits for it. Results may differ in the last bits between plans, as they do between
 //! fused and unfused; in strict mode they do not.
 
 use crate::mode::measuring;
 use crate::store::Ready;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 use thalweg_fusion::Entrant;
-use thalweg_runtime::count;
+use thalweg_runtime::{Timing, count};
 
 /// Runs of a segment that are counted before anything is decided.
 const FIRST_RUNS: u64 = 8;
@@ -22,6 +24,12 @@ const FIRST_RUNS: u64 = 8;
 const SHORTEST_NS: u64 = 20_000;
 /// Nanoseconds that naming other plans is reckoned to take, each ten operations.
 const NAMING_NS: u64 = 500_000;
+/// The same where naming them compiles kernels for a GPU.
+const NAMING_ON_GPU_NS: u64 = 200_000_000;
+/// One of so many runs is timed while a plan on a GPU has not run for long enough: events in its queue are not for nothing.
+const SAMPLE: u64 = 16;
+/// Runs whose time the device has not told yet; beyond, the next ones are not timed.
+const MOST_WAITING: usize = 64;
 /// Plans held against the one that is there.
 pub(crate) const MOST_OTHERS: usize = 4;
 /// Timed runs of each plan, after one that is not counted.
@@ -50,6 +58,10 @@ struct Course {
     /// The plan itself first.
     tried: Vec<Tried>,
     turn: usize,
+    /// Runs that were not timed since one was.
+    skipped: u64,
+    /// Runs that the device has not come to the end of, in order.
+    waiting: VecDeque<(Turn, Arc<dyn Timing>)>,
 }
 
 struct Tried {
@@ -62,12 +74,15 @@ struct Tried {
 }
 
 /// Whose turn it is.
+#[derive(Clone)]
 pub(crate) struct Turn {
     /// What to run in the plan's place.
     pub ready: Option<Arc<Ready>>,
     /// Whether its run may decide the contest.
     pub counts: bool,
     tried: usize,
+    /// How many runs it stands for.
+    runs: u64,
 }
 
 impl Contest {
@@ -81,24 +96,61 @@ impl Contest {
         self.winner.get()
     }
 
-    /// Whose turn it is, if anything is still to be decided. `name` gives other plans, worked out; with each its predicted picoseconds.
-    pub fn turn(&self, operations: usize, name: impl FnOnce() -> Named) -> Option<Turn> {
+    /// Whose turn it is, if anything is still to be decided. `name` gives other plans, worked out; with each its predicted picoseconds. `on_its_own`: the device's clock is asked, later.
+    pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named) -> Option<Turn> {
         if self.decided.load(Relaxed) {
             return None;
         }
         let share = measuring()?;
         // Another thread that runs the same is not waited for.
         let mut c = self.course.try_lock().ok()?;
-        if c.tried.is_empty() && !self.begin(&mut c, share, operations, name) {
-            return Some(Turn { ready: None, counts: false, tried: 0 });
+        if c.waiting.len() >= MOST_WAITING {
+            return None;
+        }
+        let naming_ns = NAMING_NS * (1 + operations as u64 / 10) + if on_its_own { NAMING_ON_GPU_NS } else { 0 };
+        if c.tried.is_empty() && !self.begin(&mut c, share, naming_ns, name) {
+            c.skipped += 1;
+            if on_its_own && c.runs >= FIRST_RUNS && c.skipped < SAMPLE {
+                return None;
+            }
+            let runs = std::mem::take(&mut c.skipped);
+            return Some(Turn { ready: None, counts: false, tried: 0, runs });
         }
         let tried = c.next(share);
         let ready = c.tried.get(tried).and_then(|t| t.ready.clone());
-        Some(Turn { ready, counts: true, tried })
+        Some(Turn { ready, counts: true, tried, runs: 1 })
+    }
+
+    /// Takes note of a turn whose time the device will tell.
+    pub fn wait_for(&self, turn: Turn, timing: Arc<dyn Timing>) {
+        self.locked().waiting.push_back((turn, timing));
+    }
+
+    /// Notes the time of turns that the device has come to the end of meanwhile. Whether that decides the contest.
+    pub fn collect(&self) -> bool {
+        if self.decided.load(Relaxed) {
+            return false;
+        }
+        let mut c = self.locked();
+        while let Some((turn, timing)) = c.waiting.pop_front() {
+            match timing.elapsed() {
+                Ok(None) => {
+                    c.waiting.push_front((turn, timing));
+                    return false;
+                }
+                Ok(Some(ns)) if self.note_in(&mut c, &turn, ns) => {
+                    c.waiting.clear();
+                    return true;
+                }
+                // A device that fails says so to whoever reads.
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+        false
     }
 
     /// Names other plans once the segment has run long enough. Whether there are any.
-    fn begin(&self, c: &mut Course, share: f64, operations: usize, name: impl FnOnce() -> Named) -> bool {
+    fn begin(&self, c: &mut Course, share: f64, naming_ns: u64, name: impl FnOnce() -> Named) -> bool {
         // Without a limit (the fuzzer asks for that) at once, whatever it takes.
         let at_once = share.is_infinite();
         if c.runs < FIRST_RUNS && !at_once {
@@ -108,7 +160,7 @@ impl Contest {
             self.decided.store(true, Relaxed);
             return false;
         }
-        if !at_once && (c.total as f64 * share) < (NAMING_NS * (1 + operations as u64 / 10)) as f64 {
+        if !at_once && (c.total as f64 * share) < naming_ns as f64 {
             return false;
         }
         let begun = Instant::now();
@@ -126,9 +178,12 @@ impl Contest {
 
     /// Notes how many nanoseconds the run took that the turn was for. Whether that decides the contest.
     pub fn note(&self, turn: &Turn, ns: u64) -> bool {
-        let mut c = self.locked();
-        c.runs += 1;
-        c.total += ns;
+        self.note_in(&mut self.locked(), turn, ns)
+    }
+
+    fn note_in(&self, c: &mut Course, turn: &Turn, ns: u64) -> bool {
+        c.runs += turn.runs;
+        c.total += ns * turn.runs;
         if c.tried.is_empty() || self.decided.load(Relaxed) {
             return false;
         }
@@ -142,7 +197,7 @@ impl Contest {
         }
         let over = c.is_over();
         if over {
-            self.decide(&c);
+            self.decide(c);
         }
         over
     }

@@ -10,7 +10,7 @@
 
 use crate::DeviceRef;
 use crate::mode::measuring;
-use crate::run;
+use crate::run::{self, Timed};
 use crate::setting::{Setting, setting};
 use crate::store::Entry;
 use crate::value::{Storage, Value};
@@ -142,7 +142,7 @@ impl Recipe {
         let mut inputs: Vec<Option<Arc<Value>>> = self.inputs.iter().cloned().map(Some).collect();
         // The recipe holds the inputs itself.
         let found = ready.schedule(self.device, &vec![0; inputs.len()], || ready.lean(self.device, segment))?;
-        run::run((&found.0, found.1), self.device, (&values, None), &mut inputs, segment.scalars, false)?;
+        run::run((&found.0, found.1), self.device, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
         let made = |i: usize| self.deferred.has(i).then(|| values[i].storage()).transpose();
         (0..values.len()).map(made).collect()
     }

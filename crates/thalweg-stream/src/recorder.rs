@@ -9,7 +9,7 @@ use crate::memory::{Numbered, held_alone};
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::recognizer::{Known, Recognizer};
-use crate::run::{self, Run};
+use crate::run::{self, Run, Timed};
 use crate::saved::{self, Origin};
 use crate::store::{self, Ready};
 use crate::value::{Operand, Value};
@@ -368,7 +368,13 @@ impl Recorder {
         let (own, origin) = self.plan()?;
         let history = if watched { self.history() } else { None };
         let ready = measuring().and(own.contest.winner()).cloned().unwrap_or_else(|| own.clone());
-        let turn = ready.contest.turn(self.ops.len(), || {
+        if ready.contest.collect() {
+            let laid = self.laid_out();
+            self.keep_best(&ready, &laid);
+        }
+        // The host's clock says nothing about launches that run on their own.
+        let on_its_own = self.device.device().throughput().is_some();
+        let turn = ready.contest.turn(self.ops.len(), on_its_own, || {
             let laid = self.laid_out();
             ready.others(self.device, self.segment(&laid))
         });
@@ -382,12 +388,22 @@ impl Recorder {
         // Inputs may be gone after the run.
         let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
         let waits = watch::waits(self.device);
-        let (outcome, time) = self.launch(&found, history.as_ref(), waits || turn.is_some());
+        let timed = match &turn {
+            _ if explain::is_timed() => Timed::Launches,
+            Some(_) if on_its_own => Timed::Batch,
+            _ => Timed::No,
+        };
+        let clock = waits || turn.is_some() && !on_its_own;
+        let (mut outcome, time) = self.launch(&found, history.as_ref(), timed, clock);
         // What failed says nothing about a plan, and no more does what ran in its place for want of memory.
-        if let (Some(turn), Some(time), Ok(_)) = (&turn, time, &outcome)
+        if let (Some(turn), Ok(run)) = (&turn, &mut outcome)
             && Arc::ptr_eq(runs, chosen)
         {
-            self.note(&ready, turn, time, laid);
+            match (run.timing.take(), time) {
+                (Some(timing), _) => ready.contest.wait_for(turn.clone(), timing),
+                (None, Some(time)) if !on_its_own => self.note(&ready, turn, time, laid),
+                _ => {}
+            }
         }
         explain::end(report, runs, &outcome);
         if let Some(time) = time.filter(|_| waits) {
@@ -443,15 +459,16 @@ impl Recorder {
         &mut self,
         found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
         history: Option<&Arc<History>>,
-        timed: bool,
+        timed: Timed,
+        clock: bool,
     ) -> (Result<Run, Error>, Option<Duration>) {
         let (ready, schedule) = match found {
             Ok(found) => found,
             Err(error) => return (Err(error.clone()), None),
         };
-        let (values, each) = ((self.values.as_slice(), history), explain::is_timed());
-        let begin = timed.then(Instant::now);
-        let outcome = run::run((ready, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, each);
+        let values = (self.values.as_slice(), history);
+        let begin = clock.then(Instant::now);
+        let outcome = run::run((ready, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, timed);
         (outcome, begin.map(|b| b.elapsed()))
     }
 
@@ -459,9 +476,14 @@ impl Recorder {
     fn note(&self, ready: &Arc<Ready>, turn: &Turn, time: Duration, laid: Option<Laid>) {
         let over = ready.contest.note(turn, time.as_nanos() as u64);
         if let Some(laid) = laid.filter(|_| over) {
-            let best = ready.contest.winner().unwrap_or(ready);
-            saved::save_measured(self.device, self.segment(&laid), &best.plan);
+            self.keep_best(ready, &laid);
         }
+    }
+
+    /// Keeps the plan on disk that a contest has ended with.
+    fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
+        let best = ready.contest.winner().unwrap_or(ready);
+        saved::save_measured(self.device, self.segment(laid), &best.plan);
     }
 
     /// What need not be written: results that this pattern's history shows to be dropped unread, if little enough is kept to compute them after all.

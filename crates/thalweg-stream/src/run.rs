@@ -11,7 +11,7 @@ use std::time::Instant;
 use thalweg_fusion::{BitSet, Launch, Place, Schedule, Slot, Step};
 use thalweg_ir::{RelOp, Shape};
 use thalweg_kernel::reference::{self, Array};
-use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, count, trace};
+use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, Timing, count, trace};
 
 /// What a run did that the plan alone does not say.
 #[derive(Default)]
@@ -24,6 +24,19 @@ pub(crate) struct Run {
     pub in_place: Vec<usize>,
     /// Nanoseconds of each launch, memory for its results included, where somebody asked.
     pub ns: Vec<u64>,
+    /// How long all of it takes, as the device will say, where somebody asked.
+    pub timing: Option<Arc<dyn Timing>>,
+}
+
+/// Whose time somebody asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timed {
+    /// Nobody does.
+    No,
+    /// That of each launch, by the host's clock.
+    Launches,
+    /// That of all, by the device's clock.
+    Batch,
 }
 
 struct Running<'a> {
@@ -35,14 +48,14 @@ struct Running<'a> {
     done: Run,
 }
 
-/// Runs an instance as scheduled and settles the live-outs; `timed`: with the time of each launch.
+/// Runs an instance as scheduled and settles the live-outs.
 pub(crate) fn run(
     (ready, schedule): (&Ready, Arc<Numbered>),
     device: DeviceRef,
     (values, history): (&[Arc<Value>], Option<&Arc<History>>),
     inputs: &mut [Option<Arc<Value>>],
     scalars: &[u64],
-    timed: bool,
+    timed: Timed,
 ) -> Result<Run, Error> {
     let instance = &ready.instance;
     let mut r = Running {
@@ -54,9 +67,10 @@ pub(crate) fn run(
     };
     let inherited = doubt::inherit(r.inputs);
     // Who wants to know how long each launch takes has each put in the queue by itself.
-    let key = (!timed).then_some(schedule.number);
-    let check = r.device.batch(key, &mut || r.launches(ready, &schedule, scalars, timed))?;
-    let doubts = doubt::about(instance, &schedule, check, inherited);
+    let each = timed == Timed::Launches;
+    let key = (!each).then_some(schedule.number);
+    let batch = r.device.batch(key, timed == Timed::Batch, &mut || r.launches(ready, &schedule, scalars, each))?;
+    let doubts = doubt::about(instance, &schedule, batch.check, inherited);
     for (output, &slot) in instance.outputs.iter().zip(&schedule.outputs) {
         let buffer = match slot {
             Slot::Input(i) => r.input_buffer(i).clone(),
@@ -73,6 +87,7 @@ pub(crate) fn run(
         c.arena_bytes += schedule.arena.bytes as u64;
         c.recomputed_launches += schedule.repeated as u64;
     });
+    r.done.timing = batch.timing;
     r.done.schedule = Some(schedule);
     Ok(r.done)
 }

@@ -173,9 +173,7 @@ impl Entry {
             "plan worked out for sizes"
         );
         let programs = prepare(device, &instance);
-        // The host's clock says nothing about launches that run on their own.
-        let timed = device.device().throughput().is_none();
-        let contest = if origin == Origin::Measured || !timed { Contest::decided() } else { Contest::default() };
+        let contest = if origin == Origin::Measured { Contest::decided() } else { Contest::default() };
         let memory = Memory::default();
         let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest, memory });
         if known.instances.len() >= MAX_INSTANCES {

@@ -255,3 +255,33 @@ fn threads_without_a_row_tell_of_no_index() {
         }
     }
 }
+
+#[test]
+fn plans_take_turns_by_the_clock_of_the_device() {
+    let x = tensor(&(0..1200).map(|i| (i % 17) as f32 / 8.0 + 0.1).collect::<Vec<_>>()).reshape([40, 30]);
+    thalweg::synchronize().unwrap();
+    let hot = || {
+        let h = x.tanh();
+        values(&(&h / h.sum_keepdim(0) + &h * h.amax_keepdim(1)))
+    };
+    thalweg::with_strict(true, || {
+        let before = thalweg::set_measuring(None);
+        let want = hot();
+        thalweg::set_measuring(Some(f64::INFINITY));
+        let (runs, c) = counted(|| {
+            let begin = counters();
+            (1..200).find(|_| {
+                assert!(hot() == want, "the same bits by every plan");
+                counters().contests > begin.contests
+            })
+        });
+        assert!(runs.is_some_and(|n| n > 9), "{runs:?}");
+        assert_eq!(c.contests, 1);
+        let (_, why) = thalweg::explain(|| drop(hot()));
+        let plans = &why.segments[0].contest;
+        assert!(plans.len() > 1 && plans.iter().filter(|p| p.chosen).count() == 1, "{why}");
+        assert!(plans.iter().all(|p| p.measured_ns > 0 && p.runs >= 3), "{why}");
+        assert_eq!(counted(&hot).1.contests, 0, "decided once");
+        thalweg::set_measuring(before);
+    });
+}

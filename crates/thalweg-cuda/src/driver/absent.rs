@@ -102,6 +102,10 @@ impl Event for Nothing {
         Ok(())
     }
 
+    fn has_happened(&self) -> Result<bool, Error> {
+        Ok(true)
+    }
+
     fn since(&self, _: &dyn Event) -> Result<f64, Error> {
         Ok(0.0)
     }

@@ -541,6 +541,11 @@ impl Event for Moment {
         self.gpu.wait(self.event)
     }
 
+    fn has_happened(&self) -> Result<bool, Error> {
+        self.gpu.enter()?;
+        self.gpu.has_happened(self.event)
+    }
+
     fn since(&self, earlier: &dyn Event) -> Result<f64, Error> {
         self.wait()?;
         let mut milliseconds = 0f32;

@@ -274,6 +274,10 @@ impl Event for Moment {
         Ok(())
     }
 
+    fn has_happened(&self) -> Result<bool, Error> {
+        Ok(true)
+    }
+
     fn since(&self, earlier: &dyn Event) -> Result<f64, Error> {
         Ok(self.0 as f64 - earlier.handle() as f64)
     }

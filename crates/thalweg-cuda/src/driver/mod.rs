@@ -110,6 +110,12 @@ pub trait Event: Send + Sync + Debug {
     /// When the device fails.
     fn wait(&self) -> Result<(), Error>;
 
+    /// Whether the device has come to it.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn has_happened(&self) -> Result<bool, Error>;
+
     /// Nanoseconds on the device from an earlier event to this one; waits for this one.
     ///
     /// # Errors

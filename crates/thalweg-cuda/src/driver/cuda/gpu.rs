@@ -149,6 +149,15 @@ impl Gpu {
         self.check("cuEventRecord", unsafe { (self.api.event_record)(event, self.stream) })
     }
 
+    /// Whether the device has come to an event.
+    pub(super) fn has_happened(&self, event: CUevent) -> Result<bool, Error> {
+        // SAFETY: an event of this context.
+        match unsafe { (self.api.event_query)(event) } {
+            NOT_READY => Ok(false),
+            result => self.check("cuEventQuery", result).map(|()| true),
+        }
+    }
+
     /// Returns when the device has come to an event.
     pub(super) fn wait(&self, event: CUevent) -> Result<(), Error> {
         let mut begun = None;
