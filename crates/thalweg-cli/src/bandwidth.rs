@@ -1,6 +1,6 @@
 //! `thalweg bandwidth`: kernels on tensors well out of cache, beside copying memory in the same run.
 //!
-//! In each round the machine's rate of copying is measured, then each kernel's: its bytes, as counted, by its time. The share is of the same
+//! In each round the machine's rate of copying is measured (on a GPU that of `-x`), then each kernel's: its bytes, as counted, by its time. The share is of the same
 //! round, since the memory of a shared machine is faster at one time than at another; printed is the median over rounds.
 
 use crate::failure::Outcome;
@@ -58,6 +58,20 @@ const ON_MATRIX: &[Named] = &[
     ("cumsum of rows", |x| x.cumsum(1)),
 ];
 
+/// What is measured beside that on a GPU, where it takes no seconds.
+const ON_GPU: &[Named] = &[
+    ("transposed + 1", |x| x.transpose(0, 1) + 1.0),
+    ("cumsum of columns", |x| x.cumsum(0)),
+    ("cumsum of all", |x| x.reshape([x.numel()]).cumsum(0)),
+    ("sort of rows", |x| x.sort(1, false)),
+    ("sort of 4 million", |x| x.reshape([x.numel()]).narrow(0, 0, x.numel().min(1 << 22)).sort(0, false)),
+    ("index_add of rows", |x| {
+        let n = x.size(0);
+        let index = (Tensor::arange_with(n as i64, thalweg::DType::I64) * 7 + 3) % (n as i64 / 2);
+        Tensor::zeros([n / 2, x.size(1)]).index_add(0, &index, x)
+    }),
+];
+
 /// Workloads that go beside them, in their large size.
 const WORKLOADS: &[&str] = &["softmax", "layernorm", "rmsnorm_swiglu", "hub"];
 
@@ -73,11 +87,13 @@ impl BandwidthCommand {
     /// Runs the command.
     pub fn run(self) -> Outcome {
         let device = Device::try_default()?;
-        let bar = report::progress((self.rounds * (ON_MATRIX.len() + WORKLOADS.len())) as u64);
+        let bar = report::progress((self.rounds * (ON_MATRIX.len() + ON_GPU.len() + WORKLOADS.len())) as u64);
         let mut all: Vec<Measured> = vec![];
         let mut copies = vec![];
+        let on_gpu = device.name().starts_with("cuda");
+        let matrix: Vec<&Named> = ON_MATRIX.iter().chain(ON_GPU.iter().filter(|_| on_gpu)).collect();
         for _ in 0..self.rounds {
-            let copy = device.bandwidth()?.all;
+            let copy = if on_gpu { negating()? } else { device.bandwidth()?.all };
             copies.push(copy);
             let mut note = |name, run: &dyn Fn() -> Outcome| {
                 bar.set_message(name);
@@ -97,7 +113,7 @@ impl BandwidthCommand {
                 manual_seed(1);
                 let x = Tensor::randn([self.size, self.size]);
                 synchronize()?;
-                for &(name, f) in ON_MATRIX {
+                for &&(name, f) in &matrix {
                     note(name, &|| {
                         let y = f(&x);
                         synchronize()?;
@@ -150,6 +166,19 @@ impl BandwidthCommand {
         }
         Ok(())
     }
+}
+
+/// Bytes a second that go from memory and to it where a tensor of 1 GiB is negated.
+fn negating() -> Outcome<f64> {
+    let x = Tensor::zeros([1 << 28]) + 1.0;
+    synchronize()?;
+    let (ms, _, bytes) = once(&|| {
+        let y = -&x;
+        synchronize()?;
+        drop(y);
+        Ok(())
+    })?;
+    Ok(bytes as f64 / (ms / 1e3))
 }
 
 /// Milliseconds of a call, median of several, with its kernels and the bytes that they move.

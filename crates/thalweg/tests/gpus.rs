@@ -1,0 +1,75 @@
+//! On a machine with two GPUs: `cargo test -p thalweg --features cuda --test gpus -- --ignored`.
+
+#![cfg(feature = "cuda")]
+
+use thalweg::prelude::*;
+use thalweg::{Error, with_fusion};
+
+fn devices() -> [Device; 2] {
+    [0, 1].map(|n| Device::from_name(&format!("cuda:{n}")).expect("this machine has two GPUs"))
+}
+
+fn work(x: &Tensor) -> Tensor {
+    let h = (x * 1.5).tanh();
+    (&h / (h.square().sum_keepdim(1) + 1.0)).cumsum(0)
+}
+
+#[test]
+#[ignore = "needs two GPUs"]
+fn each_computes_for_itself_and_values_go_from_one_to_the_other() {
+    let [a, b] = devices();
+    let x = Tensor::randn_with([513, 300], a);
+    // Half of the way on one, half on the other, nothing read between; what was on the first may go meanwhile.
+    let there = work(&x).to_device(b).unwrap();
+    assert_eq!(there.device(), b);
+    let got = work(&there).to_vec::<f32>().unwrap();
+    let want = work(&work(&x)).to_vec::<f32>().unwrap();
+    assert!(got == want, "the same kernels on the same chip");
+    let cpu = x.to_device(Device::cpu()).unwrap();
+    for (g, w) in got.iter().zip(work(&work(&cpu)).to_vec::<f32>().unwrap()) {
+        assert!((g - w).abs() <= 1e-4 * w.abs().max(1.0), "{g} {w}");
+    }
+    // There and back, a hundred times, changed on the way.
+    let mut y = x.clone();
+    for _ in 0..100 {
+        y = (y + 1.0).to_device(b).unwrap();
+        y = (y - 1.0).to_device(a).unwrap();
+    }
+    for (g, w) in y.to_vec::<f32>().unwrap().iter().zip(x.to_vec::<f32>().unwrap()) {
+        assert!((g - w).abs() < 1e-4, "{g} {w}");
+    }
+}
+
+#[test]
+#[ignore = "needs two GPUs"]
+fn threads_use_both_at_once() {
+    let all = devices();
+    let one = |n: usize| {
+        let x = Tensor::full_with([64, 1000], 0.25 + n as f64, (DType::F32, all[n % 2]));
+        let mut y = x.clone();
+        for _ in 0..200 {
+            y = with_fusion(n < 4, || (&y * 0.5 + &x).sin());
+        }
+        y.to_vec::<f32>().unwrap()
+    };
+    let results: Vec<Vec<f32>> = std::thread::scope(|s| {
+        let threads: Vec<_> = (0..8).map(|n| s.spawn(move || one(n % 4))).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    for n in 0..4 {
+        assert!(results[n] == results[n + 4]);
+        assert!(results[n].iter().all(|v| v.is_finite() && (v - results[n][0]).abs() < 1e-6));
+    }
+}
+
+#[test]
+#[ignore = "needs two GPUs"]
+fn an_error_on_one_is_none_on_the_other() {
+    let [a, b] = devices();
+    let (x, y) = (Tensor::ones_with([4], a), Tensor::ones_with([4], b));
+    let wrong = x.index_select(0, &Tensor::new(&[0i64, 9][..]).to_device(a).unwrap());
+    assert!(matches!(wrong.to_device(b), Err(Error::Index(_) | Error::Failed(_))));
+    assert_eq!((&y + 1.0).to_vec::<f32>().unwrap(), [2.0; 4]);
+    let mixed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| &x + &y));
+    assert!(mixed.is_err(), "tensors of two devices do not add");
+}
