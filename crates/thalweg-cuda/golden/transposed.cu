@@ -1,33 +1,27 @@
 // options:
 
-// Each point by itself: 1 times 4 neighbours a thread.
-extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(15)) {
+// Tiles of 32 times 32 vectors, 4 neighbours each.
+extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(19)) {
   begin();
   float *const p0 = (float *)a.w[5];
   float *const p1 = (float *)a.w[8];
   float *const p2 = (float *)a.w[11];
-  const i32 n = (i32)a.w[0];
-  const i32 first = (i32)blockIdx.x * 256 + threadIdx.x;
-  __align__(16) float r0[1][4];
-  __align__(16) float r1[1][4];
+  const Split along = split((u32)blockIdx.x, a.w[15], a.w[16]), across = split(along.q, a.w[17], a.w[18]);
+  const i32 i1 = along.r * 32 + threadIdx.x / 8, first0 = across.r * 32 + threadIdx.x % 8;
+  __align__(16) float r0[4][4];
+  __align__(16) float r1[4][4];
   #pragma unroll
-  for (int u = 0; u < 1; u++) {
-    const i32 j = first + u * 256;
-    if (j < n) {
-      const Split is1 = split((u32)j, a.w[3], a.w[4]);
-      const i32 i1 = is1.r, iq1 = is1.q;
-      const i32 i0 = iq1;
+  for (int u = 0; u < 4; u++) {
+    const i32 i0 = first0 + u * 8;
+    if (i0 < (i32)(u32)a.w[1] && i1 < (i32)(u32)a.w[3]) {
       { const i64 at = i0 * (i32)a.w[6] + i1 * 4 * (i32)a.w[7]; for (int v = 0; v < 4; v++) r0[u][v] = load1(p0 + at + v * (i64)(i32)a.w[7]); }
       loadv(r1[u], p1 + (i0 * (i32)a.w[9] + i1 * 4));
     }
   }
   #pragma unroll
-  for (int u = 0; u < 1; u++) {
-    const i32 j = first + u * 256;
-    if (j < n) {
-      const Split is1 = split((u32)j, a.w[3], a.w[4]);
-      const i32 i1 = is1.r, iq1 = is1.q;
-      const i32 i0 = iq1;
+  for (int u = 0; u < 4; u++) {
+    const i32 i0 = first0 + u * 8;
+    if (i0 < (i32)(u32)a.w[1] && i1 < (i32)(u32)a.w[3]) {
       __align__(16) float y2[4];
       #pragma unroll
       for (int v = 0; v < 4; v++) {

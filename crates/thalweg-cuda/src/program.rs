@@ -4,15 +4,16 @@
 
 use crate::bundle;
 use crate::compiler::{Compiler, Unit};
+use crate::driver::Chip;
 use crate::launch::{Bound, Stage, Word};
 use crate::render::body::divisors;
-use crate::render::map::{self, MapClass, MapSlots};
+use crate::render::map::{self, MapClass, MapSlots, Tile};
 use crate::render::{UnitKey, matmul, scatter};
 use crate::rows;
-use crate::space::{Slots, Space};
+use crate::space::{Slots, Space, Way, divisor};
 use std::sync::Arc;
 use thalweg_ir::DType;
-use thalweg_kernel::{AccessGeometry, Body, Geometry, Kernel, MapGeometry, widen};
+use thalweg_kernel::{Access, AccessGeometry, Body, Geometry, Kernel, MapGeometry, widen};
 use thalweg_runtime::Error;
 
 /// What a kernel needs to run, before its functions are compiled.
@@ -199,8 +200,14 @@ fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Comp
     }
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
-    // A second vector a thread where there are enough for all: it keeps more loads in flight.
-    let class = MapClass { vectors: if vectors >= 4 * threads { 2 } else { 1 }, space: space.class.clone() };
+    let tile = tile(body, &space, chip);
+    // More vectors a thread where there are enough for all: it keeps more loads in flight. In a tile they use up the lines of memory that the first ones touch.
+    let more = vectors >= 4 * threads;
+    let class = MapClass {
+        vectors: if tile.is_some() { 4 } else { 1 + u8::from(more) },
+        tile: tile.map(|t| t.0),
+        space: space.class.clone(),
+    };
     let slots = MapSlots::new(&class, body);
     let mut words = vec![0; slots.end];
     words[0] = vectors as u64;
@@ -213,11 +220,47 @@ fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Comp
         patches.push((slots.fault, Word::Fault));
         plan.checked = true;
     }
-    let grid = [blocks(vectors, map::BLOCK as usize * class.vectors as usize), 1, 1];
+    let count = match tile {
+        Some((tile, extent)) => {
+            let [deep, wide] = tile.sizes(class.vectors);
+            let row = space.extents[space.extents.len() - 1] / space.class.lanes as usize;
+            let tiles = [row.div_ceil(wide), extent.div_ceil(deep)];
+            for (i, n) in tiles.into_iter().enumerate() {
+                words[slots.tiles + 2 * i..][..2].copy_from_slice(&divisor(n));
+            }
+            blocks(tiles[0] * tiles[1] * (vectors / row / extent), 1)
+        }
+        None => blocks(vectors, map::BLOCK as usize * class.vectors as usize),
+    };
+    let grid = [count, 1, 1];
     let unit = compiler.unit(UnitKey::Map(body.clone(), class));
     plan.stages.push(Draft { unit, grid, block: map::BLOCK, shared: 0, words, patches });
     needs(&mut plan.needs, body, &geometry.accesses);
 }
+
+/// The tile that blocks of a map cover, with the extent of its other dimension: where an operand is read along another dimension than the innermost one. `None` where
+/// none is, or the domain is so small that its lines of memory stay near anyway.
+fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
+    let innermost = space.extents.len().checked_sub(1)?;
+    let strided = |w: &Way| matches!(w, Way::Strided { .. });
+    if space.class.wide || space.row() < TILED * chip.multiprocessors as usize || !space.class.ways.iter().all(strided)
+    {
+        return None;
+    }
+    let turned = |(k, access): (usize, &Access)| {
+        let steps = &space.steps[k].1;
+        access.operand.filter(|_| steps[innermost].unsigned_abs() > 1)?;
+        let dim = (0..innermost).find(|&d| steps[d] == 1 && space.extents[d] >= 8)?;
+        // A sector of 32 bytes.
+        let depth = (32 / access.dtype.size()).clamp(4, 16);
+        Some((Tile { dim: dim as u8, depth: depth as u8 }, space.extents[dim]))
+    };
+    let wide = space.extents[innermost] >= 8 * space.class.lanes as usize;
+    body.accesses.iter().enumerate().find_map(turned).filter(|_| wide)
+}
+
+/// Points of a domain for each multiprocessor from which on blocks cover tiles.
+const TILED: usize = 128;
 
 /// Points that a thread of a map takes side by side at most: fewer where the arithmetic of each needs the registers.
 fn most_lanes(body: &Body) -> usize {

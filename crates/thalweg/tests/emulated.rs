@@ -285,3 +285,33 @@ fn plans_take_turns_by_the_clock_of_the_device() {
         thalweg::set_measuring(before);
     });
 }
+
+#[test]
+fn operands_turned_round_are_read_in_tiles() {
+    let shapes: [&[usize]; 4] = [&[131, 257], &[129, 128], &[3, 40, 200], &[24, 8, 100]];
+    for dims in shapes {
+        let n: usize = dims.iter().product();
+        let x = Tensor::arange(n as f64).reshape(dims.to_vec()) / 64.0;
+        let last = dims.len() - 1;
+        let there = x.to_device(emulated()).unwrap();
+        thalweg::synchronize().unwrap();
+        // Each by itself, or they would share a kernel.
+        for dtype in [DType::F32, DType::F64, DType::BF16, DType::U8] {
+            let turned = |x: &Tensor| {
+                let x = x.cast(dtype);
+                thalweg::synchronize().unwrap();
+                (x.transpose(last - 1, last).cast(DType::F64) * 0.5).to_vec::<f64>().unwrap()
+            };
+            assert!(turned(&there) == turned(&x), "{dims:?} {dtype}");
+            // All dimensions in another order, beside what is not.
+            let order: Vec<usize> = (0..dims.len()).rev().collect();
+            let more = |x: &Tensor| {
+                let x = x.cast(dtype);
+                let z = x.permute(&order[..]) + 1;
+                thalweg::synchronize().unwrap();
+                (z.cast(DType::F32) - x.permute(&order[..]).cast(DType::F32)).to_vec::<f32>().unwrap()
+            };
+            assert!(more(&there) == more(&x), "{dims:?} {dtype}");
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! Map kernels: one result a point.
 //!
 //! A thread takes `lanes` neighbouring points at a time, 16 bytes of the narrowest operand, and several such vectors with all of their loads before the first use, so that
-//! enough is in flight to keep the memory busy. A block covers one stretch of the domain; the last one may be cut off.
+//! enough is in flight to keep the memory busy. A block covers one stretch of the domain; the last one may be cut off. Where an operand's neighbours lie along another dimension
+//! than the result's, a block covers a *tile* of the two, and a warp a part of it in which both sides of the memory are read and written by whole sectors of 32 bytes.
 
 use super::access::{Accesses, Stand, wanted};
 use super::body::{Names, divisors, name, statements};
@@ -19,6 +20,24 @@ pub struct MapClass {
     pub space: SpaceClass,
     /// Vectors that a thread takes.
     pub vectors: u8,
+    /// How blocks cover tiles, where they do.
+    pub tile: Option<Tile>,
+}
+
+/// A tile of the innermost dimension and another one. A thread's vectors follow each other along that one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Tile {
+    /// The other dimension.
+    pub dim: u8,
+    /// Threads along it, neighbours in a warp; the others of the block stand along the innermost one.
+    pub depth: u8,
+}
+
+impl Tile {
+    /// Points along the other dimension, and vectors along the innermost one.
+    pub fn sizes(self, vectors: u8) -> [usize; 2] {
+        [self.depth as usize * vectors as usize, BLOCK as usize / self.depth as usize]
+    }
 }
 
 /// Where the words of a map are.
@@ -32,6 +51,8 @@ pub struct MapSlots {
     pub reciprocals: usize,
     /// Where an index out of range is told.
     pub fault: usize,
+    /// How many tiles there are along the innermost dimension, and along the other one: two words each, to divide by.
+    pub tiles: usize,
     /// Words in all.
     pub end: usize,
 }
@@ -43,7 +64,8 @@ impl MapSlots {
         let scalars = space.end;
         let reciprocals = scalars + body.scalars as usize;
         let fault = reciprocals + divisors(body).len();
-        MapSlots { space, scalars, reciprocals, fault, end: fault + 1 }
+        let tiles = fault + 1;
+        MapSlots { space, scalars, reciprocals, fault, tiles, end: tiles + if class.tile.is_some() { 4 } else { 0 } }
     }
 }
 
@@ -75,11 +97,13 @@ pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) ->
     if gathers(body) {
         let _ = writeln!(out, "  u32 *const fault = (u32 *)a.w[{}];", slots.fault);
     }
-    let _ = writeln!(
-        out,
-        "  const {t} n = ({t})a.w[0];\n  const {t} first = ({t}){block} * {} + threadIdx.x;",
-        BLOCK as usize * u
-    );
+    out += &match class.tile {
+        Some(tile) => in_tile(class, slots, tile, block),
+        None => {
+            let each = BLOCK as usize * u;
+            format!("  const {t} n = ({t})a.w[0];\n  const {t} first = ({t}){block} * {each} + threadIdx.x;\n")
+        }
+    };
     let position = |k: usize| {
         let all = offset(space, &slots.space, k, 0..space.rank(), "i");
         if all.is_empty() { "0".into() } else { all }
@@ -94,12 +118,20 @@ pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) ->
     for &k in &fetched {
         let _ = writeln!(out, "  {}", accesses.arrays(k, wants[k], stand.lanes, &format!("[{u}]")));
     }
-    let decomposed = decompose(space, &slots.space, 0..space.rank(), "j", "i");
+    let each = match class.tile {
+        Some(Tile { dim, depth }) => format!(
+            "    const i32 i{dim} = first{dim} + u * {depth};\n    if (i{dim} < (i32)(u32)a.w[{}] && i{1} < (i32)(u32)a.w[{2}]) {{\n",
+            slots.space.dims + 2 * dim as usize,
+            space.rank() - 1,
+            slots.space.dims + 2 * (space.rank() - 1)
+        ),
+        None => {
+            let decomposed = decompose(space, &slots.space, 0..space.rank(), "j", "i");
+            format!("    const {t} j = first + u * {BLOCK};\n    if (j < n) {{\n      {decomposed}")
+        }
+    };
     let step = |out: &mut String, inner: &str| {
-        let _ = write!(
-            out,
-            "#pragma unroll\n  for (int u = 0; u < {u}; u++) {{\n    const {t} j = first + u * {BLOCK};\n    if (j < n) {{\n      {decomposed}{inner}    }}\n  }}\n"
-        );
+        let _ = write!(out, "#pragma unroll\n  for (int u = 0; u < {u}; u++) {{\n{each}{inner}    }}\n  }}\n");
     };
     if !fetched.is_empty() {
         let loads: String = fetched
@@ -134,5 +166,37 @@ pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) ->
         let _ = writeln!(inner, "      {}", accesses.store(s.access as usize, &stand));
     }
     step(&mut out, &inner);
+    out
+}
+
+/// Where a thread of a tile stands: `i{d}` for every dimension but the tile's other one, which begins at `first{dim}`.
+fn in_tile(class: &MapClass, slots: &MapSlots, tile: Tile, block: &str) -> String {
+    let (lane, dim, w) = (class.space.rank() - 1, tile.dim as usize, slots.tiles);
+    let [deep, wide] = tile.sizes(class.vectors);
+    let depth = tile.depth;
+    let mut out = format!(
+        "  const Split along = split((u32){block}, a.w[{w}], a.w[{}]), across = split(along.q, a.w[{}], a.w[{}]);\n",
+        w + 1,
+        w + 2,
+        w + 3
+    );
+    let _ = write!(
+        out,
+        "  const i32 i{lane} = along.r * {wide} + threadIdx.x / {depth}, first{dim} = across.r * {deep} + threadIdx.x % {depth};\n"
+    );
+    let others: Vec<usize> = (0..lane).filter(|&d| d != dim).collect();
+    let mut rest = "across.q".to_string();
+    for &d in others.iter().skip(1).rev() {
+        let at = slots.space.dims + 2 * d;
+        let _ = writeln!(
+            out,
+            "  const Split is{d} = split({rest}, a.w[{at}], a.w[{}]);\n  const i32 i{d} = is{d}.r;",
+            at + 1
+        );
+        rest = format!("is{d}.q");
+    }
+    if let Some(&d) = others.first() {
+        let _ = writeln!(out, "  const i32 i{d} = {rest};");
+    }
     out
 }

@@ -84,6 +84,10 @@ impl UnitKey {
     /// What it is, in a line for people.
     fn about(&self) -> String {
         match self {
+            UnitKey::Map(_, MapClass { tile: Some(t), vectors, space }) => {
+                let [deep, wide] = t.sizes(*vectors);
+                format!("Tiles of {deep} times {wide} vectors, {} neighbours each.", space.lanes)
+            }
             UnitKey::Map(_, class) => {
                 format!("Each point by itself: {} times {} neighbours a thread.", class.vectors, class.space.lanes)
             }
