@@ -180,9 +180,9 @@ fn in_tile(class: &MapClass, slots: &MapSlots, tile: Tile, block: &str) -> Strin
         w + 2,
         w + 3
     );
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "  const i32 i{lane} = along.r * {wide} + threadIdx.x / {depth}, first{dim} = across.r * {deep} + threadIdx.x % {depth};\n"
+        "  const i32 i{lane} = along.r * {wide} + threadIdx.x / {depth}, first{dim} = across.r * {deep} + threadIdx.x % {depth};"
     );
     let others: Vec<usize> = (0..lane).filter(|&d| d != dim).collect();
     let mut rest = "across.q".to_string();
