@@ -185,6 +185,8 @@ struct Text {
 struct Chunked {
     /// Who is who.
     names: String,
+    /// Totals of a turn that the block puts together, and rows that it has, at most.
+    most: [usize; 2],
     /// Who folds what comes before the block, and who keeps the fold of a chunk; of each row one.
     chosen: [&'static str; 2],
     /// The number of a thread's row among those of the block.
@@ -262,8 +264,7 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
         let Text { element: s, wide, identity, value, narrowed, place, .. } = self;
         self.head(32)
             + &format!(
-                r#"
-  const i64 row = (i64)blockIdx.x * 32 + t, start = row * row_step;
+                r#"  const i64 row = (i64)blockIdx.x * 32 + t, start = row * row_step;
   if (row >= rows) return;
   {wide} y = {identity};
   for (i64 first = 0; first < n; first += {POINTS}) {{
@@ -291,14 +292,12 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
         let Text { element: s, wide, identity, value, narrowed, place, .. } = self;
         let each = |then: &str| {
             format!(
-                r#"
-  #pragma unroll
+                r#"  #pragma unroll
   for (int k = 0; k < {POINTS}; k++) {{
     const u32 p = lane + 32 * k, r = p * reciprocal >> 16;
     const i64 i = p - r * (u32)n, at = (first + r) * row_step + {place} * step;
     if (p < count) {then}
-  }}
-"#
+  }}"#
             )
         };
         let load = each("loaded[k] = from[at];");
@@ -306,8 +305,7 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
         let store = each(&format!("to[at] = mine[slot(r * threads * {POINTS} + (u32)i)];"));
         self.head(BLOCK)
             + &format!(
-                r#"
-  const u32 threads = (u32)a.w[6], own = 32 / threads, part = lane % threads;
+                r#"  const u32 threads = (u32)a.w[6], own = 32 / threads, part = lane % threads;
   const i64 first = ((i64)blockIdx.x * {warps} + warp) * own, live = rows - first < own ? rows - first : own;
   const u32 count = live > 0 ? (u32)(live * n) : 0;
   // A quotient of two numbers up to 256 by a product.
@@ -352,13 +350,13 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
         self.chunked(&Chunked {
             names: format!(
                 r#"
-  const i64 row = (i64)blockIdx.x / shares;
-  const bool live = true;
+  const i64 row = blockIdx.x / shares;
   __shared__ {s} points[{warps}][{WARP} + {WARP} / 32];
   {s} *const mine = points[warp];
   const u32 turn_points = {BLOCK} * {POINTS};
 "#
             ),
+            most: [warps, 1],
             chosen: ["warp == 0", "t == 0"],
             column: "0",
             partial: "row * chunks + c",
@@ -425,11 +423,12 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
             names: format!(
                 r#"
   const u32 width = (u32)a.w[12], column = t % width, depth = t / width, deep = blockDim.x / width;
-  const i64 row = (i64)blockIdx.x / shares * width + column;
+  const i64 row = (i64)(blockIdx.x / shares) * width + column;
   const bool live = row < rows;
   const u32 turn_points = deep * {POINTS};
 "#
             ),
+            most: [BLOCK, BLOCK],
             chosen: ["depth == 0 && live", "depth == 0 && live"],
             column: "column",
             partial: "c * rows + row",
@@ -475,18 +474,18 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
 
     fn chunked(&self, parts: &Chunked) -> String {
         let Text { wide, identity, .. } = self;
-        let Chunked { names, chosen: [folds, keeps], column, partial, load, scan, store } = parts;
+        let Chunked { most: [totals, rows_of_block], chosen: [folds, keeps], column, partial, .. } = parts;
+        let [names, load, scan, store] = [&parts.names, &parts.load, &parts.scan, &parts.store].map(|p| p.trim());
         self.head(BLOCK)
             + &format!(
-                r#"
-  const i64 chunk = (i64)a.w[6], shares = (i64)a.w[7], own = (i64)a.w[8], chunks = (i64)a.w[9], share = (i64)blockIdx.x % shares;
+                r#"  const u32 shares = (u32)a.w[7];
+  const i64 chunk = (i64)a.w[6], own = (i64)a.w[8], chunks = (i64)a.w[9], share = blockIdx.x % shares;
   const bool folded = a.w[10] != 0;
   {wide} *const partials = ({wide} *)a.w[11];
   {names}
   const i64 start = row * row_step;
   // Two of them, so that a barrier a turn is enough.
-  __shared__ {wide} totals[2][{BLOCK}];
-  __shared__ {wide} carried[{BLOCK}];
+  __shared__ {wide} totals[2][{totals}], carried[{rows_of_block}];
   {wide} base = {identity};
   if (share > 0 && !folded) {{
     if ({folds}) {{

@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) scan(THALWEG_PARAMETER({WO
     // The element number `s` of the stretch as a point of a row.
     let point = "const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);";
     let body = if class.way == Way::Stretch { stretch(class, element, point) } else { merge() };
-    common + &body + &give_out(class, element, point)
+    common + body.trim_start_matches('\n') + give_out(class, element, point).trim_start_matches('\n')
 }
 
 /// Keys and places of a stretch, sorted in shared memory.
