@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(13)) {
   const i64 row = blockIdx.x / shares;
   __shared__ float points[8][256 + 256 / 32];
   float *const mine = points[warp];
-  const u32 turn_points = 256 * 8;
+  const u32 turn_points = blockDim.x * 8;
   const i64 start = row * row_step;
   // Two of them, so that a barrier a turn is enough.
   __shared__ double totals[2][8], carried[1];
@@ -96,6 +96,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(13)) {
       __syncthreads();
       #pragma unroll
       for (u32 w = 0; w < 8; w++) {
+        if (w * 32 >= blockDim.x) break;
         if (w == warp) before = combined(all, before);
         all = combined(all, totals[turn][w]);
       }

@@ -59,7 +59,7 @@ pub enum Way {
     InOrder,
     /// A few threads of a warp.
     Short,
-    /// A block, or several.
+    /// A block of one to eight warps, or several of them.
     Long,
     /// A column of threads of a block, whose neighbours have neighbouring rows; or several.
     Across,
@@ -113,7 +113,9 @@ impl RowScan {
             let grid = blocks(rows, BLOCK / threads);
             return self.draft(plan, compiler, Way::Short, grid, BLOCK as u32, &[threads]);
         }
-        self.add_chunks(plan, compiler, Way::Long, 1, BLOCK);
+        // No more warps than have points.
+        let deep = n.div_ceil(POINTS).next_power_of_two().clamp(32, BLOCK);
+        self.add_chunks(plan, compiler, Way::Long, 1, deep);
     }
 
     /// Blocks of `wide` rows side by side, `deep` threads for each.
@@ -353,7 +355,7 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
   const i64 row = blockIdx.x / shares;
   __shared__ {s} points[{warps}][{WARP} + {WARP} / 32];
   {s} *const mine = points[warp];
-  const u32 turn_points = {BLOCK} * {POINTS};
+  const u32 turn_points = blockDim.x * {POINTS};
 "#
             ),
             most: [warps, 1],
@@ -393,6 +395,7 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
       __syncthreads();
       #pragma unroll
       for (u32 w = 0; w < {warps}; w++) {{
+        if (w * 32 >= blockDim.x) break;
         if (w == warp) before = combined(all, before);
         all = combined(all, totals[turn][w]);
       }}
