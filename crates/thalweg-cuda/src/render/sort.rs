@@ -134,8 +134,8 @@ FN void put(Key *keys, u32 *places, const Key (&key)[8], const u32 (&place)[8]) 
 }}
 extern "C" __global__ void __launch_bounds__({BLOCK}) scan(THALWEG_PARAMETER({WORDS})) {{
   begin();
-  const i64 rows = (i64)a.w[2], n = (i64)a.w[3], parts = (i64)a.w[7];
-  const u32 t = threadIdx.x;
+  const i64 rows = (i64)a.w[2], n = (i64)a.w[3];
+  const u32 t = threadIdx.x, parts = (u32)a.w[7], part = blockIdx.x % parts;
   __shared__ Key keys[{STRETCH} + {STRETCH} / 16];
   __shared__ u32 places[{STRETCH} + {STRETCH} / 16];
   Key key[8];
@@ -154,7 +154,14 @@ fn stretch(class: &ScanClass, element: &str, point: &str) -> String {
     format!(
         r#"
   // A stretch has several short rows, or a part of one.
-  const i64 tile = (i64)blockIdx.x / parts * ({STRETCH} >> a.w[6]), first = (i64)blockIdx.x % parts * {STRETCH};
+  const i64 tile = (i64)(blockIdx.x / parts) * ({STRETCH} >> a.w[6]), first = (i64)part * {STRETCH};
+  {element} loaded[8] = {{}};
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {{
+    const u32 s = t + k * {BLOCK};
+    {point}
+    if (row < rows && i < n) loaded[k] = ((const {element} *)a.w[0])[row * (i64)a.w[4] + i * (i64)a.w[5]];
+  }}
   #pragma unroll
   for (int k = 0; k < 8; k++) {{
     const u32 s = t + k * {BLOCK};
@@ -162,7 +169,7 @@ fn stretch(class: &ScanClass, element: &str, point: &str) -> String {
     // What fills up a row comes behind all of it: no key is larger, and no place.
     Key found = ~(Key)0;
     if (row < rows && i < n) {{
-      const {element} raw = ((const {element} *)a.w[0])[row * (i64)a.w[4] + i * (i64)a.w[5]];
+      const {element} raw = loaded[k];
       {key} {flip}
       found = key;
       // The result will lie over it.
@@ -204,7 +211,7 @@ fn stretch(class: &ScanClass, element: &str, point: &str) -> String {
 fn merge() -> String {
     format!(
         r#"
-  const i64 tile = (i64)blockIdx.x / parts, first = (i64)blockIdx.x % parts * {STRETCH}, run = (i64)a.w[8];
+  const i64 tile = blockIdx.x / parts, first = (i64)part * {STRETCH}, run = (i64)a.w[8];
   const i64 pair = first / (2 * run) * (2 * run), rest = n - pair;
   const i64 left_count = rest < run ? rest : run, right_count = rest - left_count < run ? rest - left_count : run;
   const Key *const left = (const Key *)a.w[10] + tile * n + pair, *const right = left + left_count;
@@ -221,8 +228,15 @@ fn merge() -> String {
   for (int k = 0; k < 8; k++) {{
     const u32 s = t + k * {BLOCK};
     if (s >= count) continue;
-    keys[slot(s)] = s < here ? left[from_left + s] : right[from_right + (s - here)];
-    places[slot(s)] = s < here ? left_places[from_left + s] : right_places[from_right + (s - here)];
+    key[k] = s < here ? left[from_left + s] : right[from_right + (s - here)];
+    place[k] = s < here ? left_places[from_left + s] : right_places[from_right + (s - here)];
+  }}
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {{
+    const u32 s = t + k * {BLOCK};
+    if (s >= count) continue;
+    keys[slot(s)] = key[k];
+    places[slot(s)] = place[k];
   }}
   __syncthreads();
   merge(keys, places, 0, here, count - here, t * 8, key, place);
