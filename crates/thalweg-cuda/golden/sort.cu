@@ -74,14 +74,21 @@ FN void put(Key *keys, u32 *places, const Key (&key)[8], const u32 (&place)[8]) 
 }
 extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
   begin();
-  const i64 rows = (i64)a.w[2], n = (i64)a.w[3], parts = (i64)a.w[7];
-  const u32 t = threadIdx.x;
+  const i64 rows = (i64)a.w[2], n = (i64)a.w[3];
+  const u32 t = threadIdx.x, parts = (u32)a.w[7], part = blockIdx.x % parts;
   __shared__ Key keys[2048 + 2048 / 16];
   __shared__ u32 places[2048 + 2048 / 16];
   Key key[8];
   u32 place[8];
   // A stretch has several short rows, or a part of one.
-  const i64 tile = (i64)blockIdx.x / parts * (2048 >> a.w[6]), first = (i64)blockIdx.x % parts * 2048;
+  const i64 tile = (i64)(blockIdx.x / parts) * (2048 >> a.w[6]), first = (i64)part * 2048;
+  float loaded[8] = {};
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const u32 s = t + k * 256;
+    const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
+    if (row < rows && i < n) loaded[k] = ((const float *)a.w[0])[row * (i64)a.w[4] + i * (i64)a.w[5]];
+  }
   #pragma unroll
   for (int k = 0; k < 8; k++) {
     const u32 s = t + k * 256;
@@ -89,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
     // What fills up a row comes behind all of it: no key is larger, and no place.
     Key found = ~(Key)0;
     if (row < rows && i < n) {
-      const float raw = ((const float *)a.w[0])[row * (i64)a.w[4] + i * (i64)a.w[5]];
+      const float raw = loaded[k];
       const u32 b = f32_bits(raw);
       Key key = raw != raw ? 0xffffffffu : raw == 0 ? 0x80000000u : b >> 31 ? ~b : b | 0x80000000u;
       found = key;
@@ -197,13 +204,13 @@ FN void put(Key *keys, u32 *places, const Key (&key)[8], const u32 (&place)[8]) 
 }
 extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
   begin();
-  const i64 rows = (i64)a.w[2], n = (i64)a.w[3], parts = (i64)a.w[7];
-  const u32 t = threadIdx.x;
+  const i64 rows = (i64)a.w[2], n = (i64)a.w[3];
+  const u32 t = threadIdx.x, parts = (u32)a.w[7], part = blockIdx.x % parts;
   __shared__ Key keys[2048 + 2048 / 16];
   __shared__ u32 places[2048 + 2048 / 16];
   Key key[8];
   u32 place[8];
-  const i64 tile = (i64)blockIdx.x / parts, first = (i64)blockIdx.x % parts * 2048, run = (i64)a.w[8];
+  const i64 tile = blockIdx.x / parts, first = (i64)part * 2048, run = (i64)a.w[8];
   const i64 pair = first / (2 * run) * (2 * run), rest = n - pair;
   const i64 left_count = rest < run ? rest : run, right_count = rest - left_count < run ? rest - left_count : run;
   const Key *const left = (const Key *)a.w[10] + tile * n + pair, *const right = left + left_count;
@@ -220,8 +227,15 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
   for (int k = 0; k < 8; k++) {
     const u32 s = t + k * 256;
     if (s >= count) continue;
-    keys[slot(s)] = s < here ? left[from_left + s] : right[from_right + (s - here)];
-    places[slot(s)] = s < here ? left_places[from_left + s] : right_places[from_right + (s - here)];
+    key[k] = s < here ? left[from_left + s] : right[from_right + (s - here)];
+    place[k] = s < here ? left_places[from_left + s] : right_places[from_right + (s - here)];
+  }
+  #pragma unroll
+  for (int k = 0; k < 8; k++) {
+    const u32 s = t + k * 256;
+    if (s >= count) continue;
+    keys[slot(s)] = key[k];
+    places[slot(s)] = place[k];
   }
   __syncthreads();
   merge(keys, places, 0, here, count - here, t * 8, key, place);
