@@ -31,51 +31,94 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
 
 // options: -fmad=false
 
-// Scan of rows in memory: Sum of f32.
-FN double log_add(double x, double y) {
-  double high = larger(x, y), low = smaller(x, y);
-  if (high != high) return high;
-  if (high == -__longlong_as_double(0x7ff0000000000000ll) || high == __longlong_as_double(0x7ff0000000000000ll)) return high;
-  return high + log1p(exp(low - high));
-}
+// Scan of rows in memory: Sum of f32, blocks that share a row, or one.
 FN double combined(double x, double y) { return x + y; }
-extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(10)) {
+// Where a point of a warp lies in shared memory: spread, so that threads eight points apart do not meet in a bank.
+FN u32 slot(u32 s) { return s + s / 32; }
+extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(13)) {
   begin();
   const float *const from = (const float *)a.w[0];
   float *const to = (float *)a.w[1];
-  const i64 n = (i64)a.w[3], step = (i64)a.w[5], start = (i64)blockIdx.x * (i64)a.w[4];
+  const i64 rows = (i64)a.w[2], n = (i64)a.w[3], row_step = (i64)a.w[4], step = (i64)a.w[5];
   const u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
-  __shared__ double warps[256 / 32];
-  double carry = -0.0;
-  if (false) {
-    // Of products in another order one may overflow where the other vanishes.
-    if (t == 0) for (i64 i = 0; i < n; i++) {
-      const i64 at = start + (i) * step;
-      const float raw = from[at];
-      const double y = carry = combined(carry, (double)raw);
-      to[at] = (float)y;
+  const u32 shares = (u32)a.w[7];
+  const i64 chunk = (i64)a.w[6], own = (i64)a.w[8], chunks = (i64)a.w[9], share = blockIdx.x % shares;
+  const bool folded = a.w[10] != 0;
+  double *const partials = (double *)a.w[11];
+  const i64 row = blockIdx.x / shares;
+  __shared__ float points[8][256 + 256 / 32];
+  float *const mine = points[warp];
+  const u32 turn_points = blockDim.x * 8;
+  const i64 start = row * row_step;
+  // Two of them, so that a barrier a turn is enough.
+  __shared__ double totals[2][8], carried[1];
+  double base = -0.0;
+  if (share > 0 && !folded) {
+    if (warp == 0) {
+      #pragma unroll 8
+      for (i64 c = 0; c < share * own; c++) base = combined(base, partials[row * chunks + c]);
+      carried[0] = base;
     }
-    return;
+    __syncthreads();
+    base = carried[0];
   }
-  for (i64 first = 0; first < n; first += 256) {
-    const i64 i = first + t;
-    const i64 at = start + (i) * step;
-    double x = -0.0;
-    if (i < n) { const float raw = from[at]; x = (double)raw; }
-    for (int o = 1; o < 32; o *= 2) {
-      const double before = __shfl_up_sync(0xffffffffu, x, o);
-      if (lane >= o) x = combined(before, x);
+  u32 turn = 0;
+  for (i64 c = share * own; c < (share + 1) * own && c < chunks; c++) {
+    double part = -0.0;
+    const i64 stop = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+    for (i64 first = c * chunk; first < stop; first += turn_points) {
+      double x[8];
+      const i64 head = first + warp * 256;
+      float loaded[8] = {};
+      #pragma unroll
+      for (int k = 0; k < 8; k++) {
+        const i64 i = head + lane + 32 * k;
+        if (i < stop) loaded[k] = from[start + i * step];
+      }
+      #pragma unroll
+      for (int k = 0; k < 8; k++) mine[slot(lane + 32 * k)] = loaded[k];
+      __syncwarp();
+      #pragma unroll
+      for (int k = 0; k < 8; k++) {
+        const float raw = mine[slot(lane * 8 + k)];
+        x[k] = head + lane * 8 + k < stop ? (double)raw : -0.0;
+        if (k) x[k] = combined(x[k - 1], x[k]);
+      }
+      double before = -0.0, all = -0.0;
+      before = x[8 - 1];
+      for (u32 o = 1; o < 32; o *= 2) {
+        const double other = __shfl_up_sync(0xffffffffu, before, o);
+        if (lane >= o) before = combined(other, before);
+      }
+      if (lane == 31) totals[turn][warp] = before;
+      before = __shfl_up_sync(0xffffffffu, before, 1);
+      if (lane == 0) before = -0.0;
+      __syncthreads();
+      #pragma unroll
+      for (u32 w = 0; w < 8; w++) {
+        if (w * 32 >= blockDim.x) break;
+        if (w == warp) before = combined(all, before);
+        all = combined(all, totals[turn][w]);
+      }
+      turn ^= 1;
+      if (!folded) {
+        const double carry = combined(combined(base, part), before);
+        #pragma unroll
+        for (int k = 0; k < 8; k++) {
+          const double y = combined(carry, x[k]);
+          mine[slot(lane * 8 + k)] = (float)y;
+        }
+        __syncwarp();
+        #pragma unroll
+        for (int k = 0; k < 8; k++) {
+          const i64 i = head + lane + 32 * k;
+          if (i < stop) to[start + i * step] = mine[slot(lane + 32 * k)];
+        }
+      }
+      part = combined(part, all);
     }
-    if (lane == 31) warps[warp] = x;
-    __syncthreads();
-    double total = carry;
-    for (u32 w = 0; w < 256 / 32; w++) {
-      if (w == warp) x = combined(total, x);
-      total = combined(total, warps[w]);
-    }
-    carry = total;
-    if (i < n) { const double y = x; to[at] = (float)y; }
-    __syncthreads();
+    if (folded && t == 0) partials[row * chunks + c] = part;
+    base = combined(base, part);
   }
 }
 

@@ -12,7 +12,7 @@ use crate::render::UnitKey;
 use crate::render::access::wanted;
 use crate::render::map::gathers;
 use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage};
-use crate::render::scan::ScanClass;
+use crate::render::scan::RowScan;
 use crate::space::Space;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
@@ -223,13 +223,18 @@ impl Spread<'_> {
         let (rows, row) = (self.space.rows(), self.space.row());
         // In a kernel across rows buffers lie point by point, so that neighbours are rows.
         let [row_step, point_step] = if self.space.class.across { [1, rows] } else { [row, 1] };
-        let dtype = phases.buffers[scan.from as usize];
-        ScanClass { op: scan.scan.op, reverse: scan.scan.reverse, dtype }.add(
-            plan,
-            self.compiler,
-            [rows, row, row_step, point_step],
-            [buffers[scan.from as usize], buffers[scan.to as usize]],
-        );
+        RowScan {
+            op: scan.scan.op,
+            reverse: scan.scan.reverse,
+            dtype: phases.buffers[scan.from as usize],
+            rows,
+            points: row,
+            row_step,
+            point_step,
+            from: buffers[scan.from as usize],
+            to: buffers[scan.to as usize],
+        }
+        .add(plan, self.compiler);
     }
 }
 

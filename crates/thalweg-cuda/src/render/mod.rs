@@ -5,7 +5,7 @@
 //! * `types`, `elements`: dtypes and elementwise operations.
 //! * `access`: reading and writing through index maps.
 //! * `body`: nodes as statements.
-//! * `map`, `rows`, …: kernels.
+//! * `map`, `rows`, `scan`, `sort`, …: kernels.
 //! * `tidy`: how they are laid out.
 
 pub mod access;
@@ -16,13 +16,14 @@ pub mod matmul;
 pub mod rows;
 pub mod scan;
 pub mod scatter;
+mod sort;
 mod tidy;
 pub mod types;
 
 use map::MapClass;
 use matmul::MatmulClass;
 use rows::{RowsClass, Sharing};
-use scan::ScanClass;
+use scan::{ScanClass, Way};
 use scatter::ScatterClass;
 use thalweg_kernel::Body;
 use tidy::tidy;
@@ -111,7 +112,17 @@ impl UnitKey {
                 };
                 how + &part
             }
-            UnitKey::Scan(class) => format!("Scan of rows in memory: {:?} of {}.", class.op, class.dtype.name()),
+            UnitKey::Scan(class) => {
+                let how = match class.way {
+                    Way::InOrder => "a thread a row",
+                    Way::Short => "some threads of a warp a row",
+                    Way::Long => "blocks that share a row, or one",
+                    Way::Across => "rows side by side",
+                    Way::Stretch => "a stretch a block",
+                    Way::Merge => "merges of sorted runs",
+                };
+                format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
+            }
             UnitKey::Matmul(class) => format!("Matrix product of {}.", class.dtype.name()),
             UnitKey::Scatter(ScatterClass { op: None, .. }) => "Scatter: the copy of the tensor.".into(),
             UnitKey::Scatter(ScatterClass { op: Some(op), dtype, .. }) => {
