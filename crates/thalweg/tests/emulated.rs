@@ -296,18 +296,19 @@ fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
     // Shape of the tensor, axis, indices along it, places that they name, launches that sort and put in.
     let cases: [(&[usize], usize, usize, u64, u64); 6] = [
-        (&[300], 0, 1000, 300, 7),
-        (&[4, 5], 0, 65, 4, 4),
+        (&[300], 0, 1000, 300, 3),
+        (&[4, 5], 0, 65, 4, 2),
         (&[70_000], 0, 2500, 70_000, 10),
-        (&[3, 40], 1, 700, 7, 4),
-        (&[2, 90, 3], 1, 129, 90, 4),
-        (&[20, 2], 0, 5000, 3, 4),
+        (&[3, 40], 1, 700, 7, 2),
+        (&[2, 90, 3], 1, 129, 90, 2),
+        (&[20, 1], 0, 5000, 3, 4),
     ];
     for (case, &(shape, axis, n, below, launches)) in cases.iter().enumerate() {
         let mut own = shape.to_vec();
         own[axis] = n;
         let numel: usize = own.iter().product();
-        for (k, op) in SCATTERS.into_iter().enumerate() {
+        // Each way to put values in once a few shapes: compiling takes longer than running.
+        for (k, op) in SCATTERS.into_iter().enumerate().filter(|(k, _)| (case + k).is_multiple_of(3)) {
             let dtype = [DType::F32, DType::BF16, DType::F32, DType::Bool][(case + k) % 4];
             let seed = (10 * case + k) as u64;
             let x = uneven(shape, dtype, seed);
@@ -330,7 +331,7 @@ fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
 fn lines_with_the_same_indices_are_sorted_once() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
     // Negative indices are from the end. Of the last, the first dimension has indices of its own and the last one none.
-    for (shape, axis, n) in [([30, 5], 0, 65), ([7, 900], 1, 400), ([30, 8], 0, 3000)] {
+    for (shape, axis, n) in [([30, 5], 0, 65), ([7, 900], 1, 400), ([30, 3], 0, 2100)] {
         let mut own = shape;
         own[axis] = n;
         let places: Vec<i64> = drawn(n, 30, 5).iter().map(|i| if i % 3 == 0 { i - 30 } else { *i }).collect();
@@ -338,8 +339,9 @@ fn lines_with_the_same_indices_are_sorted_once() {
         let (x, v) = (uneven(&shape, DType::F32, 1), uneven(&own, DType::F32, 2));
         let [a, b, i] = [&x, &v, &index].map(on);
         let passes = if shape[axis] < 256 { 1 } else { 2 };
+        let sort = if n <= 2048 { passes } else { 3 * passes };
         let (y, c) = counted(|| [a.index_add(axis, &i, &b), a.index_copy(axis, &i, &b)]);
-        assert!(c.device_launches <= 2 * (3 + 3 * passes), "{c:?}");
+        assert!((2 * (2 + sort)..=2 * (3 + sort)).contains(&c.device_launches), "{c:?}");
         assert_eq!(bits(&y[0]), bits(&x.index_add(axis, &index, &v)));
         assert_eq!(bits(&y[1]), bits(&x.index_copy(axis, &index, &v)));
     }
@@ -362,7 +364,7 @@ fn lines_with_the_same_indices_are_sorted_once() {
 #[test]
 fn whole_numbers_are_added_all_at_once() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
-    for (shape, axis, n) in [([1, 50], 1, 3000), ([40, 6], 0, 100)] {
+    for (shape, axis, n) in [([1, 50], 1, 2100), ([40, 6], 0, 100)] {
         let mut own = shape;
         own[axis] = n;
         let index = Tensor::from_slice(&drawn(own[0] * own[1], 40, 8), own);
@@ -372,7 +374,14 @@ fn whole_numbers_are_added_all_at_once() {
             for op in SCATTERS {
                 let (y, c) = counted(|| a.scatter_reduce(axis, &i, &b, op));
                 let sorts = matches!(op, ScatterOp::Set | ScatterOp::Prod);
-                assert_eq!(c.device_launches, if sorts { 6 } else { 3 }, "{op:?}");
+                let launches = if !sorts {
+                    1
+                } else if n <= 2048 {
+                    2
+                } else {
+                    4
+                };
+                assert_eq!(c.device_launches, 2 + launches, "{op:?}");
                 assert_eq!(bits(&y), bits(&x.scatter_reduce(axis, &index, &v, op)), "{op:?} of {dtype}");
             }
         }
@@ -391,7 +400,7 @@ fn sorted_scatters_tell_of_indices_out_of_range() {
         assert_eq!(message(&zeros.index_add(0, &indices(&places), 1.0)), said(size), "{bad}");
         assert_eq!(message(&zeros.index_copy(0, &indices(&places), 1.0)), said(size), "{bad}");
         let whole = zeros.cast(DType::I64).index_add(0, &indices(&places), 1);
-        assert_eq!(message(&whole.cast(DType::F32)), format!("failed: {}", said(size)).replace("failed: ", ""));
+        assert_eq!(message(&whole.cast(DType::F32)), said(size), "{bad}");
         assert_eq!(values(&zeros.index_add(0, &indices(&places[..170]), 0.0)), vec![0.0; size]);
     }
 }

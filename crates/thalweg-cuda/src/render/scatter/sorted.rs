@@ -1,7 +1,8 @@
 //! Indices sorted by the place that they name, and values put in run by run.
 //!
 //! In: rows of indices. Out: rows of pairs (place in the upper half, number of the index in the lower), sorted by place and then by number; those out of range, which name the place
-//! behind the last one, come last. A radix sort from the lowest digit on: each pass counts digits in tiles, finds where each digit of each tile begins, and moves the pairs there.
+//! behind the last one, come last. A radix sort from the lowest digit on: each pass counts digits in tiles, finds where each digit of each tile begins, and moves the pairs there; of
+//! rows of one tile a pass is one launch.
 //!
 //! Always true: a pass keeps pairs of the same digit in order.
 
@@ -85,12 +86,14 @@ pub fn add(
         let scratch = |piece| Word::Scratch(piece, 0);
         let patches = vec![(0, from), (1, to), (2, scratch(counts)), (3, scratch(totals)), (9, Word::Fault)];
         let own = first.then_some(dims.len() as u8);
-        for (step, blocks, dims) in [
+        let steps = [
             (SortStep::Count, rows * tiles, own),
             // A warp has a digit of a row.
             (SortStep::Offsets, rows * 32, None),
             (SortStep::Move, rows * tiles, own),
-        ] {
+        ];
+        // Who moves a tile that is alone counts for itself.
+        for &(step, blocks, dims) in if tiles == 1 { &steps[2..] } else { &steps[..] } {
             let unit = compiler.unit(UnitKey::ScatterSort(SortClass { step, dims }));
             let mut words = words.clone();
             words.truncate(HEAD + 2 * dims.unwrap_or(0) as usize);
@@ -148,7 +151,7 @@ pub fn source(class: &SortClass) -> String {
     for (u32 k = 0; k < 4; k++) {{ const u32 i = first + 32 * k + lane; own[k] = i < tiles ? load1(counts + i) : 0; }}
 #pragma unroll
     for (u32 k = 0; k < 4; k++) {{
-      const u32 i = first + 32 * k + lane, x = sum_before(own[k], lane);
+      const u32 i = first + 32 * k + lane, x = sum_to(own[k], lane);
       if (i < tiles) store1(counts + i, before + x - own[k]);
       before += __shfl_sync(0xffffffffu, x, 31);
     }}
@@ -166,14 +169,14 @@ pub fn source(class: &SortClass) -> String {
   u64 pairs[{EACH}];
 #pragma unroll
   for (u32 k = 0; k < {EACH}; k++) pairs[k] = first + 32 * k < n ? PAIR(first + 32 * k) : 0;
-  // Where the tile's pairs with digit t go: behind those with smaller digits, and behind those of tiles before.
-  const u32 total = load1((u32 *)a.w[3] + (i64)row * {DIGITS} + t);
-  u32 start = sum_before(total, lane);
-  if (lane == 31) sums[warp] = start;
+  // Of digit t: how many the row has, and how many of them the tiles before.
+  u32 total = 0, offset = 0;
+  if (tiles > 1) {{
+    total = load1((u32 *)a.w[3] + (i64)row * {DIGITS} + t);
+    offset = load1((u32 *)a.w[2] + ((i64)row * {DIGITS} + t) * tiles + tile);
+  }}
   for (u32 w = 0; w < {warps}; w++) counts[w][t] = 0;
   __syncthreads();
-  for (u32 w = 0; w < warp; w++) start += sums[w];
-  starts[t] = start - total + load1((u32 *)a.w[2] + ((i64)row * {DIGITS} + t) * tiles + tile);
   // How many of the same digit a warp has met before, in the order of its stretch.
   u32 ranks[{EACH}];
 #pragma unroll
@@ -197,6 +200,13 @@ pub fn source(class: &SortClass) -> String {
   // How many of digit t the warps before have.
   u32 before = 0;
   for (u32 w = 0; w < {warps}; w++) {{ const u32 own = counts[w][t]; counts[w][t] = before; before += own; }}
+  if (tiles == 1) total = before;
+  // Where the tile's pairs with digit t go: behind those with smaller digits, and behind those of tiles before.
+  u32 start = sum_to(total, lane);
+  if (lane == 31) sums[warp] = start;
+  __syncthreads();
+  for (u32 w = 0; w < warp; w++) start += sums[w];
+  starts[t] = start - total + offset;
   __syncthreads();
 #pragma unroll
   for (u32 k = 0; k < {EACH}; k++) {{
@@ -207,28 +217,41 @@ pub fn source(class: &SortClass) -> String {
             stretch = EACH * 32,
         ),
     };
+    let mut functions = String::new();
+    if class.step != SortStep::Offsets {
+        functions += "FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & ";
+        let _ = writeln!(functions, "{}; }}", DIGITS - 1);
+    }
+    if class.dims.is_some() {
+        functions += NAMED;
+    }
+    if class.step != SortStep::Count {
+        functions += SUM_TO;
+    }
     format!(
         r#"
-FN u32 digit_of(u64 pair, u32 shift) {{ return (u32)(pair >> 32) >> shift & {last}; }}
-// The pair of an index.
-FN u64 named(i64 place, u32 i, u64 places, u32 *fault) {{
-  if ((u64)place >= places) {{ *fault = 1; place = (i64)places; }}
-  return (u64)place << 32 | i;
-}}
-// The sum of what lanes up to this one have.
-FN u32 sum_before(u32 x, u32 lane) {{
-#pragma unroll
-  for (u32 o = 1; o < 32; o *= 2) {{ const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }}
-  return x;
-}}
-extern "C" __global__ void __launch_bounds__({DIGITS}) scatter(THALWEG_PARAMETER({words})) {{
+{functions}extern "C" __global__ void __launch_bounds__({DIGITS}) scatter(THALWEG_PARAMETER({words})) {{
   begin();
 {head}{body}}}
 "#,
-        last = DIGITS - 1,
         words = HEAD + 2 * class.dims.unwrap_or(0) as usize,
     )
 }
+
+const NAMED: &str = r#"// The pair of an index.
+FN u64 named(i64 place, u32 i, u64 places, u32 *fault) {
+  if ((u64)place >= places) { *fault = 1; place = (i64)places; }
+  return (u64)place << 32 | i;
+}
+"#;
+
+const SUM_TO: &str = r#"// The sum of what lanes up to this one have.
+FN u32 sum_to(u32 x, u32 lane) {
+#pragma unroll
+  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
+  return x;
+}
+"#;
 
 /// What a thread does that has index number `along` of the sorted ones: nothing, but where a run begins (of values that replace each other: where it ends).
 pub fn runs(op: ScatterOp, dtype: DType) -> String {
@@ -267,11 +290,12 @@ pub fn runs(op: ScatterOp, dtype: DType) -> String {
       const {s} raw = raws[k];
       {put}
     }}
-    if (!mine[{AHEAD} - 1]) break;
+    if (!mine[{last}]) break;
   }}
   store1(to + at3 + (i64)place * (i64)a.w[10], element);
 "#,
-        put = put(op, dtype)
+        put = put(op, dtype),
+        last = AHEAD - 1,
     )
 }
 
