@@ -364,7 +364,7 @@ fn lines_with_the_same_indices_are_sorted_once() {
 #[test]
 fn whole_numbers_are_added_all_at_once() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
-    for (shape, axis, n) in [([1, 50], 1, 2100), ([40, 6], 0, 100)] {
+    for (shape, axis, n) in [([2, 50], 1, 2100), ([40, 6], 0, 100)] {
         let mut own = shape;
         own[axis] = n;
         let index = Tensor::from_slice(&drawn(own[0] * own[1], 40, 8), own);
