@@ -1,40 +1,292 @@
 // options: -fmad=false
 
 // Scatter: the copy of the tensor.
-extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(18)) {
+typedef u32 number;
+extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24)) {
   begin();
+  if (a.w[0] == a.w[3]) return;
   const float *const tensor = (const float *)a.w[0], *const values = (const float *)a.w[2];
   const i64 *const index = (const i64 *)a.w[1];
   float *const to = (float *)a.w[3];
-  const i64 g = (i64)blockIdx.x * 128 + threadIdx.x;
-  i64 at0 = 0, at1 = 0, at2 = 0, at3 = 0;
-  // Lines run side by side, so that neighbours in memory mostly are neighbouring threads.
-  if (a.w[0] == a.w[3]) return;
-  if (g >= (i64)a.w[4] * (i64)a.w[6]) return;
-  i64 rest = g % (i64)a.w[4];
-  const i64 along = g / (i64)a.w[4];
-  { const i64 d = (i64)(u32)a.w[12], i = rest % d; rest /= d; at0 += i * (i64)a.w[14]; at1 += i * (i64)a.w[15]; at2 += i * (i64)a.w[16]; at3 += i * (i64)a.w[17]; }
-  store1(to + at3 + along * (i64)a.w[10], load1(tensor + at0 + along * (i64)a.w[7]));
+  const number g = (number)blockIdx.x * 128 + threadIdx.x;
+  if (g >= (number)a.w[15]) return;
+  i64 at0 = 0, at1 = 0, at2 = 0, at3 = 0, at4 = 0;
+  number rest, along;
+  const Split cut = split(g, a.w[13], a.w[14]);
+  along = cut.q;
+  rest = cut.r;
+  if (!a.w[16]) { const number swapped = along; along = rest; rest = swapped; }
+  { const Split s = split(rest, a.w[17], a.w[18]); const i64 i = s.r; rest = s.q; at0 += i * (i64)a.w[19]; at1 += i * (i64)a.w[20]; at2 += i * (i64)a.w[21]; at3 += i * (i64)a.w[22]; at4 += i * (i64)a.w[23]; }
+  store1(to + at3 + (i64)along * (i64)a.w[10], load1(tensor + at0 + (i64)along * (i64)a.w[7]));
 }
 
 // options: -fmad=false
 
-// Scatter: Add of f32.
-extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(18)) {
+// Sort of the indices of a scatter: digits of indices counted.
+FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & 255; }
+// The pair of an index.
+FN u64 named(i64 place, u32 i, u64 places, u32 *fault) {
+  if ((u64)place >= places) { *fault = 1; place = (i64)places; }
+  return (u64)place << 32 | i;
+}
+extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
+  begin();
+  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  __shared__ u32 counts[256];
+  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const i64 *from = (const i64 *)a.w[0];
+  #define PAIR(i) named(load1(from + (i64)(i) * (i64)a.w[8]), i, a.w[5], (u32 *)a.w[9])
+  counts[t] = 0;
+  __syncthreads();
+  #pragma unroll
+  for (u32 k = 0; k < 8; k++) {
+    const u32 i = tile * 2048 + k * 256 + t;
+    if (i < n) atomicAdd(&counts[digit_of(PAIR(i), (u32)a.w[7])], 1u);
+  }
+  __syncthreads();
+  store1((u32 *)a.w[2] + ((i64)row * 256 + t) * tiles + tile, counts[t]);
+}
+
+// options: -fmad=false
+
+// Sort of the indices of a scatter: where digits of tiles begin.
+// The sum of what lanes up to this one have.
+FN u32 sum_to(u32 x, u32 lane) {
+  #pragma unroll
+  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
+  return x;
+}
+extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
+  begin();
+  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  const i64 which = (i64)blockIdx.x * 8 + warp;
+  u32 *const counts = (u32 *)a.w[2] + which * tiles;
+  u32 before = 0;
+  for (u32 first = 0; first < tiles; first += 128) {
+    u32 own[4];
+    #pragma unroll
+    for (u32 k = 0; k < 4; k++) { const u32 i = first + 32 * k + lane; own[k] = i < tiles ? load1(counts + i) : 0; }
+    #pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+      const u32 i = first + 32 * k + lane, x = sum_to(own[k], lane);
+      if (i < tiles) store1(counts + i, before + x - own[k]);
+      before += __shfl_sync(0xffffffffu, x, 31);
+    }
+  }
+  if (lane == 0) store1((u32 *)a.w[3] + which, before);
+}
+
+// options: -fmad=false
+
+// Sort of the indices of a scatter: indices moved to where their digits are.
+FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & 255; }
+// The pair of an index.
+FN u64 named(i64 place, u32 i, u64 places, u32 *fault) {
+  if ((u64)place >= places) { *fault = 1; place = (i64)places; }
+  return (u64)place << 32 | i;
+}
+// The sum of what lanes up to this one have.
+FN u32 sum_to(u32 x, u32 lane) {
+  #pragma unroll
+  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
+  return x;
+}
+extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
+  begin();
+  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  __shared__ u32 counts[8][256];
+  __shared__ u32 starts[256];
+  __shared__ u32 sums[8];
+  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const i64 *from = (const i64 *)a.w[0];
+  #define PAIR(i) named(load1(from + (i64)(i) * (i64)a.w[8]), i, a.w[5], (u32 *)a.w[9])
+  u64 *const to = (u64 *)a.w[1] + (i64)row * n;
+  const u32 shift = (u32)a.w[7], first = tile * 2048 + warp * 256 + lane;
+  u64 pairs[8];
+  #pragma unroll
+  for (u32 k = 0; k < 8; k++) pairs[k] = first + 32 * k < n ? PAIR(first + 32 * k) : 0;
+  // Of digit t: how many the row has, and how many of them the tiles before.
+  u32 total = 0, offset = 0;
+  if (tiles > 1) {
+    total = load1((u32 *)a.w[3] + (i64)row * 256 + t);
+    offset = load1((u32 *)a.w[2] + ((i64)row * 256 + t) * tiles + tile);
+  }
+  for (u32 w = 0; w < 8; w++) counts[w][t] = 0;
+  __syncthreads();
+  // How many of the same digit a warp has met before, in the order of its stretch.
+  u32 ranks[8];
+  #pragma unroll
+  for (u32 k = 0; k < 8; k++) {
+    const bool inside = first + 32 * k < n;
+    const u32 digit = digit_of(pairs[k], shift);
+    u32 same = __ballot_sync(0xffffffffu, inside);
+    #pragma unroll
+    for (u32 bit = 0; bit < 8; bit++) {
+      const bool one = digit >> bit & 1;
+      const u32 ones = __ballot_sync(0xffffffffu, one);
+      same &= one ? ones : ~ones;
+    }
+    const u32 below = __popc(same & ((1u << lane) - 1)), before = counts[warp][digit];
+    __syncwarp();
+    if (inside && below == 0) counts[warp][digit] = before + __popc(same);
+    __syncwarp();
+    ranks[k] = before + below;
+  }
+  __syncthreads();
+  // How many of digit t the warps before have.
+  u32 before = 0;
+  for (u32 w = 0; w < 8; w++) { const u32 own = counts[w][t]; counts[w][t] = before; before += own; }
+  if (tiles == 1) total = before;
+  // Where the tile's pairs with digit t go: behind those with smaller digits, and behind those of tiles before.
+  u32 start = sum_to(total, lane);
+  if (lane == 31) sums[warp] = start;
+  __syncthreads();
+  for (u32 w = 0; w < warp; w++) start += sums[w];
+  starts[t] = start - total + offset;
+  __syncthreads();
+  #pragma unroll
+  for (u32 k = 0; k < 8; k++) {
+    const u32 digit = digit_of(pairs[k], shift);
+    if (first + 32 * k < n) store1(to + (starts[digit] + counts[warp][digit] + ranks[k]), pairs[k]);
+  }
+}
+
+// options: -fmad=false
+
+// Sort of the indices of a scatter: digits of pairs of place and number counted.
+FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & 255; }
+extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
+  begin();
+  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  __shared__ u32 counts[256];
+  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const u64 *const from = (const u64 *)a.w[0] + (i64)row * n;
+  #define PAIR(i) load1(from + (i))
+  counts[t] = 0;
+  __syncthreads();
+  #pragma unroll
+  for (u32 k = 0; k < 8; k++) {
+    const u32 i = tile * 2048 + k * 256 + t;
+    if (i < n) atomicAdd(&counts[digit_of(PAIR(i), (u32)a.w[7])], 1u);
+  }
+  __syncthreads();
+  store1((u32 *)a.w[2] + ((i64)row * 256 + t) * tiles + tile, counts[t]);
+}
+
+// options: -fmad=false
+
+// Sort of the indices of a scatter: pairs of place and number moved to where their digits are.
+FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & 255; }
+// The sum of what lanes up to this one have.
+FN u32 sum_to(u32 x, u32 lane) {
+  #pragma unroll
+  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
+  return x;
+}
+extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
+  begin();
+  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  __shared__ u32 counts[8][256];
+  __shared__ u32 starts[256];
+  __shared__ u32 sums[8];
+  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const u64 *const from = (const u64 *)a.w[0] + (i64)row * n;
+  #define PAIR(i) load1(from + (i))
+  u64 *const to = (u64 *)a.w[1] + (i64)row * n;
+  const u32 shift = (u32)a.w[7], first = tile * 2048 + warp * 256 + lane;
+  u64 pairs[8];
+  #pragma unroll
+  for (u32 k = 0; k < 8; k++) pairs[k] = first + 32 * k < n ? PAIR(first + 32 * k) : 0;
+  // Of digit t: how many the row has, and how many of them the tiles before.
+  u32 total = 0, offset = 0;
+  if (tiles > 1) {
+    total = load1((u32 *)a.w[3] + (i64)row * 256 + t);
+    offset = load1((u32 *)a.w[2] + ((i64)row * 256 + t) * tiles + tile);
+  }
+  for (u32 w = 0; w < 8; w++) counts[w][t] = 0;
+  __syncthreads();
+  // How many of the same digit a warp has met before, in the order of its stretch.
+  u32 ranks[8];
+  #pragma unroll
+  for (u32 k = 0; k < 8; k++) {
+    const bool inside = first + 32 * k < n;
+    const u32 digit = digit_of(pairs[k], shift);
+    u32 same = __ballot_sync(0xffffffffu, inside);
+    #pragma unroll
+    for (u32 bit = 0; bit < 8; bit++) {
+      const bool one = digit >> bit & 1;
+      const u32 ones = __ballot_sync(0xffffffffu, one);
+      same &= one ? ones : ~ones;
+    }
+    const u32 below = __popc(same & ((1u << lane) - 1)), before = counts[warp][digit];
+    __syncwarp();
+    if (inside && below == 0) counts[warp][digit] = before + __popc(same);
+    __syncwarp();
+    ranks[k] = before + below;
+  }
+  __syncthreads();
+  // How many of digit t the warps before have.
+  u32 before = 0;
+  for (u32 w = 0; w < 8; w++) { const u32 own = counts[w][t]; counts[w][t] = before; before += own; }
+  if (tiles == 1) total = before;
+  // Where the tile's pairs with digit t go: behind those with smaller digits, and behind those of tiles before.
+  u32 start = sum_to(total, lane);
+  if (lane == 31) sums[warp] = start;
+  __syncthreads();
+  for (u32 w = 0; w < warp; w++) start += sums[w];
+  starts[t] = start - total + offset;
+  __syncthreads();
+  #pragma unroll
+  for (u32 k = 0; k < 8; k++) {
+    const u32 digit = digit_of(pairs[k], shift);
+    if (first + 32 * k < n) store1(to + (starts[digit] + counts[warp][digit] + ranks[k]), pairs[k]);
+  }
+}
+
+// options: -fmad=false
+
+// Scatter: Add of f32, a thread a run of sorted indices.
+typedef u32 number;
+extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24)) {
   begin();
   const float *const tensor = (const float *)a.w[0], *const values = (const float *)a.w[2];
   const i64 *const index = (const i64 *)a.w[1];
   float *const to = (float *)a.w[3];
-  const i64 g = (i64)blockIdx.x * 128 + threadIdx.x;
-  i64 at0 = 0, at1 = 0, at2 = 0, at3 = 0;
-  if (g >= (i64)a.w[4]) return;
-  i64 rest = g;
-  { const i64 d = (i64)(u32)a.w[12], i = rest % d; rest /= d; at0 += i * (i64)a.w[14]; at1 += i * (i64)a.w[15]; at2 += i * (i64)a.w[16]; at3 += i * (i64)a.w[17]; }
-  for (i64 i = 0; i < (i64)a.w[5]; i++) {
-    const i64 place = load1(index + at1 + i * (i64)a.w[8]);
-    if (place < 0 || place >= (i64)a.w[6]) { *(u32 *)a.w[11] = 1; continue; }
-    const float raw = load1(values + at2 + i * (i64)a.w[9]);
-    float *const p = to + at3 + place * (i64)a.w[10];
-    { const float before = (*p), value = raw; *p = (before + value); }
+  const number g = (number)blockIdx.x * 128 + threadIdx.x;
+  if (g >= (number)a.w[15]) return;
+  i64 at0 = 0, at1 = 0, at2 = 0, at3 = 0, at4 = 0;
+  number rest, along;
+  const Split cut = split(g, a.w[13], a.w[14]);
+  along = cut.q;
+  rest = cut.r;
+  if (!a.w[16]) { const number swapped = along; along = rest; rest = swapped; }
+  { const Split s = split(rest, a.w[17], a.w[18]); const i64 i = s.r; rest = s.q; at0 += i * (i64)a.w[19]; at1 += i * (i64)a.w[20]; at2 += i * (i64)a.w[21]; at3 += i * (i64)a.w[22]; at4 += i * (i64)a.w[23]; }
+  const u64 *const sorted = (const u64 *)a.w[12] + at4;
+  const u32 n = (u32)a.w[5];
+  const u64 own = load1(sorted + along);
+  const u32 place = (u32)(own >> 32);
+  if (place == (u32)a.w[6]) return;
+  if (along > 0 && (u32)(load1(sorted + along - 1) >> 32) == place) return;
+  float element = load1(to + at3 + (i64)place * (i64)a.w[10]);
+  float *const p = &element;
+  // Loads of several values at once, and then one after the other.
+  for (u32 first = (u32)along;; first += 8) {
+    u64 pairs[8];
+    float raws[8];
+    bool mine[8];
+    #pragma unroll
+    for (u32 k = 0; k < 8; k++) pairs[k] = first + k < n ? load1(sorted + first + k) : ~0ull;
+    #pragma unroll
+    for (u32 k = 0; k < 8; k++) {
+      mine[k] = (u32)(pairs[k] >> 32) == place;
+      if (mine[k]) raws[k] = load1(values + at2 + (i64)(u32)pairs[k] * (i64)a.w[9]);
+    }
+    #pragma unroll
+    for (u32 k = 0; k < 8; k++) if (mine[k]) {
+      const float raw = raws[k];
+      { const float before = (*p), value = raw; *p = (before + value); }
+    }
+    if (!mine[7]) break;
   }
+  store1(to + at3 + (i64)place * (i64)a.w[10], element);
 }

@@ -223,20 +223,19 @@ fn scanned(op: ScanOp) -> (Kernel, Geometry) {
 }
 
 /// `x[index[i], j] += v[i, j]`.
-fn scattered() -> (Kernel, Geometry) {
-    let (rows, n, columns) = (1000, 5000, 64isize);
+fn scattered(dtype: DType, columns: usize) -> (Kernel, Geometry) {
+    let (rows, n, step) = (1000, 5000, columns as isize);
     let geometry = ScatterGeometry {
         axis: 0,
         outer: vec![],
-        inner: vec![(columns as usize, [1, 0, 1, 1])],
+        inner: vec![(columns, [1, 0, 1, 1])],
         n,
         size: rows,
-        steps: [columns, 1, columns, columns],
+        steps: [step, 1, step, step],
         base: [0; 4],
         inputs: [None, None],
     };
-    let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] };
-    (kernel, Geometry::Scatter(geometry))
+    (Kernel::Scatter { op: ScatterOp::Add, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
 /// Products of eight pairs of bf16 matrices, the second ones transposed.
@@ -281,7 +280,9 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("sum_in_order", sum(true, [512, 3000], false)),
         ("cumsum", scanned(ScanOp::Sum)),
         ("sort", scanned(ScanOp::Sort)),
-        ("scatter_add", scattered()),
+        ("scatter_add", scattered(DType::F32, 64)),
+        ("scatter_add_i64", scattered(DType::I64, 64)),
+        ("scatter_add_of_many_lines", scattered(DType::F32, 1 << 17)),
         ("products_bf16", products()),
         ("normal", normal()),
     ]

@@ -24,7 +24,7 @@ use map::MapClass;
 use matmul::MatmulClass;
 use rows::{RowsClass, Sharing};
 use scan::{ScanClass, Way};
-use scatter::ScatterClass;
+use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
 use thalweg_kernel::Body;
 use tidy::tidy;
 
@@ -50,6 +50,8 @@ pub enum UnitKey {
     Matmul(MatmulClass),
     /// A scatter.
     Scatter(ScatterClass),
+    /// A sort of the indices of one.
+    ScatterSort(SortClass),
 }
 
 /// What is compiled: options and the prelude, then what follows them here.
@@ -78,6 +80,7 @@ impl UnitKey {
             UnitKey::Scan(class) => ("scan", true, scan::source(class)),
             UnitKey::Matmul(class) => ("matmul", false, matmul::source(class)),
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
+            UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
         };
         (name, Source { options: options(exact), own: format!("\n// {}\n{}", self.about(), tidy(own.trim_start())) })
     }
@@ -124,9 +127,23 @@ impl UnitKey {
                 format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
             }
             UnitKey::Matmul(class) => format!("Matrix product of {}.", class.dtype.name()),
-            UnitKey::Scatter(ScatterClass { op: None, .. }) => "Scatter: the copy of the tensor.".into(),
-            UnitKey::Scatter(ScatterClass { op: Some(op), dtype, .. }) => {
-                format!("Scatter: {op:?} of {}.", dtype.name())
+            UnitKey::Scatter(ScatterClass { way, dtype, .. }) => match way {
+                ScatterWay::Copy => "Scatter: the copy of the tensor.".into(),
+                ScatterWay::Lines(op) => format!("Scatter: {op:?} of {}, a thread a line.", dtype.name()),
+                ScatterWay::Runs(op) => {
+                    format!("Scatter: {op:?} of {}, a thread a run of sorted indices.", dtype.name())
+                }
+                ScatterWay::AtOnce(op) => format!("Scatter: {op:?} of {}, all at once.", dtype.name()),
+            },
+            UnitKey::ScatterSort(class) => {
+                let of = if class.dims.is_some() { "indices" } else { "pairs of place and number" };
+                match class.step {
+                    SortStep::Count => format!("Sort of the indices of a scatter: digits of {of} counted."),
+                    SortStep::Offsets => "Sort of the indices of a scatter: where digits of tiles begin.".into(),
+                    SortStep::Move => {
+                        format!("Sort of the indices of a scatter: {of} moved to where their digits are.")
+                    }
+                }
             }
         }
     }

@@ -1,0 +1,310 @@
+//! Indices sorted by the place that they name, and values put in run by run.
+//!
+//! In: rows of indices. Out: rows of pairs (place in the upper half, number of the index in the lower), sorted by place and then by number; those out of range, which name the place
+//! behind the last one, come last. A radix sort from the lowest digit on: each pass counts digits in tiles, finds where each digit of each tile begins, and moves the pairs there; of
+//! rows of one tile a pass is one launch.
+//!
+//! Always true: a pass keeps pairs of the same digit in order.
+
+use super::{put, stored};
+use crate::compiler::Compiler;
+use crate::launch::Word;
+use crate::program::{Draft, Plan};
+use crate::render::UnitKey;
+use std::fmt::Write;
+use thalweg_ir::{DType, ScatterOp};
+use thalweg_kernel::ScatterGeometry;
+
+/// Bits of a digit.
+const BITS: u32 = 8;
+/// Values of a digit, and threads of a block.
+const DIGITS: u32 = 1 << BITS;
+/// Pairs of a thread.
+const EACH: u32 = 8;
+/// Words before those of the dimensions: addresses of what is sorted and of the result, of counts and of totals; indices of a row; places; tiles of a row; the digit's lowest bit; the
+/// stride of the indices; the fault.
+const HEAD: usize = 10;
+/// Values that a run loads before it puts the first of them in.
+const AHEAD: u32 = 8;
+
+/// What a launch of a sort does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SortStep {
+    /// Counts the digits of each tile.
+    Count,
+    /// Sums the counts of a digit over the tiles.
+    Offsets,
+    /// Moves pairs to where their digits are.
+    Move,
+}
+
+/// What decides the source of a launch of a sort.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SortClass {
+    /// What it does.
+    pub step: SortStep,
+    /// The dimensions of rows where it reads the indices themselves; none where it reads pairs.
+    pub dims: Option<u8>,
+}
+
+/// Tiles of a row of so many indices.
+pub fn tiles(n: usize) -> usize {
+    n.div_ceil((EACH * DIGITS) as usize)
+}
+
+/// Passes of a sort by so many places, and the one for indices out of range.
+pub fn passes(size: usize) -> usize {
+    (usize::BITS - size.leading_zeros()).div_ceil(BITS).max(1) as usize
+}
+
+/// Adds a sort of rows (how many; sizes and strides of their dimensions) of indices; the piece of scratch memory with the pairs.
+pub fn add(
+    plan: &mut Plan,
+    g: &ScatterGeometry,
+    (rows, dims): (usize, &[(usize, isize)]),
+    index: Word,
+    compiler: &Compiler,
+) -> u16 {
+    let (tiles, passes) = (tiles(g.n), passes(g.size));
+    let mut piece = |bytes: usize| {
+        plan.scratch.push(bytes.max(64));
+        plan.scratch.len() as u16 - 1
+    };
+    let pairs: Vec<u16> = (0..passes.min(2)).map(|_| piece(8 * rows * g.n)).collect();
+    let counts = piece(4 * rows * DIGITS as usize * tiles);
+    let totals = piece(4 * rows * DIGITS as usize);
+    for pass in 0..passes {
+        let first = pass == 0;
+        let to = Word::Scratch(pairs[pass % 2], 0);
+        let from = if first { index } else { Word::Scratch(pairs[(pass + 1) % 2], 0) };
+        let mut words = vec![0; HEAD];
+        words[4..8].copy_from_slice(&[g.n, g.size, tiles, pass * BITS as usize].map(|v| v as u64));
+        words[8] = g.steps[1] as u64;
+        if first {
+            words.extend(dims.iter().flat_map(|&(d, stride)| [d as u64, stride as u64]));
+        }
+        let scratch = |piece| Word::Scratch(piece, 0);
+        let patches = vec![(0, from), (1, to), (2, scratch(counts)), (3, scratch(totals)), (9, Word::Fault)];
+        let own = first.then_some(dims.len() as u8);
+        let steps = [
+            (SortStep::Count, rows * tiles, own),
+            // A warp has a digit of a row.
+            (SortStep::Offsets, rows * 32, None),
+            (SortStep::Move, rows * tiles, own),
+        ];
+        // Who moves a tile that is alone counts for itself.
+        for &(step, blocks, dims) in if tiles == 1 { &steps[2..] } else { &steps[..] } {
+            let unit = compiler.unit(UnitKey::ScatterSort(SortClass { step, dims }));
+            let mut words = words.clone();
+            words.truncate(HEAD + 2 * dims.unwrap_or(0) as usize);
+            let (grid, patches) = ([blocks as u32, 1, 1], patches.clone());
+            plan.stages.push(Draft { unit, grid, block: DIGITS, shared: 0, words, patches });
+        }
+    }
+    pairs[(passes - 1) % 2]
+}
+
+/// The source of a launch of a sort, with one function, `scatter`.
+pub fn source(class: &SortClass) -> String {
+    let tile = EACH * DIGITS;
+    let warps = DIGITS / 32;
+    let head = "  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;\n";
+    // A pair is read where the row is known.
+    let read = match class.dims {
+        None => "  const u64 *const from = (const u64 *)a.w[0] + (i64)row * n;\n#define PAIR(i) load1(from + (i))\n"
+            .to_string(),
+        Some(dims) => {
+            let mut at = String::from("  const i64 *from = (const i64 *)a.w[0];\n");
+            if dims > 0 {
+                at += "  u32 rest = row;\n";
+            }
+            for d in (0..dims as usize).rev() {
+                let w = HEAD + 2 * d;
+                let _ =
+                    writeln!(at, "  from += (i64)(rest % (u32)a.w[{w}]) * (i64)a.w[{}]; rest /= (u32)a.w[{w}];", w + 1);
+            }
+            at + "#define PAIR(i) named(load1(from + (i64)(i) * (i64)a.w[8]), i, a.w[5], (u32 *)a.w[9])\n"
+        }
+    };
+    let body = match class.step {
+        SortStep::Count => format!(
+            r#"  __shared__ u32 counts[{DIGITS}];
+  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+{read}  counts[t] = 0;
+  __syncthreads();
+#pragma unroll
+  for (u32 k = 0; k < {EACH}; k++) {{
+    const u32 i = tile * {tile} + k * {DIGITS} + t;
+    if (i < n) atomicAdd(&counts[digit_of(PAIR(i), (u32)a.w[7])], 1u);
+  }}
+  __syncthreads();
+  store1((u32 *)a.w[2] + ((i64)row * {DIGITS} + t) * tiles + tile, counts[t]);
+"#
+        ),
+        SortStep::Offsets => format!(
+            r#"  const i64 which = (i64)blockIdx.x * {warps} + warp;
+  u32 *const counts = (u32 *)a.w[2] + which * tiles;
+  u32 before = 0;
+  for (u32 first = 0; first < tiles; first += 128) {{
+    u32 own[4];
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {{ const u32 i = first + 32 * k + lane; own[k] = i < tiles ? load1(counts + i) : 0; }}
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {{
+      const u32 i = first + 32 * k + lane, x = sum_to(own[k], lane);
+      if (i < tiles) store1(counts + i, before + x - own[k]);
+      before += __shfl_sync(0xffffffffu, x, 31);
+    }}
+  }}
+  if (lane == 0) store1((u32 *)a.w[3] + which, before);
+"#
+        ),
+        SortStep::Move => format!(
+            r#"  __shared__ u32 counts[{warps}][{DIGITS}];
+  __shared__ u32 starts[{DIGITS}];
+  __shared__ u32 sums[{warps}];
+  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+{read}  u64 *const to = (u64 *)a.w[1] + (i64)row * n;
+  const u32 shift = (u32)a.w[7], first = tile * {tile} + warp * {stretch} + lane;
+  u64 pairs[{EACH}];
+#pragma unroll
+  for (u32 k = 0; k < {EACH}; k++) pairs[k] = first + 32 * k < n ? PAIR(first + 32 * k) : 0;
+  // Of digit t: how many the row has, and how many of them the tiles before.
+  u32 total = 0, offset = 0;
+  if (tiles > 1) {{
+    total = load1((u32 *)a.w[3] + (i64)row * {DIGITS} + t);
+    offset = load1((u32 *)a.w[2] + ((i64)row * {DIGITS} + t) * tiles + tile);
+  }}
+  for (u32 w = 0; w < {warps}; w++) counts[w][t] = 0;
+  __syncthreads();
+  // How many of the same digit a warp has met before, in the order of its stretch.
+  u32 ranks[{EACH}];
+#pragma unroll
+  for (u32 k = 0; k < {EACH}; k++) {{
+    const bool inside = first + 32 * k < n;
+    const u32 digit = digit_of(pairs[k], shift);
+    u32 same = __ballot_sync(0xffffffffu, inside);
+#pragma unroll
+    for (u32 bit = 0; bit < {BITS}; bit++) {{
+      const bool one = digit >> bit & 1;
+      const u32 ones = __ballot_sync(0xffffffffu, one);
+      same &= one ? ones : ~ones;
+    }}
+    const u32 below = __popc(same & ((1u << lane) - 1)), before = counts[warp][digit];
+    __syncwarp();
+    if (inside && below == 0) counts[warp][digit] = before + __popc(same);
+    __syncwarp();
+    ranks[k] = before + below;
+  }}
+  __syncthreads();
+  // How many of digit t the warps before have.
+  u32 before = 0;
+  for (u32 w = 0; w < {warps}; w++) {{ const u32 own = counts[w][t]; counts[w][t] = before; before += own; }}
+  if (tiles == 1) total = before;
+  // Where the tile's pairs with digit t go: behind those with smaller digits, and behind those of tiles before.
+  u32 start = sum_to(total, lane);
+  if (lane == 31) sums[warp] = start;
+  __syncthreads();
+  for (u32 w = 0; w < warp; w++) start += sums[w];
+  starts[t] = start - total + offset;
+  __syncthreads();
+#pragma unroll
+  for (u32 k = 0; k < {EACH}; k++) {{
+    const u32 digit = digit_of(pairs[k], shift);
+    if (first + 32 * k < n) store1(to + (starts[digit] + counts[warp][digit] + ranks[k]), pairs[k]);
+  }}
+"#,
+            stretch = EACH * 32,
+        ),
+    };
+    let mut functions = String::new();
+    if class.step != SortStep::Offsets {
+        functions += "FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & ";
+        let _ = writeln!(functions, "{}; }}", DIGITS - 1);
+    }
+    if class.dims.is_some() {
+        functions += NAMED;
+    }
+    if class.step != SortStep::Count {
+        functions += SUM_TO;
+    }
+    format!(
+        r#"
+{functions}extern "C" __global__ void __launch_bounds__({DIGITS}) scatter(THALWEG_PARAMETER({words})) {{
+  begin();
+{head}{body}}}
+"#,
+        words = HEAD + 2 * class.dims.unwrap_or(0) as usize,
+    )
+}
+
+const NAMED: &str = r#"// The pair of an index.
+FN u64 named(i64 place, u32 i, u64 places, u32 *fault) {
+  if ((u64)place >= places) { *fault = 1; place = (i64)places; }
+  return (u64)place << 32 | i;
+}
+"#;
+
+const SUM_TO: &str = r#"// The sum of what lanes up to this one have.
+FN u32 sum_to(u32 x, u32 lane) {
+#pragma unroll
+  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
+  return x;
+}
+"#;
+
+/// What a thread does that has index number `along` of the sorted ones: nothing, but where a run begins (of values that replace each other: where it ends).
+pub fn runs(op: ScatterOp, dtype: DType) -> String {
+    let s = stored(dtype);
+    let head = r#"  const u64 *const sorted = (const u64 *)a.w[12] + at4;
+  const u32 n = (u32)a.w[5];
+  const u64 own = load1(sorted + along);
+  const u32 place = (u32)(own >> 32);
+  if (place == (u32)a.w[6]) return;
+"#;
+    if op == ScatterOp::Set {
+        return format!(
+            r#"{head}  if (along + 1 < n && (u32)(load1(sorted + along + 1) >> 32) == place) return;
+  store1(to + at3 + (i64)place * (i64)a.w[10], load1(values + at2 + (i64)(u32)own * (i64)a.w[9]));
+"#
+        );
+    }
+    format!(
+        r#"{head}  if (along > 0 && (u32)(load1(sorted + along - 1) >> 32) == place) return;
+  {s} element = load1(to + at3 + (i64)place * (i64)a.w[10]);
+  {s} *const p = &element;
+  // Loads of several values at once, and then one after the other.
+  for (u32 first = (u32)along;; first += {AHEAD}) {{
+    u64 pairs[{AHEAD}];
+    {s} raws[{AHEAD}];
+    bool mine[{AHEAD}];
+#pragma unroll
+    for (u32 k = 0; k < {AHEAD}; k++) pairs[k] = first + k < n ? load1(sorted + first + k) : ~0ull;
+#pragma unroll
+    for (u32 k = 0; k < {AHEAD}; k++) {{
+      mine[k] = (u32)(pairs[k] >> 32) == place;
+      if (mine[k]) raws[k] = load1(values + at2 + (i64)(u32)pairs[k] * (i64)a.w[9]);
+    }}
+#pragma unroll
+    for (u32 k = 0; k < {AHEAD}; k++) if (mine[k]) {{
+      const {s} raw = raws[k];
+      {put}
+    }}
+    if (!mine[{last}]) break;
+  }}
+  store1(to + at3 + (i64)place * (i64)a.w[10], element);
+"#,
+        put = put(op, dtype),
+        last = AHEAD - 1,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passes;
+
+    #[test]
+    fn passes_hold_the_place_behind_the_last() {
+        assert_eq!([1, 255, 256, 50_000, 65_535, 65_536].map(passes), [1, 1, 2, 2, 2, 3]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Scans and sorts: what the host computes, however rows are shared.
+
+use crate::{counted, emulated};
+use thalweg::prelude::*;
+
+/// Numbers with ties, zeros of both signs, and a NaN where there is room and the dtype has it.
+fn scattered(shape: [usize; 2], dtype: DType) -> Tensor {
+    let n = shape[0] * shape[1];
+    let number = |i: usize| match i {
+        7 => -0.0,
+        8 => 0.0,
+        i => ((i * 7919 % 1009) as f64 - 504.0) / 64.0,
+    };
+    let mut all: Vec<f64> = (0..n).map(number).collect();
+    if n > 200 && dtype.is_float() {
+        all[n - 100] = f64::NAN;
+    }
+    let scale = if dtype.is_float() { 1.0 } else { 64.0 };
+    let all: Vec<f64> = all.iter().map(|x| x * scale).collect();
+    Tensor::from_slice(&all, shape).cast(dtype)
+}
+
+/// Read by the host as it is: a cast there would be one more kernel to compile for each.
+fn wide(x: &Tensor) -> Vec<f64> {
+    x.to_device(Device::cpu()).unwrap().cast(DType::F64).to_vec::<f64>().unwrap()
+}
+
+/// Compares what `f` gives on both devices: to a rounding of the dtype, or `exactly`.
+fn compare(what: &str, x: &Tensor, exactly: bool, f: impl Fn(&Tensor) -> Tensor) {
+    let here = f(x);
+    let there = f(&x.to_device(emulated()).unwrap());
+    assert_eq!((here.dims(), here.dtype()), (there.dims(), there.dtype()));
+    let close = match x.dtype() {
+        DType::BF16 | DType::F16 => 1e-2,
+        DType::F32 => 1e-6,
+        _ => 1e-12,
+    };
+    for (i, (a, b)) in wide(&here).iter().zip(&wide(&there)).enumerate() {
+        let same = a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        let near = !exactly && (a - b).abs() <= close * a.abs().max(1.0);
+        assert!(same || near, "{what} of {:?} {:?}, {i}: {a} and not {b}", x.dtype(), x.dims());
+    }
+}
+
+/// Rows and points that take every way: short, one turn, several, chunks; alone, and with others. Compiling is what takes the time, so not everything is tried with each.
+const ROWS: [[usize; 2]; 9] =
+    [[1, 1], [67, 3], [40, 16], [5, 255], [2, 257], [3, 1000], [2, 2049], [3, 8193], [1, 20000]];
+const DTYPES: [DType; 4] = [DType::I64, DType::BF16, DType::F64, DType::F16];
+
+#[test]
+fn running_sums_are_those_of_the_host() {
+    for (i, shape) in ROWS.into_iter().enumerate() {
+        let x = scattered(shape, DType::F32);
+        let other = scattered(shape, DTYPES[i % 4]);
+        let (x, other) = if i % 2 == 0 { (x, other) } else { (other, x) };
+        compare("cumsum", &x, !x.dtype().is_float(), |x| x.cumsum(1));
+        compare("cumsum_reverse", &other, !other.dtype().is_float(), |x| x.cumsum_reverse(1));
+    }
+    for shape in [[0, 5], [5, 0]] {
+        compare("cumsum", &scattered(shape, DType::F32), true, |x| x.cumsum(1));
+    }
+}
+
+#[test]
+fn running_extremes_are_those_of_the_host() {
+    for (i, shape) in ROWS.into_iter().enumerate() {
+        let x = scattered(shape, DType::F32);
+        match i % 3 {
+            0 => compare("cummax", &x, true, |x| x.cummax(1)),
+            1 => compare("cummin_reverse", &x, true, |x| x.cummin_reverse(1)),
+            _ => compare("cummax_reverse", &scattered(shape, DType::I32), true, |x| x.cummax_reverse(1)),
+        }
+    }
+}
+
+#[test]
+fn running_logarithms_and_products_are_those_of_the_host() {
+    for (i, shape) in ROWS.into_iter().enumerate() {
+        let x = scattered(shape, DType::F32);
+        if i % 2 == 0 {
+            compare("logcumsumexp", &x, false, |x| x.logcumsumexp(1));
+            compare("cumprod", &scattered(shape, DType::I64), true, |x| x.cumprod(1));
+        } else {
+            compare("logcumsumexp_reverse", &x, false, |x| x.logcumsumexp_reverse(1));
+            compare("cumprod", &(1.0 + x * 1e-3), false, |x| x.cumprod_reverse(1));
+        }
+    }
+}
+
+#[test]
+fn scans_of_columns_are_those_of_the_host() {
+    for (i, shape) in [[4, 100], [1, 40], [9, 8], [300, 3], [70, 33], [1000, 12], [2100, 40]].into_iter().enumerate() {
+        let x = scattered(shape, DType::F32);
+        compare("cumsum", &x, false, |x| x.cumsum(0));
+        match i % 3 {
+            0 => compare("cumsum", &scattered(shape, DType::I64), true, |x| x.cumsum_reverse(0)),
+            1 => compare("cummax", &scattered(shape, DType::BF16), true, |x| x.cummax_reverse(0)),
+            _ => compare("cumprod", &(1.0 + x * 1e-3), false, |x| x.cumprod(0)),
+        }
+    }
+    compare("sort", &scattered([300, 3], DType::F32), true, |x| x.sort(0, true));
+    compare("argsort", &scattered([2100, 2], DType::I64), true, |x| x.argsort(0, false));
+}
+
+#[test]
+fn sorts_are_those_of_the_host() {
+    for (i, shape) in ROWS.into_iter().enumerate() {
+        let x = scattered(shape, if i % 2 == 0 { DType::F32 } else { DTYPES[i % 4] });
+        compare("sort", &x, true, |x| x.sort(1, i % 4 < 2));
+        compare("sort", &scattered(shape, DTYPES[(i + 1) % 4]), true, |x| x.sort(1, true));
+    }
+    for shape in [[0, 5], [5, 0]] {
+        compare("argsort", &scattered(shape, DType::F32), true, |x| x.argsort(1, false));
+    }
+}
+
+#[test]
+fn places_of_sorts_are_those_of_the_host() {
+    for (i, shape) in ROWS.into_iter().enumerate() {
+        let x = scattered(shape, [DType::F32, DType::I16, DType::F64, DType::BF16, DType::I64][i % 5]);
+        compare("argsort", &x, true, |x| x.argsort(1, i % 2 == 0));
+        // Many ties.
+        let bytes = (scattered(shape, DType::I32) % 5).cast(DType::U8);
+        compare("argsort", &bytes, true, |x| x.argsort(1, i % 2 == 1));
+    }
+}
+
+#[test]
+fn few_long_rows_are_shared_by_blocks() {
+    let launches = |shape: [usize; 2], f: &dyn Fn(&Tensor) -> Tensor| {
+        let x = scattered(shape, DType::F32).to_device(emulated()).unwrap();
+        thalweg::synchronize().unwrap();
+        let (y, c) = counted(|| {
+            let y = f(&x);
+            thalweg::synchronize().unwrap();
+            y
+        });
+        assert_eq!((y.dims(), c.kernels), (&shape[..], 1));
+        c.device_launches
+    };
+    // Elements to a buffer, the scan, and the result from there; folds of chunks before.
+    assert_eq!(launches([1, 20000], &|x| x.cumsum(1)), 4);
+    assert_eq!(launches([3, 8193], &|x| x.cumsum(1)), 4);
+    assert_eq!(launches([1, 8192], &|x| x.cumsum(1)), 3);
+    assert_eq!(launches([2100, 40], &|x| x.cumsum(0)), 4);
+    // Stretches, and merges.
+    assert_eq!(launches([30, 256], &|x| x.sort(1, false)), 3);
+    assert_eq!(launches([1, 2048], &|x| x.argsort(1, false)), 3);
+    assert_eq!(launches([1, 20000], &|x| x.sort(1, false)), 3 + 4);
+}
+
+#[test]
+fn a_running_sum_has_the_same_bits_whoever_shares_its_row() {
+    // Enough rows that each has a block, and one of them alone, which has several.
+    let n = 8200;
+    let row: Vec<f64> = (0..n).map(|i| ((i * 7919 % 1009) as f64 - 504.0) / 7.0).collect();
+    let x = Tensor::from_slice(&row, [1, n]).to_device(emulated()).unwrap();
+    let bits = |x: &Tensor| -> Vec<u64> { wide(x).iter().map(|x| x.to_bits()).collect() };
+    let many = x.expand([264, n]).cumsum(1);
+    thalweg::synchronize().unwrap();
+    let many = many.narrow(0, 170, 1);
+    assert_eq!(bits(&x.cumsum(1)), bits(&many));
+}

@@ -1,0 +1,170 @@
+//! Scatters of few lines and many: the bits of the host, whatever meets whatever.
+
+use crate::{counted, emulated, indices, message, tensor, values};
+use thalweg::prelude::*;
+
+/// Numbers below `below`, the same each time.
+fn drawn(n: usize, below: u64, seed: u64) -> Vec<i64> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % below
+    };
+    (0..n).map(|_| next() as i64).collect()
+}
+
+/// A tensor of dtype with numbers of all sizes, so that sums in another order are other sums.
+fn uneven(shape: &[usize], dtype: DType, seed: u64) -> Tensor {
+    let n = shape.iter().product();
+    if dtype == DType::I64 {
+        let numbers: Vec<i64> = drawn(n, 1000, seed).iter().map(|v| (v - 500) * 0x1234_5678_9abc).collect();
+        return Tensor::from_slice(&numbers, shape);
+    }
+    let numbers: Vec<f32> = drawn(n, 2000, seed).iter().map(|&v| (v as f32 - 1000.0) * 1.37e-3).collect();
+    let x = Tensor::from_slice(&numbers, shape);
+    if dtype == DType::Bool { x.gt(0.0) } else { x.cast(dtype) }
+}
+
+/// All bits of a tensor: what is narrower than f32 is exact there.
+fn bits(x: &Tensor) -> Vec<u64> {
+    if x.dtype().is_float() {
+        x.cast(DType::F32).to_vec::<f32>().unwrap().iter().map(|v| u64::from(v.to_bits())).collect()
+    } else {
+        x.cast(DType::I64).to_vec::<i64>().unwrap().iter().map(|&v| v as u64).collect()
+    }
+}
+
+const SCATTERS: [ScatterOp; 5] = [ScatterOp::Set, ScatterOp::Add, ScatterOp::Prod, ScatterOp::Max, ScatterOp::Min];
+
+#[test]
+fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
+    let on = |x: &Tensor| x.to_device(emulated()).unwrap();
+    // Shape of the tensor, axis, indices along it, places that they name, launches that sort and put in.
+    let cases: [(&[usize], usize, usize, u64, u64); 6] = [
+        (&[300], 0, 1000, 300, 3),
+        (&[4, 5], 0, 65, 4, 2),
+        (&[70_000], 0, 2500, 70_000, 10),
+        (&[3, 40], 1, 700, 7, 2),
+        (&[2, 90, 3], 1, 129, 90, 2),
+        (&[20, 1], 0, 5000, 3, 4),
+    ];
+    for (case, &(shape, axis, n, below, launches)) in cases.iter().enumerate() {
+        let mut own = shape.to_vec();
+        own[axis] = n;
+        let numel: usize = own.iter().product();
+        // Each way to put values in once a few shapes: compiling takes longer than running.
+        for (k, op) in SCATTERS.into_iter().enumerate().filter(|(k, _)| (case + k).is_multiple_of(3)) {
+            let dtype = [DType::F32, DType::BF16, DType::F32, DType::Bool][(case + k) % 4];
+            let seed = (10 * case + k) as u64;
+            let x = uneven(shape, dtype, seed);
+            let v = uneven(&own, dtype, seed + 100);
+            let index = Tensor::from_slice(&drawn(numel, below, seed + 200), own.as_slice());
+            let [a, b, c] = [&x, &v, &index].map(on);
+            let (there, c) = counted(|| {
+                let y = a.scatter_reduce(axis, &c, &b, op);
+                thalweg::flush();
+                y
+            });
+            // Negative numbers become places, and the tensor is copied.
+            assert_eq!(c.device_launches, 2 + launches, "case {case} {op:?}: {c:?}");
+            assert_eq!(bits(&there), bits(&x.scatter_reduce(axis, &index, &v, op)), "case {case} {op:?} of {dtype}");
+        }
+    }
+}
+
+#[test]
+fn lines_with_the_same_indices_are_sorted_once() {
+    let on = |x: &Tensor| x.to_device(emulated()).unwrap();
+    // Negative indices are from the end. Of the last, the first dimension has indices of its own and the last one none.
+    for (shape, axis, n) in [([30, 5], 0, 65), ([7, 900], 1, 400), ([30, 3], 0, 2100)] {
+        let mut own = shape;
+        own[axis] = n;
+        let places: Vec<i64> = drawn(n, 30, 5).iter().map(|i| if i % 3 == 0 { i - 30 } else { *i }).collect();
+        let index = Tensor::new(&places[..]);
+        let (x, v) = (uneven(&shape, DType::F32, 1), uneven(&own, DType::F32, 2));
+        let [a, b, i] = [&x, &v, &index].map(on);
+        let passes = if shape[axis] < 256 { 1 } else { 2 };
+        let sort = if n <= 2048 { passes } else { 3 * passes };
+        let (y, c) = counted(|| [a.index_add(axis, &i, &b), a.index_copy(axis, &i, &b)]);
+        assert!((2 * (2 + sort)..=2 * (3 + sort)).contains(&c.device_launches), "{c:?}");
+        assert_eq!(bits(&y[0]), bits(&x.index_add(axis, &index, &v)));
+        assert_eq!(bits(&y[1]), bits(&x.index_copy(axis, &index, &v)));
+    }
+    let index = Tensor::from_slice(&drawn(3 * 200, 11, 6), [3usize, 200, 1]);
+    let (x, v) = (uneven(&[3, 11, 4], DType::BF16, 3), uneven(&[3, 200, 4], DType::BF16, 4));
+    let [a, b, i] = [&x, &v, &index].map(on);
+    assert_eq!(bits(&a.scatter_add(1, &i, &b)), bits(&x.scatter_add(1, &index, &v)));
+    // Values that are one number, and computed ones.
+    let flat = index.flatten();
+    let there = on(&flat);
+    let (x, on_x) = (uneven(&[11], DType::F32, 7), on(&uneven(&[11], DType::F32, 7)));
+    assert_eq!(bits(&on_x.index_add(0, &there, 0.1)), bits(&x.index_add(0, &flat, 0.1)));
+    let computed = |i: &Tensor| i.cast(DType::F32) * 0.3 - 1.0;
+    assert_eq!(
+        bits(&on_x.index_add(0, &(&there + 0), computed(&there))),
+        bits(&x.index_add(0, &flat, computed(&flat)))
+    );
+}
+
+#[test]
+fn whole_numbers_are_added_all_at_once() {
+    let on = |x: &Tensor| x.to_device(emulated()).unwrap();
+    for (shape, axis, n) in [([2, 50], 1, 2100), ([40, 6], 0, 100)] {
+        let mut own = shape;
+        own[axis] = n;
+        let index = Tensor::from_slice(&drawn(own[0] * own[1], 40, 8), own);
+        for dtype in [DType::I64, DType::I32] {
+            let (x, v) = (uneven(&shape, DType::I64, 1).cast(dtype), uneven(&own, DType::I64, 2).cast(dtype));
+            let [a, b, i] = [&x, &v, &index].map(on);
+            for op in SCATTERS {
+                let (y, c) = counted(|| a.scatter_reduce(axis, &i, &b, op));
+                let sorts = matches!(op, ScatterOp::Set | ScatterOp::Prod);
+                let launches = if !sorts {
+                    1
+                } else if n <= 2048 {
+                    2
+                } else {
+                    4
+                };
+                assert_eq!(c.device_launches, 2 + launches, "{op:?}");
+                assert_eq!(bits(&y), bits(&x.scatter_reduce(axis, &index, &v, op)), "{op:?} of {dtype}");
+            }
+        }
+    }
+    let numbers = Tensor::new(&drawn(5000, 256, 9)[..]);
+    assert_eq!(bits(&on(&numbers).bincount(0).unwrap()), bits(&numbers.bincount(0).unwrap()));
+}
+
+#[test]
+fn sorted_scatters_tell_of_indices_out_of_range() {
+    let said = |n: usize| format!("scatter: an index is out of range for axis 0 of size {n}");
+    for (size, bad) in [(255usize, 255i64), (256, 256), (256, -257), (9, 1 << 32), (9, i64::MIN), (5, 1 << 40)] {
+        let mut places = drawn(300, size as u64, 3);
+        places[177] = bad;
+        let zeros = tensor(&vec![0.0; size]);
+        assert_eq!(message(&zeros.index_add(0, &indices(&places), 1.0)), said(size), "{bad}");
+        assert_eq!(message(&zeros.index_copy(0, &indices(&places), 1.0)), said(size), "{bad}");
+        let whole = zeros.cast(DType::I64).index_add(0, &indices(&places), 1);
+        assert_eq!(message(&whole.cast(DType::F32)), said(size), "{bad}");
+        assert_eq!(values(&zeros.index_add(0, &indices(&places[..170]), 0.0)), vec![0.0; size]);
+    }
+}
+
+#[test]
+fn sorted_scatters_write_over_what_dies() {
+    let v = uneven(&[500, 3], DType::F32, 1);
+    let index = Tensor::new(&drawn(500, 20, 2)[..]);
+    let want = bits(&Tensor::ones([20, 3]).index_add(0, &index, &v));
+    let (there, at) = (v.to_device(emulated()).unwrap(), index.to_device(emulated()).unwrap());
+    let (y, c) = counted(|| {
+        let x = Tensor::ones_with([20, 3], (DType::F32, emulated()));
+        thalweg::flush();
+        let y = { x }.index_add(0, &at, &there);
+        thalweg::flush();
+        y
+    });
+    assert_eq!(c.reused_in_place, 1, "or this proves nothing");
+    assert_eq!(bits(&y), want);
+}
