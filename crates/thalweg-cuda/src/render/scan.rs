@@ -1,4 +1,4 @@
-//! Scans along rows in memory: running sums, products, extremes and logarithms of sums of exponentials. Sorts are in [`sort`](super::sort).
+//! Scans along rows in memory: running sums, products, extremes and logarithms of sums of exponentials. Sorts are in `sort`.
 //!
 //! In: rows of a piece of scratch memory. Out: launches. Floats are accumulated in f64 and each result is rounded once, as on every device.
 //!
