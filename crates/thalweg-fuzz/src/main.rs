@@ -27,7 +27,7 @@ const THREADED: u64 = 4;
 /// Every so many are also run by other plans than the usual one.
 const PLANNED: u64 = 5;
 /// The same on a GPU, whose kernels take longer to compile.
-const PLANNED_ON_GPU: u64 = 40;
+const PLANNED_ON_GPU: u64 = 200;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -115,8 +115,8 @@ impl Cuda {
         let gpu = Arc::new(Gpu::new(api, name.clone(), context)?);
         let attribute = |attribute| ask(api, device, attribute);
         let chip = chip(api, device, &attribute).map_err(&failed)?;
-        // Hopper's first; kernels wait by themselves from there on. Only where it is asked for: docs/cuda.md says what was seen.
-        let asked = std::env::var("THALWEG_CUDA_OVERLAP").is_ok_and(|v| v.eq_ignore_ascii_case("on"));
+        // Hopper's first; kernels wait by themselves from there on.
+        let asked = !std::env::var("THALWEG_CUDA_OVERLAP").is_ok_and(|v| v.eq_ignore_ascii_case("off"));
         gpu.overlaps.store(asked && chip.sm >= 90, Relaxed);
         let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).map_err(&failed)? != 0;
         let pool = if pooled { pool(&gpu, device)? } else { null_mut() };

@@ -140,7 +140,7 @@ fn integer(op: ElementOp, dtype: DType, a: &[&str]) -> String {
         Minimum => call("smaller"),
         Maximum => call("larger"),
         Clamp => format!("smaller<{t}>(larger<{t}>({}, {}), {})", a[0], a[1], a[2]),
-        BitNot => format!("({t})~{}", a[0]),
+        BitNot => call("int_not"),
         BitAnd => format!("({t})({} & {})", a[0], a[1]),
         BitOr => format!("({t})({} | {})", a[0], a[1]),
         BitXor => format!("({t})({} ^ {})", a[0], a[1]),

@@ -154,12 +154,17 @@ template <class T, class F> FN T to_int(F v) {
 
 // Integers wrap, and division by zero gives 0.
 // In PTX, or it becomes an abs of PTX that ptxas (13.0, 13.5) gets wrong for the smallest number: of abs.s64 that is only asked for its sign it takes that of the upper half,
-// and what abs.s16 gives it compares as a number of 32 bits.
+// what abs.s16 gives it compares as a number of 32 bits, and of abs.s32 it makes a float as if it had no sign.
 template <class T> FN T int_neg(T x) {
 #ifndef THALWEG_EMULATED
   if constexpr (sizeof(T) == 8) {
     i64 r;
     asm("neg.s64 %0, %1;" : "=l"(r) : "l"((i64)x));
+    return (T)r;
+  }
+  if constexpr (sizeof(T) == 4) {
+    i32 r;
+    asm("neg.s32 %0, %1;" : "=r"(r) : "r"((i32)x));
     return (T)r;
   }
   if constexpr (sizeof(T) == 2) {
@@ -169,6 +174,22 @@ template <class T> FN T int_neg(T x) {
   }
 #endif
   return (T)(0 - (u64)x);
+}
+// By a subtraction: in a branch where x is known to be 0, ptxas before 13.5 takes ~x & 1 for 0.
+template <class T> FN T int_not(T x) {
+#ifdef THALWEG_EMULATED
+  return (T)~x;
+#else
+  if constexpr (sizeof(T) == 8) {
+    i64 r;
+    asm("sub.s64 %0, -1, %1;" : "=l"(r) : "l"((i64)x));
+    return (T)r;
+  } else {
+    i32 r;
+    asm("sub.s32 %0, -1, %1;" : "=r"(r) : "r"((i32)x));
+    return (T)r;
+  }
+#endif
 }
 template <class T> FN T int_add(T x, T y) { return (T)((u64)x + (u64)y); }
 template <class T> FN T int_sub(T x, T y) { return (T)((u64)x - (u64)y); }
