@@ -16,7 +16,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("THALWEG_MEASURE", "off, or % of time for measuring plans"),
     ("THALWEG_DEFER", "off: unread results are written too"),
     ("THALWEG_CUDA_GRAPHS", "off: each launch by itself, never as a graph"),
-    ("THALWEG_CUDA_OVERLAP", "off: no launch begins before the one before it ends"),
+    ("THALWEG_CUDA_OVERLAP", "off: launches wait for those before"),
     ("THALWEG_CUDA_DUMP", "a folder for the sources that are compiled"),
     ("THALWEG_CACHE", "off, or the folder of the disk cache"),
     ("THALWEG_CALIBRATE", "off, or after how many ms of kernels"),

@@ -542,7 +542,7 @@ impl Event for Moment {
     }
 
     fn has_happened(&self) -> Result<bool, Error> {
-        self.gpu.enter()?;
+        self.gpu.attach()?;
         self.gpu.has_happened(self.event)
     }
 

@@ -1,6 +1,6 @@
 //! The nodes of a body as statements for one lane.
 
-use super::elements::expression;
+use super::elements::{expression, is_function};
 use super::types::{cast, constant, held, scalar};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
@@ -84,7 +84,10 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
                 format!("{} * inverse({})", name(args[0]), name(args[1]))
             }
             Node::Element { op, .. } => {
-                let args: Vec<String> = body.args(id).map(name).collect();
+                // Where bits are to be the same, no function of a constant is worked out by the compiler, whose last bit is another.
+                let hide = body.strict && is_function(op) && body.operand_dtype(id).is_float();
+                let arg = |id| if hide { format!("hidden({})", name(id)) } else { name(id) };
+                let args: Vec<String> = body.args(id).map(arg).collect();
                 let args: Vec<&str> = args.iter().map(String::as_str).collect();
                 expression(op, body.operand_dtype(id), &args)
             }

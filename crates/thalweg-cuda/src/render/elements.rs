@@ -29,6 +29,15 @@ fn compared(op: ElementOp) -> Option<&'static str> {
     })
 }
 
+/// Whether an operation on floats is a function of the mathematical library, or made of one: rounded by the compiler and by the chip it may differ in the last bit.
+pub fn is_function(op: ElementOp) -> bool {
+    use ElementOp::*;
+    let exponential = matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sigmoid | Pow);
+    let circular = matches!(op, Sin | Cos | Tan | Asin | Acos | Atan | Atan2 | Hypot);
+    let hyperbolic = matches!(op, Sinh | Cosh | Tanh | Asinh | Acosh | Atanh);
+    exponential || circular || hyperbolic || matches!(op, Erf | Erfc)
+}
+
 fn float(op: ElementOp, dtype: DType, a: &[&str]) -> String {
     use ElementOp::*;
     if let Some(sign) = compared(op) {

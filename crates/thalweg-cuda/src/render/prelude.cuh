@@ -120,6 +120,14 @@ FN u16 to_f16(float v) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v))
 #endif
 FN float round_bf16(float v) { return from_bf16(to_bf16(v)); }
 FN float round_f16(float v) { return from_f16(to_f16(v)); }
+// A number that the compiler knows nothing of.
+#ifdef THALWEG_EMULATED
+FN float hidden(float x) { asm("" : "+x"(x)); return x; }
+FN double hidden(double x) { asm("" : "+x"(x)); return x; }
+#else
+FN float hidden(float x) { asm("" : "+f"(x)); return x; }
+FN double hidden(double x) { asm("" : "+d"(x)); return x; }
+#endif
 // To odd: rounding what comes out to fewer digits is then as if it had been done at once.
 FN float odd_f32(double v) {
   float f = (float)v;

@@ -77,17 +77,25 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Makes the context current on this thread. To be called before anything else is.
+    /// Makes the context current on this thread. To be called before anything else is that may put something in the queue.
     ///
     /// # Errors
     /// The error that ended the context, if one did.
     pub(super) fn enter(&self) -> Result<(), Error> {
+        // Every call but a launch, which sets it again.
+        self.after_launch.store(false, Relaxed);
+        self.attach()
+    }
+
+    /// [`Gpu::enter`] for what only asks.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn attach(&self) -> Result<(), Error> {
         thread_local! {
             /// The context that was made current here last. Others who change it set it back, as whoever shares a primary context has to.
             static CURRENT: Cell<usize> = const { Cell::new(0) };
         }
-        // Every call but a launch, which sets it again.
-        self.after_launch.store(false, Relaxed);
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
         }
