@@ -11,7 +11,11 @@ pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
     }
     let costs = device.costs();
     let typical = *costs == Costs { threads: costs.threads, ..Costs::typical() };
-    let from = if typical { "typical (--calibrate measures)" } else { "measured" };
+    let from = match typical {
+        true => "typical (--calibrate measures)",
+        false if device.name().starts_with("cuda") => "what a chip of that size should give",
+        false => "measured",
+    };
     crate::out!("costs         {from}; {:016x}", costs.id());
     let all = if costs.threads == 1 { String::new() } else { format!("all {} threads", costs.threads) };
     crate::out!("  {:<10} {:>12} {:>12}   {:>12} {:>12}", "in use", "read", "write", all, "");
