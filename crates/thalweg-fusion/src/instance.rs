@@ -150,10 +150,13 @@ fn work_out(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses, before: 
         ValueId::Op(i) => Slot::Buffer(buffer_of[i].expect("an operand in memory is stored")),
     };
     let stored = |i: usize| buffer_of[i].is_some();
-    let worker = Worker { ix: &ix, slot: &slot, buffer_of: &buffer_of, stored: &stored, classes, before };
+    let worker = Worker { ix: &ix, slot: &slot, buffer_of: &buffer_of, stored: &stored, classes, before: None };
     let mut steps = Vec::new();
     for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
         let mut parts = Vec::with_capacity(kernel.parts().len());
+        // A launch for other sizes is known by its kernel: of a bundle it may be that of any part, where the others had nothing to write.
+        let before = before.filter(|_| kernel.parts().len() == 1);
+        let worker = Worker { before, ..worker };
         for part in kernel.parts() {
             parts.extend(worker.step(part, kernel_index).ok()?);
         }
@@ -179,6 +182,7 @@ fn work_out(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses, before: 
 }
 
 /// What the steps of an instance are worked out from.
+#[derive(Clone, Copy)]
 struct Worker<'a> {
     ix: &'a Indexed<'a>,
     slot: &'a dyn Fn(ValueId) -> Slot,

@@ -58,3 +58,24 @@ fn many_sizes_are_one_plan_and_few_programs() {
     let c = counters() - before;
     assert_eq!((c.plans_made, c.programs_compiled, c.instances_made), (0, 0, 197));
 }
+
+#[test]
+fn a_part_that_is_left_of_a_bundle_is_not_taken_for_another() {
+    let chain = |x: &Tensor, by: f64| (x * by + 1.0).tanh();
+    let run = |m: usize, n: usize| {
+        let (a, b) = (tensor(&[m, 3], 1), tensor(&[n, 3], 2));
+        let before = counters();
+        let both = [chain(&a, 2.0), chain(&b, 3.0)];
+        thalweg::flush();
+        let kernels = (counters() - before).kernels;
+        (both.map(|t| t.to_vec::<f32>().unwrap()), [a, b], kernels)
+    };
+    // Both in one launch, one of them with nothing to write, both again.
+    for (m, n) in [(4, 5), (6, 5), (0, 7), (0, 8), (9, 2), (3, 0), (5, 0), (2, 6)] {
+        let (got, [a, b], kernels) = run(m, n);
+        assert_eq!(kernels, 1, "or this proves nothing");
+        let want = with_fusion(false, || [chain(&a, 2.0), chain(&b, 3.0)].map(|t| t.to_vec::<f32>().unwrap()));
+        assert_eq!(got.each_ref().map(Vec::len), [3 * m, 3 * n]);
+        assert!(got.iter().flatten().zip(want.iter().flatten()).all(|(g, w)| (g - w).abs() < 1e-5), "{m}, {n}");
+    }
+}
