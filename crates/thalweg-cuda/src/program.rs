@@ -201,10 +201,13 @@ fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Comp
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
     let tile = tile(body, &space, chip);
-    // More vectors a thread where there are enough for all: it keeps more loads in flight. In a tile they use up the lines of memory that the first ones touch.
-    let more = vectors >= 4 * threads;
+    // More vectors a thread where there are enough for all: it keeps more loads in flight. In a tile they use up the lines of memory that the first ones touch; but each is a copy of the body.
     let class = MapClass {
-        vectors: if tile.is_some() { 4 } else { 1 + u8::from(more) },
+        vectors: match tile {
+            Some(_) if body.nodes.len() <= LONG => 4,
+            Some(_) => 1,
+            None => 1 + u8::from(vectors >= 4 * threads),
+        },
         tile: tile.map(|t| t.0),
         space: space.class.clone(),
     };
@@ -259,6 +262,8 @@ fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
     body.accesses.iter().enumerate().find_map(turned).filter(|_| wide)
 }
 
+/// Nodes of a body that is written down four times over for a tile, lanes apart.
+const LONG: usize = 100;
 /// Points of a domain for each multiprocessor from which on blocks cover tiles.
 const TILED: usize = 128;
 

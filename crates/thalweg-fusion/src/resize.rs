@@ -74,8 +74,7 @@ pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, read
     let maps: Option<Vec<IndexMap>> =
         body.accesses.iter().map(|a| Some(IndexMap::new(layout(ix, value(a.operand?)?).expand(domain)))).collect();
     let (body, geometry) = lay_out(body.clone(), domain, &maps?);
-    let bytes = |v: &ValueId| ix.shape(*v).numel() * ix.dtype(*v).size();
-    let touched: Vec<usize> = reads.iter().map(bytes).collect();
+    let touched: Vec<usize> = reads.iter().map(|v| ix.bytes(*v)).collect();
     Some(Step {
         kernel_index: before.kernel_index,
         kernel: Kernel::Map(body),

@@ -306,6 +306,12 @@ fn operands_turned_round_are_read_in_tiles() {
                 (x.transpose(last - 1, last).cast(DType::F64) * 0.5).to_vec::<f64>().unwrap()
             };
             assert!(turned(&there) == turned(&x), "{dims:?} {dtype}");
+            // Of a long body a thread takes one vector.
+            let long = |x: &Tensor| {
+                let x = x.transpose(last - 1, last).cast(DType::I64);
+                (0..60).fold(x.clone(), |y, k| y * 3 + &x + k).cast(DType::F64).to_vec::<f64>().unwrap()
+            };
+            assert!(dtype != DType::F32 || long(&there) == long(&x), "{dims:?}, long");
             // All dimensions in another order, beside what is not.
             let order: Vec<usize> = (0..dims.len()).rev().collect();
             let more = |x: &Tensor| {
