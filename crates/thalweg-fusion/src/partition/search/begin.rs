@@ -4,10 +4,10 @@
 //! that would be computed in too many places.
 
 use super::{Component, State};
-use crate::partition::facts::{Facts, is_constant};
+use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernel, Kernels};
-use crate::partition::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_opaque, takes_rows};
 use crate::segment::{BitSet, ValueId};
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_constant, is_opaque, takes_rows};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;

@@ -6,11 +6,11 @@ mod begin;
 mod exact;
 pub(super) mod greedy;
 
-use super::Rule;
 use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
+use crate::write::rules::Rule;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
