@@ -49,7 +49,7 @@ pub(crate) struct Recognizer {
 }
 
 /// Roots, one a mode.
-const ROOTS: usize = 8;
+const ROOTS: usize = 16;
 
 impl Recognizer {
     pub fn new() -> Recognizer {
