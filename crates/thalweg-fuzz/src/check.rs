@@ -10,7 +10,8 @@ use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Counters, Error, counters};
 use thalweg_stream::{
-    DeviceRef, Mode, Operand, Value, clear_plans, explain, record, set_effort, set_measuring, set_mode, synchronize,
+    DeviceRef, MatmulPrecision, Mode, Operand, Value, clear_plans, explain, record, set_effort, set_measuring,
+    set_mode, synchronize,
 };
 
 /// Runs programs on a device, and compares a second one with it.
@@ -46,9 +47,9 @@ enum Drops {
     Cut(usize),
 }
 
-const STRICT: Mode = Mode { fused: true, strict: true, reference: false };
-const UNFUSED: Mode = Mode { fused: false, strict: true, reference: false };
-const FAST: Mode = Mode { fused: true, strict: false, reference: false };
+const STRICT: Mode = Mode { fused: true, strict: true, reference: false, matmul: MatmulPrecision::Highest };
+const UNFUSED: Mode = Mode { fused: false, strict: true, reference: false, matmul: MatmulPrecision::Highest };
+const FAST: Mode = Mode { fused: true, strict: false, reference: false, matmul: MatmulPrecision::Highest };
 
 impl Checker {
     /// A checker for a device, and one that is to give the same bits on more threads.

@@ -18,8 +18,8 @@ mod rewrite;
 pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::{
-    AccessGeometry, BundlePart, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry,
-    ScatterGeometry,
+    AccessGeometry, BundlePart, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,
+    RowGeometry, ScatterGeometry,
 };
 pub use index::IndexMap;
 pub use laws::{Law, LawKind, Laws, Part, laws, with_residuals};

@@ -28,7 +28,7 @@ pub use calibration::{calibrate, costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times};
-pub use mode::{Mode, effort, measuring, mode, set_effort, set_measuring, set_mode};
+pub use mode::{MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_measuring, set_mode};
 pub use saved::save_costs;
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{flush, record, synchronize};

@@ -3,6 +3,19 @@
 use crate::setting::{Setting, setting};
 use thalweg_fusion::Effort;
 
+/// How exactly matrix products of f32 are computed, as in `torch.set_float32_matmul_precision`. Products of other dtypes are not concerned: narrow floats are added up in f32, f64
+/// in f64.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum MatmulPrecision {
+    /// In f32.
+    #[default]
+    Highest,
+    /// Factors may be rounded to TF32 (10 bits behind the point instead of 23), where the device has units for that; sums stay f32. On the CPU, in strict mode and on GPUs without
+    /// cuBLASLt nothing changes.
+    High,
+}
+
 /// How segments are planned and run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mode {
@@ -10,24 +23,38 @@ pub struct Mode {
     pub fused: bool,
     /// Fused and unfused agree to the bit: no contraction to fused multiply-add, narrow floats rounded after each operation.
     pub strict: bool,
+    /// How exactly products of f32 are computed.
+    pub matmul: MatmulPrecision,
     /// The reference interpreter runs instead of the device's kernels. Slow; for checking.
     pub reference: bool,
 }
 
 impl Mode {
-    /// From `THALWEG_FUSION=off` and `THALWEG_STRICT=on`.
+    /// From `THALWEG_FUSION=off`, `THALWEG_STRICT=on` and `THALWEG_MATMUL_PRECISION=high`.
     fn from_environment() -> Mode {
         let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|v| v.eq_ignore_ascii_case(value));
-        Mode { fused: !is("THALWEG_FUSION", "off"), strict: is("THALWEG_STRICT", "on"), reference: false }
+        let matmul = match is("THALWEG_MATMUL_PRECISION", "high") {
+            true => MatmulPrecision::High,
+            false => MatmulPrecision::Highest,
+        };
+        Mode { fused: !is("THALWEG_FUSION", "off"), strict: is("THALWEG_STRICT", "on"), matmul, reference: false }
     }
 
     /// A small number, one for each mode.
     pub(crate) fn index(self) -> usize {
-        self.fused as usize | (self.strict as usize) << 1 | (self.reference as usize) << 2
+        let flags = [self.fused, self.strict, self.reference, self.is_tf32()];
+        flags.iter().rev().fold(0, |index, &flag| index << 1 | flag as usize)
+    }
+
+    /// How many modes have a number: it is below this.
+    pub(crate) const COUNT: usize = 16;
+
+    fn is_tf32(self) -> bool {
+        self.matmul == MatmulPrecision::High
     }
 
     pub(crate) fn planning(self) -> thalweg_fusion::Mode {
-        thalweg_fusion::Mode { fused: self.fused, strict: self.strict }
+        thalweg_fusion::Mode { fused: self.fused, strict: self.strict, tf32: self.is_tf32() }
     }
 }
 

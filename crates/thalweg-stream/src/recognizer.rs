@@ -48,7 +48,7 @@ pub(crate) struct Recognizer {
 }
 
 /// Roots, one a mode.
-const ROOTS: usize = 8;
+const ROOTS: usize = crate::mode::Mode::COUNT;
 
 impl Recognizer {
     pub fn new() -> Recognizer {
