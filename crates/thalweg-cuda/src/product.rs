@@ -205,9 +205,7 @@ fn stored([x, k]: [usize; 2], [step_x, step_k]: [isize; 2]) -> Option<(bool, usi
     let (unit_x, unit_k) = (step_x == 1 && x > 1, step_k == 1 && k > 1);
     let true_unit = if unit_x { along_x() } else { None }.or_else(|| if unit_k { along_k() } else { None });
     // A dimension of one element has whatever stride it needs.
-    true_unit
-        .or_else(|| if k == 1 && x == 1 || x == 1 { along_x() } else { None })
-        .or_else(|| if k == 1 { along_k() } else { None })
+    true_unit.or_else(|| if x == 1 { along_x() } else { None }).or_else(|| if k == 1 { along_k() } else { None })
 }
 
 #[cfg(test)]

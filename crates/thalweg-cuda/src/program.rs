@@ -196,7 +196,7 @@ fn add_product(
 ) -> bool {
     let Some(launches) = product::launches(dtype, precision, geometry) else { return false };
     let Some((unit, workspace)) = compiler.product(&launches.product) else { return false };
-    let piece = (workspace > 0).then(|| plan.scratch.len() as u16);
+    let piece = (workspace > 0).then_some(plan.scratch.len() as u16);
     plan.scratch.extend(piece.map(|_| workspace));
     for patches in launches.patches(piece) {
         let words = vec![0; product::WORDS];

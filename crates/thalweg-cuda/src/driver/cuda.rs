@@ -303,7 +303,7 @@ enum What {
     /// A function of a module, and the dynamic shared memory that its blocks are allowed.
     Kernel { function: CUfunction, allowed: AtomicU32 },
     /// A matrix product of cuBLASLt.
-    Product(Chosen),
+    Product(Box<Chosen>),
 }
 
 // SAFETY: the driver's handles may be used on any thread, several at once.

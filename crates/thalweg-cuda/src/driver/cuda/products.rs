@@ -154,7 +154,7 @@ impl Cuda {
     ) -> Function {
         let alignments = [product.left, product.right, product.result].map(|s| s.alignment);
         let chosen = Chosen { library: library.clone(), problem, algorithm, workspace, alignments };
-        let module = Arc::new(Kept(Entry { name: "a matrix product".into(), what: What::Product(chosen) }));
+        let module = Arc::new(Kept(Entry { name: "a matrix product".into(), what: What::Product(Box::new(chosen)) }));
         let info = FunctionInfo { workspace: Some(workspace), ..FunctionInfo::default() };
         Function { handle: from_ref(&module.0) as usize, module, info }
     }
