@@ -12,11 +12,13 @@ const VARIABLES: &[(&str, &str)] = &[
     ("THALWEG_ISA", "avx512, avx2 or tile, not the best"),
     ("THALWEG_FUSION", "off: one kernel an operation"),
     ("THALWEG_STRICT", "on: fused and unfused agree to the bit"),
+    ("THALWEG_MATMUL_PRECISION", "high: f32 products in TF32 on GPUs"),
     ("THALWEG_SEARCH", "none, full, or a number of visits"),
     ("THALWEG_MEASURE", "off, or % of time for measuring plans"),
     ("THALWEG_DEFER", "off: unread results are written too"),
     ("THALWEG_CUDA_GRAPHS", "off: each launch by itself, never as a graph"),
     ("THALWEG_CUDA_OVERLAP", "off: launches wait for those before"),
+    ("THALWEG_CUBLASLT_FROM", "least multiplications for cuBLASLt"),
     ("THALWEG_CUDA_DUMP", "a folder for the sources that are compiled"),
     ("THALWEG_CACHE", "off, or the folder of the disk cache"),
     ("THALWEG_CALIBRATE", "off, or after how many ms of kernels"),
@@ -60,7 +62,7 @@ fn run(calibrate: bool) -> Outcome {
     crate::out!("environment");
     for (name, about) in VARIABLES {
         let value = std::env::var(name).unwrap_or_else(|_| "-".into());
-        crate::out!("  {name:<17} {value:<10} {about}");
+        crate::out!("  {name:<21} {value:<10} {about}");
     }
     Ok(())
 }
