@@ -1,9 +1,9 @@
 //! The `thalweg` program: the demo, figures of the workloads, explanations, and a look at the machine.
 
+mod autotune;
 mod bandwidth;
 mod bench;
 mod cache;
-mod contest;
 mod costs;
 mod demo;
 mod doctor;
@@ -54,7 +54,7 @@ enum Command {
     /// Show, clear, export or import what is kept on disk for later processes
     Cache(cache::CacheCommand),
     /// Let plans compete on this machine, and compare with what the model chose
-    Contest(contest::ContestCommand),
+    Autotune(autotune::AutotuneCommand),
     /// Measure how far the vector functions are from the exact values
     Math(math::Math),
     /// Measure how far sums, statistics and softmax are from the exact values
@@ -65,7 +65,7 @@ enum Command {
 }
 
 fn after_help() -> String {
-    let rows = workloads::ALL.iter().map(|e| (e.name, e.about)).chain(bench::OTHERS.iter().copied());
+    let rows = workloads::ALL.iter().map(|e| (e.name, e.about)).chain(workloads::OTHERS.iter().copied());
     rows.fold("Workloads:".to_string(), |text, (name, about)| format!("{text}\n  {name:<17} {about}"))
 }
 
@@ -95,7 +95,7 @@ fn run(command: Command) -> Outcome {
         Command::Predict(predict) => predict.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Cache(cache) => cache.run(),
-        Command::Contest(contest) => contest.run(),
+        Command::Autotune(autotune) => autotune.run(),
         Command::Math(math) => math.run(),
         Command::Numerics(numerics) => numerics.run(),
         Command::Worker => bench::worker(),

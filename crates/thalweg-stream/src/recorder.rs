@@ -1,20 +1,22 @@
 //! Recording: one operation after the other, in relative form.
 
 use crate::DeviceRef;
+use crate::autotune::Turn;
 use crate::calibration::watch;
-use crate::contest::Turn;
-use crate::deferred::{History, Recipe, deferring};
-use crate::explain;
-use crate::memory::{Numbered, held_alone};
+use crate::deferred::{Recipe, deferring};
+use crate::hash::AddressHasher;
+use crate::history::History;
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
+use crate::ready::{Numbered, Ready, held_alone};
 use crate::recognizer::{Known, Recognizer};
+use crate::report;
 use crate::run::{self, Run, Timed};
 use crate::saved::{self, Origin};
-use crate::store::{self, Ready};
+use crate::store;
 use crate::value::{Operand, Value};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -87,27 +89,6 @@ pub(crate) struct Recorder {
     own: Vec<usize>,
 }
 
-/// Addresses are spread well enough by one multiplication, and what an operation looks like by a few.
-#[derive(Default)]
-pub(crate) struct AddressHasher(u64);
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        // The product's high bits are the good ones, and a table looks at the low ones.
-        self.0.rotate_left(32)
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_u64(b as u64);
-        }
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-}
-
 impl Recorder {
     pub fn new(stream: u32, device: DeviceRef, mode: Mode) -> Recorder {
         let mut recognizer = Recognizer::new();
@@ -158,7 +139,7 @@ impl Recorder {
         if self.cut_next || self.turns > 0 && self.comes_round(args) {
             self.cut(Wanted::Nothing);
         }
-        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may settle an argument.
+        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may resolve an argument.
         for arg in args {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
@@ -328,7 +309,7 @@ impl Recorder {
             if let Some(error) = error {
                 tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
                 for i in self.live.iter() {
-                    self.values[i].settle(Err(error.clone()));
+                    self.values[i].resolve(Err(error.clone()));
                 }
             }
         }
@@ -367,29 +348,29 @@ impl Recorder {
         }
         let (own, origin) = self.plan()?;
         let history = if watched { self.history() } else { None };
-        let ready = measuring().and(own.contest.winner()).cloned().unwrap_or_else(|| own.clone());
-        if ready.contest.collect() {
+        let ready = measuring().and(own.autotuning.winner()).cloned().unwrap_or_else(|| own.clone());
+        if ready.autotuning.collect() {
             let laid = self.laid_out();
             self.keep_best(&ready, &laid);
         }
         // The host's clock says nothing about launches that run on their own.
         let on_its_own = self.device.device().throughput().is_some();
-        let turn = ready.contest.turn(self.ops.len(), on_its_own, || {
+        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, || {
             let laid = self.laid_out();
             ready.others(self.device, self.segment(&laid))
         });
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let found = self.schedule(chosen);
         let runs = found.as_ref().map_or(chosen, |f| &f.0);
-        let report = explain::begin(|| {
+        let report = report::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), runs, &own, origin == Origin::Search, &deferred)
+            report::report(self.device, &self.segment(&laid), runs, &own, origin == Origin::Search, &deferred)
         });
         // Inputs may be gone after the run.
         let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
         let waits = watch::waits(self.device);
         let timed = match &turn {
-            _ if explain::is_timed() => Timed::Launches,
+            _ if report::is_timed() => Timed::Launches,
             Some(_) if on_its_own => Timed::Batch,
             _ => Timed::No,
         };
@@ -400,12 +381,12 @@ impl Recorder {
             && Arc::ptr_eq(runs, chosen)
         {
             match (run.timing.take(), time) {
-                (Some(timing), _) => ready.contest.wait_for(turn.clone(), timing),
+                (Some(timing), _) => ready.autotuning.wait_for(turn.clone(), timing),
                 (None, Some(time)) if !on_its_own => self.note(&ready, turn, time, laid),
                 _ => {}
             }
         }
-        explain::end(report, runs, &outcome);
+        report::end(report, runs, &outcome);
         if let Some(time) = time.filter(|_| waits) {
             watch::spent(self.device, time);
         }
@@ -433,7 +414,7 @@ impl Recorder {
         });
         let (ready, origin) = match at_hand {
             Some(ready) => (ready, Origin::Memory),
-            None => self.work_out(at)?,
+            None => self.instantiate(at)?,
         };
         count(|c| c.plans_found += (origin == Origin::Memory) as u64);
         Ok((ready, origin))
@@ -454,7 +435,7 @@ impl Recorder {
         })
     }
 
-    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is settled last.
+    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is resolved last.
     fn launch(
         &mut self,
         found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
@@ -472,17 +453,17 @@ impl Recorder {
         (outcome, begin.map(|b| b.elapsed()))
     }
 
-    /// Tells the contest about a plan how long a turn took; what it ends with is kept on disk.
-    fn note(&self, ready: &Arc<Ready>, turn: &Turn, time: Duration, laid: Option<Laid>) {
-        let over = ready.contest.note(turn, time.as_nanos() as u64);
+    /// Tells the autotuning about a plan how long a turn took; what it ends with is kept on disk.
+    fn note(&self, ready: &Arc<Ready>, turn: &Turn<Ready>, time: Duration, laid: Option<Laid>) {
+        let over = ready.autotuning.note(turn, time.as_nanos() as u64);
         if let Some(laid) = laid.filter(|_| over) {
             self.keep_best(ready, &laid);
         }
     }
 
-    /// Keeps the plan on disk that a contest has ended with.
+    /// Keeps the plan on disk that an autotuning has ended with.
     fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
-        let best = ready.contest.winner().unwrap_or(ready);
+        let best = ready.autotuning.winner().unwrap_or(ready);
         saved::save_measured(self.device, self.segment(laid), &best.plan);
     }
 
@@ -514,7 +495,7 @@ impl Recorder {
 
     /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's plans if there is one.
     /// Also where the plan came from.
-    fn work_out(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
+    fn instantiate(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
         let laid = self.laid_out();
         let segment = self.segment(&laid);
         let entry = match at {

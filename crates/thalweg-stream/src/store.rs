@@ -4,22 +4,19 @@
 //! pattern for the first time.
 
 use crate::DeviceRef;
+use crate::autotune::Autotuning;
 use crate::calibration::costs;
-use crate::contest::{Contest, MOST_OTHERS, Named};
-use crate::memory::Memory;
 use crate::mode::{Mode, effort};
+use crate::ready::{Memory, Ready, prepare};
 use crate::saved::{self, Origin};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{
-    BitSet, Effort, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate,
-    instantiate_like,
-};
+use thalweg_fusion::{BitSet, Effort, Plan, ScalarClasses, Segment, instantiate, instantiate_like};
 use thalweg_ir::RelOp;
-use thalweg_runtime::{Error, Program, count};
+use thalweg_runtime::{Error, count};
 
-/// Instances kept for one pattern; more sizes than that and the oldest are worked out again (microseconds).
+/// Instances kept for one pattern; more sizes than that and the oldest are instantiated again (microseconds).
 const MAX_INSTANCES: usize = 1024;
 
 /// Plans kept for one pattern: sizes that break the assumptions of all of them are planned for again.
@@ -36,18 +33,6 @@ struct Pattern {
     effort: Effort,
     ops: Box<[RelOp]>,
     live: BitSet,
-}
-
-/// An instance with its programs.
-pub(crate) struct Ready {
-    pub plan: Arc<Plan>,
-    pub instance: Instance,
-    pub programs: Vec<Arc<dyn Program>>,
-    pub classes: Arc<ScalarClasses>,
-    /// Whether another plan is faster for these sizes.
-    pub contest: Contest,
-    /// In which order its launches run, and where results lie.
-    pub memory: Memory,
 }
 
 /// What is known of one pattern.
@@ -76,7 +61,7 @@ fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Figures of the plan store.
+/// What the plan store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanStoreStats {
     /// Patterns known.
@@ -87,7 +72,7 @@ pub struct PlanStoreStats {
     pub instances: usize,
 }
 
-/// The plan store's figures.
+/// What the plan store holds now.
 pub fn plan_store() -> PlanStoreStats {
     let mut stats = PlanStoreStats::default();
     for entry in locked(&STORE).iter().flat_map(|s| s.entries.values()) {
@@ -123,7 +108,7 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc
 }
 
 impl Entry {
-    /// What runs the segment: from before, or worked out now; and where the plan came from.
+    /// What runs the segment: from before, or instantiated now; and where the plan came from.
     pub fn ready(&self, device: DeviceRef, segment: Segment<'_>, sizes: &[i64]) -> Result<(Arc<Ready>, Origin), Error> {
         let mut known = locked(&self.0);
         if !known.classes.hold(segment.scalars) {
@@ -137,7 +122,7 @@ impl Entry {
         let classes = known.classes.clone();
         // Most sizes differ from the last ones by a number of rows.
         let before = known.last.as_ref().filter(|r| Arc::ptr_eq(&r.classes, &classes));
-        let worked_out = |plan: &Arc<Plan>| {
+        let instantiated = |plan: &Arc<Plan>| {
             let before = before.filter(|r| Arc::ptr_eq(&r.plan, plan));
             let instance = match before {
                 Some(before) => instantiate_like(&before.instance, plan, segment, &classes),
@@ -145,7 +130,7 @@ impl Entry {
             };
             Some((plan.clone(), instance?))
         };
-        let fitting = known.plans.iter().rev().find_map(worked_out);
+        let fitting = known.plans.iter().rev().find_map(instantiated);
         let (plan, instance, origin) = match fitting {
             Some((plan, instance)) => (plan, instance, Origin::Memory),
             None => {
@@ -170,48 +155,17 @@ impl Entry {
             kernels = plan.kernel_count(),
             ?origin,
             plan_us = plan_ns / 1000,
-            "plan worked out for sizes"
+            "plan instantiated for sizes"
         );
         let programs = prepare(device, &instance);
-        let contest = if origin == Origin::Measured { Contest::decided() } else { Contest::default() };
+        let autotuning = if origin == Origin::Measured { Autotuning::decided() } else { Autotuning::default() };
         let memory = Memory::default();
-        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest, memory });
+        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, autotuning, memory });
         if known.instances.len() >= MAX_INSTANCES {
             known.instances.clear();
         }
         known.instances.insert(sizes.into(), ready.clone());
         known.last = Some(ready.clone());
         Ok((ready, origin))
-    }
-}
-
-fn prepare(device: DeviceRef, instance: &Instance) -> Result<Vec<Arc<dyn Program>>, Error> {
-    let launches: Vec<_> = instance.steps.iter().map(|s| (&s.kernel, &s.geometry)).collect();
-    device.device().prepare(&launches)
-}
-
-impl Ready {
-    /// Other plans for the same segment, worked out.
-    pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named {
-        let costs = costs(device);
-        let own = self.instance.time(&costs, footprint(&segment));
-        let worked_out = |planned: Planned| Some((self.worked_out(device, segment, planned.plan)?, planned.time));
-        let others = alternatives(segment, &costs, &self.plan, MOST_OTHERS);
-        Named { own, others: others.into_iter().filter_map(worked_out).collect() }
-    }
-
-    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
-    pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
-        let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
-        let planned = segment.mode.fused.then(|| thalweg_fusion::plan(apart, &costs(device), effort()))?;
-        self.worked_out(device, segment, planned.plan)
-    }
-
-    fn worked_out(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
-        let instance = instantiate(&plan, segment, &self.classes)?;
-        let programs = prepare(device, &instance);
-        let (contest, memory) = (Contest::decided(), Memory::default());
-        let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
-        Some(Arc::new(Ready { plan, instance, programs, classes, contest, memory }))
     }
 }

@@ -1,9 +1,8 @@
 //! Values: what a tensor handle holds.
 
 use crate::DeviceRef;
-use crate::deferred::{Recipe, Watch};
-use crate::doubt::Doubts;
-use crate::stream;
+use crate::deferred_check::DeferredChecks;
+use crate::history::Watch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use thalweg_ir::{DType, Shape, View};
@@ -34,17 +33,23 @@ pub struct Value {
     pub(crate) epoch: u64,
     /// A guess at its number among the inputs of the segment that last read it: epoch << 24 | number. Whoever reads it checks.
     pub(crate) input_hint: AtomicU64,
-    state: OnceLock<Box<Settled>>,
+    state: OnceLock<Box<Resolved>>,
     /// How to compute it, if it was not written because nobody ever read it.
-    recipe: Mutex<Option<Arc<Recipe>>>,
+    recipe: Mutex<Option<Arc<dyn Recompute>>>,
+}
+
+/// How results that were not written are computed after all. A trait, so that values need not know how segments run.
+pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
+    /// The result of an operation of the segment, and who wants to know whether it is read.
+    fn make(&self, operation: usize) -> (Result<Storage, Error>, Watch);
 }
 
 /// What became of a value.
 #[derive(Debug)]
-struct Settled {
+struct Resolved {
     outcome: Result<Storage, Error>,
-    /// What has to be settled before anybody sees it.
-    doubts: Option<Arc<Doubts>>,
+    /// What has to be resolved before anybody sees it.
+    checks: Option<Arc<DeferredChecks>>,
     /// Tells the value's pattern whether it was read.
     watch: Option<Watch>,
 }
@@ -76,9 +81,9 @@ impl Value {
         }
     }
 
-    fn settled(shape: Shape, dtype: DType, device: DeviceRef, state: Result<Storage, Error>) -> Arc<Value> {
+    fn resolved(shape: Shape, dtype: DType, device: DeviceRef, state: Result<Storage, Error>) -> Arc<Value> {
         let value = Value::pending(shape, dtype, device, NO_STREAM, 0, 0);
-        value.settle(state);
+        value.resolve(state);
         Arc::new(value)
     }
 
@@ -89,12 +94,12 @@ impl Value {
     pub fn ready(device: DeviceRef, buffer: Buffer, shape: Shape, dtype: DType) -> Arc<Value> {
         let need = shape.checked_bytes(dtype.size());
         assert!(need.is_some_and(|n| n <= buffer.bytes()), "{shape} of {dtype} does not fit {} bytes", buffer.bytes());
-        Value::settled(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
+        Value::resolved(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
     }
 
     /// A value that could not be had.
     pub fn failed(device: DeviceRef, error: Error, shape: Shape, dtype: DType) -> Arc<Value> {
-        Value::settled(shape, dtype, device, Err(error))
+        Value::resolved(shape, dtype, device, Err(error))
     }
 
     /// Its shape.
@@ -117,7 +122,7 @@ impl Value {
 
     /// Whether it has been computed (or has failed).
     #[inline]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_resolved(&self) -> bool {
         self.state.get().is_some()
     }
 
@@ -127,31 +132,31 @@ impl Value {
     }
 
     /// Sets the outcome; the first one stays.
-    pub(crate) fn settle(&self, state: Result<Storage, Error>) {
-        self.settle_watched(state, None, None);
+    pub(crate) fn resolve(&self, state: Result<Storage, Error>) {
+        self.resolve_watched(state, None, None);
     }
 
-    /// The same, with what is in doubt about it, and who wants to know whether it is read.
-    pub(crate) fn settle_watched(
+    /// The same, with what is still to be checked about it, and who wants to know whether it is read.
+    pub(crate) fn resolve_watched(
         &self,
         outcome: Result<Storage, Error>,
-        doubts: Option<Arc<Doubts>>,
+        checks: Option<Arc<DeferredChecks>>,
         watch: Option<Watch>,
     ) {
-        let _ = self.state.set(Box::new(Settled { outcome, doubts, watch }));
+        let _ = self.state.set(Box::new(Resolved { outcome, checks, watch }));
     }
 
-    /// What is in doubt about it.
-    pub(crate) fn doubts(&self) -> Option<&Arc<Doubts>> {
-        self.state.get().and_then(|s| s.doubts.as_ref())
+    /// What is still to be checked about it.
+    pub(crate) fn checks(&self) -> Option<&Arc<DeferredChecks>> {
+        self.state.get().and_then(|s| s.checks.as_ref())
     }
 
     /// Says how to compute the value in place of its outcome.
-    pub(crate) fn defer(&self, recipe: Arc<Recipe>) {
+    pub(crate) fn defer(&self, recipe: Arc<dyn Recompute>) {
         *self.recipe() = Some(recipe);
     }
 
-    fn recipe(&self) -> MutexGuard<'_, Option<Arc<Recipe>>> {
+    fn recipe(&self) -> MutexGuard<'_, Option<Arc<dyn Recompute>>> {
         // A panic while a recipe is followed leaves it to be followed again.
         self.recipe.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -166,7 +171,7 @@ impl Value {
     /// The memory of a value that only the caller can reach.
     pub(crate) fn take_storage(&mut self) -> Option<Storage> {
         match self.state.take() {
-            Some(settled) => settled.outcome.ok(),
+            Some(resolved) => resolved.outcome.ok(),
             None => None,
         }
     }
@@ -187,36 +192,32 @@ impl Value {
         self.input_hint.store(epoch << 24 | input as u64, Relaxed);
     }
 
-    /// Computes the value if it has not been: cuts the stream that recorded it and runs what is waiting there.
-    pub fn compute(&self) {
-        if self.is_settled() {
-            return;
-        }
-        // Whoever follows a recipe holds it until the value is settled. So without one the value is settled by now, or pending in its stream.
-        let pending = {
-            let recipe = self.recipe();
-            recipe.is_none() && !self.is_settled()
-        };
-        if pending {
-            stream::cut_stream(self.stream, Some((self.epoch, self.index)));
-        }
-        // Not written by that cut or an earlier one. What it is computed from is let go with the recipe.
+    /// Whether it waits in the stream that recorded it: it has no outcome yet, and nobody was told how to compute it.
+    pub(crate) fn is_pending(&self) -> bool {
+        // Whoever follows a recipe holds it until the value is resolved. So without one the value is resolved by now, or pending.
+        let recipe = self.recipe();
+        recipe.is_none() && !self.is_resolved()
+    }
+
+    /// Computes what its segment did not write, if that is how it is.
+    pub(crate) fn follow_recipe(&self) {
         let mut recipe = self.recipe();
         if let Some(r) = &*recipe {
-            self.settle_watched(r.make(self.index as usize), None, Some(r.watch(self.index as usize)));
+            let (made, watch) = r.make(self.index as usize);
+            self.resolve_watched(made, None, Some(watch));
+            // What it is computed from is let go with the recipe.
             *recipe = None;
         }
     }
 
-    /// Where the value lies, computed now if it has not been, and sure to be what it should be.
+    /// Where a value lies that its stream has run, sure to be what it should be.
     ///
     /// # Errors
     /// What kept it from being computed.
-    pub fn storage(&self) -> Result<Storage, Error> {
-        self.compute();
+    pub(crate) fn outcome(&self) -> Result<Storage, Error> {
         self.note_read();
-        if let Some(doubts) = self.doubts() {
-            doubts.settle()?;
+        if let Some(checks) = self.checks() {
+            checks.resolve()?;
         }
         match self.state() {
             Some(Ok(storage)) => Ok(storage.clone()),
@@ -225,12 +226,12 @@ impl Value {
         }
     }
 
-    /// The elements, row-major, as bytes of the dtype in the machine's order.
+    /// The elements of a value that its stream has run, row-major, as bytes of the dtype in the machine's order.
     ///
     /// # Errors
     /// What kept the value from being computed or copied.
-    pub fn read(&self) -> Result<Vec<u8>, Error> {
-        let Storage { buffer, view } = self.storage()?;
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
+        let Storage { buffer, view } = self.outcome()?;
         let (size, count) = (self.dtype.size(), view.shape.numel());
         let device = self.device.device();
         let mut out = vec![0u8; count * size];

@@ -98,7 +98,7 @@ fn a_thousand_scalars_make_one_plan_and_few_programs() {
 }
 
 #[test]
-fn a_long_loop_without_a_read_settles() {
+fn a_long_loop_without_a_read_converges() {
     let turns = |n: usize| {
         let mut y = randn([64]);
         for _ in 0..n {
@@ -115,7 +115,7 @@ fn a_long_loop_without_a_read_settles() {
 }
 
 #[test]
-fn a_loop_of_any_length_of_body_settles() {
+fn a_loop_of_any_length_of_body_converges() {
     let w = randn([16]);
     for body in [5, 37, 300] {
         let turns = |n: usize| {

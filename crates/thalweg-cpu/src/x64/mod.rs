@@ -4,6 +4,7 @@
 //! specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
 //! docs/cpu-emitter.md has the design.
 
+mod accumulators;
 mod along;
 mod asm;
 mod build;
@@ -22,7 +23,7 @@ mod tests;
 mod vir;
 
 use crate::prepare::prepare;
-use crate::rows::{RowArgs, Rows};
+use crate::row_call::{RowArgs, Rows};
 pub use along::{CompiledAlong, compile_along, compile_along_streaming};
 pub use isa::Isa;
 pub use lower::Unsupported;

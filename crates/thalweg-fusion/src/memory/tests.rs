@@ -1,7 +1,8 @@
 //! Random instances without kernels: only what is read, written and wanted matters here.
 
 use super::*;
-use crate::instance::{Output, Step};
+use crate::instance::Output;
+use crate::write::step::Step;
 use thalweg_ir::{Shape, View};
 use thalweg_kernel::{Geometry, Kernel};
 
@@ -18,8 +19,8 @@ impl Dice {
 fn step(reads: &[Slot], writes: &[usize], in_place: Vec<(usize, usize)>) -> Step {
     Step {
         kernel_index: 0,
-        kernel: Kernel::Pieces(vec![]),
-        geometry: Geometry::Bundle(vec![]),
+        kernel: Kernel::Boxes(vec![]),
+        geometry: Geometry::Group(vec![]),
         operands: reads.iter().copied().chain(writes.iter().map(|&b| Slot::Buffer(b))).collect(),
         first_write: reads.len(),
         scalars: vec![],

@@ -1,18 +1,19 @@
 //! Plans as bytes: what was found once need not be searched for again.
 //!
 //! In: a plan, and later its bytes with the segment. Out: the plan again. What is written are the stores of each kernel and nothing else, as JSON. All the rest
-//! follows, and is worked out by the planner itself: kernels, their order, bundles, outputs.
+//! follows, and is derived by the planner itself: kernels, their order, groups, outputs.
 //!
 //! Always true: whatever the bytes are, what comes out is a legal plan of the segment or none. They name operations that are stored, and a set of
 //! stores becomes a kernel only by [`Kernels::get`], which the search asks too. So bytes from anywhere can make a segment slower, but not wrong.
 
-use super::facts::{Facts, is_constant};
+use super::facts::Facts;
 use super::kernels::Kernels;
 use super::search::{Effort, State};
 use super::{Planned, finish};
 use crate::cost::Costs;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Segment};
+use crate::write::rules::is_constant;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 

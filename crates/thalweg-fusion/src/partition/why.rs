@@ -2,19 +2,19 @@
 //!
 //! Found out when somebody asks, by putting the two together once more. So a plan carries no reasons, whether it was searched for or read from disk.
 
-use super::Rule;
 use super::facts::Facts;
 use super::kernels::{Kernels, candidate, candidate_ops};
 use super::search::{State, stores_of};
 use crate::cost::Costs;
 use crate::plan::{Edge, KernelPlan, Plan, Reason};
 use crate::segment::{Segment, ValueId};
+use crate::write::rules::Rule;
 use thalweg_ir::Op;
 
 /// Every value that one kernel of the plan hands to another, in order of the operations, with the reason.
 pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge> {
     let facts = Facts::new(segment);
-    // A bundle is as many kernels as it has parts.
+    // A group is as many kernels as it has parts.
     let parts = plan.kernels.iter().enumerate().flat_map(|(n, k)| k.parts().iter().map(move |_| n));
     let number: Vec<usize> = parts.collect();
     let (stores, stored) = stores_of(plan, segment.ops.len());
@@ -47,22 +47,22 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     let facts = kernels.facts;
     let ix = &facts.ix;
     let name = |i: usize| ix.seg.ops[i].op.name();
-    if let KernelPlan::Alone { op: reader, .. } = state.kernels[to].candidate.plan {
+    if let KernelPlan::Opaque { op: reader, .. } = state.kernels[to].candidate.plan {
         return Reason::OperandOf(name(reader));
     }
     let gathers = |&&i: &&usize| ix.seg.ops[i].op == Op::Gather;
     let mut gathered = candidate_ops(&state.kernels[to].candidate).iter().filter(gathers);
     if gathered.any(|&g| {
-        ix.tensors(g)
-            .next()
-            .is_some_and(|(_, v)| crate::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op))
+        ix.tensors(g).next().is_some_and(|(_, v)| {
+            crate::write::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op)
+        })
     }) {
         return Reason::OperandOf(Op::Gather.name());
     }
     match &state.kernels[from].candidate.plan {
-        KernelPlan::Alone { op: writer, .. } => return Reason::ResultOf(name(*writer)),
+        KernelPlan::Opaque { op: writer, .. } => return Reason::ResultOf(name(*writer)),
         KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => return Reason::SharedPass(name(op)),
-        KernelPlan::Map { .. } | KernelPlan::Together { .. } => {}
+        KernelPlan::Map { .. } | KernelPlan::Group { .. } => {}
     }
     let mut stores = [&state.kernels[from].stores[..], &state.kernels[to].stores[..]].concat();
     stores.sort_unstable();

@@ -1,27 +1,27 @@
-//! The plan that a search begins with: legal, whatever the piece is.
+//! The plan that a search begins with: legal, whatever the component is.
 //!
 //! Stored is what has to be, every reduction, and what keeps a kernel from being too much: operations in the middle of long chains, and values
 //! that would be computed in too many places.
 
-use super::{Piece, State};
-use crate::partition::facts::{Facts, is_constant};
+use super::{Component, State};
+use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernel, Kernels};
-use crate::partition::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, runs_alone, takes_rows};
 use crate::segment::{BitSet, ValueId};
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_constant, is_opaque, takes_rows};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;
 
-/// The first legal plan of a piece.
-pub(super) fn begin(kernels: &mut Kernels<'_, '_>, piece: &Piece) -> State {
+/// The first legal plan of a component.
+pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> State {
     let facts = kernels.facts;
     let mut stored = facts.required.clone();
-    for &i in piece.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
+    for &i in component.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
         stored.insert(facts.end_of_chain(i));
     }
-    cut_long_chains(facts, piece, &mut stored);
+    cut_long_chains(facts, component, &mut stored);
     loop {
-        match one_by_one(kernels, piece, &stored) {
+        match one_by_one(kernels, component, &stored) {
             Ok(made) => return State::new(facts, stored, made),
             Err((i, Rule::Full)) if store_repeated(facts, i, &mut stored) => {}
             Err((i, rule)) => {
@@ -33,26 +33,30 @@ pub(super) fn begin(kernels: &mut Kernels<'_, '_>, piece: &Piece) -> State {
 }
 
 /// A kernel for each value that is stored, or the first that is none and why.
-fn one_by_one(kernels: &mut Kernels<'_, '_>, piece: &Piece, stored: &BitSet) -> Result<Vec<Rc<Kernel>>, (usize, Rule)> {
-    let stores = piece.ops.iter().filter(|&&i| stored.has(i));
+fn one_by_one(
+    kernels: &mut Kernels<'_, '_>,
+    component: &Component,
+    stored: &BitSet,
+) -> Result<Vec<Rc<Kernel>>, (usize, Rule)> {
+    let stores = component.ops.iter().filter(|&&i| stored.has(i));
     stores.map(|&i| kernels.get(&[i], stored).map_err(|rule| (i, rule))).collect()
 }
 
 /// Stores operations in the middle of what would be too much for one kernel.
-fn cut_long_chains(facts: &Facts<'_>, piece: &Piece, stored: &mut BitSet) {
-    if piece.ops.len() <= MAX_KERNEL_OPS {
+fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
+    if component.ops.len() <= MAX_KERNEL_OPS {
         return;
     }
     let ix = &facts.ix;
     let n = ix.seg.ops.len();
     let mut reach: FxHashMap<usize, BitSet> = FxHashMap::default();
-    for &i in &piece.ops {
+    for &i in &component.ops {
         let op = ix.seg.ops[i].op;
         let mut own = BitSet::new(n);
         if counts(op) {
             own.insert(i);
         }
-        if !runs_alone(op) {
+        if !is_opaque(op) {
             for (_, v) in ix.tensors(i) {
                 if let ValueId::Op(a) = v
                     && !stored.has(a)

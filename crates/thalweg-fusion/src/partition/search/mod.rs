@@ -1,16 +1,16 @@
-//! The search for the best plan of one piece of a segment. ../../../../docs/planner.md has the idea.
+//! The search for the best plan of one component of a segment. ../../../../docs/planner.md has the idea.
 //!
-//! In: the operations of the piece and which of them must be stored. Out: a [`State`], legal whatever the budget is.
+//! In: the operations of the component and which of them must be stored. Out: a [`State`], legal whatever the budget is.
 
 mod begin;
 mod exact;
 pub(super) mod greedy;
 
-use super::Rule;
 use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
+use crate::write::rules::Rule;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
@@ -45,7 +45,7 @@ impl Effort {
     }
 }
 
-/// A plan of a piece in the making: what is stored, and by which kernels.
+/// A plan of a component in the making: what is stored, and by which kernels.
 #[derive(Clone)]
 pub(crate) struct State {
     /// Everything stored in the segment.
@@ -57,7 +57,7 @@ pub(crate) struct State {
 }
 
 /// The operations that one search is about.
-pub(crate) struct Piece {
+pub(crate) struct Component {
     /// The operations, ascending.
     pub ops: Vec<usize>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Found {
     pub complete: bool,
 }
 
-/// What each kernel of a plan stores, parts of bundles by themselves, and all of it.
+/// What each kernel of a plan stores, parts of groups by themselves, and all of it.
 pub(crate) fn stores_of(plan: &Plan, operations: usize) -> (Vec<Vec<usize>>, BitSet) {
     let sorted = |part: &KernelPlan| {
         let mut all: Vec<usize> = part.writes().collect();
@@ -180,17 +180,17 @@ impl State {
 }
 
 /// Searches.
-pub(crate) fn search(kernels: &mut Kernels<'_, '_>, piece: &Piece, effort: Effort) -> Found {
-    let state = begin::begin(kernels, piece);
+pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Found {
+    let state = begin::begin(kernels, component);
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
         return Found { state, complete: effort != Effort::None };
     }
     let limit = kernels.visits.saturating_add(effort.visits());
     let state = greedy::improve(kernels, state, limit);
-    let choices: Vec<usize> = piece.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
-    let required = piece.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
+    let choices: Vec<usize> = component.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
+    let required = component.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
     if choices.len() + required > EXACT {
         return Found { state, complete: kernels.visits < limit };
     }
-    exact::optimum(kernels, piece, &choices, state, limit)
+    exact::optimum(kernels, component, &choices, state, limit)
 }

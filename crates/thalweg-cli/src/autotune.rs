@@ -1,0 +1,140 @@
+//! `thalweg autotuning`: what measured decisions gain. Every workload and as many random programs run until their plans have competed; then the plan that
+//! the cost model chose and the one that runs with measuring take turns, and their medians stand beside each other.
+
+use crate::failure::Outcome;
+use crate::measure::median;
+use crate::predict::programs;
+use crate::report;
+use crate::workloads::{self, Size};
+use clap::Args;
+use std::time::{Duration, Instant};
+use thalweg::{Tensor, counters, explain, set_measuring};
+
+/// How long a program may run until its plans have competed.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Pairs of timed runs, and the time for them.
+const PAIRS: (usize, usize) = (25, 300);
+const TIME: Duration = Duration::from_millis(1500);
+/// What counts as slower, and as faster.
+const SLOWER: f64 = 1.03;
+const FASTER: f64 = 0.95;
+
+/// Arguments of `thalweg autotuning`.
+#[derive(Args, Debug)]
+pub struct AutotuneCommand {
+    /// Random programs beside the workloads
+    #[arg(long, value_name = "N", default_value = "50")]
+    random: usize,
+    /// What the random programs follow from
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// How large the workloads are
+    #[arg(long, value_enum, default_value = "small")]
+    size: Size,
+    /// Only programs whose name has this in it, with what was measured
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Measure what things take on this device first
+    #[arg(long)]
+    calibrate: bool,
+}
+
+/// A program's outcome.
+struct Row {
+    name: String,
+    /// Plans that competed; none where the program is too short for it.
+    plans: usize,
+    /// Medians in microseconds.
+    off: f64,
+    on: f64,
+}
+
+impl AutotuneCommand {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        let device = thalweg::Device::try_default()?;
+        if self.calibrate {
+            device.set_costs(device.calibrate()?);
+        }
+        let random = programs::random(self.random, self.seed)?;
+        let bar = report::progress((workloads::ALL.len() + random.len()) as u64);
+        let mut rows = vec![];
+        let wanted = |name: &str| self.only.as_ref().is_none_or(|o| name.contains(o.as_str()));
+        for entry in workloads::ALL.iter().filter(|e| wanted(e.name)) {
+            let workload = workloads::prepare(entry.name, self.size)?;
+            rows.push(compete(entry.name.to_string(), &|| workload.record(), self.only.is_some())?);
+            bar.inc(1);
+        }
+        for program in random.into_iter().filter(|p| wanted(&p.to_string())) {
+            rows.push(compete(program.to_string(), &|| program.call(), self.only.is_some())?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        print(&rows);
+        Ok(())
+    }
+}
+
+/// Lets the plans of a program compete, then times it with and without the outcome.
+fn compete(name: String, call: &dyn Fn() -> Vec<Tensor>, tell: bool) -> Outcome<Row> {
+    let run = || -> Outcome<f64> {
+        let begin = Instant::now();
+        let out = call();
+        thalweg::synchronize()?;
+        let us = begin.elapsed().as_secs_f64() * 1e6;
+        drop(out);
+        Ok(us)
+    };
+    let share = set_measuring(Some(0.3));
+    let (begin, before) = (Instant::now(), counters());
+    let segments = {
+        run()?;
+        (counters() - before).segments
+    };
+    while begin.elapsed() < PATIENCE && (counters() - before).autotuned < segments {
+        run()?;
+    }
+    let (outcome, told) = explain(|| {
+        let out = call();
+        thalweg::synchronize().map(|()| out)
+    });
+    drop(outcome?);
+    if tell {
+        crate::out!("{told}");
+    }
+    let plans = told.segments.iter().map(|s| s.autotuning.len()).max().unwrap_or(0);
+    let (mut off, mut on) = (vec![], vec![]);
+    let begin = Instant::now();
+    for n in 0..PAIRS.1 {
+        if n >= PAIRS.0 && begin.elapsed() > TIME {
+            break;
+        }
+        // In turns, and each first as often as second.
+        for measured in [n % 2 == 0, n % 2 == 1] {
+            // A share so small that nothing more is tried, and not none, with which the outcome would be put aside.
+            set_measuring(measured.then_some(1e-9));
+            let us = run()?;
+            if measured { on.push(us) } else { off.push(us) }
+        }
+    }
+    set_measuring(share);
+    off.sort_by(f64::total_cmp);
+    on.sort_by(f64::total_cmp);
+    Ok(Row { name, plans, off: median(&off), on: median(&on) })
+}
+
+fn print(rows: &[Row]) {
+    crate::out!("{:<40} {:>5} {:>10} {:>10} {:>6}", "program", "plans", "model µs", "measured", "ratio");
+    for r in rows {
+        let name: String = r.name.chars().take(40).collect();
+        crate::out!("{name:<40} {:>5} {:>10.1} {:>10.1} {:>6.2}", r.plans, r.off, r.on, r.on / r.off);
+    }
+    let count = |f: &dyn Fn(f64) -> bool| rows.iter().filter(|r| f(r.on / r.off)).count();
+    crate::out!(
+        "{} programs, {} with plans to compete: {} faster by more than 5 %, {} slower by more than 3 %",
+        rows.len(),
+        rows.iter().filter(|r| r.plans > 0).count(),
+        count(&|ratio| ratio < FASTER),
+        count(&|ratio| ratio > SLOWER)
+    );
+}

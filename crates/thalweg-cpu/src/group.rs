@@ -1,0 +1,289 @@
+//! Groups: many kernels that need nothing of each other, in one dispatch.
+//!
+//! In: the programs of the parts, equal parts sharing one, and how operands and scalars are split among them. Out: launches. All parts are checked before
+//! any runs. Little work is done part after part on the calling thread; more is cut into *units* of about equal time - several small parts,
+//! one part, or some chunks of a large map - which threads take as they come. A row part is one unit, since it leaves its
+//! bits no other order. Where units end depends on sizes alone, and what a chunk of a part gives does not depend on who runs it: so bits do not depend
+//! on the number of threads.
+
+use crate::launch::{Job, Scratch, with_scratch};
+use crate::map::{BoxesProgram, MapProgram};
+use crate::row::{self, Failure, RowsProgram};
+use crate::threads::Threads;
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_kernel::{Geometry, GroupPart, RowGeometry};
+use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
+
+/// Estimated time of a unit: next to it taking one (an atomic addition that others wait for) is nothing, and threads end close together.
+const UNIT_NS: f64 = 10_000.0;
+/// What a part costs beside its loop, once it is checked (`tests/groups.rs` measures it).
+const PART_NS: f64 = 50.0;
+
+/// The program of a part.
+#[derive(Clone, Debug)]
+pub enum PartProgram {
+    /// Of a map.
+    Map(Arc<MapProgram>),
+    /// Of a map in boxes.
+    Boxes(Arc<BoxesProgram>),
+    /// Of a row kernel.
+    Rows(Arc<RowsProgram>),
+}
+
+impl PartProgram {
+    /// The program by itself.
+    pub fn program(&self) -> Arc<dyn Program> {
+        match self {
+            PartProgram::Map(p) => p.clone(),
+            PartProgram::Boxes(p) => p.clone(),
+            PartProgram::Rows(p) => p.clone(),
+        }
+    }
+}
+
+struct Part {
+    program: PartProgram,
+    reads: usize,
+    writes: usize,
+    scalars: usize,
+}
+
+/// A compiled group.
+pub struct GroupProgram {
+    parts: Vec<Part>,
+    /// Operands that are read, by all parts.
+    reads: usize,
+    /// All operands, all scalars.
+    operands: usize,
+    scalars: usize,
+    /// For each written operand whether its part may read again after it wrote; empty if none does.
+    rereads: Vec<bool>,
+    info: ProgramInfo,
+    threads: Arc<Threads>,
+    /// The calling thread: who runs a row part.
+    alone: Threads,
+}
+
+/// What there is to do for a part, or for a box of one; checked.
+enum Work<'a> {
+    Map(Job<'a>),
+    Rows { program: &'a RowsProgram, geometry: &'a RowGeometry, operands: &'a [&'a Buffer], scalars: &'a [u64] },
+}
+
+/// What a thread takes at a time: some works, or, where it is a single one, some of its chunks.
+#[derive(Clone, Debug, PartialEq)]
+struct Unit {
+    works: Range<usize>,
+    chunks: Option<Range<usize>>,
+}
+
+impl GroupProgram {
+    /// The group of these parts, `programs` being those of its kernels.
+    pub fn new(programs: &[PartProgram], parts: &[GroupPart], threads: Arc<Threads>) -> GroupProgram {
+        let parts: Vec<Part> = parts
+            .iter()
+            .map(|p| Part {
+                program: programs[p.kernel as usize].clone(),
+                reads: p.reads as usize,
+                writes: p.writes as usize,
+                scalars: p.scalars as usize,
+            })
+            .collect();
+        let reads = parts.iter().map(|p| p.reads).sum();
+        let again = |p: &Part| p.program.program().rereads_for(p.reads);
+        let mut rereads: Vec<bool> = parts.iter().flat_map(|p| std::iter::repeat_n(again(p), p.writes)).collect();
+        let operands = reads + rereads.len();
+        if !rereads.contains(&true) {
+            rereads.clear();
+        }
+        GroupProgram {
+            reads,
+            operands,
+            scalars: parts.iter().map(|p| p.scalars).sum(),
+            rereads,
+            info: row::sum(programs.iter().map(|p| p.program().info())),
+            threads,
+            alone: Threads::new(1, f64::INFINITY),
+            parts,
+        }
+    }
+
+    /// The operands part after part, each one's reads before its writes.
+    fn by_part<'a>(&self, operands: &[&'a Buffer]) -> Vec<&'a Buffer> {
+        let (mut reads, mut writes) = operands.split_at(self.reads);
+        let mut all = Vec::with_capacity(operands.len());
+        for part in &self.parts {
+            let (own, rest) = reads.split_at(part.reads);
+            all.extend_from_slice(own);
+            reads = rest;
+            let (own, rest) = writes.split_at(part.writes);
+            all.extend_from_slice(own);
+            writes = rest;
+        }
+        all
+    }
+
+    /// What there is to do, in the order of the parts.
+    fn works<'a>(
+        &'a self,
+        geometries: &'a [Geometry],
+        mut operands: &'a [&'a Buffer],
+        mut scalars: &'a [u64],
+    ) -> Result<Vec<Work<'a>>, Error> {
+        let mut works = Vec::with_capacity(self.parts.len());
+        for (part, geometry) in self.parts.iter().zip(geometries) {
+            let (own, rest) = operands.split_at(part.reads + part.writes);
+            let (bits, others) = scalars.split_at(part.scalars);
+            (operands, scalars) = (rest, others);
+            match (&part.program, geometry) {
+                (PartProgram::Map(program), Geometry::Map(g)) => works.push(Work::Map(program.job(g, own, bits)?)),
+                (PartProgram::Boxes(all), Geometry::Boxes(boxes)) => {
+                    assert_eq!(boxes.len(), all.programs().len(), "one geometry a box");
+                    for (program, g) in all.programs().iter().zip(boxes) {
+                        works.push(Work::Map(program.job(g, own, bits)?));
+                    }
+                }
+                (PartProgram::Rows(program), Geometry::Rows(geometry)) => {
+                    program.check(geometry, own, bits);
+                    works.push(Work::Rows { program, geometry, operands: own, scalars: bits });
+                }
+                (_, geometry) => panic!("a part of another kind is launched with {geometry:?}"),
+            }
+        }
+        Ok(works)
+    }
+
+    fn run(&self, work: &Work<'_>, chunks: Option<Range<usize>>, scratch: &mut Scratch) -> Result<(), Error> {
+        match work {
+            Work::Map(job) => Ok(job.run(chunks.unwrap_or(0..job.chunks), scratch)?),
+            // SAFETY: checked when the work was made.
+            Work::Rows { program, geometry, operands, scalars } => unsafe {
+                program.run(geometry, operands, scalars, &self.alone)
+            },
+        }
+    }
+}
+
+impl Work<'_> {
+    fn estimate_ns(&self) -> f64 {
+        PART_NS
+            + match self {
+                Work::Map(job) => job.estimate_ns,
+                Work::Rows { program, geometry, .. } => program.estimate_ns(geometry),
+            }
+    }
+
+    fn chunks(&self) -> usize {
+        match self {
+            Work::Map(job) => job.chunks,
+            Work::Rows { .. } => 1,
+        }
+    }
+}
+
+impl Program for GroupProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Geometry::Group(geometries) = geometry else { panic!("a group is launched with {geometry:?}") };
+        assert_eq!(geometries.len(), self.parts.len(), "one geometry a part");
+        assert_eq!(operands.len(), self.operands, "operands of a group");
+        assert!(scalars.len() >= self.scalars, "{} scalars, {} given", self.scalars, scalars.len());
+        let operands = self.by_part(operands);
+        debug_assert!(self.are_apart(&operands), "what a part of a group writes is another's operand");
+        let works = self.works(geometries, &operands, scalars)?;
+        let estimate = works.iter().map(Work::estimate_ns).sum();
+        if self.threads.for_work(estimate) == 1 {
+            return with_scratch(|scratch| works.iter().try_for_each(|work| self.run(work, None, scratch)));
+        }
+        let units = units(works.iter().map(|w| (w.estimate_ns(), w.chunks())));
+        let failure = Failure::default();
+        self.threads.run(units.len(), 1, estimate, |range| {
+            // Once an index was out of range, what is left to do is not worth doing.
+            if failure.any() {
+                return;
+            }
+            with_scratch(|scratch| {
+                for unit in &units[range] {
+                    for work in &works[unit.works.clone()] {
+                        failure.note(self.run(work, unit.chunks.clone(), scratch));
+                    }
+                }
+            });
+        });
+        failure.result()
+    }
+
+    fn info(&self) -> ProgramInfo {
+        self.info.clone()
+    }
+
+    fn rereads_for(&self, operand: usize) -> bool {
+        operand.checked_sub(self.reads).and_then(|w| self.rereads.get(w)).is_some_and(|&r| r)
+    }
+}
+
+impl GroupProgram {
+    /// Whether no part writes where another one reads or writes; `operands` part after part.
+    fn are_apart(&self, mut operands: &[&Buffer]) -> bool {
+        let mut all: Vec<(usize, usize, usize, bool)> = vec![];
+        for (n, part) in self.parts.iter().enumerate() {
+            let (own, rest) = operands.split_at(part.reads + part.writes);
+            let place = |(i, b): (usize, &&Buffer)| (b.address() as usize, b.bytes(), n, i >= part.reads);
+            all.extend(own.iter().enumerate().map(place).filter(|o| o.1 > 0));
+            operands = rest;
+        }
+        all.sort_unstable();
+        // Buffers are the same or apart.
+        all.chunk_by(|a, b| a.0 == b.0).all(|same| same.iter().all(|o| !o.3 || same.iter().all(|p| p.2 == o.2)))
+    }
+}
+
+impl std::fmt::Debug for GroupProgram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "group of {} parts, {:?}", self.parts.len(), self.info)
+    }
+}
+
+/// Cuts works, of which estimated time and number of chunks are given, into units.
+fn units(works: impl Iterator<Item = (f64, usize)>) -> Vec<Unit> {
+    let mut units = vec![];
+    let (mut first, mut ns, mut n) = (0, 0.0, 0);
+    for (estimate, chunks) in works {
+        if ns > 0.0 && ns + estimate > UNIT_NS {
+            units.push(Unit { works: first..n, chunks: None });
+            (first, ns) = (n, 0.0);
+        }
+        if chunks > 1 && estimate >= 2.0 * UNIT_NS {
+            let each = ((chunks as f64 * UNIT_NS / estimate) as usize).max(1);
+            let cut = |start| Unit { works: n..n + 1, chunks: Some(start..chunks.min(start + each)) };
+            units.extend((0..chunks).step_by(each).map(cut));
+            first = n + 1;
+        } else {
+            ns += estimate;
+        }
+        n += 1;
+    }
+    if first < n {
+        units.push(Unit { works: first..n, chunks: None });
+    }
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_cover_everything_once() {
+        let works = [(100.0, 1), (9_000.0, 1), (2_000.0, 3), (95_000.0, 24), (50.0, 1), (70_000.0, 1), (50.0, 0)];
+        let units = units(works.into_iter());
+        let whole = |works: Range<usize>| Unit { works, chunks: None };
+        assert_eq!(units[..2], [whole(0..2), whole(2..3)]);
+        let cut: Vec<&Unit> = units.iter().filter(|u| u.chunks.is_some()).collect();
+        assert!(cut.len() > 8 && cut.iter().all(|u| u.works == (3..4)));
+        let chunks: Vec<usize> = cut.iter().flat_map(|u| u.chunks.clone().unwrap()).collect();
+        assert_eq!(chunks, (0..24).collect::<Vec<_>>());
+        assert_eq!(units[units.len() - 3..], [whole(4..5), whole(5..6), whole(6..7)]);
+        assert!(super::units(std::iter::empty()).is_empty());
+    }
+}

@@ -1,0 +1,105 @@
+//! What a scatter's chunks of work are, and whether it may run: every operand is checked against its buffer before anything does.
+//!
+//! Chunks differ in the dimensions beside the axis, so no two write one element. Every index is checked before it is used; the first one out of
+//! range becomes the launch's error.
+
+use std::sync::Mutex;
+use thalweg_kernel::ScatterGeometry;
+use thalweg_runtime::{Buffer, Error};
+
+/// Columns that a chunk of work takes at a time: some kilobytes, and whole cache lines.
+const COLUMNS: usize = 1024;
+
+/// The dimensions that chunks of work differ in, and the one that runs inside a chunk.
+pub struct Chunks {
+    dims: Vec<(usize, [isize; 4])>,
+    base: [isize; 4],
+    /// Columns of a chunk at most, of all, and their strides.
+    block: usize,
+    pub width: usize,
+    pub columns: [isize; 4],
+}
+
+impl Chunks {
+    /// Over these dimensions, the last of them inside a chunk if `columns` says so.
+    pub fn new(mut dims: Vec<(usize, [isize; 4])>, base: [isize; 4], columns: bool) -> Chunks {
+        let (width, strides) = if columns { dims.pop().unwrap_or((1, [0; 4])) } else { (1, [0; 4]) };
+        Chunks { dims, base, block: width.min(COLUMNS), width, columns: strides }
+    }
+
+    /// Number of chunks.
+    pub fn count(&self) -> usize {
+        self.dims.iter().map(|d| d.0).product::<usize>() * self.width.div_ceil(self.block.max(1))
+    }
+
+    /// Positions of a chunk's first elements, and its columns.
+    pub fn get(&self, n: usize) -> ([isize; 4], usize) {
+        let blocks = self.width.div_ceil(self.block);
+        let (mut rest, first) = (n / blocks, n % blocks * self.block);
+        let mut at = self.base;
+        let mut add = |times: usize, strides: [isize; 4]| {
+            for (a, s) in at.iter_mut().zip(strides) {
+                *a += times as isize * s;
+            }
+        };
+        add(first, self.columns);
+        for &(size, strides) in self.dims.iter().rev() {
+            add(rest % size, strides);
+            rest /= size;
+        }
+        (at, self.block.min(self.width - first))
+    }
+}
+
+/// Checks that an operand holds what a geometry reaches in it, `along` elements along the axis; its address.
+///
+/// # Panics
+/// When it does not.
+pub fn checked(g: &ScatterGeometry, operand: &Buffer, which: usize, along: usize, size: usize) -> *mut u8 {
+    let dims = g.outer.iter().chain(&g.inner).map(|d| (d.0, d.1[which]));
+    let (mut low, mut high, mut empty) = (g.base[which] as i128, g.base[which] as i128, false);
+    for (size, stride) in dims.chain([(along, g.steps[which])]) {
+        empty |= size == 0;
+        let span = (size as i128 - 1) * stride as i128;
+        low += span.min(0);
+        high += span.max(0);
+    }
+    let has = (operand.bytes() / size) as i128;
+    assert!(
+        empty || low >= 0 && high < has,
+        "operand {which} of a scatter is reached from {low} to {high} and has {has} elements"
+    );
+    operand.address()
+}
+
+/// # Panics
+/// When what is written lies over what is read.
+pub fn apart(written: &Buffer, read: &Buffer) {
+    let (to, from) = (written.address() as usize, read.address() as usize);
+    assert!(from >= to + written.bytes() || to >= from + read.bytes(), "the result of a scatter lies over an operand");
+}
+
+/// The first index found that names no element, by chunk and place in it.
+#[derive(Default)]
+pub struct Outside(Mutex<Option<(usize, i64)>>);
+
+impl Outside {
+    #[cold]
+    pub fn note(&self, place: usize, index: i64) {
+        let mut first = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        if first.is_none_or(|f| (place, index) < f) {
+            *first = Some((place, index));
+        }
+    }
+
+    /// The error, if there is one.
+    pub fn result(self, name: &str, g: &ScatterGeometry) -> Result<(), Error> {
+        match self.0.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            None => Ok(()),
+            Some((_, index)) => {
+                let ScatterGeometry { axis, size, .. } = g;
+                Err(Error::Index(format!("{name}: index {index} is out of range for axis {axis} of size {size}")))
+            }
+        }
+    }
+}

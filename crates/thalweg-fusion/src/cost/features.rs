@@ -1,0 +1,407 @@
+//! What the time of a kernel follows from, read from the kernel as it would be launched.
+
+use super::nodes::{self, NodeCounts, Work};
+use serde::Serialize;
+use thalweg_ir::{DType, ScatterOp};
+use thalweg_kernel::{
+    AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Node, Orientation,
+    RowGeometry, ScatterGeometry, order,
+};
+
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+/// Columns so many bytes apart fall into few sets of the caches, where there are more than so many of them.
+const CONFLICT: u64 = 1024;
+const LEAST_CONFLICT: usize = 32;
+/// Points of a chunk that one thread takes; what has fewer is not shared.
+const CHUNK: u64 = 32 << 10;
+/// Points of a call through tables of positions.
+const TABLE: u64 = 2048;
+/// Bytes that the strips of a kernel across rows are cut to, and the columns they have.
+const STRIP_BYTES: u64 = 512 << 10;
+const STRIP_COLUMNS: (u64, u64) = (64, 2048);
+/// Rows side by side that may run as one stretch.
+const JOINED: u64 = 128;
+/// Rows and columns of a chunk of a product.
+const PRODUCT_CHUNK: u64 = 96;
+/// A row longer than this is passed over block by block where rescaling identities tie its folds.
+const ONLINE_BYTES: u64 = 512 << 10;
+
+/// How an access goes through its operand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+pub enum Way {
+    /// Neighbours after one another.
+    Contiguous,
+    /// One element for a whole stretch.
+    Uniform,
+    /// Elements apart, where those between them are used by neighbouring stretches: a transposed view.
+    Transposed,
+    /// The same, so many bytes apart that cache lines drive each other out before they are used up.
+    Conflicting,
+    /// Elements apart, those between them not used, or backwards.
+    Strided,
+    /// Through a table of positions that the launch fills.
+    Mapped,
+    /// At places that are computed.
+    Gathered,
+}
+
+/// What one access moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Traffic {
+    /// How it goes.
+    pub way: Way,
+    /// Whether it is written.
+    pub write: bool,
+    /// Bytes from or to memory: of the distinct elements, and of what lies on their cache lines beside them.
+    pub bytes: u64,
+    /// Bytes that it reads again because several points need an element.
+    pub again: u64,
+    /// Elements moved, over all points and passes; 0 for a uniform access.
+    pub elements: u64,
+    /// Whether elements have fewer than 4 bytes: apart, they are cut out of words.
+    pub narrow: bool,
+}
+
+/// The rows of a row kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct RowFeatures {
+    /// Whether vectors hold neighbours of a row; else of neighbouring rows.
+    pub along: bool,
+    /// Number of rows.
+    pub rows: u64,
+    /// Points of a row.
+    pub row: u64,
+    /// How often each row is passed over.
+    pub passes: u32,
+    /// Folds.
+    pub folds: u32,
+    /// Bytes that later passes read again, and that go through buffers between passes.
+    pub again: u64,
+    /// Bytes of what is passed over again before the next row or strip: they decide which cache `again` comes from.
+    pub near: u64,
+    /// Chunks that run by themselves: strips across rows, rows or stretches of them along.
+    pub chunks: u64,
+    /// Calls of the code.
+    pub calls: u64,
+    /// Whether points across narrow rows run as one stretch.
+    pub joined: bool,
+}
+
+/// A matrix product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Product {
+    /// Its dtype.
+    #[serde(serialize_with = "name")]
+    pub dtype: DType,
+    /// Multiplications with their additions.
+    pub multiplications: u64,
+    /// Single products.
+    pub count: u64,
+    /// Whether one side is a vector: bound by the bytes of the other.
+    pub vector: bool,
+}
+
+/// What the time of a kernel follows from.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct CostFeatures {
+    /// Points of its domain.
+    pub points: u64,
+    /// Boxes of a [`Kernel::Boxes`]; else 1.
+    pub boxes: u32,
+    /// Stretches of neighbouring points over all calls: of a transposed or short domain there are many.
+    pub runs: u64,
+    /// Calls of the code.
+    pub calls: u64,
+    /// Chunks that threads can share.
+    pub chunks: u64,
+    /// One entry an access that has an operand.
+    pub traffic: Vec<Traffic>,
+    /// Arithmetic.
+    pub work: Work,
+    /// The most values alive at once.
+    pub alive: u32,
+    /// Of a row kernel.
+    pub rows: Option<RowFeatures>,
+    /// Of a matrix product.
+    pub product: Option<Product>,
+    /// Values that are put in by a scatter.
+    pub scattered: u64,
+    /// Whether vector code cannot be emitted for it.
+    pub portable: bool,
+}
+
+fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(dtype)
+}
+
+/// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read, `written` those of each that
+/// is written, in the order of the operands.
+pub fn features(kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
+    let mut f = CostFeatures { boxes: 1, ..CostFeatures::default() };
+    let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
+    add(kernel, geometry, &mut left, touched.len(), &mut f);
+    f.portable |= f.work.slow > 0;
+    f
+}
+
+fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(g)) => map(body, g, left, reads, f),
+        (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
+            f.boxes = bodies.len() as u32;
+            bodies.iter().zip(all).for_each(|(b, g)| map(b, g, left, reads, f));
+        }
+        (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
+        (Kernel::Matmul { dtype, .. }, Geometry::Matmul(g)) => product(*dtype, g, left, reads, f),
+        (Kernel::Scatter { op, inputs, .. }, Geometry::Scatter(g)) => scatter(*op, inputs, g, left, f),
+        (Kernel::Group { kernels, parts }, Geometry::Group(all)) => {
+            // All reads of all parts, then all writes.
+            let (mut read, mut written) = (0, parts.iter().map(|p| p.reads as usize).sum::<usize>());
+            for (part, geometry) in parts.iter().zip(all) {
+                let (r, w) = (part.reads as usize, part.writes as usize);
+                let mut own = [&left[read..read + r], &left[written..written + w]].concat();
+                let boxes = f.boxes;
+                add(&kernels[part.kernel as usize], geometry, &mut own, r, f);
+                f.boxes = f.boxes.max(boxes + 1);
+                (read, written) = (read + r, written + w);
+            }
+        }
+        _ => panic!("kernel and geometry are of different kinds"),
+    }
+}
+
+impl CostFeatures {
+    /// Adds the arithmetic of a body.
+    fn take(&mut self, counted: &NodeCounts) {
+        self.work += counted.work;
+        self.alive = self.alive.max(counted.alive);
+    }
+}
+
+fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
+    let points = g.points() as u64;
+    let counted = nodes::nodes(body, points, 0);
+    f.take(&counted);
+    f.points += points;
+    let inner = *g.extents.last().expect("a domain has a dimension") as u64;
+    let outer = g.extents.iter().rev().nth(1).map_or(1, |&n| n as u64);
+    let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
+    let (run, call) = if mapped { (inner.min(TABLE), inner.min(TABLE)) } else { (inner, (inner * outer).min(CHUNK)) };
+    f.runs += points / run.max(1);
+    f.calls += points.div_ceil(call.max(1));
+    f.chunks += points.div_ceil(CHUNK.max(call));
+    let evaluations = |i: usize| points * counted.loads[i] as u64;
+    traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);
+}
+
+fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
+    let (rows, row) = (g.rows() as u64, g.row() as u64);
+    let points = rows * row;
+    let counted = nodes::nodes(body, points, rows);
+    f.take(&counted);
+    f.points += points;
+    let along = orientation == Orientation::Along;
+    let lane = if along { g.extents.len() - 1 } else { g.kept - 1 };
+    let evaluations = |i: usize| {
+        let loads = counted.loads[i] as u64;
+        if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
+    };
+    traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
+    let r = row_features(body, along, g, &counted);
+    let lanes = order::LANES as u64;
+    let passes = counted.passes as u64;
+    let stretches = passes * points / (g.extents[lane] as u64).max(1);
+    if along {
+        f.runs += stretches;
+        // A store of elements apart has no vector form.
+        f.portable |= body.stores.iter().any(|s| {
+            let access = body.accesses[s.access as usize];
+            !access.per_row && access.class != AccessClass::Contiguous
+        });
+    } else {
+        // Where 32 points of a strip lie together they run as one.
+        f.runs += if r.joined { stretches.div_ceil(lanes) } else { stretches };
+        // The lanes of each fold start from the identity, and are put together.
+        f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * counted.folds as u64;
+    }
+    let long = along && row > order::BLOCK as u64;
+    f.chunks += if long { points.div_ceil(CHUNK) } else { rows.min(points.div_ceil(CHUNK)) };
+    f.rows = Some(r);
+}
+
+fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts) -> RowFeatures {
+    let (rows, row) = (g.rows() as u64, g.row() as u64);
+    let loaded = |i: &usize| counted.loads[*i] > 0 && !body.accesses[*i].per_row && body.accesses[*i].operand.is_some();
+    let (mut again, mut point) = (counted.kept, counted.held);
+    for i in (0..body.accesses.len()).filter(loaded) {
+        let size = body.accesses[i].dtype.size() as u64;
+        again += size * (counted.loads[i] as u64 - 1);
+        point += size;
+    }
+    let again = again * rows * row;
+    let mut r = RowFeatures {
+        along,
+        rows,
+        row,
+        passes: counted.passes,
+        folds: counted.folds,
+        again,
+        near: 0,
+        chunks: 0,
+        calls: 0,
+        joined: false,
+    };
+    let block = order::BLOCK as u64;
+    let passes = counted.passes as u64;
+    if along {
+        let online = !body.strict && passes > 1 && point * row > ONLINE_BYTES && row >= block;
+        r.near = point * if online { block } else { row };
+        let run = (*g.extents.last().expect("a row has a dimension") as u64).max(1);
+        let inner = if g.kept == 0 { 1 } else { g.extents[g.kept - 1] as u64 };
+        if run == row && row <= block {
+            // As many rows a call as lie one step apart.
+            r.chunks = rows / inner.max(1) * (inner * row).div_ceil(CHUNK);
+            r.calls = r.chunks;
+        } else {
+            r.chunks = rows;
+            r.calls = rows * (row / run) * run.div_ceil(block) * passes;
+        }
+        return r;
+    }
+    let columns = g.extents[g.kept - 1] as u64;
+    let (narrow, wide) = STRIP_COLUMNS;
+    let fits = (STRIP_BYTES / (point * row).max(1)).clamp(narrow, wide);
+    let strip = (if passes > 1 { fits } else { wide }).min(columns).max(1);
+    let even = |a: &thalweg_kernel::Access| matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform);
+    r.joined = columns <= JOINED && strip == columns && body.accesses.iter().all(even);
+    r.near = point * row * strip;
+    r.chunks = rows / columns * columns.div_ceil(strip);
+    r.calls = r.chunks * row.div_ceil(block) * passes * if r.joined { 1 } else { row.min(order::LANES as u64) };
+    r
+}
+
+/// What each access moves, read or written `evaluations` times; `left` is what has not been counted yet of each operand.
+fn traffic(
+    body: &Body,
+    all: &[AccessGeometry],
+    (extents, lane): (&[usize], usize),
+    evaluations: impl Fn(usize) -> u64,
+    left: &mut [u64],
+    reads: usize,
+    f: &mut CostFeatures,
+) {
+    let gathers =
+        |i: usize| body.nodes.iter().any(|n| matches!(n, Node::Gather { access, .. } if *access as usize == i));
+    let any_gather = body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }));
+    for (i, (access, at)) in body.accesses.iter().zip(all).enumerate() {
+        let size = access.dtype.size() as u64;
+        let Some(operand) = access.operand else {
+            if access.class == AccessClass::Mapped {
+                let elements = evaluations(i);
+                f.traffic.push(Traffic { way: Way::Mapped, write: false, bytes: 0, again: 0, elements, narrow: false });
+            }
+            continue;
+        };
+        let write = operand as usize >= reads;
+        let gathered = any_gather && gathers(i);
+        let (way, spread) = if gathered { (Way::Gathered, 1) } else { way(access.class, at, extents, lane, size) };
+        let points: u64 = extents.iter().map(|&n| n as u64).product();
+        let elements = match (write, way) {
+            (true, _) if access.per_row => at.distinct as u64,
+            (true, _) => points,
+            (false, Way::Uniform) => 0,
+            (false, _) => evaluations(i),
+        };
+        // Of what is gathered no more is moved than is asked for.
+        let distinct =
+            if gathered { elements.min(at.distinct.max(1) as u64 * LINE).max(1) } else { at.distinct as u64 };
+        let counted = left.get_mut(operand as usize);
+        let bytes = match counted {
+            Some(left) if !gathered => {
+                let bytes = (distinct * size).min(*left);
+                *left -= bytes;
+                bytes
+            }
+            Some(left) => (elements * size).min(*left),
+            None => distinct * size,
+        };
+        let again = (elements.min(points) * size).saturating_sub(bytes);
+        f.traffic.push(Traffic { way, write, bytes: bytes * spread, again, elements, narrow: size < 4 });
+    }
+}
+
+/// How an access goes while the lanes of a vector run along dimension `lane`, and how many bytes are moved for one that is used.
+fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, size: u64) -> (Way, u64) {
+    match class {
+        AccessClass::Mapped => return (Way::Mapped, 1),
+        AccessClass::Uniform => return (Way::Uniform, 1),
+        AccessClass::Contiguous if at.map.is_some() => return (Way::Mapped, 1),
+        AccessClass::Contiguous => return (Way::Contiguous, 1),
+        AccessClass::Strided => {}
+    }
+    let bytes = |d: usize| at.strides[d].unsigned_abs() as u64 * size;
+    let moves = |&d: &usize| extents[d] > 1 && at.strides[d] != 0;
+    let least = (0..extents.len()).filter(moves).map(bytes).min().unwrap_or(size);
+    let spread = (least.min(LINE) / size).max(1);
+    let transposed = bytes(lane) >= LINE && least < LINE;
+    // In few rows the lines stay all the same.
+    let conflicts = bytes(lane).is_multiple_of(CONFLICT) && extents[lane] > LEAST_CONFLICT;
+    let way = match (transposed, conflicts) {
+        (true, true) => Way::Conflicting,
+        (true, false) => Way::Transposed,
+        _ => Way::Strided,
+    };
+    (way, spread)
+}
+
+fn product(dtype: DType, g: &MatmulGeometry, left: &[u64], reads: usize, f: &mut CostFeatures) {
+    let count = g.batch.iter().map(|d| d.0 as u64).product::<u64>();
+    let (m, n, k) = (g.m as u64, g.n as u64, g.k as u64);
+    f.points += count * m * n;
+    f.chunks += count * m.max(n).div_ceil(PRODUCT_CHUNK);
+    let vector = m == 1 || n == 1;
+    f.product = Some(Product { dtype, multiplications: count * m * n * k, count, vector });
+    contiguous(left, reads, f);
+}
+
+/// Operands that are gone through once.
+fn contiguous(left: &[u64], reads: usize, f: &mut CostFeatures) {
+    f.traffic.extend(left.iter().enumerate().map(|(i, &bytes)| Traffic {
+        way: Way::Contiguous,
+        write: i >= reads,
+        bytes,
+        again: 0,
+        elements: 0,
+        narrow: false,
+    }));
+}
+
+fn scatter(
+    _: ScatterOp,
+    inputs: &[Option<Box<Computed>>; 2],
+    g: &ScatterGeometry,
+    left: &mut [u64],
+    f: &mut CostFeatures,
+) {
+    let around: u64 = g.outer.iter().chain(&g.inner).map(|d| d.0 as u64).product();
+    f.scattered += around * g.n as u64;
+    f.points += around * g.n as u64;
+    f.chunks += around.max(1);
+    // Tensor, then what index and values are computed from or lie in, then the result.
+    let last = left.len() - 1;
+    contiguous(&[left[0], left[last]], 1, f);
+    let mut at = 1;
+    for (input, geometry) in inputs.iter().zip(&g.inputs) {
+        let Some((input, geometry)) = input.as_deref().zip(geometry.as_deref()) else {
+            contiguous(&left[at..at + 1], 1, f);
+            at += 1;
+            continue;
+        };
+        let reads = input.operands;
+        // What it writes stays in cache and is none of the launch's operands.
+        let mut own: Vec<u64> = left[at..at + reads].to_vec();
+        add(&input.kernel, geometry, &mut own, usize::MAX, f);
+        at += reads;
+    }
+}

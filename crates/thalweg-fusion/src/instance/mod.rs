@@ -1,0 +1,239 @@
+//! Instances: a plan instantiated for concrete sizes.
+//!
+//! In: a plan and a segment of its pattern. Out: the kernels' bodies, their geometry, and which value every operand is;
+//! where it lies and in which order they run is the memory plan's (`memory/`). The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
+//! sizes do not keep (an equality of shapes, a view that strides express) has no instance for them.
+
+use crate::write::body::{Outline, build_map};
+mod group;
+mod resize;
+
+use crate::cost::{CostFeatures, Costs, features};
+use crate::plan::{KernelPlan, OutputPlan, Plan};
+use crate::scalars::ScalarClasses;
+use crate::segment::{Indexed, Segment, ValueId};
+use crate::write::movement::{layout, strided, view_base};
+use crate::write::opaque::opaque;
+use crate::write::rules::Rule;
+use crate::write::step::{Form, Slot, Step};
+use group::group;
+use resize::{form, resized};
+use thalweg_ir::{Op, View};
+
+/// A plan with sizes: launches, each after those it reads from.
+#[derive(Debug)]
+pub struct Instance {
+    /// The launches.
+    pub steps: Vec<Step>,
+    /// The live-outs, in order of the operations.
+    pub outputs: Vec<Output>,
+    /// Bytes of each buffer that a launch writes.
+    pub buffers: Vec<usize>,
+    /// Whether results may share memory: not where fusion is off.
+    pub fused: bool,
+}
+
+/// A live-out of an instance.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The operation.
+    pub op: usize,
+    /// Where it lies.
+    pub slot: Slot,
+    /// How it lies there.
+    pub view: View,
+}
+
+/// Instantiates a plan for the sizes of a segment; `None` where the plan does not fit them.
+pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -> Option<Instance> {
+    instantiate_from(plan, segment, classes, None)
+}
+
+/// [`instantiate`] where there is an instance of the same plan and the same classes for other sizes: what is alike in both is not found again.
+pub fn instantiate_like(
+    before: &Instance,
+    plan: &Plan,
+    segment: Segment<'_>,
+    classes: &ScalarClasses,
+) -> Option<Instance> {
+    instantiate_from(plan, segment, classes, Some(before))
+}
+
+fn instantiate_from(
+    plan: &Plan,
+    segment: Segment<'_>,
+    classes: &ScalarClasses,
+    before: Option<&Instance>,
+) -> Option<Instance> {
+    let ix = Indexed::new(segment);
+    let mut buffers = Vec::new();
+    let mut buffer_of = vec![None; segment.ops.len()];
+    for kernel in &plan.kernels {
+        for s in kernel.writes() {
+            buffer_of[s] = Some(buffers.len());
+            buffers.push(ix.bytes(ValueId::Op(s)));
+        }
+    }
+    let slot = |v: ValueId| match v {
+        ValueId::Input(i) => Slot::Input(i),
+        ValueId::Op(i) => Slot::Buffer(buffer_of[i].expect("an operand in memory is stored")),
+    };
+    let stored = |i: usize| buffer_of[i].is_some();
+    let worker = Worker { ix: &ix, slot: &slot, buffer_of: &buffer_of, stored: &stored, classes, before: None };
+    let mut steps = Vec::new();
+    for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
+        let mut parts = Vec::with_capacity(kernel.parts().len());
+        // A launch for other sizes is known by its kernel: of a group it may be that of any part, where the others had nothing to write.
+        let before = before.filter(|_| kernel.parts().len() == 1);
+        let worker = Worker { before, ..worker };
+        for part in kernel.parts() {
+            parts.extend(worker.step(part, kernel_index).ok()?);
+        }
+        // Of a group what has something to write.
+        if parts.len() > 1 {
+            steps.push(group(parts, out_of_range(&ix, kernel)));
+        } else {
+            steps.extend(parts);
+        }
+    }
+    let mut outputs = Vec::with_capacity(plan.outputs.len());
+    for &(op, how) in &plan.outputs {
+        let (base, view) = match how {
+            OutputPlan::Stored => (ValueId::Op(op), View::contiguous(segment.shapes[op])),
+            OutputPlan::Alias => {
+                let (base, chain) = view_base(&ix, ValueId::Op(op), &|i| i != op && stored(i));
+                (base, strided(&ix, layout(&ix, base), &chain)?)
+            }
+        };
+        outputs.push(Output { op, slot: slot(base), view });
+    }
+    Some(Instance { steps, outputs, buffers, fused: segment.mode.fused })
+}
+
+/// What the steps of an instance are instantiated from.
+#[derive(Clone, Copy)]
+struct Worker<'a> {
+    ix: &'a Indexed<'a>,
+    slot: &'a dyn Fn(ValueId) -> Slot,
+    /// The buffer of each operation that is stored.
+    buffer_of: &'a [Option<usize>],
+    stored: &'a dyn Fn(usize) -> bool,
+    classes: &'a ScalarClasses,
+    /// The plan instantiated for other sizes.
+    before: Option<&'a Instance>,
+}
+
+impl Worker<'_> {
+    /// The kernel's launch for other sizes made one for these, if nothing but sizes has changed.
+    fn resized(&self, kernel: &KernelPlan, kernel_index: usize, form: &Option<Form>) -> Option<Step> {
+        let form = form.as_ref()?;
+        let alike = |s: &&Step| s.kernel_index == kernel_index && s.form.as_ref() == Some(form);
+        let before = self.before?.steps.iter().find(alike)?;
+        let value = |slot: &Slot| match *slot {
+            Slot::Input(i) => Some(ValueId::Input(i)),
+            Slot::Buffer(b) => self.buffer_of.iter().position(|&of| of == Some(b)).map(ValueId::Op),
+        };
+        let reads: Option<Vec<ValueId>> = before.operands[..before.first_write].iter().map(value).collect();
+        resized(self.ix, kernel, before, &reads?)
+    }
+
+    /// The launch of a kernel that is no group, none where it has nothing to write; or the rule that these sizes break.
+    fn step(&self, kernel: &KernelPlan, kernel_index: usize) -> Result<Option<Step>, Rule> {
+        let (ix, slot) = (self.ix, self.slot);
+        let shapes = ix.seg.shapes;
+        match kernel {
+            KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
+                // Nothing to write; a reduction of nothing still has results.
+                if kernel.writes().all(|s| shapes[s].numel() == 0) {
+                    return Ok(None);
+                }
+                let form = form(ix, kernel);
+                if let Some(step) = self.resized(kernel, kernel_index, &form) {
+                    debug_assert!(
+                        Worker { before: None, ..*self }
+                            .step(kernel, kernel_index)
+                            .is_ok_and(|s| s.is_some_and(|s| format!("{s:?}") == format!("{step:?}"))),
+                        "{step:?} is not what is written for these sizes"
+                    );
+                    return Ok(Some(step));
+                }
+                let outline = Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores };
+                let map = build_map(ix, outline, self.stored, self.classes)?;
+                let first_write = map.reads.len();
+                let operands = map.reads.iter().copied().chain(kernel.writes().map(ValueId::Op)).map(slot).collect();
+                Ok(Some(Step {
+                    kernel_index,
+                    kernel: map.kernel,
+                    geometry: map.geometry,
+                    operands,
+                    first_write,
+                    scalars: map.scalars,
+                    // Without fusion every operation has memory of its own, as the explanation of it says.
+                    in_place: if ix.seg.mode.fused { map.in_place } else { vec![] },
+                    out_of_range: out_of_range(ix, kernel),
+                    bytes_read: map.touched.iter().sum(),
+                    touched: map.touched,
+                    bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
+                    form,
+                }))
+            }
+            KernelPlan::Opaque { op, operands, .. } => {
+                // A scatter into nothing still has to say that no index is in range.
+                let indices = ix.tensors(*op).nth(1).filter(|_| matches!(ix.seg.ops[*op].op, Op::Scatter(_)));
+                if shapes[*op].numel() == 0 && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
+                    return Ok(None);
+                }
+                opaque(ix, (*op, operands), kernel_index, slot, self.stored, self.classes).map(Some)
+            }
+            KernelPlan::Group { .. } => unreachable!("a part has no parts"),
+        }
+    }
+}
+
+impl Instance {
+    /// What the time of a launch follows from.
+    pub fn features(&self, step: &Step) -> CostFeatures {
+        let bytes = |slot: &Slot| match *slot {
+            Slot::Buffer(b) => self.buffers[b],
+            Slot::Input(_) => unreachable!("a kernel writes buffers"),
+        };
+        let written: Vec<usize> = step.operands[step.first_write..].iter().map(bytes).collect();
+        features(&step.kernel, &step.geometry, &step.touched, &written)
+    }
+
+    /// Bytes that all launches write, for how near they are: see [`crate::Costs::time`].
+    pub fn footprint(&self) -> u64 {
+        self.buffers.iter().sum::<usize>() as u64
+    }
+
+    /// Picoseconds that its launches take, by the cost model; `footprint` as in [`Costs::time`].
+    pub fn time(&self, costs: &Costs, footprint: u64) -> u64 {
+        self.steps.iter().map(|s| costs.time(&self.features(s), footprint)).sum()
+    }
+
+    /// Bytes that all launches read.
+    pub fn bytes_read(&self) -> usize {
+        self.steps.iter().map(|s| s.bytes_read).sum()
+    }
+
+    /// Bytes that all launches write.
+    pub fn bytes_written(&self) -> usize {
+        self.steps.iter().map(|s| s.bytes_written).sum()
+    }
+}
+
+/// Which gathers of a kernel an index may have been out of range of.
+fn out_of_range(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<String> {
+    let of_maps = kernel.parts().iter().filter(|part| matches!(part, KernelPlan::Map { .. }));
+    let mut all: Vec<String> = of_maps
+        .flat_map(KernelPlan::ops)
+        .filter(|&i| ix.seg.ops[i].op == Op::Gather)
+        .map(|i| {
+            let axis = ix.seg.ops[i].attr as usize;
+            let source = ix.tensors(i).next().expect("a gather has a tensor").1;
+            format!("axis {axis} of size {}", ix.shape(source)[axis])
+        })
+        .collect();
+    all.dedup();
+    (!all.is_empty()).then(|| format!("gather: an index is out of range for {}", all.join(" or ")))
+}

@@ -1,0 +1,88 @@
+//! A launch over another number of points: the same body, laid out anew.
+//!
+//! In: a kernel of elementwise operations, a launch of it for other sizes, and the sizes. Out: the launch for these, at a tenth of the work of writing its body again.
+//!
+//! Such a body follows from the pattern and from which axes of each value are broadcast: its [`Form`]. Nothing else that the writer asks of sizes can have another answer, since
+//! its paths have broadcasts only and every value is read under one map. How the accesses lie is found anew.
+
+use crate::plan::KernelPlan;
+use crate::segment::{Indexed, ValueId};
+use crate::write::map_layout::lay_out;
+use crate::write::movement::layout;
+use crate::write::step::{Form, Step};
+use thalweg_ir::{Op, Shape, View};
+use thalweg_kernel::{Geometry, IndexMap, Kernel};
+
+/// A shape's rank, and the axes of the domain, counted from the last, along which it is broadcast.
+fn against(shape: Shape, domain: Shape) -> Option<u16> {
+    let lead = domain.rank().checked_sub(shape.rank())?;
+    let mut word = (shape.rank() as u16) << 8;
+    for i in 0..shape.rank() {
+        match (shape[i], domain[lead + i]) {
+            (a, b) if a == b => {}
+            (1, _) => word |= 1 << (shape.rank() - 1 - i),
+            _ => return None,
+        }
+    }
+    Some(word)
+}
+
+/// The form of a kernel that has one: elementwise operations over a domain of at least two points, inputs as they lie in memory from the first to the last element.
+pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
+    let KernelPlan::Map { domain, rows: None, row_stores, column_stores, stores, ops } = kernel else { return None };
+    let domain = ix.shape(*domain);
+    let plain = row_stores.is_empty() && column_stores.is_empty() && ix.seg.mode.fused && domain.numel() > 1;
+    if !plain || stores.iter().any(|&s| ix.seg.shapes[s] != domain) {
+        return None;
+    }
+    let ones = (0..domain.rank()).filter(|&i| domain[i] == 1).fold(0, |ones, i| ones | 1 << i);
+    let mut words = Vec::with_capacity(2 + 3 * ops.len());
+    words.extend([domain.rank() as u16, ones]);
+    for &i in ops {
+        if !matches!(ix.seg.ops[i].op, Op::Element(_) | Op::Cast) {
+            return None;
+        }
+        words.push(against(ix.seg.shapes[i], domain)?);
+        for (_, v) in ix.tensors(i) {
+            let shape = ix.shape(v);
+            if let ValueId::Input(n) = v
+                && ix.seg.inputs[n].1 != View::contiguous(shape)
+            {
+                return None;
+            }
+            words.push(against(shape, domain)?);
+        }
+    }
+    Some(Form(words))
+}
+
+/// The launch of the kernel that `before` is a launch of, of the same form and with the same values for operands: these are `reads`. `None` where it has to be written.
+pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, reads: &[ValueId]) -> Option<Step> {
+    let KernelPlan::Map { domain, .. } = kernel else { return None };
+    let Kernel::Map(body) = &before.kernel else { return None };
+    let domain = ix.shape(*domain);
+    let writes: Vec<ValueId> = kernel.writes().map(ValueId::Op).collect();
+    // One access an operand, or what is read twice is written down under two maps.
+    if body.accesses.len() != reads.len() + writes.len() {
+        return None;
+    }
+    let value = |operand: u16| reads.iter().chain(&writes).nth(operand as usize).copied();
+    let maps: Option<Vec<IndexMap>> =
+        body.accesses.iter().map(|a| Some(IndexMap::new(layout(ix, value(a.operand?)?).expand(domain)))).collect();
+    let (body, geometry) = lay_out(body.clone(), domain, &maps?);
+    let touched: Vec<usize> = reads.iter().map(|v| ix.bytes(*v)).collect();
+    Some(Step {
+        kernel_index: before.kernel_index,
+        kernel: Kernel::Map(body),
+        geometry: Geometry::Map(geometry),
+        operands: before.operands.clone(),
+        first_write: before.first_write,
+        scalars: before.scalars.clone(),
+        in_place: before.in_place.clone(),
+        out_of_range: None,
+        bytes_read: touched.iter().sum(),
+        touched,
+        bytes_written: writes.iter().map(|v| ix.bytes(*v)).sum(),
+        form: before.form.clone(),
+    })
+}

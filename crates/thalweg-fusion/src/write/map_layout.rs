@@ -1,0 +1,100 @@
+//! How a map body is laid out over its domain: dimensions merged, and the class of each access.
+
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+use thalweg_ir::{MAX_RANK, Shape, View};
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, resolve};
+
+/// The body on one box of the domain.
+pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
+    let on_box: Vec<Option<IndexMap>> = maps.iter().map(|m| m.on_box(part)).collect();
+    // A mask further down is still asked point by point.
+    let inside: Vec<Option<bool>> = on_box
+        .iter()
+        .map(|m| match m {
+            None => Some(false),
+            Some(m) => (!m.is_masked()).then_some(true),
+        })
+        .collect();
+    let (body, kept) = resolve(body, &inside);
+    let maps: Vec<IndexMap> = kept.iter().map(|&a| on_box[a].clone().expect("an access in use is inside")).collect();
+    let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
+    lay_out(body, Shape::new(&shape), &maps)
+}
+
+/// The body with its accesses' classes, and where they go: the domain's dimensions merged as far as they can be.
+pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body, MapGeometry) {
+    let writes: Vec<bool> = (0..maps.len()).map(|a| body.stores.iter().any(|s| s.access as usize == a)).collect();
+    let (extents, strides) = collapse(domain, maps, &writes);
+    let mut shared: FxHashMap<&IndexMap, Arc<IndexMap>> = FxHashMap::default();
+    let mut accesses = Vec::with_capacity(maps.len());
+    for ((access, map), strides) in body.accesses.iter_mut().zip(maps).zip(strides) {
+        let (base, map_given) = match map.as_view() {
+            Some(view) => (view.offset, None),
+            None => (0, Some(shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone())),
+        };
+        access.class = match strides {
+            None => AccessClass::Mapped,
+            Some(s) => match s[extents.len() - 1] {
+                1 => AccessClass::Contiguous,
+                0 => AccessClass::Uniform,
+                _ => AccessClass::Strided,
+            },
+        };
+        let reach = access.operand.and_then(|_| map.reach());
+        accesses.push(AccessGeometry {
+            base,
+            strides: strides.unwrap_or_default(),
+            map: map_given,
+            reach,
+            distinct: map.distinct(),
+        });
+    }
+    (body, MapGeometry { extents, accesses })
+}
+
+/// The domain with neighbouring dimensions merged wherever every strided access runs on from one into the next, and the
+/// strides of each map over it (`None` where a map is no strided view).
+fn collapse(domain: Shape, maps: &[IndexMap], writes: &[bool]) -> (Vec<usize>, Vec<Option<[isize; MAX_RANK]>>) {
+    let views: Vec<Option<&View>> = maps.iter().map(IndexMap::as_view).collect();
+    let mut dims: Vec<usize> = vec![];
+    // For each merged dimension the innermost domain dimension in it, whose strides it has.
+    let mut inner: Vec<usize> = vec![];
+    for (i, &d) in domain.iter().enumerate() {
+        if d == 1 {
+            continue;
+        }
+        let runs_on = inner
+            .last()
+            .is_some_and(|&outer| views.iter().flatten().all(|v| v.strides()[outer] == v.strides()[i] * d as isize));
+        if runs_on {
+            *dims.last_mut().expect("a dimension to merge with") *= d;
+            *inner.last_mut().expect("a dimension to merge with") = i;
+        } else {
+            dims.push(d);
+            inner.push(i);
+        }
+    }
+    // What is written runs on from element to element in the innermost dimension; on a box a single column wide it takes a dimension of one.
+    let gaps = |at: usize| views.iter().zip(writes).any(|(v, w)| *w && v.is_some_and(|v| v.strides()[at] != 1));
+    let alone = inner.last().is_none_or(|&at| gaps(at));
+    let strides = views
+        .iter()
+        .map(|v| {
+            v.map(|v| {
+                let mut s = [0; MAX_RANK];
+                for (at, &i) in inner.iter().enumerate() {
+                    s[at] = v.strides()[i];
+                }
+                if alone {
+                    s[inner.len()] = 1;
+                }
+                s
+            })
+        })
+        .collect();
+    if alone {
+        dims.push(1);
+    }
+    (dims, strides)
+}

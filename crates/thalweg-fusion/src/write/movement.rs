@@ -1,0 +1,169 @@
+//! Movement on the way from a kernel's domain to a value: the chain of views between them.
+
+use super::rows::to_rows;
+use super::rules::takes_rows;
+use crate::segment::{Indexed, ValueId};
+use std::rc::Rc;
+use thalweg_ir::{Arg, Op, Shape, View, unpack_order};
+use thalweg_kernel::IndexMap;
+
+/// One step from a value toward its consumers.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Step {
+    /// The movement that operation `i` is (a view; a pad without its constant).
+    Op(usize),
+    /// Broadcast of an elementwise operation's argument.
+    Broadcast(Shape),
+    /// The same elements under another shape: from a stored value to the domain of the kernel that stores it.
+    Reshape(Shape),
+    /// From what has an element for each row of that reduction to the points of its domain.
+    Rows(usize),
+    /// Surrounded by nothing: elements before and after along one axis (the side of a `cat`).
+    Extend { axis: usize, before: usize, after: usize },
+}
+
+/// The chain of steps from a value to a kernel's domain, nearest to the value first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Path(Option<Rc<Link>>);
+
+#[derive(Debug)]
+struct Link {
+    step: Step,
+    rest: Path,
+}
+
+impl Path {
+    /// The empty path: the value has the domain's own index.
+    pub fn identity() -> Path {
+        Path(None)
+    }
+
+    /// The path with a step put in at the value's end.
+    pub fn after(&self, step: Step) -> Path {
+        Path(Some(Rc::new(Link { step, rest: self.clone() })))
+    }
+
+    /// Whether it is the other path itself: paths that are alike may be two all the same.
+    pub fn is(&self, other: &Path) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// The map from the domain to a source, `map` being the source's own.
+    pub fn apply(&self, ix: &Indexed<'_>, mut map: IndexMap) -> IndexMap {
+        let mut at = self;
+        while let Some(link) = &at.0 {
+            map = link.step.apply(ix, map);
+            at = &link.rest;
+        }
+        map
+    }
+
+    /// The map from the domain to the row-major index of a value of that shape.
+    pub fn map_to(&self, ix: &Indexed<'_>, shape: Shape) -> IndexMap {
+        self.apply(ix, IndexMap::new(View::contiguous(shape)))
+    }
+}
+
+impl Step {
+    fn apply(&self, ix: &Indexed<'_>, map: IndexMap) -> IndexMap {
+        match self {
+            Step::Op(i) => apply_op(ix, *i, map),
+            Step::Broadcast(shape) => map.expand(*shape),
+            Step::Reshape(shape) => map.reshape(*shape),
+            Step::Rows(reduction) => to_rows(ix, *reduction, map),
+            Step::Extend { axis, before, after } => {
+                let mut parts = vec![(0, 0); map.shape().rank()];
+                parts[*axis] = (*before, *after);
+                map.pad(&parts)
+            }
+        }
+    }
+}
+
+/// The map with movement operation `i` applied.
+pub(crate) fn apply_op(ix: &Indexed<'_>, i: usize, map: IndexMap) -> IndexMap {
+    let (rel, shape, ints) = (&ix.seg.ops[i], ix.seg.shapes[i], ix.ints(i));
+    match rel.op {
+        Op::Reshape => map.reshape(shape),
+        Op::Permute => map.permute(&unpack_order(rel.attr, shape.rank())),
+        Op::Expand => map.expand(shape),
+        Op::Slice => {
+            let parts: Vec<(i64, i64, usize)> = ints.chunks_exact(3).map(|c| (c[0], c[1], c[2] as usize)).collect();
+            map.slice(&parts)
+        }
+        Op::Window => map.window(rel.attr as usize, ints[0] as usize, ints[1] as usize),
+        Op::Pad => {
+            let parts: Vec<(usize, usize)> = ints.chunks_exact(2).map(|c| (c[0] as usize, c[1] as usize)).collect();
+            map.pad(&parts)
+        }
+        other => unreachable!("{} moves nothing", other.name()),
+    }
+}
+
+/// The value that a chain of pure views starts from, and the chain's operations, last one first. A view that `stored` holds
+/// is a value of its own.
+pub(crate) fn view_base(ix: &Indexed<'_>, v: ValueId, stored: &dyn Fn(usize) -> bool) -> (ValueId, Vec<usize>) {
+    let (mut at, mut chain) = (v, vec![]);
+    while let ValueId::Op(i) = at {
+        if !ix.seg.ops[i].op.is_view() || stored(i) {
+            break;
+        }
+        chain.push(i);
+        at = match ix.seg.ops[i].args[0].decode() {
+            Arg::Op(n) => ValueId::Op(n),
+            Arg::Input(n) => ValueId::Input(n),
+            other => unreachable!("a view of {other:?}"),
+        };
+    }
+    (at, chain)
+}
+
+/// Whether a map from a domain of `points` goes through its source in order, element by element.
+pub(crate) fn is_in_order(map: &IndexMap, points: usize, source: usize) -> bool {
+    points == source && map.as_view().is_some_and(View::is_contiguous)
+}
+
+/// The chain of views applied to where its base lies, if one strided view can express it.
+pub(crate) fn strided(ix: &Indexed<'_>, base: View, chain: &[usize]) -> Option<View> {
+    let map = chain.iter().rev().fold(IndexMap::new(base), |map, &i| apply_op(ix, i, map));
+    map.as_view().copied()
+}
+
+/// Where a value lies if it is in memory: an input as given, a stored result row-major.
+pub(crate) fn layout(ix: &Indexed<'_>, v: ValueId) -> View {
+    match v {
+        ValueId::Input(i) => ix.seg.inputs[i].1,
+        ValueId::Op(i) => View::contiguous(ix.seg.shapes[i]),
+    }
+}
+
+/// The tensor arguments of operation `i` where it is computed under `path` in a kernel over `domain`, each with its own path.
+pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) -> Vec<(ValueId, Path)> {
+    let (op, shape) = (ix.seg.ops[i].op, ix.seg.shapes[i]);
+    ix.tensors(i)
+        .map(|(n, v)| {
+            let own = ix.shape(v);
+            let path = match op {
+                Op::Cat => {
+                    let axis = ix.seg.ops[i].attr as usize;
+                    let rest = shape[axis] - own[axis];
+                    let (before, after) = if n == 0 { (0, rest) } else { (rest, 0) };
+                    path.after(Step::Extend { axis, before, after })
+                }
+                Op::Pad => path.after(Step::Op(i)),
+                // Whole rows are read, whichever element is asked for.
+                _ if takes_rows(op) && own == domain => Path::identity(),
+                _ if takes_rows(op) => Path::identity().after(Step::Reshape(domain)),
+                Op::Gather => path.clone(),
+                _ if op.is_view() => path.after(Step::Op(i)),
+                _ if own != shape => path.after(Step::Broadcast(shape)),
+                _ => path.clone(),
+            };
+            (v, path)
+        })
+        .collect()
+}

@@ -1,0 +1,184 @@
+//! The launches of opaque operations, their operands read through strided views.
+//!
+//! In: the operation, and what the partition found its operands to be views of. A matrix product has them in memory. Index and values of a scatter that
+//! are not there are computed by the launch, each over the shape of what it is a view of, and read through the same view.
+
+use super::body::{MapKernel, build_input};
+use super::movement::{layout, strided, view_base};
+use super::rules::Rule;
+use super::step::{ScalarArg, Slot, Step};
+use crate::scalars::ScalarClasses;
+use crate::segment::{Indexed, ValueId};
+use thalweg_ir::{Op, Shape, View};
+use thalweg_kernel::{Computed, Geometry, IndexMap, Kernel, MatmulGeometry, ScatterGeometry};
+
+/// The launch of an opaque operation, whose operands are views of those, or the rule that keeps it from being one.
+pub(crate) fn opaque(
+    ix: &Indexed<'_>,
+    (op, viewed): (usize, &[ValueId]),
+    kernel_index: usize,
+    slot: &dyn Fn(ValueId) -> Slot,
+    stored: &dyn Fn(usize) -> bool,
+    classes: &ScalarClasses,
+) -> Result<Step, Rule> {
+    let rel = &ix.seg.ops[op];
+    let mut o = Operands { slots: vec![], touched: vec![], scalars: vec![], read: vec![] };
+    let mut views = Vec::new();
+    let mut inputs: Vec<Option<MapKernel>> = vec![];
+    for ((_, v), &base) in ix.tensors(op).zip(viewed) {
+        let (_, chain) = view_base(ix, v, &|i| ValueId::Op(i) == base);
+        let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
+        inputs.push(match base {
+            // Without elements it is neither computed nor read.
+            ValueId::Op(i) if !stored(i) && view.shape.numel() == 0 => {
+                o.slots.push(o.slots[0]);
+                o.touched.push(0);
+                None
+            }
+            ValueId::Op(i) if !stored(i) => {
+                let input = build_input(ix, i, stored, classes)?;
+                o.slots.extend(input.reads.iter().map(|&v| slot(v)));
+                o.touched.extend(&input.touched);
+                o.scalars.extend(&input.scalars);
+                input.reads.iter().zip(&input.touched).for_each(|(&v, &bytes)| o.reads(ix, v, bytes));
+                Some(input)
+            }
+            _ => {
+                let bytes = view.distinct() * ix.dtype(v).size();
+                o.slots.push(slot(base));
+                o.touched.push(bytes);
+                o.reads(ix, base, bytes);
+                None
+            }
+        });
+        views.push(view);
+    }
+    let mut operands = o.slots;
+    let first_write = operands.len();
+    let mut in_place = vec![];
+    let arg = ix.tensors(op).next().expect("it has an operand").1;
+    let dtype = ix.dtype(arg);
+    let (kernel, geometry) = match rel.op {
+        Op::Matmul => {
+            let shape = ix.seg.shapes[op];
+            let rank = shape.rank();
+            let matrix = |v: &View| {
+                let r = v.shape.rank();
+                (v.offset, v.strides()[r - 2], v.strides()[r - 1])
+            };
+            let whole = |v: &View| {
+                let mut dims = shape.dims().to_vec();
+                let r = v.shape.rank();
+                dims[rank - 2..].copy_from_slice(&v.shape[r - 2..]);
+                v.expand(Shape::new(&dims))
+            };
+            let (a, b) = (whole(&views[0]), whole(&views[1]));
+            let geometry = MatmulGeometry {
+                batch: (0..rank - 2).map(|i| (shape[i], a.strides()[i], b.strides()[i])).collect(),
+                m: shape[rank - 2],
+                n: shape[rank - 1],
+                k: a.shape[rank - 1],
+                a: matrix(&views[0]),
+                b: matrix(&views[1]),
+                reach: [reach(&views[0]), reach(&views[1])],
+            };
+            (Kernel::Matmul { dtype, precision: ix.seg.mode.precision(dtype) }, Geometry::Matmul(geometry))
+        }
+        Op::Scatter(scatter) => {
+            let axis = rel.attr as usize;
+            let all = [views[0], views[1], views[2], View::contiguous(views[0].shape)];
+            let (n, size) = (views[1].shape[axis], views[0].shape[axis]);
+            // Written over where it lies, if nothing else is read from there.
+            if ix.seg.mode.fused && views[0].is_contiguous() && !operands[1..].contains(&operands[0]) {
+                in_place.push((first_write, 0));
+            }
+            let mut geometry = around(axis, n, size, &all);
+            let mut computed = [None, None];
+            for (n, input) in inputs.into_iter().skip(1).enumerate() {
+                let Some(MapKernel { kernel, geometry: own, reads, scalars, .. }) = input else { continue };
+                computed[n] = Some(Box::new(Computed { kernel, operands: reads.len(), scalars: scalars.len() }));
+                geometry.inputs[n] = Some(Box::new(own));
+            }
+            (Kernel::Scatter { op: scatter, dtype, inputs: computed }, Geometry::Scatter(geometry))
+        }
+        other => unreachable!("{} is computed with others", other.name()),
+    };
+    operands.push(slot(ValueId::Op(op)));
+    Ok(Step {
+        kernel_index,
+        kernel,
+        geometry,
+        operands,
+        first_write,
+        scalars: o.scalars,
+        in_place,
+        out_of_range: None,
+        touched: o.touched,
+        bytes_read: o.read.iter().map(|r| r.1).sum(),
+        bytes_written: ix.bytes(ValueId::Op(op)),
+        form: None,
+    })
+}
+
+/// What a launch reads.
+struct Operands {
+    slots: Vec<Slot>,
+    /// Bytes of distinct elements that are read, by slot.
+    touched: Vec<usize>,
+    scalars: Vec<ScalarArg>,
+    /// Values with the bytes of their distinct elements that are read.
+    read: Vec<(ValueId, usize)>,
+}
+
+impl Operands {
+    /// Notes that so many bytes of a value are read, where it may have been read before.
+    fn reads(&mut self, ix: &Indexed<'_>, v: ValueId, bytes: usize) {
+        let all = layout(ix, v).distinct() * ix.dtype(v).size();
+        match self.read.iter_mut().find(|r| r.0 == v) {
+            Some(r) => r.1 = all.min(r.1 + bytes),
+            None => self.read.push((v, bytes)),
+        }
+    }
+}
+
+fn reach(view: &View) -> Option<(usize, usize)> {
+    IndexMap::new(*view).reach()
+}
+
+/// The geometry of what goes along an axis of views whose shapes are the same but for it. Neighbouring dimensions over which all views run on are
+/// merged.
+fn around(axis: usize, n: usize, size: usize, views: &[View]) -> ScatterGeometry {
+    let shape = views[0].shape;
+    let strides = |i: usize| {
+        let mut all = [0; 4];
+        for (to, view) in all.iter_mut().zip(views) {
+            *to = view.strides()[i];
+        }
+        all
+    };
+    let merged = |dims: std::ops::Range<usize>| {
+        let mut out: Vec<(usize, [isize; 4])> = vec![];
+        for i in dims.filter(|&i| shape[i] != 1) {
+            let (d, s) = (shape[i], strides(i));
+            match out.last_mut() {
+                Some(last) if last.1 == s.map(|s| s * d as isize) => *last = (last.0 * d, s),
+                _ => out.push((d, s)),
+            }
+        }
+        out
+    };
+    let mut base = [0; 4];
+    for (to, view) in base.iter_mut().zip(views) {
+        *to = view.offset;
+    }
+    ScatterGeometry {
+        axis,
+        outer: merged(0..axis),
+        inner: merged(axis + 1..shape.rank()),
+        n,
+        size,
+        steps: strides(axis),
+        base,
+        inputs: [None, None],
+    }
+}

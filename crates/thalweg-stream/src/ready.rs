@@ -1,0 +1,206 @@
+//! What is ready to run: an instance with its programs, and its schedules, the memory plans of the instance, made when they are first needed.
+//!
+//! In: what the segment alone holds of its inputs, and what the device's limit leaves. Out: the schedule to run. Most segments see the same inputs
+//! dying every time and no limit, so the first schedule is nearly always the right one; the list of them is read without a lock.
+
+use crate::DeviceRef;
+use crate::autotune::{Autotuning, MOST_OTHERS, Named};
+use crate::calibration::costs;
+use crate::mode::effort;
+use crate::value::Value;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use thalweg_fusion::{
+    Instance, Needs, Plan, Planned, ScalarClasses, Schedule, Segment, alternatives, footprint, instantiate, schedule,
+    schedule_within,
+};
+use thalweg_runtime::{Error, Program, granted};
+
+/// Schedules kept for one instance; beyond, they are made for each run.
+const MAX_SCHEDULES: usize = 16;
+
+/// An instance with its programs.
+pub(crate) struct Ready {
+    pub plan: Arc<Plan>,
+    pub instance: Instance,
+    pub programs: Vec<Arc<dyn Program>>,
+    pub classes: Arc<ScalarClasses>,
+    /// Whether another plan is faster for these sizes.
+    pub autotuning: Autotuning<Ready>,
+    /// In which order its launches run, and where results lie.
+    pub memory: Memory,
+}
+
+/// A schedule, with a number that no other one has, so that a device knows it again.
+pub(crate) struct Numbered {
+    schedule: Schedule,
+    pub number: u64,
+}
+
+impl Numbered {
+    fn new(schedule: Schedule) -> Arc<Numbered> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Numbered { schedule, number: NEXT.fetch_add(1, Relaxed) })
+    }
+}
+
+impl Deref for Numbered {
+    type Target = Schedule;
+    fn deref(&self) -> &Schedule {
+        &self.schedule
+    }
+}
+
+/// What is known of the memory of an instance.
+#[derive(Default)]
+pub(crate) struct Memory {
+    schedules: Schedules,
+    /// The plan of the same segment that holds least at once, looked for when nothing else fits.
+    lean: OnceLock<Option<Arc<Ready>>>,
+}
+
+/// Schedules made so far: a list that only grows.
+#[derive(Default)]
+struct Schedules {
+    entry: OnceLock<Made>,
+    next: OnceLock<Box<Schedules>>,
+}
+
+struct Made {
+    /// Bytes of each input that the segment alone held.
+    own: Box<[usize]>,
+    /// The bytes that there were for it, where that was less than it wanted.
+    room: Option<usize>,
+    schedule: Arc<Numbered>,
+}
+
+impl Schedules {
+    /// The schedule that `fits` says is the right one, else one made now and kept where there is room.
+    fn find<E>(
+        &self,
+        fits: impl Fn(&Made) -> bool,
+        make: impl FnOnce() -> Result<Made, E>,
+    ) -> Result<Arc<Numbered>, E> {
+        let mut list = self;
+        for _ in 0..MAX_SCHEDULES {
+            match list.entry.get() {
+                Some(made) if fits(made) => return Ok(made.schedule.clone()),
+                Some(_) => list = list.next.get_or_init(Box::default),
+                None => {
+                    let made = make()?;
+                    let schedule = made.schedule.clone();
+                    // Where another thread was faster, its schedule is kept.
+                    let _ = list.entry.set(made);
+                    return Ok(schedule);
+                }
+            }
+        }
+        Ok(make()?.schedule)
+    }
+}
+
+/// Fills in, for each input, the bytes that nobody but the segment holds.
+pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
+    let bytes = |v: &Arc<Value>| match v.state() {
+        Some(Ok(s)) if Arc::strong_count(v) == 1 && Arc::strong_count(&s.buffer) == 1 => s.buffer.bytes(),
+        _ => 0,
+    };
+    own.clear();
+    own.extend(inputs.iter().map(|v| v.as_ref().map_or(0, bytes)));
+}
+
+/// The programs of all launches of an instance.
+pub(crate) fn prepare(device: DeviceRef, instance: &Instance) -> Result<Vec<Arc<dyn Program>>, Error> {
+    let launches: Vec<_> = instance.steps.iter().map(|s| (&s.kernel, &s.geometry)).collect();
+    device.device().prepare(&launches)
+}
+
+impl Ready {
+    /// Other plans for the same segment, instantiated.
+    pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named<Ready> {
+        let costs = costs(device);
+        let own = self.instance.time(&costs, footprint(&segment));
+        let instantiated = |planned: Planned| Some((self.instantiated(device, segment, planned.plan)?, planned.time));
+        let others = alternatives(segment, &costs, &self.plan, MOST_OTHERS);
+        Named { own, others: others.into_iter().filter_map(instantiated).collect() }
+    }
+
+    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
+    pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
+        let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
+        let planned = segment.mode.fused.then(|| thalweg_fusion::plan(apart, &costs(device), effort()))?;
+        self.instantiated(device, segment, planned.plan)
+    }
+
+    fn instantiated(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
+        let instance = instantiate(&plan, segment, &self.classes)?;
+        let programs = prepare(device, &instance);
+        let (autotuning, memory) = (Autotuning::decided(), Memory::default());
+        let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
+        Some(Arc::new(Ready { plan, instance, programs, classes, autotuning, memory }))
+    }
+}
+
+impl Ready {
+    /// What to run on `device` where the segment alone holds so many bytes of each input, and how: this, or where the device's limit leaves too little
+    /// whatever is computed twice, the plan that `lean` gives.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where that does not do either.
+    pub fn schedule(
+        self: &Arc<Ready>,
+        device: DeviceRef,
+        own: &[usize],
+        lean: impl FnOnce() -> Option<Arc<Ready>>,
+    ) -> Result<(Arc<Ready>, Arc<Numbered>), Error> {
+        let usual = self.usual(own);
+        let memory = device.device().memory();
+        let Some(limit) = memory.limit else { return Ok((self.clone(), usual)) };
+        let room = limit.saturating_sub(memory.in_use);
+        if usual.peak <= room {
+            return Ok((self.clone(), usual));
+        }
+        let least = match self.within(device, own, room) {
+            Ok(schedule) => return Ok((self.clone(), schedule)),
+            Err(least) => least,
+        };
+        let lean = self.memory.lean.get_or_init(lean);
+        let lean = lean.as_ref().map(|r| (r, r.within(device, own, room)));
+        match lean {
+            Some((ready, Ok(schedule))) => Ok((ready.clone(), schedule)),
+            other => Err(Error::OutOfMemory {
+                requested: other.and_then(|o| o.1.err()).map_or(least, |l| l.min(least)),
+                in_use: memory.in_use,
+                limit: Some(limit),
+                device: device.device().name().to_string(),
+            }),
+        }
+    }
+
+    /// The schedule where there is room.
+    fn usual(&self, own: &[usize]) -> Arc<Numbered> {
+        let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
+        let needs = Needs { own, rereads: &rereads, granted };
+        let fits = |m: &Made| m.room.is_none() && *m.own == *own;
+        let made =
+            || Ok(Made { own: own.into(), room: None, schedule: Numbered::new(schedule(&self.instance, &needs)) });
+        let never: Result<_, usize> = self.memory.schedules.find(fits, made);
+        never.expect("one that holds what it likes is always found")
+    }
+
+    /// A schedule that takes no more than `room`, or the least that one takes.
+    fn within(&self, device: DeviceRef, own: &[usize], room: usize) -> Result<Arc<Numbered>, usize> {
+        let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
+        let needs = Needs { own, rereads: &rereads, granted };
+        // One made for hardly less does, too.
+        let fits = |m: &Made| m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own;
+        self.memory.schedules.find(fits, || {
+            let (costs, footprint) = (costs(device), self.instance.footprint());
+            let times: Vec<u64> =
+                self.instance.steps.iter().map(|s| costs.time(&self.instance.features(s), footprint)).collect();
+            let s = schedule_within(&self.instance, &needs, room, &|step| times[step])?;
+            Ok(Made { own: own.into(), room: Some(room), schedule: Numbered::new(s) })
+        })
+    }
+}
