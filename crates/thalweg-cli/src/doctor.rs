@@ -62,7 +62,7 @@ fn run(calibrate: bool) -> Outcome {
     crate::out!("environment");
     for (name, about) in VARIABLES {
         let value = std::env::var(name).unwrap_or_else(|_| "-".into());
-        crate::out!("  {name:<21} {value:<10} {about}");
+        crate::out!("  {name:<17} {value:<10} {about}");
     }
     Ok(())
 }

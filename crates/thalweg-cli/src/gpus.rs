@@ -37,13 +37,12 @@ fn lines() -> Vec<String> {
 
 fn library(found: &Found) -> Vec<String> {
     let Some(path) = &found.library else {
-        let what = if found.sought == Sought::CublasLt {
-            "matrix products run on plain cores, 20 to 30 times slower"
-        } else {
-            "needed"
+        let what = match found.sought {
+            Sought::CublasLt => "missing: large matrix products take 20 to 30 times as long without it;",
+            _ => "missing, needed:",
         };
-        let head = format!("  {:<13} missing, {what}: ", found.sought.name());
-        return described(&head, found.advice.as_deref().unwrap_or_default());
+        let text = format!("{what} {}", found.advice.as_deref().unwrap_or_default());
+        return described(&format!("  {:<13} ", found.sought.name()), &text);
     };
     let head = format!("  {:<13} {:<9} ", found.sought.name(), found.version.as_deref().unwrap_or("?"));
     let path = path.display().to_string();

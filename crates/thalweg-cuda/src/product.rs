@@ -7,7 +7,6 @@
 //!
 //! Always true: every launch reads and writes what the geometry says, in the order of its arguments: left, right, result, workspace.
 
-use crate::launch::Word;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
 
@@ -65,19 +64,7 @@ pub struct Launches {
     pub places: Vec<[i64; 3]>,
 }
 
-impl Launches {
-    /// The words that change of each launch, `workspace` being that piece of scratch memory.
-    pub fn patches(&self, workspace: Option<u16>) -> Vec<Vec<(usize, Word)>> {
-        let words = |&[a, b, c]: &[i64; 3]| {
-            let mut words = vec![(0, Word::Operand(1, b)), (1, Word::Operand(0, a)), (2, Word::Operand(2, c))];
-            words.extend(workspace.map(|piece| (3, Word::Scratch(piece, 0))));
-            words
-        };
-        self.places.iter().map(words).collect()
-    }
-}
-
-/// Words of the argument of a launch.
+/// Words of the argument of a launch: the addresses of left side, right side, result and workspace.
 pub const WORDS: usize = 4;
 
 /// Multiplications from which on products are the library's: `THALWEG_CUBLASLT_FROM`, or what was found to pay.

@@ -196,9 +196,12 @@ fn add_product(
 ) -> bool {
     let Some(launches) = product::launches(dtype, precision, geometry) else { return false };
     let Some((unit, workspace)) = compiler.product(&launches.product) else { return false };
-    let piece = (workspace > 0).then_some(plan.scratch.len() as u16);
-    plan.scratch.extend(piece.map(|_| workspace));
-    for patches in launches.patches(piece) {
+    let block = (workspace > 0).then_some(plan.scratch.len() as u16);
+    plan.scratch.extend(block.map(|_| workspace));
+    for [a, b, c] in launches.places {
+        // Our right operand is the library's left side.
+        let mut patches = vec![(0, Word::Operand(1, b)), (1, Word::Operand(0, a)), (2, Word::Operand(2, c))];
+        patches.extend(block.map(|block| (3, Word::Scratch(block, 0))));
         let words = vec![0; product::WORDS];
         plan.stages.push(Draft { unit: unit.clone(), grid: [1; 3], block: 1, shared: 0, words, patches });
     }

@@ -189,6 +189,17 @@ fn main() -> ExitCode {
             c.device_launches, c.graphs_made, c.graph_runs
         );
     }
+    // What a product of a new size costs before it runs for the first time, in a process that has run others.
+    let mut times: Vec<f64> = (200..260)
+        .map(|n| {
+            let (x, w) = (in_memory(Tensor::randn([n, 256])), in_memory(Tensor::randn([256, 300])));
+            let begin = Instant::now();
+            in_memory(x.matmul(&w));
+            begin.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!("a product of a new size: {:.3} ms, the slowest of sixty {:.3}", times[30], times[59]);
     let c = counters() - before;
     println!(
         "{failed} failed; {} launches, {} bytes of workspace, {:.1} s",

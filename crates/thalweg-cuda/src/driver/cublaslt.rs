@@ -3,7 +3,7 @@
 //! In: a [`Product`]. Out: algorithms for it, and their launches on a stream. Types and constants are those of cublasLt.h; cudarc is not used here, since it would ask the loader for
 //! `libcublasLt.so` by name before the one that [`crate::find`] chose, and brings ten thousand lines for the twenty functions.
 //!
-//! Always true: an algorithm that comes from here adds each sum up in one piece (reduction scheme NONE), so its bits depend on nothing but the algorithm.
+//! Always true: an algorithm that comes from here adds each sum up as a whole (reduction scheme NONE), so its bits depend on nothing but the algorithm.
 
 use crate::find::{self, Sought};
 use crate::product::{Product, Side};
@@ -288,7 +288,7 @@ impl CublasLt {
         let preference = Description { handle, destroy: api.preference_destroy };
         let set = |attribute, value: u32| preference.set(api, api.preference_set, attribute, &value);
         preference.set(api, api.preference_set, attribute::MOST_WORKSPACE, &(MOST_WORKSPACE as u64))?;
-        // None of them: sums in one piece.
+        // None of them: no sum is split.
         set(attribute::REDUCTION_SCHEMES, 0)?;
         let Product { left, right, result, .. } = &problem.product;
         for (attribute, side) in attribute::ALIGNMENTS.into_iter().zip([left, right, result, result]) {
@@ -312,11 +312,11 @@ impl CublasLt {
         };
         api.check("cublasLtMatmulAlgoGetHeuristic", asked)?;
         let found = found.iter().take(count.max(0) as usize).filter(|h| h.state == SUCCESS);
-        Ok(found.filter(|h| self.is_in_one_piece(h)).map(|h| (h.algorithm, h.workspace)).collect())
+        Ok(found.filter(|h| self.is_unsplit(h)).map(|h| (h.algorithm, h.workspace)).collect())
     }
 
-    /// Whether an algorithm adds sums up in one piece, within the workspace.
-    fn is_in_one_piece(&self, found: &Heuristic) -> bool {
+    /// Whether an algorithm splits no sum, and keeps within the workspace.
+    fn is_unsplit(&self, found: &Heuristic) -> bool {
         let (mut scheme, mut written) = (u32::MAX, 0);
         // SAFETY: an algorithm of this library, and a place for a number of so many bytes.
         let asked = unsafe {
@@ -343,7 +343,7 @@ impl CublasLt {
             )
         };
         result.algorithm = *algorithm;
-        (asked == SUCCESS && result.state == SUCCESS && self.is_in_one_piece(&result)).then_some(result.workspace)
+        (asked == SUCCESS && result.state == SUCCESS && self.is_unsplit(&result)).then_some(result.workspace)
     }
 
     /// Puts a product in a stream of the current context: of the matrices at `left`, `right` and `result`, with a workspace of so many bytes.

@@ -172,7 +172,7 @@ CALL cuGraphDestroy(Graph* g) { return delete g, 0; }
 CALL cuGraphExecDestroy(Graph*) { return 0; }
 
 // cuBLASLt. Algorithms by their number: 1 right, with any alignment it was asked for; 2 leaves out the last term; 3 reads a row too many; 4 has 1 KiB of workspace and uses it; 5 does
-// not run; 6 adds up in several pieces.
+// not run; 6 splits sums.
 enum { BAD = 7, NOT_RUN = 13, UNSUPPORTED = 15 };
 struct Operation { int compute, scale, transpose[2]; };
 struct Layout { int type; u64 rows, columns; long long leading; int count = 1; long long stride = 0; };

@@ -246,7 +246,7 @@ fn algorithms_that_give_wrong_sums_are_passed_over() {
             assert!(b.gpu.product(&p).is_none(), "{p:?}");
         }
     }
-    // Several pieces, whatever the library was asked for.
+    // Split sums, whatever the library was asked for.
     b.tell("fakeOffer", 6);
     assert!(b.gpu.product(&product(DType::F32, [41, 43, 47])).is_none());
     b.tell("fakeOffer", 1);

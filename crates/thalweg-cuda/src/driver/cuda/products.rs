@@ -242,16 +242,16 @@ impl<'a> Check<'a> {
                 self.cuda.gpu.fill_rows(address, pitch, size, bits as u32, sizes)?;
                 continue;
             }
-            // Words of 64 bits are pairs of halves, each filled as a column.
-            let dense = if side.leading == rows {
-                vec![(0, rows * columns)]
-            } else {
-                (0..columns).map(|c| (c, rows)).collect()
+            // Words of 64 bits are pairs of halves, each filled as a column: of all, of each column, or of each row, whatever are the fewest.
+            let (lines, apart, step, many) = match side.leading == rows {
+                true => (1, 0, size, rows * columns),
+                false if columns <= rows => (columns, pitch, size, rows),
+                false => (rows, size, pitch, columns),
             };
-            for (column, many) in dense {
-                let address = address + (column * pitch) as u64;
-                self.cuda.gpu.fill_rows(address, size, 4, bits as u32, [1, many])?;
-                self.cuda.gpu.fill_rows(address + 4, size, 4, (bits >> 32) as u32, [1, many])?;
+            for line in 0..lines {
+                let address = address + (line * apart) as u64;
+                self.cuda.gpu.fill_rows(address, step, 4, bits as u32, [1, many])?;
+                self.cuda.gpu.fill_rows(address + 4, step, 4, (bits >> 32) as u32, [1, many])?;
             }
         }
         Ok(())
