@@ -23,6 +23,8 @@ pub struct Mode {
     pub fused: bool,
     /// Fused and unfused agree to the bit: no contraction to fused multiply-add, narrow floats rounded after each operation.
     pub strict: bool,
+    /// The same program gives the same bits every time: plans follow from what was recorded, not from the clock.
+    pub reproducible: bool,
     /// How exactly products of f32 are computed.
     pub matmul: MatmulPrecision,
     /// The reference interpreter runs instead of the device's kernels. Slow; for checking.
@@ -30,24 +32,30 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// From `THALWEG_FUSION=off`, `THALWEG_STRICT=on` and `THALWEG_MATMUL_PRECISION=high`.
+    /// From `THALWEG_FUSION=off`, `THALWEG_STRICT=on`, `THALWEG_REPRODUCIBLE=on` and `THALWEG_MATMUL_PRECISION=high`.
     fn from_environment() -> Mode {
         let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|v| v.eq_ignore_ascii_case(value));
         let matmul = match is("THALWEG_MATMUL_PRECISION", "high") {
             true => MatmulPrecision::High,
             false => MatmulPrecision::Highest,
         };
-        Mode { fused: !is("THALWEG_FUSION", "off"), strict: is("THALWEG_STRICT", "on"), matmul, reference: false }
+        Mode {
+            fused: !is("THALWEG_FUSION", "off"),
+            strict: is("THALWEG_STRICT", "on"),
+            reproducible: is("THALWEG_REPRODUCIBLE", "on"),
+            matmul,
+            reference: false,
+        }
     }
 
     /// A small number, one for each mode.
     pub(crate) fn index(self) -> usize {
-        let flags = [self.fused, self.strict, self.reference, self.is_tf32()];
+        let flags = [self.fused, self.strict, self.reference, self.reproducible, self.is_tf32()];
         flags.iter().rev().fold(0, |index, &flag| index << 1 | flag as usize)
     }
 
     /// How many modes have a number: it is below this.
-    pub(crate) const COUNT: usize = 16;
+    pub(crate) const COUNT: usize = 32;
 
     fn is_tf32(self) -> bool {
         self.matmul == MatmulPrecision::High
@@ -73,6 +81,22 @@ pub fn set_mode(new: Mode) -> Mode {
     MODE.set(new)
 }
 
+/// Turns [`Mode::reproducible`] on or off for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
+pub fn set_reproducible(on: bool) -> bool {
+    MODE.change_common(|common| Mode { reproducible: on, ..common });
+    let old = mode();
+    set_mode(Mode { reproducible: on, ..old });
+    old.reproducible
+}
+
+/// Sets [`Mode::matmul`] for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
+pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
+    MODE.change_common(|common| Mode { matmul, ..common });
+    let old = mode();
+    set_mode(Mode { matmul, ..old });
+    old.matmul
+}
+
 /// How long the calling thread's new patterns are planned for: from `THALWEG_SEARCH` (`none`, a number of visits, or `full`) until set.
 pub fn effort() -> Effort {
     EFFORT.get()
@@ -92,10 +116,10 @@ fn effort_from_environment() -> Effort {
 }
 
 /// The share of its run time that a segment of the calling thread may spend on measuring other plans; `None` for not measuring. From
-/// `THALWEG_MEASURE` (`off`, or a percentage: 5 unless said) until set.
+/// `THALWEG_MEASURE` (`off`, or a percentage: 5 unless said) until set. Nothing is measured in a reproducible mode, whatever is set.
 #[inline]
 pub fn measuring() -> Option<f64> {
-    MEASURING.get()
+    MEASURING.get().filter(|_| !mode().reproducible)
 }
 
 /// Sets what [`measuring`] tells the calling thread, and returns what it was.
