@@ -178,6 +178,9 @@ fn place(file: &str) -> PathBuf {
 /// Opens the first that there is; newer majors than `at_most` are passed over.
 fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
     if let Some(path) = variable(sought.variable()) {
+        if path.as_os_str().eq_ignore_ascii_case("off") {
+            return Err(format!("{} is off", sought.variable()));
+        }
         let why = |e| format!("{} names {}, which cannot be used: {e}", sought.variable(), path.display());
         return load(&path).map(|library| Opened { library, path: path.clone() }).map_err(why);
     }

@@ -3,6 +3,7 @@
 //!
 //! * [`driver`]: what is needed of a GPU, and two that give it: a real one, and the host.
 //! * `render`: kernels as source text.
+//! * `product`: matrix products as cuBLASLt takes them.
 //! * `space`, `program`, `rows`, `group`: kernels bound to sizes.
 //! * `compiler`, `launch`: functions, and their launches.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
@@ -18,6 +19,7 @@ mod golden;
 mod group;
 mod launch;
 mod memory;
+pub mod product;
 mod program;
 mod queue;
 mod render;

@@ -6,6 +6,7 @@ use crate::compiler::{Compiler, Unit};
 use crate::driver::Chip;
 use crate::group;
 use crate::launch::{Bound, Stage, Word};
+use crate::product;
 use crate::render::body::divisors;
 use crate::render::elements::is_native;
 use crate::render::map::{self, MapClass, MapSlots, Tile};
@@ -14,7 +15,9 @@ use crate::rows;
 use crate::space::{Slots, Space, Way, divisor};
 use std::sync::Arc;
 use thalweg_ir::DType;
-use thalweg_kernel::{Access, AccessGeometry, Body, Geometry, Kernel, MapGeometry, expand, widen};
+use thalweg_kernel::{
+    Access, AccessGeometry, Body, Geometry, Kernel, MapGeometry, MatmulGeometry, Precision, expand, widen,
+};
 use thalweg_runtime::Error;
 
 /// What a kernel needs to run, before its functions are compiled.
@@ -66,12 +69,14 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
         (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
             rows::add(&mut plan, body, *orientation, geometry, compiler)?;
         }
-        (&Kernel::Matmul { dtype }, Geometry::Matmul(geometry)) => {
+        (&Kernel::Matmul { dtype, precision }, Geometry::Matmul(geometry)) => {
             if dtype == DType::Bool {
                 let message = "bool has no matrix product".into();
                 return Err(Error::Compile { device: compiler.device().into(), message });
             }
-            matmul::add(&mut plan, dtype, geometry, compiler);
+            if !add_product(&mut plan, dtype, precision, geometry, compiler) {
+                matmul::add(&mut plan, dtype, geometry, compiler);
+            }
         }
         (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
             // Operands: tensor, index or what it is computed from, values or what they are, result.
@@ -182,6 +187,29 @@ impl Plan {
         }
         Ok(Bound::new(stages, self.scratch, self.needs, self.checked))
     }
+}
+
+/// Adds a product that a library computes; `false` where none does.
+fn add_product(
+    plan: &mut Plan,
+    dtype: DType,
+    precision: Precision,
+    geometry: &MatmulGeometry,
+    compiler: &Compiler,
+) -> bool {
+    let Some(launches) = product::launches(dtype, precision, geometry) else { return false };
+    let Some((unit, workspace)) = compiler.product(&launches.product) else { return false };
+    let block = (workspace > 0).then_some(plan.scratch.len() as u16);
+    plan.scratch.extend(block.map(|_| workspace));
+    for [a, b, c] in launches.places {
+        // Our right operand is the library's left side.
+        let mut patches = vec![(0, Word::Operand(1, b)), (1, Word::Operand(0, a)), (2, Word::Operand(2, c))];
+        patches.extend(block.map(|block| (3, Word::Scratch(block, 0))));
+        let words = vec![0; product::WORDS];
+        plan.stages.push(Draft { unit: unit.clone(), grid: [1; 3], block: 1, shared: 0, words, patches });
+    }
+    matmul::needs(plan, dtype, geometry);
+    true
 }
 
 fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], compiler: &Compiler) {

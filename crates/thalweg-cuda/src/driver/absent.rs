@@ -136,7 +136,7 @@ impl Driver for Absent {
 
     fn load(&self, _: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
         let module: Arc<dyn Module> = Arc::new(Nothing);
-        let info = FunctionInfo { registers: 32, local: 0, shared: 0 };
+        let info = FunctionInfo { registers: 32, local: 0, shared: 0, workspace: None };
         Ok(functions.iter().map(|_| Function { handle: 0, module: module.clone(), info }).collect())
     }
 

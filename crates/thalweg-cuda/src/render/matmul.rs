@@ -42,15 +42,21 @@ pub fn add(plan: &mut Plan, dtype: DType, g: &MatmulGeometry, compiler: &Compile
         (1, Word::Operand(1, g.b.0 as i64 * size)),
         (2, Word::Operand(2, 0)),
     ];
+    needs(plan, dtype, g);
+    let products: usize = g.batch.iter().map(|b| b.0).product();
+    words[HEAD + 4 * g.batch.len()] = products as u64;
+    let grid = [blocks(g.n, TILE), blocks(g.m, TILE).min(65_535), u32::try_from(products).unwrap_or(1).min(65_535)];
+    let unit = compiler.unit(UnitKey::Matmul(class));
+    plan.stages.push(Draft { unit, grid, block: 256, shared: 0, words, patches });
+}
+
+/// Takes down the bytes that operands of a product must have.
+pub fn needs(plan: &mut Plan, dtype: DType, g: &MatmulGeometry) {
     for (o, reach) in g.reach.iter().enumerate() {
         plan.needs.extend(reach.map(|(_, high)| (o as u16, (high + 1) * dtype.size())));
     }
     let products: usize = g.batch.iter().map(|b| b.0).product();
-    words[HEAD + 4 * g.batch.len()] = products as u64;
     plan.needs.push((2, products * g.m * g.n * dtype.size()));
-    let grid = [blocks(g.n, TILE), blocks(g.m, TILE).min(65_535), u32::try_from(products).unwrap_or(1).min(65_535)];
-    let unit = compiler.unit(UnitKey::Matmul(class));
-    plan.stages.push(Draft { unit, grid, block: 256, shared: 0, words, patches });
 }
 
 /// The source of a product with one function, `matmul`.

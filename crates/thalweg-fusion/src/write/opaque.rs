@@ -82,7 +82,7 @@ pub(crate) fn opaque(
                 b: matrix(&views[1]),
                 reach: [reach(&views[0]), reach(&views[1])],
             };
-            (Kernel::Matmul { dtype }, Geometry::Matmul(geometry))
+            (Kernel::Matmul { dtype, precision: ix.seg.mode.precision(dtype) }, Geometry::Matmul(geometry))
         }
         Op::Scatter(scatter) => {
             let axis = rel.attr as usize;
