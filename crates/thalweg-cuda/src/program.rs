@@ -7,13 +7,14 @@ use crate::driver::Chip;
 use crate::group;
 use crate::launch::{Bound, Stage, Word};
 use crate::render::body::divisors;
+use crate::render::elements::is_native;
 use crate::render::map::{self, MapClass, MapSlots, Tile};
 use crate::render::{UnitKey, matmul, scatter};
 use crate::rows;
 use crate::space::{Slots, Space, Way, divisor};
 use std::sync::Arc;
 use thalweg_ir::DType;
-use thalweg_kernel::{Access, AccessGeometry, Body, Geometry, Kernel, MapGeometry, widen};
+use thalweg_kernel::{Access, AccessGeometry, Body, Geometry, Kernel, MapGeometry, expand, widen};
 use thalweg_runtime::Error;
 
 /// What a kernel needs to run, before its functions are compiled.
@@ -189,7 +190,7 @@ fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], compiler: 
 }
 
 fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {
-    let body = &widen(body);
+    let body = &expand(&widen(body), &is_native);
     let chip = compiler.chip();
     let threads = chip.multiprocessors as usize * chip.threads as usize;
     let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);

@@ -10,13 +10,15 @@ use crate::program::{Draft, Plan, add_reciprocals, addresses, needs};
 use crate::queue::COUNTERS;
 use crate::render::UnitKey;
 use crate::render::access::wanted;
+use crate::render::elements::is_native;
 use crate::render::map::gathers;
 use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage};
 use crate::render::scan::RowScan;
 use crate::space::Space;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Node, Orientation, Phases, RowGeometry, reciprocals, widen,
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Node, Orientation, Phases, RowGeometry, expand,
+    reciprocals, widen,
 };
 use thalweg_runtime::Error;
 
@@ -39,7 +41,7 @@ pub fn add(
     if let Some(store) = body.stores.iter().position(|s| s.combine.is_some()) {
         return apart(plan, body, store, orientation, geometry, compiler);
     }
-    let body = &reciprocals(&widen(body));
+    let body = &expand(&reciprocals(&widen(body)), &is_native);
     let strict = body.strict;
     let across = orientation == Orientation::Across && !strict;
     let lanes = if strict { 1 } else { 8 };

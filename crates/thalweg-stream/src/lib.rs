@@ -25,6 +25,8 @@ mod saved;
 mod setting;
 mod store;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use calibration::{calibrate, costs, save_costs, set_costs};
