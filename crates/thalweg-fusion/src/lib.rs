@@ -29,7 +29,7 @@ pub use explanation::{
 };
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate, instantiate_like};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
-pub use partition::{Effort, PLANNER, Planned, Rule, alternatives, plan, question};
+pub use partition::{Effort, NoPlan, PLANNER, Planned, Rule, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use resize::Form;
 pub use scalars::ScalarClasses;

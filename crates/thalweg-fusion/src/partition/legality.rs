@@ -56,6 +56,25 @@ impl fmt::Display for Rule {
     }
 }
 
+/// An operation that is no kernel even by itself, with all that it reads stored: a defect of the planner, since every operation is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoPlan {
+    /// The operation's number in the segment.
+    pub op: usize,
+    /// Its name.
+    pub name: &'static str,
+    /// The rule that its kernel breaks.
+    pub rule: Rule,
+}
+
+impl fmt::Display for NoPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {}, {}, is no kernel by itself: {}", self.op, self.name, self.rule)
+    }
+}
+
+impl std::error::Error for NoPlan {}
+
 /// The kernels so that each runs after those it reads from; among those that could run the one with the lowest `first`. `None` where they
 /// wait for each other.
 pub(crate) fn run_order(reads: &[Vec<usize>], first: impl Fn(usize) -> usize) -> Option<Vec<usize>> {

@@ -36,7 +36,7 @@ use thalweg_ir::{Op, Shape};
 
 pub use alternatives::alternatives;
 pub(crate) use facts::is_constant;
-pub use legality::Rule;
+pub use legality::{NoPlan, Rule};
 pub use search::Effort;
 pub use stored::{PLANNER, question};
 pub(crate) use why::why;
@@ -62,11 +62,14 @@ pub struct Planned {
 }
 
 /// Plans a segment.
-pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Planned {
+///
+/// # Errors
+/// Where there is no legal plan: see [`NoPlan`].
+pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
-    let (state, complete) = pieces::search_all(&mut kernels, effort);
-    Planned { plan: finish(&facts, &state), time: state.time, complete, visits: kernels.visits }
+    let (state, complete) = pieces::search_all(&mut kernels, effort)?;
+    Ok(Planned { plan: finish(&facts, &state), time: state.time, complete, visits: kernels.visits })
 }
 
 /// The plan that a state is.

@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, is_constant};
 use super::kernels::Kernels;
+use super::legality::NoPlan;
 use super::search::{EXACT, Effort, Piece, State, search};
 use crate::segment::{BitSet, ValueId};
 use rustc_hash::FxHashMap;
@@ -11,7 +12,10 @@ use thalweg_ir::{Arg, DType, RelArg, RelOp, Shape, View};
 const SMALL_INPUT: usize = 256;
 
 /// The best plan of the whole segment, and whether all searches came to their end.
-pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (State, bool) {
+///
+/// # Errors
+/// Where a piece has no legal plan.
+pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Result<(State, bool), NoPlan> {
     let facts = kernels.facts;
     let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
     let mut complete = true;
@@ -26,18 +30,21 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (Stat
         let look = look(facts, &ranked);
         let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &ranked)?, solved.complete)));
         let before = kernels.visits;
-        let (state, ended) = as_before.unwrap_or_else(|| {
-            let found = search(kernels, &piece, share(effort, spent, piece.ops.len()));
-            spent += kernels.visits - before;
-            seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
-            (found.state, found.complete)
-        });
+        let (state, ended) = match as_before {
+            Some(before) => before,
+            None => {
+                let found = search(kernels, &piece, share(effort, spent, piece.ops.len()))?;
+                spent += kernels.visits - before;
+                seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
+                (found.state, found.complete)
+            }
+        };
         complete &= ended;
         whole.stored.union(&state.stored);
         whole.time += state.time;
         whole.kernels.extend(state.kernels);
     }
-    (whole, complete)
+    Ok((whole, complete))
 }
 
 /// Visits an operation that every piece has, whatever others have spent: enough for the obvious moves.

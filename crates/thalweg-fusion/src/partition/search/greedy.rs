@@ -358,11 +358,7 @@ fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     // Where its users are computed as often, storing one of them saves more.
     let mut behind = BitSet::new(ix.seg.ops.len());
     for (&o, _) in times.iter().filter(|(o, _)| !several(**o) || state.stored.has(**o)) {
-        ix.tensors(o).for_each(|(_, v)| {
-            if let ValueId::Op(a) = v {
-                behind.insert(a);
-            }
-        });
+        facts.read_by(o).for_each(|a| behind.insert(a));
     }
     let mut all: Vec<usize> = times
         .keys()

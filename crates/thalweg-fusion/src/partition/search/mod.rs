@@ -2,13 +2,13 @@
 //!
 //! In: the operations of the piece and which of them must be stored. Out: a [`State`], legal whatever the budget is.
 
-mod begin;
+pub(super) mod begin;
 mod exact;
 pub(super) mod greedy;
 
-use super::Rule;
 use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
+use super::{NoPlan, Rule};
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
 use rustc_hash::FxHashMap;
@@ -180,17 +180,20 @@ impl State {
 }
 
 /// Searches.
-pub(crate) fn search(kernels: &mut Kernels<'_, '_>, piece: &Piece, effort: Effort) -> Found {
-    let state = begin::begin(kernels, piece);
+///
+/// # Errors
+/// Where the piece has no legal plan.
+pub(crate) fn search(kernels: &mut Kernels<'_, '_>, piece: &Piece, effort: Effort) -> Result<Found, NoPlan> {
+    let state = begin::begin(kernels, piece)?;
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
-        return Found { state, complete: effort != Effort::None };
+        return Ok(Found { state, complete: effort != Effort::None });
     }
     let limit = kernels.visits.saturating_add(effort.visits());
     let state = greedy::improve(kernels, state, limit);
     let choices: Vec<usize> = piece.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
     let required = piece.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
     if choices.len() + required > EXACT {
-        return Found { state, complete: kernels.visits < limit };
+        return Ok(Found { state, complete: kernels.visits < limit });
     }
-    exact::optimum(kernels, piece, &choices, state, limit)
+    Ok(exact::optimum(kernels, piece, &choices, state, limit))
 }

@@ -66,7 +66,7 @@ proptest! {
         g.0.mode = Mode { fused: true, strict };
         let (segment, costs) = (g.0.as_segment(), Costs::typical());
         for effort in [Effort::None, Effort::default()] {
-            let found = plan(segment, &costs, effort);
+            let found = plan(segment, &costs, effort).unwrap();
             let again = Planned::from_bytes(&found.to_bytes(), segment, &costs).expect("its own bytes");
             prop_assert_eq!(&again.plan, &found.plan);
             prop_assert_eq!((again.time, again.complete), (found.time, found.complete));
@@ -80,7 +80,7 @@ proptest! {
     ) {
         let g = random(&c);
         let (segment, costs) = (g.0.as_segment(), Costs::typical());
-        let good = plan(segment, &costs, Effort::default()).to_bytes();
+        let good = plan(segment, &costs, Effort::default()).unwrap().to_bytes();
         for edits in edits {
             if let Some(other) = Planned::from_bytes(&damaged(&good, &edits), segment, &costs) {
                 prop_assert!(is_whole(&other.plan, segment), "{:?}", other.plan);
