@@ -20,6 +20,7 @@ mod resize;
 mod rows;
 mod scalars;
 mod segment;
+pub mod text;
 mod together;
 
 pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures, footprint};

@@ -8,6 +8,7 @@
 
 mod calibration;
 mod contest;
+mod defect;
 mod deferred;
 mod device;
 mod doubt;

@@ -6,6 +6,7 @@
 use crate::DeviceRef;
 use crate::calibration::costs;
 use crate::contest::{Contest, MOST_OTHERS, Named};
+use crate::defect;
 use crate::memory::Memory;
 use crate::mode::{Mode, effort};
 use crate::saved::{self, Origin};
@@ -145,19 +146,18 @@ impl Entry {
             };
             Some((plan.clone(), instance?))
         };
-        let fitting = known.plans.iter().rev().find_map(worked_out);
-        let (plan, instance, origin) = match fitting {
-            Some((plan, instance)) => (plan, instance, Origin::Memory),
-            None => {
-                let (plan, instance, origin) = saved::plan(device, segment, &costs(device), effort(), &classes);
-                let plan = Arc::new(plan);
-                if known.plans.len() >= MAX_VARIANTS {
-                    known.plans.remove(0);
-                }
-                known.plans.push(plan.clone());
-                (plan, instance, origin)
-            }
+        let planned = || match known.plans.iter().rev().find_map(worked_out) {
+            Some((plan, instance)) => Ok((plan, instance, Origin::Memory)),
+            None => saved::plan(device, segment, &costs(device), effort(), &classes)
+                .map(|(plan, instance, origin)| (Arc::new(plan), instance, origin)),
         };
+        let (plan, instance, origin) = defect::caught("the planner", device, &segment, planned)??;
+        if origin != Origin::Memory {
+            if known.plans.len() >= MAX_VARIANTS {
+                known.plans.remove(0);
+            }
+            known.plans.push(plan.clone());
+        }
         let plan_ns = begin.elapsed().as_nanos() as u64;
         count(|c| {
             c.plan_ns += plan_ns;
@@ -172,7 +172,7 @@ impl Entry {
             plan_us = plan_ns / 1000,
             "plan worked out for sizes"
         );
-        let programs = prepare(device, &instance);
+        let programs = prepare(device, &segment, &instance);
         let contest = if origin == Origin::Measured { Contest::decided() } else { Contest::default() };
         let memory = Memory::default();
         let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest, memory });
@@ -185,9 +185,9 @@ impl Entry {
     }
 }
 
-fn prepare(device: DeviceRef, instance: &Instance) -> Result<Vec<Arc<dyn Program>>, Error> {
+fn prepare(device: DeviceRef, segment: &Segment<'_>, instance: &Instance) -> Result<Vec<Arc<dyn Program>>, Error> {
     let launches: Vec<_> = instance.steps.iter().map(|s| (&s.kernel, &s.geometry)).collect();
-    device.device().prepare(&launches)
+    defect::caught("the compiler", device, segment, || device.device().prepare(&launches))?
 }
 
 impl Ready {
@@ -196,20 +196,29 @@ impl Ready {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
         let worked_out = |planned: Planned| Some((self.worked_out(device, segment, planned.plan)?, planned.time));
-        let others = alternatives(segment, &costs, &self.plan, MOST_OTHERS);
-        Named { own, others: others.into_iter().filter_map(worked_out).collect() }
+        let named = || alternatives(segment, &costs, &self.plan, MOST_OTHERS).into_iter().filter_map(worked_out).collect();
+        // The plan that runs is as good as it was: a defect here is told of, and nothing is tried.
+        let others = defect::caught("naming other plans", device, &segment, named).unwrap_or_default();
+        Named { own, others }
     }
 
     /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
     pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
         let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
-        let planned = segment.mode.fused.then(|| thalweg_fusion::plan(apart, &costs(device), effort()))?;
-        self.worked_out(device, segment, planned.plan)
+        if !segment.mode.fused {
+            return None;
+        }
+        let planned = || {
+            let planned = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?;
+            self.worked_out(device, segment, planned.plan)
+        };
+        // Where there is none, what is missing is memory, and that is the error.
+        defect::caught("planning for little memory", device, &apart, planned).ok().flatten()
     }
 
     fn worked_out(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
         let instance = instantiate(&plan, segment, &self.classes)?;
-        let programs = prepare(device, &instance);
+        let programs = prepare(device, &segment, &instance);
         let (contest, memory) = (Contest::decided(), Memory::default());
         let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
         Some(Arc::new(Ready { plan, instance, programs, classes, contest, memory }))

@@ -90,7 +90,7 @@ pub use thalweg_fusion::{
     SegmentReport, Totals,
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
-pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, trace};
+pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
 
 /// The examples in the README are tests.

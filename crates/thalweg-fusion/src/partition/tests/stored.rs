@@ -110,6 +110,30 @@ proptest! {
     }
 
     #[test]
+    fn a_segment_comes_back_from_its_text(c in choices(14), fused: bool, strict: bool, visits: Option<u64>) {
+        let mut g = random(&c);
+        g.0.mode = Mode { fused, strict };
+        let (segment, costs) = (g.0.as_segment(), Costs { launch: 0.1 + 0.2, ..Costs::typical() });
+        let effort = visits.map_or(Effort::Full, Effort::Visits);
+        let (again, costs_again, effort_again) = crate::text::read(&crate::text::write(&segment, &costs, effort)).unwrap();
+        prop_assert_eq!(question(&again.as_segment(), &costs_again, effort_again), question(&segment, &costs, effort));
+        prop_assert_eq!(again.scalars, g.0.scalars);
+    }
+
+    #[test]
+    fn other_text_is_refused(c in choices(6), edits in prop::collection::vec((0..4000usize, any::<u8>(), any::<u8>()), 1..4)) {
+        let g = random(&c);
+        let text = crate::text::write(&g.0.as_segment(), &Costs::typical(), Effort::None);
+        let other = damaged(text.as_bytes(), &edits);
+        // Whatever it is, it is read or refused.
+        let _ = crate::text::read(&String::from_utf8_lossy(&other));
+        let without_head = text.replacen("thalweg", "something", 1);
+        prop_assert!(crate::text::read(&without_head).is_err());
+        let cut = text.replace(" attr 0x", " ");
+        prop_assert!(crate::text::read(&cut).unwrap_err().contains("not understood: %0"));
+    }
+
+    #[test]
     fn the_question_tells_segments_apart(a in choices(6), b in choices(6)) {
         let (a, b) = (random(&a), random(&b));
         let (x, y) = (a.0.as_segment(), b.0.as_segment());
