@@ -50,7 +50,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        for words in [&["--program", "5"][..], &["--strict"], &["5"], &["--programs", "many"], &["--only", "1", "--seed", "2"]] {
+        for words in
+            [&["--program", "5"][..], &["--strict"], &["5"], &["--programs", "many"], &["--only", "1", "--seed", "2"]]
+        {
             assert!(parse(words).is_err(), "{words:?}");
         }
         let arguments = parse(&["--programs", "5", "--seed", "7"]).unwrap();

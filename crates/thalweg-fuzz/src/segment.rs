@@ -24,8 +24,13 @@ pub fn plan(path: &Path) -> Result<ExitCode, Error> {
         println!("the plan does not fit the segment that it was made for: {:?}", planned.plan);
         return Ok(ExitCode::FAILURE);
     };
-    let (launches, complete) = (instance.steps.len(), if planned.complete { "" } else { ", the budget ended the search" });
-    println!("{} operations, {launches} launches, {:.1} µs by the model{complete}", segment.ops.len(), planned.time as f64 / 1e6);
+    let (launches, complete) =
+        (instance.steps.len(), if planned.complete { "" } else { ", the budget ended the search" });
+    println!(
+        "{} operations, {launches} launches, {:.1} µs by the model{complete}",
+        segment.ops.len(),
+        planned.time as f64 / 1e6
+    );
     for (n, kernel) in planned.plan.kernels.iter().enumerate() {
         let named = |i: usize| format!("%{i} {}", segment.ops[i].op.name());
         let stores: Vec<String> = kernel.writes().map(named).collect();

@@ -104,7 +104,8 @@ pub static DEVICE: Variable = variable("THALWEG_DEVICE", Allowed::Device, "the d
 pub static THREADS: Variable =
     variable("THALWEG_THREADS", Allowed::Number(&[], 1, MANY, "threads"), "threads of the CPU device");
 /// How many bytes a device may have in use.
-pub static MEMORY_LIMIT: Variable = variable("THALWEG_MEMORY_LIMIT", Allowed::Bytes, "the most bytes in use on a device");
+pub static MEMORY_LIMIT: Variable =
+    variable("THALWEG_MEMORY_LIMIT", Allowed::Bytes, "the most bytes in use on a device");
 /// What compiles kernels for the CPU.
 pub static ISA: Variable =
     variable("THALWEG_ISA", Allowed::Words(&["avx512", "avx2", "tile"]), "what kernels are compiled to, not the best");
@@ -271,9 +272,7 @@ impl Allowed {
         };
         Ok(match self {
             Allowed::Words(_) => None,
-            Allowed::Number(_, from, to, _) => {
-                utf8.parse().ok().filter(|n| (from..=to).contains(n)).map(Value::Number)
-            }
+            Allowed::Number(_, from, to, _) => utf8.parse().ok().filter(|n| (from..=to).contains(n)).map(Value::Number),
             Allowed::Percent => {
                 let percent = utf8.strip_suffix('%').unwrap_or(utf8).trim_end().parse::<f64>().ok();
                 percent.filter(|p| (0.0..=100.0).contains(p)).map(|p| Value::Share(p / 100.0))

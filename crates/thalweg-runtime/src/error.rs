@@ -93,7 +93,9 @@ impl fmt::Display for Error {
             Error::Value(message) | Error::Index(message) | Error::Environment(message) => f.write_str(message),
             Error::Internal { message, report } => {
                 write!(f, "a defect of Thalweg, not of the calling program: {message}")?;
-                let told = |report| write!(f, "; to have it mended, send in {report}, which holds the operations and no values");
+                let told = |report| {
+                    write!(f, "; to have it mended, send in {report}, which holds the operations and no values")
+                };
                 report.as_ref().map_or(Ok(()), told)
             }
             Error::Failed(cause) => write!(f, "a value this depends on could not be computed: {cause}"),

@@ -66,3 +66,61 @@ fn write(message: &str, device: DeviceRef, segment: &Segment<'_>) -> Option<Path
         Err(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use thalweg_cpu::{CpuDevice, CpuOptions};
+    use thalweg_fusion::{BitSet, Mode, OwnedSegment};
+    use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape, View};
+
+    /// `exp` of a matrix of so many rows.
+    fn segment(rows: usize) -> OwnedSegment {
+        let shape = Shape::new(&[rows, 3]);
+        let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 2, contiguous: true });
+        let args = [input, RelArg::NONE, RelArg::NONE];
+        let mut live = BitSet::new(1);
+        live.insert(0);
+        OwnedSegment {
+            ops: vec![RelOp { op: Op::Element(ElementOp::Exp), dtype: DType::F32, rank: 2, attr: 0, args }],
+            live,
+            mode: Mode { fused: true, strict: false },
+            shapes: vec![shape],
+            ints: vec![],
+            scalars: vec![],
+            inputs: vec![(DType::F32, View::contiguous(shape))],
+        }
+    }
+
+    fn device() -> DeviceRef {
+        DeviceRef::register(CpuDevice::with(CpuOptions { threads: 1, ..CpuOptions::default() }) as Arc<_>)
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_with_the_segment_in_a_file() {
+        let (device, segment) = (device(), segment(61));
+        let panics = || -> () { panic!("row {} is no row", 7) };
+        let error = caught("the planner", device, &segment.as_segment(), panics).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("a defect of Thalweg, not of the calling program: the planner panicked: row 7 is no row")
+        );
+        let Error::Internal { report: Some(path), .. } = error else { panic!("no report: {text}") };
+        assert!(text.contains(&path), "{text}");
+        let report = std::fs::read_to_string(&path).unwrap();
+        assert!(report.contains("# the planner panicked: row 7 is no row"), "{report}");
+        let (again, ..) = text::read(&report).unwrap();
+        assert_eq!((again.ops, again.shapes), (segment.ops.clone(), segment.shapes.clone()));
+        // The same again is the same file.
+        let second = caught("the planner", device, &segment.as_segment(), panics).unwrap_err();
+        assert_eq!(second.to_string(), text);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_goes_well_goes_through() {
+        let (device, segment) = (device(), segment(62));
+        assert_eq!(caught("the planner", device, &segment.as_segment(), || 5).unwrap(), 5);
+    }
+}

@@ -154,8 +154,7 @@ impl Drop for Recipe {
     }
 }
 
-const DEFERRING: Setting<bool> =
-    setting!(bool, || !thalweg_runtime::environment::DEFER.is("off"));
+const DEFERRING: Setting<bool> = setting!(bool, || !thalweg_runtime::environment::DEFER.is("off"));
 
 /// Whether results of the calling thread that were never read are no longer written: unless `THALWEG_DEFER=off`, until set.
 pub fn deferring() -> bool {

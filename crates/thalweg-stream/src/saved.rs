@@ -10,7 +10,9 @@ use crate::DeviceRef;
 use crate::calibration::{self, costs};
 use crate::defect;
 use crate::mode::{effort, measuring};
-use thalweg_fusion::{Costs, Effort, Instance, NoPlan, PLANNER, Plan, Planned, ScalarClasses, Segment, instantiate, question};
+use thalweg_fusion::{
+    Costs, Effort, Instance, NoPlan, PLANNER, Plan, Planned, ScalarClasses, Segment, instantiate, question,
+};
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Key, Kind};
 

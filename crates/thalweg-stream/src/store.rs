@@ -196,7 +196,8 @@ impl Ready {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
         let worked_out = |planned: Planned| Some((self.worked_out(device, segment, planned.plan)?, planned.time));
-        let named = || alternatives(segment, &costs, &self.plan, MOST_OTHERS).into_iter().filter_map(worked_out).collect();
+        let named =
+            || alternatives(segment, &costs, &self.plan, MOST_OTHERS).into_iter().filter_map(worked_out).collect();
         // The plan that runs is as good as it was: a defect here is told of, and nothing is tried.
         let others = defect::caught("naming other plans", device, &segment, named).unwrap_or_default();
         Named { own, others }
