@@ -4,10 +4,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use thalweg::Tensor;
 
-fn thalweg(args: &[&str]) -> Output {
+/// The program with these arguments, and an environment that says nothing but what every run of these tests says: plans and figures follow from it.
+fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(args).current_dir(folder()).stdin(Stdio::null());
-    command.output().expect("the program starts")
+    for variable in thalweg::environment::ALL {
+        command.env_remove(variable.name);
+    }
+    command
+        .env("THALWEG_CACHE", "off")
+        .env("THALWEG_DEVICE", "cpu")
+        .env("THALWEG_THREADS", "2")
+        .env("THALWEG_MEASURE", "off");
+    command
+}
+
+fn thalweg(args: &[&str]) -> Output {
+    program(args).output().expect("the program starts")
 }
 
 fn folder() -> PathBuf {
@@ -119,8 +132,7 @@ fn numerics_keep_their_bounds() {
 #[test]
 fn a_worker_answers_line_by_line() {
     use std::io::Write;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    let mut worker = command.arg("worker").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut worker = program(&["worker"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let requests =
         "{\"workload\":\"small_chain\",\"runs\":3,\"ms\":1}\nnonsense\n{\"workload\":\"none\",\"runs\":3,\"ms\":1}\n";
     worker.stdin.take().unwrap().write_all(requests.as_bytes()).unwrap();
@@ -135,8 +147,7 @@ fn the_disk_cache_can_be_seen_emptied_and_carried_away() {
     let (one, other) = (folder().join("cache-one"), folder().join("cache-other"));
     let _ = (std::fs::remove_dir_all(&one), std::fs::remove_dir_all(&other));
     let with = |cache: &Path, args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-        command.args(args).current_dir(folder()).stdin(Stdio::null());
+        let mut command = program(args);
         command.env("THALWEG_CACHE", cache).env("THALWEG_CALIBRATE", "off").output().expect("the program starts")
     };
     let bench = |cache: &Path| text(&with(cache, &["bench", "small_chain", "--json"]));
@@ -164,16 +175,9 @@ fn the_disk_cache_can_be_seen_emptied_and_carried_away() {
     assert!(!with(Path::new("off"), &["cache", "info"]).status.success());
 }
 
-/// The program with one variable set, and none of ours besides.
+/// The program with one more variable set.
 fn with_variable(name: &str, value: &str, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    command.args(args).current_dir(folder()).stdin(Stdio::null());
-    command
-        .env("THALWEG_CACHE", "off")
-        .env("THALWEG_DEVICE", "cpu")
-        .env(name, value)
-        .output()
-        .expect("the program starts")
+    program(args).env(name, value).output().expect("the program starts")
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use crate::environment::{self, Value};
 use crate::{Error, MemoryStats};
+use std::cell::Cell;
 use std::fmt;
 use std::sync::OnceLock;
+use thalweg_cpu::{CpuDevice, CpuOptions};
 use thalweg_stream::DeviceRef;
 
 /// Where tensors live and are computed. A small handle: copy it.
@@ -23,7 +25,21 @@ impl Device {
 
     fn try_cpu() -> Result<Device, Error> {
         static CPU: OnceLock<Result<Device, Error>> = OnceLock::new();
-        CPU.get_or_init(|| Ok(Device(DeviceRef::register(thalweg_cpu::CpuDevice::open()?)))).clone()
+        CPU.get_or_init(|| Ok(Device(DeviceRef::register(CpuDevice::open()?)))).clone()
+    }
+
+    /// Another device on the host's processor, with a memory, a memory limit, costs, plans and programs of its own, for the life of the process. Its name is
+    /// "cpu", too; operations do not mix its tensors with those of [`Device::cpu`].
+    ///
+    /// ```
+    /// use thalweg::{CpuOptions, Device, Tensor};
+    /// let device = Device::new_cpu(CpuOptions { threads: 1, ..CpuOptions::default() });
+    /// assert_ne!(device, Device::cpu());
+    /// assert_eq!(Tensor::ones_with([3], device).sum(..).item::<f32>()?, 3.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    pub fn new_cpu(options: CpuOptions) -> Device {
+        Device(DeviceRef::register(CpuDevice::with(options)))
     }
 
     /// The GPU of that number, from 0 on, as NVIDIA's driver counts them.
@@ -68,13 +84,16 @@ impl Device {
         cpu.collect()
     }
 
-    /// The device that tensors are created on where none is named: the one that `THALWEG_DEVICE` names, else the
+    /// The device that tensors are created on where none is named: the one that [`set_default_device`] has set for this thread, else the one that `THALWEG_DEVICE` names, else the
     /// fastest there is: the first GPU, where Thalweg was built with the feature `cuda` and the machine has a GPU, its driver and NVRTC. A GPU that cannot be used is told of through
     /// `tracing`, and the CPU takes its place.
     ///
     /// # Errors
     /// When `THALWEG_DEVICE` names a device that is not there, or any environment variable of Thalweg's is set to what it may not be.
     pub fn try_default() -> Result<Device, Error> {
+        if let Some(own) = OWN_DEFAULT.get() {
+            return Ok(own);
+        }
         static DEFAULT: OnceLock<Result<Device, Error>> = OnceLock::new();
         DEFAULT
             .get_or_init(|| {
@@ -125,6 +144,16 @@ impl Device {
     pub fn set_memory_limit(self, bytes: Option<usize>) {
         self.0.device().set_memory_limit(bytes);
     }
+}
+
+thread_local! {
+    /// The calling thread's default device, where one was set.
+    static OWN_DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
+}
+
+/// Sets the default device of the calling thread, or with `None` the one that holds for all, and returns what was set before.
+pub fn set_default_device(device: Option<Device>) -> Option<Device> {
+    OWN_DEFAULT.replace(device)
 }
 
 impl Default for Device {

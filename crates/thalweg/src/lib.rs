@@ -71,7 +71,7 @@ mod views;
 
 pub use axes::{Axes, Axis, Sizes};
 pub use create::{Options, Progression};
-pub use device::Device;
+pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use loss::Reduction;
@@ -83,8 +83,8 @@ pub use random::{Generator, manual_seed};
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};
 pub use tensor::Tensor;
-pub use thalweg_cpu::Bandwidth;
 pub use thalweg_cpu::math::accuracy::Accuracy;
+pub use thalweg_cpu::{Bandwidth, Choice as CpuEngine, CpuOptions};
 pub use thalweg_fusion::{
     Costs, EdgeReport, Effort, Entrant, Explanation, Figures, KernelReport, OperationReport, ResidenceReport,
     SegmentReport, Totals,
