@@ -189,11 +189,11 @@ fn a_misspelt_variable_is_an_error_that_lists_what_is_allowed() {
         ("THALWEG_DEVICE", "gpu", "cpu, cuda, or cuda:0 and so on"),
         ("THALWEG_FUSION", "of", "on or off"),
         ("THALWEG_STRICT", "yes", "on or off"),
-        ("THALWEG_SEARCH", "ful", "none, full, or a number of operations written into candidates"),
+        ("THALWEG_SEARCH", "ful", "none, full, or a number of operations"),
         ("THALWEG_MEASURE", "on", "off, or a percentage from 0 to 100"),
         ("THALWEG_DEFER", "no", "on or off"),
         ("THALWEG_CALIBRATE", "never", "off, or a number of milliseconds of kernels"),
-        ("THALWEG_CACHE", "of", "off, or a folder (with a slash in it if it is not there)"),
+        ("THALWEG_CACHE", "of", "off, or a folder (a new one has a slash in it)"),
         ("THALWEG_CUDA_GRAPHS", "0", "on or off"),
         ("THALWEG_CUDA_OVERLAP", "0", "on or off"),
     ] {

@@ -10,6 +10,7 @@ mod check;
 mod compile;
 mod disk;
 mod generate;
+mod products;
 mod program;
 mod segment;
 mod stability;

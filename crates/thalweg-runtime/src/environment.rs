@@ -116,7 +116,7 @@ pub static STRICT: Variable = variable("THALWEG_STRICT", ON_OFF, "whether fused 
 /// How long new patterns are planned for.
 pub static SEARCH: Variable = variable(
     "THALWEG_SEARCH",
-    Allowed::Number(&["none", "full"], 0, u64::MAX, "operations written into candidates"),
+    Allowed::Number(&["none", "full"], 0, u64::MAX, "operations"),
     "how long the planner searches",
 );
 /// The share of run time that goes into measuring plans.
@@ -129,15 +129,14 @@ pub static CACHE: Variable = variable("THALWEG_CACHE", Allowed::Folder { off: tr
 pub static CALIBRATE: Variable = variable(
     "THALWEG_CALIBRATE",
     Allowed::Number(&["off"], 0, u64::MAX, "milliseconds of kernels"),
-    "when a process measures its device",
+    "when devices are measured",
 );
 /// Whether a run on a GPU becomes a graph.
 pub static CUDA_GRAPHS: Variable = variable("THALWEG_CUDA_GRAPHS", ON_OFF, "whether launches become CUDA graphs");
 /// Whether launches on a GPU overlap.
 pub static CUDA_OVERLAP: Variable = variable("THALWEG_CUDA_OVERLAP", ON_OFF, "whether launches overlap");
 /// Where CUDA sources are written to.
-pub static CUDA_DUMP: Variable =
-    variable("THALWEG_CUDA_DUMP", Allowed::Folder { off: false }, "where CUDA sources are written to");
+pub static CUDA_DUMP: Variable = variable("THALWEG_CUDA_DUMP", Allowed::Folder { off: false }, "where CUDA sources go");
 /// NVIDIA's driver.
 pub static CUDA_DRIVER: Variable = variable("THALWEG_CUDA_DRIVER", Allowed::There, "the driver's library");
 /// NVIDIA's compiler.
@@ -153,6 +152,8 @@ pub static EMULATE_CACHE: Variable =
 /// Whether the emulated GPU stops at misaligned accesses.
 pub static EMULATE_SANITIZE: Variable =
     inner("THALWEG_EMULATE_SANITIZE", Allowed::Flag, "stops emulated kernels at misaligned accesses");
+/// Where tests of the emitter's speed write its code.
+pub static CODE: Variable = inner("THALWEG_CODE", Allowed::Folder { off: false }, "where speed tests write code");
 /// Whether a test writes the golden files anew.
 pub static BLESS: Variable = inner("THALWEG_BLESS", Allowed::Flag, "has a test write the golden files anew");
 /// Where `bench/setup` puts the peers. (No Rust reads it.)
@@ -160,7 +161,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 22] = [
+pub static ALL: [&Variable; 23] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -181,6 +182,7 @@ pub static ALL: [&Variable; 22] = [
     &EMULATE_NVRTC,
     &EMULATE_CACHE,
     &EMULATE_SANITIZE,
+    &CODE,
     &BLESS,
     &BENCH_VENV,
 ];
@@ -335,8 +337,8 @@ impl fmt::Display for Allowed {
             Allowed::Percent => f.write_str("off, or a percentage from 0 to 100"),
             Allowed::Bytes => f.write_str("a number of bytes such as 512M or 4G"),
             Allowed::Device => f.write_str("cpu, cuda, or cuda:0 and so on"),
-            Allowed::Folder { off: true } => f.write_str("off, or a folder (with a slash in it if it is not there)"),
-            Allowed::Folder { off: false } => f.write_str("a folder (with a slash in it if it is not there)"),
+            Allowed::Folder { off: true } => f.write_str("off, or a folder (a new one has a slash in it)"),
+            Allowed::Folder { off: false } => f.write_str("a folder (a new one has a slash in it)"),
             Allowed::There => f.write_str("a file that is there, or a name that the loader knows"),
             Allowed::Chips => f.write_str("compute capabilities such as 80,90"),
             Allowed::Flag => f.write_str("anything"),
