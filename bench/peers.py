@@ -294,15 +294,15 @@ class Figures:
     def __init__(self, peer):
         self.peer, self.key, self.call, self.cold = peer, None, None, None
 
-    def once(self, flight=1):
+    def once(self, calls_in_flight=1):
         """Milliseconds a call, of so many that are put in the device's queue before anybody waits."""
         begin = time.perf_counter()
-        for _ in range(flight):
+        for _ in range(calls_in_flight):
             out = self.call()
         self.peer.finish(out)
-        return (time.perf_counter() - begin) * 1e3 / flight
+        return (time.perf_counter() - begin) * 1e3 / calls_in_flight
 
-    def measure(self, name, large, runs, ms, flight=1):
+    def measure(self, name, large, runs, ms, calls_in_flight=1):
         if name == "dyn_shapes":
             return self.dyn_shapes(large)
         if self.key != (name, large):
@@ -313,18 +313,18 @@ class Figures:
             compiled = self.peer.jit(functools.partial(function, self.peer))
             if name == "small_chain":
                 self.call = lambda: self.peer.host(compiled(*arguments))
-                flight = 1
+                calls_in_flight = 1
             else:
                 self.call = lambda: compiled(*arguments)
             self.key, self.cold = (name, large), self.once()
         if name == "small_chain":
             # Read back: each call waits.
-            flight = 1
+            calls_in_flight = 1
         for _ in range(3):
-            self.once(flight)
+            self.once(calls_in_flight)
         times, begin = [], time.perf_counter()
         while len(times) < runs or (time.perf_counter() - begin) * 1e3 < ms:
-            times.append(self.once(flight))
+            times.append(self.once(calls_in_flight))
         return self.figure(name, self.cold, times)
 
     def dyn_shapes(self, large):
@@ -354,7 +354,7 @@ class Figures:
 
     def answer(self, request):
         try:
-            return self.measure(request["workload"], request.get("large", False), request["runs"], request["ms"], request.get("flight", 1))
+            return self.measure(request["workload"], request.get("large", False), request["runs"], request["ms"], request.get("calls_in_flight", 1))
         except Exception as error:  # A workload that a peer cannot run must not end the others.
             return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
@@ -365,7 +365,7 @@ def main():
     parser.add_argument("--peer", choices=PEERS, required=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--size", choices=("small", "large"), default="small")
-    parser.add_argument("--flight", type=int, default=1, help="calls in the queue before anybody waits")
+    parser.add_argument("--calls-in-flight", type=int, default=1, help="calls in the queue before anybody waits")
     parser.add_argument("--worker", action="store_true")
     arguments = parser.parse_args()
     # What libraries print belongs to standard error: standard output carries figures.
@@ -378,7 +378,7 @@ def main():
         return
     names = WORKLOADS if arguments.workloads == ["all"] else arguments.workloads
     for name in names:
-        request = {"workload": name, "large": arguments.size == "large", "runs": 20, "ms": 400, "flight": arguments.flight}
+        request = {"workload": name, "large": arguments.size == "large", "runs": 20, "ms": 400, "calls_in_flight": arguments.calls_in_flight}
         print(json.dumps(figures.answer(request)), file=out, flush=True)
 
 

@@ -44,7 +44,7 @@ pub struct Bench {
     size: Size,
     /// Calls put in the device's queue before anybody waits; a figure is the time of one
     #[arg(long, default_value_t = 1)]
-    flight: usize,
+    calls_in_flight: usize,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -85,7 +85,7 @@ impl Figure {
 /// Measures a workload by name. `kept` holds the one that was measured last, with its inputs.
 fn measure(
     name: &str,
-    (size, mode, flight): (Size, Mode, usize),
+    (size, mode, calls_in_flight): (Size, Mode, usize),
     runs: Runs,
     kept: &mut Option<(Size, Workload)>,
 ) -> Outcome<Figure> {
@@ -113,9 +113,9 @@ fn measure(
     let Some((_, workload)) = kept else { unreachable!("it was just put there") };
     with_fusion(mode == Mode::Fused, || {
         let begin = counters();
-        let flight = if workload.reads() { 1 } else { flight.max(1) };
-        let mut times = time(runs, || workload.run_many(flight))?;
-        times.sorted.iter_mut().for_each(|t| *t /= flight as f64);
+        let calls_in_flight = if workload.reads() { 1 } else { calls_in_flight.max(1) };
+        let mut times = time(runs, || workload.run_many(calls_in_flight))?;
+        times.sorted.iter_mut().for_each(|t| *t /= calls_in_flight as f64);
         let ((), one) = counted(|| workload.run())?;
         let all = counters() - begin;
         workload.check()?;
@@ -140,7 +140,7 @@ impl Bench {
         }
         for name in names {
             bar.set_message(name.to_string());
-            let figure = measure(name, (self.size, self.mode, self.flight), Runs::FIGURE, &mut None)?;
+            let figure = measure(name, (self.size, self.mode, self.calls_in_flight), Runs::FIGURE, &mut None)?;
             let line = if self.json { serde_json::to_string(&figure)? } else { row(&figure) };
             bar.suspend(|| crate::out!("{line}"));
             bar.inc(1);
@@ -189,7 +189,7 @@ struct Request {
     ms: u64,
     /// Calls in the queue before anybody waits.
     #[serde(default = "one")]
-    flight: usize,
+    calls_in_flight: usize,
 }
 
 fn one() -> usize {
@@ -222,5 +222,5 @@ fn answer(line: &str, kept: &mut Option<(Size, Workload)>) -> Result<Figure, Fai
     let size = if ask.large { Size::Large } else { Size::Small };
     let mode = if ask.unfused { Mode::Unfused } else { Mode::Fused };
     let runs = Runs { warm_up: 3, least: ask.runs, most: 100_000, time: Duration::from_millis(ask.ms) };
-    measure(&ask.workload, (size, mode, ask.flight), runs, kept)
+    measure(&ask.workload, (size, mode, ask.calls_in_flight), runs, kept)
 }

@@ -1,9 +1,9 @@
 //! The `thalweg` program: the demo, figures of the workloads, explanations, and a look at the machine.
 
+mod autotune;
 mod bandwidth;
 mod bench;
 mod cache;
-mod contest;
 mod costs;
 mod demo;
 mod doctor;
@@ -55,7 +55,7 @@ enum Command {
     /// Show, clear, export or import what is kept on disk for later processes
     Cache(cache::CacheCommand),
     /// Let plans compete on this machine, and compare with what the model chose
-    Contest(contest::ContestCommand),
+    Autotune(autotune::AutotuneCommand),
     /// Measure how far the vector functions are from the exact values
     Math(math::Math),
     /// Measure how far sums, statistics and softmax are from the exact values
@@ -103,7 +103,7 @@ fn run(command: Command) -> Outcome {
         Command::Predict(predict) => predict.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Cache(cache) => cache.run(),
-        Command::Contest(contest) => contest.run(),
+        Command::Autotune(autotune) => autotune.run(),
         Command::Math(math) => math.run(),
         Command::Numerics(numerics) => numerics.run(),
         Command::Worker => bench::worker(),

@@ -1,7 +1,7 @@
 //! Prints how fast the tile engine is: nanoseconds an element, best of many runs on one thread, 64 Ki elements.
 
 use std::time::Instant;
-use thalweg_cpu::rows::Rows;
+use thalweg_cpu::row_call::Rows;
 use thalweg_cpu::tile::compile;
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, BodyBuilder, Node, NodeId};

@@ -33,10 +33,10 @@ pub fn measure(threads: usize) -> Result<Bandwidth, Error> {
     let all = Threads::new(threads, 0.0);
     let alone = Threads::new(1, 0.0);
     let (a, b) = (Shared(from.address()), Shared(to.address()));
-    let pieces = BYTES / (1 << 20);
+    let chunks = BYTES / (1 << 20);
     let touch = |p: Shared<u8>| {
-        all.run(pieces, 1, f64::INFINITY, |range| {
-            // SAFETY: the pieces are parts of the buffer, and no two threads have the same.
+        all.run(chunks, 1, f64::INFINITY, |range| {
+            // SAFETY: the chunks are parts of the buffer, and no two threads have the same.
             unsafe { p.get().add(range.start << 20).write_bytes(1, range.len() << 20) };
         });
     };
@@ -44,8 +44,8 @@ pub fn measure(threads: usize) -> Result<Bandwidth, Error> {
     touch(b);
     let copy = |threads: &Threads| {
         let start = Instant::now();
-        // Pieces so large that memcpy stores past the caches, which is the fastest copy there is.
-        threads.run(pieces, pieces.div_ceil(2 * threads.count()), f64::INFINITY, |range| {
+        // Chunks so large that memcpy stores past the caches, which is the fastest copy there is.
+        threads.run(chunks, chunks.div_ceil(2 * threads.count()), f64::INFINITY, |range| {
             let (at, bytes) = (range.start << 20, range.len() << 20);
             // SAFETY: as above, and the buffers are two.
             unsafe { std::ptr::copy_nonoverlapping(a.get().add(at), b.get().add(at), bytes) };

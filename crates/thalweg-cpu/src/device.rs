@@ -1,8 +1,8 @@
 //! The device: programs remembered by kernel, memory from a pool, launches that have run when they return.
 
-use crate::bundle::{BundleProgram, PartProgram};
 use crate::engine::Choice;
-use crate::map::{MapProgram, PiecesProgram};
+use crate::group::{GroupProgram, PartProgram};
+use crate::map::{BoxesProgram, MapProgram};
 use crate::matmul;
 use crate::memory::HostMemory;
 use crate::row::RowsProgram;
@@ -65,7 +65,7 @@ pub struct CpuDevice {
     programs: RwLock<HashMap<Kernel, Compiled>>,
 }
 
-/// A program: one that a bundle may have as a part, or another.
+/// A program: one that a group may have as a part, or another.
 #[derive(Clone)]
 enum Compiled {
     Part(PartProgram),
@@ -107,8 +107,8 @@ impl CpuDevice {
         let threads = self.threads.clone();
         Ok(match kernel {
             Kernel::Map(body) => Compiled::Part(PartProgram::Map(Arc::new(MapProgram::new(body, self.isa, threads)))),
-            Kernel::Pieces(bodies) => {
-                Compiled::Part(PartProgram::Pieces(Arc::new(PiecesProgram::new(bodies, self.isa, &threads))))
+            Kernel::Boxes(bodies) => {
+                Compiled::Part(PartProgram::Boxes(Arc::new(BoxesProgram::new(bodies, self.isa, &threads))))
             }
             Kernel::Rows { body, orientation } => {
                 let program = RowsProgram::new(body, *orientation, self.isa, threads);
@@ -126,14 +126,14 @@ impl CpuDevice {
                 let inputs = [compile(&inputs[0])?, compile(&inputs[1])?];
                 Compiled::Whole(Arc::new(ScatterProgram::new(*op, *dtype, inputs, self.pool.clone(), threads)))
             }
-            Kernel::Bundle { kernels, parts } => {
+            Kernel::Group { kernels, parts } => {
                 // The same programs as those of launches of their own.
                 let program = |kernel: &Kernel| match self.compiled(kernel)? {
                     Compiled::Part(part) => Ok(part),
-                    Compiled::Whole(_) => panic!("no part of a bundle: {kernel:?}"),
+                    Compiled::Whole(_) => panic!("no part of a group: {kernel:?}"),
                 };
                 let programs: Result<Vec<PartProgram>, Error> = kernels.iter().map(program).collect();
-                Compiled::Whole(Arc::new(BundleProgram::new(&programs?, parts, threads)))
+                Compiled::Whole(Arc::new(GroupProgram::new(&programs?, parts, threads)))
             }
         })
     }
@@ -146,8 +146,8 @@ impl CpuDevice {
         }
         let start = Instant::now();
         let made = self.compile(kernel)?;
-        // A bundle has no code of its own: its parts are counted.
-        if !matches!(kernel, Kernel::Bundle { .. }) {
+        // A group has no code of its own: its parts are counted.
+        if !matches!(kernel, Kernel::Group { .. }) {
             let ns = start.elapsed().as_nanos() as u64;
             count(|c| {
                 c.programs_compiled += 1;

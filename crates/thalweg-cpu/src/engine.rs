@@ -7,7 +7,7 @@
 //! What the tile engine cannot run, nothing can: an index out of range is the one way in which a run fails, and ends its launch.
 
 use crate::prepare::prepare;
-use crate::rows::{ACCESS_WORDS, Along, RowArgs, Rows};
+use crate::row_call::{ACCESS_WORDS, Along, RowArgs, Rows};
 use crate::tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use crate::x64;

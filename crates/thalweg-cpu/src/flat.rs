@@ -2,7 +2,7 @@
 //!
 //! In: a body and what is known of it from when it was compiled ([`Facts`]), a geometry, operands, scalars. What is found *flat* has passed every
 //! check there is, and runs as stretches of [`CHUNK`] points. Anything else - also what is to be refused - goes the general way (`launch.rs`). A launch of few
-//! points is mostly what happens before it runs, and a bundle is hundreds of them.
+//! points is mostly what happens before it runs, and a group is hundreds of them.
 
 use crate::check;
 use crate::engine::{Engine, OutOfRange};
@@ -52,7 +52,7 @@ impl Facts {
     }
 }
 
-/// Runs the pieces of a range, up to one that fails.
+/// Runs the chunks of a range, up to one that fails.
 ///
 /// # Safety
 /// The launch is flat.
@@ -85,9 +85,9 @@ pub unsafe fn run(
         args.extend([word, 0, step as u64, 0]);
     }
     args.extend_from_slice(scalars);
-    for piece in range.clone() {
-        let points = CHUNK.min(n - piece * CHUNK);
-        // SAFETY: every access is inside its operand over all points, of which these are some. No other piece writes its elements, since what is
+    for chunk in range.clone() {
+        let points = CHUNK.min(n - chunk * CHUNK);
+        // SAFETY: every access is inside its operand over all points, of which these are some. No other chunk writes its elements, since what is
         // written is contiguous.
         unsafe {
             if stores.may_stream(args, 1) {
@@ -96,7 +96,7 @@ pub unsafe fn run(
                 engine.run(args, points, 1, stores.in_place)?;
             }
         }
-        if piece + 1 < range.end {
+        if chunk + 1 < range.end {
             for (i, access) in body.accesses.iter().enumerate() {
                 let unit = access.operand.map_or(1, |_| access.dtype.size());
                 let moved = (args[4 * i + 2] as i64).wrapping_mul((CHUNK * unit) as i64);

@@ -1,4 +1,4 @@
-//! Launches of map kernels: from a domain of any rank to calls of [`Rows::run`](crate::rows::Rows::run).
+//! Launches of map kernels: from a domain of any rank to calls of [`Rows::run`](crate::row_call::Rows::run).
 //!
 //! In: a body's accesses, a geometry, operands, scalars. Out: rectangles of `rows × n` points, which cover the domain once.
 //! Every access is checked against its operand before anything runs: whatever geometry is given, nothing outside an
@@ -47,7 +47,7 @@ const NS_PER_POSITION: f64 = 2.0;
 struct Line<'a> {
     /// Word 0 of the domain's first point.
     start: i64,
-    /// Steps of word 0 along the walk's dimensions.
+    /// Steps of word 0 along the traversal's dimensions.
     steps: [i64; MAX_RANK + 1],
     /// Steps along a call's rows and from row to row.
     row: i64,
@@ -70,8 +70,8 @@ struct Mapped<'a> {
     wide: bool,
 }
 
-/// How a launch is walked.
-struct Walk<'a> {
+/// How a launch is passed over.
+struct Traversal<'a> {
     lines: Vec<Line<'a>>,
     /// Sizes of the dimensions counted through, the last two being the blocks of rows and of columns.
     sizes: [usize; MAX_RANK + 1],
@@ -104,20 +104,20 @@ pub fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     done
 }
 
-/// A map over a domain, found sound to run: pieces of it may be run in any order and on any thread.
+/// A map over a domain, found sound to run: chunks of it may be run in any order and on any thread.
 pub struct Job<'a> {
     engine: &'a Engine,
     body: &'a Body,
     geometry: &'a MapGeometry,
     operands: &'a [&'a Buffer],
     scalars: &'a [u64],
-    /// How it is walked; `None` where it is flat.
-    walk: Option<Box<Walk<'a>>>,
+    /// How it is passed over; `None` where it is flat.
+    traversal: Option<Box<Traversal<'a>>>,
     in_place: bool,
     streams: Vec<u16>,
-    /// How many pieces there are.
-    pub pieces: usize,
-    /// Pieces that are worth taking at a time.
+    /// How many chunks there are.
+    pub chunks: usize,
+    /// Chunks that are worth taking at a time.
     pub grain: usize,
     /// The time that one thread will take for all.
     pub estimate_ns: f64,
@@ -146,16 +146,16 @@ impl<'a> Job<'a> {
                 geometry,
                 operands,
                 scalars,
-                walk: None,
+                traversal: None,
                 in_place: in_place(),
                 streams: streams(body, geometry, operands),
-                pieces: points.div_ceil(CHUNK),
+                chunks: points.div_ceil(CHUNK),
                 grain: 1,
                 estimate_ns: facts.estimate_ns(body, geometry),
             });
         }
         check(body, geometry, operands, scalars);
-        let walk = Walk::new(body, geometry, operands)?;
+        let traversal = Traversal::new(body, geometry, operands)?;
         Ok(Job {
             engine,
             body,
@@ -164,21 +164,21 @@ impl<'a> Job<'a> {
             scalars,
             in_place: in_place(),
             streams: streams(body, geometry, operands),
-            pieces: walk.sizes[..walk.rank].iter().product(),
-            grain: (CHUNK / (walk.row_block * walk.column_block)).max(1),
+            chunks: traversal.sizes[..traversal.rank].iter().product(),
+            grain: (CHUNK / (traversal.row_block * traversal.column_block)).max(1),
             estimate_ns: estimate_ns(body, &geometry.accesses, geometry.points(), body.cost()),
-            walk: Some(Box::new(walk)),
+            traversal: Some(Box::new(traversal)),
         })
     }
 
-    /// Runs the pieces of a range, up to one that fails.
+    /// Runs the chunks of a range, up to one that fails.
     ///
     /// # Errors
     /// When an index that something is gathered by is out of range: outputs are then unspecified.
     pub fn run(&self, range: Range<usize>, scratch: &mut Scratch) -> Result<(), OutOfRange> {
         let stores = Stores { in_place: self.in_place, streams: &self.streams };
-        match &self.walk {
-            Some(walk) => walk.run(self.engine, self.scalars, range, stores, scratch),
+        match &self.traversal {
+            Some(traversal) => traversal.run(self.engine, self.scalars, range, stores, scratch),
             // SAFETY: found flat when the job was made.
             None => unsafe {
                 let of = (self.engine, self.body);
@@ -271,8 +271,8 @@ fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
     })
 }
 
-impl<'a> Walk<'a> {
-    fn new(body: &Body, geometry: &'a MapGeometry, operands: &[&Buffer]) -> Result<Walk<'a>, Error> {
+impl<'a> Traversal<'a> {
+    fn new(body: &Body, geometry: &'a MapGeometry, operands: &[&Buffer]) -> Result<Traversal<'a>, Error> {
         let (extents, strides) = merge(body, geometry);
         let mapped = geometry.accesses.iter().any(|a| a.map.is_some());
         let last = extents.len() - 1;
@@ -349,10 +349,10 @@ impl<'a> Walk<'a> {
             step *= extents[d] as isize;
         }
         let index_steps = spread(&row_major, 1);
-        Ok(Walk { lines, sizes, rank, rows, columns, row_block, column_block, index_steps })
+        Ok(Traversal { lines, sizes, rank, rows, columns, row_block, column_block, index_steps })
     }
 
-    /// Runs the pieces of a range, up to one that fails.
+    /// Runs the chunks of a range, up to one that fails.
     fn run(
         &self,
         engine: &Engine,
@@ -383,7 +383,7 @@ impl<'a> Walk<'a> {
             }
         }
         let mapped = self.lines.iter().any(|l| l.map.is_some());
-        for piece in range.clone() {
+        for chunk in range.clone() {
             let rows = self.row_block.min(self.rows - digits[self.rank - 2] * self.row_block);
             let n = self.column_block.min(self.columns - digits[self.rank - 1] * self.column_block);
             if mapped {
@@ -395,11 +395,11 @@ impl<'a> Walk<'a> {
                 unsafe { engine.run_streaming(args, n, rows) }?;
             } else {
                 // SAFETY: `check` found every access of the domain inside its operand, and the args are those of this
-                // rectangle of it; the bounds of what is gathered from are its operand's. No other piece writes its elements,
+                // rectangle of it; the bounds of what is gathered from are its operand's. No other chunk writes its elements,
                 // since no two points share one.
                 unsafe { engine.run(args, n, rows, in_place) }?;
             }
-            if piece + 1 == range.end {
+            if chunk + 1 == range.end {
                 break;
             }
             // One step of the odometer: add the innermost step, and take back a dimension that is through.
@@ -458,7 +458,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs `n` points from point `index` on, which lies `skip` points into the row that the args stand at.
-    #[expect(clippy::too_many_arguments, reason = "the state of one piece, handed down once")]
+    #[expect(clippy::too_many_arguments, reason = "the state of one chunk, handed down once")]
     fn run_mapped(
         &self,
         engine: &Engine,

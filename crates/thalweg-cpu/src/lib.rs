@@ -2,15 +2,15 @@
 //!
 //! A map kernel is compiled by our own vector emitter on x86-64 (`x64`: AVX-512, or AVX2 with FMA, chosen at run time),
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
-//! Row kernels are cut into phases, which the same engines run, block by block (`row`). Many small kernels run in one dispatch (`bundle`).
+//! Row kernels are cut into phases, which the same engines run, block by block (`row`). Many small kernels run in one dispatch (`group`).
 //! [`CpuDevice`] is all that the rest of Thalweg sees.
 
 mod bandwidth;
-mod bundle;
 mod check;
 mod device;
 mod engine;
 mod flat;
+mod group;
 mod launch;
 pub mod machine;
 mod map;
@@ -20,7 +20,7 @@ mod memory;
 mod number;
 mod prepare;
 mod row;
-pub mod rows;
+pub mod row_call;
 mod scan;
 mod scatter;
 mod simd;

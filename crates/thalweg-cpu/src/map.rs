@@ -43,7 +43,7 @@ impl MapProgram {
         let job = self.job(geometry, operands, scalars)?;
         // Once an index was out of range, what is left to do is not worth doing.
         let failed = AtomicBool::new(false);
-        self.threads.run(job.pieces, job.grain, job.estimate_ns, |range| {
+        self.threads.run(job.chunks, job.grain, job.estimate_ns, |range| {
             if !failed.load(Relaxed) && with_scratch(|scratch| job.run(range, scratch)).is_err() {
                 failed.store(true, Relaxed);
             }
@@ -70,14 +70,14 @@ impl Program for MapProgram {
 
 /// A map kernel whose domain is cut into boxes.
 #[derive(Debug)]
-pub struct PiecesProgram(Vec<Arc<MapProgram>>);
+pub struct BoxesProgram(Vec<Arc<MapProgram>>);
 
-impl PiecesProgram {
+impl BoxesProgram {
     /// Compiles the bodies; boxes with one body share its program.
-    pub fn new(bodies: &[Body], isa: Choice, threads: &Arc<Threads>) -> PiecesProgram {
+    pub fn new(bodies: &[Body], isa: Choice, threads: &Arc<Threads>) -> BoxesProgram {
         let mut made: HashMap<&Body, Arc<MapProgram>> = HashMap::new();
         let program = |body| Arc::new(MapProgram::new(body, isa, threads.clone()));
-        PiecesProgram(bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect())
+        BoxesProgram(bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect())
     }
 
     /// The boxes' programs.
@@ -86,11 +86,11 @@ impl PiecesProgram {
     }
 }
 
-impl Program for PiecesProgram {
+impl Program for BoxesProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
-        let Geometry::Pieces(pieces) = geometry else { panic!("a map in pieces is launched with {geometry:?}") };
-        assert_eq!(pieces.len(), self.0.len(), "one geometry a piece");
-        self.0.iter().zip(pieces).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
+        let Geometry::Boxes(boxes) = geometry else { panic!("a map in boxes is launched with {geometry:?}") };
+        assert_eq!(boxes.len(), self.0.len(), "one geometry a box");
+        self.0.iter().zip(boxes).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
     }
 
     fn info(&self) -> ProgramInfo {

@@ -3,7 +3,7 @@
 //! In: a dtype and a geometry with any strides. Out: `c`, row-major. f32 and f64 go through the `matrixmultiply` crate, which
 //! packs by strides itself; bf16 and f16 are widened to f32 first and rounded once; integers wrap. A product with
 //! one row or one column is bound by memory and has loops of its own. The bits of the result do not depend on the
-//! number of threads: pieces are rows or columns of `c`, and the order along `k` is fixed.
+//! number of threads: chunks are rows or columns of `c`, and the order along `k` is fixed.
 
 use crate::number::{Bf16, F16, Number, Wide};
 use crate::simd::{Job, Shared, dispatch};
@@ -18,8 +18,8 @@ const NS_PER_MULTIPLY: f64 = 0.03;
 const NS_PER_INT_MULTIPLY: f64 = 0.1;
 /// Nanoseconds a byte of a matrix that meets a vector.
 const NS_PER_BYTE: f64 = 0.03;
-/// Rows or columns of a piece: a whole number of every micro-kernel's, and enough to pay for packing the other matrix again.
-const PIECE: usize = 96;
+/// Rows or columns of a chunk: a whole number of every micro-kernel's, and enough to pay for packing the other matrix again.
+const CHUNK: usize = 96;
 /// Terms that are added up in sequence before they join a sum, and columns whose sums are carried side by side.
 const TERMS: usize = 512;
 const COLUMNS: usize = 1024;
@@ -130,10 +130,10 @@ fn run<T: Number>(
     let thin = m == 1 || n == 1;
     let multiplications = batches as f64 * m as f64 * n as f64 * k as f64;
     let estimate = multiplications * if thin { NS_PER_BYTE * size_of::<T>() as f64 } else { ns_per_multiply };
-    // Pieces are cut along the longer side of `c`, some for each thread, or one a batch where there are enough of those.
+    // Chunks are cut along the longer side of `c`, some for each thread, or one a batch where there are enough of those.
     let (long, by_rows) = if m >= n { (m, true) } else { (n, false) };
     let wanted = if threads.for_work(estimate) == 1 { 1 } else { (4 * threads.count()).div_ceil(batches) };
-    let length = long.div_ceil(wanted).next_multiple_of(PIECE).min(long);
+    let length = long.div_ceil(wanted).next_multiple_of(CHUNK).min(long);
     let parts = long.div_ceil(length);
     threads.run(batches * parts, 1, estimate, |range| {
         for i in range {
@@ -153,13 +153,13 @@ fn run<T: Number>(
                 (a, b.from(0, start), c.from(0, start), Sizes { m, n: len, k })
             };
             // SAFETY: `launch` found all elements of the geometry inside their operands and the output apart from the inputs;
-            // no two pieces have an element of `c` in common.
+            // no two chunks have an element of `c` in common.
             unsafe {
                 if m == 1 {
                     vector(sizes.k, sizes.n, (a.first, a.columns), b, (c.first, c.columns));
                 } else if n == 1 {
-                    let turned = Matrix { first: a.first, rows: a.columns, columns: a.rows };
-                    vector(sizes.k, sizes.m, (b.first, b.rows), turned, (c.first, c.rows));
+                    let transposed = Matrix { first: a.first, rows: a.columns, columns: a.rows };
+                    vector(sizes.k, sizes.m, (b.first, b.rows), transposed, (c.first, c.rows));
                 } else {
                     product(sizes, a, b, c);
                 }

@@ -1,7 +1,7 @@
 //! Who takes part in a launch.
 //!
-//! In: a number of pieces, an estimate of the work, and what to do with a range of pieces. The calling thread always takes
-//! part; helpers join only where the estimate pays for waking them. Pieces are taken by an atomic counter, so a
+//! In: a number of chunks, an estimate of the work, and what to do with a range of chunks. The calling thread always takes
+//! part; helpers join only where the estimate pays for waking them. Chunks are taken by an atomic counter, so a
 //! helper that comes late (or never, on a busy machine) costs nothing but its share; waiting threads park. The
 //! helpers are made when first needed: a process that launches nothing large has one thread. On a worker of a rayon pool nobody helps.
 
@@ -38,18 +38,18 @@ impl Threads {
         self.count.min(worth as usize).max(1)
     }
 
-    /// Calls `work` with ranges that cover `0..pieces` once, at most `grain` pieces each, on as many threads as the estimate is
+    /// Calls `work` with ranges that cover `0..chunks` once, at most `grain` chunks each, on as many threads as the estimate is
     /// worth. Returns when all are done.
-    pub fn run(&self, pieces: usize, grain: usize, estimate_ns: f64, work: impl Fn(Range<usize>) + Sync) {
+    pub fn run(&self, chunks: usize, grain: usize, estimate_ns: f64, work: impl Fn(Range<usize>) + Sync) {
         let grain = grain.max(1);
-        let threads = self.for_work(estimate_ns).min(pieces.div_ceil(grain));
+        let threads = self.for_work(estimate_ns).min(chunks.div_ceil(grain));
         // A worker of some rayon pool, the program's own for one, takes up other jobs while it waits for helpers. Such a job may come back
         // here on the same stack, below locks that the launch is made under, so there the caller works alone; its siblings are at work.
         let helped = threads > 1 && rayon::current_thread_index().is_none();
         let helpers = if helped { self.helpers() } else { None };
         let Some(helpers) = helpers else {
-            if pieces > 0 {
-                work(0..pieces);
+            if chunks > 0 {
+                work(0..chunks);
             }
             return;
         };
@@ -57,10 +57,10 @@ impl Threads {
         let take = || {
             loop {
                 let start = next.fetch_add(grain, Relaxed);
-                if start >= pieces {
+                if start >= chunks {
                     return;
                 }
-                work(start..pieces.min(start + grain));
+                work(start..chunks.min(start + grain));
             }
         };
         helpers.in_place_scope(|scope| {
@@ -90,12 +90,12 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     #[test]
-    fn every_piece_is_done_once() {
+    fn every_chunk_is_done_once() {
         for count in [1, 2, 8] {
             let threads = Threads::new(count, 0.0);
-            for (pieces, grain) in [(0, 1), (1, 1), (7, 3), (1000, 1), (1000, 64)] {
-                let done: Vec<AtomicU32> = (0..pieces).map(|_| AtomicU32::new(0)).collect();
-                threads.run(pieces, grain, 1e9, |range| {
+            for (chunks, grain) in [(0, 1), (1, 1), (7, 3), (1000, 1), (1000, 64)] {
+                let done: Vec<AtomicU32> = (0..chunks).map(|_| AtomicU32::new(0)).collect();
+                threads.run(chunks, grain, 1e9, |range| {
                     for i in range {
                         done[i].fetch_add(1, Relaxed);
                     }

@@ -194,7 +194,7 @@ fn layernorm() -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
-/// What is the same all along a row, read by two walks: `sum(x)` and whether `x` is infinite, at each point.
+/// What is the same all along a row, read by two passes: `sum(x)` and whether `x` is infinite, at each point.
 fn same_along_rows() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1000, 8], 1);
     let x = d.load(DType::F32, &[1, 0]);

@@ -18,7 +18,7 @@ pub enum Word {
     Scalar(u16),
     /// The reciprocal of one, as f64 or as f32.
     Reciprocal(u16, bool),
-    /// The address of a piece of scratch memory, plus so many bytes.
+    /// The address of a region of scratch memory, plus so many bytes.
     Scratch(u16, i64),
     /// Where an index out of range is told.
     Fault,
@@ -48,7 +48,7 @@ pub struct Stage {
 pub struct Bound {
     launches: Vec<Launch>,
     patches: Vec<Vec<(usize, Word)>>,
-    /// Bytes of each piece of scratch memory.
+    /// Bytes of each region of scratch memory.
     scratch: Vec<usize>,
     /// The bytes that each operand must have.
     needs: Vec<(u16, usize)>,

@@ -3,12 +3,11 @@
 //!
 //! * [`driver`]: what is needed of a GPU, and two that give it: a real one, and the host.
 //! * `render`: kernels as source text.
-//! * `space`, `program`, `rows`, `bundle`: kernels bound to sizes.
+//! * `space`, `program`, `rows`, `group`: kernels bound to sizes.
 //! * `compiler`, `launch`: functions, and their launches.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
 
 mod batch;
-mod bundle;
 mod compiler;
 mod device;
 pub mod driver;
@@ -16,6 +15,7 @@ mod faults;
 pub mod find;
 #[cfg(test)]
 mod golden;
+mod group;
 mod launch;
 mod memory;
 mod program;

@@ -2,9 +2,9 @@
 //!
 //! In: a kernel and a geometry. Out: a [`Bound`]. Sources are compiled once a class (the [`Compiler`] remembers them by their text).
 
-use crate::bundle;
 use crate::compiler::{Compiler, Unit};
 use crate::driver::Chip;
+use crate::group;
 use crate::launch::{Bound, Stage, Word};
 use crate::render::body::divisors;
 use crate::render::map::{self, MapClass, MapSlots, Tile};
@@ -21,7 +21,7 @@ use thalweg_runtime::Error;
 pub struct Plan {
     /// Launches, in order.
     pub stages: Vec<Draft>,
-    /// Bytes of each piece of scratch memory.
+    /// Bytes of each region of scratch memory.
     pub scratch: Vec<usize>,
     /// Bytes that each operand must have.
     pub needs: Vec<(u16, usize)>,
@@ -57,10 +57,10 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
     let mut plan = Plan::default();
     match (kernel, geometry) {
         (Kernel::Map(body), Geometry::Map(geometry)) => add_map(&mut plan, body, geometry, compiler),
-        (Kernel::Pieces(bodies), Geometry::Pieces(pieces)) => {
-            add_pieces(&mut plan, bodies, pieces, compiler);
+        (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) => {
+            add_boxes(&mut plan, bodies, boxes, compiler);
             let all: Vec<usize> = (0..plan.stages.len()).collect();
-            bundle::join(&mut plan, &all, compiler);
+            group::join(&mut plan, &all, compiler);
         }
         (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
             rows::add(&mut plan, body, *orientation, geometry, compiler)?;
@@ -84,18 +84,18 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
                 };
                 let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
                 plan.scratch.push(output_bytes(&input.kernel, own));
-                let piece = plan.scratch.len() as u16 - 1;
+                let region = plan.scratch.len() as u16 - 1;
                 let mut operands: Vec<Word> = (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
-                operands.push(Word::Scratch(piece, 0));
+                operands.push(Word::Scratch(region, 0));
                 plan.absorb(self::plan(&input.kernel, own, compiler)?, &operands, scalars);
-                targets[1 + n] = Word::Scratch(piece, 0);
+                targets[1 + n] = Word::Scratch(region, 0);
                 next += input.operands as u16;
                 scalars += input.scalars as u16;
             }
             targets[3] = Word::Operand(next, 0);
             scatter::add(&mut plan, *op, *dtype, geometry, targets, compiler);
         }
-        (Kernel::Bundle { kernels, parts }, Geometry::Bundle(geometries)) => {
+        (Kernel::Group { kernels, parts }, Geometry::Group(geometries)) => {
             let (mut reads, mut scalars) = (0, 0);
             let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
             let mut apart = vec![];
@@ -105,18 +105,18 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
                 let mut own = Plan::default();
                 match (&kernels[part.kernel as usize], geometry) {
                     // Its boxes are parts like others.
-                    (Kernel::Pieces(bodies), Geometry::Pieces(g)) => add_pieces(&mut own, bodies, g, compiler),
+                    (Kernel::Boxes(bodies), Geometry::Boxes(g)) => add_boxes(&mut own, bodies, g, compiler),
                     (kernel, geometry) => own = self::plan(kernel, geometry, compiler)?,
                 }
                 let from = plan.stages.len();
-                let independent = own.stages.len() == 1 || matches!(geometry, Geometry::Pieces(_));
+                let independent = own.stages.len() == 1 || matches!(geometry, Geometry::Boxes(_));
                 plan.absorb(own, &all, scalars);
                 apart.extend((from..plan.stages.len()).filter(|_| independent));
                 reads += part.reads as u16;
                 writes += part.writes as u16;
                 scalars += part.scalars as u16;
             }
-            bundle::join(&mut plan, &apart, compiler);
+            group::join(&mut plan, &apart, compiler);
         }
         (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
     }
@@ -138,7 +138,7 @@ fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
     };
     match (kernel, geometry) {
         (Kernel::Map(body), Geometry::Map(g)) => of(body, g),
-        (Kernel::Pieces(bodies), Geometry::Pieces(all)) => {
+        (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
             bodies.iter().zip(all).map(|(b, g)| of(b, g)).max().unwrap_or(0)
         }
         _ => unreachable!("an input is computed by a map"),
@@ -149,18 +149,18 @@ fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
 impl Plan {
     /// Takes in what another kernel does, its operands being these, its scalars from that number on.
     fn absorb(&mut self, other: Plan, operands: &[Word], scalars: u16) {
-        let pieces = self.scratch.len() as u16;
+        let regions = self.scratch.len() as u16;
         for mut draft in other.stages {
             for (_, word) in &mut draft.patches {
                 *word = match *word {
                     Word::Operand(o, offset) => match operands[o as usize] {
                         Word::Operand(to, base) => Word::Operand(to, base + offset),
-                        Word::Scratch(piece, base) => Word::Scratch(piece, base + offset),
+                        Word::Scratch(region, base) => Word::Scratch(region, base + offset),
                         other => other,
                     },
                     Word::Scalar(s) => Word::Scalar(s + scalars),
                     Word::Reciprocal(s, wide) => Word::Reciprocal(s + scalars, wide),
-                    Word::Scratch(piece, offset) => Word::Scratch(piece + pieces, offset),
+                    Word::Scratch(region, offset) => Word::Scratch(region + regions, offset),
                     other => other,
                 };
             }
@@ -190,9 +190,9 @@ impl Plan {
     }
 }
 
-fn add_pieces(plan: &mut Plan, bodies: &[Body], pieces: &[MapGeometry], compiler: &Compiler) {
-    assert_eq!(bodies.len(), pieces.len(), "one geometry a piece");
-    bodies.iter().zip(pieces).for_each(|(b, g)| add_map(plan, b, g, compiler));
+fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], compiler: &Compiler) {
+    assert_eq!(bodies.len(), boxes.len(), "one geometry a box");
+    bodies.iter().zip(boxes).for_each(|(b, g)| add_map(plan, b, g, compiler));
 }
 
 fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {
@@ -257,7 +257,7 @@ fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
     {
         return None;
     }
-    let turned = |(k, access): (usize, &Access)| {
+    let transposed = |(k, access): (usize, &Access)| {
         let steps = &space.steps[k].1;
         access.operand.filter(|_| steps[innermost].unsigned_abs() > 1)?;
         let dim = (0..innermost).find(|&d| steps[d] == 1 && space.extents[d] >= 8)?;
@@ -266,7 +266,7 @@ fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
         Some((Tile { dim: dim as u8, depth: depth as u8 }, space.extents[dim]))
     };
     let wide = space.extents[innermost] >= 8 * space.class.lanes as usize;
-    body.accesses.iter().enumerate().find_map(turned).filter(|_| wide)
+    body.accesses.iter().enumerate().find_map(transposed).filter(|_| wide)
 }
 
 /// Blocks that a grid may have along its first dimension. Along the others there are at most 65,535, and kernels go through what is more.
@@ -292,7 +292,7 @@ pub fn addresses(patches: &mut Vec<(usize, Word)>, slots: &Slots, body: &Body, s
         let Some(operand) = access.operand else { continue };
         let base = space.base(i) as i64 * access.dtype.size() as i64;
         let word = match operand.checked_sub(rows::SCRATCH) {
-            Some(piece) => Word::Scratch(piece, base),
+            Some(region) => Word::Scratch(region, base),
             None => Word::Operand(operand, base),
         };
         patches.push((slots.accesses[i], word));

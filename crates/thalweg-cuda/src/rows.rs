@@ -1,6 +1,6 @@
 //! How a row kernel is spread over the chip for the sizes at hand.
 //!
-//! In: a body, its orientation, a geometry. Out: stages. One kernel where every multiprocessor gets rows to itself; where rows are too few for that, each walk is a kernel
+//! In: a body, its orientation, a geometry. Out: stages. One kernel where every multiprocessor gets rows to itself; where rows are too few for that, each pass is a kernel
 //! whose blocks share rows. Strict kernels run in order. What is combined with what lies in memory (a fold over other dimensions than the row's) is
 //! written down point by point and folded by a kernel of its own.
 
@@ -108,7 +108,7 @@ impl Spread<'_> {
         }
     }
 
-    /// Registers of 4 bytes that a point takes from its first walk to its last.
+    /// Registers of 4 bytes that a point takes from its first pass to its last.
     fn weight(&self) -> usize {
         let class = RowsClass {
             space: self.space.class.clone(),
@@ -116,8 +116,8 @@ impl Spread<'_> {
             stage: None,
         };
         let phases = class.phases(self.body);
-        let walks: Vec<_> = phases.list.iter().filter(|p| !p.once).map(|p| wanted(&p.body)).collect();
-        let loads = |k: &usize| walks.iter().filter(|w| w[*k].load).count() > 1;
+        let passes: Vec<_> = phases.list.iter().filter(|p| !p.once).map(|p| wanted(&p.body)).collect();
+        let loads = |k: &usize| passes.iter().filter(|w| w[*k].load).count() > 1;
         let cached = (0..self.body.accesses.len()).filter(loads).map(|k| self.body.accesses[k].dtype.size());
         let words = cached.chain(phases.buffers.iter().map(|d| d.size().max(4))).map(|b| b.max(2).div_ceil(4));
         words.sum::<usize>().max(1)
@@ -136,7 +136,7 @@ impl Spread<'_> {
         }
     }
 
-    /// A launch of a class; `scratch` are the pieces of results and partial results of folds, `buffers` those of the buffers.
+    /// A launch of a class; `scratch` are the regions of results and partial results of folds, `buffers` those of the buffers.
     fn draft(&self, plan: &mut Plan, class: RowsClass, chunks: usize, folds: &[u16], buffers: &[u16]) {
         let phases = class.phases(self.body);
         let slots = RowsSlots::new(&class, self.body, &phases);
@@ -154,8 +154,8 @@ impl Spread<'_> {
         if gathers(self.body) {
             patches.push((slots.fault, Word::Fault));
         }
-        let place = |at: usize, pieces: &[u16]| -> Vec<(usize, Word)> {
-            pieces.iter().enumerate().map(|(i, &p)| (at + i, Word::Scratch(p, 0))).collect()
+        let place = |at: usize, regions: &[u16]| -> Vec<(usize, Word)> {
+            regions.iter().enumerate().map(|(i, &p)| (at + i, Word::Scratch(p, 0))).collect()
         };
         // Values first, then partials: `folds` has both.
         patches.extend(place(slots.values, folds));
@@ -170,7 +170,7 @@ impl Spread<'_> {
         plan.stages.push(Draft { unit, grid, block: sharing.block(), shared: 0, words, patches });
     }
 
-    /// A kernel for each walk, with scans between.
+    /// A kernel for each pass, with scans between.
     fn stages(&self, plan: &mut Plan, sharing: Sharing) {
         let split = self.is_split(sharing);
         // Blocks that share a row are whole.
@@ -197,23 +197,23 @@ impl Spread<'_> {
             1
         };
         let per_row = self.space.rows();
-        let mut piece = |bytes: usize| {
+        let mut region = |bytes: usize| {
             plan.scratch.push(bytes.max(64));
             plan.scratch.len() as u16 - 1
         };
         let size = |f: &thalweg_kernel::Fold| self.body.dtype(f.node).size();
-        let mut folds: Vec<u16> = self.body.folds.iter().map(|f| piece(per_row * size(f))).collect();
-        let parts: Vec<u16> = self.body.folds.iter().map(|f| piece(per_row * chunks * size(f))).collect();
+        let mut folds: Vec<u16> = self.body.folds.iter().map(|f| region(per_row * size(f))).collect();
+        let parts: Vec<u16> = self.body.folds.iter().map(|f| region(per_row * chunks * size(f))).collect();
         folds.extend(parts);
         let points = per_row * self.space.row();
-        let buffers: Vec<u16> = phases.buffers.iter().map(|d| piece(points * d.size())).collect();
+        let buffers: Vec<u16> = phases.buffers.iter().map(|d| region(points * d.size())).collect();
         for (number, phase) in phases.list.iter().enumerate().filter(|(_, p)| !p.once) {
             self.draft(plan, class(Some(Stage { phase: number as u8, split })), chunks, &folds, &buffers);
             for scan in &phase.scans {
                 self.scan(plan, &phases, scan, &buffers);
             }
         }
-        // What runs once a row and nothing walks: a row without points to store.
+        // What runs once a row and nothing passes: a row without points to store.
         if phases.list.iter().all(|p| p.once) {
             self.draft(plan, RowsClass { stage: None, ..class(None) }, 1, &[], &[]);
         }
@@ -273,11 +273,11 @@ fn apart(
     add(plan, &rest, orientation, &own, compiler)?;
     // The rows of this kernel are the points of the other's rows.
     let (kept, row) = geometry.extents.split_at(geometry.kept);
-    let turned: Vec<usize> = row.iter().chain(kept).copied().collect();
+    let transposed: Vec<usize> = row.iter().chain(kept).copied().collect();
     let turn = |from: &[isize; MAX_RANK]| {
         let mut to = [0; MAX_RANK];
         to[..row.len()].copy_from_slice(&from[kept.len()..kept.len() + row.len()]);
-        to[row.len()..turned.len()].copy_from_slice(&from[..kept.len()]);
+        to[row.len()..transposed.len()].copy_from_slice(&from[..kept.len()]);
         to
     };
     let mut b = BodyBuilder::new(body.strict);
@@ -291,9 +291,9 @@ fn apart(
         AccessGeometry { strides: turn(&strides), ..place(0) },
         AccessGeometry { strides: turn(&target.strides), ..target.clone() },
     ];
-    let columns = RowGeometry { extents: turned, kept: row.len(), accesses };
+    let columns = RowGeometry { extents: transposed, kept: row.len(), accesses };
     add(plan, &b.finish(), Orientation::Across, &columns, compiler)
 }
 
-/// Operands from this number on are pieces of scratch memory.
+/// Operands from this number on are regions of scratch memory.
 pub const SCRATCH: u16 = 0x8000;

@@ -1,11 +1,11 @@
 //! From a map kernel of a plan to its body and geometry: every operation in it is written down under the index map
 //! through which it is needed, and movement disappears into the accesses.
 
+use crate::boxes;
 use crate::instance::{Part, ScalarArg};
-use crate::map_layout::{lay_out, piece};
+use crate::map_layout::{lay_out, lay_out_box};
 use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
 use crate::partition::{HOPELESS_MAPS, Rule, arguments, counts, is_constant, takes_rows};
-use crate::pieces;
 use crate::rows;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
@@ -372,7 +372,7 @@ impl Writer<'_> {
                 self.builder.cast(node, narrow)
             }
             _ if rel.op.is_view() => args[0],
-            other => unreachable!("{} runs by itself", other.name()),
+            other => unreachable!("{} is opaque", other.name()),
         }
     }
 
@@ -402,7 +402,7 @@ impl Writer<'_> {
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }
-        // The first place where the extremum stands; a NaN is one where it is the result. It is looked for in another walk.
+        // The first place where the extremum stands; a NaN is one where it is the result. It is looked for in another pass.
         b.repeatable();
         let mut hit = b.element(ElementOp::Eq, &[wide, folded]);
         if carried.is_float() {
@@ -596,15 +596,15 @@ impl Writer<'_> {
             }
             return (kernel, Geometry::Rows(geometry));
         }
-        let (domain, maps) = pieces::renumbered(self.domain, &self.maps);
-        let boxes = pieces::boxes(domain, &maps);
+        let (domain, maps) = boxes::renumbered(self.domain, &self.maps);
+        let boxes = boxes::boxes(domain, &maps);
         if boxes.len() == 1 {
             let (body, geometry) = lay_out(body, domain, &maps);
             return (Kernel::Map(body), Geometry::Map(geometry));
         }
-        let laid: Vec<(Body, MapGeometry)> = boxes.iter().map(|b| piece(&body, &maps, b)).collect();
+        let laid: Vec<(Body, MapGeometry)> = boxes.iter().map(|b| lay_out_box(&body, &maps, b)).collect();
         let (bodies, geometries) = laid.into_iter().unzip();
-        (Kernel::Pieces(bodies), Geometry::Pieces(geometries))
+        (Kernel::Boxes(bodies), Geometry::Boxes(geometries))
     }
 }
 

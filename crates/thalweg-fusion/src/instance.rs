@@ -1,19 +1,19 @@
-//! Instances: a plan worked out for concrete sizes.
+//! Instances: a plan instantiated for concrete sizes.
 //!
 //! In: a plan and a segment of its pattern. Out: the kernels' bodies, their geometry, and which value every operand is;
 //! where it lies and in which order they run is the memory plan's (`memory/`). The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
 //! sizes do not keep (an equality of shapes, a view that strides express) has no instance for them.
 
-use crate::alone::alone;
 use crate::body::{Outline, build_map};
-use crate::cost::{Costs, Figures, figures};
+use crate::cost::{CostFeatures, Costs, features};
+use crate::group::group;
 use crate::movement::{layout, strided, view_base};
+use crate::opaque::opaque;
 use crate::partition::Rule;
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::resize::{Form, form, resized};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
-use crate::together::together;
 use thalweg_ir::{Op, View};
 use thalweg_kernel::{Geometry, Kernel};
 
@@ -125,7 +125,7 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
     work_out(plan, segment, classes, None)
 }
 
-/// [`instantiate`] where there is an instance of the same plan and the same classes for other sizes: what is alike in both is not worked out again.
+/// [`instantiate`] where there is an instance of the same plan and the same classes for other sizes: what is alike in both is not found again.
 pub fn instantiate_like(
     before: &Instance,
     plan: &Plan,
@@ -154,15 +154,15 @@ fn work_out(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses, before: 
     let mut steps = Vec::new();
     for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
         let mut parts = Vec::with_capacity(kernel.parts().len());
-        // A launch for other sizes is known by its kernel: of a bundle it may be that of any part, where the others had nothing to write.
+        // A launch for other sizes is known by its kernel: of a group it may be that of any part, where the others had nothing to write.
         let before = before.filter(|_| kernel.parts().len() == 1);
         let worker = Worker { before, ..worker };
         for part in kernel.parts() {
             parts.extend(worker.step(part, kernel_index).ok()?);
         }
-        // Of a bundle what has something to write.
+        // Of a group what has something to write.
         if parts.len() > 1 {
-            steps.push(together(parts, out_of_range(&ix, kernel)));
+            steps.push(group(parts, out_of_range(&ix, kernel)));
         } else {
             steps.extend(parts);
         }
@@ -181,7 +181,7 @@ fn work_out(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses, before: 
     Some(Instance { steps, outputs, buffers, fused: segment.mode.fused })
 }
 
-/// What the steps of an instance are worked out from.
+/// What the steps of an instance are instantiated from.
 #[derive(Clone, Copy)]
 struct Worker<'a> {
     ix: &'a Indexed<'a>,
@@ -190,7 +190,7 @@ struct Worker<'a> {
     buffer_of: &'a [Option<usize>],
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
-    /// The plan worked out for other sizes.
+    /// The plan instantiated for other sizes.
     before: Option<&'a Instance>,
 }
 
@@ -208,7 +208,7 @@ impl Worker<'_> {
         resized(self.ix, kernel, before, &reads?)
     }
 
-    /// The launch of a kernel that is no bundle, none where it has nothing to write; or the rule that these sizes break.
+    /// The launch of a kernel that is no group, none where it has nothing to write; or the rule that these sizes break.
     fn step(&self, kernel: &KernelPlan, kernel_index: usize) -> Result<Option<Step>, Rule> {
         let (ix, slot) = (self.ix, self.slot);
         let shapes = ix.seg.shapes;
@@ -248,28 +248,28 @@ impl Worker<'_> {
                     form,
                 }))
             }
-            KernelPlan::Alone { op, operands, .. } => {
+            KernelPlan::Opaque { op, operands, .. } => {
                 // A scatter into nothing still has to say that no index is in range.
                 let indices = ix.tensors(*op).nth(1).filter(|_| matches!(ix.seg.ops[*op].op, Op::Scatter(_)));
                 if shapes[*op].numel() == 0 && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
                     return Ok(None);
                 }
-                alone(ix, (*op, operands), kernel_index, slot, self.stored, self.classes).map(Some)
+                opaque(ix, (*op, operands), kernel_index, slot, self.stored, self.classes).map(Some)
             }
-            KernelPlan::Together { .. } => unreachable!("a part has no parts"),
+            KernelPlan::Group { .. } => unreachable!("a part has no parts"),
         }
     }
 }
 
 impl Instance {
     /// What the time of a launch follows from.
-    pub fn figures(&self, step: &Step) -> Figures {
+    pub fn features(&self, step: &Step) -> CostFeatures {
         let bytes = |slot: &Slot| match *slot {
             Slot::Buffer(b) => self.buffers[b],
             Slot::Input(_) => unreachable!("a kernel writes buffers"),
         };
         let written: Vec<usize> = step.operands[step.first_write..].iter().map(bytes).collect();
-        figures(&step.kernel, &step.geometry, &step.touched, &written)
+        features(&step.kernel, &step.geometry, &step.touched, &written)
     }
 
     /// Bytes that all launches write, for how near they are: see [`crate::Costs::time`].
@@ -279,7 +279,7 @@ impl Instance {
 
     /// Picoseconds that its launches take, by the cost model; `footprint` as in [`Costs::time`].
     pub fn time(&self, costs: &Costs, footprint: u64) -> u64 {
-        self.steps.iter().map(|s| costs.time(&self.figures(s), footprint)).sum()
+        self.steps.iter().map(|s| costs.time(&self.features(s), footprint)).sum()
     }
 
     /// Bytes that all launches read.

@@ -5,27 +5,27 @@
 //! * [`schedule`] finds the order of an [`Instance`]'s launches and the memory of each result.
 //! * [`Explanation`] says what was done and why, in text, JSON and HTML.
 
-mod alone;
 mod body;
+mod boxes;
 mod cost;
 mod explanation;
+mod group;
 mod instance;
 mod map_layout;
 mod memory;
 mod movement;
+mod opaque;
 mod partition;
-mod pieces;
 mod plan;
 mod resize;
 mod rows;
 mod scalars;
 mod segment;
 pub mod text;
-mod together;
 
-pub use cost::{Costs, Figures, Level, Product, RowFigures, Traffic, Way, Work, figures, footprint};
+pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, features, footprint};
 pub use explanation::{
-    EdgeReport, Entrant, Explanation, KernelReport, OperationReport, ResidenceReport, Runner, SegmentReport, Totals,
+    Candidate, EdgeReport, Explanation, KernelReport, OperationReport, ResidenceReport, Runner, SegmentReport, Totals,
     bytes, time,
 };
 pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate, instantiate_like};

@@ -6,7 +6,7 @@ use thalweg_ir::{MAX_RANK, Shape, View};
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, resolve};
 
 /// The body on one box of the domain.
-pub(crate) fn piece(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
+pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
     let on_box: Vec<Option<IndexMap>> = maps.iter().map(|m| m.on_box(part)).collect();
     // A mask further down is still asked point by point.
     let inside: Vec<Option<bool>> = on_box

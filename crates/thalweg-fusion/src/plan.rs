@@ -34,7 +34,7 @@ pub enum KernelPlan {
         ops: Vec<usize>,
     },
     /// A matrix product or scatter, its operands read through views. A scatter computes index and values where they are not in memory.
-    Alone {
+    Opaque {
         /// The operation.
         op: usize,
         /// What its operands are views of.
@@ -43,7 +43,7 @@ pub enum KernelPlan {
         ops: Vec<usize>,
     },
     /// Kernels that need nothing of each other, in one launch.
-    Together {
+    Group {
         /// [`KernelPlan::Map`]s, at least two, over any domains.
         parts: Vec<KernelPlan>,
     },
@@ -102,8 +102,8 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::FusionOff => f.write_str("fusion is off"),
-            Reason::OperandOf(op) => write!(f, "operand of {op}, which runs by itself"),
-            Reason::ResultOf(op) => write!(f, "result of {op}, which runs by itself"),
+            Reason::OperandOf(op) => write!(f, "operand of {op}, an opaque kernel"),
+            Reason::ResultOf(op) => write!(f, "result of {op}, an opaque kernel"),
             Reason::OtherElements => {
                 f.write_str("read at other elements; storing is cheaper than computing them again")
             }
@@ -122,7 +122,7 @@ impl KernelPlan {
     /// The kernels that it is made of: itself, or its parts.
     pub fn parts(&self) -> &[KernelPlan] {
         match self {
-            KernelPlan::Together { parts } => parts,
+            KernelPlan::Group { parts } => parts,
             one => std::slice::from_ref(one),
         }
     }
@@ -132,8 +132,8 @@ impl KernelPlan {
         self.parts().iter().flat_map(|part| {
             let [points, rows, columns]: [&[usize]; 3] = match part {
                 KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
-                KernelPlan::Alone { op, .. } => [std::slice::from_ref(op), &[], &[]],
-                KernelPlan::Together { .. } => unreachable!("a part has no parts"),
+                KernelPlan::Opaque { op, .. } => [std::slice::from_ref(op), &[], &[]],
+                KernelPlan::Group { .. } => unreachable!("a part has no parts"),
             };
             points.iter().chain(rows).chain(columns).copied()
         })
@@ -143,8 +143,8 @@ impl KernelPlan {
     pub fn ops(&self) -> impl Iterator<Item = usize> + '_ {
         self.parts().iter().flat_map(|part| {
             let ops: &[usize] = match part {
-                KernelPlan::Map { ops, .. } | KernelPlan::Alone { ops, .. } => ops,
-                KernelPlan::Together { .. } => unreachable!("a part has no parts"),
+                KernelPlan::Map { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
+                KernelPlan::Group { .. } => unreachable!("a part has no parts"),
             };
             ops.iter().copied()
         })

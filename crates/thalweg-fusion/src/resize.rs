@@ -3,7 +3,7 @@
 //! In: a kernel of elementwise operations, a launch of it for other sizes, and the sizes. Out: the launch for these, at a tenth of the work of writing its body again.
 //!
 //! Such a body follows from the pattern and from which axes of each value are broadcast: its [`Form`]. Nothing else that the writer asks of sizes can have another answer, since
-//! its paths have broadcasts only and every value is read under one map. How the accesses lie is worked out anew.
+//! its paths have broadcasts only and every value is read under one map. How the accesses lie is found anew.
 
 use crate::instance::Step;
 use crate::map_layout::lay_out;

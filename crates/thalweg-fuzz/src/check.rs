@@ -194,7 +194,7 @@ impl Checker {
         if read.is_empty() { Ok(()) } else { self.equal(program, &read, want, "dropped unread before") }
     }
 
-    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that a contest would try.
+    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that a autotuning would try.
     fn other_plans(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         for effort in [Effort::None, Effort::Visits(60), Effort::Full] {
             // On a thread that knows no plan yet.
@@ -269,13 +269,13 @@ impl Checker {
         }
 
         // In several segments.
-        let pieces = match self.gpu {
+        let gaps = match self.gpu {
             // Each brings new kernels, which take long to compile.
             true if !ways.threads => vec![],
             true => vec![3],
             false => vec![1, 3, program.steps.len().div_ceil(2)],
         };
-        for every in pieces {
+        for every in gaps {
             let cut = self.run(program, STRICT, Drops::Cut(every), false).map_err(|e| fail("cut", e))?;
             self.equal(program, &cut, &unfused, &format!("cut every {every}"))?;
         }

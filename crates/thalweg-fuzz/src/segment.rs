@@ -37,8 +37,8 @@ pub fn plan(path: &Path) -> Result<ExitCode, Error> {
         let kind = match kernel {
             KernelPlan::Map { rows: Some(_), .. } => "rows",
             KernelPlan::Map { .. } => "map",
-            KernelPlan::Alone { .. } => "by itself",
-            KernelPlan::Together { .. } => "together",
+            KernelPlan::Opaque { .. } => "by itself",
+            KernelPlan::Group { .. } => "together",
         };
         println!("{n}: {kind}, {} operations, stores {}", kernel.ops().count(), stores.join(", "));
     }

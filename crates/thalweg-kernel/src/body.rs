@@ -229,7 +229,7 @@ pub struct Body {
     /// Bit-for-bit equal to one kernel an operation: no contraction to fused multiply-add, every bf16 and
     /// f16 result rounded.
     pub strict: bool,
-    /// What is computed in two walks along a row is the same to the bit: no contraction, which may differ with what else a walk computes.
+    /// What is computed in two passes along a row is the same to the bit: no contraction, which may differ with what else a pass computes.
     pub repeatable: bool,
 }
 

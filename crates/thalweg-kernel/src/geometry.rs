@@ -116,7 +116,7 @@ pub enum Kernel {
     /// One result a point. Operands as the body's accesses say.
     Map(crate::Body),
     /// A map whose domain is cut into boxes, each with a body of its own; all have the same operands and scalars.
-    Pieces(Vec<crate::Body>),
+    Boxes(Vec<crate::Body>),
     /// A body with folds or scans over the rows of its domain. Operands as the body's accesses say.
     Rows {
         /// What is computed.
@@ -144,18 +144,18 @@ pub enum Kernel {
     /// first part writes, what the second writes and so on. Scalars: the first part's, the second's and so on.
     ///
     /// What a part writes is no other part's operand, whether read or written, so the parts may run in any order and at the same time.
-    Bundle {
-        /// The kernels, each different: [`Kernel::Map`], [`Kernel::Pieces`] or [`Kernel::Rows`].
+    Group {
+        /// The kernels, each different: [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`].
         kernels: Vec<Kernel>,
         /// The parts, at least one.
-        parts: Vec<BundlePart>,
+        parts: Vec<GroupPart>,
     },
 }
 
-/// One part of a [`Kernel::Bundle`].
+/// One part of a [`Kernel::Group`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct BundlePart {
-    /// Number of its kernel among those of the bundle.
+pub struct GroupPart {
+    /// Number of its kernel among those of the group.
     pub kernel: u32,
     /// How many operands it reads: the first ones of its kernel.
     pub reads: u32,
@@ -168,7 +168,7 @@ pub struct BundlePart {
 /// An input that a kernel computes before it uses it, and that nobody else sees.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Computed {
-    /// A [`Kernel::Map`] or [`Kernel::Pieces`] with one output, row-major, whose operand and access are its last.
+    /// A [`Kernel::Map`] or [`Kernel::Boxes`] with one output, row-major, whose operand and access are its last.
     pub kernel: Kernel,
     /// How many operands it reads.
     pub operands: usize,
@@ -181,14 +181,14 @@ pub struct Computed {
 pub enum Geometry {
     /// For [`Kernel::Map`].
     Map(MapGeometry),
-    /// For [`Kernel::Pieces`]: one a body. No two write the same element.
-    Pieces(Vec<MapGeometry>),
+    /// For [`Kernel::Boxes`]: one a body. No two write the same element.
+    Boxes(Vec<MapGeometry>),
     /// For [`Kernel::Rows`].
     Rows(RowGeometry),
     /// For [`Kernel::Matmul`].
     Matmul(MatmulGeometry),
     /// For [`Kernel::Scatter`].
     Scatter(ScatterGeometry),
-    /// For [`Kernel::Bundle`]: one a part, of the kind of its kernel.
-    Bundle(Vec<Geometry>),
+    /// For [`Kernel::Group`]: one a part, of the kind of its kernel.
+    Group(Vec<Geometry>),
 }

@@ -7,7 +7,7 @@ mod body;
 mod builder;
 mod geometry;
 mod index;
-mod laws;
+mod online;
 pub mod order;
 mod phases;
 pub mod random;
@@ -18,11 +18,11 @@ mod rewrite;
 pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::{
-    AccessGeometry, BundlePart, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry,
+    AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry,
     ScatterGeometry,
 };
 pub use index::IndexMap;
-pub use laws::{Law, LawKind, Laws, Part, laws, with_residuals};
+pub use online::{OnlineFold, OnlineKind, OnlinePasses, Part, online_passes, with_residuals};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use rewrite::{expand, resolve, widen};

@@ -1,11 +1,11 @@
 //! A row body put in order: which part of it runs over the points of a row when.
 //!
-//! A fold's result is known when the whole row has been read, so what depends on it takes another walk along the row. In: a row body, prepared
+//! A fold's result is known when the whole row has been read, so what depends on it takes another pass along the row. In: a row body, prepared
 //! for the device. Out: *phases*, each a body of its own, run one after the other for each row. A phase runs over the points, or *once*, for
 //! the values of the row.
 //!
-//! What a walk needs from an earlier one it computes again from the same loads (the row is in cache), or, where that would cost more than writing
-//! it down, reads from a *buffer* of a row's length which the earlier walk filled. What is the same for all points of a row is computed once.
+//! What a pass needs from an earlier one it computes again from the same loads (the row is in cache), or, where that would cost more than writing
+//! it down, reads from a *buffer* of a row's length which the earlier pass filled. What is the same for all points of a row is computed once.
 //!
 //! Always true: all phases have the accesses of the whole body, in its order, with the buffers behind; folds and sets give the values
 //! that later phases read as [`Node::Value`]; results are stored point by point in the last phase over points, so an output may lie over an input
@@ -62,15 +62,15 @@ fn holds(dtype: DType) -> bool {
 
 struct Planner<'a> {
     body: &'a Body,
-    /// The walk from which on a node can be computed.
+    /// The pass from which on a node can be computed.
     level: Vec<usize>,
     /// Whether a node is the same for all points of a row.
     once: Vec<bool>,
     /// Arithmetic to compute a node from loads and values of the row.
     cost: Vec<u64>,
-    /// Walks in which a node's value comes about.
+    /// Passes in which a node's value comes about.
     computed: Vec<Vec<usize>>,
-    /// The buffer that holds a node, and the walk that fills it.
+    /// The buffer that holds a node, and the pass that fills it.
     kept: FxHashMap<NodeId, u16>,
     /// The value that holds a node.
     held: FxHashMap<NodeId, u16>,
@@ -115,8 +115,8 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
         }
     }
     let point_stores = || body.stores.iter().filter(|s| !body.accesses[s.access as usize].per_row);
-    let walked = body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node));
-    let last = walked.chain(point_stores().map(|s| s.node)).map(|id| level[id.index()]).max().unwrap_or(0);
+    let per_point = body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node));
+    let last = per_point.chain(point_stores().map(|s| s.node)).map(|id| level[id.index()]).max().unwrap_or(0);
     let deepest = body.roots().map(|id| level[id.index()]).max().unwrap_or(0);
     let values = body.folds.iter().map(|f| body.dtype(f.node)).collect();
     let mut p = Planner {
@@ -131,8 +131,8 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
         buffers: vec![],
         keep,
     };
-    // What each walk over the points has to give.
-    let walk_roots: Vec<Vec<NodeId>> = (0..=last)
+    // What each pass over the points has to give.
+    let pass_roots: Vec<Vec<NodeId>> = (0..=last)
         .map(|l| {
             let ends = body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node));
             let mut roots: Vec<NodeId> = ends.filter(|id| p.level[id.index()] == l).collect();
@@ -158,10 +158,10 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
             (first, first + 1)
         })
         .collect();
-    for (l, roots) in walk_roots.iter().enumerate() {
+    for (l, roots) in pass_roots.iter().enumerate() {
         p.visit(l, roots);
     }
-    // Values of the row that its walks or its stores need.
+    // Values of the row that its passes or its stores need.
     let row_stores: Vec<&Store> = body.stores.iter().filter(|s| body.accesses[s.access as usize].per_row).collect();
     let mut list = vec![];
     for l in 0..=deepest.max(last) {
@@ -175,8 +175,8 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
         if !sets.is_empty() || !stores.is_empty() {
             list.push(p.once_phase(l, &sets, &stores));
         }
-        if walk_roots.get(l).is_some_and(|roots| !roots.is_empty()) {
-            list.push(p.walk_phase(l, last, &scanned));
+        if pass_roots.get(l).is_some_and(|roots| !roots.is_empty()) {
+            list.push(p.pass_phase(l, last, &scanned));
         }
     }
     let mut held: Vec<(NodeId, u16)> = p.held.into_iter().collect();
@@ -185,7 +185,7 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
 }
 
 impl Planner<'_> {
-    /// Notes what walk `l` computes, keeps and needs to be given.
+    /// Notes what pass `l` computes, keeps and needs to be given.
     fn visit(&mut self, l: usize, roots: &[NodeId]) {
         let mut left: Vec<NodeId> = roots.to_vec();
         let mut seen = vec![false; self.body.nodes.len()];
@@ -247,13 +247,13 @@ impl Planner<'_> {
         self.body.accesses.len() as u16 + buffer
     }
 
-    /// Node `root` in walk `l` (`None`: in a phase that runs once a row, before which `held` values of level `below` are not there).
+    /// Node `root` in pass `l` (`None`: in a phase that runs once a row, before which `held` values of level `below` are not there).
     fn write(
         &self,
         b: &mut BodyBuilder,
         done: &mut FxHashMap<NodeId, NodeId>,
         root: NodeId,
-        walk: Option<usize>,
+        pass: Option<usize>,
         below: usize,
     ) -> NodeId {
         let mut stack = vec![(root, false)];
@@ -270,7 +270,7 @@ impl Planner<'_> {
                 done.insert(id, b.node(Node::Value { slot, dtype }));
                 continue;
             }
-            if let (Some(l), Some(&buffer)) = (walk, self.kept.get(&id))
+            if let (Some(l), Some(&buffer)) = (pass, self.kept.get(&id))
                 && !self.computed[id.index()].contains(&l)
             {
                 let access = self.buffer_access(buffer);
@@ -303,7 +303,7 @@ impl Planner<'_> {
         Phase { body: b.finish(), once: true, scans: vec![] }
     }
 
-    fn walk_phase(&self, l: usize, last: usize, scanned: &[(u16, u16)]) -> Phase {
+    fn pass_phase(&self, l: usize, last: usize, scanned: &[(u16, u16)]) -> Phase {
         let (mut b, mut done) = (self.builder(), FxHashMap::default());
         // Results of scans are in buffers.
         for (i, node) in self.body.nodes.iter().enumerate() {
@@ -315,7 +315,7 @@ impl Planner<'_> {
         }
         let mut out = Body::default();
         let mut scans = vec![];
-        // Values set before this walk have levels up to its own.
+        // Values set before this pass have levels up to its own.
         let below = l + 1;
         for f in self.body.folds.iter().filter(|f| self.level[f.node.index()] == l) {
             let node = self.write(&mut b, &mut done, f.node, Some(l), below);
@@ -327,7 +327,7 @@ impl Planner<'_> {
             fill.push((s.node, from));
             scans.push(BufferScan { scan: *s, from, to });
         }
-        // A node is kept by the first walk that computes it.
+        // A node is kept by the first pass that computes it.
         let mut kept: Vec<(NodeId, u16)> = self.kept.iter().map(|(n, b)| (*n, *b)).collect();
         kept.sort_unstable();
         fill.extend(kept.into_iter().filter(|(n, _)| self.computed[n.index()].first() == Some(&l)));
@@ -357,9 +357,9 @@ mod tests {
         b.access(Access { operand: Some(operand), dtype: DType::F32, class, per_row })
     }
 
-    /// Softmax: two folds, three walks, the exponentials kept.
+    /// Softmax: two folds, three passes, the exponentials kept.
     #[test]
-    fn softmax_is_three_walks_and_keeps_its_exponentials() {
+    fn softmax_is_three_passes_and_keeps_its_exponentials() {
         let mut b = BodyBuilder::new(false);
         let (x, y) = (access(&mut b, 0, false), access(&mut b, 1, false));
         let x = b.node(Node::Load { access: x });

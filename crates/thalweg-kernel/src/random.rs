@@ -41,8 +41,8 @@ fn threefry_nodes(b: &mut BodyBuilder, position: [NodeId; 2], key: [NodeId; 2]) 
         let r = ROTATIONS[round % 8];
         let (left, right) = (word(b, r), word(b, 32 - r));
         let (hi, lo) = (two(b, ElementOp::Shl, y, left), two(b, ElementOp::Shr, y, right));
-        let turned = two(b, ElementOp::BitOr, hi, lo);
-        y = two(b, ElementOp::BitXor, turned, x);
+        let rotated = two(b, ElementOp::BitOr, hi, lo);
+        y = two(b, ElementOp::BitXor, rotated, x);
         if round % 4 == 3 {
             let j = round / 4 + 1;
             x = two(b, ElementOp::Add, x, keys[j % 3]);

@@ -22,12 +22,12 @@ pub struct Counters {
     pub plans_loaded: u64,
     /// Times that what things take was measured.
     pub calibrations: u64,
-    /// Plans worked out for concrete sizes (addresses, strides, programs) for the first time.
+    /// Plans instantiated for concrete sizes (addresses, strides, programs) for the first time.
     pub instances_made: u64,
     /// Plans that were measured against others, to the end.
-    pub contests: u64,
+    pub autotuned: u64,
     /// Of these, where another plan was faster.
-    pub contests_won: u64,
+    pub autotuned_replaced: u64,
     /// Live results that were not written, because nobody had read them before.
     pub values_deferred: u64,
     /// Of these, how many were asked for after all.
@@ -73,8 +73,8 @@ impl Sub for Counters {
             plans_loaded: self.plans_loaded - o.plans_loaded,
             calibrations: self.calibrations - o.calibrations,
             instances_made: self.instances_made - o.instances_made,
-            contests: self.contests - o.contests,
-            contests_won: self.contests_won - o.contests_won,
+            autotuned: self.autotuned - o.autotuned,
+            autotuned_replaced: self.autotuned_replaced - o.autotuned_replaced,
             values_deferred: self.values_deferred - o.values_deferred,
             values_recomputed: self.values_recomputed - o.values_recomputed,
             programs_compiled: self.programs_compiled - o.programs_compiled,
@@ -98,7 +98,7 @@ impl Sub for Counters {
 thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
         operations: 0, segments: 0, plans_made: 0, plans_found: 0, plans_loaded: 0, calibrations: 0, instances_made: 0,
-        contests: 0, contests_won: 0, values_deferred: 0, values_recomputed: 0,
+        autotuned: 0, autotuned_replaced: 0, values_deferred: 0, values_recomputed: 0,
         programs_compiled: 0, programs_loaded: 0, compile_ns: 0, plan_ns: 0, kernels: 0, device_launches: 0, graphs_made: 0, graph_runs: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
         arena_bytes: 0, reused_in_place: 0, recomputed_launches: 0,
     }) };

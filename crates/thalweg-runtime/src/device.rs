@@ -8,7 +8,7 @@ use thalweg_kernel::{Geometry, Kernel};
 /// A kernel compiled for one device, ready to launch with any sizes of its class.
 pub trait Program: Send + Sync + Debug {
     /// Runs, or puts in the device's queue. Operands in the order of the kernel; an operand that is written may be
-    /// the same buffer as one that is read, where the kernel reads each element before it writes it; in a bundle, where that part of it does,
+    /// the same buffer as one that is read, where the kernel reads each element before it writes it; in a group, where that part of it does,
     /// and no other part reads it.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ pub trait Device: Send + Sync + Debug {
     /// [`Error::OutOfMemory`].
     fn allocate(&self, bytes: usize) -> Result<Buffer, Error>;
 
-    /// The program of a kernel: from the device's memory of programs, or compiled now.
+    /// The program of a kernel: from the device's program cache, or compiled now.
     ///
     /// # Errors
     /// [`Error::Compile`].

@@ -63,7 +63,7 @@ struct Block(NonNull<u8>);
 // SAFETY: a block in the free list is owned by the list alone; the pointer is only handed on.
 unsafe impl Send for Block {}
 
-/// A piece of device memory; freed to its pool when the last clone of the `Arc` goes.
+/// A block of device memory; freed to its pool when the last clone of the `Arc` goes.
 pub type Buffer = Arc<Allocation>;
 
 /// The memory behind a [`Buffer`].

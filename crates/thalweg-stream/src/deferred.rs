@@ -133,7 +133,7 @@ impl Recipe {
         count(|c| c.values_recomputed += self.deferred.count() as u64);
         let segment = self.segment.as_segment();
         let (ready, _) = self.entry.ready(self.device, segment, &self.sizes)?;
-        let ready = measuring().and(ready.contest.winner()).cloned().unwrap_or(ready);
+        let ready = measuring().and(ready.autotuning.winner()).cloned().unwrap_or(ready);
         let fresh = |i: usize| {
             let (shape, dtype) = (segment.shapes[i], segment.ops[i].dtype);
             Arc::new(Value::pending(shape, dtype, self.device, crate::value::NO_STREAM, 0, i as u32))

@@ -47,7 +47,7 @@ pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> 
     COLLECTED.with_borrow(|c| c.is_some()).then(f)
 }
 
-/// The report of a segment that is about to run as `ready`, in a contest about `own` if there is one.
+/// The report of a segment that is about to run as `ready`, in a autotuning about `own` if there is one.
 pub(crate) fn report(
     device: DeviceRef,
     segment: &Segment<'_>,
@@ -69,7 +69,7 @@ pub(crate) fn report(
     };
     let runners = ready.programs.iter().map(runner).collect();
     let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, runners);
-    SegmentReport { contest: own.contest.entrants(own), deferred: deferred.iter().collect(), ..report }
+    SegmentReport { autotuning: own.autotuning.candidates(own), deferred: deferred.iter().collect(), ..report }
 }
 
 /// Puts the report away with what the run did.

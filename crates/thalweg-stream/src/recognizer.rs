@@ -20,7 +20,7 @@ const MAX_PLANS: usize = 1 << 14;
 pub(crate) struct Known {
     /// The values that were asked for.
     pub live: BitSet,
-    /// The plan with what was worked out for it.
+    /// The plan with its instances.
     pub entry: Arc<Entry>,
     /// What became of those values.
     pub history: Arc<History>,
@@ -32,7 +32,7 @@ struct Node {
     op: RelOp,
     /// The successor seen first; 0 (a root, which succeeds nothing) for none.
     usual: u32,
-    // Boxed: most nodes have none, and they are walked one an operation.
+    // Boxed: most nodes have none, and one is entered an operation.
     #[expect(clippy::box_collection)]
     others: Option<Box<HashMap<RelOp, u32>>>,
     known: Vec<Known>,

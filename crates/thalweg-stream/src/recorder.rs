@@ -1,8 +1,8 @@
 //! Recording: one operation after the other, in relative form.
 
 use crate::DeviceRef;
+use crate::autotune::Turn;
 use crate::calibration::watch;
-use crate::contest::Turn;
 use crate::defect;
 use crate::deferred::{History, Recipe, deferring};
 use crate::explain;
@@ -159,7 +159,7 @@ impl Recorder {
         if self.cut_next || self.turns > 0 && self.comes_round(args) {
             self.cut(Wanted::Nothing);
         }
-        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may settle an argument.
+        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may resolve an argument.
         for arg in args {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
@@ -324,7 +324,7 @@ impl Recorder {
             if let Some(error) = error {
                 tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
                 for i in self.live.iter() {
-                    self.values[i].settle(Err(error.clone()));
+                    self.values[i].resolve(Err(error.clone()));
                 }
             }
         }
@@ -374,14 +374,14 @@ impl Recorder {
         }
         let (own, origin) = self.plan()?;
         let history = if watched { self.history() } else { None };
-        let ready = measuring().and(own.contest.winner()).cloned().unwrap_or_else(|| own.clone());
-        if ready.contest.collect() {
+        let ready = measuring().and(own.autotuning.winner()).cloned().unwrap_or_else(|| own.clone());
+        if ready.autotuning.collect() {
             let laid = self.laid_out();
             self.keep_best(&ready, &laid);
         }
         // The host's clock says nothing about launches that run on their own.
         let on_its_own = self.device.device().throughput().is_some();
-        let turn = ready.contest.turn(self.ops.len(), on_its_own, || {
+        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, || {
             let laid = self.laid_out();
             ready.others(self.device, self.segment(&laid))
         });
@@ -407,7 +407,7 @@ impl Recorder {
             && Arc::ptr_eq(runs, chosen)
         {
             match (run.timing.take(), time) {
-                (Some(timing), _) => ready.contest.wait_for(turn.clone(), timing),
+                (Some(timing), _) => ready.autotuning.wait_for(turn.clone(), timing),
                 (None, Some(time)) if !on_its_own => self.note(&ready, turn, time, laid),
                 _ => {}
             }
@@ -469,7 +469,7 @@ impl Recorder {
         })
     }
 
-    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is settled last.
+    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is resolved last.
     fn launch(
         &mut self,
         found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
@@ -487,17 +487,17 @@ impl Recorder {
         (outcome, begin.map(|b| b.elapsed()))
     }
 
-    /// Tells the contest about a plan how long a turn took; what it ends with is kept on disk.
+    /// Tells the autotuning about a plan how long a turn took; what it ends with is kept on disk.
     fn note(&self, ready: &Arc<Ready>, turn: &Turn, time: Duration, laid: Option<Laid>) {
-        let over = ready.contest.note(turn, time.as_nanos() as u64);
+        let over = ready.autotuning.note(turn, time.as_nanos() as u64);
         if let Some(laid) = laid.filter(|_| over) {
             self.keep_best(ready, &laid);
         }
     }
 
-    /// Keeps the plan on disk that a contest has ended with.
+    /// Keeps the plan on disk that a autotuning has ended with.
     fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
-        let best = ready.contest.winner().unwrap_or(ready);
+        let best = ready.autotuning.winner().unwrap_or(ready);
         saved::save_measured(self.device, self.segment(laid), &best.plan);
     }
 

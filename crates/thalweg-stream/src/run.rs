@@ -2,7 +2,7 @@
 
 use crate::DeviceRef;
 use crate::deferred::{History, Watch};
-use crate::doubt;
+use crate::deferred_check;
 use crate::memory::Numbered;
 use crate::store::Ready;
 use crate::value::{Storage, Value};
@@ -48,7 +48,7 @@ struct Running<'a> {
     done: Run,
 }
 
-/// Runs an instance as scheduled and settles the live-outs.
+/// Runs an instance as scheduled and resolves the live-outs.
 pub(crate) fn run(
     (ready, schedule): (&Ready, Arc<Numbered>),
     device: DeviceRef,
@@ -65,12 +65,12 @@ pub(crate) fn run(
         arena: None,
         done: Run::default(),
     };
-    let inherited = doubt::inherit(r.inputs);
+    let inherited = deferred_check::inherit(r.inputs);
     // Who wants to know how long each launch takes has each put in the queue by itself.
     let each = timed == Timed::Launches;
     let key = (!each).then_some(schedule.number);
     let batch = r.device.batch(key, timed == Timed::Batch, &mut || r.launches(ready, &schedule, scalars, each))?;
-    let doubts = doubt::about(instance, &schedule, batch.check, inherited);
+    let checks = deferred_check::about(instance, &schedule, batch.check, inherited);
     for (output, &slot) in instance.outputs.iter().zip(&schedule.outputs) {
         let buffer = match slot {
             Slot::Input(i) => r.input_buffer(i).clone(),
@@ -81,7 +81,7 @@ pub(crate) fn run(
             },
         };
         let watch = history.map(|h| Watch::new(h, output.op));
-        values[output.op].settle_watched(Ok(Storage { buffer, view: output.view }), doubts.clone(), watch);
+        values[output.op].resolve_watched(Ok(Storage { buffer, view: output.view }), checks.clone(), watch);
     }
     count(|c| {
         c.arena_bytes += schedule.arena.bytes as u64;
@@ -205,7 +205,7 @@ impl Running<'_> {
     }
 }
 
-/// Runs a segment by the reference interpreter and settles the live-outs.
+/// Runs a segment by the reference interpreter and resolves the live-outs.
 pub(crate) fn interpret(
     ops: &[RelOp],
     values: &[Arc<Value>],
@@ -224,7 +224,7 @@ pub(crate) fn interpret(
         let bytes = results[i].to_bytes();
         let buffer = device.allocate(bytes.len())?;
         device.write(&buffer, &bytes)?;
-        v.settle(Ok(Storage { buffer, view: thalweg_ir::View::contiguous(*v.shape()) }));
+        v.resolve(Ok(Storage { buffer, view: thalweg_ir::View::contiguous(*v.shape()) }));
     }
     Ok(())
 }

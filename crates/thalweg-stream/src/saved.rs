@@ -1,6 +1,6 @@
 //! What processes leave each other in the disk cache: plans, and what things take on a device. ../../../docs/cache.md has the rules.
 //!
-//! In: a segment, or a device. Out: what was found on disk, checked; or what was worked out now, which is then kept. Without a cache everything
+//! In: a segment, or a device. Out: what was found on disk, checked; or what was found now, which is then kept. Without a cache everything
 //! is as if nothing had been found.
 //!
 //! Always true: a plan from disk is a legal plan of the segment (`Planned::from_bytes`), and one that Thalweg wrote there is the plan that the search would have
@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     Memory,
     /// It was on disk.
     Disk,
-    /// It was on disk, as what a contest on this device had ended with.
+    /// It was on disk, as what a autotuning on this device had ended with.
     Measured,
     /// It was searched for.
     Search,
@@ -67,7 +67,7 @@ pub(crate) fn plan(
     Ok((planned.plan, instance, Origin::Search))
 }
 
-/// Keeps what a contest about a segment's plan has ended with, so that no later process holds it again.
+/// Keeps what a autotuning about a segment's plan has ended with, so that no later process holds it again.
 pub(crate) fn save_measured(device: DeviceRef, segment: Segment<'_>, plan: &Plan) {
     let Some(cache) = disk::cache() else { return };
     let (costs, effort) = (costs(device), effort());

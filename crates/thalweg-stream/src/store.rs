@@ -4,8 +4,8 @@
 //! pattern for the first time.
 
 use crate::DeviceRef;
+use crate::autotune::{Autotuning, MOST_OTHERS, Named};
 use crate::calibration::costs;
-use crate::contest::{Contest, MOST_OTHERS, Named};
 use crate::defect;
 use crate::memory::Memory;
 use crate::mode::{Mode, effort};
@@ -20,7 +20,7 @@ use thalweg_fusion::{
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Error, Program, count};
 
-/// Instances kept for one pattern; more sizes than that and the oldest are worked out again (microseconds).
+/// Instances kept for one pattern; more sizes than that and the oldest are instantiated again (microseconds).
 const MAX_INSTANCES: usize = 1024;
 
 /// Plans kept for one pattern: sizes that break the assumptions of all of them are planned for again.
@@ -46,7 +46,7 @@ pub(crate) struct Ready {
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
     /// Whether another plan is faster for these sizes.
-    pub contest: Contest,
+    pub autotuning: Autotuning,
     /// In which order its launches run, and where results lie.
     pub memory: Memory,
 }
@@ -124,7 +124,7 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc
 }
 
 impl Entry {
-    /// What runs the segment: from before, or worked out now; and where the plan came from.
+    /// What runs the segment: from before, or instantiated now; and where the plan came from.
     pub fn ready(&self, device: DeviceRef, segment: Segment<'_>, sizes: &[i64]) -> Result<(Arc<Ready>, Origin), Error> {
         let mut known = locked(&self.0);
         if !known.classes.hold(segment.scalars) {
@@ -170,12 +170,12 @@ impl Entry {
             kernels = plan.kernel_count(),
             ?origin,
             plan_us = plan_ns / 1000,
-            "plan worked out for sizes"
+            "plan instantiated for sizes"
         );
         let programs = prepare(device, &segment, &instance);
-        let contest = if origin == Origin::Measured { Contest::decided() } else { Contest::default() };
+        let autotuning = if origin == Origin::Measured { Autotuning::decided() } else { Autotuning::default() };
         let memory = Memory::default();
-        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, contest, memory });
+        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, autotuning, memory });
         if known.instances.len() >= MAX_INSTANCES {
             known.instances.clear();
         }
@@ -191,7 +191,7 @@ fn prepare(device: DeviceRef, segment: &Segment<'_>, instance: &Instance) -> Res
 }
 
 impl Ready {
-    /// Other plans for the same segment, worked out.
+    /// Other plans for the same segment, instantiated.
     pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
@@ -220,8 +220,8 @@ impl Ready {
     fn worked_out(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
         let instance = instantiate(&plan, segment, &self.classes)?;
         let programs = prepare(device, &segment, &instance);
-        let (contest, memory) = (Contest::decided(), Memory::default());
+        let (autotuning, memory) = (Autotuning::decided(), Memory::default());
         let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
-        Some(Arc::new(Ready { plan, instance, programs, classes, contest, memory }))
+        Some(Arc::new(Ready { plan, instance, programs, classes, autotuning, memory }))
     }
 }

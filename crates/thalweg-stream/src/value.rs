@@ -2,7 +2,7 @@
 
 use crate::DeviceRef;
 use crate::deferred::{Recipe, Watch};
-use crate::doubt::Doubts;
+use crate::deferred_check::DeferredChecks;
 use crate::stream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -34,17 +34,17 @@ pub struct Value {
     pub(crate) epoch: u64,
     /// A guess at its number among the inputs of the segment that last read it: epoch << 24 | number. Whoever reads it checks.
     pub(crate) input_hint: AtomicU64,
-    state: OnceLock<Box<Settled>>,
+    state: OnceLock<Box<Resolved>>,
     /// How to compute it, if it was not written because nobody ever read it.
     recipe: Mutex<Option<Arc<Recipe>>>,
 }
 
 /// What became of a value.
 #[derive(Debug)]
-struct Settled {
+struct Resolved {
     outcome: Result<Storage, Error>,
-    /// What has to be settled before anybody sees it.
-    doubts: Option<Arc<Doubts>>,
+    /// What has to be resolved before anybody sees it.
+    checks: Option<Arc<DeferredChecks>>,
     /// Tells the value's pattern whether it was read.
     watch: Option<Watch>,
 }
@@ -76,9 +76,9 @@ impl Value {
         }
     }
 
-    fn settled(shape: Shape, dtype: DType, device: DeviceRef, state: Result<Storage, Error>) -> Arc<Value> {
+    fn resolved(shape: Shape, dtype: DType, device: DeviceRef, state: Result<Storage, Error>) -> Arc<Value> {
         let value = Value::pending(shape, dtype, device, NO_STREAM, 0, 0);
-        value.settle(state);
+        value.resolve(state);
         Arc::new(value)
     }
 
@@ -89,12 +89,12 @@ impl Value {
     pub fn ready(device: DeviceRef, buffer: Buffer, shape: Shape, dtype: DType) -> Arc<Value> {
         let need = shape.checked_bytes(dtype.size());
         assert!(need.is_some_and(|n| n <= buffer.bytes()), "{shape} of {dtype} does not fit {} bytes", buffer.bytes());
-        Value::settled(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
+        Value::resolved(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
     }
 
     /// A value that could not be had.
     pub fn failed(device: DeviceRef, error: Error, shape: Shape, dtype: DType) -> Arc<Value> {
-        Value::settled(shape, dtype, device, Err(error))
+        Value::resolved(shape, dtype, device, Err(error))
     }
 
     /// Its shape.
@@ -117,7 +117,7 @@ impl Value {
 
     /// Whether it has been computed (or has failed).
     #[inline]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_resolved(&self) -> bool {
         self.state.get().is_some()
     }
 
@@ -127,23 +127,23 @@ impl Value {
     }
 
     /// Sets the outcome; the first one stays.
-    pub(crate) fn settle(&self, state: Result<Storage, Error>) {
-        self.settle_watched(state, None, None);
+    pub(crate) fn resolve(&self, state: Result<Storage, Error>) {
+        self.resolve_watched(state, None, None);
     }
 
-    /// The same, with what is in doubt about it, and who wants to know whether it is read.
-    pub(crate) fn settle_watched(
+    /// The same, with what is still to be checked about it, and who wants to know whether it is read.
+    pub(crate) fn resolve_watched(
         &self,
         outcome: Result<Storage, Error>,
-        doubts: Option<Arc<Doubts>>,
+        checks: Option<Arc<DeferredChecks>>,
         watch: Option<Watch>,
     ) {
-        let _ = self.state.set(Box::new(Settled { outcome, doubts, watch }));
+        let _ = self.state.set(Box::new(Resolved { outcome, checks, watch }));
     }
 
-    /// What is in doubt about it.
-    pub(crate) fn doubts(&self) -> Option<&Arc<Doubts>> {
-        self.state.get().and_then(|s| s.doubts.as_ref())
+    /// What is still to be checked about it.
+    pub(crate) fn checks(&self) -> Option<&Arc<DeferredChecks>> {
+        self.state.get().and_then(|s| s.checks.as_ref())
     }
 
     /// Says how to compute the value in place of its outcome.
@@ -166,7 +166,7 @@ impl Value {
     /// The memory of a value that only the caller can reach.
     pub(crate) fn take_storage(&mut self) -> Option<Storage> {
         match self.state.take() {
-            Some(settled) => settled.outcome.ok(),
+            Some(resolved) => resolved.outcome.ok(),
             None => None,
         }
     }
@@ -189,13 +189,13 @@ impl Value {
 
     /// Computes the value if it has not been: cuts the stream that recorded it and runs what is waiting there.
     pub fn compute(&self) {
-        if self.is_settled() {
+        if self.is_resolved() {
             return;
         }
-        // Whoever follows a recipe holds it until the value is settled. So without one the value is settled by now, or pending in its stream.
+        // Whoever follows a recipe holds it until the value is resolved. So without one the value is resolved by now, or pending in its stream.
         let pending = {
             let recipe = self.recipe();
-            recipe.is_none() && !self.is_settled()
+            recipe.is_none() && !self.is_resolved()
         };
         if pending {
             stream::cut_stream(self.stream, Some((self.epoch, self.index)));
@@ -203,7 +203,7 @@ impl Value {
         // Not written by that cut or an earlier one. What it is computed from is let go with the recipe.
         let mut recipe = self.recipe();
         if let Some(r) = &*recipe {
-            self.settle_watched(r.make(self.index as usize), None, Some(r.watch(self.index as usize)));
+            self.resolve_watched(r.make(self.index as usize), None, Some(r.watch(self.index as usize)));
             *recipe = None;
         }
     }
@@ -215,8 +215,8 @@ impl Value {
     pub fn storage(&self) -> Result<Storage, Error> {
         self.compute();
         self.note_read();
-        if let Some(doubts) = self.doubts() {
-            doubts.settle()?;
+        if let Some(checks) = self.checks() {
+            checks.resolve()?;
         }
         match self.state() {
             Some(Ok(storage)) => Ok(storage.clone()),

@@ -73,20 +73,20 @@ impl Tensor {
         join_all(&list.iter().collect::<Vec<_>>(), axis)
     }
 
-    /// Pieces of `size` along an axis, the last one smaller if need be.
+    /// Parts of `size` along an axis, the last one smaller if need be.
     ///
     /// # Panics
     /// When `size` is 0 or there is no such axis.
     #[track_caller]
     pub fn split(&self, size: usize, axis: impl Into<Axis>) -> Vec<Tensor> {
         let axis = axis.into().of("split", self.rank());
-        assert!(size > 0, "split: pieces of size 0");
+        assert!(size > 0, "split: parts of size 0");
         let length = self.dims()[axis];
         let starts = (0..length).step_by(size);
         starts.map(|s| self.part(axis, (s as i64, 1, size.min(length - s)))).collect()
     }
 
-    /// Pieces of the given sizes along an axis.
+    /// Parts of the given sizes along an axis.
     ///
     /// # Panics
     /// When the sizes do not add up to the axis.
@@ -98,21 +98,21 @@ impl Tensor {
             panic!("split_sizes: {sizes:?} does not add up to axis {axis} of {}", self.shape());
         }
         let mut start = 0;
-        let piece = |&size: &usize| {
+        let part = |&size: &usize| {
             start += size;
             self.part(axis, ((start - size) as i64, 1, size))
         };
-        sizes.iter().map(piece).collect()
+        sizes.iter().map(part).collect()
     }
 
-    /// At most `count` pieces of one size along an axis, the last one smaller if need be, as `torch.chunk`.
+    /// At most `count` parts of one size along an axis, the last one smaller if need be, as `torch.chunk`.
     ///
     /// # Panics
     /// When `count` is 0 or there is no such axis.
     #[track_caller]
     pub fn chunk(&self, count: usize, axis: impl Into<Axis>) -> Vec<Tensor> {
         let axis = axis.into().of("chunk", self.rank());
-        assert!(count > 0, "chunk: 0 pieces");
+        assert!(count > 0, "chunk: 0 parts");
         self.split(self.dims()[axis].div_ceil(count).max(1), axis)
     }
 

@@ -86,7 +86,7 @@ pub use tensor::Tensor;
 pub use thalweg_cpu::math::accuracy::Accuracy;
 pub use thalweg_cpu::{Bandwidth, Choice as CpuEngine, CpuOptions};
 pub use thalweg_fusion::{
-    Costs, EdgeReport, Effort, Entrant, Explanation, Figures, KernelReport, OperationReport, ResidenceReport,
+    Candidate, CostFeatures, Costs, EdgeReport, Effort, Explanation, KernelReport, OperationReport, ResidenceReport,
     SegmentReport, Totals,
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};

@@ -96,7 +96,7 @@ impl Tensor {
             );
         }
         let last = size as i64 - 1;
-        let piece = |width: usize, at_start: bool| match border {
+        let part = |width: usize, at_start: bool| match border {
             Border::Reflect if at_start => self.part(axis, (width as i64, -1, width)),
             Border::Reflect => self.part(axis, (last - 1, -1, width)),
             Border::Wrap if at_start => self.part(axis, ((size - width) as i64, 1, width)),
@@ -110,10 +110,10 @@ impl Tensor {
         };
         let mut x = self.clone();
         if before > 0 {
-            x = join(&piece(before, true), &x, axis);
+            x = join(&part(before, true), &x, axis);
         }
         if after > 0 {
-            x = join(&x, &piece(after, false), axis);
+            x = join(&x, &part(after, false), axis);
         }
         x
     }

@@ -79,7 +79,7 @@ impl Tensor {
         (self.gathered(axis, &places), places)
     }
 
-    /// Where the first `k` elements of a sort stand, one found after the other: all of it folds over the same rows, so one kernel, which walks
+    /// Where the first `k` elements of a sort stand, one found after the other: all of it folds over the same rows, so one kernel, which passes
     /// along each row twice for each of them.
     fn first_places(&self, k: usize, axis: usize, largest: bool) -> Tensor {
         let n = self.dims()[axis];

@@ -15,7 +15,7 @@ fn ints(shape: &Shape) -> [i64; MAX_RANK] {
 
 /// Shape and order of dimensions.
 impl Tensor {
-    /// The same elements in the same row-major order under another shape. One size may be -1: it is worked out from
+    /// The same elements in the same row-major order under another shape. One size may be -1: it follows from
     /// the others.
     ///
     /// ```

@@ -35,5 +35,5 @@ fn explanations_and_launch_times_tell_of_the_same_launches() {
     let (_, times) = launch_times(run);
     let kernels = &explanation.segments[0].kernels;
     assert_eq!(times.len(), kernels.len());
-    assert!(kernels.iter().all(|k| k.predicted_ns > 0 && k.measured_ns > 0 && k.figures.points > 0));
+    assert!(kernels.iter().all(|k| k.predicted_ns > 0 && k.measured_ns > 0 && k.features.points > 0));
 }

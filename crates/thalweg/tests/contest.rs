@@ -21,23 +21,23 @@ fn plans_take_turns_until_one_is_chosen() {
         let want = hot(&x);
         let before = counters();
         (0..40).for_each(|_| assert_eq!(hot(&x), want));
-        assert_eq!((counters() - before).contests, 0, "off");
+        assert_eq!((counters() - before).autotuned, 0, "off");
         // As much as it takes, from the first run on.
         thalweg::set_measuring(Some(f64::INFINITY));
         let before = counters();
         let mut runs = 0;
-        while (counters() - before).contests == 0 {
+        while (counters() - before).autotuned == 0 {
             assert_eq!(hot(&x), want, "the same bits by every plan");
             runs += 1;
-            assert!(runs < 200, "a contest ends");
+            assert!(runs < 200, "a autotuning ends");
         }
         let (_, e) = explain(|| drop(hot(&x)));
-        let plans = &e.segments[0].contest;
+        let plans = &e.segments[0].autotuning;
         assert!(plans.len() > 1 && plans.iter().filter(|p| p.chosen).count() == 1, "{e}");
         assert!(plans.iter().all(|p| p.predicted_ns > 0 && p.measured_ns > 0 && p.runs >= 3), "{e}");
         let before = counters();
         (0..20).for_each(|_| assert_eq!(hot(&x), want));
-        assert_eq!((counters() - before).contests, 0, "decided once");
+        assert_eq!((counters() - before).autotuned, 0, "decided once");
     });
 }
 
@@ -49,6 +49,6 @@ fn nothing_is_measured_before_it_ran_long_enough() {
     thalweg::set_measuring(Some(0.05));
     let before = counters();
     let (_, e) = explain(|| (0..4).for_each(|_| drop(hot(&x))));
-    assert_eq!((counters() - before).contests, 0);
-    assert!(e.segments.iter().all(|s| s.contest.is_empty()));
+    assert_eq!((counters() - before).autotuned, 0);
+    assert!(e.segments.iter().all(|s| s.autotuning.is_empty()));
 }

@@ -76,9 +76,9 @@ fn a_diamond_around_a_product() {
         "map over [64, 64]: relu*\n\
          matmul over [64, 64]: matmul*\n\
          map over [64, 64]: add tanh*\n\
-         relu from 0 to 1: operand of matmul, which runs by itself\n\
+         relu from 0 to 1: operand of matmul, an opaque kernel\n\
          relu from 0 to 2: an operation between them has to run first\n\
-         matmul from 1 to 2: result of matmul, which runs by itself\n"
+         matmul from 1 to 2: result of matmul, an opaque kernel\n"
     );
 }
 

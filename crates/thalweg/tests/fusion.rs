@@ -103,7 +103,7 @@ fn a_thousand_scalars_make_one_plan_and_few_programs() {
 }
 
 #[test]
-fn a_long_loop_without_a_read_settles() {
+fn a_long_loop_without_a_read_converges() {
     let _pinned = pinned();
     let turns = |n: usize| {
         let mut y = randn([64]);
@@ -121,7 +121,7 @@ fn a_long_loop_without_a_read_settles() {
 }
 
 #[test]
-fn a_loop_of_any_length_of_body_settles() {
+fn a_loop_of_any_length_of_body_converges() {
     let _pinned = pinned();
     let w = randn([16]);
     for body in [5, 37, 300] {

@@ -65,7 +65,7 @@ fn many_sizes_are_one_plan_and_few_programs() {
 }
 
 #[test]
-fn a_part_that_is_left_of_a_bundle_is_not_taken_for_another() {
+fn a_part_that_is_left_of_a_group_is_not_taken_for_another() {
     let _pinned = pinned();
     let chain = |x: &Tensor, by: f64| (x * by + 1.0).tanh();
     let run = |m: usize, n: usize| {

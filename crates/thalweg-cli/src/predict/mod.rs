@@ -12,7 +12,7 @@ use crate::workloads::{self, Size};
 use clap::Args;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use thalweg::{Device, Figures, KernelReport, Tensor, explain, launch_times};
+use thalweg::{CostFeatures, Device, KernelReport, Tensor, explain, launch_times};
 
 /// Turns, and the time that a program gets in each.
 const TURNS: usize = 7;
@@ -57,7 +57,7 @@ struct Launch<'a> {
     predicted_us: f64,
     measured_us: f64,
     least_us: f64,
-    figures: &'a Figures,
+    features: &'a CostFeatures,
 }
 
 impl Subject {
@@ -104,7 +104,7 @@ impl Subject {
                 predicted_us: k.predicted_ns as f64 / 1e3,
                 measured_us: median(&sorted),
                 least_us: sorted.first().copied().unwrap_or(f64::NAN),
-                figures: &k.figures,
+                features: &k.features,
             }
         })
     }

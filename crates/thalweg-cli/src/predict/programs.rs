@@ -145,7 +145,7 @@ impl Program {
     pub fn call(&self) -> Vec<Tensor> {
         let mut results = vec![];
         let mut x = self.inputs[0].clone();
-        // What goes beside it, turned and cut as it is.
+        // What goes beside it, transposed and cut as it is.
         let mut y = self.inputs[1].clone();
         let mut first = x.clone();
         let mut vectors = self.vectors.clone();

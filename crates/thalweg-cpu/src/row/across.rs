@@ -1,6 +1,6 @@
 //! Rows across memory: vectors hold the same place of neighbouring rows.
 //!
-//! A strip of neighbouring rows is a matrix with a column for each, and each phase of its body is a map over pieces of that matrix. In: a phase.
+//! A strip of neighbouring rows is a matrix with a column for each, and each phase of its body is a map over chunks of that matrix. In: a phase.
 //! Out: a map body, in which a value of the row is read from an array with an element for each column, a buffer is a matrix, and a fold is
 //! put together with what a *bank* holds so far. There are as many banks as a block has lanes ([`order::LANES`]): the points of a lane,
 //! 32 apart, are the rows of one call.
@@ -9,7 +9,7 @@
 //! one element a column is repeated as often for that.
 
 use super::layout::{Block, Layout, Tables};
-use super::walk::{Kernel, Piece, Places};
+use super::passes::{Chunk, Kernel, Places};
 use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
 use thalweg_kernel::order::LANES;
@@ -18,7 +18,7 @@ use thalweg_runtime::Error;
 
 /// Bytes of a strip that stay in a second-level cache while its phases run.
 const STRIP_BYTES: usize = 512 << 10;
-/// Columns of a strip: of bodies that walk once, where width alone matters; and the least that is worth a piece.
+/// Columns of a strip: of bodies that pass once, where width alone matters; and the least that is worth a chunk.
 const WIDE: usize = 2048;
 pub const NARROW: usize = 64;
 /// Strips begin at multiples of so many columns, so that vectors of 4-byte elements are whole.
@@ -207,9 +207,9 @@ impl<'a> Across<'a> {
     /// Columns of a strip.
     fn strip(&self, threads: usize) -> usize {
         let columns = self.columns;
-        let walks = self.program.phases.list.iter().filter(|p| !p.once).count();
+        let passes = self.program.phases.list.iter().filter(|p| !p.once).count();
         let outer = self.layout.rows() / columns;
-        let mut width = if walks <= 1 {
+        let mut width = if passes <= 1 {
             WIDE
         } else {
             let body = self.layout.lines.iter().filter(|l| l.point != 0 || l.map.is_some()).map(|l| l.unit as usize);
@@ -220,7 +220,7 @@ impl<'a> Across<'a> {
         // Some strips for each thread, as long as they do not become slivers.
         if threads > 1 {
             let wanted = (2 * threads).div_ceil(outer);
-            width = width.min((columns / wanted).max(if walks <= 1 { 4 * NARROW } else { NARROW }));
+            width = width.min((columns / wanted).max(if passes <= 1 { 4 * NARROW } else { NARROW }));
         }
         let width = (width / UNIT * UNIT).max(UNIT);
         if columns <= width {
@@ -251,15 +251,15 @@ impl<'a> Across<'a> {
         self.width == self.columns && self.columns <= JOINED && map.accesses.iter().all(fits)
     }
 
-    /// Number of the first row of a piece.
-    fn first(&self, piece: usize) -> usize {
-        piece / self.strips * self.columns + piece % self.strips * self.width
+    /// Number of the first row of a chunk.
+    fn first(&self, chunk: usize) -> usize {
+        chunk / self.strips * self.columns + chunk % self.strips * self.width
     }
 
     /// Words of all accesses for one row of a call, from point `start` of the block on; of banks, those of lane 0.
-    fn args(&self, map: &Map, piece: Piece, block: Block, args: &mut Vec<u64>) {
-        let (layout, width) = (self.layout, self.width(piece.number));
-        let (last, first) = (layout.kept.len() - 1, self.first(piece.number));
+    fn args(&self, map: &Map, chunk: Chunk, block: Block, args: &mut Vec<u64>) {
+        let (layout, width) = (self.layout, self.width(chunk.number));
+        let (last, first) = (layout.kept.len() - 1, self.first(chunk.number));
         args.clear();
         for &(source, access) in &map.accesses {
             let words = match source {
@@ -272,10 +272,10 @@ impl<'a> Across<'a> {
                 Source::Buffer(i) => {
                     let point = block.run * layout.n + block.start;
                     let at = self.buffers[i] + point * width * access.dtype.size();
-                    [piece.memory as u64 + at as u64, 0, 1, 0]
+                    [chunk.memory as u64 + at as u64, 0, 1, 0]
                 }
-                Source::Value(i) => [piece.memory as u64 + self.values[i] as u64, 0, 1, 0],
-                Source::Bank(i) => [piece.own as u64 + self.banks[i] as u64, 0, 1, 0],
+                Source::Value(i) => [chunk.memory as u64 + self.values[i] as u64, 0, 1, 0],
+                Source::Bank(i) => [chunk.own as u64 + self.banks[i] as u64, 0, 1, 0],
             };
             args.extend(words);
         }
@@ -294,9 +294,9 @@ impl<'a> Across<'a> {
     /// Repeats elements that a row has one of, and points the words of their accesses there.
     ///
     /// # Safety
-    /// The args stand at the piece, and the elements of its columns are readable.
-    unsafe fn copy(&self, map: &Map, piece: Piece, args: &mut [u64]) {
-        let (width, last) = (self.width(piece.number), self.layout.kept.len() - 1);
+    /// The args stand at the chunk, and the elements of its columns are readable.
+    unsafe fn copy(&self, map: &Map, chunk: Chunk, args: &mut [u64]) {
+        let (width, last) = (self.width(chunk.number), self.layout.kept.len() - 1);
         for (a, (source, access)) in map.accesses.iter().enumerate() {
             let Some(i) = source.repeated(access) else { continue };
             let at = self.copies[i].expect("a joined phase has places for what it repeats");
@@ -304,7 +304,7 @@ impl<'a> Across<'a> {
             let unit = line.unit as usize;
             // SAFETY: the caller's promise; there is room for `LANES` rows.
             unsafe {
-                let to = piece.own.add(at);
+                let to = chunk.own.add(at);
                 for column in 0..width {
                     let element = from.offset(column as isize * line.kept[last] as isize);
                     std::ptr::copy_nonoverlapping(element, to.add(column * unit), unit);
@@ -317,12 +317,12 @@ impl<'a> Across<'a> {
     }
 
     /// Fills the tables of the mapped accesses for one point of each column.
-    fn tables(&self, map: &Map, piece: Piece, point: Option<usize>, args: &mut [u64], tables: &mut Tables) {
+    fn tables(&self, map: &Map, chunk: Chunk, point: Option<usize>, args: &mut [u64], tables: &mut Tables) {
         let row = self.layout.row;
-        let width = self.width(piece.number);
+        let width = self.width(chunk.number);
         for (a, &(source, access)) in map.accesses.iter().enumerate() {
             if let (Source::Line(i), AccessClass::Mapped) = (source, access.class) {
-                let first = point.map(|p| self.first(piece.number) * row + p);
+                let first = point.map(|p| self.first(chunk.number) * row + p);
                 let (at, table) = tables.fill(i, &self.layout.lines[i], first, row, width);
                 (args[4 * a], args[4 * a + 3]) = (at, table);
             }
@@ -330,7 +330,7 @@ impl<'a> Across<'a> {
     }
 
     /// # Safety
-    /// As [`crate::rows::Rows::run`].
+    /// As [`crate::row_call::Rows::run`].
     unsafe fn call(&self, map: &Map, own: *mut u8, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
         if map.engine.restores() {
             // SAFETY: the caller's promise.
@@ -371,15 +371,15 @@ impl<'a> Across<'a> {
         map: &Map,
         joined: bool,
         block: Block,
-        piece: Piece,
+        chunk: Chunk,
         args: &mut Vec<u64>,
         tables: &mut Tables,
     ) -> Result<(), Error> {
-        let width = self.width(piece.number);
-        self.args(map, piece, block, args);
+        let width = self.width(chunk.number);
+        self.args(map, chunk, block, args);
         if joined {
             // SAFETY: the memory of the thread has room for 32 rows of each.
-            unsafe { self.copy(map, piece, args) };
+            unsafe { self.copy(map, chunk, args) };
         }
         let points: Vec<i64> = map.accesses.iter().map(|&(s, a)| self.point(s, a, width)).collect();
         let bank = |a: usize| matches!(map.accesses[a].0, Source::Bank(_));
@@ -404,8 +404,8 @@ impl<'a> Across<'a> {
                 for point in 0..block.len {
                     (0..points.len()).for_each(|a| args[4 * a] = at(a, point, width));
                     let place = block.run * self.layout.n + block.start + point;
-                    self.tables(map, piece, Some(place), args, tables);
-                    self.call(map, piece.own, args, width, 1)?;
+                    self.tables(map, chunk, Some(place), args, tables);
+                    self.call(map, chunk.own, args, width, 1)?;
                 }
                 return Ok(());
             }
@@ -413,22 +413,22 @@ impl<'a> Across<'a> {
                 let (groups, rest) = (block.len / LANES, block.len % LANES);
                 if groups > 0 {
                     step(args, LANES as i64);
-                    self.call(map, piece.own, args, LANES * width, groups)?;
+                    self.call(map, chunk.own, args, LANES * width, groups)?;
                 }
                 if rest > 0 {
                     (0..points.len()).for_each(|a| args[4 * a] = at(a, groups * LANES, width));
-                    self.call(map, piece.own, args, rest * width, 1)?;
+                    self.call(map, chunk.own, args, rest * width, 1)?;
                 }
                 return Ok(());
             }
             if map.folds == 0 {
                 step(args, 1);
-                return self.call(map, piece.own, args, width, block.len);
+                return self.call(map, chunk.own, args, width, block.len);
             }
             step(args, LANES as i64);
             for lane in 0..LANES.min(block.len) {
                 (0..points.len()).for_each(|a| args[4 * a] = at(a, lane, width));
-                self.call(map, piece.own, args, width, (block.len - lane).div_ceil(LANES))?;
+                self.call(map, chunk.own, args, width, (block.len - lane).div_ceil(LANES))?;
             }
         }
         Ok(())
@@ -450,12 +450,12 @@ impl Kernel for Across<'_> {
         self.layout
     }
 
-    fn pieces(&self) -> usize {
+    fn chunks(&self) -> usize {
         self.layout.rows() / self.columns * self.strips
     }
 
-    fn width(&self, piece: usize) -> usize {
-        self.width.min(self.columns - piece % self.strips * self.width)
+    fn width(&self, chunk: usize) -> usize {
+        self.width.min(self.columns - chunk % self.strips * self.width)
     }
 
     fn widest(&self) -> usize {
@@ -474,23 +474,23 @@ impl Kernel for Across<'_> {
         &self,
         phase: usize,
         block: Block,
-        piece: Piece,
+        chunk: Chunk,
         scratch: (&mut Vec<u64>, &mut Tables),
         out: *mut u64,
     ) -> Result<(), Error> {
         let map = &self.program.maps[phase];
-        let width = self.width(piece.number);
+        let width = self.width(chunk.number);
         let body = &self.program.phases.list[phase].body;
         // Lanes that no point is put to hold the identity, and putting that to a lane changes nothing: they are left out.
         let used = LANES.min(block.len);
         // SAFETY: a bank has room for all lanes of the strip's width, `out` for as many results a fold; the rest is the caller's promise.
         unsafe {
             for (fold, &bank) in body.folds.iter().zip(&self.banks) {
-                fold::identities(fold.op, body.dtype(fold.node), piece.own.add(bank), used * width);
+                fold::identities(fold.op, body.dtype(fold.node), chunk.own.add(bank), used * width);
             }
-            self.lanes(map, self.joined[phase], block, piece, scratch.0, scratch.1)?;
+            self.lanes(map, self.joined[phase], block, chunk, scratch.0, scratch.1)?;
             for (f, (fold, &bank)) in body.folds.iter().zip(&self.banks).enumerate() {
-                let (bank, dtype) = (piece.own.add(bank), body.dtype(fold.node));
+                let (bank, dtype) = (chunk.own.add(bank), body.dtype(fold.node));
                 let pitch = width * dtype.size();
                 let mut half = LANES / 2;
                 while half > 0 {
@@ -504,32 +504,32 @@ impl Kernel for Across<'_> {
         Ok(())
     }
 
-    unsafe fn once(&self, phase: usize, piece: Piece, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
+    unsafe fn once(&self, phase: usize, chunk: Chunk, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
         let map = &self.program.maps[phase];
         let (args, tables) = scratch;
-        let width = self.width(piece.number);
-        self.args(map, piece, Block { run: 0, start: 0, len: 1 }, args);
+        let width = self.width(chunk.number);
+        self.args(map, chunk, Block { run: 0, start: 0, len: 1 }, args);
         if map.mapped {
-            self.tables(map, piece, (self.layout.row > 0).then_some(0), args, tables);
+            self.tables(map, chunk, (self.layout.row > 0).then_some(0), args, tables);
         }
         // SAFETY: accesses are those that are per row, one element a column, which are inside their operands; values have room for the strip.
         unsafe {
-            self.call(map, piece.own, args, width, 1)?;
+            self.call(map, chunk.own, args, width, 1)?;
             for set in &self.program.phases.list[phase].body.sets {
                 let slot = set.slot as usize;
                 let bytes = width * self.program.phases.values[slot].size();
-                repeat(piece.memory.add(self.values[slot]), bytes, self.repeats);
+                repeat(chunk.memory.add(self.values[slot]), bytes, self.repeats);
             }
         }
         Ok(())
     }
 
-    unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8) {
-        let width = self.width(piece.number);
+    unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8) {
+        let width = self.width(chunk.number);
         let slot = slot as usize;
         // SAFETY: the value's place has room for the strip; `from` holds as much.
         unsafe {
-            let to = piece.memory.add(self.values[slot]);
+            let to = chunk.memory.add(self.values[slot]);
             let bytes = width * self.program.phases.values[slot].size();
             std::ptr::copy_nonoverlapping(from, to, bytes);
             repeat(to, bytes, self.repeats);

@@ -4,27 +4,27 @@
 //! phase, a block a call.
 
 use super::columns::Columns;
-use super::lawful;
 use super::layout::{Block, Layout, Line, Tables};
-use super::walk::{self, CHUNK, Failure, Kernel, Piece, Places, Scratch, Together};
+use super::online;
+use super::passes::{self, Blockwise, CHUNK, Chunk, Failure, Kernel, Places, Scratch};
 use super::{Stores, may_stream};
 use crate::engine::AlongEngine;
-use crate::rows::{ACCESS_WORDS, MOST_TOGETHER};
+use crate::row_call::{ACCESS_WORDS, MOST_ROWS_ABREAST};
 use crate::threads::Threads;
 use std::ops::Range;
 use thalweg_ir::DType;
-use thalweg_kernel::{Body, Laws, Phases, order};
+use thalweg_kernel::{Body, OnlinePasses, Phases, order};
 use thalweg_runtime::Error;
 
-/// Bytes of the rows that are walked side by side: they stay in the smallest first-level caches.
+/// Bytes of the rows that are passed over side by side: they stay in the smallest first-level caches.
 const NEAR_BYTES: usize = 24 << 10;
 
 /// One launch.
 pub struct Along<'a> {
     engine: &'a AlongEngine,
     pub phases: &'a Phases,
-    /// By which its first two walks run together.
-    pub laws: Option<&'a Laws>,
+    /// By which its first two passes run together.
+    pub online: Option<&'a OnlinePasses>,
     pub layout: &'a Layout<'a>,
     /// As many as the body has.
     scalars: &'a [u64],
@@ -36,7 +36,7 @@ pub struct Along<'a> {
     buffers: Vec<usize>,
     /// Bytes of that memory.
     bytes: usize,
-    /// Rows that are walked side by side where they run whole.
+    /// Rows that are passed over side by side where they run whole.
     together: usize,
     /// Where rows are put together.
     columns: Option<Columns>,
@@ -45,7 +45,7 @@ pub struct Along<'a> {
 impl<'a> Along<'a> {
     pub fn new(
         engine: &'a AlongEngine,
-        laws: Option<&'a Laws>,
+        online: Option<&'a OnlinePasses>,
         body: &Body,
         layout: &'a Layout<'a>,
         scalars: &'a [u64],
@@ -66,11 +66,11 @@ impl<'a> Along<'a> {
                 l.point != 0 && l.kept[last] != 0 && body.stores.iter().all(|s| s.access as usize != *i)
             });
         let point = read.map(|(_, l)| l.unit as usize).chain(phases.buffers.iter().map(|d| d.size())).sum::<usize>();
-        let together = (NEAR_BYTES / (point * layout.n).max(1)).clamp(1, MOST_TOGETHER);
+        let together = (NEAR_BYTES / (point * layout.n).max(1)).clamp(1, MOST_ROWS_ABREAST);
         Along {
             engine,
             phases,
-            laws,
+            online,
             layout,
             scalars,
             in_place,
@@ -99,7 +99,7 @@ impl<'a> Along<'a> {
             match &self.columns {
                 Some(columns) => columns.run(self, single && !scans, threads, estimate_ns),
                 None if single && !scans => self.whole_rows(threads, estimate_ns),
-                None => walk::run(self, threads, estimate_ns),
+                None => passes::run(self, threads, estimate_ns),
             }
         }
     }
@@ -117,8 +117,8 @@ impl<'a> Along<'a> {
             if failure.any() {
                 return;
             }
-            walk::with_scratch(|scratch| {
-                let memory = scratch.piece.bytes(self.memory_bytes());
+            passes::with_scratch(|scratch| {
+                let memory = scratch.chunk.bytes(self.memory_bytes());
                 let Scratch { args, tables, .. } = scratch;
                 for chunk in range {
                     let (outer, first) = (chunk / chunks, chunk % chunks * rows);
@@ -138,7 +138,7 @@ impl<'a> Along<'a> {
     /// Runs phases for rows that the args stand at.
     ///
     /// # Safety
-    /// As [`crate::rows::Along::run`].
+    /// As [`crate::row_call::Along::run`].
     pub unsafe fn call(&self, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> Result<(), Error> {
         let fits = |(phase, written): &(usize, Vec<usize>)| phases.contains(phase) && may_stream(written, args, rows);
         // SAFETY: the caller's promise; rows that go past the caches are aligned.
@@ -203,7 +203,7 @@ impl Kernel for Along<'_> {
         self.layout
     }
 
-    fn pieces(&self) -> usize {
+    fn chunks(&self) -> usize {
         self.layout.rows()
     }
 
@@ -216,7 +216,7 @@ impl Kernel for Along<'_> {
     }
 
     fn memory(&self) -> [usize; 2] {
-        // A word more for what is stored nowhere: see `lawful`.
+        // A word more for what is stored nowhere: see `online`.
         [self.bytes, 8 * (self.phases.values.len() + 1)]
     }
 
@@ -228,22 +228,22 @@ impl Kernel for Along<'_> {
         &self,
         phase: usize,
         block: Block,
-        piece: Piece,
+        chunk: Chunk,
         scratch: (&mut Vec<u64>, &mut Tables),
         out: *mut u64,
     ) -> Result<(), Error> {
         let (args, tables) = scratch;
         let values = self.phases.values.len();
         // SAFETY: values of the row have a word each, in its memory and in the thread's: folds write there, and other threads may read the row's.
-        unsafe { std::ptr::copy_nonoverlapping(piece.memory, piece.own, 8 * values) };
-        self.args(piece.number, block, block.len, piece.memory, piece.own, (args, tables));
+        unsafe { std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values) };
+        self.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
         // SAFETY: every access of the block is inside its operand, and buffers have room for the row.
         unsafe { self.call(args, block.len, 1, phase..phase + 1)? };
         let body = &self.phases.list[phase].body;
         for (f, fold) in body.folds.iter().enumerate() {
             // SAFETY: a word for each slot, a place for each fold.
             unsafe {
-                let bits = piece.own.cast::<u64>().add(fold.slot as usize).read();
+                let bits = chunk.own.cast::<u64>().add(fold.slot as usize).read();
                 let to = out.add(f);
                 if body.dtype(fold.node).size() == 4 { to.cast::<u32>().write(bits as u32) } else { to.write(bits) }
             }
@@ -251,44 +251,44 @@ impl Kernel for Along<'_> {
         Ok(())
     }
 
-    unsafe fn once(&self, phase: usize, piece: Piece, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
+    unsafe fn once(&self, phase: usize, chunk: Chunk, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
         let (args, tables) = scratch;
-        self.args(piece.number, Block { run: 0, start: 0, len: 1 }, 1, piece.memory, piece.memory, (args, tables));
+        self.args(chunk.number, Block { run: 0, start: 0, len: 1 }, 1, chunk.memory, chunk.memory, (args, tables));
         // SAFETY: as above, for the accesses that are per row; sets are written to the row's values.
         unsafe { self.call(args, 1, 1, phase..phase + 1) }
     }
 
-    fn together(&self) -> Option<Together> {
-        self.laws.map(|laws| Together { phases: laws.phases.clone(), words: lawful::words(self.phases, laws) })
+    fn together(&self) -> Option<Blockwise> {
+        self.online.map(|online| Blockwise { phases: online.phases.clone(), words: online::words(self.phases, online) })
     }
 
     unsafe fn blocks_together(
         &self,
         block: Block,
-        piece: Piece,
+        chunk: Chunk,
         scratch: (&mut Vec<u64>, &mut Tables),
         out: *mut u64,
     ) -> Result<(), Error> {
-        let laws = self.laws.expect("phases run together by laws");
+        let online = self.online.expect("phases run together by their rescaling identities");
         // SAFETY: the caller's promise.
-        unsafe { lawful::block(self, laws, block, piece, scratch, out) }
+        unsafe { online::block(self, online, block, chunk, scratch, out) }
     }
 
-    unsafe fn settle(
+    unsafe fn resolve(
         &self,
-        piece: Piece,
+        chunk: Chunk,
         results: *const u64,
         scratch: (&mut Vec<u64>, &mut Tables),
     ) -> Result<(), Error> {
-        let laws = self.laws.expect("phases run together by laws");
+        let online = self.online.expect("phases run together by their rescaling identities");
         // SAFETY: the caller's promise.
-        unsafe { lawful::settle(self, laws, piece, results, scratch) }
+        unsafe { online::resolve(self, online, chunk, results, scratch) }
     }
 
-    unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8) {
+    unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8) {
         // SAFETY: a word for each slot; `from` holds one element of the dtype.
         unsafe {
-            let to = piece.memory.cast::<u64>().add(slot as usize);
+            let to = chunk.memory.cast::<u64>().add(slot as usize);
             let dtype: DType = self.phases.values[slot as usize];
             to.write(if dtype.size() == 4 { from.cast::<u32>().read() as u64 } else { from.cast::<u64>().read() });
         }

@@ -6,7 +6,7 @@
 use super::along::Along;
 use super::fold;
 use super::layout::{Block, Layout};
-use super::walk::{self, Arena, Failure, Piece, Places, Scratch};
+use super::passes::{self, Arena, Chunk, Failure, Places, Scratch};
 use crate::check;
 use crate::simd::Shared;
 use crate::threads::Threads;
@@ -108,7 +108,7 @@ impl Columns {
         let layout = along.layout;
         let failure = Failure::default();
         threads.run(self.groups, 1, ns, |range| {
-            walk::with_scratch(|scratch| {
+            passes::with_scratch(|scratch| {
                 for group in range {
                     let mut row = group * self.rows;
                     let end = layout.rows().min(row + self.rows);
@@ -135,15 +135,15 @@ impl Columns {
     ) -> usize {
         let layout = along.layout;
         if !whole {
-            let [memory, own] = walk::Kernel::memory(along);
-            let (memory, own) = (scratch.piece.bytes(memory), scratch.own.bytes(own));
+            let [memory, own] = passes::Kernel::memory(along);
+            let (memory, own) = (scratch.chunk.bytes(memory), scratch.own.bytes(own));
             // SAFETY: the caller's promise; the memory is this thread's.
-            failure.note(unsafe { walk::serial(along, Piece { number: rows.start, memory, own }, scratch) });
+            failure.note(unsafe { passes::serial(along, Chunk { number: rows.start, memory, own }, scratch) });
             return 1;
         }
         let inner = *layout.kept.last().expect("a layout has a dimension of rows");
         let count = if layout.is_mapped() { 1 } else { rows.len().min(inner - rows.start % inner) };
-        let memory = scratch.piece.bytes(along.memory_bytes());
+        let memory = scratch.chunk.bytes(along.memory_bytes());
         let Scratch { args, tables, .. } = scratch;
         along.args(rows.start, Block { run: 0, start: 0, len: layout.n }, layout.n, memory, memory, (args, tables));
         // SAFETY: every access of the rows is inside its operand or in the group's memory.

@@ -1,4 +1,4 @@
-//! A row geometry as the driver walks it.
+//! A row geometry as the driver goes through it.
 //!
 //! In: a geometry that was checked, operands. Out: for each access its address (of index-only accesses its position) at the domain's first
 //! point and its steps, in bytes, with neighbouring dimensions merged wherever every access runs on from one to the next. The dimensions that

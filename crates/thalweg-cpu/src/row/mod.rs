@@ -10,10 +10,10 @@ mod across;
 mod along;
 mod columns;
 mod fold;
-mod lawful;
 mod layout;
+mod online;
+mod passes;
 mod scans;
-mod walk;
 
 use crate::check::{self, Points};
 use crate::engine::{AlongEngine, Choice, STREAM_ALIGN};
@@ -24,14 +24,14 @@ use crate::scan;
 use crate::threads::Threads;
 use across::Across;
 use along::Along;
-use lawful::Lawful;
 use layout::Layout;
+use online::OnlineProgram;
 use std::sync::{Arc, OnceLock};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, Body, Geometry, Orientation, RowGeometry, phases};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
-pub use walk::Failure;
+pub use passes::Failure;
 
 /// Points of a row beyond which nothing is kept in buffers: they would be memory traffic themselves.
 const KEEP_POINTS: usize = 1 << 20;
@@ -53,8 +53,8 @@ enum Way {
         kept: Box<AlongEngine>,
         /// The same without buffers, for long rows; made when first needed.
         bare: OnceLock<Option<Box<AlongEngine>>>,
-        /// With the laws by which two walks read a row as one, for rows beyond the caches; made when first needed.
-        lawful: OnceLock<Option<Box<Lawful>>>,
+        /// With the rescaling identities by which two passes read a row as one, for rows beyond the caches; made when first needed.
+        online: OnceLock<Option<Box<OnlineProgram>>>,
     },
     Across {
         kept: Box<across::Program>,
@@ -71,7 +71,7 @@ impl RowsProgram {
         let way = match orientation {
             Orientation::Along => {
                 let kept = Box::new(AlongEngine::new(body, choice, true));
-                Way::Along { kept, bare: OnceLock::new(), lawful: OnceLock::new() }
+                Way::Along { kept, bare: OnceLock::new(), online: OnceLock::new() }
             }
             Orientation::Across => {
                 let kept = Box::new(across::Program::new(phases, body.accesses.len(), choice));
@@ -174,18 +174,18 @@ impl RowsProgram {
         // SAFETY: the check found every access of the domain inside its operand. No two rows write one element, since no two points share one.
         unsafe {
             match &self.way {
-                Way::Along { kept, bare, lawful } => {
-                    let pays = lawful::pays(body, &layout);
-                    let made = || Lawful::new(body, self.choice, kept.info()).map(Box::new);
-                    let lawful = if pays { lawful.get_or_init(made).as_deref() } else { None };
-                    let engine = lawful.map_or_else(|| self.along(kept, bare, layout.row), |l| &l.engine);
-                    let laws = lawful.map(|l| &l.laws);
-                    Along::new(engine, laws, body, &layout, scalars, stores).run(threads, estimate)
+                Way::Along { kept, bare, online } => {
+                    let pays = online::pays(body, &layout);
+                    let made = || OnlineProgram::new(body, self.choice, kept.info()).map(Box::new);
+                    let online = if pays { online.get_or_init(made).as_deref() } else { None };
+                    let engine = online.map_or_else(|| self.along(kept, bare, layout.row), |l| &l.engine);
+                    let online = online.map(|l| &l.online);
+                    Along::new(engine, online, body, &layout, scalars, stores).run(threads, estimate)
                 }
                 Way::Across { kept, bare } => {
                     let program = self.across(kept, bare, layout.row);
                     let across = Across::new(program, &layout, scalars, stores, threads.for_work(estimate));
-                    walk::run(&across, threads, estimate)
+                    passes::run(&across, threads, estimate)
                 }
             }
         }

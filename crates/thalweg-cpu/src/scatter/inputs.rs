@@ -165,7 +165,7 @@ fn outer_strides(g: &ScatterGeometry) -> [isize; 4] {
 fn points(geometry: &Geometry) -> usize {
     match geometry {
         Geometry::Map(map) => map.points(),
-        Geometry::Pieces(pieces) => pieces.iter().map(MapGeometry::points).sum(),
+        Geometry::Boxes(boxes) => boxes.iter().map(MapGeometry::points).sum(),
         other => panic!("an input is computed by a map, not with {other:?}"),
     }
 }

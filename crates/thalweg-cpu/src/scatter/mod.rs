@@ -1,23 +1,23 @@
 //! Scatters: values put in at given places along an axis.
 //!
 //! The tensor is copied, unless the result takes its place, then values are put in. Values that meet one element do so in the order of the index, and
-//! each result is rounded to the tensor's dtype where it lies, so the bits depend on nothing else. Pieces of work differ in
-//! the dimensions beside the axis; where those are few, each piece owns a range of the result along the axis as well and looks at all indices.
+//! each result is rounded to the tensor's dtype where it lies, so the bits depend on nothing else. Chunks of work differ in
+//! the dimensions beside the axis; where those are few, each chunk owns a range of the result along the axis as well and looks at all indices.
 //!
 //! Index and values may be computed by the kernel itself ([`inputs`]): part by part, each of which is put in before the next one is computed.
 
+mod chunks;
 mod inputs;
-mod walk;
 
 pub use inputs::{Input, ScatterProgram};
 
 use crate::simd::Shared;
 use crate::threads::Threads;
+use chunks::{Chunks, Outside, apart, checked};
 use half::{bf16, f16};
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
-use walk::{Outside, Walk, apart, checked};
 
 /// Nanoseconds a value, and a byte that is copied, on one thread.
 const NS_PER_VALUE: f64 = 2.0;
@@ -114,13 +114,13 @@ fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: 
         });
         return;
     }
-    let walk = Walk::new(dims, g.base, true);
-    threads.run(walk.pieces(), 16, estimate, |range| {
-        for piece in range {
-            let (first, width) = walk.piece(piece);
+    let chunks = Chunks::new(dims, g.base, true);
+    threads.run(chunks.count(), 16, estimate, |range| {
+        for chunk in range {
+            let (first, width) = chunks.get(chunk);
             for j in 0..width as isize {
-                let from = at(from, first[0] + j * walk.columns[0]);
-                let to = at(to, first[3] + j * walk.columns[3]);
+                let from = at(from, first[0] + j * chunks.columns[0]);
+                let to = at(to, first[3] + j * chunks.columns[3]);
                 // SAFETY: as above.
                 unsafe { std::ptr::copy_nonoverlapping(from, to, size) };
             }
@@ -229,37 +229,37 @@ fn put<T: Copy>(
     outside: &Outside,
     with: impl Fn(T, T) -> T + Sync,
 ) {
-    let walk = Walk::new(g.outer.iter().chain(&g.inner).copied().collect(), g.base, !g.inner.is_empty());
-    let pieces = walk.pieces();
+    let chunks = Chunks::new(g.outer.iter().chain(&g.inner).copied().collect(), g.base, !g.inner.is_empty());
+    let count = chunks.count();
     let columns: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let estimate = NS_PER_VALUE * (columns * g.n) as f64;
     let wanted = threads.for_work(estimate);
     // Looking at an index costs as much as putting a value in does, or several times as much where no branch predictor can tell whose it is, unless the
     // latter misses the caches or there are many for one index: only then a range a thread, no more.
-    let index_row = if g.inner.is_empty() { 1 } else { walk.width };
-    let far = g.size * index_row * size_of::<T>() > CACHED || walk.columns[1] == 0 && index_row >= WIDE;
-    let ranges = if pieces == 0 || pieces >= wanted || !far { 1 } else { wanted.div_ceil(pieces).min(g.size.max(1)) };
+    let index_row = if g.inner.is_empty() { 1 } else { chunks.width };
+    let far = g.size * index_row * size_of::<T>() > CACHED || chunks.columns[1] == 0 && index_row >= WIDE;
+    let ranges = if count == 0 || count >= wanted || !far { 1 } else { wanted.div_ceil(count).min(g.size.max(1)) };
     let length = g.size.div_ceil(ranges).max(1);
     let [index, values, to] = addresses;
     let [_, index_step, value_step, step] = g.steps;
-    let [_, index_columns, value_columns, columns] = walk.columns;
-    threads.run(pieces * ranges, 1, estimate, |range| {
+    let [_, index_columns, value_columns, columns] = chunks.columns;
+    threads.run(count * ranges, 1, estimate, |range| {
         for n in range {
-            let (piece, part) = (n / ranges, n % ranges);
-            let (at, width) = walk.piece(piece);
+            let (chunk, part) = (n / ranges, n % ranges);
+            let (at, width) = chunks.get(chunk);
             let own = (part * length) as u64..((part + 1) * length).min(g.size) as u64;
             let index = index.get().cast::<i64>().wrapping_offset(at[1]);
             let values = values.get().cast::<T>().wrapping_offset(at[2]);
             let to = to.get().cast::<T>().wrapping_offset(at[3]);
-            // Whether a place is this piece's; one that does not exist is noted by whoever sees it first.
+            // Whether a place is this chunk's; one that does not exist is noted by whoever sees it first.
             let ours = |i: i64| {
                 if i as u64 >= g.size as u64 {
-                    outside.note(piece, i);
+                    outside.note(chunk, i);
                     return false;
                 }
                 own.contains(&(i as u64))
             };
-            // SAFETY: all positions were checked, of the result for every place inside; no two pieces write one element.
+            // SAFETY: all positions were checked, of the result for every place inside; no two chunks write one element.
             unsafe {
                 for k in 0..g.n as isize {
                     let (index, values) = (index.offset(k * index_step), values.offset(k * value_step));

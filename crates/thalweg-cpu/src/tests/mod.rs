@@ -1,8 +1,8 @@
 //! Tests of the device as the rest of Thalweg uses it.
 
 mod axes;
-mod bundles;
 mod gathers;
+mod groups;
 mod maps;
 mod measure;
 mod products;

@@ -268,8 +268,8 @@ fn the_layout_of_an_input_does_not_change_a_sum() {
     let mut rng = Lcg(3);
     for (rows, columns) in [(9000, 7), (70, 300), (5, 10_000), (4097, 65)] {
         let values: Vec<f32> = (0..rows * columns).map(|_| rng.value() as f32 / 3.0).collect();
-        let turned: Vec<f32> = (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect();
-        let sums = [(values, columns as isize, 1), (turned, 1, rows as isize)].map(|(v, down, side)| {
+        let transposed: Vec<f32> = (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect();
+        let sums = [(values, columns as isize, 1), (transposed, 1, rows as isize)].map(|(v, down, side)| {
             let device = device(2);
             let (input, output) = (upload(&*device, &v), device.allocate(columns * 4).unwrap());
             let reduction = Reduction { kept: vec![(columns, side)], reduced: vec![(rows, down)], base: 0 };

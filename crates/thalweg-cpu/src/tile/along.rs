@@ -9,7 +9,7 @@ use super::compile::{Level, compile_pass};
 use super::moves;
 use super::program::{Pass, Registers, TILE, lay_out};
 use crate::prepare::prepare;
-use crate::rows::{ACCESS_WORDS, Along, RowArgs};
+use crate::row_call::{ACCESS_WORDS, Along, RowArgs};
 use std::ops::Range;
 use thalweg_kernel::order::{BLOCK, LANES};
 use thalweg_kernel::{Access, AccessClass, Body, Phases, phases};

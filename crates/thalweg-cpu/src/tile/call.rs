@@ -4,7 +4,7 @@ use super::casts;
 use super::lanes::Loop;
 use super::moves::{self, Indexed};
 use super::program::{Code, Pass, Register, Step, Value, Write};
-use crate::rows::{ACCESS_WORDS, RowArgs};
+use crate::row_call::{ACCESS_WORDS, RowArgs};
 use thalweg_kernel::{Access, AccessClass};
 
 /// The points of one tile: `rows × columns` of the call, their lanes row after row.
@@ -58,7 +58,7 @@ impl<'a> Call<'a> {
     /// Runs steps over a block.
     ///
     /// # Safety
-    /// That of [`Rows::run`](crate::rows::Rows::run), for the points of the block, of which there are at most [`TILE`](super::program::TILE).
+    /// That of [`Rows::run`](crate::row_call::Rows::run), for the points of the block, of which there are at most [`TILE`](super::program::TILE).
     pub(super) unsafe fn steps(&mut self, steps: &[Step], block: Block) {
         for step in steps {
             // SAFETY: the caller's promise.
@@ -191,8 +191,8 @@ impl<'a> Call<'a> {
                 return;
             }
             let to = self.tile(out);
-            let (pieces, each) = if dense { (1, lanes) } else { (b.rows, b.columns) };
-            for r in 0..pieces {
+            let (chunks, each) = if dense { (1, lanes) } else { (b.rows, b.columns) };
+            for r in 0..chunks {
                 let from = (self.at_row(access, b.row + r) as *const u8).add(b.column * size);
                 let to = to.add(r * each * width);
                 match convert {
@@ -260,8 +260,8 @@ impl<'a> Call<'a> {
         // Rows that follow one another are one. Others go one by one: where they are written to the same elements, what the last one leaves stays,
         // and sums are those of all.
         let together = step == 1 && self.dense(access, size, b);
-        let (pieces, each) = if together { (1, b.rows * b.columns) } else { (b.rows, b.columns) };
-        for r in 0..pieces {
+        let (chunks, each) = if together { (1, b.rows * b.columns) } else { (b.rows, b.columns) };
+        for r in 0..chunks {
             // SAFETY: the elements of the block are writable, the registers hold its lanes.
             unsafe {
                 let to = (self.at_row(access, b.row + r) as *mut u8).offset(b.column as isize * step * size as isize);

@@ -4,7 +4,7 @@ use super::call::{Block, Call};
 use super::folds::{Combine, FoldCode};
 use super::lanes::Loop;
 use crate::math::lanes::Lanes;
-use crate::rows::{RowArgs, Rows};
+use crate::row_call::{RowArgs, Rows};
 use std::cell::RefCell;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass};

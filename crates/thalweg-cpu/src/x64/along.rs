@@ -3,11 +3,11 @@
 //! ```text
 //! for each group of rows:  for each phase of the call:  for each row of the group:
 //!     once:  straight code for values of the row
-//!     walk:  accumulators at the identity; main loop and masked steps as in map code; lanes put together
+//!     pass:  accumulators at the identity; main loop and masked steps as in map code; lanes put together
 //! ```
 //!
-//! What ends a walk - lanes put together, a root, a division - takes long and does not depend on other rows: side by side in a group, one row's end
-//! overlaps with the next one's walk.
+//! What ends a pass - lanes put together, a root, a division - takes long and does not depend on other rows: side by side in a group, one row's end
+//! overlaps with the next one's pass.
 //! Each phase is lowered, ordered and allocated by itself. Values of a row are frame vectors with the same value in every lane, so a phase reads
 //! them as it reads scalars; rbx holds where those of the row are. They come from memory and go there only when a call runs some of the phases.
 
@@ -22,11 +22,11 @@ use super::schedule::{self, Program};
 use super::vir::{Op, Vir};
 use super::{Knobs, Report, Unsupported, limits, lower, pages, unrolled};
 use crate::prepare::prepare;
-use crate::rows::MOST_TOGETHER;
-use crate::rows::{ACCESS_WORDS, Along, RowArgs};
+use crate::row_call::MOST_ROWS_ABREAST;
+use crate::row_call::{ACCESS_WORDS, Along, RowArgs};
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use thalweg_kernel::{Access, AccessClass, Body, Node, Phases, laws, phases};
+use thalweg_kernel::{Access, AccessClass, Body, Node, Phases, online_passes, phases};
 
 /// The most accesses that are asked for ahead.
 const MOST_AHEAD: usize = 3;
@@ -45,7 +45,7 @@ pub fn compile_along(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong,
     compile_along_with(body, isa, keep, Knobs::default())
 }
 
-/// As [`compile_along`], for outputs larger than the caches: the last walk stores whole vectors past them. The first element of a row of every
+/// As [`compile_along`], for outputs larger than the caches: the last pass stores whole vectors past them. The first element of a row of every
 /// output that is stored point by point must be aligned to a whole vector (64 bytes).
 pub fn compile_along_streaming(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong, Unsupported> {
     compile_along_with(body, isa, keep, Knobs { streaming: true, ..Knobs::default() })
@@ -92,16 +92,16 @@ pub(crate) fn assemble_along(
     let nothing = Vir::new(isa, isa.bytes() / 4);
     let accesses: Vec<Access> = phases.list.first().map_or(body.accesses.clone(), |p| p.body.accesses.clone());
     let ahead = ahead(body, phases);
-    // Where walks run together block by block, the next block is to come while the second one runs.
-    let second = laws(body, phases).map(|l| l.phases.end - 1);
+    // Where passes run together block by block, the next block is to come while the second one runs.
+    let second = online_passes(body, phases).map(|l| l.phases.end - 1);
     let bytes = emit(body, &mut parts, &nothing, &accesses, (phases.values.len(), ahead, second), knobs.streaming)
         .ok_or(Unsupported::TooLarge)?;
-    let walks = || parts.iter().filter(|p| p.tail.is_some());
+    let passes = || parts.iter().filter(|p| p.tail.is_some());
     let guards = |p: &Part| p.v.effects.iter().any(|e| p.v.inst(*e).op == Op::Guard);
     let report = Report {
         isa,
-        lanes: walks().map(|p| p.v.lanes).min().unwrap_or(1),
-        copies: walks().map(|p| p.main.0.copies).max().unwrap_or(1),
+        lanes: passes().map(|p| p.v.lanes).min().unwrap_or(1),
+        copies: passes().map(|p| p.main.0.copies).max().unwrap_or(1),
         instructions: parts.iter().map(|p| p.instructions).sum(),
         bytes: bytes.len(),
         spills: parts.iter().map(|p| p.main.1.spills).sum(),
@@ -111,12 +111,12 @@ pub(crate) fn assemble_along(
     Ok((bytes, report))
 }
 
-/// What a late walk asks for ahead: the first walk's loads, where there are several walks. No walk reads on into the next row, so the processor does
-/// not see the next row coming before the last walk has ended, and waits for its first lines each time (rows of 1024 in the third-level cache, layer
+/// What a late pass asks for ahead: the first pass's loads, where there are several passes. No pass reads on into the next row, so the processor does
+/// not see the next row coming before the last pass has ended, and waits for its first lines each time (rows of 1024 in the third-level cache, layer
 /// norm: 112 ns a row without).
 fn ahead(body: &Body, phases: &Phases) -> Vec<(u16, u8)> {
-    let mut walks = phases.list.iter().filter(|p| !p.once);
-    let (Some(first), Some(_)) = (walks.next(), walks.next()) else { return vec![] };
+    let mut passes = phases.list.iter().filter(|p| !p.once);
+    let (Some(first), Some(_)) = (passes.next(), passes.next()) else { return vec![] };
     loads_in_rows(&first.body, body.accesses.len())
 }
 
@@ -201,7 +201,7 @@ fn emit(
 ) -> Option<Vec<u8>> {
     let mut frame = Frame::new(accesses);
     let starts = frame.words(accesses);
-    let home = frame.vectors(values * MOST_TOGETHER);
+    let home = frame.vectors(values * MOST_ROWS_ABREAST);
     for p in parts.iter_mut() {
         p.slots = frame.vectors(p.v.slots.len());
     }
@@ -230,9 +230,9 @@ fn emit(
     e.a.bind(group);
     e.group(body);
     let last = parts.iter().rposition(|p| p.tail.is_some());
-    // A walk between the first and the last has memory to itself; but it must be long enough.
-    let walks: Vec<usize> = (0..parts.len()).filter(|&k| parts[k].tail.is_some()).collect();
-    let between = walks.get(1..walks.len().saturating_sub(1)).unwrap_or_default();
+    // A pass between the first and the last has memory to itself; but it must be long enough.
+    let passes: Vec<usize> = (0..parts.len()).filter(|&k| parts[k].tail.is_some()).collect();
+    let between = passes.get(1..passes.len().saturating_sub(1)).unwrap_or_default();
     let long = |k: &usize| parts[*k].instructions >= 2 * last.map_or(0, |l| parts[l].instructions);
     let asks = second.or(between.iter().copied().filter(long).max_by_key(|&k| parts[k].instructions)).or(last);
     for (k, p) in parts.iter().enumerate() {
@@ -249,7 +249,7 @@ fn emit(
                 e.row_start();
                 e.steps((&p.main.0, &p.main.1));
             }
-            Some(tail) => e.walk((&p.main.0, &p.main.1), (&tail.0, &tail.1)),
+            Some(tail) => e.pass((&p.main.0, &p.main.1), (&tail.0, &tail.1)),
         }
         e.a.arith_imm(0, at(RSP, FRAME_VALUES), 64 * values as i32);
         e.next_row(FRAME_LEFT, row);
@@ -313,7 +313,7 @@ impl<'a> Emit<'a> {
     }
 
     /// A phase over the points of a row.
-    fn walk(&mut self, main: Allocated, tail: Allocated) {
+    fn pass(&mut self, main: Allocated, tail: Allocated) {
         let end = self.a.label();
         self.choose_pointers();
         self.start_folds();

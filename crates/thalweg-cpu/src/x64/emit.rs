@@ -13,7 +13,7 @@ use super::ops;
 use super::regalloc::{Allocation, Loc, Step};
 use super::schedule::Program;
 use super::vir::{CACHED, Class, Inst, Op, Source, Val, Vir};
-use crate::rows::ACCESS_WORDS;
+use crate::row_call::ACCESS_WORDS;
 use std::collections::HashMap;
 use thalweg_kernel::Access;
 
@@ -57,7 +57,7 @@ pub struct Emit<'a> {
     pub copy: u8,
     /// Whole vectors are stored past the caches through accesses below this number.
     pub streaming: u16,
-    /// Accesses whose next row is asked for while this one is walked for the last time, with bytes of an element.
+    /// Accesses whose next row is asked for while this one is passed over for the last time, with bytes of an element.
     pub ahead: Vec<(u16, u8)>,
 }
 

@@ -1,6 +1,6 @@
 //! Folds over the points of a row: accumulators, what a step puts to them, and what they are in the end.
 //!
-//! The order of a fold is part of what a kernel means (`thalweg_kernel::order`): 32 lanes, so a walk that folds has exactly as many copies of the
+//! The order of a fold is part of what a kernel means (`thalweg_kernel::order`): 32 lanes, so a pass that folds has exactly as many copies of the
 //! step as make 32 points, each with an accumulator of its own for every fold. Accumulators are in registers above those of the allocator from the
 //! row's start to its end; where registers run out the others are in the frame. A fold's instruction reads its argument and changes the
 //! accumulator in place. Always true: lanes that no element reaches stay at the identity.
@@ -23,7 +23,7 @@ pub const LANES: usize = thalweg_kernel::order::LANES;
 const FEWEST_MASKS: usize = 3;
 const MASKS: usize = 5;
 
-/// Where the accumulators of a walk are.
+/// Where the accumulators of a pass are.
 pub struct Accumulators {
     copies: usize,
     /// By fold, then by copy of the step; `None` is in the frame.
@@ -47,7 +47,7 @@ fn apart(f: &Accumulate) -> bool {
 }
 
 impl Accumulators {
-    /// For the folds of a walk whose step needs `need` registers. `limit`: at most so many accumulators in registers.
+    /// For the folds of a pass whose step needs `need` registers. `limit`: at most so many accumulators in registers.
     pub fn new(v: &Vir, need: usize, limit: Option<usize>) -> Accumulators {
         let evex = v.isa == Isa::Avx512;
         let top = v.isa.registers();

@@ -12,7 +12,7 @@ use super::asm::*;
 use super::emit::*;
 use super::ops;
 use super::vir::{Op, Slot, Source, Vir};
-use crate::rows::ACCESS_WORDS;
+use crate::row_call::ACCESS_WORDS;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass, Body};
 
@@ -266,7 +266,7 @@ impl Emit<'_> {
         for (access, size) in self.ahead.clone() {
             self.a.load(RAX, self.arg(access, 1));
             if self.along {
-                // The rows of this group have been walked before.
+                // The rows of this group have been passed over before.
                 self.a.scalar(true, &[0x0F, 0xAF], RAX, at(RSP, FRAME_GROUP), 0); // imul
             }
             self.a.scalar(true, &[0x03], RAX, at(RSP, FRAME_WORDS + 8 * access as i32), 0); // add

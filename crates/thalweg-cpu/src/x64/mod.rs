@@ -22,7 +22,7 @@ mod tests;
 mod vir;
 
 use crate::prepare::prepare;
-use crate::rows::{RowArgs, Rows};
+use crate::row_call::{RowArgs, Rows};
 pub use along::{CompiledAlong, compile_along, compile_along_streaming};
 pub use isa::Isa;
 pub use lower::Unsupported;

@@ -1,6 +1,6 @@
 //! The order of a step's instructions, and its copies.
 //!
-//! In: a [`Vir`]. Out: a [`Program`], the straight line that the allocator walks. Depth first from the effects, the argument of larger
+//! In: a [`Vir`]. Out: a [`Program`], the straight line that the allocator goes through. Depth first from the effects, the argument of larger
 //! register need first. Stores stand after every load: an output may be the very buffer of an input that dies here.
 
 use super::isa::Isa;

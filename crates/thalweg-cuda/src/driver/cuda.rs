@@ -399,7 +399,7 @@ impl Driver for Cuda {
         self.gpu.enter().ok()?;
         self.grow(bytes);
         self.try_obtain(bytes.max(1)).or_else(|| {
-            // What was given back and is still in use by launches before it, and what is in pieces too small.
+            // What was given back and is still in use by launches before it, and what is in blocks too small.
             self.gpu.drain().ok()?;
             self.trim();
             self.try_obtain(bytes.max(1))

@@ -84,7 +84,7 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
                 format!("{} * inverse({})", name(args[0]), name(args[1]))
             }
             Node::Element { op, .. } => {
-                // Where bits are to be the same, no function of a constant is worked out by the compiler, whose last bit is another.
+                // Where bits are to be the same, no function of a constant is folded by the compiler, whose last bit is another.
                 let hide = body.strict && is_function(op) && body.operand_dtype(id).is_float();
                 let arg = |id| if hide { format!("hidden({})", name(id)) } else { name(id) };
                 let args: Vec<String> = body.args(id).map(arg).collect();

@@ -105,7 +105,7 @@ impl UnitKey {
                     Sharing::Held { group, steps, .. } => {
                         format!("Rows along: {group} threads each, {steps} vectors a thread held in registers.")
                     }
-                    Sharing::Again { group } => format!("Rows along: {group} threads each, read in every walk."),
+                    Sharing::Again { group } => format!("Rows along: {group} threads each, read in every pass."),
                     Sharing::Across { wide, deep } => {
                         format!(
                             "Rows side by side: {wide} vectors of them a block, {deep} threads for the points of each."

@@ -1,8 +1,8 @@
 //! Row kernels: bodies that fold over the rows of their domain.
 //!
-//! Three ways to run one, each with all of its phases in one kernel or a kernel for each walk (a *stage*):
+//! Three ways to run one, each with all of its phases in one kernel or a kernel for each pass (a *stage*):
 //!
-//! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first walk on where it fits, else it is read *again*;
+//! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first pass on where it fits, else it is read *again*;
 //! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row;
 //! * in order: a warp a row, in the order that [`thalweg_kernel::order`] says, for strict kernels.
 //!
@@ -34,7 +34,7 @@ pub enum Sharing {
         /// Whether they cover the row exactly.
         exact: bool,
     },
-    /// The same, each walk reading the row from memory.
+    /// The same, each pass reading the row from memory.
     Again {
         /// Threads of a row.
         group: u16,
@@ -76,7 +76,7 @@ impl Sharing {
     }
 }
 
-/// One walk of several that run as kernels of their own.
+/// One pass of several that run as kernels of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stage {
     /// Number of its phase.
@@ -214,7 +214,7 @@ impl Writer<'_> {
         self.body.dtype(self.body.folds[slot as usize].node)
     }
 
-    /// The value of a row in a walk or in what runs once, at lane `v`.
+    /// The value of a row in a pass or in what runs once, at lane `v`.
     fn value(&self, slot: u16) -> String {
         if self.across() { format!("value{slot}[v]") } else { format!("value{slot}") }
     }
@@ -253,14 +253,14 @@ impl Writer<'_> {
                     let stores = !list[number..c].iter().any(|p| !p.once);
                     out += &self.once(phase, stores.then(|| self.first_chunk()));
                 }
-                Some(c) if number == c => out += &self.walk(phase, number),
-                // Behind the last walk, its last block does the rest.
+                Some(c) if number == c => out += &self.pass(phase, number),
+                // Behind the last pass, its last block does the rest.
                 Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {
                     out += &self.once(phase, Some(String::new()));
                 }
                 Some(_) => {}
                 None if phase.once => out += &self.once(phase, Some(String::new())),
-                None => out += &self.walk(phase, number),
+                None => out += &self.pass(phase, number),
             }
         }
         out
@@ -446,8 +446,8 @@ impl Writer<'_> {
         Some(format!("a.w[{}]", self.slots.reciprocals + at))
     }
 
-    /// A walk over the points of the row, and what its folds give.
-    fn walk(&self, phase: &Phase, number: usize) -> String {
+    /// A pass over the points of the row, and what its folds give.
+    fn pass(&self, phase: &Phase, number: usize) -> String {
         let (t, v) = (self.t, self.v);
         let folds = &phase.body.folds;
         let mut out = String::from("  {\n");
@@ -502,7 +502,7 @@ impl Writer<'_> {
         out + &self.finish(phase, number) + "  }\n"
     }
 
-    /// A strict walk: block by block of each run, lane by lane.
+    /// A strict pass: block by block of each run, lane by lane.
     fn ordered(&self, phase: &Phase, decomposed: &str, inner: &str) -> String {
         let t = self.t;
         let mut out = format!(
@@ -530,7 +530,7 @@ impl Writer<'_> {
         out
     }
 
-    /// What a walk alone loads of a row that is held.
+    /// What a pass alone loads of a row that is held.
     fn row_arrays(&self, phase: &Phase, steps: u8) -> String {
         let wants = wanted(&phase.body);
         let own = (0..self.first_buffer).filter(|&k| wants[k].load && !self.cached(k));
@@ -545,14 +545,14 @@ impl Writer<'_> {
         let (point, step) = self.point();
         let stand = Stand { position: &position, point, step: step.into(), lanes: self.v };
         let held_row = self.held_row().is_some();
-        let first_walk =
+        let first_pass =
             |k: usize| self.phases.list.iter().position(|p| !p.once && wanted(&p.body)[k].load) == Some(number);
         let (mut fetched, mut out) = (String::new(), String::new());
         for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
             if held_row {
                 // Loads first; positions are found again where they are used, which takes fewer registers than to hold them.
                 let (load, place) = (Wanted { position: false, ..want }, Wanted { load: false, ..want });
-                if want.load && (!self.cached(k) || first_walk(k)) {
+                if want.load && (!self.cached(k) || first_pass(k)) {
                     let places = self.accesses.arrays(k, Wanted::default(), self.v, "");
                     let _ = writeln!(fetched, "      {places}{}", self.accesses.fetch(k, load, &stand, ["[k]", ""]));
                 }

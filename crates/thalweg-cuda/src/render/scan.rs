@@ -1,6 +1,6 @@
 //! Scans along rows in memory: running sums, products, extremes and logarithms of sums of exponentials. Sorts are in `sort`.
 //!
-//! In: rows of a piece of scratch memory. Out: launches. Floats are accumulated in f64 and each result is rounded once, as on every device.
+//! In: rows of a region of scratch memory. Out: launches. Floats are accumulated in f64 and each result is rounded once, as on every device.
 //!
 //! Each thread takes eight neighbouring points: it folds them, the block scans the totals of its threads (a *turn*), and each thread gives out its points. A row is cut into *chunks* of
 //! turns, which are put together in order; so where rows are too few to keep the chip busy, several blocks share one: a launch folds each chunk, and in a second one each
@@ -39,9 +39,9 @@ pub struct RowScan {
     pub row_step: usize,
     /// Elements from point to point.
     pub point_step: usize,
-    /// The piece with the elements.
+    /// The region with the elements.
     pub from: u16,
-    /// The piece for the result; may be the same.
+    /// The region for the result; may be the same.
     pub to: u16,
 }
 
@@ -140,11 +140,11 @@ impl RowScan {
             return self.draft(plan, compiler, way, grid, block, &[chunk, 1, own, chunks, 0, 0, wide]);
         }
         plan.scratch.push((8 * self.rows * chunks).max(64));
-        let piece = plan.scratch.len() as u16 - 1;
+        let region = plan.scratch.len() as u16 - 1;
         for fold in [1, 0] {
             self.draft(plan, compiler, way, grid, block, &[chunk, shares, own, chunks, fold, 0, wide]);
             if let Some(stage) = plan.stages.last_mut() {
-                stage.patches.push((11, Word::Scratch(piece, 0)));
+                stage.patches.push((11, Word::Scratch(region, 0)));
             }
         }
     }

@@ -27,18 +27,18 @@ const WORDS: usize = 17;
 pub fn add(scan: RowScan, plan: &mut Plan, compiler: &Compiler) {
     let RowScan { op, dtype, rows, points: n, row_step, point_step, from, to, .. } = scan;
     let unit = |way| compiler.unit(UnitKey::Scan(ScanClass { way, ..scan.class() }));
-    let mut piece = |bytes: usize| {
+    let mut region = |bytes: usize| {
         plan.scratch.push(bytes.max(64));
         plan.scratch.len() as u16 - 1
     };
     let total = rows * n;
     let parts = n.div_ceil(STRETCH).max(1);
     let pairs = (parts > 1).then(|| {
-        let keys = [0; 2].map(|_| piece(if is_wide(dtype) { 8 } else { 4 } * total));
-        (keys, [0; 2].map(|_| piece(4 * total)))
+        let keys = [0; 2].map(|_| region(if is_wide(dtype) { 8 } else { 4 } * total));
+        (keys, [0; 2].map(|_| region(4 * total)))
     });
     // Where the result comes to lie over the elements, and not all blocks are through with them when the first one writes.
-    let copy = (parts > 1 && op == ScanOp::Sort && from == to).then(|| piece(dtype.size() * total));
+    let copy = (parts > 1 && op == ScanOp::Sort && from == to).then(|| region(dtype.size() * total));
     let row = n.next_power_of_two().clamp(8, STRETCH);
     let tiles = rows.div_ceil(STRETCH / row) * parts;
     let mut stage = |way, run: usize, at: usize, last: bool| {

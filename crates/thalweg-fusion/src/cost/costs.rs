@@ -22,7 +22,7 @@ pub struct Level {
 pub struct Costs {
     /// A kernel that does nothing, with what the stream does to launch it: memory for the result, counters. Measured with one point.
     pub launch: f64,
-    /// One more box of a kernel in pieces.
+    /// One more box of a kernel in boxes.
     pub boxed: f64,
     /// Threads that a launch may use.
     pub threads: u32,
@@ -72,9 +72,9 @@ pub struct Costs {
     pub run: f64,
     /// A call of the code.
     pub call: f64,
-    /// A strip of a kernel across rows, a walk.
+    /// A strip of a kernel across rows, a pass.
     pub strip: f64,
-    /// A row of a kernel along rows, a walk.
+    /// A row of a kernel along rows, a pass.
     pub row: f64,
     /// The end of a fold along a row.
     pub row_fold: f64,

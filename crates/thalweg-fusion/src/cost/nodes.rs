@@ -1,14 +1,14 @@
-//! The nodes of a body: in which walks each is computed, what that is by class, and how many values are alive at once.
+//! The nodes of a body: in which passes each is computed, what that is by class, and how many values are alive at once.
 //!
-//! One pass forth and one back over the nodes, without building the phases of a row body: the walk that a node belongs to follows from the folds before it, and
-//! what a later walk needs again is computed again or kept by the rule of [`thalweg_kernel::phases`].
+//! One pass forth and one back over the nodes, without building the phases of a row body: the pass that a node belongs to follows from the folds before it, and
+//! what a later pass needs again is computed again or kept by the rule of [`thalweg_kernel::phases`].
 
-use super::figures::Figures;
+use super::features::CostFeatures;
 use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, ScanOp};
 use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
 
-/// Arithmetic (in additions) from which a later walk reads a value from a buffer rather than computing it again, as in `phases`.
+/// Arithmetic (in additions) from which a later pass reads a value from a buffer rather than computing it again, as in `phases`.
 const KEEP: u32 = 8;
 /// What a load that is not contiguous counts as there.
 const GATHERED: u32 = 8;
@@ -43,7 +43,7 @@ pub struct Work {
 
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// The walk from which on it can be computed.
+    /// The pass from which on it can be computed.
     level: u8,
     /// The same for all points of a row.
     once: bool,
@@ -51,37 +51,37 @@ struct Seen {
     uses: u16,
     /// Arithmetic from loads and values of the row.
     cost: u32,
-    /// The walks in which it is needed, and those in which it is computed.
+    /// The passes in which it is needed, and those in which it is computed.
     needed: u32,
     computed: u32,
-    /// The walks, back from the last node, in which it is alive.
+    /// The passes, back from the last node, in which it is alive.
     living: u32,
 }
 
 /// What is found in a body that the accesses need.
-pub(super) struct Walked {
-    /// For each access the number of walks that read it, 0 where it is not read.
+pub(super) struct PassCounts {
+    /// For each access the number of passes that read it, 0 where it is not read.
     pub loads: Vec<u32>,
-    /// Bytes a point that walks write to and read from buffers of their own.
+    /// Bytes a point that passes write to and read from buffers of their own.
     pub kept: u64,
     /// The same, written alone: what such a buffer holds of a point.
     pub held: u64,
-    /// Walks over the points.
-    pub walks: u32,
+    /// Passes over the points.
+    pub passes: u32,
     /// Folds.
     pub folds: u32,
 }
 
-/// Adds the arithmetic of a body over so many points in so many rows to `figures`; `rows` is 0 for a map.
-pub(super) fn nodes(body: &Body, points: u64, rows: u64, figures: &mut Figures) -> Walked {
+/// Adds the arithmetic of a body over so many points in so many rows to `features`; `rows` is 0 for a map.
+pub(super) fn nodes(body: &Body, points: u64, rows: u64, features: &mut CostFeatures) -> PassCounts {
     let mut seen = levels(body);
     let last = needs(body, &mut seen);
     let row = points.checked_div(rows).unwrap_or(0);
-    let mut out = Walked {
+    let mut out = PassCounts {
         loads: vec![0; body.accesses.len()],
         kept: 0,
         held: 0,
-        walks: last as u32 + 1,
+        passes: last as u32 + 1,
         folds: body.folds.len() as u32,
     };
     let wide = 1 + body_is_wide(body) as u64;
@@ -95,7 +95,7 @@ pub(super) fn nodes(body: &Body, points: u64, rows: u64, figures: &mut Figures) 
             if let Some(a) = body.nodes[i].access() {
                 out.loads[a as usize] = 1;
             }
-            figures.work.once += rows * own_cost(body.nodes[i]) as u64;
+            features.work.once += rows * own_cost(body.nodes[i]) as u64;
             body.args(id).for_each(|a| seen[a.index()].needed |= 1);
             continue;
         }
@@ -116,28 +116,28 @@ pub(super) fn nodes(body: &Body, points: u64, rows: u64, figures: &mut Figures) 
             out.loads[a as usize] = out.loads[a as usize].max(computed.count_ones());
         }
         let evaluations = points * computed.count_ones() as u64;
-        classify(body, &seen, id, evaluations, wide, &mut figures.work);
+        classify(body, &seen, id, evaluations, wide, &mut features.work);
     }
     for s in &body.stores {
         let access = body.accesses[s.access as usize];
         let evaluations = if access.per_row { rows } else { points };
-        figures.work.convert += evaluations * narrowing(access.dtype) * wide;
+        features.work.convert += evaluations * narrowing(access.dtype) * wide;
     }
-    figures.work.fold += points * wide * out.folds as u64;
+    features.work.fold += points * wide * out.folds as u64;
     for s in &body.scans {
         match s.op {
-            ScanOp::Sum | ScanOp::Prod | ScanOp::Max | ScanOp::Min => figures.work.scan += points,
-            ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => figures.work.sort += points,
+            ScanOp::Sum | ScanOp::Prod | ScanOp::Max | ScanOp::Min => features.work.scan += points,
+            ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => features.work.sort += points,
         }
         let (from, to) = (body.dtype(s.node).size() as u64, if s.op == ScanOp::Argsort { 8 } else { 0 });
         out.kept += 2 * (from + to);
         out.held += from + to;
     }
-    figures.alive = figures.alive.max(alive(body, &mut seen, last));
+    features.alive = features.alive.max(alive(body, &mut seen, last));
     out
 }
 
-/// Forth: from which walk on a node can be computed, and what it costs.
+/// Forth: from which pass on a node can be computed, and what it costs.
 fn levels(body: &Body) -> Vec<Seen> {
     let mut seen = vec![Seen::default(); body.nodes.len()];
     let map = !body.has_rows();
@@ -169,7 +169,7 @@ fn levels(body: &Body) -> Vec<Seen> {
             }
             _ => {}
         }
-        // More walks than bits: the last ones count as one.
+        // More passes than bits: the last ones count as one.
         s.level = s.level.min(31);
         seen[i] = s;
     }
@@ -180,13 +180,13 @@ fn is_near(a: Access) -> bool {
     matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform) || a.operand.is_none()
 }
 
-/// Back to the roots: the walks that need them. Returns the last walk over the points.
+/// Back to the roots: the passes that need them. Returns the last pass over the points.
 fn needs(body: &Body, seen: &mut [Seen]) -> u8 {
     let per_row = |access: u16| body.accesses[access as usize].per_row;
     let points = body.stores.iter().filter(|s| !per_row(s.access)).map(|s| s.node);
-    let walked = body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node));
-    let last = walked.clone().chain(points.clone()).map(|n| seen[n.index()].level).max().unwrap_or(0);
-    for n in walked {
+    let counted = body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node));
+    let last = counted.clone().chain(points.clone()).map(|n| seen[n.index()].level).max().unwrap_or(0);
+    for n in counted {
         let s = &mut seen[n.index()];
         s.needed |= 1 << s.level;
     }
@@ -280,11 +280,11 @@ fn takes_product(body: &Body, seen: &[Seen], id: NodeId) -> bool {
     body.args(id).any(product)
 }
 
-/// The most values alive at once in any walk, those that differ from point to point.
+/// The most values alive at once in any pass, those that differ from point to point.
 fn alive(body: &Body, seen: &mut [Seen], last: u8) -> u32 {
     let mut most = 0;
-    for walk in 0..=last {
-        let bit = 1 << walk;
+    for pass in 0..=last {
+        let bit = 1 << pass;
         let mut now = 0;
         for i in (0..body.nodes.len()).rev() {
             if seen[i].computed & bit == 0 {

@@ -6,11 +6,11 @@ use thalweg_kernel::{
 };
 
 /// `ops` times `y = op(y)` over `n` f32 elements.
-fn map(op: ElementOp, ops: usize, n: usize) -> Figures {
+fn map(op: ElementOp, ops: usize, n: usize) -> CostFeatures {
     map_of(|b, x| (0..ops).fold(x, |y, _| b.element(op, &[y])), n)
 }
 
-fn map_of(f: impl Fn(&mut BodyBuilder, NodeId) -> NodeId, n: usize) -> Figures {
+fn map_of(f: impl Fn(&mut BodyBuilder, NodeId) -> NodeId, n: usize) -> CostFeatures {
     let mut b = BodyBuilder::new(false);
     let access = |o| Access { operand: Some(o), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
     let (from, to) = (b.access(access(0)), b.access(access(1)));
@@ -20,10 +20,10 @@ fn map_of(f: impl Fn(&mut BodyBuilder, NodeId) -> NodeId, n: usize) -> Figures {
     let mut at = AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: Some((0, n - 1)), distinct: n };
     at.strides[0] = 1;
     let geometry = MapGeometry { extents: vec![n], accesses: vec![at.clone(), at] };
-    figures(&Kernel::Map(b.finish()), &Geometry::Map(geometry), &[4 * n], &[4 * n])
+    features(&Kernel::Map(b.finish()), &Geometry::Map(geometry), &[4 * n], &[4 * n])
 }
 
-/// Softmax over rows, or without the division the sum of exponentials: `walks` is 3 or 2.
+/// Softmax over rows, or without the division the sum of exponentials: `passes` is 3 or 2.
 fn softmax(rows: usize, row: usize) -> (Kernel, Geometry) {
     let mut b = BodyBuilder::new(false);
     let access = |o| Access { operand: Some(o), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
@@ -43,35 +43,35 @@ fn softmax(rows: usize, row: usize) -> (Kernel, Geometry) {
 }
 
 #[test]
-fn figures_of_a_softmax() {
+fn features_of_a_softmax() {
     let (kernel, geometry) = softmax(128, 1000);
-    let f = figures(&kernel, &geometry, &[512_000], &[512_000]);
+    let f = features(&kernel, &geometry, &[512_000], &[512_000]);
     let rows = f.rows.unwrap();
-    assert_eq!((rows.rows, rows.row, rows.walks, rows.folds, rows.along), (128, 1000, 3, 2, true));
-    // The exponentials are kept for the last walk: computed once.
+    assert_eq!((rows.rows, rows.row, rows.passes, rows.folds, rows.along), (128, 1000, 3, 2, true));
+    // The exponentials are kept for the last pass: computed once.
     assert_eq!(f.work.special, ElementOp::Exp.row().cost as u64 * 128_000);
     // The division is by a value of the row: two products.
     assert_eq!((f.work.divide, f.work.simple, f.work.fold), (0, 3 * 128_000, 256_000));
-    // Loads of the second walk; exponentials written and read.
+    // Loads of the second pass; exponentials written and read.
     assert_eq!(rows.again, (4 + 8) * 128_000);
     assert_eq!(f.traffic.iter().map(|t| (t.bytes, t.write)).collect::<Vec<_>>(), [(512_000, false), (512_000, true)]);
 }
 
 #[test]
 fn never_nothing() {
-    assert!(Costs::typical().time(&Figures::default(), 0) > 0);
+    assert!(Costs::typical().time(&CostFeatures::default(), 0) > 0);
     let costs = Costs { launch: 0.0, ..Costs::typical() };
-    assert!(costs.time(&Figures::default(), 0) > 0);
+    assert!(costs.time(&CostFeatures::default(), 0) > 0);
 }
 
 #[test]
-fn time_grows_with_arithmetic_bytes_and_walks() {
+fn time_grows_with_arithmetic_bytes_and_passes() {
     let costs = Costs::typical();
     for n in [64, 4_000, 60_000, 1 << 20, 1 << 24] {
         for footprint in [8 * n as u64, 1 << 20, 1 << 30] {
             let mut f = map(ElementOp::Abs, 1, n);
             let mut last = costs.time(&f, footprint);
-            let mut grows = |f: &Figures| {
+            let mut grows = |f: &CostFeatures| {
                 let time = costs.time(f, footprint);
                 assert!(time > last, "{n} {footprint}: {last} {time}");
                 last = time;
@@ -87,9 +87,9 @@ fn time_grows_with_arithmetic_bytes_and_walks() {
         }
     }
     let (kernel, geometry) = softmax(256, 512);
-    let mut f = figures(&kernel, &geometry, &[1 << 19], &[1 << 19]);
+    let mut f = features(&kernel, &geometry, &[1 << 19], &[1 << 19]);
     let three = costs.time(&f, 1 << 20);
-    f.rows.as_mut().unwrap().walks = 2;
+    f.rows.as_mut().unwrap().passes = 2;
     assert!(costs.time(&f, 1 << 20) < three);
 }
 

@@ -1,7 +1,7 @@
-//! From figures to a time.
+//! From features to a time.
 
 use super::costs::{Costs, Level};
-use super::figures::{Figures, Way};
+use super::features::{CostFeatures, Way};
 use thalweg_ir::DType;
 
 /// How steeply the time rises where more threads come in: they take what is added, but never all of it.
@@ -13,20 +13,20 @@ const NEAR: usize = 2;
 impl Costs {
     /// Picoseconds that a launch takes. `footprint`: bytes of all that the segment reads and writes, which decides how near they are; the
     /// same for all plans that are compared.
-    pub fn time(&self, figures: &Figures, footprint: u64) -> u64 {
+    pub fn time(&self, features: &CostFeatures, footprint: u64) -> u64 {
         let level = self.level(footprint);
-        let arithmetic = self.arithmetic(figures, level);
-        let overhead = self.overhead(figures);
-        let near = self.moved_again(figures);
-        let (one, all) = self.memory(figures, level);
+        let arithmetic = self.arithmetic(features, level);
+        let overhead = self.overhead(features);
+        let near = self.moved_again(features);
+        let (one, all) = self.memory(features, level);
         let alone = self.together(arithmetic, one + near) + overhead;
-        let n = (self.threads as u64).min(figures.pieces).max(1) as f64;
+        let n = (self.threads as u64).min(features.chunks).max(1) as f64;
         // Few threads do not reach what all do.
         let share = if self.threads > 1 { (n - 1.0) / (self.threads - 1) as f64 } else { 0.0 };
         let moved = one + (all - one) * share;
         let shared = self.together(arithmetic / n, moved + near / n) + overhead / n;
         let work = if n > 1.0 { self.spread(alone, shared) } else { alone };
-        let fixed = self.launch + figures.boxes.saturating_sub(1) as f64 * self.boxed;
+        let fixed = self.launch + features.boxes.saturating_sub(1) as f64 * self.boxed;
         (((fixed + work) * 1e3) as u64).max(1)
     }
 
@@ -60,9 +60,9 @@ impl Costs {
     }
 
     /// What buffers take, on one thread and on all.
-    fn memory(&self, figures: &Figures, level: Level) -> (f64, f64) {
+    fn memory(&self, features: &CostFeatures, level: Level) -> (f64, f64) {
         let (mut read, mut write) = (0, 0);
-        for t in &figures.traffic {
+        for t in &features.traffic {
             *(if t.write { &mut write } else { &mut read }) += t.bytes;
         }
         let (read, write) = (read as f64, write as f64);
@@ -70,15 +70,15 @@ impl Costs {
     }
 
     /// What is moved again within caches of a thread's own.
-    fn moved_again(&self, figures: &Figures) -> f64 {
-        let again: u64 = figures.traffic.iter().map(|t| t.again).sum();
-        let rows = figures.rows.map_or(0.0, |r| r.again as f64 * self.level(r.near).read);
+    fn moved_again(&self, features: &CostFeatures) -> f64 {
+        let again: u64 = features.traffic.iter().map(|t| t.again).sum();
+        let rows = features.rows.map_or(0.0, |r| r.again as f64 * self.level(r.near).read);
         again as f64 * self.levels[0].read + rows
     }
 
-    fn arithmetic(&self, figures: &Figures, level: Level) -> f64 {
-        let w = &figures.work;
-        let across = figures.rows.is_some_and(|r| !r.along);
+    fn arithmetic(&self, features: &CostFeatures, level: Level) -> f64 {
+        let w = &features.work;
+        let across = features.rows.is_some_and(|r| !r.along);
         let fold = if across { self.fold_across } else { self.fold };
         let classes = [
             (w.simple, self.simple),
@@ -91,15 +91,15 @@ impl Costs {
             (w.sort, self.sort),
             // Across rows they are vectors like everything else.
             (w.once, if across { self.simple } else { self.once }),
-            (figures.alive.saturating_sub(self.registers) as u64 * figures.points, self.spill),
-            (figures.scattered, self.scattered),
+            (features.alive.saturating_sub(self.registers) as u64 * features.points, self.spill),
+            (features.scattered, self.scattered),
         ];
-        let moves: f64 = figures
+        let moves: f64 = features
             .traffic
             .iter()
             .map(|t| t.elements as f64 * self.element(t.way, level) * if t.narrow { self.narrow } else { 1.0 })
             .sum();
-        let product = figures.product.map_or(0.0, |p| {
+        let product = features.product.map_or(0.0, |p| {
             let kind = match p.dtype {
                 DType::F32 => 0,
                 DType::F64 => 1,
@@ -109,7 +109,7 @@ impl Costs {
             p.multiplications as f64 * self.multiply[kind] + p.count as f64 * self.product
         });
         let vectors = classes.iter().map(|&(n, ns)| n as f64 * ns).sum::<f64>() + moves;
-        let vectors = if figures.portable { vectors * self.portable } else { vectors };
+        let vectors = if features.portable { vectors * self.portable } else { vectors };
         vectors + w.slow as f64 * self.slow + product
     }
 
@@ -127,16 +127,16 @@ impl Costs {
     }
 
     /// Loops, calls and rows.
-    fn overhead(&self, figures: &Figures) -> f64 {
-        let rows = figures.rows.map_or(0.0, |r| {
+    fn overhead(&self, features: &CostFeatures) -> f64 {
+        let rows = features.rows.map_or(0.0, |r| {
             let along = if r.along {
-                r.rows as f64 * (r.walks as f64 * self.row + r.folds as f64 * self.row_fold)
+                r.rows as f64 * (r.passes as f64 * self.row + r.folds as f64 * self.row_fold)
             } else {
                 0.0
             };
-            let strips = if r.along { 0.0 } else { (r.pieces * r.walks as u64) as f64 * self.strip };
+            let strips = if r.along { 0.0 } else { (r.chunks * r.passes as u64) as f64 * self.strip };
             along + strips + r.calls as f64 * self.call
         });
-        figures.runs as f64 * self.run + figures.calls as f64 * self.call + rows
+        features.runs as f64 * self.run + features.calls as f64 * self.call + rows
     }
 }

@@ -1,7 +1,7 @@
 //! Explanations as one self-contained HTML page: the graph of every segment, kernels as colours, bytes on edges.
 
 use super::layout::{Place, layout};
-use super::{Entrant, Explanation, ResidenceReport, SegmentReport, Totals, bytes, time};
+use super::{Candidate, Explanation, ResidenceReport, SegmentReport, Totals, bytes, time};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -110,7 +110,7 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
         );
     }
     out.push_str("</table></section>");
-    contest(out, &s.contest);
+    autotuning(out, &s.autotuning);
     deferred(out, s);
     if !s.edges.is_empty() {
         out.push_str("<section><table><tr><th>not fused</th><th>kernels</th><th class=n>bytes</th><th>why</th></tr>");
@@ -131,12 +131,12 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
 }
 
 /// The plans that were measured against each other, where any were.
-fn contest(out: &mut String, entrants: &[Entrant]) {
-    if entrants.is_empty() {
+fn autotuning(out: &mut String, candidates: &[Candidate]) {
+    if candidates.is_empty() {
         return;
     }
     out.push_str("<section><table><tr><th>measured against each other</th><th class=n>predicted</th><th class=n>measured</th><th class=n>runs</th><th class=n>spills</th><th></th></tr>");
-    for (n, e) in entrants.iter().enumerate() {
+    for (n, e) in candidates.iter().enumerate() {
         let _ = write!(
             out,
             "<tr><td>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td>{}</td></tr>",

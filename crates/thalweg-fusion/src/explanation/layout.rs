@@ -150,14 +150,14 @@ fn place(rows: &[Vec<usize>], items: &Items, box_width: f64) -> Vec<f64> {
     let apart = |a: usize, b: usize| half(a) + half(b) + GAP;
     let mut x = vec![0.0; items.layer.len()];
     for row in rows {
-        settle(row, &mut x, &vec![(0.0, 1.0); row.len()], apart);
+        relax(row, &mut x, &vec![(0.0, 1.0); row.len()], apart);
     }
     // Moves travel a row a round, back and forth, and long lines are to come out straight.
     for round in 0..60 {
         for r in 0..rows.len() {
             let row = &rows[if round % 2 == 0 { r } else { rows.len() - 1 - r }];
             let wishes: Vec<(f64, f64)> = row.iter().map(|&i| wish(i, items, &x)).collect();
-            settle(row, &mut x, &wishes, apart);
+            relax(row, &mut x, &wishes, apart);
         }
     }
     x
@@ -176,7 +176,7 @@ fn wish(i: usize, items: &Items, x: &[f64]) -> (f64, f64) {
 
 /// Places a row as near to its wishes (position, weight) as its order and distances allow: least squares, by pooling neighbours that want to
 /// overlap (isotonic regression).
-fn settle(row: &[usize], x: &mut [f64], wishes: &[(f64, f64)], apart: impl Fn(usize, usize) -> f64) {
+fn relax(row: &[usize], x: &mut [f64], wishes: &[(f64, f64)], apart: impl Fn(usize, usize) -> f64) {
     // Positions less the least distance from the first must not fall along the row.
     let mut offset = 0.0;
     let mut offsets = Vec::with_capacity(row.len());

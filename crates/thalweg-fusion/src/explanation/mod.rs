@@ -7,7 +7,7 @@ mod html;
 mod layout;
 mod text;
 
-use crate::cost::{Costs, Figures, footprint};
+use crate::cost::{CostFeatures, Costs, footprint};
 use crate::instance::{Instance, Slot, instantiate};
 use crate::memory::{Needs, Schedule, schedule};
 use crate::partition::{Effort, why};
@@ -64,7 +64,7 @@ pub struct SegmentReport {
     /// One kernel an operation, nothing reused in place.
     pub unfused: Totals,
     /// The plans that were measured against each other, the first one that the model preferred; empty where none were.
-    pub contest: Vec<Entrant>,
+    pub autotuning: Vec<Candidate>,
     /// Operations whose results somebody holds but nobody ever read: not written, computed again if somebody asks.
     pub deferred: Vec<usize>,
     /// Why the segment failed, if it did.
@@ -73,7 +73,7 @@ pub struct SegmentReport {
 
 /// A plan that was measured.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Entrant {
+pub struct Candidate {
     /// Launches it has.
     pub kernels: usize,
     /// Nanoseconds that the model says.
@@ -134,9 +134,9 @@ pub struct Runner {
 /// One kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
-    /// What kind: `map`, `rows`, `bundle`, or the operation that runs by itself.
+    /// What kind: `map`, `rows`, `group`, or the opaque operation.
     pub kind: &'static str,
-    /// Kernels that it runs side by side: several of a bundle, else one.
+    /// Kernels that it runs side by side: several of a group, else one.
     pub parts: usize,
     /// Operations computed in it.
     pub operations: Vec<usize>,
@@ -144,7 +144,7 @@ pub struct KernelReport {
     pub writes: Vec<usize>,
     /// What it reads, as operations (`%n`) and inputs (`inN`).
     pub reads: Vec<String>,
-    /// Its domain's shape; of a bundle how many there are and the first.
+    /// Its domain's shape; of a group how many there are and the first.
     pub domain: String,
     /// Who runs it; empty for a kernel without points, which is not launched.
     pub engine: String,
@@ -167,7 +167,7 @@ pub struct KernelReport {
     pub measured_ns: u64,
     /// What the prediction follows from.
     #[serde(skip)]
-    pub figures: Figures,
+    pub features: CostFeatures,
 }
 
 /// A value that went through memory.
@@ -224,7 +224,7 @@ impl SegmentReport {
             }
             let (step, runner) = steps.next_if(|s| s.0.kernel_index == k).unzip();
             let Runner { engine, residence } = runner.unwrap_or_default();
-            let figures = step.map(|s| instance.figures(s));
+            let features = step.map(|s| instance.features(s));
             let reads: Option<Vec<String>> = step.map(|s| s.operands[..s.first_write].iter().map(name).collect());
             kernels.push(KernelReport {
                 kind,
@@ -240,9 +240,9 @@ impl SegmentReport {
                 bytes_allocated: 0,
                 in_place: 0,
                 launches: 0,
-                predicted_ns: figures.as_ref().map_or(0, |f| costs.time(f, footprint) / 1000),
+                predicted_ns: features.as_ref().map_or(0, |f| costs.time(f, footprint) / 1000),
                 measured_ns: 0,
-                figures: figures.unwrap_or_default(),
+                features: features.unwrap_or_default(),
             });
         }
         let edges = why(plan, *segment, costs)
@@ -271,7 +271,7 @@ impl SegmentReport {
             plan_made,
             totals,
             unfused,
-            contest: vec![],
+            autotuning: vec![],
             deferred: vec![],
             error: None,
         }
@@ -310,7 +310,7 @@ impl SegmentReport {
     }
 }
 
-/// Shapes of a bundle's parts that are listed before the rest is counted.
+/// Shapes of a group's parts that are listed before the rest is counted.
 const SHAPES: usize = 4;
 
 /// What kind a kernel is, and its domain.
@@ -319,14 +319,14 @@ fn described(ix: &Indexed<'_>, kernel: &KernelPlan) -> (&'static str, String) {
         KernelPlan::Map { domain, rows, .. } => {
             (if rows.is_some() { "rows" } else { "map" }, ix.shape(*domain).to_string())
         }
-        KernelPlan::Alone { op, .. } => (ix.seg.ops[*op].op.name(), ix.seg.shapes[*op].to_string()),
-        KernelPlan::Together { parts } => {
+        KernelPlan::Opaque { op, .. } => (ix.seg.ops[*op].op.name(), ix.seg.shapes[*op].to_string()),
+        KernelPlan::Group { parts } => {
             let all: Vec<String> = distinct(parts.iter().map(|p| described(ix, p).1).collect());
             let more = all.len().saturating_sub(SHAPES);
             let shown = all[..all.len() - more].join(", ");
             let more = if more > 0 { format!(", … {more} more") } else { String::new() };
             let over = if all.len() == 1 { "shape" } else { "different shapes" };
-            ("bundle", format!("{} parts over {over} {shown}{more}", parts.len()))
+            ("group", format!("{} parts over {over} {shown}{more}", parts.len()))
         }
     }
 }
@@ -418,8 +418,8 @@ fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
     })
 }
 
-impl Entrant {
-    /// What it is, as the `n`th of a contest.
+impl Candidate {
+    /// What it is, as the `n`th of a autotuning.
     fn name(&self, n: usize) -> String {
         let launches = format!("{} {}", self.kernels, if self.kernels == 1 { "launch" } else { "launches" });
         if n == 0 { format!("as planned, {launches}") } else { format!("plan {n}, {launches}") }

@@ -63,7 +63,7 @@ impl SegmentReport {
         if let Some(error) = &self.error {
             writeln!(f, "  failed: {error}")?;
         }
-        for (n, e) in self.contest.iter().enumerate() {
+        for (n, e) in self.autotuning.iter().enumerate() {
             let spills = e.spills.map_or(String::new(), |s| format!(", {s} spills"));
             let (runs, mark) = (plural(e.runs, "run"), if e.chosen { ", chosen" } else { "" });
             let us = |ns: u64| ns as f64 / 1e3;

@@ -160,7 +160,7 @@ fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses)
     for (at, launch) in s.launches.iter_mut().enumerate() {
         let step = &instance.steps[launch.step];
         let mut taken: Vec<(Slot, Slot)> = Vec::new();
-        let mut settled = usize::MAX;
+        let mut fitted = usize::MAX;
         for &(w, read) in &step.in_place {
             let (to, from) = (launch.operands[w], launch.operands[read]);
             let Slot::Buffer(cell) = to else { unreachable!("a kernel writes buffers") };
@@ -170,8 +170,8 @@ fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses)
                 Slot::Input(i) => needs.own[i] > 0 && needs.own[i] <= 2 * s.cells[cell],
             };
             let free = uses.of(from) == at && taken.iter().all(|t| t.0 != from);
-            if settled != w && s.cells[cell] > 0 && fits && free && !(needs.rereads)(launch.step, w) {
-                settled = w;
+            if fitted != w && s.cells[cell] > 0 && fits && free && !(needs.rereads)(launch.step, w) {
+                fitted = w;
                 taken.push((from, to));
                 s.places[cell] = Place::Over(from);
                 roots[cell] = match from {

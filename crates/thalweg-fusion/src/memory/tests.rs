@@ -18,8 +18,8 @@ impl Dice {
 fn step(reads: &[Slot], writes: &[usize], in_place: Vec<(usize, usize)>) -> Step {
     Step {
         kernel_index: 0,
-        kernel: Kernel::Pieces(vec![]),
-        geometry: Geometry::Bundle(vec![]),
+        kernel: Kernel::Boxes(vec![]),
+        geometry: Geometry::Group(vec![]),
         operands: reads.iter().copied().chain(writes.iter().map(|&b| Slot::Buffer(b))).collect(),
         first_write: reads.len(),
         scalars: vec![],

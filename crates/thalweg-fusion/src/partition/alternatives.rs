@@ -1,13 +1,13 @@
-//! Other plans that may turn out faster than the one the cost model prefers: what a contest on the device is held between.
+//! Other plans that may turn out faster than the one the cost model prefers: what a autotuning on the device is held between.
 //!
 //! The model is wrong where a constant is. So the search is asked again with constants put off, one at a time, by what such a model errs; and every single move
 //! from the plan is looked at, whether the model likes it or not. What the model itself thinks best of all that is tried.
 
-use super::bundles;
 use super::facts::Facts;
+use super::horizontal;
 use super::kernels::Kernels;
 use super::search::{Effort, State, greedy, stores_of};
-use super::{Planned, finish, pieces};
+use super::{Planned, components, finish};
 use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::segment::Segment;
@@ -33,7 +33,7 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
             break;
         }
         let mut kernels_then = Kernels::new(&facts, &other);
-        let searched = pieces::search_all(&mut kernels_then, Effort::default());
+        let searched = components::search_all(&mut kernels_then, Effort::default());
         visits += kernels_then.visits;
         let Ok((state, _)) = searched else { continue };
         let (stores, stored) = state.stores();
@@ -46,8 +46,8 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
     found.sort_by_cached_key(|s| (s.time, places(s)));
     let mut plans: Vec<Planned> = vec![];
     let mut all = found.iter().map(|s| (finish(&facts, s), s.time)).collect::<Vec<_>>();
-    // Where there is a bundle, its kernels one by one.
-    if let Some(apart) = bundles::apart(plan) {
+    // Where there is a group, its kernels one by one.
+    if let Some(apart) = horizontal::apart(plan) {
         all.insert(0, (apart, own.time));
     }
     for (candidate, time) in all {

@@ -2,14 +2,14 @@
 //!
 //! Each operation gets a number from what it is computed from and what is computed from it (Weisfeiler and Lehman's colours on the graph), sizes
 //! included. An input is told apart by who reads it, and so is a class of equal scalars; their values do not count. First come colours that know about
-//! sizes only what counts where the plan of one piece is taken for another: so pieces that look alike have their operations in the same order.
+//! sizes only what counts where the plan of one component is taken for another: so components that look alike have their operations in the same order.
 //!
 //! Operations whose colours stay equal play the same part in the graph. Which of them comes first is the recording's choice, but made once: everything is coloured again
 //! with the one that was chosen, so that whatever hangs together with it follows. All in all the order is the same up to a renaming under which the
 //! graph stays what it is. (Colours do not tell all graphs apart, and in very large segments not every choice is followed up: rare, and the price is no
 //! more than that the plan depends on the order of recording there.)
 
-use super::pieces::{magnitude, root};
+use super::components::{magnitude, root};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use rustc_hash::FxHashMap;
@@ -97,7 +97,7 @@ impl<'a> Graph<'a> {
         Graph { ix, classes: ScalarClasses::new(ix.seg.scalars) }
     }
 
-    /// What pieces that look alike have in common.
+    /// What components that look alike have in common.
     fn coarse(&self) -> Colours {
         let ix = self.ix;
         let op = |i: usize| {

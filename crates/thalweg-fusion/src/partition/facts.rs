@@ -2,7 +2,7 @@
 //! had, and in which order ties are broken.
 
 use super::canonical::ranks;
-use super::{runs_alone, takes_rows};
+use super::{is_opaque, takes_rows};
 use crate::cost::footprint;
 use crate::movement::{layout, strided, view_base};
 use crate::plan::OutputPlan;
@@ -21,7 +21,7 @@ pub(crate) struct Facts<'a> {
     pub required: BitSet,
     /// How each live-out is had, in order of the operations.
     pub outputs: Vec<(usize, OutputPlan)>,
-    /// What the operands of an operation by itself are views of.
+    /// What the operands of an opaque operation are views of.
     pub operands: FxHashMap<usize, Vec<ValueId>>,
     /// Operations that a matrix product, gather or scatter reads in memory.
     pub in_memory: FxHashMap<usize, Vec<usize>>,
@@ -103,17 +103,17 @@ impl<'a> Facts<'a> {
             return;
         }
         self.needed.insert(i);
-        if runs_alone(op) || !seg.mode.fused && !op.is_view() {
+        if is_opaque(op) || !seg.mode.fused && !op.is_view() {
             self.required.insert(i);
         }
         let arguments: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
-        if !runs_alone(op) {
+        if !is_opaque(op) {
             let in_memory = (op == Op::Gather) as usize;
             arguments[..in_memory].iter().for_each(|&v| self.read_in_memory(i, v));
             arguments[in_memory..].iter().for_each(|v| Facts::mark(*v, used));
             return;
         }
-        // The operands of an operation by itself are in memory: stored, or strided views of what is. Of a scatter only the tensor is; what index and values
+        // The operands of an opaque operation are in memory: stored, or strided views of what is. Of a scatter only the tensor is; what index and values
         // are strided views of is computed, each over its own shape, so that an index which all columns share is computed once.
         let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
         let mut operands = vec![];
@@ -121,7 +121,7 @@ impl<'a> Facts<'a> {
             let viewed = self.viewed(v);
             operands.push(viewed);
             match viewed {
-                ValueId::Op(o) if computes && n > 0 && !runs_alone(seg.ops[o].op) && !takes_rows(seg.ops[o].op) => {
+                ValueId::Op(o) if computes && n > 0 && !is_opaque(seg.ops[o].op) && !takes_rows(seg.ops[o].op) => {
                     used.insert(o);
                 }
                 _ => self.read_in_memory(i, viewed),
@@ -163,7 +163,7 @@ impl<'a> Facts<'a> {
             ValueId::Input(_) => true,
             ValueId::Op(b) => {
                 ix.seg.live.has(b)
-                    || runs_alone(ix.seg.ops[b].op)
+                    || is_opaque(ix.seg.ops[b].op)
                     || takes_rows(ix.seg.ops[b].op)
                     || !ix.seg.mode.fused
                     || ix.seg.shapes[i].numel() >= ix.seg.shapes[b].numel()
@@ -199,7 +199,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The operations whose results operation `i` is computed from, where they are found: an operation by itself goes through the views on the way, which
+    /// The operations whose results operation `i` is computed from, where they are found: an opaque operation goes through the views on the way, which
     /// nobody computes.
     pub fn read_by(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let viewed = self.operands.get(&i);

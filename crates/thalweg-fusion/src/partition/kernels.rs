@@ -3,11 +3,11 @@
 //! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows from these.
 
 use super::facts::{Facts, is_constant};
-use super::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, runs_alone, takes_rows};
-use crate::alone::alone;
+use super::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_opaque, takes_rows};
 use crate::body::{Outline, build_map};
-use crate::cost::{Costs, figures};
+use crate::cost::{Costs, features};
 use crate::instance::Slot;
+use crate::opaque::opaque;
 use crate::plan::KernelPlan;
 use crate::rows;
 use crate::scalars::ScalarClasses;
@@ -54,12 +54,12 @@ impl Kernel {
 pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Candidate, Rule> {
     let ix = &facts.ix;
     let reach = Reach::of(facts, stores, stored)?;
-    if let Some(&op) = stores.iter().find(|&&s| runs_alone(ix.seg.ops[s].op)) {
+    if let Some(&op) = stores.iter().find(|&&s| is_opaque(ix.seg.ops[s].op)) {
         if stores.len() > 1 {
-            return Err(Rule::Alone);
+            return Err(Rule::Opaque);
         }
         let operands = facts.operands[&op].clone();
-        let plan = KernelPlan::Alone { op, operands, ops: reach.ops };
+        let plan = KernelPlan::Opaque { op, operands, ops: reach.ops };
         return Ok(Candidate { plan, loads: reach.loads });
     }
     let (rows, columns) = pick_rows(facts, stores, &reach)?;
@@ -134,8 +134,8 @@ impl Reach {
                 loads.push(i);
                 continue;
             }
-            if runs_alone(op) && stores != [i] {
-                return Err(Rule::Alone);
+            if is_opaque(op) && stores != [i] {
+                return Err(Rule::Opaque);
             }
             ops.push(i);
             if takes_rows(op) {
@@ -281,26 +281,26 @@ impl<'f, 'a> Kernels<'f, 'a> {
         }
         let footprint = facts.footprint;
         match &candidate.plan {
-            KernelPlan::Alone { op, operands, .. } => {
+            KernelPlan::Opaque { op, operands, .. } => {
                 let slot = |v: ValueId| match v {
                     ValueId::Input(i) => Slot::Input(i),
                     ValueId::Op(i) => Slot::Buffer(i),
                 };
-                let step = alone(ix, (*op, operands), 0, &slot, &is_stored, &self.classes)?;
-                let figures = figures(&step.kernel, &step.geometry, &step.touched, &[step.bytes_written]);
+                let step = opaque(ix, (*op, operands), 0, &slot, &is_stored, &self.classes)?;
+                let features = features(&step.kernel, &step.geometry, &step.touched, &[step.bytes_written]);
                 let inputs = step.operands.iter().filter_map(|s| match s {
                     Slot::Input(i) => Some(*i),
                     Slot::Buffer(_) => None,
                 });
-                let (time, inputs) = (self.costs.time(&figures, footprint), inputs.collect());
+                let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again: vec![] })
             }
             KernelPlan::Map { domain, rows, stores: points, row_stores, column_stores, .. } => {
                 let outline = Outline { domain: *domain, rows: *rows, stores: points, row_stores, column_stores };
                 let map = build_map(ix, outline, &is_stored, &self.classes)?;
                 let written: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
-                let figures = figures(&map.kernel, &map.geometry, &map.touched, &written);
-                let time = self.costs.time(&figures, footprint);
+                let features = features(&map.kernel, &map.geometry, &map.touched, &written);
+                let time = self.costs.time(&features, footprint);
                 let inputs = map.reads.iter().filter_map(|v| match v {
                     ValueId::Input(i) => Some(*i),
                     ValueId::Op(_) => None,
@@ -309,7 +309,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 let again = computed_again(facts, &map.computed, ix.shape(*domain), *rows)?;
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
             }
-            KernelPlan::Together { .. } => unreachable!("bundles are made of a finished plan"),
+            KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
         }
     }
 }
@@ -317,8 +317,8 @@ impl<'f, 'a> Kernels<'f, 'a> {
 /// Operations computed in a candidate.
 pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
     match &candidate.plan {
-        KernelPlan::Map { ops, .. } | KernelPlan::Alone { ops, .. } => ops,
-        KernelPlan::Together { .. } => unreachable!("bundles are made of a finished plan"),
+        KernelPlan::Map { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
+        KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
     }
 }
 

@@ -27,7 +27,7 @@ pub enum Rule {
     /// What is read by computed offsets, or by a matrix product, lies in memory with strides.
     NoStrides,
     /// A matrix product or scatter is a kernel by itself. (Index and values of a scatter may be computed in it.)
-    Alone,
+    Opaque,
     /// Of a tensor without elements there are no rows: its reductions are kernels by themselves.
     NoRows,
     /// A value that need not be stored is stored for another kernel to read it.
@@ -47,7 +47,7 @@ impl fmt::Display for Rule {
             Rule::OtherRows => "reduced along other rows, which have to be complete first",
             Rule::ReadElsewhere => "needed at elements that may not have been computed yet",
             Rule::NoStrides => "read in memory, where strides do not lead to it",
-            Rule::Alone => "runs by itself",
+            Rule::Opaque => "runs by itself",
             Rule::NoRows => "a reduction of a tensor without elements runs by itself",
             Rule::Unread => "nobody else reads it",
             Rule::Cycle => "an operation between them has to run first",

@@ -3,8 +3,8 @@
 //! * `facts`: what holds for every plan of the segment.
 //! * `legality`: the rules that a kernel keeps; `kernels`: candidates for kernels, and what they would take.
 //! * `canonical`: an order of the operations that breaks all ties.
-//! * `pieces`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
-//! * `bundles`: short kernels of a finished plan in one launch.
+//! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
+//! * `horizontal`: short kernels of a finished plan in one launch.
 //! * `stored`: plans as bytes, and back, whatever the bytes are.
 //! * `alternatives`: other plans that are worth measuring.
 //! * `why`: what keeps two kernels of a plan from being one, for explanations.
@@ -13,12 +13,12 @@
 //! the short ones share a launch: a program's own order keeps few values alive at a time.
 
 mod alternatives;
-mod bundles;
 mod canonical;
+mod components;
 mod facts;
+mod horizontal;
 mod kernels;
 mod legality;
-mod pieces;
 mod search;
 mod stored;
 #[cfg(test)]
@@ -68,7 +68,7 @@ pub struct Planned {
 pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
-    let (state, complete) = pieces::search_all(&mut kernels, effort)?;
+    let (state, complete) = components::search_all(&mut kernels, effort)?;
     Ok(Planned { plan: finish(&facts, &state), time: state.time, complete, visits: kernels.visits })
 }
 
@@ -87,13 +87,13 @@ fn finish(facts: &Facts<'_>, state: &State) -> Plan {
         order.iter().map(|&k| (state.kernels[k].candidate.plan.clone(), state.kernels[k].time)).unzip();
     let mut plan = Plan { kernels, outputs: facts.outputs.clone() };
     if facts.ix.seg.mode.fused {
-        plan.kernels = bundles::bundle(&facts.ix, plan.kernels, &readers, times);
+        plan.kernels = horizontal::group(&facts.ix, plan.kernels, &readers, times);
     }
     plan
 }
 
-/// Whether an operation is a kernel by itself.
-pub(crate) fn runs_alone(op: Op) -> bool {
+/// Whether an operation is an opaque kernel: one that nothing fuses into.
+pub(crate) fn is_opaque(op: Op) -> bool {
     matches!(op, Op::Matmul | Op::Scatter(_))
 }
 

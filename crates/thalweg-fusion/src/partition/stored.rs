@@ -1,7 +1,7 @@
 //! Plans as bytes: what was found once need not be searched for again.
 //!
 //! In: a plan, and later its bytes with the segment. Out: the plan again. What is written are the stores of each kernel and nothing else, as JSON. All the rest
-//! follows, and is worked out by the planner itself: kernels, their order, bundles, outputs.
+//! follows, and is derived by the planner itself: kernels, their order, groups, outputs.
 //!
 //! Always true: whatever the bytes are, what comes out is a legal plan of the segment or none. They name operations that are stored, and a set of
 //! stores becomes a kernel only by [`Kernels::get`], which the search asks too. So bytes from anywhere can make a segment slower, but not wrong.

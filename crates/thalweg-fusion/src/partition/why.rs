@@ -14,7 +14,7 @@ use thalweg_ir::Op;
 /// Every value that one kernel of the plan hands to another, in order of the operations, with the reason.
 pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge> {
     let facts = Facts::new(segment);
-    // A bundle is as many kernels as it has parts.
+    // A group is as many kernels as it has parts.
     let parts = plan.kernels.iter().enumerate().flat_map(|(n, k)| k.parts().iter().map(move |_| n));
     let number: Vec<usize> = parts.collect();
     let (stores, stored) = stores_of(plan, segment.ops.len());
@@ -47,7 +47,7 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     let facts = kernels.facts;
     let ix = &facts.ix;
     let name = |i: usize| ix.seg.ops[i].op.name();
-    if let KernelPlan::Alone { op: reader, .. } = state.kernels[to].candidate.plan {
+    if let KernelPlan::Opaque { op: reader, .. } = state.kernels[to].candidate.plan {
         return Reason::OperandOf(name(reader));
     }
     let gathers = |&&i: &&usize| ix.seg.ops[i].op == Op::Gather;
@@ -60,9 +60,9 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
         return Reason::OperandOf(Op::Gather.name());
     }
     match &state.kernels[from].candidate.plan {
-        KernelPlan::Alone { op: writer, .. } => return Reason::ResultOf(name(*writer)),
+        KernelPlan::Opaque { op: writer, .. } => return Reason::ResultOf(name(*writer)),
         KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => return Reason::SharedPass(name(op)),
-        KernelPlan::Map { .. } | KernelPlan::Together { .. } => {}
+        KernelPlan::Map { .. } | KernelPlan::Group { .. } => {}
     }
     let mut stores = [&state.kernels[from].stores[..], &state.kernels[to].stores[..]].concat();
     stores.sort_unstable();

@@ -1,7 +1,7 @@
 //! Many small computations that need nothing of each other, over shapes of their own, all asked for: what runs in one launch where it can.
 //!
 //! Some share an input, some are steps of an optimiser, some make rows, some see their input transposed, some hand one value on. Shapes have single and
-//! empty dimensions, so that parts of a bundle have nothing to do.
+//! empty dimensions, so that parts of a group have nothing to do.
 
 use super::Generator;
 use crate::program::{Argument, Tensor};
@@ -74,7 +74,7 @@ impl Generator {
         self.unary(Sigmoid, t)
     }
 
-    /// A reduction with its result used by a kernel over other points, so that bundles follow one another.
+    /// A reduction with its result used by a kernel over other points, so that groups follow one another.
     fn row_and_map(&mut self, x: Tensor) -> Option<Tensor> {
         let axes = self.axes(x);
         let e = self.unary(Exp, x)?;

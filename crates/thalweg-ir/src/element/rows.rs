@@ -440,8 +440,8 @@ pub static ROWS: &[Row] = &[
             let t = u(g, Atan, q);
             let (right, straight) = (k(g, x, FRAC_PI_2), k(g, x, PI));
             let steep = o(g, Gt, ay, ax);
-            let turned = o(g, Sub, right, t);
-            let t = pick(g, steep, turned, t);
+            let reflected = o(g, Sub, right, t);
+            let t = pick(g, steep, reflected, t);
             // The sign bit, so that -0 counts as negative: 1/-0 is below 0.
             let rx = o(g, Div, one, x);
             let (x_below, x_zero, rx_below) = (o(g, Lt, x, zero), o(g, Eq, x, zero), o(g, Lt, rx, zero));

@@ -1,4 +1,4 @@
-//! What is the GPU's alone, on the host in its place: runs as graphs, indices out of range that nobody waited for, bundles as one launch.
+//! What is the GPU's alone, on the host in its place: runs as graphs, indices out of range that nobody waited for, groups as one launch.
 
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
@@ -125,7 +125,7 @@ fn words_for_indices_come_round() {
 }
 
 #[test]
-fn a_loop_that_gathers_carries_few_doubts() {
+fn a_loop_that_gathers_carries_few_deferred_checks() {
     let mut x = tensor(&[0.0, 1.0, 2.0, 3.0]);
     let at = indices(&[1, 2, 3, 0]);
     for _ in 0..600 {
@@ -274,22 +274,22 @@ fn plans_take_turns_by_the_clock_of_the_device() {
             let begin = counters();
             (1..200).find(|_| {
                 assert!(hot() == want, "the same bits by every plan");
-                counters().contests > begin.contests
+                counters().autotuned > begin.autotuned
             })
         });
         assert!(runs.is_some_and(|n| n > 9), "{runs:?}");
-        assert_eq!(c.contests, 1);
+        assert_eq!(c.autotuned, 1);
         let (_, why) = thalweg::explain(|| drop(hot()));
-        let plans = &why.segments[0].contest;
+        let plans = &why.segments[0].autotuning;
         assert!(plans.len() > 1 && plans.iter().filter(|p| p.chosen).count() == 1, "{why}");
         assert!(plans.iter().all(|p| p.measured_ns > 0 && p.runs >= 3), "{why}");
-        assert_eq!(counted(hot).1.contests, 0, "decided once");
+        assert_eq!(counted(hot).1.autotuned, 0, "decided once");
         thalweg::set_measuring(before);
     });
 }
 
 #[test]
-fn operands_turned_round_are_read_in_tiles() {
+fn transposed_operands_are_read_in_tiles() {
     let shapes: [&[usize]; 4] = [&[131, 257], &[129, 128], &[3, 40, 200], &[24, 8, 100]];
     for dims in shapes {
         let n: usize = dims.iter().product();
@@ -299,12 +299,12 @@ fn operands_turned_round_are_read_in_tiles() {
         thalweg::synchronize().unwrap();
         // Each by itself, or they would share a kernel.
         for dtype in [DType::F32, DType::F64, DType::BF16, DType::U8] {
-            let turned = |x: &Tensor| {
+            let transposed = |x: &Tensor| {
                 let x = x.cast(dtype);
                 thalweg::synchronize().unwrap();
                 (x.transpose(last - 1, last).cast(DType::F64) * 0.5).to_vec::<f64>().unwrap()
             };
-            assert!(turned(&there) == turned(&x), "{dims:?} {dtype}");
+            assert!(transposed(&there) == transposed(&x), "{dims:?} {dtype}");
             // Of a long body a thread takes one vector.
             let long = |x: &Tensor| {
                 let x = x.transpose(last - 1, last).cast(DType::I64);

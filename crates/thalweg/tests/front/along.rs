@@ -247,8 +247,8 @@ fn scatters_of_every_kind() {
     assert_eq!(f32s(&x.index_put(&[&i, &j], 10, true)), [0.0, 21.0, 2.0, 3.0, 14.0, 5.0]);
     assert_eq!(f32s(&x.index_put(&[&i], Tensor::new([7.0f32, 8.0]), false)), [7.0, 8.0, 2.0, 3.0, 7.0, 8.0]);
     // The tensor scattered into is a view, and values of its own memory.
-    let turned = x.t().scatter_add(1, &Tensor::new([[0i64, 1, 2], [0, 0, 0]]), x.t());
-    assert_eq!(f32s(&turned), [0.0, 4.0, 8.0, 10.0, 3.0, 5.0]);
+    let transposed = x.t().scatter_add(1, &Tensor::new([[0i64, 1, 2], [0, 0, 0]]), x.t());
+    assert_eq!(f32s(&transposed), [0.0, 4.0, 8.0, 10.0, 3.0, 5.0]);
     assert_eq!(f32s(&x.scatter(0, &Tensor::zeros_with([0, 2], DType::I64), 1)), f32s(&x));
     // Of bf16 each sum is rounded where it lies: 256 + 1 stays 256.
     let ones = Tensor::ones_with([4], DType::BF16);

@@ -118,9 +118,9 @@ fn of_joining_and_padding() {
         Tensor::cat(&[&a, &i], 0) => "cat: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
         Tensor::cat::<Tensor>(&[], 0) => "cat: there are no tensors";
         Tensor::stack(&[&a, &b], 0) => "stack: shapes [2, 3] and [2, 4] differ";
-        a.split(0, 1) => "split: pieces of size 0";
+        a.split(0, 1) => "split: parts of size 0";
         a.split_sizes(&[1, 1], 1) => "split_sizes: [1, 1] does not add up to axis 1 of [2, 3]";
-        a.chunk(0, 1) => "chunk: 0 pieces";
+        a.chunk(0, 1) => "chunk: 0 parts";
         a.pad([(1, 1)], 0) => "pad: 1 pairs of widths for shape [2, 3]";
         i.pad([(1, 1), (0, 0)], 0.5) => "pad: 0.5 does not fit i32; .cast(..) the tensor first";
         a.pad([(0, 0), (0, 3)], Border::Reflect) => "pad: axis 1 of [2, 3] is too small for a border of 3 by Reflect";

@@ -1,4 +1,4 @@
-//! Normalisations and losses against values worked out by hand or by plain loops.
+//! Normalisations and losses against values computed by hand or by plain loops.
 
 use thalweg::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Row kernels against their definition, bit for bit: in both orientations, by every engine, on 1, 2 and 8 threads.
 
-mod laws;
 mod measure;
+mod online;
 mod oracle;
 
 use super::{Lcg, download, upload, write};
@@ -191,7 +191,7 @@ fn op(case: &mut Case, op: ElementOp, args: &[NodeId]) -> NodeId {
     case.b.element(op, args)
 }
 
-/// y = (x - max)/Σ(x - max)²: two folds, a third walk.
+/// y = (x - max)/Σ(x - max)²: two folds, a third pass.
 fn softmax_like(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
     let m = case.b.fold(FoldOp::Max, x);
@@ -273,7 +273,7 @@ fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(s, true);
 }
 
-/// Running sums, then a fold of what they give, then all sorted: scans between walks.
+/// Running sums, then a fold of what they give, then all sorted: scans between passes.
 fn scans(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
     let sums = case.b.scan(ScanOp::Sum, false, x);
@@ -436,7 +436,7 @@ fn row_folds_of_every_kind() {
 }
 
 #[test]
-fn row_bodies_of_several_walks() {
+fn row_bodies_of_several_passes() {
     let devices = devices();
     for (i, domain) in domains(true).iter().enumerate() {
         let lies = |k: usize| LAYOUTS[(i + k) % 3];
@@ -457,7 +457,7 @@ fn row_maxima_are_found_where_they_stand() {
 }
 
 #[test]
-fn row_scans_run_between_walks() {
+fn row_scans_run_between_passes() {
     let devices = devices();
     for (i, domain) in domains(true).iter().enumerate().filter(|(i, _)| i % 3 != 2) {
         let lies = LAYOUTS[i % 3];

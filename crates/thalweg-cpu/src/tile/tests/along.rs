@@ -1,8 +1,8 @@
 //! Row bodies against a scalar evaluation in the order that `thalweg_kernel::order` sets down.
 
-use super::oracle::{Val, Walk, bits, evaluate_all, memory, scalar};
-use super::{contiguous, exact, numbers, walk};
-use crate::rows::Along;
+use super::oracle::{Operand, Val, bits, evaluate_all, memory, scalar};
+use super::{contiguous, exact, numbers, operand};
+use crate::row_call::Along;
 use crate::tile::compile_along;
 use std::ops::Range;
 use thalweg_ir::{DType, ElementOp, Scalar};
@@ -33,10 +33,10 @@ fn fold(op: FoldOp, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// What a row stores: for each store a value a point, or one if it is per row. Also the values of the row.
-fn evaluate_row(body: &Body, walks: &[Walk], scalars: &[u64], row: usize, n: usize) -> (Vec<Vec<Val>>, Vec<Val>) {
+fn evaluate_row(body: &Body, operands: &[Operand], scalars: &[u64], row: usize, n: usize) -> (Vec<Vec<Val>>, Vec<Val>) {
     let mut values: Vec<Val> = vec![];
     let points = |values: &[Val], n: usize| -> Vec<Vec<Val>> {
-        let seen = |column| move |a: u16| walks[a as usize].seen(body.accesses[a as usize], row, column);
+        let seen = |column| move |a: u16| operands[a as usize].seen(body.accesses[a as usize], row, column);
         (0..n).map(|column| evaluate_all(body, &seen(column), scalars, values)).collect()
     };
     // The node of a fold depends on earlier folds alone.
@@ -61,9 +61,9 @@ enum Way {
 }
 
 /// Memory for the accesses of a body; no two points write one element.
-fn walks(body: &Body, seed: u64, n: usize, rows: usize) -> Vec<Walk> {
-    let walk = |(i, &a): (usize, &Access)| {
-        let mut w = walk(a, n.max(1), rows, seed * 100 + i as u64);
+fn operands(body: &Body, seed: u64, n: usize, rows: usize) -> Vec<Operand> {
+    let operand = |(i, &a): (usize, &Access)| {
+        let mut w = operand(a, n.max(1), rows, seed * 100 + i as u64);
         if body.stores.iter().any(|s| s.access as usize == i) {
             match a.class {
                 AccessClass::Uniform => w.strides = (2, 0),
@@ -73,20 +73,20 @@ fn walks(body: &Body, seed: u64, n: usize, rows: usize) -> Vec<Walk> {
         }
         w
     };
-    body.accesses.iter().enumerate().map(walk).collect()
+    body.accesses.iter().enumerate().map(operand).collect()
 }
 
 fn check(body: &Body, seed: u64, scalars: &[u64], n: usize, rows: usize, ways: &[Way]) {
-    let before = walks(body, seed, n, rows);
+    let before = operands(body, seed, n, rows);
     let want: Vec<_> = (0..rows).map(|row| evaluate_row(body, &before, scalars, row, n)).collect();
     for keep in [false, true] {
-        ways.iter().for_each(|&way| check_way(body, walks(body, seed, n, rows), scalars, n, &want, keep, way));
+        ways.iter().for_each(|&way| check_way(body, operands(body, seed, n, rows), scalars, n, &want, keep, way));
     }
 }
 
 fn check_way(
     body: &Body,
-    mut walks: Vec<Walk>,
+    mut operands: Vec<Operand>,
     scalars: &[u64],
     n: usize,
     want: &[(Vec<Vec<Val>>, Vec<Val>)],
@@ -97,12 +97,12 @@ fn check_way(
     let code = compile_along(body, keep);
     let mut values = vec![0u64; code.phases().values.len()];
     let mut buffers: Vec<Vec<u8>> = code.phases().buffers.iter().map(|d| memory(n * d.size())).collect();
-    let mut args: Vec<u64> = body.accesses.iter().zip(walks.iter_mut()).flat_map(|(a, w)| w.words(*a)).collect();
+    let mut args: Vec<u64> = body.accesses.iter().zip(operands.iter_mut()).flat_map(|(a, w)| w.words(*a)).collect();
     args.extend(buffers.iter_mut().flat_map(|b| [b.as_mut_ptr() as u64, 0, 0, 0]));
     args.extend(scalars);
     args.push(values.as_mut_ptr() as u64);
     let all = code.phases().list.len();
-    // SAFETY: the words describe the walks' memory, buffers of n elements, and room for the values.
+    // SAFETY: the words describe the operands' memory, buffers of n elements, and room for the values.
     let run = |args: &[u64], rows: usize, phases: Range<usize>| assert!(unsafe { code.run(args, n, rows, phases) });
     match way {
         Way::Whole => run(&args, rows, 0..all),
@@ -123,7 +123,7 @@ fn check_way(
         for (i, (s, want)) in body.stores.iter().zip(stored).enumerate() {
             let a = body.accesses[s.access as usize];
             for (column, want) in want.iter().enumerate() {
-                let got = walks[s.access as usize].seen(a, row, column).value.unwrap();
+                let got = operands[s.access as usize].seen(a, row, column).value.unwrap();
                 let want = if a.dtype.is_float() { Val::F(a.dtype.round(want.float())) } else { *want };
                 assert!(
                     exact(i, got, want),

@@ -1,8 +1,8 @@
 //! Gathers: elements at offsets that are data, in and out of range.
 
-use super::oracle::{Val, Walk, decode, encode};
-use super::{contiguous, exact, numbers, walk};
-use crate::rows::{Along, Rows};
+use super::oracle::{Operand, Val, decode, encode};
+use super::{contiguous, exact, numbers, operand};
+use crate::row_call::{Along, Rows};
 use crate::tile::{compile, compile_along};
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};
@@ -25,7 +25,7 @@ fn stored(dtype: DType, class: AccessClass) -> Body {
 
 /// Memory for a body with such a gather, and what it reads at each point.
 struct Case {
-    walks: Vec<Walk>,
+    operands: Vec<Operand>,
     bounds: [u64; 2],
     want: Vec<Val>,
     args: Vec<u64>,
@@ -33,27 +33,27 @@ struct Case {
 
 /// All places are inside but for those of `wrong`: points, each with the position that it leads to, or none where `inside` is false.
 fn case(body: &Body, n: usize, rows: usize, seed: u64, wrong: &[(usize, Option<i64>)]) -> Case {
-    let mut walks: Vec<Walk> =
-        body.accesses.iter().enumerate().map(|(i, &a)| walk(a, n, rows, seed * 9 + i as u64)).collect();
+    let mut operands: Vec<Operand> =
+        body.accesses.iter().enumerate().map(|(i, &a)| operand(a, n, rows, seed * 9 + i as u64)).collect();
     let (a, size) = (body.accesses[2], body.accesses[2].dtype.size());
-    let len = walks[2].memory.len() / size - 3;
+    let len = operands[2].memory.len() / size - 3;
     let (mut next, mut want) = (numbers(seed), vec![]);
     for row in 0..rows {
         for column in 0..n {
             let found = wrong.iter().find(|(p, _)| *p == row * n + column).map(|w| w.1);
             let to = found.map_or_else(|| (next() as usize % len) as i64, |to| to.unwrap_or(0));
             let fits = found != Some(None) && (0..len as i64).contains(&to);
-            let seen = |i: usize| walks[i].seen(body.accesses[i], row, column).position;
+            let seen = |i: usize| operands[i].seen(body.accesses[i], row, column).position;
             let (offset_at, inside_at, from) = (seen(0) as usize, seen(1) as usize, seen(2));
-            walks[0].memory[offset_at * 8..][..8].copy_from_slice(&to.wrapping_sub(from).to_le_bytes());
-            walks[1].memory[inside_at] = (found != Some(None)) as u8;
+            operands[0].memory[offset_at * 8..][..8].copy_from_slice(&to.wrapping_sub(from).to_le_bytes());
+            operands[1].memory[inside_at] = (found != Some(None)) as u8;
             let zero = encode(a.dtype, if a.dtype.is_float() { Val::F(0.0) } else { Val::I(0) });
-            want.push(decode(a.dtype, if fits { &walks[2].memory[to as usize * size..][..size] } else { &zero }));
+            want.push(decode(a.dtype, if fits { &operands[2].memory[to as usize * size..][..size] } else { &zero }));
         }
     }
-    let bounds = [walks[2].memory.as_ptr() as u64, len as u64];
-    let args = body.accesses.iter().zip(walks.iter_mut()).flat_map(|(a, w)| w.words(*a)).collect();
-    Case { walks, bounds, want, args }
+    let bounds = [operands[2].memory.as_ptr() as u64, len as u64];
+    let args = body.accesses.iter().zip(operands.iter_mut()).flat_map(|(a, w)| w.words(*a)).collect();
+    Case { operands, bounds, want, args }
 }
 
 impl Case {
@@ -65,7 +65,7 @@ impl Case {
 
     fn check(&self, body: &Body, n: usize) {
         for (i, want) in self.want.iter().enumerate() {
-            let got = self.walks[3].seen(body.accesses[3], i / n, i % n).value.unwrap();
+            let got = self.operands[3].seen(body.accesses[3], i / n, i % n).value.unwrap();
             assert!(exact(0, got, *want), "point {i} of {n} a row: {got:?}, want {want:?}\n{body:#?}");
         }
     }
@@ -80,7 +80,7 @@ fn elements_at_offsets_from_every_class() {
             for (n, rows) in [(1, 1), (1, 600), (7, 30), (512, 1), (700, 3)] {
                 let body = stored(dtype, class);
                 let mut case = case(&body, n, rows, (n + rows) as u64, &[]);
-                // SAFETY: the words describe the walks' memory; what is gathered from ends before its end.
+                // SAFETY: the words describe the operands' memory; what is gathered from ends before its end.
                 assert!(unsafe { compile(&body).run(case.bound(), n, rows) });
                 case.check(&body, n);
             }

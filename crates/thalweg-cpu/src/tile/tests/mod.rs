@@ -4,8 +4,8 @@ mod oracle;
 mod stores;
 
 use super::compile;
-use crate::rows::Rows;
-use oracle::{Val, Walk, cast, decode, encode, evaluate, memory};
+use crate::row_call::Rows;
+use oracle::{Operand, Val, cast, decode, encode, evaluate, memory};
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
@@ -91,8 +91,8 @@ fn numbers(seed: u64) -> impl FnMut() -> u32 {
     }
 }
 
-/// A walk of the class over memory filled with points of the dtype.
-fn walk(a: Access, n: usize, rows: usize, seed: u64) -> Walk {
+/// A operand of the class over memory filled with points of the dtype.
+fn operand(a: Access, n: usize, rows: usize, seed: u64) -> Operand {
     let mut next = numbers(seed);
     let (strides, offset) = match a.class {
         AccessClass::Contiguous => ((n as i64 + (next() % 2) as i64 * 3, 1), (next() % 3) as i64),
@@ -105,7 +105,7 @@ fn walk(a: Access, n: usize, rows: usize, seed: u64) -> Walk {
     let elements = (n + 4) * (rows + 3) * 3 + 16;
     let table =
         (0..n).map(|_| if next().is_multiple_of(4) { -1 } else { (next() as usize % elements) as i32 }).collect();
-    let mut w = Walk { memory: memory(elements * a.dtype.size()), offset, strides, table };
+    let mut w = Operand { memory: memory(elements * a.dtype.size()), offset, strides, table };
     let (points, size) = (points(a.dtype), a.dtype.size());
     for at in w.memory.chunks_exact_mut(size) {
         at.copy_from_slice(&encode(a.dtype, points[next() as usize % points.len()]));
@@ -116,7 +116,7 @@ fn walk(a: Access, n: usize, rows: usize, seed: u64) -> Walk {
 /// Runs the body and compares each stored value, which `close` judges: (store, got, want).
 fn check(
     body: &Body,
-    walks: &mut [Walk],
+    operands: &mut [Operand],
     scalars: &[u64],
     n: usize,
     rows: usize,
@@ -125,19 +125,19 @@ fn check(
     let mut want = vec![];
     for row in 0..rows {
         for column in 0..n {
-            let seen = |a: u16| walks[a as usize].seen(body.accesses[a as usize], row, column);
+            let seen = |a: u16| operands[a as usize].seen(body.accesses[a as usize], row, column);
             want.push(evaluate(body, &seen, scalars));
         }
     }
-    let mut args: Vec<u64> = body.accesses.iter().zip(walks.iter_mut()).flat_map(|(a, w)| w.words(*a)).collect();
+    let mut args: Vec<u64> = body.accesses.iter().zip(operands.iter_mut()).flat_map(|(a, w)| w.words(*a)).collect();
     args.extend(scalars);
-    // SAFETY: the words describe the walks' memory, which holds every element of the points.
+    // SAFETY: the words describe the operands' memory, which holds every element of the points.
     assert!(unsafe { compile(body).run(&args, n, rows) });
     for row in 0..rows {
         for column in 0..n {
             for (i, s) in body.stores.iter().enumerate() {
                 let a = body.accesses[s.access as usize];
-                let got = walks[s.access as usize].seen(a, row, column).value.unwrap();
+                let got = operands[s.access as usize].seen(a, row, column).value.unwrap();
                 let want = want[row * n + column][i];
                 let want = if a.dtype.is_float() { Val::F(a.dtype.round(want.float())) } else { want };
                 assert!(
@@ -236,9 +236,9 @@ fn every_operation_on_every_dtype_is_what_the_table_says() {
                 let body = single(op, dtype, strict);
                 let combinations = points(dtype).len().pow(op.row().arity.min(2) as u32);
                 let n = combinations.max(513);
-                let mut walks: Vec<Walk> = body.accesses.iter().map(|&a| walk(a, n, 1, 7)).collect();
+                let mut operands: Vec<Operand> = body.accesses.iter().map(|&a| operand(a, n, 1, 7)).collect();
                 // All pairs of points; the third argument differs.
-                for (k, w) in walks.iter_mut().enumerate().take(op.row().arity) {
+                for (k, w) in operands.iter_mut().enumerate().take(op.row().arity) {
                     let a = body.accesses[k];
                     let p = points(a.dtype);
                     (w.offset, w.strides) = (0, (n as i64, 1));
@@ -252,10 +252,10 @@ fn every_operation_on_every_dtype_is_what_the_table_says() {
                     }
                 }
                 if !dtype.is_float() || is_exact(op) {
-                    check(&body, &mut walks, &[], n, 1, &exact);
+                    check(&body, &mut operands, &[], n, 1, &exact);
                 } else {
                     // Expansions add up a few functions' errors, and still stay within this on the points.
-                    check(&body, &mut walks, &[], n, 1, &within(dtype, 4.0));
+                    check(&body, &mut operands, &[], n, 1, &within(dtype, 4.0));
                 }
             }
         }
@@ -278,9 +278,13 @@ fn every_dtype_moves_through_every_access_class() {
                 let y = b.element(ElementOp::Where, &[flag, x, x]);
                 b.store(y, second);
                 let body = b.finish();
-                let mut walks: Vec<Walk> =
-                    body.accesses.iter().enumerate().map(|(i, &a)| walk(a, n, rows, (n + rows + i) as u64)).collect();
-                check(&body, &mut walks, &[], n, rows, &exact);
+                let mut operands: Vec<Operand> = body
+                    .accesses
+                    .iter()
+                    .enumerate()
+                    .map(|(i, &a)| operand(a, n, rows, (n + rows + i) as u64))
+                    .collect();
+                check(&body, &mut operands, &[], n, rows, &exact);
             }
         }
     }
@@ -297,8 +301,8 @@ fn every_conversion_is_what_the_table_says() {
             let out = b.access(contiguous(1, to));
             b.store(y, out);
             let body = b.finish();
-            let mut walks: Vec<Walk> = body.accesses.iter().map(|&a| walk(a, 600, 1, 3)).collect();
-            check(&body, &mut walks, &[], 600, 1, &exact);
+            let mut operands: Vec<Operand> = body.accesses.iter().map(|&a| operand(a, 600, 1, 3)).collect();
+            check(&body, &mut operands, &[], 600, 1, &exact);
         }
     }
     assert_eq!(cast(Val::F(f64::NAN), DType::I32), Val::I(0));
@@ -324,8 +328,8 @@ fn casts_round_narrow_floats_in_either_mode_and_operations_only_in_strict() {
             let out = b.access(contiguous(1, DType::F32));
             b.store(wide, out);
             let body = b.finish();
-            let mut walks: Vec<Walk> = body.accesses.iter().map(|&a| walk(a, 100, 1, 3)).collect();
-            check(&body, &mut walks, &[], 100, 1, &exact);
+            let mut operands: Vec<Operand> = body.accesses.iter().map(|&a| operand(a, 100, 1, 3)).collect();
+            check(&body, &mut operands, &[], 100, 1, &exact);
         }
     }
 }
@@ -345,14 +349,14 @@ fn positions_and_validity() {
                 b.store(v, out);
             }
             let body = b.finish();
-            let mut walks: Vec<Walk> = body.accesses.iter().map(|&a| walk(a, n, rows, 11)).collect();
-            walks[0].offset += 4_294_967_290;
+            let mut operands: Vec<Operand> = body.accesses.iter().map(|&a| operand(a, n, rows, 11)).collect();
+            operands[0].offset += 4_294_967_290;
             // Positions of masked points are unspecified; the table's are small, so never both large and masked.
-            let masked: Vec<bool> = walks[0].table.iter().map(|&t| t < 0).collect();
+            let masked: Vec<bool> = operands[0].table.iter().map(|&t| t < 0).collect();
             if class == AccessClass::Mapped {
-                walks[0].table.iter_mut().zip(&masked).for_each(|(t, &m)| *t = if m { -1 } else { *t });
+                operands[0].table.iter_mut().zip(&masked).for_each(|(t, &m)| *t = if m { -1 } else { *t });
             }
-            check(&body, &mut walks, &[], n, rows, &exact);
+            check(&body, &mut operands, &[], n, rows, &exact);
         }
     }
 }
@@ -413,9 +417,9 @@ fn random_bodies_agree_with_the_table() {
     for seed in 0..150 {
         let (body, scalars) = random(seed);
         let (n, rows) = [(1, 3), (17, 40), (512, 1), (700, 3)][seed as usize % 4];
-        let mut walks: Vec<Walk> =
-            body.accesses.iter().enumerate().map(|(i, &a)| walk(a, n, rows, seed * 100 + i as u64)).collect();
-        check(&body, &mut walks, &scalars, n, rows, &exact);
+        let mut operands: Vec<Operand> =
+            body.accesses.iter().enumerate().map(|(i, &a)| operand(a, n, rows, seed * 100 + i as u64)).collect();
+        check(&body, &mut operands, &scalars, n, rows, &exact);
     }
 }
 

@@ -144,8 +144,8 @@ pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], ro
     values
 }
 
-/// Where an access walks: everything that the launch says about it.
-pub struct Walk {
+/// Where an access operands: everything that the launch says about it.
+pub struct Operand {
     pub memory: Vec<u8>,
     /// Elements (or positions) from the start to the first point.
     pub offset: i64,
@@ -154,7 +154,7 @@ pub struct Walk {
     pub table: Vec<i32>,
 }
 
-impl Walk {
+impl Operand {
     fn position(&self, a: Access, row: usize, column: usize) -> i64 {
         let step = match a.class {
             AccessClass::Contiguous => 1,

@@ -1,8 +1,8 @@
 //! Stores that combine, and stores to elements that are apart.
 
-use super::oracle::{Val, Walk, bits, decode, encode, evaluate, scalar};
-use super::{contiguous, exact, walk};
-use crate::rows::Rows;
+use super::oracle::{Operand, Val, bits, decode, encode, evaluate, scalar};
+use super::{contiguous, exact, operand};
+use crate::row_call::Rows;
 use crate::tile::compile;
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::order::combine;
@@ -27,8 +27,8 @@ fn body(dtype: DType, class: AccessClass, op: Option<FoldOp>) -> Body {
 /// Runs a body whose store goes by these strides, and compares all of its memory with stores made one by one, row after row.
 fn check(body: &Body, strides: (i64, i64), n: usize, rows: usize, seed: u64) {
     let (from, to) = (body.accesses[0], body.accesses[1]);
-    let mut source = walk(from, n, rows, seed);
-    let mut target = walk(to, 3 * n, rows, seed + 1);
+    let mut source = operand(from, n, rows, seed);
+    let mut target = operand(to, 3 * n, rows, seed + 1);
     target.strides = strides;
     target.offset = if strides.1 < 0 { -strides.1 * n as i64 } else { 0 };
     let mut want = target.memory.clone();
@@ -50,7 +50,7 @@ fn check(body: &Body, strides: (i64, i64), n: usize, rows: usize, seed: u64) {
         }
     }
     let args = words(body, &mut [&mut source, &mut target]);
-    // SAFETY: the words describe the walks' memory, which holds every element of the points.
+    // SAFETY: the words describe the operands' memory, which holds every element of the points.
     assert!(unsafe { compile(body).run(&args, n, rows) });
     for (i, (got, want)) in target.memory.chunks_exact(size).zip(want.chunks_exact(size)).enumerate() {
         let (got, want) = (decode(to.dtype, got), decode(to.dtype, want));
@@ -58,8 +58,8 @@ fn check(body: &Body, strides: (i64, i64), n: usize, rows: usize, seed: u64) {
     }
 }
 
-fn words(body: &Body, walks: &mut [&mut Walk]) -> Vec<u64> {
-    body.accesses.iter().zip(walks).flat_map(|(a, w)| w.words(*a)).collect()
+fn words(body: &Body, operands: &mut [&mut Operand]) -> Vec<u64> {
+    body.accesses.iter().zip(operands).flat_map(|(a, w)| w.words(*a)).collect()
 }
 
 const SIZES: [(usize, usize); 6] = [(1, 1), (1, 600), (7, 30), (33, 4), (512, 2), (700, 3)];

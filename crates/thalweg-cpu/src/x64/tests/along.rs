@@ -5,7 +5,7 @@ use super::super::{Isa, Knobs, compile_with};
 use super::evaluate::{Launch, Value, from_scalar, read};
 use super::random::{BASIC, CLASSES, takes};
 use super::{Rng, isas};
-use crate::rows::{Along, Rows};
+use crate::row_call::{Along, Rows};
 use std::ops::Range;
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::order::{self, LANES};

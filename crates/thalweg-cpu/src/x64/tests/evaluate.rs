@@ -3,7 +3,7 @@
 use super::super::{Isa, Knobs, compile_with};
 use super::Rng;
 use super::memory::Fenced;
-use crate::rows::{ACCESS_WORDS, Rows};
+use crate::row_call::{ACCESS_WORDS, Rows};
 use thalweg_ir::{Compute, DType, ElementOp, Scalar};
 use thalweg_kernel::{AccessClass, Body, Node, NodeId};
 

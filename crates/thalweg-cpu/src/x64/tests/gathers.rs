@@ -5,7 +5,7 @@ use super::super::{Knobs, compile_with};
 use super::along::{access, compare, expected};
 use super::evaluate::Launch;
 use super::{Rng, isas};
-use crate::rows::{Along, Rows};
+use crate::row_call::{Along, Rows};
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{AccessClass, Body, BodyBuilder, FoldOp, Node};
 

@@ -2,7 +2,7 @@
 
 use super::evaluate::Launch;
 use super::{Knobs, Rng, isas};
-use crate::rows::Rows;
+use crate::row_call::Rows;
 use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};

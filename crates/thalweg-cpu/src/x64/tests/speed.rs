@@ -4,7 +4,7 @@ use super::super::along::{assemble_along, compile_along_with};
 use super::super::{Isa, Knobs, compile, compile_along, compile_with};
 use super::{Rng, isas};
 use crate::math::{self, ScalarMachine};
-use crate::rows::{Along, Rows};
+use crate::row_call::{Along, Rows};
 use std::time::{Duration, Instant};
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use thalweg_kernel::Phase;
 
 impl Writer<'_> {
-    /// Folds of a walk over lanes and threads of a group: `value{slot}` in all of them.
+    /// Folds of a pass over lanes and threads of a group: `value{slot}` in all of them.
     pub(super) fn fold_along(&self, phase: &Phase, group: u16, from: &str) -> String {
         let mut out = String::new();
         let warps = group / 32;
@@ -32,7 +32,7 @@ impl Writer<'_> {
         out
     }
 
-    /// Folds of a walk over the threads that share the points of a row: `value{slot}[v]` in all of them.
+    /// Folds of a pass over the threads that share the points of a row: `value{slot}[v]` in all of them.
     pub(super) fn fold_across(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> String {
         let (mut out, v) = (String::new(), self.v);
         if phase.body.folds.is_empty() {

@@ -105,7 +105,7 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
         let word = match target {
             Word::Operand(o, offset) => Word::Operand(o, offset + base),
             // What is computed is read through a view, too.
-            Word::Scratch(piece, offset) => Word::Scratch(piece, offset + base),
+            Word::Scratch(region, offset) => Word::Scratch(region, offset + base),
             other => other,
         };
         patches.push((i, word));
@@ -138,8 +138,8 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
         way @ Way::Runs(_) => {
             let index = patches.iter().find(|p| p.0 == 1).map_or(targets[1], |p| p.1);
             let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
-            let piece = sorted::add(plan, g, (rows, &of_rows), index, compiler);
-            patches.push((12, Word::Scratch(piece, 0)));
+            let region = sorted::add(plan, g, (rows, &of_rows), index, compiler);
+            patches.push((12, Word::Scratch(region, 0)));
             // Where each line has its own indices, those of one line lie side by side.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
             stage(plan, way, (lines * g.n, across), patches);

@@ -57,7 +57,7 @@ pub fn passes(size: usize) -> usize {
     (usize::BITS - size.leading_zeros()).div_ceil(BITS).max(1) as usize
 }
 
-/// Adds a sort of rows (how many; sizes and strides of their dimensions) of indices; the piece of scratch memory with the pairs.
+/// Adds a sort of rows (how many; sizes and strides of their dimensions) of indices; the region of scratch memory with the pairs.
 pub fn add(
     plan: &mut Plan,
     g: &ScatterGeometry,
@@ -66,13 +66,13 @@ pub fn add(
     compiler: &Compiler,
 ) -> u16 {
     let (tiles, passes) = (tiles(g.n), passes(g.size));
-    let mut piece = |bytes: usize| {
+    let mut region = |bytes: usize| {
         plan.scratch.push(bytes.max(64));
         plan.scratch.len() as u16 - 1
     };
-    let pairs: Vec<u16> = (0..passes.min(2)).map(|_| piece(8 * rows * g.n)).collect();
-    let counts = piece(4 * rows * DIGITS as usize * tiles);
-    let totals = piece(4 * rows * DIGITS as usize);
+    let pairs: Vec<u16> = (0..passes.min(2)).map(|_| region(8 * rows * g.n)).collect();
+    let counts = region(4 * rows * DIGITS as usize * tiles);
+    let totals = region(4 * rows * DIGITS as usize);
     for pass in 0..passes {
         let first = pass == 0;
         let to = Word::Scratch(pairs[pass % 2], 0);
@@ -83,7 +83,7 @@ pub fn add(
         if first {
             words.extend(dims.iter().flat_map(|&(d, stride)| [d as u64, stride as u64]));
         }
-        let scratch = |piece| Word::Scratch(piece, 0);
+        let scratch = |region| Word::Scratch(region, 0);
         let patches = vec![(0, from), (1, to), (2, scratch(counts)), (3, scratch(totals)), (9, Word::Fault)];
         let own = first.then_some(dims.len() as u8);
         let steps = [

@@ -1,39 +1,39 @@
-//! The plan that a search begins with: legal, whatever the piece is.
+//! The plan that a search begins with: legal, whatever the component is.
 //!
 //! Stored is what has to be, every reduction, and what keeps a kernel from being too much: operations in the middle of long chains, and values
 //! that would be computed in too many places. Where a kernel breaks another rule all the same, everything that it would compute is stored: down to one
 //! operation a kernel, which is what runs without fusion. Only if that is no kernel either there is no plan, and the answer is the rule.
 
-use super::{Piece, State};
+use super::{Component, State};
 use crate::partition::facts::{Facts, is_constant};
 use crate::partition::kernels::{Kernel, Kernels, computed_by};
 use crate::partition::legality::NoPlan;
-use crate::partition::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, runs_alone, takes_rows};
+use crate::partition::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_opaque, takes_rows};
 use crate::segment::{BitSet, ValueId};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;
 
-/// The first legal plan of a piece.
-pub(super) fn begin(kernels: &mut Kernels<'_, '_>, piece: &Piece) -> Result<State, NoPlan> {
+/// The first legal plan of a component.
+pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
     let facts = kernels.facts;
     let mut stored = facts.required.clone();
-    for &i in piece.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
+    for &i in component.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
         stored.insert(facts.end_of_chain(i));
     }
-    cut_long_chains(facts, piece, &mut stored);
-    until_legal(kernels, piece, stored)
+    cut_long_chains(facts, component, &mut stored);
+    until_legal(kernels, component, stored)
 }
 
 /// The plan that stores at least these, each by a kernel of its own, and what else these kernels need to be allowed.
 pub(in crate::partition) fn until_legal(
     kernels: &mut Kernels<'_, '_>,
-    piece: &Piece,
+    component: &Component,
     mut stored: BitSet,
 ) -> Result<State, NoPlan> {
     let facts = kernels.facts;
     loop {
-        match one_by_one(kernels, piece, &stored) {
+        match one_by_one(kernels, component, &stored) {
             Ok(made) => return Ok(State::new(facts, stored, made)),
             Err((i, Rule::Full)) if store_repeated(facts, i, &mut stored) => {}
             Err((i, rule)) if store_all_inside(facts, i, &mut stored) => {
@@ -55,26 +55,30 @@ fn store_all_inside(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> boo
 }
 
 /// A kernel for each value that is stored, or the first that is none and why.
-fn one_by_one(kernels: &mut Kernels<'_, '_>, piece: &Piece, stored: &BitSet) -> Result<Vec<Rc<Kernel>>, (usize, Rule)> {
-    let stores = piece.ops.iter().filter(|&&i| stored.has(i));
+fn one_by_one(
+    kernels: &mut Kernels<'_, '_>,
+    component: &Component,
+    stored: &BitSet,
+) -> Result<Vec<Rc<Kernel>>, (usize, Rule)> {
+    let stores = component.ops.iter().filter(|&&i| stored.has(i));
     stores.map(|&i| kernels.get(&[i], stored).map_err(|rule| (i, rule))).collect()
 }
 
 /// Stores operations in the middle of what would be too much for one kernel.
-fn cut_long_chains(facts: &Facts<'_>, piece: &Piece, stored: &mut BitSet) {
-    if piece.ops.len() <= MAX_KERNEL_OPS {
+fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
+    if component.ops.len() <= MAX_KERNEL_OPS {
         return;
     }
     let ix = &facts.ix;
     let n = ix.seg.ops.len();
     let mut reach: FxHashMap<usize, BitSet> = FxHashMap::default();
-    for &i in &piece.ops {
+    for &i in &component.ops {
         let op = ix.seg.ops[i].op;
         let mut own = BitSet::new(n);
         if counts(op) {
             own.insert(i);
         }
-        if !runs_alone(op) {
+        if !is_opaque(op) {
             for (_, v) in ix.tensors(i) {
                 if let ValueId::Op(a) = v
                     && !stored.has(a)

@@ -1,26 +1,26 @@
-//! The best plan of a small piece.
+//! The best plan of a small component.
 //!
 //! What is stored is chosen first, the sets that could be fastest before the others. For one set the best partition into kernels is found by dynamic programming over its
 //! subsets, `best(T) = min over kernels K ⊆ T that hold T's lowest member of time(K) + best(T \ K)`. That forgets what concerns several kernels, that they
 //! must not wait for each other; where its partition breaks such a rule, a depth-first search over partitions takes `best` as the least that the rest can cost.
 
-use super::{Found, Piece, State};
+use super::{Component, Found, State};
 use crate::partition::kernels::{Kernel, Kernels};
-use crate::partition::{Rule, runs_alone};
+use crate::partition::{Rule, is_opaque};
 use crate::segment::{BitSet, ValueId};
 use std::rc::Rc;
 
-/// The fastest plan of the piece, or the fastest that was found until so many operations had been visited.
+/// The fastest plan of the component, or the fastest that was found until so many operations had been visited.
 pub(super) fn optimum(
     kernels: &mut Kernels<'_, '_>,
-    piece: &Piece,
+    component: &Component,
     choices: &[usize],
     found: State,
     limit: u64,
 ) -> Found {
     let facts = kernels.facts;
     // Sets are numbers over the canonical order, so that of equally fast plans the same is taken whatever was recorded first.
-    let required: Vec<usize> = piece.ops.iter().copied().filter(|&i| facts.required.has(i)).collect();
+    let required: Vec<usize> = component.ops.iter().copied().filter(|&i| facts.required.has(i)).collect();
     let (required, choices) = (facts.ranked(&required), &facts.ranked(choices)[..]);
     let mut sets: Vec<(u64, u32)> =
         (0..1u32 << choices.len()).map(|chosen| (least(kernels, &required, choices, chosen), chosen)).collect();
@@ -53,14 +53,14 @@ fn least(kernels: &Kernels<'_, '_>, required: &[usize], choices: &[usize], chose
     let facts = kernels.facts;
     let ix = &facts.ix;
     let launched = |&i: &usize| ix.seg.shapes[i].numel() > 0;
-    let alone = required.iter().filter(|&&i| launched(&i) && runs_alone(ix.seg.ops[i].op)).count();
-    let together = required.iter().filter(|&&i| launched(&i) && !runs_alone(ix.seg.ops[i].op)).count();
+    let opaque = required.iter().filter(|&&i| launched(&i) && is_opaque(ix.seg.ops[i].op)).count();
+    let together = required.iter().filter(|&&i| launched(&i) && !is_opaque(ix.seg.ops[i].op)).count();
     let picked: Vec<usize> = (0..choices.len()).filter(|n| chosen >> n & 1 == 1).map(|n| choices[n]).collect();
     // What is stored without need is read by another kernel than its own.
-    let launches = match (alone, together, picked.iter().any(launched)) {
+    let launches = match (opaque, together, picked.iter().any(launched)) {
         (0, _, true) => 2,
-        (_, 0, any) => alone + any as usize,
-        _ => alone + 1,
+        (_, 0, any) => opaque + any as usize,
+        _ => opaque + 1,
     };
     let bytes = |i: usize| ix.bytes(ValueId::Op(i)) as u64;
     let written: u64 = required.iter().map(|&i| bytes(i)).sum();
@@ -107,20 +107,20 @@ fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSe
     if let Ok(state) = state(&parts) {
         return Some(state);
     }
-    let mut walk = Walk { made: &made, best: &best, bound, found: None };
-    walk.on(full, 0, &mut vec![], &state);
-    walk.found
+    let mut search = DepthFirst { made: &made, best: &best, bound, found: None };
+    search.on(full, 0, &mut vec![], &state);
+    search.found
 }
 
 /// Depth-first over partitions.
-struct Walk<'a> {
+struct DepthFirst<'a> {
     made: &'a [Option<Rc<Kernel>>],
     best: &'a [(u64, usize)],
     bound: u64,
     found: Option<State>,
 }
 
-impl Walk<'_> {
+impl DepthFirst<'_> {
     fn on(&mut self, left: usize, time: u64, parts: &mut Vec<usize>, state: &dyn Fn(&[usize]) -> Result<State, Rule>) {
         if time.saturating_add(self.best[left].0) >= self.bound {
             return;

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
-use crate::partition::{Rule, runs_alone};
+use crate::partition::{Rule, is_opaque};
 use crate::segment::{BitSet, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
@@ -10,19 +10,19 @@ use thalweg_ir::Op;
 
 /// Improves a plan until nothing helps or so many operations have been visited.
 pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u64) -> State {
-    let mut settled = Settled::default();
+    let mut converged = Converged::default();
     loop {
         let before = state.time;
         let begun = state.kernels.clone();
         absorb_rows(kernels, &mut state, limit);
-        merge(kernels, &mut state, &settled, limit);
-        store_less(kernels, &mut state, &settled, limit);
-        store_more(kernels, &mut state, &settled, limit);
-        move_stores(kernels, &mut state, &settled, limit);
+        merge(kernels, &mut state, &converged, limit);
+        store_less(kernels, &mut state, &converged, limit);
+        store_more(kernels, &mut state, &converged, limit);
+        move_stores(kernels, &mut state, &converged, limit);
         if state.time >= before || kernels.visits >= limit {
             return state;
         }
-        settled = Settled(begun);
+        converged = Converged(begun);
     }
 }
 
@@ -66,9 +66,9 @@ pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State, limit: u6
 
 /// Kernels that were there when the last round began: a move between those alone has been tried.
 #[derive(Default)]
-struct Settled(Vec<Rc<Kernel>>);
+struct Converged(Vec<Rc<Kernel>>);
 
-impl Settled {
+impl Converged {
     fn has(&self, kernel: &Rc<Kernel>) -> bool {
         self.0.iter().any(|k| Rc::ptr_eq(k, kernel))
     }
@@ -155,11 +155,11 @@ fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usize]) -> Res
 }
 
 /// Makes kernels one that read the same or hand something over.
-fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
+fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     let rank = &kernels.facts.rank;
     let mut pairs: Vec<(u64, usize, usize)> = vec![];
     for (a, b) in related(state) {
-        if settled.has(&state.kernels[a]) && settled.has(&state.kernels[b]) {
+        if converged.has(&state.kernels[a]) && converged.has(&state.kernels[b]) {
             continue;
         }
         let gain = shared_bytes(kernels, state, a, b);
@@ -214,8 +214,8 @@ fn related(state: &State) -> Vec<(usize, usize)> {
 fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) -> u64 {
     let ix = &kernels.facts.ix;
     let (x, y) = (&state.kernels[a], &state.kernels[b]);
-    let alone = |k: &Kernel| k.stores.iter().any(|&s| runs_alone(ix.seg.ops[s].op));
-    if alone(x) || alone(y) {
+    let opaque = |k: &Kernel| k.stores.iter().any(|&s| is_opaque(ix.seg.ops[s].op));
+    if opaque(x) || opaque(y) {
         return 0;
     }
     let bytes = |v: ValueId| ix.bytes(v) as u64;
@@ -231,7 +231,7 @@ fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) ->
 }
 
 /// Computes a stored value where it is needed.
-fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
+fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     let facts = kernels.facts;
     let mut chosen: Vec<usize> = state.stored.iter().filter(|&i| !facts.required.has(i)).collect();
     chosen.sort_by_key(|&i| facts.rank[i]);
@@ -239,8 +239,8 @@ fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settle
         if kernels.visits >= limit {
             return;
         }
-        // Of another piece, or tried.
-        if !state.kernels.iter().any(|k| k.stores.binary_search(&v).is_ok()) || !settled.may_move(state, v) {
+        // Of another component, or tried.
+        if !state.kernels.iter().any(|k| k.stores.binary_search(&v).is_ok()) || !converged.may_move(state, v) {
             continue;
         }
         let next = not_stored(kernels, state, v);
@@ -258,12 +258,12 @@ fn not_stored(kernels: &mut Kernels<'_, '_>, state: &State, v: usize) -> Result<
 }
 
 /// Stores a value that is computed several times: by itself, or in a kernel that computes it.
-fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
+fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     for v in computed_again(kernels, state) {
         if kernels.visits >= limit {
             return;
         }
-        if state.stored.has(v) || !settled.may_move(state, v) || !may_pay(kernels, state, v) {
+        if state.stored.has(v) || !converged.may_move(state, v) || !may_pay(kernels, state, v) {
             continue;
         }
         let mut best: Option<State> = None;
@@ -371,7 +371,7 @@ fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
 }
 
 /// Moves a store to another kernel or to one of its own.
-fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settled, limit: u64) {
+fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     let facts = kernels.facts;
     let several = state.kernels.iter().filter(|k| k.stores.len() > 1);
     let mut all: Vec<usize> = several.flat_map(|k| k.stores.iter().copied()).collect();
@@ -381,7 +381,7 @@ fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, settled: &Settl
             return;
         }
         let home = state.home(v);
-        if state.kernels[home].stores.len() == 1 || settled.has(&state.kernels[home]) {
+        if state.kernels[home].stores.len() == 1 || converged.has(&state.kernels[home]) {
             continue;
         }
         let rest: Vec<usize> = state.kernels[home].stores.iter().copied().filter(|&s| s != v).collect();

@@ -1,6 +1,6 @@
-//! The search for the best plan of one piece of a segment. ../../../../docs/planner.md has the idea.
+//! The search for the best plan of one component of a segment. ../../../../docs/planner.md has the idea.
 //!
-//! In: the operations of the piece and which of them must be stored. Out: a [`State`], legal whatever the budget is.
+//! In: the operations of the component and which of them must be stored. Out: a [`State`], legal whatever the budget is.
 
 pub(super) mod begin;
 mod exact;
@@ -45,7 +45,7 @@ impl Effort {
     }
 }
 
-/// A plan of a piece in the making: what is stored, and by which kernels.
+/// A plan of a component in the making: what is stored, and by which kernels.
 #[derive(Clone)]
 pub(crate) struct State {
     /// Everything stored in the segment.
@@ -57,7 +57,7 @@ pub(crate) struct State {
 }
 
 /// The operations that one search is about.
-pub(crate) struct Piece {
+pub(crate) struct Component {
     /// The operations, ascending.
     pub ops: Vec<usize>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Found {
     pub complete: bool,
 }
 
-/// What each kernel of a plan stores, parts of bundles by themselves, and all of it.
+/// What each kernel of a plan stores, parts of groups by themselves, and all of it.
 pub(crate) fn stores_of(plan: &Plan, operations: usize) -> (Vec<Vec<usize>>, BitSet) {
     let sorted = |part: &KernelPlan| {
         let mut all: Vec<usize> = part.writes().collect();
@@ -182,18 +182,18 @@ impl State {
 /// Searches.
 ///
 /// # Errors
-/// Where the piece has no legal plan.
-pub(crate) fn search(kernels: &mut Kernels<'_, '_>, piece: &Piece, effort: Effort) -> Result<Found, NoPlan> {
-    let state = begin::begin(kernels, piece)?;
+/// Where the component has no legal plan.
+pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Result<Found, NoPlan> {
+    let state = begin::begin(kernels, component)?;
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
         return Ok(Found { state, complete: effort != Effort::None });
     }
     let limit = kernels.visits.saturating_add(effort.visits());
     let state = greedy::improve(kernels, state, limit);
-    let choices: Vec<usize> = piece.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
-    let required = piece.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
+    let choices: Vec<usize> = component.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
+    let required = component.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
     if choices.len() + required > EXACT {
         return Ok(Found { state, complete: kernels.visits < limit });
     }
-    Ok(exact::optimum(kernels, piece, &choices, state, limit))
+    Ok(exact::optimum(kernels, component, &choices, state, limit))
 }

@@ -154,8 +154,8 @@ fn a_view_that_is_kept_is_kept_for_all() {
     for keys in [[0, 0, 0, 1, 0], [0, 0, 1, 0, 1]] {
         let mut g = Graph::new();
         let (x, w, y) = (g.input(&[60, 80]), g.input(&[40, 40]), g.input(&[120, 40]));
-        let turned = g.transposed(x);
-        let kept = g.reshaped(turned, &[120, 40]);
+        let transposed = g.transposed(x);
+        let kept = g.reshaped(transposed, &[120, 40]);
         let back = g.transposed(kept);
         for product in [g.matmul(kept, w), g.matmul(back, y)] {
             g.live(product);

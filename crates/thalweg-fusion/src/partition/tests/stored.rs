@@ -20,8 +20,8 @@ fn is_whole(plan: &Plan, segment: Segment<'_>) -> bool {
                 thalweg_ir::Arg::Op(o) => own.contains(&o) || stored.has(o) || segment.ops[o].op.is_view(),
                 _ => true,
             };
-            let alone = matches!(part, crate::KernelPlan::Alone { .. });
-            if !alone && !own.iter().all(|&i| stored.has(i) || segment.ops[i].args().all(there)) {
+            let opaque = matches!(part, crate::KernelPlan::Opaque { .. });
+            if !opaque && !own.iter().all(|&i| stored.has(i) || segment.ops[i].args().all(there)) {
                 return false;
             }
         }

@@ -1,39 +1,39 @@
-//! What a scatter's pieces of work are, and whether it may run: every operand is checked against its buffer before anything does.
+//! What a scatter's chunks of work are, and whether it may run: every operand is checked against its buffer before anything does.
 //!
-//! Pieces differ in the dimensions beside the axis, so no two write one element. Every index is checked before it is used; the first one out of
+//! Chunks differ in the dimensions beside the axis, so no two write one element. Every index is checked before it is used; the first one out of
 //! range becomes the launch's error.
 
 use std::sync::Mutex;
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
 
-/// Columns that a piece of work takes at a time: some kilobytes, and whole cache lines.
+/// Columns that a chunk of work takes at a time: some kilobytes, and whole cache lines.
 const COLUMNS: usize = 1024;
 
-/// The dimensions that pieces of work differ in, and the one that runs inside a piece.
-pub struct Walk {
+/// The dimensions that chunks of work differ in, and the one that runs inside a chunk.
+pub struct Chunks {
     dims: Vec<(usize, [isize; 4])>,
     base: [isize; 4],
-    /// Columns of a piece at most, of all, and their strides.
+    /// Columns of a chunk at most, of all, and their strides.
     block: usize,
     pub width: usize,
     pub columns: [isize; 4],
 }
 
-impl Walk {
-    /// Over these dimensions, the last of them inside a piece if `columns` says so.
-    pub fn new(mut dims: Vec<(usize, [isize; 4])>, base: [isize; 4], columns: bool) -> Walk {
+impl Chunks {
+    /// Over these dimensions, the last of them inside a chunk if `columns` says so.
+    pub fn new(mut dims: Vec<(usize, [isize; 4])>, base: [isize; 4], columns: bool) -> Chunks {
         let (width, strides) = if columns { dims.pop().unwrap_or((1, [0; 4])) } else { (1, [0; 4]) };
-        Walk { dims, base, block: width.min(COLUMNS), width, columns: strides }
+        Chunks { dims, base, block: width.min(COLUMNS), width, columns: strides }
     }
 
-    /// Number of pieces.
-    pub fn pieces(&self) -> usize {
+    /// Number of chunks.
+    pub fn count(&self) -> usize {
         self.dims.iter().map(|d| d.0).product::<usize>() * self.width.div_ceil(self.block.max(1))
     }
 
-    /// Positions of a piece's first elements, and its columns.
-    pub fn piece(&self, n: usize) -> ([isize; 4], usize) {
+    /// Positions of a chunk's first elements, and its columns.
+    pub fn get(&self, n: usize) -> ([isize; 4], usize) {
         let blocks = self.width.div_ceil(self.block);
         let (mut rest, first) = (n / blocks, n % blocks * self.block);
         let mut at = self.base;
@@ -79,7 +79,7 @@ pub fn apart(written: &Buffer, read: &Buffer) {
     assert!(from >= to + written.bytes() || to >= from + read.bytes(), "the result of a scatter lies over an operand");
 }
 
-/// The first index found that names no element, by piece and place in it.
+/// The first index found that names no element, by chunk and place in it.
 #[derive(Default)]
 pub struct Outside(Mutex<Option<(usize, i64)>>);
 

@@ -1,6 +1,6 @@
 //! What a compiled body is called with: rows of its domain.
 //!
-//! The driver (`launch.rs`) walks the outer dimensions of a launch and hands out rectangles of `rows × n` points, in
+//! The driver (`launch.rs`) passes the outer dimensions of a launch and hands out rectangles of `rows × n` points, in
 //! which the innermost dimension runs to `n`. Both engines - the x86-64 emitter and the tile engine - take the same call.
 
 /// Words of [`RowArgs`] for each access.
@@ -21,12 +21,12 @@ pub const ACCESS_WORDS: usize = 4;
 ///
 /// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For [`Along`] the accesses are those of the body's phases
 /// (buffers included), and after the scalars come two words more: the address of the row's values, 8 bytes each, by slot, in the form of
-/// `Scalar::to_bits`; and how many rows may be walked side by side, 1 to [`MOST_TOGETHER`]: as many rows buffers have room for, word 1 of a buffer
+/// `Scalar::to_bits`; and how many rows may be passed over side by side, 1 to [`MOST_ROWS_ABREAST`]: as many rows buffers have room for, word 1 of a buffer
 /// apart (they do not go on from one group of rows to the next).
 pub type RowArgs = [u64];
 
-/// The most rows that a call walks side by side.
-pub const MOST_TOGETHER: usize = 4;
+/// The most rows that a call passes side by side.
+pub const MOST_ROWS_ABREAST: usize = 4;
 
 /// A compiled body.
 pub trait Rows: Send + Sync {

@@ -1,4 +1,4 @@
-//! The launches of operations that run by themselves, their operands read through strided views.
+//! The launches of opaque operations, their operands read through strided views.
 //!
 //! In: the operation, and what the partition found its operands to be views of. A matrix product has them in memory. Index and values of a scatter that
 //! are not there are computed by the launch, each over the shape of what it is a view of, and read through the same view.
@@ -12,8 +12,8 @@ use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{Op, Shape, View};
 use thalweg_kernel::{Computed, Geometry, IndexMap, Kernel, MatmulGeometry, ScatterGeometry};
 
-/// The launch of an operation by itself, whose operands are views of those, or the rule that keeps it from being one.
-pub(crate) fn alone(
+/// The launch of an opaque operation, whose operands are views of those, or the rule that keeps it from being one.
+pub(crate) fn opaque(
     ix: &Indexed<'_>,
     (op, viewed): (usize, &[ValueId]),
     kernel_index: usize,

@@ -1,11 +1,11 @@
-//! Bundles with sizes: the launches of independent kernels as one.
+//! Groups with sizes: the launches of independent kernels as one.
 
 use crate::instance::{Slot, Step};
 use std::collections::HashMap;
-use thalweg_kernel::{BundlePart, Geometry, Kernel};
+use thalweg_kernel::{Geometry, GroupPart, Kernel};
 
 /// One launch of several, which belong to one kernel of the plan and need nothing of each other. `out_of_range` as in [`Step`].
-pub(crate) fn together(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
+pub(crate) fn group(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
     // Who else reads an operand must not find it written over, and parts run in any order.
     let mut readers: HashMap<Slot, usize> = HashMap::new();
     for step in &steps {
@@ -16,8 +16,8 @@ pub(crate) fn together(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
     let first_write = steps.iter().map(|s| s.first_write).sum();
     let mut all = Step {
         kernel_index: steps[0].kernel_index,
-        kernel: Kernel::Pieces(vec![]),
-        geometry: Geometry::Bundle(Vec::with_capacity(steps.len())),
+        kernel: Kernel::Boxes(vec![]),
+        geometry: Geometry::Group(Vec::with_capacity(steps.len())),
         operands: vec![],
         first_write,
         scalars: vec![],
@@ -41,7 +41,7 @@ pub(crate) fn together(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
         all.operands.extend_from_slice(reads);
         written.extend_from_slice(writes);
         let next = numbers.len() as u32;
-        parts.push(BundlePart {
+        parts.push(GroupPart {
             reads: reads.len() as u32,
             writes: writes.len() as u32,
             scalars: step.scalars.len() as u32,
@@ -53,7 +53,7 @@ pub(crate) fn together(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
     all.operands.extend(written);
     let mut kernels: Vec<(Kernel, u32)> = numbers.into_iter().collect();
     kernels.sort_unstable_by_key(|k| k.1);
-    all.kernel = Kernel::Bundle { kernels: kernels.into_iter().map(|k| k.0).collect(), parts };
-    all.geometry = Geometry::Bundle(geometries);
+    all.kernel = Kernel::Group { kernels: kernels.into_iter().map(|k| k.0).collect(), parts };
+    all.geometry = Geometry::Group(geometries);
     all
 }

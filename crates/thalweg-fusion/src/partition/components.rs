@@ -1,9 +1,9 @@
-//! The pieces of a segment: parts that share nothing worth sharing, each searched by itself; of those that look alike one is searched.
+//! The components of a segment: parts that share nothing worth sharing, each searched by itself; of those that look alike one is searched.
 
 use super::facts::{Facts, is_constant};
 use super::kernels::Kernels;
 use super::legality::NoPlan;
-use super::search::{EXACT, Effort, Piece, State, search};
+use super::search::{Component, EXACT, Effort, State, search};
 use crate::segment::{BitSet, ValueId};
 use rustc_hash::FxHashMap;
 use thalweg_ir::{Arg, DType, RelArg, RelOp, Shape, View};
@@ -14,26 +14,27 @@ const SMALL_INPUT: usize = 256;
 /// The best plan of the whole segment, and whether all searches came to their end.
 ///
 /// # Errors
-/// Where a piece has no legal plan.
+/// Where a component has no legal plan.
 pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Result<(State, bool), NoPlan> {
     let facts = kernels.facts;
     let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
     let mut complete = true;
     let mut spent = 0;
     let mut seen: FxHashMap<Look, Solved> = FxHashMap::default();
-    // What is small enough for the optimum is one piece, whatever it consists of.
+    // What is small enough for the optimum is one component, whatever it consists of.
     let all: Vec<usize> = facts.needed.iter().collect();
     let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
-    let pieces = if values <= EXACT && facts.ix.seg.mode.fused { vec![Piece { ops: all }] } else { pieces(facts) };
-    for piece in pieces {
-        let ranked = facts.ranked(&piece.ops);
+    let components =
+        if values <= EXACT && facts.ix.seg.mode.fused { vec![Component { ops: all }] } else { components(facts) };
+    for component in components {
+        let ranked = facts.ranked(&component.ops);
         let look = look(facts, &ranked);
         let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &ranked)?, solved.complete)));
         let before = kernels.visits;
         let (state, ended) = match as_before {
             Some(before) => before,
             None => {
-                let found = search(kernels, &piece, share(effort, spent, piece.ops.len()))?;
+                let found = search(kernels, &component, share(effort, spent, component.ops.len()))?;
                 spent += kernels.visits - before;
                 seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
                 (found.state, found.complete)
@@ -47,10 +48,10 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Resul
     Ok((whole, complete))
 }
 
-/// Visits an operation that every piece has, whatever others have spent: enough for the obvious moves.
+/// Visits an operation that every component has, whatever others have spent: enough for the obvious moves.
 const OWN_SHARE: u64 = 30;
 
-/// What is left of the budget for a piece of so many operations.
+/// What is left of the budget for a component of so many operations.
 fn share(effort: Effort, spent: u64, operations: usize) -> Effort {
     match effort {
         Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent).max(n.min(OWN_SHARE * operations as u64))),
@@ -59,7 +60,7 @@ fn share(effort: Effort, spent: u64, operations: usize) -> Effort {
 }
 
 /// The operations in parts that are connected by values, or by an input that is worth reading once.
-fn pieces(facts: &Facts<'_>) -> Vec<Piece> {
+fn components(facts: &Facts<'_>) -> Vec<Component> {
     let ix = &facts.ix;
     let n = ix.seg.ops.len();
     let mut parent: Vec<usize> = (0..n).collect();
@@ -87,19 +88,19 @@ fn pieces(facts: &Facts<'_>) -> Vec<Piece> {
             }
         }
     }
-    let mut pieces: Vec<Piece> = vec![];
+    let mut components: Vec<Component> = vec![];
     let mut at: FxHashMap<usize, usize> = FxHashMap::default();
     for i in facts.needed.iter() {
         let root = root(&mut parent, i);
-        let n = *at.entry(root).or_insert(pieces.len());
-        match pieces.get_mut(n) {
-            Some(piece) => piece.ops.push(i),
-            None => pieces.push(Piece { ops: vec![i] }),
+        let n = *at.entry(root).or_insert(components.len());
+        match components.get_mut(n) {
+            Some(component) => component.ops.push(i),
+            None => components.push(Component { ops: vec![i] }),
         }
     }
     // The first of those that look alike is searched, and the first ones get most of the budget.
-    pieces.sort_by_cached_key(|p| p.ops.iter().map(|&i| facts.rank[i]).min());
-    pieces
+    components.sort_by_cached_key(|p| p.ops.iter().map(|&i| facts.rank[i]).min());
+    components
 }
 
 /// The one that stands for all that `i` has been brought together with.
@@ -116,7 +117,7 @@ pub(super) fn magnitude(shape: Shape) -> u32 {
     usize::BITS - shape.numel().leading_zeros()
 }
 
-/// What a piece looks like: its operations in the canonical order with their arguments by place in it, which of them must be stored, and about how large they are.
+/// What a component looks like: its operations in the canonical order with their arguments by place in it, which of them must be stored, and about how large they are.
 type Look = (Vec<(RelOp, bool, u32)>, Vec<(DType, Option<View>)>);
 
 fn look(facts: &Facts<'_>, ranked: &[usize]) -> Look {
@@ -127,7 +128,7 @@ fn look(facts: &Facts<'_>, ranked: &[usize]) -> Look {
         let mut op = seg.ops[i];
         for (to, arg) in op.args.iter_mut().zip(seg.ops[i].args()) {
             *to = match arg {
-                // A constant belongs to no piece; what it is made of says enough.
+                // A constant belongs to no component; what it is made of says enough.
                 Arg::Op(a) => place.get(&a).map_or(RelArg::SCALAR, |&at| RelArg::op(at)),
                 Arg::Input(a) => {
                     let at = inputs.iter().position(|&n| n == a).unwrap_or_else(|| {
@@ -148,7 +149,7 @@ fn look(facts: &Facts<'_>, ranked: &[usize]) -> Look {
     (ops, views)
 }
 
-/// A plan of a piece, by places in its canonical order.
+/// A plan of a component, by places in its canonical order.
 struct Solved {
     kernels: Vec<Vec<usize>>,
     complete: bool,
@@ -161,7 +162,7 @@ impl Solved {
         Solved { kernels, complete }
     }
 
-    /// The same plan for a piece that looks alike; `None` where its sizes do not allow that.
+    /// The same plan for a component that looks alike; `None` where its sizes do not allow that.
     fn of(&self, kernels: &mut Kernels<'_, '_>, ranked: &[usize]) -> Option<State> {
         let mut stored: BitSet = kernels.facts.required.clone();
         self.kernels.iter().flatten().for_each(|&at| stored.insert(ranked[at]));

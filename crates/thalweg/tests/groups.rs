@@ -98,14 +98,14 @@ fn adam_over_two_hundred_shapes_is_a_launch_or_two() {
         thalweg::with_fusion(false, || unfused.step(&g, t));
     }
     let got = adam.values();
-    assert_eq!(got, by_turns.values(), "a bundle changes no bit");
+    assert_eq!(got, by_turns.values(), "a group changes no bit");
     for (a, b) in got.iter().flatten().zip(unfused.values().iter().flatten()) {
         assert!((a - b).abs() <= 1e-5 * b.abs().max(1e-3), "{a} and {b}");
     }
 }
 
 #[test]
-fn strict_steps_are_bundled_to_the_same_bits_as_unfused_ones() {
+fn strict_steps_are_grouped_to_the_same_bits_as_unfused_ones() {
     let _pinned = pinned();
     let shapes = shapes(40);
     let g = gradients(&shapes);
@@ -118,7 +118,7 @@ fn strict_steps_are_bundled_to_the_same_bits_as_unfused_ones() {
 }
 
 #[test]
-fn steps_without_a_read_between_settle() {
+fn steps_without_a_read_between_converge() {
     let _pinned = pinned();
     let shapes = shapes(100);
     let g = gradients(&shapes);
@@ -147,7 +147,7 @@ fn turns_that_need_nothing_of_each_other_are_cut_late_and_at_the_same_place() {
 }
 
 #[test]
-fn the_explanation_of_a_bundle_is_short_and_says_what_was_counted() {
+fn the_explanation_of_a_group_is_short_and_says_what_was_counted() {
     let _pinned = pinned();
     let shapes = shapes(200);
     let g = gradients(&shapes);
@@ -215,7 +215,7 @@ fn rows_and_maps_and_what_is_empty_share_a_launch() {
 }
 
 #[test]
-fn an_index_out_of_range_fails_the_bundle() {
+fn an_index_out_of_range_fails_the_group() {
     let _pinned = pinned();
     let (x, y) = (Tensor::randn([5]), Tensor::randn([9]));
     let index = Tensor::full([3], 7).cast(DType::I64);
@@ -225,7 +225,7 @@ fn an_index_out_of_range_fails_the_bundle() {
     assert!(error.contains("axis 0 of size 5"), "{error}");
 }
 
-/// Figures of a step over 200 parameters: `cargo test --release -p thalweg --test bundles -- --ignored --nocapture`.
+/// Figures of a step over 200 parameters: `cargo test --release -p thalweg --test groups -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn measure_adam() {

@@ -1,6 +1,6 @@
-//! Bundles: kernels of a finished plan that need nothing of each other and are short enough that a launch of their own matters, put together in one.
+//! Groups: kernels of a finished plan that need nothing of each other and are short enough that a launch of their own matters, put together in one.
 //!
-//! In: the kernels in the order in which they run, and which ones read from which. Out: the same kernels, some as [`KernelPlan::Together`], in an order in
+//! In: the kernels in the order in which they run, and which ones read from which. Out: the same kernels, some as [`KernelPlan::Group`], in an order in
 //! which each still runs after those it reads from. How the partition was found plays no part.
 //!
 //! Kernels get *levels*: those of one level depend on none of the same, so whatever of them is put together, the kernels stay acyclic. A kernel near the
@@ -8,8 +8,8 @@
 //! known, and tensors that are made meet at the beginning. All of this is linear in kernels and what they read.
 //!
 //! **What pays.** A launch costs the stream about 0.6 µs on one thread; one that wakes threads 7 µs more, and at its end they wait for the last. A part of a
-//! bundle costs 0.1 µs. So a bundle takes maps up to half a millisecond (on 16 of them that is 60 µs, of which waking and waiting are a
-//! quarter), and rows, of which a part is one thread's, as long as a launch of them would not wake others. What a bundle must not
+//! group costs 0.1 µs. So a group takes maps up to half a millisecond (on 16 of them that is 60 µs, of which waking and waiting are a
+//! quarter), and rows, of which a part is one thread's, as long as a launch of them would not wake others. What a group must not
 //! lose is bounded below: what is still in cache when it is read, memory that an output could take over, memory for outputs.
 
 use crate::plan::{KernelPlan, Plan};
@@ -19,13 +19,13 @@ use std::collections::{BTreeSet, HashMap};
 /// The longest map and the longest row kernel that is a part, in picoseconds of the cost model.
 const MAP_PS: u64 = 500_000_000;
 const ROWS_PS: u64 = 30_000_000;
-/// Bytes that stay in cache from one kernel to the next. Where a kernel hands another a value that soon, they are parts only of bundles that move no more.
+/// Bytes that stay in cache from one kernel to the next. Where a kernel hands another a value that soon, they are parts only of groups that move no more.
 const CACHE_BYTES: usize = 1 << 20;
-/// Bytes that a bundle writes where no input's memory can be taken: as much memory more than before is held at once.
+/// Bytes that a group writes where no input's memory can be taken: as much memory more than before is held at once.
 const NEW_BYTES: usize = 256 << 20;
 /// Bytes of a value from which on it matters that an output can take its place, which it cannot where another part reads the value.
 const TAKE_BYTES: usize = 1 << 20;
-/// Bundles of a level that a kernel is tried in, the newest first.
+/// Groups of a level that a kernel is tried in, the newest first.
 const TRIED: usize = 4;
 
 /// What bundling asks of a kernel.
@@ -43,7 +43,7 @@ struct Size {
 }
 
 /// Kernels of a level to be put together.
-struct Bundle {
+struct Group {
     level: usize,
     kernels: Vec<usize>,
     near: bool,
@@ -52,9 +52,9 @@ struct Bundle {
     takes: HashMap<ValueId, bool>,
 }
 
-/// The kernels with what goes together in bundles; `readers` are, for each, those that read what it writes, all behind it, and `times`
+/// The kernels with what goes together in groups; `readers` are, for each, those that read what it writes, all behind it, and `times`
 /// what the cost model says of each.
-pub(super) fn bundle(
+pub(super) fn group(
     ix: &Indexed<'_>,
     kernels: Vec<KernelPlan>,
     readers: &[Vec<usize>],
@@ -73,16 +73,16 @@ pub(super) fn bundle(
     let mut take = |k: usize| kernels[k].take().expect("a kernel is in one group");
     let made = order.iter().map(|&g| match groups[g][..] {
         [one] => take(one),
-        ref all => KernelPlan::Together { parts: all.iter().map(|&k| take(k)).collect() },
+        ref all => KernelPlan::Group { parts: all.iter().map(|&k| take(k)).collect() },
     });
     made.collect()
 }
 
-/// The plan with the parts of its bundles one by one; `None` where it has none.
+/// The plan with the parts of its groups one by one; `None` where it has none.
 pub(super) fn apart(plan: &Plan) -> Option<Plan> {
-    let bundled = plan.kernels.iter().any(|k| matches!(k, KernelPlan::Together { .. }));
+    let grouped = plan.kernels.iter().any(|k| matches!(k, KernelPlan::Group { .. }));
     let kernels = || plan.kernels.iter().flat_map(|k| k.parts().iter().cloned()).collect();
-    bundled.then(|| Plan { kernels: kernels(), outputs: plan.outputs.clone() })
+    grouped.then(|| Plan { kernels: kernels(), outputs: plan.outputs.clone() })
 }
 
 fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {
@@ -168,7 +168,7 @@ fn levels(sizes: &[Size], readers: &[Vec<usize>]) -> Vec<usize> {
 
 /// Kernels by what runs as one, each group ascending.
 fn groups(sizes: &[Size], levels: &[usize]) -> Vec<Vec<usize>> {
-    let mut bundles: Vec<Bundle> = vec![];
+    let mut groups: Vec<Group> = vec![];
     // The newest ones of each level, what is near apart from the rest.
     let mut open: HashMap<(usize, bool), Vec<usize>> = HashMap::new();
     let mut single = vec![];
@@ -178,22 +178,22 @@ fn groups(sizes: &[Size], levels: &[usize]) -> Vec<Vec<usize>> {
             continue;
         }
         let open = open.entry((levels[k], size.near)).or_default();
-        let fits = open.iter().rev().take(TRIED).copied().find(|&b| bundles[b].has_room(size));
+        let fits = open.iter().rev().take(TRIED).copied().find(|&b| groups[b].has_room(size));
         let b = fits.unwrap_or_else(|| {
-            bundles.push(Bundle::new(levels[k], size.near));
-            open.push(bundles.len() - 1);
-            bundles.len() - 1
+            groups.push(Group::new(levels[k], size.near));
+            open.push(groups.len() - 1);
+            groups.len() - 1
         });
-        bundles[b].add(k, size);
+        groups[b].add(k, size);
     }
-    debug_assert!(bundles.iter().all(|b| b.kernels.iter().all(|&k| levels[k] == b.level)));
-    single.extend(bundles.into_iter().map(|b| b.kernels));
+    debug_assert!(groups.iter().all(|b| b.kernels.iter().all(|&k| levels[k] == b.level)));
+    single.extend(groups.into_iter().map(|b| b.kernels));
     single
 }
 
-impl Bundle {
-    fn new(level: usize, near: bool) -> Bundle {
-        Bundle { level, kernels: vec![], near, moved: 0, new: 0, takes: HashMap::new() }
+impl Group {
+    fn new(level: usize, near: bool) -> Group {
+        Group { level, kernels: vec![], near, moved: 0, new: 0, takes: HashMap::new() }
     }
 
     fn has_room(&self, size: &Size) -> bool {
@@ -232,7 +232,7 @@ fn order(groups: &[Vec<usize>], readers: &[Vec<usize>]) -> Vec<usize> {
             }
         }
     }
-    assert_eq!(order.len(), groups.len(), "bundles leave the kernels of a plan acyclic");
+    assert_eq!(order.len(), groups.len(), "groups leave the kernels of a plan acyclic");
     order
 }
 

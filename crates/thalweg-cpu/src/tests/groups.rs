@@ -1,11 +1,11 @@
-//! Bundles against launches of their parts one by one.
+//! Groups against launches of their parts one by one.
 
 use super::{Lcg, device, download, upload};
 use crate::{CpuDevice, CpuOptions};
 use std::time::Instant;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, Shape};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, BundlePart, FoldOp, Geometry, Kernel, MapGeometry, Node,
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, FoldOp, Geometry, GroupPart, Kernel, MapGeometry, Node,
     Orientation, RowGeometry,
 };
 use thalweg_runtime::{Buffer, Device};
@@ -61,14 +61,14 @@ fn transposed(rows: usize, columns: usize) -> Part {
 }
 
 /// Two boxes: all but the last row, and that.
-fn pieces(rows: usize, columns: usize) -> Part {
-    let piece = |first: usize, rows: usize| {
+fn boxes(rows: usize, columns: usize) -> Part {
+    let chunk = |first: usize, rows: usize| {
         let mut geometry = MapGeometry { extents: vec![rows * columns], accesses: vec![at(&[1], rows * columns); 3] };
         geometry.accesses.iter_mut().for_each(|a| a.base = (first * columns) as isize);
         geometry
     };
-    let geometry = Geometry::Pieces(vec![piece(0, rows - 1), piece(rows - 1, 1)]);
-    let kernel = Kernel::Pieces(vec![body(AccessClass::Contiguous); 2]);
+    let geometry = Geometry::Boxes(vec![chunk(0, rows - 1), chunk(rows - 1, 1)]);
+    let kernel = Kernel::Boxes(vec![body(AccessClass::Contiguous); 2]);
     Part { kernel, geometry, reads: vec![rows * columns; 2], written: rows * columns }
 }
 
@@ -95,10 +95,10 @@ fn together(parts: &[Part]) -> (Kernel, Geometry) {
             kernels.push(part.kernel.clone());
             kernels.len() - 1
         });
-        split.push(BundlePart { kernel: kernel as u32, reads: part.reads.len() as u32, writes: 1, scalars: 1 });
+        split.push(GroupPart { kernel: kernel as u32, reads: part.reads.len() as u32, writes: 1, scalars: 1 });
     }
     let geometries = parts.iter().map(|p| p.geometry.clone()).collect();
-    (Kernel::Bundle { kernels, parts: split }, Geometry::Bundle(geometries))
+    (Kernel::Group { kernels, parts: split }, Geometry::Group(geometries))
 }
 
 struct Operands {
@@ -117,7 +117,7 @@ impl Operands {
         Operands { reads, writes, scalars: (0..parts.len()).map(scalar).collect() }
     }
 
-    /// In the order of a bundle.
+    /// In the order of a group.
     fn all(&self) -> Vec<&Buffer> {
         self.reads.iter().flatten().chain(&self.writes).collect()
     }
@@ -141,7 +141,7 @@ fn one_by_one(device: &CpuDevice, parts: &[Part]) -> Vec<Vec<u32>> {
 fn mixed() -> Vec<Part> {
     let mut parts: Vec<Part> = [1, 2, 63, 64, 1000, 1, 40_000, 5].map(flat).into();
     parts.extend([transposed(7, 9), transposed(1, 1), transposed(300, 200)]);
-    parts.extend([pieces(2, 3), pieces(90, 1000)]);
+    parts.extend([boxes(2, 3), boxes(90, 1000)]);
     parts.extend([shares(1, 1), shares(30, 17), shares(3, 0), shares(2, 9000)]);
     // Split over threads.
     parts.extend([flat(300_001), shares(400, 100)]);
@@ -150,7 +150,7 @@ fn mixed() -> Vec<Part> {
 }
 
 #[test]
-fn a_bundle_gives_the_bits_of_its_parts_on_any_number_of_threads() {
+fn a_group_gives_the_bits_of_its_parts_on_any_number_of_threads() {
     let parts = mixed();
     let (kernel, geometry) = together(&parts);
     let want = one_by_one(&device(1), &parts);
@@ -213,7 +213,7 @@ fn nothing_runs_where_one_part_is_refused() {
 
 #[test]
 #[cfg(debug_assertions)]
-#[should_panic(expected = "what a part of a bundle writes is another's operand")]
+#[should_panic(expected = "what a part of a group writes is another's operand")]
 fn parts_that_meet_are_refused() {
     let parts = [flat(100), flat(100)];
     let (kernel, geometry) = together(&parts);
@@ -239,18 +239,18 @@ fn parts() {
             let single = device.program(&parts[0].kernel).unwrap();
             let own: Vec<Vec<&Buffer>> =
                 (0..200).map(|i| operands.reads[i].iter().chain([&operands.writes[i]]).collect()).collect();
-            let (mut bundle, mut alone) = (f64::INFINITY, f64::INFINITY);
+            let (mut group, mut alone) = (f64::INFINITY, f64::INFINITY);
             for _ in 0..200 {
                 let start = Instant::now();
                 program.launch(&geometry, &all, &operands.scalars).unwrap();
-                bundle = bundle.min(start.elapsed().as_nanos() as f64);
+                group = group.min(start.elapsed().as_nanos() as f64);
                 let start = Instant::now();
                 for (own, part) in own.iter().zip(&parts) {
                     single.launch(&part.geometry, own, &operands.scalars).unwrap();
                 }
                 alone = alone.min(start.elapsed().as_nanos() as f64);
             }
-            println!("{threads} threads, 200 of {n:5}: {:.0} ns a part, {:.0} a launch", bundle / 200.0, alone / 200.0);
+            println!("{threads} threads, 200 of {n:5}: {:.0} ns a part, {:.0} a launch", group / 200.0, alone / 200.0);
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Bundles: many kernels that need nothing of each other, in one dispatch.
+//! Groups: many kernels that need nothing of each other, in one dispatch.
 //!
 //! In: the programs of the parts, equal parts sharing one, and how operands and scalars are split among them. Out: launches. All parts are checked before
 //! any runs. Little work is done part after part on the calling thread; more is cut into *units* of about equal time - several small parts,
-//! one part, or some pieces of a large map - which threads take as they come. A row part is one unit, since it leaves its
-//! bits no other order. Where units end depends on sizes alone, and what a piece of a part gives does not depend on who runs it: so bits do not depend
+//! one part, or some chunks of a large map - which threads take as they come. A row part is one unit, since it leaves its
+//! bits no other order. Where units end depends on sizes alone, and what a chunk of a part gives does not depend on who runs it: so bits do not depend
 //! on the number of threads.
 
 use crate::launch::{Job, Scratch, with_scratch};
-use crate::map::{MapProgram, PiecesProgram};
+use crate::map::{BoxesProgram, MapProgram};
 use crate::row::{self, Failure, RowsProgram};
 use crate::threads::Threads;
 use std::ops::Range;
 use std::sync::Arc;
-use thalweg_kernel::{BundlePart, Geometry, RowGeometry};
+use thalweg_kernel::{Geometry, GroupPart, RowGeometry};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// Estimated time of a unit: next to it taking one (an atomic addition that others wait for) is nothing, and threads end close together.
 const UNIT_NS: f64 = 10_000.0;
-/// What a part costs beside its loop, once it is checked (`tests/bundles.rs` measures it).
+/// What a part costs beside its loop, once it is checked (`tests/groups.rs` measures it).
 const PART_NS: f64 = 50.0;
 
 /// The program of a part.
@@ -26,7 +26,7 @@ pub enum PartProgram {
     /// Of a map.
     Map(Arc<MapProgram>),
     /// Of a map in boxes.
-    Pieces(Arc<PiecesProgram>),
+    Boxes(Arc<BoxesProgram>),
     /// Of a row kernel.
     Rows(Arc<RowsProgram>),
 }
@@ -36,7 +36,7 @@ impl PartProgram {
     pub fn program(&self) -> Arc<dyn Program> {
         match self {
             PartProgram::Map(p) => p.clone(),
-            PartProgram::Pieces(p) => p.clone(),
+            PartProgram::Boxes(p) => p.clone(),
             PartProgram::Rows(p) => p.clone(),
         }
     }
@@ -49,8 +49,8 @@ struct Part {
     scalars: usize,
 }
 
-/// A compiled bundle.
-pub struct BundleProgram {
+/// A compiled group.
+pub struct GroupProgram {
     parts: Vec<Part>,
     /// Operands that are read, by all parts.
     reads: usize,
@@ -71,16 +71,16 @@ enum Work<'a> {
     Rows { program: &'a RowsProgram, geometry: &'a RowGeometry, operands: &'a [&'a Buffer], scalars: &'a [u64] },
 }
 
-/// What a thread takes at a time: some works, or, where it is a single one, some of its pieces.
+/// What a thread takes at a time: some works, or, where it is a single one, some of its chunks.
 #[derive(Clone, Debug, PartialEq)]
 struct Unit {
     works: Range<usize>,
-    pieces: Option<Range<usize>>,
+    chunks: Option<Range<usize>>,
 }
 
-impl BundleProgram {
-    /// The bundle of these parts, `programs` being those of its kernels.
-    pub fn new(programs: &[PartProgram], parts: &[BundlePart], threads: Arc<Threads>) -> BundleProgram {
+impl GroupProgram {
+    /// The group of these parts, `programs` being those of its kernels.
+    pub fn new(programs: &[PartProgram], parts: &[GroupPart], threads: Arc<Threads>) -> GroupProgram {
         let parts: Vec<Part> = parts
             .iter()
             .map(|p| Part {
@@ -97,7 +97,7 @@ impl BundleProgram {
         if !rereads.contains(&true) {
             rereads.clear();
         }
-        BundleProgram {
+        GroupProgram {
             reads,
             operands,
             scalars: parts.iter().map(|p| p.scalars).sum(),
@@ -138,9 +138,9 @@ impl BundleProgram {
             (operands, scalars) = (rest, others);
             match (&part.program, geometry) {
                 (PartProgram::Map(program), Geometry::Map(g)) => works.push(Work::Map(program.job(g, own, bits)?)),
-                (PartProgram::Pieces(all), Geometry::Pieces(pieces)) => {
-                    assert_eq!(pieces.len(), all.programs().len(), "one geometry a piece");
-                    for (program, g) in all.programs().iter().zip(pieces) {
+                (PartProgram::Boxes(all), Geometry::Boxes(boxes)) => {
+                    assert_eq!(boxes.len(), all.programs().len(), "one geometry a box");
+                    for (program, g) in all.programs().iter().zip(boxes) {
                         works.push(Work::Map(program.job(g, own, bits)?));
                     }
                 }
@@ -154,9 +154,9 @@ impl BundleProgram {
         Ok(works)
     }
 
-    fn run(&self, work: &Work<'_>, pieces: Option<Range<usize>>, scratch: &mut Scratch) -> Result<(), Error> {
+    fn run(&self, work: &Work<'_>, chunks: Option<Range<usize>>, scratch: &mut Scratch) -> Result<(), Error> {
         match work {
-            Work::Map(job) => Ok(job.run(pieces.unwrap_or(0..job.pieces), scratch)?),
+            Work::Map(job) => Ok(job.run(chunks.unwrap_or(0..job.chunks), scratch)?),
             // SAFETY: checked when the work was made.
             Work::Rows { program, geometry, operands, scalars } => unsafe {
                 program.run(geometry, operands, scalars, &self.alone)
@@ -174,28 +174,28 @@ impl Work<'_> {
             }
     }
 
-    fn pieces(&self) -> usize {
+    fn chunks(&self) -> usize {
         match self {
-            Work::Map(job) => job.pieces,
+            Work::Map(job) => job.chunks,
             Work::Rows { .. } => 1,
         }
     }
 }
 
-impl Program for BundleProgram {
+impl Program for GroupProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
-        let Geometry::Bundle(geometries) = geometry else { panic!("a bundle is launched with {geometry:?}") };
+        let Geometry::Group(geometries) = geometry else { panic!("a group is launched with {geometry:?}") };
         assert_eq!(geometries.len(), self.parts.len(), "one geometry a part");
-        assert_eq!(operands.len(), self.operands, "operands of a bundle");
+        assert_eq!(operands.len(), self.operands, "operands of a group");
         assert!(scalars.len() >= self.scalars, "{} scalars, {} given", self.scalars, scalars.len());
         let operands = self.by_part(operands);
-        debug_assert!(self.are_apart(&operands), "what a part of a bundle writes is another's operand");
+        debug_assert!(self.are_apart(&operands), "what a part of a group writes is another's operand");
         let works = self.works(geometries, &operands, scalars)?;
         let estimate = works.iter().map(Work::estimate_ns).sum();
         if self.threads.for_work(estimate) == 1 {
             return with_scratch(|scratch| works.iter().try_for_each(|work| self.run(work, None, scratch)));
         }
-        let units = units(works.iter().map(|w| (w.estimate_ns(), w.pieces())));
+        let units = units(works.iter().map(|w| (w.estimate_ns(), w.chunks())));
         let failure = Failure::default();
         self.threads.run(units.len(), 1, estimate, |range| {
             // Once an index was out of range, what is left to do is not worth doing.
@@ -205,7 +205,7 @@ impl Program for BundleProgram {
             with_scratch(|scratch| {
                 for unit in &units[range] {
                     for work in &works[unit.works.clone()] {
-                        failure.note(self.run(work, unit.pieces.clone(), scratch));
+                        failure.note(self.run(work, unit.chunks.clone(), scratch));
                     }
                 }
             });
@@ -222,7 +222,7 @@ impl Program for BundleProgram {
     }
 }
 
-impl BundleProgram {
+impl GroupProgram {
     /// Whether no part writes where another one reads or writes; `operands` part after part.
     fn are_apart(&self, mut operands: &[&Buffer]) -> bool {
         let mut all: Vec<(usize, usize, usize, bool)> = vec![];
@@ -238,25 +238,25 @@ impl BundleProgram {
     }
 }
 
-impl std::fmt::Debug for BundleProgram {
+impl std::fmt::Debug for GroupProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "bundle of {} parts, {:?}", self.parts.len(), self.info)
+        write!(f, "group of {} parts, {:?}", self.parts.len(), self.info)
     }
 }
 
-/// Cuts works, of which estimated time and number of pieces are given, into units.
+/// Cuts works, of which estimated time and number of chunks are given, into units.
 fn units(works: impl Iterator<Item = (f64, usize)>) -> Vec<Unit> {
     let mut units = vec![];
     let (mut first, mut ns, mut n) = (0, 0.0, 0);
-    for (estimate, pieces) in works {
+    for (estimate, chunks) in works {
         if ns > 0.0 && ns + estimate > UNIT_NS {
-            units.push(Unit { works: first..n, pieces: None });
+            units.push(Unit { works: first..n, chunks: None });
             (first, ns) = (n, 0.0);
         }
-        if pieces > 1 && estimate >= 2.0 * UNIT_NS {
-            let each = ((pieces as f64 * UNIT_NS / estimate) as usize).max(1);
-            let cut = |start| Unit { works: n..n + 1, pieces: Some(start..pieces.min(start + each)) };
-            units.extend((0..pieces).step_by(each).map(cut));
+        if chunks > 1 && estimate >= 2.0 * UNIT_NS {
+            let each = ((chunks as f64 * UNIT_NS / estimate) as usize).max(1);
+            let cut = |start| Unit { works: n..n + 1, chunks: Some(start..chunks.min(start + each)) };
+            units.extend((0..chunks).step_by(each).map(cut));
             first = n + 1;
         } else {
             ns += estimate;
@@ -264,7 +264,7 @@ fn units(works: impl Iterator<Item = (f64, usize)>) -> Vec<Unit> {
         n += 1;
     }
     if first < n {
-        units.push(Unit { works: first..n, pieces: None });
+        units.push(Unit { works: first..n, chunks: None });
     }
     units
 }
@@ -277,12 +277,12 @@ mod tests {
     fn units_cover_everything_once() {
         let works = [(100.0, 1), (9_000.0, 1), (2_000.0, 3), (95_000.0, 24), (50.0, 1), (70_000.0, 1), (50.0, 0)];
         let units = units(works.into_iter());
-        let whole = |works: Range<usize>| Unit { works, pieces: None };
+        let whole = |works: Range<usize>| Unit { works, chunks: None };
         assert_eq!(units[..2], [whole(0..2), whole(2..3)]);
-        let cut: Vec<&Unit> = units.iter().filter(|u| u.pieces.is_some()).collect();
+        let cut: Vec<&Unit> = units.iter().filter(|u| u.chunks.is_some()).collect();
         assert!(cut.len() > 8 && cut.iter().all(|u| u.works == (3..4)));
-        let pieces: Vec<usize> = cut.iter().flat_map(|u| u.pieces.clone().unwrap()).collect();
-        assert_eq!(pieces, (0..24).collect::<Vec<_>>());
+        let chunks: Vec<usize> = cut.iter().flat_map(|u| u.chunks.clone().unwrap()).collect();
+        assert_eq!(chunks, (0..24).collect::<Vec<_>>());
         assert_eq!(units[units.len() - 3..], [whole(4..5), whole(5..6), whole(6..7)]);
         assert!(super::units(std::iter::empty()).is_empty());
     }

@@ -1,13 +1,13 @@
 //! Rows phase by phase.
 //!
-//! In: a kernel whose rows (or strips of columns) are *pieces* that need nothing of each other, and what it does with one block of one phase of
-//! a piece. Out: all phases of all pieces, one after the other. Each block of a walk leaves its folds' partial results, which are put together in the order of
-//! the blocks, and become values of the piece before its next phase.
+//! In: a kernel whose rows (or strips of columns) are *chunks* that need nothing of each other, and what it does with one block of one phase of
+//! a chunk. Out: all phases of all chunks, one after the other. Each block of a pass leaves its folds' partial results, which are put together in the order of
+//! the blocks, and become values of the chunk before its next phase.
 //!
-//! Walks that may run together ([`Together`]) do so block by block, while a block is in the nearest cache; they leave words of their own, of which the kernel makes
-//! values of the piece when all blocks have run.
+//! Passes that may run together ([`Blockwise`]) do so block by block, while a block is in the nearest cache; they leave words of their own, of which the kernel makes
+//! values of the chunk when all blocks have run.
 //!
-//! Threads take pieces; where there are too few of them for the threads, they take the blocks of each phase in turn. Partial results
+//! Threads take chunks; where there are too few of them for the threads, they take the blocks of each phase in turn. Partial results
 //! are kept by block then, and put together afterwards, so it makes no difference to the bits.
 
 use super::fold::Tree;
@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use thalweg_kernel::{Phases, order};
 use thalweg_runtime::Error;
 
-/// Points that a thread takes at a time, where pieces are small.
+/// Points that a thread takes at a time, where chunks are small.
 pub const CHUNK: usize = 32 << 10;
 /// Scratch memory that a thread keeps from launch to launch.
 const KEEP_BYTES: usize = 8 << 20;
@@ -65,11 +65,11 @@ impl Places {
 pub struct Scratch {
     pub args: Vec<u64>,
     pub tables: Tables,
-    pub piece: Arena,
+    pub chunk: Arena,
     pub own: Arena,
     partial: Vec<u64>,
     trees: Vec<Tree>,
-    /// What the blocks of walks that run together have left.
+    /// What the blocks of passes that run together have left.
     together: Vec<u64>,
 }
 
@@ -82,7 +82,7 @@ pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
     // Taken out, so that a launch within a launch finds none and makes its own.
     let mut scratch = SCRATCH.take().unwrap_or_default();
     work(&mut scratch);
-    if (scratch.piece.0.len() + scratch.own.0.len()) * 64 <= KEEP_BYTES {
+    if (scratch.chunk.0.len() + scratch.own.0.len()) * 64 <= KEEP_BYTES {
         SCRATCH.set(Some(scratch));
     }
 }
@@ -108,9 +108,9 @@ impl Failure {
     }
 }
 
-/// One piece at work.
+/// One chunk at work.
 #[derive(Clone, Copy)]
-pub struct Piece {
+pub struct Chunk {
     pub number: usize,
     /// Its values and buffers.
     pub memory: *mut u8,
@@ -119,7 +119,7 @@ pub struct Piece {
 }
 
 /// Phases that run together, block by block.
-pub struct Together {
+pub struct Blockwise {
     pub phases: Range<usize>,
     /// Words that a block leaves.
     pub words: usize,
@@ -129,26 +129,26 @@ pub struct Together {
 pub trait Kernel: Sync {
     fn phases(&self) -> &Phases;
     fn layout(&self) -> &Layout<'_>;
-    /// How many pieces there are.
-    fn pieces(&self) -> usize;
-    /// Results of a fold of a piece side by side.
-    fn width(&self, piece: usize) -> usize;
+    /// How many chunks there are.
+    fn chunks(&self) -> usize;
+    /// Results of a fold of a chunk side by side.
+    fn width(&self, chunk: usize) -> usize;
     /// The largest [`Kernel::width`].
     fn widest(&self) -> usize;
-    /// Bytes of the memory of a piece and of a thread.
+    /// Bytes of the memory of a chunk and of a thread.
     fn memory(&self) -> [usize; 2];
-    /// Where a buffer lies in the memory of a piece.
+    /// Where a buffer lies in the memory of a chunk.
     fn buffer(&self, number: usize) -> usize;
 
-    /// Runs a block of a walk. Its fold number `f` leaves [`Kernel::width`] results at word `f·widest` of `out`.
+    /// Runs a block of a pass. Its fold number `f` leaves [`Kernel::width`] results at word `f·widest` of `out`.
     ///
     /// # Safety
-    /// The piece has memory as [`Kernel::memory`] says, values of earlier phases are there, and no other thread runs this block.
+    /// The chunk has memory as [`Kernel::memory`] says, values of earlier phases are there, and no other thread runs this block.
     unsafe fn block(
         &self,
         phase: usize,
         block: Block,
-        piece: Piece,
+        chunk: Chunk,
         scratch: (&mut Vec<u64>, &mut Tables),
         out: *mut u64,
     ) -> Result<(), Error>;
@@ -157,10 +157,10 @@ pub trait Kernel: Sync {
     ///
     /// # Safety
     /// As [`Kernel::block`].
-    unsafe fn once(&self, phase: usize, piece: Piece, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error>;
+    unsafe fn once(&self, phase: usize, chunk: Chunk, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error>;
 
     /// The phases that run together instead of one after the other; `None`: there are none.
-    fn together(&self) -> Option<Together> {
+    fn together(&self) -> Option<Blockwise> {
         None
     }
 
@@ -171,65 +171,65 @@ pub trait Kernel: Sync {
     unsafe fn blocks_together(
         &self,
         _: Block,
-        _: Piece,
+        _: Chunk,
         _: (&mut Vec<u64>, &mut Tables),
         _: *mut u64,
     ) -> Result<(), Error> {
         unreachable!("there are phases that run together")
     }
 
-    /// Ends the phases of [`Kernel::together`]: makes the piece's values of them, and stores what they store once a row.
+    /// Ends the phases of [`Kernel::together`]: makes the chunk's values of them, and stores what they store once a row.
     ///
     /// # Safety
     /// As [`Kernel::once`]; `results` holds what all blocks left, in order.
-    unsafe fn settle(&self, _: Piece, _: *const u64, _: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
+    unsafe fn resolve(&self, _: Chunk, _: *const u64, _: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
         unreachable!("there are phases that run together")
     }
 
-    /// Makes the results of a fold values of the piece.
+    /// Makes the results of a fold values of the chunk.
     ///
     /// # Safety
-    /// `from` holds [`Kernel::width`] elements of the value's dtype; the piece has memory.
-    unsafe fn set(&self, slot: u16, piece: Piece, from: *const u8);
+    /// `from` holds [`Kernel::width`] elements of the value's dtype; the chunk has memory.
+    unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8);
 }
 
-/// Runs all phases of all pieces.
+/// Runs all phases of all chunks.
 ///
 /// # Safety
 /// The kernel's layout was checked against its operands.
 pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
-    let (pieces, blocks) = (kernel.pieces(), kernel.layout().blocks());
+    let (chunks, blocks) = (kernel.chunks(), kernel.layout().blocks());
     let helpers = threads.for_work(estimate_ns);
-    let few = pieces < helpers || pieces < 4 * helpers && blocks >= 8 * helpers;
+    let few = chunks < helpers || chunks < 4 * helpers && blocks >= 8 * helpers;
     if helpers > 1 && few && blocks > 1 {
         // SAFETY: the caller's promise.
         return unsafe { split(kernel, threads, estimate_ns) };
     }
     let points = kernel.layout().row.max(1) * kernel.widest();
     let failure = Failure::default();
-    threads.run(pieces, (CHUNK / points).max(1), estimate_ns, |range| {
+    threads.run(chunks, (CHUNK / points).max(1), estimate_ns, |range| {
         if failure.any() {
             return;
         }
         with_scratch(|scratch| {
             let [memory, own] = kernel.memory();
-            let (memory, own) = (scratch.piece.bytes(memory), scratch.own.bytes(own));
+            let (memory, own) = (scratch.chunk.bytes(memory), scratch.own.bytes(own));
             for number in range {
                 // SAFETY: the caller's promise; the memory is this thread's.
-                failure.note(unsafe { serial(kernel, Piece { number, memory, own }, scratch) });
+                failure.note(unsafe { serial(kernel, Chunk { number, memory, own }, scratch) });
             }
         });
     });
     failure.result()
 }
 
-/// Runs all phases of a piece on this thread.
+/// Runs all phases of a chunk on this thread.
 ///
 /// # Safety
-/// As [`run`]; the piece's memory is this thread's.
-pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) -> Result<(), Error> {
+/// As [`run`]; the chunk's memory is this thread's.
+pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) -> Result<(), Error> {
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
-    let width = kernel.width(piece.number);
+    let width = kernel.width(chunk.number);
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
     let together = kernel.together();
     let Scratch { args, tables, partial, trees, together: left, .. } = scratch;
@@ -248,24 +248,24 @@ pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) 
                     // SAFETY: the caller's promise; there is room for so many words of each block.
                     unsafe {
                         let out = left.as_mut_ptr().add(b * t.words);
-                        kernel.blocks_together(layout.block(b), piece, (args, tables), out)?;
+                        kernel.blocks_together(layout.block(b), chunk, (args, tables), out)?;
                     }
                 }
                 // SAFETY: all blocks have left theirs.
-                unsafe { kernel.settle(piece, left.as_ptr(), (args, tables))? };
+                unsafe { kernel.resolve(chunk, left.as_ptr(), (args, tables))? };
             }
             continue;
         }
         // SAFETY: the caller's promise; there is room for `widest` results of each fold, and trees are of one width and fold between clearings.
         unsafe {
             if phase.once {
-                kernel.once(number, piece, (args, tables))?;
+                kernel.once(number, chunk, (args, tables))?;
                 continue;
             }
             let folds = &phase.body.folds;
             trees.iter_mut().for_each(Tree::clear);
             for b in 0..layout.blocks() {
-                kernel.block(number, layout.block(b), piece, (args, tables), out)?;
+                kernel.block(number, layout.block(b), chunk, (args, tables), out)?;
                 for (f, fold) in folds.iter().enumerate() {
                     let dtype = phase.body.dtype(fold.node);
                     trees[f].push(fold.op, dtype, out.add(f * widest).cast(), width);
@@ -273,19 +273,19 @@ pub unsafe fn serial(kernel: &impl Kernel, piece: Piece, scratch: &mut Scratch) 
             }
             for (f, fold) in folds.iter().enumerate() {
                 trees[f].take(fold.op, phase.body.dtype(fold.node), out.cast(), width);
-                kernel.set(fold.slot, piece, out.cast());
+                kernel.set(fold.slot, chunk, out.cast());
             }
-            run_scans(kernel, number, piece, width, None);
+            run_scans(kernel, number, chunk, width, None);
         }
     }
     Ok(())
 }
 
-/// Runs all phases of one piece after the other, the blocks of each phase on all threads.
+/// Runs all phases of one chunk after the other, the blocks of each phase on all threads.
 unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
-    let walks = phases.list.iter().filter(|p| !p.once).count().max(1);
+    let passes = phases.list.iter().filter(|p| !p.once).count().max(1);
     let together = kernel.together();
     let (blocks, words) = (layout.blocks(), (folds * widest).max(together.as_ref().map_or(0, |t| t.words)));
     let (mut memory, mut partial, mut tree) = (Arena::default(), vec![0u64; blocks * words], Tree::default());
@@ -293,12 +293,12 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
     let memory = Shared(memory.bytes(bytes));
     let results = Shared(partial.as_mut_ptr());
     let failure = Failure::default();
-    for number in 0..kernel.pieces() {
+    for number in 0..kernel.chunks() {
         let width = kernel.width(number);
-        let on_this_thread = |work: &dyn Fn(Piece, &mut Scratch)| {
+        let on_this_thread = |work: &dyn Fn(Chunk, &mut Scratch)| {
             with_scratch(|scratch| {
                 let own = scratch.own.bytes(own_bytes);
-                work(Piece { number, memory: memory.get(), own }, scratch);
+                work(Chunk { number, memory: memory.get(), own }, scratch);
             });
         };
         for (p, phase) in phases.list.iter().enumerate() {
@@ -310,25 +310,25 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                 continue;
             }
             if phase.once {
-                on_this_thread(&|piece, Scratch { args, tables, .. }| {
+                on_this_thread(&|chunk, Scratch { args, tables, .. }| {
                     // SAFETY: the caller's promise; nobody else is at work.
-                    failure.note(unsafe { kernel.once(p, piece, (args, tables)) });
+                    failure.note(unsafe { kernel.once(p, chunk, (args, tables)) });
                 });
                 continue;
             }
             let words = joined.map_or(words, |t| t.words);
             let grain = (CHUNK / (order::BLOCK.min(layout.n) * width)).max(1);
-            let estimate = estimate_ns / (kernel.pieces() * walks) as f64;
+            let estimate = estimate_ns / (kernel.chunks() * passes) as f64;
             threads.run(blocks, grain, estimate, |range| {
-                on_this_thread(&|piece, Scratch { args, tables, .. }| {
+                on_this_thread(&|chunk, Scratch { args, tables, .. }| {
                     for b in range.clone() {
                         // SAFETY: each block is one thread's, with places of its own for its results; values and the parts of buffers that belong
                         // to other blocks are not written meanwhile.
                         let done = unsafe {
                             let out = results.get().add(b * words);
                             match joined {
-                                Some(_) => kernel.blocks_together(layout.block(b), piece, (args, tables), out),
-                                None => kernel.block(p, layout.block(b), piece, (args, tables), out),
+                                Some(_) => kernel.blocks_together(layout.block(b), chunk, (args, tables), out),
+                                None => kernel.block(p, layout.block(b), chunk, (args, tables), out),
                             }
                         };
                         failure.note(done);
@@ -339,15 +339,15 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                 if failure.any() {
                     return failure.result();
                 }
-                on_this_thread(&|piece, Scratch { args, tables, .. }| {
+                on_this_thread(&|chunk, Scratch { args, tables, .. }| {
                     // SAFETY: every block has left its words; nobody else is at work.
-                    failure.note(unsafe { kernel.settle(piece, results.get(), (args, tables)) });
+                    failure.note(unsafe { kernel.resolve(chunk, results.get(), (args, tables)) });
                 });
                 continue;
             }
-            on_this_thread(&|piece, _| {
-                // SAFETY: scans run over whole buffers of the piece, and nobody else is at work.
-                unsafe { run_scans(kernel, p, piece, width, Some(threads)) };
+            on_this_thread(&|chunk, _| {
+                // SAFETY: scans run over whole buffers of the chunk, and nobody else is at work.
+                unsafe { run_scans(kernel, p, chunk, width, Some(threads)) };
             });
             let mut row = vec![0u64; width];
             for (f, fold) in phase.body.folds.iter().enumerate() {
@@ -358,8 +358,8 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                         tree.push(fold.op, dtype, results.get().add(b * words + f * widest).cast(), width);
                     }
                     tree.take(fold.op, dtype, row.as_mut_ptr().cast(), width);
-                    let piece = Piece { number, memory: memory.get(), own: std::ptr::null_mut() };
-                    kernel.set(fold.slot, piece, row.as_ptr().cast());
+                    let chunk = Chunk { number, memory: memory.get(), own: std::ptr::null_mut() };
+                    kernel.set(fold.slot, chunk, row.as_ptr().cast());
                 }
             }
         }
@@ -368,12 +368,12 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
 }
 
 /// Runs the scans whose elements a phase has left.
-unsafe fn run_scans(kernel: &impl Kernel, phase: usize, piece: Piece, width: usize, threads: Option<&Threads>) {
+unsafe fn run_scans(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: usize, threads: Option<&Threads>) {
     let phases = kernel.phases();
     for scan in &phases.list[phase].scans {
-        // SAFETY: the buffers are of the piece's length and width.
+        // SAFETY: the buffers are of the chunk's length and width.
         unsafe {
-            let [from, to] = [scan.from, scan.to].map(|b| piece.memory.add(kernel.buffer(b as usize)));
+            let [from, to] = [scan.from, scan.to].map(|b| chunk.memory.add(kernel.buffer(b as usize)));
             let size = [kernel.layout().row, width];
             scans::run(&scan.scan, phases.buffers[scan.from as usize], from, to, size, threads);
         }

@@ -1,6 +1,6 @@
 //! Measured decisions: a plan that runs often is held against others on the device, by running.
 //!
-//! In: a plan worked out for sizes, and the runs of its segment. Once it has run for long enough, the planner names other plans for the same segment. From then on the runs
+//! In: a plan instantiated for sizes, and the runs of its segment. Once it has run for long enough, the planner names other plans for the same segment. From then on the runs
 //! take turns between them, so each is timed as it really is: with the real buffers, what is in the caches from before, memory taken over in place. Every run
 //! gives right results, so a trial costs only what a slower plan takes longer. Out: the plan that runs from then on.
 //!
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
-use thalweg_fusion::Entrant;
+use thalweg_fusion::Candidate;
 use thalweg_runtime::{Timing, count};
 
 /// Runs of a segment that are counted before anything is decided.
@@ -41,9 +41,9 @@ const GIVE_UP: f64 = 1.15;
 /// What a plan must be faster by.
 const MARGIN: f64 = 0.97;
 
-/// The contest about one plan.
+/// The autotuning about one plan.
 #[derive(Default)]
-pub(crate) struct Contest {
+pub(crate) struct Autotuning {
     /// Nothing more to do: the plan stays, or `winner` runs.
     decided: AtomicBool,
     winner: OnceLock<Arc<Ready>>,
@@ -80,17 +80,17 @@ struct Tried {
 pub(crate) struct Turn {
     /// What to run in the plan's place.
     pub ready: Option<Arc<Ready>>,
-    /// Whether its run may decide the contest.
+    /// Whether its run may decide the autotuning.
     pub counts: bool,
     tried: usize,
     /// How many runs it stands for.
     runs: u64,
 }
 
-impl Contest {
-    /// A contest that is decided before it begins.
-    pub fn decided() -> Contest {
-        Contest { decided: AtomicBool::new(true), ..Contest::default() }
+impl Autotuning {
+    /// A autotuning that is decided before it begins.
+    pub fn decided() -> Autotuning {
+        Autotuning { decided: AtomicBool::new(true), ..Autotuning::default() }
     }
 
     /// The plan that won, where it was another.
@@ -98,7 +98,7 @@ impl Contest {
         self.winner.get()
     }
 
-    /// Whose turn it is, if anything is still to be decided. `name` gives other plans, worked out; with each its predicted picoseconds. `on_its_own`: the device's clock is asked, later.
+    /// Whose turn it is, if anything is still to be decided. `name` gives other plans, instantiated; with each its predicted picoseconds. `on_its_own`: the device's clock is asked, later.
     pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named) -> Option<Turn> {
         if self.decided.load(Relaxed) {
             return None;
@@ -128,7 +128,7 @@ impl Contest {
         self.locked().waiting.push_back((turn, timing));
     }
 
-    /// Notes the time of turns that the device has come to the end of meanwhile. Whether that decides the contest.
+    /// Notes the time of turns that the device has come to the end of meanwhile. Whether that decides the autotuning.
     pub fn collect(&self) -> bool {
         if self.decided.load(Relaxed) {
             return false;
@@ -181,7 +181,7 @@ impl Contest {
         true
     }
 
-    /// Notes how many nanoseconds the run took that the turn was for. Whether that decides the contest.
+    /// Notes how many nanoseconds the run took that the turn was for. Whether that decides the autotuning.
     pub fn note(&self, turn: &Turn, ns: u64) -> bool {
         self.note_in(&mut self.locked(), turn, ns)
     }
@@ -218,14 +218,14 @@ impl Contest {
             let _ = self.winner.set(ready);
         }
         count(|k| {
-            k.contests += 1;
-            k.contests_won += best.is_some() as u64;
+            k.autotuned += 1;
+            k.autotuned_replaced += best.is_some() as u64;
         });
         self.decided.store(true, Relaxed);
     }
 
-    /// What is known of the plans, for explanations; `own` is the one that the contest is about.
-    pub fn entrants(&self, own: &Ready) -> Vec<Entrant> {
+    /// What is known of the plans, for explanations; `own` is the one that the autotuning is about.
+    pub fn candidates(&self, own: &Ready) -> Vec<Candidate> {
         let c = self.locked();
         let winner = self.winner.get();
         let chosen = |t: &Tried| match (&t.ready, winner) {
@@ -233,9 +233,9 @@ impl Contest {
             (Some(r), Some(w)) => Arc::ptr_eq(r, w),
             _ => false,
         };
-        let entrant = |t: &Tried| {
+        let candidate = |t: &Tried| {
             let ready = t.ready.as_deref().unwrap_or(own);
-            Entrant {
+            Candidate {
                 kernels: ready.instance.steps.len(),
                 predicted_ns: t.predicted / 1000,
                 measured_ns: t.median().unwrap_or(0),
@@ -244,7 +244,7 @@ impl Contest {
                 chosen: chosen(t),
             }
         };
-        c.tried.iter().map(entrant).collect()
+        c.tried.iter().map(candidate).collect()
     }
 
     fn locked(&self) -> MutexGuard<'_, Course> {

@@ -1,4 +1,4 @@
-//! `thalweg contest`: what measured decisions gain. Every workload and as many random programs run until their plans have competed; then the plan that
+//! `thalweg autotuning`: what measured decisions gain. Every workload and as many random programs run until their plans have competed; then the plan that
 //! the cost model chose and the one that runs with measuring take turns, and their medians stand beside each other.
 
 use crate::failure::Outcome;
@@ -19,9 +19,9 @@ const TIME: Duration = Duration::from_millis(1500);
 const SLOWER: f64 = 1.03;
 const FASTER: f64 = 0.95;
 
-/// Arguments of `thalweg contest`.
+/// Arguments of `thalweg autotuning`.
 #[derive(Args, Debug)]
-pub struct ContestCommand {
+pub struct AutotuneCommand {
     /// Random programs beside the workloads
     #[arg(long, value_name = "N", default_value = "50")]
     random: usize,
@@ -49,7 +49,7 @@ struct Row {
     on: f64,
 }
 
-impl ContestCommand {
+impl AutotuneCommand {
     /// Runs the command.
     pub fn run(self) -> Outcome {
         let device = thalweg::Device::try_default()?;
@@ -91,7 +91,7 @@ fn compete(name: String, call: &dyn Fn() -> Vec<Tensor>, tell: bool) -> Outcome<
         run()?;
         (counters() - before).segments
     };
-    while begin.elapsed() < PATIENCE && (counters() - before).contests < segments {
+    while begin.elapsed() < PATIENCE && (counters() - before).autotuned < segments {
         run()?;
     }
     let (outcome, told) = explain(|| {
@@ -102,7 +102,7 @@ fn compete(name: String, call: &dyn Fn() -> Vec<Tensor>, tell: bool) -> Outcome<
     if tell {
         crate::out!("{told}");
     }
-    let plans = told.segments.iter().map(|s| s.contest.len()).max().unwrap_or(0);
+    let plans = told.segments.iter().map(|s| s.autotuning.len()).max().unwrap_or(0);
     let (mut off, mut on) = (vec![], vec![]);
     let begin = Instant::now();
     for n in 0..PAIRS.1 {

@@ -1,6 +1,6 @@
 //! What the time of a kernel follows from, read from the kernel as it would be launched.
 
-use super::nodes::{self, Walked, Work};
+use super::nodes::{self, PassCounts, Work};
 use serde::Serialize;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{
@@ -13,8 +13,8 @@ const LINE: u64 = 64;
 /// Columns so many bytes apart fall into few sets of the caches, where there are more than so many of them.
 const CONFLICT: u64 = 1024;
 const LEAST_CONFLICT: usize = 32;
-/// Points of a piece that one thread takes; what has fewer is not shared.
-const PIECE: u64 = 32 << 10;
+/// Points of a chunk that one thread takes; what has fewer is not shared.
+const CHUNK: u64 = 32 << 10;
 /// Points of a call through tables of positions.
 const TABLE: u64 = 2048;
 /// Bytes that the strips of a kernel across rows are cut to, and the columns they have.
@@ -22,10 +22,10 @@ const STRIP_BYTES: u64 = 512 << 10;
 const STRIP_COLUMNS: (u64, u64) = (64, 2048);
 /// Rows side by side that may run as one stretch.
 const JOINED: u64 = 128;
-/// Rows and columns of a piece of a product.
-const PRODUCT_PIECE: u64 = 96;
-/// A row longer than this is walked block by block where laws tie its folds.
-const LAWFUL_BYTES: u64 = 512 << 10;
+/// Rows and columns of a chunk of a product.
+const PRODUCT_CHUNK: u64 = 96;
+/// A row longer than this is passed over block by block where rescaling identities tie its folds.
+const ONLINE_BYTES: u64 = 512 << 10;
 
 /// How an access goes through its operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -57,7 +57,7 @@ pub struct Traffic {
     pub bytes: u64,
     /// Bytes that it reads again because several points need an element.
     pub again: u64,
-    /// Elements moved, over all points and walks; 0 for a uniform access.
+    /// Elements moved, over all points and passes; 0 for a uniform access.
     pub elements: u64,
     /// Whether elements have fewer than 4 bytes: apart, they are cut out of words.
     pub narrow: bool,
@@ -65,23 +65,23 @@ pub struct Traffic {
 
 /// The rows of a row kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct RowFigures {
+pub struct RowFeatures {
     /// Whether vectors hold neighbours of a row; else of neighbouring rows.
     pub along: bool,
     /// Number of rows.
     pub rows: u64,
     /// Points of a row.
     pub row: u64,
-    /// How often each row is walked.
-    pub walks: u32,
+    /// How often each row is passed over.
+    pub passes: u32,
     /// Folds.
     pub folds: u32,
-    /// Bytes that later walks read again, and that go through buffers between walks.
+    /// Bytes that later passes read again, and that go through buffers between passes.
     pub again: u64,
-    /// Bytes of what is walked again before the next row or strip: they decide which cache `again` comes from.
+    /// Bytes of what is passed over again before the next row or strip: they decide which cache `again` comes from.
     pub near: u64,
-    /// Pieces that run by themselves: strips across rows, rows or stretches of them along.
-    pub pieces: u64,
+    /// Chunks that run by themselves: strips across rows, rows or stretches of them along.
+    pub chunks: u64,
     /// Calls of the code.
     pub calls: u64,
     /// Whether points across narrow rows run as one stretch.
@@ -104,17 +104,17 @@ pub struct Product {
 
 /// What the time of a kernel follows from.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Figures {
+pub struct CostFeatures {
     /// Points of its domain.
     pub points: u64,
-    /// Boxes of a [`Kernel::Pieces`]; else 1.
+    /// Boxes of a [`Kernel::Boxes`]; else 1.
     pub boxes: u32,
     /// Stretches of neighbouring points over all calls: of a transposed or short domain there are many.
     pub runs: u64,
     /// Calls of the code.
     pub calls: u64,
-    /// Pieces that threads can share.
-    pub pieces: u64,
+    /// Chunks that threads can share.
+    pub chunks: u64,
     /// One entry an access that has an operand.
     pub traffic: Vec<Traffic>,
     /// Arithmetic.
@@ -122,7 +122,7 @@ pub struct Figures {
     /// The most values alive at once.
     pub alive: u32,
     /// Of a row kernel.
-    pub rows: Option<RowFigures>,
+    pub rows: Option<RowFeatures>,
     /// Of a matrix product.
     pub product: Option<Product>,
     /// Values that are put in by a scatter.
@@ -137,25 +137,25 @@ fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
 
 /// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read, `written` those of each that
 /// is written, in the order of the operands.
-pub fn figures(kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> Figures {
-    let mut f = Figures { boxes: 1, ..Figures::default() };
+pub fn features(kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
+    let mut f = CostFeatures { boxes: 1, ..CostFeatures::default() };
     let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
     add(kernel, geometry, &mut left, touched.len(), &mut f);
     f.portable |= f.work.slow > 0;
     f
 }
 
-fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: &mut Figures) {
+fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     match (kernel, geometry) {
         (Kernel::Map(body), Geometry::Map(g)) => map(body, g, left, reads, f),
-        (Kernel::Pieces(bodies), Geometry::Pieces(all)) => {
+        (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
             f.boxes = bodies.len() as u32;
             bodies.iter().zip(all).for_each(|(b, g)| map(b, g, left, reads, f));
         }
         (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
         (Kernel::Matmul { dtype }, Geometry::Matmul(g)) => product(*dtype, g, left, reads, f),
         (Kernel::Scatter { op, inputs, .. }, Geometry::Scatter(g)) => scatter(*op, inputs, g, left, f),
-        (Kernel::Bundle { kernels, parts }, Geometry::Bundle(all)) => {
+        (Kernel::Group { kernels, parts }, Geometry::Group(all)) => {
             // All reads of all parts, then all writes.
             let (mut read, mut written) = (0, parts.iter().map(|p| p.reads as usize).sum::<usize>());
             for (part, geometry) in parts.iter().zip(all) {
@@ -171,37 +171,37 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
     }
 }
 
-fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Figures) {
+fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let points = g.points() as u64;
-    let walked = nodes::nodes(body, points, 0, f);
+    let counted = nodes::nodes(body, points, 0, f);
     f.points += points;
     let inner = *g.extents.last().expect("a domain has a dimension") as u64;
     let outer = g.extents.iter().rev().nth(1).map_or(1, |&n| n as u64);
     let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
-    let (run, call) = if mapped { (inner.min(TABLE), inner.min(TABLE)) } else { (inner, (inner * outer).min(PIECE)) };
+    let (run, call) = if mapped { (inner.min(TABLE), inner.min(TABLE)) } else { (inner, (inner * outer).min(CHUNK)) };
     f.runs += points / run.max(1);
     f.calls += points.div_ceil(call.max(1));
-    f.pieces += points.div_ceil(PIECE.max(call));
-    let evaluations = |i: usize| points * walked.loads[i] as u64;
+    f.chunks += points.div_ceil(CHUNK.max(call));
+    let evaluations = |i: usize| points * counted.loads[i] as u64;
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);
 }
 
-fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut Figures) {
+fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let (rows, row) = (g.rows() as u64, g.row() as u64);
     let points = rows * row;
-    let walked = nodes::nodes(body, points, rows, f);
+    let counted = nodes::nodes(body, points, rows, f);
     f.points += points;
     let along = orientation == Orientation::Along;
     let lane = if along { g.extents.len() - 1 } else { g.kept - 1 };
     let evaluations = |i: usize| {
-        let loads = walked.loads[i] as u64;
+        let loads = counted.loads[i] as u64;
         if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
     };
     traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
-    let r = row_figures(body, along, g, &walked);
+    let r = row_features(body, along, g, &counted);
     let lanes = order::LANES as u64;
-    let walks = walked.walks as u64;
-    let stretches = walks * points / (g.extents[lane] as u64).max(1);
+    let passes = counted.passes as u64;
+    let stretches = passes * points / (g.extents[lane] as u64).max(1);
     if along {
         f.runs += stretches;
         // A store of elements apart has no vector form.
@@ -213,61 +213,61 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         // Where 32 points of a strip lie together they run as one.
         f.runs += if r.joined { stretches.div_ceil(lanes) } else { stretches };
         // The lanes of each fold start from the identity, and are put together.
-        f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * walked.folds as u64;
+        f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * counted.folds as u64;
     }
     let long = along && row > order::BLOCK as u64;
-    f.pieces += if long { points.div_ceil(PIECE) } else { rows.min(points.div_ceil(PIECE)) };
+    f.chunks += if long { points.div_ceil(CHUNK) } else { rows.min(points.div_ceil(CHUNK)) };
     f.rows = Some(r);
 }
 
-fn row_figures(body: &Body, along: bool, g: &RowGeometry, walked: &Walked) -> RowFigures {
+fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &PassCounts) -> RowFeatures {
     let (rows, row) = (g.rows() as u64, g.row() as u64);
-    let loaded = |i: &usize| walked.loads[*i] > 0 && !body.accesses[*i].per_row && body.accesses[*i].operand.is_some();
-    let (mut again, mut point) = (walked.kept, walked.held);
+    let loaded = |i: &usize| counted.loads[*i] > 0 && !body.accesses[*i].per_row && body.accesses[*i].operand.is_some();
+    let (mut again, mut point) = (counted.kept, counted.held);
     for i in (0..body.accesses.len()).filter(loaded) {
         let size = body.accesses[i].dtype.size() as u64;
-        again += size * (walked.loads[i] as u64 - 1);
+        again += size * (counted.loads[i] as u64 - 1);
         point += size;
     }
     let again = again * rows * row;
-    let mut r = RowFigures {
+    let mut r = RowFeatures {
         along,
         rows,
         row,
-        walks: walked.walks,
-        folds: walked.folds,
+        passes: counted.passes,
+        folds: counted.folds,
         again,
         near: 0,
-        pieces: 0,
+        chunks: 0,
         calls: 0,
         joined: false,
     };
     let block = order::BLOCK as u64;
-    let walks = walked.walks as u64;
+    let passes = counted.passes as u64;
     if along {
-        let laws = !body.strict && walks > 1 && point * row > LAWFUL_BYTES && row >= block;
-        r.near = point * if laws { block } else { row };
+        let online = !body.strict && passes > 1 && point * row > ONLINE_BYTES && row >= block;
+        r.near = point * if online { block } else { row };
         let run = (*g.extents.last().expect("a row has a dimension") as u64).max(1);
         let inner = if g.kept == 0 { 1 } else { g.extents[g.kept - 1] as u64 };
         if run == row && row <= block {
             // As many rows a call as lie one step apart.
-            r.pieces = rows / inner.max(1) * (inner * row).div_ceil(PIECE);
-            r.calls = r.pieces;
+            r.chunks = rows / inner.max(1) * (inner * row).div_ceil(CHUNK);
+            r.calls = r.chunks;
         } else {
-            r.pieces = rows;
-            r.calls = rows * (row / run) * run.div_ceil(block) * walks;
+            r.chunks = rows;
+            r.calls = rows * (row / run) * run.div_ceil(block) * passes;
         }
         return r;
     }
     let columns = g.extents[g.kept - 1] as u64;
     let (narrow, wide) = STRIP_COLUMNS;
     let fits = (STRIP_BYTES / (point * row).max(1)).clamp(narrow, wide);
-    let strip = (if walks > 1 { fits } else { wide }).min(columns).max(1);
+    let strip = (if passes > 1 { fits } else { wide }).min(columns).max(1);
     let even = |a: &thalweg_kernel::Access| matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform);
     r.joined = columns <= JOINED && strip == columns && body.accesses.iter().all(even);
     r.near = point * row * strip;
-    r.pieces = rows / columns * columns.div_ceil(strip);
-    r.calls = r.pieces * row.div_ceil(block) * walks * if r.joined { 1 } else { row.min(order::LANES as u64) };
+    r.chunks = rows / columns * columns.div_ceil(strip);
+    r.calls = r.chunks * row.div_ceil(block) * passes * if r.joined { 1 } else { row.min(order::LANES as u64) };
     r
 }
 
@@ -279,7 +279,7 @@ fn traffic(
     evaluations: impl Fn(usize) -> u64,
     left: &mut [u64],
     reads: usize,
-    f: &mut Figures,
+    f: &mut CostFeatures,
 ) {
     let gathers =
         |i: usize| body.nodes.iter().any(|n| matches!(n, Node::Gather { access, .. } if *access as usize == i));
@@ -345,18 +345,18 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     (way, spread)
 }
 
-fn product(dtype: DType, g: &MatmulGeometry, left: &[u64], reads: usize, f: &mut Figures) {
+fn product(dtype: DType, g: &MatmulGeometry, left: &[u64], reads: usize, f: &mut CostFeatures) {
     let count = g.batch.iter().map(|d| d.0 as u64).product::<u64>();
     let (m, n, k) = (g.m as u64, g.n as u64, g.k as u64);
     f.points += count * m * n;
-    f.pieces += count * m.max(n).div_ceil(PRODUCT_PIECE);
+    f.chunks += count * m.max(n).div_ceil(PRODUCT_CHUNK);
     let vector = m == 1 || n == 1;
     f.product = Some(Product { dtype, multiplications: count * m * n * k, count, vector });
     contiguous(left, reads, f);
 }
 
 /// Operands that are gone through once.
-fn contiguous(left: &[u64], reads: usize, f: &mut Figures) {
+fn contiguous(left: &[u64], reads: usize, f: &mut CostFeatures) {
     f.traffic.extend(left.iter().enumerate().map(|(i, &bytes)| Traffic {
         way: Way::Contiguous,
         write: i >= reads,
@@ -367,11 +367,17 @@ fn contiguous(left: &[u64], reads: usize, f: &mut Figures) {
     }));
 }
 
-fn scatter(_: ScatterOp, inputs: &[Option<Box<Computed>>; 2], g: &ScatterGeometry, left: &mut [u64], f: &mut Figures) {
+fn scatter(
+    _: ScatterOp,
+    inputs: &[Option<Box<Computed>>; 2],
+    g: &ScatterGeometry,
+    left: &mut [u64],
+    f: &mut CostFeatures,
+) {
     let around: u64 = g.outer.iter().chain(&g.inner).map(|d| d.0 as u64).product();
     f.scattered += around * g.n as u64;
     f.points += around * g.n as u64;
-    f.pieces += around.max(1);
+    f.chunks += around.max(1);
     // Tensor, then what index and values are computed from or lie in, then the result.
     let last = left.len() - 1;
     contiguous(&[left[0], left[last]], 1, f);

@@ -1,7 +1,7 @@
 //! Launches that need nothing of each other, as one.
 //!
 //! In: drafts of maps and row kernels. Out: fewer drafts. The argument of such a launch is a table (of each part its first block, its class, and where its words are) with the words of all
-//! parts behind; a block looks its part up, and does what a block of that part alone would do. The source has each class of parts once, whatever their number and sizes, so that bundles
+//! parts behind; a block looks its part up, and does what a block of that part alone would do. The source has each class of parts once, whatever their number and sizes, so that groups
 //! of the same classes share machine code.
 //!
 //! Always true: parts keep the threads of a block that they have alone; where these differ, there is a launch for each.
@@ -93,17 +93,17 @@ fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut units: Vec<Arc<Unit>>, most: 
     }
     let size = SIZES.into_iter().find(|&s| s >= words.len()).unwrap_or(most).min(most);
     words.resize(size, 0);
-    let unit = compiler.written("bundle", source(&units, block, size));
+    let unit = compiler.written("group", source(&units, block, size));
     plan.stages.push(Draft { unit, grid: [first, 1, 1], block, shared: 0, words, patches });
 }
 
-/// The source of a launch of parts of these classes, with one function, `bundle`.
+/// The source of a launch of parts of these classes, with one function, `group`.
 fn source(units: &[Arc<Unit>], block: u32, words: usize) -> Source {
     let mut out = String::new();
     let _ = write!(
         out,
         r#"
-extern "C" __global__ void __launch_bounds__({block}) bundle(THALWEG_PARAMETER({words})) {{
+extern "C" __global__ void __launch_bounds__({block}) group(THALWEG_PARAMETER({words})) {{
   begin();
   u32 part = 0;
   for (u32 end = (u32)a.w[0]; end - part > 1;) {{

@@ -1,4 +1,4 @@
-//! Rows beyond the caches whose two walks run as one by a law: right where numbers are hard, the same bits on any number of threads.
+//! Rows beyond the caches whose two passes run as one by a rescaling identity: right where numbers are hard, the same bits on any number of threads.
 
 use super::*;
 use thalweg_ir::Scalar;
@@ -172,7 +172,7 @@ fn rows_of_several_runs() {
 }
 
 #[test]
-fn exponentials_are_those_of_two_walks() {
+fn exponentials_are_those_of_two_passes() {
     let n = 1_000_001;
     let mut x = numbers(n, 0.0);
     // Blocks of nothing, and largest ones that come late.
@@ -192,7 +192,7 @@ fn exponentials_are_those_of_two_walks() {
 }
 
 #[test]
-fn what_is_not_finite_gives_what_two_walks_give() {
+fn what_is_not_finite_gives_what_two_passes_give() {
     let ends = [f64::NEG_INFINITY, f64::INFINITY, f64::NAN];
     for (i, special) in ends.into_iter().enumerate() {
         let mut x = numbers(150_000, 1.0);
@@ -201,7 +201,7 @@ fn what_is_not_finite_gives_what_two_walks_give() {
             _ => x[77_777] = special,
         }
         for build in [variance, log_sum_exp, soft] {
-            // Strict bodies take two walks.
+            // Strict bodies take two passes.
             let (got, want) = (run(&x, 1, DType::F32, false, build), run(&x, 1, DType::F32, true, build));
             for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
                 let same = got == want || got.is_nan() && want.is_nan() || (got - want).abs() < 1e-5 * want.abs();

@@ -1,7 +1,7 @@
-//! Rescaling laws: what lets a fold that depends on an earlier one over the same row run in the same pass over memory.
+//! Online reductions: what lets a fold that depends on an earlier one over the same row run in the same pass over memory.
 //!
-//! The squares of `x - mean` need the mean, `exp(x - max)` needs the maximum, so each takes a second walk, and a row that is longer than the caches is
-//! read from memory twice. But both walks may run on one block of the row with the block's *own* mean or maximum while it is in the nearest cache, and
+//! The squares of `x - mean` need the mean, `exp(x - max)` needs the maximum, so each takes a second pass, and a row that is longer than the caches is
+//! read from memory twice. But both passes may run on one block of the row with the block's *own* mean or maximum while it is in the nearest cache, and
 //! the blocks' results be put together afterwards:
 //!
 //! - with `μ` the mean of all and `μ_b` that of a block, `Σ(x - μ)² = Σ_b [Σ(x - μ_b)² + n_b·(μ_b - μ)²]` (Chan, Golub and LeVeque 1979);
@@ -9,9 +9,9 @@
 //!
 //! The mean that a block is shifted by is rounded, and may be a unit in the last place of a large mean off. So the block also gives what is left,
 //! its *residual* `Σ(x - m_b)`: from it, mean and squares of the block are corrected (the two-pass algorithm of Chan and others). What comes out is better than what
-//! two walks give, which has the error of the rounded mean in every square.
+//! two passes give, which has the error of the rounded mean in every square.
 //!
-//! In: a body and its phases. Out: the phases that may run together block by block, and a law for each fold of the later walk. How they run is the
+//! In: a body and its phases. Out: the phases that may run together block by block, and an online form of each fold of the later pass. How they run is the
 //! device's; how results are put together is here, in f64 and in the order of the blocks, so it depends on nothing else.
 
 use crate::reciprocal::RowNodes;
@@ -19,9 +19,9 @@ use crate::{Body, Fold, FoldOp, Node, NodeId, Phases};
 use std::ops::Range;
 use thalweg_ir::{DType, ElementOp, Scalar};
 
-/// Which law.
+/// Which rescaling identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LawKind {
+pub enum OnlineKind {
     /// A sum and the squares of what differs from its mean.
     Squares,
     /// A maximum and the exponentials of what differs from it.
@@ -30,31 +30,31 @@ pub enum LawKind {
 
 /// How a fold follows from what it is in blocks, each with an earlier fold of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Law {
+pub struct OnlineFold {
     /// Which.
-    pub kind: LawKind,
-    /// The earlier fold: of [`LawKind::Squares`] the sum, of [`LawKind::Exponentials`] the maximum.
+    pub kind: OnlineKind,
+    /// The earlier fold: of [`OnlineKind::Squares`] the sum, of [`OnlineKind::Exponentials`] the maximum.
     pub first: u16,
     /// The fold that depends on it.
     pub second: u16,
     /// The value of the row that elements are shifted by: the mean, or the maximum.
     pub shift: u16,
-    /// The fold of what is left, of [`LawKind::Squares`].
+    /// The fold of what is left, of [`OnlineKind::Squares`].
     pub residual: Option<u16>,
     /// Of all these.
     pub dtype: DType,
 }
 
-/// The laws of a body.
+/// The online reductions of a body.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Laws {
-    /// The phases that run together, block by block: from the first walk to the second, with what runs once a row between.
+pub struct OnlinePasses {
+    /// The phases that run together, block by block: from the first pass to the second, with what runs once a row between.
     pub phases: Range<usize>,
-    /// One for each fold of the second walk that is not a residual.
-    pub list: Vec<Law>,
+    /// One for each fold of the second pass that is not a residual.
+    pub list: Vec<OnlineFold>,
 }
 
-/// What a block gives of a law.
+/// What a block gives of a rescaling identity.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Part {
     /// Elements of the block.
@@ -63,13 +63,13 @@ pub struct Part {
     pub shift: f64,
     /// The fold over the block.
     pub result: f64,
-    /// What is left (0 where the law has none).
+    /// What is left (0 where the identity has none).
     pub residual: f64,
 }
 
 /// `Σ(x - m)²` or `Σexp(x - m)`.
 struct Pattern {
-    kind: LawKind,
+    kind: OnlineKind,
     x: NodeId,
     shift: NodeId,
     /// `x - m`.
@@ -88,9 +88,9 @@ fn pattern(body: &Body, fold: &Fold) -> Option<Pattern> {
         return None;
     }
     let (kind, difference) = match element(body, fold.node)? {
-        (ElementOp::Exp, [d, ..]) => (LawKind::Exponentials, d),
-        (ElementOp::Square, [d, ..]) => (LawKind::Squares, d),
-        (ElementOp::Mul, [d, e, _]) if d == e => (LawKind::Squares, d),
+        (ElementOp::Exp, [d, ..]) => (OnlineKind::Exponentials, d),
+        (ElementOp::Square, [d, ..]) => (OnlineKind::Squares, d),
+        (ElementOp::Mul, [d, e, _]) if d == e => (OnlineKind::Squares, d),
         _ => return None,
     };
     let (ElementOp::Sub, [x, shift, _]) = element(body, difference)? else { return None };
@@ -132,20 +132,20 @@ fn chosen(body: &Body, nodes: &RowNodes, id: NodeId) -> Option<u16> {
 /// The earlier fold that a pattern is about.
 fn first(body: &Body, nodes: &RowNodes, pattern: &Pattern) -> Option<u16> {
     let (slot, op) = match pattern.kind {
-        LawKind::Squares => (multiple(body, nodes, pattern.shift)?, FoldOp::Sum),
-        LawKind::Exponentials => (chosen(body, nodes, pattern.shift)?, FoldOp::Max),
+        OnlineKind::Squares => (multiple(body, nodes, pattern.shift)?, FoldOp::Sum),
+        OnlineKind::Exponentials => (chosen(body, nodes, pattern.shift)?, FoldOp::Max),
     };
     let fold = &body.folds[slot as usize];
     (fold.op == op && fold.node == pattern.x).then_some(slot)
 }
 
-/// The body with the residuals that laws want, as folds behind those that it has.
+/// The body with the residuals that rescaling identities want, as folds behind those that it has.
 pub fn with_residuals(body: &Body) -> Body {
     let nodes = RowNodes::of(body);
     let mut out = body.clone();
     for fold in &body.folds {
         let Some(p) = pattern(body, fold) else { continue };
-        let wanted = p.kind == LawKind::Squares && first(body, &nodes, &p).is_some();
+        let wanted = p.kind == OnlineKind::Squares && first(body, &nodes, &p).is_some();
         if wanted && residual(&out, p.difference).is_none() {
             out.folds.push(Fold { op: FoldOp::Sum, node: p.difference, slot: out.folds.len() as u16 });
         }
@@ -157,16 +157,16 @@ fn residual(body: &Body, difference: NodeId) -> Option<u16> {
     body.folds.iter().find(|f| f.op == FoldOp::Sum && f.node == difference).map(|f| f.slot)
 }
 
-/// The laws by which the first two walks of a body (one with [`with_residuals`]) run as one. None where some fold of the second walk obeys none, where the second
-/// walk stores point by point, or where what runs once a row cannot run for a block.
-pub fn laws(body: &Body, phases: &Phases) -> Option<Laws> {
+/// The rescaling identities by which the first two passes of a body (one with [`with_residuals`]) run as one. None where some fold of the second pass obeys none, where the second
+/// pass stores point by point, or where what runs once a row cannot run for a block.
+pub fn online_passes(body: &Body, phases: &Phases) -> Option<OnlinePasses> {
     let combines = body.stores.iter().any(|s| s.combine.is_some());
-    // What a walk keeps in a buffer would be shifted by the block's own value.
+    // What a pass keeps in a buffer would be shifted by the block's own value.
     if body.strict || combines || !phases.buffers.is_empty() {
         return None;
     }
-    let mut walks = (0..phases.list.len()).filter(|&p| !phases.list[p].once);
-    let (one, two) = (walks.next()?, walks.next()?);
+    let mut passes = (0..phases.list.len()).filter(|&p| !phases.list[p].once);
+    let (one, two) = (passes.next()?, passes.next()?);
     let (earlier, later) = (&phases.list[one].body, &phases.list[two].body);
     let gathers = |b: &Body| b.nodes.iter().any(|n| matches!(n, Node::Gather { .. }));
     // Stores of what is the same for a row go elsewhere while blocks run, so nothing may be read through them.
@@ -180,16 +180,16 @@ pub fn laws(body: &Body, phases: &Phases) -> Option<Laws> {
     let mut list = vec![];
     let mut left = vec![];
     for fold in later.folds.iter().map(|f| &body.folds[f.slot as usize]) {
-        match law(body, phases, &nodes, fold).filter(|l| earlier.folds.iter().any(|f| f.slot == l.first)) {
-            Some(law) => list.push(law),
+        match rescaled(body, phases, &nodes, fold).filter(|l| earlier.folds.iter().any(|f| f.slot == l.first)) {
+            Some(rescaled) => list.push(rescaled),
             None => left.push(fold.slot),
         }
     }
     let residuals = left.iter().all(|slot| list.iter().any(|l| l.residual == Some(*slot)));
-    (residuals && !list.is_empty()).then_some(Laws { phases: one..two + 1, list })
+    (residuals && !list.is_empty()).then_some(OnlinePasses { phases: one..two + 1, list })
 }
 
-fn law(body: &Body, phases: &Phases, nodes: &RowNodes, fold: &Fold) -> Option<Law> {
+fn rescaled(body: &Body, phases: &Phases, nodes: &RowNodes, fold: &Fold) -> Option<OnlineFold> {
     let p = pattern(body, fold)?;
     let first = first(body, nodes, &p)?;
     let shift = match body.nodes[p.shift.index()] {
@@ -197,17 +197,17 @@ fn law(body: &Body, phases: &Phases, nodes: &RowNodes, fold: &Fold) -> Option<La
         _ => phases.held.iter().find(|(n, _)| *n == p.shift)?.1,
     };
     let residual = match p.kind {
-        LawKind::Squares => Some(residual(body, p.difference)?),
-        LawKind::Exponentials => None,
+        OnlineKind::Squares => Some(residual(body, p.difference)?),
+        OnlineKind::Exponentials => None,
     };
-    Some(Law { kind: p.kind, first, second: fold.slot, shift, residual, dtype: body.dtype(fold.node) })
+    Some(OnlineFold { kind: p.kind, first, second: fold.slot, shift, residual, dtype: body.dtype(fold.node) })
 }
 
-impl Law {
+impl OnlineFold {
     /// What stands for the earlier fold of a row of `row` elements in a block of `points`, whose own is `value` (both in the form of
     /// [`Scalar::to_bits`]): what makes the block's own mean of it.
     pub fn local(&self, value: u64, points: usize, row: usize) -> u64 {
-        if self.kind == LawKind::Exponentials {
+        if self.kind == OnlineKind::Exponentials {
             return value;
         }
         let v = Scalar::from_bits(value, self.dtype).to_f64();
@@ -220,8 +220,8 @@ impl Law {
     /// The fold over the row: `parts` are those of its blocks, in order, `value` is its earlier fold and `shift` what follows from that.
     pub fn whole(&self, parts: &[Part], value: f64, shift: f64) -> f64 {
         match self.kind {
-            LawKind::Squares => self.squares(parts, value, shift),
-            LawKind::Exponentials => pairwise(parts, &|p| exponentials(p, shift)),
+            OnlineKind::Squares => self.squares(parts, value, shift),
+            OnlineKind::Exponentials => pairwise(parts, &|p| exponentials(p, shift)),
         }
     }
 
@@ -288,9 +288,9 @@ mod tests {
         b.node(Node::Load { access })
     }
 
-    fn found(b: BodyBuilder) -> Option<Laws> {
+    fn found(b: BodyBuilder) -> Option<OnlinePasses> {
         let body = with_residuals(&b.finish());
-        laws(&body, &phases(&body, false))
+        online_passes(&body, &phases(&body, false))
     }
 
     /// The sum of the squares of what differs from `scale` of the sum.
@@ -316,11 +316,14 @@ mod tests {
         let both = b.element(ElementOp::Add, &[q, other]);
         b.store(both, y);
         b.store(mean, z);
-        let laws = found(b).expect("a law");
-        assert_eq!(laws.phases, 0..3);
-        let law = laws.list[0];
-        assert_eq!((law.kind, law.first, law.second, law.residual), (LawKind::Squares, 1, 2, Some(3)));
-        assert_eq!(law.shift, 4, "the mean is computed once a row");
+        let online = found(b).expect("an online form");
+        assert_eq!(online.phases, 0..3);
+        let rescaled = online.list[0];
+        assert_eq!(
+            (rescaled.kind, rescaled.first, rescaled.second, rescaled.residual),
+            (OnlineKind::Squares, 1, 2, Some(3))
+        );
+        assert_eq!(rescaled.shift, 4, "the mean is computed once a row");
     }
 
     #[test]
@@ -338,15 +341,15 @@ mod tests {
             let s = b.fold(FoldOp::Sum, e);
             let out = b.element(ElementOp::Div, &[e, s]);
             b.store(out, y);
-            let laws = found(b).expect("a law");
-            assert_eq!(laws.list.len(), 1);
-            assert_eq!(laws.list[0].kind, LawKind::Exponentials);
-            assert_eq!(laws.list[0].shift, if replaced { 2 } else { 0 });
+            let online = found(b).expect("an online form");
+            assert_eq!(online.list.len(), 1);
+            assert_eq!(online.list[0].kind, OnlineKind::Exponentials);
+            assert_eq!(online.list[0].shift, if replaced { 2 } else { 0 });
         }
     }
 
     #[test]
-    fn what_obeys_no_law_keeps_its_walks() {
+    fn what_has_no_rescaling_identity_keeps_its_passes() {
         // A fold that depends on the mean otherwise.
         let mut b = BodyBuilder::new(false);
         let (x, y) = (input(&mut b), access(&mut b, 1, true));
@@ -375,7 +378,7 @@ mod tests {
             b.store(q, y);
             assert_eq!(found(b), None);
         }
-        // Strict, and with what is stored in the same walk.
+        // Strict, and with what is stored in the same pass.
         for strict in [false, true] {
             let mut b = BodyBuilder::new(strict);
             let (x, y, z) = (input(&mut b), access(&mut b, 1, true), access(&mut b, 2, false));
@@ -389,8 +392,8 @@ mod tests {
         }
     }
 
-    fn law(kind: LawKind) -> Law {
-        Law { kind, first: 0, second: 1, shift: 2, residual: None, dtype: DType::F32 }
+    fn rescaled(kind: OnlineKind) -> OnlineFold {
+        OnlineFold { kind, first: 0, second: 1, shift: 2, residual: None, dtype: DType::F32 }
     }
 
     #[test]
@@ -409,29 +412,29 @@ mod tests {
                 Part { points, shift, result, residual: c.iter().map(|v| v - shift).sum() }
             })
             .collect();
-        let law = law(LawKind::Squares);
-        let got = law.whole(&parts, mean * n, mean + 0.05);
+        let rescaled = rescaled(OnlineKind::Squares);
+        let got = rescaled.whole(&parts, mean * n, mean + 0.05);
         assert!((got - want).abs() < 1e-9 * want, "{got} {want}");
         // About something else than the mean.
-        let got = law.whole(&parts, mean * n, mean + 10.0);
+        let got = rescaled.whole(&parts, mean * n, mean + 10.0);
         let want = want + n * 100.0;
         assert!((got - want).abs() < 1e-6 * want, "{got} {want}");
         // A block out of range.
         let mut wild = parts.clone();
         (wild[3].result, wild[3].residual) = (f64::INFINITY, f64::INFINITY);
-        assert_eq!(law.whole(&wild, mean * n, mean), f64::INFINITY);
+        assert_eq!(rescaled.whole(&wild, mean * n, mean), f64::INFINITY);
         wild[5].result = f64::NAN;
-        assert!(law.whole(&wild, mean * n, mean).is_nan());
+        assert!(rescaled.whole(&wild, mean * n, mean).is_nan());
         let big = Scalar::Float(1e38).to_bits(DType::F32);
-        assert_eq!(Scalar::from_bits(law.local(big, 10, 1000), DType::F32), Scalar::Float(f32::MAX as f64));
+        assert_eq!(Scalar::from_bits(rescaled.local(big, 10, 1000), DType::F32), Scalar::Float(f32::MAX as f64));
     }
 
     #[test]
     fn exponentials_of_blocks_are_those_of_the_row() {
-        let law = law(LawKind::Exponentials);
+        let rescaled = rescaled(OnlineKind::Exponentials);
         let low = f64::NEG_INFINITY;
         let part = |shift: f64, result: f64| Part { points: 4.0, shift, result, residual: 0.0 };
-        let whole = |parts: &[Part], shift: f64| law.whole(parts, shift, shift);
+        let whole = |parts: &[Part], shift: f64| rescaled.whole(parts, shift, shift);
         let got = whole(&[part(1.0, 2.0), part(3.0, 1.5), part(-900.0, 3.0)], 3.0);
         assert!((got - (2.0 * (-2f64).exp() + 1.5)).abs() < 1e-12);
         // A block of nothing but -∞, alone and not.
