@@ -1,6 +1,6 @@
 // options:
 
-// Rows along: 512 threads each, read in every walk. Phase 0, several blocks a row.
+// Rows along: 512 threads each, read in every pass. Phase 0, several blocks a row.
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
   begin();
   float *const p0 = (float *)a.w[10];
