@@ -1,32 +1,15 @@
 //! `thalweg bench`: figures of the workloads, as a table or as JSON, one object a line.
 
 use crate::failure::{During, Failure, Outcome};
-use crate::measure::{Runs, Times, Work, counted, time};
+use crate::measure::{Mode, Runs, Times, Work, counted, time};
 use crate::report;
 use crate::workloads::{self, Size, Workload};
 use crate::{processes, record};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 use std::time::Duration;
 use thalweg::{Device, counters, with_fusion};
-
-/// Workloads that are more than tensor code called in this process, and what they measure.
-pub const OTHERS: &[(&str, &str)] = &[
-    ("dyn_shapes", "gelu_custom on 64 shapes, one call each, compiles included"),
-    ("cold_start", "a fresh process, until the first gelu_custom on [32, 32] is read"),
-    ("record", "time to record an operation on a recognised stretch"),
-];
-
-/// Whether operations share kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// They do.
-    Fused,
-    /// Each is a kernel of its own.
-    Unfused,
-}
 
 /// Arguments of `thalweg bench`.
 #[derive(Args, Debug)]
@@ -127,7 +110,7 @@ impl Bench {
     /// Runs the command.
     pub fn run(self) -> Outcome {
         let names: Vec<&str> = if self.workload == "all" {
-            workloads::ALL.iter().map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect()
+            workloads::ALL.iter().map(|e| e.name).chain(workloads::OTHERS.iter().map(|o| o.0)).collect()
         } else {
             vec![&self.workload]
         };

@@ -66,7 +66,7 @@ enum Command {
 }
 
 fn after_help() -> String {
-    let rows = workloads::ALL.iter().map(|e| (e.name, e.about)).chain(bench::OTHERS.iter().copied());
+    let rows = workloads::ALL.iter().map(|e| (e.name, e.about)).chain(workloads::OTHERS.iter().copied());
     rows.fold("Workloads:".to_string(), |text, (name, about)| format!("{text}\n  {name:<17} {about}"))
 }
 

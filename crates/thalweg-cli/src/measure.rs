@@ -1,9 +1,20 @@
 //! Timing a call, and what one call does by the counters.
 
 use crate::failure::Outcome;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg::{Counters, counters};
+
+/// Whether operations share kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// They do.
+    Fused,
+    /// Each is a kernel of its own.
+    Unfused,
+}
 
 /// How often something is timed.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,7 @@
 //! Workloads that need fresh processes: each run is this program again, with a first argument that [`child`] knows.
 
-use crate::bench::Mode;
 use crate::failure::{During, Outcome, failure};
-use crate::measure::{Times, Work, counted, ms_since};
+use crate::measure::{Mode, Times, Work, counted, ms_since};
 use crate::workloads::{self, Size};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};

@@ -88,6 +88,13 @@ type Call = fn(&[Tensor]) -> Vec<Tensor>;
 /// Makes the inputs and says what is called with them.
 type Make = fn(Size) -> (Vec<Tensor>, Call);
 
+/// Workloads that are more than tensor code called in this process, and what they measure.
+pub const OTHERS: &[(&str, &str)] = &[
+    ("dyn_shapes", "gelu_custom on 64 shapes, one call each, compiles included"),
+    ("cold_start", "a fresh process, until the first gelu_custom on [32, 32] is read"),
+    ("record", "time to record an operation on a recognised stretch"),
+];
+
 /// All workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[
     Entry { name: "gelu_ref", about: "GELU by Tensor::gelu", make: |s| (gelu_input(s), |x| vec![x[0].gelu()]) },
@@ -122,7 +129,7 @@ pub fn unknown(name: &str) -> crate::failure::Failure {
     match name {
         "train_mlp" => failure("train_mlp needs autodiff, which Thalweg does not have yet (docs/roadmap.md)"),
         _ => {
-            let names: Vec<&str> = ALL.iter().map(|e| e.name).chain(crate::bench::OTHERS.iter().map(|o| o.0)).collect();
+            let names: Vec<&str> = ALL.iter().map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect();
             failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
         }
     }

@@ -10,9 +10,10 @@
 //! stretch of the row-major domain.
 
 use crate::check::{self, gathered};
-use crate::engine::{Engine, OutOfRange, STREAM_ALIGN};
+use crate::engine::{Engine, OutOfRange};
 use crate::flat;
 use crate::memory;
+use crate::stretch::{CHUNK, Stores, straight_ns};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,8 +21,6 @@ use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Node, Store};
 use thalweg_runtime::{Buffer, Error};
 
-/// Points that a thread takes at a time: 128 KiB of f32, some 10 µs of light work, and a whole number of cache lines.
-pub const CHUNK: usize = 32 << 10;
 /// Points of a call through tables of positions: 8 KiB a table, which stays in the first-level cache.
 const TABLE: usize = 2048;
 /// Rows and columns of a call that reads a transposed source: each line that is fetched is used whole while in cache.
@@ -34,12 +33,6 @@ const CONFLICT_BYTES: usize = 1024;
 /// Elements from row to row of a copied block: not a power of two, for the same reason.
 const PITCH: usize = BLOCK.1 + 4;
 
-/// What the estimate of a launch's time knows of the machine: nanoseconds an addition, a point and a byte on one thread.
-/// Measured on Zen 5 with AVX-512 (`tests/measure.rs`): erf, of cost 20, takes 0.43 ns a point; a product with a scalar 0.03 to
-/// 0.07 ns, 8 bytes, in the second and third-level caches.
-const NS_PER_COST: f64 = 0.02;
-const NS_PER_POINT: f64 = 0.01;
-const NS_PER_BYTE: f64 = 0.01;
 /// Filling one position of a table, or gathering by one.
 const NS_PER_POSITION: f64 = 2.0;
 
@@ -188,24 +181,6 @@ impl<'a> Job<'a> {
     }
 }
 
-/// How a launch writes.
-#[derive(Clone, Copy)]
-pub struct Stores<'a> {
-    /// Outputs lie over inputs that may be read again.
-    pub in_place: bool,
-    /// The accesses that are written, if they go past the caches; else empty.
-    streams: &'a [u16],
-}
-
-impl Stores<'_> {
-    /// Whether the rectangle's rows begin where vectors may be stored past the caches.
-    pub fn may_stream(&self, args: &[u64], rows: usize) -> bool {
-        let aligned = |word: usize| args[word].is_multiple_of(STREAM_ALIGN as u64);
-        let fits = |&a: &u16| aligned(4 * a as usize) && (rows == 1 || aligned(4 * a as usize + 1));
-        !self.streams.is_empty() && self.streams.iter().all(fits)
-    }
-}
-
 /// The accesses that are written, where together they are more than the last-level cache holds and none lies over an input. A store past
 /// the caches saves reading the line first: a third of the traffic of a kernel with one input and one output.
 fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16> {
@@ -234,11 +209,6 @@ pub fn estimate_ns(body: &Body, accesses: &[AccessGeometry], points: usize, cost
     }
     positions += points * body.nodes.iter().filter(|n| matches!(n, Node::Gather { .. })).count() as f64;
     straight_ns(points, cost, bytes) + positions * NS_PER_POSITION
-}
-
-/// The same where every element is found by its stride.
-pub fn straight_ns(points: f64, cost: u64, bytes: f64) -> f64 {
-    (points * (NS_PER_POINT + NS_PER_COST * cost as f64)).max(bytes * NS_PER_BYTE)
 }
 
 /// Refuses what would not be sound to run.

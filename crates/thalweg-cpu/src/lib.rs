@@ -24,6 +24,7 @@ pub mod row_call;
 mod scan;
 mod scatter;
 mod simd;
+mod stretch;
 mod threads;
 pub mod tile;
 #[cfg(all(unix, target_arch = "x86_64"))]

@@ -5,33 +5,26 @@
 //! * [`schedule`] finds the order of an [`Instance`]'s launches and the memory of each result.
 //! * [`Explanation`] says what was done and why, in text, JSON and HTML.
 
-mod body;
-mod boxes;
 mod cost;
 mod explanation;
-mod group;
 mod instance;
-mod map_layout;
 mod memory;
-mod movement;
-mod opaque;
 mod partition;
 mod plan;
-mod resize;
-mod rows;
 mod scalars;
 mod segment;
 pub mod text;
+mod write;
 
 pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, features, footprint};
 pub use explanation::{
     Candidate, EdgeReport, Explanation, KernelReport, OperationReport, ResidenceReport, Runner, SegmentReport, Totals,
     bytes, time,
 };
-pub use instance::{Instance, Output, Part, ScalarArg, Slot, Step, instantiate, instantiate_like};
+pub use instance::{Instance, Output, instantiate, instantiate_like};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
-pub use partition::{Effort, NoPlan, PLANNER, Planned, Rule, alternatives, plan, question};
+pub use partition::{Effort, NoPlan, PLANNER, Planned, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
-pub use resize::Form;
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};
+pub use write::{Form, Part, Rule, ScalarArg, Slot, Step};

@@ -194,7 +194,7 @@ impl Checker {
         if read.is_empty() { Ok(()) } else { self.equal(program, &read, want, "dropped unread before") }
     }
 
-    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that a autotuning would try.
+    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that an autotuning would try.
     fn other_plans(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         for effort in [Effort::None, Effort::Visits(60), Effort::Full] {
             // On a thread that knows no plan yet.

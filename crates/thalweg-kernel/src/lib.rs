@@ -9,6 +9,7 @@ mod geometry;
 mod index;
 mod online;
 pub mod order;
+mod passes;
 mod phases;
 pub mod random;
 mod reciprocal;
@@ -23,6 +24,7 @@ pub use geometry::{
 };
 pub use index::IndexMap;
 pub use online::{OnlineFold, OnlineKind, OnlinePasses, Part, online_passes, with_residuals};
+pub use passes::{Passes, own_cost};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use rewrite::{expand, resolve, widen};

@@ -11,14 +11,10 @@
 //! that later phases read as [`Node::Value`]; results are stored point by point in the last phase over points, so an output may lie over an input
 //! which the row reads at the same points.
 
+use crate::passes::Passes;
 use crate::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Scan, Set, Store};
 use rustc_hash::FxHashMap;
 use thalweg_ir::DType;
-
-/// Arithmetic (in additions) from which a value is kept in a buffer rather than computed again.
-const KEEP: u64 = 8;
-/// What a load that is not contiguous counts as.
-const GATHERED: u64 = 8;
 
 /// A row body in phases.
 #[derive(Clone, Debug)]
@@ -62,120 +58,36 @@ fn holds(dtype: DType) -> bool {
 
 struct Planner<'a> {
     body: &'a Body,
-    /// The pass from which on a node can be computed.
-    level: Vec<usize>,
-    /// Whether a node is the same for all points of a row.
-    once: Vec<bool>,
-    /// Arithmetic to compute a node from loads and values of the row.
-    cost: Vec<u64>,
-    /// Passes in which a node's value comes about.
-    computed: Vec<Vec<usize>>,
-    /// The buffer that holds a node, and the pass that fills it.
+    passes: Passes,
+    /// The buffer that holds a node.
     kept: FxHashMap<NodeId, u16>,
     /// The value that holds a node.
     held: FxHashMap<NodeId, u16>,
     values: Vec<DType>,
     buffers: Vec<DType>,
-    keep: bool,
 }
 
 /// Puts a row body in order. With `keep`, dear values are kept in buffers.
 pub fn phases(body: &Body, keep: bool) -> Phases {
-    let n = body.nodes.len();
-    let ids = || (0..n as u32).map(NodeId);
-    let (mut level, mut once, mut cost) = (vec![0; n], vec![false; n], vec![0u64; n]);
-    let before = |operand: NodeId, result: usize| {
-        assert!(operand.index() < result, "node {result} is made from node {}", operand.index());
-        operand.index()
-    };
-    for id in ids() {
-        let i = id.index();
-        level[i] = body.args(id).map(|a| level[a.index()]).max().unwrap_or(0);
-        once[i] = body.args(id).all(|a| once[a.index()]);
-        cost[i] = body.args(id).filter(|a| !once[a.index()]).map(|a| cost[a.index()]).sum();
-        match body.nodes[i] {
-            Node::Value { slot, .. } => level[i] = level[before(body.folds[slot as usize].node, i)] + 1,
-            Node::Scanned { scan, .. } => {
-                level[i] = level[before(body.scans[scan as usize].node, i)] + 1;
-                once[i] = false;
-            }
-            Node::Element { op, .. } => cost[i] += op.row().cost as u64,
-            Node::Cast { .. } => cost[i] += 1,
-            Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } => {
-                let a = body.accesses[access as usize];
-                once[i] = a.per_row;
-                let near = matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform) || a.operand.is_none();
-                cost[i] += if near { 0 } else { GATHERED };
-            }
-            Node::Gather { access, .. } => {
-                once[i] &= body.accesses[access as usize].per_row;
-                cost[i] += GATHERED;
-            }
-            Node::Scalar { .. } | Node::Const { .. } => {}
-        }
-    }
-    let point_stores = || body.stores.iter().filter(|s| !body.accesses[s.access as usize].per_row);
-    let per_point = body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node));
-    let last = per_point.chain(point_stores().map(|s| s.node)).map(|id| level[id.index()]).max().unwrap_or(0);
-    let deepest = body.roots().map(|id| level[id.index()]).max().unwrap_or(0);
     let values = body.folds.iter().map(|f| body.dtype(f.node)).collect();
-    let mut p = Planner {
-        body,
-        level,
-        once,
-        cost,
-        computed: vec![vec![]; n],
-        kept: FxHashMap::default(),
-        held: FxHashMap::default(),
-        values,
-        buffers: vec![],
-        keep,
-    };
-    // What each pass over the points has to give.
-    let pass_roots: Vec<Vec<NodeId>> = (0..=last)
-        .map(|l| {
-            let ends = body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node));
-            let mut roots: Vec<NodeId> = ends.filter(|id| p.level[id.index()] == l).collect();
-            if l == last {
-                roots.extend(point_stores().map(|s| s.node));
-            }
-            roots
-        })
-        .collect();
-    // Scans leave their results in buffers.
-    let scanned: Vec<(u16, u16)> = body
-        .scans
-        .iter()
-        .map(|s| {
-            let (from, to) =
-                (body.dtype(s.node), if s.op == thalweg_ir::ScanOp::Argsort { DType::I64 } else { body.dtype(s.node) });
-            p.buffers.push(from);
-            let first = p.buffers.len() as u16 - 1;
-            if from == to {
-                return (first, first);
-            }
-            p.buffers.push(to);
-            (first, first + 1)
-        })
-        .collect();
-    for (l, roots) in pass_roots.iter().enumerate() {
-        p.visit(l, roots);
-    }
-    // Values of the row that its passes or its stores need.
+    let (kept, held) = (FxHashMap::default(), FxHashMap::default());
+    let mut p = Planner { body, passes: Passes::new(body, true, keep), kept, held, values, buffers: vec![] };
+    let scanned = p.scan_buffers();
+    p.keep_and_hold();
+    let last = p.passes.last();
+    let deepest = body.roots().map(|id| p.passes.level(id)).max().unwrap_or(0);
     let row_stores: Vec<&Store> = body.stores.iter().filter(|s| body.accesses[s.access as usize].per_row).collect();
     let mut list = vec![];
     for l in 0..=deepest.max(last) {
-        let sets: Vec<(NodeId, u16)> = {
-            let mut sets: Vec<_> =
-                p.held.iter().map(|(n, s)| (*n, *s)).filter(|(n, _)| p.level[n.index()] == l).collect();
-            sets.sort_unstable();
-            sets
-        };
-        let stores: Vec<&Store> = row_stores.iter().copied().filter(|s| p.level[s.node.index()] == l).collect();
+        // Values of the row that its passes or its stores need.
+        let level = |n: NodeId| p.passes.level(n);
+        let mut sets: Vec<_> = p.held.iter().map(|(n, s)| (*n, *s)).filter(|(n, _)| level(*n) == l).collect();
+        sets.sort_unstable();
+        let stores: Vec<&Store> = row_stores.iter().copied().filter(|s| level(s.node) == l).collect();
         if !sets.is_empty() || !stores.is_empty() {
             list.push(p.once_phase(l, &sets, &stores));
         }
-        if pass_roots.get(l).is_some_and(|roots| !roots.is_empty()) {
+        if p.roots(l).next().is_some() {
             list.push(p.pass_phase(l, last, &scanned));
         }
     }
@@ -185,35 +97,49 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
 }
 
 impl Planner<'_> {
-    /// Notes what pass `l` computes, keeps and needs to be given.
-    fn visit(&mut self, l: usize, roots: &[NodeId]) {
-        let mut left: Vec<NodeId> = roots.to_vec();
-        let mut seen = vec![false; self.body.nodes.len()];
-        while let Some(id) = left.pop() {
-            if std::mem::replace(&mut seen[id.index()], true) {
-                continue;
-            }
-            if self.once[id.index()] {
-                self.hold(id);
-                continue;
-            }
-            let before = self.computed[id.index()].iter().any(|&w| w < l);
-            if before
-                && (self.kept.contains_key(&id) || self.keep && self.cost[id.index()] >= KEEP && self.storable(id))
-            {
-                if !self.kept.contains_key(&id) {
-                    self.buffers.push(self.body.dtype(id));
-                    self.kept.insert(id, self.buffers.len() as u16 - 1);
-                }
-                continue;
-            }
-            self.computed[id.index()].push(l);
-            left.extend(self.body.args(id));
-        }
+    /// What pass `l` over the points has to give.
+    fn roots(&self, l: usize) -> impl Iterator<Item = NodeId> + '_ {
+        let ends = self.body.folds.iter().map(|f| f.node).chain(self.body.scans.iter().map(|s| s.node));
+        let stores = self.body.stores.iter().filter(move |_| l == self.passes.last());
+        let at_points = stores.filter(|s| !self.body.accesses[s.access as usize].per_row).map(|s| s.node);
+        ends.filter(move |id| self.passes.level(*id) == l).chain(at_points)
     }
 
-    fn storable(&self, id: NodeId) -> bool {
-        !matches!(self.body.nodes[id.index()], Node::Scanned { .. })
+    /// Buffers that scans take their elements from and leave their results in, by scan.
+    fn scan_buffers(&mut self) -> Vec<(u16, u16)> {
+        let body = self.body;
+        let mut buffer = |dtype| {
+            self.buffers.push(dtype);
+            self.buffers.len() as u16 - 1
+        };
+        let both = body.scans.iter().map(|s| {
+            let from = body.dtype(s.node);
+            let to = if s.op == thalweg_ir::ScanOp::Argsort { DType::I64 } else { from };
+            let first = buffer(from);
+            (first, if from == to { first } else { buffer(to) })
+        });
+        both.collect()
+    }
+
+    /// Gives what is kept a buffer, and what passes need of the row a value.
+    fn keep_and_hold(&mut self) {
+        let all = (0..=self.passes.last()).flat_map(|l| self.roots(l));
+        let roots: Vec<NodeId> = all.filter(|id| self.passes.once(*id)).collect();
+        roots.into_iter().for_each(|r| self.hold(r));
+        for id in (0..self.body.nodes.len() as u32).map(NodeId) {
+            if self.passes.once(id) || !self.passes.is_needed(id) {
+                continue;
+            }
+            if self.passes.kept(id) {
+                self.buffers.push(self.body.dtype(id));
+                self.kept.insert(id, self.buffers.len() as u16 - 1);
+            }
+            for a in self.body.args(id) {
+                if self.passes.once(a) {
+                    self.hold(a);
+                }
+            }
+        }
     }
 
     /// Makes a value of the row known to the phases, where it is worth more than a constant.
@@ -262,16 +188,16 @@ impl Planner<'_> {
                 continue;
             }
             let node = self.body.nodes[id.index()];
-            if self.once[id.index()]
+            if self.passes.once(id)
                 && let Some(&slot) = self.held.get(&id)
-                && self.level[id.index()] < below
+                && self.passes.level(id) < below
             {
                 let dtype = self.body.dtype(id);
                 done.insert(id, b.node(Node::Value { slot, dtype }));
                 continue;
             }
             if let (Some(l), Some(&buffer)) = (pass, self.kept.get(&id))
-                && !self.computed[id.index()].contains(&l)
+                && !self.passes.computes(l, id)
             {
                 let access = self.buffer_access(buffer);
                 done.insert(id, b.node(Node::Load { access }));
@@ -317,12 +243,12 @@ impl Planner<'_> {
         let mut scans = vec![];
         // Values set before this pass have levels up to its own.
         let below = l + 1;
-        for f in self.body.folds.iter().filter(|f| self.level[f.node.index()] == l) {
+        for f in self.body.folds.iter().filter(|f| self.passes.level(f.node) == l) {
             let node = self.write(&mut b, &mut done, f.node, Some(l), below);
             out.folds.push(crate::Fold { node, ..*f });
         }
         let mut fill: Vec<(NodeId, u16)> = vec![];
-        for (n, s) in self.body.scans.iter().enumerate().filter(|(_, s)| self.level[s.node.index()] == l) {
+        for (n, s) in self.body.scans.iter().enumerate().filter(|(_, s)| self.passes.level(s.node) == l) {
             let (from, to) = scanned[n];
             fill.push((s.node, from));
             scans.push(BufferScan { scan: *s, from, to });
@@ -330,7 +256,7 @@ impl Planner<'_> {
         // A node is kept by the first pass that computes it.
         let mut kept: Vec<(NodeId, u16)> = self.kept.iter().map(|(n, b)| (*n, *b)).collect();
         kept.sort_unstable();
-        fill.extend(kept.into_iter().filter(|(n, _)| self.computed[n.index()].first() == Some(&l)));
+        fill.extend(kept.into_iter().filter(|(n, _)| self.passes.computes(l, *n)));
         for (node, buffer) in fill {
             let node = self.write(&mut b, &mut done, node, Some(l), below);
             out.stores.push(Store { node, access: self.buffer_access(buffer), combine: None });

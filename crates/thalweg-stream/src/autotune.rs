@@ -10,7 +10,6 @@
 //! fused and unfused; in strict mode they do not.
 
 use crate::mode::measuring;
-use crate::store::Ready;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -41,34 +40,32 @@ const GIVE_UP: f64 = 1.15;
 /// What a plan must be faster by.
 const MARGIN: f64 = 0.97;
 
-/// The autotuning about one plan.
-#[derive(Default)]
-pub(crate) struct Autotuning {
+/// The autotuning of one plan. `P` is what runs: a plan with its programs.
+pub(crate) struct Autotuning<P> {
     /// Nothing more to do: the plan stays, or `winner` runs.
     decided: AtomicBool,
-    winner: OnceLock<Arc<Ready>>,
-    course: Mutex<Course>,
+    winner: OnceLock<Arc<P>>,
+    course: Mutex<Course<P>>,
 }
 
-#[derive(Default)]
-struct Course {
+struct Course<P> {
     runs: u64,
     /// Nanoseconds of all runs.
     total: u64,
     /// Nanoseconds of naming other plans, and what they took longer.
     spent: u64,
     /// The plan itself first.
-    tried: Vec<Tried>,
+    tried: Vec<Tried<P>>,
     turn: usize,
     /// Runs that were not timed since one was.
     skipped: u64,
     /// Runs that the device has not come to the end of, in order.
-    waiting: VecDeque<(Turn, Arc<dyn Timing>)>,
+    waiting: VecDeque<(Turn<P>, Arc<dyn Timing>)>,
 }
 
-struct Tried {
+struct Tried<P> {
     /// `None` for the plan itself.
-    ready: Option<Arc<Ready>>,
+    ready: Option<Arc<P>>,
     predicted: u64,
     warm: bool,
     ns: Vec<u64>,
@@ -76,10 +73,9 @@ struct Tried {
 }
 
 /// Whose turn it is.
-#[derive(Clone)]
-pub(crate) struct Turn {
+pub(crate) struct Turn<P> {
     /// What to run in the plan's place.
-    pub ready: Option<Arc<Ready>>,
+    pub ready: Option<Arc<P>>,
     /// Whether its run may decide the autotuning.
     pub counts: bool,
     tried: usize,
@@ -87,19 +83,37 @@ pub(crate) struct Turn {
     runs: u64,
 }
 
-impl Autotuning {
+impl<P> Clone for Turn<P> {
+    fn clone(&self) -> Turn<P> {
+        Turn { ready: self.ready.clone(), ..*self }
+    }
+}
+
+impl<P> Default for Course<P> {
+    fn default() -> Course<P> {
+        Course { runs: 0, total: 0, spent: 0, tried: vec![], turn: 0, skipped: 0, waiting: VecDeque::new() }
+    }
+}
+
+impl<P> Default for Autotuning<P> {
+    fn default() -> Autotuning<P> {
+        Autotuning { decided: AtomicBool::new(false), winner: OnceLock::new(), course: Mutex::default() }
+    }
+}
+
+impl<P> Autotuning<P> {
     /// A autotuning that is decided before it begins.
-    pub fn decided() -> Autotuning {
+    pub fn decided() -> Autotuning<P> {
         Autotuning { decided: AtomicBool::new(true), ..Autotuning::default() }
     }
 
     /// The plan that won, where it was another.
-    pub fn winner(&self) -> Option<&Arc<Ready>> {
+    pub fn winner(&self) -> Option<&Arc<P>> {
         self.winner.get()
     }
 
     /// Whose turn it is, if anything is still to be decided. `name` gives other plans, instantiated; with each its predicted picoseconds. `on_its_own`: the device's clock is asked, later.
-    pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named) -> Option<Turn> {
+    pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named<P>) -> Option<Turn<P>> {
         if self.decided.load(Relaxed) {
             return None;
         }
@@ -124,7 +138,7 @@ impl Autotuning {
     }
 
     /// Takes note of a turn whose time the device will tell.
-    pub fn wait_for(&self, turn: Turn, timing: Arc<dyn Timing>) {
+    pub fn wait_for(&self, turn: Turn<P>, timing: Arc<dyn Timing>) {
         self.locked().waiting.push_back((turn, timing));
     }
 
@@ -155,7 +169,7 @@ impl Autotuning {
     }
 
     /// Names other plans once the segment has run long enough. Whether there are any.
-    fn begin(&self, c: &mut Course, share: f64, naming_ns: u64, name: impl FnOnce() -> Named) -> bool {
+    fn begin(&self, c: &mut Course<P>, share: f64, naming_ns: u64, name: impl FnOnce() -> Named<P>) -> bool {
         // Without a limit (the fuzzer asks for that) at once, whatever it takes.
         let at_once = share.is_infinite();
         if c.runs < FIRST_RUNS && !at_once {
@@ -182,11 +196,11 @@ impl Autotuning {
     }
 
     /// Notes how many nanoseconds the run took that the turn was for. Whether that decides the autotuning.
-    pub fn note(&self, turn: &Turn, ns: u64) -> bool {
+    pub fn note(&self, turn: &Turn<P>, ns: u64) -> bool {
         self.note_in(&mut self.locked(), turn, ns)
     }
 
-    fn note_in(&self, c: &mut Course, turn: &Turn, ns: u64) -> bool {
+    fn note_in(&self, c: &mut Course<P>, turn: &Turn<P>, ns: u64) -> bool {
         c.runs += turn.runs;
         c.total += ns * turn.runs;
         if c.tried.is_empty() || self.decided.load(Relaxed) {
@@ -207,9 +221,9 @@ impl Autotuning {
         over
     }
 
-    fn decide(&self, c: &Course) {
+    fn decide(&self, c: &Course<P>) {
         let own = &c.tried[0];
-        let faster = |t: &&Tried| {
+        let faster = |t: &&Tried<P>| {
             let below = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| (a as f64) < b as f64 * MARGIN);
             !t.given_up && below(t.median(), own.median()) && below(t.quartile(), own.quartile())
         };
@@ -224,44 +238,44 @@ impl Autotuning {
         self.decided.store(true, Relaxed);
     }
 
-    /// What is known of the plans, for explanations; `own` is the one that the autotuning is about.
-    pub fn candidates(&self, own: &Ready) -> Vec<Candidate> {
+    /// What is known of the plans, for explanations; `own` is the one that the autotuning is about, and `facts` tells how many kernels one has, and spills.
+    pub fn candidates(&self, own: &P, facts: impl Fn(&P) -> (usize, Option<usize>)) -> Vec<Candidate> {
         let c = self.locked();
         let winner = self.winner.get();
-        let chosen = |t: &Tried| match (&t.ready, winner) {
+        let chosen = |t: &Tried<P>| match (&t.ready, winner) {
             (None, None) => self.decided.load(Relaxed),
             (Some(r), Some(w)) => Arc::ptr_eq(r, w),
             _ => false,
         };
-        let candidate = |t: &Tried| {
-            let ready = t.ready.as_deref().unwrap_or(own);
+        let candidate = |t: &Tried<P>| {
+            let (kernels, spills) = facts(t.ready.as_deref().unwrap_or(own));
             Candidate {
-                kernels: ready.instance.steps.len(),
+                kernels,
                 predicted_ns: t.predicted / 1000,
                 measured_ns: t.median().unwrap_or(0),
                 runs: t.ns.len(),
-                spills: ready.programs.iter().map(|p| p.info().spills).sum(),
+                spills,
                 chosen: chosen(t),
             }
         };
         c.tried.iter().map(candidate).collect()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Course> {
+    fn locked(&self) -> MutexGuard<'_, Course<P>> {
         // What a panic leaves is figures of runs: any are valid.
         self.course.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
 /// Other plans for a segment.
-pub(crate) struct Named {
+pub(crate) struct Named<P> {
     /// Predicted picoseconds of the plan itself.
     pub own: u64,
     /// The others, with theirs.
-    pub others: Vec<(Arc<Ready>, u64)>,
+    pub others: Vec<(Arc<P>, u64)>,
 }
 
-impl Tried {
+impl<P> Tried<P> {
     /// Notes a run. While the budget allows no trials only the latest runs of the plan itself are kept.
     fn add(&mut self, ns: u64) {
         if self.ns.len() >= 2 * ROUNDS {
@@ -287,7 +301,7 @@ impl Tried {
     }
 }
 
-impl Course {
+impl<P> Course<P> {
     /// The next plan that is still in, if the budget allows it; else the plan itself.
     fn next(&mut self, share: f64) -> usize {
         let n = self.tried.len();
@@ -300,11 +314,11 @@ impl Course {
 
     /// Gives up what is hopeless; whether everything has been measured that is to be.
     fn is_over(&mut self) -> bool {
-        let best = self.tried.iter().filter(|t| t.ns.len() >= 3).filter_map(Tried::median).min();
+        let best = self.tried.iter().filter(|t| t.ns.len() >= 3).filter_map(|t| t.median()).min();
         for t in self.tried[1..].iter_mut().filter(|t| t.ns.len() >= 3) {
             t.given_up |= t.median().zip(best).is_some_and(|(m, b)| m as f64 > b as f64 * GIVE_UP);
         }
-        let left = |t: &&Tried| !t.given_up && t.ns.len() < ROUNDS;
+        let left = |t: &&Tried<P>| !t.given_up && t.ns.len() < ROUNDS;
         self.tried[1..].iter().all(|t| t.given_up) || !self.tried.iter().any(|t| left(&t))
     }
 }
@@ -313,7 +327,7 @@ impl Course {
 mod tests {
     use super::*;
 
-    fn tried(ns: &[u64]) -> Tried {
+    fn tried(ns: &[u64]) -> Tried<()> {
         Tried { ready: None, predicted: 0, warm: true, ns: ns.to_vec(), given_up: false }
     }
 

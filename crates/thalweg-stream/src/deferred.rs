@@ -9,74 +9,22 @@
 //! saved, and all recipes together keep at most [`MOST_BYTES`]. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
 
 use crate::DeviceRef;
+use crate::history::{History, Watch};
 use crate::mode::measuring;
 use crate::run::{self, Timed};
 use crate::setting::{Setting, setting};
 use crate::store::Entry;
-use crate::value::{Storage, Value};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use crate::value::{Recompute, Storage, Value};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment};
 use thalweg_runtime::{Error, count};
 
-/// Times that a result was dropped unread before it is deferred.
-const UNREAD: u32 = 2;
 /// Bytes of inputs that recipes alone keep alive, at most.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Bytes that recipes alone keep alive.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
-
-/// What became of the live results of one pattern, by operation.
-#[derive(Debug)]
-pub(crate) struct History(Vec<Fate>);
-
-#[derive(Default, Debug)]
-struct Fate {
-    unread: AtomicU32,
-    read: AtomicBool,
-}
-
-impl History {
-    /// Of a pattern with so many operations, never run.
-    pub fn new(operations: usize) -> Arc<History> {
-        Arc::new(History((0..operations).map(|_| Fate::default()).collect()))
-    }
-
-    /// Whether a result was dropped unread every time.
-    pub fn is_unread(&self, i: usize) -> bool {
-        self.0[i].unread.load(Relaxed) >= UNREAD && !self.0[i].read.load(Relaxed)
-    }
-}
-
-/// Watches one value for its pattern's history.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    history: Arc<History>,
-    operation: u32,
-    read: AtomicBool,
-}
-
-impl Watch {
-    pub fn new(history: &Arc<History>, operation: usize) -> Watch {
-        Watch { history: history.clone(), operation: operation as u32, read: AtomicBool::new(false) }
-    }
-
-    /// Notes that the value was read, or is an argument.
-    pub fn read(&self) {
-        if !self.read.swap(true, Relaxed) {
-            self.history.0[self.operation as usize].read.store(true, Relaxed);
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if !*self.read.get_mut() {
-            self.history.0[self.operation as usize].unread.fetch_add(1, Relaxed);
-        }
-    }
-}
 
 /// How to compute what was not written: the segment, its inputs, and the plan that writes all its live results.
 pub(crate) struct Recipe {
@@ -115,20 +63,6 @@ impl Recipe {
         (before + kept <= MOST_BYTES).then(|| Arc::new(recipe))
     }
 
-    /// Who wants to know that a deferred operation's result was asked for.
-    pub fn watch(&self, operation: usize) -> Watch {
-        Watch::new(&self.history, operation)
-    }
-
-    /// The result of a deferred operation.
-    pub fn make(&self, operation: usize) -> Result<Storage, Error> {
-        let all = self.made.get_or_init(|| self.run());
-        match all {
-            Ok(all) => Ok(all[operation].clone().expect("only deferred operations are asked for")),
-            Err(error) => Err(error.clone()),
-        }
-    }
-
     fn run(&self) -> Result<Vec<Option<Storage>>, Error> {
         count(|c| c.values_recomputed += self.deferred.count() as u64);
         let segment = self.segment.as_segment();
@@ -143,8 +77,18 @@ impl Recipe {
         // The recipe holds the inputs itself.
         let found = ready.schedule(self.device, &vec![0; inputs.len()], || ready.lean(self.device, segment))?;
         run::run((&found.0, found.1), self.device, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
-        let made = |i: usize| self.deferred.has(i).then(|| values[i].storage()).transpose();
+        let made = |i: usize| self.deferred.has(i).then(|| values[i].outcome()).transpose();
         (0..values.len()).map(made).collect()
+    }
+}
+
+impl Recompute for Recipe {
+    fn make(&self, operation: usize) -> (Result<Storage, Error>, Watch) {
+        let made = match self.made.get_or_init(|| self.run()) {
+            Ok(all) => Ok(all[operation].clone().expect("only deferred operations are asked for")),
+            Err(error) => Err(error.clone()),
+        };
+        (made, Watch::new(&self.history, operation))
     }
 }
 

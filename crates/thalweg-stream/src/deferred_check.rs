@@ -5,7 +5,6 @@
 //!
 //! Always true: no byte of a value is given to anybody before every check of it has passed.
 
-use crate::value::Value;
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{Instance, Schedule};
 use thalweg_kernel::{Geometry, Kernel};
@@ -58,10 +57,10 @@ impl DeferredChecks {
     }
 }
 
-/// The deferred checks that results of these inputs have.
-pub(crate) fn inherit(inputs: &[Option<Arc<Value>>]) -> Vec<Arc<DeferredCheck>> {
+/// The deferred checks that results have whose inputs have these.
+pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>) -> Vec<Arc<DeferredCheck>> {
     let mut all: Vec<Arc<DeferredCheck>> = vec![];
-    for checks in inputs.iter().flatten().filter_map(|v| v.checks()) {
+    for checks in inputs {
         for d in checks.inherited.iter().chain(&checks.own) {
             if !d.is_dispelled() && !all.iter().any(|known| Arc::ptr_eq(known, d)) {
                 all.push(d.clone());

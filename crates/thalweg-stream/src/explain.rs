@@ -1,97 +1,29 @@
-//! Collecting explanations while segments run.
+//! Explanations of what the calling thread runs.
 
-use crate::DeviceRef;
-use crate::calibration::costs;
 use crate::recorder::Wanted;
-use crate::run::Run;
-use crate::store::Ready;
-use std::cell::RefCell;
-use std::sync::Arc;
-use thalweg_fusion::{BitSet, Explanation, ResidenceReport, Runner, Segment, SegmentReport};
-use thalweg_runtime::{Error, Program};
-
-thread_local! {
-    static COLLECTED: RefCell<Option<Vec<SegmentReport>>> = const { RefCell::new(None) };
-    static TIMES: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
-}
+use crate::report;
+use crate::stream::each_own;
+use thalweg_fusion::Explanation;
 
 /// Runs `f`, then everything it recorded and left waiting, and tells which operations went together, what that moved, and why
 /// the rest did not. Only the calling thread's streams are told of.
 pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
-    // What waits from before is no part of it.
-    crate::stream::each_own(|r| r.cut(Wanted::All));
-    let outer = COLLECTED.replace(Some(Vec::new()));
-    let out = f();
-    crate::stream::each_own(|r| r.cut(Wanted::All));
-    let segments = COLLECTED.replace(outer).unwrap_or_default();
+    let (out, segments) = alone(|f| report::collected(f), f);
     (out, Explanation { segments })
 }
 
 /// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each launch in the order they ran. What
 /// [`explain`] tells takes time of its own between the launches; this does not.
 pub fn launch_times<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
-    crate::stream::each_own(|r| r.cut(Wanted::All));
-    let outer = TIMES.replace(Some(Vec::new()));
-    let out = f();
-    crate::stream::each_own(|r| r.cut(Wanted::All));
-    (out, TIMES.replace(outer).unwrap_or_default())
+    alone(|f| report::timed(f), f)
 }
 
-/// Whether somebody wants to know how long launches take.
-pub(crate) fn is_timed() -> bool {
-    COLLECTED.with_borrow(|c| c.is_some()) || TIMES.with_borrow(|t| t.is_some())
-}
-
-/// A report for the segment about to run, if somebody wants one.
-pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> {
-    COLLECTED.with_borrow(|c| c.is_some()).then(f)
-}
-
-/// The report of a segment that is about to run as `ready`, in a autotuning about `own` if there is one.
-pub(crate) fn report(
-    device: DeviceRef,
-    segment: &Segment<'_>,
-    ready: &Ready,
-    own: &Ready,
-    made: bool,
-    deferred: &BitSet,
-) -> SegmentReport {
-    let runner = |p: &Arc<dyn Program>| Runner {
-        engine: p.info().engine,
-        residence: p.residence().map(|r| ResidenceReport {
-            registers: r.registers,
-            spilled_bytes: r.spilled_bytes,
-            shared_bytes: r.shared_bytes,
-            blocks: r.blocks,
-            threads: r.threads,
-            occupancy: r.occupancy,
-        }),
-    };
-    let runners = ready.programs.iter().map(runner).collect();
-    let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, runners);
-    SegmentReport { autotuning: own.autotuning.candidates(own), deferred: deferred.iter().collect(), ..report }
-}
-
-/// Puts the report away with what the run did.
-pub(crate) fn end(report: Option<SegmentReport>, ready: &Ready, outcome: &Result<Run, Error>) {
-    TIMES.with_borrow_mut(|t| {
-        if let (Some(times), Ok(run)) = (t, outcome) {
-            times.extend(&run.ns);
-        }
-    });
-    let Some(mut report) = report else { return };
-    match outcome {
-        Ok(run) => report.ran(
-            (&ready.instance, run.schedule.as_deref().expect("it ran")),
-            &run.allocated,
-            &run.in_place,
-            &run.ns,
-        ),
-        Err(error) => report.failed(error.to_string()),
-    }
-    COLLECTED.with_borrow_mut(|c| {
-        if let Some(reports) = c {
-            reports.push(report);
-        }
-    });
+/// Collects about `f` and all it recorded; what waits from before is no part of it.
+fn alone<T, R>(collect: impl FnOnce(Box<dyn FnOnce() -> T + '_>) -> (T, R), f: impl FnOnce() -> T) -> (T, R) {
+    each_own(|r| r.cut(Wanted::All));
+    collect(Box::new(|| {
+        let out = f();
+        each_own(|r| r.cut(Wanted::All));
+        out
+    }))
 }

@@ -3,7 +3,7 @@
 //! In: the operations that wait. Out: the period, and whether its turns need anything of each other. Turns that do not are no one computation that goes on
 //! and on, but work side by side, which is better planned together.
 
-use crate::recorder::AddressHasher;
+use crate::hash::AddressHasher;
 use std::hash::{Hash, Hasher};
 use thalweg_ir::{Arg, RelOp};
 

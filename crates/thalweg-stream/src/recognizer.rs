@@ -4,8 +4,9 @@
 //! usual successor is compared first, so a stretch that was seen before costs one comparison an operation however many plans
 //! there are; other successors are found by hash. Plans hang at nodes, one for each set of live-outs.
 
-use crate::deferred::History;
-use crate::store::{Entry, Ready};
+use crate::history::History;
+use crate::ready::Ready;
+use crate::store::Entry;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_fusion::BitSet;

@@ -4,18 +4,20 @@ use crate::DeviceRef;
 use crate::autotune::Turn;
 use crate::calibration::watch;
 use crate::defect;
-use crate::deferred::{History, Recipe, deferring};
-use crate::explain;
-use crate::memory::{Numbered, held_alone};
+use crate::deferred::{Recipe, deferring};
+use crate::hash::AddressHasher;
+use crate::history::History;
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
+use crate::ready::{Numbered, Ready, held_alone};
 use crate::recognizer::{Known, Recognizer};
+use crate::report;
 use crate::run::{self, Run, Timed};
 use crate::saved::{self, Origin};
-use crate::store::{self, Ready};
+use crate::store;
 use crate::value::{Operand, Value};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -86,27 +88,6 @@ pub(crate) struct Recorder {
     planned: BitSet,
     sizes: Vec<i64>,
     own: Vec<usize>,
-}
-
-/// Addresses are spread well enough by one multiplication, and what an operation looks like by a few.
-#[derive(Default)]
-pub(crate) struct AddressHasher(u64);
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        // The product's high bits are the good ones, and a table looks at the low ones.
-        self.0.rotate_left(32)
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_u64(b as u64);
-        }
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
 }
 
 impl Recorder {
@@ -388,15 +369,15 @@ impl Recorder {
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let found = self.schedule(chosen);
         let runs = found.as_ref().map_or(chosen, |f| &f.0);
-        let report = explain::begin(|| {
+        let report = report::begin(|| {
             let laid = self.laid_out();
-            explain::report(self.device, &self.segment(&laid), runs, &own, origin == Origin::Search, &deferred)
+            report::report(self.device, &self.segment(&laid), runs, &own, origin == Origin::Search, &deferred)
         });
         // Inputs may be gone after the run.
         let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
         let waits = watch::waits(self.device);
         let timed = match &turn {
-            _ if explain::is_timed() => Timed::Launches,
+            _ if report::is_timed() => Timed::Launches,
             Some(_) if on_its_own => Timed::Batch,
             _ => Timed::No,
         };
@@ -412,7 +393,7 @@ impl Recorder {
                 _ => {}
             }
         }
-        explain::end(report, runs, &outcome);
+        report::end(report, runs, &outcome);
         if let Some(time) = time.filter(|_| waits) {
             watch::spent(self.device, time);
         }
@@ -440,7 +421,7 @@ impl Recorder {
         });
         let (ready, origin) = match at_hand {
             Some(ready) => (ready, Origin::Memory),
-            None => self.work_out(at)?,
+            None => self.instantiate(at)?,
         };
         count(|c| c.plans_found += (origin == Origin::Memory) as u64);
         Ok((ready, origin))
@@ -488,14 +469,14 @@ impl Recorder {
     }
 
     /// Tells the autotuning about a plan how long a turn took; what it ends with is kept on disk.
-    fn note(&self, ready: &Arc<Ready>, turn: &Turn, time: Duration, laid: Option<Laid>) {
+    fn note(&self, ready: &Arc<Ready>, turn: &Turn<Ready>, time: Duration, laid: Option<Laid>) {
         let over = ready.autotuning.note(turn, time.as_nanos() as u64);
         if let Some(laid) = laid.filter(|_| over) {
             self.keep_best(ready, &laid);
         }
     }
 
-    /// Keeps the plan on disk that a autotuning has ended with.
+    /// Keeps the plan on disk that an autotuning has ended with.
     fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
         let best = ready.autotuning.winner().unwrap_or(ready);
         saved::save_measured(self.device, self.segment(laid), &best.plan);
@@ -529,7 +510,7 @@ impl Recorder {
 
     /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's plans if there is one.
     /// Also where the plan came from.
-    fn work_out(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
+    fn instantiate(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
         let laid = self.laid_out();
         let segment = self.segment(&laid);
         let entry = match at {

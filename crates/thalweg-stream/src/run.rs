@@ -1,10 +1,9 @@
 //! Running an instance: memory for what is written, launches in order and as one batch, results handed over.
 
 use crate::DeviceRef;
-use crate::deferred::{History, Watch};
 use crate::deferred_check;
-use crate::memory::Numbered;
-use crate::store::Ready;
+use crate::history::{History, Watch};
+use crate::ready::{Numbered, Ready};
 use crate::value::{Storage, Value};
 use std::sync::Arc;
 use std::time::Instant;
@@ -65,7 +64,7 @@ pub(crate) fn run(
         arena: None,
         done: Run::default(),
     };
-    let inherited = deferred_check::inherit(r.inputs);
+    let inherited = deferred_check::inherit(r.inputs.iter().flatten().filter_map(|v| v.checks()));
     // Who wants to know how long each launch takes has each put in the queue by itself.
     let each = timed == Timed::Launches;
     let key = (!each).then_some(schedule.number);
@@ -216,7 +215,7 @@ pub(crate) fn interpret(
 ) -> Result<(), Error> {
     let shapes: Vec<Shape> = values.iter().map(|v| *v.shape()).collect();
     let arrays: Result<Vec<Array>, Error> =
-        inputs.iter().flatten().map(|v| Ok(Array::from_bytes(*v.shape(), v.dtype(), &v.read()?))).collect();
+        inputs.iter().flatten().map(|v| Ok(Array::from_bytes(*v.shape(), v.dtype(), &v.bytes()?))).collect();
     let results = reference::run(ops, &shapes, ints, scalars, &arrays?).map_err(|e| Error::Index(e.to_string()))?;
     for i in live.iter() {
         let v = &values[i];

@@ -1,18 +1,16 @@
-//! What processes leave each other in the disk cache: plans, and what things take on a device. ../../../docs/cache.md has the rules.
+//! Plans that processes leave each other in the disk cache. ../../../docs/cache.md has the rules.
 //!
-//! In: a segment, or a device. Out: what was found on disk, checked; or what was found now, which is then kept. Without a cache everything
+//! In: a segment. Out: what was found on disk, checked; or what was found now, which is then kept. Without a cache everything
 //! is as if nothing had been found.
 //!
 //! Always true: a plan from disk is a legal plan of the segment (`Planned::from_bytes`), and one that Thalweg wrote there is the plan that the search would have
 //! found: its key holds everything that a plan follows from.
 
 use crate::DeviceRef;
-use crate::calibration::{self, costs};
+use crate::calibration::costs;
 use crate::defect;
 use crate::mode::{effort, measuring};
-use thalweg_fusion::{
-    Costs, Effort, Instance, NoPlan, PLANNER, Plan, Planned, ScalarClasses, Segment, instantiate, question,
-};
+use thalweg_fusion::{Costs, Effort, Instance, NoPlan, Plan, Planned, ScalarClasses, Segment, instantiate, question};
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Key, Kind};
 
@@ -23,7 +21,7 @@ pub(crate) enum Origin {
     Memory,
     /// It was on disk.
     Disk,
-    /// It was on disk, as what a autotuning on this device had ended with.
+    /// It was on disk, as what an autotuning on this device had ended with.
     Measured,
     /// It was searched for.
     Search,
@@ -67,7 +65,7 @@ pub(crate) fn plan(
     Ok((planned.plan, instance, Origin::Search))
 }
 
-/// Keeps what a autotuning about a segment's plan has ended with, so that no later process holds it again.
+/// Keeps what an autotuning of a segment's plan has ended with, so that no later process holds it again.
 pub(crate) fn save_measured(device: DeviceRef, segment: Segment<'_>, plan: &Plan) {
     let Some(cache) = disk::cache() else { return };
     let (costs, effort) = (costs(device), effort());
@@ -76,24 +74,4 @@ pub(crate) fn save_measured(device: DeviceRef, segment: Segment<'_>, plan: &Plan
     if Planned::from_bytes(&bytes, segment, &costs).is_some_and(|p| p.plan == *plan) {
         cache.put(Kind::Measured, &plan_key(device, &segment, &costs, effort), &bytes);
     }
-}
-
-/// What the constants of a device are kept by: the chip, its instruction set, how many threads, and what the constants mean.
-fn costs_key(device: DeviceRef) -> Key {
-    let device = device.device();
-    Key::of(&[PLANNER.as_bytes(), device.name().as_bytes(), device.describe().as_bytes()])
-}
-
-/// The constants that were kept for a device, if they are sane.
-pub(crate) fn load_costs(device: DeviceRef) -> Option<Costs> {
-    let bytes = disk::cache()?.get(Kind::Calibration, &costs_key(device))?;
-    calibration::sane(device, serde_json::from_slice(&bytes).ok()?)
-}
-
-/// Keeps the constants in force for a device, for later processes; whether there is a cache to keep them in.
-pub fn save_costs(device: DeviceRef) -> bool {
-    let Some(cache) = disk::cache() else { return false };
-    let bytes = serde_json::to_vec(&*calibration::costs(device)).expect("plain numbers become JSON");
-    cache.put(Kind::Calibration, &costs_key(device), &bytes);
-    true
 }

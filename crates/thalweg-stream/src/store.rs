@@ -4,21 +4,18 @@
 //! pattern for the first time.
 
 use crate::DeviceRef;
-use crate::autotune::{Autotuning, MOST_OTHERS, Named};
+use crate::autotune::Autotuning;
 use crate::calibration::costs;
 use crate::defect;
-use crate::memory::Memory;
 use crate::mode::{Mode, effort};
+use crate::ready::{Memory, Ready, prepare};
 use crate::saved::{self, Origin};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{
-    BitSet, Effort, Instance, Plan, Planned, ScalarClasses, Segment, alternatives, footprint, instantiate,
-    instantiate_like,
-};
+use thalweg_fusion::{BitSet, Effort, Plan, ScalarClasses, Segment, instantiate, instantiate_like};
 use thalweg_ir::RelOp;
-use thalweg_runtime::{Error, Program, count};
+use thalweg_runtime::{Error, count};
 
 /// Instances kept for one pattern; more sizes than that and the oldest are instantiated again (microseconds).
 const MAX_INSTANCES: usize = 1024;
@@ -37,18 +34,6 @@ struct Pattern {
     effort: Effort,
     ops: Box<[RelOp]>,
     live: BitSet,
-}
-
-/// An instance with its programs.
-pub(crate) struct Ready {
-    pub plan: Arc<Plan>,
-    pub instance: Instance,
-    pub programs: Vec<Arc<dyn Program>>,
-    pub classes: Arc<ScalarClasses>,
-    /// Whether another plan is faster for these sizes.
-    pub autotuning: Autotuning,
-    /// In which order its launches run, and where results lie.
-    pub memory: Memory,
 }
 
 /// What is known of one pattern.
@@ -77,7 +62,7 @@ fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Figures of the plan store.
+/// What the plan store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanStoreStats {
     /// Patterns known.
@@ -88,7 +73,7 @@ pub struct PlanStoreStats {
     pub instances: usize,
 }
 
-/// The plan store's figures.
+/// What the plan store holds now.
 pub fn plan_store() -> PlanStoreStats {
     let mut stats = PlanStoreStats::default();
     for entry in locked(&STORE).iter().flat_map(|s| s.entries.values()) {
@@ -138,7 +123,7 @@ impl Entry {
         let classes = known.classes.clone();
         // Most sizes differ from the last ones by a number of rows.
         let before = known.last.as_ref().filter(|r| Arc::ptr_eq(&r.classes, &classes));
-        let worked_out = |plan: &Arc<Plan>| {
+        let instantiated = |plan: &Arc<Plan>| {
             let before = before.filter(|r| Arc::ptr_eq(&r.plan, plan));
             let instance = match before {
                 Some(before) => instantiate_like(&before.instance, plan, segment, &classes),
@@ -146,7 +131,7 @@ impl Entry {
             };
             Some((plan.clone(), instance?))
         };
-        let planned = || match known.plans.iter().rev().find_map(worked_out) {
+        let planned = || match known.plans.iter().rev().find_map(instantiated) {
             Some((plan, instance)) => Ok((plan, instance, Origin::Memory)),
             None => saved::plan(device, segment, &costs(device), effort(), &classes)
                 .map(|(plan, instance, origin)| (Arc::new(plan), instance, origin)),
@@ -182,46 +167,5 @@ impl Entry {
         known.instances.insert(sizes.into(), ready.clone());
         known.last = Some(ready.clone());
         Ok((ready, origin))
-    }
-}
-
-fn prepare(device: DeviceRef, segment: &Segment<'_>, instance: &Instance) -> Result<Vec<Arc<dyn Program>>, Error> {
-    let launches: Vec<_> = instance.steps.iter().map(|s| (&s.kernel, &s.geometry)).collect();
-    defect::caught("the compiler", device, segment, || device.device().prepare(&launches))?
-}
-
-impl Ready {
-    /// Other plans for the same segment, instantiated.
-    pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named {
-        let costs = costs(device);
-        let own = self.instance.time(&costs, footprint(&segment));
-        let worked_out = |planned: Planned| Some((self.worked_out(device, segment, planned.plan)?, planned.time));
-        let named =
-            || alternatives(segment, &costs, &self.plan, MOST_OTHERS).into_iter().filter_map(worked_out).collect();
-        // The plan that runs is as good as it was: a defect here is told of, and nothing is tried.
-        let others = defect::caught("naming other plans", device, &segment, named).unwrap_or_default();
-        Named { own, others }
-    }
-
-    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
-    pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
-        let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
-        if !segment.mode.fused {
-            return None;
-        }
-        let planned = || {
-            let planned = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?;
-            self.worked_out(device, segment, planned.plan)
-        };
-        // Where there is none, what is missing is memory, and that is the error.
-        defect::caught("planning for little memory", device, &apart, planned).ok().flatten()
-    }
-
-    fn worked_out(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
-        let instance = instantiate(&plan, segment, &self.classes)?;
-        let programs = prepare(device, &segment, &instance);
-        let (autotuning, memory) = (Autotuning::decided(), Memory::default());
-        let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
-        Some(Arc::new(Ready { plan, instance, programs, classes, autotuning, memory }))
     }
 }

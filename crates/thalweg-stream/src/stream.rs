@@ -7,7 +7,7 @@
 use crate::DeviceRef;
 use crate::mode::mode;
 use crate::recorder::{Recorder, Wanted};
-use crate::value::{NO_STREAM, Operand, Value};
+use crate::value::{NO_STREAM, Operand, Storage, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -125,13 +125,45 @@ pub fn record(
     })
 }
 
-/// Cuts the stream of that number, if it is still there, and runs what was recorded, because the value of that epoch and place is wanted.
-pub(crate) fn cut_stream(id: u32, wanted: Option<(u64, u32)>) {
+impl Value {
+    /// Computes the value if it has not been: cuts the stream that recorded it and runs what is waiting there.
+    pub fn compute(&self) {
+        if self.is_resolved() {
+            return;
+        }
+        if self.is_pending() {
+            cut_stream(self.stream, Wanted::Value { epoch: self.epoch, index: self.index });
+        }
+        // Not written by that cut or an earlier one.
+        self.follow_recipe();
+    }
+
+    /// Where the value lies, computed now if it has not been, and sure to be what it should be.
+    ///
+    /// # Errors
+    /// What kept it from being computed.
+    pub fn storage(&self) -> Result<Storage, Error> {
+        self.compute();
+        self.outcome()
+    }
+
+    /// The elements, row-major, as bytes of the dtype in the machine's order.
+    ///
+    /// # Errors
+    /// What kept the value from being computed or copied.
+    pub fn read(&self) -> Result<Vec<u8>, Error> {
+        self.compute();
+        self.bytes()
+    }
+}
+
+/// Cuts the stream of that number, if it is still there, and runs what was recorded.
+fn cut_stream(id: u32, wanted: Wanted) {
     let streams = STREAMS.read().unwrap_or_else(|e| e.into_inner());
     let stream = streams.as_ref().and_then(|s| s.get(&id)).cloned();
     drop(streams);
     let Some(stream) = stream else { return };
-    stream.lock().cut(wanted.map_or(Wanted::Nothing, |(epoch, index)| Wanted::Value { epoch, index }));
+    stream.lock().cut(wanted);
     if stream.orphan.load(Relaxed) {
         forget_stream(id);
     }

@@ -1,9 +1,8 @@
 //! Values: what a tensor handle holds.
 
 use crate::DeviceRef;
-use crate::deferred::{Recipe, Watch};
 use crate::deferred_check::DeferredChecks;
-use crate::stream;
+use crate::history::Watch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use thalweg_ir::{DType, Shape, View};
@@ -36,7 +35,13 @@ pub struct Value {
     pub(crate) input_hint: AtomicU64,
     state: OnceLock<Box<Resolved>>,
     /// How to compute it, if it was not written because nobody ever read it.
-    recipe: Mutex<Option<Arc<Recipe>>>,
+    recipe: Mutex<Option<Arc<dyn Recompute>>>,
+}
+
+/// How results that were not written are computed after all. A trait, so that values need not know how segments run.
+pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
+    /// The result of an operation of the segment, and who wants to know whether it is read.
+    fn make(&self, operation: usize) -> (Result<Storage, Error>, Watch);
 }
 
 /// What became of a value.
@@ -147,11 +152,11 @@ impl Value {
     }
 
     /// Says how to compute the value in place of its outcome.
-    pub(crate) fn defer(&self, recipe: Arc<Recipe>) {
+    pub(crate) fn defer(&self, recipe: Arc<dyn Recompute>) {
         *self.recipe() = Some(recipe);
     }
 
-    fn recipe(&self) -> MutexGuard<'_, Option<Arc<Recipe>>> {
+    fn recipe(&self) -> MutexGuard<'_, Option<Arc<dyn Recompute>>> {
         // A panic while a recipe is followed leaves it to be followed again.
         self.recipe.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -187,33 +192,29 @@ impl Value {
         self.input_hint.store(epoch << 24 | input as u64, Relaxed);
     }
 
-    /// Computes the value if it has not been: cuts the stream that recorded it and runs what is waiting there.
-    pub fn compute(&self) {
-        if self.is_resolved() {
-            return;
-        }
-        // Whoever follows a recipe holds it until the value is resolved. So without one the value is resolved by now, or pending in its stream.
-        let pending = {
-            let recipe = self.recipe();
-            recipe.is_none() && !self.is_resolved()
-        };
-        if pending {
-            stream::cut_stream(self.stream, Some((self.epoch, self.index)));
-        }
-        // Not written by that cut or an earlier one. What it is computed from is let go with the recipe.
+    /// Whether it waits in the stream that recorded it: it has no outcome yet, and nobody was told how to compute it.
+    pub(crate) fn is_pending(&self) -> bool {
+        // Whoever follows a recipe holds it until the value is resolved. So without one the value is resolved by now, or pending.
+        let recipe = self.recipe();
+        recipe.is_none() && !self.is_resolved()
+    }
+
+    /// Computes what its segment did not write, if that is how it is.
+    pub(crate) fn follow_recipe(&self) {
         let mut recipe = self.recipe();
         if let Some(r) = &*recipe {
-            self.resolve_watched(r.make(self.index as usize), None, Some(r.watch(self.index as usize)));
+            let (made, watch) = r.make(self.index as usize);
+            self.resolve_watched(made, None, Some(watch));
+            // What it is computed from is let go with the recipe.
             *recipe = None;
         }
     }
 
-    /// Where the value lies, computed now if it has not been, and sure to be what it should be.
+    /// Where a value lies that its stream has run, sure to be what it should be.
     ///
     /// # Errors
     /// What kept it from being computed.
-    pub fn storage(&self) -> Result<Storage, Error> {
-        self.compute();
+    pub(crate) fn outcome(&self) -> Result<Storage, Error> {
         self.note_read();
         if let Some(checks) = self.checks() {
             checks.resolve()?;
@@ -225,12 +226,12 @@ impl Value {
         }
     }
 
-    /// The elements, row-major, as bytes of the dtype in the machine's order.
+    /// The elements of a value that its stream has run, row-major, as bytes of the dtype in the machine's order.
     ///
     /// # Errors
     /// What kept the value from being computed or copied.
-    pub fn read(&self) -> Result<Vec<u8>, Error> {
-        let Storage { buffer, view } = self.storage()?;
+    pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
+        let Storage { buffer, view } = self.outcome()?;
         let (size, count) = (self.dtype.size(), view.shape.numel());
         let device = self.device.device();
         let mut out = vec![0u8; count * size];

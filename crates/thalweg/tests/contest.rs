@@ -29,7 +29,7 @@ fn plans_take_turns_until_one_is_chosen() {
         while (counters() - before).autotuned == 0 {
             assert_eq!(hot(&x), want, "the same bits by every plan");
             runs += 1;
-            assert!(runs < 200, "a autotuning ends");
+            assert!(runs < 200, "an autotuning ends");
         }
         let (_, e) = explain(|| drop(hot(&x)));
         let plans = &e.segments[0].autotuning;

@@ -1,92 +1,19 @@
 //! Rows along memory: vectors hold neighbours of one row.
 //!
 //! Rows of one block run whole, many of them a call, through all phases while they are in cache. Longer rows and rows of several runs go phase by
-//! phase, a block a call.
+//! phase, a block a call. Where rows are put together, groups of them are one thread's (`columns.rs`).
 
+pub use super::along_call::Along;
 use super::columns::Columns;
-use super::layout::{Block, Layout, Line, Tables};
+use super::layout::{Block, Layout, Tables};
 use super::online;
-use super::passes::{self, Blockwise, CHUNK, Chunk, Failure, Kernel, Places, Scratch};
-use super::{Stores, may_stream};
-use crate::engine::AlongEngine;
-use crate::row_call::{ACCESS_WORDS, MOST_ROWS_ABREAST};
+use super::passes::{self, Blockwise, CHUNK, Chunk, Failure, Kernel, Scratch};
 use crate::threads::Threads;
-use std::ops::Range;
 use thalweg_ir::DType;
-use thalweg_kernel::{Body, OnlinePasses, Phases, order};
+use thalweg_kernel::{Phases, order};
 use thalweg_runtime::Error;
 
-/// Bytes of the rows that are passed over side by side: they stay in the smallest first-level caches.
-const NEAR_BYTES: usize = 24 << 10;
-
-/// One launch.
-pub struct Along<'a> {
-    engine: &'a AlongEngine,
-    pub phases: &'a Phases,
-    /// By which its first two passes run together.
-    pub online: Option<&'a OnlinePasses>,
-    pub layout: &'a Layout<'a>,
-    /// As many as the body has.
-    scalars: &'a [u64],
-    /// Outputs lie over inputs that may be read again.
-    in_place: bool,
-    /// What is written point by point, if it goes past the caches: in this phase, through these accesses.
-    stream: Option<(usize, Vec<usize>)>,
-    /// Where buffers lie in the memory of a row, values being at its start.
-    buffers: Vec<usize>,
-    /// Bytes of that memory.
-    bytes: usize,
-    /// Rows that are passed over side by side where they run whole.
-    together: usize,
-    /// Where rows are put together.
-    columns: Option<Columns>,
-}
-
-impl<'a> Along<'a> {
-    pub fn new(
-        engine: &'a AlongEngine,
-        online: Option<&'a OnlinePasses>,
-        body: &Body,
-        layout: &'a Layout<'a>,
-        scalars: &'a [u64],
-        stores: Stores,
-    ) -> Along<'a> {
-        let phases = engine.phases();
-        let in_place = stores.aliased && engine.rereads_inputs();
-        let written = body.stores.iter().map(|s| s.access as usize).filter(|&a| !body.accesses[a].per_row);
-        let last = phases.list.iter().rposition(|p| !p.once).filter(|_| stores.stream);
-        let stream = last.map(|l| (l, written.collect()));
-        let mut places = Places::default();
-        places.take(8 * phases.values.len());
-        let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
-        let columns = Columns::new(body, layout);
-        let last = layout.kept.len() - 1;
-        let read =
-            layout.lines.iter().enumerate().filter(|(i, l)| {
-                l.point != 0 && l.kept[last] != 0 && body.stores.iter().all(|s| s.access as usize != *i)
-            });
-        let point = read.map(|(_, l)| l.unit as usize).chain(phases.buffers.iter().map(|d| d.size())).sum::<usize>();
-        let together = (NEAR_BYTES / (point * layout.n).max(1)).clamp(1, MOST_ROWS_ABREAST);
-        Along {
-            engine,
-            phases,
-            online,
-            layout,
-            scalars,
-            in_place,
-            stream,
-            buffers,
-            bytes: places.bytes,
-            together,
-            columns,
-        }
-    }
-
-    /// Bytes of memory for the rows of a call.
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes * self.together
-    }
-
+impl Along<'_> {
     /// Runs the launch.
     ///
     /// # Safety
@@ -97,7 +24,7 @@ impl<'a> Along<'a> {
         // SAFETY: the caller's promise.
         unsafe {
             match &self.columns {
-                Some(columns) => columns.run(self, single && !scans, threads, estimate_ns),
+                Some(columns) => self.in_groups(columns, single && !scans, threads, estimate_ns),
                 None if single && !scans => self.whole_rows(threads, estimate_ns),
                 None => passes::run(self, threads, estimate_ns),
             }
@@ -135,63 +62,55 @@ impl<'a> Along<'a> {
         failure.result()
     }
 
-    /// Runs phases for rows that the args stand at.
+    /// Runs a kernel's rows group by group, and stores the results.
     ///
     /// # Safety
-    /// As [`crate::row_call::Along::run`].
-    pub unsafe fn call(&self, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> Result<(), Error> {
-        let fits = |(phase, written): &(usize, Vec<usize>)| phases.contains(phase) && may_stream(written, args, rows);
-        // SAFETY: the caller's promise; rows that go past the caches are aligned.
-        unsafe {
-            if self.stream.as_ref().is_some_and(fits) {
-                self.engine.run_streaming(args, n, rows, phases)?;
-            } else {
-                self.engine.run(args, n, rows, phases, self.in_place)?;
-            }
-        }
+    /// The kernel's layout was checked against its operands.
+    unsafe fn in_groups(&self, columns: &Columns, whole: bool, threads: &Threads, ns: f64) -> Result<(), Error> {
+        let layout = self.layout;
+        let failure = Failure::default();
+        threads.run(columns.groups, 1, ns, |range| {
+            passes::with_scratch(|scratch| {
+                for group in range {
+                    let mut row = group * columns.rows;
+                    let end = layout.rows().min(row + columns.rows);
+                    while row < end {
+                        // SAFETY: the caller's promise; a group is one thread's.
+                        row += unsafe { self.stretch(whole, row..end, scratch, &failure) };
+                    }
+                }
+            });
+        });
+        failure.result()?;
+        columns.store(layout);
         Ok(())
     }
 
-    /// Words for a call of `n` points from a block's first point on.
-    pub fn args(
+    /// Runs some rows from the first of a range on; returns how many.
+    unsafe fn stretch(
         &self,
-        row: usize,
-        block: Block,
-        n: usize,
-        memory: *mut u8,
-        values: *mut u8,
-        (args, tables): (&mut Vec<u64>, &mut Tables),
-    ) {
+        whole: bool,
+        rows: std::ops::Range<usize>,
+        scratch: &mut Scratch,
+        failure: &Failure,
+    ) -> usize {
         let layout = self.layout;
-        let inner = layout.kept.len() - 1;
-        args.clear();
-        for (i, line) in layout.lines.iter().enumerate() {
-            if line.map.is_some() {
-                // A row without points has no places; a phase that runs once may still ask.
-                let first = (layout.row > 0).then(|| row * layout.row + block.run * layout.n + block.start);
-                let (at, table) = tables.fill(i, line, first, 1, n);
-                args.extend([at, 0, 0, table]);
-            } else {
-                let own = || line.start.wrapping_add(layout.to_row(line, row));
-                let start = self.columns.as_ref().and_then(|c| c.start(i, row)).unwrap_or_else(own);
-                let at = start.wrapping_add(layout.to_point(line, block));
-                args.extend([at as u64, line.kept[inner] as u64, step(line) as u64, line.bounds()]);
-            }
+        if !whole {
+            let [memory, own] = self.memory();
+            let (memory, own) = (scratch.chunk.bytes(memory), scratch.own.bytes(own));
+            // SAFETY: the caller's promise; the memory is this thread's.
+            failure.note(unsafe { passes::serial(self, Chunk { number: rows.start, memory, own }, scratch) });
+            return 1;
         }
-        for (&at, dtype) in self.buffers.iter().zip(&self.phases.buffers) {
-            let point = block.run * layout.n + block.start;
-            args.extend([memory as u64 + (at + point * dtype.size()) as u64, self.bytes as u64, 1, 0]);
-        }
-        args.extend_from_slice(self.scalars);
-        args.push(values as u64);
-        args.push(1);
-        debug_assert_eq!(args.len(), ACCESS_WORDS * (layout.lines.len() + self.buffers.len()) + self.scalars.len() + 2);
+        let inner = *layout.kept.last().expect("a layout has a dimension of rows");
+        let count = if layout.is_mapped() { 1 } else { rows.len().min(inner - rows.start % inner) };
+        let memory = scratch.chunk.bytes(self.memory_bytes());
+        let Scratch { args, tables, .. } = scratch;
+        self.args(rows.start, Block { run: 0, start: 0, len: layout.n }, layout.n, memory, memory, (args, tables));
+        // SAFETY: every access of the rows is inside its operand or in the group's memory.
+        failure.note(unsafe { self.call(args, layout.n, count, 0..self.phases.list.len()) });
+        count
     }
-}
-
-/// Elements from point to point.
-fn step(line: &Line<'_>) -> i64 {
-    line.point / line.unit
 }
 
 impl Kernel for Along<'_> {

@@ -3,16 +3,13 @@
 //! Rows are cut into groups, by their number alone. A group's rows are run one after the other on one thread, and put together in a partial result of
 //! the group; at the end the groups' partial results are put together pairwise. So bits do not depend on the number of threads.
 
-use super::along::Along;
 use super::fold;
-use super::layout::{Block, Layout};
-use super::passes::{self, Arena, Chunk, Failure, Places, Scratch};
+use super::layout::Layout;
+use super::passes::{Arena, Places};
 use crate::check;
 use crate::simd::Shared;
-use crate::threads::Threads;
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessClass, Body, FoldOp, RowGeometry};
-use thalweg_runtime::Error;
 
 /// Groups that rows are cut into.
 const GROUPS: usize = 64;
@@ -32,8 +29,8 @@ pub struct Column {
 pub struct Columns {
     all: Vec<Column>,
     /// Rows of a group.
-    rows: usize,
-    groups: usize,
+    pub rows: usize,
+    pub groups: usize,
     /// Bytes of a group's partial results.
     bytes: usize,
     memory: Shared<u8>,
@@ -100,59 +97,8 @@ impl Columns {
         Some(self.memory.get().wrapping_add(row / self.rows * self.bytes + c.at) as i64)
     }
 
-    /// Runs a kernel's rows group by group, and stores the results.
-    ///
-    /// # Safety
-    /// The kernel's layout was checked against its operands.
-    pub unsafe fn run(&self, along: &Along<'_>, whole: bool, threads: &Threads, ns: f64) -> Result<(), Error> {
-        let layout = along.layout;
-        let failure = Failure::default();
-        threads.run(self.groups, 1, ns, |range| {
-            passes::with_scratch(|scratch| {
-                for group in range {
-                    let mut row = group * self.rows;
-                    let end = layout.rows().min(row + self.rows);
-                    while row < end {
-                        // SAFETY: the caller's promise; a group is one thread's.
-                        row += unsafe { self.stretch(along, whole, row..end, scratch, &failure) };
-                    }
-                }
-            });
-        });
-        failure.result()?;
-        self.store(layout);
-        Ok(())
-    }
-
-    /// Runs some rows from the first of a range on; returns how many.
-    unsafe fn stretch(
-        &self,
-        along: &Along<'_>,
-        whole: bool,
-        rows: std::ops::Range<usize>,
-        scratch: &mut Scratch,
-        failure: &Failure,
-    ) -> usize {
-        let layout = along.layout;
-        if !whole {
-            let [memory, own] = passes::Kernel::memory(along);
-            let (memory, own) = (scratch.chunk.bytes(memory), scratch.own.bytes(own));
-            // SAFETY: the caller's promise; the memory is this thread's.
-            failure.note(unsafe { passes::serial(along, Chunk { number: rows.start, memory, own }, scratch) });
-            return 1;
-        }
-        let inner = *layout.kept.last().expect("a layout has a dimension of rows");
-        let count = if layout.is_mapped() { 1 } else { rows.len().min(inner - rows.start % inner) };
-        let memory = scratch.chunk.bytes(along.memory_bytes());
-        let Scratch { args, tables, .. } = scratch;
-        along.args(rows.start, Block { run: 0, start: 0, len: layout.n }, layout.n, memory, memory, (args, tables));
-        // SAFETY: every access of the rows is inside its operand or in the group's memory.
-        failure.note(unsafe { along.call(args, layout.n, count, 0..along.phases.list.len()) });
-        count
-    }
-
     /// Puts the groups together and writes the results.
-    fn store(&self, layout: &Layout<'_>) {
+    pub fn store(&self, layout: &Layout<'_>) {
         let at = |group: usize, c: &Column| self.memory.get().wrapping_add(group * self.bytes + c.at);
         let mut apart = 1;
         while apart < self.groups {

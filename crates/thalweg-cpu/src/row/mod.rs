@@ -8,6 +8,7 @@
 
 mod across;
 mod along;
+mod along_call;
 mod columns;
 mod fold;
 mod layout;

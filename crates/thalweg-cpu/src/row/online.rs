@@ -7,7 +7,7 @@
 //!
 //! Always true: blocks are those of the layout and are put together in their order, so threads make no difference.
 
-use super::along::Along;
+use super::along_call::Along;
 use super::layout::{Block, Layout, Tables};
 use super::passes::{Chunk, Kernel};
 use crate::engine::{AlongEngine, Choice};

@@ -7,7 +7,8 @@
 use super::call::{Block, Call};
 use super::compile::{Level, compile_pass};
 use super::moves;
-use super::program::{Pass, Registers, TILE, lay_out};
+use super::program::{Pass, TILE, lay_out};
+use super::run::Registers;
 use crate::prepare::prepare;
 use crate::row_call::{ACCESS_WORDS, Along, RowArgs};
 use std::ops::Range;

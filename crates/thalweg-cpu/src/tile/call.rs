@@ -255,7 +255,7 @@ impl<'a> Call<'a> {
     /// As [`Call::steps`].
     unsafe fn store(&mut self, access: u16, value: Register, write: Write, b: Block) {
         let a = self.accesses[access as usize];
-        let (from, size, lane) = (self.at[value as usize] as *const u8, a.dtype.size(), super::compile::width(a.dtype));
+        let (from, size, lane) = (self.at[value as usize] as *const u8, a.dtype.size(), super::program::width(a.dtype));
         let step = self.step_of(access) as isize;
         // Rows that follow one another are one. Others go one by one: where they are written to the same elements, what the last one leaves stays,
         // and sums are those of all.

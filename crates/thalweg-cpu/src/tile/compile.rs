@@ -1,7 +1,7 @@
 //! From a body to the steps of a tile program: choice of loops, conversions, registers.
 
 use super::lanes::Loop;
-use super::program::{Code, Folding, Pass, Register, Setting, Step, TILE, TileProgram, Value, Write, lay_out};
+use super::program::{Code, Folding, Pass, Register, Setting, Step, TILE, TileProgram, Value, Write, lay_out, width};
 use super::{casts, floats, folds, ints};
 use crate::math;
 use crate::prepare::{Fused, contractions, prepare};
@@ -39,15 +39,6 @@ pub(super) enum Level {
     Row,
     /// For each point.
     Point,
-}
-
-/// Bytes of a lane.
-pub(super) fn width(dtype: DType) -> usize {
-    match dtype.compute() {
-        Compute::F64 | Compute::I64 => 8,
-        Compute::F32 | Compute::I32 | Compute::U32 => 4,
-        Compute::Mask => 1,
-    }
 }
 
 /// The loop of an operation whose arguments have the dtype.

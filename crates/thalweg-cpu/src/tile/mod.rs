@@ -16,6 +16,7 @@ mod ints;
 mod lanes;
 mod moves;
 mod program;
+mod run;
 #[cfg(test)]
 mod tests;
 

@@ -11,11 +11,11 @@
 //! Each phase is lowered, ordered and allocated by itself. Values of a row are frame vectors with the same value in every lane, so a phase reads
 //! them as it reads scalars; rbx holds where those of the row are. They come from memory and go there only when a call runs some of the phases.
 
+use super::accumulators::{Accumulators, LANES};
 use super::asm::*;
 use super::elements::lane_of;
 use super::emit::*;
-use super::folds::{Accumulators, LANES};
-use super::function::Frame;
+use super::function::{Frame, loads_in_rows};
 use super::isa::Isa;
 use super::regalloc::{self, Allocation, Limits};
 use super::schedule::{self, Program};
@@ -26,10 +26,7 @@ use crate::row_call::MOST_ROWS_ABREAST;
 use crate::row_call::{ACCESS_WORDS, Along, RowArgs};
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use thalweg_kernel::{Access, AccessClass, Body, Node, Phases, online_passes, phases};
-
-/// The most accesses that are asked for ahead.
-const MOST_AHEAD: usize = 3;
+use thalweg_kernel::{Access, Body, Phases, online_passes, phases};
 
 /// A compiled row body.
 pub struct CompiledAlong {
@@ -118,19 +115,6 @@ fn ahead(body: &Body, phases: &Phases) -> Vec<(u16, u8)> {
     let mut passes = phases.list.iter().filter(|p| !p.once);
     let (Some(first), Some(_)) = (passes.next(), passes.next()) else { return vec![] };
     loads_in_rows(&first.body, body.accesses.len())
-}
-
-/// The first few contiguous loads through accesses below `end`, with bytes of an element.
-pub(super) fn loads_in_rows(body: &Body, end: usize) -> Vec<(u16, u8)> {
-    let loads = body.nodes.iter().filter_map(|n| match *n {
-        Node::Load { access } if (access as usize) < end => Some((access, &body.accesses[access as usize])),
-        _ => None,
-    });
-    let in_rows = loads.filter(|(_, a)| a.class == AccessClass::Contiguous && !a.per_row);
-    let mut ahead: Vec<(u16, u8)> = in_rows.map(|(n, a)| (n, a.dtype.size() as u8)).collect();
-    ahead.dedup();
-    ahead.truncate(MOST_AHEAD);
-    ahead
 }
 
 fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsupported> {

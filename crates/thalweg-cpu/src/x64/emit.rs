@@ -6,8 +6,8 @@
 //! r13 is the argument block, r14 the position in the row, r15 `n`, r12 what guards found; rax, rcx, rsi, rdi are free inside an
 //! instruction; the others hold pointers. The frame is 64-byte aligned under rsp.
 
+use super::accumulators::Accumulators;
 use super::asm::*;
-use super::folds::Accumulators;
 use super::isa::Isa;
 use super::ops;
 use super::regalloc::{Allocation, Loc, Step};

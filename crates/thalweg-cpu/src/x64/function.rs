@@ -14,10 +14,13 @@ use super::ops;
 use super::vir::{Op, Slot, Source, Vir};
 use crate::row_call::ACCESS_WORDS;
 use thalweg_ir::DType;
-use thalweg_kernel::{Access, AccessClass, Body};
+use thalweg_kernel::{Access, AccessClass, Body, Node};
 
 const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
 const POINTERS: [Gpr; 7] = [RBX, RBP, RDX, 8, 9, 10, 11];
+/// The most accesses that are asked for ahead.
+const MOST_AHEAD: usize = 3;
+
 /// Strides beyond this are left to the slow path: 16 of them, in bytes, must fit 32 bits.
 const STRIDE_LIMIT: i32 = 1 << 25;
 /// Larger frames are not worth a register allocator.
@@ -61,7 +64,7 @@ pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated, streaming: b
     e.streaming = if streaming { body.accesses.len() as u16 } else { 0 };
     if body.stores.iter().any(|s| s.combine.is_some()) {
         // What accumulates takes its rows from afar, and they are short.
-        e.ahead = super::along::loads_in_rows(body, body.accesses.len());
+        e.ahead = loads_in_rows(body, body.accesses.len());
     }
     e.choose_pointers();
     let (exit, leave, row) = (e.a.label(), e.a.label(), e.a.label());
@@ -324,4 +327,17 @@ impl Emit<'_> {
             self.vector(ops::MOVUPS_STORE[0], 1, t, 0, self.slot_at(1), None);
         }
     }
+}
+
+/// The first few contiguous loads through accesses below `end`, with bytes of an element.
+pub(super) fn loads_in_rows(body: &Body, end: usize) -> Vec<(u16, u8)> {
+    let loads = body.nodes.iter().filter_map(|n| match *n {
+        Node::Load { access } if (access as usize) < end => Some((access, &body.accesses[access as usize])),
+        _ => None,
+    });
+    let in_rows = loads.filter(|(_, a)| a.class == AccessClass::Contiguous && !a.per_row);
+    let mut ahead: Vec<(u16, u8)> = in_rows.map(|(n, a)| (n, a.dtype.size() as u8)).collect();
+    ahead.dedup();
+    ahead.truncate(MOST_AHEAD);
+    ahead
 }

@@ -4,6 +4,7 @@
 //! specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
 //! docs/cpu-emitter.md has the design.
 
+mod accumulators;
 mod along;
 mod asm;
 mod build;

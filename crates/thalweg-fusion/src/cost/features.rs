@@ -1,6 +1,6 @@
 //! What the time of a kernel follows from, read from the kernel as it would be launched.
 
-use super::nodes::{self, PassCounts, Work};
+use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{
@@ -171,9 +171,18 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
     }
 }
 
+impl CostFeatures {
+    /// Adds the arithmetic of a body.
+    fn take(&mut self, counted: &NodeCounts) {
+        self.work += counted.work;
+        self.alive = self.alive.max(counted.alive);
+    }
+}
+
 fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let points = g.points() as u64;
-    let counted = nodes::nodes(body, points, 0, f);
+    let counted = nodes::nodes(body, points, 0);
+    f.take(&counted);
     f.points += points;
     let inner = *g.extents.last().expect("a domain has a dimension") as u64;
     let outer = g.extents.iter().rev().nth(1).map_or(1, |&n| n as u64);
@@ -189,7 +198,8 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
 fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let (rows, row) = (g.rows() as u64, g.row() as u64);
     let points = rows * row;
-    let counted = nodes::nodes(body, points, rows, f);
+    let counted = nodes::nodes(body, points, rows);
+    f.take(&counted);
     f.points += points;
     let along = orientation == Orientation::Along;
     let lane = if along { g.extents.len() - 1 } else { g.kept - 1 };
@@ -220,7 +230,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     f.rows = Some(r);
 }
 
-fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &PassCounts) -> RowFeatures {
+fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts) -> RowFeatures {
     let (rows, row) = (g.rows() as u64, g.row() as u64);
     let loaded = |i: &usize| counted.loads[*i] > 0 && !body.accesses[*i].per_row && body.accesses[*i].operand.is_some();
     let (mut again, mut point) = (counted.kept, counted.held);

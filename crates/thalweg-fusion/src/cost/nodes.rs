@@ -1,19 +1,15 @@
 //! The nodes of a body: in which passes each is computed, what that is by class, and how many values are alive at once.
 //!
-//! One pass forth and one back over the nodes, without building the phases of a row body: the pass that a node belongs to follows from the folds before it, and
-//! what a later pass needs again is computed again or kept by the rule of [`thalweg_kernel::phases`].
+//! Which pass computes a node, and what is kept between passes, is [`Passes`], from which devices build their phases too.
 
-use super::features::CostFeatures;
 use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, ScanOp};
-use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
+use thalweg_kernel::{AccessClass, Body, Node, NodeId, Passes, own_cost};
 
-/// Arithmetic (in additions) from which a later pass reads a value from a buffer rather than computing it again, as in `phases`.
-const KEEP: u32 = 8;
-/// What a load that is not contiguous counts as there.
-const GATHERED: u32 = 8;
 /// Points of a row beyond which nothing is kept in buffers.
 const KEEP_POINTS: u64 = 1 << 20;
+/// Passes whose values are counted: later ones of a long chain of folds are like these.
+const MOST_PASSES: usize = 32;
 
 /// Arithmetic by class: evaluations, each counted as often as a vector of 4-byte lanes has to be filled for it (twice where
 /// anything in the body has 8 bytes).
@@ -41,25 +37,8 @@ pub struct Work {
     pub once: u64,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    /// The pass from which on it can be computed.
-    level: u8,
-    /// The same for all points of a row.
-    once: bool,
-    /// Nodes that take it.
-    uses: u16,
-    /// Arithmetic from loads and values of the row.
-    cost: u32,
-    /// The passes in which it is needed, and those in which it is computed.
-    needed: u32,
-    computed: u32,
-    /// The passes, back from the last node, in which it is alive.
-    living: u32,
-}
-
 /// What is found in a body that the accesses need.
-pub(super) struct PassCounts {
+pub(super) struct NodeCounts {
     /// For each access the number of passes that read it, 0 where it is not read.
     pub loads: Vec<u32>,
     /// Bytes a point that passes write to and read from buffers of their own.
@@ -70,142 +49,77 @@ pub(super) struct PassCounts {
     pub passes: u32,
     /// Folds.
     pub folds: u32,
+    /// Arithmetic of all points.
+    pub work: Work,
+    /// The most values alive at once in a pass.
+    pub alive: u32,
 }
 
-/// Adds the arithmetic of a body over so many points in so many rows to `features`; `rows` is 0 for a map.
-pub(super) fn nodes(body: &Body, points: u64, rows: u64, features: &mut CostFeatures) -> PassCounts {
-    let mut seen = levels(body);
-    let last = needs(body, &mut seen);
+/// Counts a body over so many points in so many rows; `rows` is 0 for a map.
+pub(super) fn nodes(body: &Body, points: u64, rows: u64) -> NodeCounts {
     let row = points.checked_div(rows).unwrap_or(0);
-    let mut out = PassCounts {
+    let passes = Passes::new(body, rows > 0, row <= KEEP_POINTS);
+    let mut out = NodeCounts {
         loads: vec![0; body.accesses.len()],
         kept: 0,
         held: 0,
-        passes: last as u32 + 1,
+        passes: passes.last() as u32 + 1,
         folds: body.folds.len() as u32,
+        work: Work::default(),
+        alive: alive(body, &passes),
     };
     let wide = 1 + body_is_wide(body) as u64;
-    for i in (0..body.nodes.len()).rev() {
+    for (i, node) in body.nodes.iter().enumerate() {
         let id = NodeId(i as u32);
-        let s = seen[i];
-        if s.needed == 0 {
+        if !passes.is_needed(id) {
             continue;
         }
-        if s.once && rows > 0 {
-            if let Some(a) = body.nodes[i].access() {
-                out.loads[a as usize] = 1;
+        if passes.once(id) {
+            if let Some(a) = node.access() {
+                out.loads[a as usize] = out.loads[a as usize].max(1);
             }
-            features.work.once += rows * own_cost(body.nodes[i]) as u64;
-            body.args(id).for_each(|a| seen[a.index()].needed |= 1);
+            out.work.once += rows * own_cost(*node) as u64;
             continue;
         }
-        let scanned = matches!(body.nodes[i], Node::Scanned { .. });
-        let again = s.needed.count_ones() > 1 && !scanned;
-        let keeps = again && s.cost >= KEEP && row <= KEEP_POINTS && !matches!(body.nodes[i], Node::Load { .. });
-        if keeps {
-            let size = body.dtype(id).size() as u64;
-            out.kept += size * s.needed.count_ones() as u64;
-            out.held += size;
+        let size = body.dtype(id).size() as u64;
+        out.kept += size * passes.transfers(id) as u64;
+        out.held += if passes.kept(id) { size } else { 0 };
+        let evaluations = passes.evaluations(id);
+        if let Some(a) = node.access() {
+            out.loads[a as usize] = out.loads[a as usize].max(evaluations);
         }
-        let computed = if keeps { s.needed & s.needed.wrapping_neg() } else { s.needed };
-        seen[i].computed = computed;
-        for a in body.args(id) {
-            seen[a.index()].needed |= computed;
-        }
-        if let Some(a) = body.nodes[i].access() {
-            out.loads[a as usize] = out.loads[a as usize].max(computed.count_ones());
-        }
-        let evaluations = points * computed.count_ones() as u64;
-        classify(body, &seen, id, evaluations, wide, &mut features.work);
+        classify(body, &passes, id, points * evaluations as u64, wide, &mut out.work);
     }
     for s in &body.stores {
         let access = body.accesses[s.access as usize];
         let evaluations = if access.per_row { rows } else { points };
-        features.work.convert += evaluations * narrowing(access.dtype) * wide;
+        out.work.convert += evaluations * narrowing(access.dtype) * wide;
     }
-    features.work.fold += points * wide * out.folds as u64;
+    out.work.fold += points * wide * out.folds as u64;
     for s in &body.scans {
         match s.op {
-            ScanOp::Sum | ScanOp::Prod | ScanOp::Max | ScanOp::Min => features.work.scan += points,
-            ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => features.work.sort += points,
+            ScanOp::Sum | ScanOp::Prod | ScanOp::Max | ScanOp::Min => out.work.scan += points,
+            ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => out.work.sort += points,
         }
         let (from, to) = (body.dtype(s.node).size() as u64, if s.op == ScanOp::Argsort { 8 } else { 0 });
         out.kept += 2 * (from + to);
         out.held += from + to;
     }
-    features.alive = features.alive.max(alive(body, &mut seen, last));
     out
 }
 
-/// Forth: from which pass on a node can be computed, and what it costs.
-fn levels(body: &Body) -> Vec<Seen> {
-    let mut seen = vec![Seen::default(); body.nodes.len()];
-    let map = !body.has_rows();
-    for (i, node) in body.nodes.iter().enumerate() {
-        let mut s = Seen { once: !map, ..Seen::default() };
-        for a in body.args(NodeId(i as u32)) {
-            let arg = &mut seen[a.index()];
-            arg.uses = arg.uses.saturating_add(1);
-            s.level = s.level.max(arg.level);
-            s.once &= arg.once;
-            // A value needed twice counts twice, so this may grow beyond any number.
-            s.cost = s.cost.saturating_add(if arg.once { 0 } else { arg.cost });
-        }
-        s.cost = s.cost.saturating_add(own_cost(*node));
-        match *node {
-            Node::Value { slot, .. } => s.level = seen[body.folds[slot as usize].node.index()].level + 1,
-            Node::Scanned { scan, .. } => {
-                s.level = seen[body.scans[scan as usize].node.index()].level + 1;
-                s.once = false;
-            }
-            Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } => {
-                let a = body.accesses[access as usize];
-                s.once = a.per_row && !map;
-                s.cost = s.cost.saturating_add(if is_near(a) { 0 } else { GATHERED });
-            }
-            Node::Gather { access, .. } => {
-                s.once &= body.accesses[access as usize].per_row;
-                s.cost = s.cost.saturating_add(GATHERED);
-            }
-            _ => {}
-        }
-        // More passes than bits: the last ones count as one.
-        s.level = s.level.min(31);
-        seen[i] = s;
-    }
-    seen
-}
-
-fn is_near(a: Access) -> bool {
-    matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform) || a.operand.is_none()
-}
-
-/// Back to the roots: the passes that need them. Returns the last pass over the points.
-fn needs(body: &Body, seen: &mut [Seen]) -> u8 {
-    let per_row = |access: u16| body.accesses[access as usize].per_row;
-    let points = body.stores.iter().filter(|s| !per_row(s.access)).map(|s| s.node);
-    let counted = body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node));
-    let last = counted.clone().chain(points.clone()).map(|n| seen[n.index()].level).max().unwrap_or(0);
-    for n in counted {
-        let s = &mut seen[n.index()];
-        s.needed |= 1 << s.level;
-    }
-    for n in points {
-        seen[n.index()].needed |= 1 << last;
-    }
-    for s in body.stores.iter().filter(|s| per_row(s.access)) {
-        let s = &mut seen[s.node.index()];
-        s.needed |= 1 << s.level;
-    }
-    last
-}
-
-/// A node by itself, in additions.
-fn own_cost(node: Node) -> u32 {
-    match node {
-        Node::Element { op, .. } => op.row().cost,
-        Node::Cast { .. } => 1,
-        _ => 0,
+impl std::ops::AddAssign for Work {
+    fn add_assign(&mut self, o: Work) {
+        self.simple += o.simple;
+        self.divide += o.divide;
+        self.special += o.special;
+        self.special_wide += o.special_wide;
+        self.convert += o.convert;
+        self.slow += o.slow;
+        self.fold += o.fold;
+        self.scan += o.scan;
+        self.sort += o.sort;
+        self.once += o.once;
     }
 }
 
@@ -228,7 +142,7 @@ fn narrowing(dtype: DType) -> u64 {
     }
 }
 
-fn classify(body: &Body, seen: &[Seen], id: NodeId, evaluations: u64, wide: u64, work: &mut Work) {
+fn classify(body: &Body, passes: &Passes, id: NodeId, evaluations: u64, wide: u64, work: &mut Work) {
     use ElementOp::{Add, Div, FloorDiv, Mul, Pow, Recip, Rem, Rsqrt, Sqrt, Sub};
     let n = evaluations * wide;
     match body.nodes[id.index()] {
@@ -244,8 +158,9 @@ fn classify(body: &Body, seen: &[Seen], id: NodeId, evaluations: u64, wide: u64,
                 return;
             }
             match op {
-                Add | Sub if dtype.is_float() && !body.strict && !body.repeatable && takes_product(body, seen, id) => {}
-                Div if is_by_row(body, seen, id) => work.simple += 2 * n,
+                Add | Sub
+                    if dtype.is_float() && !body.strict && !body.repeatable && takes_product(body, passes, id) => {}
+                Div if is_by_row(body, passes, id) => work.simple += 2 * n,
                 Div | FloorDiv | Rem | Recip | Sqrt => work.divide += n,
                 Rsqrt => work.divide += 2 * n,
                 Mul => work.simple += n,
@@ -267,46 +182,40 @@ fn has_vector_form(op: ElementOp) -> bool {
 }
 
 /// Whether a division is by a value of the row: multiplication by a reciprocal that is computed once.
-fn is_by_row(body: &Body, seen: &[Seen], id: NodeId) -> bool {
+fn is_by_row(body: &Body, passes: &Passes, id: NodeId) -> bool {
     let divisor = body.args(id).nth(1).expect("a division has two arguments");
-    !body.strict && !body.folds.is_empty() && seen[divisor.index()].once && seen[divisor.index()].level > 0
+    !body.strict && !body.folds.is_empty() && passes.once(divisor) && passes.level(divisor) > 0
 }
 
 /// Whether a sum takes in a product that nothing else needs: one instruction.
-fn takes_product(body: &Body, seen: &[Seen], id: NodeId) -> bool {
-    let product = |a: NodeId| {
-        matches!(body.nodes[a.index()], Node::Element { op: ElementOp::Mul, .. }) && seen[a.index()].uses == 1
-    };
+fn takes_product(body: &Body, passes: &Passes, id: NodeId) -> bool {
+    let product =
+        |a: NodeId| matches!(body.nodes[a.index()], Node::Element { op: ElementOp::Mul, .. }) && passes.uses(a) == 1;
     body.args(id).any(product)
 }
 
-/// The most values alive at once in any pass, those that differ from point to point.
-fn alive(body: &Body, seen: &mut [Seen], last: u8) -> u32 {
+/// The most values alive at once in any of the first passes, those that differ from point to point.
+fn alive(body: &Body, passes: &Passes) -> u32 {
     let mut most = 0;
-    for pass in 0..=last {
-        let bit = 1 << pass;
-        let mut now = 0;
-        for i in (0..body.nodes.len()).rev() {
-            if seen[i].computed & bit == 0 {
+    // The pass, counted from 1, in which a node was last seen alive.
+    let mut seen = vec![0; body.nodes.len()];
+    for pass in 0..=passes.last().min(MOST_PASSES - 1) {
+        let mut now = 0u32;
+        let mut comes_alive = |id: NodeId| {
+            let new = std::mem::replace(&mut seen[id.index()], pass + 1) <= pass;
+            (new && varies(body, id.index())) as u32
+        };
+        for id in (0..body.nodes.len() as u32).rev().map(NodeId) {
+            if passes.once(id) || !passes.computes(pass, id) {
                 continue;
             }
             // Backwards: a value comes alive where it is used last, and ends where it is made.
-            now += comes_alive(body, seen, NodeId(i as u32), bit);
-            for a in body.args(NodeId(i as u32)) {
-                now += comes_alive(body, seen, a, bit);
-            }
+            now += comes_alive(id) + body.args(id).map(&mut comes_alive).sum::<u32>();
             most = most.max(now);
-            now = now.saturating_sub(varies(body, i) as u32);
+            now = now.saturating_sub(varies(body, id.index()) as u32);
         }
     }
     most
-}
-
-fn comes_alive(body: &Body, seen: &mut [Seen], id: NodeId, bit: u32) -> u32 {
-    let s = &mut seen[id.index()];
-    let new = s.living & bit == 0 && varies(body, id.index());
-    s.living |= bit;
-    new as u32
 }
 
 /// Whether a node has a vector of its own: constants and scalars are operands in memory.

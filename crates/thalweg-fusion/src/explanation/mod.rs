@@ -8,12 +8,13 @@ mod layout;
 mod text;
 
 use crate::cost::{CostFeatures, Costs, footprint};
-use crate::instance::{Instance, Slot, instantiate};
+use crate::instance::{Instance, instantiate};
 use crate::memory::{Needs, Schedule, schedule};
 use crate::partition::{Effort, why};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Indexed, Mode, Segment, ValueId};
+use crate::write::step::Slot;
 use serde::Serialize;
 use std::collections::HashSet;
 use thalweg_ir::{Arg, Scalar};
@@ -419,7 +420,7 @@ fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
 }
 
 impl Candidate {
-    /// What it is, as the `n`th of a autotuning.
+    /// What it is, as the `n`th of an autotuning.
     fn name(&self, n: usize) -> String {
         let launches = format!("{} {}", self.kernels, if self.kernels == 1 { "launch" } else { "launches" });
         if n == 0 { format!("as planned, {launches}") } else { format!("plan {n}, {launches}") }

@@ -1,7 +1,8 @@
 //! From a sequence of launches to a schedule: what lives how long, and where it lies.
 
 use super::{Arena, Launch, Lifetime, Needs, Place, Schedule, arena};
-use crate::instance::{Instance, Slot};
+use crate::instance::Instance;
+use crate::write::step::Slot;
 
 /// The last launch that needs a cell which stays.
 pub(super) const STAYS: usize = usize::MAX;

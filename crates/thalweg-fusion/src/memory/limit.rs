@@ -7,7 +7,8 @@
 
 use super::layout::{Curve, STAYS, curve, lay};
 use super::{Needs, Schedule, order};
-use crate::instance::{Instance, Slot, Step};
+use crate::instance::Instance;
+use crate::write::step::{Slot, Step};
 
 /// Steps that are run again for one result.
 const MAX_AGAIN: usize = 64;

@@ -16,7 +16,8 @@ mod order;
 #[cfg(test)]
 mod tests;
 
-use crate::instance::{Instance, Slot};
+use crate::instance::Instance;
+use crate::write::step::Slot;
 use arena::Lifetime;
 
 /// What a memory plan is made for.

@@ -4,7 +4,8 @@
 //! up first, and branches run one after the other instead of side by side. Near linear: a step is looked at again only when it has become
 //! the last one to need something.
 
-use crate::instance::{Instance, Slot};
+use crate::instance::Instance;
+use crate::write::step::Slot;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -1,7 +1,8 @@
 //! Random instances without kernels: only what is read, written and wanted matters here.
 
 use super::*;
-use crate::instance::{Output, Step};
+use crate::instance::Output;
+use crate::write::step::Step;
 use thalweg_ir::{Shape, View};
 use thalweg_kernel::{Geometry, Kernel};
 

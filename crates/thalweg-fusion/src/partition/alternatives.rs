@@ -1,4 +1,4 @@
-//! Other plans that may turn out faster than the one the cost model prefers: what a autotuning on the device is held between.
+//! Other plans that may turn out faster than the one the cost model prefers: what an autotuning on the device is held between.
 //!
 //! The model is wrong where a constant is. So the search is asked again with constants put off, one at a time, by what such a model errs; and every single move
 //! from the plan is looked at, whether the model likes it or not. What the model itself thinks best of all that is tried.

@@ -9,12 +9,11 @@
 //! graph stays what it is. (Colours do not tell all graphs apart, and in very large segments not every choice is followed up: rare, and the price is no
 //! more than that the plan depends on the order of recording there.)
 
-use super::components::{magnitude, root};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use rustc_hash::FxHashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use thalweg_ir::Arg;
+use thalweg_ir::{Arg, Shape};
 
 /// The most rounds of one colouring. Each carries along the graph from end to end; it ends where a round tells nothing new apart.
 const ROUNDS: usize = 8;
@@ -200,4 +199,18 @@ fn mix(a: u64, b: u64) -> u64 {
     x = (x ^ x >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     x = (x ^ x >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
     x ^ x >> 33
+}
+
+/// The one that stands for all that `i` has been brought together with.
+pub(super) fn root(parent: &mut [usize], mut i: usize) -> usize {
+    while parent[i] != i {
+        parent[i] = parent[parent[i]];
+        i = parent[i];
+    }
+    i
+}
+
+/// About how large a tensor is.
+pub(super) fn magnitude(shape: Shape) -> u32 {
+    usize::BITS - shape.numel().leading_zeros()
 }

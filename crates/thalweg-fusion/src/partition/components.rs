@@ -1,12 +1,13 @@
 //! The components of a segment: parts that share nothing worth sharing, each searched by itself; of those that look alike one is searched.
 
-use super::facts::{Facts, is_constant};
+use super::canonical::{magnitude, root};
+use super::facts::Facts;
 use super::kernels::Kernels;
-use super::legality::NoPlan;
-use super::search::{Component, EXACT, Effort, State, search};
+use super::search::{Component, EXACT, Effort, NoPlan, State, search};
 use crate::segment::{BitSet, ValueId};
+use crate::write::rules::is_constant;
 use rustc_hash::FxHashMap;
-use thalweg_ir::{Arg, DType, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, RelArg, RelOp, View};
 
 /// Bytes of an input below which reading it twice is nothing.
 const SMALL_INPUT: usize = 256;
@@ -101,20 +102,6 @@ fn components(facts: &Facts<'_>) -> Vec<Component> {
     // The first of those that look alike is searched, and the first ones get most of the budget.
     components.sort_by_cached_key(|p| p.ops.iter().map(|&i| facts.rank[i]).min());
     components
-}
-
-/// The one that stands for all that `i` has been brought together with.
-pub(super) fn root(parent: &mut [usize], mut i: usize) -> usize {
-    while parent[i] != i {
-        parent[i] = parent[parent[i]];
-        i = parent[i];
-    }
-    i
-}
-
-/// About how large a tensor is.
-pub(super) fn magnitude(shape: Shape) -> u32 {
-    usize::BITS - shape.numel().leading_zeros()
 }
 
 /// What a component looks like: its operations in the canonical order with their arguments by place in it, which of them must be stored, and about how large they are.

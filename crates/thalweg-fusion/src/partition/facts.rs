@@ -2,12 +2,12 @@
 //! had, and in which order ties are broken.
 
 use super::canonical::ranks;
-use super::{is_opaque, takes_rows};
 use crate::cost::footprint;
-use crate::movement::{layout, strided, view_base};
 use crate::plan::OutputPlan;
-use crate::rows;
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
+use crate::write::movement::{layout, strided, view_base};
+use crate::write::rows;
+use crate::write::rules::{is_constant, is_opaque, takes_rows};
 use rustc_hash::FxHashMap;
 use thalweg_ir::Op;
 
@@ -260,9 +260,4 @@ impl<'a> Facts<'a> {
         // A reduction may be made in another kernel's pass, what follows it may not.
         choice && (takes_rows(op) || self.better_stored(i).is_none())
     }
-}
-
-/// A constant takes no work and no memory to compute.
-pub(crate) fn is_constant(op: Op) -> bool {
-    matches!(op, Op::Full | Op::Iota)
 }

@@ -2,16 +2,16 @@
 //!
 //! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows from these.
 
-use super::facts::{Facts, is_constant};
-use super::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_opaque, takes_rows};
-use crate::body::{Outline, build_map};
+use super::facts::Facts;
 use crate::cost::{Costs, features};
-use crate::instance::Slot;
-use crate::opaque::opaque;
 use crate::plan::KernelPlan;
-use crate::rows;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, ValueId};
+use crate::write::body::{Outline, build_map};
+use crate::write::opaque::opaque;
+use crate::write::rows;
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_constant, is_opaque, takes_rows};
+use crate::write::step::Slot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 use thalweg_ir::{DType, Op, ReduceOp, Shape};
@@ -178,7 +178,7 @@ fn op_of(v: ValueId) -> Option<usize> {
 
 /// The stored operation that a value is read from in memory.
 fn in_memory(facts: &Facts<'_>, v: ValueId, stored: &BitSet) -> Option<usize> {
-    op_of(crate::movement::view_base(&facts.ix, v, &|i| stored.has(i)).0)
+    op_of(crate::write::movement::view_base(&facts.ix, v, &|i| stored.has(i)).0)
 }
 
 /// The reduction whose rows the kernel has, and the reductions that are made from all rows in its pass.

@@ -6,13 +6,14 @@
 //! Always true: whatever the bytes are, what comes out is a legal plan of the segment or none. They name operations that are stored, and a set of
 //! stores becomes a kernel only by [`Kernels::get`], which the search asks too. So bytes from anywhere can make a segment slower, but not wrong.
 
-use super::facts::{Facts, is_constant};
+use super::facts::Facts;
 use super::kernels::Kernels;
 use super::search::{Effort, State};
 use super::{Planned, finish};
 use crate::cost::Costs;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Segment};
+use crate::write::rules::is_constant;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 

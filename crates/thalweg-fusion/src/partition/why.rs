@@ -2,13 +2,13 @@
 //!
 //! Found out when somebody asks, by putting the two together once more. So a plan carries no reasons, whether it was searched for or read from disk.
 
-use super::Rule;
 use super::facts::Facts;
 use super::kernels::{Kernels, candidate, candidate_ops};
 use super::search::{State, stores_of};
 use crate::cost::Costs;
 use crate::plan::{Edge, KernelPlan, Plan, Reason};
 use crate::segment::{Segment, ValueId};
+use crate::write::rules::Rule;
 use thalweg_ir::Op;
 
 /// Every value that one kernel of the plan hands to another, in order of the operations, with the reason.
@@ -53,9 +53,9 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     let gathers = |&&i: &&usize| ix.seg.ops[i].op == Op::Gather;
     let mut gathered = candidate_ops(&state.kernels[to].candidate).iter().filter(gathers);
     if gathered.any(|&g| {
-        ix.tensors(g)
-            .next()
-            .is_some_and(|(_, v)| crate::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op))
+        ix.tensors(g).next().is_some_and(|(_, v)| {
+            crate::write::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op)
+        })
     }) {
         return Reason::OperandOf(Op::Gather.name());
     }

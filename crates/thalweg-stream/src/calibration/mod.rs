@@ -8,11 +8,14 @@
 
 mod measure;
 mod samples;
+mod saved;
 pub(crate) mod watch;
 
+pub use saved::save_costs;
+
 use crate::DeviceRef;
-use crate::saved::load_costs;
 use measure::Bench;
+use saved::load_costs;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
 use thalweg_fusion::Costs;

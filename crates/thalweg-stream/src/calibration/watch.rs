@@ -7,9 +7,9 @@
 //! It is done by the thread whose kernels they were, between two segments. Beside them, on a thread of its own, what memory gives is shared with the
 //! program: a byte read out of cache then took two to five times as long as by itself, which every later process would have planned with.
 
+use super::saved::save_costs;
 use super::{calibrate, set_costs};
 use crate::DeviceRef;
-use crate::saved::save_costs;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -4,12 +4,11 @@
 //! that would be computed in too many places. Where a kernel breaks another rule all the same, everything that it would compute is stored: down to one
 //! operation a kernel, which is what runs without fusion. Only if that is no kernel either there is no plan, and the answer is the rule.
 
-use super::{Component, State};
-use crate::partition::facts::{Facts, is_constant};
+use super::{Component, NoPlan, State};
+use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernel, Kernels, computed_by};
-use crate::partition::legality::NoPlan;
-use crate::partition::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_opaque, takes_rows};
 use crate::segment::{BitSet, ValueId};
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_constant, is_opaque, takes_rows};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;

@@ -6,8 +6,8 @@
 
 use super::{Component, Found, State};
 use crate::partition::kernels::{Kernel, Kernels};
-use crate::partition::{Rule, is_opaque};
 use crate::segment::{BitSet, ValueId};
+use crate::write::rules::{Rule, is_opaque};
 use std::rc::Rc;
 
 /// The fastest plan of the component, or the fastest that was found until so many operations had been visited.

@@ -2,8 +2,8 @@
 
 use super::State;
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
-use crate::partition::{Rule, is_opaque};
 use crate::segment::{BitSet, ValueId};
+use crate::write::rules::{Rule, is_opaque};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 use thalweg_ir::Op;

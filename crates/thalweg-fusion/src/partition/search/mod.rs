@@ -8,10 +8,11 @@ pub(super) mod greedy;
 
 use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
-use super::{NoPlan, Rule};
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
+use crate::write::rules::Rule;
 use rustc_hash::FxHashMap;
+use std::fmt;
 use std::rc::Rc;
 
 /// The most values that may be stored for the search to look for the optimum.
@@ -178,6 +179,25 @@ impl State {
         if self.kernels.iter().any(|k| k.stores.iter().any(unread)) { Err(Rule::Unread) } else { Ok(()) }
     }
 }
+
+/// An operation that is no kernel even by itself, with all that it reads stored: a defect of the planner, since every operation is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoPlan {
+    /// The operation's number in the segment.
+    pub op: usize,
+    /// Its name.
+    pub name: &'static str,
+    /// The rule that its kernel breaks.
+    pub rule: Rule,
+}
+
+impl fmt::Display for NoPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {}, {}, is no kernel by itself: {}", self.op, self.name, self.rule)
+    }
+}
+
+impl std::error::Error for NoPlan {}
 
 /// Searches.
 ///

@@ -5,8 +5,8 @@ use crate::cost::Costs;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
 use crate::partition::search::State;
-use crate::partition::{MAX_KERNEL_OPS, Rule};
 use crate::segment::BitSet;
+use crate::write::rules::{MAX_KERNEL_OPS, Rule};
 use thalweg_ir::{ElementOp, ReduceOp};
 
 /// Whether one kernel may store these, if these and `others` are all that is stored.

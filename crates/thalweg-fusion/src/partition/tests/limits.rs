@@ -2,7 +2,8 @@
 
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
-use crate::partition::{Effort, MAX_KERNEL_OPS, plan};
+use crate::partition::{Effort, plan};
+use crate::write::rules::MAX_KERNEL_OPS;
 use thalweg_ir::ElementOp;
 
 /// Plans it both ways; the number of kernels after a search.

@@ -7,8 +7,9 @@ use crate::instance::instantiate;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
 use crate::partition::search::{Component, begin};
-use crate::partition::{Effort, Rule, plan};
+use crate::partition::{Effort, plan};
 use crate::scalars::ScalarClasses;
+use crate::write::rules::Rule;
 use thalweg_ir::{ElementOp, ReduceOp, ScatterOp};
 
 /// Plans a graph in every way; what comes of it fits the segment.

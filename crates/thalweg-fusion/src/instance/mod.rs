@@ -4,18 +4,21 @@
 //! where it lies and in which order they run is the memory plan's (`memory/`). The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
 //! sizes do not keep (an equality of shapes, a view that strides express) has no instance for them.
 
-use crate::body::{Outline, build_map};
+use crate::write::body::{Outline, build_map};
+mod group;
+mod resize;
+
 use crate::cost::{CostFeatures, Costs, features};
-use crate::group::group;
-use crate::movement::{layout, strided, view_base};
-use crate::opaque::opaque;
-use crate::partition::Rule;
 use crate::plan::{KernelPlan, OutputPlan, Plan};
-use crate::resize::{Form, form, resized};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
+use crate::write::movement::{layout, strided, view_base};
+use crate::write::opaque::opaque;
+use crate::write::rules::Rule;
+use crate::write::step::{Form, Slot, Step};
+use group::group;
+use resize::{form, resized};
 use thalweg_ir::{Op, View};
-use thalweg_kernel::{Geometry, Kernel};
 
 /// A plan with sizes: launches, each after those it reads from.
 #[derive(Debug)]
@@ -30,85 +33,6 @@ pub struct Instance {
     pub fused: bool,
 }
 
-/// One launch.
-#[derive(Debug)]
-pub struct Step {
-    /// Number of the kernel in the plan.
-    pub kernel_index: usize,
-    /// What is computed.
-    pub kernel: Kernel,
-    /// How large.
-    pub geometry: Geometry,
-    /// The kernel's operands; those from `first_write` on are written.
-    pub operands: Vec<Slot>,
-    /// Number of operands that are only read.
-    pub first_write: usize,
-    /// The kernel's scalars.
-    pub scalars: Vec<ScalarArg>,
-    /// For a written operand, a read one whose place it may take where that dies here: `(written, read)`, ordered by what is written.
-    pub in_place: Vec<(usize, usize)>,
-    /// What to say if an index turns out to be out of range, where the launch gathers.
-    pub out_of_range: Option<String>,
-    /// Bytes of distinct elements read of each operand that is only read.
-    pub touched: Vec<usize>,
-    /// Bytes of distinct elements read.
-    pub bytes_read: usize,
-    /// Bytes written.
-    pub bytes_written: usize,
-    /// What the body of an elementwise kernel follows from, apart from the pattern.
-    pub form: Option<Form>,
-}
-
-/// Where an operand lies.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Slot {
-    /// An input of the segment.
-    Input(usize),
-    /// A buffer of [`Instance::buffers`].
-    Buffer(usize),
-}
-
-/// A kernel's scalar.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ScalarArg {
-    /// One of the segment's.
-    Segment {
-        /// Its number.
-        index: u32,
-        /// Which part.
-        part: Part,
-    },
-    /// A number that follows from the sizes (i64).
-    Size(i64),
-}
-
-/// A part of a scalar's 64 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Part {
-    /// All.
-    Whole,
-    /// The low 32.
-    Low,
-    /// The high 32.
-    High,
-}
-
-impl ScalarArg {
-    /// The bits, out of the segment's scalars.
-    #[inline]
-    pub fn bits(self, scalars: &[u64]) -> u64 {
-        let (bits, part) = match self {
-            ScalarArg::Segment { index, part } => (scalars[index as usize], part),
-            ScalarArg::Size(value) => return value as u64,
-        };
-        match part {
-            Part::Whole => bits,
-            Part::Low => bits & 0xFFFF_FFFF,
-            Part::High => bits >> 32,
-        }
-    }
-}
-
 /// A live-out of an instance.
 #[derive(Clone, Debug)]
 pub struct Output {
@@ -120,9 +44,9 @@ pub struct Output {
     pub view: View,
 }
 
-/// Works a plan out for the sizes of a segment; `None` where the plan does not fit them.
+/// Instantiates a plan for the sizes of a segment; `None` where the plan does not fit them.
 pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -> Option<Instance> {
-    work_out(plan, segment, classes, None)
+    instantiate_from(plan, segment, classes, None)
 }
 
 /// [`instantiate`] where there is an instance of the same plan and the same classes for other sizes: what is alike in both is not found again.
@@ -132,10 +56,15 @@ pub fn instantiate_like(
     segment: Segment<'_>,
     classes: &ScalarClasses,
 ) -> Option<Instance> {
-    work_out(plan, segment, classes, Some(before))
+    instantiate_from(plan, segment, classes, Some(before))
 }
 
-fn work_out(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses, before: Option<&Instance>) -> Option<Instance> {
+fn instantiate_from(
+    plan: &Plan,
+    segment: Segment<'_>,
+    classes: &ScalarClasses,
+    before: Option<&Instance>,
+) -> Option<Instance> {
     let ix = Indexed::new(segment);
     let mut buffers = Vec::new();
     let mut buffer_of = vec![None; segment.ops.len()];

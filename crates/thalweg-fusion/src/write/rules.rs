@@ -1,16 +1,24 @@
 //! What is allowed. The rules that a kernel of a plan keeps, each with its reason.
 //!
-//! Whether a set of stores can be one kernel is found out by writing it: [`outline`](super::group::outline) says over which points and rows it would run, and the
-//! writer of [`crate::body`] follows every value with its index map; both say which [`Rule`] is broken. What concerns several kernels
-//! at once is asked of a whole plan in the making ([`State::check`](super::search::State::check)). Asking changes nothing.
+//! Whether a set of stores can be one kernel is found out by writing it: an [`Outline`](super::body::Outline) says over which points and rows it would run, and the
+//! writer of [`super::body`] follows every value with its index map; both say which [`Rule`] is broken. What concerns several kernels
+//! at once is asked of a whole plan in the making (`State::check` of the search). Asking changes nothing.
 //!
-//! Beside these, a launch has rules of its own, which the instance keeps ([`crate::instance`]): a result takes the place of a dying input only where the kernel
+//! Beside these, a launch has rules of its own, which the instance keeps (`crate::instance`): a result takes the place of a dying input only where the kernel
 //! reads each element of it at the point that it writes; and random numbers are a function of key and position alone, so they may be computed anywhere and
 //! as often as one likes.
 //!
 //! Each rule has a test in `partition/tests/legality.rs`.
 
 use std::fmt;
+use thalweg_ir::Op;
+
+/// The most operations that one kernel holds: keeps compiling linear in practice and code within the instruction cache.
+pub(crate) const MAX_KERNEL_OPS: usize = 2048;
+/// The most index maps under which one kernel computes the same operation.
+pub(crate) const MAX_MAPS: usize = 16;
+/// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor (`cat(a, a)`) doubles the maps of all before it.
+pub(crate) const HOPELESS_MAPS: usize = 4 * MAX_MAPS;
 
 /// A rule that a kernel would break.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -56,47 +64,22 @@ impl fmt::Display for Rule {
     }
 }
 
-/// An operation that is no kernel even by itself, with all that it reads stored: a defect of the planner, since every operation is one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoPlan {
-    /// The operation's number in the segment.
-    pub op: usize,
-    /// Its name.
-    pub name: &'static str,
-    /// The rule that its kernel breaks.
-    pub rule: Rule,
+/// Whether an operation is an opaque kernel: one that nothing fuses into.
+pub(crate) fn is_opaque(op: Op) -> bool {
+    matches!(op, Op::Matmul | Op::Scatter(_))
 }
 
-impl fmt::Display for NoPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "operation {}, {}, is no kernel by itself: {}", self.op, self.name, self.rule)
-    }
+/// Whether an operation counts among those that a kernel computes: views and constants become no code to speak of.
+pub(crate) fn counts(op: Op) -> bool {
+    !op.is_view() && !is_constant(op)
 }
 
-impl std::error::Error for NoPlan {}
+/// Needs whole rows of its operand.
+pub(crate) fn takes_rows(op: Op) -> bool {
+    matches!(op, Op::Reduce(_) | Op::Scan(_))
+}
 
-/// The kernels so that each runs after those it reads from; among those that could run the one with the lowest `first`. `None` where they
-/// wait for each other.
-pub(crate) fn run_order(reads: &[Vec<usize>], first: impl Fn(usize) -> usize) -> Option<Vec<usize>> {
-    let mut readers = vec![vec![]; reads.len()];
-    let mut waits = vec![0; reads.len()];
-    for (k, from) in reads.iter().enumerate() {
-        for &r in from {
-            readers[r].push(k);
-            waits[k] += 1;
-        }
-    }
-    let mut ready: std::collections::BTreeSet<(usize, usize)> =
-        (0..waits.len()).filter(|&k| waits[k] == 0).map(|k| (first(k), k)).collect();
-    let mut order = Vec::with_capacity(waits.len());
-    while let Some((_, k)) = ready.pop_first() {
-        order.push(k);
-        for &r in &readers[k] {
-            waits[r] -= 1;
-            if waits[r] == 0 {
-                ready.insert((first(r), r));
-            }
-        }
-    }
-    (order.len() == waits.len()).then_some(order)
+/// A constant takes no work and no memory to compute.
+pub(crate) fn is_constant(op: Op) -> bool {
+    matches!(op, Op::Full | Op::Iota)
 }

@@ -1,12 +1,12 @@
 //! From a map kernel of a plan to its body and geometry: every operation in it is written down under the index map
 //! through which it is needed, and movement disappears into the accesses.
 
-use crate::boxes;
-use crate::instance::{Part, ScalarArg};
-use crate::map_layout::{lay_out, lay_out_box};
-use crate::movement::{Path, Step, is_in_order, layout, strided, view_base};
-use crate::partition::{HOPELESS_MAPS, Rule, arguments, counts, is_constant, takes_rows};
-use crate::rows;
+use super::boxes;
+use super::map_layout::{lay_out, lay_out_box};
+use super::movement::{Path, Step, arguments, is_in_order, layout, strided, view_base};
+use super::rows;
+use super::rules::{HOPELESS_MAPS, Rule, counts, is_constant, takes_rows};
+use super::step::{Part, ScalarArg};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use rustc_hash::FxHashMap;

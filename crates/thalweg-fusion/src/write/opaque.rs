@@ -3,10 +3,10 @@
 //! In: the operation, and what the partition found its operands to be views of. A matrix product has them in memory. Index and values of a scatter that
 //! are not there are computed by the launch, each over the shape of what it is a view of, and read through the same view.
 
-use crate::body::{MapKernel, build_input};
-use crate::instance::{ScalarArg, Slot, Step};
-use crate::movement::{layout, strided, view_base};
-use crate::partition::Rule;
+use super::body::{MapKernel, build_input};
+use super::movement::{layout, strided, view_base};
+use super::rules::Rule;
+use super::step::{ScalarArg, Slot, Step};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{Op, Shape, View};

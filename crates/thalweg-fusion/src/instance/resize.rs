@@ -5,17 +5,13 @@
 //! Such a body follows from the pattern and from which axes of each value are broadcast: its [`Form`]. Nothing else that the writer asks of sizes can have another answer, since
 //! its paths have broadcasts only and every value is read under one map. How the accesses lie is found anew.
 
-use crate::instance::Step;
-use crate::map_layout::lay_out;
-use crate::movement::layout;
 use crate::plan::KernelPlan;
 use crate::segment::{Indexed, ValueId};
+use crate::write::map_layout::lay_out;
+use crate::write::movement::layout;
+use crate::write::step::{Form, Step};
 use thalweg_ir::{Op, Shape, View};
 use thalweg_kernel::{Geometry, IndexMap, Kernel};
-
-/// Of each value of an elementwise kernel, its rank and the axes along which it is broadcast; of the domain, those of size 1.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Form(Vec<u16>);
 
 /// A shape's rank, and the axes of the domain, counted from the last, along which it is broadcast.
 fn against(shape: Shape, domain: Shape) -> Option<u16> {

@@ -1,6 +1,6 @@
 //! Groups with sizes: the launches of independent kernels as one.
 
-use crate::instance::{Slot, Step};
+use crate::write::step::{Slot, Step};
 use std::collections::HashMap;
 use thalweg_kernel::{Geometry, GroupPart, Kernel};
 

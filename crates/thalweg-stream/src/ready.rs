@@ -1,20 +1,37 @@
-//! Schedules: the memory plans of an instance, made when they are first needed.
+//! What is ready to run: an instance with its programs, and its schedules, the memory plans of the instance, made when they are first needed.
 //!
 //! In: what the segment alone holds of its inputs, and what the device's limit leaves. Out: the schedule to run. Most segments see the same inputs
 //! dying every time and no limit, so the first schedule is nearly always the right one; the list of them is read without a lock.
 
 use crate::DeviceRef;
+use crate::autotune::{Autotuning, MOST_OTHERS, Named};
 use crate::calibration::costs;
-use crate::store::Ready;
+use crate::defect;
+use crate::mode::effort;
 use crate::value::Value;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use thalweg_fusion::{Needs, Schedule, schedule, schedule_within};
-use thalweg_runtime::{Error, granted};
+use thalweg_fusion::{
+    Instance, Needs, Plan, Planned, ScalarClasses, Schedule, Segment, alternatives, footprint, instantiate, schedule,
+    schedule_within,
+};
+use thalweg_runtime::{Error, Program, granted};
 
 /// Schedules kept for one instance; beyond, they are made for each run.
 const MAX_SCHEDULES: usize = 16;
+
+/// An instance with its programs.
+pub(crate) struct Ready {
+    pub plan: Arc<Plan>,
+    pub instance: Instance,
+    pub programs: Vec<Arc<dyn Program>>,
+    pub classes: Arc<ScalarClasses>,
+    /// Whether another plan is faster for these sizes.
+    pub autotuning: Autotuning<Ready>,
+    /// In which order its launches run, and where results lie.
+    pub memory: Memory,
+}
 
 /// A schedule, with a number that no other one has, so that a device knows it again.
 pub(crate) struct Numbered {
@@ -92,6 +109,52 @@ pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
     };
     own.clear();
     own.extend(inputs.iter().map(|v| v.as_ref().map_or(0, bytes)));
+}
+
+/// The programs of all launches of an instance of a segment.
+pub(crate) fn prepare(
+    device: DeviceRef,
+    segment: &Segment<'_>,
+    instance: &Instance,
+) -> Result<Vec<Arc<dyn Program>>, Error> {
+    let launches: Vec<_> = instance.steps.iter().map(|s| (&s.kernel, &s.geometry)).collect();
+    defect::caught("the compiler", device, segment, || device.device().prepare(&launches))?
+}
+
+impl Ready {
+    /// Other plans for the same segment, instantiated.
+    pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named<Ready> {
+        let costs = costs(device);
+        let own = self.instance.time(&costs, footprint(&segment));
+        let instantiated = |planned: Planned| Some((self.instantiated(device, segment, planned.plan)?, planned.time));
+        let named =
+            || alternatives(segment, &costs, &self.plan, MOST_OTHERS).into_iter().filter_map(instantiated).collect();
+        // The plan that runs is as good as it was: a defect here is told of, and nothing is tried.
+        let others = defect::caught("naming other plans", device, &segment, named).unwrap_or_default();
+        Named { own, others }
+    }
+
+    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
+    pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
+        let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
+        if !segment.mode.fused {
+            return None;
+        }
+        let planned = || {
+            let planned = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?;
+            self.instantiated(device, segment, planned.plan)
+        };
+        // Where there is none, what is missing is memory, and that is the error.
+        defect::caught("planning for little memory", device, &apart, planned).ok().flatten()
+    }
+
+    fn instantiated(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
+        let instance = instantiate(&plan, segment, &self.classes)?;
+        let programs = prepare(device, &segment, &instance);
+        let (autotuning, memory) = (Autotuning::decided(), Memory::default());
+        let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
+        Some(Arc::new(Ready { plan, instance, programs, classes, autotuning, memory }))
+    }
 }
 
 impl Ready {

@@ -1,6 +1,7 @@
 //! Movement on the way from a kernel's domain to a value: the chain of views between them.
 
-use crate::rows::to_rows;
+use super::rows::to_rows;
+use super::rules::takes_rows;
 use crate::segment::{Indexed, ValueId};
 use std::rc::Rc;
 use thalweg_ir::{Arg, Op, Shape, View, unpack_order};
@@ -138,4 +139,31 @@ pub(crate) fn layout(ix: &Indexed<'_>, v: ValueId) -> View {
         ValueId::Input(i) => ix.seg.inputs[i].1,
         ValueId::Op(i) => View::contiguous(ix.seg.shapes[i]),
     }
+}
+
+/// The tensor arguments of operation `i` where it is computed under `path` in a kernel over `domain`, each with its own path.
+pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) -> Vec<(ValueId, Path)> {
+    let (op, shape) = (ix.seg.ops[i].op, ix.seg.shapes[i]);
+    ix.tensors(i)
+        .map(|(n, v)| {
+            let own = ix.shape(v);
+            let path = match op {
+                Op::Cat => {
+                    let axis = ix.seg.ops[i].attr as usize;
+                    let rest = shape[axis] - own[axis];
+                    let (before, after) = if n == 0 { (0, rest) } else { (rest, 0) };
+                    path.after(Step::Extend { axis, before, after })
+                }
+                Op::Pad => path.after(Step::Op(i)),
+                // Whole rows are read, whichever element is asked for.
+                _ if takes_rows(op) && own == domain => Path::identity(),
+                _ if takes_rows(op) => Path::identity().after(Step::Reshape(domain)),
+                Op::Gather => path.clone(),
+                _ if op.is_view() => path.after(Step::Op(i)),
+                _ if own != shape => path.after(Step::Broadcast(shape)),
+                _ => path.clone(),
+            };
+            (v, path)
+        })
+        .collect()
 }

@@ -1,0 +1,141 @@
+//! A call of a kernel along rows: the words for some rows, or for a block of one.
+
+use super::columns::Columns;
+use super::layout::{Block, Layout, Line, Tables};
+use super::passes::Places;
+use super::{Stores, may_stream};
+use crate::engine::AlongEngine;
+use crate::row_call::{ACCESS_WORDS, MOST_ROWS_ABREAST};
+use std::ops::Range;
+use thalweg_kernel::{Body, OnlinePasses, Phases};
+use thalweg_runtime::Error;
+
+/// Bytes of the rows that are passed over side by side: they stay in the smallest first-level caches.
+const NEAR_BYTES: usize = 24 << 10;
+
+/// One launch.
+pub struct Along<'a> {
+    engine: &'a AlongEngine,
+    pub phases: &'a Phases,
+    /// By which its first two passes run together.
+    pub online: Option<&'a OnlinePasses>,
+    pub layout: &'a Layout<'a>,
+    /// As many as the body has.
+    scalars: &'a [u64],
+    /// Outputs lie over inputs that may be read again.
+    in_place: bool,
+    /// What is written point by point, if it goes past the caches: in this phase, through these accesses.
+    stream: Option<(usize, Vec<usize>)>,
+    /// Where buffers lie in the memory of a row, values being at its start.
+    pub buffers: Vec<usize>,
+    /// Bytes of that memory.
+    pub bytes: usize,
+    /// Rows that are passed over side by side where they run whole.
+    pub together: usize,
+    /// Where rows are put together.
+    pub columns: Option<Columns>,
+}
+
+impl<'a> Along<'a> {
+    pub fn new(
+        engine: &'a AlongEngine,
+        online: Option<&'a OnlinePasses>,
+        body: &Body,
+        layout: &'a Layout<'a>,
+        scalars: &'a [u64],
+        stores: Stores,
+    ) -> Along<'a> {
+        let phases = engine.phases();
+        let in_place = stores.aliased && engine.rereads_inputs();
+        let written = body.stores.iter().map(|s| s.access as usize).filter(|&a| !body.accesses[a].per_row);
+        let last = phases.list.iter().rposition(|p| !p.once).filter(|_| stores.stream);
+        let stream = last.map(|l| (l, written.collect()));
+        let mut places = Places::default();
+        places.take(8 * phases.values.len());
+        let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
+        let columns = Columns::new(body, layout);
+        let last = layout.kept.len() - 1;
+        let read =
+            layout.lines.iter().enumerate().filter(|(i, l)| {
+                l.point != 0 && l.kept[last] != 0 && body.stores.iter().all(|s| s.access as usize != *i)
+            });
+        let point = read.map(|(_, l)| l.unit as usize).chain(phases.buffers.iter().map(|d| d.size())).sum::<usize>();
+        let together = (NEAR_BYTES / (point * layout.n).max(1)).clamp(1, MOST_ROWS_ABREAST);
+        Along {
+            engine,
+            phases,
+            online,
+            layout,
+            scalars,
+            in_place,
+            stream,
+            buffers,
+            bytes: places.bytes,
+            together,
+            columns,
+        }
+    }
+
+    /// Bytes of memory for the rows of a call.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes * self.together
+    }
+
+    /// Runs phases for rows that the args stand at.
+    ///
+    /// # Safety
+    /// As [`crate::row_call::Along::run`].
+    pub unsafe fn call(&self, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> Result<(), Error> {
+        let fits = |(phase, written): &(usize, Vec<usize>)| phases.contains(phase) && may_stream(written, args, rows);
+        // SAFETY: the caller's promise; rows that go past the caches are aligned.
+        unsafe {
+            if self.stream.as_ref().is_some_and(fits) {
+                self.engine.run_streaming(args, n, rows, phases)?;
+            } else {
+                self.engine.run(args, n, rows, phases, self.in_place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Words for a call of `n` points from a block's first point on.
+    pub fn args(
+        &self,
+        row: usize,
+        block: Block,
+        n: usize,
+        memory: *mut u8,
+        values: *mut u8,
+        (args, tables): (&mut Vec<u64>, &mut Tables),
+    ) {
+        let layout = self.layout;
+        let inner = layout.kept.len() - 1;
+        args.clear();
+        for (i, line) in layout.lines.iter().enumerate() {
+            if line.map.is_some() {
+                // A row without points has no places; a phase that runs once may still ask.
+                let first = (layout.row > 0).then(|| row * layout.row + block.run * layout.n + block.start);
+                let (at, table) = tables.fill(i, line, first, 1, n);
+                args.extend([at, 0, 0, table]);
+            } else {
+                let own = || line.start.wrapping_add(layout.to_row(line, row));
+                let start = self.columns.as_ref().and_then(|c| c.start(i, row)).unwrap_or_else(own);
+                let at = start.wrapping_add(layout.to_point(line, block));
+                args.extend([at as u64, line.kept[inner] as u64, step(line) as u64, line.bounds()]);
+            }
+        }
+        for (&at, dtype) in self.buffers.iter().zip(&self.phases.buffers) {
+            let point = block.run * layout.n + block.start;
+            args.extend([memory as u64 + (at + point * dtype.size()) as u64, self.bytes as u64, 1, 0]);
+        }
+        args.extend_from_slice(self.scalars);
+        args.push(values as u64);
+        args.push(1);
+        debug_assert_eq!(args.len(), ACCESS_WORDS * (layout.lines.len() + self.buffers.len()) + self.scalars.len() + 2);
+    }
+}
+
+/// Elements from point to point.
+fn step(line: &Line<'_>) -> i64 {
+    line.point / line.unit
+}

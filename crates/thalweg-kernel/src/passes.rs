@@ -1,0 +1,253 @@
+//! The passes of a row body: in which of them each node is computed, and which nodes are kept between them.
+//!
+//! A fold's result is known when the whole row has been read, so what depends on it takes another pass over the row. In: a body. Out: for each node the
+//! pass from which on it can be computed (its *level*), whether it is the same for all points of a row (*once*), the passes that need it, and whether a later pass reads it
+//! from a buffer instead of computing it again. [`crate::phases`] builds the phases from it; the cost model counts it.
+//!
+//! Example: softmax. `x` has level 0, `exp(x - max)` level 1, the quotient level 2. Pass 2 needs the exponential again, which costs more than writing it down: it
+//! is kept, computed in pass 1 and read in pass 2. `x` is loaded in passes 0 and 1.
+//!
+//! Always true: a node is needed in a pass only where a node computed there takes it, or a root belongs there; what is kept is computed in the first pass that needs it,
+//! everything else in each.
+
+use crate::{AccessClass, Body, Node, NodeId};
+
+/// Arithmetic (in additions) from which a value is kept in a buffer rather than computed again.
+const KEEP: u32 = 8;
+/// What a load that is not contiguous counts as.
+const GATHERED: u32 = 8;
+
+/// What holds of a node in all passes.
+#[derive(Clone, Copy, Default)]
+struct Placed {
+    level: u32,
+    once: bool,
+    kept: bool,
+    /// Nodes that take it.
+    uses: u16,
+    /// Arithmetic from loads and values of the row.
+    cost: u32,
+}
+
+/// The passes of a body.
+pub struct Passes {
+    nodes: Vec<Placed>,
+    last: usize,
+    /// For each node `words` words: the set of passes that need it. Of what is computed once a row bit 0 says that something needs it.
+    needed: Vec<u64>,
+    words: usize,
+}
+
+impl Passes {
+    /// The passes of a body over rows, or over single points, of which there is one pass and nothing that is once a row. With `keep`, dear values are kept.
+    pub fn new(body: &Body, rows: bool, keep: bool) -> Passes {
+        let nodes = place(body, rows);
+        let point_roots = || {
+            let folded = body.folds.iter().map(|f| f.node);
+            folded.chain(body.scans.iter().map(|s| s.node)).chain(stores(body, false))
+        };
+        let last = point_roots().map(|id| nodes[id.index()].level).max().unwrap_or(0) as usize;
+        let words = last / 64 + 1;
+        let mut p = Passes { needed: vec![0; nodes.len() * words], nodes, last, words };
+        for id in body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node)) {
+            p.need(id, p.level(id));
+        }
+        stores(body, false).for_each(|id| p.need(id, last));
+        // What is stored once a row may follow from the last fold.
+        stores(body, true).for_each(|id| p.need(id, p.level(id).min(last)));
+        p.spread(body, keep);
+        p
+    }
+
+    /// Back from the roots: which passes need what, and what is kept.
+    fn spread(&mut self, body: &Body, keep: bool) {
+        for i in (0..self.nodes.len()).rev() {
+            let id = NodeId(i as u32);
+            if !self.is_needed(id) {
+                continue;
+            }
+            if self.nodes[i].once {
+                body.args(id).for_each(|a| self.need(a, 0));
+                continue;
+            }
+            let storable = !matches!(body.nodes[i], Node::Scanned { .. });
+            self.nodes[i].kept = keep && storable && self.nodes[i].cost >= KEEP && self.count(id) > 1;
+            if self.nodes[i].kept {
+                let first = self.first(id);
+                body.args(id).for_each(|a| self.need(a, first));
+                continue;
+            }
+            for a in body.args(id) {
+                for w in 0..self.words {
+                    self.needed[a.index() * self.words + w] |= self.needed[i * self.words + w];
+                }
+            }
+        }
+    }
+
+    fn need(&mut self, id: NodeId, pass: usize) {
+        let pass = if self.nodes[id.index()].once { 0 } else { pass };
+        self.needed[id.index() * self.words + pass / 64] |= 1 << (pass % 64);
+    }
+
+    fn set(&self, id: NodeId) -> &[u64] {
+        &self.needed[id.index() * self.words..][..self.words]
+    }
+
+    /// How many passes need it.
+    fn count(&self, id: NodeId) -> u32 {
+        self.set(id).iter().map(|w| w.count_ones()).sum()
+    }
+
+    fn first(&self, id: NodeId) -> usize {
+        let (w, word) = self.set(id).iter().enumerate().find(|(_, w)| **w != 0).expect("a node that a pass needs");
+        64 * w + word.trailing_zeros() as usize
+    }
+
+    /// The last pass over the points of a row.
+    pub fn last(&self) -> usize {
+        self.last
+    }
+
+    /// The pass from which on a node can be computed.
+    pub fn level(&self, id: NodeId) -> usize {
+        self.nodes[id.index()].level as usize
+    }
+
+    /// Whether a node is the same for all points of a row.
+    pub fn once(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].once
+    }
+
+    /// Nodes that take it.
+    pub fn uses(&self, id: NodeId) -> usize {
+        self.nodes[id.index()].uses as usize
+    }
+
+    /// Whether anything needs it.
+    pub fn is_needed(&self, id: NodeId) -> bool {
+        self.set(id).iter().any(|w| *w != 0)
+    }
+
+    /// Whether passes after the first that needs it read it from a buffer.
+    pub fn kept(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].kept
+    }
+
+    /// Whether a pass computes it.
+    pub fn computes(&self, pass: usize, id: NodeId) -> bool {
+        let needs = self.set(id)[pass / 64] >> (pass % 64) & 1 == 1;
+        needs && (!self.kept(id) || self.first(id) == pass)
+    }
+
+    /// How many passes compute it.
+    pub fn evaluations(&self, id: NodeId) -> u32 {
+        if self.kept(id) { 1 } else { self.count(id) }
+    }
+
+    /// How often a kept node goes through its buffer: written once, read in every later pass that needs it.
+    pub fn transfers(&self, id: NodeId) -> u32 {
+        if self.kept(id) { self.count(id) } else { 0 }
+    }
+}
+
+/// What is stored, once a row or at each point.
+fn stores(body: &Body, per_row: bool) -> impl Iterator<Item = NodeId> + '_ {
+    body.stores.iter().filter(move |s| body.accesses[s.access as usize].per_row == per_row).map(|s| s.node)
+}
+
+/// Arithmetic of a node by itself, in additions.
+pub fn own_cost(node: Node) -> u32 {
+    match node {
+        Node::Element { op, .. } => op.row().cost,
+        Node::Cast { .. } => 1,
+        _ => 0,
+    }
+}
+
+/// Forth from the loads: levels, what is once a row, costs.
+fn place(body: &Body, rows: bool) -> Vec<Placed> {
+    let mut nodes = vec![Placed::default(); body.nodes.len()];
+    for (i, node) in body.nodes.iter().enumerate() {
+        let mut p = Placed { once: rows, cost: own_cost(*node), ..Placed::default() };
+        for a in body.args(NodeId(i as u32)) {
+            assert!(a.index() < i, "node {i} is made from node {}", a.index());
+            let arg = &mut nodes[a.index()];
+            arg.uses = arg.uses.saturating_add(1);
+            p.level = p.level.max(arg.level);
+            p.once &= arg.once;
+            // A value that is needed twice counts twice, so this may grow beyond any number.
+            p.cost = p.cost.saturating_add(if arg.once { 0 } else { arg.cost });
+        }
+        let after = |operand: NodeId| {
+            assert!(operand.index() < i, "node {i} is made from node {}", operand.index());
+            nodes[operand.index()].level + 1
+        };
+        match *node {
+            Node::Value { slot, .. } => p.level = after(body.folds[slot as usize].node),
+            Node::Scanned { scan, .. } => (p.level, p.once) = (after(body.scans[scan as usize].node), false),
+            Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } => {
+                let a = body.accesses[access as usize];
+                let near = matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform) || a.operand.is_none();
+                p.once = rows && a.per_row;
+                p.cost = p.cost.saturating_add(if near { 0 } else { GATHERED });
+            }
+            Node::Gather { access, .. } => {
+                p.once &= body.accesses[access as usize].per_row;
+                p.cost = p.cost.saturating_add(GATHERED);
+            }
+            _ => {}
+        }
+        nodes[i] = p;
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, BodyBuilder, FoldOp};
+    use thalweg_ir::{DType, ElementOp};
+
+    fn access(b: &mut BodyBuilder, operand: u16) -> u16 {
+        b.access(Access { operand: Some(operand), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false })
+    }
+
+    #[test]
+    fn the_exponentials_of_a_softmax_are_computed_once_and_read_once() {
+        let mut b = BodyBuilder::new(false);
+        let (x, y) = (access(&mut b, 0), access(&mut b, 1));
+        let x = b.node(Node::Load { access: x });
+        let m = b.fold(FoldOp::Max, x);
+        let d = b.element(ElementOp::Sub, &[x, m]);
+        let e = b.element(ElementOp::Exp, &[d]);
+        let s = b.fold(FoldOp::Sum, e);
+        let out = b.element(ElementOp::Div, &[e, s]);
+        b.store(out, y);
+        let body = b.finish();
+        let p = Passes::new(&body, true, true);
+        assert_eq!((p.last(), p.level(x), p.level(e), p.level(out)), (2, 0, 1, 2));
+        assert!(p.kept(e) && p.computes(1, e) && !p.computes(2, e));
+        assert_eq!((p.evaluations(e), p.transfers(e), p.evaluations(x)), (1, 2, 2));
+        assert!(p.once(m) && p.is_needed(m) && !p.once(x));
+        let p = Passes::new(&body, true, false);
+        assert_eq!((p.evaluations(e), p.evaluations(x), p.kept(e)), (2, 3, false));
+    }
+
+    /// More passes than a word has bits: each fold takes the one before it.
+    #[test]
+    fn there_is_no_bound_on_the_number_of_passes() {
+        let mut b = BodyBuilder::new(false);
+        let (x, y) = (access(&mut b, 0), access(&mut b, 1));
+        let x = b.node(Node::Load { access: x });
+        let mut v = x;
+        for _ in 0..150 {
+            let s = b.fold(FoldOp::Sum, v);
+            v = b.element(ElementOp::Sub, &[x, s]);
+        }
+        b.store(v, y);
+        let p = Passes::new(&b.finish(), true, true);
+        assert_eq!((p.last(), p.level(v), p.evaluations(x)), (150, 150, 151));
+        assert!(p.computes(149, x) && p.computes(150, v) && !p.computes(149, v));
+    }
+}

@@ -1,0 +1,89 @@
+//! Reports of segments as they run, collected where somebody asked for an explanation.
+
+use crate::DeviceRef;
+use crate::calibration::costs;
+use crate::ready::Ready;
+use crate::run::Run;
+use std::cell::RefCell;
+use std::sync::Arc;
+use thalweg_fusion::{BitSet, ResidenceReport, Runner, Segment, SegmentReport};
+use thalweg_runtime::{Error, Program};
+
+thread_local! {
+    static COLLECTED: RefCell<Option<Vec<SegmentReport>>> = const { RefCell::new(None) };
+    static TIMES: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` and collects the reports of what runs meanwhile on this thread.
+pub(crate) fn collected<T>(f: impl FnOnce() -> T) -> (T, Vec<SegmentReport>) {
+    let outer = COLLECTED.replace(Some(Vec::new()));
+    let out = f();
+    (out, COLLECTED.replace(outer).unwrap_or_default())
+}
+
+/// Runs `f` and collects the nanoseconds of the launches that run meanwhile on this thread.
+pub(crate) fn timed<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
+    let outer = TIMES.replace(Some(Vec::new()));
+    let out = f();
+    (out, TIMES.replace(outer).unwrap_or_default())
+}
+
+/// Whether somebody wants to know how long launches take.
+pub(crate) fn is_timed() -> bool {
+    COLLECTED.with_borrow(|c| c.is_some()) || TIMES.with_borrow(|t| t.is_some())
+}
+
+/// A report for the segment about to run, if somebody wants one.
+pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> {
+    COLLECTED.with_borrow(|c| c.is_some()).then(f)
+}
+
+/// The report of a segment that is about to run as `ready`, in an autotuning of `own` if there is one.
+pub(crate) fn report(
+    device: DeviceRef,
+    segment: &Segment<'_>,
+    ready: &Ready,
+    own: &Ready,
+    made: bool,
+    deferred: &BitSet,
+) -> SegmentReport {
+    let runner = |p: &Arc<dyn Program>| Runner {
+        engine: p.info().engine,
+        residence: p.residence().map(|r| ResidenceReport {
+            registers: r.registers,
+            spilled_bytes: r.spilled_bytes,
+            shared_bytes: r.shared_bytes,
+            blocks: r.blocks,
+            threads: r.threads,
+            occupancy: r.occupancy,
+        }),
+    };
+    let runners = ready.programs.iter().map(runner).collect();
+    let facts = |r: &Ready| (r.instance.steps.len(), r.programs.iter().map(|p| p.info().spills).sum());
+    let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, runners);
+    SegmentReport { autotuning: own.autotuning.candidates(own, facts), deferred: deferred.iter().collect(), ..report }
+}
+
+/// Puts the report away with what the run did.
+pub(crate) fn end(report: Option<SegmentReport>, ready: &Ready, outcome: &Result<Run, Error>) {
+    TIMES.with_borrow_mut(|t| {
+        if let (Some(times), Ok(run)) = (t, outcome) {
+            times.extend(&run.ns);
+        }
+    });
+    let Some(mut report) = report else { return };
+    match outcome {
+        Ok(run) => report.ran(
+            (&ready.instance, run.schedule.as_deref().expect("it ran")),
+            &run.allocated,
+            &run.in_place,
+            &run.ns,
+        ),
+        Err(error) => report.failed(error.to_string()),
+    }
+    COLLECTED.with_borrow_mut(|c| {
+        if let Some(reports) = c {
+            reports.push(report);
+        }
+    });
+}
