@@ -9,7 +9,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 use std::time::Duration;
-use thalweg::{Device, counters, with_fusion};
+use thalweg::{Device, counters};
 
 /// Arguments of `thalweg bench`.
 #[derive(Args, Debug)]
@@ -19,9 +19,12 @@ pub struct Bench {
     /// The device, as THALWEG_DEVICE takes it
     #[arg(long)]
     pub device: Option<String>,
-    /// Operations share kernels, or each is a kernel of its own
+    /// Operations share kernels, or each is a kernel of its own; with promises about bits, or without
     #[arg(long, value_enum, default_value = "fused")]
     mode: Mode,
+    /// The default mode beside this one, in so many rounds in turns
+    #[arg(long, value_name = "ROUNDS", default_value_t = 0)]
+    against_default: usize,
     /// Sizes for a processor with a few cores, or for a GPU
     #[arg(long, value_enum, default_value = "small")]
     size: Size,
@@ -94,7 +97,7 @@ fn measure(
         *kept = Some((size, workloads::prepare(name, size)?));
     }
     let Some((_, workload)) = kept else { unreachable!("it was just put there") };
-    with_fusion(mode == Mode::Fused, || {
+    mode.apply(|| {
         let begin = counters();
         let calls_in_flight = if workload.reads() { 1 } else { calls_in_flight.max(1) };
         let mut times = time(runs, || workload.run_many(calls_in_flight))?;
@@ -118,6 +121,17 @@ impl Bench {
             eprintln!("left out: {}", workloads::unknown("train_mlp"));
         }
         let bar = report::progress(names.len() as u64);
+        if self.against_default > 0 {
+            crate::out!("{:<16} {:>11} {:>11} {:>6}", "workload", "default ms", "this ms", "ratio");
+            for name in names {
+                bar.set_message(name.to_string());
+                let line = self.beside_default(name)?;
+                bar.suspend(|| crate::out!("{line}"));
+                bar.inc(1);
+            }
+            bar.finish_and_clear();
+            return Ok(());
+        }
         if !self.json {
             crate::out!("{}", heading());
         }
@@ -130,6 +144,22 @@ impl Bench {
         }
         bar.finish_and_clear();
         Ok(())
+    }
+
+    /// A workload in the default mode and in the one asked for, in turns; the medians of the rounds' medians, and their ratio.
+    fn beside_default(&self, name: &str) -> Outcome<String> {
+        let mut times = [vec![], vec![]];
+        let (mut kept, runs) = ([None, None], Runs { time: Duration::from_millis(200), ..Runs::FIGURE });
+        for _ in 0..self.against_default {
+            for (n, mode) in [Mode::Fused, self.mode].into_iter().enumerate() {
+                let figure = measure(name, (self.size, mode, self.calls_in_flight), runs, &mut kept[n])?;
+                times[n].push(figure.median_ms);
+            }
+        }
+        times.iter_mut().for_each(|t| t.sort_by(f64::total_cmp));
+        let [default, this] = times.map(|t| t[t.len() / 2]);
+        let ms = |t| report::ms(t);
+        Ok(format!("{name:<16} {:>11} {:>11} {:>6.2}", ms(default), ms(this), this / default))
     }
 }
 

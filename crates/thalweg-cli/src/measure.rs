@@ -4,16 +4,40 @@ use crate::failure::Outcome;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use thalweg::{Counters, counters};
+use thalweg::{Counters, counters, set_reproducible, with_fusion, with_strict};
 
-/// Whether operations share kernels.
+/// How operations run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// They do.
+    /// They share kernels.
     Fused,
+    /// The same, and equal runs give equal bits.
+    Reproducible,
+    /// The same, with the bits of unfused runs.
+    Strict,
     /// Each is a kernel of its own.
     Unfused,
+}
+
+impl Mode {
+    /// Calls `f` in this mode.
+    pub fn apply<R>(self, f: impl FnOnce() -> R) -> R {
+        let before = set_reproducible(self == Mode::Reproducible);
+        let out = with_fusion(self != Mode::Unfused, || with_strict(self == Mode::Strict, f));
+        set_reproducible(before);
+        out
+    }
+
+    /// What makes a child process run in this mode.
+    pub fn environment(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Mode::Fused => None,
+            Mode::Reproducible => Some(("THALWEG_REPRODUCIBLE", "on")),
+            Mode::Strict => Some(("THALWEG_STRICT", "on")),
+            Mode::Unfused => Some(("THALWEG_FUSION", "off")),
+        }
+    }
 }
 
 /// How often something is timed.

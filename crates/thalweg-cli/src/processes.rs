@@ -56,9 +56,7 @@ fn spawn(args: &[&str], mode: Mode) -> Outcome<Child> {
     let program = std::env::current_exe().during("the path of this program")?;
     let mut command = Command::new(&program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped());
-    if mode == Mode::Unfused {
-        command.env("THALWEG_FUSION", "off");
-    }
+    command.envs(mode.environment());
     command.spawn().during(program.display())
 }
 

@@ -5,12 +5,13 @@ use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
 use std::sync::Arc;
-use thalweg_fusion::Effort;
+use thalweg_fusion::{Costs, Effort};
 use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Counters, Error, counters};
 use thalweg_stream::{
-    DeviceRef, Mode, Operand, Value, clear_plans, explain, record, set_effort, set_measuring, set_mode, synchronize,
+    DeviceRef, Mode, Operand, Value, clear_plans, costs, explain, record, set_costs, set_effort, set_measuring,
+    set_mode, synchronize,
 };
 
 /// Runs programs on a device, and compares a second one with it.
@@ -46,9 +47,9 @@ enum Drops {
     Cut(usize),
 }
 
-const STRICT: Mode = Mode { fused: true, strict: true, reference: false };
-const UNFUSED: Mode = Mode { fused: false, strict: true, reference: false };
-const FAST: Mode = Mode { fused: true, strict: false, reference: false };
+const STRICT: Mode = Mode { fused: true, strict: true, reproducible: false, reference: false };
+const UNFUSED: Mode = Mode { fused: false, strict: true, reproducible: false, reference: false };
+const FAST: Mode = Mode { fused: true, strict: false, reproducible: false, reference: false };
 
 impl Checker {
     /// A checker for a device, and one that is to give the same bits on more threads.
@@ -216,6 +217,38 @@ impl Checker {
         outcome
     }
 
+    /// In the reproducible mode: the same bits at each of several calls, on a thread that knows other plans, on many threads, and whatever was measured of the
+    /// device; nothing competes.
+    fn reproducible(&self, program: &Program) -> Result<(), String> {
+        let mode = Mode { reproducible: true, ..FAST };
+        let again = |device: DeviceRef, share: Option<f64>| {
+            let run = || {
+                set_measuring(share);
+                (0..4)
+                    .map(|_| self.run_on(device, program, mode, Drops::Early, false))
+                    .collect::<Result<Vec<_>, Error>>()
+            };
+            std::thread::scope(|s| s.spawn(run).join())
+                .map_err(|_| "a thread panicked".to_string())?
+                .map_err(|e| format!("reproducible: {e}"))
+        };
+        let before = counters();
+        let first = again(self.device, None)?;
+        let costs = (*costs(self.device)).clone();
+        set_costs(self.device, Costs { launch: costs.launch * 100.0, ..costs.clone() });
+        let other = again(self.device, Some(f64::INFINITY));
+        set_costs(self.device, costs);
+        let threaded = again(self.threaded, None)?;
+        let moved = counters() - before;
+        if moved.autotuned + moved.values_deferred > 0 {
+            return Err("reproducible: plans compete, or results are deferred".into());
+        }
+        for (n, got) in first.iter().chain(&other?).chain(&threaded).enumerate() {
+            self.equal(program, got, &first[0], &format!("reproducible, call {n}"))?;
+        }
+        Ok(())
+    }
+
     /// What is wrong with the way this program runs, if anything.
     pub fn check(&self, program: &Program, ways: Ways) -> Result<(), String> {
         let fail = |what: &str, e: Error| format!("{what}: {e}");
@@ -283,6 +316,7 @@ impl Checker {
         if ways.plans {
             self.other_plans(program, &unfused)?;
             self.unread(program, &unfused)?;
+            self.reproducible(program)?;
         }
         if program.steps.len().is_multiple_of(2) && !self.gpu {
             self.within_limits(program, &unfused)?;

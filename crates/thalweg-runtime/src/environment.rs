@@ -113,6 +113,8 @@ pub static ISA: Variable =
 pub static FUSION: Variable = variable("THALWEG_FUSION", ON_OFF, "whether operations share kernels");
 /// Whether fused and unfused agree to the bit.
 pub static STRICT: Variable = variable("THALWEG_STRICT", ON_OFF, "whether fused and unfused agree to the bit");
+/// Whether runs are alike to the bit.
+pub static REPRODUCIBLE: Variable = variable("THALWEG_REPRODUCIBLE", ON_OFF, "whether runs are alike to the bit");
 /// How long new patterns are planned for.
 pub static SEARCH: Variable = variable(
     "THALWEG_SEARCH",
@@ -161,13 +163,14 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 23] = [
+pub static ALL: [&Variable; 24] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
     &ISA,
     &FUSION,
     &STRICT,
+    &REPRODUCIBLE,
     &SEARCH,
     &MEASURE,
     &DEFER,

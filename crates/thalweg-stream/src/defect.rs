@@ -6,8 +6,8 @@
 //! Always true: one segment has one file, however often it fails; where none can be written the error says the rest.
 
 use crate::DeviceRef;
-use crate::calibration::costs;
-use crate::mode::effort;
+use crate::calibration::planning_costs;
+use crate::mode::{effort, mode};
 use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +52,7 @@ fn write(message: &str, device: DeviceRef, segment: &Segment<'_>) -> Option<Path
     let on = device.device();
     let mut report = format!("# Thalweg {}, {}: {}\n", env!("CARGO_PKG_VERSION"), on.name(), on.describe());
     message.lines().for_each(|line| report += &format!("# {line}\n"));
-    report += &text::write(segment, &costs(device), effort());
+    report += &text::write(segment, &planning_costs(device, mode()), effort());
     let name = Key::of(&[report.as_bytes()]).to_string();
     let path = std::env::temp_dir().join(format!("thalweg-{}.segment", &name[..16]));
     let mut options = std::fs::OpenOptions::new();

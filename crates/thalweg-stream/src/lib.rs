@@ -26,13 +26,15 @@ mod saved;
 mod setting;
 mod store;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use calibration::{calibrate, costs, save_costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times};
-pub use mode::{Mode, effort, measuring, mode, set_effort, set_measuring, set_mode};
+pub use mode::{Mode, effort, measuring, mode, set_effort, set_measuring, set_mode, set_reproducible};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{flush, record, synchronize};
 pub use value::{Operand, Storage, Value};

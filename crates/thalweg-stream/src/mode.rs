@@ -11,19 +11,29 @@ pub struct Mode {
     pub fused: bool,
     /// Fused and unfused agree to the bit: no contraction to fused multiply-add, narrow floats rounded after each operation.
     pub strict: bool,
+    /// The same program gives the same bits every time: plans follow from what was recorded, not from the clock.
+    pub reproducible: bool,
     /// The reference interpreter runs instead of the device's kernels. Slow; for checking.
     pub reference: bool,
 }
 
 impl Mode {
-    /// From `THALWEG_FUSION=off` and `THALWEG_STRICT=on`.
+    /// From `THALWEG_FUSION=off`, `THALWEG_STRICT=on` and `THALWEG_REPRODUCIBLE=on`.
     fn from_environment() -> Mode {
-        Mode { fused: !environment::FUSION.is("off"), strict: environment::STRICT.is("on"), reference: false }
+        Mode {
+            fused: !environment::FUSION.is("off"),
+            strict: environment::STRICT.is("on"),
+            reproducible: environment::REPRODUCIBLE.is("on"),
+            reference: false,
+        }
     }
 
     /// A small number, one for each mode.
     pub(crate) fn index(self) -> usize {
-        self.fused as usize | (self.strict as usize) << 1 | (self.reference as usize) << 2
+        self.fused as usize
+            | (self.strict as usize) << 1
+            | (self.reference as usize) << 2
+            | (self.reproducible as usize) << 3
     }
 
     pub(crate) fn planning(self) -> thalweg_fusion::Mode {
@@ -46,6 +56,14 @@ pub fn set_mode(new: Mode) -> Mode {
     MODE.set(new)
 }
 
+/// Turns [`Mode::reproducible`] on or off for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
+pub fn set_reproducible(on: bool) -> bool {
+    MODE.change_common(|common| Mode { reproducible: on, ..common });
+    let old = mode();
+    set_mode(Mode { reproducible: on, ..old });
+    old.reproducible
+}
+
 /// How long the calling thread's new patterns are planned for: from `THALWEG_SEARCH` (`none`, a number of visits, or `full`) until set.
 pub fn effort() -> Effort {
     EFFORT.get()
@@ -66,10 +84,10 @@ fn effort_from_environment() -> Effort {
 }
 
 /// The share of its run time that a segment of the calling thread may spend on measuring other plans; `None` for not measuring. From
-/// `THALWEG_MEASURE` (`off`, or a percentage: 5 unless said) until set.
+/// `THALWEG_MEASURE` (`off`, or a percentage: 5 unless said) until set. Nothing is measured in a reproducible mode, whatever is set.
 #[inline]
 pub fn measuring() -> Option<f64> {
-    MEASURING.get()
+    MEASURING.get().filter(|_| !mode().reproducible)
 }
 
 /// Sets what [`measuring`] tells the calling thread, and returns what it was.

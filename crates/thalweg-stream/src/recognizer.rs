@@ -49,7 +49,7 @@ pub(crate) struct Recognizer {
 }
 
 /// Roots, one a mode.
-const ROOTS: usize = 8;
+const ROOTS: usize = 16;
 
 impl Recognizer {
     pub fn new() -> Recognizer {
@@ -126,4 +126,63 @@ impl Node {
 fn root_op() -> RelOp {
     use thalweg_ir::{DType, Op, RelArg};
     RelOp { op: Op::Cast, dtype: DType::Bool, rank: 0, attr: u32::MAX, args: [RelArg::NONE; 3] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_ir::{DType, ElementOp, Op, RelArg};
+
+    fn op(e: ElementOp, dtype: DType) -> RelOp {
+        RelOp { op: Op::Element(e), dtype, rank: 2, attr: 0, args: [RelArg::op(1), RelArg::NONE, RelArg::NONE] }
+    }
+
+    /// Where a recognizer stands after these operations.
+    fn at(r: &mut Recognizer, mode: usize, ops: &[RelOp]) -> u32 {
+        r.restart(mode);
+        for o in ops {
+            r.step(o);
+        }
+        r.at
+    }
+
+    #[test]
+    fn the_same_operations_lead_to_the_same_node_and_others_elsewhere() {
+        let mut r = Recognizer::new();
+        let [exp, neg, wide] =
+            [op(ElementOp::Exp, DType::F32), op(ElementOp::Neg, DType::F32), op(ElementOp::Exp, DType::F64)];
+        let first = at(&mut r, 0, &[exp, neg, exp]);
+        let nodes = r.nodes.len();
+        assert_eq!(at(&mut r, 0, &[exp, neg, exp]), first);
+        assert_eq!(r.nodes.len(), nodes, "a stretch that was seen adds nothing");
+        // The first successor is the usual one; the others are found beside it, again and again.
+        let second = at(&mut r, 0, &[exp, neg, wide]);
+        assert_ne!(second, first);
+        assert_eq!(at(&mut r, 0, &[exp, neg, wide]), second);
+        assert_eq!(at(&mut r, 0, &[exp, neg, exp]), first);
+        assert_ne!(at(&mut r, 1, &[exp, neg, exp]), first, "modes share no plans");
+    }
+
+    #[test]
+    fn a_node_that_is_marked_says_cut_each_time_it_is_reached() {
+        let mut r = Recognizer::new();
+        let (exp, neg) = (op(ElementOp::Exp, DType::F32), op(ElementOp::Neg, DType::F32));
+        at(&mut r, 0, &[exp, neg]);
+        r.cut_here();
+        r.restart(0);
+        assert!(!r.step(&exp));
+        assert!(r.step(&neg));
+        assert!(!r.step(&neg), "what comes behind it is another node");
+    }
+
+    #[test]
+    fn a_program_that_never_repeats_itself_does_not_grow_without_bound() {
+        let mut r = Recognizer::new();
+        for n in 0..MAX_NODES as u32 + 10 {
+            r.step(&RelOp { attr: n, ..op(ElementOp::Exp, DType::F32) });
+        }
+        assert!(r.nodes.len() > MAX_NODES);
+        r.restart(0);
+        assert_eq!(r.nodes.len(), ROOTS);
+    }
 }

@@ -348,7 +348,8 @@ impl Recorder {
         self.sizes.clear();
         self.sizes.extend_from_slice(&self.ints);
         self.sizes.extend_from_slice(&self.input_sizes);
-        let watched = self.mode.fused && deferring();
+        // What is deferred is told by history: a stretch would get another plan when it comes the third time.
+        let watched = self.mode.fused && !self.mode.reproducible && deferring();
         let deferred = if watched { self.set_aside(wanted) } else { BitSet::default() };
         if self.planned.count() == 0 && deferred.count() > 0 {
             return Ok(());
@@ -515,7 +516,7 @@ impl Recorder {
         let segment = self.segment(&laid);
         let entry = match at {
             Some(at) => self.recognizer.known_at(at).entry.clone(),
-            None => store::entry(self.device, self.mode, &segment),
+            None => store::entry(self.device, self.mode, self.stream, &segment),
         };
         let (ready, origin) = entry.ready(self.device, segment, &self.sizes)?;
         let last = Some((self.sizes.as_slice().into(), ready.clone()));

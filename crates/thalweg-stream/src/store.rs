@@ -5,7 +5,7 @@
 
 use crate::DeviceRef;
 use crate::autotune::Autotuning;
-use crate::calibration::costs;
+use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{Mode, effort};
 use crate::ready::{Memory, Ready, prepare};
@@ -31,13 +31,18 @@ const MAX_PATTERN_OPS: usize = 1 << 22;
 struct Pattern {
     device: DeviceRef,
     mode: Mode,
+    /// The stream whose it is, in a reproducible mode: there no plan may depend on what other threads have met before.
+    stream: Option<u32>,
     effort: Effort,
     ops: Box<[RelOp]>,
     live: BitSet,
 }
 
 /// What is known of one pattern.
-pub(crate) struct Entry(Mutex<Known>);
+pub(crate) struct Entry {
+    mode: Mode,
+    known: Mutex<Known>,
+}
 
 struct Known {
     /// Plans, the newest last. There is more than one only where sizes broke what an older one assumed.
@@ -77,7 +82,7 @@ pub struct PlanStoreStats {
 pub fn plan_store() -> PlanStoreStats {
     let mut stats = PlanStoreStats::default();
     for entry in locked(&STORE).iter().flat_map(|s| s.entries.values()) {
-        let known = locked(&entry.0);
+        let known = locked(&entry.known);
         stats.patterns += 1;
         stats.plans += known.plans.len();
         stats.instances += known.instances.len();
@@ -91,8 +96,10 @@ pub fn clear_plans() {
 }
 
 /// The entry of a pattern, made if it was not there.
-pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc<Entry> {
-    let pattern = Pattern { device, mode, effort: effort(), ops: segment.ops.into(), live: segment.live.clone() };
+pub(crate) fn entry(device: DeviceRef, mode: Mode, stream: u32, segment: &Segment<'_>) -> Arc<Entry> {
+    let stream = mode.reproducible.then_some(stream);
+    let pattern =
+        Pattern { device, mode, stream, effort: effort(), ops: segment.ops.into(), live: segment.live.clone() };
     let mut store = locked(&STORE);
     let store = store.get_or_insert_default();
     if let Some(entry) = store.entries.get(&pattern) {
@@ -102,7 +109,10 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc
         *store = Store::default();
     }
     let classes = Arc::new(ScalarClasses::new(segment.scalars));
-    let entry = Arc::new(Entry(Mutex::new(Known { plans: vec![], classes, instances: HashMap::new(), last: None })));
+    let entry = Arc::new(Entry {
+        mode,
+        known: Mutex::new(Known { plans: vec![], classes, instances: HashMap::new(), last: None }),
+    });
     store.ops += segment.ops.len();
     store.entries.insert(pattern, entry.clone());
     entry
@@ -111,7 +121,7 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, segment: &Segment<'_>) -> Arc
 impl Entry {
     /// What runs the segment: from before, or instantiated now; and where the plan came from.
     pub fn ready(&self, device: DeviceRef, segment: Segment<'_>, sizes: &[i64]) -> Result<(Arc<Ready>, Origin), Error> {
-        let mut known = locked(&self.0);
+        let mut known = locked(&self.known);
         if !known.classes.hold(segment.scalars) {
             known.classes = Arc::new(known.classes.split(segment.scalars));
             known.instances.clear();
@@ -131,9 +141,14 @@ impl Entry {
             };
             Some((plan.clone(), instance?))
         };
-        let planned = || match known.plans.iter().rev().find_map(instantiated) {
+        // The newest that fits; where runs are to be alike, the oldest, which stays the same however many more there are.
+        let fitting = || match self.mode.reproducible {
+            true => known.plans.iter().find_map(instantiated),
+            false => known.plans.iter().rev().find_map(instantiated),
+        };
+        let planned = || match fitting() {
             Some((plan, instance)) => Ok((plan, instance, Origin::Memory)),
-            None => saved::plan(device, segment, &costs(device), effort(), &classes)
+            None => saved::plan(device, segment, &planning_costs(device, self.mode), effort(), &classes)
                 .map(|(plan, instance, origin)| (Arc::new(plan), instance, origin)),
         };
         let (plan, instance, origin) = defect::caught("the planner", device, &segment, planned)??;

@@ -75,7 +75,9 @@ pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use loss::Reduction;
-pub use mode::{flush, set_deferring, set_measuring, set_search_effort, synchronize, with_fusion, with_strict};
+pub use mode::{
+    flush, set_deferring, set_measuring, set_reproducible, set_search_effort, synchronize, with_fusion, with_strict,
+};
 pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;

@@ -43,6 +43,26 @@ pub fn with_strict<R>(strict: bool, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Makes this thread, and every thread that has recorded nothing yet, reproducible, or no longer so; returns what this thread was before. The same program with the same
+/// inputs on the same kind of machine then gives the same bits every time it runs, and equal calls in it give equal bits, on any number of worker threads, at fused speed.
+///
+/// Plans follow from what the thread recorded alone: they do not compete by the clock, are made with the typical constants of a device of that kind and not with measured
+/// ones, are not taken over from other threads, and results that were never read are written all the same. Two things stay a program's own: where one thread reads what another has recorded and not yet run, it
+/// decides where that thread's stretch ends; and under [`Device::set_memory_limit`](crate::Device::set_memory_limit) what else is in memory decides what is computed twice (to the same bits, unless
+/// nothing fits but a plan of one kernel an operation).
+/// The environment variable `THALWEG_REPRODUCIBLE=on` sets what holds otherwise. docs/numerics.md compares the modes.
+///
+/// ```
+/// thalweg::set_reproducible(true);
+/// let x = thalweg::Tensor::rand([1000, 100]);
+/// let call = || x.softmax(-1).mean(0).to_vec::<f32>().unwrap();
+/// let first = call();
+/// assert!((0..20).all(|_| call() == first));
+/// ```
+pub fn set_reproducible(on: bool) -> bool {
+    thalweg_stream::set_reproducible(on)
+}
+
 /// Sets how long plans are searched for when this thread meets a stretch of operations for the first time, and returns what was set before. The environment
 /// variable `THALWEG_SEARCH` (`none`, a number of operations written into candidates, or `full`) sets what holds otherwise.
 pub fn set_search_effort(effort: Effort) -> Effort {

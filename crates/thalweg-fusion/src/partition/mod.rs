@@ -6,6 +6,7 @@
 //! * `canonical`: an order of the operations that breaks all ties.
 //! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
 //! * `horizontal`: short kernels of a finished plan in one launch.
+//! * `log`: what the search decides, as events.
 //! * `stored`: plans as bytes, and back, whatever the bytes are.
 //! * `alternatives`: other plans that are worth measuring.
 //! * `why`: what keeps two kernels of a plan from being one, for explanations.
@@ -19,6 +20,7 @@ mod components;
 mod facts;
 mod horizontal;
 mod kernels;
+mod log;
 mod run_order;
 mod search;
 mod stored;
@@ -59,7 +61,9 @@ pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Plann
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
     let (state, complete) = components::search_all(&mut kernels, effort)?;
-    Ok(Planned { plan: finish(&facts, &state), time: state.time, complete, visits: kernels.visits })
+    let plan = finish(&facts, &state);
+    log::planned(&facts.ix, &plan, state.time, (kernels.visits, complete));
+    Ok(Planned { plan, time: state.time, complete, visits: kernels.visits })
 }
 
 /// The plan that a state is.

@@ -14,13 +14,14 @@ pub(crate) mod watch;
 pub use saved::save_costs;
 
 use crate::DeviceRef;
+use crate::mode::Mode;
 use measure::Bench;
 use saved::load_costs;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
 use thalweg_fusion::Costs;
 use thalweg_ir::DType;
-use thalweg_runtime::{Error, count};
+use thalweg_runtime::{Error, Throughput, count};
 
 /// How far a measured constant may be from the typical one, as a factor.
 const SANE: f64 = 8.0;
@@ -44,9 +45,8 @@ pub fn costs(device: DeviceRef) -> Arc<Costs> {
     }
     drop(known);
     if let Some(t) = device.device().throughput() {
-        let costs = Costs::of_throughput(t.memory, (t.cache, t.cache_bytes), t.additions, t.launch);
         let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
-        return known.get_or_insert_default().entry(device).or_insert(Arc::new(costs.rounded())).clone();
+        return known.get_or_insert_default().entry(device).or_insert(Arc::new(of_throughput(&t))).clone();
     }
     let kept = load_costs(device);
     if kept.is_none() {
@@ -56,6 +56,18 @@ pub fn costs(device: DeviceRef) -> Arc<Costs> {
     let costs = Arc::new(kept.unwrap_or_else(Costs::typical));
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
     known.get_or_insert_default().entry(device).or_insert(costs).clone()
+}
+
+/// The constants that plans of a mode are made with. A reproducible one plans with the typical constants of a device of that kind, whatever was measured or set.
+pub(crate) fn planning_costs(device: DeviceRef, mode: Mode) -> Arc<Costs> {
+    if !mode.reproducible {
+        return costs(device);
+    }
+    device.device().throughput().map_or_else(|| TYPICAL.clone(), |t| Arc::new(of_throughput(&t)))
+}
+
+fn of_throughput(t: &Throughput) -> Costs {
+    Costs::of_throughput(t.memory, (t.cache, t.cache_bytes), t.additions, t.launch).rounded()
 }
 
 /// Constants that somebody else wrote down, if a measurement on this device could have given them.

@@ -2,6 +2,7 @@
 
 use super::State;
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
+use crate::partition::log::{Move, considered};
 use crate::segment::{BitSet, ValueId};
 use crate::write::rules::{Rule, is_opaque};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -85,8 +86,14 @@ impl Converged {
     }
 }
 
-/// Takes a state if it is faster.
-fn take(state: &mut State, next: Result<State, Rule>) -> bool {
+/// Takes a state if it is faster. `about`: the operations that the move is about.
+fn take(
+    kernels: &Kernels<'_, '_>,
+    state: &mut State,
+    (what, about): (Move, &[usize]),
+    next: Result<State, Rule>,
+) -> bool {
+    considered(kernels.facts, what, about, state.time, &next);
     match next {
         Ok(next) if next.time < state.time => {
             *state = next;
@@ -109,7 +116,7 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
             let Some(class) = classes.filter(|c| !tried.contains(c)).min() else { break };
             tried.push(class);
             let next = absorbed(kernels, state, home, class);
-            if take(state, next) {
+            if take(kernels, state, (Move::AbsorbRows, &[name]), next) {
                 tried.clear();
             }
         }
@@ -179,7 +186,7 @@ fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged
         let (a, b) = (state.home(x), state.home(y));
         if a != b {
             let next = united(kernels, state, &[a, b]);
-            take(state, next);
+            take(kernels, state, (Move::Merge, &[x, y]), next);
         }
     }
 }
@@ -244,7 +251,7 @@ fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Conv
             continue;
         }
         let next = not_stored(kernels, state, v);
-        take(state, next);
+        take(kernels, state, (Move::ComputeAgain, &[v]), next);
     }
 }
 
@@ -269,6 +276,7 @@ fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Conv
         let mut best: Option<State> = None;
         for home in places_for(kernels, state, v) {
             let next = stored_in(kernels, state, v, home);
+            considered(kernels.facts, Move::Store, &[v], state.time, &next);
             if let Ok(next) = next
                 && next.time < best.as_ref().map_or(state.time, |b| b.time)
             {
@@ -397,7 +405,9 @@ fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Con
                 own.sort_unstable();
             }
             added.push(own);
-            if let Ok(next) = state.with(kernels, (state.stored.clone(), &[]), &removed, &added)
+            let next = state.with(kernels, (state.stored.clone(), &[]), &removed, &added);
+            considered(kernels.facts, Move::MoveStore, &[v], state.time, &next);
+            if let Ok(next) = next
                 && next.time < best.as_ref().map_or(state.time, |b| b.time)
             {
                 best = Some(next);

@@ -1,0 +1,80 @@
+//! What the search decides, and why: events of `tracing` under the target `thalweg::plan`.
+//!
+//! Each move that is considered is an event at level trace: what it would do, the operations it is about, the predicted picoseconds before and after, and the verdict - taken,
+//! `slower`, or the rule that forbids it. Each plan is an event at level debug, and so is each group. Operations are written as in explanations: number and name.
+//!
+//! Always true: without a subscriber that wants them, nothing is formatted.
+
+use super::facts::Facts;
+use super::search::State;
+use crate::plan::{KernelPlan, Plan};
+use crate::segment::Indexed;
+use crate::write::rules::Rule;
+use std::fmt;
+use tracing::{Level, event, event_enabled};
+
+const TARGET: &str = "thalweg::plan";
+
+/// A move from plan to plan.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Move {
+    /// Reductions over the same rows, and what gives them, go into the kernel that uses them.
+    AbsorbRows,
+    /// Two kernels become one.
+    Merge,
+    /// A stored value is computed wherever it is needed.
+    ComputeAgain,
+    /// A value that is computed several times is stored.
+    Store,
+    /// A store goes to another kernel.
+    MoveStore,
+}
+
+/// Notes a move that was considered; `about` are the operations it is about.
+pub(super) fn considered(facts: &Facts<'_>, what: Move, about: &[usize], before: u64, next: &Result<State, Rule>) {
+    if !event_enabled!(target: TARGET, Level::TRACE) {
+        return;
+    }
+    let about = Operations(&facts.ix, about);
+    match next {
+        Ok(next) => {
+            let verdict = if next.time < before { "taken" } else { "slower" };
+            event!(target: TARGET, Level::TRACE, ?what, %about, before_ps = before, after_ps = next.time, verdict);
+        }
+        Err(rule) => {
+            event!(target: TARGET, Level::TRACE, ?what, %about, before_ps = before, verdict = "forbidden", %rule)
+        }
+    }
+}
+
+/// Notes a plan that was found.
+pub(super) fn planned(ix: &Indexed<'_>, plan: &Plan, time: u64, (visits, complete): (u64, bool)) {
+    if !event_enabled!(target: TARGET, Level::DEBUG) {
+        return;
+    }
+    let operations = ix.seg.ops.len();
+    let kernels = plan.kernel_count();
+    event!(target: TARGET, Level::DEBUG, operations, kernels, time_ps = time, visits, complete, "plan");
+    for (n, kernel) in plan.kernels.iter().enumerate() {
+        let parts = kernel.parts();
+        for part in parts {
+            let (stores, computes): (Vec<usize>, Vec<usize>) = (part.writes().collect(), part.ops().collect());
+            let (stores, computes) = (Operations(ix, &stores), Operations(ix, &computes));
+            let grouped = parts.len() > 1;
+            let opaque = matches!(part, KernelPlan::Opaque { .. });
+            event!(target: TARGET, Level::DEBUG, kernel = n, grouped, opaque, %stores, %computes, "kernel");
+        }
+    }
+}
+
+/// Operations by number and name.
+struct Operations<'a>(&'a Indexed<'a>, &'a [usize]);
+
+impl fmt::Display for Operations<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, &i) in self.1.iter().enumerate() {
+            write!(f, "{}{i} {}", if n > 0 { ", " } else { "" }, self.0.seg.ops[i].op.name())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Streams on a device that computes nothing: what is recorded, cut, planned, kept and run, by the counters.
+
+mod autotuning;
+mod cuts;
+mod deferral;
+mod plans;
+
+use crate::{DeviceRef, Mode, Operand, Value, record, set_deferring, set_measuring, set_mode};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use thalweg_ir::{DType, ElementOp, Op, Shape};
+use thalweg_kernel::{Geometry, Kernel};
+use thalweg_runtime::{Buffer, Counters, Device, Error, Memory, MemoryStats, Pool, Program, ProgramInfo, counters};
+
+/// A device whose launches do nothing: values are what memory held before.
+#[derive(Debug)]
+struct Idle {
+    pool: Arc<Pool>,
+}
+
+struct Host;
+
+impl Memory for Host {
+    fn obtain(&self, bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: a layout of at least one byte.
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) })
+    }
+
+    unsafe fn release(&self, block: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { std::alloc::dealloc(block.as_ptr(), layout(bytes)) }
+    }
+
+    fn total(&self) -> Option<usize> {
+        None
+    }
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes.max(1), 64).expect("a size that exists")
+}
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Program for Nothing {
+    fn launch(&self, _: &Geometry, _: &[&Buffer], _: &[u64]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn info(&self) -> ProgramInfo {
+        ProgramInfo { engine: "idle".into(), ..ProgramInfo::default() }
+    }
+}
+
+impl Device for Idle {
+    fn name(&self) -> &str {
+        "idle"
+    }
+
+    fn describe(&self) -> String {
+        "computes nothing".into()
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Buffer, Error> {
+        self.pool.allocate(bytes)
+    }
+
+    fn program(&self, _: &Kernel) -> Result<Arc<dyn Program>, Error> {
+        Ok(Arc::new(Nothing))
+    }
+
+    fn write(&self, _: &Buffer, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn read(&self, _: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
+        bytes.fill(0);
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn memory(&self) -> MemoryStats {
+        self.pool.stats()
+    }
+
+    fn reset_peak(&self) {
+        self.pool.reset_peak();
+    }
+
+    fn set_memory_limit(&self, bytes: Option<usize>) {
+        self.pool.set_limit(bytes);
+    }
+
+    fn host_bytes<'a>(&self, _: &'a Buffer) -> Option<&'a [u8]> {
+        None
+    }
+}
+
+/// Runs a test on a thread and a device of its own, with settings that no environment changes.
+fn on_its_own(test: impl FnOnce(DeviceRef) + Send + 'static) {
+    let run = move || {
+        set_mode(FUSED);
+        set_measuring(None);
+        set_deferring(true);
+        test(DeviceRef::register(Arc::new(Idle { pool: Pool::new("idle".into(), Box::new(Host)) })));
+    };
+    if let Err(panic) = std::thread::spawn(run).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+const FUSED: Mode = Mode { fused: true, strict: false, reproducible: false, reference: false };
+
+/// A vector in memory.
+fn vector(device: DeviceRef, n: usize) -> Arc<Value> {
+    let buffer = device.device().allocate(4 * n).unwrap();
+    Value::ready(device, buffer, Shape::new(&[n]), DType::F32)
+}
+
+/// A recorded elementwise operation over tensors of one shape.
+fn element(op: ElementOp, args: &[&Arc<Value>]) -> Arc<Value> {
+    let operands: Vec<Operand<'_>> = args.iter().map(|v| Operand::Value(v)).collect();
+    record(args[0].device(), Op::Element(op), DType::F32, *args[0].shape(), 0, &operands, &[])
+}
+
+/// A recorded product with a scalar.
+fn scaled(x: &Arc<Value>, by: f32) -> Arc<Value> {
+    let operands = [Operand::Value(x), Operand::Scalar(by.to_bits() as u64)];
+    record(x.device(), Op::Element(ElementOp::Mul), DType::F32, *x.shape(), 0, &operands, &[])
+}
+
+/// What the calling thread counted while `f` ran.
+fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
+    let before = counters();
+    let out = f();
+    (out, counters() - before)
+}
