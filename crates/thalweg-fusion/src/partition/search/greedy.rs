@@ -406,7 +406,7 @@ fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Con
             }
             added.push(own);
             let next = state.with(kernels, (state.stored.clone(), &[]), &removed, &added);
-            considered(kernels.facts, Move::MoveStore, &[v], state.time, &next);
+            considered(kernels.facts, Move::Relocate, &[v], state.time, &next);
             if let Ok(next) = next
                 && next.time < best.as_ref().map_or(state.time, |b| b.time)
             {
