@@ -4,8 +4,9 @@
 //! code is kept on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is no code for the chip.
 
 use crate::driver::{Chip, Driver, Function};
+use crate::prelude::PRELUDE;
 use crate::product::Product;
-use crate::render::{PRELUDE, Source, UnitKey};
+use crate::render::{Source, UnitKey};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
