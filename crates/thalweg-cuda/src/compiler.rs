@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 use thalweg_runtime::disk::{self, Key, Kind};
-use thalweg_runtime::{Counters, Error, count, counters, environment};
+use thalweg_runtime::{Counters, Error, count, counters};
 
 /// The name of units that are a library's product: they have no source.
 pub const PRODUCT: &str = "product";
@@ -222,13 +222,7 @@ impl Compiler {
     }
 }
 
-/// Writes a source to the folder that `THALWEG_CUDA_DUMP` names, if it names one: to be read, or compiled by hand.
+/// Writes a source to the folder for dumps: to be read, or compiled by hand.
 fn dump(unit: &Unit) {
-    let Some(folder) = environment::CUDA_DUMP.path() else { return };
-    let text = unit.source.text();
-    let key = Key::of(&[text.as_bytes()]).to_string();
-    let path = folder.join(format!("{}-{}.cu", unit.name, &key[..12]));
-    if let Err(error) = std::fs::write(&path, text) {
-        tracing::warn!(path = %path.display(), %error, "a source is not written");
-    }
+    thalweg_runtime::dump(unit.name, || [("cu", unit.source.text().into_bytes())]);
 }
