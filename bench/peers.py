@@ -20,7 +20,9 @@ SQRT_2 = math.sqrt(2.0)
 GELU = ("gelu_ref", "gelu_erf", "gelu_custom")
 ROWS = ("softmax", "layernorm", "rmsnorm_swiglu")
 WORKLOADS = [
-    *GELU, "hub", *ROWS, "matmul_gelu", "matmul_gelu_bf16", "small_chain", "attention", "attention_bf16", "dyn_shapes",
+    *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
+    "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
+    "dyn_shapes",
 ]  # fmt: skip
 
 
@@ -29,6 +31,9 @@ class Peer:
 
     def jit(self, function):
         return function
+
+    def precision(self, tf32):
+        """Whether products of f32 may run in TF32."""
 
     def finish(self, out):
         """Returns when `out` has been computed."""
@@ -92,7 +97,12 @@ class Jax(Peer):
 
         self.jax, self.f, self.device = jax, jnp, device
 
+    def precision(self, tf32):
+        self.jax.config.update("jax_default_matmul_precision", None if tf32 else "highest")
+
     def array(self, host, bf16=False):
+        if host.dtype == "float64":
+            raise NotImplementedError("jax has f64 in a mode of its own only")
         return self.jax.device_put(self.f.asarray(host, dtype=self.f.bfloat16 if bf16 else None)).block_until_ready()
 
     def jit(self, function):
@@ -140,10 +150,11 @@ class Torch(Peer):
         torch.set_grad_enabled(False)
         self.torch = self.f = torch
         self.device = "cpu" if device == "cpu" else "cuda"
-        if self.device == "cuda":
-            torch.set_float32_matmul_precision("high")
-        else:
+        if self.device == "cpu":
             torch.set_num_threads(len(os.sched_getaffinity(0)))
+
+    def precision(self, tf32):
+        self.torch.set_float32_matmul_precision("high" if tf32 else "highest")
 
     def array(self, host, bf16=False):
         x = self.torch.from_numpy(host).to(self.device)
@@ -238,6 +249,10 @@ def rmsnorm_swiglu(p, x, g, z):
     return y * p.sigmoid(y) * z
 
 
+def matmul(p, a, b):
+    return a @ b
+
+
 def matmul_gelu(p, a, b, bias):
     return p.gelu(a @ b + bias)
 
@@ -262,7 +277,18 @@ def prepare(p, name, large):
         return p.array(rng.standard_normal(shape, dtype=np.float32), bf16)
 
     bf16 = name.endswith("_bf16")
-    name = name.removesuffix("_bf16")
+    p.precision(name.endswith("_tf32"))
+    name = name.removesuffix("_bf16").removesuffix("_tf32")
+    products = {
+        "matmul": (1, 4096, 4096, 4096), "matmul_f64": (1, 2048, 2048, 2048), "matmul_batched": (64, 512, 512, 512),
+        "matvec": (1, 1, 4096, 4096),
+    }  # fmt: skip
+    if name in products:
+        count, m, k, n = products[name] if large else (-(-size // 8) for size in products[name])
+        shapes = ((m, k), (k, n)) if count == 1 else ((count, m, k), (count, k, n))
+        if name == "matmul_f64":
+            return matmul, [p.array(rng.standard_normal(shape)) for shape in shapes]
+        return matmul, [normal(*shape, bf16=bf16) for shape in shapes]
     if name in GELU:
         functions = {"gelu_ref": lambda p, x: p.gelu(x), "gelu_erf": gelu_erf, "gelu_custom": gelu_custom}
         return functions[name], [normal(32 if large else 4, 512, 2048)]

@@ -5,7 +5,7 @@
 use crate::failure::{Outcome, failure};
 use clap::ValueEnum;
 use std::f64::consts::SQRT_2;
-use thalweg::{DType, Tensor, manual_seed};
+use thalweg::{DType, MatmulPrecision, Tensor, manual_seed};
 
 /// The size class of a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -108,10 +108,18 @@ pub const ALL: &[Entry] = &[
     Entry { name: "softmax", about: "over the last axis, five operations", make: |s| (rows(s), softmax_workload) },
     Entry { name: "layernorm", about: "over the last axis, with scale and shift", make: layernorm },
     Entry { name: "rmsnorm_swiglu", about: "RMS norm, then a gated product", make: rmsnorm_swiglu },
+    Entry { name: "matmul", about: "a@b, f32", make: |s| matmul(s, [1, 4096, 4096, 4096], DType::F32) },
+    Entry { name: "matmul_tf32", about: "the same in TF32", make: |s| matmul(s, [1, 4096, 4096, 4096], DType::F32) },
+    Entry { name: "matmul_bf16", about: "the same in bf16", make: |s| matmul(s, [1, 4096, 4096, 4096], DType::BF16) },
+    Entry { name: "matmul_f64", about: "half the size in f64", make: |s| matmul(s, [1, 2048, 2048, 2048], DType::F64) },
+    Entry { name: "matmul_batched", about: "64 products, f32", make: |s| matmul(s, [64, 512, 512, 512], DType::F32) },
+    Entry { name: "matvec", about: "one row by a matrix, f32", make: |s| matmul(s, [1, 1, 4096, 4096], DType::F32) },
     Entry { name: "matmul_gelu", about: "gelu(a@b + bias), f32", make: |s| matmul_gelu(s, DType::F32) },
+    Entry { name: "matmul_gelu_tf32", about: "the same in TF32", make: |s| matmul_gelu(s, DType::F32) },
     Entry { name: "matmul_gelu_bf16", about: "the same in bf16", make: |s| matmul_gelu(s, DType::BF16) },
     Entry { name: "small_chain", about: "300 operations on [32, 32], read once", make: small_chain },
     Entry { name: "attention", about: "softmax(q@kᵀ/√d + mask)@v, f32", make: |s| attention(s, DType::F32) },
+    Entry { name: "attention_tf32", about: "the same in TF32", make: |s| attention(s, DType::F32) },
     Entry { name: "attention_bf16", about: "the same in bf16", make: |s| attention(s, DType::BF16) },
 ];
 
@@ -119,6 +127,9 @@ pub const ALL: &[Entry] = &[
 pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
     let Some(entry) = ALL.iter().find(|e| e.name == name) else { return Err(unknown(name)) };
     manual_seed(1);
+    // Of everything that this thread records from now on; a process measures one workload after the other.
+    let tf32 = name.ends_with("_tf32");
+    thalweg::set_matmul_precision(if tf32 { MatmulPrecision::High } else { MatmulPrecision::Highest });
     let (inputs, call) = (entry.make)(size);
     thalweg::synchronize()?;
     Ok(Workload { name: entry.name, inputs, call, read: name == "small_chain" })
@@ -211,6 +222,13 @@ fn rmsnorm_swiglu(size: Size) -> (Vec<Tensor>, Call) {
         let y = &x[0] / ((&x[0] * &x[0]).mean_keepdim(-1) + 1e-5).sqrt() * &x[1];
         vec![&y * y.sigmoid() * &x[2]]
     })
+}
+
+/// Products of [m, k] and [k, n], so many; small ones an eighth as long on each side.
+fn matmul(size: Size, sizes: [usize; 4], dtype: DType) -> (Vec<Tensor>, Call) {
+    let [count, m, k, n] = if size == Size::Large { sizes } else { sizes.map(|n| n.div_ceil(8)) };
+    let shapes = if count == 1 { [vec![m, k], vec![k, n]] } else { [vec![count, m, k], vec![count, k, n]] };
+    (shapes.map(|s| Tensor::randn(s).cast(dtype)).to_vec(), |x| vec![x[0].matmul(&x[1])])
 }
 
 fn matmul_gelu(size: Size, dtype: DType) -> (Vec<Tensor>, Call) {

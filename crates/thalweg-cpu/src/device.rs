@@ -114,10 +114,10 @@ impl CpuDevice {
                 let program = RowsProgram::new(body, *orientation, self.isa, threads);
                 Compiled::Part(PartProgram::Rows(Arc::new(program)))
             }
-            Kernel::Matmul { dtype: DType::Bool } => {
+            Kernel::Matmul { dtype: DType::Bool, .. } => {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
-            &Kernel::Matmul { dtype } => Compiled::Whole(Arc::new(MatmulProgram { dtype, threads })),
+            &Kernel::Matmul { dtype, .. } => Compiled::Whole(Arc::new(MatmulProgram { dtype, threads })),
             Kernel::Scatter { op, dtype, inputs } => {
                 let compile = |input: &Option<Box<Computed>>| -> Result<Option<Input>, Error> {
                     let Some(c) = input.as_deref() else { return Ok(None) };

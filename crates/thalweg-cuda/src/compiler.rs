@@ -4,13 +4,18 @@
 //! code is kept on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is no code for the chip.
 
 use crate::driver::{Chip, Driver, Function};
-use crate::render::{PRELUDE, Source, UnitKey};
+use crate::prelude::PRELUDE;
+use crate::product::Product;
+use crate::render::{Source, UnitKey};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 use thalweg_runtime::disk::{self, Key, Kind};
 use thalweg_runtime::{Counters, Error, count, counters, environment};
+
+/// The name of units that are a library's product: they have no source.
+pub const PRODUCT: &str = "product";
 
 /// A source with one function.
 #[derive(Debug)]
@@ -111,6 +116,15 @@ impl Compiler {
             Arc::new(Unit { name, source: source.clone(), function, compile_ns, work })
         };
         sources.entry(source).or_insert_with_key(new).clone()
+    }
+
+    /// The unit of a matrix product that a library computes, with its workspace in bytes; `None` where none does.
+    pub fn product(&self, product: &Product) -> Option<(Arc<Unit>, usize)> {
+        let function = self.driver.product(product)?;
+        let workspace = function.info.workspace.unwrap_or(0);
+        let source = Source { options: "", own: String::new() };
+        let (function, compile_ns, work) = (OnceLock::from(function), AtomicU64::new(0), Mutex::new(()));
+        Some((Arc::new(Unit { name: PRODUCT, source, function, compile_ns, work }), workspace))
     }
 
     /// The function of a unit: there already, from disk, or compiled now.

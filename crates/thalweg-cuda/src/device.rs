@@ -1,11 +1,12 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in one queue.
 
-use crate::compiler::{Compiler, Unit};
+use crate::compiler::{Compiler, PRODUCT, Unit};
 use crate::driver::{Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
 use crate::launch::Bound;
+use crate::lower::plan;
 use crate::memory::DeviceMemory;
-use crate::program::{Plan, plan};
+use crate::plan::Plan;
 use crate::queue::Queue;
 use std::fmt;
 use std::sync::Arc;
@@ -96,8 +97,12 @@ impl CudaDevice {
     fn bind(&self, plan: Plan) -> Result<BoundProgram, Error> {
         let units: Vec<Arc<Unit>> = plan.stages.iter().map(|s| s.unit.clone()).collect();
         let bound = plan.bind(&self.0.compiler)?;
+        let engine = match units.iter().any(|u| u.name() == PRODUCT) {
+            true => format!("{}, cuBLASLt", self.engine()),
+            false => self.engine(),
+        };
         let info = ProgramInfo {
-            engine: self.engine(),
+            engine,
             compile_ns: units.iter().map(|u| u.compile_ns()).sum(),
             spills: bound.functions().map(|f| f.info.local as usize / 4).max(),
             ..ProgramInfo::default()
@@ -152,7 +157,8 @@ impl Program for BoundProgram {
                 occupancy: threads as f32 / driver.chip().threads.max(1) as f32,
             }
         };
-        self.bound.launches().iter().map(of).min_by(|a, b| a.occupancy.total_cmp(&b.occupancy))
+        let own = self.bound.launches().iter().filter(|l| l.function.info.workspace.is_none());
+        own.map(of).min_by(|a, b| a.occupancy.total_cmp(&b.occupancy))
     }
 }
 

@@ -179,6 +179,9 @@ fn place(file: &str) -> PathBuf {
 /// Opens the first that there is; newer majors than `at_most` are passed over.
 fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
     let named = sought.variable().read().map_err(|mistake| mistake.to_string())?;
+    if named == Some(Value::Word("off")) {
+        return Err(format!("{} is off", sought.variable().name));
+    }
     if let Some(Value::Path(path)) = named {
         let why = |e| format!("{} names {}, which cannot be used: {e}", sought.variable().name, path.display());
         return load(&path).map(|library| Opened { library, path: path.clone() }).map_err(why);

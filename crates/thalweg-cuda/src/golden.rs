@@ -5,14 +5,14 @@
 
 use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
-use crate::program::plan;
-use crate::render::PRELUDE;
+use crate::lower::plan;
+use crate::prelude::PRELUDE;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, MatmulGeometry,
-    Node, NodeId, Orientation, RowGeometry, ScatterGeometry, random::random_node,
+    Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry, random::random_node,
 };
 
 /// A body with the geometry of its accesses, as they are added.
@@ -250,7 +250,7 @@ fn products() -> (Kernel, Geometry) {
         b: (0, 1, k as isize),
         reach: [Some((0, 8 * m * k - 1)), Some((0, 8 * k * n - 1))],
     };
-    (Kernel::Matmul { dtype: DType::BF16 }, Geometry::Matmul(geometry))
+    (Kernel::Matmul { dtype: DType::BF16, precision: Precision::Ordered }, Geometry::Matmul(geometry))
 }
 
 fn normal() -> (Kernel, Geometry) {

@@ -7,7 +7,7 @@ use crate::batch::mix;
 use crate::driver::{Function, Launch};
 use crate::queue::Queue;
 use std::sync::Arc;
-use thalweg_runtime::{Buffer, Error, Pool};
+use thalweg_runtime::{Buffer, Error, Pool, count};
 
 /// A word that changes from run to run.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -95,6 +95,9 @@ impl Bound {
         }
         let scratch: Result<Vec<Buffer>, Error> = self.scratch.iter().map(|&bytes| pool.allocate(bytes)).collect();
         let (scratch, fault) = (scratch?, queue.begin(self.checked)?);
+        if !scratch.is_empty() {
+            count(|c| c.scratch_bytes += self.scratch.iter().sum::<usize>() as u64);
+        }
         let address = |b: &Buffer, offset| (b.address() as u64).wrapping_add_signed(offset);
         for (launch, patches) in self.launches.iter().zip(&self.patches) {
             queue.launch(launch, &mut |words| {

@@ -1,6 +1,7 @@
 //! Segments: a stretch of a stream, cut off to be planned and run.
 
 use thalweg_ir::{Arg, DType, Op, RelOp, Shape, View};
+use thalweg_kernel::Precision;
 
 /// How a segment is planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -9,6 +10,19 @@ pub struct Mode {
     pub fused: bool,
     /// Fused and unfused agree to the bit: no contraction, narrow floats rounded after each operation.
     pub strict: bool,
+    /// Matrix products of f32 may round their factors to TF32, where the device gains by it; not in strict mode.
+    pub tf32: bool,
+}
+
+impl Mode {
+    /// How exactly a matrix product of that dtype is computed.
+    pub fn precision(self, dtype: DType) -> Precision {
+        match dtype {
+            _ if self.strict => Precision::Ordered,
+            DType::F32 if self.tf32 => Precision::Tf32,
+            _ => Precision::Full,
+        }
+    }
 }
 
 /// A set of small numbers.

@@ -18,8 +18,9 @@ const HEAD: &str = "thalweg segment 1";
 pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
     let mut out = format!("{HEAD}\nplanner {PLANNER}\n");
     let word = |on: bool, yes, no| if on { yes } else { no };
-    let (fused, strict) = (segment.mode.fused, segment.mode.strict);
-    let _ = writeln!(out, "mode {} {}", word(fused, "fused", "unfused"), word(strict, "strict", "fast"));
+    let Mode { fused, strict, tf32 } = segment.mode;
+    let (fused, strict) = (word(fused, "fused", "unfused"), word(strict, "strict", "fast"));
+    let _ = writeln!(out, "mode {fused} {strict} {}", word(tf32, "tf32", "f32"));
     let _ = match effort {
         Effort::None => writeln!(out, "effort none"),
         Effort::Full => writeln!(out, "effort full"),
@@ -59,7 +60,7 @@ pub fn read(text: &str) -> Result<(OwnedSegment, Costs, Effort), String> {
     }
     let lines: Vec<&str> = lines.collect();
     let operations = lines.iter().filter(|l| l.starts_with('%')).count();
-    let mode = Mode { fused: true, strict: false };
+    let mode = Mode { fused: true, strict: false, tf32: false };
     let segment = OwnedSegment {
         ops: vec![],
         live: BitSet::new(operations),
@@ -83,9 +84,14 @@ fn take(line: &str, (segment, costs, effort): &mut (OwnedSegment, Costs, Effort)
         // The planner that wrote it may have been another one.
         "planner" => {}
         "mode" => {
-            let (fused, strict) = rest.split_once(' ')?;
+            let words: Vec<&str> = rest.split(' ').collect();
+            let &[fused, strict, product] = &words[..] else { return None };
             let is = |word: &str, yes, no| (word == yes).then_some(true).or((word == no).then_some(false));
-            segment.mode = Mode { fused: is(fused, "fused", "unfused")?, strict: is(strict, "strict", "fast")? };
+            segment.mode = Mode {
+                fused: is(fused, "fused", "unfused")?,
+                strict: is(strict, "strict", "fast")?,
+                tf32: is(product, "tf32", "f32")?,
+            };
         }
         "effort" => {
             *effort = match rest {

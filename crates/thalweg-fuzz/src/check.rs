@@ -10,8 +10,8 @@ use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Counters, Error, counters};
 use thalweg_stream::{
-    DeviceRef, Mode, Operand, Value, clear_plans, costs, explain, record, set_costs, set_effort, set_measuring,
-    set_mode, synchronize,
+    DeviceRef, MatmulPrecision, Mode, Operand, Value, clear_plans, costs, explain, record, set_costs, set_effort,
+    set_measuring, set_mode, synchronize,
 };
 
 /// Runs programs on a device, and compares a second one with it.
@@ -47,9 +47,12 @@ enum Drops {
     Cut(usize),
 }
 
-const STRICT: Mode = Mode { fused: true, strict: true, reproducible: false, reference: false };
-const UNFUSED: Mode = Mode { fused: false, strict: true, reproducible: false, reference: false };
-const FAST: Mode = Mode { fused: true, strict: false, reproducible: false, reference: false };
+const STRICT: Mode =
+    Mode { fused: true, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
+const UNFUSED: Mode =
+    Mode { fused: false, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
+const FAST: Mode =
+    Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
 impl Checker {
     /// A checker for a device, and one that is to give the same bits on more threads.

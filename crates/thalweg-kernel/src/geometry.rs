@@ -69,6 +69,17 @@ pub enum Orientation {
     Across,
 }
 
+/// How exactly the sums of a matrix product are computed. What a device has only one way of is computed that way whatever is said.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Precision {
+    /// In an order that depends on the length of the sum alone: strict mode.
+    Ordered,
+    /// In the dtype's own precision (narrow floats in f32), in any order that is the same each time.
+    Full,
+    /// As [`Precision::Full`], of factors that may be rounded to TF32 first: f32 with 10 bits behind the point. Of f32 only.
+    Tf32,
+}
+
 /// One launch of a matrix product `c[b, i, j] = Σ a[b, i, k]·b[b, k, j]`, `c` row-major.
 #[derive(Clone, Debug)]
 pub struct MatmulGeometry {
@@ -128,6 +139,8 @@ pub enum Kernel {
     Matmul {
         /// The dtype of all three.
         dtype: DType,
+        /// How exactly it is computed.
+        precision: Precision,
     },
     /// Values put in at given places along an axis. Operands: tensor, index (i64), values, result, which may be the tensor; in the place of an index or
     /// values that the kernel computes stand the operands that it computes them from. Where several values meet one element they do so in order,

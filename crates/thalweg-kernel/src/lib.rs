@@ -5,6 +5,7 @@
 
 mod body;
 mod builder;
+pub mod dims;
 mod geometry;
 mod index;
 mod online;
@@ -19,8 +20,8 @@ mod rewrite;
 pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::{
-    AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, RowGeometry,
-    ScatterGeometry,
+    AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,
+    RowGeometry, ScatterGeometry,
 };
 pub use index::IndexMap;
 pub use online::{OnlineFold, OnlineKind, OnlinePasses, Part, online_passes, with_residuals};

@@ -56,6 +56,8 @@ pub struct Counters {
     pub bytes_allocated: u64,
     /// Bytes of the arenas in which intermediates shared memory: what they took instead.
     pub arena_bytes: u64,
+    /// Bytes of scratch memory that launches on a GPU were given beside their operands, a library's workspace included.
+    pub scratch_bytes: u64,
     /// Outputs that took the place of a dying input.
     pub reused_in_place: u64,
     /// Launches that computed again what was not held, to stay below a memory limit. They count as kernels, too.
@@ -89,6 +91,7 @@ impl Sub for Counters {
             bytes_written: self.bytes_written - o.bytes_written,
             bytes_allocated: self.bytes_allocated - o.bytes_allocated,
             arena_bytes: self.arena_bytes - o.arena_bytes,
+            scratch_bytes: self.scratch_bytes - o.scratch_bytes,
             recomputed_launches: self.recomputed_launches - o.recomputed_launches,
             reused_in_place: self.reused_in_place - o.reused_in_place,
         }
@@ -100,7 +103,7 @@ thread_local! {
         operations: 0, segments: 0, plans_made: 0, plans_found: 0, plans_loaded: 0, calibrations: 0, instances_made: 0,
         autotuned: 0, autotuned_replaced: 0, values_deferred: 0, values_recomputed: 0,
         programs_compiled: 0, programs_loaded: 0, compile_ns: 0, plan_ns: 0, kernels: 0, device_launches: 0, graphs_made: 0, graph_runs: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
-        arena_bytes: 0, reused_in_place: 0, recomputed_launches: 0,
+        arena_bytes: 0, scratch_bytes: 0, reused_in_place: 0, recomputed_launches: 0,
     }) };
 }
 

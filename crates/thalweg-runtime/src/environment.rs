@@ -41,8 +41,8 @@ enum Allowed {
     Device,
     /// `off` where that is said, or a folder, which need not be there yet.
     Folder { off: bool },
-    /// A library's file that is there, or a name that the loader knows.
-    There,
+    /// A library's file that is there, or a name that the loader knows; `off` where that is said.
+    There { off: bool },
     /// Compute capabilities.
     Chips,
     /// Anything: what counts is whether it is set.
@@ -115,6 +115,9 @@ pub static FUSION: Variable = variable("THALWEG_FUSION", ON_OFF, "whether operat
 pub static STRICT: Variable = variable("THALWEG_STRICT", ON_OFF, "whether fused and unfused agree to the bit");
 /// Whether runs are alike to the bit.
 pub static REPRODUCIBLE: Variable = variable("THALWEG_REPRODUCIBLE", ON_OFF, "whether runs are alike to the bit");
+/// How exactly matrix products of f32 are computed.
+pub static MATMUL_PRECISION: Variable =
+    variable("THALWEG_MATMUL_PRECISION", Allowed::Words(&["highest", "high"]), "f32 products on GPUs: high is TF32");
 /// How long new patterns are planned for.
 pub static SEARCH: Variable = variable(
     "THALWEG_SEARCH",
@@ -140,11 +143,18 @@ pub static CUDA_OVERLAP: Variable = variable("THALWEG_CUDA_OVERLAP", ON_OFF, "wh
 /// Where CUDA sources are written to.
 pub static CUDA_DUMP: Variable = variable("THALWEG_CUDA_DUMP", Allowed::Folder { off: false }, "where CUDA sources go");
 /// NVIDIA's driver.
-pub static CUDA_DRIVER: Variable = variable("THALWEG_CUDA_DRIVER", Allowed::There, "the driver's library");
+pub static CUDA_DRIVER: Variable =
+    variable("THALWEG_CUDA_DRIVER", Allowed::There { off: false }, "the driver's library");
 /// NVIDIA's compiler.
-pub static NVRTC: Variable = variable("THALWEG_NVRTC", Allowed::There, "NVRTC's library");
+pub static NVRTC: Variable = variable("THALWEG_NVRTC", Allowed::There { off: false }, "NVRTC's library");
 /// NVIDIA's matrix products.
-pub static CUBLASLT: Variable = variable("THALWEG_CUBLASLT", Allowed::There, "cuBLASLt's library");
+pub static CUBLASLT: Variable = variable("THALWEG_CUBLASLT", Allowed::There { off: true }, "cuBLASLt's library");
+/// From how many multiplications on products are cuBLASLt's.
+pub static CUBLASLT_FROM: Variable = inner(
+    "THALWEG_CUBLASLT_FROM",
+    Allowed::Number(&[], 0, u64::MAX, "multiplications"),
+    "least multiplications for cuBLASLt",
+);
 /// Chips that the emulated GPU has NVRTC compile every source for.
 pub static EMULATE_NVRTC: Variable =
     inner("THALWEG_EMULATE_NVRTC", Allowed::Chips, "chips that emulated sources are compiled for, too");
@@ -163,7 +173,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 24] = [
+pub static ALL: [&Variable; 26] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -171,6 +181,7 @@ pub static ALL: [&Variable; 24] = [
     &FUSION,
     &STRICT,
     &REPRODUCIBLE,
+    &MATMUL_PRECISION,
     &SEARCH,
     &MEASURE,
     &DEFER,
@@ -182,6 +193,7 @@ pub static ALL: [&Variable; 24] = [
     &CUDA_DRIVER,
     &NVRTC,
     &CUBLASLT,
+    &CUBLASLT_FROM,
     &EMULATE_NVRTC,
     &EMULATE_CACHE,
     &EMULATE_SANITIZE,
@@ -258,7 +270,7 @@ impl Allowed {
     fn words(self) -> &'static [&'static str] {
         match self {
             Allowed::Words(words) | Allowed::Number(words, ..) => words,
-            Allowed::Percent | Allowed::Folder { off: true } => &["off"],
+            Allowed::Percent | Allowed::Folder { off: true } | Allowed::There { off: true } => &["off"],
             _ => &[],
         }
     }
@@ -272,7 +284,7 @@ impl Allowed {
         }
         let path = || Value::Path(PathBuf::from(text));
         let Some(utf8) = utf8 else {
-            let is_path = matches!(self, Allowed::Folder { .. } | Allowed::There);
+            let is_path = matches!(self, Allowed::Folder { .. } | Allowed::There { .. });
             return Ok(is_path.then(path));
         };
         Ok(match self {
@@ -289,7 +301,7 @@ impl Allowed {
                 let path = PathBuf::from(text);
                 (path.components().count() > 1 || path.has_root() || path.is_dir()).then_some(Value::Path(path))
             }
-            Allowed::There => match PathBuf::from(text) {
+            Allowed::There { .. } => match PathBuf::from(text) {
                 // A bare name is the loader's to look for.
                 path if path.components().count() == 1 || path.exists() => Some(Value::Path(path)),
                 _ => return Err("there is no such file".into()),
@@ -342,7 +354,8 @@ impl fmt::Display for Allowed {
             Allowed::Device => f.write_str("cpu, cuda, or cuda:0 and so on"),
             Allowed::Folder { off: true } => f.write_str("off, or a folder (a new one has a slash in it)"),
             Allowed::Folder { off: false } => f.write_str("a folder (a new one has a slash in it)"),
-            Allowed::There => f.write_str("a file that is there, or a name that the loader knows"),
+            Allowed::There { off: true } => f.write_str("off, a file that is there, or a name that the loader knows"),
+            Allowed::There { off: false } => f.write_str("a file that is there, or a name that the loader knows"),
             Allowed::Chips => f.write_str("compute capabilities such as 80,90"),
             Allowed::Flag => f.write_str("anything"),
         }

@@ -34,7 +34,10 @@ pub use calibration::{calibrate, costs, save_costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times};
-pub use mode::{Mode, effort, measuring, mode, set_effort, set_measuring, set_mode, set_reproducible};
+pub use mode::{
+    MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,
+    set_reproducible,
+};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{flush, record, synchronize};
 pub use value::{Operand, Storage, Value};

@@ -4,6 +4,19 @@ use crate::setting::{Setting, setting};
 use thalweg_fusion::Effort;
 use thalweg_runtime::environment::{self, Value};
 
+/// How exactly matrix products of f32 are computed, as in `torch.set_float32_matmul_precision`. Products of other dtypes are not concerned: narrow floats are added up in f32, f64
+/// in f64.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum MatmulPrecision {
+    /// In f32.
+    #[default]
+    Highest,
+    /// Factors may be rounded to TF32 (10 bits behind the point instead of 23), where the device has units for that; sums stay f32. On the CPU, in strict mode and on GPUs without
+    /// cuBLASLt nothing changes.
+    High,
+}
+
 /// How segments are planned and run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mode {
@@ -13,31 +26,42 @@ pub struct Mode {
     pub strict: bool,
     /// The same program gives the same bits every time: plans follow from what was recorded, not from the clock.
     pub reproducible: bool,
+    /// How exactly products of f32 are computed.
+    pub matmul: MatmulPrecision,
     /// The reference interpreter runs instead of the device's kernels. Slow; for checking.
     pub reference: bool,
 }
 
 impl Mode {
-    /// From `THALWEG_FUSION=off`, `THALWEG_STRICT=on` and `THALWEG_REPRODUCIBLE=on`.
+    /// From `THALWEG_FUSION=off`, `THALWEG_STRICT=on`, `THALWEG_REPRODUCIBLE=on` and `THALWEG_MATMUL_PRECISION=high`.
     fn from_environment() -> Mode {
         Mode {
             fused: !environment::FUSION.is("off"),
             strict: environment::STRICT.is("on"),
             reproducible: environment::REPRODUCIBLE.is("on"),
+            matmul: match environment::MATMUL_PRECISION.is("high") {
+                true => MatmulPrecision::High,
+                false => MatmulPrecision::Highest,
+            },
             reference: false,
         }
     }
 
     /// A small number, one for each mode.
     pub(crate) fn index(self) -> usize {
-        self.fused as usize
-            | (self.strict as usize) << 1
-            | (self.reference as usize) << 2
-            | (self.reproducible as usize) << 3
+        let flags = [self.fused, self.strict, self.reference, self.reproducible, self.is_tf32()];
+        flags.iter().rev().fold(0, |index, &flag| index << 1 | flag as usize)
+    }
+
+    /// How many modes have a number: it is below this.
+    pub(crate) const COUNT: usize = 32;
+
+    fn is_tf32(self) -> bool {
+        self.matmul == MatmulPrecision::High
     }
 
     pub(crate) fn planning(self) -> thalweg_fusion::Mode {
-        thalweg_fusion::Mode { fused: self.fused, strict: self.strict }
+        thalweg_fusion::Mode { fused: self.fused, strict: self.strict, tf32: self.is_tf32() }
     }
 }
 
@@ -63,6 +87,14 @@ pub fn set_reproducible(on: bool) -> bool {
     MODE.change_common(|common| Mode { reproducible: on, ..common });
     set_mode(Mode { reproducible: on, ..old });
     old.reproducible
+}
+
+/// Sets [`Mode::matmul`] for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
+pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
+    MODE.change_common(|common| Mode { matmul, ..common });
+    let old = mode();
+    set_mode(Mode { matmul, ..old });
+    old.matmul
 }
 
 /// How long the calling thread's new patterns are planned for: from `THALWEG_SEARCH` (`none`, a number of visits, or `full`) until set.

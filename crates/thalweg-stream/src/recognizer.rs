@@ -49,7 +49,7 @@ pub(crate) struct Recognizer {
 }
 
 /// Roots, one a mode.
-const ROOTS: usize = 16;
+const ROOTS: usize = crate::mode::Mode::COUNT;
 
 impl Recognizer {
     pub fn new() -> Recognizer {

@@ -15,6 +15,12 @@ fn rows(all: &[Tensor]) -> Vec<Tensor> {
     vec![(0..30).fold(all[0].clone(), |y, _| (&y - y.sum(1).unsqueeze(1)).softmax(0))]
 }
 
+/// Thirty matrix products, one of the other.
+fn products(all: &[Tensor]) -> Vec<Tensor> {
+    let y = (0..30).fold(all[0].clone(), |y, _| y.matmul(&all[1]));
+    vec![y, all[1].clone()]
+}
+
 /// A step of Adam: parameter, gradient and moments, each in turn.
 fn adam(all: &[Tensor]) -> Vec<Tensor> {
     let step = |s: &[Tensor]| {
@@ -71,6 +77,10 @@ fn main() {
     let x = || vec![Tensor::full([64, 64], 0.5)];
     measure("60 maps, unfused", runs, false, x(), chain);
     measure("30 sums and softmaxes, fused", runs, true, x(), rows);
+    let matrices = |n: usize| vec![Tensor::full([n, n], 0.5), Tensor::full([n, n], 1.0 / n as f64)];
+    for n in [64, 256] {
+        measure(&format!("30 products of {n}"), runs / 2, true, matrices(n), products);
+    }
     for large in [1, 256] {
         let parameters = (0..800).map(|i| Tensor::full([(64 + (i / 4) * 37 % 300) * large], 0.5)).collect();
         measure(&format!("Adam, 200 parameters of {} or so", 200 * large), runs / 4, true, parameters, adam);

@@ -76,7 +76,8 @@ pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use loss::Reduction;
 pub use mode::{
-    flush, set_deferring, set_measuring, set_reproducible, set_search_effort, synchronize, with_fusion, with_strict,
+    flush, set_deferring, set_matmul_precision, set_measuring, set_reproducible, set_search_effort, synchronize,
+    with_fusion, with_strict,
 };
 pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
@@ -93,7 +94,7 @@ pub use thalweg_fusion::{
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
-pub use thalweg_stream::{PlanStoreStats, clear_plans, plan_store};
+pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, plan_store};
 
 /// The examples in the README are tests.
 #[cfg(doctest)]

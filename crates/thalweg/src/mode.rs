@@ -2,7 +2,7 @@
 
 use crate::Error;
 use thalweg_fusion::Effort;
-use thalweg_stream::{Mode, mode, set_effort, set_mode};
+use thalweg_stream::{MatmulPrecision, Mode, mode, set_effort, set_mode};
 
 /// Runs everything that the calling thread recorded, and returns when it has run. Reading a value does this by itself
 /// for what the value needs.
@@ -41,6 +41,23 @@ pub fn with_fusion<R>(fused: bool, f: impl FnOnce() -> R) -> R {
 pub fn with_strict<R>(strict: bool, f: impl FnOnce() -> R) -> R {
     let _restore = Restore(set_mode(Mode { strict, ..mode() }));
     f()
+}
+
+/// Sets how exactly matrix products of f32 are computed that this thread, and every thread that has recorded nothing yet, records from now on, and returns what this thread had before: in f32 ([`MatmulPrecision::Highest`]), or of factors rounded to TF32
+/// where the device gains by it ([`MatmulPrecision::High`]), as `torch.set_float32_matmul_precision`. The environment variable `THALWEG_MATMUL_PRECISION` (`highest` or `high`)
+/// sets what holds otherwise.
+///
+/// It holds for operations that are recorded after it, whenever they run: where it changes, what was recorded before is cut off and runs as it was recorded. Plans are told
+/// apart by it, in memory and on disk.
+///
+/// ```
+/// use thalweg::{MatmulPrecision, set_matmul_precision};
+/// let before = set_matmul_precision(MatmulPrecision::High);
+/// // ... products that need no more than ten bits ...
+/// set_matmul_precision(before);
+/// ```
+pub fn set_matmul_precision(precision: MatmulPrecision) -> MatmulPrecision {
+    thalweg_stream::set_matmul_precision(precision)
 }
 
 /// Makes this thread, and every thread that has recorded nothing yet, reproducible, or no longer so; returns what this thread was before. The same program with the same

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, ScanOp};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, MatmulGeometry, Node,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, MatmulGeometry, Node, Precision,
 };
 use thalweg_runtime::{Buffer, Device};
 
@@ -54,7 +54,12 @@ fn products() {
                     b: (0, n as isize, 1),
                     reach: [None, None],
                 };
-                let ns = best(&device, &Kernel::Matmul { dtype }, &Geometry::Matmul(geometry), &[&a, &b, &c]);
+                let ns = best(
+                    &device,
+                    &Kernel::Matmul { dtype, precision: Precision::Full },
+                    &Geometry::Matmul(geometry),
+                    &[&a, &b, &c],
+                );
                 print!("{threads} threads {m}×{k}×{n} {dtype}: {:.1} Gop/s  ", (2 * m * n * k) as f64 / ns);
             }
             println!();

@@ -6,7 +6,7 @@
 //! Always true: it succeeds, needs nothing that a machine may lack, and takes no time to speak of.
 
 use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
-use crate::render::PRELUDE;
+use crate::prelude::PRELUDE;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -136,7 +136,7 @@ impl Driver for Absent {
 
     fn load(&self, _: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
         let module: Arc<dyn Module> = Arc::new(Nothing);
-        let info = FunctionInfo { registers: 32, local: 0, shared: 0 };
+        let info = FunctionInfo { registers: 32, local: 0, shared: 0, workspace: None };
         Ok(functions.iter().map(|_| Function { handle: 0, module: module.clone(), info }).collect())
     }
 

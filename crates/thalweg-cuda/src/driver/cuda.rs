@@ -8,11 +8,15 @@
 //! * `gpu`: context, stream, errors, waiting.
 //! * `staging`: copies between host and device.
 //! * `graph`: launches that the device knows as one.
+//! * `products`: matrix products through cuBLASLt.
 
 mod api;
 mod gpu;
 mod graph;
+mod products;
 mod staging;
+
+use crate::product::Product;
 
 use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module, nvrtc};
 use api::{Api, SUCCESS};
@@ -23,6 +27,7 @@ use cudarc::driver::sys::{
     CUmemoryPool, CUmodule,
 };
 use gpu::Gpu;
+use products::{Chosen, Products};
 use staging::Staging;
 use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
@@ -53,6 +58,9 @@ pub struct Cuda {
     /// Bytes that were ever obtained, and that the pool was made to hold for them: see [`Cuda::grow`].
     obtained: [AtomicUsize; 2],
     staging: Staging,
+    /// The major of the driver's version of CUDA: newer libraries do not work with it.
+    major: u32,
+    products: Products,
 }
 
 // SAFETY: the driver's handles may be used on any thread, several at once.
@@ -120,7 +128,9 @@ impl Cuda {
         gpu.overlaps.store(asked && chip.sm >= 90, Relaxed);
         let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).map_err(&failed)? != 0;
         let pool = if pooled { pool(&gpu, device)? } else { null_mut() };
-        let staging = Staging::new(gpu.clone());
+        let (staging, mut version) = (Staging::new(gpu.clone()), 0);
+        // SAFETY: a place for a number.
+        check("cuDriverGetVersion", unsafe { (api.version)(&mut version) })?;
         Ok(Arc::new(Cuda {
             gpu,
             chip,
@@ -128,6 +138,8 @@ impl Cuda {
             kept: AtomicBool::new(false),
             obtained: [const { AtomicUsize::new(0) }; 2],
             staging,
+            major: version.max(0) as u32 / 1000,
+            products: Products::default(),
         }))
     }
 
@@ -279,12 +291,25 @@ struct Code {
 }
 
 /// What a function's handle points to.
+#[derive(Debug)]
 struct Entry {
-    function: CUfunction,
     name: String,
-    /// Dynamic shared memory that blocks are allowed.
-    allowed: AtomicU32,
+    what: What,
 }
+
+/// What runs.
+#[derive(Debug)]
+enum What {
+    /// A function of a module, and the dynamic shared memory that its blocks are allowed.
+    Kernel { function: CUfunction, allowed: AtomicU32 },
+    /// A matrix product of cuBLASLt.
+    Product(Box<Chosen>),
+}
+
+// SAFETY: the driver's handles may be used on any thread, several at once.
+unsafe impl Send for Entry {}
+// SAFETY: as above.
+unsafe impl Sync for Entry {}
 
 // SAFETY: the driver's handles may be used on any thread, several at once.
 unsafe impl Send for Code {}
@@ -315,32 +340,50 @@ fn entry(function: &Function) -> &Entry {
 }
 
 impl Entry {
+    /// The function of a module, and what its blocks are allowed.
+    fn kernel(&self, gpu: &Gpu) -> Result<(CUfunction, &AtomicU32), Error> {
+        match &self.what {
+            What::Kernel { function, allowed } => Ok((*function, allowed)),
+            What::Product(_) => {
+                let message = format!("{} is no kernel", self.name);
+                Err(Error::Device { device: gpu.name.clone(), message })
+            }
+        }
+    }
+
     fn ask(&self, gpu: &Gpu, attribute: FunctionAttribute) -> Result<u32, Error> {
-        let mut value = 0;
+        let (function, mut value) = (self.kernel(gpu)?.0, 0);
         // SAFETY: a place for a number, and a loaded function.
-        let asked = unsafe { (gpu.api.function_get)(&mut value, attribute as u32, self.function) };
+        let asked = unsafe { (gpu.api.function_get)(&mut value, attribute as u32, function) };
         gpu.check("cuFuncGetAttribute", asked)?;
         Ok(value.max(0) as u32)
     }
 
-    /// Allows blocks that much dynamic shared memory.
-    fn allow(&self, gpu: &Gpu, shared: u32) -> Result<(), Error> {
-        if shared <= self.allowed.load(Relaxed) {
-            return Ok(());
+    /// The function, its blocks allowed that much dynamic shared memory.
+    fn allow(&self, gpu: &Gpu, shared: u32) -> Result<CUfunction, Error> {
+        let (function, allowed) = self.kernel(gpu)?;
+        if shared <= allowed.load(Relaxed) {
+            return Ok(function);
         }
         let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
         // SAFETY: a loaded function.
-        let set = unsafe { (gpu.api.function_set)(self.function, attribute, shared as i32) };
+        let set = unsafe { (gpu.api.function_set)(function, attribute, shared as i32) };
         gpu.check("cuFuncSetAttribute", set)?;
-        self.allowed.fetch_max(shared, Relaxed);
-        Ok(())
+        allowed.fetch_max(shared, Relaxed);
+        Ok(function)
     }
 }
 
 /// Puts a launch in the queue, where the last thing is a launch or not; the context is current.
 fn launch(gpu: &Gpu, launch: &Launch, after_launch: bool) -> Result<(), Error> {
     let entry = entry(&launch.function);
-    entry.allow(gpu, launch.shared)?;
+    if let What::Product(chosen) = &entry.what {
+        // Nothing comes early behind it: whether the library's kernels wait for those before them to end, it does not say.
+        gpu.after_launch.store(false, Relaxed);
+        let failed = |message| Error::Device { device: gpu.name.clone(), message };
+        return chosen.launch(&launch.arguments, gpu.stream as usize).map_err(failed);
+    }
+    let function = entry.allow(gpu, launch.shared)?;
     let ([x, y, z], mut words) = (launch.grid, [launch.arguments.as_ptr().cast_mut().cast::<c_void>()]);
     gpu.after_launch.store(true, Relaxed);
     if launch.early && after_launch && gpu.overlaps.load(Relaxed) {
@@ -361,7 +404,7 @@ fn launch(gpu: &Gpu, launch: &Launch, after_launch: bool) -> Result<(), Error> {
             numAttrs: 1,
         };
         // SAFETY: as below; the attribute outlives the call.
-        let put = unsafe { (gpu.api.launch_with)(&config, entry.function, words.as_mut_ptr(), null_mut()) };
+        let put = unsafe { (gpu.api.launch_with)(&config, function, words.as_mut_ptr(), null_mut()) };
         if put == SUCCESS {
             return Ok(());
         }
@@ -370,7 +413,7 @@ fn launch(gpu: &Gpu, launch: &Launch, after_launch: bool) -> Result<(), Error> {
     // SAFETY: a loaded function of one parameter as long as the words, which are copied in the call.
     let put = unsafe {
         (gpu.api.launch)(
-            entry.function,
+            function,
             x,
             y,
             z,
@@ -440,7 +483,8 @@ impl Driver for Cuda {
             // SAFETY: a place for a handle, the module just loaded, and a text that ends with zero.
             let found = unsafe { (gpu.api.module_function)(&mut function, code.module, text.as_ptr()) };
             gpu.check(&format!("cuModuleGetFunction({name})"), found)?;
-            Ok(Entry { function, name: name.into(), allowed: AtomicU32::new(SHARED_BY_DEFAULT) })
+            let what = What::Kernel { function, allowed: AtomicU32::new(SHARED_BY_DEFAULT) };
+            Ok(Entry { name: name.into(), what })
         };
         code.entries = functions.iter().map(find).collect::<Result<_, _>>()?;
         let code = Arc::new(code);
@@ -449,6 +493,7 @@ impl Driver for Cuda {
                 registers: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
                 local: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
                 shared: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+                workspace: None,
             };
             Ok(Function { handle: from_ref(entry) as usize, module: code.clone(), info })
         };
@@ -459,9 +504,9 @@ impl Driver for Cuda {
         let ask = || -> Result<i32, Error> {
             let (entry, mut blocks) = (entry(function), 0);
             self.gpu.enter()?;
-            entry.allow(&self.gpu, shared)?;
+            let function = entry.allow(&self.gpu, shared)?;
             // SAFETY: a place for a number, and a loaded function.
-            let asked = unsafe { (self.gpu.api.occupancy)(&mut blocks, entry.function, block as i32, shared as usize) };
+            let asked = unsafe { (self.gpu.api.occupancy)(&mut blocks, function, block as i32, shared as usize) };
             self.gpu.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", asked)?;
             Ok(blocks)
         };
@@ -473,6 +518,10 @@ impl Driver for Cuda {
         let after_launch = self.gpu.after_launch.load(Relaxed);
         self.gpu.enter()?;
         self::launch(&self.gpu, launch, after_launch)
+    }
+
+    fn product(&self, product: &Product) -> Option<Function> {
+        self.chosen(product)
     }
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {

@@ -179,7 +179,7 @@ impl Driver for Emulated {
         let shared = unsafe { (*runtime).fixed_end as usize - (*runtime).fixed as usize };
         let object = Arc::new(Object { entries: entries.into(), _library: library });
         // That of all functions together: the object does not say whose it is.
-        let info = FunctionInfo { registers: 32, local: 0, shared: shared as u32 };
+        let info = FunctionInfo { registers: 32, local: 0, shared: shared as u32, workspace: None };
         let function = |e: &Entry| Function { handle: std::ptr::from_ref(e) as usize, module: object.clone(), info };
         Ok(object.entries.iter().map(function).collect())
     }

@@ -4,6 +4,7 @@
 //! runs the same sources on the host, thread by thread, so that everything above can be tested where there is no GPU (`Emulated`). A third only collects sources ([`Absent`]).
 //!
 //! * `absent`: no GPU, and what one would have compiled.
+//! * `cublaslt`: NVIDIA's library of matrix products.
 //! * `cuda`: NVIDIA's driver.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
@@ -11,6 +12,7 @@
 //! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to the next user at once.
 
 mod absent;
+mod cublaslt;
 mod cuda;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
@@ -22,6 +24,7 @@ pub use emulated::Emulated;
 pub use absent::{Absent, joined, readable};
 pub use cuda::Cuda;
 
+use crate::product::Product;
 use std::fmt::Debug;
 use std::sync::Arc;
 use thalweg_runtime::Error;
@@ -60,6 +63,8 @@ pub struct FunctionInfo {
     pub local: u32,
     /// Bytes of shared memory fixed in the code.
     pub shared: u32,
+    /// Of a library's function, of which nothing else is known: bytes of workspace that it is given.
+    pub workspace: Option<usize>,
 }
 
 /// A function on the device. `handle` is the driver's; `module` keeps its code loaded.
@@ -157,6 +162,12 @@ pub trait Driver: Send + Sync + Debug {
     /// # Errors
     /// When the device refuses, or an earlier launch failed.
     fn launch(&self, launch: &Launch) -> Result<(), Error>;
+
+    /// A library's function that computes that product: its words are the addresses of left side, right side, result and workspace, grid and block do not matter. The same for the same product
+    /// each time, and so are its bits. `None` where there is no such library, or it does not compute this product, or computes it wrongly.
+    fn product(&self, _product: &Product) -> Option<Function> {
+        None
+    }
 
     /// A graph of launches.
     ///

@@ -1,6 +1,6 @@
 //! The nodes of a body as statements for one lane.
 
-use super::elements::{expression, is_function};
+use super::elements::expression;
 use super::types::{cast, constant, held, scalar};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
@@ -85,7 +85,7 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
             }
             Node::Element { op, .. } => {
                 // Where bits are to be the same, no function of a constant is folded by the compiler, whose last bit is another.
-                let hide = body.strict && is_function(op) && body.operand_dtype(id).is_float();
+                let hide = body.strict && op.row().function && body.operand_dtype(id).is_float();
                 let arg = |id| if hide { format!("hidden({})", name(id)) } else { name(id) };
                 let args: Vec<String> = body.args(id).map(arg).collect();
                 let args: Vec<&str> = args.iter().map(String::as_str).collect();

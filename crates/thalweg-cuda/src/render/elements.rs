@@ -6,8 +6,8 @@
 use super::types::held;
 use thalweg_ir::{DType, ElementOp};
 
-/// The expression of an operation on arguments of `dtype`.
-pub fn expression(op: ElementOp, dtype: DType, args: &[&str]) -> String {
+/// The expression of an operation on arguments of `dtype`, where CUDA C++ has one.
+fn written(op: ElementOp, dtype: DType, args: &[&str]) -> Option<String> {
     if dtype.is_float() {
         float(op, dtype, args)
     } else if dtype == DType::Bool {
@@ -15,6 +15,17 @@ pub fn expression(op: ElementOp, dtype: DType, args: &[&str]) -> String {
     } else {
         integer(op, dtype, args)
     }
+}
+
+/// Whether an operation has an expression; others are opened into simpler ones ([`thalweg_kernel::expand`]).
+pub fn is_native(op: ElementOp, dtype: DType) -> bool {
+    written(op, dtype, &["", "", ""]).is_some()
+}
+
+/// The expression of an operation on arguments of `dtype`.
+pub fn expression(op: ElementOp, dtype: DType, args: &[&str]) -> String {
+    written(op, dtype, args)
+        .unwrap_or_else(|| panic!("{} of {dtype} has no expression, and none was put in its place", op.name()))
 }
 
 fn compared(op: ElementOp) -> Option<&'static str> {
@@ -29,25 +40,16 @@ fn compared(op: ElementOp) -> Option<&'static str> {
     })
 }
 
-/// Whether an operation on floats is a function of the mathematical library, or made of one: rounded by the compiler and by the chip it may differ in the last bit.
-pub fn is_function(op: ElementOp) -> bool {
-    use ElementOp::*;
-    let exponential = matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sigmoid | Pow);
-    let circular = matches!(op, Sin | Cos | Tan | Asin | Acos | Atan | Atan2 | Hypot);
-    let hyperbolic = matches!(op, Sinh | Cosh | Tanh | Asinh | Acosh | Atanh);
-    exponential || circular || hyperbolic || matches!(op, Erf | Erfc)
-}
-
-fn float(op: ElementOp, dtype: DType, a: &[&str]) -> String {
+fn float(op: ElementOp, dtype: DType, a: &[&str]) -> Option<String> {
     use ElementOp::*;
     if let Some(sign) = compared(op) {
-        return format!("{} {sign} {}", a[0], a[1]);
+        return Some(format!("{} {sign} {}", a[0], a[1]));
     }
     // The functions of C have an f behind their names for f32.
     let f = if dtype == DType::F64 { "" } else { "f" };
     let call = |name: &str| format!("{name}{f}({})", a.join(", "));
     let x = a[0];
-    match op {
+    Some(match op {
         Neg => format!("-{x}"),
         Abs => call("fabs"),
         Sign => format!("float_sign({x})"),
@@ -102,38 +104,35 @@ fn float(op: ElementOp, dtype: DType, a: &[&str]) -> String {
         Where => format!("{x} ? {} : {}", a[1], a[2]),
         Clamp => format!("smaller(larger({x}, {}), {})", a[1], a[2]),
         Lerp => format!("{x} + {} * ({} - {x})", a[2], a[1]),
-        Eq | Ne | Lt | Le | Gt | Ge => unreachable!("compared above"),
-        Not | BitNot | And | Or | Xor | BitAnd | BitOr | BitXor | Shl | Shr => {
-            unreachable!("{} takes no floats", op.name())
-        }
-    }
+        _ => return None,
+    })
 }
 
 fn infinity(dtype: DType) -> &'static str {
     if dtype == DType::F64 { "__longlong_as_double(0x7ff0000000000000ll)" } else { "bits_f32(0x7f800000u)" }
 }
 
-fn boolean(op: ElementOp, a: &[&str]) -> String {
+fn boolean(op: ElementOp, a: &[&str]) -> Option<String> {
     use ElementOp::*;
-    match op {
+    Some(match op {
         Not => format!("!{}", a[0]),
         And => format!("{} && {}", a[0], a[1]),
         Or => format!("{} || {}", a[0], a[1]),
         Eq => format!("{} == {}", a[0], a[1]),
         Xor | Ne => format!("{} != {}", a[0], a[1]),
         Where => format!("{} ? {} : {}", a[0], a[1], a[2]),
-        other => unreachable!("{} takes no bools", other.name()),
-    }
+        _ => return None,
+    })
 }
 
-fn integer(op: ElementOp, dtype: DType, a: &[&str]) -> String {
+fn integer(op: ElementOp, dtype: DType, a: &[&str]) -> Option<String> {
     use ElementOp::*;
     if let Some(sign) = compared(op) {
-        return format!("{} {sign} {}", a[0], a[1]);
+        return Some(format!("{} {sign} {}", a[0], a[1]));
     }
     let t = held(dtype);
     let call = |name: &str| format!("{name}<{t}>({})", a.join(", "));
-    match op {
+    Some(match op {
         Neg => call("int_neg"),
         Abs => call("int_abs"),
         Sign => call("int_sign"),
@@ -156,6 +155,6 @@ fn integer(op: ElementOp, dtype: DType, a: &[&str]) -> String {
         Shl => call("int_shl"),
         Shr => call("int_shr"),
         Where => format!("{} ? {} : {}", a[0], a[1], a[2]),
-        other => unreachable!("{} takes no integers", other.name()),
-    }
+        _ => return None,
+    })
 }

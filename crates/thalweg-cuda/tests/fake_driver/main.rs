@@ -2,6 +2,8 @@
 
 #![cfg(all(feature = "emulate", unix))]
 
+mod products;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +16,17 @@ use thalweg_runtime::Error;
 static FAKE: LazyLock<Mutex<libloading::Library>> = LazyLock::new(|| {
     let library = compiled();
     // SAFETY: only tests run here, and each waits for this before it does anything.
-    unsafe { std::env::set_var("THALWEG_CUDA_DRIVER", &library) };
+    unsafe {
+        std::env::set_var("THALWEG_CUDA_DRIVER", &library);
+        if std::env::var_os("THALWEG_CUBLASLT").is_none() {
+            std::env::set_var("THALWEG_CUBLASLT", &library);
+        }
+        // Products of any size are the library's, and what is chosen is kept in a folder of this process.
+        std::env::set_var("THALWEG_CUBLASLT_FROM", "0");
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&cache);
+        std::env::set_var("THALWEG_CACHE", cache);
+    }
     // SAFETY: it has no initialisers that mind.
     let opened = unsafe { libloading::Library::new(&library) }.unwrap();
     assert_eq!(find(Sought::Driver).version.as_deref(), Some("13.0"));
@@ -52,6 +64,11 @@ impl Bench {
     fn ask(&self, name: &str) -> i32 {
         // SAFETY: a function of fake.cpp without parameters.
         unsafe { self.fake.get::<unsafe extern "C" fn() -> i32>(name.as_bytes()).unwrap()() }
+    }
+
+    fn tell(&self, name: &str, number: i32) {
+        // SAFETY: a function of fake.cpp with one number.
+        unsafe { self.fake.get::<unsafe extern "C" fn(i32) -> i32>(name.as_bytes()).unwrap()(number) };
     }
 
     fn function(&self, name: &str) -> Function {
@@ -185,8 +202,7 @@ fn graphs_set_only_what_differs() {
     graph.run(&launches).unwrap();
     assert_eq!((b.ask("fakeUpdates") - updates, b.get(x)), (2, 2 * 211 + 221 + 121));
     assert!(graph.run(&launches[1..]).is_err());
-    // SAFETY: a function of fake.cpp with one parameter.
-    let refuse = |x| unsafe { b.fake.get::<unsafe extern "C" fn(i32) -> i32>(b"fakeRefuse").unwrap()(x) };
+    let refuse = |x| b.tell("fakeRefuse", x);
     refuse(1);
     launches[0].arguments[1] = 2;
     graph.run(&launches).unwrap();

@@ -153,7 +153,7 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
             bodies.iter().zip(all).for_each(|(b, g)| map(b, g, left, reads, f));
         }
         (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
-        (Kernel::Matmul { dtype }, Geometry::Matmul(g)) => product(*dtype, g, left, reads, f),
+        (Kernel::Matmul { dtype, .. }, Geometry::Matmul(g)) => product(*dtype, g, left, reads, f),
         (Kernel::Scatter { op, inputs, .. }, Geometry::Scatter(g)) => scatter(*op, inputs, g, left, f),
         (Kernel::Group { kernels, parts }, Geometry::Group(all)) => {
             // All reads of all parts, then all writes.

@@ -2,9 +2,11 @@
 //!
 //! An operation is one row of [`ROWS`]: its name, the dtypes it takes, what it means (evaluated in
 //! f64 or i64 for the reference interpreter), how it is written in simpler operations (for code
-//! generators that have no instruction or polynomial for it), its derivative and its cost. The
-//! interpreter, every code generator, autodiff, the docs and the fuzzer read the row; adding an
-//! operation means adding its variant and its row, nothing else.
+//! generators that have no instruction or polynomial for it), its derivative and what holds where it
+//! has none, its cost, how far a device may be off. The interpreter, every code generator, autodiff, the docs
+//! and the fuzzer read the row; adding an operation means adding its variant and its row, nothing else: each
+//! device takes what it has code for, and opens the rest by the row's expansion. The operation `Probe`
+//! (feature `probe`, tests only) is such a row: it runs on every engine and in the fuzzer, and no other file knows it.
 
 mod meaning;
 mod rows;
@@ -17,11 +19,21 @@ macro_rules! element_ops {
         /// An elementwise operation; [`ElementOp::row`] says everything about it.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[repr(u8)]
-        pub enum ElementOp { $($(#[$doc])* $name),* }
+        #[non_exhaustive]
+        pub enum ElementOp {
+            $($(#[$doc])* $name,)*
+            /// `x·e^(-|x|)`: proves that a row is all that an operation takes.
+            #[cfg(feature = "probe")]
+            Probe,
+        }
 
         impl ElementOp {
             /// Every elementwise operation, in table order.
-            pub const ALL: &[ElementOp] = &[$(ElementOp::$name),*];
+            pub const ALL: &[ElementOp] = &[
+                $(ElementOp::$name,)*
+                #[cfg(feature = "probe")]
+                ElementOp::Probe,
+            ];
         }
     };
 }
@@ -260,8 +272,16 @@ pub struct Row {
     /// The operation in simpler ones, for devices without it; `None` for the primitives that every
     /// device has.
     pub expand: Option<Expansion>,
-    /// Its derivative on floats; `None` where it is zero almost everywhere or undefined.
+    /// Its derivative on floats; `None` where it is zero almost everywhere ([`Row::flat`]) or there is none, since it takes or gives no floats.
     pub derivative: Option<Derivative>,
+    /// Its derivative is zero wherever there is one: a step.
+    pub flat: bool,
+    /// What its derivative is at points where the one from the left is not the one from the right; `None` where there are no such points.
+    pub kink: Option<&'static str>,
+    /// It is a function of a mathematical library, or made of one: a compiler that folds constants may round it otherwise than a chip.
+    pub function: bool,
+    /// Units in the last place of f32 and f64 that a device's result may be off; 0 where it is rounded once.
+    pub ulps: u32,
     /// Arithmetic cost of an element, in additions.
     pub cost: u32,
     /// Whether the order of the first two arguments does not matter.

@@ -15,6 +15,10 @@ const fn float1(op: ElementOp, name: &'static str, cost: u32, f: fn(&[f64]) -> f
         meaning: Meaning { float: Some(f), int: None },
         expand: None,
         derivative: None,
+        flat: false,
+        kink: None,
+        function: false,
+        ulps: 0,
         cost,
         commutative: false,
     }
@@ -47,6 +51,24 @@ impl Row {
     }
     const fn grad(mut self, f: Derivative) -> Row {
         self.derivative = Some(f);
+        self
+    }
+    const fn flat(mut self) -> Row {
+        self.flat = true;
+        self
+    }
+    const fn kink(mut self, choice: &'static str) -> Row {
+        self.kink = Some(choice);
+        self
+    }
+    /// A function of a mathematical library, so far off at most.
+    const fn function(mut self, ulps: u32) -> Row {
+        self.function = true;
+        self.ulps = ulps;
+        self
+    }
+    const fn ulps(mut self, n: u32) -> Row {
+        self.ulps = n;
         self
     }
 }
@@ -127,14 +149,19 @@ pub static ROWS: &[Row] = &[
     float1(Abs, "abs", 1, |x| x[0].abs())
         .takes(Classes::NUMBER)
         .int(|x, _| x[0].wrapping_abs())
-        .grad(|g, x, _| vec![Some(u(g, Sign, x[0]))]),
-    float1(Sign, "sign", 3, |x| m::sign(x[0])).takes(Classes::NUMBER).int(|x, _| x[0].signum()).expand(|g, x| {
-        let (zero, one, minus) = (k(g, x[0], 0.0), k(g, x[0], 1.0), k(g, x[0], -1.0));
-        let (above, below, equal) = (o(g, Gt, x[0], zero), o(g, Lt, x[0], zero), o(g, Eq, x[0], zero));
-        let rest = pick(g, equal, zero, x[0]);
-        let rest = pick(g, below, minus, rest);
-        pick(g, above, one, rest)
-    }),
+        .grad(|g, x, _| vec![Some(u(g, Sign, x[0]))])
+        .kink("0 at 0"),
+    float1(Sign, "sign", 3, |x| m::sign(x[0]))
+        .takes(Classes::NUMBER)
+        .int(|x, _| x[0].signum())
+        .expand(|g, x| {
+            let (zero, one, minus) = (k(g, x[0], 0.0), k(g, x[0], 1.0), k(g, x[0], -1.0));
+            let (above, below, equal) = (o(g, Gt, x[0], zero), o(g, Lt, x[0], zero), o(g, Eq, x[0], zero));
+            let rest = pick(g, equal, zero, x[0]);
+            let rest = pick(g, below, minus, rest);
+            pick(g, above, one, rest)
+        })
+        .flat(),
     float1(Square, "square", 1, |x| x[0] * x[0])
         .takes(Classes::NUMBER)
         .int(|x, _| x[0].wrapping_mul(x[0]))
@@ -152,22 +179,27 @@ pub static ROWS: &[Row] = &[
         .grad(|g, x, y| {
             let q = o(g, Div, y, x[0]);
             vec![Some(scale(g, q, -0.5))]
-        }),
+        })
+        .ulps(2),
     float1(Recip, "recip", 5, |x| 1.0 / x[0]).expand(|g, x| inv(g, x[0])).grad(|g, _, y| {
         let s = o(g, Mul, y, y);
         vec![Some(u(g, Neg, s))]
     }),
-    float1(Exp, "exp", 8, |x| libm::exp(x[0])).grad(|_, _, y| vec![Some(y)]),
-    float1(Exp2, "exp2", 8, |x| libm::exp2(x[0])).grad(|g, _, y| vec![Some(scale(g, y, LN_2))]),
-    float1(Expm1, "expm1", 11, |x| libm::expm1(x[0])).grad(|g, _, y| {
-        let one = k(g, y, 1.0);
-        vec![Some(o(g, Add, y, one))]
-    }),
-    float1(Log, "log", 17, |x| libm::log(x[0])).grad(|g, x, _| vec![Some(inv(g, x[0]))]),
-    float1(Log2, "log2", 17, |x| libm::log2(x[0])).grad(|g, x, _| {
-        let r = inv(g, x[0]);
-        vec![Some(scale(g, r, LOG2_E))]
-    }),
+    float1(Exp, "exp", 8, |x| libm::exp(x[0])).grad(|_, _, y| vec![Some(y)]).function(2),
+    float1(Exp2, "exp2", 8, |x| libm::exp2(x[0])).grad(|g, _, y| vec![Some(scale(g, y, LN_2))]).function(2),
+    float1(Expm1, "expm1", 11, |x| libm::expm1(x[0]))
+        .grad(|g, _, y| {
+            let one = k(g, y, 1.0);
+            vec![Some(o(g, Add, y, one))]
+        })
+        .function(2),
+    float1(Log, "log", 17, |x| libm::log(x[0])).grad(|g, x, _| vec![Some(inv(g, x[0]))]).function(2),
+    float1(Log2, "log2", 17, |x| libm::log2(x[0]))
+        .grad(|g, x, _| {
+            let r = inv(g, x[0]);
+            vec![Some(scale(g, r, LOG2_E))]
+        })
+        .function(2),
     float1(Log10, "log10", 18, |x| libm::log10(x[0]))
         .expand(|g, x| {
             let l = u(g, Log, x[0]);
@@ -177,17 +209,22 @@ pub static ROWS: &[Row] = &[
         .grad(|g, x, _| {
             let r = inv(g, x[0]);
             vec![Some(scale(g, r, LOG10_E))]
-        }),
-    float1(Log1p, "log1p", 18, |x| libm::log1p(x[0])).grad(|g, x, _| {
-        let one = k(g, x[0], 1.0);
-        let s = o(g, Add, x[0], one);
-        vec![Some(inv(g, s))]
-    }),
-    float1(Sin, "sin", 10, |x| libm::sin(x[0])).grad(|g, x, _| vec![Some(u(g, Cos, x[0]))]),
-    float1(Cos, "cos", 10, |x| libm::cos(x[0])).grad(|g, x, _| {
-        let s = u(g, Sin, x[0]);
-        vec![Some(u(g, Neg, s))]
-    }),
+        })
+        .function(4),
+    float1(Log1p, "log1p", 18, |x| libm::log1p(x[0]))
+        .grad(|g, x, _| {
+            let one = k(g, x[0], 1.0);
+            let s = o(g, Add, x[0], one);
+            vec![Some(inv(g, s))]
+        })
+        .function(2),
+    float1(Sin, "sin", 10, |x| libm::sin(x[0])).grad(|g, x, _| vec![Some(u(g, Cos, x[0]))]).function(2),
+    float1(Cos, "cos", 10, |x| libm::cos(x[0]))
+        .grad(|g, x, _| {
+            let s = u(g, Sin, x[0]);
+            vec![Some(u(g, Neg, s))]
+        })
+        .function(2),
     float1(Tan, "tan", 27, |x| libm::tan(x[0]))
         .expand(|g, x| {
             let (s, c) = (u(g, Sin, x[0]), u(g, Cos, x[0]));
@@ -196,7 +233,8 @@ pub static ROWS: &[Row] = &[
         .grad(|g, _, y| {
             let (one, s) = (k(g, y, 1.0), o(g, Mul, y, y));
             vec![Some(o(g, Add, one, s))]
-        }),
+        })
+        .function(8),
     float1(Asin, "asin", 70, |x| libm::asin(x[0]))
         .expand(|g, x| {
             let s = one_minus_square(g, x[0]);
@@ -207,7 +245,8 @@ pub static ROWS: &[Row] = &[
             let s = one_minus_square(g, x[0]);
             let r = u(g, Sqrt, s);
             vec![Some(inv(g, r))]
-        }),
+        })
+        .function(8),
     float1(Acos, "acos", 70, |x| libm::acos(x[0]))
         .expand(|g, x| {
             let s = one_minus_square(g, x[0]);
@@ -219,12 +258,15 @@ pub static ROWS: &[Row] = &[
             let r = u(g, Sqrt, s);
             let d = inv(g, r);
             vec![Some(u(g, Neg, d))]
-        }),
-    float1(Atan, "atan", 18, |x| libm::atan(x[0])).grad(|g, x, _| {
-        let (one, s) = (k(g, x[0], 1.0), o(g, Mul, x[0], x[0]));
-        let s = o(g, Add, one, s);
-        vec![Some(inv(g, s))]
-    }),
+        })
+        .function(8),
+    float1(Atan, "atan", 18, |x| libm::atan(x[0]))
+        .grad(|g, x, _| {
+            let (one, s) = (k(g, x[0], 1.0), o(g, Mul, x[0], x[0]));
+            let s = o(g, Add, one, s);
+            vec![Some(inv(g, s))]
+        })
+        .function(2),
     float1(Sinh, "sinh", 36, |x| libm::sinh(x[0]))
         .expand(|g, x| {
             // With e = expm1(|x|): sinh|x| = (e + e/(e + 1))/2. Past 88 e overflows before sinh does, so halve the argument's exponential.
@@ -243,7 +285,8 @@ pub static ROWS: &[Row] = &[
             let magnitude = pick(g, is_far, large, near);
             with_sign(g, magnitude, x[0])
         })
-        .grad(|g, x, _| vec![Some(u(g, Cosh, x[0]))]),
+        .grad(|g, x, _| vec![Some(u(g, Cosh, x[0]))])
+        .function(8),
     float1(Cosh, "cosh", 30, |x| libm::cosh(x[0]))
         .expand(|g, x| {
             let a = u(g, Abs, x[0]);
@@ -259,8 +302,9 @@ pub static ROWS: &[Row] = &[
             let is_far = o(g, Gt, a, far);
             pick(g, is_far, large, near)
         })
-        .grad(|g, x, _| vec![Some(u(g, Sinh, x[0]))]),
-    float1(Tanh, "tanh", 18, |x| libm::tanh(x[0])).grad(|g, _, y| vec![Some(one_minus_square(g, y))]),
+        .grad(|g, x, _| vec![Some(u(g, Sinh, x[0]))])
+        .function(8),
+    float1(Tanh, "tanh", 18, |x| libm::tanh(x[0])).grad(|g, _, y| vec![Some(one_minus_square(g, y))]).function(4),
     float1(Asinh, "asinh", 30, |x| libm::asinh(x[0]))
         .expand(|g, x| {
             // asinh|x| = log1p(|x| + x²/(1 + √(x² + 1))); past 1e9 it is log|x| + ln 2.
@@ -283,7 +327,8 @@ pub static ROWS: &[Row] = &[
             let (one, s) = (k(g, x[0], 1.0), o(g, Mul, x[0], x[0]));
             let s = o(g, Add, s, one);
             vec![Some(u(g, Rsqrt, s))]
-        }),
+        })
+        .function(8),
     float1(Acosh, "acosh", 28, |x| if x[0] < 1.0 { f64::NAN } else { libm::acosh(x[0]) })
         .expand(|g, x| {
             // With t = x - 1: acosh x = log1p(t + √(2t + t²)); past 1e9 it is log x + ln 2.
@@ -306,7 +351,8 @@ pub static ROWS: &[Row] = &[
             let (lo, hi) = (o(g, Sub, x[0], one), o(g, Add, x[0], one));
             let s = o(g, Mul, lo, hi);
             vec![Some(u(g, Rsqrt, s))]
-        }),
+        })
+        .function(8),
     float1(Atanh, "atanh", 26, |x| libm::atanh(x[0]))
         .expand(|g, x| {
             let a = u(g, Abs, x[0]);
@@ -321,19 +367,24 @@ pub static ROWS: &[Row] = &[
         .grad(|g, x, _| {
             let s = one_minus_square(g, x[0]);
             vec![Some(inv(g, s))]
-        }),
-    float1(Erf, "erf", 20, |x| libm::erf(x[0])).grad(|g, x, _| {
-        let s = o(g, Mul, x[0], x[0]);
-        let n = u(g, Neg, s);
-        let e = u(g, Exp, n);
-        vec![Some(scale(g, e, FRAC_2_SQRT_PI))]
-    }),
-    float1(Erfc, "erfc", 30, |x| libm::erfc(x[0])).grad(|g, x, _| {
-        let s = o(g, Mul, x[0], x[0]);
-        let n = u(g, Neg, s);
-        let e = u(g, Exp, n);
-        vec![Some(scale(g, e, -FRAC_2_SQRT_PI))]
-    }),
+        })
+        .function(8),
+    float1(Erf, "erf", 20, |x| libm::erf(x[0]))
+        .grad(|g, x, _| {
+            let s = o(g, Mul, x[0], x[0]);
+            let n = u(g, Neg, s);
+            let e = u(g, Exp, n);
+            vec![Some(scale(g, e, FRAC_2_SQRT_PI))]
+        })
+        .function(4),
+    float1(Erfc, "erfc", 30, |x| libm::erfc(x[0]))
+        .grad(|g, x, _| {
+            let s = o(g, Mul, x[0], x[0]);
+            let n = u(g, Neg, s);
+            let e = u(g, Exp, n);
+            vec![Some(scale(g, e, -FRAC_2_SQRT_PI))]
+        })
+        .function(8),
     float1(Sigmoid, "sigmoid", 12, |x| m::sigmoid(x[0]))
         .expand(|g, x| {
             // e^(-|x|) never overflows, and keeps the small results of large negative x.
@@ -350,7 +401,8 @@ pub static ROWS: &[Row] = &[
             let one = k(g, y, 1.0);
             let c = o(g, Sub, one, y);
             vec![Some(o(g, Mul, y, c))]
-        }),
+        })
+        .function(4),
     float1(Relu, "relu", 1, |x| if x[0] <= 0.0 { 0.0 } else { x[0] })
         .takes(Classes::NUMBER)
         .int(|x, _| x[0].max(0))
@@ -363,11 +415,12 @@ pub static ROWS: &[Row] = &[
             let (zero, one) = (k(g, x[0], 0.0), k(g, x[0], 1.0));
             let above = o(g, Gt, x[0], zero);
             vec![Some(pick(g, above, one, zero))]
-        }),
-    float1(Floor, "floor", 1, |x| libm::floor(x[0])),
-    float1(Ceil, "ceil", 1, |x| libm::ceil(x[0])),
-    float1(Round, "round", 1, |x| libm::rint(x[0])),
-    float1(Trunc, "trunc", 1, |x| libm::trunc(x[0])),
+        })
+        .kink("0 at 0"),
+    float1(Floor, "floor", 1, |x| libm::floor(x[0])).flat(),
+    float1(Ceil, "ceil", 1, |x| libm::ceil(x[0])).flat(),
+    float1(Round, "round", 1, |x| libm::rint(x[0])).flat(),
+    float1(Trunc, "trunc", 1, |x| libm::trunc(x[0])).flat(),
     float1(IsNan, "is_nan", 1, |x| b(x[0].is_nan())).bool().expand(|g, x| o(g, Ne, x[0], x[0])),
     float1(IsInf, "is_inf", 2, |x| b(x[0].is_infinite())).bool().expand(|g, x| {
         let (a, inf) = (u(g, Abs, x[0]), k(g, x[0], f64::INFINITY));
@@ -392,37 +445,45 @@ pub static ROWS: &[Row] = &[
         let (r, q) = (inv(g, x[1]), o(g, Div, y, x[1]));
         vec![Some(r), Some(u(g, Neg, q))]
     }),
-    number2(FloorDiv, "floor_div", 6, |x| libm::floor(x[0] / x[1]), |x, _| m::int_floor_div(x[0], x[1])),
+    number2(FloorDiv, "floor_div", 6, |x| libm::floor(x[0] / x[1]), |x, _| m::int_floor_div(x[0], x[1])).flat(),
     number2(Rem, "rem", 12, |x| m::rem(x[0], x[1]), |x, _| m::int_rem(x[0], x[1])).grad(|g, x, _| {
         let q = o(g, FloorDiv, x[0], x[1]);
         vec![Some(k(g, x[0], 1.0)), Some(u(g, Neg, q))]
     }),
-    number2(Pow, "pow", 75, |x| libm::pow(x[0], x[1]), |x, _| m::int_pow(x[0], x[1])).grad(|g, x, y| {
-        // b·a^(b-1), and y·ln a (0 where a is 0 and the power is 0 too).
-        let one = k(g, x[1], 1.0);
-        let less = o(g, Sub, x[1], one);
-        let p = o(g, Pow, x[0], less);
-        let da = o(g, Mul, x[1], p);
-        let l = u(g, Log, x[0]);
-        let t = o(g, Mul, y, l);
-        let zero = k(g, y, 0.0);
-        let nonzero = o(g, Ne, y, zero);
-        vec![Some(da), Some(gate(g, nonzero, t))]
-    }),
-    number2(Minimum, "minimum", 2, |x| m::minimum(x[0], x[1]), |x, _| x[0].min(x[1])).commutes().grad(|g, x, _| {
-        let (one, half, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.5), k(g, x[0], 0.0));
-        let (less, equal) = (o(g, Lt, x[0], x[1]), o(g, Eq, x[0], x[1]));
-        let rest = pick(g, equal, half, zero);
-        let da = pick(g, less, one, rest);
-        vec![Some(da), Some(o(g, Sub, one, da))]
-    }),
-    number2(Maximum, "maximum", 2, |x| m::maximum(x[0], x[1]), |x, _| x[0].max(x[1])).commutes().grad(|g, x, _| {
-        let (one, half, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.5), k(g, x[0], 0.0));
-        let (more, equal) = (o(g, Gt, x[0], x[1]), o(g, Eq, x[0], x[1]));
-        let rest = pick(g, equal, half, zero);
-        let da = pick(g, more, one, rest);
-        vec![Some(da), Some(o(g, Sub, one, da))]
-    }),
+    number2(Pow, "pow", 75, |x| libm::pow(x[0], x[1]), |x, _| m::int_pow(x[0], x[1]))
+        .grad(|g, x, y| {
+            // b·a^(b-1), and y·ln a (0 where a is 0 and the power is 0 too).
+            let one = k(g, x[1], 1.0);
+            let less = o(g, Sub, x[1], one);
+            let p = o(g, Pow, x[0], less);
+            let da = o(g, Mul, x[1], p);
+            let l = u(g, Log, x[0]);
+            let t = o(g, Mul, y, l);
+            let zero = k(g, y, 0.0);
+            let nonzero = o(g, Ne, y, zero);
+            vec![Some(da), Some(gate(g, nonzero, t))]
+        })
+        .function(4),
+    number2(Minimum, "minimum", 2, |x| m::minimum(x[0], x[1]), |x, _| x[0].min(x[1]))
+        .commutes()
+        .grad(|g, x, _| {
+            let (one, half, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.5), k(g, x[0], 0.0));
+            let (less, equal) = (o(g, Lt, x[0], x[1]), o(g, Eq, x[0], x[1]));
+            let rest = pick(g, equal, half, zero);
+            let da = pick(g, less, one, rest);
+            vec![Some(da), Some(o(g, Sub, one, da))]
+        })
+        .kink("half to each where they are equal"),
+    number2(Maximum, "maximum", 2, |x| m::maximum(x[0], x[1]), |x, _| x[0].max(x[1]))
+        .commutes()
+        .grad(|g, x, _| {
+            let (one, half, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.5), k(g, x[0], 0.0));
+            let (more, equal) = (o(g, Gt, x[0], x[1]), o(g, Eq, x[0], x[1]));
+            let rest = pick(g, equal, half, zero);
+            let da = pick(g, more, one, rest);
+            vec![Some(da), Some(o(g, Sub, one, da))]
+        })
+        .kink("half to each where they are equal"),
     float1(Atan2, "atan2", 26, |x| libm::atan2(x[0], x[1]))
         .arity(2)
         .expand(|g, x| {
@@ -461,7 +522,8 @@ pub static ROWS: &[Row] = &[
             let s = o(g, Add, a, c);
             let (dy, q) = (o(g, Div, x[1], s), o(g, Div, x[0], s));
             vec![Some(dy), Some(u(g, Neg, q))]
-        }),
+        })
+        .function(8),
     float1(Hypot, "hypot", 16, |x| libm::hypot(x[0], x[1]))
         .arity(2)
         .commutes()
@@ -482,7 +544,9 @@ pub static ROWS: &[Row] = &[
             let any = o(g, Or, a_inf, c_inf);
             pick(g, any, inf, t)
         })
-        .grad(|g, x, y| vec![Some(o(g, Div, x[0], y)), Some(o(g, Div, x[1], y))]),
+        .grad(|g, x, y| vec![Some(o(g, Div, x[0], y)), Some(o(g, Div, x[1], y))])
+        .function(4)
+        .kink("NaN where both are 0"),
     number2(Eq, "eq", 1, |x| b(x[0] == x[1]), |x, _| (x[0] == x[1]) as i64).takes(Classes::ANY).bool().commutes(),
     number2(Ne, "ne", 1, |x| b(x[0] != x[1]), |x, _| (x[0] != x[1]) as i64).takes(Classes::ANY).bool().commutes(),
     number2(Lt, "lt", 1, |x| b(x[0] < x[1]), |x, _| (x[0] < x[1]) as i64).bool(),
@@ -523,7 +587,8 @@ pub static ROWS: &[Row] = &[
             let uncrossed = u(g, Not, crossed);
             let at_low = o(g, And, low, uncrossed);
             vec![Some(pick(g, outside, zero, one)), Some(pick(g, at_low, one, zero)), Some(pick(g, at_high, one, zero))]
-        }),
+        })
+        .kink("at a bound the value has it all"),
     float1(Lerp, "lerp", 3, |x| x[0] + x[2] * (x[1] - x[0]))
         .arity(3)
         .expand(|g, x| {
@@ -535,4 +600,19 @@ pub static ROWS: &[Row] = &[
             let one = k(g, x[2], 1.0);
             vec![Some(o(g, Sub, one, x[2])), Some(x[2]), Some(o(g, Sub, x[1], x[0]))]
         }),
+    #[cfg(feature = "probe")]
+    float1(Probe, "probe", 12, |x| x[0] * libm::exp(-x[0].abs()))
+        .expand(|g, x| {
+            let size = u(g, Abs, x[0]);
+            let less = u(g, Neg, size);
+            let decay = u(g, Exp, less);
+            o(g, Mul, x[0], decay)
+        })
+        .grad(|g, x, _| {
+            let (one, size) = (k(g, x[0], 1.0), u(g, Abs, x[0]));
+            let (less, rest) = (u(g, Neg, size), o(g, Sub, one, size));
+            let decay = u(g, Exp, less);
+            vec![Some(o(g, Mul, rest, decay))]
+        })
+        .function(4),
 ];

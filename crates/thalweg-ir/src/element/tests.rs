@@ -131,6 +131,62 @@ fn derivatives_agree_with_central_differences() {
     }
 }
 
+/// What a row has to say before anybody can differentiate it.
+#[test]
+fn every_row_says_what_its_derivative_is() {
+    for row in ROWS {
+        let floats = row.meaning.float.is_some() && row.output == Output::Same;
+        assert_eq!(floats, row.derivative.is_some() || row.flat, "{}: a derivative, or flat", row.name);
+        assert!(row.derivative.is_none() || !row.flat, "{}: flat, and with a derivative", row.name);
+        assert!(!row.function || row.ulps > 0, "{}: a function that is rounded correctly", row.name);
+    }
+}
+
+/// The slopes on both sides of a point, along one argument, if they are finite.
+fn slopes(f: fn(&[f64]) -> f64, x: &[f64], along: usize) -> Option<[f64; 2]> {
+    let slope = |h: f64| {
+        let mut moved = x.to_vec();
+        moved[along] += h;
+        (f(&moved) - f(x)) / h
+    };
+    let side = |sign: f64| {
+        let (far, near) = (slope(sign * 1e-5), slope(sign * 1e-6));
+        (far.is_finite() && (far - near).abs() < 1e-3).then_some(near)
+    };
+    Some([side(-1.0)?, side(1.0)?])
+}
+
+#[test]
+fn a_kink_has_a_stated_choice_that_the_derivative_keeps() {
+    for row in ROWS {
+        let (Some(d), Some(f)) = (row.derivative, row.meaning.float) else { continue };
+        let mut kinks = 0;
+        for x in tuples(row.arity).into_iter().filter(|x| x.iter().all(|v| *v == 0.0 || (0.1..3.0).contains(&v.abs())))
+        {
+            // A condition is no number, and bounds that cross are nobody's.
+            if row.op == ElementOp::Where || row.op == ElementOp::Clamp && x[1] >= x[2] {
+                continue;
+            }
+            for along in 0..row.arity {
+                let Some([left, right]) = slopes(f, &x, along) else { continue };
+                if (left - right).abs() < 1e-2 {
+                    continue;
+                }
+                kinks += 1;
+                let mut g = Evaluate::default();
+                let args: Vec<Expr> = x.iter().map(|&v| g.value(v)).collect();
+                let y = g.value(f(&x));
+                let Some(partial) = d(&mut g, &args, y)[along] else { continue };
+                let got = g.0[partial.0 as usize];
+                let between = got >= left.min(right) - 1e-3 && got <= left.max(right) + 1e-3;
+                assert!(between || got.is_nan(), "{}{x:?}: {got} along {along}, from {left} to {right}", row.name);
+                assert_eq!(got.is_nan(), row.kink.is_some_and(|k| k.starts_with("NaN")), "{}{x:?}", row.name);
+            }
+        }
+        assert_eq!(kinks > 0, row.kink.is_some(), "{}: {kinks} kinks, stated: {:?}", row.name, row.kink);
+    }
+}
+
 #[test]
 fn integer_corners() {
     let i = |op: ElementOp, x: &[i64], d: DType| d.wrap((op.row().meaning.int.unwrap())(x, d));

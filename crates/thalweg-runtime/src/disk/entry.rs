@@ -31,11 +31,13 @@ pub enum Kind {
     Measured,
     /// Machine code for a GPU.
     Code,
+    /// The algorithm of a matrix product on a GPU.
+    Product,
 }
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Kind; 4] = [Kind::Plan, Kind::Calibration, Kind::Measured, Kind::Code];
+    pub const ALL: [Kind; 5] = [Kind::Plan, Kind::Calibration, Kind::Measured, Kind::Code, Kind::Product];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
@@ -44,6 +46,7 @@ impl Kind {
             Kind::Calibration => "calibration",
             Kind::Measured => "measured",
             Kind::Code => "code",
+            Kind::Product => "product",
         }
     }
 }

@@ -5,7 +5,7 @@ mod cuts;
 mod deferral;
 mod plans;
 
-use crate::{DeviceRef, Mode, Operand, Value, record, set_deferring, set_measuring, set_mode};
+use crate::{DeviceRef, MatmulPrecision, Mode, Operand, Value, record, set_deferring, set_measuring, set_mode};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -114,7 +114,8 @@ fn on_its_own(test: impl FnOnce(DeviceRef) + Send + 'static) {
     }
 }
 
-const FUSED: Mode = Mode { fused: true, strict: false, reproducible: false, reference: false };
+const FUSED: Mode =
+    Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
 /// A vector in memory.
 fn vector(device: DeviceRef, n: usize) -> Arc<Value> {

@@ -20,7 +20,13 @@ pub fn pinned() -> Pinned {
 pub fn pinned_with(costs: Costs) -> Pinned {
     let own = device();
     own.set_costs(costs);
-    let mode = thalweg_stream::set_mode(Mode { fused: true, strict: false, reproducible: false, reference: false });
+    let mode = thalweg_stream::set_mode(Mode {
+        fused: true,
+        strict: false,
+        reproducible: false,
+        reference: false,
+        matmul: thalweg_stream::MatmulPrecision::Highest,
+    });
     let effort = thalweg::set_search_effort(Effort::default());
     let (measuring, deferring) = (thalweg::set_measuring(None), thalweg::set_deferring(true));
     Pinned { before: (set_default_device(Some(own)), mode, effort, measuring, deferring) }

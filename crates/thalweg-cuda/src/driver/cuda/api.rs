@@ -67,6 +67,8 @@ functions! {
     to_host: "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);
     within: "cuMemcpyDtoDAsync_v2" (CUdeviceptr, CUdeviceptr, usize, CUstream);
     fill: "cuMemsetD8Async" (CUdeviceptr, u8, usize, CUstream);
+    fill_rows_16: "cuMemsetD2D16Async" (CUdeviceptr, usize, u16, usize, usize, CUstream);
+    fill_rows_32: "cuMemsetD2D32Async" (CUdeviceptr, usize, c_uint, usize, usize, CUstream);
     event: "cuEventCreate" (*mut CUevent, c_uint);
     event_record: "cuEventRecord" (CUevent, CUstream);
     event_query: "cuEventQuery" (CUevent);
@@ -85,6 +87,10 @@ functions! {
     launch_with: "cuLaunchKernelEx" (*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
     graph: "cuGraphCreate" (*mut CUgraph, c_uint);
     graph_kernel: "cuGraphAddKernelNode_v2" (*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS);
+    graph_child: "cuGraphAddChildGraphNode" (*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUgraph);
+    graph_update_child: "cuGraphExecChildGraphNodeSetParams" (CUgraphExec, CUgraphNode, CUgraph);
+    capture: "cuStreamBeginCapture_v2" (CUstream, u32);
+    capture_end: "cuStreamEndCapture" (CUstream, *mut CUgraph);
     graph_instantiate: "cuGraphInstantiateWithFlags" (*mut CUgraphExec, CUgraph, u64);
     graph_update: "cuGraphExecKernelNodeSetParams_v2" (CUgraphExec, CUgraphNode, *const CUDA_KERNEL_NODE_PARAMS);
     graph_launch: "cuGraphLaunch" (CUgraphExec, CUstream);

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags_enum, CUstream};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg_runtime::Error;
 
@@ -32,6 +32,23 @@ pub(super) struct Gpu {
     failed: OnceLock<Error>,
     /// Events that nobody has.
     events: Mutex<Vec<Handle>>,
+    /// A stream in which nothing runs: what is put there is captured.
+    capturing: Mutex<Option<Capturing>>,
+}
+
+/// A stream for [`Gpu::capturing`].
+pub(super) struct Capturing(CUstream);
+
+// SAFETY: a stream may be used on any thread.
+unsafe impl Send for Capturing {}
+
+/// The stream for captures, for as long as it is held.
+pub(super) struct Held<'a>(MutexGuard<'a, Option<Capturing>>);
+
+impl Held<'_> {
+    pub(super) fn handle(&self) -> CUstream {
+        self.0.as_ref().map_or(null_mut(), |s| s.0)
+    }
 }
 
 struct Handle(CUevent);
@@ -68,12 +85,10 @@ impl Gpu {
             after_launch: AtomicBool::new(false),
             failed,
             events,
+            capturing: Mutex::default(),
         };
         gpu.enter()?;
-        const NON_BLOCKING: u32 = 1;
-        // SAFETY: a place for a handle.
-        let made = unsafe { (api.stream)(&mut gpu.stream, NON_BLOCKING) };
-        gpu.check("cuStreamCreate", made)?;
+        gpu.stream = gpu.new_stream()?;
         Ok(gpu)
     }
 
@@ -151,6 +166,43 @@ impl Gpu {
         self.events.lock().unwrap_or_else(|e| e.into_inner()).push(Handle(event));
     }
 
+    /// The stream in which launches are captured, made at the first call; nobody else has it meanwhile.
+    pub(super) fn capturing(&self) -> Result<Held<'_>, Error> {
+        let mut held = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_none() {
+            *held = Some(Capturing(self.new_stream()?));
+        }
+        Ok(Held(held))
+    }
+
+    fn new_stream(&self) -> Result<CUstream, Error> {
+        const NON_BLOCKING: u32 = 1;
+        let mut stream = null_mut();
+        // SAFETY: a place for a handle.
+        self.check("cuStreamCreate", unsafe { (self.api.stream)(&mut stream, NON_BLOCKING) })?;
+        Ok(stream)
+    }
+
+    /// Puts a fill in the queue: so many elements of 2 or 4 bytes in each of so many rows, whose beginnings are `pitch` bytes apart.
+    pub(super) fn fill_rows(
+        &self,
+        address: u64,
+        pitch: usize,
+        size: usize,
+        bits: u32,
+        [width, height]: [usize; 2],
+    ) -> Result<(), Error> {
+        self.enter()?;
+        // SAFETY: the range is the caller's.
+        let filled = unsafe {
+            match size {
+                2 => (self.api.fill_rows_16)(address, pitch, bits as u16, width, height, self.stream),
+                _ => (self.api.fill_rows_32)(address, pitch, bits, width, height, self.stream),
+            }
+        };
+        self.check("cuMemsetD2DAsync", filled)
+    }
+
     /// Puts an event at the queue's end.
     pub(super) fn record(&self, event: CUevent) -> Result<(), Error> {
         // SAFETY: an event of this context.
@@ -203,6 +255,10 @@ impl Drop for Gpu {
         for event in self.events.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
             // SAFETY: nobody has it, and the queue is empty.
             unsafe { (self.api.event_destroy)(event.0) };
+        }
+        if let Some(Capturing(stream)) = self.capturing.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            // SAFETY: nobody captures any more.
+            unsafe { (self.api.stream_destroy)(stream) };
         }
         // SAFETY: whoever used the stream held this.
         unsafe { (self.api.stream_destroy)(self.stream) };

@@ -1,13 +1,14 @@
 //! Launches that the device knows as one.
 //!
 //! In: launches. Out: the same, put in the queue by one call, whatever their number. A node keeps a copy of its arguments; only those that differ from the last time are set
-//! again.
+//! again. A matrix product is a graph in the graph: the library's launches, captured. With other addresses it is captured again.
 //!
 //! Always true: the device runs what `run` was given, by single launches where it refuses to take a change.
 
-use super::{Gpu, entry};
+use super::products::Chosen;
+use super::{Gpu, What, entry};
 use crate::driver::{Graph, Launch};
-use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode};
+use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUgraph, CUgraphExec, CUgraphNode};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use thalweg_runtime::Error;
@@ -30,11 +31,48 @@ unsafe impl Send for Chain {}
 // SAFETY: as above; nothing is done through `&`.
 unsafe impl Sync for Chain {}
 
+/// What a matrix product puts in a stream, as a graph.
+struct Captured<'a> {
+    gpu: &'a Gpu,
+    graph: CUgraph,
+}
+
+impl<'a> Captured<'a> {
+    fn new(gpu: &'a Gpu, product: &Chosen, words: &[u64]) -> Result<Captured<'a>, Error> {
+        // Others may do what they like meanwhile, and the library loads its code when it first needs it.
+        const RELAXED: u32 = 2;
+        let stream = gpu.capturing()?;
+        let stream = stream.handle();
+        // SAFETY: a stream of this context in which nothing is, and which nobody else uses meanwhile.
+        gpu.check("cuStreamBeginCapture", unsafe { (gpu.api.capture)(stream, RELAXED) })?;
+        let put = product.launch(words, stream as usize);
+        let mut captured = Captured { gpu, graph: null_mut() };
+        // SAFETY: as above, and a place for a handle.
+        let ended = unsafe { (gpu.api.capture_end)(stream, &mut captured.graph) };
+        put.map_err(|message| Error::Device { device: gpu.name.clone(), message })?;
+        gpu.check("cuStreamEndCapture", ended)?;
+        Ok(captured)
+    }
+}
+
+impl Drop for Captured<'_> {
+    fn drop(&mut self) {
+        if !self.graph.is_null() {
+            // SAFETY: captured in `new`; whoever used it has a copy.
+            unsafe { (self.gpu.api.graph_destroy)(self.graph) };
+        }
+    }
+}
+
 /// The driver's form of a launch, for a call to which `words` points as the one parameter.
-fn parameters(launch: &Launch, words: &mut [*mut std::ffi::c_void; 1]) -> CUDA_KERNEL_NODE_PARAMS {
+fn parameters(
+    launch: &Launch,
+    function: CUfunction,
+    words: &mut [*mut std::ffi::c_void; 1],
+) -> CUDA_KERNEL_NODE_PARAMS {
     words[0] = launch.arguments.as_ptr().cast_mut().cast();
     CUDA_KERNEL_NODE_PARAMS {
-        func: entry(&launch.function).function,
+        func: function,
         gridDimX: launch.grid[0],
         gridDimY: launch.grid[1],
         gridDimZ: launch.grid[2],
@@ -58,14 +96,7 @@ impl Chain {
         // SAFETY: a place for a handle.
         gpu.check("cuGraphCreate", unsafe { (gpu.api.graph)(&mut chain.graph, 0) })?;
         for launch in launches {
-            entry(&launch.function).allow(&gpu, launch.shared)?;
-            let (mut node, mut words) = (null_mut(), [null_mut()]);
-            let parameters = parameters(launch, &mut words);
-            let before = chain.nodes.last().map_or(&[][..], std::slice::from_ref);
-            // SAFETY: the node before it is of this graph; arguments are copied in the call, and are as many as the function has.
-            let added =
-                unsafe { (gpu.api.graph_kernel)(&mut node, chain.graph, before.as_ptr(), before.len(), &parameters) };
-            gpu.check("cuGraphAddKernelNode", added)?;
+            let node = chain.add(launch)?;
             chain.nodes.push(node);
         }
         // SAFETY: a place for a handle, and the graph made above.
@@ -73,24 +104,58 @@ impl Chain {
         Ok(chain)
     }
 
+    /// Adds the node of a launch behind those that are there.
+    fn add(&self, launch: &Launch) -> Result<CUgraphNode, Error> {
+        let (gpu, mut node) = (&*self.gpu, null_mut());
+        let before = self.nodes.last().map_or(&[][..], std::slice::from_ref);
+        let entry = entry(&launch.function);
+        if let What::Product(product) = &entry.what {
+            let child = Captured::new(gpu, product, &launch.arguments)?;
+            // SAFETY: the node before it is of this graph; the child is copied in the call.
+            let added =
+                unsafe { (gpu.api.graph_child)(&mut node, self.graph, before.as_ptr(), before.len(), child.graph) };
+            gpu.check("cuGraphAddChildGraphNode", added)?;
+            return Ok(node);
+        }
+        let mut words = [null_mut()];
+        let parameters = parameters(launch, entry.allow(gpu, launch.shared)?, &mut words);
+        // SAFETY: the node before it is of this graph; arguments are copied in the call, and are as many as the function has.
+        let added =
+            unsafe { (gpu.api.graph_kernel)(&mut node, self.graph, before.as_ptr(), before.len(), &parameters) };
+        gpu.check("cuGraphAddKernelNode", added)?;
+        Ok(node)
+    }
+
+    /// Gives a node another launch of the same kind.
+    fn set(&self, node: CUgraphNode, launch: &Launch) -> Result<(), Error> {
+        let (gpu, entry) = (&*self.gpu, entry(&launch.function));
+        if let What::Product(product) = &entry.what {
+            let child = Captured::new(gpu, product, &launch.arguments)?;
+            // SAFETY: a node of the graph that `exec` was made of; the child is copied in the call.
+            let set = unsafe { (gpu.api.graph_update_child)(self.exec, node, child.graph) };
+            return gpu.check("cuGraphExecChildGraphNodeSetParams", set);
+        }
+        let mut words = [null_mut()];
+        let parameters = parameters(launch, entry.allow(gpu, launch.shared)?, &mut words);
+        // SAFETY: a node of the graph that `exec` was made of; arguments are copied in the call.
+        let set = unsafe { (gpu.api.graph_update)(self.exec, node, &parameters) };
+        gpu.check("cuGraphExecKernelNodeSetParams", set)
+    }
+
     /// Sets what differs; `false` when the device refuses.
     fn update(&mut self, launches: &[Launch]) -> Result<bool, Error> {
-        let gpu = &*self.gpu;
-        for ((launch, known), &node) in launches.iter().zip(&mut self.launches).zip(&self.nodes) {
+        for (i, launch) in launches.iter().enumerate() {
+            let known = &self.launches[i];
             let same =
                 known.arguments == launch.arguments && known.grid == launch.grid && known.shared == launch.shared;
             if same && known.function.handle == launch.function.handle && known.block == launch.block {
                 continue;
             }
-            entry(&launch.function).allow(gpu, launch.shared)?;
-            let mut words = [null_mut()];
-            let parameters = parameters(launch, &mut words);
-            // SAFETY: a node of the graph that `exec` was made of; arguments are copied in the call.
-            let set = unsafe { (gpu.api.graph_update)(self.exec, node, &parameters) };
-            if let Err(error) = gpu.check("cuGraphExecKernelNodeSetParams", set) {
+            if let Err(error) = self.set(self.nodes[i], launch) {
                 tracing::debug!(%error, "a graph is run launch by launch");
-                return if gpu.has_failed() { Err(error) } else { Ok(false) };
+                return if self.gpu.has_failed() { Err(error) } else { Ok(false) };
             }
+            let known = &mut self.launches[i];
             // The room of the old arguments is used again.
             known.arguments.clone_from(&launch.arguments);
             (known.grid, known.shared, known.block) = (launch.grid, launch.shared, launch.block);

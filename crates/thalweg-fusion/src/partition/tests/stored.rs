@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn a_plan_comes_back_from_its_bytes(c in choices(14), strict: bool) {
         let mut g = random(&c);
-        g.0.mode = Mode { fused: true, strict };
+        g.0.mode = Mode { fused: true, strict, tf32: false };
         let (segment, costs) = (g.0.as_segment(), Costs::typical());
         for effort in [Effort::None, Effort::default()] {
             let found = plan(segment, &costs, effort).unwrap();

@@ -1,0 +1,392 @@
+//! cuBLASLt, NVIDIA's library of matrix products.
+//!
+//! In: a [`Product`]. Out: algorithms for it, and their launches on a stream. Types and constants are those of cublasLt.h; cudarc is not used here, since it would ask the loader for
+//! `libcublasLt.so` by name before the one that [`crate::find`] chose, and brings ten thousand lines for the twenty functions.
+//!
+//! Always true: an algorithm that comes from here adds each sum up as a whole (reduction scheme NONE), so its bits depend on nothing but the algorithm.
+
+use crate::find::{self, Sought};
+use crate::product::{Product, Side};
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{from_ref, null_mut};
+use std::sync::OnceLock;
+use thalweg_ir::DType;
+
+/// Bytes of workspace that an algorithm may have: what PyTorch gives it on Hopper.
+pub const MOST_WORKSPACE: usize = 32 << 20;
+/// Algorithms that are asked for.
+const CANDIDATES: usize = 8;
+
+type Status = i32;
+const SUCCESS: Status = 0;
+type Opaque = *mut c_void;
+
+/// An algorithm as the library gives it: 64 bytes that mean something to the version that they come from, and may be kept.
+pub type Algorithm = [u64; 8];
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Heuristic {
+    algorithm: Algorithm,
+    workspace: usize,
+    state: Status,
+    waves: f32,
+    reserved: [i32; 4],
+}
+
+const NO_HEURISTIC: Heuristic =
+    Heuristic { algorithm: [0; 8], workspace: 0, state: SUCCESS, waves: 0.0, reserved: [0; 4] };
+
+/// Attributes that are set, by the numbers of cublasLt.h.
+mod attribute {
+    pub const TRANSPOSE_LEFT: u32 = 3;
+    pub const TRANSPOSE_RIGHT: u32 = 4;
+    pub const BATCH_COUNT: u32 = 5;
+    pub const BATCH_STRIDE: u32 = 6;
+    pub const MOST_WORKSPACE: u32 = 1;
+    pub const REDUCTION_SCHEMES: u32 = 3;
+    pub const ALIGNMENTS: [u32; 4] = [5, 6, 7, 8];
+    pub const ALGORITHM_REDUCTION: u32 = 3;
+}
+
+macro_rules! functions {
+    ($($name:ident: $symbol:literal ($($type:ty),*);)*) => {
+        /// The table. All functions give [`SUCCESS`] or another status.
+        struct Api {
+            $($name: unsafe extern "C" fn($($type),*) -> Status,)*
+            /// What the library says of a status.
+            text: unsafe extern "C" fn(Status) -> *const c_char,
+            version: usize,
+        }
+
+        impl Api {
+            fn new(library: &libloading::Library) -> Result<Api, String> {
+                $(
+                    // SAFETY: the types are those of cublasLt.h, and the library is never closed.
+                    let $name = unsafe { library.get::<unsafe extern "C" fn($($type),*) -> Status>($symbol.as_bytes()) };
+                    let $name = *$name.map_err(|_| format!("it has no {}", $symbol))?;
+                )*
+                // SAFETY: as above.
+                let text = unsafe { library.get::<unsafe extern "C" fn(Status) -> *const c_char>(b"cublasLtGetStatusString") };
+                let text = *text.map_err(|_| "it has no cublasLtGetStatusString")?;
+                // SAFETY: as above; it may be called at any time.
+                let version = unsafe { library.get::<unsafe extern "C" fn() -> usize>(b"cublasLtGetVersion").map(|f| f()) };
+                let version = version.map_err(|_| "it has no cublasLtGetVersion")?;
+                Ok(Api { $($name,)* text, version })
+            }
+        }
+    };
+}
+
+functions! {
+    create: "cublasLtCreate" (*mut Opaque);
+    destroy: "cublasLtDestroy" (Opaque);
+    operation: "cublasLtMatmulDescCreate" (*mut Opaque, u32, u32);
+    operation_set: "cublasLtMatmulDescSetAttribute" (Opaque, u32, *const c_void, usize);
+    operation_destroy: "cublasLtMatmulDescDestroy" (Opaque);
+    layout: "cublasLtMatrixLayoutCreate" (*mut Opaque, u32, u64, u64, i64);
+    layout_set: "cublasLtMatrixLayoutSetAttribute" (Opaque, u32, *const c_void, usize);
+    layout_destroy: "cublasLtMatrixLayoutDestroy" (Opaque);
+    preference: "cublasLtMatmulPreferenceCreate" (*mut Opaque);
+    preference_set: "cublasLtMatmulPreferenceSetAttribute" (Opaque, u32, *const c_void, usize);
+    preference_destroy: "cublasLtMatmulPreferenceDestroy" (Opaque);
+    heuristic: "cublasLtMatmulAlgoGetHeuristic" (
+        Opaque, Opaque, Opaque, Opaque, Opaque, Opaque, Opaque, i32, *mut Heuristic, *mut i32
+    );
+    check: "cublasLtMatmulAlgoCheck" (
+        Opaque, Opaque, Opaque, Opaque, Opaque, Opaque, *const Algorithm, *mut Heuristic
+    );
+    algorithm_get: "cublasLtMatmulAlgoConfigGetAttribute" (*const Algorithm, u32, *mut c_void, usize, *mut usize);
+    multiply: "cublasLtMatmul" (
+        Opaque, Opaque, *const c_void, *const c_void, Opaque, *const c_void, Opaque, *const c_void, *const c_void, Opaque,
+        *mut c_void, Opaque, *const Algorithm, *mut c_void, usize, Opaque
+    );
+}
+
+impl Api {
+    /// The library's functions; opened at the first call, of a major up to that. What to install when there is none.
+    fn get(at_most: u32) -> Result<&'static Api, &'static str> {
+        static API: OnceLock<Result<Api, String>> = OnceLock::new();
+        let open = || {
+            let opened = find::open(Sought::CublasLt, Some(at_most))?;
+            Api::new(&opened.library).map_err(|why| format!("{}: {why}", opened.path.display()))
+        };
+        API.get_or_init(open).as_ref().map_err(|why| why.as_str())
+    }
+
+    fn check(&self, call: &str, status: Status) -> Result<(), String> {
+        if status == SUCCESS { Ok(()) } else { Err(self.failure(call, status)) }
+    }
+
+    #[cold]
+    fn failure(&self, call: &str, status: Status) -> String {
+        // SAFETY: it may be asked of any number.
+        let text = unsafe { (self.text)(status) };
+        if text.is_null() {
+            return format!("{call}: status {status}");
+        }
+        // SAFETY: the library's texts end with zero and stay.
+        format!("{call}: {} (status {status})", unsafe { CStr::from_ptr(text) }.to_string_lossy())
+    }
+}
+
+/// The library, made ready for a device.
+pub struct CublasLt {
+    api: &'static Api,
+    handle: Opaque,
+}
+
+// SAFETY: the library says that a handle may be used on several threads at once; nothing is set on it here.
+unsafe impl Send for CublasLt {}
+// SAFETY: as above.
+unsafe impl Sync for CublasLt {}
+
+impl std::fmt::Debug for CublasLt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CublasLt({})", self.api.version)
+    }
+}
+
+impl CublasLt {
+    /// The library of a major up to that, for the device whose context is current.
+    ///
+    /// # Errors
+    /// What to install when there is none, or what it says.
+    pub fn new(at_most: u32) -> Result<CublasLt, String> {
+        let api = Api::get(at_most)?;
+        let mut handle = null_mut();
+        // SAFETY: a place for a handle; a context is current.
+        api.check("cublasLtCreate", unsafe { (api.create)(&mut handle) })?;
+        Ok(CublasLt { api, handle })
+    }
+
+    /// The library's version, as it counts: algorithms mean nothing to another one.
+    pub fn version(&self) -> usize {
+        self.api.version
+    }
+}
+
+impl Drop for CublasLt {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, and nobody has it any more.
+        unsafe { (self.api.destroy)(self.handle) };
+    }
+}
+
+/// What destroys a description.
+type Destroy = unsafe extern "C" fn(Opaque) -> Status;
+/// What sets an attribute of one.
+type Set = unsafe extern "C" fn(Opaque, u32, *const c_void, usize) -> Status;
+
+/// A description that the library has made; destroyed when dropped.
+struct Description {
+    handle: Opaque,
+    destroy: Destroy,
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        // SAFETY: made by the function's counterpart, and nobody has it any more.
+        unsafe { (self.destroy)(self.handle) };
+    }
+}
+
+impl Description {
+    /// Sets an attribute, of the type that cublasLt.h gives it.
+    fn set<T>(&self, api: &Api, set: Set, attribute: u32, value: &T) -> Result<(), String> {
+        // SAFETY: a value of so many bytes, which is copied in the call.
+        let done = unsafe { set(self.handle, attribute, from_ref(value).cast(), size_of::<T>()) };
+        api.check("cublasLt…SetAttribute", done)
+    }
+}
+
+/// A product described to the library.
+pub struct Problem {
+    product: Product,
+    operation: Description,
+    left: Description,
+    right: Description,
+    result: Description,
+}
+
+// SAFETY: descriptions are plain memory of the library; nothing changes them once they are made.
+unsafe impl Send for Problem {}
+// SAFETY: as above.
+unsafe impl Sync for Problem {}
+
+impl std::fmt::Debug for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.product.fmt(f)
+    }
+}
+
+/// `cudaDataType_t` of the operands, `cublasComputeType_t`, and `cudaDataType_t` of the factors before the product.
+fn types(product: &Product) -> (u32, u32, u32) {
+    const F32: u32 = 0;
+    const F64: u32 = 1;
+    const F16: u32 = 2;
+    const BF16: u32 = 14;
+    const IN_F32: u32 = 68;
+    const IN_F64: u32 = 70;
+    const IN_TF32: u32 = 77;
+    match product.dtype {
+        DType::F64 => (F64, IN_F64, F64),
+        DType::F32 if product.tf32 => (F32, IN_TF32, F32),
+        DType::F32 => (F32, IN_F32, F32),
+        DType::BF16 => (BF16, IN_F32, F32),
+        DType::F16 => (F16, IN_F32, F32),
+        other => unreachable!("the library is given no products of {other}"),
+    }
+}
+
+impl CublasLt {
+    /// Describes a product.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn problem(&self, product: &Product) -> Result<Problem, String> {
+        let api = self.api;
+        let (operands, compute, scale) = types(product);
+        let mut handle = null_mut();
+        // SAFETY: a place for a handle.
+        api.check("cublasLtMatmulDescCreate", unsafe { (api.operation)(&mut handle, compute, scale) })?;
+        let operation = Description { handle, destroy: api.operation_destroy };
+        for (attribute, side) in
+            [(attribute::TRANSPOSE_LEFT, &product.left), (attribute::TRANSPOSE_RIGHT, &product.right)]
+        {
+            operation.set(api, api.operation_set, attribute, &i32::from(side.transposed))?;
+        }
+        let layout = |side: &Side, rows: usize, columns: usize| -> Result<Description, String> {
+            let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
+            let mut handle = null_mut();
+            // SAFETY: a place for a handle.
+            let made = unsafe { (api.layout)(&mut handle, operands, rows as u64, columns as u64, side.leading as i64) };
+            api.check("cublasLtMatrixLayoutCreate", made)?;
+            let layout = Description { handle, destroy: api.layout_destroy };
+            if product.count > 1 {
+                let count = i32::try_from(product.count).map_err(|_| "too many products".to_string())?;
+                layout.set(api, api.layout_set, attribute::BATCH_COUNT, &count)?;
+                layout.set(api, api.layout_set, attribute::BATCH_STRIDE, &(side.stride as i64))?;
+            }
+            Ok(layout)
+        };
+        let &Product { rows, columns, depth, .. } = product;
+        let (left, right) = (layout(&product.left, rows, depth)?, layout(&product.right, depth, columns)?);
+        let result = layout(&product.result, rows, columns)?;
+        Ok(Problem { product: *product, operation, left, right, result })
+    }
+
+    /// Algorithms for a product with their workspaces, the fastest first by what the library thinks. The same each time.
+    ///
+    /// # Errors
+    /// What the library says; it has none for every product.
+    pub fn candidates(&self, problem: &Problem) -> Result<Vec<(Algorithm, usize)>, String> {
+        let api = self.api;
+        let mut handle = null_mut();
+        // SAFETY: a place for a handle.
+        api.check("cublasLtMatmulPreferenceCreate", unsafe { (api.preference)(&mut handle) })?;
+        let preference = Description { handle, destroy: api.preference_destroy };
+        let set = |attribute, value: u32| preference.set(api, api.preference_set, attribute, &value);
+        preference.set(api, api.preference_set, attribute::MOST_WORKSPACE, &(MOST_WORKSPACE as u64))?;
+        // None of them: no sum is split.
+        set(attribute::REDUCTION_SCHEMES, 0)?;
+        let Product { left, right, result, .. } = &problem.product;
+        for (attribute, side) in attribute::ALIGNMENTS.into_iter().zip([left, right, result, result]) {
+            set(attribute, side.alignment as u32)?;
+        }
+        let (mut found, mut count) = ([NO_HEURISTIC; CANDIDATES], 0);
+        // SAFETY: descriptions of this library, and room for so many results.
+        let asked = unsafe {
+            (api.heuristic)(
+                self.handle,
+                problem.operation.handle,
+                problem.left.handle,
+                problem.right.handle,
+                problem.result.handle,
+                problem.result.handle,
+                preference.handle,
+                CANDIDATES as i32,
+                found.as_mut_ptr(),
+                &mut count,
+            )
+        };
+        api.check("cublasLtMatmulAlgoGetHeuristic", asked)?;
+        let found = found.iter().take(count.max(0) as usize).filter(|h| h.state == SUCCESS);
+        Ok(found.filter(|h| self.is_unsplit(h)).map(|h| (h.algorithm, h.workspace)).collect())
+    }
+
+    /// Whether an algorithm splits no sum, and keeps within the workspace.
+    fn is_unsplit(&self, found: &Heuristic) -> bool {
+        let (mut scheme, mut written) = (u32::MAX, 0);
+        // SAFETY: an algorithm of this library, and a place for a number of so many bytes.
+        let asked = unsafe {
+            let place = (&raw mut scheme).cast();
+            (self.api.algorithm_get)(&found.algorithm, attribute::ALGORITHM_REDUCTION, place, 4, &mut written)
+        };
+        asked == SUCCESS && scheme == 0 && found.workspace <= MOST_WORKSPACE
+    }
+
+    /// The workspace of an algorithm that was kept; `None` where it is none for this product on this device.
+    pub fn workspace(&self, problem: &Problem, algorithm: &Algorithm) -> Option<usize> {
+        let mut result = NO_HEURISTIC;
+        // SAFETY: descriptions of this library, and a place for a result. What the algorithm says is what is asked here.
+        let asked = unsafe {
+            (self.api.check)(
+                self.handle,
+                problem.operation.handle,
+                problem.left.handle,
+                problem.right.handle,
+                problem.result.handle,
+                problem.result.handle,
+                algorithm,
+                &mut result,
+            )
+        };
+        result.algorithm = *algorithm;
+        (asked == SUCCESS && result.state == SUCCESS && self.is_unsplit(&result)).then_some(result.workspace)
+    }
+
+    /// Puts a product in a stream of the current context: of the matrices at `left`, `right` and `result`, with a workspace of so many bytes.
+    ///
+    /// # Errors
+    /// What the library says.
+    ///
+    /// # Safety
+    /// The addresses are those of memory of the device that holds what the product's layouts reach, and the stream is one of the current context.
+    pub unsafe fn multiply(
+        &self,
+        problem: &Problem,
+        (algorithm, workspace): (&Algorithm, usize),
+        [left, right, result, work]: [u64; 4],
+        stream: usize,
+    ) -> Result<(), String> {
+        // Of the type of the product's scale.
+        let (one, zero) = ((1f32, 1f64), (0f32, 0f64));
+        let pick = |v: &(f32, f64)| -> *const c_void {
+            if problem.product.dtype == DType::F64 { from_ref(&v.1).cast() } else { from_ref(&v.0).cast() }
+        };
+        let at = |address: u64| address as usize as *mut c_void;
+        // SAFETY: the caller's promise; descriptions and algorithm are of this library and fit each other. The result is not read, since it is multiplied by 0.
+        let put = unsafe {
+            (self.api.multiply)(
+                self.handle,
+                problem.operation.handle,
+                pick(&one),
+                at(left),
+                problem.left.handle,
+                at(right),
+                problem.right.handle,
+                pick(&zero),
+                at(result),
+                problem.result.handle,
+                at(result),
+                problem.result.handle,
+                algorithm,
+                at(work),
+                workspace,
+                stream as Opaque,
+            )
+        };
+        self.api.check("cublasLtMatmul", put)
+    }
+}

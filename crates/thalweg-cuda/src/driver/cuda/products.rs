@@ -1,0 +1,332 @@
+//! Matrix products through cuBLASLt: which algorithm, and whether it is right.
+//!
+//! In: a [`Product`]. Out: a function that computes it by one algorithm, the same each time: the library's first choice that passes the check. What was chosen is remembered, here
+//! and on disk, by the product, the library's version and the chip.
+//!
+//! The check: cuBLASLt 12.8 to 13.1 is known to leave out the last terms of sums in some of its kernels. So before an algorithm is used for a product of some size it computes one of ones, in
+//! which every element has to be the number of terms. Where the dtype does not hold that number (bf16 has 8 bits), it also computes one with the second half of the terms negative:
+//! every element has to be 0 or 1, and a tail that is left out shows. What lies between columns is NaN meanwhile, and so is the result before.
+//!
+//! Always true: an algorithm that did not pass is not used.
+
+use super::{Cuda, Entry, What};
+use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
+use crate::driver::{Driver, Function, FunctionInfo, Module};
+use crate::product::{Product, Side};
+use half::{bf16, f16};
+use rustc_hash::FxHashMap;
+use std::ptr::from_ref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use thalweg_ir::DType;
+use thalweg_runtime::Error;
+use thalweg_runtime::disk::{self, Key, Kind};
+
+/// Products remembered; beyond, they start over from disk. Bound kernels hold those that they run.
+const MOST: usize = 1 << 14;
+/// Bytes of a result that are read back and compared at once.
+const READ: usize = 16 << 20;
+
+/// The products of a device.
+#[derive(Debug, Default)]
+pub(super) struct Products {
+    library: OnceLock<Option<Arc<CublasLt>>>,
+    /// `None` for those that no algorithm computes. Held while one is chosen.
+    known: Mutex<FxHashMap<Product, Option<Function>>>,
+}
+
+/// A product with its algorithm: what an entry has in the place of a kernel.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    library: Arc<CublasLt>,
+    problem: Problem,
+    algorithm: Algorithm,
+    /// Bytes.
+    workspace: usize,
+    alignments: [usize; 3],
+}
+
+/// What keeps an entry that is a product.
+#[derive(Debug)]
+struct Kept(Entry);
+
+impl Module for Kept {}
+
+impl Chosen {
+    /// Puts it in a stream; the context is current.
+    pub(super) fn launch(&self, words: &[u64], stream: usize) -> Result<(), String> {
+        let &[left, right, result, work] = words else {
+            return Err(format!("a product has 4 words, not {}", words.len()));
+        };
+        for (address, alignment) in [left, right, result].into_iter().zip(self.alignments) {
+            if !address.is_multiple_of(alignment as u64) {
+                return Err(format!(
+                    "a matrix at {address:#x} is not aligned to {alignment} bytes, as its algorithm needs"
+                ));
+            }
+        }
+        let chosen = (&self.algorithm, self.workspace);
+        // SAFETY: the words are addresses of the matrices and of a workspace of that size, as whoever launches has bound them.
+        unsafe { self.library.multiply(&self.problem, chosen, [left, right, result, work], stream) }
+    }
+}
+
+impl Cuda {
+    /// The function of a product: see [`Driver::product`].
+    pub(super) fn chosen(&self, product: &Product) -> Option<Function> {
+        let library = self.products.library.get_or_init(|| self.open_library()).as_ref()?;
+        let mut known = self.products.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(product) {
+            return found.clone();
+        }
+        let found = self.choose(library, product);
+        let found = found.inspect_err(|error| tracing::debug!(%error, ?product, "runs on plain cores")).ok()?;
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(*product, found.clone());
+        found
+    }
+
+    fn open_library(&self) -> Option<Arc<CublasLt>> {
+        let made = self.enter().map_err(|e| e.to_string()).and_then(|()| CublasLt::new(self.major));
+        made.map(Arc::new).inspect_err(|why| tracing::debug!(why, "products run on plain cores")).ok()
+    }
+
+    /// The function of a product that was not asked for before. What fails for want of memory may not fail later, and is no answer.
+    fn choose(&self, library: &Arc<CublasLt>, product: &Product) -> Result<Option<Function>, Error> {
+        self.enter()?;
+        let problem = match library.problem(product) {
+            Ok(problem) => problem,
+            Err(why) => {
+                tracing::debug!(why, ?product, "cannot be described");
+                return Ok(None);
+            }
+        };
+        let cache = disk::cache();
+        let key = self.key(library, product);
+        let kept = cache.as_ref().and_then(|c| c.get(Kind::Product, &key)).and_then(|bytes| from_bytes(&bytes));
+        match kept {
+            Some(None) => return Ok(None),
+            Some(Some(algorithm)) => {
+                if let Some(workspace) = library.workspace(&problem, &algorithm) {
+                    return Ok(Some(self.function(library, product, problem, (algorithm, workspace))));
+                }
+            }
+            None => {}
+        }
+        let candidates = library.candidates(&problem).unwrap_or_else(|why| {
+            tracing::debug!(why, ?product, "no algorithm");
+            vec![]
+        });
+        let (mut problem, mut found) = (Some(problem), None);
+        for (algorithm, workspace) in candidates {
+            let described = problem.take().map_or_else(|| library.problem(product), Ok).map_err(|m| self.error(m))?;
+            let function = self.function(library, product, described, (algorithm, workspace));
+            if self.is_right(&function, product, workspace)? {
+                found = Some((function, algorithm));
+                break;
+            }
+            tracing::warn!(?product, ?algorithm, "an algorithm of cuBLASLt gives wrong sums, and is not used");
+        }
+        if let Some(cache) = cache {
+            cache.put(Kind::Product, &key, &to_bytes(found.as_ref().map(|f| &f.1)));
+        }
+        Ok(found.map(|f| f.0))
+    }
+
+    fn error(&self, message: String) -> Error {
+        Error::Device { device: self.gpu.name.clone(), message }
+    }
+
+    /// Everything that a choice follows from.
+    fn key(&self, library: &CublasLt, product: &Product) -> Key {
+        let chip = &self.chip;
+        let text = format!("{} {} {} {} {product:?}", library.version(), chip.name, chip.sm, chip.multiprocessors);
+        Key::of(&[b"cuBLASLt", text.as_bytes()])
+    }
+
+    fn function(
+        &self,
+        library: &Arc<CublasLt>,
+        product: &Product,
+        problem: Problem,
+        (algorithm, workspace): (Algorithm, usize),
+    ) -> Function {
+        let alignments = [product.left, product.right, product.result].map(|s| s.alignment);
+        let chosen = Chosen { library: library.clone(), problem, algorithm, workspace, alignments };
+        let module = Arc::new(Kept(Entry { name: "a matrix product".into(), what: What::Product(Box::new(chosen)) }));
+        let info = FunctionInfo { workspace: Some(workspace), ..FunctionInfo::default() };
+        Function { handle: from_ref(&module.0) as usize, module, info }
+    }
+
+    /// Whether an algorithm gives the sums of ones, and of ones of both signs.
+    fn is_right(&self, function: &Function, product: &Product, workspace: usize) -> Result<bool, Error> {
+        let check = Check::new(self, product, workspace)?;
+        let terms = product.depth as f64;
+        if !check.gives(function, product.depth, terms)? {
+            return Ok(false);
+        }
+        let exact = 2f64.powi(product.dtype.mantissa_digits() as i32) >= terms;
+        if exact || !is_apart(&product.left, [product.rows, product.depth], product.count) {
+            return Ok(true);
+        }
+        let half = product.depth / 2;
+        check.gives(function, half + product.depth % 2, (product.depth % 2) as f64)
+    }
+}
+
+/// Matrices of ones, and a place for their product.
+struct Check<'a> {
+    cuda: &'a Cuda,
+    product: &'a Product,
+    /// Left, right, result, workspace.
+    addresses: [u64; 4],
+}
+
+impl Drop for Check<'_> {
+    fn drop(&mut self) {
+        self.addresses.iter().filter(|&&a| a != 0).for_each(|&a| self.cuda.release(a));
+    }
+}
+
+/// Elements that a side reaches.
+fn reach(side: &Side, [rows, columns]: [usize; 2], count: usize) -> usize {
+    let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
+    (count - 1) * side.stride + (columns - 1) * side.leading + rows
+}
+
+/// Whether no two elements of a side are in one place, but for those that all products share.
+fn is_apart(side: &Side, [rows, columns]: [usize; 2], count: usize) -> bool {
+    let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
+    let mut dims = [(1, rows), (side.leading, columns), (side.stride, if side.stride == 0 { 1 } else { count })];
+    dims.sort_unstable();
+    let dims: Vec<_> = dims.into_iter().filter(|d| d.1 > 1).collect();
+    dims.windows(2).all(|d| d[1].0 >= d[0].0 * d[0].1)
+}
+
+impl<'a> Check<'a> {
+    fn new(cuda: &'a Cuda, product: &'a Product, workspace: usize) -> Result<Check<'a>, Error> {
+        let &Product { rows, columns, depth, count, dtype, .. } = product;
+        let sides =
+            [(&product.left, [rows, depth]), (&product.right, [depth, columns]), (&product.result, [rows, columns])];
+        let mut check = Check { cuda, product, addresses: [0; 4] };
+        let none =
+            |bytes| Error::OutOfMemory { requested: bytes, in_use: 0, limit: None, device: cuda.gpu.name.clone() };
+        for (address, (side, sizes)) in check.addresses.iter_mut().zip(sides) {
+            let bytes = reach(side, sizes, count) * dtype.size();
+            *address = cuda.obtain(bytes).ok_or_else(|| none(bytes))?;
+            // NaN, whatever the dtype.
+            cuda.fill(*address, 0xff, bytes)?;
+        }
+        if workspace > 0 {
+            check.addresses[3] = cuda.obtain(workspace).ok_or_else(|| none(workspace))?;
+        }
+        check.fill(check.addresses[1], &product.right, [depth, columns], 1.0)?;
+        Ok(check)
+    }
+
+    /// Writes a value to all elements of a side that begins there.
+    fn fill(&self, address: u64, side: &Side, [rows, columns]: [usize; 2], value: f64) -> Result<(), Error> {
+        let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
+        let (size, mut count, mut columns) = (self.product.dtype.size(), self.product.count, columns);
+        if side.stride == 0 {
+            count = 1;
+        } else if side.stride == side.leading * columns {
+            (columns, count) = (columns * count, 1);
+        }
+        let bits = bits_of(value, self.product.dtype);
+        for product in 0..count {
+            let address = address + (product * side.stride * size) as u64;
+            let (pitch, sizes) = (side.leading * size, [rows, columns]);
+            if self.product.dtype != DType::F64 {
+                self.cuda.gpu.fill_rows(address, pitch, size, bits as u32, sizes)?;
+                continue;
+            }
+            // Words of 64 bits are pairs of halves, each filled as a column: of all, of each column, or of each row, whatever are the fewest.
+            let (lines, apart, step, many) = match side.leading == rows {
+                true => (1, 0, size, rows * columns),
+                false if columns <= rows => (columns, pitch, size, rows),
+                false => (rows, size, pitch, columns),
+            };
+            for line in 0..lines {
+                let address = address + (line * apart) as u64;
+                self.cuda.gpu.fill_rows(address, step, 4, bits as u32, [1, many])?;
+                self.cuda.gpu.fill_rows(address + 4, step, 4, (bits >> 32) as u32, [1, many])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every element of the product is that, `ones` of the terms being ones and the others of the other sign.
+    fn gives(&self, function: &Function, ones: usize, expected: f64) -> Result<bool, Error> {
+        let &Product { rows, columns, depth, count, dtype, left, result, .. } = self.product;
+        self.fill(self.addresses[0], &left, [rows, depth], 1.0)?;
+        if ones < depth {
+            let to_there = if left.transposed { ones } else { ones * left.leading };
+            let from_there = self.addresses[0] + (to_there * dtype.size()) as u64;
+            self.rest(from_there, &left, [rows, depth - ones])?;
+        }
+        self.cuda.gpu.enter()?;
+        let super::What::Product(chosen) = &super::entry(function).what else { unreachable!("it is a product") };
+        if let Err(why) = chosen.launch(&self.addresses, self.cuda.gpu.stream as usize) {
+            tracing::debug!(why, "an algorithm does not run");
+            return Ok(false);
+        }
+        let want = bits_of(expected, dtype).to_le_bytes();
+        let want = &want[..dtype.size()];
+        let (each, stride) = (rows * columns, result.stride.max(1));
+        let (blocks, each) = if count == 1 || stride == each { (1, each * count) } else { (count, each) };
+        let mut bytes = vec![0; READ.min(each * dtype.size())];
+        for block in 0..blocks {
+            let (first, end) = (block * stride * dtype.size(), (block * stride + each) * dtype.size());
+            for at in (first..end).step_by(READ) {
+                let bytes = &mut bytes[..READ.min(end - at)];
+                self.cuda.read(self.addresses[2] + at as u64, bytes)?;
+                // All are what the first one is, each being the same as the one before.
+                if bytes[..want.len()] != *want || bytes[want.len()..] != bytes[..bytes.len() - want.len()] {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes -1 to the terms of the left side from there on.
+    fn rest(&self, address: u64, left: &Side, sizes: [usize; 2]) -> Result<(), Error> {
+        let [rows, terms] = sizes;
+        let size = self.product.dtype.size();
+        let [neighbours, others] = if left.transposed { [terms, rows] } else { [rows, terms] };
+        let bits = bits_of(-1.0, self.product.dtype) as u32;
+        let count = if left.stride == 0 { 1 } else { self.product.count };
+        for product in 0..count {
+            let address = address + (product * left.stride * size) as u64;
+            self.cuda.gpu.fill_rows(address, left.leading * size, size, bits, [neighbours, others])?;
+        }
+        Ok(())
+    }
+}
+
+/// A number rounded to a dtype, as it stands in memory.
+fn bits_of(value: f64, dtype: DType) -> u64 {
+    match dtype {
+        DType::F64 => value.to_bits(),
+        DType::BF16 => u64::from(bf16::from_f64(value).to_bits()),
+        DType::F16 => u64::from(f16::from_f64(value).to_bits()),
+        _ => u64::from((value as f32).to_bits()),
+    }
+}
+
+/// A choice as bytes: nothing, or an algorithm.
+fn to_bytes(algorithm: Option<&Algorithm>) -> Vec<u8> {
+    algorithm.map_or(vec![], |a| a.iter().flat_map(|w| w.to_le_bytes()).collect())
+}
+
+/// Reads a choice; `None` where the bytes are none.
+fn from_bytes(bytes: &[u8]) -> Option<Option<Algorithm>> {
+    if bytes.is_empty() {
+        return Some(None);
+    }
+    let (words, []) = bytes.as_chunks::<8>() else { return None };
+    let words: [[u8; 8]; 8] = words.try_into().ok()?;
+    Some(Some(words.map(u64::from_le_bytes)))
+}
