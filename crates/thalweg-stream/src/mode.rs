@@ -91,8 +91,8 @@ pub fn set_reproducible(on: bool) -> bool {
 
 /// Sets [`Mode::matmul`] for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
 pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
-    MODE.change_common(|common| Mode { matmul, ..common });
     let old = mode();
+    MODE.change_common(|common| Mode { matmul, ..common });
     set_mode(Mode { matmul, ..old });
     old.matmul
 }
