@@ -2,27 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::report;
-use thalweg::Device;
-
-/// Environment variables that Thalweg reads, and what they do.
-const VARIABLES: &[(&str, &str)] = &[
-    ("THALWEG_DEVICE", "the default device: cpu, cuda:0, …"),
-    ("THALWEG_THREADS", "threads of the CPU device"),
-    ("THALWEG_MEMORY_LIMIT", "bytes in use on the device, such as 512M or 4G"),
-    ("THALWEG_ISA", "avx512, avx2 or tile, not the best"),
-    ("THALWEG_FUSION", "off: one kernel an operation"),
-    ("THALWEG_STRICT", "on: fused and unfused agree to the bit"),
-    ("THALWEG_MATMUL_PRECISION", "high: f32 products in TF32 on GPUs"),
-    ("THALWEG_SEARCH", "none, full, or a number of visits"),
-    ("THALWEG_MEASURE", "off, or % of time for measuring plans"),
-    ("THALWEG_DEFER", "off: unread results are written too"),
-    ("THALWEG_CUDA_GRAPHS", "off: each launch by itself, never as a graph"),
-    ("THALWEG_CUDA_OVERLAP", "off: launches wait for those before"),
-    ("THALWEG_CUBLASLT_FROM", "least multiplications for cuBLASLt"),
-    ("THALWEG_CUDA_DUMP", "a folder for the sources that are compiled"),
-    ("THALWEG_CACHE", "off, or the folder of the disk cache"),
-    ("THALWEG_CALIBRATE", "off, or after how many ms of kernels"),
-];
+use thalweg::{Device, environment};
 
 /// Arguments of `thalweg doctor`.
 #[derive(clap::Args, Debug)]
@@ -41,6 +21,11 @@ impl Doctor {
 
 fn run(calibrate: bool) -> Outcome {
     crate::out!("thalweg       {}", env!("CARGO_PKG_VERSION"));
+    // In a wrong environment nothing can be measured; what is wrong with it can be shown.
+    if let Err(wrong) = environment::check() {
+        show_environment();
+        return Err(wrong.into());
+    }
     let device = Device::try_default()?;
     crate::out!("device        {}: {}", device.name(), device.describe());
     #[cfg(feature = "cuda")]
@@ -59,12 +44,21 @@ fn run(calibrate: bool) -> Outcome {
     crate::out!("huge pages    {}", huge_pages());
     crate::out!("disk cache    {}", crate::cache::summary());
     crate::costs::show(device, calibrate)?;
-    crate::out!("environment");
-    for (name, about) in VARIABLES {
-        let value = std::env::var(name).unwrap_or_else(|_| "-".into());
-        crate::out!("  {name:<17} {value:<10} {about}");
-    }
+    show_environment();
     Ok(())
+}
+
+/// The variables that Thalweg reads: what each is set to, what that is about, and what it may be.
+fn show_environment() {
+    crate::out!("environment");
+    for variable in environment::ALL.iter().filter(|v| !v.inner || std::env::var_os(v.name).is_some()) {
+        let value = std::env::var_os(variable.name).filter(|v| !v.is_empty());
+        let value = value.map_or("-".into(), |v| v.to_string_lossy().into_owned());
+        let wrong = variable.read().err().map_or(String::new(), |mistake| format!("  WRONG: {}", mistake.why));
+        crate::out!("  {:<22} {value}{wrong}", variable.name);
+        crate::out!("    {}: {}", variable.about, variable.allowed());
+    }
+    environment::unknown().iter().for_each(|unknown| crate::out!("  {unknown}"));
 }
 
 /// The vector extensions that the processor has, of those that code is emitted for or that matter to it.

@@ -17,7 +17,7 @@ fn lines() -> Vec<String> {
     let driver = find(Sought::Driver);
     if driver.library.is_none() {
         // A file that was named and is none is a mistake to be told of.
-        let named = std::env::var_os("THALWEG_CUDA_DRIVER").and(driver.advice);
+        let named = thalweg::environment::CUDA_DRIVER.get().and(driver.advice);
         return match named {
             Some(advice) => described("GPUs          none: ", &advice),
             None => vec!["GPUs          none: there is no NVIDIA driver (libcuda.so.1)".into()],

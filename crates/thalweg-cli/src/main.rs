@@ -23,6 +23,7 @@ mod workloads;
 use clap::{Parser, Subcommand};
 use failure::Outcome;
 use std::process::ExitCode;
+use thalweg::environment;
 
 /// Eager tensor code that runs as if an expert had written one kernel for each stretch of it.
 #[derive(Parser, Debug)]
@@ -75,20 +76,27 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("error: {why}");
-            ExitCode::FAILURE
+            ExitCode::from(why.code())
         }
     }
 }
 
 fn run(command: Command) -> Outcome {
+    // The doctor shows what is wrong with the environment; nothing else goes on in a wrong one.
+    if !matches!(command, Command::Doctor(_)) {
+        environment::check()?;
+        environment::unknown().iter().for_each(|unknown| eprintln!("warning: {unknown}"));
+    }
+    if let Command::Bench(bench::Bench { device: Some(device), .. }) = &command {
+        choose(device)?;
+    }
+    // Tensors are made on the default device without further questions: that there is none is told here.
+    if !matches!(command, Command::Doctor(_) | Command::Cache(_)) {
+        thalweg::Device::try_default()?;
+    }
     match command {
         Command::Demo(demo) => demo.run(),
-        Command::Bench(bench) => {
-            if let Some(device) = &bench.device {
-                choose(device)?;
-            }
-            bench.run()
-        }
+        Command::Bench(bench) => bench.run(),
         Command::Bandwidth(bandwidth) => bandwidth.run(),
         Command::Explain(explain) => explain.run(),
         Command::Trace(trace) => trace.run(),

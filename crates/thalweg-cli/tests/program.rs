@@ -4,10 +4,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use thalweg::Tensor;
 
-fn thalweg(args: &[&str]) -> Output {
+/// The program with these arguments, and an environment that says nothing but what every run of these tests says: plans and figures follow from it.
+fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(args).current_dir(folder()).stdin(Stdio::null());
-    command.output().expect("the program starts")
+    for variable in thalweg::environment::ALL {
+        command.env_remove(variable.name);
+    }
+    command
+        .env("THALWEG_CACHE", "off")
+        .env("THALWEG_DEVICE", "cpu")
+        .env("THALWEG_THREADS", "2")
+        .env("THALWEG_MEASURE", "off");
+    command
+}
+
+fn thalweg(args: &[&str]) -> Output {
+    program(args).output().expect("the program starts")
 }
 
 fn folder() -> PathBuf {
@@ -119,8 +132,7 @@ fn numerics_keep_their_bounds() {
 #[test]
 fn a_worker_answers_line_by_line() {
     use std::io::Write;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    let mut worker = command.arg("worker").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut worker = program(&["worker"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let requests =
         "{\"workload\":\"small_chain\",\"runs\":3,\"ms\":1}\nnonsense\n{\"workload\":\"none\",\"runs\":3,\"ms\":1}\n";
     worker.stdin.take().unwrap().write_all(requests.as_bytes()).unwrap();
@@ -135,8 +147,7 @@ fn the_disk_cache_can_be_seen_emptied_and_carried_away() {
     let (one, other) = (folder().join("cache-one"), folder().join("cache-other"));
     let _ = (std::fs::remove_dir_all(&one), std::fs::remove_dir_all(&other));
     let with = |cache: &Path, args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-        command.args(args).current_dir(folder()).stdin(Stdio::null());
+        let mut command = program(args);
         command.env("THALWEG_CACHE", cache).env("THALWEG_CALIBRATE", "off").output().expect("the program starts")
     };
     let bench = |cache: &Path| text(&with(cache, &["bench", "small_chain", "--json"]));
@@ -162,4 +173,61 @@ fn the_disk_cache_can_be_seen_emptied_and_carried_away() {
     assert!(text(&with(&one, &["cache", "clear"])).contains(&format!("removed {entries} file")));
     assert!(text(&with(&one, &["cache", "info"])).contains("all           0 entries"));
     assert!(!with(Path::new("off"), &["cache", "info"]).status.success());
+}
+
+/// The program with one more variable set.
+fn with_variable(name: &str, value: &str, args: &[&str]) -> Output {
+    program(args).env(name, value).output().expect("the program starts")
+}
+
+#[test]
+fn a_misspelt_variable_is_an_error_that_lists_what_is_allowed() {
+    for (name, value, allowed) in [
+        ("THALWEG_ISA", "avx3", "avx512, avx2 or tile"),
+        ("THALWEG_THREADS", "many", "a number of threads, 1 to 1048576"),
+        ("THALWEG_MEMORY_LIMIT", "4Q", "a number of bytes such as 512M or 4G"),
+        ("THALWEG_DEVICE", "gpu", "cpu, cuda, or cuda:0 and so on"),
+        ("THALWEG_FUSION", "of", "on or off"),
+        ("THALWEG_STRICT", "yes", "on or off"),
+        ("THALWEG_SEARCH", "ful", "none, full, or a number of operations"),
+        ("THALWEG_MEASURE", "on", "off, or a percentage from 0 to 100"),
+        ("THALWEG_DEFER", "no", "on or off"),
+        ("THALWEG_CALIBRATE", "never", "off, or a number of milliseconds of kernels"),
+        ("THALWEG_CACHE", "of", "off, or a folder (a new one has a slash in it)"),
+        ("THALWEG_CUDA_GRAPHS", "0", "on or off"),
+        ("THALWEG_CUDA_OVERLAP", "0", "on or off"),
+    ] {
+        for command in [&["bench", "small_chain"][..], &["cache", "info"]] {
+            let output = with_variable(name, value, command);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert_eq!(said, format!("error: {name}={value}: it may be {allowed}\n"));
+        }
+        let output = with_variable(name, value, &["doctor"]);
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{shown}");
+        assert!(shown.contains(&format!("{value}  WRONG: it may be {allowed}")), "{shown}");
+    }
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_an_error_and_no_panic() {
+    for command in ["bench small_chain", "demo", "bandwidth", "explain example", "numerics", "predict", "doctor"] {
+        let args: Vec<&str> = command.split(' ').collect();
+        let output = with_variable("THALWEG_DEVICE", "cuda:99", &args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{command}");
+        assert!(said.starts_with("error: cuda:99: ") && said.lines().count() == 1, "{command}: {said}");
+    }
+}
+
+#[test]
+fn a_variable_that_nothing_reads_is_warned_of() {
+    let output = with_variable("THALWEG_THREAD", "2", &["explain", "example"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said, "warning: THALWEG_THREAD is set, and nothing reads it: is THALWEG_THREADS meant?\n");
+    let shown = text(&with_variable("THALWEG_THREAD", "2", &["doctor"]));
+    assert!(shown.contains("THALWEG_THREAD is set, and nothing reads it"), "{shown}");
+    assert!(shown.contains("THALWEG_ISA") && shown.contains("avx512, avx2 or tile"), "{shown}");
 }

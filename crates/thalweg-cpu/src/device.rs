@@ -15,6 +15,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Instant;
 use thalweg_ir::DType;
 use thalweg_kernel::{Computed, Geometry, Kernel};
+use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
 /// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured, with
@@ -35,12 +36,24 @@ pub struct CpuOptions {
     pub isa: Choice,
 }
 
-impl Default for CpuOptions {
+impl CpuOptions {
     /// As many threads as the process may use, or as `THALWEG_THREADS` says; the best engine, or that of `THALWEG_ISA`.
+    ///
+    /// # Errors
+    /// Where one of these variables is set to what it may not be.
+    pub fn from_environment() -> Result<CpuOptions, Error> {
+        let threads = match environment::THREADS.read()? {
+            Some(Value::Number(n)) => n as usize,
+            _ => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        };
+        Ok(CpuOptions { threads, parallel_ns: PARALLEL_NS, isa: Choice::from_environment()? })
+    }
+}
+
+impl Default for CpuOptions {
+    /// [`CpuOptions::from_environment`]. Panics where that is an error.
     fn default() -> CpuOptions {
-        let asked = std::env::var("THALWEG_THREADS").ok().and_then(|v| v.trim().parse().ok()).filter(|&n| n > 0);
-        let threads = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
-        CpuOptions { threads, parallel_ns: PARALLEL_NS, isa: Choice::from_environment() }
+        CpuOptions::from_environment().unwrap_or_else(|mistake| panic!("{mistake}"))
     }
 }
 
@@ -70,10 +83,14 @@ impl Compiled {
 
 impl CpuDevice {
     /// The device with what the environment says, `THALWEG_MEMORY_LIMIT` among it.
-    pub fn new() -> Arc<CpuDevice> {
-        let device = CpuDevice::with(CpuOptions::default());
-        device.pool.set_limit(thalweg_runtime::limit_from_environment());
-        device
+    ///
+    /// # Errors
+    /// Where a variable of the environment is set to what it may not be.
+    pub fn open() -> Result<Arc<CpuDevice>, Error> {
+        environment::check()?;
+        let device = CpuDevice::with(CpuOptions::from_environment()?);
+        device.pool.set_limit(thalweg_runtime::limit_from_environment()?);
+        Ok(device)
     }
 
     /// The device with these choices.

@@ -14,6 +14,7 @@ use crate::x64;
 use std::ops::Range;
 use std::sync::OnceLock;
 use thalweg_kernel::{Body, Phases, phases};
+use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, ProgramInfo};
 
 /// Who compiles map bodies.
@@ -28,13 +29,18 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// What `THALWEG_ISA` asks for, if this machine has it, else the best there is.
-    pub fn from_environment() -> Choice {
-        let asked = std::env::var("THALWEG_ISA").ok();
+    /// What `THALWEG_ISA` asks for, else the best that this machine has.
+    ///
+    /// # Errors
+    /// Where `THALWEG_ISA` is no engine, or one that this machine does not have.
+    pub fn from_environment() -> Result<Choice, Error> {
         let all = [Choice::Avx512, Choice::Avx2, Choice::Tile];
-        let named = |c: &&Choice| asked.as_deref() == Some(c.name()) && c.available();
-        let best = all.iter().find(|c| c.available());
-        *all.iter().find(named).or(best).unwrap_or(&Choice::Tile)
+        let there: Vec<Choice> = all.into_iter().filter(|c| c.available()).collect();
+        let Some(Value::Word(asked)) = environment::ISA.read()? else { return Ok(there[0]) };
+        there.iter().copied().find(|c| c.name() == asked).ok_or_else(|| {
+            let names: Vec<&str> = there.iter().map(|c| c.name()).collect();
+            Error::Environment(format!("THALWEG_ISA={asked}: this machine runs {}", names.join(", ")))
+        })
     }
 
     /// The name that `THALWEG_ISA` takes.

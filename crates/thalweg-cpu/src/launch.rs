@@ -18,7 +18,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Node, Store};
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Node, Store, dims};
 use thalweg_runtime::{Buffer, Error};
 
 /// Points of a call through tables of positions: 8 KiB a table, which stays in the first-level cache.
@@ -505,30 +505,19 @@ fn merge(body: &Body, geometry: &MapGeometry) -> (Vec<usize>, Vec<[isize; MAX_RA
             strides
         })
         .collect();
-    // Sizes, and the source dimension that each one's strides are taken from: its innermost.
-    let mut kept: Vec<(usize, usize)> = vec![(from[last], last)];
-    for d in (0..last).rev().filter(|&d| from[d] > 1) {
-        let (extent, inner) = kept.last_mut().expect("there is always one");
-        let runs_on = strides
-            .iter()
-            .zip(&geometry.accesses)
-            .all(|(s, at)| at.map.is_some() || s[d] == s[*inner].wrapping_mul(*extent as isize));
-        if runs_on {
-            *extent *= from[d];
-        } else {
-            kept.push((from[d], d));
-        }
-    }
-    kept.reverse();
+    let accesses = || strides.iter().zip(&geometry.accesses);
+    let runs_on =
+        |o: usize, i: usize, n: usize| accesses().all(|(s, at)| at.map.is_some() || dims::runs_on(s, o, i, n));
+    let merged = dims::merge(from, 0..from.len(), true, runs_on);
     let taken = strides.iter().map(|of| {
         let mut s = [0; MAX_RANK];
-        for (to, &(_, d)) in s.iter_mut().zip(&kept) {
-            *to = of[d];
+        for (to, m) in s.iter_mut().zip(&merged) {
+            *to = of[m.inner];
         }
         s
     });
     let taken = taken.collect();
-    (kept.into_iter().map(|k| k.0).collect(), taken)
+    (merged.iter().map(|m| m.extent).collect(), taken)
 }
 
 /// The dimension along which a source lies dense that strides over cache lines in the innermost one.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 use thalweg_runtime::disk::{self, Key, Kind};
-use thalweg_runtime::{Counters, Error, count, counters};
+use thalweg_runtime::{Counters, Error, count, counters, environment};
 
 /// The name of units that are a library's product: they have no source.
 pub const PRODUCT: &str = "product";
@@ -223,10 +223,10 @@ impl Compiler {
 
 /// Writes a source to the folder that `THALWEG_CUDA_DUMP` names, if it names one: to be read, or compiled by hand.
 fn dump(unit: &Unit) {
-    let Some(folder) = std::env::var_os("THALWEG_CUDA_DUMP") else { return };
+    let Some(folder) = environment::CUDA_DUMP.path() else { return };
     let text = unit.source.text();
     let key = Key::of(&[text.as_bytes()]).to_string();
-    let path = std::path::Path::new(&folder).join(format!("{}-{}.cu", unit.name, &key[..12]));
+    let path = folder.join(format!("{}-{}.cu", unit.name, &key[..12]));
     if let Err(error) = std::fs::write(&path, text) {
         tracing::warn!(path = %path.display(), %error, "a source is not written");
     }

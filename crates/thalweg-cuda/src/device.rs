@@ -10,6 +10,7 @@ use crate::queue::Queue;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_kernel::{Geometry, Kernel};
+use thalweg_runtime::environment;
 use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Residence, Throughput};
 
 /// A GPU.
@@ -31,6 +32,7 @@ impl CudaDevice {
     /// # Errors
     /// When there is none of that name, or no driver or compiler: with what to install.
     pub fn open(name: &str) -> Result<Arc<CudaDevice>, Error> {
+        environment::check()?;
         let none = |message: String| Error::Device { device: name.into(), message };
         let number = name.strip_prefix("cuda").ok_or_else(|| none("no such device".into()))?;
         #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
@@ -52,8 +54,11 @@ impl CudaDevice {
     /// # Errors
     /// Why a GPU that is there, or a driver, cannot be used.
     pub fn is_usable() -> Result<bool, Error> {
-        if find(Sought::Driver).library.is_none() {
-            return Ok(false);
+        let driver = find(Sought::Driver);
+        if driver.library.is_none() {
+            // A file that was named and is none is no machine without a GPU.
+            let named = environment::CUDA_DRIVER.read()?.and(driver.advice);
+            return named.map_or(Ok(false), |message| Err(Error::Device { device: "cuda:0".into(), message }));
         }
         let chips = Cuda::chips()?;
         let Some(chip) = chips.first() else { return Ok(false) };
@@ -74,7 +79,7 @@ impl CudaDevice {
     pub fn with(driver: Arc<dyn Driver>, name: &str) -> Result<Arc<CudaDevice>, Error> {
         let queue = Arc::new(Queue::new(driver.clone(), name)?);
         let pool = DeviceMemory::pool(queue.clone(), name.into());
-        pool.set_limit(thalweg_runtime::limit_from_environment());
+        pool.set_limit(thalweg_runtime::limit_from_environment()?);
         let compiler = Compiler::new(driver.clone(), name.into());
         Ok(Arc::new(CudaDevice(Arc::new(Parts { name: name.into(), driver, pool, queue, compiler }))))
     }

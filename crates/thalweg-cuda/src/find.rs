@@ -8,6 +8,7 @@
 use libloading::Library;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use thalweg_runtime::environment::{self, Value, Variable};
 
 /// A library that is found at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +58,11 @@ impl Sought {
     }
 
     /// The variable that names the file to use, if it is set.
-    fn variable(self) -> &'static str {
+    fn variable(self) -> &'static Variable {
         match self {
-            Sought::Driver => "THALWEG_CUDA_DRIVER",
-            Sought::Nvrtc => "THALWEG_NVRTC",
-            Sought::CublasLt => "THALWEG_CUBLASLT",
+            Sought::Driver => &environment::CUDA_DRIVER,
+            Sought::Nvrtc => &environment::NVRTC,
+            Sought::CublasLt => &environment::CUBLASLT,
         }
     }
 
@@ -76,7 +77,7 @@ impl Sought {
 
     /// What to install.
     fn advice(self) -> String {
-        let (variable, [newest, ..]) = (self.variable(), MAJORS);
+        let (variable, [newest, ..]) = (self.variable().name, MAJORS);
         match self {
             Sought::Driver => {
                 "there is no libcuda.so.1: install NVIDIA's driver, or start the container with its GPUs (--gpus all)"
@@ -177,11 +178,12 @@ fn place(file: &str) -> PathBuf {
 
 /// Opens the first that there is; newer majors than `at_most` are passed over.
 fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
-    if let Some(path) = variable(sought.variable()) {
-        if path.as_os_str().eq_ignore_ascii_case("off") {
-            return Err(format!("{} is off", sought.variable()));
-        }
-        let why = |e| format!("{} names {}, which cannot be used: {e}", sought.variable(), path.display());
+    let named = sought.variable().read().map_err(|mistake| mistake.to_string())?;
+    if named == Some(Value::Word("off")) {
+        return Err(format!("{} is off", sought.variable().name));
+    }
+    if let Some(Value::Path(path)) = named {
+        let why = |e| format!("{} names {}, which cannot be used: {e}", sought.variable().name, path.display());
         return load(&path).map(|library| Opened { library, path: path.clone() }).map_err(why);
     }
     let major = |file: &str| file.rsplit('.').next().and_then(|m| m.parse::<u32>().ok());

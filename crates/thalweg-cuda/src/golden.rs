@@ -304,7 +304,7 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
 #[test]
 fn golden_sources_are_as_they_were() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden");
-    let bless = std::env::var_os("THALWEG_BLESS").is_some();
+    let bless = thalweg_runtime::environment::BLESS.get().is_some();
     let mut changed = vec![];
     for (name, kernel) in kernels() {
         let texts: Vec<String> = sources(&kernel).iter().map(|s| s.replacen(PRELUDE, "", 1)).collect();
@@ -318,6 +318,22 @@ fn golden_sources_are_as_they_were() {
         }
     }
     assert!(changed.is_empty(), "{changed:?} changed; THALWEG_BLESS=1 writes them anew, for `git diff` to show");
+}
+
+#[test]
+fn a_launch_has_no_more_blocks_than_a_grid_may_have() {
+    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let plan = |n: usize| {
+        let (kernel, geometry) = gelu(DType::F32, n);
+        plan(&kernel, &geometry, &compiler).map(|p| p.stages[0].grid[0])
+    };
+    let most = i32::MAX as usize;
+    let each = (1usize << 30) / plan(1 << 30).unwrap() as usize;
+    assert_eq!(plan(most * each).map_err(|e| e.to_string()), Ok(i32::MAX as u32));
+    for more in [most + 1, 1 << 32, 1 << 34] {
+        let why = plan(more * each).unwrap_err().to_string();
+        assert!(why.contains("more than the 2147483647 blocks that a launch may have"), "{why}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
+use thalweg_runtime::environment::CUBLASLT_FROM;
 
 /// Launches of one product at most: more batch dimensions than one are taken in turns.
 const MOST_LAUNCHES: usize = 64;
@@ -71,7 +72,7 @@ pub const WORDS: usize = 4;
 fn least() -> usize {
     use std::sync::OnceLock;
     static LEAST_HERE: OnceLock<usize> = OnceLock::new();
-    let read = || std::env::var("THALWEG_CUBLASLT_FROM").ok().and_then(|v| v.parse().ok()).unwrap_or(LEAST);
+    let read = || CUBLASLT_FROM.number().map_or(LEAST, |n| n as usize);
     *LEAST_HERE.get_or_init(read)
 }
 

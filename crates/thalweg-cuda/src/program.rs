@@ -53,7 +53,7 @@ pub struct Draft {
 /// What it takes to launch a kernel with a geometry.
 ///
 /// # Errors
-/// [`Error::Compile`] where there is no source for it.
+/// [`Error::Compile`] where there is no source for it, or a launch would have too many blocks.
 ///
 /// # Panics
 /// When geometry and kernel are of different kinds.
@@ -126,7 +126,14 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
         }
         (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
     }
-    Ok(plan)
+    match plan.stages.iter().find(|s| s.grid[0] > MOST_BLOCKS) {
+        None => Ok(plan),
+        Some(stage) => {
+            let name = stage.unit.name();
+            let message = format!("{name} would take more than the {MOST_BLOCKS} blocks that a launch may have");
+            Err(Error::Compile { device: compiler.device().into(), message })
+        }
+    }
 }
 
 /// Bytes that an input of a scatter takes where it is computed, row-major.
@@ -291,6 +298,8 @@ fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
     body.accesses.iter().enumerate().find_map(transposed).filter(|_| wide)
 }
 
+/// Blocks that a grid may have along its first dimension. Along the others there are at most 65,535, and kernels go through what is more.
+const MOST_BLOCKS: u32 = i32::MAX as u32;
 /// Nodes of a body that is written down four times over for a tile, lanes apart.
 const LONG: usize = 100;
 /// Points of a domain for each multiprocessor from which on blocks cover tiles.
@@ -301,9 +310,9 @@ fn most_lanes(body: &Body) -> usize {
     if body.nodes.len() > 400 { 2 } else { 8 }
 }
 
-/// Blocks of so many that cover `n`.
+/// Blocks of so many that cover `n`; where these are more than can be told, more than [`MOST_BLOCKS`].
 pub fn blocks(n: usize, each: usize) -> u32 {
-    u32::try_from(n.div_ceil(each)).expect("a tensor has fewer than 2^31 blocks")
+    u32::try_from(n.div_ceil(each)).unwrap_or(u32::MAX)
 }
 
 /// The words that are addresses of operands.

@@ -12,7 +12,7 @@ use crate::faults::{Faulted, Faults};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_runtime::{Batch, Check, Error};
+use thalweg_runtime::{Batch, Check, Error, environment};
 
 /// Counters that a launch may use: one for each group of blocks that ends in one of them finding itself the last.
 pub const COUNTERS: usize = 1 << 16;
@@ -81,7 +81,7 @@ impl Queue {
         let counters = driver.obtain(bytes).ok_or_else(none)?;
         driver.fill(counters, 0, bytes)?;
         let faults = Faults::new(driver.clone()).ok_or_else(none)?;
-        let graphs = !std::env::var("THALWEG_CUDA_GRAPHS").is_ok_and(|v| v.eq_ignore_ascii_case("off"));
+        let graphs = !environment::CUDA_GRAPHS.is("off");
         Ok(Queue { driver, counters, faults, gate: Mutex::default(), graphs })
     }
 

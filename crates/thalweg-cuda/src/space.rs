@@ -5,7 +5,7 @@
 //!
 //! Always true: source and words agree on where a word is, since both ask [`Slots`], which knows the class alone.
 
-use thalweg_kernel::{Access, AccessGeometry, IndexMap};
+use thalweg_kernel::{Access, AccessGeometry, IndexMap, dims};
 
 /// How an access moves along the dimension whose points a thread takes several of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,32 +66,6 @@ pub fn index_type(wide: bool) -> &'static str {
     if wide { "i64" } else { "i32" }
 }
 
-fn merge(extents: &[usize], kept: usize, accesses: &[AccessGeometry], mapped: &[bool]) -> (Vec<(usize, usize)>, usize) {
-    let mut dims: Vec<(usize, usize)> = vec![];
-    let mut kept_dims = 0;
-    for (range, is_kept) in [(0..kept, true), (kept..extents.len(), false)] {
-        let mut own: Vec<(usize, usize)> = vec![];
-        for d in range.rev().filter(|&d| extents[d] != 1) {
-            if let Some((extent, inner)) = own.last_mut() {
-                let on = |(a, m): (&AccessGeometry, &bool)| {
-                    *m || a.strides[d] == a.strides[*inner].wrapping_mul(*extent as isize)
-                };
-                if accesses.iter().zip(mapped).all(on) {
-                    *extent *= extents[d];
-                    continue;
-                }
-            }
-            own.push((extents[d], d));
-        }
-        own.reverse();
-        if is_kept {
-            kept_dims = own.len();
-        }
-        dims.extend(own);
-    }
-    (dims, kept_dims)
-}
-
 impl Space {
     /// The domain with `kept` dimensions of rows (none for a map), accesses as the body has them. `lanes`: the most that a thread may take side by side.
     pub fn new(
@@ -102,11 +76,15 @@ impl Space {
         lanes: usize,
     ) -> Space {
         let (own, at) = accesses;
-        let mapped: Vec<bool> = at.iter().map(|a| a.map.is_some()).collect();
-        let (dims, kept) = merge(extents, kept, at, &mapped);
-        let extents: Vec<usize> = dims.iter().map(|d| d.0).collect();
+        let runs_on =
+            |o: usize, i: usize, n: usize| at.iter().all(|a| a.map.is_some() || dims::runs_on(&a.strides, o, i, n));
+        let mut dims = dims::merge(extents, 0..kept, false, runs_on);
+        let of_rows = dims::merge(extents, kept..extents.len(), false, runs_on);
+        let kept = dims.len();
+        dims.extend(of_rows);
+        let extents: Vec<usize> = dims.iter().map(|d| d.extent).collect();
         let steps: Vec<(isize, Vec<isize>)> =
-            at.iter().map(|a| (a.base, dims.iter().map(|d| a.strides[d.1]).collect())).collect();
+            at.iter().map(|a| (a.base, dims.iter().map(|d| a.strides[d.inner]).collect())).collect();
         let lane = if across { kept.checked_sub(1) } else { (extents.len() > kept).then(|| extents.len() - 1) };
         let lanes = lane.map_or(1, |l| widest(extents[l], lanes, own, at, &steps, l));
         let ways = (0..own.len()).map(|i| way(&own[i], &at[i], &steps[i], lane, lanes)).collect();

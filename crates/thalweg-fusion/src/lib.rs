@@ -13,6 +13,7 @@ mod partition;
 mod plan;
 mod scalars;
 mod segment;
+pub mod text;
 mod write;
 
 pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, features, footprint};
@@ -22,7 +23,7 @@ pub use explanation::{
 };
 pub use instance::{Instance, Output, instantiate, instantiate_like};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
-pub use partition::{Effort, PLANNER, Planned, alternatives, plan, question};
+pub use partition::{Effort, NoPlan, PLANNER, Planned, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};

@@ -477,10 +477,10 @@ impl Checker {
                 })
                 .chain(&scalars)
                 .collect();
-            let tolerance = Tolerance::new(step.op, step.dtype, &tensors);
+            let tolerance = Tolerance::new(step.op, step.dtype, step.attr, &tensors);
             for p in 0..step.shape.numel() {
                 let (g, w) = (arrays[i].get(p), want.get(p));
-                if !tolerance.accepts(g, w) {
+                if !tolerance.accepts(p, g, w) {
                     return Err(format!("%{i} {} at {p}: {g:?}, the interpreter says {w:?}", step.op.name()));
                 }
             }

@@ -1,25 +1,31 @@
 //! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in several
 //! segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters and explanations must agree.
 //!
-//! `thalweg-fuzz [--programs N] [--seed S] [--only SEED] [--cache DIR] [--device NAME] [--whole] [--compile 80,90]`. Program `i` has seed `S + i`; a failure is shrunk (not with `--whole`), printed, and can
-//! be run alone with `--only`. With `--cache` each program also runs in new processes' stead: without plans in memory, with an empty disk cache, with one that
-//! holds its plans, and with one that holds something like them. With `--compile` nothing runs: the programs' kernels are compiled for GPUs of these compute capabilities.
+//! `thalweg-fuzz --help` says how it is called. Program `i` has seed `S + i`; a failure is shrunk, printed, and can be run alone with `--only`. It ends with 0 where
+//! all passed, with 1 where one failed, and with 2 where nothing could be run.
 
+mod arguments;
 mod check;
 #[cfg(feature = "cuda")]
 mod compile;
 mod disk;
 mod generate;
+mod products;
 mod program;
+mod segment;
 mod stability;
 mod tolerance;
 
+use arguments::Arguments;
 use check::{Checker, Ways};
+use clap::Parser;
 use disk::Disk;
 use program::Program;
 use std::process::ExitCode;
 use std::time::Instant;
 use thalweg_cpu::{CpuDevice, CpuOptions};
+use thalweg_runtime::disk::Ignored;
+use thalweg_runtime::{Error, environment};
 use thalweg_stream::DeviceRef;
 
 /// Every so many programs are also run on a device with many threads: waking them takes longer than all else.
@@ -30,45 +36,34 @@ const PLANNED: u64 = 5;
 const PLANNED_ON_GPU: u64 = 200;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let option = |name: &str| args.iter().position(|a| a == name).and_then(|i| args.get(i + 1));
-    let number = |name: &str| {
-        option(name).map(|v| v.parse::<u64>().unwrap_or_else(|_| panic!("{name} takes a number, not {v}")))
-    };
-    let only = number("--only");
-    let (seed, programs) = match only {
-        Some(seed) => (seed, 1),
-        None => (number("--seed").unwrap_or(1), number("--programs").unwrap_or(2000)),
-    };
-    #[cfg(feature = "cuda")]
-    if let Some(chips) = option("--compile") {
-        let chip = |sm: &str| sm.trim().parse().unwrap_or_else(|_| panic!("--compile takes 80,90, not {chips}"));
-        let chips: Vec<u32> = chips.split(',').map(chip).collect();
-        return if compile::run(seed, programs, &chips) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    run(&Arguments::parse()).unwrap_or_else(|why| {
+        eprintln!("error: {why}");
+        ExitCode::from(2)
+    })
+}
+
+/// Does what is asked; the error is what keeps it from being done at all.
+fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    environment::check()?;
+    environment::unknown().iter().for_each(|unknown| eprintln!("warning: {unknown}"));
+    if let Some(path) = &arguments.segment {
+        return segment::plan(path);
     }
-    let many = CpuOptions { threads: 8, parallel_ns: 0.0, ..CpuOptions::default() };
-    let checker = match option("--device").map(String::as_str) {
-        None | Some("cpu") => {
-            Checker::new(DeviceRef::register(CpuDevice::new()), DeviceRef::register(CpuDevice::with(many)))
-        }
-        #[cfg(feature = "cuda")]
-        Some(name) => Checker::on_gpu(DeviceRef::register(
-            thalweg_cuda::CudaDevice::open(name).unwrap_or_else(|why| panic!("{name}: {why}")),
-        )),
-        #[cfg(not(feature = "cuda"))]
-        Some(name) => panic!("{name}: built without GPUs"),
-    };
-    let checker = match option("--cache") {
-        Some(folder) => checker.with_disk(Disk::open(folder.as_ref()).unwrap_or_else(|why| panic!("{folder}: {why}"))),
-        None => checker,
-    };
+    let only = arguments.only;
+    let (seed, programs) = only.map_or((arguments.seed, arguments.programs), |seed| (seed, 1));
+    #[cfg(feature = "cuda")]
+    if !arguments.compile.is_empty() {
+        let failed = compile::run(seed, programs, &arguments.compile);
+        return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let checker = checker(arguments)?;
     // Failures are reported as such; a panic's own message would only repeat them.
     std::panic::set_hook(Box::new(move |info| {
         if only.is_some() {
             eprintln!("{info}");
         }
     }));
-    let planned = if option("--device").is_some_and(|d| d != "cpu") { PLANNED_ON_GPU } else { PLANNED };
+    let planned = if arguments.device == "cpu" { PLANNED } else { PLANNED_ON_GPU };
     let begin = Instant::now();
     let mut failed = 0u64;
     for i in 0..programs {
@@ -83,8 +78,7 @@ fn main() -> ExitCode {
         if let Err(why) = result {
             failed += 1;
             // Where each kernel takes long to compile, a failure is looked at alone.
-            let whole = args.iter().any(|a| a == "--whole");
-            let (program, why) = if whole { (program, why) } else { shrink(&checker, program, ways, why) };
+            let (program, why) = if arguments.whole { (program, why) } else { shrink(&checker, program, ways, why) };
             println!("seed {}: {why}\n{}", seed + i, program.listing());
             if failed >= 10 {
                 println!("stopped after 10 failures");
@@ -98,7 +92,24 @@ fn main() -> ExitCode {
         }
     }
     println!("{} passed, {failed} failed", programs - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What runs the programs: the device that was asked for, and one of many threads beside the CPU.
+fn checker(arguments: &Arguments) -> Result<Checker, Error> {
+    let checker = match arguments.device.as_str() {
+        "cpu" => {
+            let many = CpuOptions { threads: 8, parallel_ns: 0.0, ..CpuOptions::from_environment()? };
+            Checker::new(DeviceRef::register(CpuDevice::open()?), DeviceRef::register(CpuDevice::with(many)))
+        }
+        #[cfg(feature = "cuda")]
+        name => Checker::on_gpu(DeviceRef::register(thalweg_cuda::CudaDevice::open(name)?)),
+        #[cfg(not(feature = "cuda"))]
+        name => return Err(Error::Device { device: name.into(), message: "built without GPUs".into() }),
+    };
+    let Some(folder) = &arguments.cache else { return Ok(checker) };
+    let refused = |why: Ignored| Error::File { path: folder.display().to_string(), message: why.to_string() };
+    Ok(checker.with_disk(Disk::open(folder).map_err(refused)?))
 }
 
 fn outcome(checker: &Checker, program: &Program, ways: Ways) -> Result<(), String> {

@@ -192,6 +192,51 @@ impl Op {
         }
     }
 
+    /// The operation of that name.
+    pub fn from_name(name: &str) -> Option<Op> {
+        let element = ElementOp::from_name(name).map(Op::Element);
+        element.or_else(|| Op::OTHERS.iter().copied().find(|op| op.name() == name))
+    }
+
+    /// Every operation that is not elementwise.
+    pub const OTHERS: &[Op] = &[
+        Op::Cast,
+        Op::Full,
+        Op::Iota,
+        Op::Random(RandomKind::Uniform),
+        Op::Random(RandomKind::Normal),
+        Op::Random(RandomKind::Bits),
+        Op::Reshape,
+        Op::Permute,
+        Op::Expand,
+        Op::Slice,
+        Op::Window,
+        Op::Pad,
+        Op::Cat,
+        Op::Reduce(ReduceOp::Sum),
+        Op::Reduce(ReduceOp::Prod),
+        Op::Reduce(ReduceOp::Max),
+        Op::Reduce(ReduceOp::Min),
+        Op::Reduce(ReduceOp::Any),
+        Op::Reduce(ReduceOp::All),
+        Op::Reduce(ReduceOp::ArgMax),
+        Op::Reduce(ReduceOp::ArgMin),
+        Op::Matmul,
+        Op::Scan(ScanOp::Sum),
+        Op::Scan(ScanOp::Prod),
+        Op::Scan(ScanOp::Max),
+        Op::Scan(ScanOp::Min),
+        Op::Scan(ScanOp::LogSumExp),
+        Op::Scan(ScanOp::Sort),
+        Op::Scan(ScanOp::Argsort),
+        Op::Gather,
+        Op::Scatter(ScatterOp::Set),
+        Op::Scatter(ScatterOp::Add),
+        Op::Scatter(ScatterOp::Prod),
+        Op::Scatter(ScatterOp::Max),
+        Op::Scatter(ScatterOp::Min),
+    ];
+
     /// A pure index map: no arithmetic, no masked elements.
     pub fn is_view(self) -> bool {
         matches!(self, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window)
@@ -318,4 +363,28 @@ pub fn pack_order(order: &[usize]) -> u32 {
 /// The inverse of [`pack_order`].
 pub fn unpack_order(attr: u32, rank: usize) -> Vec<usize> {
     (0..rank).map(|i| (attr >> (3 * i) & 7) as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_known_by_their_names() {
+        let all: Vec<Op> = ElementOp::ALL.iter().map(|&e| Op::Element(e)).chain(Op::OTHERS.iter().copied()).collect();
+        // Two of one name would be one that is not found.
+        all.iter().for_each(|&op| assert_eq!(Op::from_name(op.name()), Some(op)));
+        assert_eq!(Op::from_name("nonsense"), None);
+    }
+
+    /// An operation that is missing in the list is missing in reports of defects.
+    #[test]
+    fn the_list_of_operations_is_whole() {
+        let kinds = |kind: fn(&Op) -> bool| Op::OTHERS.iter().filter(|op| kind(op)).count();
+        assert_eq!(kinds(|op| matches!(op, Op::Reduce(_))), ReduceOp::ArgMin as usize + 1);
+        assert_eq!(kinds(|op| matches!(op, Op::Scan(_))), ScanOp::Argsort as usize + 1);
+        assert_eq!(kinds(|op| matches!(op, Op::Scatter(_))), ScatterOp::Min as usize + 1);
+        assert_eq!(kinds(|op| matches!(op, Op::Random(_))), RandomKind::Bits as usize + 1);
+        assert_eq!(kinds(|op| op.is_view()), 5);
+    }
 }

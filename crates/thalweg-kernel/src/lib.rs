@@ -5,6 +5,7 @@
 
 mod body;
 mod builder;
+pub mod dims;
 mod geometry;
 mod index;
 mod online;

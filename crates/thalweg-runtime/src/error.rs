@@ -51,6 +51,18 @@ pub enum Error {
         /// The operation, the index and what there is.
         String,
     ),
+    /// An environment variable is set to what it may not be.
+    Environment(
+        /// Which, to what, and what it may be.
+        String,
+    ),
+    /// Thalweg itself is wrong: no change of the calling program is called for.
+    Internal {
+        /// What went wrong.
+        message: String,
+        /// A file with what is needed to see it again, if one could be written: to be sent in.
+        report: Option<String>,
+    },
     /// The value depends on a segment that failed.
     Failed(
         /// Why it failed.
@@ -78,7 +90,14 @@ impl fmt::Display for Error {
             Error::Compile { device, message } => write!(f, "a kernel could not be compiled for {device}: {message}"),
             Error::Device { device, message } => write!(f, "{device}: {message}"),
             Error::File { path, message } => write!(f, "{path}: {message}"),
-            Error::Value(message) | Error::Index(message) => f.write_str(message),
+            Error::Value(message) | Error::Index(message) | Error::Environment(message) => f.write_str(message),
+            Error::Internal { message, report } => {
+                write!(f, "a defect of Thalweg, not of the calling program: {message}")?;
+                let told = |report| {
+                    write!(f, "; to have it mended, send in {report}, which holds the operations and no values")
+                };
+                report.as_ref().map_or(Ok(()), told)
+            }
             Error::Failed(cause) => write!(f, "a value this depends on could not be computed: {cause}"),
         }
     }

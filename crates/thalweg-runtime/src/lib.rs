@@ -8,6 +8,7 @@
 mod counters;
 mod device;
 pub mod disk;
+pub mod environment;
 mod error;
 mod pool;
 pub mod trace;

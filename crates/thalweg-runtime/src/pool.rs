@@ -5,7 +5,7 @@
 //! (at most an eighth wasted). A block goes back to the class it came from; nothing is split or merged, so allocating
 //! and freeing cost a lock and a push whatever the number of live blocks.
 
-use crate::Error;
+use crate::{Error, environment};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -282,19 +282,15 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// The limit that `THALWEG_MEMORY_LIMIT` sets: bytes, or with `K`, `M`, `G` or `T` behind them units of 1,024 of each other. What it cannot be
-/// read as sets none.
-pub fn limit_from_environment() -> Option<usize> {
-    std::env::var("THALWEG_MEMORY_LIMIT").ok().and_then(|v| parse_bytes(&v))
-}
-
-fn parse_bytes(text: &str) -> Option<usize> {
-    let text = text.trim().to_ascii_uppercase();
-    let text = text.strip_suffix('B').unwrap_or(&text);
-    let text = text.strip_suffix('I').unwrap_or(text);
-    let power = text.chars().last().and_then(|c| "KMGT".find(c));
-    let number = power.map_or(text, |_| &text[..text.len() - 1]);
-    number.trim().parse::<usize>().ok()?.checked_mul(1 << (10 * power.map_or(0, |p| p + 1)))
+/// The limit that `THALWEG_MEMORY_LIMIT` sets.
+///
+/// # Errors
+/// Where it is no number of bytes.
+pub fn limit_from_environment() -> Result<Option<usize>, Error> {
+    Ok(match environment::MEMORY_LIMIT.read()? {
+        Some(environment::Value::Number(bytes)) => Some(bytes as usize),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -384,11 +380,5 @@ mod tests {
         assert_eq!(pool.stats().in_use, 1024);
         drop(part);
         assert_eq!(pool.stats().in_use, 0);
-    }
-
-    #[test]
-    fn limits_are_read_with_their_units() {
-        let read = ["4096", "512M", "4G", "1 KiB", "2tb", "", "many", "99999999999G"].map(parse_bytes);
-        assert_eq!(read, [Some(4096), Some(512 << 20), Some(4 << 30), Some(1024), Some(2 << 40), None, None, None]);
     }
 }

@@ -98,8 +98,7 @@ impl Drop for Recipe {
     }
 }
 
-const DEFERRING: Setting<bool> =
-    setting!(bool, || !std::env::var("THALWEG_DEFER").is_ok_and(|v| v.eq_ignore_ascii_case("off")));
+const DEFERRING: Setting<bool> = setting!(bool, || !thalweg_runtime::environment::DEFER.is("off"));
 
 /// Whether results of the calling thread that were never read are no longer written: unless `THALWEG_DEFER=off`, until set.
 pub fn deferring() -> bool {

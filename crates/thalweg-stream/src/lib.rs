@@ -8,6 +8,7 @@
 
 mod autotune;
 mod calibration;
+mod defect;
 mod deferred;
 mod deferred_check;
 mod device;

@@ -2,6 +2,7 @@
 
 use crate::setting::{Setting, setting};
 use thalweg_fusion::Effort;
+use thalweg_runtime::environment::{self, Value};
 
 /// How exactly matrix products of f32 are computed, as in `torch.set_float32_matmul_precision`. Products of other dtypes are not concerned: narrow floats are added up in f32, f64
 /// in f64.
@@ -34,16 +35,14 @@ pub struct Mode {
 impl Mode {
     /// From `THALWEG_FUSION=off`, `THALWEG_STRICT=on`, `THALWEG_REPRODUCIBLE=on` and `THALWEG_MATMUL_PRECISION=high`.
     fn from_environment() -> Mode {
-        let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|v| v.eq_ignore_ascii_case(value));
-        let matmul = match is("THALWEG_MATMUL_PRECISION", "high") {
-            true => MatmulPrecision::High,
-            false => MatmulPrecision::Highest,
-        };
         Mode {
-            fused: !is("THALWEG_FUSION", "off"),
-            strict: is("THALWEG_STRICT", "on"),
-            reproducible: is("THALWEG_REPRODUCIBLE", "on"),
-            matmul,
+            fused: !environment::FUSION.is("off"),
+            strict: environment::STRICT.is("on"),
+            reproducible: environment::REPRODUCIBLE.is("on"),
+            matmul: match environment::MATMUL_PRECISION.is("high") {
+                true => MatmulPrecision::High,
+                false => MatmulPrecision::Highest,
+            },
             reference: false,
         }
     }
@@ -108,10 +107,11 @@ pub fn set_effort(new: Effort) -> Effort {
 }
 
 fn effort_from_environment() -> Effort {
-    match std::env::var("THALWEG_SEARCH").unwrap_or_default().to_ascii_lowercase().as_str() {
-        "none" | "0" => Effort::None,
-        "full" => Effort::Full,
-        other => other.parse().map_or_else(|_| Effort::default(), Effort::Visits),
+    match environment::SEARCH.get() {
+        Some(Value::Word("none") | Value::Number(0)) => Effort::None,
+        Some(Value::Word(_)) => Effort::Full,
+        Some(Value::Number(visits)) => Effort::Visits(visits),
+        _ => Effort::default(),
     }
 }
 
@@ -128,11 +128,10 @@ pub fn set_measuring(share: Option<f64>) -> Option<f64> {
 }
 
 fn measuring_from_environment() -> Option<f64> {
-    let text = std::env::var("THALWEG_MEASURE").unwrap_or_default().to_ascii_lowercase();
-    match text.trim_end_matches('%').parse::<f64>() {
-        Ok(percent) if percent > 0.0 => Some((percent / 100.0).min(1.0)),
-        Ok(_) => None,
-        Err(_) if text == "off" => None,
-        Err(_) => Some(0.05),
+    match environment::MEASURE.get() {
+        // The one word that it may be is `off`.
+        Some(Value::Word(_)) => None,
+        Some(Value::Share(share)) => (share > 0.0).then_some(share),
+        _ => Some(0.05),
     }
 }

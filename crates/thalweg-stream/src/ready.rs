@@ -6,6 +6,7 @@
 use crate::DeviceRef;
 use crate::autotune::{Autotuning, MOST_OTHERS, Named};
 use crate::calibration::costs;
+use crate::defect;
 use crate::mode::effort;
 use crate::value::Value;
 use std::ops::Deref;
@@ -110,10 +111,14 @@ pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
     own.extend(inputs.iter().map(|v| v.as_ref().map_or(0, bytes)));
 }
 
-/// The programs of all launches of an instance.
-pub(crate) fn prepare(device: DeviceRef, instance: &Instance) -> Result<Vec<Arc<dyn Program>>, Error> {
+/// The programs of all launches of an instance of a segment.
+pub(crate) fn prepare(
+    device: DeviceRef,
+    segment: &Segment<'_>,
+    instance: &Instance,
+) -> Result<Vec<Arc<dyn Program>>, Error> {
     let launches: Vec<_> = instance.steps.iter().map(|s| (&s.kernel, &s.geometry)).collect();
-    device.device().prepare(&launches)
+    defect::caught("the compiler", device, segment, || device.device().prepare(&launches))?
 }
 
 impl Ready {
@@ -122,20 +127,30 @@ impl Ready {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
         let instantiated = |planned: Planned| Some((self.instantiated(device, segment, planned.plan)?, planned.time));
-        let others = alternatives(segment, &costs, &self.plan, MOST_OTHERS);
-        Named { own, others: others.into_iter().filter_map(instantiated).collect() }
+        let named =
+            || alternatives(segment, &costs, &self.plan, MOST_OTHERS).into_iter().filter_map(instantiated).collect();
+        // The plan that runs is as good as it was: a defect here is told of, and nothing is tried.
+        let others = defect::caught("naming other plans", device, &segment, named).unwrap_or_default();
+        Named { own, others }
     }
 
     /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
     pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
         let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
-        let planned = segment.mode.fused.then(|| thalweg_fusion::plan(apart, &costs(device), effort()))?;
-        self.instantiated(device, segment, planned.plan)
+        if !segment.mode.fused {
+            return None;
+        }
+        let planned = || {
+            let planned = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?;
+            self.instantiated(device, segment, planned.plan)
+        };
+        // Where there is none, what is missing is memory, and that is the error.
+        defect::caught("planning for little memory", device, &apart, planned).ok().flatten()
     }
 
     fn instantiated(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
         let instance = instantiate(&plan, segment, &self.classes)?;
-        let programs = prepare(device, &instance);
+        let programs = prepare(device, &segment, &instance);
         let (autotuning, memory) = (Autotuning::decided(), Memory::default());
         let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
         Some(Arc::new(Ready { plan, instance, programs, classes, autotuning, memory }))

@@ -3,6 +3,7 @@
 use crate::DeviceRef;
 use crate::autotune::Turn;
 use crate::calibration::watch;
+use crate::defect;
 use crate::deferred::{Recipe, deferring};
 use crate::hash::AddressHasher;
 use crate::history::History;
@@ -294,17 +295,12 @@ impl Recorder {
                 c.operations += self.ops.len() as u64;
                 c.segments += 1;
             });
-            // A panic in a kernel is a defect of ours; the values it leaves are told so, and the stream goes on.
+            // A panic is a defect of ours; the values it leaves are told so, and the stream goes on. What happens before kernels run says so itself.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
             let error = match outcome {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error),
-                Err(panic) => {
-                    let text = panic.downcast_ref::<String>().cloned();
-                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-                    let device = self.device.device().name().to_string();
-                    Some(Error::Device { device, message: format!("a kernel panicked: {}", text.unwrap_or_default()) })
-                }
+                Err(panic) => Some(self.panicked(&*panic)),
             };
             if let Some(error) = error {
                 tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
@@ -331,6 +327,17 @@ impl Recorder {
         self.turns = 0;
         self.epoch = NEXT_EPOCH.fetch_add(1, Relaxed);
         self.recognizer.restart(self.mode.index());
+    }
+
+    /// The error for a panic while the segment ran.
+    fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Error {
+        let message = format!("a kernel panicked on {}: {}", self.device.device().name(), defect::said(panic));
+        // Without the inputs, some of which are let go as kernels run, the segment is not what it was.
+        if self.inputs.iter().any(Option::is_none) {
+            return defect::error(message, None);
+        }
+        let laid = self.laid_out();
+        defect::error(message, Some((self.device, &self.segment(&laid))))
     }
 
     /// Runs what was recorded: what of it is to be written, by the plan at hand or one that competes with it.
@@ -430,9 +437,17 @@ impl Recorder {
     /// What runs for a plan in the memory there is, and how.
     fn schedule(&mut self, ready: &Arc<Ready>) -> Result<(Arc<Ready>, Arc<Numbered>), Error> {
         held_alone(&self.inputs, &mut self.own);
-        ready.schedule(self.device, &self.own, || {
+        let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            ready.schedule(self.device, &self.own, || {
+                let laid = self.laid_out();
+                ready.lean(self.device, self.segment(&laid))
+            })
+        }));
+        // On the way of every run, so the segment is laid out only where it is needed.
+        planned.unwrap_or_else(|panic| {
             let laid = self.laid_out();
-            ready.lean(self.device, self.segment(&laid))
+            let message = format!("the memory planner panicked: {}", defect::said(&*panic));
+            Err(defect::error(message, Some((self.device, &self.segment(&laid)))))
         })
     }
 

@@ -8,8 +8,10 @@
 
 use crate::DeviceRef;
 use crate::calibration::costs;
+use crate::defect;
 use crate::mode::{effort, measuring};
-use thalweg_fusion::{Costs, Effort, Instance, Plan, Planned, ScalarClasses, Segment, instantiate, question};
+use thalweg_fusion::{Costs, Effort, Instance, NoPlan, Plan, Planned, ScalarClasses, Segment, instantiate, question};
+use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Key, Kind};
 
 /// Where a plan came from.
@@ -31,13 +33,16 @@ pub(crate) fn plan_key(device: DeviceRef, segment: &Segment<'_>, costs: &Costs, 
 }
 
 /// The plan of a segment with its instance: from disk, or searched for and kept.
+///
+/// # Errors
+/// [`Error::Internal`] where the planner has none.
 pub(crate) fn plan(
     device: DeviceRef,
     segment: Segment<'_>,
     costs: &Costs,
     effort: Effort,
     classes: &ScalarClasses,
-) -> (Plan, Instance, Origin) {
+) -> Result<(Plan, Instance, Origin), Error> {
     // Without fusion there is nothing to search for.
     let cache = if segment.mode.fused { disk::cache() } else { None };
     let place = cache.map(|cache| (cache, plan_key(device, &segment, costs, effort)));
@@ -49,14 +54,15 @@ pub(crate) fn plan(
     };
     let measured = measuring().and_then(|_| kept(Kind::Measured, Origin::Measured));
     if let Some(kept) = measured.or_else(|| kept(Kind::Plan, Origin::Disk)) {
-        return kept;
+        return Ok(kept);
     }
-    let planned = thalweg_fusion::plan(segment, costs, effort);
+    let defect = |why: NoPlan| defect::error(format!("the planner has no plan: {why}"), Some((device, &segment)));
+    let planned = thalweg_fusion::plan(segment, costs, effort).map_err(defect)?;
     let instance = instantiate(&planned.plan, segment, classes).expect("a plan fits the segment it was made for");
     if let Some((cache, key)) = place {
         cache.put(Kind::Plan, &key, &planned.to_bytes());
     }
-    (planned.plan, instance, Origin::Search)
+    Ok((planned.plan, instance, Origin::Search))
 }
 
 /// Keeps what an autotuning of a segment's plan has ended with, so that no later process holds it again.

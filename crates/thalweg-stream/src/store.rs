@@ -6,6 +6,7 @@
 use crate::DeviceRef;
 use crate::autotune::Autotuning;
 use crate::calibration::planning_costs;
+use crate::defect;
 use crate::mode::{Mode, effort};
 use crate::ready::{Memory, Ready, prepare};
 use crate::saved::{self, Origin};
@@ -141,23 +142,22 @@ impl Entry {
             Some((plan.clone(), instance?))
         };
         // The newest that fits; where runs are to be alike, the oldest, which stays the same however many more there are.
-        let fitting = match self.mode.reproducible {
+        let fitting = || match self.mode.reproducible {
             true => known.plans.iter().find_map(instantiated),
             false => known.plans.iter().rev().find_map(instantiated),
         };
-        let (plan, instance, origin) = match fitting {
-            Some((plan, instance)) => (plan, instance, Origin::Memory),
-            None => {
-                let (plan, instance, origin) =
-                    saved::plan(device, segment, &planning_costs(device, self.mode), effort(), &classes);
-                let plan = Arc::new(plan);
-                if known.plans.len() >= MAX_VARIANTS {
-                    known.plans.remove(0);
-                }
-                known.plans.push(plan.clone());
-                (plan, instance, origin)
-            }
+        let planned = || match fitting() {
+            Some((plan, instance)) => Ok((plan, instance, Origin::Memory)),
+            None => saved::plan(device, segment, &planning_costs(device, self.mode), effort(), &classes)
+                .map(|(plan, instance, origin)| (Arc::new(plan), instance, origin)),
         };
+        let (plan, instance, origin) = defect::caught("the planner", device, &segment, planned)??;
+        if origin != Origin::Memory {
+            if known.plans.len() >= MAX_VARIANTS {
+                known.plans.remove(0);
+            }
+            known.plans.push(plan.clone());
+        }
         let plan_ns = begin.elapsed().as_nanos() as u64;
         count(|c| {
             c.plan_ns += plan_ns;
@@ -172,7 +172,7 @@ impl Entry {
             plan_us = plan_ns / 1000,
             "plan instantiated for sizes"
         );
-        let programs = prepare(device, &instance);
+        let programs = prepare(device, &segment, &instance);
         let autotuning = if origin == Origin::Measured { Autotuning::decided() } else { Autotuning::default() };
         let memory = Memory::default();
         let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, autotuning, memory });

@@ -1,8 +1,11 @@
 //! Devices by name, and the default one.
 
+use crate::environment::{self, Value};
 use crate::{Error, MemoryStats};
+use std::cell::Cell;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use thalweg_cpu::{CpuDevice, CpuOptions};
 use thalweg_stream::DeviceRef;
 
 /// Where tensors live and are computed. A small handle: copy it.
@@ -13,9 +16,30 @@ pub struct Device(pub(crate) DeviceRef);
 
 impl Device {
     /// The host's processor.
+    ///
+    /// # Panics
+    /// When an environment variable is set to what it may not be. [`Device::try_default`] and [`Device::from_name`] return that as an error.
     pub fn cpu() -> Device {
-        static CPU: OnceLock<Device> = OnceLock::new();
-        *CPU.get_or_init(|| Device(DeviceRef::register(make_cpu())))
+        Device::try_cpu().unwrap_or_else(|mistake| panic!("{mistake}"))
+    }
+
+    fn try_cpu() -> Result<Device, Error> {
+        static CPU: OnceLock<Result<Device, Error>> = OnceLock::new();
+        CPU.get_or_init(|| Ok(Device(DeviceRef::register(CpuDevice::open()?)))).clone()
+    }
+
+    /// Another device on the host's processor, with a memory, a memory limit, costs, plans and programs of its own, for the life of the process. Its name is
+    /// "cpu", too; operations do not mix its tensors with those of [`Device::cpu`].
+    ///
+    /// ```
+    /// use thalweg::{CpuOptions, Device, Tensor};
+    /// let device = Device::new_cpu(CpuOptions { threads: 1, ..CpuOptions::default() });
+    /// assert_ne!(device, Device::cpu());
+    /// assert_eq!(Tensor::ones_with([3], device).sum(..).item::<f32>()?, 3.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    pub fn new_cpu(options: CpuOptions) -> Device {
+        Device(DeviceRef::register(CpuDevice::with(options)))
     }
 
     /// The GPU of that number, from 0 on, as NVIDIA's driver counts them.
@@ -33,7 +57,7 @@ impl Device {
     /// [`Error::Device`] when there is none of that name.
     pub fn from_name(name: &str) -> Result<Device, Error> {
         match name {
-            "cpu" => Ok(Device::cpu()),
+            "cpu" => Device::try_cpu(),
             #[cfg(feature = "cuda")]
             _ if name == "cuda" || name.starts_with("cuda:") => cuda(name),
             _ => {
@@ -60,18 +84,24 @@ impl Device {
         cpu.collect()
     }
 
-    /// The device that tensors are created on where none is named: the one that `THALWEG_DEVICE` names, else the
+    /// The device that tensors are created on where none is named: the one that [`set_default_device`] has set for this thread, else the one that `THALWEG_DEVICE` names, else the
     /// fastest there is: the first GPU, where Thalweg was built with the feature `cuda` and the machine has a GPU, its driver and NVRTC. A GPU that cannot be used is told of through
     /// `tracing`, and the CPU takes its place.
     ///
     /// # Errors
-    /// When `THALWEG_DEVICE` names a device that is not there.
+    /// When `THALWEG_DEVICE` names a device that is not there, or any environment variable of Thalweg's is set to what it may not be.
     pub fn try_default() -> Result<Device, Error> {
+        if let Some(own) = OWN_DEFAULT.get() {
+            return Ok(own);
+        }
         static DEFAULT: OnceLock<Result<Device, Error>> = OnceLock::new();
         DEFAULT
-            .get_or_init(|| match std::env::var("THALWEG_DEVICE") {
-                Ok(name) if !name.is_empty() => Device::from_name(&name),
-                _ => Ok(fastest()),
+            .get_or_init(|| {
+                environment::check()?;
+                match environment::DEVICE.read()? {
+                    Some(Value::Text(name)) => Device::from_name(&name),
+                    _ => fastest(),
+                }
             })
             .clone()
     }
@@ -116,6 +146,16 @@ impl Device {
     }
 }
 
+thread_local! {
+    /// The calling thread's default device, where one was set.
+    static OWN_DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
+}
+
+/// Sets the default device of the calling thread, or with `None` the one that holds for all, and returns what was set before.
+pub fn set_default_device(device: Option<Device>) -> Option<Device> {
+    OWN_DEFAULT.replace(device)
+}
+
 impl Default for Device {
     /// See [`Device::try_default`].
     ///
@@ -125,7 +165,7 @@ impl Default for Device {
     fn default() -> Device {
         match Device::try_default() {
             Ok(device) => device,
-            Err(e) => panic!("THALWEG_DEVICE: {e}"),
+            Err(e) => panic!("the default device: {e}"),
         }
     }
 }
@@ -142,23 +182,27 @@ impl fmt::Debug for Device {
     }
 }
 
-/// The first GPU, where it can be used.
+/// The first GPU, where it can be used. One that cannot gives way to the CPU, but not where somebody has named the libraries that it is to be used with.
 #[cfg(feature = "cuda")]
-fn fastest() -> Device {
+fn fastest() -> Result<Device, Error> {
     let gpu = match thalweg_cuda::CudaDevice::is_usable() {
-        Ok(false) => return Device::cpu(),
+        Ok(false) => return Device::try_cpu(),
         Ok(true) => Device::cuda(0),
         Err(why) => Err(why),
     };
-    gpu.unwrap_or_else(|why| {
+    let named = || [&environment::CUDA_DRIVER, &environment::NVRTC].iter().any(|v| matches!(v.read(), Ok(Some(_))));
+    gpu.or_else(|why| {
+        if named() {
+            return Err(why);
+        }
         tracing::warn!(%why, "the CPU is used in the place of a GPU");
-        Device::cpu()
+        Device::try_cpu()
     })
 }
 
 #[cfg(not(feature = "cuda"))]
-fn fastest() -> Device {
-    Device::cpu()
+fn fastest() -> Result<Device, Error> {
+    Device::try_cpu()
 }
 
 /// The GPU of that name, opened once a process.
@@ -175,8 +219,4 @@ fn cuda(name: &str) -> Result<Device, Error> {
     let device = Device(DeviceRef::register(thalweg_cuda::CudaDevice::open(name)?));
     open.push(device);
     Ok(device)
-}
-
-fn make_cpu() -> Arc<dyn thalweg_runtime::Device> {
-    thalweg_cpu::CpuDevice::new()
 }

@@ -71,7 +71,7 @@ mod views;
 
 pub use axes::{Axes, Axis, Sizes};
 pub use create::{Options, Progression};
-pub use device::Device;
+pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 pub use half::{bf16, f16};
 pub use loss::Reduction;
@@ -86,14 +86,14 @@ pub use random::{Generator, manual_seed};
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};
 pub use tensor::Tensor;
-pub use thalweg_cpu::Bandwidth;
 pub use thalweg_cpu::math::accuracy::Accuracy;
+pub use thalweg_cpu::{Bandwidth, Choice as CpuEngine, CpuOptions};
 pub use thalweg_fusion::{
     Candidate, CostFeatures, Costs, EdgeReport, Effort, Explanation, KernelReport, OperationReport, ResidenceReport,
     SegmentReport, Totals,
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
-pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, trace};
+pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, plan_store};
 
 /// The examples in the README are tests.

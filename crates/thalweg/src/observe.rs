@@ -74,11 +74,9 @@ impl Device {
     /// Measures how fast its memory is copied (some 0.4 s), with one thread and with all that it uses.
     ///
     /// # Errors
-    /// Where there is no memory for the buffers.
+    /// Where there is no memory for the buffers, or the environment asks for what there is not.
     pub fn bandwidth(self) -> Result<Bandwidth, Error> {
-        let asked = std::env::var("THALWEG_THREADS").ok().and_then(|v| v.trim().parse().ok()).filter(|&n| n > 0);
-        let threads = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
-        thalweg_cpu::measure_bandwidth(threads)
+        thalweg_cpu::measure_bandwidth(thalweg_cpu::CpuOptions::from_environment()?.threads)
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use thalweg::prelude::*;
 
 /// In the environment of a child.
-const CHILD: &str = "THALWEG_BITS_CHILD";
+const CHILD: &str = "TEST_BITS_CHILD";
 
 /// FNV-1a, to compare results by.
 fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {

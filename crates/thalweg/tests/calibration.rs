@@ -1,10 +1,14 @@
 //! Measured constants: plain, sane, and kept as they are. Nothing here asserts on a time.
 
+mod counting;
+
+use counting::pinned;
 use thalweg::{Costs, Device, Tensor, explain, launch_times};
 
 #[test]
 fn calibration_gives_sane_constants() {
-    let device = Device::cpu();
+    let _pinned = pinned();
+    let device = Device::default();
     let (measured, typical) = (device.calibrate().unwrap(), Costs::typical());
     let pairs = [(measured.launch, typical.launch), (measured.special, typical.special), (measured.scan, typical.scan)];
     for (m, t) in pairs {
@@ -19,6 +23,7 @@ fn calibration_gives_sane_constants() {
 
 #[test]
 fn explanations_and_launch_times_tell_of_the_same_launches() {
+    let _pinned = pinned();
     let x = Tensor::randn([64, 64]);
     thalweg::synchronize().unwrap();
     let run = || {

@@ -1,5 +1,8 @@
 //! Measured decisions: plans take turns, results stay right, and what came of it is kept.
 
+mod counting;
+
+use counting::pinned;
 use thalweg::prelude::*;
 use thalweg::{counters, explain};
 
@@ -10,6 +13,7 @@ fn hot(x: &Tensor) -> Vec<f32> {
 
 #[test]
 fn plans_take_turns_until_one_is_chosen() {
+    let _pinned = pinned();
     let x = Tensor::randn([400, 300]);
     thalweg::synchronize().unwrap();
     thalweg::with_strict(true, || {
@@ -39,6 +43,7 @@ fn plans_take_turns_until_one_is_chosen() {
 
 #[test]
 fn nothing_is_measured_before_it_ran_long_enough() {
+    let _pinned = pinned();
     let x = Tensor::randn([400, 300]);
     thalweg::synchronize().unwrap();
     thalweg::set_measuring(Some(0.05));

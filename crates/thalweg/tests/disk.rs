@@ -47,7 +47,7 @@ struct Said {
 fn start(place: &Path, environment: &[(&str, &str)]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
-    command.env("THALWEG_CACHE", place).env("THALWEG_CALIBRATE", "off").env("THALWEG_CHILD", "yes");
+    command.env("THALWEG_CACHE", place).env("THALWEG_CALIBRATE", "off").env("TEST_CHILD", "yes");
     command.envs(environment.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
@@ -92,7 +92,7 @@ fn programs() -> Vec<u32> {
 #[test]
 #[ignore = "run by the others as a process of its own"]
 fn child() {
-    if std::env::var_os("THALWEG_CHILD").is_none() {
+    if std::env::var_os("TEST_CHILD").is_none() {
         return;
     }
     let bits = [programs(), with_strict(true, programs)].concat();

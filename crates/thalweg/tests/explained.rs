@@ -2,7 +2,7 @@
 
 mod counting;
 
-use counting::randn;
+use counting::{pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{SegmentReport, explain};
 
@@ -33,6 +33,7 @@ fn outline(s: &SegmentReport) -> String {
 
 #[test]
 fn three_consumers_of_one_producer() {
+    let _pinned = pinned();
     let x = randn([256, 256]);
     let text = told(|| {
         let h = (&x * 2.0).tanh();
@@ -43,6 +44,7 @@ fn three_consumers_of_one_producer() {
 
 #[test]
 fn siblings() {
+    let _pinned = pinned();
     let (x, y) = (randn([256, 256]), randn([256, 256]));
     let text = told(|| (x.exp(), &x * &y, y.amax(1), x.sum(0)));
     assert_eq!(text, "rows over [256, 256]: exp* mul* amax* sum*\n");
@@ -50,6 +52,7 @@ fn siblings() {
 
 #[test]
 fn a_diamond() {
+    let _pinned = pinned();
     let x = randn([256, 256]);
     let text = told(|| {
         let h = x.exp();
@@ -61,6 +64,7 @@ fn a_diamond() {
 
 #[test]
 fn a_diamond_around_a_product() {
+    let _pinned = pinned();
     let (x, w) = (randn([64, 64]), randn([64, 64]));
     let text = told(|| {
         let h = x.relu();
@@ -80,6 +84,7 @@ fn a_diamond_around_a_product() {
 
 #[test]
 fn reductions_along_different_axes() {
+    let _pinned = pinned();
     let x = randn([512, 512]);
     let text = told(|| {
         let h = x.tanh();
@@ -96,6 +101,7 @@ fn reductions_along_different_axes() {
 
 #[test]
 fn a_chain_with_a_view_in_the_middle() {
+    let _pinned = pinned();
     let x = randn([300, 200]);
     let text = told(|| ((&x + 1.0).exp().t().slice((.., (..).by(-1))).reshape([400, 150]) * 2.0).sin());
     assert_eq!(text, "map over [400, 150]: add exp permute slice mul sin*\n");
@@ -103,6 +109,7 @@ fn a_chain_with_a_view_in_the_middle() {
 
 #[test]
 fn an_update_of_two_hundred_parameters() {
+    let _pinned = pinned();
     let shapes: Vec<[usize; 2]> = (0..200).map(|i| [1 + i % 17, 8 + 3 * i]).collect();
     let tensors = || -> Vec<Tensor> { shapes.iter().map(|&s| Tensor::randn(s)).collect() };
     let (p, g) = (tensors(), tensors());

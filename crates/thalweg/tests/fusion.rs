@@ -2,7 +2,7 @@
 
 mod counting;
 
-use counting::{counted, randn};
+use counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 use thalweg_stream::explain;
 
@@ -20,6 +20,7 @@ fn gelu_custom(x: &Tensor) -> Tensor {
 
 #[test]
 fn the_three_operation_example_moves_as_many_bytes_as_it_must() {
+    let _pinned = pinned();
     let run = |fused: bool| {
         thalweg::with_fusion(fused, || {
             let ((out, e), c) = counted(|| {
@@ -53,6 +54,7 @@ fn the_three_operation_example_moves_as_many_bytes_as_it_must() {
 
 #[test]
 fn the_three_operations_on_given_data() {
+    let _pinned = pinned();
     let (x, y) = (randn([32, 32]), randn([32, 32]));
     let (out, c) = counted(|| (&x + &y) * &x * &y);
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written, c.bytes_allocated), (1, 8192, 4096, 4096));
@@ -61,6 +63,7 @@ fn the_three_operations_on_given_data() {
 
 #[test]
 fn gelu_by_hand_is_one_kernel_with_one_exponential() {
+    let _pinned = pinned();
     let x = randn([64, 64]);
     let ((y, e), c) = counted(|| explain(|| gelu_custom(&x)));
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 4096 * 4, 4096 * 4));
@@ -70,6 +73,7 @@ fn gelu_by_hand_is_one_kernel_with_one_exponential() {
 
 #[test]
 fn one_plan_serves_every_batch_size() {
+    let _pinned = pinned();
     // Otherwise there is a second plan, without the random numbers that nobody reads.
     thalweg::set_deferring(false);
     let run = |b: usize| {
@@ -85,6 +89,7 @@ fn one_plan_serves_every_batch_size() {
 
 #[test]
 fn a_thousand_scalars_make_one_plan_and_few_programs() {
+    let _pinned = pinned();
     let x = randn([100]);
     let run = |s: f64| ((&x * s + 0.5) * 2.0 + s).to_vec::<f32>().unwrap();
     let (_, c) = counted(|| {
@@ -99,6 +104,7 @@ fn a_thousand_scalars_make_one_plan_and_few_programs() {
 
 #[test]
 fn a_long_loop_without_a_read_converges() {
+    let _pinned = pinned();
     let turns = |n: usize| {
         let mut y = randn([64]);
         for _ in 0..n {
@@ -116,6 +122,7 @@ fn a_long_loop_without_a_read_converges() {
 
 #[test]
 fn a_loop_of_any_length_of_body_converges() {
+    let _pinned = pinned();
     let w = randn([16]);
     for body in [5, 37, 300] {
         let turns = |n: usize| {
@@ -136,6 +143,7 @@ fn a_loop_of_any_length_of_body_converges() {
 
 #[test]
 fn an_exit_that_depends_on_data_makes_no_new_plans() {
+    let _pinned = pinned();
     let run = |limit: f32| {
         let mut y = Tensor::full([8], 1.0);
         let mut turns = 0;
@@ -153,6 +161,7 @@ fn an_exit_that_depends_on_data_makes_no_new_plans() {
 
 #[test]
 fn drops_and_clones_of_temporaries_do_not_change_the_plan() {
+    let _pinned = pinned();
     let x = randn([40]);
     let (_, first) = counted(|| {
         let t = &x * 2.0;
@@ -177,6 +186,7 @@ fn drops_and_clones_of_temporaries_do_not_change_the_plan() {
 
 #[test]
 fn diamonds_and_several_outputs_share_a_kernel() {
+    let _pinned = pinned();
     let x = randn([33, 7]);
     let (_, c) = counted(|| {
         let h = (&x * 1.5).tanh();
@@ -189,6 +199,7 @@ fn diamonds_and_several_outputs_share_a_kernel() {
 
 #[test]
 fn siblings_read_their_input_once() {
+    let _pinned = pinned();
     let x = randn([1000]);
     let (_, c) = counted(|| (x.exp(), x.sin(), x.sqrt()));
     assert_eq!((c.kernels, c.bytes_read), (1, 4000));
@@ -196,6 +207,7 @@ fn siblings_read_their_input_once() {
 
 #[test]
 fn views_of_inputs_and_intermediates_fuse() {
+    let _pinned = pinned();
     let (x, b) = (randn([12, 8]), randn([8]));
     let (y, c) = counted(|| {
         let t = (&x + &b).exp();
@@ -207,6 +219,7 @@ fn views_of_inputs_and_intermediates_fuse() {
 
 #[test]
 fn pad_and_cat_are_selects_inside_a_kernel() {
+    let _pinned = pinned();
     let (x, y) = (randn([4, 6]), randn([2, 6]));
     let (_, c) = counted(|| {
         let both = Tensor::cat(&[x.exp(), &y * 2.0], 0);
@@ -217,6 +230,7 @@ fn pad_and_cat_are_selects_inside_a_kernel() {
 
 #[test]
 fn casts_and_mixed_dtypes_stay_in_one_kernel() {
+    let _pinned = pinned();
     let x = randn([50]);
     let n = Tensor::arange(0..50);
     thalweg::synchronize().unwrap();
@@ -229,6 +243,7 @@ fn casts_and_mixed_dtypes_stay_in_one_kernel() {
 
 #[test]
 fn dead_intermediates_are_not_computed() {
+    let _pinned = pinned();
     let x = randn([64]);
     let (_, c) = counted(|| {
         let unused = x.exp().matmul(&x);
@@ -241,6 +256,7 @@ fn dead_intermediates_are_not_computed() {
 
 #[test]
 fn a_dear_producer_of_several_kernels_is_stored_and_a_cheap_one_computed_again() {
+    let _pinned = pinned();
     let x = randn([512, 512]);
     let dear = || {
         let h = x.tanh().erf().exp().sin();
@@ -259,6 +275,7 @@ fn a_dear_producer_of_several_kernels_is_stored_and_a_cheap_one_computed_again()
 
 #[test]
 fn a_small_dear_producer_is_not_computed_for_every_row() {
+    let _pinned = pinned();
     let (x, b) = (randn([4096, 64]), randn([64]));
     let (_, c) = counted(|| &x + b.exp().log1p().tanh());
     assert_eq!(c.kernels, 2);
@@ -268,6 +285,7 @@ fn a_small_dear_producer_is_not_computed_for_every_row() {
 
 #[test]
 fn a_dying_input_gives_its_memory_to_the_result() {
+    let _pinned = pinned();
     let x = randn([1000]);
     let (y, c) = counted(move || x * 2.0 + 1.0);
     assert_eq!((c.bytes_allocated, c.reused_in_place), (0, 1));
@@ -282,6 +300,7 @@ fn a_dying_input_gives_its_memory_to_the_result() {
 
 #[test]
 fn live_views_are_views_of_memory() {
+    let _pinned = pinned();
     let x = randn([10, 20]);
     let (t, c) = counted(|| x.t().slice((3..7, ..)));
     assert_eq!((c.kernels, c.bytes_written), (0, 0));
@@ -291,6 +310,7 @@ fn live_views_are_views_of_memory() {
 
 #[test]
 fn a_value_and_a_shift_of_it_are_not_written_in_one_kernel() {
+    let _pinned = pinned();
     // Rule 1: the shifted read could see elements that the same kernel has not written yet.
     let x = randn([300]);
     let (out, e) = explain(|| {
@@ -305,6 +325,7 @@ fn a_value_and_a_shift_of_it_are_not_written_in_one_kernel() {
 
 #[test]
 fn kernels_stay_acyclic_around_a_reduction() {
+    let _pinned = pinned();
     // h and its sum over one axis come first; what needs both that sum and a sum over the other axis cannot be in their kernel.
     let x = randn([64, 32]);
     let (y, e) = explain(|| {
@@ -326,6 +347,7 @@ fn kernels_stay_acyclic_around_a_reduction() {
 
 #[test]
 fn equal_shapes_by_chance_are_checked_again() {
+    let _pinned = pinned();
     // Rule 3: two tensors of one shape share a kernel until they differ.
     let run = |m: usize, n: usize| {
         let (a, b, s) = (randn([m]), randn([n]), randn([1]));
@@ -343,6 +365,7 @@ fn equal_shapes_by_chance_are_checked_again() {
 
 #[test]
 fn recording_order_of_independent_operations_does_not_change_the_kernels() {
+    let _pinned = pinned();
     let (x, y) = (randn([128]), randn([128]));
     let shape_of = |e: &thalweg_fusion::Explanation| {
         let mut k: Vec<(usize, usize, usize)> =
@@ -368,6 +391,7 @@ fn recording_order_of_independent_operations_does_not_change_the_kernels() {
 
 #[test]
 fn index_and_values_of_a_scatter_are_computed_in_its_kernel() {
+    let _pinned = pinned();
     let n = 100_000;
     let (base, at, v) = (randn([1000]), Tensor::randint(0..500, [n]), randn([n]));
     thalweg::synchronize().unwrap();
@@ -391,6 +415,7 @@ fn index_and_values_of_a_scatter_are_computed_in_its_kernel() {
 
 #[test]
 fn a_value_at_many_places_and_long_chains_that_meet_are_planned() {
+    let _pinned = pinned();
     let x = randn([64, 16]);
     let windows = || {
         let e = x.tanh();

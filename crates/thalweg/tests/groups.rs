@@ -2,7 +2,7 @@
 
 mod counting;
 
-use counting::counted;
+use counting::{counted, pinned};
 use thalweg::prelude::*;
 use thalweg_stream::explain;
 
@@ -73,6 +73,7 @@ fn gradients(shapes: &[Vec<usize>]) -> Vec<Tensor> {
 
 #[test]
 fn adam_over_two_hundred_shapes_is_a_launch_or_two() {
+    let _pinned = pinned();
     let shapes = shapes(200);
     let g = gradients(&shapes);
     let mut adam = Adam::new(&shapes);
@@ -105,6 +106,7 @@ fn adam_over_two_hundred_shapes_is_a_launch_or_two() {
 
 #[test]
 fn strict_steps_are_grouped_to_the_same_bits_as_unfused_ones() {
+    let _pinned = pinned();
     let shapes = shapes(40);
     let g = gradients(&shapes);
     let mut adam = Adam::new(&shapes);
@@ -117,6 +119,7 @@ fn strict_steps_are_grouped_to_the_same_bits_as_unfused_ones() {
 
 #[test]
 fn steps_without_a_read_between_converge() {
+    let _pinned = pinned();
     let shapes = shapes(100);
     let g = gradients(&shapes);
     let mut adam = Adam::new(&shapes);
@@ -130,6 +133,7 @@ fn steps_without_a_read_between_converge() {
 
 #[test]
 fn turns_that_need_nothing_of_each_other_are_cut_late_and_at_the_same_place() {
+    let _pinned = pinned();
     let shapes: Vec<Vec<usize>> = (0..900).map(|i| vec![1 + i % 70]).collect();
     let g = gradients(&shapes);
     let mut adam = Adam::new(&shapes);
@@ -144,6 +148,7 @@ fn turns_that_need_nothing_of_each_other_are_cut_late_and_at_the_same_place() {
 
 #[test]
 fn the_explanation_of_a_group_is_short_and_says_what_was_counted() {
+    let _pinned = pinned();
     let shapes = shapes(200);
     let g = gradients(&shapes);
     let mut adam = Adam::new(&shapes);
@@ -166,6 +171,7 @@ fn the_explanation_of_a_group_is_short_and_says_what_was_counted() {
 
 #[test]
 fn siblings_of_one_shape_read_their_input_once_and_others_share_the_launch() {
+    let _pinned = pinned();
     let x = Tensor::randn([60, 100]);
     let y = Tensor::randn([7]);
     thalweg::synchronize().unwrap();
@@ -180,6 +186,7 @@ fn siblings_of_one_shape_read_their_input_once_and_others_share_the_launch() {
 
 #[test]
 fn what_two_parts_read_is_not_written_over() {
+    let _pinned = pinned();
     for n in [10, 1000] {
         let x = Tensor::randn([n, 3]);
         let want = values(&x);
@@ -193,6 +200,7 @@ fn what_two_parts_read_is_not_written_over() {
 
 #[test]
 fn rows_and_maps_and_what_is_empty_share_a_launch() {
+    let _pinned = pinned();
     let inputs: Vec<Tensor> = [[3, 40], [17, 5], [1, 1], [0, 9], [8, 300]].iter().map(|&s| Tensor::randn(s)).collect();
     thalweg::synchronize().unwrap();
     let run = || -> Vec<Tensor> {
@@ -208,6 +216,7 @@ fn rows_and_maps_and_what_is_empty_share_a_launch() {
 
 #[test]
 fn an_index_out_of_range_fails_the_group() {
+    let _pinned = pinned();
     let (x, y) = (Tensor::randn([5]), Tensor::randn([9]));
     let index = Tensor::full([3], 7).cast(DType::I64);
     thalweg::synchronize().unwrap();

@@ -1,5 +1,8 @@
 //! What goes on around the library: other thread pools, threads that end, results nobody asks for, memory that others share.
 
+mod counting;
+
+use counting::pinned;
 use rayon::prelude::*;
 use std::sync::mpsc;
 use std::thread;
@@ -34,16 +37,21 @@ fn jobs_of_the_callers_own_pool_may_launch_large_kernels() {
 
 #[test]
 fn what_a_gone_thread_left_is_given_back_when_nobody_holds_it() {
-    let in_use = || Device::cpu().memory().in_use;
+    let _pinned = pinned();
+    let device = Device::default();
+    let in_use = || device.memory().in_use;
     let n = 64 << 10;
     let before = in_use();
     for _ in 0..50 {
         // The thread ends with a pending result that somebody holds, and who drops it without ever asking for it.
-        let y = thread::spawn(move || Tensor::from(vec![1.0f32; n]) * 2.0).join().unwrap();
-        drop(y);
+        let y = thread::spawn(move || {
+            thalweg::set_default_device(Some(device));
+            Tensor::from(vec![1.0f32; n]) * 2.0
+        });
+        drop(y.join().unwrap());
     }
-    thread::spawn(|| Tensor::full([4], 1.0f32).to_vec::<f32>().unwrap()).join().unwrap();
-    // Other tests of this process use memory meanwhile, though not as much.
+    let next = move || Tensor::full_with([4], 1.0f32, device).to_vec::<f32>().unwrap();
+    thread::spawn(next).join().unwrap();
     let kept = in_use().saturating_sub(before);
     assert!(kept < 10 * 4 * n, "{kept} bytes kept");
 }
@@ -59,6 +67,7 @@ fn a_value_that_fails_between_check_and_use_is_a_failure_of_memory() {
 
 #[test]
 fn a_small_result_does_not_take_over_a_large_buffer() {
+    let _pinned = pinned();
     let n = 16 << 20;
     let first = {
         let big = Tensor::from(vec![1.0f32; n]);
@@ -66,10 +75,10 @@ fn a_small_result_does_not_take_over_a_large_buffer() {
         thalweg::synchronize().unwrap();
         first
     };
-    let before = Device::cpu().memory().in_use;
+    let before = Device::default().memory().in_use;
     let y = first * 2.0;
     thalweg::synchronize().unwrap();
-    let after = Device::cpu().memory().in_use;
+    let after = Device::default().memory().in_use;
     assert!(before.saturating_sub(after) > 2 * n, "{before} bytes in use before, {after} after");
     assert_eq!(y.to_vec::<f32>().unwrap(), [2.0; 8]);
 }
@@ -91,6 +100,7 @@ fn a_program_that_never_repeats_itself_is_not_remembered_without_bound() {
 
 #[test]
 fn operations_on_a_very_large_tensor_fuse_too() {
+    let _pinned = pinned();
     let x = Tensor::full([130 << 20], 3.0);
     thalweg::synchronize().unwrap();
     let before = thalweg::counters().kernels;

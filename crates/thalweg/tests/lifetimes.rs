@@ -2,7 +2,7 @@
 
 mod counting;
 
-use counting::{counted_alone as counted, randn};
+use counting::{counted_alone as counted, pinned, randn};
 use thalweg::prelude::*;
 
 const N: usize = 1000;
@@ -17,6 +17,7 @@ fn turn(x: &Tensor) -> (Tensor, Vec<f32>) {
 
 #[test]
 fn what_was_dropped_unread_is_not_written_any_more() {
+    let _pinned = pinned();
     let x = randn([N]);
     let written: Vec<u64> = (0..5).map(|_| counted(|| drop(turn(&x))).1.bytes_written).collect();
     let tensor = 4 * N as u64;
@@ -27,6 +28,7 @@ fn what_was_dropped_unread_is_not_written_any_more() {
 
 #[test]
 fn what_is_asked_for_after_all_has_the_same_bits_and_is_written_from_then_on() {
+    let _pinned = pinned();
     let x = randn([N]);
     let (first, _) = turn(&x);
     let want = first.to_vec::<f32>().unwrap();
@@ -58,6 +60,7 @@ fn written_anyway<T>(f: impl FnOnce() -> T) -> T {
 
 #[test]
 fn a_deferred_value_is_an_argument_like_any_other() {
+    let _pinned = pinned();
     let x = randn([N]);
     (0..3).for_each(|_| drop(turn(&x)));
     let (y, _) = turn(&x);
@@ -70,6 +73,7 @@ fn a_deferred_value_is_an_argument_like_any_other() {
 
 #[test]
 fn its_inputs_may_be_gone_and_are_not_written_over() {
+    let _pinned = pinned();
     let mut kept = vec![];
     let x = randn([N]);
     for n in 0..6 {
@@ -94,6 +98,7 @@ fn its_inputs_may_be_gone_and_are_not_written_over() {
 
 #[test]
 fn more_is_not_kept_than_is_saved() {
+    let _pinned = pinned();
     // The input is larger than what is not written, and nobody else holds it.
     let turn = || {
         let x = randn([64, N]);
@@ -110,6 +115,7 @@ fn more_is_not_kept_than_is_saved() {
 
 #[test]
 fn synchronize_writes_everything() {
+    let _pinned = pinned();
     let x = randn([N]);
     for _ in 0..4 {
         let ((y, z), c) = counted(|| {
@@ -125,6 +131,7 @@ fn synchronize_writes_everything() {
 
 #[test]
 fn it_can_be_turned_off() {
+    let _pinned = pinned();
     let x = randn([N]);
     written_anyway(|| {
         let deferred: u64 = (0..5).map(|_| counted(|| drop(turn(&x))).1.values_deferred).sum();
@@ -134,6 +141,7 @@ fn it_can_be_turned_off() {
 
 #[test]
 fn threads_share_a_deferred_value() {
+    let _pinned = pinned();
     let x = randn([N]);
     (0..3).for_each(|_| drop(turn(&x)));
     let (y, _) = turn(&x);
@@ -147,17 +155,21 @@ fn threads_share_a_deferred_value() {
 
 #[test]
 fn one_thread_computes_from_what_another_reads() {
+    let _pinned = pinned();
     let x = randn([N]);
     (0..3).for_each(|_| drop(turn(&x)));
     let want = written_anyway(|| turn(&x).0.to_vec::<f32>().unwrap());
     let more: Vec<f32> = want.iter().map(|v| v + 1.0).collect();
-    for _ in 0..300 {
-        // A pattern of its own each time, else what was read once is written from then on.
-        thalweg::clear_plans();
+    // A pattern of its own each time, else what was read once is written from then on: the same values by other operations.
+    let turn = |x: &Tensor, number: usize| {
+        let digit = |y: Tensor, bit: usize| if number >> bit & 1 == 1 { -(-y) } else { y * 1.0 };
+        turn(&(0..9).fold(x.clone(), digit))
+    };
+    for number in 0..300 {
         std::thread::scope(|s| {
             let own = s.spawn(|| {
-                (0..3).for_each(|_| drop(turn(&x)));
-                let (y, _) = turn(&x);
+                (0..3).for_each(|_| drop(turn(&x, number)));
+                let (y, _) = turn(&x, number);
                 let barrier = std::sync::Barrier::new(2);
                 std::thread::scope(|s| {
                     let other = s.spawn(|| {

@@ -2,18 +2,11 @@
 //!
 //! The networks are generated from a seed: forward passes whose activations are wanted again on the way back, or much later.
 
-use std::sync::{Mutex, MutexGuard};
+mod counting;
+
+use counting::pinned;
 use thalweg::prelude::*;
 use thalweg::{Counters, Explanation, counters, explain};
-
-/// The limit and the peak are the device's, so one test of this process at a time.
-static DEVICE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    let guard = DEVICE.lock().unwrap_or_else(|e| e.into_inner());
-    Device::cpu().set_memory_limit(None);
-    guard
-}
 
 /// Parameters drawn from a seed; those asked for again are the same.
 struct Network {
@@ -254,7 +247,7 @@ struct Ran {
 }
 
 fn run(network: &mut Network, build: Build, strict: bool) -> Ran {
-    let device = Device::cpu();
+    let device = Device::default();
     network.at = 0;
     thalweg::synchronize().unwrap();
     device.reset_peak();
@@ -282,7 +275,7 @@ fn warm(seed: u64, build: Build) -> Network {
 
 #[test]
 fn an_arena_is_hardly_larger_than_what_is_alive_at_once() {
-    let _alone = alone();
+    let _pinned = pinned();
     for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
         let free = run(&mut warm(seed as u64, build), build, true);
         let t = free.explanation.totals();
@@ -295,14 +288,14 @@ fn an_arena_is_hardly_larger_than_what_is_alive_at_once() {
 
 #[test]
 fn half_of_the_memory_gives_the_same_bits() {
-    let _alone = alone();
+    let _pinned = pinned();
     let mut again = 0;
     for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
         let mut network = warm(seed as u64, build);
         let free = run(&mut network, build, true);
-        Device::cpu().set_memory_limit(Some(free.before + free.rise / 2));
+        Device::default().set_memory_limit(Some(free.before + free.rise / 2));
         let tight = run(&mut network, build, true);
-        Device::cpu().set_memory_limit(None);
+        Device::default().set_memory_limit(None);
         assert!(tight.rise <= free.rise / 2, "{name}");
         let (tight_values, values) = (tight.values.unwrap_or_else(|e| panic!("{name}: {e}")), free.values.unwrap());
         assert!(tight_values == values, "{name}: other values under the limit");
@@ -325,13 +318,13 @@ fn half_of_the_memory_gives_the_same_bits() {
 
 #[test]
 fn half_of_the_memory_gives_nearly_the_same_values_where_plans_may_round_otherwise() {
-    let _alone = alone();
+    let _pinned = pinned();
     for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
         let mut network = warm(seed as u64, build);
         let free = run(&mut network, build, false);
-        Device::cpu().set_memory_limit(Some(free.before + free.rise / 2));
+        Device::default().set_memory_limit(Some(free.before + free.rise / 2));
         let tight = run(&mut network, build, false);
-        Device::cpu().set_memory_limit(None);
+        Device::default().set_memory_limit(None);
         for (a, b) in free.values.unwrap().iter().zip(&tight.values.unwrap_or_else(|e| panic!("{name}: {e}"))) {
             let [a, b] = [a, b].map(|v| -> Vec<f64> {
                 v.chunks(8).map(|c| f64::from_bits(u64::from_le_bytes(c.try_into().unwrap()))).collect()
@@ -345,8 +338,8 @@ fn half_of_the_memory_gives_nearly_the_same_values_where_plans_may_round_otherwi
 
 #[test]
 fn a_limit_that_nothing_fits_is_an_error_that_says_what_is_needed() {
-    let _alone = alone();
-    let device = Device::cpu();
+    let _pinned = pinned();
+    let device = Device::default();
     for (seed, (name, build)) in NETWORKS.into_iter().enumerate() {
         let mut network = warm(seed as u64, build);
         device.set_memory_limit(Some(1024));
@@ -366,7 +359,7 @@ fn a_limit_that_nothing_fits_is_an_error_that_says_what_is_needed() {
 #[test]
 #[ignore = "a report"]
 fn report() {
-    let _alone = alone();
+    let _pinned = pinned();
     println!(
         "{:<16} {:>9} {:>9} {:>6} {:>9} {:>9} {:>7} {:>6}",
         "network", "live", "arena", "ratio", "peak", "half", "again", "time"
@@ -386,10 +379,10 @@ fn report() {
             times.min().unwrap()
         };
         let (free, time) = (run(&mut network, build, true), fastest(&mut network));
-        Device::cpu().set_memory_limit(Some(free.before + free.rise / 2));
+        Device::default().set_memory_limit(Some(free.before + free.rise / 2));
         let tight = run(&mut network, build, true);
         let slower = fastest(&mut network);
-        Device::cpu().set_memory_limit(None);
+        Device::default().set_memory_limit(None);
         let (a, b) = (free.explanation.totals(), tight.explanation.totals());
         let kib = |n: usize| format!("{}K", n >> 10);
         println!(

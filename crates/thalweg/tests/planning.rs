@@ -1,5 +1,8 @@
 //! How long planning takes, and what it finds. The figures are for people: `cargo test --release --test planning -- --ignored --nocapture`.
 
+mod counting;
+
+use counting::pinned;
 use thalweg::prelude::*;
 use thalweg::{Counters, Effort, counters, explain, set_search_effort};
 
@@ -34,6 +37,7 @@ fn cold(f: impl Fn() -> Tensor + Sync) -> Counters {
 
 #[test]
 fn a_search_is_as_long_as_it_is_told() {
+    let _pinned = pinned();
     let (v, w) = (Tensor::randn([64, 64]), Tensor::randn([64, 64]));
     thalweg::synchronize().unwrap();
     let kernels = |effort| {

@@ -18,7 +18,7 @@ fn stretch(x: &Tensor, w: &Tensor) -> Vec<u32> {
 
 fn inputs(rows: usize) -> (Tensor, Tensor) {
     let values = |k: usize| (0..rows * 96).map(move |i| ((i * k) % 1013) as f32 / 507.0 - 1.0).collect::<Vec<_>>();
-    (Tensor::from_vec(values(17), [rows, 96]), Tensor::from_vec(values(23), [rows, 96]))
+    (Tensor::from_slice(&values(17), [rows, 96]), Tensor::from_slice(&values(23), [rows, 96]))
 }
 
 /// Calls on a thread and a device of their own, after calls with other sizes.

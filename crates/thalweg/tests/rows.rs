@@ -1,13 +1,16 @@
 //! Reductions inside kernels: what runs as one kernel, and that it reads its inputs once and writes its results once.
 
+mod counting;
+
+use counting::{pinned, pinned_with};
 use thalweg::prelude::*;
 use thalweg::{Costs, Counters, counters};
 use thalweg_stream::explain;
 
-/// From here on a launch takes a second: plans have as few kernels as they can, so that these tests say what may be one kernel, whatever the cost model
+/// Where a launch takes a second, plans have as few kernels as they can, so that tests say what may be one kernel, whatever the cost model
 /// thinks of it for these sizes.
-fn launches_are_dear() {
-    Device::default().set_costs(Costs { launch: 1e9, ..Costs::typical() });
+fn launches_are_dear() -> Costs {
+    Costs { launch: 1e9, ..Costs::typical() }
 }
 
 /// What the calling thread counted while `f` ran; the explanation has to say the same.
@@ -33,7 +36,6 @@ fn randn(shape: impl Into<thalweg::Shape>) -> Tensor {
 
 /// Runs `f` fused, checks kernels and bytes, and compares with the same unfused and by the interpreter.
 fn one_kernel(read: usize, written: usize, f: impl Fn() -> Tensor) {
-    launches_are_dear();
     let (y, c) = counted(&f);
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, read as u64, written as u64));
     let fused = y.to_vec::<f32>().unwrap();
@@ -50,6 +52,7 @@ const BYTES: usize = 24 * 36 * 40 * 4;
 
 #[test]
 fn softmax_is_one_kernel_along_any_axis() {
+    let _pinned = pinned_with(launches_are_dear());
     let x = randn(SHAPE);
     for axis in 0..3 {
         one_kernel(BYTES, BYTES, || {
@@ -61,6 +64,7 @@ fn softmax_is_one_kernel_along_any_axis() {
 
 #[test]
 fn layer_norm_is_one_kernel_along_any_axis() {
+    let _pinned = pinned_with(launches_are_dear());
     let x = randn(SHAPE);
     for axis in 0..3 {
         let mut shape = [1; 3];
@@ -76,6 +80,7 @@ fn layer_norm_is_one_kernel_along_any_axis() {
 
 #[test]
 fn rms_norm_and_what_follows_are_one_kernel_along_any_axis() {
+    let _pinned = pinned_with(launches_are_dear());
     let (x, z) = (randn(SHAPE), randn(SHAPE));
     for axis in 0..3 {
         let mut shape = [1; 3];
@@ -90,6 +95,7 @@ fn rms_norm_and_what_follows_are_one_kernel_along_any_axis() {
 
 #[test]
 fn log_softmax_and_its_loss_are_one_kernel_along_any_axis() {
+    let _pinned = pinned_with(launches_are_dear());
     let x = randn(SHAPE);
     for axis in 0..3 {
         let classes = SHAPE[axis as usize];
@@ -113,6 +119,7 @@ fn log_softmax_and_its_loss_are_one_kernel_along_any_axis() {
 
 #[test]
 fn several_axes_and_reshapes_between_are_one_kernel() {
+    let _pinned = pinned_with(launches_are_dear());
     let x = randn([6, 8, 5, 7]);
     let bytes = 6 * 8 * 5 * 7 * 4;
     // Group norm: statistics under one shape, the result under another.
@@ -135,7 +142,7 @@ fn several_axes_and_reshapes_between_are_one_kernel() {
 
 #[test]
 fn reductions_of_one_input_share_a_pass() {
-    launches_are_dear();
+    let _pinned = pinned_with(launches_are_dear());
     let x = randn([64, 48]);
     let (out, c) = counted(|| (x.sum(1), (&x * &x).sum(1), x.amax(1), x.exp().mean(1), x.argmax(1)));
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 64 * 48 * 4, 64 * (4 * 4 + 8)));
@@ -144,7 +151,7 @@ fn reductions_of_one_input_share_a_pass() {
 
 #[test]
 fn statistics_and_the_normalised_come_from_one_kernel() {
-    launches_are_dear();
+    let _pinned = pinned_with(launches_are_dear());
     let x = randn([64, 48]);
     let (out, c) = counted(|| {
         let mean = x.mean_keepdim(1);
@@ -158,6 +165,7 @@ fn statistics_and_the_normalised_come_from_one_kernel() {
 
 #[test]
 fn the_hub_reads_its_tensor_twice() {
+    let _pinned = pinned();
     let x = randn([1024, 1024]);
     let (out, c) = counted(|| {
         let h = (&x * 1.5 + 0.25).tanh();
@@ -181,6 +189,7 @@ fn the_hub_reads_its_tensor_twice() {
 
 #[test]
 fn a_reduction_over_other_rows_is_a_kernel_of_its_own() {
+    let _pinned = pinned();
     let x = randn([32, 48]);
     let ((), e) = explain(|| drop((&x / x.sum_keepdim(0) + x.sum_keepdim(1)).to_vec::<f32>().unwrap()));
     let reasons: Vec<&str> = e.segments[0].edges.iter().map(|e| e.reason.as_str()).collect();
@@ -189,6 +198,7 @@ fn a_reduction_over_other_rows_is_a_kernel_of_its_own() {
 
 #[test]
 fn an_empty_row_has_the_identity() {
+    let _pinned = pinned();
     let x = Tensor::zeros([3, 0]);
     assert_eq!((x.sum(1) + 1.0).to_vec::<f32>().unwrap(), [1.0; 3]);
     assert_eq!(x.prod(1).to_vec::<f32>().unwrap(), [1.0; 3]);
@@ -198,6 +208,7 @@ fn an_empty_row_has_the_identity() {
 
 #[test]
 fn one_plan_and_one_program_serve_every_row_length() {
+    let _pinned = pinned();
     let run = |rows: usize, n: usize| {
         let x = randn([rows, n]);
         counted(|| {
@@ -215,6 +226,7 @@ fn one_plan_and_one_program_serve_every_row_length() {
 
 #[test]
 fn sums_over_either_axis_share_a_pass() {
+    let _pinned = pinned();
     let (n, m) = (3000, 1300);
     let x = randn([n, m]);
     let bytes = n * m * 4;
@@ -247,6 +259,7 @@ fn sums_over_either_axis_share_a_pass() {
 
 #[test]
 fn a_shared_pass_may_need_what_its_own_kernel_gives() {
+    let _pinned = pinned();
     let n = 200;
     let x = randn([n, n]);
     let v = x.to_vec::<f32>().unwrap();

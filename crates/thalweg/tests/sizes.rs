@@ -2,6 +2,9 @@
 //!
 //! In a debug build each launch made that way is compared with the one written anew.
 
+mod counting;
+
+use counting::pinned;
 use thalweg::prelude::*;
 use thalweg::{counters, with_fusion};
 
@@ -20,6 +23,7 @@ fn step(x: &Tensor, column: &Tensor, row: &Tensor, one: &Tensor) -> [Tensor; 2] 
 
 #[test]
 fn every_size_has_the_values_of_one_operation_at_a_time() {
+    let _pinned = pinned();
     let sizes =
         [[3, 4], [5, 4], [5, 9], [1, 9], [1, 4], [8, 1], [64, 1], [1, 1], [2, 2], [0, 4], [7, 33], [128, 65], [3, 4]];
     for offset in 0..3 {
@@ -47,6 +51,7 @@ fn every_size_has_the_values_of_one_operation_at_a_time() {
 
 #[test]
 fn many_sizes_are_one_plan_and_few_programs() {
+    let _pinned = pinned();
     let run = |m: usize| {
         let y = step(&tensor(&[m, 40], 1), &tensor(&[40], 2), &tensor(&[m, 1], 3), &tensor(&[1, 1], 4));
         y.map(|t| t.to_vec::<f32>().unwrap())
@@ -61,6 +66,7 @@ fn many_sizes_are_one_plan_and_few_programs() {
 
 #[test]
 fn a_part_that_is_left_of_a_group_is_not_taken_for_another() {
+    let _pinned = pinned();
     let chain = |x: &Tensor, by: f64| (x * by + 1.0).tanh();
     let run = |m: usize, n: usize| {
         let (a, b) = (tensor(&[m, 3], 1), tensor(&[n, 3], 2));

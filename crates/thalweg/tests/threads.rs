@@ -1,5 +1,8 @@
 //! Tensors across threads: made on eight, shared, read and dropped elsewhere.
 
+mod counting;
+
+use counting::pinned;
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use thalweg::counters;
@@ -94,6 +97,7 @@ fn two_threads_that_use_each_others_pending_values_do_not_wait_for_each_other() 
 
 #[test]
 fn a_drop_on_another_thread_at_any_point_changes_neither_values_nor_plan() {
+    let _pinned = pinned();
     // What is dropped unread is to be written all the same.
     thalweg::set_deferring(false);
     let steps = 6;
@@ -127,6 +131,7 @@ fn a_drop_on_another_thread_at_any_point_changes_neither_values_nor_plan() {
 
 #[test]
 fn a_plan_made_on_one_thread_is_found_by_the_others() {
+    let _pinned = pinned();
     let x = input(5);
     thalweg::synchronize().unwrap();
     let run = |x: &Tensor| (x * 0.25).cosh().to_vec::<f32>().unwrap();

@@ -9,7 +9,7 @@ use crate::check::gathered;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::order::BLOCK;
-use thalweg_kernel::{AccessClass, Body, IndexMap, Orientation, RowGeometry};
+use thalweg_kernel::{AccessClass, Body, IndexMap, Orientation, RowGeometry, dims};
 use thalweg_runtime::{Buffer, Error};
 
 /// One access with everything that a call needs of it, in bytes (index only: in positions).
@@ -102,19 +102,10 @@ impl<'a> Layout<'a> {
                 strides
             })
             .collect();
-        let runs_on = |d: usize, inner: usize, extent: usize| {
-            (0..strides.len()).all(|i| mapped(i) || strides[i][d] == strides[i][inner].wrapping_mul(extent as isize))
-        };
-        let merge = |from: std::ops::Range<usize>, fixed: bool| -> Dims {
-            let mut dims: Dims = vec![];
-            for d in from.clone().rev().filter(|&d| extents[d] != 1 || fixed && d + 1 == from.end) {
-                match dims.last_mut() {
-                    Some((extent, Some(inner))) if runs_on(d, *inner, *extent) => *extent *= extents[d],
-                    _ => dims.push((extents[d], Some(d))),
-                }
-            }
-            dims.reverse();
-            dims
+        let runs_on =
+            |o: usize, i: usize, n: usize| (0..strides.len()).all(|a| mapped(a) || dims::runs_on(&strides[a], o, i, n));
+        let merge = |from: std::ops::Range<usize>, keep_last: bool| -> Dims {
+            dims::merge(extents, from, keep_last, runs_on).into_iter().map(|m| (m.extent, Some(m.inner))).collect()
         };
         let mut rows = merge(0..kept, across);
         if rows.is_empty() {

@@ -34,7 +34,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{from_ref, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use thalweg_runtime::Error;
+use thalweg_runtime::{Error, environment};
 
 /// Dynamic shared memory that a block may have without being allowed more.
 const SHARED_BY_DEFAULT: u32 = 48 << 10;
@@ -124,7 +124,7 @@ impl Cuda {
         let attribute = |attribute| ask(api, device, attribute);
         let chip = chip(api, device, &attribute).map_err(&failed)?;
         // Hopper's first; kernels wait by themselves from there on.
-        let asked = !std::env::var("THALWEG_CUDA_OVERLAP").is_ok_and(|v| v.eq_ignore_ascii_case("off"));
+        let asked = !environment::CUDA_OVERLAP.is("off");
         gpu.overlaps.store(asked && chip.sm >= 90, Relaxed);
         let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).map_err(&failed)? != 0;
         let pool = if pooled { pool(&gpu, device)? } else { null_mut() };

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_runtime::Error;
+use thalweg_runtime::environment::{self, Value};
 
 /// The device's name in errors.
 const NAME: &str = "cuda:emulated";
@@ -153,9 +154,8 @@ impl Driver for Emulated {
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
         // What runs here is to be CUDA C++, too: `THALWEG_EMULATE_NVRTC=80,90` has NVRTC compile every source for these chips.
-        let chips = std::env::var("THALWEG_EMULATE_NVRTC").unwrap_or_default();
-        for sm in chips.split(',').filter_map(|sm| sm.trim().parse().ok()) {
-            super::nvrtc::compile_for(sm, source)?;
+        if let Some(Value::Numbers(chips)) = environment::EMULATE_NVRTC.read()? {
+            chips.into_iter().try_for_each(|sm| super::nvrtc::compile_for(sm, source).map(|_| ()))?;
         }
         compile::compile(source)
     }

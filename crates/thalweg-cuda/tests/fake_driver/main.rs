@@ -214,12 +214,10 @@ fn graphs_set_only_what_differs() {
 /// In a process of its own: after it, the device is gone.
 #[test]
 fn a_crash_is_reported_at_the_next_call_and_at_all_later_ones() {
-    if std::env::var_os("THALWEG_FAKE_CRASH").is_none() {
+    if std::env::var_os("TEST_FAKE_CRASH").is_none() {
         let name = "a_crash_is_reported_at_the_next_call_and_at_all_later_ones";
-        let again = Command::new(std::env::current_exe().unwrap())
-            .args([name, "--exact"])
-            .env("THALWEG_FAKE_CRASH", "1")
-            .output();
+        let again =
+            Command::new(std::env::current_exe().unwrap()).args([name, "--exact"]).env("TEST_FAKE_CRASH", "1").output();
         let again = again.unwrap();
         assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
         return;

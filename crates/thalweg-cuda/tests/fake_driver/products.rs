@@ -368,9 +368,9 @@ fn products_are_part_of_graphs() {
 #[test]
 fn without_the_library_everything_runs_on_plain_cores() {
     const NAME: &str = "products::without_the_library_everything_runs_on_plain_cores";
-    if std::env::var_os("THALWEG_FAKE_WITHOUT").is_none() {
+    if std::env::var_os("TEST_FAKE_WITHOUT").is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args([NAME, "--exact"]).env("THALWEG_FAKE_WITHOUT", "1").env("THALWEG_CUBLASLT", "off");
+        again.args([NAME, "--exact"]).env("TEST_FAKE_WITHOUT", "1").env("THALWEG_CUBLASLT", "off");
         let again = again.output().unwrap();
         assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
         assert!(String::from_utf8_lossy(&again.stdout).contains("1 passed"));

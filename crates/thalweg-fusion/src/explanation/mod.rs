@@ -371,7 +371,8 @@ fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {
 fn unfused_totals(segment: &Segment<'_>) -> Totals {
     let off = Segment { mode: Mode { fused: false, ..segment.mode }, ..*segment };
     let classes = ScalarClasses::new(segment.scalars);
-    let Some(instance) = instantiate(&crate::plan(off, &Costs::typical(), Effort::None).plan, off, &classes) else {
+    let planned = crate::plan(off, &Costs::typical(), Effort::None).ok();
+    let Some(instance) = planned.and_then(|p| instantiate(&p.plan, off, &classes)) else {
         return Totals::default();
     };
     Totals {

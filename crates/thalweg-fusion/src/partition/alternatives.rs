@@ -33,8 +33,9 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
             break;
         }
         let mut kernels_then = Kernels::new(&facts, &other);
-        let (state, _) = components::search_all(&mut kernels_then, Effort::default());
+        let searched = components::search_all(&mut kernels_then, Effort::default());
         visits += kernels_then.visits;
+        let Ok((state, _)) = searched else { continue };
         let (stores, stored) = state.stores();
         found.extend(State::of(&mut kernels, &stores, &stored));
     }

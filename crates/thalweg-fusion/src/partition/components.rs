@@ -3,7 +3,7 @@
 use super::canonical::{magnitude, root};
 use super::facts::Facts;
 use super::kernels::Kernels;
-use super::search::{Component, EXACT, Effort, State, search};
+use super::search::{Component, EXACT, Effort, NoPlan, State, search};
 use crate::segment::{BitSet, ValueId};
 use crate::write::rules::is_constant;
 use rustc_hash::FxHashMap;
@@ -13,7 +13,10 @@ use thalweg_ir::{Arg, DType, RelArg, RelOp, View};
 const SMALL_INPUT: usize = 256;
 
 /// The best plan of the whole segment, and whether all searches came to their end.
-pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (State, bool) {
+///
+/// # Errors
+/// Where a component has no legal plan.
+pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Result<(State, bool), NoPlan> {
     let facts = kernels.facts;
     let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
     let mut complete = true;
@@ -29,18 +32,21 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> (Stat
         let look = look(facts, &ranked);
         let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &ranked)?, solved.complete)));
         let before = kernels.visits;
-        let (state, ended) = as_before.unwrap_or_else(|| {
-            let found = search(kernels, &component, share(effort, spent, component.ops.len()));
-            spent += kernels.visits - before;
-            seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
-            (found.state, found.complete)
-        });
+        let (state, ended) = match as_before {
+            Some(before) => before,
+            None => {
+                let found = search(kernels, &component, share(effort, spent, component.ops.len()))?;
+                spent += kernels.visits - before;
+                seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
+                (found.state, found.complete)
+            }
+        };
         complete &= ended;
         whole.stored.union(&state.stored);
         whole.time += state.time;
         whole.kernels.extend(state.kernels);
     }
-    (whole, complete)
+    Ok((whole, complete))
 }
 
 /// Visits an operation that every component has, whatever others have spent: enough for the obvious moves.

@@ -192,14 +192,22 @@ impl<'a> Facts<'a> {
 
     fn count_users(&mut self) {
         for i in self.needed.iter() {
-            let mut arguments: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
-            arguments.dedup();
-            for v in arguments {
-                if let ValueId::Op(a) = v {
-                    self.users[a] = (self.users[a].0 + 1, i);
-                }
-            }
+            let mut read: Vec<usize> = self.read_by(i).collect();
+            read.sort_unstable();
+            read.dedup();
+            read.into_iter().for_each(|a| self.users[a] = (self.users[a].0 + 1, i));
         }
+    }
+
+    /// The operations whose results operation `i` is computed from, where they are found: an opaque operation goes through the views on the way, which
+    /// nobody computes.
+    pub fn read_by(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
+        let viewed = self.operands.get(&i);
+        let named = self.ix.tensors(i).map(|(_, v)| v).filter(move |_| viewed.is_none());
+        viewed.into_iter().flatten().copied().chain(named).filter_map(|v| match v {
+            ValueId::Op(a) => Some(a),
+            ValueId::Input(_) => None,
+        })
     }
 
     /// Operations in the canonical order.

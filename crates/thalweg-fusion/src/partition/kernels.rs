@@ -96,6 +96,19 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     Ok(Candidate { plan, loads: reach.loads })
 }
 
+/// The operations that a kernel with this one store would compute, however many they are.
+pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> Vec<usize> {
+    let ops = &facts.ix.seg.ops;
+    let (mut seen, mut left) = (FxHashSet::default(), vec![store]);
+    while let Some(i) = left.pop() {
+        let loaded = i != store && stored.has(i) && !is_constant(ops[i].op);
+        if !loaded && seen.insert(i) {
+            left.extend(facts.read_by(i));
+        }
+    }
+    seen.into_iter().collect()
+}
+
 /// What a kernel would compute and load.
 struct Reach {
     /// Operations computed in it, ascending.

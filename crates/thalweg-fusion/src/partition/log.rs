@@ -27,7 +27,7 @@ pub(super) enum Move {
     /// A value that is computed several times is stored.
     Store,
     /// A store goes to another kernel.
-    MoveStore,
+    Relocate,
 }
 
 /// Notes a move that was considered; `about` are the operations it is about.

@@ -36,7 +36,7 @@ use kernels::Kernels;
 use search::State;
 
 pub use alternatives::alternatives;
-pub use search::Effort;
+pub use search::{Effort, NoPlan};
 pub use stored::{PLANNER, question};
 pub(crate) use why::why;
 
@@ -54,13 +54,16 @@ pub struct Planned {
 }
 
 /// Plans a segment.
-pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Planned {
+///
+/// # Errors
+/// Where there is no legal plan: see [`NoPlan`].
+pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
-    let (state, complete) = components::search_all(&mut kernels, effort);
+    let (state, complete) = components::search_all(&mut kernels, effort)?;
     let plan = finish(&facts, &state);
     log::planned(&facts.ix, &plan, state.time, (kernels.visits, complete));
-    Planned { plan, time: state.time, complete, visits: kernels.visits }
+    Ok(Planned { plan, time: state.time, complete, visits: kernels.visits })
 }
 
 /// The plan that a state is.

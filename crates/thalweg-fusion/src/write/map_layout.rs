@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
-use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, resolve};
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, dims, resolve};
 
 /// The body on one box of the domain.
 pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
@@ -57,44 +57,29 @@ pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body
 /// strides of each map over it (`None` where a map is no strided view).
 fn collapse(domain: Shape, maps: &[IndexMap], writes: &[bool]) -> (Vec<usize>, Vec<Option<[isize; MAX_RANK]>>) {
     let views: Vec<Option<&View>> = maps.iter().map(IndexMap::as_view).collect();
-    let mut dims: Vec<usize> = vec![];
-    // For each merged dimension the innermost domain dimension in it, whose strides it has.
-    let mut inner: Vec<usize> = vec![];
-    for (i, &d) in domain.iter().enumerate() {
-        if d == 1 {
-            continue;
-        }
-        let runs_on = inner
-            .last()
-            .is_some_and(|&outer| views.iter().flatten().all(|v| v.strides()[outer] == v.strides()[i] * d as isize));
-        if runs_on {
-            *dims.last_mut().expect("a dimension to merge with") *= d;
-            *inner.last_mut().expect("a dimension to merge with") = i;
-        } else {
-            dims.push(d);
-            inner.push(i);
-        }
-    }
+    let runs_on = |o: usize, i: usize, n: usize| views.iter().flatten().all(|v| dims::runs_on(v.strides(), o, i, n));
+    let merged = dims::merge(domain.dims(), 0..domain.rank(), false, runs_on);
+    let mut extents: Vec<usize> = merged.iter().map(|m| m.extent).collect();
     // What is written runs on from element to element in the innermost dimension; on a box a single column wide it takes a dimension of one.
     let gaps = |at: usize| views.iter().zip(writes).any(|(v, w)| *w && v.is_some_and(|v| v.strides()[at] != 1));
-    let alone = inner.last().is_none_or(|&at| gaps(at));
+    let alone = merged.last().is_none_or(|m| gaps(m.inner));
     let strides = views
         .iter()
         .map(|v| {
             v.map(|v| {
                 let mut s = [0; MAX_RANK];
-                for (at, &i) in inner.iter().enumerate() {
-                    s[at] = v.strides()[i];
+                for (at, m) in merged.iter().enumerate() {
+                    s[at] = v.strides()[m.inner];
                 }
                 if alone {
-                    s[inner.len()] = 1;
+                    s[merged.len()] = 1;
                 }
                 s
             })
         })
         .collect();
     if alone {
-        dims.push(1);
+        extents.push(1);
     }
-    (dims, strides)
+    (extents, strides)
 }

@@ -10,7 +10,7 @@ use super::step::{ScalarArg, Slot, Step};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{Op, Shape, View};
-use thalweg_kernel::{Computed, Geometry, IndexMap, Kernel, MatmulGeometry, ScatterGeometry};
+use thalweg_kernel::{Computed, Geometry, IndexMap, Kernel, MatmulGeometry, ScatterGeometry, dims};
 
 /// The launch of an opaque operation, whose operands are views of those, or the rule that keeps it from being one.
 pub(crate) fn opaque(
@@ -156,16 +156,10 @@ fn around(axis: usize, n: usize, size: usize, views: &[View]) -> ScatterGeometry
         }
         all
     };
-    let merged = |dims: std::ops::Range<usize>| {
-        let mut out: Vec<(usize, [isize; 4])> = vec![];
-        for i in dims.filter(|&i| shape[i] != 1) {
-            let (d, s) = (shape[i], strides(i));
-            match out.last_mut() {
-                Some(last) if last.1 == s.map(|s| s * d as isize) => *last = (last.0 * d, s),
-                _ => out.push((d, s)),
-            }
-        }
-        out
+    let merged = |range: std::ops::Range<usize>| -> Vec<(usize, [isize; 4])> {
+        let runs_on = |o: usize, i: usize, n: usize| views.iter().all(|v| dims::runs_on(v.strides(), o, i, n));
+        let all = dims::merge(shape.dims(), range, false, runs_on);
+        all.into_iter().map(|m| (m.extent, strides(m.inner))).collect()
     };
     let mut base = [0; 4];
     for (to, view) in base.iter_mut().zip(views) {

@@ -20,6 +20,7 @@ mod transfer;
 pub use entry::{Key, Kind};
 pub use transfer::Imported;
 
+use crate::environment::{self, Value};
 use folder::{File, Folder};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -250,14 +251,19 @@ pub fn set(cache: Option<Cache>) {
 }
 
 /// The folder that the environment asks for: `THALWEG_CACHE`, unless it is `off`; else `thalweg` in `XDG_CACHE_HOME` or in `~/.cache`.
+///
+/// # Panics
+/// Where `THALWEG_CACHE` is neither `off` nor a folder.
 pub fn place() -> Option<PathBuf> {
-    place_of(|name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from))
+    let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    place_of(environment::CACHE.get(), variable)
 }
 
-fn place_of(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    match variable("THALWEG_CACHE") {
-        Some(v) if v.as_os_str().eq_ignore_ascii_case("off") => None,
-        Some(folder) => Some(folder),
+fn place_of(asked: Option<Value>, variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    match asked {
+        Some(Value::Path(folder)) => Some(folder),
+        // The one word that it may be is `off`.
+        Some(_) => None,
         None => {
             // A path that is not absolute is to be ignored, says the standard.
             let absolute = |p: &PathBuf| p.is_absolute();

@@ -317,11 +317,15 @@ fn a_hostile_import_stays_in_the_folder() {
 
 #[test]
 fn the_environment_says_where() {
-    let at = |vars: &[(&str, &str)]| place_of(|name| vars.iter().find(|v| v.0 == name).map(|v| PathBuf::from(v.1)));
+    let at = |vars: &[(&str, &str)]| {
+        let variable = |name: &str| vars.iter().find(|v| v.0 == name).map(|v| PathBuf::from(v.1));
+        let asked = variable("THALWEG_CACHE").map(PathBuf::into_os_string);
+        place_of(crate::environment::CACHE.parse(asked.as_deref()).unwrap(), variable)
+    };
     assert_eq!(at(&[("HOME", "/h")]), Some("/h/.cache/thalweg".into()));
     assert_eq!(at(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), Some("/x/thalweg".into()));
     assert_eq!(at(&[("HOME", "/h"), ("XDG_CACHE_HOME", "x")]), Some("/h/.cache/thalweg".into()));
-    assert_eq!(at(&[("THALWEG_CACHE", "here"), ("HOME", "/h")]), Some("here".into()));
+    assert_eq!(at(&[("THALWEG_CACHE", "./here"), ("HOME", "/h")]), Some("./here".into()));
     assert_eq!(at(&[("THALWEG_CACHE", "Off"), ("HOME", "/h")]), None);
     assert_eq!(at(&[]), None);
 }

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use thalweg_runtime::disk;
+use thalweg_runtime::environment::{self, Value};
 
 /// The device that waits to be measured, by its number and one; 0 for none.
 static WAITS: AtomicU32 = AtomicU32::new(0);
@@ -23,9 +24,11 @@ static SPENT: AtomicU64 = AtomicU64::new(0);
 /// How long kernels run before their device is measured: `THALWEG_CALIBRATE`, in milliseconds, or `off`.
 fn patience() -> Option<Duration> {
     static PATIENCE: OnceLock<Option<Duration>> = OnceLock::new();
-    *PATIENCE.get_or_init(|| match std::env::var("THALWEG_CALIBRATE").unwrap_or_default().trim() {
-        off if off.eq_ignore_ascii_case("off") => None,
-        ms => Some(Duration::from_millis(ms.parse().unwrap_or(1000))),
+    *PATIENCE.get_or_init(|| match environment::CALIBRATE.get() {
+        // The one word that it may be is `off`.
+        Some(Value::Word(_)) => None,
+        Some(Value::Number(ms)) => Some(Duration::from_millis(ms)),
+        _ => Some(Duration::from_millis(1000)),
     })
 }
 

@@ -231,7 +231,6 @@ fn a_scalar_that_was_cast_divides_as_what_it_is() {
 
 #[test]
 fn what_is_compiled_beside_counts_for_who_asked() {
-    thalweg::clear_plans();
     let x = tensor(&(0..64).map(|i| i as f32 / 8.0).collect::<Vec<_>>()).reshape([8, 8]);
     let (y, c) = counted(|| with_fusion(false, || [x.cumsum(0), x.amin(1), x.atan().hypot(&x)].map(|t| t.sum(..))));
     assert!(c.programs_compiled + c.programs_loaded >= 3, "{c:?}");

@@ -294,10 +294,10 @@ fn rows_report() {
             bodies.iter().flat_map(|(n, b)| [None, Some(1), Some(2), Some(4)].map(|c| (n, b, c)))
         {
             let code = compile_along_with(body, isa, true, Knobs { copies, ..Knobs::default() }).unwrap();
-            if let Ok(folder) = std::env::var("THALWEG_CODE") {
+            if let Some(folder) = thalweg_runtime::environment::CODE.path() {
                 let prepared = crate::prepare::prepare(body);
                 let (bytes, _) = assemble_along(&prepared, &code.phases, isa, Knobs::default()).unwrap();
-                std::fs::write(format!("{folder}/{isa:?}-{name}"), bytes).unwrap();
+                std::fs::write(folder.join(format!("{isa:?}-{name}")), bytes).unwrap();
             }
             let (mut y, mut kept) = (vec![0f32; N * ROWS], vec![0f32; N]);
             let (row, mut values) = (4 * N as u64, [0u64; 8]);
@@ -356,9 +356,9 @@ fn rows_report() {
             report.copies,
             t.as_nanos() as f64 / (20 * ROWS) as f64
         );
-        if let Ok(folder) = std::env::var("THALWEG_CODE") {
+        if let Some(folder) = thalweg_runtime::environment::CODE.path() {
             std::fs::write(
-                format!("{folder}/{isa:?}-columns"),
+                folder.join(format!("{isa:?}-columns")),
                 super::super::assemble(&body, isa, Knobs::default()).unwrap().0,
             )
             .unwrap();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
-use thalweg_runtime::Error;
+use thalweg_runtime::{Error, environment};
 
 const PRELUDE: &str = include_str!("../emulated.cpp");
 
@@ -46,7 +46,7 @@ pub(super) fn compiler() -> Result<&'static str, Error> {
 /// # Errors
 /// [`Error::Compile`] with what the compiler said.
 pub(super) fn compile(source: &str) -> Result<Vec<u8>, Error> {
-    compile_in(std::env::var_os("THALWEG_EMULATE_CACHE").filter(|d| !d.is_empty()).map(PathBuf::from), source)
+    compile_in(environment::EMULATE_CACHE.path(), source)
 }
 
 fn compile_in(folder: Option<PathBuf>, source: &str) -> Result<Vec<u8>, Error> {
@@ -72,7 +72,7 @@ fn compile_in(folder: Option<PathBuf>, source: &str) -> Result<Vec<u8>, Error> {
 /// What the compiler is told.
 fn options() -> Vec<&'static str> {
     let mut options: Vec<_> = OPTIONS.split_whitespace().collect();
-    if std::env::var_os("THALWEG_EMULATE_SANITIZE").is_some() {
+    if environment::EMULATE_SANITIZE.get().is_some() {
         // Misaligned accesses stop a GPU; here they do only when asked for, since it takes half as long again to compile.
         options.extend(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
     }

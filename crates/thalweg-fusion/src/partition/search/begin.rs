@@ -1,11 +1,12 @@
 //! The plan that a search begins with: legal, whatever the component is.
 //!
 //! Stored is what has to be, every reduction, and what keeps a kernel from being too much: operations in the middle of long chains, and values
-//! that would be computed in too many places.
+//! that would be computed in too many places. Where a kernel breaks another rule all the same, everything that it would compute is stored: down to one
+//! operation a kernel, which is what runs without fusion. Only if that is no kernel either there is no plan, and the answer is the rule.
 
-use super::{Component, State};
+use super::{Component, NoPlan, State};
 use crate::partition::facts::Facts;
-use crate::partition::kernels::{Kernel, Kernels};
+use crate::partition::kernels::{Kernel, Kernels, computed_by};
 use crate::segment::{BitSet, ValueId};
 use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_constant, is_opaque, takes_rows};
 use rustc_hash::FxHashMap;
@@ -13,23 +14,43 @@ use std::rc::Rc;
 use thalweg_ir::Op;
 
 /// The first legal plan of a component.
-pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> State {
+pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
     let facts = kernels.facts;
     let mut stored = facts.required.clone();
     for &i in component.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
         stored.insert(facts.end_of_chain(i));
     }
     cut_long_chains(facts, component, &mut stored);
+    until_legal(kernels, component, stored)
+}
+
+/// The plan that stores at least these, each by a kernel of its own, and what else these kernels need to be allowed.
+pub(in crate::partition) fn until_legal(
+    kernels: &mut Kernels<'_, '_>,
+    component: &Component,
+    mut stored: BitSet,
+) -> Result<State, NoPlan> {
+    let facts = kernels.facts;
     loop {
         match one_by_one(kernels, component, &stored) {
-            Ok(made) => return State::new(facts, stored, made),
+            Ok(made) => return Ok(State::new(facts, stored, made)),
             Err((i, Rule::Full)) if store_repeated(facts, i, &mut stored) => {}
-            Err((i, rule)) => {
-                let (op, fused) = (facts.ix.seg.ops[i].op, facts.ix.seg.mode.fused);
-                panic!("operation {i}, {}, is no kernel by itself (fused: {fused}): {rule}", op.name())
+            Err((i, rule)) if store_all_inside(facts, i, &mut stored) => {
+                let name = facts.ix.seg.ops[i].op.name();
+                tracing::debug!(target: "thalweg::plan", operation = i, name, %rule, "stored is all that its kernel would compute");
             }
+            Err((op, rule)) => return Err(NoPlan { op, name: facts.ix.seg.ops[op].op.name(), rule }),
         }
     }
+}
+
+/// Stores everything that the kernel of `store` would compute; whether there is anything.
+fn store_all_inside(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool {
+    let inside = computed_by(facts, store, stored);
+    let ops = &facts.ix.seg.ops;
+    let inside = inside.into_iter().filter(|&i| i != store && counts(ops[i].op)).collect::<Vec<_>>();
+    inside.iter().for_each(|&i| stored.insert(i));
+    !inside.is_empty()
 }
 
 /// A kernel for each value that is stored, or the first that is none and why.
@@ -93,10 +114,9 @@ fn store_repeated(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool 
             continue;
         }
         // What a gather takes from is in memory.
-        for (_, v) in ix.tensors(i).skip((op == Op::Gather) as usize) {
-            if let ValueId::Op(a) = v {
-                ways[a] = ways[a].saturating_add(ways[i]);
-            }
+        let in_memory = op == Op::Gather && matches!(ix.tensors(i).next(), Some((_, ValueId::Op(_))));
+        for a in facts.read_by(i).skip(in_memory as usize) {
+            ways[a] = ways[a].saturating_add(ways[i]);
         }
     }
     any

@@ -366,11 +366,7 @@ fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     // Where its users are computed as often, storing one of them saves more.
     let mut behind = BitSet::new(ix.seg.ops.len());
     for (&o, _) in times.iter().filter(|(o, _)| !several(**o) || state.stored.has(**o)) {
-        ix.tensors(o).for_each(|(_, v)| {
-            if let ValueId::Op(a) = v {
-                behind.insert(a);
-            }
-        });
+        facts.read_by(o).for_each(|a| behind.insert(a));
     }
     let mut all: Vec<usize> = times
         .keys()
@@ -410,7 +406,7 @@ fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Con
             }
             added.push(own);
             let next = state.with(kernels, (state.stored.clone(), &[]), &removed, &added);
-            considered(kernels.facts, Move::MoveStore, &[v], state.time, &next);
+            considered(kernels.facts, Move::Relocate, &[v], state.time, &next);
             if let Ok(next) = next
                 && next.time < best.as_ref().map_or(state.time, |b| b.time)
             {

@@ -2,7 +2,7 @@
 //!
 //! In: the operations of the component and which of them must be stored. Out: a [`State`], legal whatever the budget is.
 
-mod begin;
+pub(super) mod begin;
 mod exact;
 pub(super) mod greedy;
 
@@ -12,6 +12,7 @@ use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
 use crate::write::rules::Rule;
 use rustc_hash::FxHashMap;
+use std::fmt;
 use std::rc::Rc;
 
 /// The most values that may be stored for the search to look for the optimum.
@@ -179,18 +180,40 @@ impl State {
     }
 }
 
+/// An operation that is no kernel even by itself, with all that it reads stored: a defect of the planner, since every operation is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoPlan {
+    /// The operation's number in the segment.
+    pub op: usize,
+    /// Its name.
+    pub name: &'static str,
+    /// The rule that its kernel breaks.
+    pub rule: Rule,
+}
+
+impl fmt::Display for NoPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {}, {}, is no kernel by itself: {}", self.op, self.name, self.rule)
+    }
+}
+
+impl std::error::Error for NoPlan {}
+
 /// Searches.
-pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Found {
-    let state = begin::begin(kernels, component);
+///
+/// # Errors
+/// Where the component has no legal plan.
+pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Result<Found, NoPlan> {
+    let state = begin::begin(kernels, component)?;
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
-        return Found { state, complete: effort != Effort::None };
+        return Ok(Found { state, complete: effort != Effort::None });
     }
     let limit = kernels.visits.saturating_add(effort.visits());
     let state = greedy::improve(kernels, state, limit);
     let choices: Vec<usize> = component.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
     let required = component.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
     if choices.len() + required > EXACT {
-        return Found { state, complete: kernels.visits < limit };
+        return Ok(Found { state, complete: kernels.visits < limit });
     }
-    exact::optimum(kernels, component, &choices, state, limit)
+    Ok(exact::optimum(kernels, component, &choices, state, limit))
 }

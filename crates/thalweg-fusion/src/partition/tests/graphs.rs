@@ -2,7 +2,9 @@
 
 use crate::segment::{BitSet, Mode, OwnedSegment};
 use proptest::prelude::*;
-use thalweg_ir::{DType, ElementOp, InputKind, Op, ReduceOp, RelArg, RelOp, Scalar, Shape, View, pack_order};
+use thalweg_ir::{
+    DType, ElementOp, InputKind, Op, ReduceOp, RelArg, RelOp, Scalar, ScatterOp, Shape, View, pack_order,
+};
 
 /// A tensor of a segment that is being written down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -32,6 +34,12 @@ impl Graph {
         T::In(self.0.inputs.len() - 1)
     }
 
+    /// Places along an axis.
+    pub fn index(&mut self, shape: &[usize]) -> T {
+        self.0.inputs.push((DType::I64, View::contiguous(Shape::new(shape))));
+        T::In(self.0.inputs.len() - 1)
+    }
+
     pub fn shape(&self, t: T) -> Shape {
         match t {
             T::In(i) => self.0.inputs[i].1.shape,
@@ -52,8 +60,8 @@ impl Graph {
             *to = match *arg {
                 T::Op(i) => RelArg::op(i),
                 T::In(i) => {
-                    let rank = self.shape(*arg).rank();
-                    RelArg::input(i, InputKind { dtype: DType::F32, rank, contiguous: true })
+                    let (dtype, view) = self.0.inputs[i];
+                    RelArg::input(i, InputKind { dtype, rank: view.shape.rank(), contiguous: true })
                 }
             };
         }
@@ -145,6 +153,12 @@ impl Graph {
         self.op(Op::Element(ElementOp::Where), 0, &[condition, a, b], shape)
     }
 
+    /// A tensor with values put in along axis 0.
+    pub fn scatter(&mut self, s: ScatterOp, a: T, index: T, values: T) -> T {
+        let shape = self.shape(a);
+        self.op(Op::Scatter(s), 0, &[a, index, values], shape)
+    }
+
     pub fn matmul(&mut self, a: T, b: T) -> T {
         let (x, y) = (self.shape(a), self.shape(b));
         self.op(Op::Matmul, 0, &[a, b], Shape::new(&[x[0], y[1]]))
@@ -162,7 +176,7 @@ pub struct Choice {
 
 /// Choices for a graph of up to ten operations.
 pub fn choices(most: usize) -> impl Strategy<Value = (usize, Vec<Choice>)> {
-    let choice = (0..20u8, 0..6usize, 0..6usize, prop::bool::weighted(0.15));
+    let choice = (0..22u8, 0..6usize, 0..6usize, prop::bool::weighted(0.15));
     let choice = choice.prop_map(|(kind, a, b, live)| Choice { kind, a, b, live });
     (0..3usize, prop::collection::vec(choice, 1..=most))
 }
@@ -188,7 +202,13 @@ pub fn random((size, choices): &(usize, Vec<Choice>)) -> Graph {
             16 => g.reduce(ReduceOp::Max, a, 0),
             17 => g.transposed(a),
             18 => g.flipped(a, 0),
-            _ if g.shape(a).numel() == n * n && g.shape(b).numel() == n * n => g.matmul(a, b),
+            20 | 21 if g.shape(a).rank() == g.shape(b).rank() => {
+                let index = g.shape(b).dims().to_vec();
+                let fits = g.shape(a)[1] == index[1];
+                let index = g.index(&index);
+                if fits { g.scatter(ScatterOp::Max, a, index, b) } else { g.unary(ElementOp::Sqrt, a) }
+            }
+            19 if g.shape(a).numel() == n * n && g.shape(b).numel() == n * n => g.matmul(a, b),
             _ => g.unary(ElementOp::Sqrt, a),
         };
         if c.live {

@@ -105,7 +105,7 @@ fn check_segment(one: &OwnedSegment, keys: &[u64]) -> Result<usize, TestCaseErro
     let other = shuffled(one, keys);
     let names = same_segment(one, &other)?;
     let costs = Costs::typical();
-    let [a, b] = [one, &other].map(|s| plan(s.as_segment(), &costs, Effort::default()));
+    let [a, b] = [one, &other].map(|s| plan(s.as_segment(), &costs, Effort::default()).unwrap());
     prop_assert_eq!(a.time, b.time);
     prop_assert_eq!(kernels(&a.plan, |i| names[i]), kernels(&b.plan, |i| i));
     Ok(a.plan.kernels.iter().map(|k| k.parts().len()).sum())

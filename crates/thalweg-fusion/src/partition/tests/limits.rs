@@ -9,7 +9,7 @@ use thalweg_ir::ElementOp;
 /// Plans it both ways; the number of kernels after a search.
 fn kernels(g: &Graph) -> usize {
     let costs = Costs::typical();
-    let planned = [Effort::None, Effort::default()].map(|effort| plan(g.0.as_segment(), &costs, effort));
+    let planned = [Effort::None, Effort::default()].map(|effort| plan(g.0.as_segment(), &costs, effort).unwrap());
     planned[1].plan.kernels.len()
 }
 

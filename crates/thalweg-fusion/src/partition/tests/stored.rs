@@ -82,7 +82,7 @@ proptest! {
         g.0.mode = Mode { fused: true, strict, tf32: false };
         let (segment, costs) = (g.0.as_segment(), Costs::typical());
         for effort in [Effort::None, Effort::default()] {
-            let found = plan(segment, &costs, effort);
+            let found = plan(segment, &costs, effort).unwrap();
             let again = Planned::from_bytes(&found.to_bytes(), segment, &costs).expect("its own bytes");
             prop_assert_eq!(&again.plan, &found.plan);
             prop_assert_eq!((again.time, again.complete), (found.time, found.complete));
@@ -96,7 +96,7 @@ proptest! {
     ) {
         let g = random(&c);
         let (segment, costs) = (g.0.as_segment(), Costs::typical());
-        let good = plan(segment, &costs, Effort::default()).to_bytes();
+        let good = plan(segment, &costs, Effort::default()).unwrap().to_bytes();
         for edits in edits {
             if let Some(other) = Planned::from_bytes(&damaged(&good, &edits), segment, &costs) {
                 prop_assert!(is_whole(&other.plan, segment), "{:?}", other.plan);
@@ -123,6 +123,30 @@ proptest! {
                 prop_assert!(instantiate(&other.plan, segment, &ScalarClasses::new(segment.scalars)).is_some());
             }
         }
+    }
+
+    #[test]
+    fn a_segment_comes_back_from_its_text(c in choices(14), fused: bool, strict: bool, visits: Option<u64>) {
+        let mut g = random(&c);
+        g.0.mode = Mode { fused, strict };
+        let (segment, costs) = (g.0.as_segment(), Costs { launch: 0.1 + 0.2, ..Costs::typical() });
+        let effort = visits.map_or(Effort::Full, Effort::Visits);
+        let (again, costs_again, effort_again) = crate::text::read(&crate::text::write(&segment, &costs, effort)).unwrap();
+        prop_assert_eq!(question(&again.as_segment(), &costs_again, effort_again), question(&segment, &costs, effort));
+        prop_assert_eq!(again.scalars, g.0.scalars);
+    }
+
+    #[test]
+    fn other_text_is_refused(c in choices(6), edits in prop::collection::vec((0..4000usize, any::<u8>(), any::<u8>()), 1..4)) {
+        let g = random(&c);
+        let text = crate::text::write(&g.0.as_segment(), &Costs::typical(), Effort::None);
+        let other = damaged(text.as_bytes(), &edits);
+        // Whatever it is, it is read or refused.
+        let _ = crate::text::read(&String::from_utf8_lossy(&other));
+        let without_head = text.replacen("thalweg", "something", 1);
+        prop_assert!(crate::text::read(&without_head).is_err());
+        let cut = text.replace(" attr 0x", " ");
+        prop_assert!(crate::text::read(&cut).unwrap_err().contains("not understood: %0"));
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! How the fuzzer is called.
+
+use std::path::PathBuf;
+
+/// Runs random programs fused, unfused, with drops in other places, with other scalars, in several segments, across threads and by the reference interpreter;
+/// values, counters and explanations must agree
+#[derive(clap::Parser, Debug)]
+#[command(name = "thalweg-fuzz", max_term_width = 100)]
+pub struct Arguments {
+    /// How many programs to run
+    #[arg(long, default_value_t = 2000)]
+    pub programs: u64,
+    /// The first program's seed; the next one has the next number
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Run the program of this seed alone, and print what panics say
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["programs", "seed"])]
+    pub only: Option<u64>,
+    /// Print a failing program as it is, not shrunk
+    #[arg(long)]
+    pub whole: bool,
+    /// The device: cpu, cuda:0, cuda:emulated (with the features that they need)
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Also run each program as new processes would: with an empty disk cache, with one that holds its plans, and with one that holds something like them
+    #[arg(long, value_name = "FOLDER")]
+    pub cache: Option<PathBuf>,
+    /// Run nothing, and compile the programs' kernels for GPUs of these compute capabilities, such as 80,90
+    #[cfg(feature = "cuda")]
+    #[arg(long, value_name = "CHIPS", value_delimiter = ',', conflicts_with_all = ["device", "cache", "whole"])]
+    pub compile: Vec<u32>,
+    /// Plan the segment in a file that an error message of Thalweg's has named, and print the plan
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole"])]
+    pub segment: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::{CommandFactory, Parser};
+
+    fn parse(words: &[&str]) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(std::iter::once("thalweg-fuzz").chain(words.iter().copied()))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for words in
+            [&["--program", "5"][..], &["--strict"], &["5"], &["--programs", "many"], &["--only", "1", "--seed", "2"]]
+        {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+        let arguments = parse(&["--programs", "5", "--seed", "7"]).unwrap();
+        assert_eq!((arguments.programs, arguments.seed, arguments.only), (5, 7, None));
+        assert_eq!(parse(&["--only", "9"]).unwrap().only, Some(9));
+    }
+
+    #[test]
+    fn help_names_every_option() {
+        let help = Arguments::command().render_long_help().to_string();
+        for option in ["--programs", "--seed", "--only", "--whole", "--device", "--cache", "--segment"] {
+            assert!(help.contains(option), "{help}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a product promises where its elements meet in another order: docs/numerics.md has the rule.
+//!
+//! In: the elements of a tensor, and along which axes they are multiplied. Out: which results may have overflowed or vanished on the way in some order of their
+//! elements, and what they are in the two orders that go furthest.
+//!
+//! Always true: a result that is not [`Product::depends`] is the same in every order but for rounding.
+
+use thalweg_ir::{DType, Shape};
+use thalweg_kernel::reference::{Array, Data};
+
+/// The elements of one result.
+pub struct Product {
+    dtype: DType,
+    /// Finite ones that are not 0, by magnitude.
+    factors: Vec<f64>,
+    zeros: usize,
+    /// Infinities and NaN: with one of these the result is none of ours.
+    others: bool,
+}
+
+/// The elements of each result of a product over the axes of `attr`, in row-major order of the results.
+pub fn products(attr: u32, a: &Array, dtype: DType) -> Vec<Product> {
+    let (shape, reduced) = (a.shape, |axis: usize| attr >> axis & 1 == 1);
+    let kept: usize = (0..shape.rank()).filter(|&i| !reduced(i)).map(|i| shape[i]).product();
+    let one = || Product { dtype, factors: vec![], zeros: 0, others: false };
+    let mut all: Vec<Product> = (0..kept).map(|_| one()).collect();
+    for p in 0..shape.numel() {
+        let product = &mut all[place(p, &shape, &reduced)];
+        match a.get(p).to_f64() {
+            0.0 => product.zeros += 1,
+            v if v.is_finite() => product.factors.push(v),
+            _ => product.others = true,
+        }
+    }
+    all.iter_mut().for_each(|p| p.factors.sort_by(|a, b| a.abs().total_cmp(&b.abs())));
+    all
+}
+
+/// The number of the result that element `p` goes into.
+fn place(p: usize, shape: &Shape, reduced: &dyn Fn(usize) -> bool) -> usize {
+    let (mut rest, mut at, mut step) = (p, 0, 1);
+    for axis in (0..shape.rank()).rev() {
+        let index = rest % shape[axis];
+        rest /= shape[axis];
+        if !reduced(axis) {
+            at += index * step;
+            step *= shape[axis];
+        }
+    }
+    at
+}
+
+impl Product {
+    /// Whether, in some order, the product of some of the elements leaves the range in which a rounding is relative.
+    pub fn depends(&self) -> bool {
+        let (high, low) = match self.dtype {
+            DType::F64 => (f64::MAX, f64::MIN_POSITIVE),
+            // Narrow floats are carried in f32.
+            _ => (f32::MAX as f64, f32::MIN_POSITIVE as f64),
+        };
+        let logs = || self.factors.iter().map(|v| v.abs().log2());
+        // The product of any of them lies between the product of all that lower it and that of all that raise it.
+        let (up, down) = (logs().filter(|l| *l > 0.0).sum::<f64>(), logs().filter(|l| *l < 0.0).sum::<f64>());
+        // Roundings may add up to that on the way.
+        let margin = 1.0;
+        !self.others && (up + margin > high.log2() || down - margin < low.log2())
+    }
+
+    /// The product with the largest first and zeros last, where it overflows if it does in any order; and with the smallest first.
+    fn furthest(&self) -> [f64; 2] {
+        let zeros = std::iter::repeat_n(0.0, self.zeros);
+        let falling = self.factors.iter().rev().copied().chain(zeros.clone());
+        let rising = self.factors.iter().copied().chain(zeros);
+        [self.of(falling), self.of(rising)]
+    }
+
+    fn of(&self, factors: impl Iterator<Item = f64>) -> f64 {
+        match self.dtype {
+            DType::F64 => factors.product(),
+            _ => factors.map(|v| v as f32).product::<f32>() as f64,
+        }
+    }
+}
+
+/// The result of a product in the two orders that go furthest; where none goes far it stays as it is.
+pub fn in_other_orders(attr: u32, a: &Array, result: &Array) -> [Array; 2] {
+    let products = products(attr, a, result.dtype);
+    [0, 1].map(|way| {
+        let mut other = result.clone();
+        if let Data::Float(values) = &mut other.data {
+            for (value, product) in values.iter_mut().zip(&products).filter(|(_, p)| p.depends()) {
+                *value = result.dtype.round(product.furthest()[way]);
+            }
+        }
+        other
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn product(dtype: DType, values: &[f64]) -> Product {
+        let a = Array { shape: Shape::new(&[values.len()]), dtype, data: Data::Float(values.to_vec()) };
+        products(1, &a, dtype).remove(0)
+    }
+
+    #[test]
+    fn what_stays_in_range_has_one_result() {
+        assert!(!product(DType::F32, &[1e20, 1e10, 1e-20, 0.0, -3.0]).depends());
+        assert!(!product(DType::F64, &[1e60, 1e60, 0.0]).depends());
+        assert!(!product(DType::F32, &[]).depends());
+        // Whatever the order, infinity times 0 is NaN.
+        assert!(!product(DType::F32, &[f64::INFINITY, 0.0, 1e30, 1e30]).depends());
+    }
+
+    #[test]
+    fn an_overflow_that_meets_a_zero_is_a_nan_in_some_order() {
+        let p = product(DType::F32, &[0.0, 1e20, 1e20, 2.0]);
+        assert!(p.depends() && p.furthest().iter().all(|v| v.is_nan()), "the zeros come last");
+        let p = product(DType::F32, &[1e20, 1e20, 1e-20, 1e-20]);
+        assert!(p.depends());
+        assert_eq!(p.furthest()[0], f64::INFINITY);
+        assert_eq!(p.furthest()[1], f64::from(1e-20f32 * 1e-20 * 1e20 * 1e20));
+        let p = product(DType::F32, &[1e-30, 1e30, 1e-30, 1e30]);
+        assert_eq!(p.furthest(), [f64::INFINITY, 0.0]);
+    }
+
+    #[test]
+    fn results_are_told_apart_by_the_axes_that_stay() {
+        let values = vec![1.0, 2.0, 3.0, 1e30, 5.0, 1e30];
+        let a = Array { shape: Shape::new(&[2, 3]), dtype: DType::F32, data: Data::Float(values) };
+        let depends = |attr| products(attr, &a, DType::F32).iter().map(Product::depends).collect::<Vec<_>>();
+        assert_eq!(depends(0b10), [false, true]);
+        assert_eq!(depends(0b01), [false, false, false]);
+        assert_eq!(depends(0b11), [true]);
+    }
+}

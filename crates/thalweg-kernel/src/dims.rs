@@ -1,0 +1,67 @@
+//! Neighbouring dimensions merged, for every device and for the writer of kernels.
+//!
+//! In: extents, and whether an access runs on from one dimension into the next. Out: fewer dimensions over the same points in the same order. A contiguous tensor of shape
+//! `[8, 3, 100]` is one dimension of 2400 points; beside an operand that is broadcast over the first axis it is `[8, 300]`.
+//!
+//! Always true: the row-major order of the points stays, so what goes by the number of a point goes on as before.
+
+use std::ops::Range;
+
+/// A dimension made of neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Merged {
+    /// Its points.
+    pub extent: usize,
+    /// The innermost dimension in it, whose strides it has.
+    pub inner: usize,
+}
+
+/// Some dimensions of a domain, outermost first, neighbours merged wherever `runs_on(outer, inner, extent)` holds: a step along `outer` leads as far as `extent` steps along
+/// `inner`, for every access. Dimensions of size 1 are left out, but for the last one where `keep_last` asks for it.
+pub fn merge(
+    extents: &[usize],
+    range: Range<usize>,
+    keep_last: bool,
+    runs_on: impl Fn(usize, usize, usize) -> bool,
+) -> Vec<Merged> {
+    let mut dims: Vec<Merged> = vec![];
+    for d in range.clone().rev().filter(|&d| extents[d] != 1 || keep_last && d + 1 == range.end) {
+        match dims.last_mut() {
+            Some(last) if runs_on(d, last.inner, last.extent) => last.extent *= extents[d],
+            _ => dims.push(Merged { extent: extents[d], inner: d }),
+        }
+    }
+    dims.reverse();
+    dims
+}
+
+/// Whether an access with these strides runs on: see [`merge`].
+pub fn runs_on(strides: &[isize], outer: usize, inner: usize, extent: usize) -> bool {
+    strides[outer] == strides[inner].wrapping_mul(extent as isize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(extents: &[usize], strides: &[&[isize]], keep_last: bool) -> Vec<(usize, usize)> {
+        let all = |o: usize, i: usize, n: usize| strides.iter().all(|s| runs_on(s, o, i, n));
+        merge(extents, 0..extents.len(), keep_last, all).iter().map(|m| (m.extent, m.inner)).collect()
+    }
+
+    #[test]
+    fn dimensions_merge_where_every_access_runs_on() {
+        assert_eq!(merged(&[8, 3, 100], &[&[300, 100, 1]], false), [(2400, 2)]);
+        assert_eq!(merged(&[8, 3, 100], &[&[300, 100, 1], &[0, 100, 1]], false), [(8, 0), (300, 2)]);
+        assert_eq!(merged(&[8, 3, 100], &[&[300, 100, 1], &[0, 0, 0]], false), [(2400, 2)], "a scalar has any");
+        assert_eq!(merged(&[4, 5], &[&[1, 4]], false), [(4, 0), (5, 1)], "a transpose does not");
+        assert_eq!(merged(&[2, 5], &[&[-5, -1]], false), [(10, 1)], "flipped all over");
+    }
+
+    #[test]
+    fn sizes_of_one_go_but_for_the_last_where_it_is_kept() {
+        assert_eq!(merged(&[4, 1, 5, 1], &[&[5, 77, 1, 9]], false), [(20, 2)]);
+        assert_eq!(merged(&[4, 1], &[&[3, 1]], true), [(4, 0), (1, 1)]);
+        assert_eq!(merged(&[1, 1], &[&[3, 1]], false), []);
+    }
+}

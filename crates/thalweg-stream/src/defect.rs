@@ -1,0 +1,126 @@
+//! What is reported when Thalweg itself is wrong: not "a kernel panicked" of whatever it was, but which part of it, and with what to see it again.
+//!
+//! In: a part of the way of a segment, as a closure. Out: what it gives, or [`Error::Internal`] with the path of a file that holds the segment as text
+//! ([`thalweg_fusion::text`]), which `thalweg-fuzz --segment FILE` plans again.
+//!
+//! Always true: one segment has one file, however often it fails; where none can be written the error says the rest.
+
+use crate::DeviceRef;
+use crate::calibration::planning_costs;
+use crate::mode::{effort, mode};
+use std::any::Any;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use thalweg_fusion::{Segment, text};
+use thalweg_runtime::Error;
+use thalweg_runtime::disk::Key;
+
+/// Runs a part of the way of a segment. A panic in it becomes an error that names the part: "the planner".
+pub(crate) fn caught<T>(
+    part: &str,
+    device: DeviceRef,
+    segment: &Segment<'_>,
+    f: impl FnOnce() -> T,
+) -> Result<T, Error> {
+    // What is locked meanwhile stays usable: see the locks.
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let why = said(&*panic);
+        error(format!("{part} panicked: {why}"), Some((device, segment)))
+    })
+}
+
+/// The error for a defect, with a report if the segment is known.
+pub(crate) fn error(message: String, segment: Option<(DeviceRef, &Segment<'_>)>) -> Error {
+    // What writes the report must not fail the program a second time.
+    let report = segment.and_then(|(device, segment)| {
+        catch_unwind(AssertUnwindSafe(|| write(&message, device, segment))).ok().flatten()
+    });
+    let report = report.map(|path| path.display().to_string());
+    tracing::error!(message, report, "a defect of Thalweg");
+    Error::Internal { message, report }
+}
+
+/// What a panic said.
+pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
+}
+
+/// Writes the segment to a file of the folder for temporary ones; its path.
+fn write(message: &str, device: DeviceRef, segment: &Segment<'_>) -> Option<PathBuf> {
+    let on = device.device();
+    let mut report = format!("# Thalweg {}, {}: {}\n", env!("CARGO_PKG_VERSION"), on.name(), on.describe());
+    message.lines().for_each(|line| report += &format!("# {line}\n"));
+    report += &text::write(segment, &planning_costs(device, mode()), effort());
+    let name = Key::of(&[report.as_bytes()]).to_string();
+    let path = std::env::temp_dir().join(format!("thalweg-{}.segment", &name[..16]));
+    let mut options = std::fs::OpenOptions::new();
+    // A new one: nobody else's file or link is written to.
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(&path) {
+        Ok(mut file) => file.write_all(report.as_bytes()).ok().map(|()| path),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Some(path),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use thalweg_cpu::{CpuDevice, CpuOptions};
+    use thalweg_fusion::{BitSet, Mode, OwnedSegment};
+    use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape, View};
+
+    /// `exp` of a matrix of so many rows.
+    fn segment(rows: usize) -> OwnedSegment {
+        let shape = Shape::new(&[rows, 3]);
+        let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 2, contiguous: true });
+        let args = [input, RelArg::NONE, RelArg::NONE];
+        let mut live = BitSet::new(1);
+        live.insert(0);
+        OwnedSegment {
+            ops: vec![RelOp { op: Op::Element(ElementOp::Exp), dtype: DType::F32, rank: 2, attr: 0, args }],
+            live,
+            mode: Mode { fused: true, strict: false, tf32: false },
+            shapes: vec![shape],
+            ints: vec![],
+            scalars: vec![],
+            inputs: vec![(DType::F32, View::contiguous(shape))],
+        }
+    }
+
+    fn device() -> DeviceRef {
+        DeviceRef::register(CpuDevice::with(CpuOptions { threads: 1, ..CpuOptions::default() }) as Arc<_>)
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_with_the_segment_in_a_file() {
+        let (device, segment) = (device(), segment(61));
+        let panics = || -> () { panic!("row {} is no row", 7) };
+        let error = caught("the planner", device, &segment.as_segment(), panics).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("a defect of Thalweg, not of the calling program: the planner panicked: row 7 is no row")
+        );
+        let Error::Internal { report: Some(path), .. } = error else { panic!("no report: {text}") };
+        assert!(text.contains(&path), "{text}");
+        let report = std::fs::read_to_string(&path).unwrap();
+        assert!(report.contains("# the planner panicked: row 7 is no row"), "{report}");
+        let (again, ..) = text::read(&report).unwrap();
+        assert_eq!((again.ops, again.shapes), (segment.ops.clone(), segment.shapes.clone()));
+        // The same again is the same file.
+        let second = caught("the planner", device, &segment.as_segment(), panics).unwrap_err();
+        assert_eq!(second.to_string(), text);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_goes_well_goes_through() {
+        let (device, segment) = (device(), segment(62));
+        assert_eq!(caught("the planner", device, &segment.as_segment(), || 5).unwrap(), 5);
+    }
+}
