@@ -10,6 +10,8 @@ mod check;
 mod compile;
 mod disk;
 mod generate;
+#[cfg(all(test, feature = "probe"))]
+mod probe;
 mod products;
 mod program;
 mod segment;

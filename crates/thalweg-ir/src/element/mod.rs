@@ -22,7 +22,7 @@ macro_rules! element_ops {
         #[non_exhaustive]
         pub enum ElementOp {
             $($(#[$doc])* $name,)*
-            /// `x·e^(-|x|)`: proves that a row is all that an operation takes.
+            /// `x / (1 + e^(-|x|))`: proves that a row is all that an operation takes.
             #[cfg(feature = "probe")]
             Probe,
         }

@@ -138,6 +138,16 @@ fn with_sign(g: &mut dyn Build, magnitude: Expr, s: Expr) -> Expr {
     pick(g, below, neg, magnitude)
 }
 
+/// `1 / (1 + e^(-|x|))`
+#[cfg(feature = "probe")]
+fn toward_one(g: &mut dyn Build, x: Expr) -> Expr {
+    let size = u(g, Abs, x);
+    let less = u(g, Neg, size);
+    let (decay, one) = (u(g, Exp, less), k(g, x, 1.0));
+    let sum = o(g, Add, one, decay);
+    o(g, Div, one, sum)
+}
+
 use std::f64::consts::{FRAC_2_SQRT_PI, FRAC_PI_2, LN_2, LN_10, LOG2_E, LOG10_E, PI};
 
 /// Every elementwise operation, indexed by its discriminant.
@@ -601,18 +611,17 @@ pub static ROWS: &[Row] = &[
             vec![Some(o(g, Sub, one, x[2])), Some(x[2]), Some(o(g, Sub, x[1], x[0]))]
         }),
     #[cfg(feature = "probe")]
-    float1(Probe, "probe", 12, |x| x[0] * libm::exp(-x[0].abs()))
+    float1(Probe, "probe", 16, |x| x[0] / (1.0 + libm::exp(-x[0].abs())))
         .expand(|g, x| {
-            let size = u(g, Abs, x[0]);
-            let less = u(g, Neg, size);
-            let decay = u(g, Exp, less);
-            o(g, Mul, x[0], decay)
+            let weight = toward_one(g, x[0]);
+            o(g, Mul, x[0], weight)
         })
         .grad(|g, x, _| {
-            let (one, size) = (k(g, x[0], 1.0), u(g, Abs, x[0]));
-            let (less, rest) = (u(g, Neg, size), o(g, Sub, one, size));
-            let decay = u(g, Exp, less);
-            vec![Some(o(g, Mul, rest, decay))]
+            let (one, size, weight) = (k(g, x[0], 1.0), u(g, Abs, x[0]), toward_one(g, x[0]));
+            let rest = o(g, Sub, one, weight);
+            let grows = o(g, Mul, size, rest);
+            let factor = o(g, Add, one, grows);
+            vec![Some(o(g, Mul, weight, factor))]
         })
         .function(4),
 ];
