@@ -16,6 +16,7 @@ pub mod random;
 mod reciprocal;
 pub mod reference;
 mod rewrite;
+mod traffic;
 
 pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
@@ -29,3 +30,4 @@ pub use passes::{Passes, own_cost};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use rewrite::{expand, resolve, widen};
+pub use traffic::{Moved, Nest, Stream, Way};
