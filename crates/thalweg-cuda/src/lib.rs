@@ -25,5 +25,6 @@ mod queue;
 mod render;
 mod rows;
 mod space;
+mod traffic;
 
 pub use device::CudaDevice;

@@ -13,10 +13,11 @@ use crate::render::map::{self, MapClass, MapSlots, Tile};
 use crate::render::{UnitKey, matmul, scatter};
 use crate::rows;
 use crate::space::{Slots, Space, Way, divisor};
+use crate::traffic;
 use std::sync::Arc;
 use thalweg_ir::DType;
 use thalweg_kernel::{
-    Access, AccessGeometry, Body, Geometry, Kernel, MapGeometry, MatmulGeometry, Precision, expand, widen,
+    Access, AccessGeometry, Body, Geometry, Kernel, MapGeometry, MatmulGeometry, Moved, Precision, expand, widen,
 };
 use thalweg_runtime::Error;
 
@@ -31,6 +32,8 @@ pub struct Plan {
     pub needs: Vec<(u16, usize)>,
     /// Whether an index may be out of range.
     pub checked: bool,
+    /// What the launches move.
+    pub moved: Moved,
 }
 
 /// A launch whose function is not compiled yet.
@@ -74,6 +77,7 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
                 let message = "bool has no matrix product".into();
                 return Err(Error::Compile { device: compiler.device().into(), message });
             }
+            plan.moved += traffic::product(geometry, dtype.size());
             if !add_product(&mut plan, dtype, precision, geometry, compiler) {
                 matmul::add(&mut plan, dtype, geometry, compiler);
             }
@@ -99,7 +103,10 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
                 scalars += input.scalars as u16;
             }
             targets[3] = Word::Operand(next, 0);
+            let before = plan.scratch.iter().sum::<usize>();
             scatter::add(&mut plan, *op, *dtype, geometry, targets, compiler);
+            let scratch = plan.scratch.iter().sum::<usize>() - before;
+            plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
         }
         (Kernel::Group { kernels, parts }, Geometry::Group(geometries)) => {
             let (mut reads, mut scalars) = (0, 0);
@@ -174,6 +181,7 @@ impl Plan {
         }
         self.scratch.extend(other.scratch);
         self.checked |= other.checked;
+        self.moved += other.moved;
         for (o, bytes) in other.needs {
             if let Word::Operand(to, _) = operands[o as usize] {
                 self.needs.push((to, bytes));
@@ -226,6 +234,7 @@ fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], compiler: 
 
 fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {
     let body = &expand(&widen(body), &is_native);
+    plan.moved += traffic::map(body, &geometry.extents, &geometry.accesses);
     let chip = compiler.chip();
     let threads = chip.multiprocessors as usize * chip.threads as usize;
     let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);

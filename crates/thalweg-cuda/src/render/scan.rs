@@ -19,8 +19,10 @@ use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::program::{Draft, Plan, blocks};
 use crate::render::UnitKey;
+use crate::traffic;
 use text::Text;
 use thalweg_ir::{DType, ScanOp};
+use thalweg_kernel::Moved;
 
 /// A scan of rows of scratch memory.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +103,9 @@ impl RowScan {
         if rows * n == 0 {
             return;
         }
+        if !matches!(op, ScanOp::Sort | ScanOp::Argsort) {
+            plan.moved += traffic::scratch((rows * n * dtype.size()) as u64);
+        }
         if matches!(op, ScanOp::Sort | ScanOp::Argsort) {
             return sort::add(self, plan, compiler);
         }
@@ -139,6 +144,10 @@ impl RowScan {
         if shares == 1 {
             return self.draft(plan, compiler, way, grid, block, &[chunk, 1, own, chunks, 0, 0, wide]);
         }
+        // The first launch only reads the elements, and leaves a partial result of each chunk.
+        let elements = (self.rows * n * self.dtype.size()) as u64;
+        plan.moved +=
+            Moved { read: elements, ..traffic::scratch(0) } + traffic::scratch((8 * self.rows * chunks) as u64);
         plan.scratch.push((8 * self.rows * chunks).max(64));
         let region = plan.scratch.len() as u16 - 1;
         for fold in [1, 0] {
