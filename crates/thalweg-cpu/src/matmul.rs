@@ -5,10 +5,10 @@
 //! one row or one column is bound by memory and has loops of its own. The bits of the result do not depend on the
 //! number of threads: chunks are rows or columns of `c`, and the order along `k` is fixed.
 
+use crate::memory::PRIVATE;
 use crate::number::{Bf16, F16, Number, Wide};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
-use crate::traffic::PRIVATE;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Moved};
 use thalweg_runtime::Buffer;

@@ -12,7 +12,7 @@ use super::layout::{Block, Layout, Tables};
 use super::passes::{Chunk, Kernel, Places};
 use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
-use crate::traffic::PRIVATE;
+use crate::memory::PRIVATE;
 use thalweg_kernel::order::LANES;
 use thalweg_kernel::{Access, AccessClass, Body, Node, Phase, Phases, Store, resolve};
 use thalweg_runtime::Error;

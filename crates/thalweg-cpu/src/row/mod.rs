@@ -15,6 +15,7 @@ mod layout;
 mod online;
 mod passes;
 mod scans;
+mod traffic;
 
 use crate::check::{self, Points};
 use crate::engine::{AlongEngine, Choice, STREAM_ALIGN};
@@ -23,17 +24,15 @@ use crate::memory;
 use crate::prepare::prepare;
 use crate::scan;
 use crate::threads::Threads;
-use crate::traffic;
 use across::Across;
 use along::Along;
-pub use layout::{Layout, Line};
+use layout::Layout;
 use online::OnlineProgram;
 use std::sync::{Arc, OnceLock};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, Body, Geometry, Moved, OnlinePasses, Orientation, Phases, RowGeometry, phases};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
-pub use columns::GROUPS;
 pub use passes::Failure;
 
 /// Points of a row beyond which nothing is kept in buffers: they would be memory traffic themselves.

@@ -13,9 +13,9 @@
 mod blocks;
 mod sort;
 
+use crate::memory::PRIVATE;
 use crate::simd::{Job, dispatch};
 use crate::threads::Threads;
-use crate::traffic::PRIVATE;
 use blocks::blocks;
 use half::{bf16, f16};
 use sort::sorted;

@@ -4,9 +4,9 @@
 //! any way to sort them is stable. Long columns are sorted by radix, by all threads together.
 
 use super::{Element, Rows, ns_per_element};
+use crate::memory::PRIVATE;
 use crate::simd::Shared;
 use crate::threads::Threads;
-use crate::traffic::PRIVATE;
 use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::Moved;
 

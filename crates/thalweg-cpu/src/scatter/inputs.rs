@@ -5,9 +5,9 @@
 //! another in the order of the index, so the cuts change no bit. What cannot be cut the same way is computed whole.
 
 use super::{apply, prepare};
+use crate::memory::PRIVATE;
 use crate::row;
 use crate::threads::Threads;
-use crate::traffic::PRIVATE;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
