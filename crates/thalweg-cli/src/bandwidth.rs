@@ -1,6 +1,7 @@
 //! `thalweg bandwidth`: kernels on tensors well out of cache, beside copying memory in the same run.
 //!
-//! In each round the machine's rate of copying is measured (on a GPU that of `-x`), then each kernel's: its bytes, as counted, by its time. The share is of the same
+//! In each round the machine's rate of copying is measured - the best copy it can do, stores past the caches included; on a GPU that of `-x` - then each kernel's: the bytes that
+//! its launches move, as the device says, scratch and second passes included, by its time. The share is of the same
 //! round, since the memory of a shared machine is faster at one time than at another; printed is the median over rounds.
 
 use crate::failure::Outcome;
@@ -134,7 +135,12 @@ impl BandwidthCommand {
     fn print(&self, copies: &mut [f64], all: Vec<Measured>) -> Outcome {
         copies.sort_by(f64::total_cmp);
         if !self.json {
-            crate::out!("copying memory: {} (median of {} rounds)", report::rate(median(copies)), self.rounds);
+            crate::out!(
+                "the best copy of memory, both ways counted: {} (median of {} rounds)",
+                report::rate(median(copies)),
+                self.rounds
+            );
+            crate::out!("moved: bytes that the launches read and write, as the device says; share: of copying");
             crate::out!("{:<20} {:>7} {:>10} {:>10} {:>12} {:>7}", "", "kernels", "moved", "ms", "rate", "share");
         }
         for mut m in all {

@@ -22,7 +22,56 @@ const BYTES: usize = 128 << 20;
 /// Time for all of it, the first touch of the buffers included.
 const BUDGET: Duration = Duration::from_millis(400);
 
-/// Measures for some 0.4 s: the best of several copies, with one thread and with `threads`.
+/// Copies so many bytes, a multiple of 64, between places aligned to as many.
+type Copy = unsafe fn(*const u8, *mut u8, usize);
+
+/// The ways of copying that this machine has: the library's, and with stores past the caches, which need not read a line before they write it.
+fn ways() -> &'static [Copy] {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        return &[plain, streaming_512, streaming_256];
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx") {
+        return &[plain, streaming_256];
+    }
+    &[plain]
+}
+
+/// # Safety
+/// As [`Copy`] says, and the places lie apart.
+unsafe fn plain(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+}
+
+/// # Safety
+/// As [`plain`], and the machine has AVX-512.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn streaming_512(from: *const u8, to: *mut u8, bytes: usize) {
+    use std::arch::x86_64::{_mm_sfence, _mm512_load_si512, _mm512_stream_si512};
+    for at in (0..bytes).step_by(64) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_stream_si512(to.add(at).cast(), _mm512_load_si512(from.add(at).cast())) };
+    }
+    _mm_sfence();
+}
+
+/// # Safety
+/// As [`plain`], and the machine has AVX.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn streaming_256(from: *const u8, to: *mut u8, bytes: usize) {
+    use std::arch::x86_64::{_mm_sfence, _mm256_load_si256, _mm256_stream_si256};
+    for at in (0..bytes).step_by(32) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_stream_si256(to.add(at).cast(), _mm256_load_si256(from.add(at).cast())) };
+    }
+    _mm_sfence();
+}
+
+/// Measures for some 0.4 s or one round of all ways: the best copy that there is, by the library or with stores past the caches, with one thread and with `threads`.
 ///
 /// # Errors
 /// Where there is no memory for the buffers.
@@ -42,26 +91,43 @@ pub fn measure(threads: usize) -> Result<Bandwidth, Error> {
     };
     touch(a);
     touch(b);
-    let copy = |threads: &Threads| {
+    let copy = |threads: &Threads, (copy, grain): (Copy, usize)| {
         let start = Instant::now();
-        // Chunks so large that memcpy stores past the caches, which is the fastest copy there is.
-        threads.run(chunks, chunks.div_ceil(2 * threads.count()), f64::INFINITY, |range| {
+        threads.run(chunks, grain, f64::INFINITY, |range| {
             let (at, bytes) = (range.start << 20, range.len() << 20);
             // SAFETY: as above, and the buffers are two.
-            unsafe { std::ptr::copy_nonoverlapping(a.get().add(at), b.get().add(at), bytes) };
+            unsafe { copy(a.get().add(at), b.get().add(at), bytes) };
         });
         2.0 * BYTES as f64 / start.elapsed().as_secs_f64()
     };
     let (mut one, mut many) = (0f64, 0f64);
     while one == 0.0 || begin.elapsed() < BUDGET {
-        one = one.max(copy(&alone));
-        many = many.max(copy(&all));
+        for &way in ways() {
+            // Small chunks, as kernels take them, and chunks so large that memcpy stores past the caches.
+            one = one.max(copy(&alone, (way, chunks)));
+            many = many.max(copy(&all, (way, 1)));
+            many = many.max(copy(&all, (way, chunks.div_ceil(2 * all.count()))));
+        }
     }
     Ok(Bandwidth { one, all: many.max(one), threads: all.count() })
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn each_way_copies() {
+        #[repr(align(64))]
+        struct Aligned([u8; 4096]);
+        let mut from = Aligned([0; 4096]);
+        from.0.iter_mut().enumerate().for_each(|(i, b)| *b = (i * 31 % 251) as u8);
+        for way in super::ways() {
+            let mut to = Aligned([0; 4096]);
+            // SAFETY: both are aligned and have as many bytes; the machine has what its ways need.
+            unsafe { way(from.0.as_ptr(), to.0.as_mut_ptr(), 4096) };
+            assert!(from.0 == to.0);
+        }
+    }
+
     #[test]
     fn there_is_some() {
         let measured = super::measure(2).unwrap();

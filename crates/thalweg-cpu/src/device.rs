@@ -14,7 +14,7 @@ use std::io::Read;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 use thalweg_ir::DType;
-use thalweg_kernel::{Computed, Geometry, Kernel};
+use thalweg_kernel::{Computed, Geometry, Kernel, Moved};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
@@ -252,6 +252,11 @@ impl Program for MatmulProgram {
         let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
         matmul::launch(self.dtype, geometry, operands, &self.threads);
         Ok(())
+    }
+
+    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
+        let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
+        matmul::moves(self.dtype, geometry, &self.threads)
     }
 
     fn info(&self) -> ProgramInfo {

@@ -157,6 +157,8 @@ pub const STREAM_ALIGN: usize = 64;
 /// A compiled body.
 pub struct Engine {
     body: Body,
+    /// Operands of the launch, before those that are its driver's own.
+    operands: u16,
     fast: Option<Box<dyn Rows>>,
     /// The same with stores past the caches, made when first needed.
     streaming: OnceLock<Option<Box<dyn Rows>>>,
@@ -169,18 +171,18 @@ impl Engine {
     /// Compiles a body.
     pub fn new(body: &Body, choice: Choice) -> Engine {
         // What accumulates cannot be run again, so it takes code that never asks for that.
-        Engine::with(body, choice, |info| !(info.rereads_inputs && accumulates(body)))
+        Engine::with((body, body.operands), choice, |info| !(info.rereads_inputs && accumulates(body)))
     }
 
-    /// Compiles a body that is run by [`Engine::run_restoring`].
-    pub fn restored(body: &Body, choice: Choice) -> Engine {
-        Engine::with(body, choice, |_| true)
+    /// Compiles a body that is run by [`Engine::run_restoring`], whose first operands are those of the launch.
+    pub fn restored(body: &Body, operands: u16, choice: Choice) -> Engine {
+        Engine::with((body, operands), choice, |_| true)
     }
 
-    fn with(body: &Body, choice: Choice, takes: impl Fn(&ProgramInfo) -> bool) -> Engine {
+    fn with((body, operands): (&Body, u16), choice: Choice, takes: impl Fn(&ProgramInfo) -> bool) -> Engine {
         let emitted = choice.emit(body).filter(|(_, info)| takes(info));
         let (fast, info) = emitted.map_or_else(|| (None, tile_info()), |(code, info)| (Some(code), info));
-        Engine { body: body.clone(), fast, streaming: OnceLock::new(), choice, slow: OnceLock::new(), info }
+        Engine { body: body.clone(), operands, fast, streaming: OnceLock::new(), choice, slow: OnceLock::new(), info }
     }
 
     /// What was compiled.
@@ -257,7 +259,7 @@ impl Engine {
                 return Ok(());
             }
         }
-        let slow = self.slow.get_or_init(|| Box::new(tile::compile(&self.body)));
+        let slow = self.slow.get_or_init(|| Box::new(tile::compile_with(&self.body, self.operands)));
         // SAFETY: the caller's promise; where the fast engine ran before, the inputs are as they were.
         in_range(unsafe { slow.run(args, n, rows) })
     }

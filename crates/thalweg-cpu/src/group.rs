@@ -12,7 +12,7 @@ use crate::row::{self, Failure, RowsProgram};
 use crate::threads::Threads;
 use std::ops::Range;
 use std::sync::Arc;
-use thalweg_kernel::{Geometry, GroupPart, RowGeometry};
+use thalweg_kernel::{Geometry, GroupPart, Moved, RowGeometry};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// Estimated time of a unit: next to it taking one (an atomic addition that others wait for) is nothing, and threads end close together.
@@ -211,6 +211,11 @@ impl Program for GroupProgram {
             });
         });
         failure.result()
+    }
+
+    fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved {
+        let Geometry::Group(geometries) = geometry else { panic!("a group is launched with {geometry:?}") };
+        self.parts.iter().zip(geometries).map(|(p, g)| p.program.program().moves(g, in_place)).sum()
     }
 
     fn info(&self) -> ProgramInfo {

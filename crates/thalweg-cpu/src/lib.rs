@@ -27,6 +27,7 @@ mod simd;
 mod stretch;
 mod threads;
 pub mod tile;
+mod traffic;
 #[cfg(all(unix, target_arch = "x86_64"))]
 pub mod x64;
 

@@ -3,12 +3,14 @@
 use crate::engine::{Choice, Engine};
 use crate::flat::Facts;
 use crate::launch::{Job, with_scratch};
+use crate::prepare::prepare;
 use crate::row;
 use crate::threads::Threads;
+use crate::traffic;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use thalweg_kernel::{Body, Geometry, MapGeometry};
+use thalweg_kernel::{Body, Geometry, MapGeometry, Moved};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// A map kernel.
@@ -59,6 +61,11 @@ impl Program for MapProgram {
         self.launch_map(geometry, operands, scalars)
     }
 
+    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
+        let Geometry::Map(geometry) = geometry else { panic!("a map kernel is launched with {geometry:?}") };
+        traffic::map(&prepare(&self.body), geometry)
+    }
+
     fn info(&self) -> ProgramInfo {
         self.engine.info().clone()
     }
@@ -91,6 +98,11 @@ impl Program for BoxesProgram {
         let Geometry::Boxes(boxes) = geometry else { panic!("a map in boxes is launched with {geometry:?}") };
         assert_eq!(boxes.len(), self.0.len(), "one geometry a box");
         self.0.iter().zip(boxes).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
+    }
+
+    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
+        let Geometry::Boxes(boxes) = geometry else { panic!("a map in boxes is launched with {geometry:?}") };
+        self.0.iter().zip(boxes).map(|(p, g)| traffic::map(&prepare(&p.body), g)).sum()
     }
 
     fn info(&self) -> ProgramInfo {

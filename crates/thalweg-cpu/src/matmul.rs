@@ -5,11 +5,12 @@
 //! one row or one column is bound by memory and has loops of its own. The bits of the result do not depend on the
 //! number of threads: chunks are rows or columns of `c`, and the order along `k` is fixed.
 
+use crate::memory::PRIVATE;
 use crate::number::{Bf16, F16, Number, Wide};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use thalweg_ir::DType;
-use thalweg_kernel::MatmulGeometry;
+use thalweg_kernel::{MatmulGeometry, Moved};
 use thalweg_runtime::Buffer;
 
 /// Nanoseconds a multiplication with its addition (measured: 55 to 80 GFLOP/s a thread through `matrixmultiply` for f32).
@@ -90,17 +91,108 @@ pub fn launch(dtype: DType, geometry: &MatmulGeometry, operands: &[&Buffer], thr
         );
     }
     let addresses = [a.address(), b.address(), c.address()];
+    let estimate = estimate_ns(dtype, geometry);
     match dtype {
-        DType::F32 => run::<f32>(geometry, addresses, threads, NS_PER_MULTIPLY, product_f32),
-        DType::F64 => run::<f64>(geometry, addresses, threads, 2.0 * NS_PER_MULTIPLY, product_f64),
-        DType::BF16 => run::<Bf16>(geometry, addresses, threads, NS_PER_MULTIPLY, product_narrow),
-        DType::F16 => run::<F16>(geometry, addresses, threads, NS_PER_MULTIPLY, product_narrow),
-        DType::I8 | DType::U8 => run::<u8>(geometry, addresses, threads, NS_PER_INT_MULTIPLY, product_int),
-        DType::I16 => run::<i16>(geometry, addresses, threads, NS_PER_INT_MULTIPLY, product_int),
-        DType::I32 | DType::U32 => run::<i32>(geometry, addresses, threads, NS_PER_INT_MULTIPLY, product_int),
-        DType::I64 => run::<i64>(geometry, addresses, threads, NS_PER_INT_MULTIPLY, product_int),
+        DType::F32 => run::<f32>(geometry, addresses, threads, estimate, product_f32),
+        DType::F64 => run::<f64>(geometry, addresses, threads, estimate, product_f64),
+        DType::BF16 => run::<Bf16>(geometry, addresses, threads, estimate, product_narrow),
+        DType::F16 => run::<F16>(geometry, addresses, threads, estimate, product_narrow),
+        DType::I8 | DType::U8 => run::<u8>(geometry, addresses, threads, estimate, product_int),
+        DType::I16 => run::<i16>(geometry, addresses, threads, estimate, product_int),
+        DType::I32 | DType::U32 => run::<i32>(geometry, addresses, threads, estimate, product_int),
+        DType::I64 => run::<i64>(geometry, addresses, threads, estimate, product_int),
         DType::Bool => panic!("bool has no matrix product"),
     }
+}
+
+/// Columns of `b` and terms that `matrixmultiply` packs at a time (`S::nc` and `S::kc` of its f32 and f64 kernels).
+const PACKED_COLUMNS: usize = 1024;
+const PACKED_TERMS: usize = 256;
+
+/// How a launch cuts `c`: the length of its longer side in a chunk, how many chunks a product has, and whether that side is its rows.
+fn chunks(geometry: &MatmulGeometry, threads: &Threads, estimate: f64) -> (usize, usize, bool) {
+    let &MatmulGeometry { m, n, .. } = geometry;
+    let batches: usize = geometry.batch.iter().map(|d| d.0).product();
+    let (long, by_rows) = if m >= n { (m, true) } else { (n, false) };
+    let wanted = if threads.for_work(estimate) == 1 { 1 } else { (4 * threads.count()).div_ceil(batches) };
+    let length = long.div_ceil(wanted).next_multiple_of(CHUNK).min(long);
+    (length, long.div_ceil(length), by_rows)
+}
+
+/// The time that one thread will take.
+fn estimate_ns(dtype: DType, geometry: &MatmulGeometry) -> f64 {
+    let &MatmulGeometry { m, n, k, .. } = geometry;
+    let batches: usize = geometry.batch.iter().map(|d| d.0).product();
+    let multiplications = batches as f64 * m as f64 * n as f64 * k as f64;
+    let thin = NS_PER_BYTE * dtype.size() as f64;
+    multiplications
+        * match dtype {
+            _ if m == 1 || n == 1 => thin,
+            DType::F64 => 2.0 * NS_PER_MULTIPLY,
+            _ if dtype.is_float() => NS_PER_MULTIPLY,
+            _ => NS_PER_INT_MULTIPLY,
+        }
+}
+
+/// What a launch moves: each chunk packs its own parts of both matrices, panels of them a block of columns and terms at a time, and floats come back
+/// to `c` for each block of terms.
+pub fn moves(dtype: DType, geometry: &MatmulGeometry, threads: &Threads) -> Moved {
+    let &MatmulGeometry { m, n, k, .. } = geometry;
+    let batches: usize = geometry.batch.iter().map(|d| d.0).product();
+    let size = dtype.size();
+    if batches * m * n == 0 {
+        return Moved::default();
+    }
+    // A matrix that all products share, or that a step of 0 leads along, has fewer elements than it seems.
+    let distinct = |which: usize, dims: [usize; 2], steps: (isize, isize, isize)| {
+        let stride = |d: &(usize, isize, isize)| if which == 0 { d.1 } else { d.2 };
+        let shared = geometry.batch.iter().filter(|d| stride(d) == 0).map(|d| d.0).product::<usize>();
+        let own = [steps.1, steps.2].iter().zip(dims).filter(|(s, _)| **s != 0).map(|(_, d)| d).product::<usize>();
+        [own * size, shared]
+    };
+    let written = batches * m * n * size;
+    if k == 0 {
+        return Moved { written: written as u64, ..Moved::default() };
+    }
+    let [a, a_shared] = distinct(0, [m, k], geometry.a);
+    let [b, b_shared] = distinct(1, [k, n], geometry.b);
+    let near = |bytes: usize| bytes <= PRIVATE;
+    // One product, all of which may stay.
+    let whole = a + b + m * n * size;
+    let of = |bytes: usize, shared: usize, again: usize| match near(whole) {
+        true => bytes * batches / shared,
+        false => bytes * batches * again,
+    };
+    let (_, parts, by_rows) = chunks(geometry, threads, estimate_ns(dtype, geometry));
+    let (long, float) = (m.max(n).div_ceil(parts), dtype.is_float());
+    let (rows, columns) = if by_rows { (long, n) } else { (m, long) };
+    if m == 1 || n == 1 {
+        let read = of(a, a_shared, if by_rows { 1 } else { parts }) + of(b, b_shared, if by_rows { parts } else { 1 });
+        return Moved { read: read as u64, written: written as u64, ..Moved::default() };
+    }
+    let blocks = |n: usize, of: usize| if float { n.div_ceil(of) } else { 1 };
+    let (columns_at_a_time, terms) = (blocks(columns, PACKED_COLUMNS), blocks(k, PACKED_TERMS));
+    let a_again = columns_at_a_time * if by_rows { 1 } else { parts };
+    let b_again = if by_rows { parts } else { 1 };
+    let mut moved = Moved {
+        read: (of(a, a_shared, a_again) + of(b, b_shared, b_again)) as u64,
+        written: written as u64,
+        ..Moved::default()
+    };
+    if !near(whole) && float {
+        let again = (written * (terms - 1)) as u64;
+        (moved.read, moved.written) = (moved.read + again, moved.written + again);
+    }
+    // Narrow floats are widened, and integers packed, into matrices of a chunk.
+    let wide = if float { 4 } else { size };
+    let narrow = float && size < 4;
+    let scratch = if narrow { (rows + columns) * k + rows * columns } else { columns * k };
+    let packs = narrow || !float;
+    if packs && !near(scratch * wide) {
+        let all = (scratch * wide * parts * batches) as u64;
+        (moved.read, moved.written) = (moved.read + all, moved.written + all);
+    }
+    moved
 }
 
 /// Sizes of one product.
@@ -118,7 +210,7 @@ fn run<T: Number>(
     geometry: &MatmulGeometry,
     addresses: [*mut u8; 3],
     threads: &Threads,
-    ns_per_multiply: f64,
+    estimate: f64,
     product: Product<T>,
 ) {
     let &MatmulGeometry { m, n, k, .. } = geometry;
@@ -127,14 +219,9 @@ fn run<T: Number>(
     };
     let (a, b, c) = (at(0, geometry.a), at(1, geometry.b), at(2, (0, n as isize, 1)));
     let batches: usize = geometry.batch.iter().map(|d| d.0).product();
-    let thin = m == 1 || n == 1;
-    let multiplications = batches as f64 * m as f64 * n as f64 * k as f64;
-    let estimate = multiplications * if thin { NS_PER_BYTE * size_of::<T>() as f64 } else { ns_per_multiply };
     // Chunks are cut along the longer side of `c`, some for each thread, or one a batch where there are enough of those.
-    let (long, by_rows) = if m >= n { (m, true) } else { (n, false) };
-    let wanted = if threads.for_work(estimate) == 1 { 1 } else { (4 * threads.count()).div_ceil(batches) };
-    let length = long.div_ceil(wanted).next_multiple_of(CHUNK).min(long);
-    let parts = long.div_ceil(length);
+    let (length, parts, by_rows) = chunks(geometry, threads, estimate);
+    let long = m.max(n);
     threads.run(batches * parts, 1, estimate, |range| {
         for i in range {
             let (mut from_a, mut from_b, mut rest) = (0, 0, i / parts);

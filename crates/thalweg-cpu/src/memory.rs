@@ -71,6 +71,9 @@ fn meminfo(key: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
+/// Bytes of the caches of a core that programs are cut for and count on: a second level is 512 KiB to 2 MiB.
+pub const PRIVATE: usize = 512 << 10;
+
 /// Bytes of the last-level cache: what the system says of the first processor, else a common size.
 pub fn last_level_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::queue::Queue;
 use std::fmt;
 use std::sync::Arc;
-use thalweg_kernel::{Geometry, Kernel};
+use thalweg_kernel::{Geometry, Kernel, Moved};
 use thalweg_runtime::environment;
 use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Residence, Throughput};
 
@@ -95,6 +95,7 @@ impl CudaDevice {
     }
 
     fn bind(&self, plan: Plan) -> Result<BoundProgram, Error> {
+        let moved = plan.moved;
         let units: Vec<Arc<Unit>> = plan.stages.iter().map(|s| s.unit.clone()).collect();
         let bound = plan.bind(&self.0.compiler)?;
         let engine = match units.iter().any(|u| u.name() == PRODUCT) {
@@ -107,7 +108,7 @@ impl CudaDevice {
             spills: bound.functions().map(|f| f.info.local as usize / 4).max(),
             ..ProgramInfo::default()
         };
-        Ok(BoundProgram { bound, info, device: self.clone() })
+        Ok(BoundProgram { bound, info, moved, device: self.clone() })
     }
 }
 
@@ -122,6 +123,7 @@ impl fmt::Debug for CudaDevice {
 struct BoundProgram {
     bound: Bound,
     info: ProgramInfo,
+    moved: Moved,
     device: CudaDevice,
 }
 
@@ -136,6 +138,10 @@ impl Program for BoundProgram {
             Some(_) => Err(Error::Index("an index is out of range".into())),
             None => Ok(()),
         }
+    }
+
+    fn moves(&self, _: &Geometry, _: bool) -> Moved {
+        self.moved
     }
 
     fn info(&self) -> ProgramInfo {
@@ -173,6 +179,11 @@ impl Program for AnyProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let plan = plan(&self.kernel, geometry, &self.device.0.compiler)?;
         self.device.bind(plan)?.launch(geometry, operands, scalars)
+    }
+
+    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
+        // What cannot be launched moves nothing.
+        plan(&self.kernel, geometry, &self.device.0.compiler).map_or(Moved::default(), |plan| plan.moved)
     }
 
     fn info(&self) -> ProgramInfo {

@@ -25,5 +25,6 @@ pub mod product;
 mod queue;
 mod render;
 mod space;
+mod traffic;
 
 pub use device::CudaDevice;

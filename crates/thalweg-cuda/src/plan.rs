@@ -5,6 +5,7 @@
 use crate::compiler::{Compiler, Unit};
 use crate::launch::{Bound, Stage, Word};
 use std::sync::Arc;
+use thalweg_kernel::Moved;
 use thalweg_runtime::Error;
 
 /// The launches of a kernel.
@@ -18,6 +19,8 @@ pub struct Plan {
     pub needs: Vec<(u16, usize)>,
     /// Whether an index may be out of range.
     pub checked: bool,
+    /// What the launches move.
+    pub moved: Moved,
 }
 
 /// A launch whose function is not compiled yet.
@@ -59,6 +62,7 @@ impl Plan {
         }
         self.scratch.extend(other.scratch);
         self.checked |= other.checked;
+        self.moved += other.moved;
         for (o, bytes) in other.needs {
             if let Word::Operand(to, _) = operands[o as usize] {
                 self.needs.push((to, bytes));

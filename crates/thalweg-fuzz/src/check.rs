@@ -4,8 +4,9 @@ use crate::disk::Disk;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
+use crate::traffic::Differences;
 use std::sync::Arc;
-use thalweg_fusion::{Costs, Effort};
+use thalweg_fusion::{Costs, Effort, Explanation};
 use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_runtime::{Counters, Error, counters};
@@ -20,6 +21,8 @@ pub struct Checker {
     /// As the first, but with several threads at every launch.
     threaded: DeviceRef,
     gpu: bool,
+    /// A device that compares what programs say they move with what its engine counts, and what did not agree.
+    counted: Option<(DeviceRef, Differences)>,
     /// Where plans are kept for the next process, if that is to be checked.
     disk: Option<Disk>,
 }
@@ -54,10 +57,36 @@ const UNFUSED: Mode =
 const FAST: Mode =
     Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
+/// Bytes measured for each byte predicted beyond which a plan is wrong about its kernel, and bytes of which nothing is said: kernels of a few elements.
+const MOST: usize = 8;
+const FEW: usize = 16 << 10;
+
+/// What the plan says that a kernel moves is no more than what the device says, and not much less.
+fn predicted(explanation: &Explanation) -> Result<(), String> {
+    for (n, kernel) in explanation.segments.iter().flat_map(|s| &s.kernels).enumerate() {
+        // Of what ran twice the plan tells one run; what takes a dying input's place need not read it.
+        if kernel.launches != 1 || kernel.in_place > 0 {
+            continue;
+        }
+        for (what, planned, measured) in [
+            ("reads", kernel.bytes_read, kernel.bytes_read_measured),
+            ("writes", kernel.bytes_written, kernel.bytes_written_measured),
+        ] {
+            if planned > measured || measured > MOST * planned + FEW {
+                return Err(format!(
+                    "kernel {n}, {} over {}, {what} {planned} bytes by the plan, {measured} by the device\n{explanation}",
+                    kernel.kind, kernel.domain
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Checker {
     /// A checker for a device, and one that is to give the same bits on more threads.
     pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
-        Checker { device, threaded, disk: None, gpu: false }
+        Checker { device, threaded, counted: None, disk: None, gpu: false }
     }
 
     /// A checker for a GPU. Its kernels have scratch memory that no plan knows, and compiling takes long: what is about the planner alone is left to the CPU.
@@ -76,6 +105,11 @@ impl Checker {
             done?;
         }
         Ok(())
+    }
+
+    /// The same, which also runs programs on a device that counts what it loads and stores.
+    pub fn with_counted(self, device: DeviceRef, differences: Differences) -> Checker {
+        Checker { counted: Some((device, differences)), ..self }
     }
 
     /// The same, which also checks plans that come from disk.
@@ -252,6 +286,15 @@ impl Checker {
         Ok(())
     }
 
+    /// What programs say that they load and store is what an engine counts that runs them.
+    fn counted(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let Some((device, differences)) = &self.counted else { return Ok(()) };
+        let got = self.run_on(*device, program, STRICT, Drops::Early, false).map_err(|e| format!("counted: {e}"))?;
+        self.equal(program, &got, want, "counted")?;
+        let all = std::mem::take(&mut *differences.lock().unwrap_or_else(|e| e.into_inner()));
+        all.into_iter().next().map_or(Ok(()), Err)
+    }
+
     /// What is wrong with the way this program runs, if anything.
     pub fn check(&self, program: &Program, ways: Ways) -> Result<(), String> {
         let fail = |what: &str, e: Error| format!("{what}: {e}");
@@ -269,12 +312,15 @@ impl Checker {
         let moved = counters() - before;
         let told = explanation.totals();
         let counted = [moved.kernels, moved.bytes_read, moved.bytes_written, moved.bytes_allocated];
-        let explained = [told.kernels, told.bytes_read, told.bytes_written, told.bytes_allocated].map(|v| v as u64);
+        let measured = (told.bytes_read_measured, told.bytes_written_measured);
+        let explained = [told.kernels, measured.0, measured.1, told.bytes_allocated].map(|v| v as u64);
         if counted != explained {
             return Err(format!(
                 "counted kernels, bytes read, written, allocated {counted:?}, explained {explained:?}"
             ));
         }
+        predicted(&explanation)?;
+        self.counted(program, &unfused)?;
         let whole = explanation.unfused();
         // A view may be cheaper to compute by itself than as a view of a value that is then written whole.
         let views = program.steps.iter().filter(|s| s.kept && s.op.is_view()).count();

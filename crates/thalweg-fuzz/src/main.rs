@@ -17,6 +17,7 @@ mod program;
 mod segment;
 mod stability;
 mod tolerance;
+mod traffic;
 
 use arguments::Arguments;
 use check::{Checker, Ways};
@@ -25,10 +26,11 @@ use disk::Disk;
 use program::Program;
 use std::process::ExitCode;
 use std::time::Instant;
-use thalweg_cpu::{CpuDevice, CpuOptions};
+use thalweg_cpu::{Choice, CpuDevice, CpuOptions};
 use thalweg_runtime::disk::Ignored;
 use thalweg_runtime::{Error, environment};
 use thalweg_stream::DeviceRef;
+use traffic::Compared;
 
 /// Every so many programs are also run on a device with many threads: waking them takes longer than all else.
 const THREADED: u64 = 4;
@@ -102,7 +104,10 @@ fn checker(arguments: &Arguments) -> Result<Checker, Error> {
     let checker = match arguments.device.as_str() {
         "cpu" => {
             let many = CpuOptions { threads: 8, parallel_ns: 0.0, ..CpuOptions::from_environment()? };
+            let tiles = CpuOptions { threads: 1, isa: Choice::Tile, ..CpuOptions::from_environment()? };
+            let (tiles, differences) = Compared::new(CpuDevice::with(tiles), traffic::by_tiles);
             Checker::new(DeviceRef::register(CpuDevice::open()?), DeviceRef::register(CpuDevice::with(many)))
+                .with_counted(DeviceRef::register(tiles), differences)
         }
         #[cfg(feature = "cuda")]
         name => Checker::on_gpu(DeviceRef::register(thalweg_cuda::CudaDevice::open(name)?)),

@@ -312,12 +312,14 @@ impl IndexMap {
         self.levels
             .iter()
             .map(|l| {
-                let mut n = 1;
+                // Windows overlap: there are no more positions than from the lowest one to the highest.
+                let (mut n, mut span) = (1, 1);
                 for (i, (&d, &s)) in l.view.shape.iter().zip(l.view.strides()).enumerate() {
                     let valid = l.mask.map_or(d, |m| (m[i].1 - m[i].0).max(0) as usize);
                     n *= if s == 0 { valid.min(1) } else { valid };
+                    span += valid.saturating_sub(1) * s.unsigned_abs();
                 }
-                n
+                n.min(span)
             })
             .min()
             .unwrap_or(0)

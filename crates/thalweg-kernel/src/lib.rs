@@ -17,6 +17,7 @@ mod reciprocal;
 pub mod reference;
 mod rewrite;
 mod text;
+mod traffic;
 
 pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
@@ -30,3 +31,4 @@ pub use passes::{Passes, own_cost};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use rewrite::{expand, resolve, widen};
+pub use traffic::{Moved, Nest, Stream, Way};

@@ -3,7 +3,7 @@
 use crate::{Buffer, Error, MemoryStats};
 use std::fmt::Debug;
 use std::sync::Arc;
-use thalweg_kernel::{Geometry, Kernel};
+use thalweg_kernel::{Geometry, Kernel, Moved};
 
 /// A kernel compiled for one device, ready to launch with any sizes of its class.
 pub trait Program: Send + Sync + Debug {
@@ -17,6 +17,13 @@ pub trait Program: Send + Sync + Debug {
     /// # Panics
     /// When an access of `geometry` reaches outside its operand, or geometry and kernel are of different kinds.
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error>;
+
+    /// What a launch of that geometry moves, as this program runs it: every pass, scratch and repeated reads included. `in_place` says whether some output
+    /// takes the place of an input. It is asked for once a geometry, and passes over no points.
+    ///
+    /// # Panics
+    /// When geometry and kernel are of different kinds.
+    fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved;
 
     /// What was compiled, for explanations.
     fn info(&self) -> ProgramInfo;

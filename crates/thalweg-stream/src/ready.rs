@@ -16,6 +16,7 @@ use thalweg_fusion::{
     Instance, Needs, Plan, Planned, ScalarClasses, Schedule, Segment, alternatives, footprint, instantiate, schedule,
     schedule_within,
 };
+use thalweg_kernel::Moved;
 use thalweg_runtime::{Error, Program, granted};
 
 /// Schedules kept for one instance; beyond, they are made for each run.
@@ -31,7 +32,13 @@ pub(crate) struct Ready {
     pub autotuning: Autotuning<Ready>,
     /// In which order its launches run, and where results lie.
     pub memory: Memory,
+    /// What its launches move.
+    pub traffic: Traffic,
 }
+
+/// What each launch moves, as its program says, with nothing in place and with something; asked for when it first runs.
+#[derive(Default)]
+pub(crate) struct Traffic(OnceLock<Box<[[OnceLock<Moved>; 2]]>>);
 
 /// A schedule, with a number that no other one has, so that a device knows it again.
 pub(crate) struct Numbered {
@@ -151,13 +158,20 @@ impl Ready {
     fn instantiated(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
         let instance = instantiate(&plan, segment, &self.classes)?;
         let programs = prepare(device, &segment, &instance);
-        let (autotuning, memory) = (Autotuning::decided(), Memory::default());
+        let (autotuning, memory, traffic) = (Autotuning::decided(), Memory::default(), Traffic::default());
         let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
-        Some(Arc::new(Ready { plan, instance, programs, classes, autotuning, memory }))
+        Some(Arc::new(Ready { plan, instance, programs, classes, autotuning, memory, traffic }))
     }
 }
 
 impl Ready {
+    /// What a launch of a step moves; `in_place`: an output takes an input's place.
+    pub fn moved(&self, step: usize, in_place: bool) -> Moved {
+        let steps = self.traffic.0.get_or_init(|| self.programs.iter().map(|_| Default::default()).collect());
+        *steps[step][in_place as usize]
+            .get_or_init(|| self.programs[step].moves(&self.instance.steps[step].geometry, in_place))
+    }
+
     /// What to run on `device` where the segment alone holds so many bytes of each input, and how: this, or where the device's limit leaves too little
     /// whatever is computed twice, the plan that `lean` gives.
     ///

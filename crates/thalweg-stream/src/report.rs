@@ -77,6 +77,7 @@ pub(crate) fn end(report: Option<SegmentReport>, ready: &Ready, outcome: &Result
             (&ready.instance, run.schedule.as_deref().expect("it ran")),
             &run.allocated,
             &run.in_place,
+            &run.moved,
             &run.ns,
         ),
         Err(error) => report.failed(error.to_string()),

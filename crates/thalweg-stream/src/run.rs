@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use thalweg_fusion::{BitSet, Launch, Place, Schedule, Slot, Step};
 use thalweg_ir::{RelOp, Shape};
+use thalweg_kernel::Moved;
 use thalweg_kernel::reference::{self, Array};
 use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, Timing, count, trace};
 
@@ -21,6 +22,8 @@ pub(crate) struct Run {
     pub allocated: Vec<usize>,
     /// Outputs that took an input's place, by launch.
     pub in_place: Vec<usize>,
+    /// What each launch moved.
+    pub moved: Vec<Moved>,
     /// Nanoseconds of each launch, memory for its results included, where somebody asked.
     pub ns: Vec<u64>,
     /// How long all of it takes, as the device will say, where somebody asked.
@@ -102,7 +105,7 @@ impl Running<'_> {
             if schedule.arena.bytes > 0 && at == schedule.arena.first {
                 self.arena = Some(self.device.allocate(schedule.arena.bytes)?);
             }
-            self.launch(schedule, launch, (step, &*ready.programs[launch.step]), &bits)?;
+            self.launch(schedule, launch, (step, ready), &bits)?;
             if at == schedule.arena.last {
                 // What lies in it keeps it until it dies.
                 self.arena = None;
@@ -116,7 +119,7 @@ impl Running<'_> {
         &mut self,
         schedule: &Schedule,
         launch: &Launch,
-        (step, program): (&Step, &dyn Program),
+        (step, ready): (&Step, &Ready),
         scalars: &[u64],
     ) -> Result<(), Error> {
         let (mut allocated, mut in_place) = (0, 0);
@@ -151,6 +154,7 @@ impl Running<'_> {
         let operands: Vec<&Buffer> = launch.operands.iter().map(|&slot| self.buffer(slot)).collect();
         let label =
             || format!("kernel {} ({} bytes in, {} out)", step.kernel_index, step.bytes_read, step.bytes_written);
+        let program: &dyn Program = &*ready.programs[launch.step];
         let done = trace::span("kernel", label, || program.launch(&step.geometry, &operands, scalars));
         // The plan knows which gather it was.
         done.map_err(|e| match (e, &step.out_of_range) {
@@ -158,15 +162,17 @@ impl Running<'_> {
             (e, _) => e,
         })?;
         drop(operands);
+        let moved = ready.moved(launch.step, in_place > 0);
         count(|c| {
             c.kernels += 1;
-            c.bytes_read += step.bytes_read as u64;
-            c.bytes_written += step.bytes_written as u64;
+            c.bytes_read += moved.read;
+            c.bytes_written += moved.written;
             c.bytes_allocated += allocated as u64;
             c.reused_in_place += in_place as u64;
         });
         self.done.allocated.push(allocated);
         self.done.in_place.push(in_place);
+        self.done.moved.push(moved);
         for &c in &launch.release {
             self.cells[c] = None;
         }

@@ -8,7 +8,7 @@ use crate::autotune::Autotuning;
 use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{Mode, effort};
-use crate::ready::{Memory, Ready, prepare};
+use crate::ready::{Memory, Ready, Traffic, prepare};
 use crate::saved::{self, Origin};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -174,8 +174,8 @@ impl Entry {
         );
         let programs = prepare(device, &segment, &instance);
         let autotuning = if origin == Origin::Measured { Autotuning::decided() } else { Autotuning::default() };
-        let memory = Memory::default();
-        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, autotuning, memory });
+        let (memory, traffic) = (Memory::default(), Traffic::default());
+        let ready = Arc::new(Ready { plan, instance, programs: programs?, classes, autotuning, memory, traffic });
         if known.instances.len() >= MAX_INSTANCES {
             known.instances.clear();
         }

@@ -155,7 +155,7 @@ fn the_explanation_of_a_group_is_short_and_says_what_was_counted() {
     let ((_, e), c) = counted(|| explain(|| adam.step(&g, 1)));
     let t = e.totals();
     assert_eq!(
-        [t.kernels, t.bytes_allocated, t.bytes_read, t.bytes_written].map(|v| v as u64),
+        [t.kernels, t.bytes_allocated, t.bytes_read_measured, t.bytes_written_measured].map(|v| v as u64),
         [c.kernels, c.bytes_allocated, c.bytes_read, c.bytes_written]
     );
     let kernels = &e.segments[0].kernels;

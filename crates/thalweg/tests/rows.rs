@@ -21,7 +21,7 @@ fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
     let c = counters() - before;
     let t = e.totals();
     assert_eq!(
-        [t.kernels, t.bytes_read, t.bytes_written].map(|v| v as u64),
+        [t.kernels, t.bytes_read_measured, t.bytes_written_measured].map(|v| v as u64),
         [c.kernels, c.bytes_read, c.bytes_written],
         "{e}"
     );

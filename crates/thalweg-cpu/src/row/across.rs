@@ -12,12 +12,13 @@ use super::layout::{Block, Layout, Tables};
 use super::passes::{Chunk, Kernel, Places};
 use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
+use crate::memory::PRIVATE;
 use thalweg_kernel::order::LANES;
 use thalweg_kernel::{Access, AccessClass, Body, Node, Phase, Phases, Store, resolve};
 use thalweg_runtime::Error;
 
-/// Bytes of a strip that stay in a second-level cache while its phases run.
-const STRIP_BYTES: usize = 512 << 10;
+/// Bytes of a strip that stay in a core's own caches while its phases run.
+const STRIP_BYTES: usize = PRIVATE;
 /// Columns of a strip: of bodies that pass once, where width alone matters; and the least that is worth a chunk.
 const WIDE: usize = 2048;
 pub const NARROW: usize = 64;
@@ -66,8 +67,9 @@ pub struct Program {
 }
 
 impl Program {
-    pub fn new(phases: Phases, lines: usize, choice: Choice) -> Program {
-        let maps = phases.list.iter().map(|p| convert(&phases, p, lines, choice)).collect();
+    /// Compiles the phases of a body.
+    pub fn new(phases: Phases, of: &Body, choice: Choice) -> Program {
+        let maps = phases.list.iter().map(|p| convert(&phases, p, of, choice)).collect();
         Program { phases, maps }
     }
 
@@ -77,10 +79,10 @@ impl Program {
     }
 }
 
-/// A phase of a body with so many accesses as a map.
-fn convert(phases: &Phases, phase: &Phase, lines: usize, choice: Choice) -> Map {
+/// A phase of a body as a map.
+fn convert(phases: &Phases, phase: &Phase, of: &Body, choice: Choice) -> Map {
     let mut body = phase.body.clone();
-    let mut sources: Vec<Source> = (0..lines).map(Source::Line).collect();
+    let mut sources: Vec<Source> = (0..of.accesses.len()).map(Source::Line).collect();
     sources.extend((0..phases.buffers.len()).map(Source::Buffer));
     for access in &mut body.accesses {
         // Of a row there is one element a column, whatever lies between columns.
@@ -125,7 +127,14 @@ fn convert(phases: &Phases, phase: &Phase, lines: usize, choice: Choice) -> Map 
     let written: Vec<usize> = body.stores.iter().map(|s| s.access as usize).collect();
     let points = !phase.once && written.iter().all(|&a| matches!(accesses[a].0, Source::Line(_)));
     let written = if points { written } else { vec![] };
-    Map { engine: Engine::restored(&body, choice), accesses, folds: folds.len(), once: phase.once, mapped, written }
+    Map {
+        engine: Engine::restored(&body, of.operands, choice),
+        accesses,
+        folds: folds.len(),
+        once: phase.once,
+        mapped,
+        written,
+    }
 }
 
 /// One launch.
@@ -136,7 +145,7 @@ pub struct Across<'a> {
     stores: Stores,
     /// Columns there are and columns of a strip.
     columns: usize,
-    width: usize,
+    pub width: usize,
     strips: usize,
     /// Whether 32 points of each phase run as one long row. Values are then repeated as often.
     joined: Vec<bool>,

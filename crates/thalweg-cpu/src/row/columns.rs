@@ -8,11 +8,12 @@ use super::layout::Layout;
 use super::passes::{Arena, Places};
 use crate::check;
 use crate::simd::Shared;
+use crate::tile;
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessClass, Body, FoldOp, RowGeometry};
 
 /// Groups that rows are cut into.
-const GROUPS: usize = 64;
+pub const GROUPS: usize = 64;
 
 /// A store that leads all rows to one.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +117,7 @@ impl Columns {
                 let to = layout.lines[c.access].start as *mut u8;
                 std::ptr::copy_nonoverlapping(at(0, c), to, layout.n * c.dtype.size());
             }
+            tile::note(0, layout.n * c.dtype.size());
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::order::BLOCK;
 use thalweg_kernel::{AccessClass, Body, IndexMap, Orientation, RowGeometry, dims};
-use thalweg_runtime::{Buffer, Error};
+use thalweg_runtime::Error;
 
 /// One access with everything that a call needs of it, in bytes (index only: in positions).
 pub struct Line<'a> {
@@ -76,11 +76,12 @@ pub struct Block {
 type Dims = Vec<(usize, Option<usize>)>;
 
 impl<'a> Layout<'a> {
+    /// `place` gives the address and the bytes of an operand. A layout of operands that are nowhere tells of steps alone.
     pub fn new(
         body: &Body,
         geometry: &'a RowGeometry,
         orientation: Orientation,
-        operands: &[&Buffer],
+        place: &dyn Fn(u16) -> (*mut u8, usize),
     ) -> Result<Layout<'a>, Error> {
         let (extents, kept) = (&geometry.extents, geometry.kept);
         let row = geometry.row();
@@ -116,10 +117,10 @@ impl<'a> Layout<'a> {
         let mut lines = Vec::with_capacity(body.accesses.len());
         for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
             let unit = if access.operand.is_some() { access.dtype.size() as i64 } else { 1 };
-            let operand = access.operand.map(|o| operands[o as usize]);
+            let operand = access.operand.map(place);
             let map = at.map.as_ref().filter(|_| mapped(i)).map(|map| Mapped {
                 map,
-                operand: operand.map(|b| (b.address().cast_const(), b.bytes() / unit as usize)),
+                operand: operand.map(|(at, bytes)| (at.cast_const(), bytes / unit as usize)),
                 wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
                 packed: access.class != AccessClass::Mapped,
             });
@@ -139,7 +140,7 @@ impl<'a> Layout<'a> {
             };
             let base = if map.is_some() { 0 } else { (at.base as i64).wrapping_mul(unit) };
             lines.push(Line {
-                start: operand.map_or(0, |b| b.address() as i64).wrapping_add(base),
+                start: operand.map_or(0, |o| o.0 as i64).wrapping_add(base),
                 unit,
                 kept: spread(&rows),
                 runs: spread(&runs),
@@ -147,7 +148,7 @@ impl<'a> Layout<'a> {
                 map,
                 bounds: operand
                     .filter(|_| gathered(body, i))
-                    .map(|b| [b.address() as u64, (b.bytes() / unit as usize) as u64]),
+                    .map(|(at, bytes)| [at as u64, (bytes / unit as usize) as u64]),
             });
         }
         let sizes = |dims: Dims| dims.into_iter().map(|d| d.0).collect::<Vec<_>>();

@@ -15,6 +15,7 @@ mod layout;
 mod online;
 mod passes;
 mod scans;
+mod traffic;
 
 use crate::check::{self, Points};
 use crate::engine::{AlongEngine, Choice, STREAM_ALIGN};
@@ -29,7 +30,7 @@ use layout::Layout;
 use online::OnlineProgram;
 use std::sync::{Arc, OnceLock};
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::{AccessClass, Body, Geometry, Orientation, RowGeometry, phases};
+use thalweg_kernel::{AccessClass, Body, Geometry, Moved, OnlinePasses, Orientation, Phases, RowGeometry, phases};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 pub use passes::Failure;
@@ -75,7 +76,7 @@ impl RowsProgram {
                 Way::Along { kept, bare: OnceLock::new(), online: OnceLock::new() }
             }
             Orientation::Across => {
-                let kept = Box::new(across::Program::new(phases, body.accesses.len(), choice));
+                let kept = Box::new(across::Program::new(phases, body, choice));
                 Way::Across { kept, bare: OnceLock::new() }
             }
         };
@@ -106,6 +107,24 @@ impl RowsProgram {
         made.as_deref().unwrap_or(kept)
     }
 
+    /// The engine for a launch along rows, and the passes that run together where there are such.
+    fn passes_along<'a>(
+        &'a self,
+        (kept, bare, online): (
+            &'a AlongEngine,
+            &'a OnceLock<Option<Box<AlongEngine>>>,
+            &'a OnceLock<Option<Box<OnlineProgram>>>,
+        ),
+        layout: &Layout<'_>,
+    ) -> (&'a AlongEngine, Option<&'a OnlinePasses>) {
+        let made = || OnlineProgram::new(&self.body, self.choice, kept.info()).map(Box::new);
+        let pays = online::pays(&self.body, layout);
+        match if pays { online.get_or_init(made).as_deref() } else { None } {
+            Some(l) => (&l.engine, Some(&l.online)),
+            None => (self.along(kept, bare, layout.row), None),
+        }
+    }
+
     /// The program for strips of rows of so many points.
     fn across<'a>(
         &'a self,
@@ -120,7 +139,7 @@ impl RowsProgram {
         let made = bare.get_or_init(|| {
             let phases = phases(&prepare(&self.body), false);
             let fewer = phases.buffers.len() < kept.phases.buffers.len();
-            fewer.then(|| Box::new(across::Program::new(phases, self.body.accesses.len(), self.choice)))
+            fewer.then(|| Box::new(across::Program::new(phases, &self.body, self.choice)))
         });
         made.as_deref().unwrap_or(kept)
     }
@@ -140,6 +159,39 @@ impl RowsProgram {
         estimate_ns(&self.body, &geometry.accesses, points, self.cost) + scans * points as f64
     }
 
+    /// What a launch moves.
+    fn moved(&self, geometry: &RowGeometry) -> Moved {
+        // Nothing runs: only steps are asked for.
+        let nowhere = |_: u16| (std::ptr::null_mut(), 0);
+        let Ok(layout) = Layout::new(&self.body, geometry, self.orientation(), &nowhere) else {
+            // A launch refuses it.
+            return Moved::default();
+        };
+        let threads = self.threads.for_work(self.estimate_ns(geometry));
+        let told = |phases: &Phases, together, width: Option<usize>| {
+            let chunks = width.map_or(layout.rows(), |w| layout.rows().div_ceil(w));
+            let split = passes::splits(chunks, layout.blocks(), threads);
+            let scan = |phase: usize, number: usize, size| {
+                let scan = &phases.list[phase].scans[number];
+                scan::moves(scan.scan.op, phases.buffers[scan.from as usize], size, split)
+            };
+            let (body, at, layout) = (&self.body, &geometry.accesses[..], &layout);
+            traffic::Rows { body, at, layout, phases, together, width, scans: &scan }.moves()
+        };
+        match &self.way {
+            Way::Along { kept, bare, online } => {
+                let (engine, online) = self.passes_along((kept, bare, online), &layout);
+                told(engine.phases(), online.map(|o| o.phases.clone()), None)
+            }
+            Way::Across { kept, bare } => {
+                let program = self.across(kept, bare, layout.row);
+                let stores = Stores { aliased: false, stream: false };
+                let width = Across::new(program, &layout, &[], stores, threads).width;
+                told(&program.phases, None, Some(width))
+            }
+        }
+    }
+
     /// Runs a launch on these threads.
     ///
     /// # Safety
@@ -155,7 +207,8 @@ impl RowsProgram {
         threads: &Threads,
     ) -> Result<(), Error> {
         let body = &self.body;
-        let layout = Layout::new(body, geometry, self.orientation(), operands)?;
+        let place = |o: u16| (operands[o as usize].address(), operands[o as usize].bytes());
+        let layout = Layout::new(body, geometry, self.orientation(), &place)?;
         let estimate = self.estimate_ns(geometry);
         let aliased = check::aliased(body, operands, |i| {
             let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
@@ -176,11 +229,7 @@ impl RowsProgram {
         unsafe {
             match &self.way {
                 Way::Along { kept, bare, online } => {
-                    let pays = online::pays(body, &layout);
-                    let made = || OnlineProgram::new(body, self.choice, kept.info()).map(Box::new);
-                    let online = if pays { online.get_or_init(made).as_deref() } else { None };
-                    let engine = online.map_or_else(|| self.along(kept, bare, layout.row), |l| &l.engine);
-                    let online = online.map(|l| &l.online);
+                    let (engine, online) = self.passes_along((kept, bare, online), &layout);
                     Along::new(engine, online, body, &layout, scalars, stores).run(threads, estimate)
                 }
                 Way::Across { kept, bare } => {
@@ -199,6 +248,11 @@ impl Program for RowsProgram {
         self.check(geometry, operands, scalars);
         // SAFETY: just checked.
         unsafe { self.run(geometry, operands, scalars, &self.threads) }
+    }
+
+    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
+        let Geometry::Rows(geometry) = geometry else { panic!("a row kernel is launched with {geometry:?}") };
+        self.moved(geometry)
     }
 
     fn rereads_for(&self, _: usize) -> bool {

@@ -11,14 +11,13 @@ use super::along_call::Along;
 use super::layout::{Block, Layout, Tables};
 use super::passes::{Chunk, Kernel};
 use crate::engine::{AlongEngine, Choice};
+use crate::memory::PRIVATE;
 use crate::prepare::prepare;
 use crate::row_call::ACCESS_WORDS;
 use thalweg_ir::{DType, Scalar};
 use thalweg_kernel::{AccessClass, Body, OnlinePasses, Part, Phases, online_passes, order, with_residuals};
 use thalweg_runtime::{Error, ProgramInfo};
 
-/// Bytes of a row that stay in a cache near enough to be read from again.
-const NEAR_BYTES: usize = 512 << 10;
 /// Elements of a run below which blocks are too short to be put together one by one.
 const LEAST_RUN: usize = 1024;
 /// Words that a block leaves of a rescaling identity.
@@ -51,7 +50,7 @@ pub fn pays(body: &Body, layout: &Layout<'_>) -> bool {
         a.operand.is_some() && !a.per_row && a.class != AccessClass::Uniform && loads(*number)
     };
     let bytes: usize = (0..body.accesses.len()).filter(moves).map(|i| body.accesses[i].dtype.size()).sum();
-    !body.strict && layout.n >= LEAST_RUN && layout.row.saturating_mul(bytes) > NEAR_BYTES
+    !body.strict && layout.n >= LEAST_RUN && layout.row.saturating_mul(bytes) > PRIVATE
 }
 
 /// Words that a block leaves: the first pass's folds, then of each rescaling identity the fold, the shift and the residual.

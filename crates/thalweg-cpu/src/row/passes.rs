@@ -193,15 +193,19 @@ pub trait Kernel: Sync {
     unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8);
 }
 
+/// Whether so many threads take blocks of a chunk rather than chunks.
+pub fn splits(chunks: usize, blocks: usize, helpers: usize) -> bool {
+    let few = chunks < helpers || chunks < 4 * helpers && blocks >= 8 * helpers;
+    helpers > 1 && few && blocks > 1
+}
+
 /// Runs all phases of all chunks.
 ///
 /// # Safety
 /// The kernel's layout was checked against its operands.
 pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
     let (chunks, blocks) = (kernel.chunks(), kernel.layout().blocks());
-    let helpers = threads.for_work(estimate_ns);
-    let few = chunks < helpers || chunks < 4 * helpers && blocks >= 8 * helpers;
-    if helpers > 1 && few && blocks > 1 {
+    if splits(chunks, blocks, threads.for_work(estimate_ns)) {
         // SAFETY: the caller's promise.
         return unsafe { split(kernel, threads, estimate_ns) };
     }

@@ -13,13 +13,14 @@
 mod blocks;
 mod sort;
 
+use crate::memory::PRIVATE;
 use crate::simd::{Job, dispatch};
 use crate::threads::Threads;
 use blocks::blocks;
 use half::{bf16, f16};
 use sort::sorted;
 use thalweg_ir::{DType, ScanOp};
-#[cfg(doc)]
+use thalweg_kernel::Moved;
 use thalweg_kernel::order::SCAN_BLOCK;
 
 /// Columns whose state is carried side by side: 8 KiB of f64.
@@ -30,6 +31,21 @@ pub fn ns_per_element(op: ScanOp) -> f64 {
     match op {
         ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => 20.0,
         ScanOp::Sum | ScanOp::Prod | ScanOp::Max | ScanOp::Min => 0.7,
+    }
+}
+
+/// What scanning each column moves beyond reading the elements and writing the results once; `split` among threads. Digits of keys that are all the
+/// same, which a sort leaves out, are data: all count.
+pub fn moves(op: ScanOp, dtype: DType, [n, width]: [usize; 2], split: bool) -> Moved {
+    let bytes = (n * width * dtype.size()) as u64;
+    match op {
+        ScanOp::Sort | ScanOp::Argsort => sort::moves(dtype, n, split).times(width as u64),
+        // Neither has blocks.
+        ScanOp::LogSumExp => Moved::default(),
+        ScanOp::Prod if dtype.is_float() => Moved::default(),
+        // One pass for the totals of the blocks, one for the results.
+        _ if split && n > SCAN_BLOCK && bytes > PRIVATE as u64 => Moved { read: bytes, ..Moved::default() },
+        _ => Moved::default(),
     }
 }
 

@@ -4,9 +4,11 @@
 //! any way to sort them is stable. Long columns are sorted by radix, by all threads together.
 
 use super::{Element, Rows, ns_per_element};
+use crate::memory::PRIVATE;
 use crate::simd::Shared;
 use crate::threads::Threads;
-use thalweg_ir::ScanOp;
+use thalweg_ir::{DType, ScanOp};
+use thalweg_kernel::Moved;
 
 /// Elements from which a column is sorted by radix rather than by comparisons.
 const RADIX: usize = 512;
@@ -47,6 +49,23 @@ impl Item for (u64, usize) {
     #[inline(always)]
     fn digit(self, n: u32) -> usize {
         (self.0 >> (8 * n)) as usize & 0xff
+    }
+}
+
+/// What sorting a column of `n` elements moves of its keys and copies, where these do not stay in a core's own caches.
+pub fn moves(dtype: DType, n: usize, split: bool) -> Moved {
+    let (digits, size) = (dtype.size() as u64, dtype.size());
+    let item = if size == 8 || n > u32::MAX as usize { size_of::<(u64, usize)>() } else { size_of::<u64>() };
+    let (items, elements) = ((n * item) as u64, (n * size) as u64);
+    if n < RADIX || 2 * items + elements <= PRIVATE as u64 {
+        return Moved::default();
+    }
+    // Keys are counted for all digits at once, or by threads for each, and moved for each; at last they say which element comes next.
+    let counted = if split { digits } else { 1 };
+    Moved {
+        read: items * (counted + digits + 1) + elements,
+        written: items * (1 + digits) + elements,
+        ..Moved::default()
     }
 }
 

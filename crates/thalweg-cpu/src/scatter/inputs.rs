@@ -5,13 +5,14 @@
 //! another in the order of the index, so the cuts change no bit. What cannot be cut the same way is computed whole.
 
 use super::{apply, prepare};
+use crate::memory::PRIVATE;
 use crate::row;
 use crate::threads::Threads;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::{Geometry, MapGeometry, ScatterGeometry};
+use thalweg_kernel::{Geometry, MapGeometry, Moved, ScatterGeometry};
 use thalweg_runtime::{Buffer, Error, Pool, Program, ProgramInfo};
 
 /// Values computed before they are put in, for each thread: index and values of f32 are 384 KiB.
@@ -132,6 +133,44 @@ impl Program for ScatterProgram {
         Ok(())
     }
 
+    fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved {
+        let Geometry::Scatter(g) = geometry else { panic!("a scatter is launched with {geometry:?}") };
+        let size = self.dtype.size() as u64;
+        let beside = g.outer.iter().chain(&g.inner).map(|d| d.0).product::<usize>();
+        let (result, values) = ((beside * g.size) as u64 * size, beside * g.n);
+        let mut moved = Moved::default();
+        for (n, input) in self.inputs.iter().enumerate() {
+            let bytes = if n == 0 { 8 } else { size };
+            let (Some(input), Some(own)) = (input, &g.inputs[n]) else {
+                moved.read += distinct(g, n + 1) as u64 * bytes;
+                continue;
+            };
+            let computed = points(own) as u64 * bytes;
+            let inner = input.program.moves(own, false);
+            moved += Moved { written: inner.written.saturating_sub(computed), ..inner };
+            // Computed in parts that stay in cache, or whole.
+            if cut(g, n + 1, own).is_none() && computed > PRIVATE as u64 {
+                moved.written += computed;
+                moved.read += computed;
+            }
+        }
+        if !in_place {
+            moved.read += result;
+            moved.written += result;
+        }
+        // Where the result does not stay, each value finds its element in memory.
+        let touched = values as u64 * size;
+        if result > PRIVATE as u64 {
+            let element = if self.op == ScatterOp::Set { 0 } else { touched };
+            moved.read += element;
+            moved.written += touched;
+        } else if in_place {
+            moved.read += result.min(touched);
+            moved.written += result.min(touched);
+        }
+        moved
+    }
+
     fn info(&self) -> ProgramInfo {
         let native = ProgramInfo { engine: "native".into(), ..ProgramInfo::default() };
         let computed = self.inputs.iter().flatten().map(|i| i.program.info());
@@ -159,6 +198,12 @@ fn rows_of_part(g: &ScatterGeometry, threads: &Threads) -> usize {
 /// Strides along the outermost dimension; none along the axis of what is not the index's.
 fn outer_strides(g: &ScatterGeometry) -> [isize; 4] {
     g.outer.first().map_or([0, g.steps[1], g.steps[2], 0], |d| d.1)
+}
+
+/// Distinct elements of operand `which`, index or values, that are looked at.
+fn distinct(g: &ScatterGeometry, which: usize) -> usize {
+    let along = (g.n, g.steps);
+    g.outer.iter().chain(&g.inner).chain([&along]).filter(|d| d.1[which] != 0).map(|d| d.0).product()
 }
 
 /// Points of a computed input.

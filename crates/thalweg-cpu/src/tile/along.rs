@@ -6,6 +6,7 @@
 
 use super::call::{Block, Call};
 use super::compile::{Level, compile_pass};
+use super::counted;
 use super::moves;
 use super::program::{Pass, TILE, lay_out};
 use super::run::Registers;
@@ -24,6 +25,8 @@ pub struct AlongTile {
     registers: usize,
     accesses: Vec<Access>,
     scalars: usize,
+    /// Operands of the launch, which buffers come after.
+    operands: u16,
 }
 
 /// Compiles a row body; there is none that it refuses. With `keep`, dear values are kept in buffers.
@@ -42,7 +45,7 @@ pub fn compile_along(body: &Body, keep: bool) -> AlongTile {
         per_row: false,
     });
     let accesses = body.accesses.iter().copied().chain(buffers).collect();
-    AlongTile { phases, passes, bytes, registers, accesses, scalars: body.scalars as usize }
+    AlongTile { phases, passes, bytes, registers, accesses, scalars: body.scalars as usize, operands: body.operands }
 }
 
 impl AlongTile {
@@ -56,6 +59,7 @@ impl Along for AlongTile {
     unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, phases: Range<usize>) -> bool {
         let values = args[self.accesses.len() * ACCESS_WORDS + self.scalars] as *mut u64;
         let once: Vec<bool> = self.phases.list[phases.clone()].iter().map(|p| p.once).collect();
+        let counted = counted::on().then_some(self.operands);
         Registers::with(self.bytes, self.registers, |base, mut at| {
             let mut calls: Vec<(&Pass, Call<'_>)> = Vec::with_capacity(once.len());
             for (pass, once) in self.passes[phases].iter().zip(&once) {
@@ -66,6 +70,7 @@ impl Along for AlongTile {
                 debug_assert!(pass.folds.is_empty() || n <= BLOCK, "a fold takes a block at a time, not {n} points");
                 // SAFETY: hoisted steps only fill registers and compute on them, at most a tile.
                 unsafe { call.steps(&pass.hoisted, Block::of_row(0, 0, if *once { 1 } else { n.min(TILE) })) };
+                call.counted = counted;
                 calls.push((pass, call));
             }
             for row in 0..rows {
@@ -93,7 +98,10 @@ unsafe fn run_row(pass: &Pass, call: &mut Call<'_>, row: usize, n: usize) {
             moves::fill(f.identity, f.width, call.tile(f.lanes), LANES);
         }
         if n > 0 {
+            // What is the same for the row does not count.
+            let counted = call.counted.take();
             call.steps(&pass.row, Block::of_row(row, 0, n.min(TILE)));
+            call.counted = counted;
         }
         for column in (0..n).step_by(TILE) {
             call.steps(&pass.steps, Block::of_row(row, column, TILE.min(n - column)));

@@ -1,9 +1,9 @@
 //! A pass at work: what each step does with a block of points.
 
-use super::casts;
 use super::lanes::Loop;
 use super::moves::{self, Indexed};
 use super::program::{Code, Pass, Register, Step, Value, Write};
+use super::{casts, counted};
 use crate::row_call::{ACCESS_WORDS, RowArgs};
 use thalweg_kernel::{Access, AccessClass};
 
@@ -37,6 +37,8 @@ pub(super) struct Call<'a> {
     pub values: *mut u64,
     /// Whether an index was out of range.
     pub outside: bool,
+    /// Operands of the launch, if what they are loaded and stored is counted.
+    pub counted: Option<u16>,
 }
 
 impl<'a> Call<'a> {
@@ -52,7 +54,7 @@ impl<'a> Call<'a> {
         for (at, (offset, _)) in at.iter_mut().zip(&pass.places) {
             *at = base.wrapping_add(*offset);
         }
-        Call { pass, accesses, args, n, base, at, values: std::ptr::null_mut(), outside: false }
+        Call { pass, accesses, args, n, base, at, values: std::ptr::null_mut(), outside: false, counted: None }
     }
 
     /// Runs steps over a block.
@@ -63,6 +65,27 @@ impl<'a> Call<'a> {
         for step in steps {
             // SAFETY: the caller's promise.
             unsafe { self.step(step, block) };
+        }
+    }
+
+    /// Notes what a step loads and stores.
+    fn count(&self, step: &Step, operands: u16, lanes: usize) {
+        let access = |a: u16| &self.accesses[a as usize];
+        match *step {
+            Step::Load { access: a, size, .. } | Step::Gather { access: a, size, .. }
+                if counted::counts(access(a), operands) =>
+            {
+                counted::note(lanes * size, 0);
+            }
+            // Where it reads is data.
+            Step::Indexed { access: a, size, .. } if access(a).operand.is_some_and(|o| o < operands) => {
+                counted::note(lanes * size, 0);
+            }
+            Step::Store { access: a, ref write, .. } if counted::counts(access(a), operands) => {
+                let bytes = lanes * access(a).dtype.size();
+                counted::note(if matches!(write, Write::Combine(_)) { bytes } else { 0 }, bytes);
+            }
+            _ => {}
         }
     }
 
@@ -79,6 +102,9 @@ impl<'a> Call<'a> {
     /// As [`Call::steps`].
     unsafe fn step(&mut self, step: &Step, b: Block) {
         let lanes = b.rows * b.columns;
+        if let Some(operands) = self.counted {
+            self.count(step, operands, lanes);
+        }
         // SAFETY: registers have room for a tile of their width, and what steps read has been written by earlier ones
         // (topological order); memory is as the caller vouches.
         unsafe {

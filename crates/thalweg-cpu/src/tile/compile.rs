@@ -10,10 +10,15 @@ use thalweg_kernel::{AccessClass, Body, Node, NodeId, Store};
 
 /// Compiles a map body; there is none that it refuses.
 pub fn compile(body: &Body) -> TileProgram {
+    compile_with(body, body.operands)
+}
+
+/// As [`compile`], where only the first operands are those of a launch, and the others places of its driver.
+pub fn compile_with(body: &Body, operands: u16) -> TileProgram {
     let body = prepare(body);
     let mut pass = compile_pass(&body, Level::Point);
     let bytes = lay_out(&mut [&mut pass]);
-    TileProgram { pass, bytes, accesses: body.accesses }
+    TileProgram { pass, bytes, accesses: body.accesses, operands }
 }
 
 /// Compiles a prepared body. `row` is the level of what is the same for all points of a row: its own, where a tile lies in one row, or else that of

@@ -10,6 +10,7 @@ mod along;
 mod call;
 mod casts;
 mod compile;
+mod counted;
 mod floats;
 mod folds;
 mod ints;
@@ -21,5 +22,7 @@ mod run;
 mod tests;
 
 pub use along::{AlongTile, compile_along};
-pub use compile::compile;
+pub use compile::{compile, compile_with};
+pub(crate) use counted::note;
+pub use counted::{Counted, counted};
 pub use program::TileProgram;

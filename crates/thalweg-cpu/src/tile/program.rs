@@ -123,6 +123,8 @@ pub struct TileProgram {
     /// Bytes of all registers.
     pub(super) bytes: usize,
     pub(super) accesses: Vec<Access>,
+    /// Operands of the launch; what comes after are a driver's own places.
+    pub(super) operands: u16,
 }
 
 /// Bytes of a lane.

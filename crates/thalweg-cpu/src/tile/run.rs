@@ -1,6 +1,7 @@
 //! How a tile program runs: tiles of a thread's registers, block after block of the call.
 
 use super::call::{Block, Call};
+use super::counted;
 use super::program::{TILE, TileProgram};
 use crate::row_call::{RowArgs, Rows};
 use std::cell::RefCell;
@@ -50,6 +51,7 @@ impl Rows for TileProgram {
             let first = Block { row: 0, rows: 1, column: 0, columns: (n * rows).min(TILE) };
             // SAFETY: hoisted steps only fill registers and compute on them, at most a tile.
             unsafe { call.steps(&self.pass.hoisted, first) };
+            call.counted = counted::on().then_some(self.operands);
             // Short rows share a tile.
             let together = (TILE / n).max(1);
             for row in (0..rows).step_by(together) {

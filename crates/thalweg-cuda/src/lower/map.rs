@@ -9,6 +9,7 @@ use crate::render::UnitKey;
 use crate::render::elements::is_native;
 use crate::render::map::{self, MapClass, MapSlots, Tile};
 use crate::space::{Space, Way, divisor};
+use crate::traffic;
 use thalweg_kernel::{Access, Body, MapGeometry, expand, widen};
 
 /// Nodes of a body that is written down four times over for a tile, lanes apart.
@@ -30,6 +31,7 @@ pub fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], compil
 /// Adds a map.
 pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) {
     let body = &expand(&widen(body), &is_native);
+    plan.moved += traffic::map(body, &geometry.extents, &geometry.accesses);
     let chip = compiler.chip();
     let threads = chip.multiprocessors as usize * chip.threads as usize;
     let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);

@@ -20,6 +20,7 @@ mod sort;
 use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::plan::{MOST_BLOCKS, Plan};
+use crate::traffic;
 use map::{add_boxes, add_map};
 use thalweg_ir::DType;
 use thalweg_kernel::{Body, Geometry, Kernel, MapGeometry};
@@ -49,6 +50,7 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
                 let message = "bool has no matrix product".into();
                 return Err(Error::Compile { device: compiler.device().into(), message });
             }
+            plan.moved += traffic::product(geometry, dtype.size());
             if !matmul::add_product(&mut plan, dtype, precision, geometry, compiler) {
                 matmul::add(&mut plan, dtype, geometry, compiler);
             }
@@ -74,7 +76,10 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
                 scalars += input.scalars as u16;
             }
             targets[3] = Word::Operand(next, 0);
+            let before = plan.scratch.iter().sum::<usize>();
             scatter::add(&mut plan, *op, *dtype, geometry, targets, compiler);
+            let scratch = plan.scratch.iter().sum::<usize>() - before;
+            plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
         }
         (Kernel::Group { kernels, parts }, Geometry::Group(geometries)) => {
             let (mut reads, mut scalars) = (0, 0);

@@ -16,6 +16,7 @@ use crate::render::elements::is_native;
 use crate::render::map::gathers;
 use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage};
 use crate::space::Space;
+use crate::traffic::{self, Domain};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, BodyBuilder, Node, Orientation, Phases, RowGeometry, expand,
@@ -54,6 +55,8 @@ pub fn add(
     plan.checked |= gathers(body);
     if body.scans.is_empty() && !spread.is_split(sharing) {
         let class = RowsClass { space: space.class.clone(), sharing, stage: None };
+        let held = matches!(sharing, Sharing::Held { .. });
+        plan.moved += traffic::whole(&class.phases(body).list, Domain::of(geometry), held);
         spread.draft(plan, class, 1, &[], &[]);
         return Ok(());
     }
@@ -199,6 +202,7 @@ impl Spread<'_> {
         } else {
             1
         };
+        plan.moved += traffic::staged(&phases.list, Domain::of(self.geometry), chunks);
         let per_row = self.space.rows();
         let mut region = |bytes: usize| {
             plan.scratch.push(bytes.max(64));

@@ -7,6 +7,7 @@ use crate::launch::Word;
 use crate::plan::{Draft, Plan, blocks};
 use crate::render::UnitKey;
 use crate::render::scan::{BLOCK, POINTS, ScanClass, WARP, WORDS, Way};
+use crate::traffic;
 use thalweg_ir::ScanOp;
 
 /// Chunks of a row at most: each block folds the partial results of those before its own.
@@ -24,6 +25,7 @@ impl RowScan {
         if matches!(op, ScanOp::Sort | ScanOp::Argsort) {
             return sort::add(self, plan, compiler);
         }
+        plan.moved += traffic::scratch((rows * n * dtype.size()) as u64);
         // Of products in another order one may overflow where the other vanishes.
         if op == ScanOp::Prod && dtype.is_float() {
             return self.draft(plan, compiler, Way::InOrder, blocks(rows, 32), 32, &[]);
@@ -59,6 +61,9 @@ impl RowScan {
         if shares == 1 {
             return self.draft(plan, compiler, way, grid, block, &[chunk, 1, own, chunks, 0, 0, wide]);
         }
+        // The first launch only reads the elements, and leaves a partial result of each chunk.
+        plan.moved.read += (self.rows * n * self.dtype.size()) as u64;
+        plan.moved += traffic::scratch((8 * self.rows * chunks) as u64);
         plan.scratch.push((8 * self.rows * chunks).max(64));
         let region = plan.scratch.len() as u16 - 1;
         for fold in [1, 0] {

@@ -7,7 +7,9 @@ use crate::plan::{Draft, Plan, blocks};
 use crate::render::UnitKey;
 use crate::render::scan::{ScanClass, Way};
 use crate::render::sort::{BLOCK, STRETCH, WORDS, is_wide};
+use crate::traffic;
 use thalweg_ir::ScanOp;
+use thalweg_kernel::Moved;
 
 /// Adds the launches of a sort.
 pub fn add(scan: RowScan, plan: &mut Plan, compiler: &Compiler) {
@@ -25,6 +27,13 @@ pub fn add(scan: RowScan, plan: &mut Plan, compiler: &Compiler) {
     });
     // Where the result comes to lie over the elements, and not all blocks are through with them when the first one writes.
     let copy = (parts > 1 && op == ScanOp::Sort && from == to).then(|| region(dtype.size() * total));
+    // Keys and places go through memory before each merge; what comes out is read by its place.
+    let (elements, merges) = ((total * dtype.size()) as u64, parts.next_power_of_two().ilog2() as u64);
+    let pair = ((if is_wide(dtype) { 12 } else { 8 }) * total) as u64;
+    let (again, result) = if op == ScanOp::Sort { (elements, elements) } else { (0, 8 * total as u64) };
+    plan.moved += Moved { read: elements + again, written: result, ..Moved::default() };
+    plan.moved += traffic::scratch(merges * pair);
+    plan.moved.written += copy.map_or(0, |_| elements);
     let row = n.next_power_of_two().clamp(8, STRETCH);
     let tiles = rows.div_ceil(STRETCH / row) * parts;
     let mut stage = |way, run: usize, at: usize, last: bool| {

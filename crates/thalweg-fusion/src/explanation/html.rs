@@ -59,10 +59,14 @@ fn overview(out: &mut String, run: &Totals, unfused: &Totals) {
         ("kernels", run.kernels, unfused.kernels, false),
         ("bytes read", run.bytes_read, unfused.bytes_read, true),
         ("bytes written", run.bytes_written, unfused.bytes_written, true),
+        ("bytes read, as the device says", run.bytes_read_measured, 0, true),
+        ("bytes written, as the device says", run.bytes_written_measured, 0, true),
         ("bytes allocated", run.bytes_allocated, unfused.bytes_allocated, true),
         ("peak in use", run.peak, unfused.peak, true),
     ];
     for (name, a, b, is_bytes) in rows {
+        // What has not run was not measured.
+        let measured = name.ends_with("says");
         let show = |n: usize| if is_bytes { bytes(n) } else { n.to_string() };
         let share = |n: usize| 100.0 * n as f64 / a.max(b).max(1) as f64;
         let _ = write!(
@@ -70,7 +74,7 @@ fn overview(out: &mut String, run: &Totals, unfused: &Totals) {
             "<tr><td>{name}</td><td class=n>{}</td><td class=n>{}</td><td><div class=bar style=\"width:{:.1}%\"></div>\
              <div class=\"bar u\" style=\"width:{:.1}%\"></div></td></tr>",
             show(a),
-            show(b),
+            if measured { String::new() } else { show(b) },
             share(a),
             share(b)
         );
@@ -90,18 +94,20 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
     if s.operations.len() > DRAWN {
         let _ = write!(out, "<p>The first {DRAWN} operations are drawn.</p>");
     }
-    out.push_str("</section><section><table><tr><th>kernel</th><th>over</th><th class=n>operations</th><th class=n>read</th><th class=n>written</th><th class=n>allocated</th><th class=n>predicted</th><th class=n>measured</th><th>run by</th></tr>");
+    out.push_str("</section><section><table><tr><th>kernel</th><th>over</th><th class=n>operations</th><th class=n>read: predicted</th><th class=n>moved</th><th class=n>written: predicted</th><th class=n>moved</th><th class=n>allocated</th><th class=n>predicted</th><th class=n>measured</th><th>run by</th></tr>");
     for (k, kernel) in s.kernels.iter().enumerate() {
         let _ = write!(
             out,
             "<tr><td><span class=dot style=\"background:{}\"></span>{k} {}</td><td><code>{}</code></td><td class=n>{}</td><td class=n>{}</td>\
-             <td class=n>{}</td><td class=n>{}{}</td><td class=n>{}</td><td class=n>{}</td><td>{}</td></tr>",
+             <td class=n>{}</td><td class=n>{}</td><td class=n>{}</td><td class=n>{}{}</td><td class=n>{}</td><td class=n>{}</td><td>{}</td></tr>",
             colour(k),
             kernel.kind,
             kernel.domain,
             kernel.operations.len(),
             bytes(kernel.bytes_read),
+            bytes(kernel.bytes_read_measured),
             bytes(kernel.bytes_written),
+            bytes(kernel.bytes_written_measured),
             bytes(kernel.bytes_allocated),
             if kernel.in_place > 0 { " (in place)" } else { "" },
             time(kernel.predicted_ns),

@@ -18,6 +18,7 @@ use crate::write::step::Slot;
 use serde::Serialize;
 use std::collections::HashSet;
 use thalweg_ir::{Arg, Scalar};
+use thalweg_kernel::Moved;
 
 /// What was done with the segments of a stretch of code.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -31,10 +32,14 @@ pub struct Explanation {
 pub struct Totals {
     /// Kernels launched.
     pub kernels: usize,
-    /// Bytes read by kernels.
+    /// Bytes of distinct elements that kernels read, as the plan says.
     pub bytes_read: usize,
-    /// Bytes written by kernels.
+    /// Bytes that they write, as the plan says.
     pub bytes_written: usize,
+    /// Bytes that the launches read from memory, as the device says: scratch, second passes and repeated reads included. 0 of what has not run.
+    pub bytes_read_measured: usize,
+    /// Bytes that they wrote, as the device says.
+    pub bytes_written_measured: usize,
     /// Bytes allocated for results and intermediates.
     pub bytes_allocated: usize,
     /// Bytes of the arenas in which intermediates shared memory.
@@ -152,10 +157,14 @@ pub struct KernelReport {
     /// What it takes of a GPU's multiprocessors, where it runs on one.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub residence: Option<ResidenceReport>,
-    /// Bytes read.
+    /// Bytes of distinct elements read, as the plan says.
     pub bytes_read: usize,
-    /// Bytes written.
+    /// Bytes written, as the plan says.
     pub bytes_written: usize,
+    /// Bytes read from memory, as the device says: see [`Totals`].
+    pub bytes_read_measured: usize,
+    /// Bytes written, as the device says.
+    pub bytes_written_measured: usize,
     /// Bytes allocated for what it writes.
     pub bytes_allocated: usize,
     /// Outputs that took the place of a dying input.
@@ -238,6 +247,8 @@ impl SegmentReport {
                 residence,
                 bytes_read: step.map_or(0, |s| s.bytes_read),
                 bytes_written: step.map_or(0, |s| s.bytes_written),
+                bytes_read_measured: 0,
+                bytes_written_measured: 0,
                 bytes_allocated: 0,
                 in_place: 0,
                 launches: 0,
@@ -278,13 +289,14 @@ impl SegmentReport {
         }
     }
 
-    /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's place, and the time in
-    /// nanoseconds.
+    /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's place, what it moved, and the
+    /// time in nanoseconds.
     pub fn ran(
         &mut self,
         (instance, schedule): (&Instance, &Schedule),
         allocated: &[usize],
         in_place: &[usize],
+        moved: &[Moved],
         ns: &[u64],
     ) {
         let steps = schedule.launches.iter().map(|l| &instance.steps[l.step]);
@@ -292,12 +304,17 @@ impl SegmentReport {
         (t.kernels, t.bytes_read, t.bytes_written) = (0, 0, 0);
         (t.arena, t.arena_live) = (schedule.arena.bytes, schedule.arena.live);
         (t.peak, t.repeated) = (schedule.peak, schedule.repeated);
-        for (((step, &bytes), &reused), &ns) in steps.zip(allocated).zip(in_place).zip(ns) {
+        for ((((step, &bytes), &reused), moved), &ns) in steps.zip(allocated).zip(in_place).zip(moved).zip(ns) {
             let kernel = &mut self.kernels[step.kernel_index];
             kernel.launches += 1;
             kernel.measured_ns += ns;
             kernel.bytes_allocated += bytes;
             kernel.in_place += reused;
+            let (read, written) = (moved.read as usize, moved.written as usize);
+            kernel.bytes_read_measured += read;
+            kernel.bytes_written_measured += written;
+            t.bytes_read_measured += read;
+            t.bytes_written_measured += written;
             t.kernels += 1;
             t.bytes_read += step.bytes_read;
             t.bytes_written += step.bytes_written;
@@ -411,6 +428,8 @@ fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
         kernels: a.kernels + b.kernels,
         bytes_read: a.bytes_read + b.bytes_read,
         bytes_written: a.bytes_written + b.bytes_written,
+        bytes_read_measured: a.bytes_read_measured + b.bytes_read_measured,
+        bytes_written_measured: a.bytes_written_measured + b.bytes_written_measured,
         bytes_allocated: a.bytes_allocated + b.bytes_allocated,
         arena: a.arena + b.arena,
         arena_live: a.arena_live + b.arena_live,

@@ -20,6 +20,7 @@ impl Display for Explanation {
         if self.segments.len() > 1 {
             writeln!(f, "\nall segments")?;
             totals(f, "as run", &self.totals())?;
+            measured(f, &self.totals())?;
             totals(f, "unfused", &self.unfused())?;
             peak(f, &self.totals(), &self.unfused())?;
         }
@@ -37,6 +38,12 @@ fn totals(f: &mut fmt::Formatter<'_>, name: &str, t: &Totals) -> fmt::Result {
         bytes(t.bytes_written),
         bytes(t.bytes_allocated)
     )
+}
+
+/// What the launches moved, under what the plan says they would.
+fn measured(f: &mut fmt::Formatter<'_>, t: &Totals) -> fmt::Result {
+    let (read, written) = (bytes(t.bytes_read_measured), bytes(t.bytes_written_measured));
+    writeln!(f, "  {:<7} {:>11} {read:>11} read {written:>11} written, as the device says", "moved", "")
 }
 
 /// The most that was in use at once, beside what one kernel an operation would have needed.
@@ -58,6 +65,7 @@ impl SegmentReport {
         let (operations, kernels) = (plural(self.operations.len(), "operation"), plural(self.kernels.len(), "kernel"));
         writeln!(f, "segment {number}: {operations}, {kernels}, {plan}")?;
         totals(f, "as run", &self.totals)?;
+        measured(f, &self.totals)?;
         totals(f, "unfused", &self.unfused)?;
         peak(f, &self.totals, &self.unfused)?;
         if let Some(error) = &self.error {
@@ -108,12 +116,18 @@ impl SegmentReport {
         let engine = if kernel.engine.is_empty() { "no points" } else { &kernel.engine };
         let over = if kernel.parts > 1 { "of" } else { "over" };
         writeln!(f, "kernel {k}: {} {over} {}, {engine}", kernel.kind, kernel.domain)?;
-        write!(f, "  reads {}", bytes(kernel.bytes_read))?;
+        // Where the device moves what the plan says, once is enough.
+        let moved = |planned: usize, measured: usize| match planned == measured || kernel.launches == 0 {
+            true => bytes(planned),
+            false => format!("{} predicted, {} moved", bytes(planned), bytes(measured)),
+        };
+        write!(f, "  reads {}", moved(kernel.bytes_read, kernel.bytes_read_measured))?;
         if !kernel.reads.is_empty() {
             write!(f, " ({})", list(&kernel.reads))?;
         }
         let writes: Vec<String> = kernel.writes.iter().map(|w| format!("%{w}")).collect();
-        write!(f, "\n  writes {} ({})", bytes(kernel.bytes_written), list(&writes))?;
+        let written = moved(kernel.bytes_written, kernel.bytes_written_measured);
+        write!(f, "\n  writes {written} ({})", list(&writes))?;
         if kernel.in_place > 0 {
             write!(f, ", {} in place", kernel.in_place)?;
         }

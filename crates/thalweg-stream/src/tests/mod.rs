@@ -10,7 +10,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, Op, Shape};
-use thalweg_kernel::{Geometry, Kernel};
+use thalweg_kernel::{Geometry, Kernel, Moved, Node};
 use thalweg_runtime::{Buffer, Counters, Device, Error, Memory, MemoryStats, Pool, Program, ProgramInfo, counters};
 
 /// A device whose launches do nothing: values are what memory held before.
@@ -42,16 +42,35 @@ fn layout(bytes: usize) -> Layout {
 }
 
 #[derive(Debug)]
-struct Nothing;
+struct Nothing(Option<(u64, u64)>);
 
 impl Program for Nothing {
     fn launch(&self, _: &Geometry, _: &[&Buffer], _: &[u64]) -> Result<(), Error> {
         Ok(())
     }
 
+    /// As if every element of every operand that is read or written were moved once.
+    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
+        let Geometry::Map(map) = geometry else { return Moved::default() };
+        let Some((read, written)) = self.0 else { return Moved::default() };
+        let points = map.points() as u64;
+        Moved { read: points * read, written: points * written, ..Moved::default() }
+    }
+
     fn info(&self) -> ProgramInfo {
         ProgramInfo { engine: "idle".into(), ..ProgramInfo::default() }
     }
+}
+
+/// Bytes that a map reads and writes of a point.
+fn bytes_of_a_point(kernel: &Kernel) -> Option<(u64, u64)> {
+    let Kernel::Map(body) = kernel else { return None };
+    let size = |access: u16| body.accesses[access as usize].dtype.size() as u64;
+    let loads = body.nodes.iter().filter_map(|n| match n {
+        Node::Load { access } => Some(size(*access)),
+        _ => None,
+    });
+    Some((loads.sum(), body.stores.iter().map(|s| size(s.access)).sum()))
 }
 
 impl Device for Idle {
@@ -67,8 +86,8 @@ impl Device for Idle {
         self.pool.allocate(bytes)
     }
 
-    fn program(&self, _: &Kernel) -> Result<Arc<dyn Program>, Error> {
-        Ok(Arc::new(Nothing))
+    fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
+        Ok(Arc::new(Nothing(bytes_of_a_point(kernel))))
     }
 
     fn write(&self, _: &Buffer, _: &[u8]) -> Result<(), Error> {

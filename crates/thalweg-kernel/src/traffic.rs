@@ -1,0 +1,265 @@
+//! What a launch moves: bytes between memory and the private storage of the cores, as a program passes over its domain.
+//!
+//! In: the loops of one pass, outermost first, and how each access steps along them ([`Nest`]); the bytes that a core keeps for itself. Out: the bytes that
+//! come from memory. An element that a pass meets again comes from memory again unless what the pass touches in between fits private storage. So a vector that is
+//! added to each row of a matrix counts once where a row fits, and once a row where it does not.
+//!
+//! Always true: what is meant are bytes of elements, not of cache lines; several cores count as one.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+/// Bytes that a launch moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// From memory to the private storage of the cores: operands, and scratch that does not stay there. What a core still holds does not count again.
+    pub read: u64,
+    /// To memory.
+    pub written: u64,
+    /// What the loops over points load of operands, wherever it comes from: a second pass counts again, what is the same for a whole row and stays in a register does not
+    /// count. The engines that count as they run say the same.
+    pub loaded: u64,
+    /// What these loops store to operands.
+    pub stored: u64,
+}
+
+impl Moved {
+    /// The same `n` times.
+    pub fn times(self, n: u64) -> Moved {
+        Moved { read: self.read * n, written: self.written * n, loaded: self.loaded * n, stored: self.stored * n }
+    }
+}
+
+impl Add for Moved {
+    type Output = Moved;
+    fn add(self, o: Moved) -> Moved {
+        Moved {
+            read: self.read + o.read,
+            written: self.written + o.written,
+            loaded: self.loaded + o.loaded,
+            stored: self.stored + o.stored,
+        }
+    }
+}
+
+impl AddAssign for Moved {
+    fn add_assign(&mut self, o: Moved) {
+        *self = *self + o;
+    }
+}
+
+impl Sum for Moved {
+    fn sum<I: Iterator<Item = Moved>>(all: I) -> Moved {
+        all.fold(Moved::default(), Add::add)
+    }
+}
+
+/// How an access goes through its operand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// By steps (in elements) along the loops of the nest, from a first position.
+    Steps {
+        /// The first position.
+        base: isize,
+        /// One a loop.
+        steps: Vec<isize>,
+    },
+    /// By an index map with so many distinct positions; where it masks points out, these are not read.
+    Mapped {
+        /// Distinct positions.
+        distinct: usize,
+        /// Whether points may be masked out.
+        masked: bool,
+    },
+    /// To places that are data: each point counts.
+    Anywhere,
+}
+
+/// An access in a nest of loops.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stream {
+    /// The operand.
+    pub operand: u16,
+    /// Bytes of an element.
+    pub size: u64,
+    /// Where it goes.
+    pub way: Way,
+    /// Whether it is written and not read: then it only takes room.
+    pub written: bool,
+}
+
+/// The loops of one pass over a domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Nest {
+    /// Their sizes, outermost first.
+    pub extents: Vec<usize>,
+    /// What goes through memory.
+    pub streams: Vec<Stream>,
+}
+
+impl Stream {
+    /// Distinct elements that the loops from `from` on touch.
+    fn distinct(&self, extents: &[usize], from: usize) -> u64 {
+        let points = product(&extents[from..]);
+        match &self.way {
+            Way::Anywhere => points,
+            Way::Mapped { distinct, .. } => points.min(*distinct as u64),
+            Way::Steps { steps, .. } => {
+                if points == 0 {
+                    return 0;
+                }
+                let moving = extents[from..].iter().zip(&steps[from..]).filter(|(_, s)| **s != 0);
+                let (mut n, mut span) = (1u64, 1u64);
+                for (&extent, step) in moving {
+                    n = n.saturating_mul(extent as u64);
+                    span = span.saturating_add((extent as u64 - 1).saturating_mul(step.unsigned_abs() as u64));
+                }
+                n.min(span)
+            }
+        }
+    }
+
+    /// Lowest and highest position of what goes by steps.
+    fn reach(&self, extents: &[usize]) -> Option<(i128, i128)> {
+        let Way::Steps { base, steps } = &self.way else { return None };
+        let (mut low, mut high) = (*base as i128, *base as i128);
+        for (&extent, &step) in extents.iter().zip(steps) {
+            let span = (extent as i128 - 1).max(0) * step as i128;
+            low += span.min(0);
+            high += span.max(0);
+        }
+        Some((low, high))
+    }
+}
+
+fn product(extents: &[usize]) -> u64 {
+    extents.iter().fold(1u64, |n, &e| n.saturating_mul(e as u64))
+}
+
+impl Nest {
+    /// Points of the domain.
+    pub fn points(&self) -> u64 {
+        product(&self.extents)
+    }
+
+    /// Bytes that the loops from `from` on touch.
+    pub fn footprint(&self, from: usize) -> u64 {
+        self.streams.iter().map(|s| s.distinct(&self.extents, from).saturating_mul(s.size)).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that come from memory to private storage of `private` bytes.
+    pub fn read(&self, private: u64) -> u64 {
+        if self.points() == 0 {
+            return 0;
+        }
+        // Whether what is met again in the next turn of a loop has been driven out by then.
+        let far: Vec<bool> = (0..self.extents.len()).map(|d| self.footprint(d + 1) > private).collect();
+        let mut done = vec![false; self.streams.len()];
+        let mut bytes = 0u64;
+        for i in 0..self.streams.len() {
+            if done[i] || self.streams[i].written {
+                continue;
+            }
+            let mut same: Vec<usize> =
+                (i..self.streams.len()).filter(|&j| !done[j] && self.together(i, j, private)).collect();
+            if !same.contains(&i) {
+                same.push(i);
+            }
+            same.iter().for_each(|&j| done[j] = true);
+            bytes = bytes.saturating_add(self.read_of(&same, &far, private));
+        }
+        bytes
+    }
+
+    /// Whether what one stream has brought is still there when another one asks for it.
+    fn together(&self, i: usize, j: usize, private: u64) -> bool {
+        let (a, b) = (&self.streams[i], &self.streams[j]);
+        if a.operand != b.operand || b.written || a.size != b.size {
+            return false;
+        }
+        match (&a.way, &b.way) {
+            (Way::Anywhere, _) | (_, Way::Anywhere) => false,
+            (Way::Steps { base, steps }, Way::Steps { base: other, steps: others }) if steps == others => {
+                (base.abs_diff(*other) as u64).saturating_mul(a.size) <= private || self.footprint(0) <= private
+            }
+            _ => self.footprint(0) <= private,
+        }
+    }
+
+    /// Bytes of streams that share what they bring.
+    fn read_of(&self, same: &[usize], far: &[bool], private: u64) -> u64 {
+        let (mut sum, mut most) = (0u64, 1u64);
+        let (mut low, mut high, mut bounded) = (i128::MAX, i128::MIN, true);
+        for &i in same {
+            let s = &self.streams[i];
+            let distinct = s.distinct(&self.extents, 0);
+            let again = match &s.way {
+                Way::Anywhere => 1,
+                Way::Mapped { masked, .. } => {
+                    // Which points share an element is not known: each counts, unless all stays.
+                    let stays = distinct.saturating_mul(s.size) <= private;
+                    if stays || *masked { 1 } else { (self.points() / distinct.max(1)).max(1) }
+                }
+                Way::Steps { steps, .. } => {
+                    let again = |d: usize| steps[d] == 0 && self.extents[d] > 1 && far[d];
+                    (0..far.len()).filter(|&d| again(d)).fold(1u64, |n, d| n.saturating_mul(self.extents[d] as u64))
+                }
+            };
+            most = most.max(again);
+            sum = sum.saturating_add(distinct.saturating_mul(again));
+            match s.reach(&self.extents) {
+                Some((l, h)) => (low, high) = (low.min(l), high.max(h)),
+                None => bounded = false,
+            }
+        }
+        let size = self.streams[same[0]].size;
+        if bounded && same.len() > 1 {
+            let span = u64::try_from(high - low + 1).unwrap_or(u64::MAX);
+            sum = sum.min(span.saturating_mul(most));
+        }
+        sum.saturating_mul(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(operand: u16, base: isize, steps: &[isize]) -> Stream {
+        Stream { operand, size: 4, way: Way::Steps { base, steps: steps.to_vec() }, written: false }
+    }
+
+    fn nest(extents: &[usize], streams: Vec<Stream>) -> Nest {
+        Nest { extents: extents.to_vec(), streams }
+    }
+
+    #[test]
+    fn a_row_that_is_met_again_counts_again_where_it_cannot_stay() {
+        let n = nest(&[100, 50], vec![steps(0, 0, &[50, 1]), steps(1, 0, &[0, 1])]);
+        assert_eq!(n.read(400), 4 * (5000 + 50), "a row of both is 400 bytes");
+        assert_eq!(n.read(399), 4 * (5000 + 5000));
+    }
+
+    #[test]
+    fn neighbours_of_one_operand_share_what_they_bring() {
+        let window = nest(&[1000], vec![steps(0, 0, &[1]), steps(0, 1, &[1]), steps(0, 2, &[1])]);
+        assert_eq!(window.read(64), 4 * 1002);
+        let halves = nest(&[1000], vec![steps(0, 0, &[1]), steps(0, 1000, &[1])]);
+        assert_eq!(halves.read(64), 4 * 2000);
+        let flipped = nest(&[1000], vec![steps(0, 0, &[1]), steps(0, 999, &[-1])]);
+        assert_eq!((flipped.read(8000), flipped.read(7999)), (4000, 8000));
+        let overlapping = nest(&[998, 3], vec![steps(0, 0, &[1, 1])]);
+        assert_eq!(overlapping.read(64), 4000, "windows within one access");
+    }
+
+    #[test]
+    fn places_that_are_data_count_each_and_masked_points_do_not() {
+        let way = |way| Stream { operand: 0, size: 8, way, written: false };
+        assert_eq!(nest(&[300], vec![way(Way::Anywhere)]).read(1 << 20), 2400);
+        let padded = way(Way::Mapped { distinct: 36, masked: true });
+        assert_eq!(nest(&[8, 8], vec![padded]).read(0), 8 * 36);
+        let repeated = way(Way::Mapped { distinct: 10, masked: false });
+        assert_eq!(nest(&[100], vec![repeated.clone()]).read(80), 80);
+        assert_eq!(nest(&[100], vec![repeated]).read(79), 800);
+    }
+}
