@@ -4,14 +4,15 @@
 //! code is kept on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is no code for the chip.
 
 use crate::driver::{Chip, Driver, Function};
+use crate::prelude::PRELUDE;
 use crate::product::Product;
-use crate::render::{PRELUDE, Source, UnitKey};
+use crate::render::{Source, UnitKey};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 use thalweg_runtime::disk::{self, Key, Kind};
-use thalweg_runtime::{Counters, Error, count, counters, environment};
+use thalweg_runtime::{Counters, Error, count, counters};
 
 /// The name of units that are a library's product: they have no source.
 pub const PRODUCT: &str = "product";
@@ -221,13 +222,7 @@ impl Compiler {
     }
 }
 
-/// Writes a source to the folder that `THALWEG_CUDA_DUMP` names, if it names one: to be read, or compiled by hand.
+/// Writes a source to the folder for dumps: to be read, or compiled by hand.
 fn dump(unit: &Unit) {
-    let Some(folder) = environment::CUDA_DUMP.path() else { return };
-    let text = unit.source.text();
-    let key = Key::of(&[text.as_bytes()]).to_string();
-    let path = folder.join(format!("{}-{}.cu", unit.name, &key[..12]));
-    if let Err(error) = std::fs::write(&path, text) {
-        tracing::warn!(path = %path.display(), %error, "a source is not written");
-    }
+    thalweg_runtime::dump(unit.name, || [("cu", unit.source.text().into_bytes())]);
 }

@@ -5,8 +5,8 @@
 
 use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
-use crate::program::plan;
-use crate::render::PRELUDE;
+use crate::lower::plan;
+use crate::prelude::PRELUDE;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};

@@ -4,7 +4,7 @@
 //! * [`driver`]: what is needed of a GPU, and two that give it: a real one, and the host.
 //! * `render`: kernels as source text.
 //! * `product`: matrix products as cuBLASLt takes them.
-//! * `space`, `program`, `rows`, `group`: kernels bound to sizes.
+//! * `space`, `lower`: kernels bound to sizes. `plan`: the launches that this gives.
 //! * `compiler`, `launch`: functions, and their launches.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
 
@@ -16,14 +16,14 @@ mod faults;
 pub mod find;
 #[cfg(test)]
 mod golden;
-mod group;
 mod launch;
+mod lower;
 mod memory;
+mod plan;
+mod prelude;
 pub mod product;
-mod program;
 mod queue;
 mod render;
-mod rows;
 mod space;
 
 pub use device::CudaDevice;

@@ -244,7 +244,7 @@ mod tests {
         let driver: Arc<dyn Driver> = Arc::new(Emulated::new().unwrap());
         let queue = Arc::new(Queue::new(driver.clone(), "cuda:emulated").unwrap());
         let pool = DeviceMemory::pool(queue.clone(), "cuda:emulated".into());
-        let source = crate::render::PRELUDE.to_string()
+        let source = crate::prelude::PRELUDE.to_string()
             + "extern \"C\" __global__ void add(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] += a.w[1]; }";
         let function = driver.load(&driver.compile(&source).unwrap(), &["add"]).unwrap().remove(0);
         let add = Launch { function, grid: [1; 3], block: 1, shared: 0, arguments: vec![0; 2], early: false };

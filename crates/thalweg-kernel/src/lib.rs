@@ -16,6 +16,7 @@ pub mod random;
 mod reciprocal;
 pub mod reference;
 mod rewrite;
+mod text;
 
 pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;

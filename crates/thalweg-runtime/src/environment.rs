@@ -140,8 +140,8 @@ pub static CALIBRATE: Variable = variable(
 pub static CUDA_GRAPHS: Variable = variable("THALWEG_CUDA_GRAPHS", ON_OFF, "whether launches become CUDA graphs");
 /// Whether launches on a GPU overlap.
 pub static CUDA_OVERLAP: Variable = variable("THALWEG_CUDA_OVERLAP", ON_OFF, "whether launches overlap");
-/// Where CUDA sources are written to.
-pub static CUDA_DUMP: Variable = variable("THALWEG_CUDA_DUMP", Allowed::Folder { off: false }, "where CUDA sources go");
+/// Where what devices compile is written to.
+pub static DUMP: Variable = variable("THALWEG_DUMP", Allowed::Folder { off: false }, "where compiled code is shown");
 /// NVIDIA's driver.
 pub static CUDA_DRIVER: Variable =
     variable("THALWEG_CUDA_DRIVER", Allowed::There { off: false }, "the driver's library");
@@ -189,7 +189,7 @@ pub static ALL: [&Variable; 26] = [
     &CALIBRATE,
     &CUDA_GRAPHS,
     &CUDA_OVERLAP,
-    &CUDA_DUMP,
+    &DUMP,
     &CUDA_DRIVER,
     &NVRTC,
     &CUBLASLT,

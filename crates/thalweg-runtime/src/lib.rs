@@ -8,6 +8,7 @@
 mod counters;
 mod device;
 pub mod disk;
+mod dump;
 pub mod environment;
 mod error;
 mod pool;
@@ -15,5 +16,6 @@ pub mod trace;
 
 pub use counters::{Counters, count, counters};
 pub use device::{Batch, Check, Device, Program, ProgramInfo, Residence, Throughput, Timing};
+pub use dump::dump;
 pub use error::Error;
 pub use pool::{Allocation, Buffer, Memory, MemoryStats, Pool, granted, limit_from_environment};

@@ -82,16 +82,17 @@ pub fn set_mode(new: Mode) -> Mode {
 
 /// Turns [`Mode::reproducible`] on or off for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
 pub fn set_reproducible(on: bool) -> bool {
-    MODE.change_common(|common| Mode { reproducible: on, ..common });
+    // Asked for first: a thread that has recorded nothing yet would be told what is common from now on.
     let old = mode();
+    MODE.change_common(|common| Mode { reproducible: on, ..common });
     set_mode(Mode { reproducible: on, ..old });
     old.reproducible
 }
 
 /// Sets [`Mode::matmul`] for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
 pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
-    MODE.change_common(|common| Mode { matmul, ..common });
     let old = mode();
+    MODE.change_common(|common| Mode { matmul, ..common });
     set_mode(Mode { matmul, ..old });
     old.matmul
 }

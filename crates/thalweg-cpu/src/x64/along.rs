@@ -20,7 +20,7 @@ use super::isa::Isa;
 use super::regalloc::{self, Allocation, Limits};
 use super::schedule::{self, Program};
 use super::vir::{Op, Vir};
-use super::{Knobs, Report, Unsupported, limits, lower, pages, unrolled};
+use super::{Knobs, Report, Unsupported, dump, limits, lower, pages, unrolled};
 use crate::prepare::prepare;
 use crate::row_call::MOST_ROWS_ABREAST;
 use crate::row_call::{ACCESS_WORDS, Along, RowArgs};
@@ -105,6 +105,12 @@ pub(crate) fn assemble_along(
         rereads_inputs: parts.iter().any(guards),
         time: Duration::ZERO,
     };
+    let loops = parts.iter().enumerate().flat_map(|(k, p)| {
+        let main = if p.tail.is_some() { "main loop" } else { "once a row" };
+        let both = [Some((main, &p.main)), p.tail.as_ref().map(|t| ("tail", t))];
+        both.into_iter().flatten().map(move |(what, l)| (format!("phase {k}, {what}"), &l.0, &l.1))
+    });
+    dump::write("rows", body, &report, &loops.collect::<Vec<_>>(), &bytes);
     Ok((bytes, report))
 }
 

@@ -10,11 +10,6 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The widest instruction set of this machine, if it has one that the emitter writes.
-    pub fn detect() -> Option<Isa> {
-        [Isa::Avx512, Isa::Avx2].into_iter().find(|i| i.available())
-    }
-
     /// Whether this machine runs it.
     pub fn available(self) -> bool {
         let avx2 = is_x86_feature_detected!("avx2")
@@ -29,15 +24,6 @@ impl Isa {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vl")
             }
-        }
-    }
-
-    /// The instruction set of that name: `avx512` or `avx2`.
-    pub fn from_name(name: &str) -> Option<Isa> {
-        match name {
-            "avx512" => Some(Isa::Avx512),
-            "avx2" => Some(Isa::Avx2),
-            _ => None,
         }
     }
 

@@ -8,6 +8,7 @@ mod accumulators;
 mod along;
 mod asm;
 mod build;
+mod dump;
 mod elements;
 mod emit;
 mod folds;
@@ -73,11 +74,6 @@ pub(crate) struct Knobs {
     pub streaming: bool,
 }
 
-/// Whether [`compile`] takes the body; the reason if not.
-pub fn supports(body: &Body, isa: Isa) -> Result<(), Unsupported> {
-    lower::lower(&prepare(body), isa).map(|_| ())
-}
-
 /// Compiles a body for an instruction set that this machine has.
 pub fn compile(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
     compile_with(body, isa, Knobs::default())
@@ -122,6 +118,8 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
         rereads_inputs: guards,
         time: Duration::ZERO,
     };
+    let parts = [("main loop".into(), &main, &loops), ("tail".into(), &single, &tail)];
+    dump::write("map", &body, &report, &parts, &bytes);
     Ok((bytes, report))
 }
 

@@ -6,7 +6,7 @@
 //! Always true: it succeeds, needs nothing that a machine may lack, and takes no time to speak of.
 
 use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
-use crate::render::PRELUDE;
+use crate::prelude::PRELUDE;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -16,10 +16,11 @@ pub mod matmul;
 pub mod rows;
 pub mod scan;
 pub mod scatter;
-mod sort;
+pub mod sort;
 mod tidy;
 pub mod types;
 
+use crate::prelude::PRELUDE;
 use map::MapClass;
 use matmul::MatmulClass;
 use rows::{RowsClass, Sharing};
@@ -27,9 +28,6 @@ use scan::{ScanClass, Way};
 use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
 use thalweg_kernel::Body;
 use tidy::tidy;
-
-/// What every source starts with.
-pub const PRELUDE: &str = include_str!("prelude.cuh");
 
 /// The first line of a source: what the compiler is asked for. Without contraction where the same bits are wanted, fused and unfused (strict bodies) or wherever
 /// something is computed twice (repeatable ones).
@@ -77,7 +75,7 @@ impl UnitKey {
         let (name, exact, own) = match self {
             UnitKey::Map(body, class) => ("map", same_bits(body), map::source(body, class)),
             UnitKey::Rows(body, class) => ("rows", same_bits(body), rows::source(body, class)),
-            UnitKey::Scan(class) => ("scan", true, scan::source(class)),
+            UnitKey::Scan(class) => ("scan", true, scan_source(class)),
             UnitKey::Matmul(class) => ("matmul", false, matmul::source(class)),
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
@@ -146,5 +144,13 @@ impl UnitKey {
                 }
             }
         }
+    }
+}
+
+/// The source of a scan, or of a launch of a sort.
+fn scan_source(class: &ScanClass) -> String {
+    match class.way {
+        Way::Stretch | Way::Merge => sort::source(class),
+        _ => scan::source(class),
     }
 }

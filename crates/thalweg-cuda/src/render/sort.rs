@@ -7,68 +7,20 @@
 //! of longer ones pairs of sorted runs are merged in launches, a stretch of what comes out a block. A merge finds what each block, and then each thread, begins with by a binary search
 //! for how many elements the left run gives (Green, McColl and Bader 2012).
 
-use super::scan::{RowScan, ScanClass, Way};
+use super::scan::{ScanClass, Way};
 use super::types::{stored, unpack};
-use crate::compiler::Compiler;
-use crate::launch::Word;
-use crate::program::{Draft, Plan, blocks};
-use crate::render::UnitKey;
 use thalweg_ir::{DType, ScanOp};
 
 /// Elements of a block.
-const STRETCH: usize = 2048;
+pub const STRETCH: usize = 2048;
 /// Threads of a block: eight elements each.
-const BLOCK: u32 = (STRETCH / 8) as u32;
+pub const BLOCK: u32 = (STRETCH / 8) as u32;
 /// Words of a launch: from, to, rows, points, step from row to row, from point to point, the logarithm of what a row has of a stretch, stretches of a row, the length of runs,
 /// whether the result is given out, keys, places, next keys, next places, and the elements to give out with their steps.
-const WORDS: usize = 17;
-
-/// Adds the launches of a sort.
-pub fn add(scan: RowScan, plan: &mut Plan, compiler: &Compiler) {
-    let RowScan { op, dtype, rows, points: n, row_step, point_step, from, to, .. } = scan;
-    let unit = |way| compiler.unit(UnitKey::Scan(ScanClass { way, ..scan.class() }));
-    let mut region = |bytes: usize| {
-        plan.scratch.push(bytes.max(64));
-        plan.scratch.len() as u16 - 1
-    };
-    let total = rows * n;
-    let parts = n.div_ceil(STRETCH).max(1);
-    let pairs = (parts > 1).then(|| {
-        let keys = [0; 2].map(|_| region(if is_wide(dtype) { 8 } else { 4 } * total));
-        (keys, [0; 2].map(|_| region(4 * total)))
-    });
-    // Where the result comes to lie over the elements, and not all blocks are through with them when the first one writes.
-    let copy = (parts > 1 && op == ScanOp::Sort && from == to).then(|| region(dtype.size() * total));
-    let row = n.next_power_of_two().clamp(8, STRETCH);
-    let tiles = rows.div_ceil(STRETCH / row) * parts;
-    let mut stage = |way, run: usize, at: usize, last: bool| {
-        let mut words = vec![0; WORDS];
-        words[2..10].copy_from_slice(
-            &[rows, n, row_step, point_step, row.ilog2() as usize, parts, run, usize::from(last)].map(|w| w as u64),
-        );
-        words[15..17].copy_from_slice(&[row_step, point_step].map(|w| w as u64));
-        let mut patches = vec![(0, Word::Scratch(from, 0)), (1, Word::Scratch(to, 0))];
-        if let Some((keys, places)) = pairs {
-            let own = [keys[at], places[at], keys[1 - at], places[1 - at]];
-            patches.extend(own.iter().enumerate().map(|(i, &p)| (10 + i, Word::Scratch(p, 0))));
-        }
-        patches.push((14, Word::Scratch(copy.unwrap_or(from), 0)));
-        if copy.is_some() {
-            words[15..17].copy_from_slice(&[n as u64, 1]);
-        }
-        let grid = [blocks(tiles, 1).max(1), 1, 1];
-        plan.stages.push(Draft { unit: unit(way), grid, block: BLOCK, shared: 0, words, patches });
-    };
-    stage(Way::Stretch, 0, 0, parts == 1);
-    let (mut run, mut at) = (STRETCH, 0);
-    while run < n {
-        stage(Way::Merge, run, at, 2 * run >= n);
-        (run, at) = (run * 2, 1 - at);
-    }
-}
+pub const WORDS: usize = 17;
 
 /// Whether keys take 64 bits.
-fn is_wide(dtype: DType) -> bool {
+pub fn is_wide(dtype: DType) -> bool {
     dtype.size() == 8
 }
 

@@ -18,7 +18,7 @@ static FAKE: LazyLock<Mutex<libloading::Library>> = LazyLock::new(|| {
     // SAFETY: only tests run here, and each waits for this before it does anything.
     unsafe {
         std::env::set_var("THALWEG_CUDA_DRIVER", &library);
-        if std::env::var_os("THALWEG_CUBLASLT").is_none() {
+        if matches!(thalweg_runtime::environment::CUBLASLT.read(), Ok(None)) {
             std::env::set_var("THALWEG_CUBLASLT", &library);
         }
         // Products of any size are the library's, and what is chosen is kept in a folder of this process.

@@ -6,7 +6,6 @@
 //! Always true: without a subscriber that wants them, nothing is formatted.
 
 use super::facts::Facts;
-use super::search::State;
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::Indexed;
 use crate::write::rules::Rule;
@@ -30,16 +29,16 @@ pub(super) enum Move {
     Relocate,
 }
 
-/// Notes a move that was considered; `about` are the operations it is about.
-pub(super) fn considered(facts: &Facts<'_>, what: Move, about: &[usize], before: u64, next: &Result<State, Rule>) {
+/// Notes a move that was considered; `about` are the operations it is about, `next` the time of the plan that it leads to.
+pub(super) fn considered(facts: &Facts<'_>, what: Move, about: &[usize], before: u64, next: Result<u64, Rule>) {
     if !event_enabled!(target: TARGET, Level::TRACE) {
         return;
     }
     let about = Operations(&facts.ix, about);
     match next {
-        Ok(next) => {
-            let verdict = if next.time < before { "taken" } else { "slower" };
-            event!(target: TARGET, Level::TRACE, ?what, %about, before_ps = before, after_ps = next.time, verdict);
+        Ok(after) => {
+            let verdict = if after < before { "taken" } else { "slower" };
+            event!(target: TARGET, Level::TRACE, ?what, %about, before_ps = before, after_ps = after, verdict);
         }
         Err(rule) => {
             event!(target: TARGET, Level::TRACE, ?what, %about, before_ps = before, verdict = "forbidden", %rule)

@@ -76,7 +76,7 @@ fn a_bare_word_is_no_folder_that_is_to_be_made() {
     assert_eq!(read(&CACHE, "src"), path("src"));
     assert!(read(&CACHE, "of").unwrap_err().starts_with("THALWEG_CACHE=of: it may be off, or a folder"));
     // Only the cache may be off.
-    assert!(read(&CUDA_DUMP, "off").is_err());
+    assert!(read(&DUMP, "off").is_err());
 }
 
 #[test]

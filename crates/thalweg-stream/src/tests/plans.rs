@@ -1,7 +1,7 @@
 //! The plan store: which plan is found for a pattern, its sizes and scalars.
 
 use super::{FUSED, counted, element, on_its_own, scaled, vector};
-use crate::{Mode, plan_store, set_mode};
+use crate::{MatmulPrecision, Mode, plan_store, set_mode};
 use thalweg_ir::ElementOp::{Add, Exp};
 
 #[test]
@@ -55,5 +55,30 @@ fn modes_share_no_plans_and_threads_do_unless_reproducible() {
         assert_eq!(std::thread::spawn(move || run(false)).join().unwrap(), 0, "another thread's plan is found");
         assert_eq!(std::thread::spawn(move || run(true)).join().unwrap(), 1, "but not where runs are to be alike");
         assert!(plan_store().plans > before);
+    });
+}
+
+#[test]
+fn precision_is_that_of_the_time_of_recording() {
+    on_its_own(|device| {
+        let x = vector(device, 10);
+        let (z, c) = counted(|| {
+            let y = element(Exp, &[&x]);
+            // Nothing runs before more is recorded.
+            let ran = counted(|| set_mode(Mode { matmul: MatmulPrecision::High, ..FUSED })).1;
+            assert_eq!(ran.segments, 0);
+            element(Exp, &[&y])
+        });
+        assert_eq!((c.segments, c.plans_made), (1, 1), "what was recorded before is cut off");
+        z.read().unwrap();
+        let again = |matmul| {
+            set_mode(Mode { matmul, ..FUSED });
+            counted(|| element(Exp, &[&vector(device, 10)]).read().unwrap()).1.plans_made
+        };
+        assert_eq!((again(MatmulPrecision::High), again(MatmulPrecision::Highest)), (0, 0));
+        let of_thread = || std::thread::spawn(|| crate::mode().matmul).join().unwrap();
+        let before = (of_thread(), crate::set_matmul_precision(MatmulPrecision::High));
+        assert_eq!((of_thread(), crate::mode().matmul), (MatmulPrecision::High, MatmulPrecision::High));
+        crate::set_matmul_precision(before.0);
     });
 }

@@ -9,27 +9,21 @@
 //!
 //! Always true: values that meet one element do so in the order of the index, and each result is rounded where it lies. So all ways give the same bits.
 
-mod sorted;
+pub mod sorted;
 
 use super::elements::expression;
 use super::types::{held, pack, stored, unpack};
-use crate::compiler::Compiler;
-use crate::driver::Chip;
-use crate::launch::Word;
-use crate::program::{Draft, Plan, blocks};
-use crate::render::UnitKey;
-use crate::space::divisor;
 pub use sorted::{SortClass, SortStep, source as sort_source};
 use std::fmt::Write;
 use thalweg_ir::{DType, ElementOp, ScatterOp};
-use thalweg_kernel::ScatterGeometry;
 
 /// Words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a line; elements of a line; strides along the
 /// axis of the four; the fault; sorted indices; what a thread's number is divided by (two words); threads; whether threads side by side have lines side by side.
-const HEAD: usize = 17;
+pub const HEAD: usize = 17;
 /// Words of a dimension: what it is divided by (two words), its strides in tensor, index, values, result and sorted indices.
 const EACH: usize = 7;
-const BLOCK: u32 = 128;
+/// Threads of a block.
+pub const BLOCK: u32 = 128;
 
 /// What a launch does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -55,98 +49,6 @@ pub struct ScatterClass {
     pub dims: u8,
     /// Whether threads are numbered by 64 bits.
     pub wide: bool,
-}
-
-/// The dimensions of lines, the innermost last: size, strides of the four, and stride in sorted indices (0 where all have the same).
-type Dims = Vec<(usize, [isize; 4], usize)>;
-
-/// The dimensions of lines, and how many sorted rows of indices there are: one for each line whose indices are its own.
-fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
-    let mut rows = 1;
-    let mut dims: Dims = g.outer.iter().chain(&g.inner).map(|&(d, strides)| (d, strides, 0)).collect();
-    for (d, _, sorted) in dims.iter_mut().rev().filter(|d| d.1[1] != 0) {
-        *sorted = g.n * rows;
-        rows *= *d;
-    }
-    (dims, rows)
-}
-
-/// The way for a scatter whose indices are these many sorted rows.
-fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usize; 2], chip: &Chip) -> Way {
-    let multiprocessors = chip.multiprocessors as usize;
-    // One after the other, values take half a microsecond each; as many launches as a sort takes are no faster than 64 of them.
-    if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
-        return Way::Lines(op);
-    }
-    let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32);
-    if atomic && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
-        return Way::AtOnce(op);
-    }
-    // A pass of the sort takes a block some 16 times as long as a value takes a line, and a multiprocessor has several blocks at once.
-    let tiles = rows.saturating_mul(sorted::tiles(g.n) * sorted::passes(g.size));
-    let most = 1 << 31;
-    if g.n >= most || g.size >= most || tiles >= most / 32 || 4 * tiles >= g.n * multiprocessors {
-        return Way::Lines(op);
-    }
-    Way::Runs(op)
-}
-
-/// Adds a scatter. `targets`: where tensor, index, values and result are.
-pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, targets: [Word; 4], compiler: &Compiler) {
-    let (dims, rows) = dimensions(g);
-    let lines: usize = dims.iter().map(|d| d.0).product();
-    let mut words = vec![0u64; HEAD];
-    words[4..7].copy_from_slice(&[lines, g.n, g.size].map(|v| v as u64));
-    words[7..11].copy_from_slice(&g.steps.map(|s| s as u64));
-    let sizes = [dtype.size(), 8, dtype.size(), dtype.size()];
-    let mut patches = vec![(11, Word::Fault)];
-    for (i, target) in targets.into_iter().enumerate() {
-        let base = g.base[i] as i64 * sizes[i] as i64;
-        let word = match target {
-            Word::Operand(o, offset) => Word::Operand(o, offset + base),
-            // What is computed is read through a view, too.
-            Word::Scratch(region, offset) => Word::Scratch(region, offset + base),
-            other => other,
-        };
-        patches.push((i, word));
-    }
-    plan.checked = true;
-    let stage = |plan: &mut Plan, way: Way, (threads, across): (usize, bool), patches: Vec<(usize, Word)>| {
-        let wide = threads >= 1 << 31;
-        let by = |d: usize| if wide { [d.max(1) as u64, 0] } else { divisor(d.max(1)) };
-        let mut words = words.clone();
-        words[13..15].copy_from_slice(&by(if across { lines } else { threads / lines }));
-        words[15..17].copy_from_slice(&[threads as u64, u64::from(across)]);
-        for (d, strides, sorted) in &dims {
-            words.extend(by(*d));
-            words.extend(strides.map(|s| s as u64));
-            words.push(*sorted as u64);
-        }
-        let unit = compiler.unit(UnitKey::Scatter(ScatterClass { way, dtype, dims: dims.len() as u8, wide }));
-        let grid = [blocks(threads, BLOCK as usize), 1, 1];
-        plan.stages.push(Draft { unit, grid, block: BLOCK, shared: 0, words, patches });
-    };
-    // Neighbours in memory are neighbouring threads: the result is contiguous.
-    let across = !g.inner.is_empty();
-    if lines * g.size > 0 {
-        stage(plan, Way::Copy, (lines * g.size, across), patches.clone());
-    }
-    if g.n == 0 || lines == 0 {
-        return;
-    }
-    match choose(op, dtype, g, [lines, rows], compiler.chip()) {
-        way @ Way::Runs(_) => {
-            let index = patches.iter().find(|p| p.0 == 1).map_or(targets[1], |p| p.1);
-            let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
-            let region = sorted::add(plan, g, (rows, &of_rows), index, compiler);
-            patches.push((12, Word::Scratch(region, 0)));
-            // Where each line has its own indices, those of one line lie side by side.
-            let across = across && dims.last().is_some_and(|d| d.2 == 0);
-            stage(plan, way, (lines * g.n, across), patches);
-        }
-        way @ Way::AtOnce(_) => stage(plan, way, (lines * g.n, across), patches),
-        way => stage(plan, way, (lines, true), patches),
-    }
 }
 
 /// The source of a launch, with one function, `scatter`.

@@ -93,7 +93,7 @@ fn take(
     (what, about): (Move, &[usize]),
     next: Result<State, Rule>,
 ) -> bool {
-    considered(kernels.facts, what, about, state.time, &next);
+    considered(kernels.facts, what, about, state.time, time_of(&next));
     match next {
         Ok(next) if next.time < state.time => {
             *state = next;
@@ -101,6 +101,11 @@ fn take(
         }
         _ => false,
     }
+}
+
+/// For the log.
+fn time_of(next: &Result<State, Rule>) -> Result<u64, Rule> {
+    next.as_ref().map(|n| n.time).map_err(|rule| *rule)
 }
 
 /// Takes the reductions of one kind of rows, and what gives them, into the kernel that uses them.
@@ -276,7 +281,7 @@ fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Conv
         let mut best: Option<State> = None;
         for home in places_for(kernels, state, v) {
             let next = stored_in(kernels, state, v, home);
-            considered(kernels.facts, Move::Store, &[v], state.time, &next);
+            considered(kernels.facts, Move::Store, &[v], state.time, time_of(&next));
             if let Ok(next) = next
                 && next.time < best.as_ref().map_or(state.time, |b| b.time)
             {
@@ -406,7 +411,7 @@ fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Con
             }
             added.push(own);
             let next = state.with(kernels, (state.stored.clone(), &[]), &removed, &added);
-            considered(kernels.facts, Move::Relocate, &[v], state.time, &next);
+            considered(kernels.facts, Move::Relocate, &[v], state.time, time_of(&next));
             if let Ok(next) = next
                 && next.time < best.as_ref().map_or(state.time, |b| b.time)
             {

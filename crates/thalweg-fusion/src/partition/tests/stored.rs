@@ -8,6 +8,8 @@ use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Mode, Segment};
 use crate::{OutputPlan, instantiate};
 use proptest::prelude::*;
+use thalweg_ir::DType;
+use thalweg_kernel::Precision;
 
 /// Whether a plan keeps what everything after it relies on: each value is stored once, before it is read, and what somebody wants is there.
 fn is_whole(plan: &Plan, segment: Segment<'_>) -> bool {
@@ -55,6 +57,20 @@ fn damaged(bytes: &[u8], edits: &[(usize, u8, u8)]) -> Vec<u8> {
         }
     }
     out
+}
+
+#[test]
+fn precision_is_part_of_the_key() {
+    let mut g = super::graphs::Graph::new();
+    let mut key = |mode| {
+        g.0.mode = mode;
+        question(&g.0.as_segment(), &Costs::typical(), Effort::default())
+    };
+    let plain = Mode { fused: true, strict: false, tf32: false };
+    assert_ne!(key(plain), key(Mode { tf32: true, ..plain }));
+    let of = |strict, tf32, dtype| Mode { fused: true, strict, tf32 }.precision(dtype);
+    assert_eq!([of(false, true, DType::F32), of(false, true, DType::BF16)], [Precision::Tf32, Precision::Full]);
+    assert_eq!([of(false, false, DType::F32), of(true, true, DType::F32)], [Precision::Full, Precision::Ordered]);
 }
 
 proptest! {

@@ -8,7 +8,7 @@
 
 use crate::compiler::{Compiler, Unit};
 use crate::launch::Word;
-use crate::program::{Draft, Plan};
+use crate::plan::{Draft, Plan};
 use crate::render::Source;
 use std::fmt::Write;
 use std::sync::Arc;

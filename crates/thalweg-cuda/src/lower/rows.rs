@@ -4,16 +4,17 @@
 //! whose blocks share rows. Strict kernels run in order. What is combined with what lies in memory (a fold over other dimensions than the row's) is
 //! written down point by point and folded by a kernel of its own.
 
+use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
+use super::row_scan::RowScan;
 use crate::compiler::Compiler;
 use crate::launch::Word;
-use crate::program::{Draft, Plan, add_reciprocals, addresses, needs};
+use crate::plan::{Draft, Plan};
 use crate::queue::COUNTERS;
 use crate::render::UnitKey;
 use crate::render::access::wanted;
 use crate::render::elements::is_native;
 use crate::render::map::gathers;
 use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage};
-use crate::render::scan::RowScan;
 use crate::space::Space;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
@@ -296,6 +297,3 @@ fn apart(
     let columns = RowGeometry { extents: transposed, kept: row.len(), accesses };
     add(plan, &b.finish(), Orientation::Across, &columns, compiler)
 }
-
-/// Operands from this number on are regions of scratch memory.
-pub const SCRATCH: u16 = 0x8000;

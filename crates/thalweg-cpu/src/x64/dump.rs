@@ -1,0 +1,111 @@
+//! Emitted code for people: the body, the instructions of each loop with their registers, and the machine code beside them (`THALWEG_DUMP`).
+//!
+//! `objdump -D -b binary -m i386:x86-64 -M intel FILE.bin` disassembles what is beside the listing.
+
+use super::Report;
+use super::isa::Isa;
+use super::regalloc::{Allocation, Loc, Step};
+use super::schedule::Program;
+use super::vir::{Class, Inst};
+use std::fmt::Write;
+use thalweg_kernel::Body;
+
+/// A loop of the code: what it is, its instructions, their registers.
+pub type Listed<'a> = (String, &'a Program, &'a Allocation);
+
+/// Writes a compiled body to the folder for dumps, if there is one.
+pub fn write(kind: &str, body: &Body, report: &Report, loops: &[Listed<'_>], code: &[u8]) {
+    let name = format!("cpu-{:?}-{kind}", report.isa).to_lowercase();
+    thalweg_runtime::dump(&name, || [("txt", listing(body, report, loops).into_bytes()), ("bin", code.to_vec())]);
+}
+
+/// The body and its loops.
+fn listing(body: &Body, report: &Report, loops: &[Listed<'_>]) -> String {
+    let mut out = format!(
+        "{:?}: {} points a step, {} copies, {} instructions a step, {} bytes, {} spills\n\n{body}",
+        report.isa, report.lanes, report.copies, report.instructions, report.bytes, report.spills
+    );
+    for (title, program, allocation) in loops {
+        let _ = write!(out, "\n{title}: {} vector registers, {} spill places\n", allocation.peak, allocation.places);
+        for &(val, reg) in &allocation.hoisted {
+            let _ = writeln!(
+                out,
+                "    before the loop: {} = v{}",
+                register(report.isa, &program.insts[val.at()], reg),
+                val.at()
+            );
+        }
+        for step in &allocation.steps {
+            let _ = writeln!(out, "    {}", operation(report.isa, program, step));
+        }
+    }
+    out
+}
+
+/// A register by the class and width of the value in it.
+fn register(isa: Isa, inst: &Inst, reg: u8) -> String {
+    let width = match (isa, inst.len) {
+        (_, 0) => "xmm",
+        (_, 1) => "ymm",
+        _ => "zmm",
+    };
+    match inst.class {
+        Class::Mask if isa == Isa::Avx512 => format!("k{reg}"),
+        Class::Effect => "-".into(),
+        _ => format!("{width}{reg}"),
+    }
+}
+
+/// One machine operation: `zmm3 = Simple(v7 in zmm1, v2 in memory)`.
+fn operation(isa: Isa, program: &Program, step: &Step) -> String {
+    let named = |val: super::Val, reg: u8| register(isa, &program.insts[val.at()], reg);
+    match *step {
+        Step::Run { at, dst, vals, locs, .. } => {
+            let inst = &program.insts[at as usize];
+            let argument = |i: usize| match locs[i] {
+                Loc::Reg(r) => format!("v{} in {}", vals[i].at(), named(vals[i], r)),
+                Loc::Home => format!("v{} in memory", vals[i].at()),
+            };
+            let args: Vec<String> = (0..inst.nargs as usize).map(argument).collect();
+            let code = if inst.code.opcode != 0 { format!(" {:02x}", inst.code.opcode) } else { String::new() };
+            format!("{} = v{at}: {:?}{code}({})", register(isa, inst, dst), inst.op, args.join(", "))
+        }
+        Step::Reload { val, reg } => format!("{} = v{} from memory", named(val, reg), val.at()),
+        Step::Fresh { val, reg } => format!("{} = v{} from memory, to be written over", named(val, reg), val.at()),
+        Step::Copy { val, from, to } => format!("{} = {}, to be written over", named(val, to), named(val, from)),
+        Step::Spill { val, reg } => format!("spill v{} from {}", val.at(), named(val, reg)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::x64::regalloc::{self, Limits};
+    use crate::x64::{Knobs, assemble, lower, schedule};
+    use thalweg_ir::{DType, ElementOp};
+    use thalweg_kernel::{Access, AccessClass, BodyBuilder, Node};
+
+    #[test]
+    fn a_listing_names_every_instruction_with_its_registers() {
+        let mut b = BodyBuilder::new(false);
+        let access = |operand| Access {
+            operand: Some(operand),
+            dtype: DType::F32,
+            class: AccessClass::Contiguous,
+            per_row: false,
+        };
+        let (x, y) = (b.access(access(0)), b.access(access(1)));
+        let x = b.node(Node::Load { access: x });
+        let e = b.element(ElementOp::Exp, &[x]);
+        b.store(e, y);
+        let body = b.finish();
+        let v = lower::lower(&body, Isa::Avx2).unwrap();
+        let line = schedule::unroll(&v, &schedule::order(&v), 1, 1, false);
+        let allocation = regalloc::allocate(&line, Isa::Avx2, Limits { vectors: 16, masks: 5 }).unwrap();
+        let (_, report) = assemble(&body, Isa::Avx2, Knobs::default()).unwrap();
+        let text = listing(&body, &report, &[("main loop".into(), &line, &allocation)]);
+        assert!(text.contains("%1 = exp %0: f32") && text.contains("main loop"), "{text}");
+        let lines = text.lines().filter(|l| l.starts_with("    ymm")).count();
+        assert!(lines >= report.instructions / 2, "{lines} of {}: {text}", report.instructions);
+    }
+}

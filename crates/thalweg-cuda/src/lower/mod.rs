@@ -1,0 +1,128 @@
+//! Kernels bound to sizes: which sources a geometry needs, and the words of its launches.
+//!
+//! In: a kernel and a geometry. Out: a [`Plan`], whose sources are compiled once a class (the [`Compiler`] remembers them by their text). Nothing here is text:
+//! `render` writes that from the classes chosen here.
+//!
+//! * `map`, `rows`, `scan`, `sort`, `matmul`, `scatter`: one kind of kernel each. `group`: launches that need nothing of each other, as one.
+//! * `operands`: words of operands and scalars.
+
+mod group;
+mod map;
+mod matmul;
+mod operands;
+mod row_scan;
+mod rows;
+mod scan;
+mod scatter;
+mod scatter_sort;
+mod sort;
+
+use crate::compiler::Compiler;
+use crate::launch::Word;
+use crate::plan::{MOST_BLOCKS, Plan};
+use map::{add_boxes, add_map};
+use thalweg_ir::DType;
+use thalweg_kernel::{Body, Geometry, Kernel, MapGeometry};
+use thalweg_runtime::Error;
+
+/// What it takes to launch a kernel with a geometry.
+///
+/// # Errors
+/// [`Error::Compile`] where there is no source for it, or a launch would have too many blocks.
+///
+/// # Panics
+/// When geometry and kernel are of different kinds.
+pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result<Plan, Error> {
+    let mut plan = Plan::default();
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(geometry)) => add_map(&mut plan, body, geometry, compiler),
+        (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) => {
+            add_boxes(&mut plan, bodies, boxes, compiler);
+            let all: Vec<usize> = (0..plan.stages.len()).collect();
+            group::join(&mut plan, &all, compiler);
+        }
+        (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
+            rows::add(&mut plan, body, *orientation, geometry, compiler)?;
+        }
+        (&Kernel::Matmul { dtype, precision }, Geometry::Matmul(geometry)) => {
+            if dtype == DType::Bool {
+                let message = "bool has no matrix product".into();
+                return Err(Error::Compile { device: compiler.device().into(), message });
+            }
+            if !matmul::add_product(&mut plan, dtype, precision, geometry, compiler) {
+                matmul::add(&mut plan, dtype, geometry, compiler);
+            }
+        }
+        (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
+            // Operands: tensor, index or what it is computed from, values or what they are, result.
+            let (mut next, mut scalars) = (1, 0);
+            let mut targets = [Word::Operand(0, 0); 4];
+            for (n, input) in inputs.iter().enumerate() {
+                let Some(input) = input else {
+                    targets[1 + n] = Word::Operand(next, 0);
+                    next += 1;
+                    continue;
+                };
+                let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
+                plan.scratch.push(output_bytes(&input.kernel, own));
+                let region = plan.scratch.len() as u16 - 1;
+                let mut operands: Vec<Word> = (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
+                operands.push(Word::Scratch(region, 0));
+                plan.absorb(self::plan(&input.kernel, own, compiler)?, &operands, scalars);
+                targets[1 + n] = Word::Scratch(region, 0);
+                next += input.operands as u16;
+                scalars += input.scalars as u16;
+            }
+            targets[3] = Word::Operand(next, 0);
+            scatter::add(&mut plan, *op, *dtype, geometry, targets, compiler);
+        }
+        (Kernel::Group { kernels, parts }, Geometry::Group(geometries)) => {
+            let (mut reads, mut scalars) = (0, 0);
+            let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
+            let mut apart = vec![];
+            for (part, geometry) in parts.iter().zip(geometries) {
+                let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
+                let all: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
+                let mut own = Plan::default();
+                match (&kernels[part.kernel as usize], geometry) {
+                    // Its boxes are parts like others.
+                    (Kernel::Boxes(bodies), Geometry::Boxes(g)) => add_boxes(&mut own, bodies, g, compiler),
+                    (kernel, geometry) => own = self::plan(kernel, geometry, compiler)?,
+                }
+                let from = plan.stages.len();
+                let independent = own.stages.len() == 1 || matches!(geometry, Geometry::Boxes(_));
+                plan.absorb(own, &all, scalars);
+                apart.extend((from..plan.stages.len()).filter(|_| independent));
+                reads += part.reads as u16;
+                writes += part.writes as u16;
+                scalars += part.scalars as u16;
+            }
+            group::join(&mut plan, &apart, compiler);
+        }
+        (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
+    }
+    match plan.stages.iter().find(|s| s.grid[0] > MOST_BLOCKS) {
+        None => Ok(plan),
+        Some(stage) => {
+            let name = stage.unit.name();
+            let message = format!("{name} would take more than the {MOST_BLOCKS} blocks that a launch may have");
+            Err(Error::Compile { device: compiler.device().into(), message })
+        }
+    }
+}
+
+/// Bytes that an input of a scatter takes where it is computed, row-major.
+fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
+    let of = |body: &Body, g: &MapGeometry| {
+        let last = body.accesses.len() - 1;
+        g.accesses[last].reach.map_or(0, |(_, high)| (high + 1) * body.accesses[last].dtype.size())
+    };
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(g)) => of(body, g),
+        (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
+            bodies.iter().zip(all).map(|(b, g)| of(b, g)).max().unwrap_or(0)
+        }
+        _ => unreachable!("an input is computed by a map"),
+    }
+    .max(64)
+}

@@ -1,0 +1,22 @@
+//! What devices compile, written to a folder for people: `THALWEG_DUMP`.
+
+use crate::disk::Key;
+use crate::environment;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// Writes what `content` gives to the folder that `THALWEG_DUMP` names, if it names one, as `NAME-HASH.ENDING` for each ending; the hash is that of the first. What cannot be written is told
+/// through `tracing`.
+pub fn dump<const N: usize>(name: &str, content: impl FnOnce() -> [(&'static str, Vec<u8>); N]) {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let Some(folder) = FOLDER.get_or_init(|| environment::DUMP.path()) else { return };
+    let content = content();
+    let key = Key::of(&[&content[0].1]).to_string();
+    for (ending, bytes) in content {
+        let path = folder.join(format!("{name}-{}.{ending}", &key[..12]));
+        let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, bytes));
+        if let Err(error) = written {
+            tracing::warn!(path = %path.display(), %error, "a dump is not written");
+        }
+    }
+}
