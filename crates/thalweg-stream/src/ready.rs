@@ -6,9 +6,9 @@
 use crate::DeviceRef;
 use crate::autotune::{Autotuning, MOST_OTHERS, Named};
 use crate::calibration::costs;
+use crate::class_plans::ClassPlans;
 use crate::defect;
 use crate::mode::effort;
-use crate::store::ClassPlans;
 use crate::value::Value;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

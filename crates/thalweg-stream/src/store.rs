@@ -12,6 +12,7 @@
 use crate::DeviceRef;
 use crate::autotune::Autotuning;
 use crate::calibration::planning_costs;
+use crate::class_plans::ClassPlans;
 use crate::defect;
 use crate::mode::{Mode, effort};
 use crate::ready::{Memory, Ready, prepare};
@@ -27,9 +28,6 @@ use thalweg_runtime::{Error, count};
 
 /// Instances kept for one pattern; more sizes than that and the oldest are instantiated again (microseconds).
 const MAX_INSTANCES: usize = 1024;
-
-/// Plans kept for one class of a pattern: sizes that break the assumptions of all of them are planned for again.
-const MAX_VARIANTS: usize = 16;
 
 /// Classes of a pattern that are planned for. What is of another one beyond takes the plan of these that is predicted to be the fastest for it.
 const MAX_CLASSES: usize = 16;
@@ -69,29 +67,6 @@ struct PlannedClass {
     plans: Arc<ClassPlans>,
     /// The latest instance of the class.
     last: Option<Arc<Ready>>,
-}
-
-/// The plans of one class of a pattern.
-#[derive(Default)]
-pub(crate) struct ClassPlans {
-    /// The newest last. There is more than one only where sizes broke what an older one assumed, or where an autotuning found a faster one.
-    plans: Mutex<Vec<Arc<Plan>>>,
-}
-
-impl ClassPlans {
-    fn all(&self) -> Vec<Arc<Plan>> {
-        locked(&self.plans).clone()
-    }
-
-    /// Makes a plan the newest of the class: sizes that are met from now on take it first.
-    pub fn prefer(&self, plan: &Arc<Plan>) {
-        let mut plans = locked(&self.plans);
-        plans.retain(|p| **p != **plan);
-        if plans.len() >= MAX_VARIANTS {
-            plans.remove(0);
-        }
-        plans.push(plan.clone());
-    }
 }
 
 /// A plan instantiated for the sizes at hand.

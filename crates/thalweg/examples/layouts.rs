@@ -1,4 +1,4 @@
-//! What the layout that a piece of code met first costs the layouts that it meets later:
+//! What the layout that some code met first costs the layouts that it meets later:
 //! `cargo run --release -p thalweg --example layouts`.
 //!
 //! Each case runs the same code over two inputs whose layouts or sizes differ, in a process of its own (so that neither finds the other's plans), and
