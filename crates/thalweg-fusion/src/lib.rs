@@ -3,8 +3,10 @@
 //! * [`plan`] partitions a [`Segment`]'s operations into kernels. It looks at the whole graph with its sizes in bytes.
 //! * [`instantiate`] works a [`Plan`] out for concrete sizes: kernel bodies, geometry, buffers.
 //! * [`schedule`] finds the order of an [`Instance`]'s launches and the memory of each result.
+//! * [`SegmentClass`] says which sizes and layouts share a plan.
 //! * [`Explanation`] says what was done and why, in text, JSON and HTML.
 
+mod class;
 mod cost;
 mod explanation;
 mod instance;
@@ -16,6 +18,7 @@ mod segment;
 pub mod text;
 mod write;
 
+pub use class::SegmentClass;
 pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, features, footprint};
 pub use explanation::{
     Candidate, EdgeReport, Explanation, KernelReport, OperationReport, ResidenceReport, Runner, SegmentReport, Totals,

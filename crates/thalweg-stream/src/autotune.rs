@@ -5,7 +5,7 @@
 //! gives right results, so a trial costs only what a slower plan takes longer. Out: the plan that runs from then on.
 //!
 //! Always true: planning and what slower plans took longer stay below a share of all time that the segment has run (5 % unless set otherwise). A plan
-//! wins only if it is faster by more than 3 % in the median and in the lower quartile. Where launches run on their own, it is the device's clock that says so, some runs
+//! wins only if it is faster by more than 3 % in the median and in the lower quartile; one that has been faster in each of its runs is the one that runs meanwhile where nothing is tried. Where launches run on their own, it is the device's clock that says so, some runs
 //! later: nobody waits for it. Results may differ in the last bits between plans, as they do between
 //! fused and unfused; in strict mode they do not.
 
@@ -189,9 +189,10 @@ impl<P> Autotuning<P> {
             self.decided.store(true, Relaxed);
             return false;
         }
-        let tried = |ready, predicted| Tried { ready, predicted, warm: false, ns: vec![], given_up: false };
-        c.tried.push(tried(None, named.own));
-        c.tried.extend(named.others.into_iter().map(|(r, ps)| tried(Some(r), ps)));
+        let tried = |ready, predicted, warm| Tried { ready, predicted, warm, ns: vec![], given_up: false };
+        // The plan itself has run before.
+        c.tried.push(tried(None, named.own, c.runs > 0));
+        c.tried.extend(named.others.into_iter().map(|(r, ps)| tried(Some(r), ps, false)));
         true
     }
 
@@ -206,9 +207,10 @@ impl<P> Autotuning<P> {
         if c.tried.is_empty() || self.decided.load(Relaxed) {
             return false;
         }
-        if turn.tried > 0 {
-            let own = c.tried[0].median().unwrap_or(c.total / c.runs);
-            c.spent += ns.saturating_sub(own);
+        let leader = c.leader();
+        if turn.tried != leader {
+            let usual = c.tried[leader].median().unwrap_or(c.total / c.runs);
+            c.spent += ns.saturating_sub(usual);
         }
         let t = &mut c.tried[turn.tried];
         if std::mem::replace(&mut t.warm, true) {
@@ -302,20 +304,34 @@ impl<P> Tried<P> {
 }
 
 impl<P> Course<P> {
-    /// The next plan that is still in, if the budget allows it; else the plan itself.
+    /// The next plan that is still in, if the budget allows it; else the leader.
     fn next(&mut self, share: f64) -> usize {
         let n = self.tried.len();
-        self.turn = (1..=n).map(|k| (self.turn + k) % n).find(|&k| !self.tried[k].given_up).unwrap_or(0);
-        let own = self.tried[0].median().unwrap_or(0);
-        let longer = self.tried[self.turn].median().unwrap_or(own).saturating_sub(own);
+        let leader = self.leader();
+        self.turn = (1..=n).map(|k| (self.turn + k) % n).find(|&k| !self.tried[k].given_up).unwrap_or(leader);
+        let usual = self.tried[leader].median().unwrap_or(0);
+        let longer = self.tried[self.turn].median().unwrap_or(usual).saturating_sub(usual);
         let allowed = share.is_infinite() || (self.spent + longer) as f64 <= self.total as f64 * share;
-        if allowed { self.turn } else { 0 }
+        if allowed { self.turn } else { leader }
+    }
+
+    /// The plan that runs where no other may: the one itself, until another has been faster than it in each of its runs, and in more than one.
+    fn leader(&self) -> usize {
+        let own = &self.tried[0];
+        let ahead = |t: &Tried<P>| {
+            let (slowest, fastest) = (t.ns.iter().max(), own.ns.iter().min());
+            t.ns.len() > 1 && slowest.zip(fastest).is_some_and(|(a, b)| (*a as f64) < *b as f64 * MARGIN)
+        };
+        let others = (1..self.tried.len()).filter(|&k| !self.tried[k].given_up);
+        let leads = others.filter(|&k| own.given_up || ahead(&self.tried[k]));
+        // Of those that have not run yet nothing is known.
+        leads.filter(|&k| !self.tried[k].ns.is_empty()).min_by_key(|&k| self.tried[k].median()).unwrap_or(0)
     }
 
     /// Gives up what is hopeless; whether everything has been measured that is to be.
     fn is_over(&mut self) -> bool {
         let best = self.tried.iter().filter(|t| t.ns.len() >= 3).filter_map(|t| t.median()).min();
-        for t in self.tried[1..].iter_mut().filter(|t| t.ns.len() >= 3) {
+        for t in self.tried.iter_mut().filter(|t| t.ns.len() >= 3) {
             t.given_up |= t.median().zip(best).is_some_and(|(m, b)| m as f64 > b as f64 * GIVE_UP);
         }
         let left = |t: &&Tried<P>| !t.given_up && t.ns.len() < ROUNDS;
@@ -338,6 +354,29 @@ mod tests {
         assert_eq!((0..4).map(|_| c.next(0.05)).collect::<Vec<_>>(), [1, 2, 0, 1]);
         let mut poor = Course { total: 100, tried: three(), ..Course::default() };
         assert_eq!((0..4).map(|_| poor.next(0.05)).collect::<Vec<_>>(), [1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_was_faster_each_time_runs_where_no_trial_is_allowed() {
+        let all = |ns: &[u64]| vec![tried(&[100, 101]), tried(ns), tried(&[180])];
+        let turns = |tried| {
+            let mut c = Course { total: 100, tried, ..Course::default() };
+            (0..3).map(|_| c.next(0.05)).collect::<Vec<_>>()
+        };
+        // Neither the plan itself nor the slowest one fits the budget beside a plan that takes half.
+        assert_eq!(turns(all(&[50, 52])), [1, 1, 1]);
+        assert_eq!(turns(all(&[50])), [1, 0, 0], "one run may be chance");
+        assert_eq!(turns(all(&[50, 99])), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_plan_that_is_hopeless_against_another_is_not_run_to_the_end() {
+        let mut c = Course { tried: vec![tried(&[100; 3]), tried(&[50; 3])], ..Course::default() };
+        assert!(!c.is_over(), "the faster one is measured on");
+        assert!(c.tried[0].given_up);
+        assert_eq!((c.leader(), c.next(0.0)), (1, 1));
+        c.tried[1].ns = vec![50; 9];
+        assert!(c.is_over());
     }
 
     #[test]

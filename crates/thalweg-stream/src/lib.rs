@@ -8,6 +8,7 @@
 
 mod autotune;
 mod calibration;
+mod class_plans;
 mod defect;
 mod deferred;
 mod deferred_check;

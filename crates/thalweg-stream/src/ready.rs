@@ -6,6 +6,7 @@
 use crate::DeviceRef;
 use crate::autotune::{Autotuning, MOST_OTHERS, Named};
 use crate::calibration::costs;
+use crate::class_plans::ClassPlans;
 use crate::defect;
 use crate::mode::effort;
 use crate::value::Value;
@@ -25,6 +26,8 @@ const MAX_SCHEDULES: usize = 16;
 /// An instance with its programs.
 pub(crate) struct Ready {
     pub plan: Arc<Plan>,
+    /// The plans of its class: where another one of them turns out to be faster, it is the first that later sizes take.
+    pub plans: Arc<ClassPlans>,
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
@@ -160,7 +163,8 @@ impl Ready {
         let programs = prepare(device, &segment, &instance);
         let (autotuning, memory, traffic) = (Autotuning::decided(), Memory::default(), Traffic::default());
         let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
-        Some(Arc::new(Ready { plan, instance, programs, classes, autotuning, memory, traffic }))
+        let plans = self.plans.clone();
+        Some(Arc::new(Ready { plan, plans, instance, programs, classes, autotuning, memory, traffic }))
     }
 }
 

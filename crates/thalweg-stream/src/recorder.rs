@@ -477,9 +477,10 @@ impl Recorder {
         }
     }
 
-    /// Keeps the plan on disk that an autotuning has ended with.
+    /// Keeps the plan that an autotuning has ended with: for what is of the same class, and on disk.
     fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
         let best = ready.autotuning.winner().unwrap_or(ready);
+        ready.plans.prefer(&best.plan);
         saved::save_measured(self.device, self.segment(laid), &best.plan);
     }
 

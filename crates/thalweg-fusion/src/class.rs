@@ -1,0 +1,161 @@
+//! Classes of a segment's arguments: for which of them one plan is as good as for the others.
+//!
+//! In: a segment. Out: its [`SegmentClass`]: how large it is, and how what it reads lies in memory. A plan is legal or not whatever the class; but which of the legal ones is the
+//! fastest depends on it: a value is worth storing where reading its source again is dear (strided columns), and is not where that lies in a cache.
+//!
+//! Always true: the class follows from the segment alone, so that equal segments are of equal classes in all processes. There are few: sizes that are near each other share one, and
+//! so do all strides of a kind.
+
+use crate::cost::footprint;
+use crate::segment::{Indexed, Segment, ValueId};
+use crate::write::movement::{layout, strided, view_base};
+use thalweg_ir::{Op, View};
+
+/// The order in which the elements of a view lie, broadcast dimensions and those of one element aside.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Order {
+    /// Row-major, without gaps.
+    Contiguous,
+    /// Neighbours along the innermost dimension lie side by side; between its rows there are gaps, or they lie in another order.
+    Gaps,
+    /// Neighbours along another dimension lie side by side.
+    Transposed,
+    /// No neighbours do.
+    Strided,
+    /// No strides say where they lie.
+    Mapped,
+}
+
+/// How an input, or a slice of a value, lies.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Layout {
+    order: Order,
+    /// Whether elements are read several times.
+    broadcast: bool,
+}
+
+/// What a plan is found for, beside the pattern: plans are kept by it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SegmentClass {
+    /// Of each input; then of each operation whose integer arguments decide how its result lies.
+    layouts: Box<[Layout]>,
+    /// The number of [`SIZES`] that the footprint reaches.
+    size: u8,
+}
+
+/// Footprints in bytes at which a size class ends: a factor of eight each, so that each level of caches of usual processors has one. What is smaller is bound by launches, what is
+/// larger by memory, and there sizes make no difference.
+const SIZES: [u64; 4] = [64 << 10, 512 << 10, 4 << 20, 32 << 20];
+
+impl SegmentClass {
+    /// The class of a segment. Without fusion there is one plan only, and so one class.
+    pub fn of(segment: &Segment<'_>) -> SegmentClass {
+        if !segment.mode.fused {
+            return SegmentClass::default();
+        }
+        let inputs = segment.inputs.iter().map(|(_, view)| Layout::of(Some(*view)));
+        // Of other movements the pattern says how they lie, given how their argument does.
+        let decides = |i: &usize| matches!(segment.ops[*i].op, Op::Slice | Op::Window);
+        let mut decided = (0..segment.ops.len()).filter(decides).peekable();
+        let layouts = match decided.peek() {
+            None => inputs.collect(),
+            Some(_) => {
+                let ix = Indexed::new(*segment);
+                inputs.chain(decided.map(|i| Layout::of(place(&ix, i)))).collect()
+            }
+        };
+        let bytes = footprint(segment);
+        SegmentClass { layouts, size: SIZES.iter().filter(|&&end| bytes >= end).count() as u8 }
+    }
+}
+
+/// Where the result of a movement lies in the value that it is a view of; `None` where strides do not say.
+fn place(ix: &Indexed<'_>, i: usize) -> Option<View> {
+    let (base, chain) = view_base(ix, ValueId::Op(i), &|_| false);
+    strided(ix, layout(ix, base), &chain)
+}
+
+impl Layout {
+    fn of(view: Option<View>) -> Layout {
+        let Some(view) = view else { return Layout { order: Order::Mapped, broadcast: false } };
+        let all = view.shape.iter().copied().zip(view.strides().iter().copied()).filter(|&(extent, _)| extent > 1);
+        let broadcast = all.clone().any(|(_, stride)| stride == 0);
+        let dims: Vec<(usize, isize)> = all.filter(|&(_, stride)| stride != 0).collect();
+        let mut step = 1;
+        let dense = dims.iter().rev().all(|&(extent, stride)| {
+            let is_next = stride == step;
+            step = step.saturating_mul(extent as isize);
+            is_next
+        });
+        let order = match dims.last() {
+            _ if dense || view.shape.numel() == 0 => Order::Contiguous,
+            Some((_, 1)) => Order::Gaps,
+            _ if dims.iter().any(|&(_, stride)| stride == 1) => Order::Transposed,
+            _ => Order::Strided,
+        };
+        Layout { order, broadcast }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::{BitSet, Mode};
+    use thalweg_ir::{DType, ElementOp, InputKind, RelArg, RelOp, Shape};
+
+    fn order(dims: &[usize], strides: &[isize]) -> (Order, bool) {
+        let Layout { order, broadcast } = Layout::of(Some(View::new(Shape::new(dims), strides, 3)));
+        (order, broadcast)
+    }
+
+    #[test]
+    fn a_layout_is_told_by_its_strides_whatever_its_sizes() {
+        for n in [2, 7, 64] {
+            let own = n as isize;
+            assert_eq!(order(&[5, n], &[own, 1]), (Order::Contiguous, false));
+            assert_eq!(order(&[5, n], &[own + 4, 1]), (Order::Gaps, false));
+            assert_eq!(order(&[n, 5], &[1, own]), (Order::Transposed, false));
+            assert_eq!(order(&[5, n], &[16 * own, 16]), (Order::Strided, false));
+            assert_eq!(order(&[5, n], &[0, 1]), (Order::Contiguous, true));
+            assert_eq!(order(&[5, n], &[-own, -1]), (Order::Strided, false));
+            // A dimension of one element lies nowhere in particular.
+            assert_eq!(order(&[1, n], &[77, 1]), (Order::Contiguous, false));
+        }
+        assert_eq!(order(&[0, 4], &[9, 2]), (Order::Contiguous, false));
+        assert_eq!(Layout::of(None).order, Order::Mapped);
+    }
+
+    /// A slice of `rows` rows and every `step`th of so many columns, and its exponentials.
+    fn class(rows: usize, columns: usize, step: usize, fused: bool) -> SegmentClass {
+        let wide = View::contiguous(Shape::new(&[rows, columns * step]));
+        let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 2, contiguous: true });
+        let rel = |op, arg| RelOp { op, dtype: DType::F32, rank: 2, attr: 0, args: [arg, RelArg::NONE, RelArg::NONE] };
+        let ops = [rel(Op::Slice, input), rel(Op::Element(ElementOp::Exp), RelArg::op(0))];
+        let mut live = BitSet::new(2);
+        live.insert(1);
+        SegmentClass::of(&Segment {
+            ops: &ops,
+            live: &live,
+            mode: Mode { fused, strict: false, tf32: false },
+            shapes: &[Shape::new(&[rows, columns]); 2],
+            ints: &[0, 1, rows as i64, 0, step as i64, columns as i64],
+            scalars: &[],
+            inputs: &[(DType::F32, wide)],
+        })
+    }
+
+    #[test]
+    fn a_thousand_batch_sizes_have_a_handful_of_classes() {
+        let mut all: Vec<SegmentClass> = (1..=1000).map(|rows| class(rows, 512, 1, true)).collect();
+        all.dedup();
+        assert_eq!(all.len(), 3, "up to 4 MB, a class for each factor of eight from 64 KiB on");
+    }
+
+    #[test]
+    fn what_a_slice_leaves_between_elements_is_part_of_the_class() {
+        // Nearly as many bytes.
+        assert_ne!(class(64, 512, 1, true), class(8, 512, 16, true));
+        assert_eq!(class(64, 512, 16, true).layouts, class(60, 480, 5, true).layouts);
+        assert_eq!(class(64, 512, 1, false), class(8, 512, 16, false), "without fusion there is one plan");
+    }
+}
