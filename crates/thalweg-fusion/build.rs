@@ -1,4 +1,5 @@
-//! Gives the planner a number of its own: a hash of everything that it is written in. A plan on disk is used by the very planner that made it.
+//! Gives the planner a number of its own: a hash of everything that it is written in. A plan on disk is used by the
+//! very planner that made it.
 
 use std::path::{Path, PathBuf};
 

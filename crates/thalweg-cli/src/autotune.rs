@@ -1,5 +1,6 @@
-//! `thalweg autotuning`: what measured decisions gain. Every workload and as many random programs run until their plans have competed; then the plan that
-//! the cost model chose and the one that runs with measuring take turns, and their medians stand beside each other.
+//! `thalweg autotuning`: what measured decisions gain. Every workload and as many random programs run until their plans
+//! have competed; then the plan that the cost model chose and the one that runs with measuring take turns, and their
+//! medians stand beside each other.
 
 use crate::failure::Outcome;
 use crate::measure::median;

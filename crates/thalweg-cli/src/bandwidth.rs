@@ -1,8 +1,9 @@
 //! `thalweg bandwidth`: kernels on tensors well out of cache, beside copying memory in the same run.
 //!
-//! In each round the machine's rate of copying is measured - the best copy it can do, stores past the caches included; on a GPU that of `-x` - then each kernel's: the bytes that
-//! its launches move, as the device says, scratch and second passes included, by its time. The share is of the same
-//! round, since the memory of a shared machine is faster at one time than at another; printed is the median over rounds.
+//! In each round the machine's rate of copying is measured - the best copy it can do, stores past the caches included;
+//! on a GPU that of `-x` - then each kernel's: the bytes that its launches move, as the device says, scratch and second
+//! passes included, by its time. The share is of the same round, since the memory of a shared machine is faster at one
+//! time than at another; printed is the median over rounds.
 
 use crate::failure::Outcome;
 use crate::measure::{counted, median, ms_since};

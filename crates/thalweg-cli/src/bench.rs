@@ -146,7 +146,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A workload in the default mode and in the one asked for, in turns; the medians of the rounds' medians, and their ratio.
+    /// A workload in the default mode and in the one asked for, in turns; the medians of the rounds' medians, and their
+    /// ratio.
     fn beside_default(&self, name: &str) -> Outcome<String> {
         let mut times = [vec![], vec![]];
         let (mut kept, runs) = ([None, None], Runs { time: Duration::from_millis(200), ..Runs::FIGURE });
@@ -214,7 +215,8 @@ struct Refusal {
     error: String,
 }
 
-/// `thalweg worker`: measures what each line of standard input asks for, until that ends. `bench/run` keeps one for all its rounds.
+/// `thalweg worker`: measures what each line of standard input asks for, until that ends. `bench/run` keeps one for all
+/// its rounds.
 pub fn worker() -> Outcome {
     let mut kept = None;
     for line in std::io::stdin().lock().lines() {

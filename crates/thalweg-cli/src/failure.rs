@@ -18,7 +18,8 @@ pub fn failure(message: impl Into<String>) -> Failure {
 }
 
 impl Failure {
-    /// What the program ends with: 2 where it was called in a way that cannot be meant, as for arguments that are wrong.
+    /// What the program ends with: 2 where it was called in a way that cannot be meant, as for arguments that are
+    /// wrong.
     pub fn code(&self) -> u8 {
         self.code
     }

@@ -1,6 +1,7 @@
 //! GPUs as `thalweg doctor` shows them: which of NVIDIA's libraries were found, what is to be installed, and the chips.
 //!
-//! Lines are 80 columns at most, but for paths that are longer. Where there is no driver, one line says so: most machines have none.
+//! Lines are 80 columns at most, but for paths that are longer. Where there is no driver, one line says so: most
+//! machines have none.
 
 use crate::report;
 use thalweg::cuda::{Chip, Found, Sought, chips, find};

@@ -1,8 +1,9 @@
-//! `thalweg numerics`: how far sums, statistics, softmax and scans are from the exact values, where that is hard: many terms, a large mean, a
-//! few huge elements.
+//! `thalweg numerics`: how far sums, statistics, softmax and scans are from the exact values, where that is hard: many
+//! terms, a large mean, a few huge elements.
 //!
-//! The exact values are taken in f64 from the very f32 elements that the device had: sums compensated (Neumaier 1974), element by element.
-//! Errors are in units in the last place of the exact value in f32, or relative. The command fails where a bound is not kept.
+//! The exact values are taken in f64 from the very f32 elements that the device had: sums compensated (Neumaier 1974),
+//! element by element. Errors are in units in the last place of the exact value in f32, or relative. The command fails
+//! where a bound is not kept.
 
 use crate::failure::{Outcome, failure};
 use clap::Args;
@@ -128,7 +129,8 @@ fn up_to(most: usize, sizes: &[usize]) -> impl Iterator<Item = usize> {
     sizes.iter().copied().filter(move |&n| n <= most)
 }
 
-/// Sums and means. Where terms cancel, the error is relative to the sum of their magnitudes, as for every sum: there it is in ulp of that.
+/// Sums and means. Where terms cancel, the error is relative to the sum of their magnitudes, as for every sum: there it
+/// is in ulp of that.
 fn sums(report: &mut Report, most: usize) -> Outcome {
     crate::out!("Sums of f32 against f64, in ulp of the sum of magnitudes; bound: 2 log2 n\n");
     crate::out!("{:<16} {:>10} {:>9} {:>9} {:>9} {:>8} {:>5}", "data", "n", "sum", "mean", "columns", "bound", "met");
@@ -167,7 +169,8 @@ fn columns(x: &Tensor) -> Outcome<f64> {
     Ok(errors.fold(0.0, f64::max))
 }
 
-/// Variance, deviation and layer norm of data with a large mean: 2·10⁻⁷ a rounding, and the mean itself is off by half an ulp at most.
+/// Variance, deviation and layer norm of data with a large mean: 2·10⁻⁷ a rounding, and the mean itself is off by half
+/// an ulp at most.
 fn statistics(report: &mut Report, most: usize) -> Outcome {
     crate::out!("\nVariance and deviation of f32 with spread 1: relative error; layer_norm of");
     crate::out!("such rows: largest absolute error. Bounds: 2e-6 and 2e-5, and what the mean");
@@ -204,7 +207,8 @@ fn layer_norm(x: &Tensor, mean: f64, var: f64) -> Outcome<f64> {
     Ok(errors.fold(0.0, f64::max))
 }
 
-/// Softmax, its logarithm and the logarithm of the sum, over rows that overflow where the largest is not taken out first.
+/// Softmax, its logarithm and the logarithm of the sum, over rows that overflow where the largest is not taken out
+/// first.
 fn softmaxes(report: &mut Report) -> Outcome {
     const N: usize = 1000;
     crate::out!("\nSoftmax over rows of {N} f32: largest relative error (log_softmax of what is");

@@ -1,7 +1,7 @@
 //! The workload `record`: what recording an operation costs, Tensor API included, where the stretch was seen before.
 //!
-//! Recording alone is timed: 300 operations of small_chain on a tensor of four elements, whose run comes after the clock has stopped. Once with one
-//! plan in the store, and again with ten thousand, among them one learned last.
+//! Recording alone is timed: 300 operations of small_chain on a tensor of four elements, whose run comes after the
+//! clock has stopped. Once with one plan in the store, and again with ten thousand, among them one learned last.
 
 use crate::failure::Outcome;
 use crate::measure::{Times, Work, counted, median, ms_since};
@@ -65,7 +65,8 @@ fn ns(times: &[f64]) -> f64 {
     median(times) * 1e6 / OPERATIONS
 }
 
-/// A stretch like no other: six operations, its number in base six, after a first one that the chain does not begin with.
+/// A stretch like no other: six operations, its number in base six, after a first one that the chain does not begin
+/// with.
 fn stretch(number: usize, x: &Tensor) -> Tensor {
     let mut digits = number;
     let mut y = x.abs();

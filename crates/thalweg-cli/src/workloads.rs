@@ -1,6 +1,7 @@
 //! The workloads: one definition for every figure, the same as in `bench/peers.py`.
 //!
-//! A workload is plain eager code over inputs that are made once. Sizes: `small` for a processor with a few cores, `large` for a GPU.
+//! A workload is plain eager code over inputs that are made once. Sizes: `small` for a processor with a few cores,
+//! `large` for a GPU.
 
 use crate::failure::{Outcome, failure};
 use clap::ValueEnum;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use thalweg::Tensor;
 
-/// The program with these arguments, and an environment that says nothing but what every run of these tests says: plans and figures follow from it.
+/// The program with these arguments, and an environment that says nothing but what every run of these tests says: plans
+/// and figures follow from it.
 fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(args).current_dir(folder()).stdin(Stdio::null());

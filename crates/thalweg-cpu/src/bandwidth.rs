@@ -25,7 +25,8 @@ const BUDGET: Duration = Duration::from_millis(400);
 /// Copies so many bytes, a multiple of 64, between places aligned to as many.
 type Copy = unsafe fn(*const u8, *mut u8, usize);
 
-/// The ways of copying that this machine has: the library's, and with stores past the caches, which need not read a line before they write it.
+/// The ways of copying that this machine has: the library's, and with stores past the caches, which need not read a
+/// line before they write it.
 fn ways() -> &'static [Copy] {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx512f") {
@@ -71,7 +72,8 @@ unsafe fn streaming_256(from: *const u8, to: *mut u8, bytes: usize) {
     _mm_sfence();
 }
 
-/// Measures for some 0.4 s or one round of all ways: the best copy that there is, by the library or with stores past the caches, with one thread and with `threads`.
+/// Measures for some 0.4 s or one round of all ways: the best copy that there is, by the library or with stores past
+/// the caches, with one thread and with `threads`.
 ///
 /// # Errors
 /// Where there is no memory for the buffers.

@@ -1,8 +1,8 @@
 //! What a launch refuses before anything runs.
 //!
-//! In: a body's accesses, where a geometry says they go, operands, scalars. Whatever geometry is given, nothing outside an operand is touched
-//! afterwards, and no two points write one element. Compiled code trusts its arguments, so all trust begins here. Where a
-//! gather leads is data: that the engine checks.
+//! In: a body's accesses, where a geometry says they go, operands, scalars. Whatever geometry is given, nothing outside
+//! an operand is touched afterwards, and no two points write one element. Compiled code trusts its arguments, so all
+//! trust begins here. Where a gather leads is data: that the engine checks.
 
 use std::ops::Range;
 use thalweg_ir::MAX_RANK;
@@ -75,8 +75,8 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
     }
 }
 
-/// Whether access `number`, which nothing is gathered through, moves as its class says and stays inside its operand over `n` points in one
-/// dimension: what [`access`] finds too, for the many small launches that are no more than that.
+/// Whether access `number`, which nothing is gathered through, moves as its class says and stays inside its operand
+/// over `n` points in one dimension: what [`access`] finds too, for the many small launches that are no more than that.
 #[inline]
 pub fn fits_line(body: &Body, number: usize, at: &AccessGeometry, n: usize, operands: &[&Buffer]) -> bool {
     let (access, step) = (&body.accesses[number], at.strides[0]);

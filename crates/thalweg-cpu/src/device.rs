@@ -18,8 +18,9 @@ use thalweg_kernel::{Computed, Geometry, Kernel, Moved};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
 
-/// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured, with
-/// `tests/measure.rs`: calls of 5 to 60 µs on two threads of a machine whose second core was busy), so half of 30 is worth it.
+/// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured,
+/// with `tests/measure.rs`: calls of 5 to 60 µs on two threads of a machine whose second core was busy), so half of 30
+/// is worth it.
 const PARALLEL_NS: f64 = 30_000.0;
 
 /// Programs remembered; beyond, the memory of them starts over. Plans hold the programs that they run.
@@ -236,7 +237,8 @@ impl Device for CpuDevice {
     }
 
     fn host_bytes<'a>(&self, buffer: &'a Buffer) -> Option<&'a [u8]> {
-        // SAFETY: the allocation lives as long as the borrow, and the caller makes sure that nobody writes it meanwhile.
+        // SAFETY: the allocation lives as long as the borrow, and the caller makes sure that nobody writes it
+        // meanwhile.
         Some(unsafe { std::slice::from_raw_parts(bytes_of(buffer), buffer.bytes()) })
     }
 }

@@ -1,10 +1,11 @@
 //! Which engine runs a body.
 //!
 //! In: a body, and a [`Choice`] by `THALWEG_ISA` or by what the machine has. Out: something that runs rectangles of it,
-//! whatever lanes they hold: the emitted code where there is some, and the tile engine for bodies that the emitter refuses
-//! and for rectangles that it hands back. The tile program of a body is made when first needed.
+//! whatever lanes they hold: the emitted code where there is some, and the tile engine for bodies that the emitter
+//! refuses and for rectangles that it hands back. The tile program of a body is made when first needed.
 //!
-//! What the tile engine cannot run, nothing can: an index out of range is the one way in which a run fails, and ends its launch.
+//! What the tile engine cannot run, nothing can: an index out of range is the one way in which a run fails, and ends
+//! its launch.
 
 use crate::prepare::prepare;
 use crate::row_call::{ACCESS_WORDS, Along, RowArgs, Rows};
@@ -96,8 +97,8 @@ impl Choice {
         None
     }
 
-    /// Emitted code for a row body, where this is an emitter that takes it; its phases are those of [`thalweg_kernel::phases`] of the prepared
-    /// body. With `streaming` it stores past the caches.
+    /// Emitted code for a row body, where this is an emitter that takes it; its phases are those of
+    /// [`thalweg_kernel::phases`] of the prepared body. With `streaming` it stores past the caches.
     fn emit_along(self, body: &Body, keep: bool, streaming: bool) -> Option<(Box<dyn Along>, ProgramInfo)> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
@@ -195,7 +196,8 @@ impl Engine {
         self.info.rereads_inputs
     }
 
-    /// As [`Engine::run`] with nothing in place, for outputs larger than the caches. Rows of outputs begin at multiples of [`STREAM_ALIGN`].
+    /// As [`Engine::run`] with nothing in place, for outputs larger than the caches. Rows of outputs begin at multiples
+    /// of [`STREAM_ALIGN`].
     ///
     /// # Safety
     /// As [`Rows::run`].
@@ -214,12 +216,14 @@ impl Engine {
         unsafe { self.run(args, n, rows, false) }
     }
 
-    /// Whether a run may have to be made again although it accumulates: then what it accumulates into has to be restored.
+    /// Whether a run may have to be made again although it accumulates: then what it accumulates into has to be
+    /// restored.
     pub fn restores(&self) -> bool {
         self.info.rereads_inputs && self.fast.is_some() && accumulates(&self.body)
     }
 
-    /// As [`Engine::run`]; `restore` is called before a run that is made again, and puts back what the first one accumulated into.
+    /// As [`Engine::run`]; `restore` is called before a run that is made again, and puts back what the first one
+    /// accumulated into.
     ///
     /// # Safety
     /// As [`Rows::run`].
@@ -312,7 +316,8 @@ impl AlongEngine {
         self.info.rereads_inputs
     }
 
-    /// As [`AlongEngine::run`] with nothing in place, for outputs larger than the caches. Rows of outputs begin at multiples of [`STREAM_ALIGN`].
+    /// As [`AlongEngine::run`] with nothing in place, for outputs larger than the caches. Rows of outputs begin at
+    /// multiples of [`STREAM_ALIGN`].
     ///
     /// # Safety
     /// As [`Along::run`].
@@ -367,7 +372,8 @@ impl AlongEngine {
         for buffer in 0..self.phases.buffers.len() {
             args[(self.body.accesses.len() + buffer) * ACCESS_WORDS + 1] = 0;
         }
-        // SAFETY: the caller's promise; where the fast engine ran before, inputs and what earlier phases gave are as they were.
+        // SAFETY: the caller's promise; where the fast engine ran before, inputs and what earlier phases gave are as
+        // they were.
         in_range(unsafe { slow.run(&args, n, rows, phases) })
     }
 }

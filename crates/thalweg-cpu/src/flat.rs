@@ -1,8 +1,10 @@
-//! Maps over one dimension, without tables and gathers: nearly all elementwise kernels, once neighbouring dimensions are merged.
+//! Maps over one dimension, without tables and gathers: nearly all elementwise kernels, once neighbouring dimensions
+//! are merged.
 //!
-//! In: a body and what is known of it from when it was compiled ([`Facts`]), a geometry, operands, scalars. What is found *flat* has passed every
-//! check there is, and runs as stretches of [`CHUNK`] points. Anything else - also what is to be refused - goes the general way (`launch.rs`). A launch of few
-//! points is mostly what happens before it runs, and a group is hundreds of them.
+//! In: a body and what is known of it from when it was compiled ([`Facts`]), a geometry, operands, scalars. What is
+//! found *flat* has passed every check there is, and runs as stretches of [`CHUNK`] points. Anything else - also what
+//! is to be refused - goes the general way (`launch.rs`). A launch of few points is mostly what happens before it runs,
+//! and a group is hundreds of them.
 
 use crate::check;
 use crate::engine::{Engine, OutOfRange};
@@ -87,8 +89,8 @@ pub unsafe fn run(
     args.extend_from_slice(scalars);
     for chunk in range.clone() {
         let points = CHUNK.min(n - chunk * CHUNK);
-        // SAFETY: every access is inside its operand over all points, of which these are some. No other chunk writes its elements, since what is
-        // written is contiguous.
+        // SAFETY: every access is inside its operand over all points, of which these are some. No other chunk writes
+        // its elements, since what is written is contiguous.
         unsafe {
             if stores.may_stream(args, 1) {
                 engine.run_streaming(args, points, 1)?;

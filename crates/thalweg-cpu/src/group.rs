@@ -1,10 +1,11 @@
 //! Groups: many kernels that need nothing of each other, in one dispatch.
 //!
-//! In: the programs of the parts, equal parts sharing one, and how operands and scalars are split among them. Out: launches. All parts are checked before
-//! any runs. Little work is done part after part on the calling thread; more is cut into *units* of about equal time - several small parts,
-//! one part, or some chunks of a large map - which threads take as they come. A row part is one unit, since it leaves its
-//! bits no other order. Where units end depends on sizes alone, and what a chunk of a part gives does not depend on who runs it: so bits do not depend
-//! on the number of threads.
+//! In: the programs of the parts, equal parts sharing one, and how operands and scalars are split among them. Out:
+//! launches. All parts are checked before any runs. Little work is done part after part on the calling thread; more is
+//! cut into *units* of about equal time - several small parts, one part, or some chunks of a large map - which threads
+//! take as they come. A row part is one unit, since it leaves its bits no other order. Where units end depends on sizes
+//! alone, and what a chunk of a part gives does not depend on who runs it: so bits do not depend on the number of
+//! threads.
 
 use crate::launch::{Job, Scratch, with_scratch};
 use crate::map::{BoxesProgram, MapProgram};
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use thalweg_kernel::{Geometry, GroupPart, Moved, RowGeometry};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
-/// Estimated time of a unit: next to it taking one (an atomic addition that others wait for) is nothing, and threads end close together.
+/// Estimated time of a unit: next to it taking one (an atomic addition that others wait for) is nothing, and threads
+/// end close together.
 const UNIT_NS: f64 = 10_000.0;
 /// What a part costs beside its loop, once it is checked (`tests/groups.rs` measures it).
 const PART_NS: f64 = 50.0;

@@ -1,13 +1,14 @@
 //! Launches of map kernels: from a domain of any rank to calls of [`Rows::run`](crate::row_call::Rows::run).
 //!
-//! In: a body's accesses, a geometry, operands, scalars. Out: rectangles of `rows × n` points, which cover the domain once.
-//! Every access is checked against its operand before anything runs: whatever geometry is given, nothing outside an
-//! operand is touched, and no two points write one element. Offsets of a `Gather` are data: where they lead, the engine checks.
+//! In: a body's accesses, a geometry, operands, scalars. Out: rectangles of `rows × n` points, which cover the domain
+//! once. Every access is checked against its operand before anything runs: whatever geometry is given, nothing outside
+//! an operand is touched, and no two points write one element. Offsets of a `Gather` are data: where they lead, the
+//! engine checks.
 //!
-//! The innermost dimension runs along a call's rows, and one other dimension over its rows: the neighbouring one, or, where a
-//! source lies transposed, the one along which the source is dense (its cache lines are then used whole). What remains is
-//! counted through by an odometer. Accesses through an index map get a table of positions a call, so there a call is one
-//! stretch of the row-major domain.
+//! The innermost dimension runs along a call's rows, and one other dimension over its rows: the neighbouring one, or,
+//! where a source lies transposed, the one along which the source is dense (its cache lines are then used whole). What
+//! remains is counted through by an odometer. Accesses through an index map get a table of positions a call, so there a
+//! call is one stretch of the row-major domain.
 
 use crate::check::{self, gathered};
 use crate::engine::{Engine, OutOfRange};
@@ -26,9 +27,9 @@ const TABLE: usize = 2048;
 /// Rows and columns of a call that reads a transposed source: each line that is fetched is used whole while in cache.
 const BLOCK: (usize, usize) = (32, 64);
 const LINE_BYTES: usize = 64;
-/// Columns of a source that are a multiple of so many bytes apart fall into few sets of the caches and drive each other out before
-/// their lines are used up: such blocks are copied together first (measured on 4096² f32: 5.6 ns an element without, gathers of
-/// other strides 0.3).
+/// Columns of a source that are a multiple of so many bytes apart fall into few sets of the caches and drive each other
+/// out before their lines are used up: such blocks are copied together first (measured on 4096² f32: 5.6 ns an element
+/// without, gathers of other strides 0.3).
 const CONFLICT_BYTES: usize = 1024;
 /// Elements from row to row of a copied block: not a power of two, for the same reason.
 const PITCH: usize = BLOCK.1 + 4;
@@ -123,7 +124,8 @@ impl<'a> Job<'a> {
     /// When an index over more than 2³¹ positions is asked for through an index map.
     ///
     /// # Panics
-    /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points write one element.
+    /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points
+    /// write one element.
     pub fn new(
         (engine, body, facts): (&'a Engine, &'a Body, &flat::Facts),
         geometry: &'a MapGeometry,
@@ -181,8 +183,9 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The accesses that are written, where together they are more than the last-level cache holds and none lies over an input. A store past
-/// the caches saves reading the line first: a third of the traffic of a kernel with one input and one output.
+/// The accesses that are written, where together they are more than the last-level cache holds and none lies over an
+/// input. A store past the caches saves reading the line first: a third of the traffic of a kernel with one input and
+/// one output.
 fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16> {
     let size = |s: &Store| body.accesses[s.access as usize].dtype.size();
     let written = geometry.points() * body.stores.iter().map(size).sum::<usize>();
@@ -365,8 +368,8 @@ impl<'a> Traversal<'a> {
                 unsafe { engine.run_streaming(args, n, rows) }?;
             } else {
                 // SAFETY: `check` found every access of the domain inside its operand, and the args are those of this
-                // rectangle of it; the bounds of what is gathered from are its operand's. No other chunk writes its elements,
-                // since no two points share one.
+                // rectangle of it; the bounds of what is gathered from are its operand's. No other chunk writes its
+                // elements, since no two points share one.
                 unsafe { engine.run(args, n, rows, in_place) }?;
             }
             if chunk + 1 == range.end {
@@ -404,8 +407,8 @@ impl<'a> Traversal<'a> {
         for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.packed) {
             let to = blocks[i * words..].as_mut_ptr();
             let (from, step) = (args[4 * i] as *const u8, line.step as isize * line.unit as isize);
-            // SAFETY: the rectangle lies inside the operand (see `check`); a place has `BLOCK.0` rows of `PITCH` elements of up
-            // to 8 bytes, and no call has more rows or columns than a block.
+            // SAFETY: the rectangle lies inside the operand (see `check`); a place has `BLOCK.0` rows of `PITCH`
+            // elements of up to 8 bytes, and no call has more rows or columns than a block.
             unsafe {
                 match line.unit {
                     1 => pack::<u8>(from, step, line.row as isize, n, rows, to.cast()),

@@ -2,8 +2,8 @@
 //!
 //! A map kernel is compiled by our own vector emitter on x86-64 (`x64`: AVX-512, or AVX2 with FMA, chosen at run time),
 //! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
-//! Row kernels are cut into phases, which the same engines run, block by block (`row`). Many small kernels run in one dispatch (`group`).
-//! [`CpuDevice`] is all that the rest of Thalweg sees.
+//! Row kernels are cut into phases, which the same engines run, block by block (`row`). Many small kernels run in one
+//! dispatch (`group`). [`CpuDevice`] is all that the rest of Thalweg sees.
 
 mod bandwidth;
 mod check;

@@ -1,8 +1,8 @@
 //! The vector operations that math functions are written in.
 //!
 //! `math.rs` writes each function once, generic over a [`Machine`]. The emitter's machine records instructions; the
-//! scalar machine computes, in loops that the compiler vectorises (the tile engine, and the accuracy tests, which so check
-//! the very arithmetic that is emitted).
+//! scalar machine computes, in loops that the compiler vectorises (the tile engine, and the accuracy tests, which so
+//! check the very arithmetic that is emitted).
 
 /// A target for math functions: lanes of f32 (`F`), f64 (`D`), i32 (`I`), i64 (`L`), and masks (`M`) over them.
 ///

@@ -1,7 +1,7 @@
 //! Matrix products.
 //!
-//! In: a dtype and a geometry with any strides. Out: `c`, row-major. f32 and f64 go through the `matrixmultiply` crate, which
-//! packs by strides itself; bf16 and f16 are widened to f32 first and rounded once; integers wrap. A product with
+//! In: a dtype and a geometry with any strides. Out: `c`, row-major. f32 and f64 go through the `matrixmultiply` crate,
+//! which packs by strides itself; bf16 and f16 are widened to f32 first and rounded once; integers wrap. A product with
 //! one row or one column is bound by memory and has loops of its own. The bits of the result do not depend on the
 //! number of threads: chunks are rows or columns of `c`, and the order along `k` is fixed.
 
@@ -13,13 +13,15 @@ use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Moved};
 use thalweg_runtime::Buffer;
 
-/// Nanoseconds a multiplication with its addition (measured: 55 to 80 GFLOP/s a thread through `matrixmultiply` for f32).
+/// Nanoseconds a multiplication with its addition (measured: 55 to 80 GFLOP/s a thread through `matrixmultiply` for
+/// f32).
 const NS_PER_MULTIPLY: f64 = 0.03;
 /// Of integers.
 const NS_PER_INT_MULTIPLY: f64 = 0.1;
 /// Nanoseconds a byte of a matrix that meets a vector.
 const NS_PER_BYTE: f64 = 0.03;
-/// Rows or columns of a chunk: a whole number of every micro-kernel's, and enough to pay for packing the other matrix again.
+/// Rows or columns of a chunk: a whole number of every micro-kernel's, and enough to pay for packing the other matrix
+/// again.
 const CHUNK: usize = 96;
 /// Terms that are added up in sequence before they join a sum, and columns whose sums are carried side by side.
 const TERMS: usize = 512;
@@ -109,7 +111,8 @@ pub fn launch(dtype: DType, geometry: &MatmulGeometry, operands: &[&Buffer], thr
 const PACKED_COLUMNS: usize = 1024;
 const PACKED_TERMS: usize = 256;
 
-/// How a launch cuts `c`: the length of its longer side in a chunk, how many chunks a product has, and whether that side is its rows.
+/// How a launch cuts `c`: the length of its longer side in a chunk, how many chunks a product has, and whether that
+/// side is its rows.
 fn chunks(geometry: &MatmulGeometry, threads: &Threads, estimate: f64) -> (usize, usize, bool) {
     let &MatmulGeometry { m, n, .. } = geometry;
     let batches: usize = geometry.batch.iter().map(|d| d.0).product();
@@ -134,8 +137,8 @@ fn estimate_ns(dtype: DType, geometry: &MatmulGeometry) -> f64 {
         }
 }
 
-/// What a launch moves: each chunk packs its own parts of both matrices, panels of them a block of columns and terms at a time, and floats come back
-/// to `c` for each block of terms.
+/// What a launch moves: each chunk packs its own parts of both matrices, panels of them a block of columns and terms at
+/// a time, and floats come back to `c` for each block of terms.
 pub fn moves(dtype: DType, geometry: &MatmulGeometry, threads: &Threads) -> Moved {
     let &MatmulGeometry { m, n, k, .. } = geometry;
     let batches: usize = geometry.batch.iter().map(|d| d.0).product();
@@ -219,7 +222,8 @@ fn run<T: Number>(
     };
     let (a, b, c) = (at(0, geometry.a), at(1, geometry.b), at(2, (0, n as isize, 1)));
     let batches: usize = geometry.batch.iter().map(|d| d.0).product();
-    // Chunks are cut along the longer side of `c`, some for each thread, or one a batch where there are enough of those.
+    // Chunks are cut along the longer side of `c`, some for each thread, or one a batch where there are enough of
+    // those.
     let (length, parts, by_rows) = chunks(geometry, threads, estimate);
     let long = m.max(n);
     threads.run(batches * parts, 1, estimate, |range| {
@@ -239,8 +243,8 @@ fn run<T: Number>(
             } else {
                 (a, b.from(0, start), c.from(0, start), Sizes { m, n: len, k })
             };
-            // SAFETY: `launch` found all elements of the geometry inside their operands and the output apart from the inputs;
-            // no two chunks have an element of `c` in common.
+            // SAFETY: `launch` found all elements of the geometry inside their operands and the output apart from the
+            // inputs; no two chunks have an element of `c` in common.
             unsafe {
                 if m == 1 {
                     vector(sizes.k, sizes.n, (a.first, a.columns), b, (c.first, c.columns));

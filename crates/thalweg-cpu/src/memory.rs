@@ -34,8 +34,8 @@ impl Memory for HostMemory {
         let block = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
         #[cfg(target_os = "linux")]
         if bytes >= HUGE_PAGE {
-            // SAFETY: the range is the block just allocated, page-aligned; the advice changes nothing but how it is backed.
-            // Where it is refused (huge pages off) small pages serve.
+            // SAFETY: the range is the block just allocated, page-aligned; the advice changes nothing but how it is
+            // backed. Where it is refused (huge pages off) small pages serve.
             let _ = unsafe { rustix::mm::madvise(block.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
         }
         Some(block)

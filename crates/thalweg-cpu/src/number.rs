@@ -30,8 +30,8 @@ wide! {
     i64, 0, i64::wrapping_add, i64::wrapping_mul;
 }
 
-/// An element that sums and products are taken of. Integers are wrapped to their width, which is to add in that width: i8
-/// and u8 are the same sum.
+/// An element that sums and products are taken of. Integers are wrapped to their width, which is to add in that width:
+/// i8 and u8 are the same sum.
 pub trait Number: Copy + Send + Sync + 'static {
     /// What it is added up in.
     type Wide: Wide;
@@ -80,7 +80,8 @@ impl Number for F16 {
     type Wide = f32;
     #[inline(always)]
     fn widen(self) -> f32 {
-        // The exponent's bias differs by 112; a product with 2¹¹² also brings subnormals to their place. Branches would not vectorise.
+        // The exponent's bias differs by 112; a product with 2¹¹² also brings subnormals to their place. Branches would
+        // not vectorise.
         let magnitude = f32::from_bits(((self.0 & 0x7fff) as u32) << 13) * f32::from_bits((112 + 127) << 23);
         let special = (self.0 & 0x7c00) == 0x7c00;
         let bits = magnitude.to_bits() | if special { 0x7f80_0000 } else { 0 };

@@ -1,7 +1,7 @@
 //! What both engines make of a body before they compile it.
 //!
-//! They do the same here, so that a kernel gives the same bits whichever engine runs it: the emitter may refuse a fused kernel whose operations
-//! it takes one by one.
+//! They do the same here, so that a kernel gives the same bits whichever engine runs it: the emitter may refuse a fused
+//! kernel whose operations it takes one by one.
 
 use crate::math;
 use thalweg_ir::{Compute, DType, ElementOp};
@@ -33,8 +33,8 @@ pub(crate) enum Fused {
     Less,
 }
 
-/// For each node the product that it takes in: sums with a product that nothing else uses. None in strict bodies. Both engines do the same, so that a
-/// rectangle that one hands to the other has the same bits.
+/// For each node the product that it takes in: sums with a product that nothing else uses. None in strict bodies. Both
+/// engines do the same, so that a rectangle that one hands to the other has the same bits.
 pub(crate) fn contractions(body: &Body) -> Vec<Option<(Fused, [NodeId; 3])>> {
     let n = body.nodes.len();
     let ids = || (0..n as u32).map(NodeId);

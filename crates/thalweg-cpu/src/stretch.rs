@@ -1,12 +1,13 @@
-//! What a launch of a map is made of, whichever way it goes over its points: chunks that threads take, how long they take, how results are stored.
+//! What a launch of a map is made of, whichever way it goes over its points: chunks that threads take, how long they
+//! take, how results are stored.
 
 use crate::engine::STREAM_ALIGN;
 
 /// Points that a thread takes at a time: 128 KiB of f32, some 10 µs of light work, and a whole number of cache lines.
 pub const CHUNK: usize = 32 << 10;
-/// What the estimate of a launch's time knows of the machine: nanoseconds an addition, a point and a byte on one thread.
-/// Measured on Zen 5 with AVX-512 (`tests/measure.rs`): erf, of cost 20, takes 0.43 ns a point; a product with a scalar 0.03 to
-/// 0.07 ns, 8 bytes, in the second and third-level caches.
+/// What the estimate of a launch's time knows of the machine: nanoseconds an addition, a point and a byte on one
+/// thread. Measured on Zen 5 with AVX-512 (`tests/measure.rs`): erf, of cost 20, takes 0.43 ns a point; a product with
+/// a scalar 0.03 to 0.07 ns, 8 bytes, in the second and third-level caches.
 const NS_PER_COST: f64 = 0.02;
 const NS_PER_POINT: f64 = 0.01;
 const NS_PER_BYTE: f64 = 0.01;
@@ -29,7 +30,8 @@ impl Stores<'_> {
     }
 }
 
-/// The time that one thread will take for so many points of an arithmetic of that cost, every element being found by its stride.
+/// The time that one thread will take for so many points of an arithmetic of that cost, every element being found by
+/// its stride.
 pub fn straight_ns(points: f64, cost: u64, bytes: f64) -> f64 {
     (points * (NS_PER_POINT + NS_PER_COST * cost as f64)).max(bytes * NS_PER_BYTE)
 }

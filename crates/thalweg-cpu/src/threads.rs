@@ -1,9 +1,10 @@
 //! Who takes part in a launch.
 //!
-//! In: a number of chunks, an estimate of the work, and what to do with a range of chunks. The calling thread always takes
-//! part; helpers join only where the estimate pays for waking them. Chunks are taken by an atomic counter, so a
-//! helper that comes late (or never, on a busy machine) costs nothing but its share; waiting threads park. The
-//! helpers are made when first needed: a process that launches nothing large has one thread. On a worker of a rayon pool nobody helps.
+//! In: a number of chunks, an estimate of the work, and what to do with a range of chunks. The calling thread always
+//! takes part; helpers join only where the estimate pays for waking them. Chunks are taken by an atomic counter, so a
+//! helper that comes late (or never, on a busy machine) costs nothing but its share; waiting threads park. The helpers
+//! are made when first needed: a process that launches nothing large has one thread. On a worker of a rayon pool nobody
+//! helps.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -38,13 +39,14 @@ impl Threads {
         self.count.min(worth as usize).max(1)
     }
 
-    /// Calls `work` with ranges that cover `0..chunks` once, at most `grain` chunks each, on as many threads as the estimate is
-    /// worth. Returns when all are done.
+    /// Calls `work` with ranges that cover `0..chunks` once, at most `grain` chunks each, on as many threads as the
+    /// estimate is worth. Returns when all are done.
     pub fn run(&self, chunks: usize, grain: usize, estimate_ns: f64, work: impl Fn(Range<usize>) + Sync) {
         let grain = grain.max(1);
         let threads = self.for_work(estimate_ns).min(chunks.div_ceil(grain));
-        // A worker of some rayon pool, the program's own for one, takes up other jobs while it waits for helpers. Such a job may come back
-        // here on the same stack, below locks that the launch is made under, so there the caller works alone; its siblings are at work.
+        // A worker of some rayon pool, the program's own for one, takes up other jobs while it waits for helpers. Such
+        // a job may come back here on the same stack, below locks that the launch is made under, so there the caller
+        // works alone; its siblings are at work.
         let helped = threads > 1 && rayon::current_thread_index().is_none();
         let helpers = if helped { self.helpers() } else { None };
         let Some(helpers) = helpers else {

@@ -1,9 +1,11 @@
-//! What launches move: bytes between memory and the cores' private caches, and what the loops load and store. Here are maps, and what all bodies share.
+//! What launches move: bytes between memory and the cores' private caches, and what the loops load and store. Here are
+//! maps, and what all bodies share.
 //!
-//! In: what a program runs - bodies, phases, how it passes over its domain - and a geometry. Out: [`Moved`]. A core keeps [`PRIVATE`] bytes for itself, the figure that
-//! the programs are cut for: the rows that a call passes over, the strips of columns, the blocks that two passes take together stay below it where they can. What
-//! stays is not read again; rows beyond it are, in every pass, and the buffers of such rows are memory as well. Partial results of blocks (8 bytes
-//! for 4,064 elements) stay out of account.
+//! In: what a program runs - bodies, phases, how it passes over its domain - and a geometry. Out: [`Moved`]. A core
+//! keeps [`PRIVATE`] bytes for itself, the figure that the programs are cut for: the rows that a call passes over, the
+//! strips of columns, the blocks that two passes take together stay below it where they can. What stays is not read
+//! again; rows beyond it are, in every pass, and the buffers of such rows are memory as well. Partial results of blocks
+//! (8 bytes for 4,064 elements) stay out of account.
 
 use crate::memory::PRIVATE;
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, MapGeometry, Moved, Nest, Node, NodeId, Stream, Way};
@@ -34,8 +36,9 @@ pub fn varying(body: &Body) -> Vec<bool> {
     varies
 }
 
-/// Bytes of a point that the loops load and store of the first `lines` accesses; what is put together with what is there is loaded, too. `gathers` says of
-/// each node that loads by places that are data whether it does so for each point.
+/// Bytes of a point that the loops load and store of the first `lines` accesses; what is put together with what is
+/// there is loaded, too. `gathers` says of each node that loads by places that are data whether it does so for each
+/// point.
 pub fn issued(
     body: &Body,
     lines: usize,

@@ -1,5 +1,6 @@
-//! Goes through everything that a driver does, on the GPU that is there (or, with the feature `emulate` and `emulated` as argument, on the host), checks what comes
-//! of it, and prints what it took. `crash` as argument brings the device down and prints what is said of it.
+//! Goes through everything that a driver does, on the GPU that is there (or, with the feature `emulate` and `emulated`
+//! as argument, on the host), checks what comes of it, and prints what it took. `crash` as argument brings the device
+//! down and prints what is said of it.
 
 use std::process::exit;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! The launches of a run as one: collected, and put in the queue by one call.
 //!
-//! In: launches in order, under a key that says that they are the same functions each time. Out: work in the queue. A run that came often enough, and is long enough, is kept back until it is whole,
-//! and becomes a graph: a few, in fact, since the memory that a loop works in mostly comes round after two or three turns, and a graph that has the right addresses already needs
-//! no change but of scalars.
+//! In: launches in order, under a key that says that they are the same functions each time. Out: work in the queue. A
+//! run that came often enough, and is long enough, is kept back until it is whole, and becomes a graph: a few, in fact,
+//! since the memory that a loop works in mostly comes round after two or three turns, and a graph that has the right
+//! addresses already needs no change but of scalars.
 //!
 //! Always true: what the device runs is what was launched, as a graph or one by one.
 
@@ -117,7 +118,8 @@ pub fn mix(hash: u64, word: u64) -> u64 {
 }
 
 impl Run {
-    /// Begins a run. Where it is not `keyed`, nothing is kept back; one that is timed is kept back whole, or the device's time would have the host's in it.
+    /// Begins a run. Where it is not `keyed`, nothing is kept back; one that is timed is kept back whole, or the
+    /// device's time would have the host's in it.
     pub fn begin(&mut self, keyed: bool, timed: bool) {
         self.seen = self.seen.saturating_add(1);
         (self.timed, self.begun) = (timed, None);
@@ -137,7 +139,8 @@ impl Run {
         Ok(())
     }
 
-    /// How long the run takes, which has ended: what comes behind it in the queue is not in it. `None` where it is not timed.
+    /// How long the run takes, which has ended: what comes behind it in the queue is not in it. `None` where it is not
+    /// timed.
     ///
     /// # Errors
     /// When the device fails.
@@ -162,7 +165,8 @@ impl Run {
         Ok(())
     }
 
-    /// Puts what was kept back in the queue, since other work is to come behind it; the rest of the run follows one by one.
+    /// Puts what was kept back in the queue, since other work is to come behind it; the rest of the run follows one by
+    /// one.
     ///
     /// # Errors
     /// When the device refuses.

@@ -1,7 +1,8 @@
 //! Sources, compiled once: in this process, and on disk for the next.
 //!
-//! In: what decides a source ([`UnitKey`]; text is only written for what is new). Out: functions. Machine
-//! code is kept on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is no code for the chip.
+//! In: what decides a source ([`UnitKey`]; text is only written for what is new). Out: functions. Machine code is kept
+//! on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is
+//! no code for the chip.
 
 use crate::driver::{Chip, Driver, Function};
 use crate::prelude::PRELUDE;
@@ -144,9 +145,11 @@ impl Compiler {
         Ok(unit.function.get_or_init(|| function).clone())
     }
 
-    /// Has several units compiled at once, each by a thread of its own up to as many as there are processors. What fails is told by [`Compiler::function`].
+    /// Has several units compiled at once, each by a thread of its own up to as many as there are processors. What
+    /// fails is told by [`Compiler::function`].
     ///
-    /// Not by rayon: a worker of the program's own pool, waiting here with its stream locked, would take up other work of the program that wants the same stream.
+    /// Not by rayon: a worker of the program's own pool, waiting here with its stream locked, would take up other work
+    /// of the program that wants the same stream.
     pub fn compile<'a>(&self, units: impl Iterator<Item = &'a Arc<Unit>>) {
         let mut new: Vec<&Arc<Unit>> = vec![];
         for unit in units.filter(|u| u.function.get().is_none()) {

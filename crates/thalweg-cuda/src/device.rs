@@ -27,8 +27,8 @@ struct Parts {
 }
 
 impl CudaDevice {
-    /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the host in the place of one, where that
-    /// was built in (feature `emulate`).
+    /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the
+    /// host in the place of one, where that was built in (feature `emulate`).
     ///
     /// # Errors
     /// When there is none of that name, or no driver or compiler: with what to install.
@@ -50,7 +50,8 @@ impl CudaDevice {
         CudaDevice::with(Cuda::open(number).map_err(named)?, name)
     }
 
-    /// Whether there is a GPU, and kernels can be compiled for the first one. Where there is no driver this takes no time to speak of.
+    /// Whether there is a GPU, and kernels can be compiled for the first one. Where there is no driver this takes no
+    /// time to speak of.
     ///
     /// # Errors
     /// Why a GPU that is there, or a driver, cannot be used.

@@ -1,8 +1,10 @@
 //! Where launches tell of indices out of range, and who asks.
 //!
-//! In: launches that may meet such an index. Out: a word of device memory for each, which it sets; and later, when somebody asks, whether it did. Nobody waits before that.
+//! In: launches that may meet such an index. Out: a word of device memory for each, which it sets; and later, when
+//! somebody asks, whether it did. Nobody waits before that.
 //!
-//! Always true: a word is 0 when a launch is given it, and nobody else's until its [`Faulted`] is gone or has been asked.
+//! Always true: a word is 0 when a launch is given it, and nobody else's until its [`Faulted`] is gone or has been
+//! asked.
 
 use crate::driver::Driver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};

@@ -1,9 +1,10 @@
 //! Where NVIDIA's libraries are.
 //!
-//! In: which one. Out: the library, opened by its path with its symbols visible to all, so that whoever asks the loader for it by name later gets the same one; or what was
-//! looked for in vain, and what to install.
+//! In: which one. Out: the library, opened by its path with its symbols visible to all, so that whoever asks the loader
+//! for it by name later gets the same one; or what was looked for in vain, and what to install.
 //!
-//! Always true: nothing is opened before it is asked for, each at most once in a process, and nothing panics when something is missing.
+//! Always true: nothing is opened before it is asked for, each at most once in a process, and nothing panics when
+//! something is missing.
 
 use libloading::Library;
 use std::path::{Path, PathBuf};
@@ -131,7 +132,8 @@ fn packages() -> Vec<PathBuf> {
     pythons.flat_map(|p| ["site-packages", "dist-packages"].map(|kind| p.join(kind))).filter(|p| p.is_dir()).collect()
 }
 
-/// Folders that the loader may not know, in the order they are looked into: what the user points to, what is installed, what pip brought.
+/// Folders that the loader may not know, in the order they are looked into: what the user points to, what is installed,
+/// what pip brought.
 fn folders(sought: Sought) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let within = |root: PathBuf| [root.join("lib64"), root.join("lib")];
     let pointed = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|v| variable(v)).flat_map(within);
@@ -153,7 +155,8 @@ fn folders(sought: Sought) -> (Vec<PathBuf>, Vec<PathBuf>) {
 #[cfg(unix)]
 fn load(file: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY};
-    // SAFETY: NVIDIA's libraries may be opened by anybody at any time; that the file is one of them is what its name says.
+    // SAFETY: NVIDIA's libraries may be opened by anybody at any time; that the file is one of them is what its name
+    // says.
     Ok(unsafe { Library::open(Some(file), RTLD_LAZY | RTLD_GLOBAL) }?.into())
 }
 
@@ -226,7 +229,8 @@ pub(crate) fn open(sought: Sought, at_most: Option<u32>) -> Result<&'static Open
     OPENED[sought as usize].get_or_init(search).as_ref().map_err(|advice| advice.as_str())
 }
 
-/// Looks for a library, and opens it if it is there. One that is to work with the driver is none of a major that the driver does not know.
+/// Looks for a library, and opens it if it is there. One that is to work with the driver is none of a major that the
+/// driver does not know.
 pub fn find(sought: Sought) -> Found {
     let known = match sought {
         Sought::Driver => None,

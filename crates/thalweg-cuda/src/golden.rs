@@ -1,7 +1,9 @@
-//! Golden sources: what is written for a dozen kernels that stand for the rest, kept as text that people read (`golden/*.cu`).
+//! Golden sources: what is written for a dozen kernels that stand for the rest, kept as text that people read
+//! (`golden/*.cu`).
 //!
-//! A change of the renderer shows as a change of these files; `THALWEG_BLESS=1 cargo test -p thalweg-cuda golden` writes them anew. What is the same in
-//! all, the prelude, is left out. Where there is an NVRTC, each is compiled for the chips that matter.
+//! A change of the renderer shows as a change of these files; `THALWEG_BLESS=1 cargo test -p thalweg-cuda golden`
+//! writes them anew. What is the same in all, the prelude, is left out. Where there is an NVRTC, each is compiled for
+//! the chips that matter.
 
 use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};

@@ -1,7 +1,8 @@
 //! Bound kernels: what one launch of a geometry puts in the queue.
 //!
-//! In: functions with the words of their arguments, and which of these words change from run to run. Out: launches, their words patched in place. Nothing is
-//! allocated on the way but scratch memory from the pool, which is free for the next user as soon as the launches are queued.
+//! In: functions with the words of their arguments, and which of these words change from run to run. Out: launches,
+//! their words patched in place. Nothing is allocated on the way but scratch memory from the pool, which is free for
+//! the next user as soon as the launches are queued.
 
 use crate::batch::mix;
 use crate::driver::{Function, Launch};

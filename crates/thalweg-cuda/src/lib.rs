@@ -1,5 +1,5 @@
-//! Thalweg on NVIDIA GPUs: kernels become CUDA C++, compiled by NVRTC for the chip that is there, and run through the driver. Both are found at run
-//! time, so one binary serves machines with and without a GPU.
+//! Thalweg on NVIDIA GPUs: kernels become CUDA C++, compiled by NVRTC for the chip that is there, and run through the
+//! driver. Both are found at run time, so one binary serves machines with and without a GPU.
 //!
 //! * [`driver`]: what is needed of a GPU, and two that give it: a real one, and the host.
 //! * `render`: kernels as source text.

@@ -2,7 +2,8 @@
 //!
 //! In: sizes. Out: addresses on the device, in the form of pointers that the host must not follow.
 //!
-//! Always true: memory is given back in the order of the device's queue, behind what a batch keeps back, so a buffer may go while what uses it has not run yet.
+//! Always true: memory is given back in the order of the device's queue, behind what a batch keeps back, so a buffer
+//! may go while what uses it has not run yet.
 
 use crate::driver::Driver;
 use crate::queue::Queue;

@@ -1,4 +1,5 @@
-//! What a kernel needs to run, before its functions are compiled: launches with the words of their arguments, and scratch memory.
+//! What a kernel needs to run, before its functions are compiled: launches with the words of their arguments, and
+//! scratch memory.
 //!
 //! Plain data, which `lower` makes of kernels. Out: a [`Bound`].
 
@@ -85,7 +86,8 @@ impl Plan {
     }
 }
 
-/// Blocks that a grid may have along its first dimension. Along the others there are at most 65,535, and kernels go through what is more.
+/// Blocks that a grid may have along its first dimension. Along the others there are at most 65,535, and kernels go
+/// through what is more.
 pub const MOST_BLOCKS: u32 = i32::MAX as u32;
 
 /// Blocks of so many that cover `n`; where these are more than can be told, more than [`MOST_BLOCKS`].

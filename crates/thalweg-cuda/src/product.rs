@@ -1,11 +1,14 @@
 //! Matrix products as a library takes them.
 //!
-//! In: a [`MatmulGeometry`]: any strides, any batch dimensions. Out: one [`Product`] (columns lie together, each operand has one unit stride and one other, one batch
-//! dimension) with the places of each launch of it; or nothing, and the product runs on plain cores.
+//! In: a [`MatmulGeometry`]: any strides, any batch dimensions. Out: one [`Product`] (columns lie together, each
+//! operand has one unit stride and one other, one batch dimension) with the places of each launch of it; or nothing,
+//! and the product runs on plain cores.
 //!
-//! The library counts in columns where we count in rows: our row-major `c = a·b` of [m, n] is its column-major `cᵀ = bᵀ·aᵀ` of [n, m], the same bytes. So `b` is its left side.
+//! The library counts in columns where we count in rows: our row-major `c = a·b` of [m, n] is its column-major `cᵀ =
+//! bᵀ·aᵀ` of [n, m], the same bytes. So `b` is its left side.
 //!
-//! Always true: every launch reads and writes what the geometry says, in the order of its arguments: left, right, result, workspace.
+//! Always true: every launch reads and writes what the geometry says, in the order of its arguments: left, right,
+//! result, workspace.
 
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
@@ -13,14 +16,17 @@ use thalweg_runtime::environment::CUBLASLT_FROM;
 
 /// Launches of one product at most: more batch dimensions than one are taken in turns.
 const MOST_LAUNCHES: usize = 64;
-/// Multiplications below which plain cores are as fast as choosing and checking an algorithm is slow: half a millisecond for each new size.
+/// Multiplications below which plain cores are as fast as choosing and checking an algorithm is slow: half a
+/// millisecond for each new size.
 const LEAST: usize = 1 << 18;
-/// Bytes that buffers are aligned to, whoever has them: parts of an arena are to 64. More than 16 no algorithm asks for.
+/// Bytes that buffers are aligned to, whoever has them: parts of an arena are to 64. More than 16 no algorithm asks
+/// for.
 const ALIGNED: usize = 16;
 /// Terms whose sum of ones f32 has exactly: beyond, no algorithm could be checked.
 const MOST_TERMS: usize = 1 << 24;
 
-/// One side of a product. Stored as columns of neighbours: of rows (`depth` columns of the left side; of the right side `columns` columns of `depth`), or transposed.
+/// One side of a product. Stored as columns of neighbours: of rows (`depth` columns of the left side; of the right side
+/// `columns` columns of `depth`), or transposed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Side {
     /// Whether rows lie together, and not columns.
@@ -133,8 +139,8 @@ struct Batch {
     c: usize,
 }
 
-/// The batch dimensions, merged where strides allow, with the rows of `a` and the distance between two: a dimension over which `b` stays the same, and that goes on where the rows
-/// of `a` end, is more rows.
+/// The batch dimensions, merged where strides allow, with the rows of `a` and the distance between two: a dimension
+/// over which `b` stays the same, and that goes on where the rows of `a` end, is more rows.
 fn folded(geometry: &MatmulGeometry) -> (Vec<Batch>, usize, isize) {
     let (mut m, mut step) = (geometry.m, geometry.a.1);
     let mut out: Vec<Batch> = vec![];
@@ -154,7 +160,8 @@ fn folded(geometry: &MatmulGeometry) -> (Vec<Batch>, usize, isize) {
     (out, m, step)
 }
 
-/// The dimension that the library takes, and those that are taken in turns: as few turns as may be. `None` where there are too many.
+/// The dimension that the library takes, and those that are taken in turns: as few turns as may be. `None` where there
+/// are too many.
 fn taken(batch: &[Batch]) -> Option<(Batch, Vec<Batch>)> {
     let none = Batch { size: 1, a: 0, b: 0, c: 0 };
     let fits = |b: &Batch| b.a >= 0 && b.b >= 0;
@@ -180,8 +187,9 @@ fn offsets(outer: &[Batch]) -> impl Iterator<Item = [i64; 3]> {
     })
 }
 
-/// How a matrix of that size (neighbours, others) with these strides lies: whether its second dimension is the one of neighbours, and the distance of the columns then.
-/// `None` where neither has a unit stride, or columns lie over each other.
+/// How a matrix of that size (neighbours, others) with these strides lies: whether its second dimension is the one of
+/// neighbours, and the distance of the columns then. `None` where neither has a unit stride, or columns lie over each
+/// other.
 fn stored([x, k]: [usize; 2], [step_x, step_k]: [isize; 2]) -> Option<(bool, usize)> {
     // Of one column the distance to the next does not matter; the least that is allowed is the most usual.
     let leading = |others: usize, step: isize, neighbours: usize| match others {

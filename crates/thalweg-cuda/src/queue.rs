@@ -1,10 +1,11 @@
 //! The device's one queue, with what all launches share, and the turns that threads take at it.
 //!
-//! In: launches, one by one or in a batch: the launches of a run. Out: the same in the device's queue, in order; a batch that comes again and again is kept back until it is whole, and
-//! becomes a graph ([`crate::batch`]).
+//! In: launches, one by one or in a batch: the launches of a run. Out: the same in the device's queue, in order; a
+//! batch that comes again and again is kept back until it is whole, and becomes a graph ([`crate::batch`]).
 //!
-//! Always true: while a thread's batch is open, nobody else puts anything in the queue, and no memory goes back to the driver. What the batch has freed may be another
-//! thread's before the launches that use it are in the queue; whatever that thread does with it comes behind them.
+//! Always true: while a thread's batch is open, nobody else puts anything in the queue, and no memory goes back to the
+//! driver. What the batch has freed may be another thread's before the launches that use it are in the queue; whatever
+//! that thread does with it comes behind them.
 
 use crate::batch::{Collected, Patch, Run};
 use crate::driver::{Driver, Launch};
@@ -117,7 +118,8 @@ impl Queue {
         self.open(|_| ()).is_some()
     }
 
-    /// Begins the next program of the open batch; the address of the word for its indices out of range where it may meet any.
+    /// Begins the next program of the open batch; the address of the word for its indices out of range where it may
+    /// meet any.
     ///
     /// # Errors
     /// When the device fails.
@@ -135,7 +137,8 @@ impl Queue {
         begun.unwrap_or(Ok(0))
     }
 
-    /// Puts a launch in the queue, or in the open batch: `patch` sets the words that change, and gives a hash of those that are addresses.
+    /// Puts a launch in the queue, or in the open batch: `patch` sets the words that change, and gives a hash of those
+    /// that are addresses.
     ///
     /// # Errors
     /// When the device refuses.
@@ -178,7 +181,8 @@ impl Queue {
         done.map(|timing| Batch { check: check.map(|c| c as Arc<dyn Check>), timing })
     }
 
-    /// Puts in the queue what was kept back, since something else is to come behind it; then calls `f`, when it is the thread's turn.
+    /// Puts in the queue what was kept back, since something else is to come behind it; then calls `f`, when it is the
+    /// thread's turn.
     fn behind<R>(&self, f: impl FnOnce() -> R) -> R {
         match self.open(|open| open.run.flush(&*self.driver)) {
             Some(flushed) => {

@@ -1,7 +1,8 @@
 //! The domain of a launch, as source text and as words of its argument.
 //!
-//! In: extents and accesses of a geometry. Out: a [`SpaceClass`], which decides the source, and the sizes, which become words. Dimensions that all accesses run on
-//! through are merged; what is left is counted in 32 bits where every position fits, else in 64.
+//! In: extents and accesses of a geometry. Out: a [`SpaceClass`], which decides the source, and the sizes, which become
+//! words. Dimensions that all accesses run on through are merged; what is left is counted in 32 bits where every
+//! position fits, else in 64.
 //!
 //! Always true: source and words agree on where a word is, since both ask [`Slots`], which knows the class alone.
 
@@ -67,7 +68,8 @@ pub fn index_type(wide: bool) -> &'static str {
 }
 
 impl Space {
-    /// The domain with `kept` dimensions of rows (none for a map), accesses as the body has them. `lanes`: the most that a thread may take side by side.
+    /// The domain with `kept` dimensions of rows (none for a map), accesses as the body has them. `lanes`: the most
+    /// that a thread may take side by side.
     pub fn new(
         extents: &[usize],
         kept: usize,
@@ -149,7 +151,8 @@ impl SpaceClass {
         (self.kept + self.row) as usize
     }
 
-    /// The words of a size that positions are taken apart by: where these take 64 bits, kernels divide by the size itself.
+    /// The words of a size that positions are taken apart by: where these take 64 bits, kernels divide by the size
+    /// itself.
     fn divisor(&self, size: usize) -> [u64; 2] {
         let size = size.max(1);
         if self.wide { [size as u64, 0] } else { divisor(size) }
@@ -220,7 +223,8 @@ fn spans(at: &AccessGeometry, steps: &(isize, Vec<isize>), extents: &[usize]) ->
     steps.0.unsigned_abs() as u64 + moved.sum::<u64>()
 }
 
-/// Two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a multiplier of 33 bits).
+/// Two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a multiplier of 33
+/// bits).
 pub fn divisor(d: usize) -> [u64; 2] {
     if d >= 1 << 31 {
         return [d as u64, 0];
@@ -264,7 +268,8 @@ impl Slots {
     }
 }
 
-/// Source that takes `index`, row-major over some dimensions, apart into `{name}0, {name}1, …` (numbered by dimension), from the innermost on.
+/// Source that takes `index`, row-major over some dimensions, apart into `{name}0, {name}1, …` (numbered by dimension),
+/// from the innermost on.
 pub fn decompose(class: &SpaceClass, slots: &Slots, dims: std::ops::Range<usize>, index: &str, name: &str) -> String {
     let mut out = String::new();
     let index_type = index_type(class.wide);
@@ -288,8 +293,8 @@ pub fn decompose(class: &SpaceClass, slots: &Slots, dims: std::ops::Range<usize>
     out + &format!("const {index_type} {name}{first} = {rest};\n")
 }
 
-/// The part of an access's position that some dimensions make, `names` their indices; the dimension of lanes counts in vectors and is left at
-/// the first lane. Empty where it makes none.
+/// The part of an access's position that some dimensions make, `names` their indices; the dimension of lanes counts in
+/// vectors and is left at the first lane. Empty where it makes none.
 pub fn offset(class: &SpaceClass, slots: &Slots, access: usize, dims: std::ops::Range<usize>, name: &str) -> String {
     let Way::Strided { inner, .. } = &class.ways[access] else { unreachable!("a map has no strides") };
     let index_type = index_type(class.wide);
@@ -365,7 +370,8 @@ mod tests {
         Space::new(shape.dims(), 0, false, (&[own], &[at]), 1)
     }
 
-    /// Kernels with positions of 64 bits divide by the size itself (`decompose`, `map_function`), others by its multiplier.
+    /// Kernels with positions of 64 bits divide by the size itself (`decompose`, `map_function`), others by its
+    /// multiplier.
     #[test]
     fn sizes_of_wide_domains_stand_as_they_are() {
         for mapped in [false, true] {

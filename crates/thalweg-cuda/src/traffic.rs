@@ -1,8 +1,9 @@
 //! What launches move: bytes between memory and the multiprocessors.
 //!
-//! In: bodies with their geometries, as the kernels pass over them. Out: [`Moved`], summed over a plan's launches as they are added. A multiprocessor keeps registers, shared
-//! memory and [`PRIVATE`] bytes of its first-level cache; everything else is memory, the second-level cache included. So a row that is held in registers is
-//! read once, one that is passed over again is read again, and what kernels hand to each other goes through scratch, written and read.
+//! In: bodies with their geometries, as the kernels pass over them. Out: [`Moved`], summed over a plan's launches as
+//! they are added. A multiprocessor keeps registers, shared memory and [`PRIVATE`] bytes of its first-level cache;
+//! everything else is memory, the second-level cache included. So a row that is held in registers is read once, one
+//! that is passed over again is read again, and what kernels hand to each other goes through scratch, written and read.
 
 use thalweg_kernel::{
     AccessGeometry, Body, MatmulGeometry, Moved, Nest, Node, Phase, RowGeometry, ScatterGeometry, Stream, Way,
@@ -38,7 +39,8 @@ fn loads(body: &Body) -> Vec<(usize, bool)> {
     body.nodes.iter().filter_map(of).filter(|l| body.accesses[l.0].operand.is_some()).collect()
 }
 
-/// A pass through these accesses, of a body whose accesses of that number on are no operands; what rows have one element of apart.
+/// A pass through these accesses, of a body whose accesses of that number on are no operands; what rows have one
+/// element of apart.
 fn nests(body: &Body, domain: Domain<'_>, loads: &[(usize, bool)], written: bool) -> [Nest; 2] {
     [false, true].map(|per_row| {
         let dims = if per_row { domain.kept } else { domain.extents.len() };
@@ -88,7 +90,8 @@ pub fn whole(phases: &[Phase], domain: Domain<'_>, held: bool) -> Moved {
     Moved { read, written: bodies.iter().map(|b| written(b, domain)).sum(), ..Moved::default() }
 }
 
-/// A row kernel of a launch for each pass: buffers are memory, and so are the folds' results and the partial results of `chunks` of a row.
+/// A row kernel of a launch for each pass: buffers are memory, and so are the folds' results and the partial results of
+/// `chunks` of a row.
 pub fn staged(phases: &[Phase], domain: Domain<'_>, chunks: usize) -> Moved {
     let mut moved = whole(phases, domain, false);
     let rows = domain.extents[..domain.kept].iter().product::<usize>() as u64;
@@ -117,8 +120,8 @@ pub fn product(g: &MatmulGeometry, size: usize) -> Moved {
     Moved { read: (batches * read * size) as u64, written: (batches * g.m * g.n * size) as u64, ..Moved::default() }
 }
 
-/// A scatter: tensor, index and values are read and the result is written, and its launches hand so many bytes of scratch to each other. What its values find in memory
-/// where they are put in is theirs to read and write.
+/// A scatter: tensor, index and values are read and the result is written, and its launches hand so many bytes of
+/// scratch to each other. What its values find in memory where they are put in is theirs to read and write.
 pub fn scatter(g: &ScatterGeometry, size: usize, bytes: usize) -> Moved {
     let beside: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let distinct = |which: usize| {

@@ -1,10 +1,11 @@
 //! Classes of a segment's arguments: for which of them one plan is as good as for the others.
 //!
-//! In: a segment. Out: its [`SegmentClass`]: how large it is, and how what it reads lies in memory. A plan is legal or not whatever the class; but which of the legal ones is the
-//! fastest depends on it: a value is worth storing where reading its source again is dear (strided columns), and is not where that lies in a cache.
+//! In: a segment. Out: its [`SegmentClass`]: how large it is, and how what it reads lies in memory. A plan is legal or
+//! not whatever the class; but which of the legal ones is the fastest depends on it: a value is worth storing where
+//! reading its source again is dear (strided columns), and is not where that lies in a cache.
 //!
-//! Always true: the class follows from the segment alone, so that equal segments are of equal classes in all processes. There are few: sizes that are near each other share one, and
-//! so do all strides of a kind.
+//! Always true: the class follows from the segment alone, so that equal segments are of equal classes in all processes.
+//! There are few: sizes that are near each other share one, and so do all strides of a kind.
 
 use crate::cost::footprint;
 use crate::segment::{Indexed, Segment, ValueId};
@@ -16,7 +17,8 @@ use thalweg_ir::{Op, View};
 enum Order {
     /// Row-major, without gaps.
     Contiguous,
-    /// Neighbours along the innermost dimension lie side by side; between its rows there are gaps, or they lie in another order.
+    /// Neighbours along the innermost dimension lie side by side; between its rows there are gaps, or they lie in
+    /// another order.
     Gaps,
     /// Neighbours along another dimension lie side by side.
     Transposed,
@@ -43,8 +45,9 @@ pub struct SegmentClass {
     size: u8,
 }
 
-/// Footprints in bytes at which a size class ends: a factor of eight each, so that each level of caches of usual processors has one. What is smaller is bound by launches, what is
-/// larger by memory, and there sizes make no difference.
+/// Footprints in bytes at which a size class ends: a factor of eight each, so that each level of caches of usual
+/// processors has one. What is smaller is bound by launches, what is larger by memory, and there sizes make no
+/// difference.
 const SIZES: [u64; 4] = [64 << 10, 512 << 10, 4 << 20, 32 << 20];
 
 impl SegmentClass {

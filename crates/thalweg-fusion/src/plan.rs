@@ -23,8 +23,8 @@ pub enum KernelPlan {
         domain: ValueId,
         /// The reduction or scan that makes rows of the domain, if there is one: its operand is `domain`.
         rows: Option<usize>,
-        /// The operations whose results are written point by point, in the planner's canonical order, as those below: code is written from what is
-        /// stored on, and must not depend on what was recorded first.
+        /// The operations whose results are written point by point, in the planner's canonical order, as those below:
+        /// code is written from what is stored on, and must not depend on what was recorded first.
         stores: Vec<usize>,
         /// The operations whose results are written row by row.
         row_stores: Vec<usize>,
@@ -33,7 +33,8 @@ pub enum KernelPlan {
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// A matrix product or scatter, its operands read through views. A scatter computes index and values where they are not in memory.
+    /// A matrix product or scatter, its operands read through views. A scatter computes index and values where they are
+    /// not in memory.
     Opaque {
         /// The operation.
         op: usize,
@@ -127,7 +128,8 @@ impl KernelPlan {
         }
     }
 
-    /// The operations whose results it writes: part after part, and of each point by point, row by row, then over all rows.
+    /// The operations whose results it writes: part after part, and of each point by point, row by row, then over all
+    /// rows.
     pub fn writes(&self) -> impl Iterator<Item = usize> + '_ {
         self.parts().iter().flat_map(|part| {
             let [points, rows, columns]: [&[usize]; 3] = match part {

@@ -1,9 +1,10 @@
 //! Scalars that are equal share their arithmetic.
 //!
-//! A program written by hand names the same constant many times (`x·p` and `-x·p`), and half of the work of such a program
-//! disappears when the two are known to be equal. Whether they are is no structure: it holds for one run and may fail in the
-//! next. So equality is an assumption beside the plan: scalars are sorted into classes, every run checks that the classes still
-//! hold, and when they do not they are split, never joined again. A pattern with `n` scalars changes at most `n` times.
+//! A program written by hand names the same constant many times (`x·p` and `-x·p`), and half of the work of such a
+//! program disappears when the two are known to be equal. Whether they are is no structure: it holds for one run and
+//! may fail in the next. So equality is an assumption beside the plan: scalars are sorted into classes, every run
+//! checks that the classes still hold, and when they do not they are split, never joined again. A pattern with `n`
+//! scalars changes at most `n` times.
 
 use rustc_hash::FxHashMap;
 

@@ -1,9 +1,11 @@
-//! A segment as text, with all else that its plan follows from: what a report of a defect holds, and what is read back to look into it.
+//! A segment as text, with all else that its plan follows from: what a report of a defect holds, and what is read back
+//! to look into it.
 //!
-//! In: a segment, the constants and the effort. Out: a text of a line an operation, and from that the same again. It names shapes, layouts, scalars and
-//! operations; no element of a tensor is in it.
+//! In: a segment, the constants and the effort. Out: a text of a line an operation, and from that the same again. It
+//! names shapes, layouts, scalars and operations; no element of a tensor is in it.
 //!
-//! Always true: what was written is read back as it was ([`read`] of [`write()`] is the identity); a text that is none is refused with the line that is wrong.
+//! Always true: what was written is read back as it was ([`read`] of [`write()`] is the identity); a text that is none
+//! is refused with the line that is wrong.
 
 use crate::cost::Costs;
 use crate::partition::{Effort, PLANNER};

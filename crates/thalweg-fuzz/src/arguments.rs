@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Runs random programs fused, unfused, with drops in other places, with other scalars, in several segments, across threads and by the reference interpreter;
-/// values, counters and explanations must agree
+/// Runs random programs fused, unfused, with drops in other places, with other scalars, in several segments, across
+/// threads and by the reference interpreter; values, counters and explanations must agree
 #[derive(clap::Parser, Debug)]
 #[command(name = "thalweg-fuzz", max_term_width = 100)]
 pub struct Arguments {
@@ -22,7 +22,8 @@ pub struct Arguments {
     /// The device: cpu, cuda:0, cuda:emulated (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
-    /// Also run each program as new processes would: with an empty disk cache, with one that holds its plans, and with one that holds something like them
+    /// Also run each program as new processes would: with an empty disk cache, with one that holds its plans, and with
+    /// one that holds something like them
     #[arg(long, value_name = "FOLDER")]
     pub cache: Option<PathBuf>,
     /// Run nothing, and compile the programs' kernels for GPUs of these compute capabilities, such as 80,90

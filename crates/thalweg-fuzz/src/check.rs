@@ -45,8 +45,8 @@ enum Drops {
     Late,
     /// At a point that depends on the number given and the handle.
     Scattered(usize),
-    /// Early, inputs too, and the stream is cut after every so many steps: what one segment leaves, views of one buffer among it, the next
-    /// one reads and may write over.
+    /// Early, inputs too, and the stream is cut after every so many steps: what one segment leaves, views of one buffer
+    /// among it, the next one reads and may write over.
     Cut(usize),
 }
 
@@ -57,7 +57,8 @@ const UNFUSED: Mode =
 const FAST: Mode =
     Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
-/// Bytes measured for each byte predicted beyond which a plan is wrong about its kernel, and bytes of which nothing is said: kernels of a few elements.
+/// Bytes measured for each byte predicted beyond which a plan is wrong about its kernel, and bytes of which nothing is
+/// said: kernels of a few elements.
 const MOST: usize = 8;
 const FEW: usize = 16 << 10;
 
@@ -89,7 +90,8 @@ impl Checker {
         Checker { device, threaded, counted: None, disk: None, gpu: false }
     }
 
-    /// A checker for a GPU. Its kernels have scratch memory that no plan knows, and compiling takes long: what is about the planner alone is left to the CPU.
+    /// A checker for a GPU. Its kernels have scratch memory that no plan knows, and compiling takes long: what is about
+    /// the planner alone is left to the CPU.
     #[cfg(feature = "cuda")]
     pub fn on_gpu(device: DeviceRef) -> Checker {
         Checker { gpu: true, ..Checker::new(device, device) }
@@ -208,7 +210,8 @@ impl Checker {
         Ok(values)
     }
 
-    /// Values that were dropped unread three times are not written the fourth time, and have the same bits when they are read then.
+    /// Values that were dropped unread three times are not written the fourth time, and have the same bits when they
+    /// are read then.
     fn unread(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         let fail = |e: Error| format!("unread: {e}");
         let old = set_mode(STRICT);
@@ -232,7 +235,8 @@ impl Checker {
         if read.is_empty() { Ok(()) } else { self.equal(program, &read, want, "dropped unread before") }
     }
 
-    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that an autotuning would try.
+    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that an
+    /// autotuning would try.
     fn other_plans(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         for effort in [Effort::None, Effort::Visits(60), Effort::Full] {
             // On a thread that knows no plan yet.
@@ -254,8 +258,8 @@ impl Checker {
         outcome
     }
 
-    /// In the reproducible mode: the same bits at each of several calls, on a thread that knows other plans, on many threads, and whatever was measured of the
-    /// device; nothing competes.
+    /// In the reproducible mode: the same bits at each of several calls, on a thread that knows other plans, on many
+    /// threads, and whatever was measured of the device; nothing competes.
     fn reproducible(&self, program: &Program) -> Result<(), String> {
         let mode = Mode { reproducible: true, ..FAST };
         let again = |device: DeviceRef, share: Option<f64>| {
@@ -401,8 +405,8 @@ impl Checker {
         self.close(program, &fast, &unfused)
     }
 
-    /// The same values with less memory than the program takes by itself, as far as it fits; with a quarter more than that it has to: what is planned for is an
-    /// upper bound, and a scatter's own scratch memory is not in it.
+    /// The same values with less memory than the program takes by itself, as far as it fits; with a quarter more than
+    /// that it has to: what is planned for is an upper bound, and a scatter's own scratch memory is not in it.
     fn within_limits(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         let device = self.device.device();
         let before = device.memory().in_use;
@@ -557,7 +561,8 @@ impl Checker {
         })
     }
 
-    /// Kept results near each other: contraction, unrounded narrow floats and other orders change little where the way to a value is stable.
+    /// Kept results near each other: contraction, unrounded narrow floats and other orders change little where the way
+    /// to a value is stable.
     fn close(&self, program: &Program, got: &[Option<Vec<u8>>], want: &[Option<Vec<u8>>]) -> Result<(), String> {
         let stability = Stability::new(program);
         for (i, step) in program.steps.iter().enumerate().filter(|(_, s)| s.kept) {
@@ -595,7 +600,8 @@ impl Checker {
     }
 }
 
-/// Which steps have nothing on the way to them that contracts or rounds: movement, choice, integers, and single operations on what is exact.
+/// Which steps have nothing on the way to them that contracts or rounds: movement, choice, integers, and single
+/// operations on what is exact.
 fn exact(program: &Program, gpu: bool) -> Vec<bool> {
     use thalweg_ir::{ElementOp::*, Op};
     let mut exact: Vec<bool> = vec![];

@@ -1,7 +1,8 @@
 //! The sources of programs, compiled for GPUs that need not be there.
 //!
-//! In: programs. Out: which of their kernels NVRTC refuses for which chip. Each program is planned as it would be, some of them also strictly, on a device that collects
-//! sources; nothing runs. What several programs have in common is compiled once.
+//! In: programs. Out: which of their kernels NVRTC refuses for which chip. Each program is planned as it would be, some
+//! of them also strictly, on a device that collects sources; nothing runs. What several programs have in common is
+//! compiled once.
 
 use crate::check::Checker;
 use crate::generate;

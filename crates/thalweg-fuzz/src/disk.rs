@@ -1,7 +1,8 @@
 //! A disk cache that is in force while the fuzzer runs, and what may happen to it.
 //!
-//! Files with wrong checksums are the concern of the cache's own tests. Here the checksum is right and the plan is another one: some other way to
-//! group and store the same operations, most of them against a rule. Whatever is made of it, strict values stay the same.
+//! Files with wrong checksums are the concern of the cache's own tests. Here the checksum is right and the plan is
+//! another one: some other way to group and store the same operations, most of them against a rule. Whatever is made of
+//! it, strict values stay the same.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

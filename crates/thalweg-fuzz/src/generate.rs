@@ -1,5 +1,5 @@
-//! Random programs: every operation, view and dtype, broadcasts, empty and single dimensions, special values; [`idioms`] of several
-//! steps among them; now and then rows longer than a block of a fold.
+//! Random programs: every operation, view and dtype, broadcasts, empty and single dimensions, special values;
+//! [`idioms`] of several steps among them; now and then rows longer than a block of a fold.
 
 mod idioms;
 mod siblings;
@@ -37,7 +37,8 @@ pub fn program(seed: u64) -> Program {
     };
     let mut g = Generator { limit, rng, program: Program::default(), tame };
     let inputs = g.rng.usize(1..4);
-    // One float dtype runs through a program more often than many mixed ones, or hardly any two values would go together.
+    // One float dtype runs through a program more often than many mixed ones, or hardly any two values would go
+    // together.
     let main = g.pick(&[
         DType::F32,
         DType::F32,
@@ -101,7 +102,8 @@ impl Generator {
         Shape::new(&dims)
     }
 
-    /// A shape with a dimension, or two neighbours, longer than a block of a fold, or with rows and columns enough for a shared pass.
+    /// A shape with a dimension, or two neighbours, longer than a block of a fold, or with rows and columns enough for
+    /// a shared pass.
     fn long_shape(&mut self) -> Shape {
         let n = BLOCK + self.pick(&[0, 1, 31, 100, 3000, BLOCK, BLOCK + 17]);
         let few = self.rng.usize(1..4);
@@ -449,8 +451,8 @@ impl Generator {
         Some(Step { op: Op::Scan(op), dtype, shape, attr, args: vec![Argument::Tensor(t)], ints: vec![], kept: false })
     }
 
-    /// Indices in range: an input of the program, now and then as a row that is the same for all others, or as the smaller of two, so that
-    /// there is something to compute.
+    /// Indices in range: an input of the program, now and then as a row that is the same for all others, or as the
+    /// smaller of two, so that there is something to compute.
     fn index(&mut self, shape: Shape, axis: usize, size: usize) -> Tensor {
         let mut own = shape;
         let broadcast = self.rng.u32(..3) == 0;

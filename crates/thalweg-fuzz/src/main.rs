@@ -1,8 +1,10 @@
-//! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in several
-//! segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters and explanations must agree.
+//! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in
+//! several segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters
+//! and explanations must agree.
 //!
-//! `thalweg-fuzz --help` says how it is called. Program `i` has seed `S + i`; a failure is shrunk, printed, and can be run alone with `--only`. It ends with 0 where
-//! all passed, with 1 where one failed, and with 2 where nothing could be run.
+//! `thalweg-fuzz --help` says how it is called. Program `i` has seed `S + i`; a failure is shrunk, printed, and can be
+//! run alone with `--only`. It ends with 0 where all passed, with 1 where one failed, and with 2 where nothing could be
+//! run.
 
 mod arguments;
 mod check;

@@ -1,10 +1,11 @@
-//! An operation is its row: `Probe`, which no other file knows, runs on the interpreter, on every engine of the CPU, on the emulated GPU, and in random programs.
+//! An operation is its row: `Probe`, which no other file knows, runs on the interpreter, on every engine of the CPU, on
+//! the emulated GPU, and in random programs.
 
 use crate::check::{Checker, Ways};
 use crate::generate;
 use crate::program::{Argument, Input, Program, Step, Tensor};
 use std::sync::Arc;
-use thalweg_cpu::{CpuDevice, CpuEngine, CpuOptions};
+use thalweg_cpu::{Choice as CpuEngine, CpuDevice, CpuOptions};
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape};
 use thalweg_runtime::Device;
 use thalweg_stream::DeviceRef;

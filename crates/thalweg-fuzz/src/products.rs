@@ -1,7 +1,7 @@
 //! What a product promises where its elements meet in another order: docs/numerics.md has the rule.
 //!
-//! In: the elements of a tensor, and along which axes they are multiplied. Out: which results may have overflowed or vanished on the way in some order of their
-//! elements, and what they are in the two orders that go furthest.
+//! In: the elements of a tensor, and along which axes they are multiplied. Out: which results may have overflowed or
+//! vanished on the way in some order of their elements, and what they are in the two orders that go furthest.
 //!
 //! Always true: a result that is not [`Product::depends`] is the same in every order but for rounding.
 
@@ -66,7 +66,8 @@ impl Product {
         !self.others && (up + margin > high.log2() || down - margin < low.log2())
     }
 
-    /// The product with the largest first and zeros last, where it overflows if it does in any order; and with the smallest first.
+    /// The product with the largest first and zeros last, where it overflows if it does in any order; and with the
+    /// smallest first.
     fn furthest(&self) -> [f64; 2] {
         let zeros = std::iter::repeat_n(0.0, self.zeros);
         let falling = self.factors.iter().rev().copied().chain(zeros.clone());

@@ -1,6 +1,7 @@
 //! `--segment FILE`: a report of a defect, planned again.
 //!
-//! In: a file that an error of Thalweg's has named. Out: the plan of the segment in it, or what is wrong with that; a panic is let through, since it is what is looked for.
+//! In: a file that an error of Thalweg's has named. Out: the plan of the segment in it, or what is wrong with that; a
+//! panic is let through, since it is what is looked for.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,12 +1,13 @@
 //! How far results of a program may move when it is rounded in other places.
 //!
-//! Contraction, unrounded narrow floats and other orders of a fold change a value a little; what that does to what is computed from it depends on the
-//! program. So the interpreter runs it a few times more, each float result put off by up to two units in the last place at random: where the
-//! runs stay together a non-strict result has to be near them, and where they come apart (a difference of equals, a comparison of
-//! near ones, an overflow) nothing can be asked.
+//! Contraction, unrounded narrow floats and other orders of a fold change a value a little; what that does to what is
+//! computed from it depends on the program. So the interpreter runs it a few times more, each float result put off by
+//! up to two units in the last place at random: where the runs stay together a non-strict result has to be near them,
+//! and where they come apart (a difference of equals, a comparison of near ones, an overflow) nothing can be asked.
 //!
-//! A product of floats may meet its elements in another order, too. Two more runs have those that may overflow or vanish on the way (`products.rs`) in the orders that
-//! go furthest, and nothing put off: an element that is another in these runs is not asked for, all others of the same tensor are.
+//! A product of floats may meet its elements in another order, too. Two more runs have those that may overflow or
+//! vanish on the way (`products.rs`) in the orders that go furthest, and nothing put off: an element that is another in
+//! these runs is not asked for, all others of the same tensor are.
 
 use crate::products::{Product, in_other_orders, products};
 use crate::program::{Argument, Program, Step, Tensor};
@@ -82,7 +83,8 @@ impl Stability {
     }
 }
 
-/// How far two results are from each other. Infinities and NaN that stay what they are ask nothing of others; those that come and go do.
+/// How far two results are from each other. Infinities and NaN that stay what they are ask nothing of others; those
+/// that come and go do.
 fn apart(a: f64, b: f64) -> f64 {
     match (a.is_finite(), b.is_finite()) {
         (true, true) => (a - b).abs(),
@@ -91,7 +93,8 @@ fn apart(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The program as the interpreter runs it, and with the products that depend on it in other orders; `None` where none does.
+/// The program as the interpreter runs it, and with the products that depend on it in other orders; `None` where none
+/// does.
 fn orders(program: &Program) -> Option<[Vec<Array>; 3]> {
     let product = |s: &Step| s.op == Op::Reduce(ReduceOp::Prod) && s.dtype.is_float();
     if !program.steps.iter().any(product) {
@@ -114,8 +117,9 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 3]> {
     any.then_some(all)
 }
 
-/// Which steps hang on a decision between narrow floats: a comparison, the place of an extremum, a cast to an integer. Rounded to 8 or 11 bits many
-/// numbers are equal, or infinite, that are not where they are kept as f32, and no run that is put off by a little comes near that.
+/// Which steps hang on a decision between narrow floats: a comparison, the place of an extremum, a cast to an integer.
+/// Rounded to 8 or 11 bits many numbers are equal, or infinite, that are not where they are kept as f32, and no run
+/// that is put off by a little comes near that.
 fn decided(program: &Program) -> Vec<bool> {
     let (mut narrow, mut decided) = (vec![], vec![]);
     for step in &program.steps {
@@ -170,8 +174,9 @@ fn evaluate(program: &Program, mut change: impl FnMut(&Step, &[RefArg<'_>], &mut
     done
 }
 
-/// Whether a result may be rounded otherwise in one place than in another: all but what is in memory, or movement of a wide value. An extreme too: a
-/// kernel that contracts a product into what reads it, and folds it as it is, has two of them.
+/// Whether a result may be rounded otherwise in one place than in another: all but what is in memory, or movement of a
+/// wide value. An extreme too: a kernel that contracts a product into what reads it, and folds it as it is, has two of
+/// them.
 fn rounds(op: Op, dtype: DType) -> bool {
     match op {
         // Rounded where they are stored, so a view of a value may differ from itself.

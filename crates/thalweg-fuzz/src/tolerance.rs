@@ -34,7 +34,8 @@ fn ulps(a: f64, b: f64, dtype: DType) -> u64 {
 pub struct Tolerance {
     op: Op,
     dtype: DType,
-    /// The largest error that follows from the arguments' magnitudes, for operations whose error is not relative to the result.
+    /// The largest error that follows from the arguments' magnitudes, for operations whose error is not relative to the
+    /// result.
     absolute: f64,
     /// Whether a result may overflow on the way.
     extreme: bool,
@@ -49,8 +50,8 @@ impl Tolerance {
         let epsilon = if dtype.is_float() { 2f64.powi(1 - dtype.mantissa_digits() as i32) } else { 0.0 };
         let (mut absolute, mut is_extreme, mut terms, mut depends) = (0.0, false, 0.0, vec![]);
         match op {
-            // Its three roundings are relative to its terms, which may cancel; and a difference of large ones may overflow where the
-            // result does not.
+            // Its three roundings are relative to its terms, which may cancel; and a difference of large ones may
+            // overflow where the result does not.
             Op::Element(ElementOp::Lerp) => {
                 absolute = 4.0 * epsilon * magnitude(args);
                 is_extreme = magnitude(args) > overflow(dtype);

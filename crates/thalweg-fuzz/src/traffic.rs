@@ -1,7 +1,8 @@
 //! What programs say that they move, beside what an engine counts as it runs them.
 //!
-//! In: a device whose engine counts its loads and stores on the calling thread. Out: the same device, whose launches compare what was counted with
-//! [`Program::moves`], kernel by kernel; what differs is kept until it is asked for. Matrix products and scatters have no loops over points, and are not compared.
+//! In: a device whose engine counts its loads and stores on the calling thread. Out: the same device, whose launches
+//! compare what was counted with [`Program::moves`], kernel by kernel; what differs is kept until it is asked for.
+//! Matrix products and scatters have no loops over points, and are not compared.
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};

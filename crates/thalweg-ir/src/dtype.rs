@@ -185,8 +185,8 @@ impl DType {
     }
 }
 
-/// The value as f32, rounded to odd (Boldo, Melquiond 2008): rounding that to a narrower float to nearest is one rounding of the value,
-/// which half's own conversion from f64 is not.
+/// The value as f32, rounded to odd (Boldo, Melquiond 2008): rounding that to a narrower float to nearest is one
+/// rounding of the value, which half's own conversion from f64 is not.
 fn to_odd(v: f64) -> f32 {
     let near = v as f32;
     if near as f64 == v || !near.is_finite() && v.is_infinite() || v.is_nan() {

@@ -16,7 +16,8 @@ use std::fmt;
 pub enum Op {
     /// Elementwise, arguments broadcast. `attr`: the broadcast mask of argument `i` at bits `8i..8i+8`.
     Element(ElementOp),
-    /// Converts to the output dtype. Float to integer saturates, NaN gives 0; integer to integer wraps; to bool is `≠ 0`.
+    /// Converts to the output dtype. Float to integer saturates, NaN gives 0; integer to integer wraps; to bool is `≠
+    /// 0`.
     Cast,
     /// Every element one scalar. Arguments: the scalar. Integers: the shape.
     Full,
@@ -34,7 +35,8 @@ pub enum Op {
     Slice,
     /// Sliding windows. `attr`: the axis. Integers: size, step.
     Window,
-    /// Surrounded by a constant. Arguments: the tensor, the scalar. Integers: elements before and after, each dimension.
+    /// Surrounded by a constant. Arguments: the tensor, the scalar. Integers: elements before and after, each
+    /// dimension.
     Pad,
     /// Two tensors end to end. `attr`: the axis.
     Cat,
@@ -42,14 +44,16 @@ pub enum Op {
     Reduce(ReduceOp),
     /// Matrix product over the last two dimensions, leading ones broadcast.
     Matmul,
-    /// A running reduction or a sort along an axis. `attr`: the axis, [`REVERSE`] set where it runs from the last element to the first
-    /// (a sort: descending).
+    /// A running reduction or a sort along an axis. `attr`: the axis, [`REVERSE`] set where it runs from the last
+    /// element to the first (a sort: descending).
     Scan(ScanOp),
-    /// Elements at given places along an axis: `out[.., i, ..] = x[.., index[.., i, ..], ..]`. `attr`: the axis. Arguments: the tensor,
-    /// the index (i64, not negative). The index has the result's shape, which is the tensor's but for the axis.
+    /// Elements at given places along an axis: `out[.., i, ..] = x[.., index[.., i, ..], ..]`. `attr`: the axis.
+    /// Arguments: the tensor, the index (i64, not negative). The index has the result's shape, which is the tensor's
+    /// but for the axis.
     Gather,
-    /// A tensor with values put in at given places along an axis, in row-major order of the index. `attr`: the axis. Arguments: the tensor, the
-    /// index (i64, not negative), the values. Index and values have one shape, which is the tensor's but for the axis.
+    /// A tensor with values put in at given places along an axis, in row-major order of the index. `attr`: the axis.
+    /// Arguments: the tensor, the index (i64, not negative), the values. Index and values have one shape, which is the
+    /// tensor's but for the axis.
     Scatter(ScatterOp),
 }
 

@@ -88,7 +88,8 @@ impl View {
         View { shape, strides, offset: self.offset }
     }
 
-    /// Every dimension `i` cut to `len` elements from `start` on, `step` apart (negative: backward), as `(start, step, len)`.
+    /// Every dimension `i` cut to `len` elements from `start` on, `step` apart (negative: backward), as `(start, step,
+    /// len)`.
     pub fn slice(&self, parts: &[(i64, i64, usize)]) -> View {
         let mut v = *self;
         for (i, &(start, step, len)) in parts.iter().enumerate() {

@@ -4,8 +4,9 @@
 //! applies identities that are exact in floating point). Sizes, strides and addresses are not in it: they
 //! come with the launch ([`crate::MapGeometry`]), so one compiled body serves every size of its class.
 //!
-//! A *row body* ([`crate::Kernel::Rows`]) also folds and scans over the rows that its points form: a fold's result is a value of the
-//! row, known when all of it has been read, and may be used at every point of the row again. [`crate::phases`] puts that in order.
+//! A *row body* ([`crate::Kernel::Rows`]) also folds and scans over the rows that its points form: a fold's result is a
+//! value of the row, known when all of it has been read, and may be used at every point of the row again.
+//! [`crate::phases`] puts that in order.
 
 use thalweg_ir::{DType, ElementOp, Scalar, ScanOp};
 
@@ -54,7 +55,8 @@ pub enum Node {
         /// Number of the access.
         access: u16,
     },
-    /// The position that an access points at: row-major index in its source, modulo 2³² for u32. Unspecified where masked out.
+    /// The position that an access points at: row-major index in its source, modulo 2³² for u32. Unspecified where
+    /// masked out.
     Index {
         /// Number of the access.
         access: u16,
@@ -122,7 +124,8 @@ pub enum Node {
     },
 }
 
-/// How the elements of a row become one: an associative operation. The order in which they meet is fixed, see [`crate::order`].
+/// How the elements of a row become one: an associative operation. The order in which they meet is fixed, see
+/// [`crate::order`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum FoldOp {
     /// The sum; integers wrap.
@@ -200,8 +203,8 @@ pub struct Set {
 pub struct Store {
     /// The value.
     pub node: NodeId,
-    /// The access that it is written through: [`AccessClass::Contiguous`], with an operand of the node's dtype. In a row body it may be
-    /// [`AccessClass::Strided`], or [`Access::per_row`]: one element a row.
+    /// The access that it is written through: [`AccessClass::Contiguous`], with an operand of the node's dtype. In a
+    /// row body it may be [`AccessClass::Strided`], or [`Access::per_row`]: one element a row.
     pub access: u16,
     /// Put together with what is there instead of taking its place: `old op new`.
     pub combine: Option<FoldOp>,
@@ -229,7 +232,8 @@ pub struct Body {
     /// Bit-for-bit equal to one kernel an operation: no contraction to fused multiply-add, every bf16 and
     /// f16 result rounded.
     pub strict: bool,
-    /// What is computed in two passes along a row is the same to the bit: no contraction, which may differ with what else a pass computes.
+    /// What is computed in two passes along a row is the same to the bit: no contraction, which may differ with what
+    /// else a pass computes.
     pub repeatable: bool,
 }
 

@@ -42,8 +42,9 @@ impl BodyBuilder {
         self.body.stores.push(Store { node, access, combine: None });
     }
 
-    /// Puts a value together with what is there. Where an access leads several points to one element, the element becomes the fold of their values and
-    /// of nothing else: what was there before the launch does not count. (Only across the rows of a row body; see [`crate::RowGeometry`].)
+    /// Puts a value together with what is there. Where an access leads several points to one element, the element
+    /// becomes the fold of their values and of nothing else: what was there before the launch does not count. (Only
+    /// across the rows of a row body; see [`crate::RowGeometry`].)
     pub fn store_combined(&mut self, node: NodeId, access: u16, op: FoldOp) {
         self.body.stores.push(Store { node, access, combine: Some(op) });
     }
@@ -169,7 +170,8 @@ impl BodyBuilder {
                 let inner = self.as_unary(x[0], Neg)?;
                 Some(self.element(op, &[inner]))
             }
-            // (-a)·(-b) = a·b; division likewise on floats (integer division truncates, so it holds there too, but wraps).
+            // (-a)·(-b) = a·b; division likewise on floats (integer division truncates, so it holds there too, but
+            // wraps).
             Mul => match (self.as_unary(x[0], Neg), self.as_unary(x[1], Neg)) {
                 (Some(a), Some(b)) => Some(self.element(Mul, &[a, b])),
                 // One product with its sign outside: -(x·x) is then shared with x·x.

@@ -1,7 +1,8 @@
 //! Neighbouring dimensions merged, for every device and for the writer of kernels.
 //!
-//! In: extents, and whether an access runs on from one dimension into the next. Out: fewer dimensions over the same points in the same order. A contiguous tensor of shape
-//! `[8, 3, 100]` is one dimension of 2400 points; beside an operand that is broadcast over the first axis it is `[8, 300]`.
+//! In: extents, and whether an access runs on from one dimension into the next. Out: fewer dimensions over the same
+//! points in the same order. A contiguous tensor of shape `[8, 3, 100]` is one dimension of 2400 points; beside an
+//! operand that is broadcast over the first axis it is `[8, 300]`.
 //!
 //! Always true: the row-major order of the points stays, so what goes by the number of a point goes on as before.
 
@@ -16,8 +17,9 @@ pub struct Merged {
     pub inner: usize,
 }
 
-/// Some dimensions of a domain, outermost first, neighbours merged wherever `runs_on(outer, inner, extent)` holds: a step along `outer` leads as far as `extent` steps along
-/// `inner`, for every access. Dimensions of size 1 are left out, but for the last one where `keep_last` asks for it.
+/// Some dimensions of a domain, outermost first, neighbours merged wherever `runs_on(outer, inner, extent)` holds: a
+/// step along `outer` leads as far as `extent` steps along `inner`, for every access. Dimensions of size 1 are left
+/// out, but for the last one where `keep_last` asks for it.
 pub fn merge(
     extents: &[usize],
     range: Range<usize>,

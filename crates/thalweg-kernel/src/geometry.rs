@@ -9,11 +9,12 @@ use thalweg_ir::{DType, MAX_RANK, ScatterOp};
 pub struct AccessGeometry {
     /// Position (in elements) of the domain's first point.
     pub base: isize,
-    /// Elements between neighbours along each domain dimension; the last one is 1, 0 or any according to the access's class.
-    /// Meaningless where `map` is given.
+    /// Elements between neighbours along each domain dimension; the last one is 1, 0 or any according to the access's
+    /// class. Meaningless where `map` is given.
     pub strides: [isize; MAX_RANK],
-    /// The map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`]. In a row kernel that runs along rows a load of
-    /// class [`crate::AccessClass::Contiguous`] may have one too, without masks: its elements are brought together before they are read.
+    /// The map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`]. In a row kernel
+    /// that runs along rows a load of class [`crate::AccessClass::Contiguous`] may have one too, without masks: its
+    /// elements are brought together before they are read.
     pub map: Option<Arc<IndexMap>>,
     /// Lowest and highest position reached, both inside the operand; `None` if none is reached.
     pub reach: Option<(usize, usize)>,
@@ -40,7 +41,8 @@ impl MapGeometry {
 /// The domain of one launch of a row kernel: the points of a row are those that differ in the last dimensions alone.
 #[derive(Clone, Debug)]
 pub struct RowGeometry {
-    /// Sizes: first `kept` dimensions that number the rows, none of size 0, then those of the row, at least one, outermost first.
+    /// Sizes: first `kept` dimensions that number the rows, none of size 0, then those of the row, at least one,
+    /// outermost first.
     pub extents: Vec<usize>,
     /// How many dimensions number the rows; at least one if the kernel runs across rows.
     pub kept: usize,
@@ -69,14 +71,16 @@ pub enum Orientation {
     Across,
 }
 
-/// How exactly the sums of a matrix product are computed. What a device has only one way of is computed that way whatever is said.
+/// How exactly the sums of a matrix product are computed. What a device has only one way of is computed that way
+/// whatever is said.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Precision {
     /// In an order that depends on the length of the sum alone: strict mode.
     Ordered,
     /// In the dtype's own precision (narrow floats in f32), in any order that is the same each time.
     Full,
-    /// As [`Precision::Full`], of factors that may be rounded to TF32 first: f32 with 10 bits behind the point. Of f32 only.
+    /// As [`Precision::Full`], of factors that may be rounded to TF32 first: f32 with 10 bits behind the point. Of f32
+    /// only.
     Tf32,
 }
 
@@ -99,8 +103,8 @@ pub struct MatmulGeometry {
     pub reach: [Option<(usize, usize)>; 2],
 }
 
-/// One launch of a scatter. Strides and positions are of tensor, index, values and result, in that order; where index or values are
-/// computed, in what is computed.
+/// One launch of a scatter. Strides and positions are of tensor, index, values and result, in that order; where index
+/// or values are computed, in what is computed.
 #[derive(Clone, Debug)]
 pub struct ScatterGeometry {
     /// Number of the axis among all dimensions, for messages.
@@ -142,9 +146,10 @@ pub enum Kernel {
         /// How exactly it is computed.
         precision: Precision,
     },
-    /// Values put in at given places along an axis. Operands: tensor, index (i64), values, result, which may be the tensor; in the place of an index or
-    /// values that the kernel computes stand the operands that it computes them from. Where several values meet one element they do so in order,
-    /// each result rounded to the dtype. An index out of range ends in an error.
+    /// Values put in at given places along an axis. Operands: tensor, index (i64), values, result, which may be the
+    /// tensor; in the place of an index or values that the kernel computes stand the operands that it computes them
+    /// from. Where several values meet one element they do so in order, each result rounded to the dtype. An index out
+    /// of range ends in an error.
     Scatter {
         /// How a value is put in.
         op: ScatterOp,
@@ -153,10 +158,12 @@ pub enum Kernel {
         /// How index and values are computed, where they are not in memory.
         inputs: [Option<Box<Computed>>; 2],
     },
-    /// Kernels that need nothing of each other, in one launch. Operands: what the first part reads, what the second reads and so on, then what the
-    /// first part writes, what the second writes and so on. Scalars: the first part's, the second's and so on.
+    /// Kernels that need nothing of each other, in one launch. Operands: what the first part reads, what the second
+    /// reads and so on, then what the first part writes, what the second writes and so on. Scalars: the first part's,
+    /// the second's and so on.
     ///
-    /// What a part writes is no other part's operand, whether read or written, so the parts may run in any order and at the same time.
+    /// What a part writes is no other part's operand, whether read or written, so the parts may run in any order and at
+    /// the same time.
     Group {
         /// The kernels, each different: [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`].
         kernels: Vec<Kernel>,

@@ -55,8 +55,8 @@ impl IndexMap {
         self
     }
 
-    /// The views, the one of the domain first, each with the valid indices `lo..hi` of its dimensions where some are masked out: the row-major
-    /// position in one is the point of the next, in the last the position in the source.
+    /// The views, the one of the domain first, each with the valid indices `lo..hi` of its dimensions where some are
+    /// masked out: the row-major position in one is the point of the next, in the last the position in the source.
     pub fn levels(&self) -> impl ExactSizeIterator<Item = (&View, Option<&[(i64, i64)]>)> {
         self.levels.iter().rev().map(|l| (&l.view, l.mask.as_ref().map(|m| &m[..l.view.shape.rank()])))
     }
@@ -175,8 +175,8 @@ impl IndexMap {
         self
     }
 
-    /// The shapes that the domain's points have on the way down, where it is a mere renumbering: the domain could as well be of such a
-    /// shape.
+    /// The shapes that the domain's points have on the way down, where it is a mere renumbering: the domain could as
+    /// well be of such a shape.
     pub fn renumberings(&self) -> impl Iterator<Item = Shape> + '_ {
         let points = self.shape().numel();
         let plain = |l: &&Level| l.mask.is_none() && l.view.is_contiguous() && l.view.shape.numel() == points;
@@ -190,8 +190,8 @@ impl IndexMap {
         top.mask.as_ref().map(|m| &m[..top.view.shape.rank()])
     }
 
-    /// The map on a box of the domain, `(start, length)` of each dimension, on which no mask of the domain's own index changes; `None`
-    /// where the box is masked out.
+    /// The map on a box of the domain, `(start, length)` of each dimension, on which no mask of the domain's own index
+    /// changes; `None` where the box is masked out.
     pub fn on_box(&self, parts: &[(usize, usize)]) -> Option<IndexMap> {
         let parts: Vec<(i64, i64, usize)> = parts.iter().map(|&(start, len)| (start as i64, 1, len)).collect();
         let mut map = self.clone().slice(&parts);
@@ -330,7 +330,8 @@ fn ceil_div(a: i64, b: i64) -> i64 {
     -((-a).div_euclid(b))
 }
 
-/// The mask under another shape, where sizes of 1 come and go and masked dimensions keep their size and place in the order.
+/// The mask under another shape, where sizes of 1 come and go and masked dimensions keep their size and place in the
+/// order.
 fn reshape_mask(from: Shape, mask: &[(i64, i64); MAX_RANK], to: Shape) -> Option<[(i64, i64); MAX_RANK]> {
     let mut out = [(0, 0); MAX_RANK];
     let mut source = (0..from.rank()).filter(|&i| from[i] != 1);

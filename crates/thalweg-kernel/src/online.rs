@@ -1,18 +1,22 @@
-//! Online reductions: what lets a fold that depends on an earlier one over the same row run in the same pass over memory.
+//! Online reductions: what lets a fold that depends on an earlier one over the same row run in the same pass over
+//! memory.
 //!
-//! The squares of `x - mean` need the mean, `exp(x - max)` needs the maximum, so each takes a second pass, and a row that is longer than the caches is
-//! read from memory twice. But both passes may run on one block of the row with the block's *own* mean or maximum while it is in the nearest cache, and
-//! the blocks' results be put together afterwards:
+//! The squares of `x - mean` need the mean, `exp(x - max)` needs the maximum, so each takes a second pass, and a row
+//! that is longer than the caches is read from memory twice. But both passes may run on one block of the row with the
+//! block's *own* mean or maximum while it is in the nearest cache, and the blocks' results be put together afterwards:
 //!
-//! - with `μ` the mean of all and `μ_b` that of a block, `Σ(x - μ)² = Σ_b [Σ(x - μ_b)² + n_b·(μ_b - μ)²]` (Chan, Golub and LeVeque 1979);
+//! - with `μ` the mean of all and `μ_b` that of a block, `Σ(x - μ)² = Σ_b [Σ(x - μ_b)² + n_b·(μ_b - μ)²]` (Chan, Golub
+//!   and LeVeque 1979);
 //! - whatever `m` and `m_b` are, `Σexp(x - m) = Σ_b exp(m_b - m)·Σexp(x - m_b)` (Milakov and Gimelshein 2018).
 //!
-//! The mean that a block is shifted by is rounded, and may be a unit in the last place of a large mean off. So the block also gives what is left,
-//! its *residual* `Σ(x - m_b)`: from it, mean and squares of the block are corrected (the two-pass algorithm of Chan and others). What comes out is better than what
-//! two passes give, which has the error of the rounded mean in every square.
+//! The mean that a block is shifted by is rounded, and may be a unit in the last place of a large mean off. So the
+//! block also gives what is left, its *residual* `Σ(x - m_b)`: from it, mean and squares of the block are corrected
+//! (the two-pass algorithm of Chan and others). What comes out is better than what two passes give, which has the error
+//! of the rounded mean in every square.
 //!
-//! In: a body and its phases. Out: the phases that may run together block by block, and an online form of each fold of the later pass. How they run is the
-//! device's; how results are put together is here, in f64 and in the order of the blocks, so it depends on nothing else.
+//! In: a body and its phases. Out: the phases that may run together block by block, and an online form of each fold of
+//! the later pass. How they run is the device's; how results are put together is here, in f64 and in the order of the
+//! blocks, so it depends on nothing else.
 
 use crate::reciprocal::RowNodes;
 use crate::{Body, Fold, FoldOp, Node, NodeId, Phases};
@@ -48,7 +52,8 @@ pub struct OnlineFold {
 /// The online reductions of a body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OnlinePasses {
-    /// The phases that run together, block by block: from the first pass to the second, with what runs once a row between.
+    /// The phases that run together, block by block: from the first pass to the second, with what runs once a row
+    /// between.
     pub phases: Range<usize>,
     /// One for each fold of the second pass that is not a residual.
     pub list: Vec<OnlineFold>,
@@ -157,8 +162,9 @@ fn residual(body: &Body, difference: NodeId) -> Option<u16> {
     body.folds.iter().find(|f| f.op == FoldOp::Sum && f.node == difference).map(|f| f.slot)
 }
 
-/// The rescaling identities by which the first two passes of a body (one with [`with_residuals`]) run as one. None where some fold of the second pass obeys none, where the second
-/// pass stores point by point, or where what runs once a row cannot run for a block.
+/// The rescaling identities by which the first two passes of a body (one with [`with_residuals`]) run as one. None
+/// where some fold of the second pass obeys none, where the second pass stores point by point, or where what runs once
+/// a row cannot run for a block.
 pub fn online_passes(body: &Body, phases: &Phases) -> Option<OnlinePasses> {
     let combines = body.stores.iter().any(|s| s.combine.is_some());
     // What a pass keeps in a buffer would be shifted by the block's own value.
@@ -204,8 +210,8 @@ fn rescaled(body: &Body, phases: &Phases, nodes: &RowNodes, fold: &Fold) -> Opti
 }
 
 impl OnlineFold {
-    /// What stands for the earlier fold of a row of `row` elements in a block of `points`, whose own is `value` (both in the form of
-    /// [`Scalar::to_bits`]): what makes the block's own mean of it.
+    /// What stands for the earlier fold of a row of `row` elements in a block of `points`, whose own is `value` (both
+    /// in the form of [`Scalar::to_bits`]): what makes the block's own mean of it.
     pub fn local(&self, value: u64, points: usize, row: usize) -> u64 {
         if self.kind == OnlineKind::Exponentials {
             return value;
@@ -217,7 +223,8 @@ impl OnlineFold {
         Scalar::Float(if v.is_finite() { scaled.clamp(-most, most) } else { scaled }).to_bits(self.dtype)
     }
 
-    /// The fold over the row: `parts` are those of its blocks, in order, `value` is its earlier fold and `shift` what follows from that.
+    /// The fold over the row: `parts` are those of its blocks, in order, `value` is its earlier fold and `shift` what
+    /// follows from that.
     pub fn whole(&self, parts: &[Part], value: f64, shift: f64) -> f64 {
         match self.kind {
             OnlineKind::Squares => self.squares(parts, value, shift),
@@ -236,8 +243,8 @@ impl OnlineFold {
         let origin = parts.first().map_or(0.0, |p| p.shift);
         let mean = |p: &Part| (p.shift - origin) + p.residual / p.points;
         let digits = if self.dtype == DType::F32 { f32::EPSILON as f64 } else { f64::EPSILON };
-        // The body's mean has the errors of the sum and of its own rounding. Where it is the mean but for those, the exact one is meant; where it is
-        // something else (the sum divided by another number), that is.
+        // The body's mean has the errors of the sum and of its own rounding. Where it is the mean but for those, the
+        // exact one is meant; where it is something else (the sum divided by another number), that is.
         let wanted = value / points;
         let about = if (shift - wanted).abs() <= 8.0 * digits * wanted.abs() {
             pairwise(parts, &|p| p.points * mean(p)) / points

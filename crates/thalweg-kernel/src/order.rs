@@ -1,23 +1,27 @@
 //! The order in which the elements of a row meet in a fold.
 //!
-//! It is part of what a kernel means: it depends on the row's logical structure and on nothing else - not on strides, vector length, threads,
-//! orientation, or what shares the kernel. So a sum has the same bits fused and unfused, on 1 and on 64 threads, from either engine, and its
-//! error grows with the logarithm of its length (pairwise summation, Higham 1993).
+//! It is part of what a kernel means: it depends on the row's logical structure and on nothing else - not on strides,
+//! vector length, threads, orientation, or what shares the kernel. So a sum has the same bits fused and unfused, on 1
+//! and on 64 threads, from either engine, and its error grows with the logarithm of its length (pairwise summation,
+//! Higham 1993).
 //!
-//! The last dimension of the row is a *run*; the dimensions before it number the runs. A run is cut into *blocks* of [`BLOCK`] elements.
-//! In a block, element `i` (counted from the block's first) is put to lane `i mod` [`LANES`], each lane in ascending order; lanes start with the
-//! identity. Then lane `l` and lane `l + 16` are put together, those with `l + 8`, and so on to one. The blocks of all runs, in order, are put
-//! together pairwise: [`Tree`]. A row without elements gives the identity.
+//! The last dimension of the row is a *run*; the dimensions before it number the runs. A run is cut into *blocks* of
+//! [`BLOCK`] elements. In a block, element `i` (counted from the block's first) is put to lane `i mod` [`LANES`], each
+//! lane in ascending order; lanes start with the identity. Then lane `l` and lane `l + 16` are put together, those with
+//! `l + 8`, and so on to one. The blocks of all runs, in order, are put together pairwise: [`Tree`]. A row without
+//! elements gives the identity.
 //!
-//! Maxima and minima take -0 for less than +0 and give the canonical NaN if any element is NaN, so for them the order does not matter.
+//! Maxima and minima take -0 for less than +0 and give the canonical NaN if any element is NaN, so for them the order
+//! does not matter.
 
 use crate::FoldOp;
 use thalweg_ir::{DType, Scalar};
 
 /// Elements of a block.
 pub const BLOCK: usize = 4096;
-/// Elements of a block of a running sum of floats. Its elements are added in order from -0, those totals of all blocks before it in order too; from
-/// there on the block goes element by element. All in f64. Not a power of two: blocks that are worked on at once would fall into the same sets of the caches.
+/// Elements of a block of a running sum of floats. Its elements are added in order from -0, those totals of all blocks
+/// before it in order too; from there on the block goes element by element. All in f64. Not a power of two: blocks that
+/// are worked on at once would fall into the same sets of the caches.
 pub const SCAN_BLOCK: usize = 4064;
 /// Partial results that a block is folded in.
 pub const LANES: usize = 32;

@@ -1,14 +1,16 @@
 //! The passes of a row body: in which of them each node is computed, and which nodes are kept between them.
 //!
-//! A fold's result is known when the whole row has been read, so what depends on it takes another pass over the row. In: a body. Out: for each node the
-//! pass from which on it can be computed (its *level*), whether it is the same for all points of a row (*once*), the passes that need it, and whether a later pass reads it
-//! from a buffer instead of computing it again. [`crate::phases`] builds the phases from it; the cost model counts it.
+//! A fold's result is known when the whole row has been read, so what depends on it takes another pass over the row.
+//! In: a body. Out: for each node the pass from which on it can be computed (its *level*), whether it is the same for
+//! all points of a row (*once*), the passes that need it, and whether a later pass reads it from a buffer instead of
+//! computing it again. [`crate::phases`] builds the phases from it; the cost model counts it.
 //!
-//! Example: softmax. `x` has level 0, `exp(x - max)` level 1, the quotient level 2. Pass 2 needs the exponential again, which costs more than writing it down: it
-//! is kept, computed in pass 1 and read in pass 2. `x` is loaded in passes 0 and 1.
+//! Example: softmax. `x` has level 0, `exp(x - max)` level 1, the quotient level 2. Pass 2 needs the exponential again,
+//! which costs more than writing it down: it is kept, computed in pass 1 and read in pass 2. `x` is loaded in passes 0
+//! and 1.
 //!
-//! Always true: a node is needed in a pass only where a node computed there takes it, or a root belongs there; what is kept is computed in the first pass that needs it,
-//! everything else in each.
+//! Always true: a node is needed in a pass only where a node computed there takes it, or a root belongs there; what is
+//! kept is computed in the first pass that needs it, everything else in each.
 
 use crate::{AccessClass, Body, Node, NodeId};
 
@@ -33,13 +35,15 @@ struct Placed {
 pub struct Passes {
     nodes: Vec<Placed>,
     last: usize,
-    /// For each node `words` words: the set of passes that need it. Of what is computed once a row bit 0 says that something needs it.
+    /// For each node `words` words: the set of passes that need it. Of what is computed once a row bit 0 says that
+    /// something needs it.
     needed: Vec<u64>,
     words: usize,
 }
 
 impl Passes {
-    /// The passes of a body over rows, or over single points, of which there is one pass and nothing that is once a row. With `keep`, dear values are kept.
+    /// The passes of a body over rows, or over single points, of which there is one pass and nothing that is once a
+    /// row. With `keep`, dear values are kept.
     pub fn new(body: &Body, rows: bool, keep: bool) -> Passes {
         let nodes = place(body, rows);
         let point_roots = || {

@@ -1,15 +1,16 @@
 //! A row body put in order: which part of it runs over the points of a row when.
 //!
-//! A fold's result is known when the whole row has been read, so what depends on it takes another pass along the row. In: a row body, prepared
-//! for the device. Out: *phases*, each a body of its own, run one after the other for each row. A phase runs over the points, or *once*, for
-//! the values of the row.
+//! A fold's result is known when the whole row has been read, so what depends on it takes another pass along the row.
+//! In: a row body, prepared for the device. Out: *phases*, each a body of its own, run one after the other for each
+//! row. A phase runs over the points, or *once*, for the values of the row.
 //!
-//! What a pass needs from an earlier one it computes again from the same loads (the row is in cache), or, where that would cost more than writing
-//! it down, reads from a *buffer* of a row's length which the earlier pass filled. What is the same for all points of a row is computed once.
+//! What a pass needs from an earlier one it computes again from the same loads (the row is in cache), or, where that
+//! would cost more than writing it down, reads from a *buffer* of a row's length which the earlier pass filled. What is
+//! the same for all points of a row is computed once.
 //!
-//! Always true: all phases have the accesses of the whole body, in its order, with the buffers behind; folds and sets give the values
-//! that later phases read as [`Node::Value`]; results are stored point by point in the last phase over points, so an output may lie over an input
-//! which the row reads at the same points.
+//! Always true: all phases have the accesses of the whole body, in its order, with the buffers behind; folds and sets
+//! give the values that later phases read as [`Node::Value`]; results are stored point by point in the last phase over
+//! points, so an output may lie over an input which the row reads at the same points.
 
 use crate::passes::Passes;
 use crate::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Scan, Set, Store};
@@ -25,7 +26,8 @@ pub struct Phases {
     pub values: Vec<DType>,
     /// Dtypes of the buffers: operands from [`Body::operands`] of the whole body on, accesses from its accesses on.
     pub buffers: Vec<DType>,
-    /// What is computed once a row and known to later phases: nodes of the whole body with the numbers of their values, by node.
+    /// What is computed once a row and known to later phases: nodes of the whole body with the numbers of their values,
+    /// by node.
     pub held: Vec<(NodeId, u16)>,
 }
 
@@ -173,7 +175,8 @@ impl Planner<'_> {
         self.body.accesses.len() as u16 + buffer
     }
 
-    /// Node `root` in pass `l` (`None`: in a phase that runs once a row, before which `held` values of level `below` are not there).
+    /// Node `root` in pass `l` (`None`: in a phase that runs once a row, before which `held` values of level `below`
+    /// are not there).
     fn write(
         &self,
         b: &mut BodyBuilder,

@@ -1,8 +1,9 @@
 //! Counter-based random numbers: Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random
 //! numbers: as easy as 1, 2, 3", SC 2011), the generator that JAX uses.
 //!
-//! A number depends on its key and its position alone, so it is the same on every device, for every number of threads, fused or not.
-//! It is written twice: as a function, and as an expression of u32 additions, rotations and exclusive ors in a kernel body.
+//! A number depends on its key and its position alone, so it is the same on every device, for every number of threads,
+//! fused or not. It is written twice: as a function, and as an expression of u32 additions, rotations and exclusive ors
+//! in a kernel body.
 
 use crate::{BodyBuilder, NodeId};
 use thalweg_ir::{DType, ElementOp, RandomKind, Scalar};

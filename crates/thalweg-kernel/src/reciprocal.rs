@@ -1,9 +1,10 @@
 //! Division by a value of the row, as multiplication by its reciprocal.
 //!
-//! A division takes as long as a dozen multiplications, and what norms and softmax divide by is the same all along a row. So `x / s` becomes
-//! `(x·p)·(1/(s·p))`, the part that depends on `s` alone being computed once a row. `p` is 1 but for `s` so small or so large that its
-//! reciprocal would overflow or lose digits; then it is 2^±64. It brings nothing out of range that stays in range in `x / s`: where `x·p` overflows or
-//! underflows, `x / s` does so too. Zero, infinity and NaN give what division gives. The result is within 1.5 ulp; strict bodies are left as they are.
+//! A division takes as long as a dozen multiplications, and what norms and softmax divide by is the same all along a
+//! row. So `x / s` becomes `(x·p)·(1/(s·p))`, the part that depends on `s` alone being computed once a row. `p` is 1
+//! but for `s` so small or so large that its reciprocal would overflow or lose digits; then it is 2^±64. It brings
+//! nothing out of range that stays in range in `x / s`: where `x·p` overflows or underflows, `x / s` does so too. Zero,
+//! infinity and NaN give what division gives. The result is within 1.5 ulp; strict bodies are left as they are.
 
 use crate::{Body, BodyBuilder, Node, NodeId};
 use thalweg_ir::{DType, ElementOp, Scalar};

@@ -1,7 +1,8 @@
 //! The reference interpreter: what every operation means, one at a time, element by element.
 //!
 //! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped. There is no
-//! cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this file.
+//! cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this
+//! file.
 
 mod along;
 

@@ -4,8 +4,8 @@ use crate::{Body, BodyBuilder, Node, NodeId};
 use thalweg_ir::element::{Build, Expr};
 use thalweg_ir::{DType, ElementOp};
 
-/// The body with every operation that `native` refuses written in simpler ones (see [`thalweg_ir::element::Row::expand`]).
-/// An operation that has no expansion stays.
+/// The body with every operation that `native` refuses written in simpler ones (see
+/// [`thalweg_ir::element::Row::expand`]). An operation that has no expansion stays.
 pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
     let mut b = BodyBuilder::like(body);
     // An expansion may use operations that need expanding themselves, so each is opened until none is left.
@@ -38,8 +38,9 @@ pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
     b.finish()
 }
 
-/// The body where some accesses are known to be inside their source throughout (`Some(true)`) or outside (`Some(false)`): their validity is
-/// a constant, and what lies outside is 0. Also the old numbers of the accesses that are left.
+/// The body where some accesses are known to be inside their source throughout (`Some(true)`) or outside
+/// (`Some(false)`): their validity is a constant, and what lies outside is 0. Also the old numbers of the accesses that
+/// are left.
 pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
     let mut b = BodyBuilder::like(body);
     let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
@@ -93,9 +94,9 @@ pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
     (out, kept)
 }
 
-/// The body with elementwise operations on bf16 and f16 carried out in f32: arguments are cast up, and where the body is
-/// strict, results are rounded back. What follows - expansion, code generation - then sees no narrow arithmetic, and rounds after
-/// an operation, not after each step of one.
+/// The body with elementwise operations on bf16 and f16 carried out in f32: arguments are cast up, and where the body
+/// is strict, results are rounded back. What follows - expansion, code generation - then sees no narrow arithmetic, and
+/// rounds after an operation, not after each step of one.
 pub fn widen(body: &Body) -> Body {
     let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
     let ids = || (0..body.nodes.len() as u32).map(NodeId);
@@ -125,7 +126,8 @@ pub fn widen(body: &Body) -> Body {
             other => b.node(other.with_args(|a| place[a.index()])),
         };
         place.push(new);
-        // What leaves the graph has the dtype that it had. Cast here, not at the end: what a fold or scan takes comes before what it gives.
+        // What leaves the graph has the dtype that it had. Cast here, not at the end: what a fold or scan takes comes
+        // before what it gives.
         root.push(if is_root[id.index()] { b.cast(new, body.dtype(id)) } else { new });
     }
     b.take_roots(body, &root);

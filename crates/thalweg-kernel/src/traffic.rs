@@ -1,8 +1,9 @@
 //! What a launch moves: bytes between memory and the private storage of the cores, as a program passes over its domain.
 //!
-//! In: the loops of one pass, outermost first, and how each access steps along them ([`Nest`]); the bytes that a core keeps for itself. Out: the bytes that
-//! come from memory. An element that a pass meets again comes from memory again unless what the pass touches in between fits private storage. So a vector that is
-//! added to each row of a matrix counts once where a row fits, and once a row where it does not.
+//! In: the loops of one pass, outermost first, and how each access steps along them ([`Nest`]); the bytes that a core
+//! keeps for itself. Out: the bytes that come from memory. An element that a pass meets again comes from memory again
+//! unless what the pass touches in between fits private storage. So a vector that is added to each row of a matrix
+//! counts once where a row fits, and once a row where it does not.
 //!
 //! Always true: what is meant are bytes of elements, not of cache lines; several cores count as one.
 
@@ -12,12 +13,13 @@ use std::ops::{Add, AddAssign};
 /// Bytes that a launch moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// From memory to the private storage of the cores: operands, and scratch that does not stay there. What a core still holds does not count again.
+    /// From memory to the private storage of the cores: operands, and scratch that does not stay there. What a core
+    /// still holds does not count again.
     pub read: u64,
     /// To memory.
     pub written: u64,
-    /// What the loops over points load of operands, wherever it comes from: a second pass counts again, what is the same for a whole row and stays in a register does not
-    /// count. The engines that count as they run say the same.
+    /// What the loops over points load of operands, wherever it comes from: a second pass counts again, what is the
+    /// same for a whole row and stays in a register does not count. The engines that count as they run say the same.
     pub loaded: u64,
     /// What these loops store to operands.
     pub stored: u64,

@@ -52,7 +52,8 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Bytes that kernels wrote.
     pub bytes_written: u64,
-    /// Bytes of results and intermediates that took no other's place, each counted for itself: intermediates that share an arena, too.
+    /// Bytes of results and intermediates that took no other's place, each counted for itself: intermediates that share
+    /// an arena, too.
     pub bytes_allocated: u64,
     /// Bytes of the arenas in which intermediates shared memory: what they took instead.
     pub arena_bytes: u64,

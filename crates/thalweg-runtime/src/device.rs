@@ -7,9 +7,9 @@ use thalweg_kernel::{Geometry, Kernel, Moved};
 
 /// A kernel compiled for one device, ready to launch with any sizes of its class.
 pub trait Program: Send + Sync + Debug {
-    /// Runs, or puts in the device's queue. Operands in the order of the kernel; an operand that is written may be
-    /// the same buffer as one that is read, where the kernel reads each element before it writes it; in a group, where that part of it does,
-    /// and no other part reads it.
+    /// Runs, or puts in the device's queue. Operands in the order of the kernel; an operand that is written may be the
+    /// same buffer as one that is read, where the kernel reads each element before it writes it; in a group, where that
+    /// part of it does, and no other part reads it.
     ///
     /// # Errors
     /// When the device fails.
@@ -18,8 +18,9 @@ pub trait Program: Send + Sync + Debug {
     /// When an access of `geometry` reaches outside its operand, or geometry and kernel are of different kinds.
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error>;
 
-    /// What a launch of that geometry moves, as this program runs it: every pass, scratch and repeated reads included. `in_place` says whether some output
-    /// takes the place of an input. It is asked for once a geometry, and passes over no points.
+    /// What a launch of that geometry moves, as this program runs it: every pass, scratch and repeated reads included.
+    /// `in_place` says whether some output takes the place of an input. It is asked for once a geometry, and passes
+    /// over no points.
     ///
     /// # Panics
     /// When geometry and kernel are of different kinds.
@@ -28,14 +29,14 @@ pub trait Program: Send + Sync + Debug {
     /// What was compiled, for explanations.
     fn info(&self) -> ProgramInfo;
 
-    /// What it takes of the device's multiprocessors, where it has such and the compiler says: of several functions that of the one that leaves most idle. Asked for by explanations; not
-    /// for free.
+    /// What it takes of the device's multiprocessors, where it has such and the compiler says: of several functions
+    /// that of the one that leaves most idle. Asked for by explanations; not for free.
     fn residence(&self) -> Option<Residence> {
         None
     }
 
-    /// Whether what operand number `operand` is computed from may have to be read again after it was written, so that it may not take the place
-    /// of an input.
+    /// Whether what operand number `operand` is computed from may have to be read again after it was written, so that
+    /// it may not take the place of an input.
     fn rereads_for(&self, operand: usize) -> bool {
         let _ = operand;
         self.info().rereads_inputs
@@ -75,7 +76,8 @@ pub struct Residence {
     pub occupancy: f32,
 }
 
-/// What a device gives that runs launches on its own, while the host goes on: what the planner counts with where nothing was measured.
+/// What a device gives that runs launches on its own, while the host goes on: what the planner counts with where
+/// nothing was measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Throughput {
     /// Bytes a nanosecond from and to memory.
@@ -92,7 +94,8 @@ pub struct Throughput {
 
 /// What launches leave behind that may have met an index out of range.
 pub trait Check: Send + Sync + Debug {
-    /// Waits for the launches, and gives the number of the first one that met an index out of range, in the order in which programs were launched.
+    /// Waits for the launches, and gives the number of the first one that met an index out of range, in the order in
+    /// which programs were launched.
     ///
     /// # Errors
     /// When the device fails.
@@ -130,7 +133,8 @@ pub trait Device: Send + Sync + Debug {
         1
     }
 
-    /// What it gives, where launches run on their own: then the host's clock says nothing about them. `None` where a launch has run when it returns.
+    /// What it gives, where launches run on their own: then the host's clock says nothing about them. `None` where a
+    /// launch has run when it returns.
     fn throughput(&self) -> Option<Throughput> {
         None
     }
@@ -147,7 +151,8 @@ pub trait Device: Send + Sync + Debug {
     /// [`Error::Compile`].
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error>;
 
-    /// The programs of kernels for launches of that geometry each, and of no other. A device that compiles for sizes does so here, for several kernels at once.
+    /// The programs of kernels for launches of that geometry each, and of no other. A device that compiles for sizes
+    /// does so here, for several kernels at once.
     ///
     /// # Errors
     /// [`Error::Compile`].
@@ -155,9 +160,10 @@ pub trait Device: Send + Sync + Debug {
         launches.iter().map(|(kernel, _)| self.program(kernel)).collect()
     }
 
-    /// Calls `run`, which allocates and launches programs of this device, and sees to it that everything is in the queue when it returns. The device may keep
-    /// the launches back until then; other threads that want the queue wait. `key` is the same where the same programs are launched in the same order,
-    /// and never used for others; without one each launch is put in the queue by itself. `timed` asks how long it takes, as the device's own clock says.
+    /// Calls `run`, which allocates and launches programs of this device, and sees to it that everything is in the
+    /// queue when it returns. The device may keep the launches back until then; other threads that want the queue wait.
+    /// `key` is the same where the same programs are launched in the same order, and never used for others; without one
+    /// each launch is put in the queue by itself. `timed` asks how long it takes, as the device's own clock says.
     ///
     /// # Errors
     /// What `run` gives, and when the device fails.

@@ -5,8 +5,8 @@ use crate::environment;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Writes what `content` gives to the folder that `THALWEG_DUMP` names, if it names one, as `NAME-HASH.ENDING` for each ending; the hash is that of the first. What cannot be written is told
-/// through `tracing`.
+/// Writes what `content` gives to the folder that `THALWEG_DUMP` names, if it names one, as `NAME-HASH.ENDING` for each
+/// ending; the hash is that of the first. What cannot be written is told through `tracing`.
 pub fn dump<const N: usize>(name: &str, content: impl FnOnce() -> [(&'static str, Vec<u8>); N]) {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let Some(folder) = FOLDER.get_or_init(|| environment::DUMP.path()) else { return };

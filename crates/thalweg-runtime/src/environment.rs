@@ -1,9 +1,11 @@
 //! The environment variables that Thalweg reads: their names, what they mean, what they may be.
 //!
-//! In: the process's environment. Out: values of the right kind, or a [`Mistake`] that lists what is allowed. A variable that is not set or empty has no value.
+//! In: the process's environment. Out: values of the right kind, or a [`Mistake`] that lists what is allowed. A
+//! variable that is not set or empty has no value.
 //!
-//! Always true: nothing else in the workspace reads a variable whose name begins with `THALWEG_` while a program runs, and no value that is not allowed is passed
-//! over. Devices check all of them when they are made ([`check`]), so that a mistake is an error where there is a `Result` to give it through.
+//! Always true: nothing else in the workspace reads a variable whose name begins with `THALWEG_` while a program runs,
+//! and no value that is not allowed is passed over. Devices check all of them when they are made ([`check`]), so that a
+//! mistake is an error where there is a `Result` to give it through.
 
 use crate::Error;
 use std::ffi::{OsStr, OsString};
@@ -321,7 +323,8 @@ fn is_device(name: &str) -> bool {
     name == "cpu" || name == "cuda" || name.strip_prefix("cuda:").is_some_and(number)
 }
 
-/// A number of bytes: digits, with `K`, `M`, `G` or `T` behind them units of 1,024 of each other, and `B` or `iB` behind that.
+/// A number of bytes: digits, with `K`, `M`, `G` or `T` behind them units of 1,024 of each other, and `B` or `iB`
+/// behind that.
 fn parse_bytes(text: &str) -> Option<usize> {
     let text = text.to_ascii_lowercase();
     let text = text.strip_suffix("ib").or_else(|| text.strip_suffix('b')).unwrap_or(&text).trim_end();

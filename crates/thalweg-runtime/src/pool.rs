@@ -92,8 +92,8 @@ impl Allocation {
         self.start.as_ptr()
     }
 
-    /// A part of a buffer as a buffer by itself, which keeps all of it alive. Parts may lie over each other: who uses them sees to it that
-    /// they do not at the same time.
+    /// A part of a buffer as a buffer by itself, which keeps all of it alive. Parts may lie over each other: who uses
+    /// them sees to it that they do not at the same time.
     ///
     /// # Panics
     /// When it does not lie within the buffer.
@@ -144,7 +144,8 @@ fn class_of(bytes: usize) -> Option<(usize, usize)> {
     (size <= isize::MAX as usize).then_some((21 + (top - 20) * 8 + eighth, size))
 }
 
-/// Bytes in use for a buffer of so many: what [`MemoryStats::in_use`] counts. `usize::MAX` where there is no such buffer.
+/// Bytes in use for a buffer of so many: what [`MemoryStats::in_use`] counts. `usize::MAX` where there is no such
+/// buffer.
 pub fn granted(bytes: usize) -> usize {
     class_of(bytes).map_or(usize::MAX, |c| c.1)
 }
@@ -177,8 +178,8 @@ impl Pool {
     /// A buffer of that many bytes, uninitialised or with what its last owner left.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the device has none left, kept blocks of other sizes given back first, or when more would be in use than the
-    /// limit says.
+    /// [`Error::OutOfMemory`] when the device has none left, kept blocks of other sizes given back first, or when more
+    /// would be in use than the limit says.
     pub fn allocate(self: &Arc<Pool>, bytes: usize) -> Result<Buffer, Error> {
         let refused = || self.out_of_memory(bytes);
         let (class, size) = class_of(bytes).ok_or_else(refused)?;

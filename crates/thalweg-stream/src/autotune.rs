@@ -1,13 +1,15 @@
 //! Measured decisions: a plan that runs often is held against others on the device, by running.
 //!
-//! In: a plan instantiated for sizes, and the runs of its segment. Once it has run for long enough, the planner names other plans for the same segment. From then on the runs
-//! take turns between them, so each is timed as it really is: with the real buffers, what is in the caches from before, memory taken over in place. Every run
-//! gives right results, so a trial costs only what a slower plan takes longer. Out: the plan that runs from then on.
+//! In: a plan instantiated for sizes, and the runs of its segment. Once it has run for long enough, the planner names
+//! other plans for the same segment. From then on the runs take turns between them, so each is timed as it really is:
+//! with the real buffers, what is in the caches from before, memory taken over in place. Every run gives right results,
+//! so a trial costs only what a slower plan takes longer. Out: the plan that runs from then on.
 //!
-//! Always true: planning and what slower plans took longer stay below a share of all time that the segment has run (5 % unless set otherwise). A plan
-//! wins only if it is faster by more than 3 % in the median and in the lower quartile; one that has been faster in each of its runs is the one that runs meanwhile where nothing is tried. Where launches run on their own, it is the device's clock that says so, some runs
-//! later: nobody waits for it. Results may differ in the last bits between plans, as they do between
-//! fused and unfused; in strict mode they do not.
+//! Always true: planning and what slower plans took longer stay below a share of all time that the segment has run (5 %
+//! unless set otherwise). A plan wins only if it is faster by more than 3 % in the median and in the lower quartile;
+//! one that has been faster in each of its runs is the one that runs meanwhile where nothing is tried. Where launches
+//! run on their own, it is the device's clock that says so, some runs later: nobody waits for it. Results may differ in
+//! the last bits between plans, as they do between fused and unfused; in strict mode they do not.
 
 use crate::mode::measuring;
 use std::collections::VecDeque;
@@ -25,7 +27,8 @@ const SHORTEST_NS: u64 = 20_000;
 const NAMING_NS: u64 = 500_000;
 /// The same where naming them compiles kernels for a GPU.
 const NAMING_ON_GPU_NS: u64 = 200_000_000;
-/// One of so many runs is timed while a plan on a GPU has not run for long enough: events in its queue are not for nothing.
+/// One of so many runs is timed while a plan on a GPU has not run for long enough: events in its queue are not for
+/// nothing.
 const SAMPLE: u64 = 32;
 /// And one of so many asks the device whether it has come to the end of timed ones.
 const ASK: u64 = 8;
@@ -112,7 +115,8 @@ impl<P> Autotuning<P> {
         self.winner.get()
     }
 
-    /// Whose turn it is, if anything is still to be decided. `name` gives other plans, instantiated; with each its predicted picoseconds. `on_its_own`: the device's clock is asked, later.
+    /// Whose turn it is, if anything is still to be decided. `name` gives other plans, instantiated; with each its
+    /// predicted picoseconds. `on_its_own`: the device's clock is asked, later.
     pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named<P>) -> Option<Turn<P>> {
         if self.decided.load(Relaxed) {
             return None;
@@ -240,7 +244,8 @@ impl<P> Autotuning<P> {
         self.decided.store(true, Relaxed);
     }
 
-    /// What is known of the plans, for explanations; `own` is the one that the autotuning is about, and `facts` tells how many kernels one has, and spills.
+    /// What is known of the plans, for explanations; `own` is the one that the autotuning is about, and `facts` tells
+    /// how many kernels one has, and spills.
     pub fn candidates(&self, own: &P, facts: impl Fn(&P) -> (usize, Option<usize>)) -> Vec<Candidate> {
         let c = self.locked();
         let winner = self.winner.get();
@@ -315,7 +320,8 @@ impl<P> Course<P> {
         if allowed { self.turn } else { leader }
     }
 
-    /// The plan that runs where no other may: the one itself, until another has been faster than it in each of its runs, and in more than one.
+    /// The plan that runs where no other may: the one itself, until another has been faster than it in each of its
+    /// runs, and in more than one.
     fn leader(&self) -> usize {
         let own = &self.tried[0];
         let ahead = |t: &Tried<P>| {

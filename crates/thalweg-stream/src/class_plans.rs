@@ -1,6 +1,7 @@
 //! The plans of one class of a pattern, which the plan store and all instances of the class share.
 //!
-//! In: plans that were found for the class, by a search or by measuring. Out: which of them sizes that are new take first.
+//! In: plans that were found for the class, by a search or by measuring. Out: which of them sizes that are new take
+//! first.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::Plan;
@@ -11,7 +12,8 @@ const MAX_VARIANTS: usize = 16;
 /// The plans of one class of a pattern.
 #[derive(Default)]
 pub(crate) struct ClassPlans {
-    /// The newest last. There is more than one only where sizes broke what an older one assumed, or where an autotuning found a faster one.
+    /// The newest last. There is more than one only where sizes broke what an older one assumed, or where an autotuning
+    /// found a faster one.
     plans: Mutex<Vec<Arc<Plan>>>,
 }
 

@@ -1,7 +1,8 @@
-//! What is reported when Thalweg itself is wrong: not "a kernel panicked" of whatever it was, but which part of it, and with what to see it again.
+//! What is reported when Thalweg itself is wrong: not "a kernel panicked" of whatever it was, but which part of it, and
+//! with what to see it again.
 //!
-//! In: a part of the way of a segment, as a closure. Out: what it gives, or [`Error::Internal`] with the path of a file that holds the segment as text
-//! ([`thalweg_fusion::text`]), which `thalweg-fuzz --segment FILE` plans again.
+//! In: a part of the way of a segment, as a closure. Out: what it gives, or [`Error::Internal`] with the path of a file
+//! that holds the segment as text ([`thalweg_fusion::text`]), which `thalweg-fuzz --segment FILE` plans again.
 //!
 //! Always true: one segment has one file, however often it fails; where none can be written the error says the rest.
 

@@ -1,12 +1,14 @@
 //! Lifetimes: results that nobody reads are not written.
 //!
-//! Whoever writes `let y = f(&x); let z = g(&y);` holds `y` until the end of its scope, so `y` is live when `z` is read, and would be written to memory for
-//! nobody. A pattern remembers what became of its live results ([`History`]): of those that were dropped unread every time, at least twice, no more
-//! is written. Such a value is *deferred*: it keeps a [`Recipe`], and in the rare case that somebody asks for it after all, the segment
-//! is run once more by the very plan that would have written it, so the value is the same to the bit; and the pattern writes it from then on.
+//! Whoever writes `let y = f(&x); let z = g(&y);` holds `y` until the end of its scope, so `y` is live when `z` is
+//! read, and would be written to memory for nobody. A pattern remembers what became of its live results ([`History`]):
+//! of those that were dropped unread every time, at least twice, no more is written. Such a value is *deferred*: it
+//! keeps a [`Recipe`], and in the rare case that somebody asks for it after all, the segment is run once more by the
+//! very plan that would have written it, so the value is the same to the bit; and the pattern writes it from then on.
 //!
-//! Always true: what a read or [`crate::synchronize`] asks for is written. A recipe keeps the segment's inputs alive; where nobody else does, these are no more bytes than were
-//! saved, and all recipes together keep at most [`MOST_BYTES`]. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
+//! Always true: what a read or [`crate::synchronize`] asks for is written. A recipe keeps the segment's inputs alive;
+//! where nobody else does, these are no more bytes than were saved, and all recipes together keep at most
+//! [`MOST_BYTES`]. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
 
 use crate::DeviceRef;
 use crate::history::{History, Watch};
@@ -100,7 +102,8 @@ impl Drop for Recipe {
 
 const DEFERRING: Setting<bool> = setting!(bool, || !thalweg_runtime::environment::DEFER.is("off"));
 
-/// Whether results of the calling thread that were never read are no longer written: unless `THALWEG_DEFER=off`, until set.
+/// Whether results of the calling thread that were never read are no longer written: unless `THALWEG_DEFER=off`, until
+/// set.
 pub fn deferring() -> bool {
     DEFERRING.get()
 }

@@ -1,7 +1,9 @@
-//! Values that may yet turn out to be failed: a device that runs launches on its own tells of an index out of range only when it is asked.
+//! Values that may yet turn out to be failed: a device that runs launches on its own tells of an index out of range
+//! only when it is asked.
 //!
-//! In: what a run's device left to be asked ([`Check`]), and the deferred checks of its inputs. Out: the error, when somebody reads. Recording and running go on meanwhile, so that a gather costs no
-//! wait; what is computed from a value not yet checked waits for the same checks.
+//! In: what a run's device left to be asked ([`Check`]), and the deferred checks of its inputs. Out: the error, when
+//! somebody reads. Recording and running go on meanwhile, so that a gather costs no wait; what is computed from a value
+//! not yet checked waits for the same checks.
 //!
 //! Always true: no byte of a value is given to anybody before every check of it has passed.
 
@@ -10,7 +12,8 @@ use thalweg_fusion::{Instance, Schedule};
 use thalweg_kernel::{Geometry, Kernel};
 use thalweg_runtime::{Check, Error};
 
-/// Deferred checks of one value that are carried along; beyond, the oldest are made by waiting. A loop that reads something now and then never comes to it.
+/// Deferred checks of one value that are carried along; beyond, the oldest are made by waiting. A loop that reads
+/// something now and then never comes to it.
 const MOST: usize = 256;
 
 /// A run that may have met an index out of range.

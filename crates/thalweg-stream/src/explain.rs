@@ -5,15 +5,15 @@ use crate::report;
 use crate::stream::each_own;
 use thalweg_fusion::Explanation;
 
-/// Runs `f`, then everything it recorded and left waiting, and tells which operations went together, what that moved, and why
-/// the rest did not. Only the calling thread's streams are told of.
+/// Runs `f`, then everything it recorded and left waiting, and tells which operations went together, what that moved,
+/// and why the rest did not. Only the calling thread's streams are told of.
 pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
     let (out, segments) = alone(|f| report::collected(f), f);
     (out, Explanation { segments })
 }
 
-/// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each launch in the order they ran. What
-/// [`explain`] tells takes time of its own between the launches; this does not.
+/// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each launch in the order they
+/// ran. What [`explain`] tells takes time of its own between the launches; this does not.
 pub fn launch_times<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
     alone(|f| report::timed(f), f)
 }

@@ -1,6 +1,8 @@
-//! What became of the live results of a pattern: read, or dropped unread. What is never read need not be written (`deferred.rs`).
+//! What became of the live results of a pattern: read, or dropped unread. What is never read need not be written
+//! (`deferred.rs`).
 //!
-//! In: [`Watch`]es at values, which tell when they are read or dropped. Out: for each operation of the pattern whether its result was dropped unread every time.
+//! In: [`Watch`]es at values, which tell when they are read or dropped. Out: for each operation of the pattern whether
+//! its result was dropped unread every time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};

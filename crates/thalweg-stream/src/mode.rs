@@ -4,16 +4,16 @@ use crate::setting::{Setting, setting};
 use thalweg_fusion::Effort;
 use thalweg_runtime::environment::{self, Value};
 
-/// How exactly matrix products of f32 are computed, as in `torch.set_float32_matmul_precision`. Products of other dtypes are not concerned: narrow floats are added up in f32, f64
-/// in f64.
+/// How exactly matrix products of f32 are computed, as in `torch.set_float32_matmul_precision`. Products of other
+/// dtypes are not concerned: narrow floats are added up in f32, f64 in f64.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum MatmulPrecision {
     /// In f32.
     #[default]
     Highest,
-    /// Factors may be rounded to TF32 (10 bits behind the point instead of 23), where the device has units for that; sums stay f32. On the CPU, in strict mode and on GPUs without
-    /// cuBLASLt nothing changes.
+    /// Factors may be rounded to TF32 (10 bits behind the point instead of 23), where the device has units for that;
+    /// sums stay f32. On the CPU, in strict mode and on GPUs without cuBLASLt nothing changes.
     High,
 }
 
@@ -22,7 +22,8 @@ pub enum MatmulPrecision {
 pub struct Mode {
     /// Operations share kernels; otherwise each is a kernel of its own.
     pub fused: bool,
-    /// Fused and unfused agree to the bit: no contraction to fused multiply-add, narrow floats rounded after each operation.
+    /// Fused and unfused agree to the bit: no contraction to fused multiply-add, narrow floats rounded after each
+    /// operation.
     pub strict: bool,
     /// The same program gives the same bits every time: plans follow from what was recorded, not from the clock.
     pub reproducible: bool,
@@ -80,7 +81,8 @@ pub fn set_mode(new: Mode) -> Mode {
     MODE.set(new)
 }
 
-/// Turns [`Mode::reproducible`] on or off for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
+/// Turns [`Mode::reproducible`] on or off for the calling thread and for threads that have recorded nothing yet;
+/// returns what it was for the calling thread.
 pub fn set_reproducible(on: bool) -> bool {
     // Asked for first: a thread that has recorded nothing yet would be told what is common from now on.
     let old = mode();
@@ -89,7 +91,8 @@ pub fn set_reproducible(on: bool) -> bool {
     old.reproducible
 }
 
-/// Sets [`Mode::matmul`] for the calling thread and for threads that have recorded nothing yet; returns what it was for the calling thread.
+/// Sets [`Mode::matmul`] for the calling thread and for threads that have recorded nothing yet; returns what it was for
+/// the calling thread.
 pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
     let old = mode();
     MODE.change_common(|common| Mode { matmul, ..common });
@@ -97,7 +100,8 @@ pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
     old.matmul
 }
 
-/// How long the calling thread's new patterns are planned for: from `THALWEG_SEARCH` (`none`, a number of visits, or `full`) until set.
+/// How long the calling thread's new patterns are planned for: from `THALWEG_SEARCH` (`none`, a number of visits, or
+/// `full`) until set.
 pub fn effort() -> Effort {
     EFFORT.get()
 }
@@ -116,8 +120,9 @@ fn effort_from_environment() -> Effort {
     }
 }
 
-/// The share of its run time that a segment of the calling thread may spend on measuring other plans; `None` for not measuring. From
-/// `THALWEG_MEASURE` (`off`, or a percentage: 5 unless said) until set. Nothing is measured in a reproducible mode, whatever is set.
+/// The share of its run time that a segment of the calling thread may spend on measuring other plans; `None` for not
+/// measuring. From `THALWEG_MEASURE` (`off`, or a percentage: 5 unless said) until set. Nothing is measured in a
+/// reproducible mode, whatever is set.
 #[inline]
 pub fn measuring() -> Option<f64> {
     MEASURING.get().filter(|_| !mode().reproducible)

@@ -1,7 +1,8 @@
-//! Finding the repetition in a stretch of operations, so that a loop that never reads is cut at the same place every time.
+//! Finding the repetition in a stretch of operations, so that a loop that never reads is cut at the same place every
+//! time.
 //!
-//! In: the operations that wait. Out: the period, and whether its turns need anything of each other. Turns that do not are no one computation that goes on
-//! and on, but work side by side, which is better planned together.
+//! In: the operations that wait. Out: the period, and whether its turns need anything of each other. Turns that do not
+//! are no one computation that goes on and on, but work side by side, which is better planned together.
 
 use crate::hash::AddressHasher;
 use std::hash::{Hash, Hasher};
@@ -46,10 +47,11 @@ pub(crate) fn period(ops: &[RelOp]) -> Option<usize> {
 
 /// Where a turn begins, in operations before the end, if no turn of that period reads what an earlier one computed.
 ///
-/// No argument of the last turns may lie on the other side of their beginnings, wherever these are: of the `period` places where that could be, each
-/// argument rules out those between it and its use.
+/// No argument of the last turns may lie on the other side of their beginnings, wherever these are: of the `period`
+/// places where that could be, each argument rules out those between it and its use.
 pub(crate) fn independent_turns(ops: &[RelOp], period: usize) -> Option<usize> {
-    // How many arguments are on the other side of each place, as differences; place `p` is before the operation `p + 1` from the end.
+    // How many arguments are on the other side of each place, as differences; place `p` is before the operation `p + 1`
+    // from the end.
     let mut crossings = vec![0i32; period + 1];
     let n = ops.len();
     for (i, op) in ops.iter().enumerate().skip(n - period) {

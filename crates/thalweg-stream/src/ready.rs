@@ -1,7 +1,9 @@
-//! What is ready to run: an instance with its programs, and its schedules, the memory plans of the instance, made when they are first needed.
+//! What is ready to run: an instance with its programs, and its schedules, the memory plans of the instance, made when
+//! they are first needed.
 //!
-//! In: what the segment alone holds of its inputs, and what the device's limit leaves. Out: the schedule to run. Most segments see the same inputs
-//! dying every time and no limit, so the first schedule is nearly always the right one; the list of them is read without a lock.
+//! In: what the segment alone holds of its inputs, and what the device's limit leaves. Out: the schedule to run. Most
+//! segments see the same inputs dying every time and no limit, so the first schedule is nearly always the right one;
+//! the list of them is read without a lock.
 
 use crate::DeviceRef;
 use crate::autotune::{Autotuning, MOST_OTHERS, Named};
@@ -144,7 +146,8 @@ impl Ready {
         Named { own, others }
     }
 
-    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None` where this is it.
+    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None`
+    /// where this is it.
     pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
         let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
         if !segment.mode.fused {
@@ -176,8 +179,8 @@ impl Ready {
             .get_or_init(|| self.programs[step].moves(&self.instance.steps[step].geometry, in_place))
     }
 
-    /// What to run on `device` where the segment alone holds so many bytes of each input, and how: this, or where the device's limit leaves too little
-    /// whatever is computed twice, the plan that `lean` gives.
+    /// What to run on `device` where the segment alone holds so many bytes of each input, and how: this, or where the
+    /// device's limit leaves too little whatever is computed twice, the plan that `lean` gives.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where that does not do either.

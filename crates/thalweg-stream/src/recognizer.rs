@@ -1,7 +1,7 @@
 //! The recognizer: an automaton over relative operations.
 //!
-//! A node stands for everything recorded since the last cut. Recording an operation follows one edge: the node's
-//! usual successor is compared first, so a stretch that was seen before costs one comparison an operation however many plans
+//! A node stands for everything recorded since the last cut. Recording an operation follows one edge: the node's usual
+//! successor is compared first, so a stretch that was seen before costs one comparison an operation however many plans
 //! there are; other successors are found by hash. Plans hang at nodes, one for each set of live-outs.
 
 use crate::history::History;

@@ -25,7 +25,8 @@ use thalweg_fusion::{BitSet, OwnedSegment, Segment};
 use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
-/// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one kernel of many turns.
+/// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one
+/// kernel of many turns.
 const FIRST_CHECK: usize = 512;
 /// Operations waiting before the stream is cut wherever it is.
 const MAX_OPS: usize = 8192;
@@ -77,11 +78,14 @@ pub(crate) struct Recorder {
     input_limit: usize,
     check_at: usize,
     cut_at: usize,
-    /// Cut before the next operation. Not after the last: its arguments are still held then, by whoever is recording it.
+    /// Cut before the next operation. Not after the last: its arguments are still held then, by whoever is recording
+    /// it.
     cut_next: bool,
-    /// Operations of turns that need nothing of each other, in a loop that is recorded on: what reads one of them goes round an outer loop.
+    /// Operations of turns that need nothing of each other, in a loop that is recorded on: what reads one of them goes
+    /// round an outer loop.
     turns: usize,
-    /// Values that died with their segment, as most do, for the next one: more of them at once than an allocator has at hand.
+    /// Values that died with their segment, as most do, for the next one: more of them at once than an allocator has at
+    /// hand.
     spare: Vec<Arc<Value>>,
     // Kept for their memory. What somebody can still ask for, and what of it is written.
     live: BitSet,
@@ -140,7 +144,8 @@ impl Recorder {
         if self.cut_next || self.turns > 0 && self.comes_round(args) {
             self.cut(Wanted::Nothing);
         }
-        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may resolve an argument.
+        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may resolve
+        // an argument.
         for arg in args {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
@@ -183,7 +188,8 @@ impl Recorder {
         value
     }
 
-    /// Whether an operation reads what an early turn computed of a loop whose turns need nothing of each other. The same place is found again.
+    /// Whether an operation reads what an early turn computed of a loop whose turns need nothing of each other. The
+    /// same place is found again.
     fn comes_round(&mut self, args: &[Operand<'_>]) -> bool {
         let early = |v: &Value| v.epoch == self.epoch && (v.index as usize) < self.turns;
         let round = args.iter().any(|a| matches!(a, Operand::Value(v) if early(v)));
@@ -295,7 +301,8 @@ impl Recorder {
                 c.operations += self.ops.len() as u64;
                 c.segments += 1;
             });
-            // A panic is a defect of ours; the values it leaves are told so, and the stream goes on. What happens before kernels run says so itself.
+            // A panic is a defect of ours; the values it leaves are told so, and the stream goes on. What happens
+            // before kernels run says so itself.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
             let error = match outcome {
                 Ok(Ok(())) => None,
@@ -412,7 +419,8 @@ impl Recorder {
         recipe.deferred.clone()
     }
 
-    /// The plan at hand (same live-outs, same sizes, scalars still equal where they were), else one found or made now; and where it came from.
+    /// The plan at hand (same live-outs, same sizes, scalars still equal where they were), else one found or made now;
+    /// and where it came from.
     fn plan(&mut self) -> Result<(Arc<Ready>, Origin), Error> {
         let known = self.recognizer.known();
         let at = known.iter().position(|k| k.live == self.planned);
@@ -451,7 +459,8 @@ impl Recorder {
         })
     }
 
-    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is resolved last.
+    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is
+    /// resolved last.
     fn launch(
         &mut self,
         found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
@@ -484,7 +493,8 @@ impl Recorder {
         saved::save_measured(self.device, self.segment(laid), &best.plan);
     }
 
-    /// What need not be written: results that this pattern's history shows to be dropped unread, if little enough is kept to compute them after all.
+    /// What need not be written: results that this pattern's history shows to be dropped unread, if little enough is
+    /// kept to compute them after all.
     fn defer(&mut self, wanted: Wanted) -> Option<Arc<Recipe>> {
         let asked = match wanted {
             Wanted::All => return None,
@@ -510,8 +520,8 @@ impl Recorder {
         Recipe::new((self.device, entry), (segment, self.sizes.clone()), inputs, (deferred, history, kept))
     }
 
-    /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's plans if there is one.
-    /// Also where the plan came from.
+    /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's
+    /// plans if there is one. Also where the plan came from.
     fn instantiate(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
         let laid = self.laid_out();
         let segment = self.segment(&laid);

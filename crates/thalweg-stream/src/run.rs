@@ -186,7 +186,8 @@ impl Running<'_> {
     fn take(&mut self, from: Slot) -> Buffer {
         let buffer = match from {
             Slot::Buffer(c) => self.cells[c].take(),
-            // Ours was the last handle when the schedule was chosen, and the value's the last on its memory; nobody can have got another since.
+            // Ours was the last handle when the schedule was chosen, and the value's the last on its memory; nobody can
+            // have got another since.
             Slot::Input(i) => {
                 let value = self.inputs[i].as_mut().and_then(Arc::get_mut);
                 value.and_then(Value::take_storage).map(|s| s.buffer)

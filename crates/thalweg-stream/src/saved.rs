@@ -1,10 +1,10 @@
 //! Plans that processes leave each other in the disk cache. ../../../docs/cache.md has the rules.
 //!
-//! In: a segment. Out: what was found on disk, checked; or what was found now, which is then kept. Without a cache everything
-//! is as if nothing had been found.
+//! In: a segment. Out: what was found on disk, checked; or what was found now, which is then kept. Without a cache
+//! everything is as if nothing had been found.
 //!
-//! Always true: a plan from disk is a legal plan of the segment (`Planned::from_bytes`), and one that Thalweg wrote there is the plan that the search would have
-//! found: its key holds everything that a plan follows from.
+//! Always true: a plan from disk is a legal plan of the segment (`Planned::from_bytes`), and one that Thalweg wrote
+//! there is the plan that the search would have found: its key holds everything that a plan follows from.
 
 use crate::DeviceRef;
 use crate::calibration::costs;

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::{PoisonError, RwLock};
 use std::thread::LocalKey;
 
-/// One setting. It only refers to where its values are, so that it is a constant, and asking for it on the way of every operation reads one thread-local
-/// and no more. Made by [`setting!`].
+/// One setting. It only refers to where its values are, so that it is a constant, and asking for it on the way of every
+/// operation reads one thread-local and no more. Made by [`setting!`].
 pub(crate) struct Setting<T: 'static> {
     /// What threads begin with: what the environment says, read once, until somebody says otherwise.
     pub common: &'static RwLock<Option<T>>,

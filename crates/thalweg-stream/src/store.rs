@@ -1,13 +1,15 @@
 //! The plan store: every pattern's plan, shared by all streams of the process.
 //!
-//! A stream's recognizer keeps a reference at the node it belongs to, so the store is only looked at when a stream meets a
-//! pattern for the first time.
+//! A stream's recognizer keeps a reference at the node it belongs to, so the store is only looked at when a stream
+//! meets a pattern for the first time.
 //!
-//! In: a segment with its sizes. Out: what runs it. Plans are kept by the [`SegmentClass`] of their first segment: the first one of a class is planned for, whatever plans other classes have
-//! that would be legal, and the winner of an autotuning is the plan of its class from then on.
+//! In: a segment with its sizes. Out: what runs it. Plans are kept by the [`SegmentClass`] of their first segment: the
+//! first one of a class is planned for, whatever plans other classes have that would be legal, and the winner of an
+//! autotuning is the plan of its class from then on.
 //!
-//! Always true: classes that are planned for are few a pattern, and the class is asked for only where there is no instance for the sizes. Which plan is taken follows from the segment and
-//! from what the pattern has met before, in order; in a reproducible mode that is the stream's own history.
+//! Always true: classes that are planned for are few a pattern, and the class is asked for only where there is no
+//! instance for the sizes. Which plan is taken follows from the segment and from what the pattern has met before, in
+//! order; in a reproducible mode that is the stream's own history.
 
 use crate::DeviceRef;
 use crate::autotune::Autotuning;
@@ -29,10 +31,12 @@ use thalweg_runtime::{Error, count};
 /// Instances kept for one pattern; more sizes than that and the oldest are instantiated again (microseconds).
 const MAX_INSTANCES: usize = 1024;
 
-/// Classes of a pattern that are planned for. What is of another one beyond takes the plan of these that is predicted to be the fastest for it.
+/// Classes of a pattern that are planned for. What is of another one beyond takes the plan of these that is predicted
+/// to be the fastest for it.
 const MAX_CLASSES: usize = 16;
 
-/// Patterns kept, and operations in all of them. A program that never repeats itself goes beyond; then the store starts over, as recognizers do.
+/// Patterns kept, and operations in all of them. A program that never repeats itself goes beyond; then the store starts
+/// over, as recognizers do.
 const MAX_PATTERNS: usize = 1 << 14;
 const MAX_PATTERN_OPS: usize = 1 << 22;
 
@@ -192,7 +196,8 @@ impl Entry {
 }
 
 impl Known {
-    /// A plan of that class that fits these sizes: the newest; where runs are to be alike the oldest, which stays the same however many more there are.
+    /// A plan of that class that fits these sizes: the newest; where runs are to be alike the oldest, which stays the
+    /// same however many more there are.
     fn fitting(&self, at: usize, mode: Mode, segment: Segment<'_>) -> Option<Found> {
         let of_class = &self.planned[at];
         let plans = of_class.plans.all();
@@ -211,7 +216,8 @@ impl Known {
         }
     }
 
-    /// What a class that is not planned for takes, once there are as many as may be: of all plans that fit the one that is predicted to be the fastest.
+    /// What a class that is not planned for takes, once there are as many as may be: of all plans that fit the one that
+    /// is predicted to be the fastest.
     fn beyond(&self, device: DeviceRef, mode: Mode, segment: Segment<'_>) -> Option<Found> {
         if self.planned.len() < MAX_CLASSES {
             return None;
@@ -238,7 +244,8 @@ impl Known {
         self.distinct_plans().into_iter().find(|p| **p == plan).unwrap_or_else(|| Arc::new(plan))
     }
 
-    /// The place of the class: the one at hand, else a new one while there may be more. `plan` is one that was found for it now.
+    /// The place of the class: the one at hand, else a new one while there may be more. `plan` is one that was found
+    /// for it now.
     fn class(&mut self, at: Option<usize>, class: SegmentClass, plan: Option<&Arc<Plan>>) -> Option<usize> {
         let at = at.or_else(|| {
             let new = PlannedClass { class, plans: Arc::default(), last: None };

@@ -18,7 +18,8 @@ use thalweg_runtime::Error;
 struct Stream {
     id: u32,
     recorder: Mutex<Recorder>,
-    /// The thread is gone; whoever empties the stream removes it, or, where its values were dropped instead, the next stream that is made.
+    /// The thread is gone; whoever empties the stream removes it, or, where its values were dropped instead, the next
+    /// stream that is made.
     orphan: AtomicBool,
 }
 
@@ -67,7 +68,8 @@ impl Stream {
         stream
     }
 
-    /// Whether its thread is gone and all that was pending there has been dropped since. One that is being cut is not looked at.
+    /// Whether its thread is gone and all that was pending there has been dropped since. One that is being cut is not
+    /// looked at.
     fn is_left_over(&self) -> bool {
         self.orphan.load(Relaxed) && self.recorder.try_lock().is_ok_and(|r| r.is_unwanted())
     }
@@ -98,10 +100,11 @@ impl Local {
     }
 }
 
-/// Records an operation on the calling thread's stream of `device`; runs nothing, unless a loop comes round or much memory waits.
+/// Records an operation on the calling thread's stream of `device`; runs nothing, unless a loop comes round or much
+/// memory waits.
 ///
-/// The caller has checked shapes and dtypes: `shape` and `dtype` are those of the result, `attr`, `args` and `ints` are as the
-/// variants of [`Op`] say. An argument that failed gives a result that failed.
+/// The caller has checked shapes and dtypes: `shape` and `dtype` are those of the result, `attr`, `args` and `ints` are
+/// as the variants of [`Op`] say. An argument that failed gives a result that failed.
 #[inline]
 pub fn record(
     device: DeviceRef,
@@ -117,7 +120,8 @@ pub fn record(
         for arg in args {
             let Operand::Value(v) = arg else { continue };
             if v.stream != stream.id {
-                // Where it is pending, computed before it is recorded here, so that no two streams ever wait for each other.
+                // Where it is pending, computed before it is recorded here, so that no two streams ever wait for each
+                // other.
                 v.compute();
             }
         }

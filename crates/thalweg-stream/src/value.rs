@@ -19,8 +19,8 @@ pub struct Storage {
 
 /// The result of a recorded operation, or data that was there before.
 ///
-/// The number of handles says whether somebody can still ask for it: a stream holds one itself until the cut, and what has
-/// no other then is not computed for its own sake.
+/// The number of handles says whether somebody can still ask for it: a stream holds one itself until the cut, and what
+/// has no other then is not computed for its own sake.
 #[derive(Debug)]
 pub struct Value {
     shape: Shape,
@@ -31,7 +31,8 @@ pub struct Value {
     /// Its place in the segment of that epoch.
     pub(crate) index: u32,
     pub(crate) epoch: u64,
-    /// A guess at its number among the inputs of the segment that last read it: epoch << 24 | number. Whoever reads it checks.
+    /// A guess at its number among the inputs of the segment that last read it: epoch << 24 | number. Whoever reads it
+    /// checks.
     pub(crate) input_hint: AtomicU64,
     state: OnceLock<Box<Resolved>>,
     /// How to compute it, if it was not written because nobody ever read it.
@@ -194,7 +195,8 @@ impl Value {
 
     /// Whether it waits in the stream that recorded it: it has no outcome yet, and nobody was told how to compute it.
     pub(crate) fn is_pending(&self) -> bool {
-        // Whoever follows a recipe holds it until the value is resolved. So without one the value is resolved by now, or pending.
+        // Whoever follows a recipe holds it until the value is resolved. So without one the value is resolved by now,
+        // or pending.
         let recipe = self.recipe();
         recipe.is_none() && !self.is_resolved()
     }

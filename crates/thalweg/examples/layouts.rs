@@ -1,8 +1,9 @@
 //! What the layout that some code met first costs the layouts that it meets later:
 //! `cargo run --release -p thalweg --example layouts`.
 //!
-//! Each case runs the same code over two inputs whose layouts or sizes differ, in a process of its own (so that neither finds the other's plans), and
-//! in both orders. The disk cache is off, and plans compete as they do by default. Printed is the median of the last calls of each.
+//! Each case runs the same code over two inputs whose layouts or sizes differ, in a process of its own (so that neither
+//! finds the other's plans), and in both orders. The disk cache is off, and plans compete as they do by default.
+//! Printed is the median of the last calls of each.
 
 use std::process::Command;
 use std::time::Instant;

@@ -1,7 +1,9 @@
-//! Matrix products of many shapes, layouts and dtypes on a device, compared with the CPU's: `THALWEG_DEVICE=cuda cargo run --release -p thalweg --features cuda --example products`.
+//! Matrix products of many shapes, layouts and dtypes on a device, compared with the CPU's: `THALWEG_DEVICE=cuda cargo
+//! run --release -p thalweg --features cuda --example products`.
 //!
-//! Of small integers every sum is exact, so that values have to be equal; of normal numbers they have to lie within what the order of a sum may change. Each product runs several times, by
-//! itself and as one of several in a run that becomes a graph, and gives the same bits each time. It ends with an error if anything differs.
+//! Of small integers every sum is exact, so that values have to be equal; of normal numbers they have to lie within
+//! what the order of a sum may change. Each product runs several times, by itself and as one of several in a run that
+//! becomes a graph, and gives the same bits each time. It ends with an error if anything differs.
 
 use std::process::ExitCode;
 use std::time::Instant;

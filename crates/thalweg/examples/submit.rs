@@ -1,5 +1,5 @@
-//! What the host spends on a run of sixty kernels, recording apart: `THALWEG_DEVICE=cuda cargo run --release -p thalweg --features cuda --example submit`, and again with
-//! `THALWEG_CUDA_GRAPHS=off` for the same without graphs.
+//! What the host spends on a run of sixty kernels, recording apart: `THALWEG_DEVICE=cuda cargo run --release -p thalweg
+//! --features cuda --example submit`, and again with `THALWEG_CUDA_GRAPHS=off` for the same without graphs.
 
 use std::time::{Duration, Instant};
 use thalweg::prelude::*;

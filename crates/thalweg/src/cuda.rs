@@ -1,4 +1,5 @@
-//! What there is of NVIDIA's on this machine, for people and installers: [`find`] looks for a library, [`chips`] asks the driver for its GPUs.
+//! What there is of NVIDIA's on this machine, for people and installers: [`find`] looks for a library, [`chips`] asks
+//! the driver for its GPUs.
 //!
 //! A GPU is used by its name or number: [`crate::Device::cuda`].
 

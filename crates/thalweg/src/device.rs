@@ -18,7 +18,8 @@ impl Device {
     /// The host's processor.
     ///
     /// # Panics
-    /// When an environment variable is set to what it may not be. [`Device::try_default`] and [`Device::from_name`] return that as an error.
+    /// When an environment variable is set to what it may not be. [`Device::try_default`] and [`Device::from_name`]
+    /// return that as an error.
     pub fn cpu() -> Device {
         Device::try_cpu().unwrap_or_else(|mistake| panic!("{mistake}"))
     }
@@ -28,8 +29,9 @@ impl Device {
         CPU.get_or_init(|| Ok(Device(DeviceRef::register(CpuDevice::open()?)))).clone()
     }
 
-    /// Another device on the host's processor, with a memory, a memory limit, costs, plans and programs of its own, for the life of the process. Its name is
-    /// "cpu", too; operations do not mix its tensors with those of [`Device::cpu`].
+    /// Another device on the host's processor, with a memory, a memory limit, costs, plans and programs of its own, for
+    /// the life of the process. Its name is "cpu", too; operations do not mix its tensors with those of
+    /// [`Device::cpu`].
     ///
     /// ```
     /// use thalweg::{CpuOptions, Device, Tensor};
@@ -45,8 +47,8 @@ impl Device {
     /// The GPU of that number, from 0 on, as NVIDIA's driver counts them.
     ///
     /// # Errors
-    /// [`Error::Device`] when there is none, with what to install where driver or compiler are missing; always where Thalweg was built without
-    /// the feature `cuda`.
+    /// [`Error::Device`] when there is none, with what to install where driver or compiler are missing; always where
+    /// Thalweg was built without the feature `cuda`.
     pub fn cuda(number: usize) -> Result<Device, Error> {
         Device::from_name(&format!("cuda:{number}"))
     }
@@ -72,7 +74,8 @@ impl Device {
         }
     }
 
-    /// The names of the devices there are, for [`Device::from_name`]: the CPU first, then every GPU that NVIDIA's driver shows to this process. None is opened.
+    /// The names of the devices there are, for [`Device::from_name`]: the CPU first, then every GPU that NVIDIA's
+    /// driver shows to this process. None is opened.
     ///
     /// ```
     /// assert_eq!(thalweg::Device::names()[0], "cpu");
@@ -84,12 +87,14 @@ impl Device {
         cpu.collect()
     }
 
-    /// The device that tensors are created on where none is named: the one that [`set_default_device`] has set for this thread, else the one that `THALWEG_DEVICE` names, else the
-    /// fastest there is: the first GPU, where Thalweg was built with the feature `cuda` and the machine has a GPU, its driver and NVRTC. A GPU that cannot be used is told of through
-    /// `tracing`, and the CPU takes its place.
+    /// The device that tensors are created on where none is named: the one that [`set_default_device`] has set for this
+    /// thread, else the one that `THALWEG_DEVICE` names, else the fastest there is: the first GPU, where Thalweg was
+    /// built with the feature `cuda` and the machine has a GPU, its driver and NVRTC. A GPU that cannot be used is told
+    /// of through `tracing`, and the CPU takes its place.
     ///
     /// # Errors
-    /// When `THALWEG_DEVICE` names a device that is not there, or any environment variable of Thalweg's is set to what it may not be.
+    /// When `THALWEG_DEVICE` names a device that is not there, or any environment variable of Thalweg's is set to what
+    /// it may not be.
     pub fn try_default() -> Result<Device, Error> {
         if let Some(own) = OWN_DEFAULT.get() {
             return Ok(own);
@@ -126,10 +131,10 @@ impl Device {
         self.0.device().reset_peak();
     }
 
-    /// Sets how many bytes tensors and what is computed between them may use at once; `None` for as many as there are. What would not fit is
-    /// computed in another order, or some of it twice instead of being held, with the same values; where that does not do either, the read
-    /// fails with [`Error::OutOfMemory`]. What is in use already stays. The environment variable `THALWEG_MEMORY_LIMIT` (`512M`, `4G`) sets
-    /// what holds otherwise.
+    /// Sets how many bytes tensors and what is computed between them may use at once; `None` for as many as there are.
+    /// What would not fit is computed in another order, or some of it twice instead of being held, with the same
+    /// values; where that does not do either, the read fails with [`Error::OutOfMemory`]. What is in use already stays.
+    /// The environment variable `THALWEG_MEMORY_LIMIT` (`512M`, `4G`) sets what holds otherwise.
     ///
     /// ```
     /// # use thalweg::prelude::*;
@@ -151,7 +156,8 @@ thread_local! {
     static OWN_DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
 }
 
-/// Sets the default device of the calling thread, or with `None` the one that holds for all, and returns what was set before.
+/// Sets the default device of the calling thread, or with `None` the one that holds for all, and returns what was set
+/// before.
 pub fn set_default_device(device: Option<Device>) -> Option<Device> {
     OWN_DEFAULT.replace(device)
 }
@@ -182,7 +188,8 @@ impl fmt::Debug for Device {
     }
 }
 
-/// The first GPU, where it can be used. One that cannot gives way to the CPU, but not where somebody has named the libraries that it is to be used with.
+/// The first GPU, where it can be used. One that cannot gives way to the CPU, but not where somebody has named the
+/// libraries that it is to be used with.
 #[cfg(feature = "cuda")]
 fn fastest() -> Result<Device, Error> {
     let gpu = match thalweg_cuda::CudaDevice::is_usable() {

@@ -1,8 +1,9 @@
 //! Tensors as text, in NumPy's layout with four digits behind the point, or as many as the format asks for.
 //!
-//! Floats are printed with as few digits as tell them apart from their neighbours in their dtype, at most four (`{x:.2}`: two)
-//! behind the point, and share one column layout: fixed or, where magnitudes lie far apart, scientific (NumPy's rule). More
-//! than 1,000 elements are abridged to the first and last three of each dimension; only these are read.
+//! Floats are printed with as few digits as tell them apart from their neighbours in their dtype, at most four
+//! (`{x:.2}`: two) behind the point, and share one column layout: fixed or, where magnitudes lie far apart, scientific
+//! (NumPy's rule). More than 1,000 elements are abridged to the first and last three of each dimension; only these are
+//! read.
 
 use crate::{DType, Element, Error, Tensor};
 use std::fmt::{self, Write};
@@ -17,8 +18,8 @@ const EDGE: usize = 3;
 const WIDTH: usize = 75;
 
 impl fmt::Display for Tensor {
-    /// The values; `{x:.2}` rounds floats to two digits behind the point, at most four are shown otherwise. A value that
-    /// cannot be computed prints its error.
+    /// The values; `{x:.2}` rounds floats to two digits behind the point, at most four are shown otherwise. A value
+    /// that cannot be computed prints its error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match layout(self, f.precision()) {
             Ok(text) => f.write_str(&text),

@@ -1,7 +1,7 @@
 //! Elements at places that a tensor tells: gather, selection by index and by mask.
 //!
-//! An index may have any integer dtype. A negative one counts from the end. One that names no element is an [`Error::Index`] where
-//! a value that depends on it is read: what an index holds is not known before.
+//! An index may have any integer dtype. A negative one counts from the end. One that names no element is an
+//! [`Error::Index`] where a value that depends on it is read: what an index holds is not known before.
 
 use crate::record::{check_device, wrong_dtype};
 use crate::{Axis, DType, Error, MAX_RANK, Shape, Tensor};
@@ -45,7 +45,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When there is no such axis, the index has another rank or is not of an integer dtype, or the other dimensions do not broadcast.
+    /// When there is no such axis, the index has another rank or is not of an integer dtype, or the other dimensions do
+    /// not broadcast.
     #[track_caller]
     pub fn gather(&self, axis: impl Into<Axis>, index: &Tensor) -> Tensor {
         self.along("gather", axis.into(), index)
@@ -86,7 +87,8 @@ impl Tensor {
         x.gathered(axis, &places.broadcast_to(shape))
     }
 
-    /// The given positions of an axis, as `numpy.take` and `torch.index_select`: that dimension is replaced by those of the index.
+    /// The given positions of an axis, as `numpy.take` and `torch.index_select`: that dimension is replaced by those of
+    /// the index.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -179,7 +181,8 @@ impl Tensor {
         rows.gathered(0, &places.flatten().down(0, &all)).reshaped(shape)
     }
 
-    /// The tensor with its first dimensions made one, and the places in that which several indices name; -1 where one of them names nothing.
+    /// The tensor with its first dimensions made one, and the places in that which several indices name; -1 where one
+    /// of them names nothing.
     #[track_caller]
     pub(crate) fn linear<T: AsRef<Tensor>>(&self, name: &str, indices: &[T]) -> (Tensor, Tensor) {
         let count = indices.len();
@@ -207,7 +210,8 @@ impl Tensor {
         (self.reshaped(Shape::new(&dims)), valid.where_(all, -1))
     }
 
-    /// 1 at the class that an index names, else 0, in a new last dimension of `classes`, as i64. An index that is no class gives zeros.
+    /// 1 at the class that an index names, else 0, in a new last dimension of `classes`, as i64. An index that is no
+    /// class gives zeros.
     ///
     /// # Panics
     /// When this is not of an integer dtype, or the rank is 8 already.
@@ -265,7 +269,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// The places of elements that are not 0, as rows of a matrix of i64: number × rank, as `numpy.argwhere`. Reads their number.
+    /// The places of elements that are not 0, as rows of a matrix of i64: number × rank, as `numpy.argwhere`. Reads
+    /// their number.
     ///
     /// # Errors
     /// When it cannot be computed.

@@ -23,11 +23,12 @@
 //!
 //! # Rules
 //! - **Broadcasting** as NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all (`..`).
-//! - **No promotion between tensors**: `f32 + f64` panics and says to `.cast(...)`. A number takes the tensor's
-//!   dtype, and panics if the dtype cannot hold it (`2.5` in `i32`).
+//! - **No promotion between tensors**: `f32 + f64` panics and says to `.cast(...)`. A number takes the tensor's dtype,
+//!   and panics if the dtype cannot hold it (`2.5` in `i32`).
 //! - **Mistakes panic** at the line that made them, with the operation's name and both shapes or dtypes; nothing
 //!   recorded is lost.
-//! - **Failures are results**: memory, devices, files, and indices that name nothing give an [`Error`] where a value is read.
+//! - **Failures are results**: memory, devices, files, and indices that name nothing give an [`Error`] where a value is
+//!   read.
 //! - **Creation** from data has the data's dtype; from a rule it is f32 on [`Device::default`], and the same function
 //!   with `_with` takes a dtype, a device or both ([`Options`]).
 //!

@@ -1,4 +1,5 @@
-//! Losses and distances: plain compositions. All take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
+//! Losses and distances: plain compositions. All take floats; bf16 and f16 are computed in f32 and rounded once, at the
+//! end.
 
 use crate::record::{check_alike, check_float, shapes_differ, widened, wrong_dtype};
 use crate::{Axis, DType, Tensor};
@@ -80,8 +81,8 @@ impl Tensor {
     }
 
     /// How far a distribution `target` is from the one whose logarithms these are (Kullback and Leibler 1951):
-    /// `target·(ln target - x)`, 0 where the target is 0. The mean is over all elements, as `torch.kl_div`'s; the mean over samples is the sum
-    /// divided by their number.
+    /// `target·(ln target - x)`, 0 where the target is 0. The mean is over all elements, as `torch.kl_div`'s; the mean
+    /// over samples is the sum divided by their number.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -107,7 +108,8 @@ impl Tensor {
     }
 
     /// The cross entropy of these logits with class indices: `ln Σe^xⱼ - x[class]`. Classes are in dimension 1 (of a
-    /// vector in dimension 0); the target has the other dimensions. A class that is none is an error where the value is read.
+    /// vector in dimension 0); the target has the other dimensions. A class that is none is an error where the value is
+    /// read.
     ///
     /// ```
     /// # use thalweg::{Reduction, Tensor};
@@ -124,8 +126,8 @@ impl Tensor {
         self.cross_entropy_with(target, None, 0.0, reduction)
     }
 
-    /// [`cross_entropy`](Tensor::cross_entropy) where samples of the class `ignore` do not count, and the target is mixed with
-    /// the uniform distribution by `smoothing` (Szegedy et al. 2016).
+    /// [`cross_entropy`](Tensor::cross_entropy) where samples of the class `ignore` do not count, and the target is
+    /// mixed with the uniform distribution by `smoothing` (Szegedy et al. 2016).
     ///
     /// # Panics
     /// As [`cross_entropy`](Tensor::cross_entropy).
@@ -186,7 +188,8 @@ impl Tensor {
         }
     }
 
-    /// The cosine of the angle between vectors along an axis: `a·b/(|a|·|b|)`, each norm at least `eps`. Shapes broadcast.
+    /// The cosine of the angle between vectors along an axis: `a·b/(|a|·|b|)`, each norm at least `eps`. Shapes
+    /// broadcast.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats, or there is no such axis.
@@ -203,7 +206,8 @@ impl Tensor {
     /// The distance of every row of one matrix from every row of another by the p-norm; leading dimensions broadcast.
     ///
     /// # Panics
-    /// When a rank is below 2, rows differ in length, leading dimensions do not broadcast, or dtypes differ or are not floats.
+    /// When a rank is below 2, rows differ in length, leading dimensions do not broadcast, or dtypes differ or are not
+    /// floats.
     #[track_caller]
     pub fn cdist(&self, other: &Tensor, p: f64) -> Tensor {
         check_float("cdist", self);

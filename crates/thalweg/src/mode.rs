@@ -13,8 +13,8 @@ pub fn synchronize() -> Result<(), Error> {
     thalweg_stream::synchronize()
 }
 
-/// Starts everything that the calling thread recorded, and waits for nothing: a GPU works on while more is recorded. On the CPU it has run when this
-/// returns. What fails is told by the read of what depends on it.
+/// Starts everything that the calling thread recorded, and waits for nothing: a GPU works on while more is recorded. On
+/// the CPU it has run when this returns. What fails is told by the read of what depends on it.
 pub fn flush() {
     thalweg_stream::flush();
 }
@@ -43,12 +43,14 @@ pub fn with_strict<R>(strict: bool, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Sets how exactly matrix products of f32 are computed that this thread, and every thread that has recorded nothing yet, records from now on, and returns what this thread had before: in f32 ([`MatmulPrecision::Highest`]), or of factors rounded to TF32
-/// where the device gains by it ([`MatmulPrecision::High`]), as `torch.set_float32_matmul_precision`. The environment variable `THALWEG_MATMUL_PRECISION` (`highest` or `high`)
-/// sets what holds otherwise.
+/// Sets how exactly matrix products of f32 are computed that this thread, and every thread that has recorded nothing
+/// yet, records from now on, and returns what this thread had before: in f32 ([`MatmulPrecision::Highest`]), or of
+/// factors rounded to TF32 where the device gains by it ([`MatmulPrecision::High`]), as
+/// `torch.set_float32_matmul_precision`. The environment variable `THALWEG_MATMUL_PRECISION` (`highest` or `high`) sets
+/// what holds otherwise.
 ///
-/// It holds for operations that are recorded after it, whenever they run: where it changes, what was recorded before is cut off and runs as it was recorded. Plans are told
-/// apart by it, in memory and on disk.
+/// It holds for operations that are recorded after it, whenever they run: where it changes, what was recorded before is
+/// cut off and runs as it was recorded. Plans are told apart by it, in memory and on disk.
 ///
 /// ```
 /// use thalweg::{MatmulPrecision, set_matmul_precision};
@@ -60,14 +62,17 @@ pub fn set_matmul_precision(precision: MatmulPrecision) -> MatmulPrecision {
     thalweg_stream::set_matmul_precision(precision)
 }
 
-/// Makes this thread, and every thread that has recorded nothing yet, reproducible, or no longer so; returns what this thread was before. The same program with the same
-/// inputs on the same kind of machine then gives the same bits every time it runs, and equal calls in it give equal bits, on any number of worker threads, at fused speed.
+/// Makes this thread, and every thread that has recorded nothing yet, reproducible, or no longer so; returns what this
+/// thread was before. The same program with the same inputs on the same kind of machine then gives the same bits every
+/// time it runs, and equal calls in it give equal bits, on any number of worker threads, at fused speed.
 ///
-/// Plans follow from what the thread recorded alone: they do not compete by the clock, are made with the typical constants of a device of that kind and not with measured
-/// ones, are not taken over from other threads, and results that were never read are written all the same. Two things stay a program's own: where one thread reads what another has recorded and not yet run, it
-/// decides where that thread's stretch ends; and under [`Device::set_memory_limit`](crate::Device::set_memory_limit) what else is in memory decides what is computed twice (to the same bits, unless
-/// nothing fits but a plan of one kernel an operation).
-/// The environment variable `THALWEG_REPRODUCIBLE=on` sets what holds otherwise. docs/numerics.md compares the modes.
+/// Plans follow from what the thread recorded alone: they do not compete by the clock, are made with the typical
+/// constants of a device of that kind and not with measured ones, are not taken over from other threads, and results
+/// that were never read are written all the same. Two things stay a program's own: where one thread reads what another
+/// has recorded and not yet run, it decides where that thread's stretch ends; and under
+/// [`Device::set_memory_limit`](crate::Device::set_memory_limit) what else is in memory decides what is computed twice
+/// (to the same bits, unless nothing fits but a plan of one kernel an operation). The environment variable
+/// `THALWEG_REPRODUCIBLE=on` sets what holds otherwise. docs/numerics.md compares the modes.
 ///
 /// ```
 /// thalweg::set_reproducible(true);
@@ -80,23 +85,26 @@ pub fn set_reproducible(on: bool) -> bool {
     thalweg_stream::set_reproducible(on)
 }
 
-/// Sets how long plans are searched for when this thread meets a stretch of operations for the first time, and returns what was set before. The environment
-/// variable `THALWEG_SEARCH` (`none`, a number of operations written into candidates, or `full`) sets what holds otherwise.
+/// Sets how long plans are searched for when this thread meets a stretch of operations for the first time, and returns
+/// what was set before. The environment variable `THALWEG_SEARCH` (`none`, a number of operations written into
+/// candidates, or `full`) sets what holds otherwise.
 pub fn set_search_effort(effort: Effort) -> Effort {
     set_effort(effort)
 }
 
-/// Sets the share of its run time that a stretch of operations of this thread may spend on measuring other plans (0.05 is 5 %), or that nothing is
-/// measured, and returns what was set before. Without measuring, the plans that the cost model prefers run. The environment variable `THALWEG_MEASURE`
-/// (`off`, or a percentage) sets what holds otherwise.
+/// Sets the share of its run time that a stretch of operations of this thread may spend on measuring other plans (0.05
+/// is 5 %), or that nothing is measured, and returns what was set before. Without measuring, the plans that the cost
+/// model prefers run. The environment variable `THALWEG_MEASURE` (`off`, or a percentage) sets what holds otherwise.
 ///
-/// While plans are measured, results of a stretch may differ in the last bits from run to run, as they do between fused and unfused; not in strict mode.
+/// While plans are measured, results of a stretch may differ in the last bits from run to run, as they do between fused
+/// and unfused; not in strict mode.
 pub fn set_measuring(share: Option<f64>) -> Option<f64> {
     thalweg_stream::set_measuring(share)
 }
 
-/// Sets whether results of this thread that were dropped unread whenever their stretch of operations ran before are no longer written to memory, and returns what was set before.
-/// Such a value is computed after all, the same to the bit, if somebody reads it. On unless the environment variable `THALWEG_DEFER` is `off`.
+/// Sets whether results of this thread that were dropped unread whenever their stretch of operations ran before are no
+/// longer written to memory, and returns what was set before. Such a value is computed after all, the same to the bit,
+/// if somebody reads it. On unless the environment variable `THALWEG_DEFER` is `off`.
 pub fn set_deferring(on: bool) -> bool {
     thalweg_stream::set_deferring(on)
 }

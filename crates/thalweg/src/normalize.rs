@@ -1,5 +1,5 @@
-//! Softmax and normalisations: plain compositions, each over one set of axes, so that what follows the reductions can share their pass. All take floats;
-//! bf16 and f16 are computed in f32 and rounded once, at the end.
+//! Softmax and normalisations: plain compositions, each over one set of axes, so that what follows the reductions can
+//! share their pass. All take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
 
 use crate::record::{check_float, widened};
 use crate::{Axes, Axis, MAX_RANK, Shape, Tensor};
@@ -139,11 +139,12 @@ impl Tensor {
         affine(y, weight, None).cast(self.dtype())
     }
 
-    /// `(x - mean)/√(var + eps)` over each group of channels of each sample, times a weight a channel, plus a bias a channel (Wu
-    /// and He 2018). Dimension 0 are samples, dimension 1 channels.
+    /// `(x - mean)/√(var + eps)` over each group of channels of each sample, times a weight a channel, plus a bias a
+    /// channel (Wu and He 2018). Dimension 0 are samples, dimension 1 channels.
     ///
     /// # Panics
-    /// On a dtype that is not a float, a rank below 2, channels that do not divide into the groups, or weights that are not one a channel.
+    /// On a dtype that is not a float, a rank below 2, channels that do not divide into the groups, or weights that are
+    /// not one a channel.
     #[track_caller]
     pub fn group_norm(&self, groups: usize, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
         self.check_channels("group_norm");
@@ -196,9 +197,9 @@ impl Tensor {
         affine(y, weight, bias).cast(self.dtype())
     }
 
-    /// [`batch_norm`](Tensor::batch_norm) with the mean and variance of the batch itself, as a network is trained: the result, and
-    /// the running mean and variance moved toward those of the batch by `momentum` (the variance by the unbiased one, as in
-    /// PyTorch).
+    /// [`batch_norm`](Tensor::batch_norm) with the mean and variance of the batch itself, as a network is trained: the
+    /// result, and the running mean and variance moved toward those of the batch by `momentum` (the variance by the
+    /// unbiased one, as in PyTorch).
     ///
     /// # Panics
     /// As [`batch_norm`](Tensor::batch_norm).

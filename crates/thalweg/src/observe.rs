@@ -6,8 +6,9 @@ use crate::{Accuracy, Bandwidth, Costs, Device, Error, Explanation};
 use std::sync::Arc;
 use thalweg_stream::{Mode, mode, set_mode};
 
-/// Runs `f`, then everything it recorded and left waiting, and tells which operations shared a kernel, what was moved, and why the
-/// rest was not fused. The explanation prints as text; [`Explanation::json`] and [`Explanation::html`] give the other forms.
+/// Runs `f`, then everything it recorded and left waiting, and tells which operations shared a kernel, what was moved,
+/// and why the rest was not fused. The explanation prints as text; [`Explanation::json`] and [`Explanation::html`] give
+/// the other forms.
 ///
 /// ```
 /// # use thalweg::prelude::*;
@@ -23,8 +24,8 @@ pub fn explain<R>(f: impl FnOnce() -> R) -> (R, Explanation) {
     thalweg_stream::explain(f)
 }
 
-/// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each kernel launch in the order they ran.
-/// [`explain`] tells them too, but works on its report between the launches.
+/// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each kernel launch in the order
+/// they ran. [`explain`] tells them too, but works on its report between the launches.
 ///
 /// Only the calling thread's work is told of.
 pub fn launch_times<R>(f: impl FnOnce() -> R) -> (R, Vec<u64>) {
@@ -40,15 +41,16 @@ impl Drop for Restore {
     }
 }
 
-/// Calls `f` with the reference interpreter in place of the device's kernels: one operation at a time, straight from the
-/// meanings in the table of operations. Slow; to check values against.
+/// Calls `f` with the reference interpreter in place of the device's kernels: one operation at a time, straight from
+/// the meanings in the table of operations. Slow; to check values against.
 pub fn with_reference<R>(f: impl FnOnce() -> R) -> R {
     let _restore = Restore(set_mode(Mode { reference: true, ..mode() }));
     f()
 }
 
 impl Device {
-    /// Measures what things take on this device (some 0.15 s), for the planner to count with from now on: see [`Device::set_costs`].
+    /// Measures what things take on this device (some 0.15 s), for the planner to count with from now on: see
+    /// [`Device::set_costs`].
     ///
     /// # Errors
     /// When the device fails.
@@ -56,7 +58,8 @@ impl Device {
         thalweg_stream::calibrate(self.0)
     }
 
-    /// What the planner takes things to take on this device: what an earlier process measured and kept in the disk cache, else typical figures.
+    /// What the planner takes things to take on this device: what an earlier process measured and kept in the disk
+    /// cache, else typical figures.
     pub fn costs(self) -> Arc<Costs> {
         thalweg_stream::costs(self.0)
     }
@@ -80,8 +83,8 @@ impl Device {
     }
 }
 
-/// Measures how far the f32 functions of the CPU device are from the exact values, over every `every`-th bit pattern (1: all 2³² of
-/// them, which takes minutes a function). With each comes the bound in ulp that tests hold it to.
+/// Measures how far the f32 functions of the CPU device are from the exact values, over every `every`-th bit pattern
+/// (1: all 2³² of them, which takes minutes a function). With each comes the bound in ulp that tests hold it to.
 pub fn accuracy(every: u32) -> Vec<(Accuracy, f64)> {
     let bounds = thalweg_cpu::math::accuracy::BOUNDS_F32;
     thalweg_cpu::math::accuracy::accuracy_table(every).into_iter().zip(bounds.iter().map(|b| b.1)).collect()

@@ -214,8 +214,8 @@ impl Tensor {
         draw!(g => g.randn_with(*self.shape(), Options::of(self)))
     }
 
-    /// Each element 0 with probability `p`, else divided by `1 - p`, so that the mean stays (Srivastava et al. 2014). For training: a
-    /// trained network leaves it out.
+    /// Each element 0 with probability `p`, else divided by `1 - p`, so that the mean stays (Srivastava et al. 2014).
+    /// For training: a trained network leaves it out.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when `p` is not in [0, 1].

@@ -115,8 +115,8 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. Of integers and bool as i64, which
-    /// wraps.
+    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. Of integers and bool as i64,
+    /// which wraps.
     sum sum_keepdim => accumulate Sum, "When an axis does not exist.";
     /// The product over the axes; 1 of nothing. Of integers and bool as i64, which wraps.
     prod prod_keepdim => accumulate Prod, "When an axis does not exist.";
@@ -137,8 +137,8 @@ reductions! {
     argmin argmin_keepdim => reduce_to_index ArgMin, "On bool, when the axis does not exist or has no elements, or with several axes.";
 }
 
-/// Statistics, written from the reductions above. All but [`count_nonzero`](Tensor::count_nonzero) take floats; bf16 and f16 are computed in
-/// f32 and rounded once, at the end.
+/// Statistics, written from the reductions above. All but [`count_nonzero`](Tensor::count_nonzero) take floats; bf16
+/// and f16 are computed in f32 and rounded once, at the end.
 impl Tensor {
     /// How many elements over the axes are not 0, as i64.
     ///

@@ -50,8 +50,8 @@ macro_rules! scans {
 }
 
 scans! {
-    /// The running sum along an axis: each result is the sum of its element and all before it. Floats are accumulated in f64 and each
-    /// result rounded once; integers and bool give i64.
+    /// The running sum along an axis: each result is the sum of its element and all before it. Floats are accumulated
+    /// in f64 and each result rounded once; integers and bool give i64.
     ///
     /// ```
     /// # use thalweg::Tensor;

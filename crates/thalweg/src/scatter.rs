@@ -1,7 +1,7 @@
 //! Values put in at places that a tensor tells. Indices are as in [`gather`](Tensor::gather).
 //!
-//! Where several values meet one element they do so in the order of the index, on any number of threads: sums of floats are the same each time. Each
-//! result is rounded to the tensor's dtype.
+//! Where several values meet one element they do so in the order of the index, on any number of threads: sums of floats
+//! are the same each time. Each result is rounded to the tensor's dtype.
 
 use crate::record::{check_alike, wrong_dtype};
 use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Shape, Tensor};
@@ -32,9 +32,9 @@ impl Tensor {
         }
     }
 
-    /// Values put in at given places along an axis: `out[index[i][j]][j] = values[i][j]` for axis 0 of two, as `torch.scatter` and
-    /// `numpy.put_along_axis`; where several meet one element, the last one stays. Index and values broadcast to this tensor's shape
-    /// but for the axis.
+    /// Values put in at given places along an axis: `out[index[i][j]][j] = values[i][j]` for axis 0 of two, as
+    /// `torch.scatter` and `numpy.put_along_axis`; where several meet one element, the last one stays. Index and values
+    /// broadcast to this tensor's shape but for the axis.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -118,7 +118,8 @@ impl Tensor {
     /// Values added to the positions of an axis that a vector names: position `i` of `values` to position `index[i]`.
     ///
     /// # Panics
-    /// When there is no such axis, the index is not a vector of an integer dtype, or the values' shape or dtype does not fit.
+    /// When there is no such axis, the index is not a vector of an integer dtype, or the values' shape or dtype does
+    /// not fit.
     #[track_caller]
     pub fn index_add(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
         self.put_positions("index_add", axis.into(), index, values.operand(), ScatterOp::Add)
@@ -133,8 +134,9 @@ impl Tensor {
         self.put_positions("index_copy", axis.into(), index, values.operand(), ScatterOp::Set)
     }
 
-    /// Values put in at the places that several indices name together, one for each of the first dimensions, as `x[i, j] = values` in
-    /// NumPy; with `accumulate` they are added, as `numpy.add.at`. Values broadcast to the shape of [`index`](Tensor::index)'s result.
+    /// Values put in at the places that several indices name together, one for each of the first dimensions, as `x[i,
+    /// j] = values` in NumPy; with `accumulate` they are added, as `numpy.add.at`. Values broadcast to the shape of
+    /// [`index`](Tensor::index)'s result.
     ///
     /// # Panics
     /// When indices do not broadcast or are not of an integer dtype, or the values' shape or dtype does not fit.
@@ -162,8 +164,8 @@ impl Tensor {
         rows.scattered(op, 0, &places.flatten().down(0, &all), &values).reshaped(*self.shape())
     }
 
-    /// How often each number occurs in a vector of numbers from 0 on, as i64: at least `least` counts, and as many as the
-    /// largest number asks for. Reads that.
+    /// How often each number occurs in a vector of numbers from 0 on, as i64: at least `least` counts, and as many as
+    /// the largest number asks for. Reads that.
     ///
     /// # Errors
     /// When a number is negative, or the largest cannot be computed.

@@ -6,8 +6,8 @@ use crate::record::check_alike;
 use crate::{Axis, DType, Error, Scalar, Tensor};
 use thalweg_ir::{ScanOp, ScatterOp};
 
-/// The most elements that [`Tensor::topk`] looks for one by one, and how many times as many there have to be. On one thread 1 takes 0.1 ns an element of
-/// the row, 8 take 1.2, 16 take 2.5, an argsort 14.
+/// The most elements that [`Tensor::topk`] looks for one by one, and how many times as many there have to be. On one
+/// thread 1 takes 0.1 ns an element of the row, 8 take 1.2, 16 take 2.5, an argsort 14.
 const SELECTED: usize = 16;
 const SPARSE: usize = 16;
 
@@ -79,8 +79,8 @@ impl Tensor {
         (self.gathered(axis, &places), places)
     }
 
-    /// Where the first `k` elements of a sort stand, one found after the other: all of it folds over the same rows, so one kernel, which passes
-    /// along each row twice for each of them.
+    /// Where the first `k` elements of a sort stand, one found after the other: all of it folds over the same rows, so
+    /// one kernel, which passes along each row twice for each of them.
     fn first_places(&self, k: usize, axis: usize, largest: bool) -> Tensor {
         let n = self.dims()[axis];
         let float = self.dtype().is_float();
@@ -96,7 +96,8 @@ impl Tensor {
         let mut taken: Option<Tensor> = None;
         let mut found = vec![];
         for _ in 0..k {
-            // A NaN is the largest: a maximum is one where one is left, and what is smallest is looked for among the others.
+            // A NaN is the largest: a maximum is one where one is left, and what is smallest is looked for among the
+            // others.
             let out = if largest { taken.clone() } else { or(&nan, &taken) };
             let bound = if largest { low } else { high };
             let left = out.map_or_else(|| self.clone(), |out| out.where_(bound, self));
@@ -118,9 +119,9 @@ impl Tensor {
         Tensor::cat(&found, axis as i64).cast(DType::I64)
     }
 
-    /// For each value the place where it would be put into this sorted tensor to keep it sorted, as i64: before the elements
-    /// that equal it, or behind them (`right`). Of rank 1, or of the values' rank with the same leading sizes: each row
-    /// for itself.
+    /// For each value the place where it would be put into this sorted tensor to keep it sorted, as i64: before the
+    /// elements that equal it, or behind them (`right`). Of rank 1, or of the values' rank with the same leading sizes:
+    /// each row for itself.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -154,8 +155,8 @@ impl Tensor {
         if n == 0 || values.numel() == 0 {
             return found;
         }
-        // A binary search in steps of falling powers of two, all values at once: an element that goes before the value takes
-        // all before it along. A NaN is larger than every number.
+        // A binary search in steps of falling powers of two, all values at once: an element that goes before the value
+        // takes all before it along. A NaN is larger than every number.
         let float = self.dtype().is_float();
         for bit in (0..=n.ilog2()).rev() {
             let step = 1i64 << bit;
@@ -174,7 +175,8 @@ impl Tensor {
 
 /// Distinct elements. Their number is read, so these run what was recorded.
 impl Tensor {
-    /// Places in the flattened tensor in order, which of the sorted elements begin a run of equal ones, and where those stand among them.
+    /// Places in the flattened tensor in order, which of the sorted elements begin a run of equal ones, and where those
+    /// stand among them.
     fn runs(&self) -> Result<Runs, Error> {
         let x = self.flatten();
         let (sorted, order) = x.sort_with_indices(0, false);

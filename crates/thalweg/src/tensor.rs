@@ -12,8 +12,8 @@ use thalweg_stream::Value;
 /// be sent to and shared with other threads.
 ///
 /// A mistake in shapes or dtypes panics at the line that made it, names the operation and both sides, and leaves
-/// everything recorded before intact. What the outside world can cause - no memory, a lost device, an index that names nothing, a damaged
-/// file - is a [`Result`] where a value is read.
+/// everything recorded before intact. What the outside world can cause - no memory, a lost device, an index that names
+/// nothing, a damaged file - is a [`Result`] where a value is read.
 ///
 /// | to | there are |
 /// |---|---|

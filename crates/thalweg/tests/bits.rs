@@ -1,5 +1,6 @@
-//! The same bits on any number of threads: this test program runs itself with `THALWEG_THREADS` set to 1, 2 and 8, and compares what the children
-//! print. Sizes are such that threads take part (a launch of some 30 µs wakes them), lengths odd and longer than a block of a fold.
+//! The same bits on any number of threads: this test program runs itself with `THALWEG_THREADS` set to 1, 2 and 8, and
+//! compares what the children print. Sizes are such that threads take part (a launch of some 30 µs wakes them), lengths
+//! odd and longer than a block of a fold.
 
 use std::process::Command;
 use thalweg::prelude::*;

@@ -1,4 +1,5 @@
-//! The disk cache between processes: what one leaves the next one finds, and whatever is done to the files, the results stay the same.
+//! The disk cache between processes: what one leaves the next one finds, and whatever is done to the files, the results
+//! stay the same.
 //!
 //! Processes are this test binary again, told to run `child` alone; what it is to do is in its environment.
 
@@ -223,7 +224,8 @@ fn a_forged_plan_is_legal_or_not_used() {
         }
         let again = run(&place, &[]);
         assert_eq!(again.made + again.loaded, first.made, "forgery {turn}");
-        // What is not strict may be computed in another order by another legal plan; strict bits are checked by the fuzzer's `--cache`.
+        // What is not strict may be computed in another order by another legal plan; strict bits are checked by the
+        // fuzzer's `--cache`.
         if again.loaded == 0 {
             assert_eq!(again.results, first.results, "forgery {turn}");
         }

@@ -326,7 +326,8 @@ fn a_value_and_a_shift_of_it_are_not_written_in_one_kernel() {
 #[test]
 fn kernels_stay_acyclic_around_a_reduction() {
     let _pinned = pinned();
-    // h and its sum over one axis come first; what needs both that sum and a sum over the other axis cannot be in their kernel.
+    // h and its sum over one axis come first; what needs both that sum and a sum over the other axis cannot be in their
+    // kernel.
     let x = randn([64, 32]);
     let (y, e) = explain(|| {
         let h = x.exp();
@@ -397,7 +398,8 @@ fn index_and_values_of_a_scatter_are_computed_in_its_kernel() {
     thalweg::synchronize().unwrap();
     let (sums, c) = counted(|| base.scatter_add(0, &(&at * 2), &v * 2.0 + 1.0));
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 4000 + 12 * n as u64, 4000));
-    // A number is no tensor, and an index that all columns share is computed once, so that neither is read for each value.
+    // A number is no tensor, and an index that all columns share is computed once, so that neither is read for each
+    // value.
     let (counts, c) = counted(|| base.zeros_like().scatter_add(0, &at, 1));
     assert_eq!((c.kernels, c.bytes_read), (2, 4000 + 8 * n as u64));
     let (table, rows) = (randn([50, 64]), Tensor::randint(0..50, [300]));

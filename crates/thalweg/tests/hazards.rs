@@ -1,4 +1,5 @@
-//! What goes on around the library: other thread pools, threads that end, results nobody asks for, memory that others share.
+//! What goes on around the library: other thread pools, threads that end, results nobody asks for, memory that others
+//! share.
 
 mod counting;
 

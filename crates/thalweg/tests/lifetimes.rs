@@ -160,7 +160,8 @@ fn one_thread_computes_from_what_another_reads() {
     (0..3).for_each(|_| drop(turn(&x)));
     let want = written_anyway(|| turn(&x).0.to_vec::<f32>().unwrap());
     let more: Vec<f32> = want.iter().map(|v| v + 1.0).collect();
-    // A pattern of its own each time, else what was read once is written from then on: the same values by other operations.
+    // A pattern of its own each time, else what was read once is written from then on: the same values by other
+    // operations.
     let turn = |x: &Tensor, number: usize| {
         let digit = |y: Tensor, bit: usize| if number >> bit & 1 == 1 { -(-y) } else { y * 1.0 };
         turn(&(0..9).fold(x.clone(), digit))

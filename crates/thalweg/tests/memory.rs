@@ -1,6 +1,8 @@
-//! Memory: arenas beside what has to be alive at once, peaks as planned, and networks under half of the memory that they take.
+//! Memory: arenas beside what has to be alive at once, peaks as planned, and networks under half of the memory that
+//! they take.
 //!
-//! The networks are generated from a seed: forward passes whose activations are wanted again on the way back, or much later.
+//! The networks are generated from a seed: forward passes whose activations are wanted again on the way back, or much
+//! later.
 
 mod counting;
 

@@ -1,4 +1,5 @@
-//! How long planning takes, and what it finds. The figures are for people: `cargo test --release --test planning -- --ignored --nocapture`.
+//! How long planning takes, and what it finds. The figures are for people: `cargo test --release --test planning --
+//! --ignored --nocapture`.
 
 mod counting;
 

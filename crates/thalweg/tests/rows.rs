@@ -7,8 +7,8 @@ use thalweg::prelude::*;
 use thalweg::{Costs, Counters, counters};
 use thalweg_stream::explain;
 
-/// Where a launch takes a second, plans have as few kernels as they can, so that tests say what may be one kernel, whatever the cost model
-/// thinks of it for these sizes.
+/// Where a launch takes a second, plans have as few kernels as they can, so that tests say what may be one kernel,
+/// whatever the cost model thinks of it for these sizes.
 fn launches_are_dear() -> Costs {
     Costs { launch: 1e9, ..Costs::typical() }
 }
@@ -275,7 +275,8 @@ fn a_shared_pass_may_need_what_its_own_kernel_gives() {
             }
         }
     };
-    // Columns of what is divided by the sum of its row, which is wanted itself: the pass that knows the sum adds up the columns.
+    // Columns of what is divided by the sum of its row, which is wanted itself: the pass that knows the sum adds up the
+    // columns.
     check(1, &|| {
         let e = (&x - x.amax_keepdim(1)).exp();
         let s = e.sum_keepdim(1);

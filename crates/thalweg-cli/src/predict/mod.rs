@@ -1,7 +1,8 @@
 //! `thalweg predict`: what the planner takes kernels to take, beside what they take.
 //!
-//! Every workload and as many random programs are run in turns, some calls at a time, so that a noisy moment meets all of them; of each launch the median
-//! counts. The first call of a turn brings the program's memory back into the caches and is not counted.
+//! Every workload and as many random programs are run in turns, some calls at a time, so that a noisy moment meets all
+//! of them; of each launch the median counts. The first call of a turn brings the program's memory back into the caches
+//! and is not counted.
 
 pub mod programs;
 

@@ -1,4 +1,5 @@
-//! Random programs for `thalweg predict`: short tensor code over one to three inputs, of a hundred to ten million elements.
+//! Random programs for `thalweg predict`: short tensor code over one to three inputs, of a hundred to ten million
+//! elements.
 //!
 //! A program is data, made from a seed; it prints as what it does.
 

@@ -1,8 +1,8 @@
 //! How far the functions are from the truth, measured.
 //!
-//! In: a stride over all f32 bit patterns. Out: for each function the largest and the mean error in units in the last place
-//! of the result, against the `libm` crate in f64 (good to about one f64 ulp, 2⁻²⁹ of what is measured here). f64 functions
-//! are checked against golden values in the tests.
+//! In: a stride over all f32 bit patterns. Out: for each function the largest and the mean error in units in the last
+//! place of the result, against the `libm` crate in f64 (good to about one f64 ulp, 2⁻²⁹ of what is measured here). f64
+//! functions are checked against golden values in the tests.
 
 use super::lanes::find_f32;
 use super::single::SIN_LIMIT;

@@ -1,7 +1,7 @@
 //! Coefficients of the polynomials, lowest order first. Written by tools/fit_math.py: change that, not this.
 //!
-//! Each is a minimax fit, refitted as its coefficients are rounded one by one; the error is that of the rounded polynomial
-//! evaluated exactly, in the unit in parentheses.
+//! Each is a minimax fit, refitted as its coefficients are rounded one by one; the error is that of the rounded
+//! polynomial evaluated exactly, in the unit in parentheses.
 #![allow(clippy::excessive_precision, clippy::approx_constant, clippy::unreadable_literal)]
 
 /// eˣ (ulp); x in [-0.346608, 0.346608], degree 6, error 0.0876.
@@ -34,7 +34,8 @@ pub(super) const LOG2: [f32; 10] = [
     -0.053000115,
 ];
 
-/// (sin(x) - x)/x³ in x² (2⁻²⁴ of sin), then moved to err least as evaluated; x in [0.0, 1.57095], degree 3, error 0.103.
+/// (sin(x) - x)/x³ in x² (2⁻²⁴ of sin), then moved to err least as evaluated; x in [0.0, 1.57095], degree 3, error
+/// 0.103.
 pub(super) const SIN: [f32; 4] = [-0.1666666, 0.008333071, -0.00019809986, 2.606445e-06];
 
 /// atan(x)/x in x² (2⁻²⁴); x in [0.0, 1.0], degree 8, error 0.283.

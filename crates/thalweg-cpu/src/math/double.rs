@@ -126,8 +126,8 @@ fn log_specials<M: Machine>(m: &mut M, y: M::D, x: M::D, zero_at: f64) -> M::D {
     m.d_select(below, nan, y)
 }
 
-/// With `s = f/(f + 2)`: `f²/2` and `s·(f²/2 + R)`, where `log(1 + f) = f - (f²/2 - s·(f²/2 + R))` (as in fdlibm, so that
-/// the leading term is exact and the rest small).
+/// With `s = f/(f + 2)`: `f²/2` and `s·(f²/2 + R)`, where `log(1 + f) = f - (f²/2 - s·(f²/2 + R))` (as in fdlibm, so
+/// that the leading term is exact and the rest small).
 #[inline(always)]
 fn log_parts<M: Machine>(m: &mut M, f: M::D) -> (M::D, M::D) {
     let (two, half) = (m.d(2.0), m.d(0.5));

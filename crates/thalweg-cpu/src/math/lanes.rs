@@ -1,7 +1,7 @@
 //! The functions over slices: [`ScalarMachine`] in loops that the compiler vectorises.
 //!
-//! Each loop is compiled twice on x86-64: for the baseline, where a fused multiply-add is a library call, and with AVX2 and
-//! FMA, chosen at run time. Lanes that trip a function's guard are computed again with the `libm` crate, so the
+//! Each loop is compiled twice on x86-64: for the baseline, where a fused multiply-add is a library call, and with AVX2
+//! and FMA, chosen at run time. Lanes that trip a function's guard are computed again with the `libm` crate, so the
 //! results are always good.
 
 use super::{ScalarMachine, double, single};

@@ -1,10 +1,10 @@
 //! Vector math: each function once, generic over a [`Machine`].
 //!
 //! In: lanes of a machine; out: lanes. The emitter records the same instructions that the tile engine and the accuracy
-//! tests compute with [`ScalarMachine`], so what is measured is what is emitted. f32 functions ([`single`]) use f32 lanes
-//! only; f64 functions ([`double`]) D lanes only. Bounds are in [`accuracy`] and hold for every f32 input; NaN gives NaN,
-//! signed zeros and infinities are exact, subnormals are never flushed. Lanes that a function cannot do (sines of huge
-//! arguments) are reported through [`Machine::guard`].
+//! tests compute with [`ScalarMachine`], so what is measured is what is emitted. f32 functions ([`single`]) use f32
+//! lanes only; f64 functions ([`double`]) D lanes only. Bounds are in [`accuracy`] and hold for every f32 input; NaN
+//! gives NaN, signed zeros and infinities are exact, subnormals are never flushed. Lanes that a function cannot do
+//! (sines of huge arguments) are reported through [`Machine::guard`].
 
 pub mod accuracy;
 mod coefficients;

@@ -2,8 +2,8 @@
 
 use crate::machine::Machine;
 
-/// Computes with single numbers; in a loop the compiler turns the same arithmetic into vectors. Without an FMA unit in the
-/// target features of the caller, `fma` is a slow (but right) library call.
+/// Computes with single numbers; in a loop the compiler turns the same arithmetic into vectors. Without an FMA unit in
+/// the target features of the caller, `fma` is a slow (but right) library call.
 #[derive(Default, Clone, Copy, Debug)]
 pub struct ScalarMachine {
     /// Whether a lane asked for the slow path since this was last cleared.
@@ -100,8 +100,8 @@ impl Machine for ScalarMachine {
         neg(a: F) -> F = -a;
         copysign(a: F, s: F) -> F = a.copysign(s);
         round(a: F) -> F = a.round_ties_even();
-        // In two steps: the first leaves values from 1/64 upward normal, so that only the second rounds. (One product in f64 would
-        // be right for all values, and twice as slow.)
+        // In two steps: the first leaves values from 1/64 upward normal, so that only the second rounds. (One product
+        // in f64 would be right for all values, and twice as slow.)
         scale(a: F, n: F) -> F = {
             let first = clamp_f32(n, 120.0);
             let second = clamp_f32(n - first, 126.0);

@@ -1,8 +1,8 @@
 //! The f32 functions. f32 lanes only: f64 lanes would halve the width of every kernel that uses one.
 //!
-//! Each follows one plan: clamp so that the integer part stays in range (the clamps let NaN through), reduce, evaluate a
-//! minimax polynomial, rebuild. Errors are measured by `accuracy.rs`; special values need no branch of their own unless a
-//! line says so.
+//! Each follows one plan: clamp so that the integer part stays in range (the clamps let NaN through), reduce, evaluate
+//! a minimax polynomial, rebuild. Errors are measured by `accuracy.rs`; special values need no branch of their own
+//! unless a line says so.
 
 use super::coefficients::*;
 use crate::machine::Machine;
@@ -309,7 +309,8 @@ pub fn erf<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.select(below, near, far)
 }
 
-/// `1 - erf(x)`: `e^(-x²)` over `(|x| + 2)/2`, times a polynomial in `2|x|/(|x| + 2)` that starts at 1 and stays near it
+/// `1 - erf(x)`: `e^(-x²)` over `(|x| + 2)/2`, times a polynomial in `2|x|/(|x| + 2)` that starts at 1 and stays near
+/// it
 #[inline(always)]
 pub fn erfc<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (top, two) = (m.f(10.2), m.f(2.0));

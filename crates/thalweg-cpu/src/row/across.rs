@@ -1,12 +1,12 @@
 //! Rows across memory: vectors hold the same place of neighbouring rows.
 //!
-//! A strip of neighbouring rows is a matrix with a column for each, and each phase of its body is a map over chunks of that matrix. In: a phase.
-//! Out: a map body, in which a value of the row is read from an array with an element for each column, a buffer is a matrix, and a fold is
-//! put together with what a *bank* holds so far. There are as many banks as a block has lanes ([`order::LANES`]): the points of a lane,
-//! 32 apart, are the rows of one call.
+//! A strip of neighbouring rows is a matrix with a column for each, and each phase of its body is a map over chunks of
+//! that matrix. In: a phase. Out: a map body, in which a value of the row is read from an array with an element for
+//! each column, a buffer is a matrix, and a fold is put together with what a *bank* holds so far. There are as many
+//! banks as a block has lanes ([`order::LANES`]): the points of a lane, 32 apart, are the rows of one call.
 //!
-//! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they run as one long row. What has
-//! one element a column is repeated as often for that.
+//! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they
+//! run as one long row. What has one element a column is repeated as often for that.
 
 use super::layout::{Block, Layout, Tables};
 use super::passes::{Chunk, Kernel, Places};
@@ -365,7 +365,8 @@ impl<'a> Across<'a> {
             Source::Bank(i) => Some((args[4 * a] as *mut u8, self.saved[i], n * access.dtype.size())),
             _ => None,
         });
-        // SAFETY: banks and the places for what was in them hold 32 rows of the strip's width, which no call goes beyond.
+        // SAFETY: banks and the places for what was in them hold 32 rows of the strip's width, which no call goes
+        // beyond.
         unsafe {
             banks.clone().for_each(|(at, saved, bytes)| std::ptr::copy_nonoverlapping(at, own.add(saved), bytes));
             let restore = || banks.for_each(|(at, saved, n)| std::ptr::copy_nonoverlapping(own.add(saved), at, n));
@@ -407,7 +408,8 @@ impl<'a> Across<'a> {
                 args[4 * a + 1] = if bank(a) { 0 } else { points[a].wrapping_mul(points_each) as u64 };
             }
         };
-        // SAFETY: every access of the block is inside its operand; values, banks and buffers have room for the width of the strip.
+        // SAFETY: every access of the block is inside its operand; values, banks and buffers have room for the width of
+        // the strip.
         unsafe {
             if map.mapped {
                 for point in 0..block.len {
@@ -490,9 +492,11 @@ impl Kernel for Across<'_> {
         let map = &self.program.maps[phase];
         let width = self.width(chunk.number);
         let body = &self.program.phases.list[phase].body;
-        // Lanes that no point is put to hold the identity, and putting that to a lane changes nothing: they are left out.
+        // Lanes that no point is put to hold the identity, and putting that to a lane changes nothing: they are left
+        // out.
         let used = LANES.min(block.len);
-        // SAFETY: a bank has room for all lanes of the strip's width, `out` for as many results a fold; the rest is the caller's promise.
+        // SAFETY: a bank has room for all lanes of the strip's width, `out` for as many results a fold; the rest is the
+        // caller's promise.
         unsafe {
             for (fold, &bank) in body.folds.iter().zip(&self.banks) {
                 fold::identities(fold.op, body.dtype(fold.node), chunk.own.add(bank), used * width);
@@ -521,7 +525,8 @@ impl Kernel for Across<'_> {
         if map.mapped {
             self.tables(map, chunk, (self.layout.row > 0).then_some(0), args, tables);
         }
-        // SAFETY: accesses are those that are per row, one element a column, which are inside their operands; values have room for the strip.
+        // SAFETY: accesses are those that are per row, one element a column, which are inside their operands; values
+        // have room for the strip.
         unsafe {
             self.call(map, chunk.own, args, width, 1)?;
             for set in &self.program.phases.list[phase].body.sets {

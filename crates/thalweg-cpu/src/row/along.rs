@@ -1,7 +1,8 @@
 //! Rows along memory: vectors hold neighbours of one row.
 //!
-//! Rows of one block run whole, many of them a call, through all phases while they are in cache. Longer rows and rows of several runs go phase by
-//! phase, a block a call. Where rows are put together, groups of them are one thread's (`columns.rs`).
+//! Rows of one block run whole, many of them a call, through all phases while they are in cache. Longer rows and rows
+//! of several runs go phase by phase, a block a call. Where rows are put together, groups of them are one thread's
+//! (`columns.rs`).
 
 pub use super::along_call::Along;
 use super::columns::Columns;
@@ -54,7 +55,8 @@ impl Along<'_> {
                     let whole = Block { run: 0, start: 0, len: layout.n };
                     self.args(row, whole, layout.n, memory, memory, (args, tables));
                     *args.last_mut().expect("args end in a count of rows") = self.together as u64;
-                    // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for all slots.
+                    // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for
+                    // all slots.
                     failure.note(unsafe { self.call(args, layout.n, count, 0..self.phases.list.len()) });
                 }
             });
@@ -153,7 +155,8 @@ impl Kernel for Along<'_> {
     ) -> Result<(), Error> {
         let (args, tables) = scratch;
         let values = self.phases.values.len();
-        // SAFETY: values of the row have a word each, in its memory and in the thread's: folds write there, and other threads may read the row's.
+        // SAFETY: values of the row have a word each, in its memory and in the thread's: folds write there, and other
+        // threads may read the row's.
         unsafe { std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values) };
         self.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
         // SAFETY: every access of the block is inside its operand, and buffers have room for the row.

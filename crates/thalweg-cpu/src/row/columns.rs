@@ -1,7 +1,8 @@
 //! Reductions over all rows in the pass of a kernel along rows: stores that lead every row to the same elements.
 //!
-//! Rows are cut into groups, by their number alone. A group's rows are run one after the other on one thread, and put together in a partial result of
-//! the group; at the end the groups' partial results are put together pairwise. So bits do not depend on the number of threads.
+//! Rows are cut into groups, by their number alone. A group's rows are run one after the other on one thread, and put
+//! together in a partial result of the group; at the end the groups' partial results are put together pairwise. So bits
+//! do not depend on the number of threads.
 
 use super::fold;
 use super::layout::Layout;

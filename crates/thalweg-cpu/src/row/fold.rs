@@ -1,4 +1,5 @@
-//! Partial results side by side: rows of them, one for each column, put together in the order of [`thalweg_kernel::order`].
+//! Partial results side by side: rows of them, one for each column, put together in the order of
+//! [`thalweg_kernel::order`].
 //!
 //! Along a row a width of 1 does; across, as many columns as a strip has.
 
@@ -118,7 +119,8 @@ pub unsafe fn identities(op: FoldOp, dtype: DType, to: *mut u8, n: usize) {
     }
 }
 
-/// Rows of partial results of blocks, put together pairwise as they come: [`thalweg_kernel::order::Tree`] for each column.
+/// Rows of partial results of blocks, put together pairwise as they come: [`thalweg_kernel::order::Tree`] for each
+/// column.
 #[derive(Default)]
 pub struct Tree {
     partial: Vec<u64>,
@@ -143,7 +145,8 @@ impl Tree {
     /// The next block's.
     ///
     /// # Safety
-    /// `from` holds `width` elements of the dtype, aligned; all calls since [`Tree::clear`] had the same width, dtype and operation.
+    /// `from` holds `width` elements of the dtype, aligned; all calls since [`Tree::clear`] had the same width, dtype
+    /// and operation.
     pub unsafe fn push(&mut self, op: FoldOp, dtype: DType, from: *const u8, width: usize) {
         let (to, size) = (self.row(self.depth, width), dtype.size());
         // SAFETY: rows have a word for each column.

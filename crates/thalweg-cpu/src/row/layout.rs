@@ -1,9 +1,10 @@
 //! A row geometry as the driver goes through it.
 //!
-//! In: a geometry that was checked, operands. Out: for each access its address (of index-only accesses its position) at the domain's first
-//! point and its steps, in bytes, with neighbouring dimensions merged wherever every access runs on from one to the next. The dimensions that
-//! number the rows are merged among themselves, those that number the runs of a row among themselves; the last dimension of the row stays as
-//! it is, since where runs end is part of what a fold means.
+//! In: a geometry that was checked, operands. Out: for each access its address (of index-only accesses its position) at
+//! the domain's first point and its steps, in bytes, with neighbouring dimensions merged wherever every access runs on
+//! from one to the next. The dimensions that number the rows are merged among themselves, those that number the runs of
+//! a row among themselves; the last dimension of the row stays as it is, since where runs end is part of what a fold
+//! means.
 
 use crate::check::gathered;
 use std::sync::Arc;
@@ -72,11 +73,13 @@ pub struct Block {
     pub len: usize,
 }
 
-/// Sizes, each with the dimension of the source that its strides are taken from (none: a dimension of its own, of size 1), outermost first.
+/// Sizes, each with the dimension of the source that its strides are taken from (none: a dimension of its own, of size
+/// 1), outermost first.
 type Dims = Vec<(usize, Option<usize>)>;
 
 impl<'a> Layout<'a> {
-    /// `place` gives the address and the bytes of an operand. A layout of operands that are nowhere tells of steps alone.
+    /// `place` gives the address and the bytes of an operand. A layout of operands that are nowhere tells of steps
+    /// alone.
     pub fn new(
         body: &Body,
         geometry: &'a RowGeometry,
@@ -207,8 +210,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Fills the table of access `number` for `n` points of the domain, `step` apart from `first` on (`None`: points that there are none of).
-    /// Returns words 0 and 3 of the access.
+    /// Fills the table of access `number` for `n` points of the domain, `step` apart from `first` on (`None`: points
+    /// that there are none of). Returns words 0 and 3 of the access.
     pub fn fill(&mut self, number: usize, line: &Line<'_>, first: Option<usize>, step: usize, n: usize) -> (u64, u64) {
         let mapped = line.map.as_ref().expect("the access goes by a table");
         if self.positions.len() <= number {
@@ -250,7 +253,8 @@ impl Tables {
                     *entry = at.map_or(-1, |_| i as i32);
                     if let Some(p) = at {
                         let unit = line.unit as usize;
-                        // SAFETY: the position is inside the operand, as just checked; the copy has a word for each point.
+                        // SAFETY: the position is inside the operand, as just checked; the copy has a word for each
+                        // point.
                         unsafe {
                             let to = copy.as_mut_ptr().cast::<u8>().add(i * unit);
                             std::ptr::copy_nonoverlapping(from.add(p * unit), to, unit);

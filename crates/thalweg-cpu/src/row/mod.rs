@@ -1,8 +1,9 @@
 //! Row kernels: bodies that fold and scan over the rows of their domain.
 //!
-//! In: a body with an orientation, compiled once; then geometries, operands, scalars. Out: launches. [`thalweg_kernel::phases`] says which part of a body
-//! runs when, [`thalweg_kernel::order`] in which order elements meet; both ways of running - `along` and `across` - keep to it, so they give the same bits, on
-//! any number of threads.
+//! In: a body with an orientation, compiled once; then geometries, operands, scalars. Out: launches.
+//! [`thalweg_kernel::phases`] says which part of a body runs when, [`thalweg_kernel::order`] in which order elements
+//! meet; both ways of running - `along` and `across` - keep to it, so they give the same bits, on any number of
+//! threads.
 //!
 //! As with maps, every access is checked against its operand before anything runs.
 
@@ -50,18 +51,22 @@ pub struct RowsProgram {
     way: Way,
 }
 
+/// Made when it is first needed, if there is such.
+type Later<T> = OnceLock<Option<Box<T>>>;
+
 enum Way {
     Along {
         kept: Box<AlongEngine>,
         /// The same without buffers, for long rows; made when first needed.
-        bare: OnceLock<Option<Box<AlongEngine>>>,
-        /// With the rescaling identities by which two passes read a row as one, for rows beyond the caches; made when first needed.
-        online: OnceLock<Option<Box<OnlineProgram>>>,
+        bare: Later<AlongEngine>,
+        /// With the rescaling identities by which two passes read a row as one, for rows beyond the caches; made when
+        /// first needed.
+        online: Later<OnlineProgram>,
     },
     Across {
         kept: Box<across::Program>,
         /// The same without buffers.
-        bare: OnceLock<Option<Box<across::Program>>>,
+        bare: Later<across::Program>,
     },
 }
 
@@ -91,12 +96,7 @@ impl RowsProgram {
     }
 
     /// The engine for rows of so many points.
-    fn along<'a>(
-        &'a self,
-        kept: &'a AlongEngine,
-        bare: &'a OnceLock<Option<Box<AlongEngine>>>,
-        row: usize,
-    ) -> &'a AlongEngine {
+    fn along<'a>(&'a self, kept: &'a AlongEngine, bare: &'a Later<AlongEngine>, row: usize) -> &'a AlongEngine {
         if row <= KEEP_POINTS || kept.phases().buffers.is_empty() {
             return kept;
         }
@@ -110,11 +110,8 @@ impl RowsProgram {
     /// The engine for a launch along rows, and the passes that run together where there are such.
     fn passes_along<'a>(
         &'a self,
-        (kept, bare, online): (
-            &'a AlongEngine,
-            &'a OnceLock<Option<Box<AlongEngine>>>,
-            &'a OnceLock<Option<Box<OnlineProgram>>>,
-        ),
+        kept: &'a AlongEngine,
+        (bare, online): (&'a Later<AlongEngine>, &'a Later<OnlineProgram>),
         layout: &Layout<'_>,
     ) -> (&'a AlongEngine, Option<&'a OnlinePasses>) {
         let made = || OnlineProgram::new(&self.body, self.choice, kept.info()).map(Box::new);
@@ -129,7 +126,7 @@ impl RowsProgram {
     fn across<'a>(
         &'a self,
         kept: &'a across::Program,
-        bare: &'a OnceLock<Option<Box<across::Program>>>,
+        bare: &'a Later<across::Program>,
         row: usize,
     ) -> &'a across::Program {
         let bytes: usize = kept.phases.buffers.iter().map(|d| d.size()).sum();
@@ -147,7 +144,8 @@ impl RowsProgram {
     /// Refuses what would not be sound to run.
     ///
     /// # Panics
-    /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points write one element.
+    /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points
+    /// write one element.
     pub fn check(&self, geometry: &RowGeometry, operands: &[&Buffer], scalars: &[u64]) {
         check(&self.body, geometry, self.orientation(), operands, scalars);
     }
@@ -180,7 +178,7 @@ impl RowsProgram {
         };
         match &self.way {
             Way::Along { kept, bare, online } => {
-                let (engine, online) = self.passes_along((kept, bare, online), &layout);
+                let (engine, online) = self.passes_along(kept, (bare, online), &layout);
                 told(engine.phases(), online.map(|o| o.phases.clone()), None)
             }
             Way::Across { kept, bare } => {
@@ -225,11 +223,12 @@ impl RowsProgram {
         let combines = body.stores.iter().any(|s| s.combine.is_some());
         let large = written.saturating_mul(layout.rows() * layout.row) > memory::last_level_cache();
         let stores = Stores { aliased, stream: large && !aliased && !combines };
-        // SAFETY: the check found every access of the domain inside its operand. No two rows write one element, since no two points share one.
+        // SAFETY: the check found every access of the domain inside its operand. No two rows write one element, since
+        // no two points share one.
         unsafe {
             match &self.way {
                 Way::Along { kept, bare, online } => {
-                    let (engine, online) = self.passes_along((kept, bare, online), &layout);
+                    let (engine, online) = self.passes_along(kept, (bare, online), &layout);
                     Along::new(engine, online, body, &layout, scalars, stores).run(threads, estimate)
                 }
                 Way::Across { kept, bare } => {

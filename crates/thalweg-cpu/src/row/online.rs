@@ -1,9 +1,11 @@
-//! Rows beyond the caches whose second pass follows from the first by a rescaling identity ([`thalweg_kernel::online`]): both run on each block while it is in the nearest cache,
-//! so the row is read from memory once.
+//! Rows beyond the caches whose second pass follows from the first by a rescaling identity
+//! ([`thalweg_kernel::online`]): both run on each block while it is in the nearest cache, so the row is read from
+//! memory once.
 //!
-//! In a block the values that the first pass gave stand for those of the row; what runs once a row between the passes runs once a block, on the
-//! thread's own values, and what it would store goes to a word that nobody reads. When all blocks have run, the first pass's folds are put together in the normative
-//! order, what runs once a row runs with them, and the second pass's folds follow by the rescaling identities.
+//! In a block the values that the first pass gave stand for those of the row; what runs once a row between the passes
+//! runs once a block, on the thread's own values, and what it would store goes to a word that nobody reads. When all
+//! blocks have run, the first pass's folds are put together in the normative order, what runs once a row runs with
+//! them, and the second pass's folds follow by the rescaling identities.
 //!
 //! Always true: blocks are those of the layout and are put together in their order, so threads make no difference.
 
@@ -30,7 +32,8 @@ pub struct OnlineProgram {
 }
 
 impl OnlineProgram {
-    /// None where the body has no rescaling identities, or where no code is emitted for it though it is for the body as it was (`plain`).
+    /// None where the body has no rescaling identities, or where no code is emitted for it though it is for the body as
+    /// it was (`plain`).
     pub fn new(body: &Body, choice: Choice, plain: &ProgramInfo) -> Option<OnlineProgram> {
         let body = with_residuals(&prepare(body));
         // As the engine will see it.
@@ -53,7 +56,8 @@ pub fn pays(body: &Body, layout: &Layout<'_>) -> bool {
     !body.strict && layout.n >= LEAST_RUN && layout.row.saturating_mul(bytes) > PRIVATE
 }
 
-/// Words that a block leaves: the first pass's folds, then of each rescaling identity the fold, the shift and the residual.
+/// Words that a block leaves: the first pass's folds, then of each rescaling identity the fold, the shift and the
+/// residual.
 pub fn words(phases: &Phases, online: &OnlinePasses) -> usize {
     phases.list[online.phases.start].body.folds.len() + ONLINE_WORDS * online.list.len()
 }
@@ -84,7 +88,8 @@ pub unsafe fn block(
 ) -> Result<(), Error> {
     let (phases, first) = (along.phases, online.phases.start);
     let values = phases.values.len();
-    // SAFETY: as in `Along::block`. Stores of what runs once a row are of one element, which has room in the last word of the thread's memory.
+    // SAFETY: as in `Along::block`. Stores of what runs once a row are of one element, which has room in the last word
+    // of the thread's memory.
     unsafe {
         std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values);
         along.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));

@@ -1,14 +1,15 @@
 //! Rows phase by phase.
 //!
-//! In: a kernel whose rows (or strips of columns) are *chunks* that need nothing of each other, and what it does with one block of one phase of
-//! a chunk. Out: all phases of all chunks, one after the other. Each block of a pass leaves its folds' partial results, which are put together in the order of
-//! the blocks, and become values of the chunk before its next phase.
+//! In: a kernel whose rows (or strips of columns) are *chunks* that need nothing of each other, and what it does with
+//! one block of one phase of a chunk. Out: all phases of all chunks, one after the other. Each block of a pass leaves
+//! its folds' partial results, which are put together in the order of the blocks, and become values of the chunk before
+//! its next phase.
 //!
-//! Passes that may run together ([`Blockwise`]) do so block by block, while a block is in the nearest cache; they leave words of their own, of which the kernel makes
-//! values of the chunk when all blocks have run.
+//! Passes that may run together ([`Blockwise`]) do so block by block, while a block is in the nearest cache; they leave
+//! words of their own, of which the kernel makes values of the chunk when all blocks have run.
 //!
-//! Threads take chunks; where there are too few of them for the threads, they take the blocks of each phase in turn. Partial results
-//! are kept by block then, and put together afterwards, so it makes no difference to the bits.
+//! Threads take chunks; where there are too few of them for the threads, they take the blocks of each phase in turn.
+//! Partial results are kept by block then, and put together afterwards, so it makes no difference to the bits.
 
 use super::fold::Tree;
 use super::layout::{Block, Layout, Tables};
@@ -45,8 +46,8 @@ impl Arena {
     }
 }
 
-/// Places for arrays one after the other in an [`Arena`]: each begins a line later than it would have to, since arrays whose size is a power of two
-/// would otherwise fall into the same sets of the caches.
+/// Places for arrays one after the other in an [`Arena`]: each begins a line later than it would have to, since arrays
+/// whose size is a power of two would otherwise fall into the same sets of the caches.
 #[derive(Default)]
 pub struct Places {
     pub bytes: usize,
@@ -143,7 +144,8 @@ pub trait Kernel: Sync {
     /// Runs a block of a pass. Its fold number `f` leaves [`Kernel::width`] results at word `f·widest` of `out`.
     ///
     /// # Safety
-    /// The chunk has memory as [`Kernel::memory`] says, values of earlier phases are there, and no other thread runs this block.
+    /// The chunk has memory as [`Kernel::memory`] says, values of earlier phases are there, and no other thread runs
+    /// this block.
     unsafe fn block(
         &self,
         phase: usize,
@@ -178,7 +180,8 @@ pub trait Kernel: Sync {
         unreachable!("there are phases that run together")
     }
 
-    /// Ends the phases of [`Kernel::together`]: makes the chunk's values of them, and stores what they store once a row.
+    /// Ends the phases of [`Kernel::together`]: makes the chunk's values of them, and stores what they store once a
+    /// row.
     ///
     /// # Safety
     /// As [`Kernel::once`]; `results` holds what all blocks left, in order.
@@ -260,7 +263,8 @@ pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) 
             }
             continue;
         }
-        // SAFETY: the caller's promise; there is room for `widest` results of each fold, and trees are of one width and fold between clearings.
+        // SAFETY: the caller's promise; there is room for `widest` results of each fold, and trees are of one width and
+        // fold between clearings.
         unsafe {
             if phase.once {
                 kernel.once(number, chunk, (args, tables))?;
@@ -326,8 +330,8 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
             threads.run(blocks, grain, estimate, |range| {
                 on_this_thread(&|chunk, Scratch { args, tables, .. }| {
                     for b in range.clone() {
-                        // SAFETY: each block is one thread's, with places of its own for its results; values and the parts of buffers that belong
-                        // to other blocks are not written meanwhile.
+                        // SAFETY: each block is one thread's, with places of its own for its results; values and the
+                        // parts of buffers that belong to other blocks are not written meanwhile.
                         let done = unsafe {
                             let out = results.get().add(b * words);
                             match joined {

@@ -8,7 +8,8 @@ use thalweg_kernel::Scan;
 /// Runs a scan down each of `width` columns of `n` elements, on these threads if any.
 ///
 /// # Safety
-/// The buffers hold `n` rows of `width` elements, of `dtype` and of the scan's result, aligned; they are the same or lie apart.
+/// The buffers hold `n` rows of `width` elements, of `dtype` and of the scan's result, aligned; they are the same or
+/// lie apart.
 pub unsafe fn run(
     wanted: &Scan,
     dtype: DType,

@@ -1,6 +1,7 @@
 //! What a row kernel moves, phase by phase.
 //!
-//! In: the phases, how rows or strips of columns are passed over, a layout of operands that need not be anywhere. Out: [`Moved`].
+//! In: the phases, how rows or strips of columns are passed over, a layout of operands that need not be anywhere. Out:
+//! [`Moved`].
 
 use super::columns::GROUPS;
 use super::layout::{Layout, Line};
@@ -21,7 +22,8 @@ pub struct Rows<'a> {
     pub together: Option<Range<usize>>,
     /// Columns that are passed over side by side, where rows run across memory.
     pub width: Option<usize>,
-    /// Bytes that a scan of a phase, by their numbers, moves of so many rows and columns beyond loading and storing the buffer once.
+    /// Bytes that a scan of a phase, by their numbers, moves of so many rows and columns beyond loading and storing the
+    /// buffer once.
     pub scans: &'a dyn Fn(usize, usize, [usize; 2]) -> Moved,
 }
 
@@ -158,7 +160,8 @@ impl Rows<'_> {
         moved
     }
 
-    /// Stores that put rows together: groups of rows have partial results of their own, which are put together at the end.
+    /// Stores that put rows together: groups of rows have partial results of their own, which are put together at the
+    /// end.
     fn combined(&self, phase: &Body) -> Moved {
         let lines = self.body.accesses.len();
         let stores = || phase.stores.iter().filter(|s| (s.access as usize) < lines && s.combine.is_some());

@@ -1,15 +1,16 @@
 //! Scans block by block, for operations whose running result is its own state.
 //!
-//! Two passes (Blelloch 1990): the total of each block; from those what each block begins with; then the blocks' results. A single row goes through
-//! both with several blocks abreast, since a block by itself waits for each addition, on however many threads. The order is that of the module above,
-//! whoever runs what.
+//! Two passes (Blelloch 1990): the total of each block; from those what each block begins with; then the blocks'
+//! results. A single row goes through both with several blocks abreast, since a block by itself waits for each
+//! addition, on however many threads. The order is that of the module above, whoever runs what.
 
 use super::{COLUMNS, Element, Plain, Rows, running};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use thalweg_kernel::order::SCAN_BLOCK;
 
-/// Blocks of a single row that go abreast: f32 sums on one thread take 0.47 ns an element so, 0.67 in one pass one after the other (Zen 5).
+/// Blocks of a single row that go abreast: f32 sums on one thread take 0.47 ns an element so, 0.67 in one pass one
+/// after the other (Zen 5).
 const ABREAST: usize = 8;
 /// Estimate of the time that an element takes in both passes.
 const NS_PER_ELEMENT: f64 = 0.8;
@@ -83,7 +84,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// Puts in the place of each total what its block begins with; `next` is what the first one begins with, then what the next one will.
+    /// Puts in the place of each total what its block begins with; `next` is what the first one begins with, then what
+    /// the next one will.
     fn begin(&self, next: &mut T::Wide, totals: &mut [T::Wide]) {
         for total in totals {
             let after = (self.with)(*next, *total);
@@ -171,7 +173,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// A block of neighbouring columns from `first` on: their results, which begin with `states`, or their totals, or both.
+    /// A block of neighbouring columns from `first` on: their results, which begin with `states`, or their totals, or
+    /// both.
     ///
     /// # Safety
     /// As [`Scan::abreast`].

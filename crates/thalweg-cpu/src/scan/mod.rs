@@ -1,13 +1,15 @@
 //! Running sums, products, extremes and logarithms of sums, and sorts, on rows in memory.
 //!
-//! In: an operation and elements that lie in `n` rows of `width` columns. Out: each column scanned. The order is part of the meaning, so the bits do not
-//! depend on layout or threads. Floats are accumulated in f64, also f32 and narrower - in sequence that costs no more than f32, which waits
-//! for each addition as well - and each result is rounded once: what comes out is what the interpreter says. Integers wrap.
+//! In: an operation and elements that lie in `n` rows of `width` columns. Out: each column scanned. The order is part
+//! of the meaning, so the bits do not depend on layout or threads. Floats are accumulated in f64, also f32 and
+//! narrower - in sequence that costs no more than f32, which waits for each addition as well - and each result is
+//! rounded once: what comes out is what the interpreter says. Integers wrap.
 //!
-//! Elements meet one after the other, but for sums of more than [`SCAN_BLOCK`] elements: each block of so many has a *total*, its elements added in
-//! order from -0; a block begins with the totals of all before it, added in order, and goes on element by element. Totals of blocks and then their
-//! results are had from several blocks at a time, by as many threads as there are. Where an operation is associative to the bit - integers,
-//! maxima, minima - blocks give what one after the other does. Products of floats have no blocks: of two totals one may overflow where the other
+//! Elements meet one after the other, but for sums of more than [`SCAN_BLOCK`] elements: each block of so many has a
+//! *total*, its elements added in order from -0; a block begins with the totals of all before it, added in order, and
+//! goes on element by element. Totals of blocks and then their results are had from several blocks at a time, by as
+//! many threads as there are. Where an operation is associative to the bit - integers, maxima, minima - blocks give
+//! what one after the other does. Products of floats have no blocks: of two totals one may overflow where the other
 //! vanishes. Neither has [`ScanOp::LogSumExp`], which would take twice the exponentials.
 
 mod blocks;
@@ -34,8 +36,8 @@ pub fn ns_per_element(op: ScanOp) -> f64 {
     }
 }
 
-/// What scanning each column moves beyond reading the elements and writing the results once; `split` among threads. Digits of keys that are all the
-/// same, which a sort leaves out, are data: all count.
+/// What scanning each column moves beyond reading the elements and writing the results once; `split` among threads.
+/// Digits of keys that are all the same, which a sort leaves out, are data: all count.
 pub fn moves(op: ScanOp, dtype: DType, [n, width]: [usize; 2], split: bool) -> Moved {
     let bytes = (n * width * dtype.size()) as u64;
     match op {
@@ -49,9 +51,10 @@ pub fn moves(op: ScanOp, dtype: DType, [n, width]: [usize; 2], split: bool) -> M
     }
 }
 
-/// Scans each column of an `[n][width]` row-major buffer; with `width` 1, one row along. `dtype` is that of the elements, [`ScanOp::Argsort`]
-/// writes i64. `reverse`: from the last element to the first; of a sort, descending. `from` may be `to`, for [`ScanOp::Argsort`] only where elements
-/// have 8 bytes or `width` is 1. Without `threads` the calling one works alone.
+/// Scans each column of an `[n][width]` row-major buffer; with `width` 1, one row along. `dtype` is that of the
+/// elements, [`ScanOp::Argsort`] writes i64. `reverse`: from the last element to the first; of a sort, descending.
+/// `from` may be `to`, for [`ScanOp::Argsort`] only where elements have 8 bytes or `width` is 1. Without `threads` the
+/// calling one works alone.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for all elements, and aligned to them; they are the same or apart.

@@ -1,7 +1,7 @@
 //! Sorts.
 //!
-//! They go by keys: unsigned integers in the order of the elements, NaN the largest, -0 and +0 one, each with its place in the low bits, so that
-//! any way to sort them is stable. Long columns are sorted by radix, by all threads together.
+//! They go by keys: unsigned integers in the order of the elements, NaN the largest, -0 and +0 one, each with its place
+//! in the low bits, so that any way to sort them is stable. Long columns are sorted by radix, by all threads together.
 
 use super::{Element, Rows, ns_per_element};
 use crate::memory::PRIVATE;
@@ -60,7 +60,8 @@ pub fn moves(dtype: DType, n: usize, split: bool) -> Moved {
     if n < RADIX || 2 * items + elements <= PRIVATE as u64 {
         return Moved::default();
     }
-    // Keys are counted for all digits at once, or by threads for each, and moved for each; at last they say which element comes next.
+    // Keys are counted for all digits at once, or by threads for each, and moved for each; at last they say which
+    // element comes next.
     let counted = if split { digits } else { 1 };
     Moved {
         read: items * (counted + digits + 1) + elements,
@@ -161,8 +162,8 @@ fn radix<I: Item>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: u32) {
     }
 }
 
-/// As [`radix`], by threads together: each counts the digits of a part and moves that part to where the counts of all parts say. The order is that of one
-/// thread, however many there are.
+/// As [`radix`], by threads together: each counts the digits of a part and moves that part to where the counts of all
+/// parts say. The order is that of one thread, however many there are.
 fn together<I: Item>(
     items: &mut Vec<I>,
     scratch: &mut Vec<I>,
@@ -177,7 +178,8 @@ fn together<I: Item>(
     for digit in 0..digits {
         let (from, to) = (&items[..], Shared(scratch.as_mut_ptr()));
         let each = Shared(counts.as_mut_ptr());
-        // SAFETY: each part has counts of its own, one thread at a time is at a part, and no two borrows of one are alive at once.
+        // SAFETY: each part has counts of its own, one thread at a time is at a part, and no two borrows of one are
+        // alive at once.
         let own = |k: usize| unsafe { &mut *each.get().add(k) };
         threads.run(helpers, 1, estimate, |range| {
             for k in range {

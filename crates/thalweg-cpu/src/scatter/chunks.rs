@@ -1,7 +1,8 @@
-//! What a scatter's chunks of work are, and whether it may run: every operand is checked against its buffer before anything does.
+//! What a scatter's chunks of work are, and whether it may run: every operand is checked against its buffer before
+//! anything does.
 //!
-//! Chunks differ in the dimensions beside the axis, so no two write one element. Every index is checked before it is used; the first one out of
-//! range becomes the launch's error.
+//! Chunks differ in the dimensions beside the axis, so no two write one element. Every index is checked before it is
+//! used; the first one out of range becomes the launch's error.
 
 use std::sync::Mutex;
 use thalweg_kernel::ScatterGeometry;

@@ -1,8 +1,9 @@
 //! Scatters whose index or values are computed on the way.
 //!
-//! In: a scatter with map kernels for its index, its values or both. Out: the scatter of what they give, which never is in memory as a whole: the
-//! scatter is cut along its outermost dimension, and each part's index and values are computed into scratch that stays in cache. Parts follow one
-//! another in the order of the index, so the cuts change no bit. What cannot be cut the same way is computed whole.
+//! In: a scatter with map kernels for its index, its values or both. Out: the scatter of what they give, which never is
+//! in memory as a whole: the scatter is cut along its outermost dimension, and each part's index and values are
+//! computed into scratch that stays in cache. Parts follow one another in the order of the index, so the cuts change no
+//! bit. What cannot be cut the same way is computed whole.
 
 use super::{apply, prepare};
 use crate::memory::PRIVATE;
@@ -215,8 +216,8 @@ fn points(geometry: &Geometry) -> usize {
     }
 }
 
-/// How many points of operand `which`, which is computed, go with one place along the outermost dimension, where those of neighbouring places
-/// follow each other, both in what is computed and in how it is read.
+/// How many points of operand `which`, which is computed, go with one place along the outermost dimension, where those
+/// of neighbouring places follow each other, both in what is computed and in how it is read.
 fn cut(g: &ScatterGeometry, which: usize, own: &Geometry) -> Option<usize> {
     let Geometry::Map(map) = own else { return None };
     let part = usize::try_from(outer_strides(g)[which]).ok().filter(|&p| p > 0)?;

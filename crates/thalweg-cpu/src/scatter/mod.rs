@@ -1,10 +1,12 @@
 //! Scatters: values put in at given places along an axis.
 //!
-//! The tensor is copied, unless the result takes its place, then values are put in. Values that meet one element do so in the order of the index, and
-//! each result is rounded to the tensor's dtype where it lies, so the bits depend on nothing else. Chunks of work differ in
-//! the dimensions beside the axis; where those are few, each chunk owns a range of the result along the axis as well and looks at all indices.
+//! The tensor is copied, unless the result takes its place, then values are put in. Values that meet one element do so
+//! in the order of the index, and each result is rounded to the tensor's dtype where it lies, so the bits depend on
+//! nothing else. Chunks of work differ in the dimensions beside the axis; where those are few, each chunk owns a range
+//! of the result along the axis as well and looks at all indices.
 //!
-//! Index and values may be computed by the kernel itself ([`inputs`]): part by part, each of which is put in before the next one is computed.
+//! Index and values may be computed by the kernel itself ([`inputs`]): part by part, each of which is put in before the
+//! next one is computed.
 
 mod chunks;
 mod inputs;
@@ -22,7 +24,8 @@ use thalweg_runtime::{Buffer, Error};
 /// Nanoseconds a value, and a byte that is copied, on one thread.
 const NS_PER_VALUE: f64 = 2.0;
 const NS_PER_BYTE: f64 = 0.05;
-/// Bytes of a result that stays in a thread's own caches, and values for one index that are worth looking at it on several threads.
+/// Bytes of a result that stays in a thread's own caches, and values for one index that are worth looking at it on
+/// several threads.
 const CACHED: usize = 1 << 20;
 const WIDE: usize = 16;
 /// Bytes that a thread copies at a time.
@@ -234,8 +237,9 @@ fn put<T: Copy>(
     let columns: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let estimate = NS_PER_VALUE * (columns * g.n) as f64;
     let wanted = threads.for_work(estimate);
-    // Looking at an index costs as much as putting a value in does, or several times as much where no branch predictor can tell whose it is, unless the
-    // latter misses the caches or there are many for one index: only then a range a thread, no more.
+    // Looking at an index costs as much as putting a value in does, or several times as much where no branch predictor
+    // can tell whose it is, unless the latter misses the caches or there are many for one index: only then a range a
+    // thread, no more.
     let index_row = if g.inner.is_empty() { 1 } else { chunks.width };
     let far = g.size * index_row * size_of::<T>() > CACHED || chunks.columns[1] == 0 && index_row >= WIDE;
     let ranges = if count == 0 || count >= wanted || !far { 1 } else { wanted.div_ceil(count).min(g.size.max(1)) };
@@ -259,7 +263,8 @@ fn put<T: Copy>(
                 }
                 own.contains(&(i as u64))
             };
-            // SAFETY: all positions were checked, of the result for every place inside; no two chunks write one element.
+            // SAFETY: all positions were checked, of the result for every place inside; no two chunks write one
+            // element.
             unsafe {
                 for k in 0..g.n as isize {
                     let (index, values) = (index.offset(k * index_step), values.offset(k * value_step));

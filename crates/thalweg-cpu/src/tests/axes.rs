@@ -1,4 +1,5 @@
-//! Scans as row kernels, gathers as maps and scatters over random layouts against the interpreter, on any number of threads.
+//! Scans as row kernels, gathers as maps and scatters over random layouts against the interpreter, on any number of
+//! threads.
 
 use super::{Lcg, device, download, read, upload, write};
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Op, REVERSE, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
@@ -9,7 +10,8 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Device, Error};
 
-/// A tensor that lies somehow: its strides, the position of its first element, all bytes of its buffer, and its meaning.
+/// A tensor that lies somehow: its strides, the position of its first element, all bytes of its buffer, and its
+/// meaning.
 struct Laid {
     strides: Vec<isize>,
     base: isize,

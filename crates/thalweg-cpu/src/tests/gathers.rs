@@ -42,7 +42,8 @@ fn launches_gather_and_name_an_index_that_is_out_of_range() {
     let index: Vec<i64> = (0..rows * n).map(|_| rng.below(columns) as i64).collect();
     for threads in [1, 3] {
         let device = device(threads);
-        // The source by rows and by columns; the index as it is and transposed, which makes launches copy blocks of it together.
+        // The source by rows and by columns; the index as it is and transposed, which makes launches copy blocks of it
+        // together.
         for (by_columns, transposed) in [(false, false), (true, false), (false, true), (true, true)] {
             let class = if transposed { AccessClass::Strided } else { AccessClass::Contiguous };
             let (row, apart) = if by_columns { (1, rows) } else { (columns, 1) };

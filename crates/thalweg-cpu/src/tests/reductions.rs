@@ -131,7 +131,8 @@ fn output_dtype(op: ReduceOp, dtype: DType) -> DType {
     }
 }
 
-/// A random layout: a row-major source, its dimensions dealt out to kept and reduced in any order, some flipped or strided.
+/// A random layout: a row-major source, its dimensions dealt out to kept and reduced in any order, some flipped or
+/// strided.
 fn random_geometry(rng: &mut Lcg, large: bool) -> (Reduction, usize) {
     let mut dims: Vec<(usize, isize)> = vec![];
     let (mut step, mut base) = (1usize, 0isize);

@@ -1,8 +1,8 @@
 //! Row bodies: a pass for each phase, run row by row.
 //!
-//! A tile holds points of one row, so what is the same for all of them - values of the row, elements that it has one of - fills its register once a
-//! row. Folds go on from tile to tile in lanes of their own. Between phases only the values and the buffers live on, both in
-//! memory, so a row may be run a phase at a time.
+//! A tile holds points of one row, so what is the same for all of them - values of the row, elements that it has one
+//! of - fills its register once a row. Folds go on from tile to tile in lanes of their own. Between phases only the
+//! values and the buffers live on, both in memory, so a row may be run a phase at a time.
 
 use super::call::{Block, Call};
 use super::compile::{Level, compile_pass};
@@ -75,7 +75,8 @@ impl Along for AlongTile {
             }
             for row in 0..rows {
                 for ((pass, call), &once) in calls.iter_mut().zip(&once) {
-                    // SAFETY: the caller vouches for the points of the row, for one element where there is one a row, and for the values.
+                    // SAFETY: the caller vouches for the points of the row, for one element where there is one a row,
+                    // and for the values.
                     unsafe { run_row(pass, call, row, if once { 1 } else { n }) };
                     if call.outside {
                         return false;

@@ -60,7 +60,8 @@ impl<'a> Call<'a> {
     /// Runs steps over a block.
     ///
     /// # Safety
-    /// That of [`Rows::run`](crate::row_call::Rows::run), for the points of the block, of which there are at most [`TILE`](super::program::TILE).
+    /// That of [`Rows::run`](crate::row_call::Rows::run), for the points of the block, of which there are at most
+    /// [`TILE`](super::program::TILE).
     pub(super) unsafe fn steps(&mut self, steps: &[Step], block: Block) {
         for step in steps {
             // SAFETY: the caller's promise.
@@ -208,7 +209,8 @@ impl<'a> Call<'a> {
         b: Block,
     ) {
         let lanes = b.rows * b.columns;
-        // SAFETY: the elements of the block are readable, the register has room for as many lanes, and does not overlap them.
+        // SAFETY: the elements of the block are readable, the register has room for as many lanes, and does not overlap
+        // them.
         unsafe {
             let from = (self.at_row(access, b.row) as *const u8).add(b.column * size);
             let dense = self.dense(access, size, b);
@@ -283,8 +285,8 @@ impl<'a> Call<'a> {
         let a = self.accesses[access as usize];
         let (from, size, lane) = (self.at[value as usize] as *const u8, a.dtype.size(), super::program::width(a.dtype));
         let step = self.step_of(access) as isize;
-        // Rows that follow one another are one. Others go one by one: where they are written to the same elements, what the last one leaves stays,
-        // and sums are those of all.
+        // Rows that follow one another are one. Others go one by one: where they are written to the same elements, what
+        // the last one leaves stays, and sums are those of all.
         let together = step == 1 && self.dense(access, size, b);
         let (chunks, each) = if together { (1, b.rows * b.columns) } else { (b.rows, b.columns) };
         for r in 0..chunks {

@@ -1,7 +1,7 @@
 //! Conversions between lanes, and between lanes and memory.
 //!
-//! Rust's `as` is the conversion that the table asks for: float to integer saturates and turns NaN into 0, integers wrap
-//! to a narrower width, everything else rounds to nearest even. bf16 and f16 live in f32 lanes.
+//! Rust's `as` is the conversion that the table asks for: float to integer saturates and turns NaN into 0, integers
+//! wrap to a narrower width, everything else rounds to nearest even. bf16 and f16 live in f32 lanes.
 
 use super::lanes::{Loop, lanes};
 use half::f16;

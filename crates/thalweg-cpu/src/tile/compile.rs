@@ -21,8 +21,8 @@ pub fn compile_with(body: &Body, operands: u16) -> TileProgram {
     TileProgram { pass, bytes, accesses: body.accesses, operands }
 }
 
-/// Compiles a prepared body. `row` is the level of what is the same for all points of a row: its own, where a tile lies in one row, or else that of
-/// a point.
+/// Compiles a prepared body. `row` is the level of what is the same for all points of a row: its own, where a tile lies
+/// in one row, or else that of a point.
 pub(super) fn compile_pass(body: &Body, row: Level) -> Pass {
     let mut c = Compiler::new(body, row);
     for i in 0..body.nodes.len() {

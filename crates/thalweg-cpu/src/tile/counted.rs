@@ -1,7 +1,9 @@
-//! What the tile engine really loads and stores, for those who compare it with what programs say ([`thalweg_kernel::Moved`]).
+//! What the tile engine really loads and stores, for those who compare it with what programs say
+//! ([`thalweg_kernel::Moved`]).
 //!
-//! Off unless [`counted`] runs on the thread; then each step that loads or stores notes its bytes. It counts operands of the launch, not the buffers between phases, and
-//! not what is the same for all points of a row. Launches of more than one thread are counted in part only.
+//! Off unless [`counted`] runs on the thread; then each step that loads or stores notes its bytes. It counts operands
+//! of the launch, not the buffers between phases, and not what is the same for all points of a row. Launches of more
+//! than one thread are counted in part only.
 
 use std::cell::Cell;
 use thalweg_kernel::{Access, AccessClass};

@@ -47,8 +47,8 @@ macro_rules! float_operations {
                 Maximum => lanes!(|a: $t, b: $t| -> $t { maximum(a, b) }),
                 Clamp => lanes!(|a: $t, b: $t, c: $t| -> $t { minimum(maximum(a, b), c) }),
                 Lerp => lanes!(|a: $t, b: $t, c: $t| -> $t { a + c * (b - a) }),
-                // Widened, the quotient of two f32 rounds to no integer that it does not reach. A rounded quotient without
-                // a fraction is its own floor, as in the emitted code.
+                // Widened, the quotient of two f32 rounds to no integer that it does not reach. A rounded quotient
+                // without a fraction is its own floor, as in the emitted code.
                 FloorDiv => lanes!(|a: $t, b: $t| -> $t {
                     let (near, wide) = (a / b, f64::from(a) / f64::from(b));
                     if near.abs() >= 8388608.0 { near.floor() } else { wide.floor() as $t }

@@ -1,7 +1,7 @@
 //! Elements put together: the loops of folds, and of stores that combine with what is there.
 //!
-//! A fold keeps [`LANES`] partial results. Tiles are whole multiples of that, so each tile of a row begins at the first lane, and the order is
-//! that of [`thalweg_kernel::order`], to the bit.
+//! A fold keeps [`LANES`] partial results. Tiles are whole multiples of that, so each tile of a row begins at the first
+//! lane, and the order is that of [`thalweg_kernel::order`], to the bit.
 
 use thalweg_ir::DType;
 use thalweg_kernel::FoldOp;
@@ -22,7 +22,8 @@ pub(super) type Finish = unsafe fn(acc: *const u8) -> u64;
 /// Puts `n` elements together with what is in memory, `stride` elements apart, one after the other.
 ///
 /// # Safety
-/// `from` points at `n` elements of the dtype, and `to`, at that stride, at as many that may be written; all are aligned, and they do not overlap.
+/// `from` points at `n` elements of the dtype, and `to`, at that stride, at as many that may be written; all are
+/// aligned, and they do not overlap.
 pub(super) type Combine = unsafe fn(to: *mut u8, stride: isize, from: *const u8, n: usize);
 
 /// A fold's code.

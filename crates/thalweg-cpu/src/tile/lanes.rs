@@ -7,8 +7,8 @@
 /// result's, all aligned for their types; `out` overlaps no argument.
 pub(super) type Loop = unsafe fn(args: [*const u8; 3], out: *mut u8, n: usize);
 
-/// `lanes!(|a: f32, b: f32| -> f32 { a + b })` is a [`Loop`]: compiled for the baseline and, on x86-64, for AVX2 with FMA;
-/// the version is chosen here, once, for the machine at hand.
+/// `lanes!(|a: f32, b: f32| -> f32 { a + b })` is a [`Loop`]: compiled for the baseline and, on x86-64, for AVX2 with
+/// FMA; the version is chosen here, once, for the machine at hand.
 macro_rules! lanes {
     (|$($x:ident: $t:ty),+| -> $r:ty $body:block) => {{
         #[inline(always)]

@@ -82,8 +82,8 @@ pub(super) struct Indexed {
     pub step: i64,
 }
 
-/// Elements of this size at positions to which offsets are added; 0 where `inside` is, or where that leads out of the operand. Gives
-/// whether none did.
+/// Elements of this size at positions to which offsets are added; 0 where `inside` is, or where that leads out of the
+/// operand. Gives whether none did.
 ///
 /// # Safety
 /// The operand is readable, there are `n` lanes of offsets and of `inside`, and `out` has room for as many elements.
@@ -104,7 +104,8 @@ pub(super) unsafe fn indexed(
     ) -> bool {
         let mut all = true;
         for i in 0..n {
-            // SAFETY: the contract of `indexed`; a position is below the number of elements where it is read, wrapped or not.
+            // SAFETY: the contract of `indexed`; a position is below the number of elements where it is read, wrapped
+            // or not.
             unsafe {
                 let moved = at.first.wrapping_add(at.step.wrapping_mul(i as i64));
                 let position = moved.wrapping_add(offset.add(i).read()) as u64;

@@ -101,8 +101,8 @@ pub(super) struct Pass {
     pub bytes: (usize, usize),
 }
 
-/// Lays out the registers of passes that run in turns, which so far have begun at 0: those that are kept side by side, the others of all
-/// passes in the same place. Gives the bytes of all together.
+/// Lays out the registers of passes that run in turns, which so far have begun at 0: those that are kept side by side,
+/// the others of all passes in the same place. Gives the bytes of all together.
 pub(super) fn lay_out(passes: &mut [&mut Pass]) -> usize {
     let kept: usize = passes.iter().map(|p| p.bytes.0).sum();
     let others = passes.iter().map(|p| p.bytes.1).max().unwrap_or(0);
@@ -116,8 +116,8 @@ pub(super) fn lay_out(passes: &mut [&mut Pass]) -> usize {
     kept + others
 }
 
-/// A map body compiled for the tile engine: a list of loops, run over tiles of 512 points. Needs no slow path: a run gives false where a
-/// `Gather` reached outside its operand.
+/// A map body compiled for the tile engine: a list of loops, run over tiles of 512 points. Needs no slow path: a run
+/// gives false where a `Gather` reached outside its operand.
 pub struct TileProgram {
     pub(super) pass: Pass,
     /// Bytes of all registers.

@@ -57,7 +57,8 @@ impl Rows for TileProgram {
             for row in (0..rows).step_by(together) {
                 for column in (0..n).step_by(TILE) {
                     let block = Block { row, rows: together.min(rows - row), column, columns: TILE.min(n - column) };
-                    // SAFETY: the block lies in the `rows × n` points that the caller vouches for, and has at most a tile of them.
+                    // SAFETY: the block lies in the `rows × n` points that the caller vouches for, and has at most a
+                    // tile of them.
                     unsafe { call.steps(&self.pass.steps, block) };
                     if call.outside {
                         return false;

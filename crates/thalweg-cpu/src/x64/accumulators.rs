@@ -21,8 +21,8 @@ pub struct Accumulators {
     pub nan: Vec<Option<u8>>,
     /// Frame vectors: those of accumulators, then those of NaN, by fold.
     pub homes: i32,
-    /// Registers that a fold's instructions use in passing: the first in every step, the second in masked ones and at the end, the third for
-    /// products of i64, the fourth where accumulators are in the frame.
+    /// Registers that a fold's instructions use in passing: the first in every step, the second in masked ones and at
+    /// the end, the third for products of i64, the fourth where accumulators are in the frame.
     pub spare: [u8; 4],
     /// Vector registers that are left, from 0.
     pub vectors: usize,

@@ -6,10 +6,11 @@
 //!     pass:  accumulators at the identity; main loop and masked steps as in map code; lanes put together
 //! ```
 //!
-//! What ends a pass - lanes put together, a root, a division - takes long and does not depend on other rows: side by side in a group, one row's end
-//! overlaps with the next one's pass.
-//! Each phase is lowered, ordered and allocated by itself. Values of a row are frame vectors with the same value in every lane, so a phase reads
-//! them as it reads scalars; rbx holds where those of the row are. They come from memory and go there only when a call runs some of the phases.
+//! What ends a pass - lanes put together, a root, a division - takes long and does not depend on other rows: side by
+//! side in a group, one row's end overlaps with the next one's pass. Each phase is lowered, ordered and allocated by
+//! itself. Values of a row are frame vectors with the same value in every lane, so a phase reads them as it reads
+//! scalars; rbx holds where those of the row are. They come from memory and go there only when a call runs some of the
+//! phases.
 
 use super::accumulators::{Accumulators, LANES};
 use super::asm::*;
@@ -42,8 +43,8 @@ pub fn compile_along(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong,
     compile_along_with(body, isa, keep, Knobs::default())
 }
 
-/// As [`compile_along`], for outputs larger than the caches: the last pass stores whole vectors past them. The first element of a row of every
-/// output that is stored point by point must be aligned to a whole vector (64 bytes).
+/// As [`compile_along`], for outputs larger than the caches: the last pass stores whole vectors past them. The first
+/// element of a row of every output that is stored point by point must be aligned to a whole vector (64 bytes).
 pub fn compile_along_streaming(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong, Unsupported> {
     compile_along_with(body, isa, keep, Knobs { streaming: true, ..Knobs::default() })
 }
@@ -114,9 +115,9 @@ pub(crate) fn assemble_along(
     Ok((bytes, report))
 }
 
-/// What a late pass asks for ahead: the first pass's loads, where there are several passes. No pass reads on into the next row, so the processor does
-/// not see the next row coming before the last pass has ended, and waits for its first lines each time (rows of 1024 in the third-level cache, layer
-/// norm: 112 ns a row without).
+/// What a late pass asks for ahead: the first pass's loads, where there are several passes. No pass reads on into the
+/// next row, so the processor does not see the next row coming before the last pass has ended, and waits for its first
+/// lines each time (rows of 1024 in the third-level cache, layer norm: 112 ns a row without).
 fn ahead(body: &Body, phases: &Phases) -> Vec<(u16, u8)> {
     let mut passes = phases.list.iter().filter(|p| !p.once);
     let (Some(first), Some(_)) = (passes.next(), passes.next()) else { return vec![] };

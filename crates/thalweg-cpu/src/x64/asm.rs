@@ -1,8 +1,8 @@
 //! The encoder: one function for every VEX and EVEX instruction, and the few scalar ones that loops are made of.
 //!
-//! In: an instruction as [`Code`] and operands. Out: bytes, and fix-ups for references to the constant pool that follows the
-//! code. It checks nothing: that operands fit the instruction is the caller's part, and what comes out is compared with
-//! another decoder in the tests.
+//! In: an instruction as [`Code`] and operands. Out: bytes, and fix-ups for references to the constant pool that
+//! follows the code. It checks nothing: that operands fit the instruction is the caller's part, and what comes out is
+//! compared with another decoder in the tests.
 
 use super::isa::Isa;
 
@@ -165,7 +165,8 @@ impl Asm {
         }
     }
 
-    /// ModRM, SIB and displacement; an 8-bit displacement counts in `unit` bytes, `after` bytes of the instruction follow.
+    /// ModRM, SIB and displacement; an 8-bit displacement counts in `unit` bytes, `after` bytes of the instruction
+    /// follow.
     fn modrm(&mut self, reg: u8, rm: Rm, unit: i32, after: usize) {
         let reg = (reg & 7) << 3;
         match rm {

@@ -1,4 +1,5 @@
-//! Vector operations as instructions of either instruction set, and the [`Machine`] that math functions are written for.
+//! Vector operations as instructions of either instruction set, and the [`Machine`] that math functions are written
+//! for.
 //!
 //! Functions here take and give values of the lanes their names tell; only masks on AVX2 carry a width that can differ
 //! from the other operands', and are converted where they meet.
@@ -184,8 +185,8 @@ impl Vir {
         let n = self.two(ops::PADD, 8, n, e);
         self.shift(ops::SHL, 8, n, 52)
     }
-    /// `a·2ⁿ` where there is no instruction for it. The part of `n` beyond the normal exponents is applied first, in halves: they
-    /// are exact, or the result is 0 or infinite anyway; only the last product rounds.
+    /// `a·2ⁿ` where there is no instruction for it. The part of `n` beyond the normal exponents is applied first, in
+    /// halves: they are exact, or the result is 0 or infinite anyway; only the last product rounds.
     fn scale_by_parts(&mut self, lane: u8, a: Val, n: Val) -> Val {
         let (n, lo, hi) = if lane == 4 {
             (self.convert(ops::CVT_F32_I32, 4, 4, n), -126i32, 127)

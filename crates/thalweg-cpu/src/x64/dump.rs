@@ -1,4 +1,5 @@
-//! Emitted code for people: the body, the instructions of each loop with their registers, and the machine code beside them (`THALWEG_DUMP`).
+//! Emitted code for people: the body, the instructions of each loop with their registers, and the machine code beside
+//! them (`THALWEG_DUMP`).
 //!
 //! `objdump -D -b binary -m i386:x86-64 -M intel FILE.bin` disassembles what is beside the listing.
 

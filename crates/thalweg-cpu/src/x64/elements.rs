@@ -59,8 +59,8 @@ fn float(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
     })
 }
 
-/// `⌊a/b⌋`. In f32 the quotient may have been rounded up to an integer; the exact remainder, of `b`'s opposite sign then, tells.
-/// From 2²³ on the quotient is an integer as it is.
+/// `⌊a/b⌋`. In f32 the quotient may have been rounded up to an integer; the exact remainder, of `b`'s opposite sign
+/// then, tells. From 2²³ on the quotient is an integer as it is.
 fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
     let q = v.two(ops::DIV, w, a, b);
     let f = v.round_to(w, q, 1);
@@ -102,7 +102,8 @@ fn ends(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
     v.two(if larger { ops::PAND } else { ops::POR }, w, m, n)
 }
 
-/// Two partial results of a fold put together, as `thalweg_kernel::order` has it. `None`: there are no instructions for it.
+/// Two partial results of a fold put together, as `thalweg_kernel::order` has it. `None`: there are no instructions for
+/// it.
 pub fn combine(v: &mut Vir, op: FoldOp, dtype: DType, old: Val, new: Val) -> Option<Val> {
     if !dtype.is_float() || matches!(op, FoldOp::Sum | FoldOp::Prod) {
         return element(v, op.element(), dtype, &[old, new]);
@@ -114,7 +115,8 @@ pub fn combine(v: &mut Vir, op: FoldOp, dtype: DType, old: Val, new: Val) -> Opt
     Some(v.pick(w, nan, canonical, ends))
 }
 
-/// The instruction that puts elements together in a fold, or the one that the sequence is about; and whether it does by itself.
+/// The instruction that puts elements together in a fold, or the one that the sequence is about; and whether it does by
+/// itself.
 pub fn fold_code(isa: Isa, op: FoldOp, dtype: DType) -> (Code, bool) {
     let w = (lane_of(dtype) == 8) as usize;
     let evex = isa == Isa::Avx512;
@@ -207,7 +209,8 @@ fn int32(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
         BitAnd => v.i_and(x, y),
         BitOr => rotation(v, x, y).unwrap_or_else(|| v.i_or(x, y)),
         BitXor => v.i_xor(x, y),
-        // The variable shifts take counts as unsigned, and give 0 or the sign from 32 on. Narrow types wrap to the same.
+        // The variable shifts take counts as unsigned, and give 0 or the sign from 32 on. Narrow types wrap to the
+        // same.
         Shl => match constant_of(v, y) {
             Some(n) if n < 32 => v.shift(ops::SHL, 4, x, n as u8),
             _ => v.two(ops::SHLV, 4, x, y),
@@ -224,8 +227,8 @@ fn int32(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
     Some(if narrow && wraps { wrap(v, result, dtype) } else { result })
 }
 
-/// Division of 32-bit integers through f64: a quotient that is no integer is at least 2⁻³² of itself away from one, so rounding
-/// does not reach it.
+/// Division of 32-bit integers through f64: a quotient that is no integer is at least 2⁻³² of itself away from one, so
+/// rounding does not reach it.
 fn divide(v: &mut Vir, op: ElementOp, signed: bool, a: Val, b: Val) -> Val {
     let (x, y) = (to_f64(v, a, signed), to_f64(v, b, signed));
     let q = v.d_div(x, y);
@@ -473,7 +476,8 @@ fn round_half(v: &mut Vir, x: Val, to: DType) -> Val {
     v.make(Op::Rm, ops::F16_F32, 4, 4, 0, &[h])
 }
 
-/// f32 lanes as f16 in the lower half of the vector. (The lane is that of the f32s: nothing but a conversion back or a store uses it.)
+/// f32 lanes as f16 in the lower half of the vector. (The lane is that of the f32s: nothing but a conversion back or a
+/// store uses it.)
 pub fn f16_bits(v: &mut Vir, x: Val) -> Val {
     v.make(Op::Mr, ops::F32_F16, 4, 4, 0, &[x])
 }

@@ -1,10 +1,10 @@
 //! From allocated steps to instructions.
 //!
-//! In: a [`Program`] with its registers. Out: bytes in an [`Asm`], and the pool of constants that stands behind them. What stands around the steps is in
-//! [`super::function`] and [`super::along`].
+//! In: a [`Program`] with its registers. Out: bytes in an [`Asm`], and the pool of constants that stands behind them.
+//! What stands around the steps is in [`super::function`] and [`super::along`].
 //!
-//! r13 is the argument block, r14 the position in the row, r15 `n`, r12 what guards found; rax, rcx, rsi, rdi are free inside an
-//! instruction; the others hold pointers. The frame is 64-byte aligned under rsp.
+//! r13 is the argument block, r14 the position in the row, r15 `n`, r12 what guards found; rax, rcx, rsi, rdi are free
+//! inside an instruction; the others hold pointers. The frame is 64-byte aligned under rsp.
 
 use super::accumulators::Accumulators;
 use super::asm::*;

@@ -1,12 +1,13 @@
 //! Folds over the points of a row: accumulators, what a step puts to them, and what they are in the end.
 //!
-//! The order of a fold is part of what a kernel means (`thalweg_kernel::order`): 32 lanes, so a pass that folds has exactly as many copies of the
-//! step as make 32 points, each with an accumulator of its own for every fold. Accumulators are in registers above those of the allocator from the
-//! row's start to its end; where registers run out the others are in the frame. A fold's instruction reads its argument and changes the
-//! accumulator in place. Always true: lanes that no element reaches stay at the identity.
+//! The order of a fold is part of what a kernel means (`thalweg_kernel::order`): 32 lanes, so a pass that folds has
+//! exactly as many copies of the step as make 32 points, each with an accumulator of its own for every fold.
+//! Accumulators are in registers above those of the allocator from the row's start to its end; where registers run out
+//! the others are in the frame. A fold's instruction reads its argument and changes the accumulator in place. Always
+//! true: lanes that no element reaches stay at the identity.
 //!
-//! Maxima and minima of floats leave NaN to a mask apart from the numbers, as the instructions forget one: a bit in a mask register says that
-//! some element was NaN (AVX2: the lanes of a vector).
+//! Maxima and minima of floats leave NaN to a mask apart from the numbers, as the instructions forget one: a bit in a
+//! mask register says that some element was NaN (AVX2: the lanes of a vector).
 
 use super::accumulators::{Accumulators, apart};
 use super::asm::*;

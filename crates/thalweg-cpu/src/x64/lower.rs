@@ -1,4 +1,5 @@
-//! From a kernel body to the vector IR: accesses become loads, gathers and index arithmetic, elements become instructions.
+//! From a kernel body to the vector IR: accesses become loads, gathers and index arithmetic, elements become
+//! instructions.
 //!
 //! Either the whole body is lowered or a reason is given ([`Unsupported`]); asking changes nothing.
 
@@ -296,7 +297,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Elements `offset` (i64) after those that the access points at. What is not inside or too far for an index of 32 bits goes to the slow path.
+    /// Elements `offset` (i64) after those that the access points at. What is not inside or too far for an index of 32
+    /// bits goes to the slow path.
     fn gather_at(&mut self, access: u16, offset: Val, inside: Val) -> Result<Val, Unsupported> {
         let a = self.body.accesses[access as usize];
         let from_row = match a.class {

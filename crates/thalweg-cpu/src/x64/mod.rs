@@ -1,7 +1,7 @@
 //! The x86-64 vector emitter: a map body in, machine code out.
 //!
-//! Body → `lower` (vector IR, one instruction a value) → `schedule` (order, copies) → `regalloc` → `emit` → `pages`. Code is
-//! specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
+//! Body → `lower` (vector IR, one instruction a value) → `schedule` (order, copies) → `regalloc` → `emit` → `pages`.
+//! Code is specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
 //! docs/cpu-emitter.md has the design.
 
 mod accumulators;
@@ -56,8 +56,8 @@ pub struct Report {
     pub bytes: usize,
     /// Values written to the frame in the main loop for want of registers.
     pub spills: usize,
-    /// Whether a run may find lanes for the slow path, and so return false after having written: inputs must still be there then, and so must
-    /// what accumulating stores found.
+    /// Whether a run may find lanes for the slow path, and so return false after having written: inputs must still be
+    /// there then, and so must what accumulating stores found.
     pub rereads_inputs: bool,
     /// How long it took.
     pub time: Duration,
@@ -79,8 +79,8 @@ pub fn compile(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
     compile_with(body, isa, Knobs::default())
 }
 
-/// As [`compile`], for outputs that are larger than the caches: whole vectors are stored past them, which saves reading the lines first.
-/// The first element of a row of every output must be aligned to a whole vector (64 bytes).
+/// As [`compile`], for outputs that are larger than the caches: whole vectors are stored past them, which saves reading
+/// the lines first. The first element of a row of every output must be aligned to a whole vector (64 bytes).
 pub fn compile_streaming(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
     compile_with(body, isa, Knobs { streaming: true, ..Knobs::default() })
 }
@@ -140,8 +140,9 @@ fn unrolled(
     single: usize,
     knobs: Knobs,
 ) -> Option<(Program, Allocation)> {
-    /// Interleaving hides latency even where the code outgrows the first-level cache: 100 tanh in a row, 2,300 instructions a step, take 27 µs on
-    /// 1,024 points with four copies and 97 with one. Beyond this compiling takes too long.
+    /// Interleaving hides latency even where the code outgrows the first-level cache: 100 tanh in a row, 2,300
+    /// instructions a step, take 27 µs on 1,024 points with four copies and 97 with one. Beyond this compiling takes
+    /// too long.
     const LONGEST: usize = 12_000;
     for copies in [4, 2] {
         let promising = single * copies <= limits.vectors + limits.vectors / 2 && order.len() * copies <= LONGEST;

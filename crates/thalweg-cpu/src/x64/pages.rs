@@ -1,9 +1,10 @@
 //! Memory for code: never writable and executable through one mapping.
 //!
-//! An [`Arena`] is a memory file mapped twice, once to write and once to execute, so publishing a function is a copy. Where memory files
-//! are refused, each function gets pages of its own that turn from writable to executable. Always true: a place is written
-//! once, before its [`Code`] exists, by the process that made the arena. (A forked child shares the file, so neither side may write
-//! where the other could run: places are not reused, a child makes its own arena, and an arena goes when all its code is gone.)
+//! An [`Arena`] is a memory file mapped twice, once to write and once to execute, so publishing a function is a copy.
+//! Where memory files are refused, each function gets pages of its own that turn from writable to executable. Always
+//! true: a place is written once, before its [`Code`] exists, by the process that made the arena. (A forked child
+//! shares the file, so neither side may write where the other could run: places are not reused, a child makes its own
+//! arena, and an arena goes when all its code is gone.)
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::ptr::{self, NonNull};
@@ -62,7 +63,8 @@ impl Code {
     /// The way without memory files.
     fn pages(bytes: &[u8]) -> Option<Code> {
         let len = bytes.len().next_multiple_of(PAGE);
-        // SAFETY: a new private mapping, placed by the system; it is written before it turns executable, and given back on failure.
+        // SAFETY: a new private mapping, placed by the system; it is written before it turns executable, and given back
+        // on failure.
         unsafe {
             let flags = ProtFlags::READ | ProtFlags::WRITE;
             let p = rustix::mm::mmap_anonymous(ptr::null_mut(), len, flags, MapFlags::PRIVATE).ok()?;

@@ -1,9 +1,10 @@
 //! Registers for a straight line of instructions.
 //!
-//! Linear, with the exact next use (Belady): where registers run out, the value whose next use is farthest gives way, an invariant of
-//! the loop first, since it need not be written. Invariants stay in memory as operands where the instruction allows it; afterwards
-//! registers that were never used take the most wanted of them for the whole loop ([`Allocation::hoist`]). Always true: a value is in
-//! one register at most, and a spilled one was written to its home before its register was given away.
+//! Linear, with the exact next use (Belady): where registers run out, the value whose next use is farthest gives way,
+//! an invariant of the loop first, since it need not be written. Invariants stay in memory as operands where the
+//! instruction allows it; afterwards registers that were never used take the most wanted of them for the whole loop
+//! ([`Allocation::hoist`]). Always true: a value is in one register at most, and a spilled one was written to its home
+//! before its register was given away.
 
 use super::isa::Isa;
 use super::schedule::Program;
@@ -21,7 +22,8 @@ pub enum Loc {
 /// One machine operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The instruction at `at`. [`Op::Fma`] comes with its arguments as (destroyed, vvvv, rm), and `form` to add to the opcode.
+    /// The instruction at `at`. [`Op::Fma`] comes with its arguments as (destroyed, vvvv, rm), and `form` to add to the
+    /// opcode.
     Run { at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], form: i8 },
     /// Reads a value from its home.
     Reload { val: Val, reg: u8 },
@@ -175,7 +177,8 @@ impl Alloc<'_> {
         self.reg[v.at()] = Some(reg);
     }
 
-    /// After an instruction: the places of arguments that were its last to read. (Not before: it may read them from there.)
+    /// After an instruction: the places of arguments that were its last to read. (Not before: it may read them from
+    /// there.)
     fn free_places(&mut self, inst: &Inst) {
         for (k, &a) in inst.args().iter().enumerate() {
             if self.dies(a) && !inst.args()[..k].contains(&a) {

@@ -1,7 +1,8 @@
 //! The order of a step's instructions, and its copies.
 //!
-//! In: a [`Vir`]. Out: a [`Program`], the straight line that the allocator goes through. Depth first from the effects, the argument of larger
-//! register need first. Stores stand after every load: an output may be the very buffer of an input that dies here.
+//! In: a [`Vir`]. Out: a [`Program`], the straight line that the allocator goes through. Depth first from the effects,
+//! the argument of larger register need first. Stores stand after every load: an output may be the very buffer of an
+//! input that dies here.
 
 use super::isa::Isa;
 use super::vir::{Class, Inst, Op, Val, Vir};
@@ -74,8 +75,8 @@ fn stores_after_loads(v: &Vir, order: Vec<Val>) -> Vec<Val> {
     early.chain(late).chain(order[last + 1..].iter().copied()).collect()
 }
 
-/// `copies` copies of the step, `abreast` of them interleaved, the others after them. What does not depend on the step is there once. Masked
-/// moves of AVX2 get their mask as a last argument, and so do its folds.
+/// `copies` copies of the step, `abreast` of them interleaved, the others after them. What does not depend on the step
+/// is there once. Masked moves of AVX2 get their mask as a last argument, and so do its folds.
 pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool) -> Program {
     let mut varies = vec![false; v.insts.len()];
     for (i, inst) in v.insts.iter().enumerate() {

@@ -1,8 +1,9 @@
 //! The vector IR: what one step of the inner loop does, in SSA, one machine instruction a value.
 //!
-//! A step computes `lanes` points. A 32-bit value fills `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so the vector
-//! length is the instruction's. Masks are k registers on AVX-512 (`lane` 0) and vectors of 0 and -1 on AVX2, where `lane`
-//! tells their width. Equal instructions are one value. Always true: an instruction stands after its arguments.
+//! A step computes `lanes` points. A 32-bit value fills `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so
+//! the vector length is the instruction's. Masks are k registers on AVX-512 (`lane` 0) and vectors of 0 and -1 on AVX2,
+//! where `lane` tells their width. Equal instructions are one value. Always true: an instruction stands after its
+//! arguments.
 
 use super::asm::Code;
 use super::isa::Isa;
@@ -62,11 +63,13 @@ pub enum Op {
     StoreOne,
     /// The operation on the first argument and the neighbouring elements at the pointer.
     Merge,
-    /// Puts the first argument to the accumulators of a fold ([`Vir::folds`]`[aux]`); `imm` is 1 where that is one instruction.
+    /// Puts the first argument to the accumulators of a fold ([`Vir::folds`]`[aux]`); `imm` is 1 where that is one
+    /// instruction.
     Fold,
     /// The first argument, the same in every lane, becomes the row's value `aux`.
     Set,
-    /// Elements at the pointer plus the index lanes (first argument) times `imm`, 0 where the mask (second argument) is false.
+    /// Elements at the pointer plus the index lanes (first argument) times `imm`, 0 where the mask (second argument) is
+    /// false.
     Gather,
     /// Records that a lane of the mask is true.
     Guard,
@@ -278,7 +281,8 @@ impl Vir {
         v
     }
 
-    /// An instruction on registers. `lane` is that of the result (0: a mask register); `size` the lanes whose number sets the length.
+    /// An instruction on registers. `lane` is that of the result (0: a mask register); `size` the lanes whose number
+    /// sets the length.
     pub fn make(&mut self, op: Op, code: Code, size: u8, lane: u8, imm: u8, args: &[Val]) -> Val {
         let mut a = [Val(0); 3];
         a[..args.len()].copy_from_slice(args);

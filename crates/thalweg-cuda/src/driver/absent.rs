@@ -1,7 +1,8 @@
 //! A GPU that is not there.
 //!
-//! In: sources. Out: the sources, each once, for whoever wants to look at them or have them compiled ([`super::nvrtc::compile_for`]). Memory is addresses and nothing else, what is
-//! launched does not run, and what is read is zeros.
+//! In: sources. Out: the sources, each once, for whoever wants to look at them or have them compiled
+//! ([`super::nvrtc::compile_for`]). Memory is addresses and nothing else, what is launched does not run, and what is
+//! read is zeros.
 //!
 //! Always true: it succeeds, needs nothing that a machine may lack, and takes no time to speak of.
 
@@ -57,7 +58,8 @@ impl Default for Absent {
     }
 }
 
-/// Several sources as few, in the same order: what all begin with is only read once then, which is half of the time of compiling them. No more than `most` become one.
+/// Several sources as few, in the same order: what all begin with is only read once then, which is half of the time of
+/// compiling them. No more than `most` become one.
 pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
     // By their options, which are the compiler's for all of a source.
     let mut groups: Vec<(&str, Vec<&str>)> = vec![];

@@ -1,9 +1,11 @@
 //! cuBLASLt, NVIDIA's library of matrix products.
 //!
-//! In: a [`Product`]. Out: algorithms for it, and their launches on a stream. Types and constants are those of cublasLt.h; cudarc is not used here, since it would ask the loader for
-//! `libcublasLt.so` by name before the one that [`crate::find`] chose, and brings ten thousand lines for the twenty functions.
+//! In: a [`Product`]. Out: algorithms for it, and their launches on a stream. Types and constants are those of
+//! cublasLt.h; cudarc is not used here, since it would ask the loader for `libcublasLt.so` by name before the one that
+//! [`crate::find`] chose, and brings ten thousand lines for the twenty functions.
 //!
-//! Always true: an algorithm that comes from here adds each sum up as a whole (reduction scheme NONE), so its bits depend on nothing but the algorithm.
+//! Always true: an algorithm that comes from here adds each sum up as a whole (reduction scheme NONE), so its bits
+//! depend on nothing but the algorithm.
 
 use crate::find::{self, Sought};
 use crate::product::{Product, Side};
@@ -21,7 +23,8 @@ type Status = i32;
 const SUCCESS: Status = 0;
 type Opaque = *mut c_void;
 
-/// An algorithm as the library gives it: 64 bytes that mean something to the version that they come from, and may be kept.
+/// An algorithm as the library gives it: 64 bytes that mean something to the version that they come from, and may be
+/// kept.
 pub type Algorithm = [u64; 8];
 
 #[repr(C)]
@@ -276,7 +279,8 @@ impl CublasLt {
         Ok(Problem { product: *product, operation, left, right, result })
     }
 
-    /// Algorithms for a product with their workspaces, the fastest first by what the library thinks. The same each time.
+    /// Algorithms for a product with their workspaces, the fastest first by what the library thinks. The same each
+    /// time.
     ///
     /// # Errors
     /// What the library says; it has none for every product.
@@ -329,7 +333,8 @@ impl CublasLt {
     /// The workspace of an algorithm that was kept; `None` where it is none for this product on this device.
     pub fn workspace(&self, problem: &Problem, algorithm: &Algorithm) -> Option<usize> {
         let mut result = NO_HEURISTIC;
-        // SAFETY: descriptions of this library, and a place for a result. What the algorithm says is what is asked here.
+        // SAFETY: descriptions of this library, and a place for a result. What the algorithm says is what is asked
+        // here.
         let asked = unsafe {
             (self.api.check)(
                 self.handle,
@@ -346,13 +351,15 @@ impl CublasLt {
         (asked == SUCCESS && result.state == SUCCESS && self.is_unsplit(&result)).then_some(result.workspace)
     }
 
-    /// Puts a product in a stream of the current context: of the matrices at `left`, `right` and `result`, with a workspace of so many bytes.
+    /// Puts a product in a stream of the current context: of the matrices at `left`, `right` and `result`, with a
+    /// workspace of so many bytes.
     ///
     /// # Errors
     /// What the library says.
     ///
     /// # Safety
-    /// The addresses are those of memory of the device that holds what the product's layouts reach, and the stream is one of the current context.
+    /// The addresses are those of memory of the device that holds what the product's layouts reach, and the stream is
+    /// one of the current context.
     pub unsafe fn multiply(
         &self,
         problem: &Problem,
@@ -366,7 +373,8 @@ impl CublasLt {
             if problem.product.dtype == DType::F64 { from_ref(&v.1).cast() } else { from_ref(&v.0).cast() }
         };
         let at = |address: u64| address as usize as *mut c_void;
-        // SAFETY: the caller's promise; descriptions and algorithm are of this library and fit each other. The result is not read, since it is multiplied by 0.
+        // SAFETY: the caller's promise; descriptions and algorithm are of this library and fit each other. The result
+        // is not read, since it is multiplied by 0.
         let put = unsafe {
             (self.api.multiply)(
                 self.handle,

@@ -1,8 +1,10 @@
 //! A GPU through NVIDIA's driver.
 //!
-//! In: what [`Driver`] takes. Out: work on one stream of the device's primary context, which other libraries in the process share.
+//! In: what [`Driver`] takes. Out: work on one stream of the device's primary context, which other libraries in the
+//! process share.
 //!
-//! Always true: whatever is done, is done in the stream's order: memory is taken and given back in it too, so neither waits for the device.
+//! Always true: whatever is done, is done in the stream's order: memory is taken and given back in it too, so neither
+//! waits for the device.
 //!
 //! * `api`: the driver's functions.
 //! * `gpu`: context, stream, errors, waiting.
@@ -50,8 +52,9 @@ pub struct Cuda {
     chip: Chip,
     /// Null where the device has none: then every block is the driver's own, which waits for the device.
     ///
-    /// A pool of ours and not the device's: others set that one up as they like. It keeps what is given back to it, however much, since the pool of buffers above this gives
-    /// back only to ask for something else; what is then still not needed, the next [`Driver::synchronize`] gives to the system.
+    /// A pool of ours and not the device's: others set that one up as they like. It keeps what is given back to it,
+    /// however much, since the pool of buffers above this gives back only to ask for something else; what is then still
+    /// not needed, the next [`Driver::synchronize`] gives to the system.
     pool: CUmemoryPool,
     /// Whether memory was given back that the pool still has.
     kept: AtomicBool,
@@ -99,7 +102,8 @@ impl Cuda {
         (0..Cuda::count()?).map(chip).collect()
     }
 
-    /// The GPU of that number. Its primary context is retained for as long as the process lives: threads remember that they made it current.
+    /// The GPU of that number. Its primary context is retained for as long as the process lives: threads remember that
+    /// they made it current.
     ///
     /// # Errors
     /// [`Error::Device`] with what to install when there is no driver, or why the GPU cannot be used.
@@ -161,8 +165,8 @@ impl Cuda {
         self.gpu.enter()
     }
 
-    /// Has the pool hold more than is asked for, by half of what it has: to map memory takes the driver some hundred microseconds each time, and what is
-    /// computed with new sizes asks again and again.
+    /// Has the pool hold more than is asked for, by half of what it has: to map memory takes the driver some hundred
+    /// microseconds each time, and what is computed with new sizes asks again and again.
     fn grow(&self, bytes: usize) {
         let [obtained, held] = &self.obtained;
         let now = obtained.fetch_add(bytes, Relaxed) + bytes;
@@ -277,7 +281,8 @@ fn pool(gpu: &Gpu, device: CUdevice) -> Result<CUmemoryPool, Error> {
 impl Drop for Cuda {
     fn drop(&mut self) {
         if !self.pool.is_null() && self.gpu.drain().is_ok() {
-            // SAFETY: ours, and the queue is empty. Blocks that are still out keep their memory until they are given back, which nobody can any more.
+            // SAFETY: ours, and the queue is empty. Blocks that are still out keep their memory until they are given
+            // back, which nobody can any more.
             unsafe { (self.gpu.api.pool_destroy)(self.pool) };
         }
     }
@@ -378,7 +383,8 @@ impl Entry {
 fn launch(gpu: &Gpu, launch: &Launch, after_launch: bool) -> Result<(), Error> {
     let entry = entry(&launch.function);
     if let What::Product(chosen) = &entry.what {
-        // Nothing comes early behind it: whether the library's kernels wait for those before them to end, it does not say.
+        // Nothing comes early behind it: whether the library's kernels wait for those before them to end, it does not
+        // say.
         gpu.after_launch.store(false, Relaxed);
         let failed = |message| Error::Device { device: gpu.name.clone(), message };
         return chosen.launch(&launch.arguments, gpu.stream as usize).map_err(failed);

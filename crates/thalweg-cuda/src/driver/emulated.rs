@@ -1,7 +1,8 @@
 //! A GPU played by the host: the same sources, compiled by g++, thread by thread.
 //!
-//! In: CUDA C++ as the renderer writes it for a GPU. Out: the values that a GPU would compute, but for the last bits of library functions. For tests: it is as strict as it can be made
-//! cheaply (memory begins as rubbish and ends at forbidden pages, waiting for who does not come is an error), and about as fast as a slow interpreter.
+//! In: CUDA C++ as the renderer writes it for a GPU. Out: the values that a GPU would compute, but for the last bits of
+//! library functions. For tests: it is as strict as it can be made cheaply (memory begins as rubbish and ends at
+//! forbidden pages, waiting for who does not come is an error), and about as fast as a slow interpreter.
 //!
 //! Always true: a launch has run when `launch` returns, and one runs at a time in the process.
 //!
@@ -153,7 +154,8 @@ impl Driver for Emulated {
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
-        // What runs here is to be CUDA C++, too: `THALWEG_EMULATE_NVRTC=80,90` has NVRTC compile every source for these chips.
+        // What runs here is to be CUDA C++, too: `THALWEG_EMULATE_NVRTC=80,90` has NVRTC compile every source for these
+        // chips.
         if let Some(Value::Numbers(chips)) = environment::EMULATE_NVRTC.read()? {
             chips.into_iter().try_for_each(|sm| super::nvrtc::compile_for(sm, source).map(|_| ()))?;
         }

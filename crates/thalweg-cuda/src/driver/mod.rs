@@ -1,7 +1,8 @@
 //! What the rest of the crate needs of a GPU: memory, compiled sources, launches in order.
 //!
-//! In: CUDA C++ and words of arguments. Out: work on the device's one queue. Two implementations: the driver of a real GPU ([`Cuda`]), and one that
-//! runs the same sources on the host, thread by thread, so that everything above can be tested where there is no GPU (`Emulated`). A third only collects sources ([`Absent`]).
+//! In: CUDA C++ and words of arguments. Out: work on the device's one queue. Two implementations: the driver of a real
+//! GPU ([`Cuda`]), and one that runs the same sources on the host, thread by thread, so that everything above can be
+//! tested where there is no GPU (`Emulated`). A third only collects sources ([`Absent`]).
 //!
 //! * `absent`: no GPU, and what one would have compiled.
 //! * `cublaslt`: NVIDIA's library of matrix products.
@@ -9,7 +10,8 @@
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
 //!
-//! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to the next user at once.
+//! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to
+//! the next user at once.
 
 mod absent;
 mod cublaslt;
@@ -93,14 +95,15 @@ pub struct Launch {
     pub shared: u32,
     /// The words of the argument.
     pub arguments: Vec<u64>,
-    /// Whether its blocks may come to the chip while the launch before it ends, since the function waits by itself (`begin` in the prelude).
+    /// Whether its blocks may come to the chip while the launch before it ends, since the function waits by itself
+    /// (`begin` in the prelude).
     pub early: bool,
 }
 
 /// Several launches that the device knows as one.
 pub trait Graph: Send + Sync + Debug {
-    /// Puts them in the queue, one after the other, with other arguments and grids where `launches` differ from the last time. Functions, blocks and number of launches are
-    /// those it was made with.
+    /// Puts them in the queue, one after the other, with other arguments and grids where `launches` differ from the
+    /// last time. Functions, blocks and number of launches are those it was made with.
     ///
     /// # Errors
     /// When the device fails.
@@ -163,8 +166,9 @@ pub trait Driver: Send + Sync + Debug {
     /// When the device refuses, or an earlier launch failed.
     fn launch(&self, launch: &Launch) -> Result<(), Error>;
 
-    /// A library's function that computes that product: its words are the addresses of left side, right side, result and workspace, grid and block do not matter. The same for the same product
-    /// each time, and so are its bits. `None` where there is no such library, or it does not compute this product, or computes it wrongly.
+    /// A library's function that computes that product: its words are the addresses of left side, right side, result
+    /// and workspace, grid and block do not matter. The same for the same product each time, and so are its bits.
+    /// `None` where there is no such library, or it does not compute this product, or computes it wrongly.
     fn product(&self, _product: &Product) -> Option<Function> {
         None
     }

@@ -1,12 +1,13 @@
 //! CUDA C++ to machine code by NVRTC.
 //!
-//! In: a source, and the compute capability it is for. Out: a cubin (PTX where this NVRTC does not know the chip), or what the compiler said.
+//! In: a source, and the compute capability it is for. Out: a cubin (PTX where this NVRTC does not know the chip), or
+//! what the compiler said.
 //!
-//! Always true: no GPU is needed, any number of threads may compile at once, and no headers are read: a source stands for itself. A first line
-//! `// options: -fmad=false` gives the compiler further options.
+//! Always true: no GPU is needed, any number of threads may compile at once, and no headers are read: a source stands
+//! for itself. A first line `// options: -fmad=false` gives the compiler further options.
 //!
-//! NVRTC is called directly and not through cudarc, which asks the loader for `libnvrtc.so` by name before the one that [`crate::find`] chose, knows no majors newer than itself, and panics where
-//! one is missing.
+//! NVRTC is called directly and not through cudarc, which asks the loader for `libnvrtc.so` by name before the one that
+//! [`crate::find`] chose, knows no majors newer than itself, and panics where one is missing.
 
 use crate::find::{self, Sought};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -56,7 +57,8 @@ fn nvrtc(at_most: Option<u32>) -> Result<&'static Nvrtc, Error> {
     NVRTC.get_or_init(open).as_ref().map_err(|why| failed(why.clone()))
 }
 
-/// Makes NVRTC ready, of a major up to that if none was opened before, and gives its version. Newer majors make code that an older driver refuses.
+/// Makes NVRTC ready, of a major up to that if none was opened before, and gives its version. Newer majors make code
+/// that an older driver refuses.
 ///
 /// # Errors
 /// [`Error::Compile`] with what to install when there is none.
@@ -135,8 +137,8 @@ impl Nvrtc {
         })
     }
 
-    /// The options for a chip, and whether machine code comes of them. For a chip that is not known: code of the newest known one of its generation,
-    /// which it runs too, or PTX, which the driver compiles.
+    /// The options for a chip, and whether machine code comes of them. For a chip that is not known: code of the newest
+    /// known one of its generation, which it runs too, or PTX, which the driver compiles.
     fn target(&self, sm: u32) -> Result<(String, bool), Error> {
         if self.sms.contains(&sm) {
             return Ok((format!("--gpu-architecture=sm_{sm}"), true));

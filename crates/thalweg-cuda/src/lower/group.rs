@@ -1,8 +1,9 @@
 //! Launches that need nothing of each other, as one.
 //!
-//! In: drafts of maps and row kernels. Out: fewer drafts. The argument of such a launch is a table (of each part its first block, its class, and where its words are) with the words of all
-//! parts behind; a block looks its part up, and does what a block of that part alone would do. The source has each class of parts once, whatever their number and sizes, so that groups
-//! of the same classes share machine code.
+//! In: drafts of maps and row kernels. Out: fewer drafts. The argument of such a launch is a table (of each part its
+//! first block, its class, and where its words are) with the words of all parts behind; a block looks its part up, and
+//! does what a block of that part alone would do. The source has each class of parts once, whatever their number and
+//! sizes, so that groups of the same classes share machine code.
 //!
 //! Always true: parts keep the threads of a block that they have alone; where these differ, there is a launch for each.
 
@@ -15,12 +16,14 @@ use std::sync::Arc;
 
 /// Classes of a launch: more, and the compiler takes long over one source while others wait for work.
 const CLASSES: usize = 16;
-/// Blocks for each multiprocessor above which row kernels are not put together with maps: what runs long is to have the registers that it needs, and no more.
+/// Blocks for each multiprocessor above which row kernels are not put together with maps: what runs long is to have the
+/// registers that it needs, and no more.
 const FEW: usize = 8;
 /// Sizes of arguments, in words: few, so that sources are the same more often.
 const SIZES: [usize; 5] = [128, 256, 512, 1536, 4095];
 
-/// Whether a draft can be a part: it does not share counters with others, and knows its blocks by their first number alone.
+/// Whether a draft can be a part: it does not share counters with others, and knows its blocks by their first number
+/// alone.
 fn can_be_part(draft: &Draft) -> bool {
     draft.unit.is_simple()
         && draft.shared == 0

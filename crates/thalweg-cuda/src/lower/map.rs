@@ -36,14 +36,16 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &
     let threads = chip.multiprocessors as usize * chip.threads as usize;
     let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
     let mut space = laid_out(most_lanes(body));
-    // A point a thread where there would be few threads: what is small is bound by the time that one point takes. Nothing between, or changing sizes compile more often.
+    // A point a thread where there would be few threads: what is small is bound by the time that one point takes.
+    // Nothing between, or changing sizes compile more often.
     if space.class.lanes > 1 && space.row() / (space.class.lanes as usize) < threads / 16 {
         space = laid_out(1);
     }
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
     let tile = tile(body, &space, chip);
-    // More vectors a thread where there are enough for all: it keeps more loads in flight. In a tile they use up the lines of memory that the first ones touch; but each is a copy of the body.
+    // More vectors a thread where there are enough for all: it keeps more loads in flight. In a tile they use up the
+    // lines of memory that the first ones touch; but each is a copy of the body.
     let class = MapClass {
         vectors: match tile {
             Some(_) if body.nodes.len() <= LONG => 4,
@@ -83,8 +85,9 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &
     needs(&mut plan.needs, body, &geometry.accesses);
 }
 
-/// The tile that blocks of a map cover, with the extent of its other dimension: where an operand is read along another dimension than the innermost one. `None` where
-/// none is, or the domain is so small that its lines of memory stay near anyway.
+/// The tile that blocks of a map cover, with the extent of its other dimension: where an operand is read along another
+/// dimension than the innermost one. `None` where none is, or the domain is so small that its lines of memory stay near
+/// anyway.
 fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
     let innermost = space.extents.len().checked_sub(1)?;
     let strided = |w: &Way| matches!(w, Way::Strided { .. });

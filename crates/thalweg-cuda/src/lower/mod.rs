@@ -1,9 +1,10 @@
 //! Kernels bound to sizes: which sources a geometry needs, and the words of its launches.
 //!
-//! In: a kernel and a geometry. Out: a [`Plan`], whose sources are compiled once a class (the [`Compiler`] remembers them by their text). Nothing here is text:
-//! `render` writes that from the classes chosen here.
+//! In: a kernel and a geometry. Out: a [`Plan`], whose sources are compiled once a class (the [`Compiler`] remembers
+//! them by their text). Nothing here is text: `render` writes that from the classes chosen here.
 //!
-//! * `map`, `rows`, `scan`, `sort`, `matmul`, `scatter`: one kind of kernel each. `group`: launches that need nothing of each other, as one.
+//! * `map`, `rows`, `scan`, `sort`, `matmul`, `scatter`: one kind of kernel each. `group`: launches that need nothing
+//!   of each other, as one.
 //! * `operands`: words of operands and scalars.
 
 mod group;

@@ -1,8 +1,9 @@
 //! How a row kernel is spread over the chip for the sizes at hand.
 //!
-//! In: a body, its orientation, a geometry. Out: stages. One kernel where every multiprocessor gets rows to itself; where rows are too few for that, each pass is a kernel
-//! whose blocks share rows. Strict kernels run in order. What is combined with what lies in memory (a fold over other dimensions than the row's) is
-//! written down point by point and folded by a kernel of its own.
+//! In: a body, its orientation, a geometry. Out: stages. One kernel where every multiprocessor gets rows to itself;
+//! where rows are too few for that, each pass is a kernel whose blocks share rows. Strict kernels run in order. What is
+//! combined with what lies in memory (a fold over other dimensions than the row's) is written down point by point and
+//! folded by a kernel of its own.
 
 use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
 use super::row_scan::RowScan;
@@ -142,7 +143,8 @@ impl Spread<'_> {
         }
     }
 
-    /// A launch of a class; `scratch` are the regions of results and partial results of folds, `buffers` those of the buffers.
+    /// A launch of a class; `scratch` are the regions of results and partial results of folds, `buffers` those of the
+    /// buffers.
     fn draft(&self, plan: &mut Plan, class: RowsClass, chunks: usize, folds: &[u16], buffers: &[u16]) {
         let phases = class.phases(self.body);
         let slots = RowsSlots::new(&class, self.body, &phases);

@@ -1,4 +1,5 @@
-//! Scans of rows of scratch memory for the sizes at hand: who has a row, and how chunks of it are shared (`render/scan.rs`).
+//! Scans of rows of scratch memory for the sizes at hand: who has a row, and how chunks of it are shared
+//! (`render/scan.rs`).
 
 use super::row_scan::RowScan;
 use super::sort;

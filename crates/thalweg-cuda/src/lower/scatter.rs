@@ -11,7 +11,8 @@ use crate::space::divisor;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 
-/// The dimensions of lines, the innermost last: size, strides of the four, and stride in sorted indices (0 where all have the same).
+/// The dimensions of lines, the innermost last: size, strides of the four, and stride in sorted indices (0 where all
+/// have the same).
 type Dims = Vec<(usize, [isize; 4], usize)>;
 
 /// The dimensions of lines, and how many sorted rows of indices there are: one for each line whose indices are its own.
@@ -28,7 +29,8 @@ fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
 /// The way for a scatter whose indices are these many sorted rows.
 fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usize; 2], chip: &Chip) -> Way {
     let multiprocessors = chip.multiprocessors as usize;
-    // One after the other, values take half a microsecond each; as many launches as a sort takes are no faster than 64 of them.
+    // One after the other, values take half a microsecond each; as many launches as a sort takes are no faster than 64
+    // of them.
     if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
         return Way::Lines(op);
     }
@@ -36,7 +38,8 @@ fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usiz
     if atomic && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
         return Way::AtOnce(op);
     }
-    // A pass of the sort takes a block some 16 times as long as a value takes a line, and a multiprocessor has several blocks at once.
+    // A pass of the sort takes a block some 16 times as long as a value takes a line, and a multiprocessor has several
+    // blocks at once.
     let tiles = rows.saturating_mul(scatter_sort::tiles(g.n) * scatter_sort::passes(g.size));
     let most = 1 << 31;
     if g.n >= most || g.size >= most || tiles >= most / 32 || 4 * tiles >= g.n * multiprocessors {

@@ -17,7 +17,8 @@ pub fn passes(size: usize) -> usize {
     (usize::BITS - size.leading_zeros()).div_ceil(BITS).max(1) as usize
 }
 
-/// Adds a sort of rows (how many; sizes and strides of their dimensions) of indices; the region of scratch memory with the pairs.
+/// Adds a sort of rows (how many; sizes and strides of their dimensions) of indices; the region of scratch memory with
+/// the pairs.
 pub fn add(
     plan: &mut Plan,
     g: &ScatterGeometry,

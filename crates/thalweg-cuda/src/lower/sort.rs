@@ -25,7 +25,8 @@ pub fn add(scan: RowScan, plan: &mut Plan, compiler: &Compiler) {
         let keys = [0; 2].map(|_| region(if is_wide(dtype) { 8 } else { 4 } * total));
         (keys, [0; 2].map(|_| region(4 * total)))
     });
-    // Where the result comes to lie over the elements, and not all blocks are through with them when the first one writes.
+    // Where the result comes to lie over the elements, and not all blocks are through with them when the first one
+    // writes.
     let copy = (parts > 1 && op == ScanOp::Sort && from == to).then(|| region(dtype.size() * total));
     // Keys and places go through memory before each merge; what comes out is read by its place.
     let (elements, merges) = ((total * dtype.size()) as u64, parts.next_power_of_two().ilog2() as u64);

@@ -1,7 +1,8 @@
 //! How source reads and writes through the accesses of a body.
 //!
-//! In: where a thread stands (a position for each access). Out: statements. What is loaded for access `k` is in `r{k}[v]`, lane by lane as it is in memory;
-//! the position that a map gives is in `m{k}[v]`; what is to be stored through it in `y{k}[v]`.
+//! In: where a thread stands (a position for each access). Out: statements. What is loaded for access `k` is in
+//! `r{k}[v]`, lane by lane as it is in memory; the position that a map gives is in `m{k}[v]`; what is to be stored
+//! through it in `y{k}[v]`.
 
 use super::types::{held, pack, stored, unpack};
 use crate::space::{Inner, Slots, SpaceClass, Way, index_type, map_function};
@@ -112,7 +113,8 @@ impl Accesses<'_> {
         out
     }
 
-    /// Fills the arrays of an access; `at` and `place` are the indices before the lanes, of elements and of positions: `[u]`.
+    /// Fills the arrays of an access; `at` and `place` are the indices before the lanes, of elements and of positions:
+    /// `[u]`.
     pub fn fetch(&self, k: usize, wanted: Wanted, stand: &Stand, [at, place]: [&str; 2]) -> String {
         let (v, mut out) = (stand.lanes, String::new());
         if wanted == Wanted::default() {

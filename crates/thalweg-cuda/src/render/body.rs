@@ -45,8 +45,8 @@ fn divisor(body: &Body, node: &Node) -> Option<(u16, DType)> {
     }
 }
 
-/// Scalars that a body divides by, with their dtype: the host has their reciprocals, and a product takes a tenth of a quotient. It is one ulp off at most, as
-/// in PyTorch and XLA. Strict bodies divide.
+/// Scalars that a body divides by, with their dtype: the host has their reciprocals, and a product takes a tenth of a
+/// quotient. It is one ulp off at most, as in PyTorch and XLA. Strict bodies divide.
 pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
     let mut all: Vec<(u16, DType)> = vec![];
     for found in body.nodes.iter().filter_map(|n| divisor(body, n)) {
@@ -84,7 +84,8 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
                 format!("{} * inverse({})", name(args[0]), name(args[1]))
             }
             Node::Element { op, .. } => {
-                // Where bits are to be the same, no function of a constant is folded by the compiler, whose last bit is another.
+                // Where bits are to be the same, no function of a constant is folded by the compiler, whose last bit is
+                // another.
                 let hide = body.strict && op.row().function && body.operand_dtype(id).is_float();
                 let arg = |id| if hide { format!("hidden({})", name(id)) } else { name(id) };
                 let args: Vec<String> = body.args(id).map(arg).collect();

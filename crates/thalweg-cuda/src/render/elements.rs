@@ -1,7 +1,7 @@
 //! Elementwise operations in CUDA C++.
 //!
-//! Floats go through CUDA's own functions (or those of the prelude), whose bounds are in the CUDA C++ Programming Guide ("Mathematical Functions"); narrow floats have been cast to
-//! f32 before ([`thalweg_kernel::widen`]). Integers wrap.
+//! Floats go through CUDA's own functions (or those of the prelude), whose bounds are in the CUDA C++ Programming Guide
+//! ("Mathematical Functions"); narrow floats have been cast to f32 before ([`thalweg_kernel::widen`]). Integers wrap.
 
 use super::types::held;
 use thalweg_ir::{DType, ElementOp};

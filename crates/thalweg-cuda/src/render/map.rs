@@ -1,8 +1,10 @@
 //! Map kernels: one result a point.
 //!
-//! A thread takes `lanes` neighbouring points at a time, 16 bytes of the narrowest operand, and several such vectors with all of their loads before the first use, so that
-//! enough is in flight to keep the memory busy. A block covers one stretch of the domain; the last one may be cut off. Where an operand's neighbours lie along another dimension
-//! than the result's, a block covers a *tile* of the two, and a warp a part of it in which both sides of the memory are read and written by whole sectors of 32 bytes.
+//! A thread takes `lanes` neighbouring points at a time, 16 bytes of the narrowest operand, and several such vectors
+//! with all of their loads before the first use, so that enough is in flight to keep the memory busy. A block covers
+//! one stretch of the domain; the last one may be cut off. Where an operand's neighbours lie along another dimension
+//! than the result's, a block covers a *tile* of the two, and a warp a part of it in which both sides of the memory are
+//! read and written by whole sectors of 32 bytes.
 
 use super::access::{Accesses, Stand, wanted};
 use super::body::{Names, divisors, name, statements};

@@ -1,6 +1,7 @@
 //! Matrix products by threads: tiles of 64×64 in shared memory, 16 along the sum at a time, 4×4 results a thread.
 //!
-//! Any strides, any dtype. The sum goes in order, so its bits depend on nothing else. Narrow floats are accumulated in f32, integers wrap.
+//! Any strides, any dtype. The sum goes in order, so its bits depend on nothing else. Narrow floats are accumulated in
+//! f32, integers wrap.
 
 use super::types::{held, pack, stored, unpack};
 use std::fmt::Write;

@@ -1,6 +1,7 @@
 //! CUDA C++ from kernels.
 //!
-//! In: a body and the class of a launch. Out: source text, the same for all sizes of the class. Sizes, addresses and scalars are words of the one argument.
+//! In: a body and the class of a launch. Out: source text, the same for all sizes of the class. Sizes, addresses and
+//! scalars are words of the one argument.
 //!
 //! * `types`, `elements`: dtypes and elementwise operations.
 //! * `access`: reading and writing through index maps.
@@ -29,8 +30,8 @@ use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
 use thalweg_kernel::Body;
 use tidy::tidy;
 
-/// The first line of a source: what the compiler is asked for. Without contraction where the same bits are wanted, fused and unfused (strict bodies) or wherever
-/// something is computed twice (repeatable ones).
+/// The first line of a source: what the compiler is asked for. Without contraction where the same bits are wanted,
+/// fused and unfused (strict bodies) or wherever something is computed twice (repeatable ones).
 pub fn options(same_bits: bool) -> &'static str {
     if same_bits { "// options: -fmad=false\n" } else { "// options:\n" }
 }

@@ -2,12 +2,14 @@
 //!
 //! Three ways to run one, each with all of its phases in one kernel or a kernel for each pass (a *stage*):
 //!
-//! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first pass on where it fits, else it is read *again*;
+//! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first pass on where
+//!   it fits, else it is read *again*;
 //! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row;
 //! * in order: a warp a row, in the order that [`thalweg_kernel::order`] says, for strict kernels.
 //!
-//! A stage may be *split*: several blocks share a row, leave partial results in scratch memory, and the last one of them to finish puts these together, in a
-//! fixed order. Later stages read the results of folds from scratch memory, and compute what follows from them again.
+//! A stage may be *split*: several blocks share a row, leave partial results in scratch memory, and the last one of
+//! them to finish puts these together, in a fixed order. Later stages read the results of folds from scratch memory,
+//! and compute what follows from them again.
 
 mod folds;
 
@@ -24,8 +26,8 @@ use thalweg_kernel::{Access, AccessClass, Body, FoldOp, Phase, Phases, phases};
 /// How rows are shared among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Sharing {
-    /// A group of so many threads a row (a power of two, up to 32 or the whole block), the row in registers: so many vectors a thread, which cover it exactly
-    /// or not.
+    /// A group of so many threads a row (a power of two, up to 32 or the whole block), the row in registers: so many
+    /// vectors a thread, which cover it exactly or not.
     Held {
         /// Threads of a row.
         group: u16,
@@ -106,8 +108,8 @@ impl RowsClass {
 /// Where the words of a row kernel are.
 #[derive(Clone, Debug)]
 pub struct RowsSlots {
-    /// Of the domain. Before it: rows (across: vectors of rows); points of a row (along: vectors of them); chunks of a row, points (vectors) of each;
-    /// runs of a row, points of each.
+    /// Of the domain. Before it: rows (across: vectors of rows); points of a row (along: vectors of them); chunks of a
+    /// row, points (vectors) of each; runs of a row, points of each.
     pub space: Slots,
     /// The first scalar.
     pub scalars: usize,
@@ -316,7 +318,8 @@ impl Writer<'_> {
                     writeln!(out, "  const u32 t = threadIdx.x % 32;\n  {t} row = ({t}){tile} * 8 + threadIdx.x / 32;");
             }
         }
-        // Threads beyond the last row come along where others wait for them, on what is that row's: perhaps written over already, so what they find in it is nothing to tell of.
+        // Threads beyond the last row come along where others wait for them, on what is that row's: perhaps written
+        // over already, so what they find in it is nothing to tell of.
         out += match self.class.sharing {
             Sharing::Ordered => "  if (row >= rows) return;\n  const bool live = true;\n",
             _ => "  const bool live = row < rows;\n  if (!live) row = rows - 1;\n",
@@ -550,7 +553,8 @@ impl Writer<'_> {
         let (mut fetched, mut out) = (String::new(), String::new());
         for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
             if held_row {
-                // Loads first; positions are found again where they are used, which takes fewer registers than to hold them.
+                // Loads first; positions are found again where they are used, which takes fewer registers than to hold
+                // them.
                 let (load, place) = (Wanted { position: false, ..want }, Wanted { load: false, ..want });
                 if want.load && (!self.cached(k) || first_pass(k)) {
                     let places = self.accesses.arrays(k, Wanted::default(), self.v, "");

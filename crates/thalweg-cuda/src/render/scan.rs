@@ -1,15 +1,19 @@
-//! Scans along rows in memory: running sums, products, extremes and logarithms of sums of exponentials. Sorts are in `sort`.
+//! Scans along rows in memory: running sums, products, extremes and logarithms of sums of exponentials. Sorts are in
+//! `sort`.
 //!
-//! In: the class of a scan. Out: source. Floats are accumulated in f64 and each result is rounded once, as on every device.
+//! In: the class of a scan. Out: source. Floats are accumulated in f64 and each result is rounded once, as on every
+//! device.
 //!
-//! Each thread takes eight neighbouring points: it folds them, the block scans the totals of its threads (a *turn*), and each thread gives out its points. A row is cut into *chunks* of
-//! turns, which are put together in order; so where rows are too few to keep the chip busy, several blocks share one: a launch folds each chunk, and in a second one each
-//! block begins with what the chunks before its own give.
+//! Each thread takes eight neighbouring points: it folds them, the block scans the totals of its threads (a *turn*),
+//! and each thread gives out its points. A row is cut into *chunks* of turns, which are put together in order; so where
+//! rows are too few to keep the chip busy, several blocks share one: a launch folds each chunk, and in a second one
+//! each block begins with what the chunks before its own give.
 //!
 //! * `text`: what all kernels have, and those whose threads or warps have rows of their own.
 //! * `chunked`: the kernels of blocks.
 //!
-//! Always true: where rows lie along memory, results have the same bits whatever the number of rows and blocks, since chunks follow from the length of a row alone.
+//! Always true: where rows lie along memory, results have the same bits whatever the number of rows and blocks, since
+//! chunks follow from the length of a row alone.
 
 mod chunked;
 mod text;
@@ -47,8 +51,9 @@ pub enum Way {
     Merge,
 }
 
-/// Words: from, to, rows, points, step from row to row, from point to point; threads of a row, or points of a chunk; blocks of a row, chunks of a block, chunks of a row, whether chunks are only folded,
-/// partial results, rows of a block.
+/// Words: from, to, rows, points, step from row to row, from point to point; threads of a row, or points of a chunk;
+/// blocks of a row, chunks of a block, chunks of a row, whether chunks are only folded, partial results, rows of a
+/// block.
 pub const WORDS: usize = 13;
 /// Threads of a block.
 pub const BLOCK: usize = 256;

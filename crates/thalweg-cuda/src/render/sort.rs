@@ -1,11 +1,12 @@
 //! Sorts of rows in memory.
 //!
-//! In: rows of elements. Out: the rows sorted, or the places that their elements came from. An element is a key (an unsigned integer in its order) and a place, and equal
-//! keys keep their order.
+//! In: rows of elements. Out: the rows sorted, or the places that their elements came from. An element is a key (an
+//! unsigned integer in its order) and a place, and equal keys keep their order.
 //!
-//! A block sorts a stretch in shared memory: eight elements in the registers of each thread, then merges. Rows that fit a stretch are done then, and short ones share a block;
-//! of longer ones pairs of sorted runs are merged in launches, a stretch of what comes out a block. A merge finds what each block, and then each thread, begins with by a binary search
-//! for how many elements the left run gives (Green, McColl and Bader 2012).
+//! A block sorts a stretch in shared memory: eight elements in the registers of each thread, then merges. Rows that fit
+//! a stretch are done then, and short ones share a block; of longer ones pairs of sorted runs are merged in launches, a
+//! stretch of what comes out a block. A merge finds what each block, and then each thread, begins with by a binary
+//! search for how many elements the left run gives (Green, McColl and Bader 2012).
 
 use super::scan::{ScanClass, Way};
 use super::types::{stored, unpack};
@@ -15,8 +16,9 @@ use thalweg_ir::{DType, ScanOp};
 pub const STRETCH: usize = 2048;
 /// Threads of a block: eight elements each.
 pub const BLOCK: u32 = (STRETCH / 8) as u32;
-/// Words of a launch: from, to, rows, points, step from row to row, from point to point, the logarithm of what a row has of a stretch, stretches of a row, the length of runs,
-/// whether the result is given out, keys, places, next keys, next places, and the elements to give out with their steps.
+/// Words of a launch: from, to, rows, points, step from row to row, from point to point, the logarithm of what a row
+/// has of a stretch, stretches of a row, the length of runs, whether the result is given out, keys, places, next keys,
+/// next places, and the elements to give out with their steps.
 pub const WORDS: usize = 17;
 
 /// Whether keys take 64 bits.
@@ -46,9 +48,11 @@ pub fn source(class: &ScanClass) -> String {
     let common = format!(
         r#"
 typedef {wide} Key;
-// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a bank.
+// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a
+// bank.
 FN u32 slot(u32 s) {{ return s + s / 16; }}
-// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run come first.
+// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run
+// come first.
 template <class I, class L, class R> FN I given(I d, I left_count, I right_count, L left, R right) {{
   I low = d > right_count ? d - right_count : 0, high = d < left_count ? d : left_count;
   while (low < high) {{
@@ -74,7 +78,8 @@ FN void merge(const Key *keys, const u32 *places, u32 first, u32 left_count, u32
     place[k] = places[at];
   }}
 }}
-// All threads are through with what lies in shared memory before they put down what they have, and get to see all of it.
+// All threads are through with what lies in shared memory before they put down what they have, and get to see all of
+// it.
 FN void put(Key *keys, u32 *places, const Key (&key)[8], const u32 (&place)[8]) {{
   __syncthreads();
   #pragma unroll

@@ -1,6 +1,7 @@
 //! Source text as people like to read it.
 //!
-//! In: statements, however they stand. Out: the same, a statement a line, indented by braces, without spaces at the end.
+//! In: statements, however they stand. Out: the same, a statement a line, indented by braces, without spaces at the
+//! end.
 
 /// One level of indentation.
 const STEP: &str = "  ";

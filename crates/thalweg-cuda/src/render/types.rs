@@ -84,7 +84,8 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     match (from, to) {
         (a, b) if a == b => x.into(),
         (_, Bool) => format!("({x} != 0)"),
-        // All of bool, i8, i16 and u8 are exact in f32; others round once, on their way through f64 where that is exact.
+        // All of bool, i8, i16 and u8 are exact in f32; others round once, on their way through f64 where that is
+        // exact.
         (Bool | DType::I8 | DType::I16 | DType::U8 | F32 | BF16 | F16, t) if narrow(t) => {
             format!("round_{}((float){x})", name(t))
         }

@@ -1,4 +1,5 @@
-//! What `Cuda` does with a driver, seen from the driver: one that is made here, of fake.cpp. Its queue does everything as late as it may.
+//! What `Cuda` does with a driver, seen from the driver: one that is made here, of fake.cpp. Its queue does everything
+//! as late as it may.
 
 #![cfg(all(feature = "emulate", unix))]
 

@@ -1,4 +1,5 @@
-//! Matrix products through a cuBLASLt that fake.cpp plays: layouts, batches, alignment, the check of algorithms, what is remembered, graphs, and what runs on plain cores after all.
+//! Matrix products through a cuBLASLt that fake.cpp plays: layouts, batches, alignment, the check of algorithms, what
+//! is remembered, graphs, and what runs on plain cores after all.
 
 use super::{Bench, bench};
 use half::{bf16, f16};
@@ -161,7 +162,8 @@ fn layouts() -> Vec<(Lies, Lies)> {
         (a.clone(), lies(&[(k, 3), (1, 77)], 0)),
         (lies(&[(m, 2), (1, 77)], 0), lies(&[(1, 77), (n, 1)], 0)),
         (lies(&[(1, 0), (1, 0)], 0), lies(&[(1, 0), (1, 0)], 2)),
-        // Batches: side by side, one side for all, two dimensions that merge, heads that lie between each other, backwards, and two that take turns.
+        // Batches: side by side, one side for all, two dimensions that merge, heads that lie between each other,
+        // backwards, and two that take turns.
         (batched(&a, &[(3, 45)], 0), batched(&b, &[(3, 54)], 0)),
         (batched(&a, &[(3, 45)], 0), batched(&b, &[(3, 0)], 0)),
         (batched(&a, &[(3, 0)], 0), batched(&b, &[(3, 54)], 0)),

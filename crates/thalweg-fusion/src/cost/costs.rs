@@ -17,10 +17,12 @@ pub struct Level {
     pub write_all: f64,
 }
 
-/// The constants of a device. Times are nanoseconds; arithmetic is a lane of 4 bytes of a vector that is full, on one thread.
+/// The constants of a device. Times are nanoseconds; arithmetic is a lane of 4 bytes of a vector that is full, on one
+/// thread.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Costs {
-    /// A kernel that does nothing, with what the stream does to launch it: memory for the result, counters. Measured with one point.
+    /// A kernel that does nothing, with what the stream does to launch it: memory for the result, counters. Measured
+    /// with one point.
     pub launch: f64,
     /// One more box of a kernel in boxes.
     pub boxed: f64,
@@ -30,7 +32,8 @@ pub struct Costs {
     pub wake: f64,
     /// Work (on one thread) from which a launch uses more than one.
     pub parallel: f64,
-    /// What a byte takes, by bytes in use, ascending; between two it is interpolated over the logarithm. Measured by adding and by copying.
+    /// What a byte takes, by bytes in use, ascending; between two it is interpolated over the logarithm. Measured by
+    /// adding and by copying.
     pub levels: [Level; 6],
     /// How much of the shorter one of arithmetic and memory does not hide behind the longer one, from 0 to 1.
     pub overlap: f64,
@@ -148,8 +151,8 @@ impl Costs {
         }
     }
 
-    /// Those of a device whose launches run on their own, from what it gives: `memory` and `cache` bytes a nanosecond, the latter for footprints of up to so many
-    /// bytes; additions a nanosecond; nanoseconds from launch to launch.
+    /// Those of a device whose launches run on their own, from what it gives: `memory` and `cache` bytes a nanosecond,
+    /// the latter for footprints of up to so many bytes; additions a nanosecond; nanoseconds from launch to launch.
     pub fn of_throughput(memory: f64, (cache, cache_bytes): (f64, usize), additions: f64, launch: f64) -> Costs {
         let level = |footprint: u64| {
             let near = footprint as usize <= cache_bytes / 2;

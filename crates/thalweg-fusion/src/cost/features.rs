@@ -135,8 +135,8 @@ fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(dtype)
 }
 
-/// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read, `written` those of each that
-/// is written, in the order of the operands.
+/// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read,
+/// `written` those of each that is written, in the order of the operands.
 pub fn features(kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
     let mut f = CostFeatures { boxes: 1, ..CostFeatures::default() };
     let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
@@ -281,7 +281,8 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts)
     r
 }
 
-/// What each access moves, read or written `evaluations` times; `left` is what has not been counted yet of each operand.
+/// What each access moves, read or written `evaluations` times; `left` is what has not been counted yet of each
+/// operand.
 fn traffic(
     body: &Body,
     all: &[AccessGeometry],
@@ -331,7 +332,8 @@ fn traffic(
     }
 }
 
-/// How an access goes while the lanes of a vector run along dimension `lane`, and how many bytes are moved for one that is used.
+/// How an access goes while the lanes of a vector run along dimension `lane`, and how many bytes are moved for one that
+/// is used.
 fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, size: u64) -> (Way, u64) {
     match class {
         AccessClass::Mapped => return (Way::Mapped, 1),

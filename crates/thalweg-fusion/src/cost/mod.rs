@@ -1,11 +1,13 @@
 //! What a kernel costs. Policy only: nothing here decides what is allowed.
 //!
-//! In: a kernel as it would be launched, with the bytes that it touches. [`features`] reads from it what its time follows from - bytes by the way they
-//! are gone through, arithmetic by class, rows and passes, values alive at once - as plain numbers, the same on every device. [`Costs`] holds what
-//! each of these takes on one device. Out: [`Costs::time`], picoseconds as an integer, so that the sum over the kernels of a plan
-//! does not depend on their order.
+//! In: a kernel as it would be launched, with the bytes that it touches. [`features`] reads from it what its time
+//! follows from - bytes by the way they are gone through, arithmetic by class, rows and passes, values alive at once -
+//! as plain numbers, the same on every device. [`Costs`] holds what each of these takes on one device. Out:
+//! [`Costs::time`], picoseconds as an integer, so that the sum over the kernels of a plan does not depend on their
+//! order.
 //!
-//! Always true: a time is never 0; it grows with every feature; a kernel in two parts costs at least a launch more than in one, if both do the same.
+//! Always true: a time is never 0; it grows with every feature; a kernel in two parts costs at least a launch more than
+//! in one, if both do the same.
 
 mod costs;
 mod features;

@@ -1,6 +1,7 @@
 //! The nodes of a body: in which passes each is computed, what that is by class, and how many values are alive at once.
 //!
-//! Which pass computes a node, and what is kept between passes, is [`Passes`], from which devices build their phases too.
+//! Which pass computes a node, and what is kept between passes, is [`Passes`], from which devices build their phases
+//! too.
 
 use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, ScanOp};
@@ -11,8 +12,8 @@ const KEEP_POINTS: u64 = 1 << 20;
 /// Passes whose values are counted: later ones of a long chain of folds are like these.
 const MOST_PASSES: usize = 32;
 
-/// Arithmetic by class: evaluations, each counted as often as a vector of 4-byte lanes has to be filled for it (twice where
-/// anything in the body has 8 bytes).
+/// Arithmetic by class: evaluations, each counted as often as a vector of 4-byte lanes has to be filled for it (twice
+/// where anything in the body has 8 bytes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Work {
     /// Additions, products, comparisons, choices, logic; a product that a sum takes in is not counted.
@@ -23,9 +24,11 @@ pub struct Work {
     pub special: u64,
     /// The same of bodies that compute in f64.
     pub special_wide: u64,
-    /// Conversions between widths or between floats and integers, those of narrow elements on their way in and out with them.
+    /// Conversions between widths or between floats and integers, those of narrow elements on their way in and out with
+    /// them.
     pub convert: u64,
-    /// What has no vector form: erf and powers in f64, divisions of 64-bit integers. Each counts what the table of operations says.
+    /// What has no vector form: erf and powers in f64, divisions of 64-bit integers. Each counts what the table of
+    /// operations says.
     pub slow: u64,
     /// Elements folded.
     pub fold: u64,

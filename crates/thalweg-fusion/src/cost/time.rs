@@ -11,8 +11,8 @@ const RISE: f64 = 0.05;
 const NEAR: usize = 2;
 
 impl Costs {
-    /// Picoseconds that a launch takes. `footprint`: bytes of all that the segment reads and writes, which decides how near they are; the
-    /// same for all plans that are compared.
+    /// Picoseconds that a launch takes. `footprint`: bytes of all that the segment reads and writes, which decides how
+    /// near they are; the same for all plans that are compared.
     pub fn time(&self, features: &CostFeatures, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let arithmetic = self.arithmetic(features, level);
@@ -38,7 +38,8 @@ impl Costs {
         ((launches as f64 * self.launch + moved) * 1e3) as u64 - launches.min(1)
     }
 
-    /// Picoseconds that so many additions, or what the table of operations counts as so many, and so many bytes read take at most, on one thread.
+    /// Picoseconds that so many additions, or what the table of operations counts as so many, and so many bytes read
+    /// take at most, on one thread.
     pub(crate) fn most(&self, additions: u64, read: u64, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let addition = self.simple.max(self.special).max(self.divide / 4.0);

@@ -1,9 +1,9 @@
 //! Where the operations of a segment stand on a page (Sugiyama, Tagawa, Toda 1981).
 //!
-//! In: each node's arguments, all before it. Out: a place for each node, and for each line the points that it goes through.
-//! Layers are by depth. A line over several layers holds a narrow place in each, so that it passes beside boxes
-//! and not behind them; lines from one source share theirs. Rows are ordered by barycentres and then moved as close
-//! to their neighbours as the order allows.
+//! In: each node's arguments, all before it. Out: a place for each node, and for each line the points that it goes
+//! through. Layers are by depth. A line over several layers holds a narrow place in each, so that it passes beside
+//! boxes and not behind them; lines from one source share theirs. Rows are ordered by barycentres and then moved as
+//! close to their neighbours as the order allows.
 
 /// Distance that boxes keep, in units of the page.
 const GAP: f64 = 18.0;
@@ -86,7 +86,8 @@ fn layers(arguments: &[Vec<usize>]) -> Vec<usize> {
 }
 
 impl Items {
-    /// Adds the places of long lines and the neighbours of all. Returns for each node and argument the places between them.
+    /// Adds the places of long lines and the neighbours of all. Returns for each node and argument the places between
+    /// them.
     fn lines(&mut self, arguments: &[Vec<usize>]) -> Vec<Vec<Vec<usize>>> {
         // The places that lines from each node hold, from the row below it down.
         let mut held: Vec<Vec<usize>> = vec![vec![]; self.nodes];
@@ -174,8 +175,8 @@ fn wish(i: usize, items: &Items, x: &[f64]) -> (f64, f64) {
     (sum / weight, weight)
 }
 
-/// Places a row as near to its wishes (position, weight) as its order and distances allow: least squares, by pooling neighbours that want to
-/// overlap (isotonic regression).
+/// Places a row as near to its wishes (position, weight) as its order and distances allow: least squares, by pooling
+/// neighbours that want to overlap (isotonic regression).
 fn relax(row: &[usize], x: &mut [f64], wishes: &[(f64, f64)], apart: impl Fn(usize, usize) -> f64) {
     // Positions less the least distance from the first must not fall along the row.
     let mut offset = 0.0;

@@ -1,7 +1,7 @@
 //! Explanations: which operations went together, what that moved, and why the rest did not.
 //!
-//! A [`SegmentReport`] is made from a segment, its plan and its instance, and completed with what the run did. It holds plain
-//! data; [`Explanation`] renders all reports of a stretch of code as text, JSON or a self-contained HTML page.
+//! A [`SegmentReport`] is made from a segment, its plan and its instance, and completed with what the run did. It holds
+//! plain data; [`Explanation`] renders all reports of a stretch of code as text, JSON or a self-contained HTML page.
 
 mod html;
 mod layout;
@@ -36,7 +36,8 @@ pub struct Totals {
     pub bytes_read: usize,
     /// Bytes that they write, as the plan says.
     pub bytes_written: usize,
-    /// Bytes that the launches read from memory, as the device says: scratch, second passes and repeated reads included. 0 of what has not run.
+    /// Bytes that the launches read from memory, as the device says: scratch, second passes and repeated reads
+    /// included. 0 of what has not run.
     pub bytes_read_measured: usize,
     /// Bytes that they wrote, as the device says.
     pub bytes_written_measured: usize,
@@ -111,7 +112,8 @@ pub struct OperationReport {
     pub alias: bool,
 }
 
-/// What a kernel takes of each multiprocessor of a GPU: of several launches that of the one that leaves most of it idle.
+/// What a kernel takes of each multiprocessor of a GPU: of several launches that of the one that leaves most of it
+/// idle.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct ResidenceReport {
     /// Registers of a thread.
@@ -169,7 +171,8 @@ pub struct KernelReport {
     pub bytes_allocated: usize,
     /// Outputs that took the place of a dying input.
     pub in_place: usize,
-    /// How often it ran: more than once where that kept the segment below the memory limit. All its bytes and times but the prediction are sums.
+    /// How often it ran: more than once where that kept the segment below the memory limit. All its bytes and times but
+    /// the prediction are sums.
     pub launches: usize,
     /// Nanoseconds that the launch was to take by the constants of the device.
     pub predicted_ns: u64,
@@ -196,7 +199,8 @@ pub struct EdgeReport {
 }
 
 impl SegmentReport {
-    /// The report of a segment that is about to run, on a device with these constants. `runners` says who runs each launch of the instance.
+    /// The report of a segment that is about to run, on a device with these constants. `runners` says who runs each
+    /// launch of the instance.
     pub fn new(
         segment: &Segment<'_>,
         costs: &Costs,
@@ -289,8 +293,8 @@ impl SegmentReport {
         }
     }
 
-    /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's place, what it moved, and the
-    /// time in nanoseconds.
+    /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's
+    /// place, what it moved, and the time in nanoseconds.
     pub fn ran(
         &mut self,
         (instance, schedule): (&Instance, &Schedule),

@@ -4,7 +4,8 @@ use crate::write::step::{Slot, Step};
 use std::collections::HashMap;
 use thalweg_kernel::{Geometry, GroupPart, Kernel};
 
-/// One launch of several, which belong to one kernel of the plan and need nothing of each other. `out_of_range` as in [`Step`].
+/// One launch of several, which belong to one kernel of the plan and need nothing of each other. `out_of_range` as in
+/// [`Step`].
 pub(crate) fn group(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
     // Who else reads an operand must not find it written over, and parts run in any order.
     let mut readers: HashMap<Slot, usize> = HashMap::new();

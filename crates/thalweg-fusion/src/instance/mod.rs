@@ -1,8 +1,9 @@
 //! Instances: a plan instantiated for concrete sizes.
 //!
 //! In: a plan and a segment of its pattern. Out: the kernels' bodies, their geometry, and which value every operand is;
-//! where it lies and in which order they run is the memory plan's (`memory/`). The body is the same for all sizes of a class, so a device finds its program again. A plan that assumed something which these
-//! sizes do not keep (an equality of shapes, a view that strides express) has no instance for them.
+//! where it lies and in which order they run is the memory plan's (`memory/`). The body is the same for all sizes of a
+//! class, so a device finds its program again. A plan that assumed something which these sizes do not keep (an equality
+//! of shapes, a view that strides express) has no instance for them.
 
 use crate::write::body::{Outline, build_map};
 mod group;
@@ -49,7 +50,8 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
     instantiate_from(plan, segment, classes, None)
 }
 
-/// [`instantiate`] where there is an instance of the same plan and the same classes for other sizes: what is alike in both is not found again.
+/// [`instantiate`] where there is an instance of the same plan and the same classes for other sizes: what is alike in
+/// both is not found again.
 pub fn instantiate_like(
     before: &Instance,
     plan: &Plan,
@@ -83,7 +85,8 @@ fn instantiate_from(
     let mut steps = Vec::new();
     for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
         let mut parts = Vec::with_capacity(kernel.parts().len());
-        // A launch for other sizes is known by its kernel: of a group it may be that of any part, where the others had nothing to write.
+        // A launch for other sizes is known by its kernel: of a group it may be that of any part, where the others had
+        // nothing to write.
         let before = before.filter(|_| kernel.parts().len() == 1);
         let worker = Worker { before, ..worker };
         for part in kernel.parts() {

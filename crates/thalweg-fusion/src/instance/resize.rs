@@ -1,9 +1,11 @@
 //! A launch over another number of points: the same body, laid out anew.
 //!
-//! In: a kernel of elementwise operations, a launch of it for other sizes, and the sizes. Out: the launch for these, at a tenth of the work of writing its body again.
+//! In: a kernel of elementwise operations, a launch of it for other sizes, and the sizes. Out: the launch for these, at
+//! a tenth of the work of writing its body again.
 //!
-//! Such a body follows from the pattern and from which axes of each value are broadcast: its [`Form`]. Nothing else that the writer asks of sizes can have another answer, since
-//! its paths have broadcasts only and every value is read under one map. How the accesses lie is found anew.
+//! Such a body follows from the pattern and from which axes of each value are broadcast: its [`Form`]. Nothing else
+//! that the writer asks of sizes can have another answer, since its paths have broadcasts only and every value is read
+//! under one map. How the accesses lie is found anew.
 
 use crate::plan::KernelPlan;
 use crate::segment::{Indexed, ValueId};
@@ -27,7 +29,8 @@ fn against(shape: Shape, domain: Shape) -> Option<u16> {
     Some(word)
 }
 
-/// The form of a kernel that has one: elementwise operations over a domain of at least two points, inputs as they lie in memory from the first to the last element.
+/// The form of a kernel that has one: elementwise operations over a domain of at least two points, inputs as they lie
+/// in memory from the first to the last element.
 pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
     let KernelPlan::Map { domain, rows: None, row_stores, column_stores, stores, ops } = kernel else { return None };
     let domain = ix.shape(*domain);
@@ -56,7 +59,8 @@ pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
     Some(Form(words))
 }
 
-/// The launch of the kernel that `before` is a launch of, of the same form and with the same values for operands: these are `reads`. `None` where it has to be written.
+/// The launch of the kernel that `before` is a launch of, of the same form and with the same values for operands: these
+/// are `reads`. `None` where it has to be written.
 pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, reads: &[ValueId]) -> Option<Step> {
     let KernelPlan::Map { domain, .. } = kernel else { return None };
     let Kernel::Map(body) = &before.kernel else { return None };

@@ -1,7 +1,8 @@
 //! Offsets in an arena: who lives at the same time lies apart.
 //!
-//! In: bytes and lifetime of each block. Out: an offset for each, a multiple of 64, and the bytes of the arena. The best of several orders of
-//! placing is taken; each block goes into the smallest gap that holds it between those placed before which live at the same time.
+//! In: bytes and lifetime of each block. Out: an offset for each, a multiple of 64, and the bytes of the arena. The
+//! best of several orders of placing is taken; each block goes into the smallest gap that holds it between those placed
+//! before which live at the same time.
 
 /// Blocks start at a multiple of this.
 const ALIGNMENT: usize = 64;
@@ -67,7 +68,8 @@ pub(super) fn pack(blocks: &[Lifetime]) -> (Vec<usize>, usize) {
     best
 }
 
-/// Places blocks in that order. `by_start`: none starts before one that comes earlier, so that what has died need not be looked at again.
+/// Places blocks in that order. `by_start`: none starts before one that comes earlier, so that what has died need not
+/// be looked at again.
 fn place(blocks: &[Lifetime], order: &[usize], by_start: bool) -> (Vec<usize>, usize) {
     let mut offsets = vec![0usize; blocks.len()];
     let mut bytes = 0;

@@ -7,8 +7,8 @@ use crate::write::step::Slot;
 /// The last launch that needs a cell which stays.
 pub(super) const STAYS: usize = usize::MAX;
 
-/// The schedule that runs these steps one after the other. `share`: intermediates share an arena. A step may be there several times: what comes
-/// later reads the results of its last run.
+/// The schedule that runs these steps one after the other. `share`: intermediates share an arena. A step may be there
+/// several times: what comes later reads the results of its last run.
 pub(super) fn lay(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share: bool) -> Schedule {
     let mut s = launches(instance, steps);
     let uses = Uses::new(&s, needs.own.len());
@@ -48,7 +48,8 @@ impl Curve {
     }
 }
 
-/// What is in use during each launch of these steps. `share`: what does not stay counts with its own bytes, as it would in an arena.
+/// What is in use during each launch of these steps. `share`: what does not stay counts with its own bytes, as it would
+/// in an arena.
 pub(super) fn curve(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share: bool) -> Curve {
     let mut s = launches(instance, steps);
     let uses = Uses::new(&s, needs.own.len());
@@ -263,7 +264,8 @@ fn into_arena(s: &mut Schedule, blocks: &[Block]) {
     };
 }
 
-/// Bytes in use during each launch beyond what was before the first. `share`: what does not stay takes its own bytes and no more.
+/// Bytes in use during each launch beyond what was before the first. `share`: what does not stay takes its own bytes
+/// and no more.
 fn in_use(needs: &Needs<'_>, s: &Schedule, uses: &Uses, blocks: &[Block], share: bool) -> Vec<i64> {
     let n = s.launches.len();
     let mut change = vec![0i64; n + 1];

@@ -1,9 +1,10 @@
 //! Time for memory: steps that run again instead of holding their results.
 //!
-//! In: an instance, and the bytes that may be in use. Out: a schedule that stays below, or the least that was reached. As Chen et al. (2016) do it
-//! for networks, but on any graph: where too much is in use, a result that is held there and not needed there is let go, and computed again before
-//! it is needed next - with what that takes and is gone as well. The choice that frees the most bytes over the most launches for the least time
-//! comes first. What counts is the sum over all launches of the bytes above the limit: each change makes it smaller, so this ends.
+//! In: an instance, and the bytes that may be in use. Out: a schedule that stays below, or the least that was reached.
+//! As Chen et al. (2016) do it for networks, but on any graph: where too much is in use, a result that is held there
+//! and not needed there is let go, and computed again before it is needed next - with what that takes and is gone as
+//! well. The choice that frees the most bytes over the most launches for the least time comes first. What counts is the
+//! sum over all launches of the bytes above the limit: each change makes it smaller, so this ends.
 
 use super::layout::{Curve, STAYS, curve, lay};
 use super::{Needs, Schedule, order};

@@ -1,13 +1,14 @@
 //! The memory plan: in which order the launches of an instance run, and where each of their results lies.
 //!
-//! In: an [`Instance`], and of each input the bytes that are given back when it dies ([`Needs`]). Out: a [`Schedule`]: launches, what dies after
-//! each, the place of every result, and the most memory that is in use at once. Intermediates share one arena by the time they live
-//! (`arena.rs`); what takes over the place of a dying operand has no place of its own; results that stay have allocations of their own, so that
-//! none keeps an arena alive. The order is one with a low peak (`order.rs`). Under a limit launches may run twice instead of holding their
-//! results (`limit.rs`).
+//! In: an [`Instance`], and of each input the bytes that are given back when it dies ([`Needs`]). Out: a [`Schedule`]:
+//! launches, what dies after each, the place of every result, and the most memory that is in use at once. Intermediates
+//! share one arena by the time they live (`arena.rs`); what takes over the place of a dying operand has no place of its
+//! own; results that stay have allocations of their own, so that none keeps an arena alive. The order is one with a low
+//! peak (`order.rs`). Under a limit launches may run twice instead of holding their results (`limit.rs`).
 //!
-//! Always true: two results that are alive at once lie apart, but for an operand and what is written over it; an operand is there when it is
-//! read; every step runs, and one that runs twice finds the operands that it had the first time.
+//! Always true: two results that are alive at once lie apart, but for an operand and what is written over it; an
+//! operand is there when it is read; every step runs, and one that runs twice finds the operands that it had the first
+//! time.
 
 mod arena;
 mod layout;
@@ -23,9 +24,11 @@ use arena::Lifetime;
 /// What a memory plan is made for.
 #[derive(Clone, Copy)]
 pub struct Needs<'a> {
-    /// Of each input the bytes that go back to the device when the segment lets go of it; 0 where somebody else holds them, too.
+    /// Of each input the bytes that go back to the device when the segment lets go of it; 0 where somebody else holds
+    /// them, too.
     pub own: &'a [usize],
-    /// Whether a written operand of a step may not lie over a read one, whatever [`crate::Step::in_place`] says: the program reads again.
+    /// Whether a written operand of a step may not lie over a read one, whatever [`crate::Step::in_place`] says: the
+    /// program reads again.
     pub rereads: &'a dyn Fn(usize, usize) -> bool,
     /// Bytes in use after so many were asked for.
     pub granted: fn(usize) -> usize,
@@ -36,7 +39,8 @@ pub struct Needs<'a> {
 pub struct Schedule {
     /// The launches in order.
     pub launches: Vec<Launch>,
-    /// Bytes of each cell: a result of a launch. The first are [`Instance::buffers`]; those that follow are results of launches that run again.
+    /// Bytes of each cell: a result of a launch. The first are [`Instance::buffers`]; those that follow are results of
+    /// launches that run again.
     pub cells: Vec<usize>,
     /// Where each cell lies.
     pub places: Vec<Place>,
@@ -99,8 +103,8 @@ pub fn schedule(instance: &Instance, needs: &Needs<'_>) -> Schedule {
     if other.peak < as_given.peak - as_given.peak / 16 { other } else { as_given }
 }
 
-/// A schedule that has at most `limit` bytes in use beyond what was when the run began, or the least bytes of any that was found. `time` tells how
-/// long a step takes.
+/// A schedule that has at most `limit` bytes in use beyond what was when the run began, or the least bytes of any that
+/// was found. `time` tells how long a step takes.
 ///
 /// # Errors
 /// The bytes in use by the best schedule found.

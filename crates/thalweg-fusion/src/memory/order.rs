@@ -1,8 +1,8 @@
 //! An order of launches that holds little.
 //!
-//! List scheduling: of the steps whose operands are there, the one next that leaves the fewest bytes more in use. So what can be used up is used
-//! up first, and branches run one after the other instead of side by side. Near linear: a step is looked at again only when it has become
-//! the last one to need something.
+//! List scheduling: of the steps whose operands are there, the one next that leaves the fewest bytes more in use. So
+//! what can be used up is used up first, and branches run one after the other instead of side by side. Near linear: a
+//! step is looked at again only when it has become the last one to need something.
 
 use crate::instance::Instance;
 use crate::write::step::Slot;

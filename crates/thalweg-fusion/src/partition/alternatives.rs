@@ -1,7 +1,9 @@
-//! Other plans that may turn out faster than the one the cost model prefers: what an autotuning on the device is held between.
+//! Other plans that may turn out faster than the one the cost model prefers: what an autotuning on the device is held
+//! between.
 //!
-//! The model is wrong where a constant is. So the search is asked again with constants put off, one at a time, by what such a model errs; and every single move
-//! from the plan is looked at, whether the model likes it or not. What the model itself thinks best of all that is tried.
+//! The model is wrong where a constant is. So the search is asked again with constants put off, one at a time, by what
+//! such a model errs; and every single move from the plan is looked at, whether the model likes it or not. What the
+//! model itself thinks best of all that is tried.
 
 use super::facts::Facts;
 use super::horizontal;
@@ -12,12 +14,14 @@ use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::segment::Segment;
 
-/// Operations written into candidates before no more are looked for: a few tens of milliseconds, between two runs of the program.
+/// Operations written into candidates before no more are looked for: a few tens of milliseconds, between two runs of
+/// the program.
 const VISITS: u64 = 40_000;
 /// A plan that the model thinks more than this many times slower is not tried.
 const HOPELESS: u64 = 2;
 
-/// Up to `most` plans other than this one, the most promising first; none where fusion is off, since there is one plan then.
+/// Up to `most` plans other than this one, the most promising first; none where fusion is off, since there is one plan
+/// then.
 pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
     if !segment.mode.fused {
         return vec![];

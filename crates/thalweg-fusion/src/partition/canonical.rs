@@ -1,12 +1,14 @@
 //! An order of a segment's operations that does not depend on when they were recorded.
 //!
-//! Each operation gets a number from what it is computed from and what is computed from it (Weisfeiler and Lehman's colours on the graph), sizes
-//! included. An input is told apart by who reads it, and so is a class of equal scalars; their values do not count. First come colours that know about
-//! sizes only what counts where the plan of one component is taken for another: so components that look alike have their operations in the same order.
+//! Each operation gets a number from what it is computed from and what is computed from it (Weisfeiler and Lehman's
+//! colours on the graph), sizes included. An input is told apart by who reads it, and so is a class of equal scalars;
+//! their values do not count. First come colours that know about sizes only what counts where the plan of one component
+//! is taken for another: so components that look alike have their operations in the same order.
 //!
-//! Operations whose colours stay equal play the same part in the graph. Which of them comes first is the recording's choice, but made once: everything is coloured again
-//! with the one that was chosen, so that whatever hangs together with it follows. All in all the order is the same up to a renaming under which the
-//! graph stays what it is. (Colours do not tell all graphs apart, and in very large segments not every choice is followed up: rare, and the price is no
+//! Operations whose colours stay equal play the same part in the graph. Which of them comes first is the recording's
+//! choice, but made once: everything is coloured again with the one that was chosen, so that whatever hangs together
+//! with it follows. All in all the order is the same up to a renaming under which the graph stays what it is. (Colours
+//! do not tell all graphs apart, and in very large segments not every choice is followed up: rare, and the price is no
 //! more than that the plan depends on the order of recording there.)
 
 use crate::scalars::ScalarClasses;
@@ -15,7 +17,8 @@ use rustc_hash::FxHashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use thalweg_ir::{Arg, Shape};
 
-/// The most rounds of one colouring. Each carries along the graph from end to end; it ends where a round tells nothing new apart.
+/// The most rounds of one colouring. Each carries along the graph from end to end; it ends where a round tells nothing
+/// new apart.
 const ROUNDS: usize = 8;
 /// Operations coloured again after choices between equals, times rounds: some milliseconds.
 const CHOICES: usize = 1 << 15;

@@ -1,4 +1,5 @@
-//! The components of a segment: parts that share nothing worth sharing, each searched by itself; of those that look alike one is searched.
+//! The components of a segment: parts that share nothing worth sharing, each searched by itself; of those that look
+//! alike one is searched.
 
 use super::canonical::{magnitude, root};
 use super::facts::Facts;
@@ -104,7 +105,8 @@ fn components(facts: &Facts<'_>) -> Vec<Component> {
     components
 }
 
-/// What a component looks like: its operations in the canonical order with their arguments by place in it, which of them must be stored, and about how large they are.
+/// What a component looks like: its operations in the canonical order with their arguments by place in it, which of
+/// them must be stored, and about how large they are.
 type Look = (Vec<(RelOp, bool, u32)>, Vec<(DType, Option<View>)>);
 
 fn look(facts: &Facts<'_>, ranked: &[usize]) -> Look {

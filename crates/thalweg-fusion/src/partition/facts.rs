@@ -1,5 +1,5 @@
-//! What holds for every plan of a segment, found out once: which operations are needed, which of them have to be stored, how live results are
-//! had, and in which order ties are broken.
+//! What holds for every plan of a segment, found out once: which operations are needed, which of them have to be
+//! stored, how live results are had, and in which order ties are broken.
 
 use super::canonical::ranks;
 use crate::cost::footprint;
@@ -27,9 +27,11 @@ pub(crate) struct Facts<'a> {
     pub in_memory: FxHashMap<usize, Vec<usize>>,
     /// For each reduction and scan a number that those over the same rows share, ascending in the canonical order.
     pub row_class: FxHashMap<usize, usize>,
-    /// For each reduction and scan, and for each operation that stands for one (see [`Facts::end_of_chain`]), the reduction.
+    /// For each reduction and scan, and for each operation that stands for one (see [`Facts::end_of_chain`]), the
+    /// reduction.
     pub fold_of: FxHashMap<usize, usize>,
-    /// Views that something reads in memory where no strides lead to them: what is a view of them in turn is read there too.
+    /// Views that something reads in memory where no strides lead to them: what is a view of them in turn is read there
+    /// too.
     kept: BitSet,
     /// For each operation how many others need it, and one of them.
     users: Vec<(u32, usize)>,
@@ -113,8 +115,9 @@ impl<'a> Facts<'a> {
             arguments[in_memory..].iter().for_each(|v| Facts::mark(*v, used));
             return;
         }
-        // The operands of an opaque operation are in memory: stored, or strided views of what is. Of a scatter only the tensor is; what index and values
-        // are strided views of is computed, each over its own shape, so that an index which all columns share is computed once.
+        // The operands of an opaque operation are in memory: stored, or strided views of what is. Of a scatter only the
+        // tensor is; what index and values are strided views of is computed, each over its own shape, so that an index
+        // which all columns share is computed once.
         let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
         let mut operands = vec![];
         for (n, &v) in arguments.iter().enumerate() {
@@ -144,7 +147,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// What a value is a strided view of, if anything. Which views others keep is known from the round before, so that it does not matter who is asked first.
+    /// What a value is a strided view of, if anything. Which views others keep is known from the round before, so that
+    /// it does not matter who is asked first.
     fn viewed(&self, v: ValueId) -> ValueId {
         let kept = |j: usize| self.kept.has(j) && ValueId::Op(j) != v;
         let stored = |j: usize| kept(j) || self.ix.seg.live.has(j) && !self.is_alias(j);
@@ -152,7 +156,8 @@ impl<'a> Facts<'a> {
         if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v }
     }
 
-    /// Whether a live view need not be copied: its base lies in memory or is worth writing whole, and strides express it.
+    /// Whether a live view need not be copied: its base lies in memory or is worth writing whole, and strides express
+    /// it.
     fn is_alias(&self, i: usize) -> bool {
         let ix = &self.ix;
         if !ix.seg.ops[i].op.is_view() {
@@ -199,8 +204,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The operations whose results operation `i` is computed from, where they are found: an opaque operation goes through the views on the way, which
-    /// nobody computes.
+    /// The operations whose results operation `i` is computed from, where they are found: an opaque operation goes
+    /// through the views on the way, which nobody computes.
     pub fn read_by(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let viewed = self.operands.get(&i);
         let named = self.ix.tensors(i).map(|(_, v)| v).filter(move |_| viewed.is_none());
@@ -222,8 +227,9 @@ impl<'a> Facts<'a> {
         self.users[i].0 > 1
     }
 
-    /// The only user of a value, if it computes its result from that value alone, element by element, and the result takes no more bytes: storing the result
-    /// instead serves everyone as well and saves computing it from the value again.
+    /// The only user of a value, if it computes its result from that value alone, element by element, and the result
+    /// takes no more bytes: storing the result instead serves everyone as well and saves computing it from the value
+    /// again.
     fn better_stored(&self, i: usize) -> Option<usize> {
         let (1, user) = self.users[i] else { return None };
         // A reduction of nothing is a kernel by itself.
@@ -253,7 +259,8 @@ impl<'a> Facts<'a> {
         self.fold_of.get(&i).map(|f| self.row_class[f])
     }
 
-    /// Whether it may be chosen to store a value: it is needed, takes work to compute, and storing what follows is not as good.
+    /// Whether it may be chosen to store a value: it is needed, takes work to compute, and storing what follows is not
+    /// as good.
     pub fn may_store(&self, i: usize) -> bool {
         let op = self.ix.seg.ops[i].op;
         let choice = self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op);

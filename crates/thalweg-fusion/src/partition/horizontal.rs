@@ -1,16 +1,20 @@
-//! Groups: kernels of a finished plan that need nothing of each other and are short enough that a launch of their own matters, put together in one.
+//! Groups: kernels of a finished plan that need nothing of each other and are short enough that a launch of their own
+//! matters, put together in one.
 //!
-//! In: the kernels in the order in which they run, and which ones read from which. Out: the same kernels, some as [`KernelPlan::Group`], in an order in
-//! which each still runs after those it reads from. How the partition was found plays no part.
+//! In: the kernels in the order in which they run, and which ones read from which. Out: the same kernels, some as
+//! [`KernelPlan::Group`], in an order in which each still runs after those it reads from. How the partition was found
+//! plays no part.
 //!
-//! Kernels get *levels*: those of one level depend on none of the same, so whatever of them is put together, the kernels stay acyclic. A kernel near the
-//! end of the plan is as late as can be, one near its beginning as early: updates of parameters meet at the end, whenever their gradients are
-//! known, and tensors that are made meet at the beginning. All of this is linear in kernels and what they read.
+//! Kernels get *levels*: those of one level depend on none of the same, so whatever of them is put together, the
+//! kernels stay acyclic. A kernel near the end of the plan is as late as can be, one near its beginning as early:
+//! updates of parameters meet at the end, whenever their gradients are known, and tensors that are made meet at the
+//! beginning. All of this is linear in kernels and what they read.
 //!
-//! **What pays.** A launch costs the stream about 0.6 µs on one thread; one that wakes threads 7 µs more, and at its end they wait for the last. A part of a
-//! group costs 0.1 µs. So a group takes maps up to half a millisecond (on 16 of them that is 60 µs, of which waking and waiting are a
-//! quarter), and rows, of which a part is one thread's, as long as a launch of them would not wake others. What a group must not
-//! lose is bounded below: what is still in cache when it is read, memory that an output could take over, memory for outputs.
+//! **What pays.** A launch costs the stream about 0.6 µs on one thread; one that wakes threads 7 µs more, and at its
+//! end they wait for the last. A part of a group costs 0.1 µs. So a group takes maps up to half a millisecond (on 16 of
+//! them that is 60 µs, of which waking and waiting are a quarter), and rows, of which a part is one thread's, as long
+//! as a launch of them would not wake others. What a group must not lose is bounded below: what is still in cache when
+//! it is read, memory that an output could take over, memory for outputs.
 
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::{Indexed, ValueId};
@@ -19,11 +23,13 @@ use std::collections::{BTreeSet, HashMap};
 /// The longest map and the longest row kernel that is a part, in picoseconds of the cost model.
 const MAP_PS: u64 = 500_000_000;
 const ROWS_PS: u64 = 30_000_000;
-/// Bytes that stay in cache from one kernel to the next. Where a kernel hands another a value that soon, they are parts only of groups that move no more.
+/// Bytes that stay in cache from one kernel to the next. Where a kernel hands another a value that soon, they are parts
+/// only of groups that move no more.
 const CACHE_BYTES: usize = 1 << 20;
 /// Bytes that a group writes where no input's memory can be taken: as much memory more than before is held at once.
 const NEW_BYTES: usize = 256 << 20;
-/// Bytes of a value from which on it matters that an output can take its place, which it cannot where another part reads the value.
+/// Bytes of a value from which on it matters that an output can take its place, which it cannot where another part
+/// reads the value.
 const TAKE_BYTES: usize = 1 << 20;
 /// Groups of a level that a kernel is tried in, the newest first.
 const TRIED: usize = 4;
@@ -52,8 +58,8 @@ struct Group {
     takes: HashMap<ValueId, bool>,
 }
 
-/// The kernels with what goes together in groups; `readers` are, for each, those that read what it writes, all behind it, and `times`
-/// what the cost model says of each.
+/// The kernels with what goes together in groups; `readers` are, for each, those that read what it writes, all behind
+/// it, and `times` what the cost model says of each.
 pub(super) fn group(
     ix: &Indexed<'_>,
     kernels: Vec<KernelPlan>,
@@ -155,7 +161,8 @@ fn levels(sizes: &[Size], readers: &[Vec<usize>]) -> Vec<usize> {
         height[k] = readers[k].iter().map(|&r| height[r] + 1).max().unwrap_or(0);
     }
     let last = depth.iter().copied().max().unwrap_or(0);
-    // Of two where one reads from the other, that one has more depth and less height: so if the first is late, the second is too.
+    // Of two where one reads from the other, that one has more depth and less height: so if the first is late, the
+    // second is too.
     let mut level: Vec<usize> =
         (0..n).map(|k| if height[k] < depth[k] { last - height[k] } else { depth[k] }).collect();
     // What nothing depends on either way goes where most is.
@@ -212,7 +219,8 @@ impl Group {
     }
 }
 
-/// The groups in an order in which each runs after those it reads from; of those that could run, the one whose first kernel comes first.
+/// The groups in an order in which each runs after those it reads from; of those that could run, the one whose first
+/// kernel comes first.
 fn order(groups: &[Vec<usize>], readers: &[Vec<usize>]) -> Vec<usize> {
     let mut group = vec![0; readers.len()];
     for (g, all) in groups.iter().enumerate() {

@@ -1,6 +1,8 @@
-//! Candidates for kernels: from what one would store to what it would be, if that is allowed, and how long it would take.
+//! Candidates for kernels: from what one would store to what it would be, if that is allowed, and how long it would
+//! take.
 //!
-//! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows from these.
+//! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows
+//! from these.
 
 use super::facts::Facts;
 use crate::cost::{Costs, features};
@@ -208,8 +210,9 @@ fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Opti
     }
 }
 
-/// Whether reductions over all other axes can be made in a pass along the last axes, the rows of `rows`: each group of rows gives a partial result, and the
-/// launch puts these together. The order of such a reduction is another than by itself, so a strict plan keeps the passes apart.
+/// Whether reductions over all other axes can be made in a pass along the last axes, the rows of `rows`: each group of
+/// rows gives a partial result, and the launch puts these together. The order of such a reduction is another than by
+/// itself, so a strict plan keeps the passes apart.
 fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize, columns: &[usize]) -> bool {
     let ix = &facts.ix;
     let shape = ix.shape(rows::operand(ix, rows));

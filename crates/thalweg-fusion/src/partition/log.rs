@@ -1,7 +1,8 @@
 //! What the search decides, and why: events of `tracing` under the target `thalweg::plan`.
 //!
-//! Each move that is considered is an event at level trace: what it would do, the operations it is about, the predicted picoseconds before and after, and the verdict - taken,
-//! `slower`, or the rule that forbids it. Each plan is an event at level debug, and so is each group. Operations are written as in explanations: number and name.
+//! Each move that is considered is an event at level trace: what it would do, the operations it is about, the predicted
+//! picoseconds before and after, and the verdict - taken, `slower`, or the rule that forbids it. Each plan is an event
+//! at level debug, and so is each group. Operations are written as in explanations: number and name.
 //!
 //! Always true: without a subscriber that wants them, nothing is formatted.
 
@@ -29,7 +30,8 @@ pub(super) enum Move {
     Relocate,
 }
 
-/// Notes a move that was considered; `about` are the operations it is about, `next` the time of the plan that it leads to.
+/// Notes a move that was considered; `about` are the operations it is about, `next` the time of the plan that it leads
+/// to.
 pub(super) fn considered(facts: &Facts<'_>, what: Move, about: &[usize], before: u64, next: Result<u64, Rule>) {
     if !event_enabled!(target: TARGET, Level::TRACE) {
         return;

@@ -1,7 +1,8 @@
 //! From a segment to a plan: which operations share a kernel. ../../../../docs/planner.md has the idea.
 //!
 //! * `facts`: what holds for every plan of the segment.
-//! * `kernels`: candidates for kernels, written by [`crate::write`] or refused by one of its rules, and what they would take.
+//! * `kernels`: candidates for kernels, written by [`crate::write`] or refused by one of its rules, and what they would
+//!   take.
 //! * `run_order`: kernels in the order in which they run.
 //! * `canonical`: an order of the operations that breaks all ties.
 //! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
@@ -11,8 +12,9 @@
 //! * `alternatives`: other plans that are worth measuring.
 //! * `why`: what keeps two kernels of a plan from being one, for explanations.
 //!
-//! Which kernels there are does not depend on the order in which independent operations were recorded. The order in which they run does, and with it which of
-//! the short ones share a launch: a program's own order keeps few values alive at a time.
+//! Which kernels there are does not depend on the order in which independent operations were recorded. The order in
+//! which they run does, and with it which of the short ones share a launch: a program's own order keeps few values
+//! alive at a time.
 
 mod alternatives;
 mod canonical;

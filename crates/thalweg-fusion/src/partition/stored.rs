@@ -1,10 +1,12 @@
 //! Plans as bytes: what was found once need not be searched for again.
 //!
-//! In: a plan, and later its bytes with the segment. Out: the plan again. What is written are the stores of each kernel and nothing else, as JSON. All the rest
-//! follows, and is derived by the planner itself: kernels, their order, groups, outputs.
+//! In: a plan, and later its bytes with the segment. Out: the plan again. What is written are the stores of each kernel
+//! and nothing else, as JSON. All the rest follows, and is derived by the planner itself: kernels, their order, groups,
+//! outputs.
 //!
-//! Always true: whatever the bytes are, what comes out is a legal plan of the segment or none. They name operations that are stored, and a set of
-//! stores becomes a kernel only by [`Kernels::get`], which the search asks too. So bytes from anywhere can make a segment slower, but not wrong.
+//! Always true: whatever the bytes are, what comes out is a legal plan of the segment or none. They name operations
+//! that are stored, and a set of stores becomes a kernel only by [`Kernels::get`], which the search asks too. So bytes
+//! from anywhere can make a segment slower, but not wrong.
 
 use super::facts::Facts;
 use super::kernels::Kernels;
@@ -54,7 +56,8 @@ impl Planned {
     }
 }
 
-/// Everything that the kernels store, if each stores something, nothing is stored twice, what has to be stored is, and what need not be may.
+/// Everything that the kernels store, if each stores something, nothing is stored twice, what has to be stored is, and
+/// what need not be may.
 fn stores(facts: &Facts<'_>, kernels: &[Vec<usize>]) -> Option<BitSet> {
     let seg = facts.ix.seg;
     let mut all = BitSet::new(seg.ops.len());
@@ -74,8 +77,8 @@ fn stores(facts: &Facts<'_>, kernels: &[Vec<usize>]) -> Option<BitSet> {
     facts.required.iter().all(|s| all.has(s)).then_some(all)
 }
 
-/// Everything that a plan follows from, as bytes: equal bytes, equal plan. Sizes are part of it, so that a plan that is read is the plan
-/// that the search would have found, and what other processes did before cannot be told from results.
+/// Everything that a plan follows from, as bytes: equal bytes, equal plan. Sizes are part of it, so that a plan that is
+/// read is the plan that the search would have found, and what other processes did before cannot be told from results.
 pub fn question(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> Vec<u8> {
     let mut bytes = Bytes(PLANNER.as_bytes().to_vec());
     (costs.id(), effort, segment.mode).hash(&mut bytes);

@@ -1,6 +1,7 @@
 //! Why a value goes through memory: what keeps the kernel that writes it and the kernel that reads it from being one.
 //!
-//! Found out when somebody asks, by putting the two together once more. So a plan carries no reasons, whether it was searched for or read from disk.
+//! Found out when somebody asks, by putting the two together once more. So a plan carries no reasons, whether it was
+//! searched for or read from disk.
 
 use super::facts::Facts;
 use super::kernels::{Kernels, candidate, candidate_ops};

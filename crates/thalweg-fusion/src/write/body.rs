@@ -106,7 +106,8 @@ struct Argument {
     map: MapId,
 }
 
-/// An operation on the way from the stores to the loads: met for the first time, or, with arguments, when they have been written.
+/// An operation on the way from the stores to the loads: met for the first time, or, with arguments, when they have
+/// been written.
 struct Visit {
     op: usize,
     path: Path,
@@ -143,7 +144,8 @@ pub(crate) fn build_map(
     Ok(w.finish())
 }
 
-/// Writes the kernel that computes an operation over its own shape, for the one that surrounds it: what it writes is no value of the plan.
+/// Writes the kernel that computes an operation over its own shape, for the one that surrounds it: what it writes is no
+/// value of the plan.
 pub(crate) fn build_input(
     ix: &Indexed<'_>,
     op: usize,
@@ -402,7 +404,8 @@ impl Writer<'_> {
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }
-        // The first place where the extremum stands; a NaN is one where it is the result. It is looked for in another pass.
+        // The first place where the extremum stands; a NaN is one where it is the result. It is looked for in another
+        // pass.
         b.repeatable();
         let mut hit = b.element(ElementOp::Eq, &[wide, folded]);
         if carried.is_float() {
@@ -456,8 +459,8 @@ impl Writer<'_> {
         let access = if self.outline.rows.is_none() && map.as_view().is_some() {
             self.access(Some(base), map)
         } else {
-            // No strides lead there, or none that run on along a row: the place along the other axes is a number too. Points that a mask leaves
-            // out read element 0.
+            // No strides lead there, or none that run on along a row: the place along the other axes is a number too.
+            // Points that a mask leaves out read element 0.
             let places = self.access(None, map.clone());
             let b = &mut self.builder;
             let place = b.node(Node::Index { access: places, dtype: DType::I64 });

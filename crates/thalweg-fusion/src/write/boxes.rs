@@ -1,9 +1,10 @@
-//! The shape that a kernel runs over: its points renumbered so that movement becomes strides, and cut into boxes in which
-//! padding and concatenation are decided.
+//! The shape that a kernel runs over: its points renumbered so that movement becomes strides, and cut into boxes in
+//! which padding and concatenation are decided.
 //!
-//! What a kernel writes is row-major, so its points may be counted in any shape of as many: a permuted tensor under a merging reshape has no
-//! strides over the merged dimension, but has them over the shape before it. And a map that masks some points out - the side of a
-//! `cat`, a `pad` - has strides on each box where its mask holds throughout; there the select disappears, and with it the side not taken.
+//! What a kernel writes is row-major, so its points may be counted in any shape of as many: a permuted tensor under a
+//! merging reshape has no strides over the merged dimension, but has them over the shape before it. And a map that
+//! masks some points out - the side of a `cat`, a `pad` - has strides on each box where its mask holds throughout;
+//! there the select disappears, and with it the side not taken.
 
 use thalweg_ir::{MAX_RANK, Shape};
 use thalweg_kernel::IndexMap;
@@ -50,8 +51,8 @@ fn refine(a: Shape, b: Shape) -> Option<Shape> {
     (dims.len() <= MAX_RANK).then(|| Shape::new(&dims))
 }
 
-/// Boxes, `(start, length)` of each dimension, that cover the domain and in each of which no map's mask changes; the whole domain as one
-/// where nothing is masked or it would take too many.
+/// Boxes, `(start, length)` of each dimension, that cover the domain and in each of which no map's mask changes; the
+/// whole domain as one where nothing is masked or it would take too many.
 pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>> {
     let whole = vec![domain.iter().map(|&d| (0, d)).collect()];
     let mut cuts: Vec<Vec<usize>> = domain.iter().map(|&d| vec![0, d]).collect();

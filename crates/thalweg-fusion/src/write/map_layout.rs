@@ -60,7 +60,8 @@ fn collapse(domain: Shape, maps: &[IndexMap], writes: &[bool]) -> (Vec<usize>, V
     let runs_on = |o: usize, i: usize, n: usize| views.iter().flatten().all(|v| dims::runs_on(v.strides(), o, i, n));
     let merged = dims::merge(domain.dims(), 0..domain.rank(), false, runs_on);
     let mut extents: Vec<usize> = merged.iter().map(|m| m.extent).collect();
-    // What is written runs on from element to element in the innermost dimension; on a box a single column wide it takes a dimension of one.
+    // What is written runs on from element to element in the innermost dimension; on a box a single column wide it
+    // takes a dimension of one.
     let gaps = |at: usize| views.iter().zip(writes).any(|(v, w)| *w && v.is_some_and(|v| v.strides()[at] != 1));
     let alone = merged.last().is_none_or(|m| gaps(m.inner));
     let strides = views

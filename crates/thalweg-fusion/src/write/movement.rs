@@ -104,8 +104,8 @@ pub(crate) fn apply_op(ix: &Indexed<'_>, i: usize, map: IndexMap) -> IndexMap {
     }
 }
 
-/// The value that a chain of pure views starts from, and the chain's operations, last one first. A view that `stored` holds
-/// is a value of its own.
+/// The value that a chain of pure views starts from, and the chain's operations, last one first. A view that `stored`
+/// holds is a value of its own.
 pub(crate) fn view_base(ix: &Indexed<'_>, v: ValueId, stored: &dyn Fn(usize) -> bool) -> (ValueId, Vec<usize>) {
     let (mut at, mut chain) = (v, vec![]);
     while let ValueId::Op(i) = at {
@@ -141,7 +141,8 @@ pub(crate) fn layout(ix: &Indexed<'_>, v: ValueId) -> View {
     }
 }
 
-/// The tensor arguments of operation `i` where it is computed under `path` in a kernel over `domain`, each with its own path.
+/// The tensor arguments of operation `i` where it is computed under `path` in a kernel over `domain`, each with its own
+/// path.
 pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) -> Vec<(ValueId, Path)> {
     let (op, shape) = (ix.seg.ops[i].op, ix.seg.shapes[i]);
     ix.tensors(i)

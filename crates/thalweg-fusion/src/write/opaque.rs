@@ -1,7 +1,8 @@
 //! The launches of opaque operations, their operands read through strided views.
 //!
-//! In: the operation, and what the partition found its operands to be views of. A matrix product has them in memory. Index and values of a scatter that
-//! are not there are computed by the launch, each over the shape of what it is a view of, and read through the same view.
+//! In: the operation, and what the partition found its operands to be views of. A matrix product has them in memory.
+//! Index and values of a scatter that are not there are computed by the launch, each over the shape of what it is a
+//! view of, and read through the same view.
 
 use super::body::{MapKernel, build_input};
 use super::movement::{layout, strided, view_base};
@@ -145,8 +146,8 @@ fn reach(view: &View) -> Option<(usize, usize)> {
     IndexMap::new(*view).reach()
 }
 
-/// The geometry of what goes along an axis of views whose shapes are the same but for it. Neighbouring dimensions over which all views run on are
-/// merged.
+/// The geometry of what goes along an axis of views whose shapes are the same but for it. Neighbouring dimensions over
+/// which all views run on are merged.
 fn around(axis: usize, n: usize, size: usize, views: &[View]) -> ScatterGeometry {
     let shape = views[0].shape;
     let strides = |i: usize| {

@@ -1,8 +1,9 @@
 //! The rows of a reduction: which points of a domain form a row, and how a row kernel is laid out over them.
 //!
-//! A reduction's *domain* has its operand's shape; a row is the points that differ along the reduced axes alone. What a reduction gives is
-//! needed at every point of its row: through the map that [`to_rows`] makes. How the elements of a row meet (see [`thalweg_kernel::order`]) follows from
-//! the reduction's axes and shape alone: [`runs`]. So it is the same fused and unfused, and in any layout.
+//! A reduction's *domain* has its operand's shape; a row is the points that differ along the reduced axes alone. What a
+//! reduction gives is needed at every point of its row: through the map that [`to_rows`] makes. How the elements of a
+//! row meet (see [`thalweg_kernel::order`]) follows from the reduction's axes and shape alone: [`runs`]. So it is the
+//! same fused and unfused, and in any layout.
 
 use crate::segment::{Indexed, ValueId};
 use rustc_hash::FxHashMap;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, Kernel, Orientation, RowGeometry};
 
-/// Rows shorter than this, and runs of columns at least this long, make a kernel run across rows whatever its accesses are.
+/// Rows shorter than this, and runs of columns at least this long, make a kernel run across rows whatever its accesses
+/// are.
 const SHORT: usize = 16;
 
 /// The operand of a reduction.
@@ -27,8 +29,8 @@ pub(crate) fn axes(ix: &Indexed<'_>, reduction: usize) -> u32 {
     }
 }
 
-/// A map from the elements of something with an element a row - a reduction's result, under any shape - brought to the points of the
-/// reduction's domain.
+/// A map from the elements of something with an element a row - a reduction's result, under any shape - brought to the
+/// points of the reduction's domain.
 pub(crate) fn to_rows(ix: &Indexed<'_>, reduction: usize, map: IndexMap) -> IndexMap {
     let domain = ix.shape(operand(ix, reduction));
     let mut kept = domain;
@@ -62,8 +64,8 @@ pub(crate) fn same_places(a: &IndexMap, b: &IndexMap) -> bool {
     a.offset == b.offset && steps(a) == steps(b)
 }
 
-/// The sizes of the row's dimensions that matter to the order of its elements, outermost first, each with the axes it is merged from: reduced
-/// axes are one where nothing kept stands between them.
+/// The sizes of the row's dimensions that matter to the order of its elements, outermost first, each with the axes it
+/// is merged from: reduced axes are one where nothing kept stands between them.
 pub(crate) fn runs(ix: &Indexed<'_>, reduction: usize) -> Vec<(usize, Vec<usize>)> {
     let shape = ix.shape(operand(ix, reduction));
     let reduced = |i: usize| axes(ix, reduction) >> i & 1 == 1;
@@ -98,8 +100,8 @@ fn same_runs(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
     sizes(a) == sizes(b)
 }
 
-/// A row body with its accesses' classes, and where they go. `maps` are over the reduction's domain; `row_stores` says which of its stores are
-/// row by row.
+/// A row body with its accesses' classes, and where they go. `maps` are over the reduction's domain; `row_stores` says
+/// which of its stores are row by row.
 pub(crate) fn lay_out(
     mut body: Body,
     ix: &Indexed<'_>,
@@ -125,7 +127,8 @@ pub(crate) fn lay_out(
         }
     }
     let kept_dims = dims.len();
-    // Dimensions of the row as its order has them; an access that does not run on over one of them goes through its map.
+    // Dimensions of the row as its order has them; an access that does not run on over one of them goes through its
+    // map.
     let mut by_map: Vec<bool> = views.iter().map(Option::is_none).collect();
     let groups = runs(ix, reduction);
     for (size, axes) in &groups {
@@ -184,7 +187,8 @@ pub(crate) fn lay_out(
                 _ => AccessClass::Strided,
             };
         } else {
-            // What only lies in several stretches is brought together before a call; masks are asked for point by point.
+            // What only lies in several stretches is brought together before a call; masks are asked for point by
+            // point.
             let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::Along;
             access.class = if packed { AccessClass::Contiguous } else { AccessClass::Mapped };
             at.map = Some(shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone());

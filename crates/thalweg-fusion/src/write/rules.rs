@@ -1,12 +1,13 @@
 //! What is allowed. The rules that a kernel of a plan keeps, each with its reason.
 //!
-//! Whether a set of stores can be one kernel is found out by writing it: an [`Outline`](super::body::Outline) says over which points and rows it would run, and the
-//! writer of [`super::body`] follows every value with its index map; both say which [`Rule`] is broken. What concerns several kernels
-//! at once is asked of a whole plan in the making (`State::check` of the search). Asking changes nothing.
+//! Whether a set of stores can be one kernel is found out by writing it: an [`Outline`](super::body::Outline) says over
+//! which points and rows it would run, and the writer of [`super::body`] follows every value with its index map; both
+//! say which [`Rule`] is broken. What concerns several kernels at once is asked of a whole plan in the making
+//! (`State::check` of the search). Asking changes nothing.
 //!
-//! Beside these, a launch has rules of its own, which the instance keeps (`crate::instance`): a result takes the place of a dying input only where the kernel
-//! reads each element of it at the point that it writes; and random numbers are a function of key and position alone, so they may be computed anywhere and
-//! as often as one likes.
+//! Beside these, a launch has rules of its own, which the instance keeps (`crate::instance`): a result takes the place
+//! of a dying input only where the kernel reads each element of it at the point that it writes; and random numbers are
+//! a function of key and position alone, so they may be computed anywhere and as often as one likes.
 //!
 //! Each rule has a test in `partition/tests/legality.rs`.
 
@@ -17,20 +18,23 @@ use thalweg_ir::Op;
 pub(crate) const MAX_KERNEL_OPS: usize = 2048;
 /// The most index maps under which one kernel computes the same operation.
 pub(crate) const MAX_MAPS: usize = 16;
-/// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor (`cat(a, a)`) doubles the maps of all before it.
+/// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor
+/// (`cat(a, a)`) doubles the maps of all before it.
 pub(crate) const HOPELESS_MAPS: usize = 4 * MAX_MAPS;
 
 /// A rule that a kernel would break.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rule {
-    /// Everything that a kernel stores has an element for each of its points, or for each of its rows: it is one loop nest. Equality of sizes that does not
-    /// follow from the data flow is an assumption of the plan, checked again for other sizes.
+    /// Everything that a kernel stores has an element for each of its points, or for each of its rows: it is one loop
+    /// nest. Equality of sizes that does not follow from the data flow is an assumption of the plan, checked again for
+    /// other sizes.
     OtherPoints,
-    /// The reductions and scans in a kernel go along the same rows, whose elements meet in one order: what is reduced along others has to be complete
-    /// before it is used. Results over all rows (of a shared pass) are complete only after the launch.
+    /// The reductions and scans in a kernel go along the same rows, whose elements meet in one order: what is reduced
+    /// along others has to be complete before it is used. Results over all rows (of a shared pass) are complete only
+    /// after the launch.
     OtherRows,
-    /// A row's result is used at the points of that row, a scan's at its own point, and what is read by computed offsets is not written by the same
-    /// kernel: other elements may not have been computed.
+    /// A row's result is used at the points of that row, a scan's at its own point, and what is read by computed
+    /// offsets is not written by the same kernel: other elements may not have been computed.
     ReadElsewhere,
     /// What is read by computed offsets, or by a matrix product, lies in memory with strides.
     NoStrides,
@@ -42,9 +46,10 @@ pub enum Rule {
     Unread,
     /// The kernels with the values between them are acyclic: each runs once, after all that it reads from.
     Cycle,
-    /// A kernel computes at most `MAX_KERNEL_OPS` operations, views and constants not counted, so that compiling stays linear in practice and code within the
-    /// instruction cache; and one operation at most `MAX_MAPS` times. As an operation has three arguments at most, this bounds those of a kernel too, far
-    /// below the 65,536 operands and scalars that its body can name.
+    /// A kernel computes at most `MAX_KERNEL_OPS` operations, views and constants not counted, so that compiling stays
+    /// linear in practice and code within the instruction cache; and one operation at most `MAX_MAPS` times. As an
+    /// operation has three arguments at most, this bounds those of a kernel too, far below the 65,536 operands and
+    /// scalars that its body can name.
     Full,
 }
 

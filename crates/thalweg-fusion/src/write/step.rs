@@ -19,7 +19,8 @@ pub struct Step {
     pub first_write: usize,
     /// The kernel's scalars.
     pub scalars: Vec<ScalarArg>,
-    /// For a written operand, a read one whose place it may take where that dies here: `(written, read)`, ordered by what is written.
+    /// For a written operand, a read one whose place it may take where that dies here: `(written, read)`, ordered by
+    /// what is written.
     pub in_place: Vec<(usize, usize)>,
     /// What to say if an index turns out to be out of range, where the launch gathers.
     pub out_of_range: Option<String>,
@@ -83,6 +84,7 @@ impl ScalarArg {
     }
 }
 
-/// Of each value of an elementwise kernel, its rank and the axes along which it is broadcast; of the domain, those of size 1.
+/// Of each value of an elementwise kernel, its rank and the axes along which it is broadcast; of the domain, those of
+/// size 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Form(pub(crate) Vec<u16>);

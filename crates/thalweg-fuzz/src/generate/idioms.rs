@@ -1,8 +1,9 @@
-//! Idioms: several steps at once that belong together, as people write them. Random steps seldom form them, and they are what row kernels are for.
+//! Idioms: several steps at once that belong together, as people write them. Random steps seldom form them, and they
+//! are what row kernels are for.
 //!
-//! Each idiom begins with a float tensor of the program and random axes, writes reductions with the axes kept, or dropped and put back by a
-//! reshape, and leaves all of its steps to be asked for, reused, or dropped like any others. An idiom that does not fit (too large, no such
-//! axis) stops half way: what it has recorded by then is a program too.
+//! Each idiom begins with a float tensor of the program and random axes, writes reductions with the axes kept, or
+//! dropped and put back by a reshape, and leaves all of its steps to be asked for, reused, or dropped like any others.
+//! An idiom that does not fit (too large, no such axis) stops half way: what it has recorded by then is a program too.
 
 use super::Generator;
 use crate::program::{Argument, Step, Tensor};
@@ -132,7 +133,8 @@ impl Generator {
         self.push(Op::Reduce(op), dtype, Shape::new(&dims), attr, vec![Argument::Tensor(x)], vec![])
     }
 
-    /// A reduction in a shape that broadcasts against `x`: kept, or dropped and put back by a reshape, and now and then expanded.
+    /// A reduction in a shape that broadcasts against `x`: kept, or dropped and put back by a reshape, and now and then
+    /// expanded.
     fn kept(&mut self, op: ReduceOp, x: Tensor, axes: u32) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let mut small = shape;
@@ -186,7 +188,8 @@ impl Generator {
         self.binary(Mul, centred, scale)
     }
 
-    /// A tensor of the program that broadcasts along with `x`; where there is none, an input of a number for each place along the axes.
+    /// A tensor of the program that broadcasts along with `x`; where there is none, an input of a number for each place
+    /// along the axes.
     fn scale(&mut self, x: Tensor, axes: u32) -> Tensor {
         let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
         let fits = self.tensor(|p, t| {

@@ -1,7 +1,8 @@
-//! Many small computations that need nothing of each other, over shapes of their own, all asked for: what runs in one launch where it can.
+//! Many small computations that need nothing of each other, over shapes of their own, all asked for: what runs in one
+//! launch where it can.
 //!
-//! Some share an input, some are steps of an optimiser, some make rows, some see their input transposed, some hand one value on. Shapes have single and
-//! empty dimensions, so that parts of a group have nothing to do.
+//! Some share an input, some are steps of an optimiser, some make rows, some see their input transposed, some hand one
+//! value on. Shapes have single and empty dimensions, so that parts of a group have nothing to do.
 
 use super::Generator;
 use crate::program::{Argument, Tensor};
@@ -54,7 +55,8 @@ impl Generator {
         let old = self.with_number(Mul, m, 0.9)?;
         let new = self.with_number(Mul, g, 0.1)?;
         let m = self.binary(Add, old, new)?;
-        // Not of its square, which overflows in f16 where it does not in f32, and leaves no trace of it: infinity below is a step of 0.
+        // Not of its square, which overflows in f16 where it does not in f32, and leaves no trace of it: infinity below
+        // is a step of 0.
         let size = self.unary(Abs, m)?;
         let root = self.unary(Sqrt, size)?;
         let below = self.with_number(Add, root, 1e-3)?;

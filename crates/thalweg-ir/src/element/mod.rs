@@ -165,7 +165,8 @@ element_ops! {
     BitXor,
     /// `a` shifted left by `b` bits; 0 where `b` is negative or at least the width.
     Shl,
-    /// `a` shifted right by `b` bits, arithmetic for signed types; only the sign is left where `b` is negative or at least the width.
+    /// `a` shifted right by `b` bits, arithmetic for signed types; only the sign is left where `b` is negative or at
+    /// least the width.
     Shr,
     /// `b` where the condition `a` holds, else `c`.
     Where,
@@ -272,13 +273,16 @@ pub struct Row {
     /// The operation in simpler ones, for devices without it; `None` for the primitives that every
     /// device has.
     pub expand: Option<Expansion>,
-    /// Its derivative on floats; `None` where it is zero almost everywhere ([`Row::flat`]) or there is none, since it takes or gives no floats.
+    /// Its derivative on floats; `None` where it is zero almost everywhere ([`Row::flat`]) or there is none, since it
+    /// takes or gives no floats.
     pub derivative: Option<Derivative>,
     /// Its derivative is zero wherever there is one: a step.
     pub flat: bool,
-    /// What its derivative is at points where the one from the left is not the one from the right; `None` where there are no such points.
+    /// What its derivative is at points where the one from the left is not the one from the right; `None` where there
+    /// are no such points.
     pub kink: Option<&'static str>,
-    /// It is a function of a mathematical library, or made of one: a compiler that folds constants may round it otherwise than a chip.
+    /// It is a function of a mathematical library, or made of one: a compiler that folds constants may round it
+    /// otherwise than a chip.
     pub function: bool,
     /// Units in the last place of f32 and f64 that a device's result may be off; 0 where it is rounded once.
     pub ulps: u32,

@@ -279,7 +279,8 @@ pub static ROWS: &[Row] = &[
         .function(2),
     float1(Sinh, "sinh", 36, |x| libm::sinh(x[0]))
         .expand(|g, x| {
-            // With e = expm1(|x|): sinh|x| = (e + e/(e + 1))/2. Past 88 e overflows before sinh does, so halve the argument's exponential.
+            // With e = expm1(|x|): sinh|x| = (e + e/(e + 1))/2. Past 88 e overflows before sinh does, so halve the
+            // argument's exponential.
             let a = u(g, Abs, x[0]);
             let (one, half, far) = (k(g, a, 1.0), k(g, a, 0.5), k(g, a, 20.0));
             let e = u(g, Expm1, a);

@@ -1,7 +1,7 @@
 //! Folders and files that nobody but the user can have written.
 //!
-//! A folder is opened once and asked who owns it; all further steps go through what was opened, so that it does not matter what happens to its
-//! name. Links are never followed.
+//! A folder is opened once and asked who owns it; all further steps go through what was opened, so that it does not
+//! matter what happens to its name. Links are never followed.
 
 use super::Ignored;
 use rustix::fs::{
@@ -101,8 +101,8 @@ impl Folder {
         if bytes.len() == size { Ok(bytes) } else { Err(Ignored::Length) }
     }
 
-    /// Writes a file, whole or not at all, in the place of what has its name. It is not waited for until it is on the disk: what a crash leaves is not
-    /// whole and has no such checksum.
+    /// Writes a file, whole or not at all, in the place of what has its name. It is not waited for until it is on the
+    /// disk: what a crash leaves is not whole and has no such checksum.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Ignored> {
         let random = RandomState::new().build_hasher().finish();
         let unfinished = format!("{UNFINISHED}{}-{random:016x}", std::process::id());

@@ -1,10 +1,11 @@
 //! What outlives a process: small entries in the user's cache folder. `docs/cache.md` has the rules.
 //!
-//! In: bytes with their [`Kind`] and [`Key`]. Out: the same bytes, in this process or a later one; or nothing, whenever anything at all is not as it should be.
+//! In: bytes with their [`Kind`] and [`Key`]. Out: the same bytes, in this process or a later one; or nothing, whenever
+//! anything at all is not as it should be.
 //!
-//! Always true: nothing here panics or returns an error to whoever computes; a bad entry is as good as none, and the next [`Cache::put`] takes
-//! its place. What comes out has the checksum that it went in with, but another program of the same user may have written it: whoever reads an entry
-//! checks what it says.
+//! Always true: nothing here panics or returns an error to whoever computes; a bad entry is as good as none, and the
+//! next [`Cache::put`] takes its place. What comes out has the checksum that it went in with, but another program of
+//! the same user may have written it: whoever reads an entry checks what it says.
 //!
 //! * `entry`: one entry as bytes, and what is checked of it.
 //! * `folder`: files and folders that only the user can have written.
@@ -231,7 +232,8 @@ fn ignore(what: &str, why: Ignored) {
 /// Nothing before the environment was asked.
 static IN_FORCE: RwLock<Option<Option<Arc<Cache>>>> = RwLock::new(None);
 
-/// The cache in force: the one of the environment, until [`set`]. None where there is no usable folder, or `THALWEG_CACHE=off`.
+/// The cache in force: the one of the environment, until [`set`]. None where there is no usable folder, or
+/// `THALWEG_CACHE=off`.
 pub fn cache() -> Option<Arc<Cache>> {
     if let Some(known) = &*IN_FORCE.read().unwrap_or_else(|e| e.into_inner()) {
         return known.clone();
@@ -250,7 +252,8 @@ pub fn set(cache: Option<Cache>) {
     *IN_FORCE.write().unwrap_or_else(|e| e.into_inner()) = Some(cache.map(Arc::new));
 }
 
-/// The folder that the environment asks for: `THALWEG_CACHE`, unless it is `off`; else `thalweg` in `XDG_CACHE_HOME` or in `~/.cache`.
+/// The folder that the environment asks for: `THALWEG_CACHE`, unless it is `off`; else `thalweg` in `XDG_CACHE_HOME` or
+/// in `~/.cache`.
 ///
 /// # Panics
 /// Where `THALWEG_CACHE` is neither `off` nor a folder.

@@ -1,4 +1,5 @@
-//! Where it cannot be told who owns a file there is no folder to trust: the same functions, of a type that has no values.
+//! Where it cannot be told who owns a file there is no folder to trust: the same functions, of a type that has no
+//! values.
 
 use super::Ignored;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! All entries of a cache in one file, to be carried to another machine.
 //!
-//! The file is a line that says what it is, and entry after entry with its length before it. It may come from anywhere: what is taken from it goes through the
-//! same checks as a file of the folder, and the name under which it is kept follows from its kind and key, not from anything that the file says
-//! of names.
+//! The file is a line that says what it is, and entry after entry with its length before it. It may come from anywhere:
+//! what is taken from it goes through the same checks as a file of the folder, and the name under which it is kept
+//! follows from its kind and key, not from anything that the file says of names.
 
 use super::entry::{MAX, parse};
 use super::{Cache, Ignored, Key, Kind};

@@ -1,7 +1,8 @@
 //! Timing sample kernels, and the constants that explain the times.
 //!
-//! A processor changes its clock, and a shared one its neighbours, within milliseconds. So beside every batch a *reference* kernel is timed: what counts is the
-//! ratio of the two, times the shortest that the reference ever took. All constants so belong to one speed of the machine.
+//! A processor changes its clock, and a shared one its neighbours, within milliseconds. So beside every batch a
+//! *reference* kernel is timed: what counts is the ratio of the two, times the shortest that the reference ever took.
+//! All constants so belong to one speed of the machine.
 
 use super::SANE;
 use super::samples::{self, Sample};

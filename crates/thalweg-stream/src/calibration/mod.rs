@@ -1,8 +1,9 @@
 //! What things take on a device: which constants are in force, and measuring them.
 //!
-//! In: a device. Out: its [`Costs`]. [`calibrate`] launches small kernels through the `Device` and `Program` traits alone, so that it serves every
-//! device. Each constant is the one with which the model is right about one such kernel (`samples.rs`), given the constants before it; so what a constant
-//! means is said in one place, [`Costs::time`], and nowhere again here.
+//! In: a device. Out: its [`Costs`]. [`calibrate`] launches small kernels through the `Device` and `Program` traits
+//! alone, so that it serves every device. Each constant is the one with which the model is right about one such kernel
+//! (`samples.rs`), given the constants before it; so what a constant means is said in one place, [`Costs::time`], and
+//! nowhere again here.
 //!
 //! Always true: a constant lies within a factor of [`SANE`] of [`Costs::typical`], whatever a busy machine measures.
 
@@ -25,7 +26,8 @@ use thalweg_runtime::{Error, Throughput, count};
 
 /// How far a measured constant may be from the typical one, as a factor.
 const SANE: f64 = 8.0;
-/// Bytes in use up to which one launch is timed again and again; beyond, small launches go through the buffers one after another.
+/// Bytes in use up to which one launch is timed again and again; beyond, small launches go through the buffers one
+/// after another.
 const WHOLE: u64 = 4 << 20;
 /// Bytes that calibration touches at most; what moving takes beyond is told from the typical constants.
 const MOST: u64 = 64 << 20;
@@ -36,8 +38,8 @@ const STREAM: f64 = 200.0;
 static TYPICAL: LazyLock<Arc<Costs>> = LazyLock::new(|| Arc::new(Costs::typical()));
 static COSTS: RwLock<Option<HashMap<DeviceRef, Arc<Costs>>>> = RwLock::new(None);
 
-/// The constants in force for a device: those that an earlier process measured and kept on disk, else [`Costs::typical`], until others are
-/// set.
+/// The constants in force for a device: those that an earlier process measured and kept on disk, else
+/// [`Costs::typical`], until others are set.
 pub fn costs(device: DeviceRef) -> Arc<Costs> {
     let known = COSTS.read().unwrap_or_else(|e| e.into_inner());
     if let Some(set) = known.as_ref().and_then(|c| c.get(&device)) {
@@ -52,13 +54,15 @@ pub fn costs(device: DeviceRef) -> Arc<Costs> {
     if kept.is_none() {
         watch::begin(device);
     }
-    // Not with the device's own number of threads: until something was measured, a plan, and with it the last bits of a result, is the same on any number.
+    // Not with the device's own number of threads: until something was measured, a plan, and with it the last bits of a
+    // result, is the same on any number.
     let costs = Arc::new(kept.unwrap_or_else(Costs::typical));
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
     known.get_or_insert_default().entry(device).or_insert(costs).clone()
 }
 
-/// The constants that plans of a mode are made with. A reproducible one plans with the typical constants of a device of that kind, whatever was measured or set.
+/// The constants that plans of a mode are made with. A reproducible one plans with the typical constants of a device of
+/// that kind, whatever was measured or set.
 pub(crate) fn planning_costs(device: DeviceRef, mode: Mode) -> Arc<Costs> {
     if !mode.reproducible {
         return costs(device);
@@ -87,7 +91,8 @@ pub fn set_costs(device: DeviceRef, costs: Costs) {
     known.get_or_insert_default().insert(device, Arc::new(costs));
 }
 
-/// Measures the constants of a device, in some 0.15 s. They are not put in force: see [`set_costs`]; nor kept: see [`crate::save_costs`].
+/// Measures the constants of a device, in some 0.15 s. They are not put in force: see [`set_costs`]; nor kept: see
+/// [`crate::save_costs`].
 ///
 /// # Errors
 /// When the device fails.

@@ -5,7 +5,8 @@ use crate::DeviceRef;
 use thalweg_fusion::{Costs, PLANNER};
 use thalweg_runtime::disk::{self, Key, Kind};
 
-/// What the constants of a device are kept by: the chip, its instruction set, how many threads, and what the constants mean.
+/// What the constants of a device are kept by: the chip, its instruction set, how many threads, and what the constants
+/// mean.
 fn costs_key(device: DeviceRef) -> Key {
     let device = device.device();
     Key::of(&[PLANNER.as_bytes(), device.name().as_bytes(), device.describe().as_bytes()])

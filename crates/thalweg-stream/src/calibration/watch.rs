@@ -1,11 +1,12 @@
 //! When a process measures its device by itself.
 //!
-//! Measuring takes 0.15 s: nothing for who computes for hours, much for who computes for milliseconds. So a process does it when its kernels have run for a
-//! second, once, and leaves the result in the disk cache. All later processes begin with it, so it happens once a machine. Where nothing could be
-//! kept nothing is measured.
+//! Measuring takes 0.15 s: nothing for who computes for hours, much for who computes for milliseconds. So a process
+//! does it when its kernels have run for a second, once, and leaves the result in the disk cache. All later processes
+//! begin with it, so it happens once a machine. Where nothing could be kept nothing is measured.
 //!
-//! It is done by the thread whose kernels they were, between two segments. Beside them, on a thread of its own, what memory gives is shared with the
-//! program: a byte read out of cache then took two to five times as long as by itself, which every later process would have planned with.
+//! It is done by the thread whose kernels they were, between two segments. Beside them, on a thread of its own, what
+//! memory gives is shared with the program: a byte read out of cache then took two to five times as long as by itself,
+//! which every later process would have planned with.
 
 use super::saved::save_costs;
 use super::{calibrate, set_costs};

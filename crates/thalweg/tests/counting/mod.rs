@@ -5,8 +5,9 @@ use thalweg::prelude::*;
 use thalweg::{Costs, Counters, CpuEngine, CpuOptions, Effort, counters, set_default_device};
 use thalweg_stream::Mode;
 
-/// What a test that asserts a plan, kernels or bytes holds while it runs: a device of its own, which is this thread's default one, and settings that no
-/// environment changes. So nothing of the machine shows in plans but whether it has AVX2, and tests of one process know nothing of each other.
+/// What a test that asserts a plan, kernels or bytes holds while it runs: a device of its own, which is this thread's
+/// default one, and settings that no environment changes. So nothing of the machine shows in plans but whether it has
+/// AVX2, and tests of one process know nothing of each other.
 pub struct Pinned {
     before: (Option<Device>, Mode, Effort, Option<f64>, bool),
 }

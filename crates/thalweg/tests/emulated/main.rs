@@ -1,4 +1,5 @@
-//! What is the GPU's alone, on the host in its place: runs as graphs, indices out of range that nobody waited for, groups as one launch.
+//! What is the GPU's alone, on the host in its place: runs as graphs, indices out of range that nobody waited for,
+//! groups as one launch.
 
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
@@ -239,7 +240,8 @@ fn what_is_compiled_beside_counts_for_who_asked() {
 
 #[test]
 fn threads_without_a_row_tell_of_no_index() {
-    // The result lies over the index: threads that come along beyond the last row find numbers there that are no indices any more.
+    // The result lies over the index: threads that come along beyond the last row find numbers there that are no
+    // indices any more.
     let table = Tensor::new(&[0.5f64, 1.0, 1.5, 2.0][..]).to_device(emulated()).unwrap();
     for (strict, shape) in [(true, [1, 600]), (false, [3, 12])] {
         for turn in 0..8 {

@@ -42,7 +42,8 @@ fn compare(what: &str, x: &Tensor, exactly: bool, f: impl Fn(&Tensor) -> Tensor)
     }
 }
 
-/// Rows and points that take every way: short, one turn, several, chunks; alone, and with others. Compiling is what takes the time, so not everything is tried with each.
+/// Rows and points that take every way: short, one turn, several, chunks; alone, and with others. Compiling is what
+/// takes the time, so not everything is tried with each.
 const ROWS: [[usize; 2]; 9] =
     [[1, 1], [67, 3], [40, 16], [5, 255], [2, 257], [3, 1000], [2, 2049], [3, 8193], [1, 20000]];
 const DTYPES: [DType; 4] = [DType::I64, DType::BF16, DType::F64, DType::F16];

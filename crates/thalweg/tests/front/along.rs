@@ -1,4 +1,5 @@
-//! What goes along an axis or by an index: scans, sorts, gathers, scatters, and what is made of them, against simple loops.
+//! What goes along an axis or by an index: scans, sorts, gathers, scatters, and what is made of them, against simple
+//! loops.
 
 use thalweg::prelude::*;
 

@@ -322,7 +322,8 @@ fn launch(
 /// Whether two results are the same bits, NaN being NaN: which of several goes on is the processor's choice.
 pub fn same(dtype: DType, a: &[u8], b: &[u8]) -> Result<(), String> {
     for (i, (a, b)) in a.chunks_exact(dtype.size()).zip(b.chunks_exact(dtype.size())).enumerate() {
-        // SAFETY: a chunk is an element; vectors of bytes are aligned enough for reads by value on the machines that tests run on.
+        // SAFETY: a chunk is an element; vectors of bytes are aligned enough for reads by value on the machines that
+        // tests run on.
         let (x, y) = unsafe { (super::read(a.as_ptr(), dtype), super::read(b.as_ptr(), dtype)) };
         if a != b && !(x.to_f64().is_nan() && y.to_f64().is_nan()) {
             return Err(format!("element {i}: {x:?}, not {y:?}"));
@@ -570,7 +571,8 @@ fn rows_that_reach_outside_panic() {
 fn row_maps_over_more_than_an_i32_reaches() {
     let device = super::device(2);
     let apart = (1usize << 31) + 8;
-    // Most of it is never touched, so it takes little memory; where there is not even room for it there is nothing to test.
+    // Most of it is never touched, so it takes little memory; where there is not even room for it there is nothing to
+    // test.
     let Ok(input) = device.allocate(apart + 5) else { return };
     let map = IndexMap::new(View::contiguous(Shape::new(&[2, apart]))).slice(&[(0, 1, 2), (0, 1, 5)]).permute(&[1, 0]);
     for orientation in [Orientation::Along, Orientation::Across] {

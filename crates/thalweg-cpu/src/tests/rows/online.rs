@@ -1,4 +1,5 @@
-//! Rows beyond the caches whose two passes run as one by a rescaling identity: right where numbers are hard, the same bits on any number of threads.
+//! Rows beyond the caches whose two passes run as one by a rescaling identity: right where numbers are hard, the same
+//! bits on any number of threads.
 
 use super::*;
 use thalweg_ir::Scalar;
@@ -98,7 +99,8 @@ fn numbers(n: usize, mean: f64) -> Vec<f64> {
     (0..n).map(|_| mean + (0..4).map(|_| rng.value()).sum::<f64>() / 9.0).collect()
 }
 
-/// Mean and variance of what is stored in a dtype, around its last element: a sum of large numbers would lose in f64 what is looked for.
+/// Mean and variance of what is stored in a dtype, around its last element: a sum of large numbers would lose in f64
+/// what is looked for.
 fn exact(x: &[f64], dtype: DType) -> [f64; 2] {
     let (last, n) = (dtype.round(x[x.len() - 1]), x.len() as f64);
     let x: Vec<f64> = x.iter().map(|&v| dtype.round(v) - last).collect();

@@ -1,4 +1,5 @@
-//! What a row kernel means, one point at a time: every value rounded to its dtype, folds in the order of [`order`], written down anew.
+//! What a row kernel means, one point at a time: every value rounded to its dtype, folds in the order of [`order`],
+//! written down anew.
 
 use super::super::{read, write};
 use thalweg_ir::{DType, Scalar, ScanOp};

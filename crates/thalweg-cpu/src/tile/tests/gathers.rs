@@ -31,7 +31,8 @@ struct Case {
     args: Vec<u64>,
 }
 
-/// All places are inside but for those of `wrong`: points, each with the position that it leads to, or none where `inside` is false.
+/// All places are inside but for those of `wrong`: points, each with the position that it leads to, or none where
+/// `inside` is false.
 fn case(body: &Body, n: usize, rows: usize, seed: u64, wrong: &[(usize, Option<i64>)]) -> Case {
     let mut operands: Vec<Operand> =
         body.accesses.iter().enumerate().map(|(i, &a)| operand(a, n, rows, seed * 9 + i as u64)).collect();

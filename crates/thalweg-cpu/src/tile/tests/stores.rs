@@ -24,7 +24,8 @@ fn body(dtype: DType, class: AccessClass, op: Option<FoldOp>) -> Body {
     body
 }
 
-/// Runs a body whose store goes by these strides, and compares all of its memory with stores made one by one, row after row.
+/// Runs a body whose store goes by these strides, and compares all of its memory with stores made one by one, row after
+/// row.
 fn check(body: &Body, strides: (i64, i64), n: usize, rows: usize, seed: u64) {
     let (from, to) = (body.accesses[0], body.accesses[1]);
     let mut source = operand(from, n, rows, seed);

@@ -49,8 +49,8 @@ pub fn read(p: &[u8], dtype: DType) -> Value {
     }
 }
 
-/// To the nearest value of a float dtype. (`half` cuts a double's low 32 bits before it rounds to 16, so ties that are none
-/// go wrong there; a double rounded to odd in f32 keeps what decides.)
+/// To the nearest value of a float dtype. (`half` cuts a double's low 32 bits before it rounds to 16, so ties that are
+/// none go wrong there; a double rounded to odd in f32 keeps what decides.)
 fn round(dtype: DType, v: f64) -> f64 {
     if !matches!(dtype, DType::BF16 | DType::F16) {
         return dtype.round(v);

@@ -1,7 +1,8 @@
 //! The functions of cuda.h that are used.
 //!
-//! In: the driver's library. Out: a table of its functions. Types and constants are cudarc's; its functions are not called: they panic where a driver is too old to have
-//! one, and give an enum, which a number that only a newer driver knows must not become.
+//! In: the driver's library. Out: a table of its functions. Types and constants are cudarc's; its functions are not
+//! called: they panic where a driver is too old to have one, and give an enum, which a number that only a newer driver
+//! knows must not become.
 //!
 //! Always true: every function of the table is there, or there is no table.
 

@@ -1,7 +1,7 @@
 //! A GPU's context and stream, and what every call of the driver goes through.
 //!
-//! In: calls. Out: their results as [`Error`]s. Always true: the context is current on the thread that calls, and after an error that ends a context (an illegal address,
-//! say) every call says so.
+//! In: calls. Out: their results as [`Error`]s. Always true: the context is current on the thread that calls, and after
+//! an error that ends a context (an illegal address, say) every call says so.
 
 use super::api::{Api, NOT_READY, SUCCESS};
 use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags_enum, CUstream};
@@ -68,7 +68,8 @@ impl std::fmt::Debug for Gpu {
 
 /// Whether an error leaves a context with which nothing can be done any more.
 fn ends_context(error: i32) -> bool {
-    // ECC, contained and other hardware errors; illegal address, timeout, assert, stack, instruction, alignment, address space, program counter, launch failed.
+    // ECC, contained and other hardware errors; illegal address, timeout, assert, stack, instruction, alignment,
+    // address space, program counter, launch failed.
     matches!(error, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=720)
 }
 
@@ -92,7 +93,8 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Makes the context current on this thread. To be called before anything else is that may put something in the queue.
+    /// Makes the context current on this thread. To be called before anything else is that may put something in the
+    /// queue.
     ///
     /// # Errors
     /// The error that ended the context, if one did.
@@ -108,7 +110,8 @@ impl Gpu {
     /// As there.
     pub(super) fn attach(&self) -> Result<(), Error> {
         thread_local! {
-            /// The context that was made current here last. Others who change it set it back, as whoever shares a primary context has to.
+            /// The context that was made current here last. Others who change it set it back, as whoever shares a
+            /// primary context has to.
             static CURRENT: Cell<usize> = const { Cell::new(0) };
         }
         if let Some(error) = self.failed.get() {
@@ -183,7 +186,8 @@ impl Gpu {
         Ok(stream)
     }
 
-    /// Puts a fill in the queue: so many elements of 2 or 4 bytes in each of so many rows, whose beginnings are `pitch` bytes apart.
+    /// Puts a fill in the queue: so many elements of 2 or 4 bytes in each of so many rows, whose beginnings are `pitch`
+    /// bytes apart.
     pub(super) fn fill_rows(
         &self,
         address: u64,

@@ -1,7 +1,8 @@
 //! Launches that the device knows as one.
 //!
-//! In: launches. Out: the same, put in the queue by one call, whatever their number. A node keeps a copy of its arguments; only those that differ from the last time are set
-//! again. A matrix product is a graph in the graph: the library's launches, captured. With other addresses it is captured again.
+//! In: launches. Out: the same, put in the queue by one call, whatever their number. A node keeps a copy of its
+//! arguments; only those that differ from the last time are set again. A matrix product is a graph in the graph: the
+//! library's launches, captured. With other addresses it is captured again.
 //!
 //! Always true: the device runs what `run` was given, by single launches where it refuses to take a change.
 
@@ -119,7 +120,8 @@ impl Chain {
         }
         let mut words = [null_mut()];
         let parameters = parameters(launch, entry.allow(gpu, launch.shared)?, &mut words);
-        // SAFETY: the node before it is of this graph; arguments are copied in the call, and are as many as the function has.
+        // SAFETY: the node before it is of this graph; arguments are copied in the call, and are as many as the
+        // function has.
         let added =
             unsafe { (gpu.api.graph_kernel)(&mut node, self.graph, before.as_ptr(), before.len(), &parameters) };
         gpu.check("cuGraphAddKernelNode", added)?;

@@ -1,11 +1,14 @@
 //! Matrix products through cuBLASLt: which algorithm, and whether it is right.
 //!
-//! In: a [`Product`]. Out: a function that computes it by one algorithm, the same each time: the library's first choice that passes the check. What was chosen is remembered, here
-//! and on disk, by the product, the library's version and the chip.
+//! In: a [`Product`]. Out: a function that computes it by one algorithm, the same each time: the library's first choice
+//! that passes the check. What was chosen is remembered, here and on disk, by the product, the library's version and
+//! the chip.
 //!
-//! The check: cuBLASLt 12.8 to 13.1 is known to leave out the last terms of sums in some of its kernels. So before an algorithm is used for a product of some size it computes one of ones, in
-//! which every element has to be the number of terms. Where the dtype does not hold that number (bf16 has 8 bits), it also computes one with the second half of the terms negative:
-//! every element has to be 0 or 1, and a tail that is left out shows. What lies between columns is NaN meanwhile, and so is the result before.
+//! The check: cuBLASLt 12.8 to 13.1 is known to leave out the last terms of sums in some of its kernels. So before an
+//! algorithm is used for a product of some size it computes one of ones, in which every element has to be the number of
+//! terms. Where the dtype does not hold that number (bf16 has 8 bits), it also computes one with the second half of the
+//! terms negative: every element has to be 0 or 1, and a tail that is left out shows. What lies between columns is NaN
+//! meanwhile, and so is the result before.
 //!
 //! Always true: an algorithm that did not pass is not used.
 
@@ -65,7 +68,8 @@ impl Chosen {
             }
         }
         let chosen = (&self.algorithm, self.workspace);
-        // SAFETY: the words are addresses of the matrices and of a workspace of that size, as whoever launches has bound them.
+        // SAFETY: the words are addresses of the matrices and of a workspace of that size, as whoever launches has
+        // bound them.
         unsafe { self.library.multiply(&self.problem, chosen, [left, right, result, work], stream) }
     }
 }
@@ -92,7 +96,8 @@ impl Cuda {
         made.map(Arc::new).inspect_err(|why| tracing::debug!(why, "products run on plain cores")).ok()
     }
 
-    /// The function of a product that was not asked for before. What fails for want of memory may not fail later, and is no answer.
+    /// The function of a product that was not asked for before. What fails for want of memory may not fail later, and
+    /// is no answer.
     fn choose(&self, library: &Arc<CublasLt>, product: &Product) -> Result<Option<Function>, Error> {
         self.enter()?;
         let problem = match library.problem(product) {
@@ -242,7 +247,8 @@ impl<'a> Check<'a> {
                 self.cuda.gpu.fill_rows(address, pitch, size, bits as u32, sizes)?;
                 continue;
             }
-            // Words of 64 bits are pairs of halves, each filled as a column: of all, of each column, or of each row, whatever are the fewest.
+            // Words of 64 bits are pairs of halves, each filled as a column: of all, of each column, or of each row,
+            // whatever are the fewest.
             let (lines, apart, step, many) = match side.leading == rows {
                 true => (1, 0, size, rows * columns),
                 false if columns <= rows => (columns, pitch, size, rows),

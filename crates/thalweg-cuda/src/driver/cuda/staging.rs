@@ -1,7 +1,8 @@
 //! Copies between host and device by way of pinned memory.
 //!
-//! In: bytes of anybody's memory. Out: the same on the other side. Pinned memory is what the device copies from and to by itself, while the host does something else: a small
-//! write costs a copy on the host and a word in the queue, and of a large one the host copies one chunk while the device copies another.
+//! In: bytes of anybody's memory. Out: the same on the other side. Pinned memory is what the device copies from and to
+//! by itself, while the host does something else: a small write costs a copy on the host and a word in the queue, and
+//! of a large one the host copies one chunk while the device copies another.
 //!
 //! Always true: a chunk of pinned memory is not written while the device may still read it, or the other way round.
 
@@ -12,7 +13,8 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_runtime::Error;
 
-/// Chunks of a direction, and their bytes: long enough for the device to copy at full speed, and several, so that neither side waits long.
+/// Chunks of a direction, and their bytes: long enough for the device to copy at full speed, and several, so that
+/// neither side waits long.
 const CHUNKS: usize = 4;
 const CHUNK: usize = 2 << 20;
 
@@ -88,7 +90,8 @@ impl Staging {
                 self.turn(ring)?;
             }
             let chunk = &mut ring.chunks[ring.now];
-            // SAFETY: the chunk is this ring's, which is locked, and has room; the device has copied what was there before.
+            // SAFETY: the chunk is this ring's, which is locked, and has room; the device has copied what was there
+            // before.
             let from = unsafe {
                 let from = ring.base.add(ring.now * CHUNK + chunk.used);
                 from.copy_from_nonoverlapping(part.as_ptr(), part.len());
@@ -97,7 +100,8 @@ impl Staging {
             // Copies of the next write begin at a line of their own.
             chunk.used += part.len().next_multiple_of(64);
             let to = address + (i * CHUNK) as u64;
-            // SAFETY: pinned memory that stays as it is until the event behind it has happened; the address is the caller's.
+            // SAFETY: pinned memory that stays as it is until the event behind it has happened; the address is the
+            // caller's.
             let put = unsafe { (gpu.api.to_device)(to, from.cast::<c_void>(), part.len(), gpu.stream) };
             gpu.check("cuMemcpyHtoDAsync", put)?;
         }
@@ -119,7 +123,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Copies from the device, after everything in the queue. Of more bytes than the chunks have together, what others put in the queue meanwhile may come between.
+    /// Copies from the device, after everything in the queue. Of more bytes than the chunks have together, what others
+    /// put in the queue meanwhile may come between.
     pub(super) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let guard = ring(gpu, &self.to_host)?;
@@ -127,7 +132,8 @@ impl Staging {
         let total = bytes.len();
         let put = |i: usize| -> Result<(), Error> {
             let (at, n) = (i * CHUNK, (total - i * CHUNK).min(CHUNK));
-            // SAFETY: a chunk that the host has copied from, of this ring, which is locked; the address is the caller's.
+            // SAFETY: a chunk that the host has copied from, of this ring, which is locked; the address is the
+            // caller's.
             let put =
                 unsafe { (gpu.api.to_host)(ring.at(i % CHUNKS).cast::<c_void>(), address + at as u64, n, gpu.stream) };
             gpu.check("cuMemcpyDtoHAsync", put)?;

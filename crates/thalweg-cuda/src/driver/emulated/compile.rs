@@ -1,6 +1,7 @@
 //! Sources to shared objects by the system's C++ compiler.
 //!
-//! In: CUDA C++. Out: the bytes of a shared object that has its kernels as functions of one address, the arguments' words.
+//! In: CUDA C++. Out: the bytes of a shared object that has its kernels as functions of one address, the arguments'
+//! words.
 //!
 //! Always true: one source is compiled once in a process, and once in all where `THALWEG_EMULATE_CACHE` names a folder.
 
@@ -16,8 +17,8 @@ use thalweg_runtime::{Error, environment};
 
 const PRELUDE: &str = include_str!("../emulated.cpp");
 
-/// Statics of inline functions are to be each object's own (`no-gnu-unique`); the rest is what device code takes for granted, or saves time.
-/// -O1 takes no longer than -O0, and a header compiled before saves 6 of 45 ms.
+/// Statics of inline functions are to be each object's own (`no-gnu-unique`); the rest is what device code takes for
+/// granted, or saves time. -O1 takes no longer than -O0, and a header compiled before saves 6 of 45 ms.
 const OPTIONS: &str = "-x c++ -std=c++17 -O1 -fPIC -shared -nostdlib -pipe -w -ffp-contract=off -fno-builtin -fno-gnu-unique -fno-exceptions -fno-rtti \
                        -fno-strict-aliasing -fwrapv -fno-math-errno -fno-asynchronous-unwind-tables";
 
@@ -73,7 +74,8 @@ fn compile_in(folder: Option<PathBuf>, source: &str) -> Result<Vec<u8>, Error> {
 fn options() -> Vec<&'static str> {
     let mut options: Vec<_> = OPTIONS.split_whitespace().collect();
     if environment::EMULATE_SANITIZE.get().is_some() {
-        // Misaligned accesses stop a GPU; here they do only when asked for, since it takes half as long again to compile.
+        // Misaligned accesses stop a GPU; here they do only when asked for, since it takes half as long again to
+        // compile.
         options.extend(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
     }
     options

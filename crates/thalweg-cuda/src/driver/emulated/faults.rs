@@ -1,6 +1,7 @@
 //! What a thread of a block does that would end the process, as an error of the launch.
 //!
-//! In: signals. Out: of those that a thread of a block brought about, the end of the block. Always true: all others go to whom they would have gone to.
+//! In: signals. Out: of those that a thread of a block brought about, the end of the block. Always true: all others go
+//! to whom they would have gone to.
 
 use super::fibers::{Fault, end_thread};
 use libc::{
@@ -26,7 +27,8 @@ fn install(signal: c_int) -> libc::sigaction {
     new.sa_sigaction = handler as *const () as usize;
     // On the stack that Rust's threads have for it, since the thread's own may be full.
     new.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    // SAFETY: the handler is one of this kind, and does nothing that a handler must not where the fault is not a kernel's.
+    // SAFETY: the handler is one of this kind, and does nothing that a handler must not where the fault is not a
+    // kernel's.
     let installed = unsafe { libc::sigaction(signal, &new, &mut old) };
     debug_assert_eq!(installed, 0);
     old

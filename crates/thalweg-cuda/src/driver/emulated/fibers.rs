@@ -1,10 +1,12 @@
 //! The threads of a block on one thread of the host.
 //!
-//! In: a kernel, its arguments, and how many threads. Out: what the kernel wrote. A thread runs until it meets others (a barrier, a shuffle, a ballot); then others run until
-//! all have come that it waits for. Each thread that waits has a stack of its own; threads that never wait run one after the other on one stack, as a loop would.
+//! In: a kernel, its arguments, and how many threads. Out: what the kernel wrote. A thread runs until it meets others
+//! (a barrier, a shuffle, a ballot); then others run until all have come that it waits for. Each thread that waits has
+//! a stack of its own; threads that never wait run one after the other on one stack, as a loop would.
 //!
-//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. Threads run
-//! forwards or backwards, and so do blocks, as a number drawn for each launch says: what needs an order that nothing enforces fails sooner or later.
+//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it.
+//! Threads run forwards or backwards, and so do blocks, as a number drawn for each launch says: what needs an order
+//! that nothing enforces fails sooner or later.
 
 use super::memory::{self, Guarded};
 use std::collections::VecDeque;
@@ -133,8 +135,8 @@ unsafe extern "C" fn go_on() {
     std::arch::naked_asm!("pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp", "ret",)
 }
 
-/// Ends the thread that runs on that stack, and with it the block: a handler of a signal that goes on at the stack and the instruction that this gives lets [`Scheduler::run_block`] go on.
-/// `None` when no thread of a block runs there.
+/// Ends the thread that runs on that stack, and with it the block: a handler of a signal that goes on at the stack and
+/// the instruction that this gives lets [`Scheduler::run_block`] go on. `None` when no thread of a block runs there.
 ///
 /// # Safety
 /// Called by the handler of a signal that the thread's own instruction brought about.
@@ -154,7 +156,8 @@ pub(super) unsafe fn end_thread(stack: usize, why: Fault) -> Option<(usize, usiz
 extern "C" fn worker() -> ! {
     loop {
         let s = RUNNING.load(Relaxed);
-        // SAFETY: the scheduler is borrowed by `run_block`, which waits in `switch`; no reference lives across a switch or a kernel.
+        // SAFETY: the scheduler is borrowed by `run_block`, which waits in `switch`; no reference lives across a switch
+        // or a kernel.
         while let Some(kernel) = unsafe { (*s).start() } {
             // SAFETY: `run_block`'s caller vouches for kernel and arguments.
             unsafe { kernel((*s).arguments) };
@@ -218,7 +221,8 @@ impl Scheduler {
     /// When threads wait for others that never come.
     ///
     /// # Safety
-    /// The kernel belongs to `runtime`'s shared object and may do with these arguments and these threads whatever it does.
+    /// The kernel belongs to `runtime`'s shared object and may do with these arguments and these threads whatever it
+    /// does.
     pub(super) unsafe fn run_block(
         &mut self,
         runtime: *mut Runtime,
@@ -284,8 +288,8 @@ impl Scheduler {
         // Stacks whose tops lay at the same place of a page would fight for the same lines of the cache.
         let stagger = self.stacks.len() % 32 * 64;
         let entry: extern "C" fn() -> ! = worker;
-        // SAFETY: within the stack: where `switch` finds six registers, then where it returns to. At `worker`'s start the stack is then
-        // as after a call: 8 beside a multiple of 16.
+        // SAFETY: within the stack: where `switch` finds six registers, then where it returns to. At `worker`'s start
+        // the stack is then as after a call: 8 beside a multiple of 16.
         let top = unsafe {
             let top = stack.end().sub(stagger + 64).cast::<usize>();
             top.write_bytes(0, 8);

@@ -1,6 +1,7 @@
 //! Host memory that finds out who does not stay in it.
 //!
-//! In: sizes. Out: addresses whose last byte, rounded up to 256, is the last of a page that has a page behind it that nobody may touch.
+//! In: sizes. Out: addresses whose last byte, rounded up to 256, is the last of a page that has a page behind it that
+//! nobody may touch.
 //!
 //! Always true: what was never written holds [`RUBBISH`], up to the first [`FILLED`] bytes.
 
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
-/// What memory holds that nobody wrote: as floats small negative numbers that are in no test, as indices and addresses far outside everything.
+/// What memory holds that nobody wrote: as floats small negative numbers that are in no test, as indices and addresses
+/// far outside everything.
 pub(super) const RUBBISH: u8 = 0xa5;
 /// Bytes that are filled with rubbish at most: more takes longer than it finds.
 pub(super) const FILLED: usize = 64 << 20;

@@ -1,7 +1,8 @@
 //! From the folds of threads to the values of a row.
 //!
-//! In: what each thread has folded of its points. Out: source that brings `value{slot}` to every thread of the row: over lanes, threads of a group, threads that share the points of a row across, and
-//! in a split stage over blocks, by partial results in scratch memory.
+//! In: what each thread has folded of its points. Out: source that brings `value{slot}` to every thread of the row:
+//! over lanes, threads of a group, threads that share the points of a row across, and in a split stage over blocks, by
+//! partial results in scratch memory.
 
 use super::{Sharing, Writer, constant, held, op_name};
 use std::fmt::Write;
@@ -69,7 +70,8 @@ impl Writer<'_> {
         }
     }
 
-    /// What the results of a stage's folds are for: partial results of a split row are put together by its last block, and later stages find them in memory.
+    /// What the results of a stage's folds are for: partial results of a split row are put together by its last block,
+    /// and later stages find them in memory.
     pub(super) fn finish(&self, phase: &Phase, number: usize) -> String {
         let Some(stage) = self.class.stage.filter(|_| !phase.body.folds.is_empty()) else { return String::new() };
         let mut out = String::new();

@@ -24,7 +24,8 @@ struct Chunked {
 }
 
 impl Text {
-    /// A block has points side by side; they go through shared memory, so that a warp touches neighbours at once and each thread has eight in a row.
+    /// A block has points side by side; they go through shared memory, so that a warp touches neighbours at once and
+    /// each thread has eight in a row.
     pub(super) fn long(&self) -> String {
         let Text { element: s, wide, identity, value, narrowed, place, .. } = self;
         let warps = BLOCK / 32;

@@ -1,13 +1,16 @@
 //! Scatters: values put in at given places along an axis.
 //!
-//! In: an operation and the geometry of a scatter. Out: launches, and their sources. First the tensor is copied to where the result is, unless it lies there. Then values are put in,
-//! one of three ways, by sizes and chip alone:
+//! In: an operation and the geometry of a scatter. Out: launches, and their sources. First the tensor is copied to
+//! where the result is, unless it lies there. Then values are put in, one of three ways, by sizes and chip alone:
 //!
 //! * *in lines*: each thread takes one line along the axis, and puts its values in one after the other.
-//! * *in runs* (`sorted`), where lines are too few to keep the chip busy: indices are sorted by place, and each thread takes the values that meet one element.
-//! * *at once*, there too, where the order cannot be seen (sums and extremes of integers): a thread for each value, and atomic operations.
+//! * *in runs* (`sorted`), where lines are too few to keep the chip busy: indices are sorted by place, and each thread
+//!   takes the values that meet one element.
+//! * *at once*, there too, where the order cannot be seen (sums and extremes of integers): a thread for each value, and
+//!   atomic operations.
 //!
-//! Always true: values that meet one element do so in the order of the index, and each result is rounded where it lies. So all ways give the same bits.
+//! Always true: values that meet one element do so in the order of the index, and each result is rounded where it lies.
+//! So all ways give the same bits.
 
 pub mod sorted;
 
@@ -17,10 +20,12 @@ pub use sorted::{SortClass, SortStep, source as sort_source};
 use std::fmt::Write;
 use thalweg_ir::{DType, ElementOp, ScatterOp};
 
-/// Words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a line; elements of a line; strides along the
-/// axis of the four; the fault; sorted indices; what a thread's number is divided by (two words); threads; whether threads side by side have lines side by side.
+/// Words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a line; elements
+/// of a line; strides along the axis of the four; the fault; sorted indices; what a thread's number is divided by (two
+/// words); threads; whether threads side by side have lines side by side.
 pub const HEAD: usize = 17;
-/// Words of a dimension: what it is divided by (two words), its strides in tensor, index, values, result and sorted indices.
+/// Words of a dimension: what it is divided by (two words), its strides in tensor, index, values, result and sorted
+/// indices.
 const EACH: usize = 7;
 /// Threads of a block.
 pub const BLOCK: u32 = 128;

@@ -1,8 +1,9 @@
 //! Indices sorted by the place that they name, and values put in run by run.
 //!
-//! In: rows of indices. Out: rows of pairs (place in the upper half, number of the index in the lower), sorted by place and then by number; those out of range, which name the place
-//! behind the last one, come last. A radix sort from the lowest digit on: each pass counts digits in tiles, finds where each digit of each tile begins, and moves the pairs there; of
-//! rows of one tile a pass is one launch.
+//! In: rows of indices. Out: rows of pairs (place in the upper half, number of the index in the lower), sorted by place
+//! and then by number; those out of range, which name the place behind the last one, come last. A radix sort from the
+//! lowest digit on: each pass counts digits in tiles, finds where each digit of each tile begins, and moves the pairs
+//! there; of rows of one tile a pass is one launch.
 //!
 //! Always true: a pass keeps pairs of the same digit in order.
 
@@ -16,8 +17,8 @@ pub const BITS: u32 = 8;
 pub const DIGITS: u32 = 1 << BITS;
 /// Pairs of a thread.
 pub const EACH: u32 = 8;
-/// Words before those of the dimensions: addresses of what is sorted and of the result, of counts and of totals; indices of a row; places; tiles of a row; the digit's lowest bit; the
-/// stride of the indices; the fault.
+/// Words before those of the dimensions: addresses of what is sorted and of the result, of counts and of totals;
+/// indices of a row; places; tiles of a row; the digit's lowest bit; the stride of the indices; the fault.
 pub const HEAD: usize = 10;
 /// Values that a run loads before it puts the first of them in.
 const AHEAD: u32 = 8;
@@ -191,7 +192,8 @@ FN u32 sum_to(u32 x, u32 lane) {
 }
 "#;
 
-/// What a thread does that has index number `along` of the sorted ones: nothing, but where a run begins (of values that replace each other: where it ends).
+/// What a thread does that has index number `along` of the sorted ones: nothing, but where a run begins (of values that
+/// replace each other: where it ends).
 pub fn runs(op: ScatterOp, dtype: DType) -> String {
     let s = stored(dtype);
     let head = r#"  const u64 *const sorted = (const u64 *)a.w[12] + at4;

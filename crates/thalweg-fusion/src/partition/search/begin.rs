@@ -1,8 +1,9 @@
 //! The plan that a search begins with: legal, whatever the component is.
 //!
-//! Stored is what has to be, every reduction, and what keeps a kernel from being too much: operations in the middle of long chains, and values
-//! that would be computed in too many places. Where a kernel breaks another rule all the same, everything that it would compute is stored: down to one
-//! operation a kernel, which is what runs without fusion. Only if that is no kernel either there is no plan, and the answer is the rule.
+//! Stored is what has to be, every reduction, and what keeps a kernel from being too much: operations in the middle of
+//! long chains, and values that would be computed in too many places. Where a kernel breaks another rule all the same,
+//! everything that it would compute is stored: down to one operation a kernel, which is what runs without fusion. Only
+//! if that is no kernel either there is no plan, and the answer is the rule.
 
 use super::{Component, NoPlan, State};
 use crate::partition::facts::Facts;
@@ -95,8 +96,8 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
     }
 }
 
-/// Stores what the kernel of `store` would compute in more than `MAX_MAPS` places; whether there is any. Ways to a value are counted, of which some may lead
-/// to the same places: so it is asked only where a kernel is full.
+/// Stores what the kernel of `store` would compute in more than `MAX_MAPS` places; whether there is any. Ways to a
+/// value are counted, of which some may lead to the same places: so it is asked only where a kernel is full.
 fn store_repeated(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool {
     let ix = &facts.ix;
     let mut ways = vec![0usize; store + 1];

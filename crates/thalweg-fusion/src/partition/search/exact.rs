@@ -1,8 +1,10 @@
 //! The best plan of a small component.
 //!
-//! What is stored is chosen first, the sets that could be fastest before the others. For one set the best partition into kernels is found by dynamic programming over its
-//! subsets, `best(T) = min over kernels K ⊆ T that hold T's lowest member of time(K) + best(T \ K)`. That forgets what concerns several kernels, that they
-//! must not wait for each other; where its partition breaks such a rule, a depth-first search over partitions takes `best` as the least that the rest can cost.
+//! What is stored is chosen first, the sets that could be fastest before the others. For one set the best partition
+//! into kernels is found by dynamic programming over its subsets, `best(T) = min over kernels K ⊆ T that hold T's
+//! lowest member of time(K) + best(T \ K)`. That forgets what concerns several kernels, that they must not wait for
+//! each other; where its partition breaks such a rule, a depth-first search over partitions takes `best` as the least
+//! that the rest can cost.
 
 use super::{Component, Found, State};
 use crate::partition::kernels::{Kernel, Kernels};
@@ -19,7 +21,8 @@ pub(super) fn optimum(
     limit: u64,
 ) -> Found {
     let facts = kernels.facts;
-    // Sets are numbers over the canonical order, so that of equally fast plans the same is taken whatever was recorded first.
+    // Sets are numbers over the canonical order, so that of equally fast plans the same is taken whatever was recorded
+    // first.
     let required: Vec<usize> = component.ops.iter().copied().filter(|&i| facts.required.has(i)).collect();
     let (required, choices) = (facts.ranked(&required), &facts.ranked(choices)[..]);
     let mut sets: Vec<(u64, u32)> =
@@ -48,7 +51,8 @@ pub(super) fn optimum(
     Found { state: best, complete: true }
 }
 
-/// A time that no plan storing these values can go below: everything read and written once at the best rate, in as few launches as there can be.
+/// A time that no plan storing these values can go below: everything read and written once at the best rate, in as few
+/// launches as there can be.
 fn least(kernels: &Kernels<'_, '_>, required: &[usize], choices: &[usize], chosen: u32) -> u64 {
     let facts = kernels.facts;
     let ix = &facts.ix;

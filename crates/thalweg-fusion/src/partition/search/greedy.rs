@@ -294,7 +294,8 @@ fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Conv
     }
 }
 
-/// Whether storing a value could pay at all: what computing it again takes, reckoned high, against writing and reading it, reckoned low.
+/// Whether storing a value could pay at all: what computing it again takes, reckoned high, against writing and reading
+/// it, reckoned low.
 fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
     let facts = kernels.facts;
     let ix = &facts.ix;
@@ -357,7 +358,8 @@ fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<
     std::iter::once(None).chain(computes.iter().copied().chain(others).map(Some)).collect()
 }
 
-/// Values that are computed in several kernels or under several maps, where what is computed from them is not; and reductions inside kernels.
+/// Values that are computed in several kernels or under several maps, where what is computed from them is not; and
+/// reductions inside kernels.
 fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     let facts = kernels.facts;
     let ix = &facts.ix;

@@ -1,6 +1,7 @@
 //! The search for the best plan of one component of a segment. ../../../../docs/planner.md has the idea.
 //!
-//! In: the operations of the component and which of them must be stored. Out: a [`State`], legal whatever the budget is.
+//! In: the operations of the component and which of them must be stored. Out: a [`State`], legal whatever the budget
+//! is.
 
 pub(super) mod begin;
 mod exact;
@@ -124,8 +125,8 @@ impl State {
         self.kernels.iter().enumerate().map(reads).collect()
     }
 
-    /// The state with another set of stored operations and some kernels in the place of others; whatever loads or computes an operation in `changed`, which
-    /// became stored or ceased to be, is made anew.
+    /// The state with another set of stored operations and some kernels in the place of others; whatever loads or
+    /// computes an operation in `changed`, which became stored or ceased to be, is made anew.
     pub fn with(
         &self,
         kernels: &mut Kernels<'_, '_>,
@@ -180,7 +181,8 @@ impl State {
     }
 }
 
-/// An operation that is no kernel even by itself, with all that it reads stored: a defect of the planner, since every operation is one.
+/// An operation that is no kernel even by itself, with all that it reads stored: a defect of the planner, since every
+/// operation is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoPlan {
     /// The operation's number in the segment.

@@ -181,7 +181,8 @@ pub fn choices(most: usize) -> impl Strategy<Value = (usize, Vec<Choice>)> {
     (0..3usize, prop::collection::vec(choice, 1..=most))
 }
 
-/// The graph that these choices make, over square matrices of about 10³, 10⁵ or 10⁷ elements and rows and columns of them.
+/// The graph that these choices make, over square matrices of about 10³, 10⁵ or 10⁷ elements and rows and columns of
+/// them.
 pub fn random((size, choices): &(usize, Vec<Choice>)) -> Graph {
     let mut g = Graph::new();
     let n = [24, 320, 3000][*size];

@@ -1,5 +1,6 @@
-//! What does not change a plan: the order in which independent operations were recorded, and when handles were cloned or dropped. (The latter never reaches the
-//! planner: a segment has only what is live at the cut. crates/thalweg/tests/fusion.rs holds that.)
+//! What does not change a plan: the order in which independent operations were recorded, and when handles were cloned
+//! or dropped. (The latter never reaches the planner: a segment has only what is live at the cut.
+//! crates/thalweg/tests/fusion.rs holds that.)
 
 use super::graphs::{Choice, Graph, choices, random};
 use crate::cost::Costs;
@@ -66,9 +67,9 @@ fn kernels(plan: &Plan, name: impl Fn(usize) -> usize) -> Vec<(Vec<usize>, Vec<u
     all
 }
 
-/// For each operation of the first segment, its number in the second: the one of the same place in the canonical order. Where operations play the same
-/// part in the graph - two equal results, say - there is no telling which is which, and no more with inputs; but the segments have to be the same under these
-/// names.
+/// For each operation of the first segment, its number in the second: the one of the same place in the canonical order.
+/// Where operations play the same part in the graph - two equal results, say - there is no telling which is which, and
+/// no more with inputs; but the segments have to be the same under these names.
 fn same_segment(one: &OwnedSegment, two: &OwnedSegment) -> Result<Vec<usize>, TestCaseError> {
     let (a, b) = (Facts::new(one.as_segment()), Facts::new(two.as_segment()));
     let place = |i: usize| b.rank.iter().position(|r| *r == a.rank[i]).expect("every place is taken");
@@ -129,8 +130,8 @@ fn written(all: &[(u8, usize, usize, bool)]) -> Vec<Choice> {
     all.iter().map(|&(kind, a, b, live)| Choice { kind, a, b, live }).collect()
 }
 
-/// Found by the property: a kernel with two stores, which read one input in order and transposed. Written from the other one on it read the input another
-/// way first, and took some picoseconds more.
+/// Found by the property: a kernel with two stores, which read one input in order and transposed. Written from the
+/// other one on it read the input another way first, and took some picoseconds more.
 #[test]
 fn a_kernel_is_written_from_its_stores_in_the_canonical_order() {
     let exp = (0, 0, 0, false);
@@ -141,14 +142,16 @@ fn a_kernel_is_written_from_its_stores_in_the_canonical_order() {
     check(&(0, written(&all)), &keys).expect("the same plan");
 }
 
-/// Two equal values, each with two readers: which of the two is first may follow the recording, but their readers follow them.
+/// Two equal values, each with two readers: which of the two is first may follow the recording, but their readers
+/// follow them.
 #[test]
 fn of_equal_parts_one_is_first_as_a_whole() {
     let all = [(0, 2, 0, false), (0, 3, 0, false), (3, 1, 0, true), (3, 1, 0, true), (4, 3, 0, true), (4, 3, 0, true)];
     check(&(0, written(&all)), &[0, 0, 2, 1, 3, 4]).expect("the same plan");
 }
 
-/// A product reads a view that has to be written first; what another one reads is a view of that: it is there, whichever of the two was recorded first.
+/// A product reads a view that has to be written first; what another one reads is a view of that: it is there,
+/// whichever of the two was recorded first.
 #[test]
 fn a_view_that_is_kept_is_kept_for_all() {
     for keys in [[0, 0, 0, 1, 0], [0, 0, 1, 0, 1]] {

@@ -1,5 +1,5 @@
-//! What a scatter computes for itself: it is found through the views on the way, which nobody computes. And where a kernel breaks a rule that nobody thought of,
-//! there is a plan all the same.
+//! What a scatter computes for itself: it is found through the views on the way, which nobody computes. And where a
+//! kernel breaks a rule that nobody thought of, there is a plan all the same.
 
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
@@ -29,7 +29,8 @@ fn number(t: T) -> usize {
     }
 }
 
-/// The fuzzer's program 895004733: the scatter reads `doubled` through a view, so what follows it (`seen`) is not its only reader.
+/// The fuzzer's program 895004733: the scatter reads `doubled` through a view, so what follows it (`seen`) is not its
+/// only reader.
 #[test]
 fn a_scatter_reads_a_reduction_through_a_view_and_goes_into_another() {
     let mut g = Graph::new();

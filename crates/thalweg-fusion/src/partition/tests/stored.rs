@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use thalweg_ir::DType;
 use thalweg_kernel::Precision;
 
-/// Whether a plan keeps what everything after it relies on: each value is stored once, before it is read, and what somebody wants is there.
+/// Whether a plan keeps what everything after it relies on: each value is stored once, before it is read, and what
+/// somebody wants is there.
 fn is_whole(plan: &Plan, segment: Segment<'_>) -> bool {
     let mut stored = BitSet::new(segment.ops.len());
     for kernel in &plan.kernels {
