@@ -207,7 +207,7 @@ fn an_empty_row_has_the_identity() {
 }
 
 #[test]
-fn one_plan_and_one_program_serve_every_row_length() {
+fn one_plan_a_class_and_one_program_serve_every_row_length() {
     let _pinned = pinned();
     let run = |rows: usize, n: usize| {
         let x = randn([rows, n]);
@@ -218,9 +218,10 @@ fn one_plan_and_one_program_serve_every_row_length() {
         .1
     };
     run(20, 64);
-    for (rows, n) in [(21, 65), (3, 1000), (40, 5000), (64, 32)] {
+    // 1.6 MB are of another size class: it is planned for, finds the same plan, and so compiles nothing.
+    for (rows, n, plans_made) in [(21, 65, 0), (3, 1000, 0), (40, 5000, 1), (64, 32, 0)] {
         let c = run(rows, n);
-        assert_eq!((c.plans_made, c.programs_compiled, c.kernels), (0, 0, 1), "{rows} rows of {n}");
+        assert_eq!((c.plans_made, c.programs_compiled, c.kernels), (plans_made, 0, 1), "{rows} rows of {n}");
     }
 }
 
