@@ -357,8 +357,8 @@ impl fmt::Display for Allowed {
             Allowed::Device => f.write_str("cpu, cuda, or cuda:0 and so on"),
             Allowed::Folder { off: true } => f.write_str("off, or a folder (a new one has a slash in it)"),
             Allowed::Folder { off: false } => f.write_str("a folder (a new one has a slash in it)"),
-            Allowed::There { off: true } => f.write_str("off, a file that is there, or a name that the loader knows"),
-            Allowed::There { off: false } => f.write_str("a file that is there, or a name that the loader knows"),
+            Allowed::There { off: true } => f.write_str("off, a file that is there, or a name the loader knows"),
+            Allowed::There { off: false } => f.write_str("a file that is there, or a name the loader knows"),
             Allowed::Chips => f.write_str("compute capabilities such as 80,90"),
             Allowed::Flag => f.write_str("anything"),
         }
