@@ -259,7 +259,9 @@ fn sums_over_either_axis_share_a_pass() {
     // A strict plan keeps the order of each sum: two kernels, which read x both.
     thalweg::with_strict(true, || {
         let (out, c) = counted(|| (x.sum(1), x.sum(0)));
-        assert_eq!((c.kernels, c.bytes_read), (2, 2 * bytes as u64));
+        // The device counts the last strip of columns as wide as the others: a row's worth of it at most.
+        let strip = c.bytes_read - 2 * bytes as u64;
+        assert!(c.kernels == 2 && strip <= 4 * m as u64, "{} kernels, {strip} bytes beyond two readings", c.kernels);
         drop(out);
     });
 }
