@@ -33,9 +33,11 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
 
 // Scan of rows in memory: Sort of f32, a stretch a block.
 typedef u32 Key;
-// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a bank.
+// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a
+// bank.
 FN u32 slot(u32 s) { return s + s / 16; }
-// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run come first.
+// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run
+// come first.
 template <class I, class L, class R> FN I given(I d, I left_count, I right_count, L left, R right) {
   I low = d > right_count ? d - right_count : 0, high = d < left_count ? d : left_count;
   while (low < high) {
@@ -62,7 +64,8 @@ FN void merge(const Key *keys, const u32 *places, u32 first, u32 left_count, u32
     place[k] = places[at];
   }
 }
-// All threads are through with what lies in shared memory before they put down what they have, and get to see all of it.
+// All threads are through with what lies in shared memory before they put down what they have, and get to see all of
+// it.
 FN void put(Key *keys, u32 *places, const Key (&key)[8], const u32 (&place)[8]) {
   __syncthreads();
   #pragma unroll
@@ -163,9 +166,11 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
 
 // Scan of rows in memory: Sort of f32, merges of sorted runs.
 typedef u32 Key;
-// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a bank.
+// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a
+// bank.
 FN u32 slot(u32 s) { return s + s / 16; }
-// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run come first.
+// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run
+// come first.
 template <class I, class L, class R> FN I given(I d, I left_count, I right_count, L left, R right) {
   I low = d > right_count ? d - right_count : 0, high = d < left_count ? d : left_count;
   while (low < high) {
@@ -192,7 +197,8 @@ FN void merge(const Key *keys, const u32 *places, u32 first, u32 left_count, u32
     place[k] = places[at];
   }
 }
-// All threads are through with what lies in shared memory before they put down what they have, and get to see all of it.
+// All threads are through with what lies in shared memory before they put down what they have, and get to see all of
+// it.
 FN void put(Key *keys, u32 *places, const Key (&key)[8], const u32 (&place)[8]) {
   __syncthreads();
   #pragma unroll
