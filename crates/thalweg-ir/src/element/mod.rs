@@ -273,7 +273,7 @@ pub struct Row {
     /// The operation in simpler ones, for devices without it; `None` for the primitives that every
     /// device has.
     pub expand: Option<Expansion>,
-    /// Its derivative on floats; `None` where it is zero almost everywhere ([`Row::flat`]) or there is none, since it
+    /// Its derivative on floats; `None` where it is zero almost everywhere (see `flat`) or there is none, since it
     /// takes or gives no floats.
     pub derivative: Option<Derivative>,
     /// Its derivative is zero wherever there is one: a step.
