@@ -11,25 +11,25 @@ use thalweg_kernel::reference::{Array, Data};
 /// The elements of one result.
 pub struct Product {
     dtype: DType,
-    /// Finite ones that are not 0, by magnitude.
+    /// Those that are neither 0 nor NaN, by magnitude; infinities are the last.
     factors: Vec<f64>,
     zeros: usize,
-    /// Infinities and NaN: with one of these the result is none of ours.
-    others: bool,
+    /// Whether one is NaN: then so is the result.
+    nan: bool,
 }
 
 /// The elements of each result of a product over the axes of `attr`, in row-major order of the results.
 pub fn products(attr: u32, a: &Array, dtype: DType) -> Vec<Product> {
     let (shape, reduced) = (a.shape, |axis: usize| attr >> axis & 1 == 1);
     let kept: usize = (0..shape.rank()).filter(|&i| !reduced(i)).map(|i| shape[i]).product();
-    let one = || Product { dtype, factors: vec![], zeros: 0, others: false };
+    let one = || Product { dtype, factors: vec![], zeros: 0, nan: false };
     let mut all: Vec<Product> = (0..kept).map(|_| one()).collect();
     for p in 0..shape.numel() {
         let product = &mut all[place(p, &shape, &reduced)];
         match a.get(p).to_f64() {
             0.0 => product.zeros += 1,
-            v if v.is_finite() => product.factors.push(v),
-            _ => product.others = true,
+            v if v.is_nan() => product.nan = true,
+            v => product.factors.push(v),
         }
     }
     all.iter_mut().for_each(|p| p.factors.sort_by(|a, b| a.abs().total_cmp(&b.abs())));
@@ -63,7 +63,10 @@ impl Product {
         let (up, down) = (logs().filter(|l| *l > 0.0).sum::<f64>(), logs().filter(|l| *l < 0.0).sum::<f64>());
         // Roundings may add up to that on the way.
         let margin = 1.0;
-        !self.others && (up + margin > high.log2() || down - margin < low.log2())
+        let (overflows, vanishes) = (up + margin > high.log2(), down - margin < low.log2());
+        // An infinity stays one, unless the others have vanished before they meet it.
+        let infinite = self.factors.last().is_some_and(|v| v.is_infinite());
+        !self.nan && if infinite { self.zeros == 0 && vanishes } else { overflows || vanishes }
     }
 
     /// The product with the largest first and zeros last, where it overflows if it does in any order; and with the
@@ -125,6 +128,14 @@ mod tests {
         assert_eq!(p.furthest()[1], f64::from(1e-20f32 * 1e-20 * 1e20 * 1e20));
         let p = product(DType::F32, &[1e-30, 1e30, 1e-30, 1e30]);
         assert_eq!(p.furthest(), [f64::INFINITY, 0.0]);
+    }
+
+    #[test]
+    fn an_infinity_that_meets_what_has_vanished_is_a_nan_in_some_order() {
+        let p = product(DType::F32, &[1e-30, f64::INFINITY, 1e-30]);
+        assert!(p.depends() && p.furthest()[0] == f64::INFINITY && p.furthest()[1].is_nan());
+        assert!(!product(DType::F32, &[1e-30, f64::NEG_INFINITY, 1e30, 1e30]).depends(), "nothing vanishes");
+        assert!(!product(DType::F32, &[1e-30, f64::INFINITY, 1e-30, f64::NAN]).depends(), "NaN in every order");
     }
 
     #[test]
