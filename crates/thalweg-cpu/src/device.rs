@@ -1,9 +1,9 @@
 //! The device: programs remembered by kernel, memory from a pool, launches that have run when they return.
 
+use crate::contraction::ContractionProgram;
 use crate::engine::Choice;
 use crate::group::{GroupProgram, PartProgram};
 use crate::map::{BoxesProgram, MapProgram};
-use crate::matmul;
 use crate::memory::HostMemory;
 use crate::row::RowsProgram;
 use crate::scatter::{Input, ScatterProgram};
@@ -14,9 +14,9 @@ use std::io::Read;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 use thalweg_ir::DType;
-use thalweg_kernel::{Computed, Geometry, Kernel, Moved};
+use thalweg_kernel::{Computed, Kernel};
 use thalweg_runtime::environment::{self, Value};
-use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, count};
+use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, count};
 
 /// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured,
 /// with `tests/measure.rs`: calls of 5 to 60 µs on two threads of a machine whose second core was busy), so half of 30
@@ -115,10 +115,10 @@ impl CpuDevice {
                 let program = RowsProgram::new(body, *orientation, self.isa, threads);
                 Compiled::Part(PartProgram::Rows(Arc::new(program)))
             }
-            Kernel::Matmul { dtype: DType::Bool, .. } => {
+            Kernel::Contraction(c) if c.dtype == DType::Bool => {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
-            &Kernel::Matmul { dtype, .. } => Compiled::Whole(Arc::new(MatmulProgram { dtype, threads })),
+            Kernel::Contraction(c) => Compiled::Whole(Arc::new(ContractionProgram::new(c, self.isa, threads))),
             Kernel::Scatter { op, dtype, inputs } => {
                 let compile = |input: &Option<Box<Computed>>| -> Result<Option<Input>, Error> {
                     let Some(c) = input.as_deref() else { return Ok(None) };
@@ -198,6 +198,10 @@ impl Device for CpuDevice {
         self.threads.count()
     }
 
+    fn contracts(&self) -> bool {
+        true
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Buffer, Error> {
         self.pool.allocate(bytes)
     }
@@ -240,28 +244,5 @@ impl Device for CpuDevice {
         // SAFETY: the allocation lives as long as the borrow, and the caller makes sure that nobody writes it
         // meanwhile.
         Some(unsafe { std::slice::from_raw_parts(bytes_of(buffer), buffer.bytes()) })
-    }
-}
-
-#[derive(Debug)]
-struct MatmulProgram {
-    dtype: DType,
-    threads: Arc<Threads>,
-}
-
-impl Program for MatmulProgram {
-    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
-        let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
-        matmul::launch(self.dtype, geometry, operands, &self.threads);
-        Ok(())
-    }
-
-    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
-        let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
-        matmul::moves(self.dtype, geometry, &self.threads)
-    }
-
-    fn info(&self) -> ProgramInfo {
-        ProgramInfo { engine: "native".into(), ..ProgramInfo::default() }
     }
 }

@@ -7,6 +7,8 @@
 
 mod bandwidth;
 mod check;
+mod contract;
+mod contraction;
 mod device;
 mod engine;
 mod flat;

@@ -8,7 +8,9 @@
 //! (8 bytes for 4,064 elements) stay out of account.
 
 use crate::memory::PRIVATE;
-use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, MapGeometry, Moved, Nest, Node, NodeId, Stream, Way};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, Body, MapGeometry, Moved, Nest, Node, NodeId, Store, Stream, Way,
+};
 
 /// What a body loads: numbers of accesses, each once, and whether by places that are data.
 pub fn loads(body: &Body) -> Vec<(usize, bool)> {
@@ -72,8 +74,8 @@ pub fn way(gathered: bool, at: &AccessGeometry, steps: impl FnOnce() -> (isize, 
     }
 }
 
-/// A map of a prepared body.
-pub fn map(body: &Body, g: &MapGeometry) -> Moved {
+/// A map of a prepared body. What goes to operand `local` stays near.
+pub fn map(body: &Body, g: &MapGeometry, local: Option<u16>) -> Moved {
     let stream = |a: usize, gathered: bool, written: bool| {
         let (access, at) = (&body.accesses[a], &g.accesses[a]);
         Some(Stream {
@@ -82,13 +84,16 @@ pub fn map(body: &Body, g: &MapGeometry) -> Moved {
             way: way(gathered, at, || (at.base, at.strides[..g.extents.len()].to_vec())),
             written,
         })
+        .filter(|s| Some(s.operand) != local)
     };
     let read = loads(body).into_iter().filter_map(|(a, gathered)| stream(a, gathered, false));
     let streams = read.chain(body.stores.iter().filter_map(|s| stream(s.access as usize, false, true))).collect();
     let nest = Nest { extents: g.extents.clone(), streams };
     let points = nest.points();
     let (loaded, stored) = issued(body, body.accesses.len(), each_point, |_| true);
-    let written: u64 = body.stores.iter().map(|s| body.accesses[s.access as usize].dtype.size() as u64).sum();
+    let to = |s: &Store| body.accesses[s.access as usize];
+    let far = body.stores.iter().map(to).filter(|a| a.operand != local || local.is_none());
+    let written: u64 = far.map(|a| a.dtype.size() as u64).sum();
     Moved {
         read: nest.read(PRIVATE as u64),
         written: points * written,

@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, MatmulGeometry,
-    Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry, random::random_node,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, FoldOp, Geometry, IndexMap,
+    Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
+    random::random_node,
 };
 
 /// A body with the geometry of its accesses, as they are added.
@@ -252,7 +253,10 @@ fn products() -> (Kernel, Geometry) {
         b: (0, 1, k as isize),
         reach: [Some((0, 8 * m * k - 1)), Some((0, 8 * k * n - 1))],
     };
-    (Kernel::Matmul { dtype: DType::BF16, precision: Precision::Ordered }, Geometry::Matmul(geometry))
+    (
+        Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Ordered)),
+        Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))),
+    )
 }
 
 fn normal() -> (Kernel, Geometry) {

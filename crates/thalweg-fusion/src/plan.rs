@@ -33,8 +33,18 @@ pub enum KernelPlan {
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// A matrix product or scatter, its operands read through views. A scatter computes index and values where they are
-    /// not in memory.
+    /// A matrix product with what is computed of its factors, where these are not in memory, and of its sums.
+    Contraction {
+        /// The product.
+        product: usize,
+        /// The operations whose results are written, one element a sum each, in the planner's canonical order; the
+        /// product may be among them.
+        stores: Vec<usize>,
+        /// Every operation computed in it, ascending.
+        ops: Vec<usize>,
+    },
+    /// A scatter, or a matrix product on a device without contractions, its operands read through views. A scatter
+    /// computes index and values where they are not in memory.
     Opaque {
         /// The operation.
         op: usize,
@@ -95,6 +105,8 @@ pub enum Reason {
     OtherRows(&'static str),
     /// A reduction over other axes than its consumer's rows, made in the pass of another kernel.
     SharedPass(&'static str),
+    /// Each of the two kernels has a matrix product of its own.
+    SecondProduct,
     /// The kernel holds as many operations as a kernel may.
     KernelFull,
 }
@@ -114,6 +126,7 @@ impl fmt::Display for Reason {
             Reason::Between => f.write_str("an operation between them has to run first"),
             Reason::OtherRows(op) => write!(f, "result of {op} over other rows, which has to be complete"),
             Reason::SharedPass(op) => write!(f, "result of {op}, which is made in one pass with another kernel's"),
+            Reason::SecondProduct => f.write_str("both kernels have a matrix product"),
             Reason::KernelFull => f.write_str("the kernel is full"),
         }
     }
@@ -134,6 +147,7 @@ impl KernelPlan {
         self.parts().iter().flat_map(|part| {
             let [points, rows, columns]: [&[usize]; 3] = match part {
                 KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
+                KernelPlan::Contraction { stores, .. } => [stores, &[], &[]],
                 KernelPlan::Opaque { op, .. } => [std::slice::from_ref(op), &[], &[]],
                 KernelPlan::Group { .. } => unreachable!("a part has no parts"),
             };
@@ -145,7 +159,9 @@ impl KernelPlan {
     pub fn ops(&self) -> impl Iterator<Item = usize> + '_ {
         self.parts().iter().flat_map(|part| {
             let ops: &[usize] = match part {
-                KernelPlan::Map { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
+                KernelPlan::Map { ops, .. } | KernelPlan::Contraction { ops, .. } | KernelPlan::Opaque { ops, .. } => {
+                    ops
+                }
                 KernelPlan::Group { .. } => unreachable!("a part has no parts"),
             };
             ops.iter().copied()

@@ -12,6 +12,8 @@ pub struct Mode {
     pub strict: bool,
     /// Matrix products of f32 may round their factors to TF32, where the device gains by it; not in strict mode.
     pub tf32: bool,
+    /// The device has kernels for matrix products with what is computed before and after them.
+    pub contracts: bool,
 }
 
 impl Mode {

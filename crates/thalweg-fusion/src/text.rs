@@ -14,15 +14,16 @@ use std::fmt::Write;
 use thalweg_ir::{Arg, DType, InputKind, MAX_RANK, Op, RelArg, RelOp, Shape, View};
 
 /// The first line.
-const HEAD: &str = "thalweg segment 1";
+const HEAD: &str = "thalweg segment 2";
 
 /// The text of a segment that was planned with these constants, for so long.
 pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
     let mut out = format!("{HEAD}\nplanner {PLANNER}\n");
     let word = |on: bool, yes, no| if on { yes } else { no };
-    let Mode { fused, strict, tf32 } = segment.mode;
+    let Mode { fused, strict, tf32, contracts } = segment.mode;
     let (fused, strict) = (word(fused, "fused", "unfused"), word(strict, "strict", "fast"));
-    let _ = writeln!(out, "mode {fused} {strict} {}", word(tf32, "tf32", "f32"));
+    let (tf32, contracts) = (word(tf32, "tf32", "f32"), word(contracts, "contracts", "bare"));
+    let _ = writeln!(out, "mode {fused} {strict} {tf32} {contracts}");
     let _ = match effort {
         Effort::None => writeln!(out, "effort none"),
         Effort::Full => writeln!(out, "effort full"),
@@ -62,7 +63,7 @@ pub fn read(text: &str) -> Result<(OwnedSegment, Costs, Effort), String> {
     }
     let lines: Vec<&str> = lines.collect();
     let operations = lines.iter().filter(|l| l.starts_with('%')).count();
-    let mode = Mode { fused: true, strict: false, tf32: false };
+    let mode = Mode { fused: true, strict: false, tf32: false, contracts: false };
     let segment = OwnedSegment {
         ops: vec![],
         live: BitSet::new(operations),
@@ -87,12 +88,13 @@ fn take(line: &str, (segment, costs, effort): &mut (OwnedSegment, Costs, Effort)
         "planner" => {}
         "mode" => {
             let words: Vec<&str> = rest.split(' ').collect();
-            let &[fused, strict, product] = &words[..] else { return None };
+            let &[fused, strict, product, contracts] = &words[..] else { return None };
             let is = |word: &str, yes, no| (word == yes).then_some(true).or((word == no).then_some(false));
             segment.mode = Mode {
                 fused: is(fused, "fused", "unfused")?,
                 strict: is(strict, "strict", "fast")?,
                 tf32: is(product, "tf32", "f32")?,
+                contracts: is(contracts, "contracts", "bare")?,
             };
         }
         "effort" => {

@@ -38,6 +38,7 @@ pub fn plan(path: &Path) -> Result<ExitCode, Error> {
         let kind = match kernel {
             KernelPlan::Map { rows: Some(_), .. } => "rows",
             KernelPlan::Map { .. } => "map",
+            KernelPlan::Contraction { .. } => "contraction",
             KernelPlan::Opaque { .. } => "by itself",
             KernelPlan::Group { .. } => "together",
         };

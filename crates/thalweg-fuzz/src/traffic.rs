@@ -57,7 +57,7 @@ struct ComparedProgram {
 /// loads run, differs with how a strip or a block is cut.
 fn counted(geometry: &Geometry) -> bool {
     match geometry {
-        Geometry::Matmul(_) | Geometry::Scatter(_) => false,
+        Geometry::Contraction(_) | Geometry::Scatter(_) => false,
         Geometry::Rows(g) => !g.accesses.iter().any(|a| a.map.as_ref().is_some_and(|m| m.is_masked())),
         Geometry::Group(parts) => parts.iter().all(counted),
         Geometry::Map(_) | Geometry::Boxes(_) => true,
@@ -107,6 +107,10 @@ impl Device for Compared {
 
     fn threads(&self) -> usize {
         self.device.threads()
+    }
+
+    fn contracts(&self) -> bool {
+        self.device.contracts()
     }
 
     fn throughput(&self) -> Option<Throughput> {

@@ -1,6 +1,7 @@
 //! The sizes of a launch: everything about a kernel that its program does not contain.
 
 use crate::IndexMap;
+use crate::contraction::{Contraction, ContractionGeometry};
 use std::sync::Arc;
 use thalweg_ir::{DType, MAX_RANK, ScatterOp};
 
@@ -84,7 +85,8 @@ pub enum Precision {
     Tf32,
 }
 
-/// One launch of a matrix product `c[b, i, j] = Σ a[b, i, k]·b[b, k, j]`, `c` row-major.
+/// A matrix product `c[b, i, j] = Σ a[b, i, k]·b[b, k, j]`, `c` row-major: the sizes of a
+/// [`Contraction`](crate::Contraction)'s product.
 #[derive(Clone, Debug)]
 pub struct MatmulGeometry {
     /// Sizes of the batch dimensions with the strides of `a` and `b` (0 where broadcast).
@@ -139,13 +141,8 @@ pub enum Kernel {
         /// How it runs.
         orientation: Orientation,
     },
-    /// A matrix product. Operands: a, b, c. Floats narrower than f32 accumulate in f32, integers wrap.
-    Matmul {
-        /// The dtype of all three.
-        dtype: DType,
-        /// How exactly it is computed.
-        precision: Precision,
-    },
+    /// A matrix product with what is computed of its factors and of its sums.
+    Contraction(Contraction),
     /// Values put in at given places along an axis. Operands: tensor, index (i64), values, result, which may be the
     /// tensor; in the place of an index or values that the kernel computes stand the operands that it computes them
     /// from. Where several values meet one element they do so in order, each result rounded to the dtype. An index out
@@ -205,8 +202,8 @@ pub enum Geometry {
     Boxes(Vec<MapGeometry>),
     /// For [`Kernel::Rows`].
     Rows(RowGeometry),
-    /// For [`Kernel::Matmul`].
-    Matmul(MatmulGeometry),
+    /// For [`Kernel::Contraction`].
+    Contraction(Box<ContractionGeometry>),
     /// For [`Kernel::Scatter`].
     Scatter(ScatterGeometry),
     /// For [`Kernel::Group`]: one a part, of the kind of its kernel.

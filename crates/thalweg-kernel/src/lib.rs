@@ -5,6 +5,7 @@
 
 mod body;
 mod builder;
+mod contraction;
 pub mod dims;
 mod geometry;
 mod index;
@@ -21,6 +22,9 @@ mod traffic;
 
 pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
+pub use contraction::{
+    Contraction, ContractionGeometry, Epilogue, Local, Rectangle, TileBox, TileGeometry, accumulator, bodies,
+};
 pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,
     RowGeometry, ScatterGeometry,

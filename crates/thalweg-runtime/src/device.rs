@@ -133,6 +133,12 @@ pub trait Device: Send + Sync + Debug {
         1
     }
 
+    /// Whether it has kernels for matrix products with what is computed of their factors and of their sums
+    /// ([`Kernel::Contraction`] with bodies); otherwise it is given bare products only.
+    fn contracts(&self) -> bool {
+        false
+    }
+
     /// What it gives, where launches run on their own: then the host's clock says nothing about them. `None` where a
     /// launch has run when it returns.
     fn throughput(&self) -> Option<Throughput> {

@@ -79,6 +79,8 @@ enum Owner {
     Pool(Arc<Pool>, usize),
     /// The allocation that it is a part of. Held to keep it alive.
     Whole(#[expect(dead_code)] Buffer),
+    /// Somebody else.
+    Foreign,
 }
 
 // SAFETY: an allocation is an address and a size. Access to the bytes goes through device code, which orders it.
@@ -105,6 +107,14 @@ impl Allocation {
         Arc::new(Allocation { start, bytes, owner: Owner::Whole(whole.clone()) })
     }
 
+    /// Memory that somebody else keeps, as a buffer: scratch of a thread, for the time of a launch.
+    ///
+    /// # Safety
+    /// There are as many bytes, and they outlive the buffer.
+    pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Buffer {
+        Arc::new(Allocation { start, bytes, owner: Owner::Foreign })
+    }
+
     /// Bytes asked for; the block may be larger.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -123,6 +133,7 @@ impl fmt::Debug for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.owner {
             Owner::Pool(pool, _) => write!(f, "{} bytes at {:p} on {}", self.bytes, self.start, pool.device),
+            Owner::Foreign => write!(f, "{} bytes at {:p}", self.bytes, self.start),
             Owner::Whole(_) => write!(f, "{} bytes at {:p}, part of a buffer", self.bytes, self.start),
         }
     }

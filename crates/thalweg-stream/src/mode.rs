@@ -61,8 +61,9 @@ impl Mode {
         self.matmul == MatmulPrecision::High
     }
 
-    pub(crate) fn planning(self) -> thalweg_fusion::Mode {
-        thalweg_fusion::Mode { fused: self.fused, strict: self.strict, tf32: self.is_tf32() }
+    /// How the planner is to plan for a device that has contractions, or has not.
+    pub(crate) fn planning(self, contracts: bool) -> thalweg_fusion::Mode {
+        thalweg_fusion::Mode { fused: self.fused, strict: self.strict, tf32: self.is_tf32(), contracts }
     }
 }
 

@@ -553,7 +553,7 @@ impl Recorder {
         Segment {
             ops: &self.ops,
             live: &self.planned,
-            mode: self.mode.planning(),
+            mode: self.mode.planning(self.device.device().contracts()),
             shapes,
             ints: &self.ints,
             scalars: &self.scalars,

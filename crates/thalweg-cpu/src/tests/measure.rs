@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, ScanOp};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, MatmulGeometry, Node, Precision,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Geometry, Kernel, MapGeometry,
+    MatmulGeometry, Node, Precision,
 };
 use thalweg_runtime::{Buffer, Device};
 
@@ -56,8 +57,8 @@ fn products() {
                 };
                 let ns = best(
                     &device,
-                    &Kernel::Matmul { dtype, precision: Precision::Full },
-                    &Geometry::Matmul(geometry),
+                    &Kernel::Contraction(Contraction::bare(dtype, Precision::Full)),
+                    &Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))),
                     &[&a, &b, &c],
                 );
                 print!("{threads} threads {m}×{k}×{n} {dtype}: {:.1} Gop/s  ", (2 * m * n * k) as f64 / ns);

@@ -2,7 +2,7 @@
 
 use super::{Lcg, device, download, read, upload, write};
 use thalweg_ir::{DType, Scalar};
-use thalweg_kernel::{Geometry, Kernel, MatmulGeometry, Precision};
+use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, MatmulGeometry, Precision};
 use thalweg_runtime::{Device, Error};
 
 #[test]
@@ -55,8 +55,14 @@ fn random_products_agree_with_the_definition_on_any_number_of_threads() {
         for device in &devices {
             let (da, db) = (upload(&**device, &va), upload(&**device, &vb));
             let dc = upload(&**device, &vec![0xffu8; count * dtype.size()]);
-            let program = device.program(&Kernel::Matmul { dtype, precision: Precision::Full }).unwrap();
-            program.launch(&Geometry::Matmul(geometry.clone()), &[&da, &db, &dc], &[]).unwrap();
+            let program = device.program(&Kernel::Contraction(Contraction::bare(dtype, Precision::Full))).unwrap();
+            program
+                .launch(
+                    &Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry.clone()))),
+                    &[&da, &db, &dc],
+                    &[],
+                )
+                .unwrap();
             let got: Vec<u8> = download(&**device, &dc, count * dtype.size());
             assert_eq!(&got, first.get_or_insert(got.clone()), "threads change {dtype} {geometry:?}");
         }
@@ -88,7 +94,7 @@ fn random_products_agree_with_the_definition_on_any_number_of_threads() {
 
 #[test]
 fn bool_has_no_product() {
-    let refused = device(1).program(&Kernel::Matmul { dtype: DType::Bool, precision: Precision::Full });
+    let refused = device(1).program(&Kernel::Contraction(Contraction::bare(DType::Bool, Precision::Full)));
     assert!(matches!(refused, Err(Error::Compile { .. })));
 }
 
@@ -98,6 +104,6 @@ fn reading_outside_a_side_panics() {
     let device = device(1);
     let [a, b, c] = [24, 20, 16].map(|n| device.allocate(n).unwrap());
     let geometry = MatmulGeometry { batch: vec![], m: 2, n: 2, k: 3, a: (0, 3, 1), b: (0, 2, 1), reach: [None, None] };
-    let program = device.program(&Kernel::Matmul { dtype: DType::F32, precision: Precision::Full }).unwrap();
-    program.launch(&Geometry::Matmul(geometry), &[&a, &b, &c], &[]).unwrap();
+    let program = device.program(&Kernel::Contraction(Contraction::bare(DType::F32, Precision::Full))).unwrap();
+    program.launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), &[&a, &b, &c], &[]).unwrap();
 }

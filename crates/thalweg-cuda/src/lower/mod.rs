@@ -46,7 +46,9 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
         (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
             rows::add(&mut plan, body, *orientation, geometry, compiler)?;
         }
-        (&Kernel::Matmul { dtype, precision }, Geometry::Matmul(geometry)) => {
+        (Kernel::Contraction(c), Geometry::Contraction(geometry)) => {
+            assert!(c.is_bare(), "the device has no contractions: {c:?}");
+            let (dtype, precision, geometry) = (c.dtype, c.precision, &geometry.product);
             if dtype == DType::Bool {
                 let message = "bool has no matrix product".into();
                 return Err(Error::Compile { device: compiler.device().into(), message });

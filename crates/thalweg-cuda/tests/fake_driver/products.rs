@@ -9,7 +9,7 @@ use thalweg_cuda::CudaDevice;
 use thalweg_cuda::driver::{Cuda, Driver};
 use thalweg_cuda::product::{Launches, Product, launches};
 use thalweg_ir::DType;
-use thalweg_kernel::{Geometry, Kernel, MatmulGeometry, Precision};
+use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, MatmulGeometry, Precision};
 use thalweg_runtime::{Buffer, Device, Error, Program, counters};
 
 const FLOATS: [DType; 4] = [DType::F32, DType::F64, DType::BF16, DType::F16];
@@ -113,7 +113,10 @@ fn bound(
     precision: Precision,
     g: &MatmulGeometry,
 ) -> Result<Arc<dyn Program>, Error> {
-    let (kernel, geometry) = (Kernel::Matmul { dtype, precision }, Geometry::Matmul(g.clone()));
+    let (kernel, geometry) = (
+        Kernel::Contraction(Contraction::bare(dtype, precision)),
+        Geometry::Contraction(Box::new(ContractionGeometry::bare(g.clone()))),
+    );
     device.prepare(&[(&kernel, &geometry)]).map(|mut all| all.remove(0))
 }
 
@@ -131,7 +134,13 @@ impl Work {
         };
         let rubbish = vec![0xa5; expected.len() * dtype.size()];
         let buffers = [buffer(&bytes_of(&values[0], dtype)), buffer(&bytes_of(&values[1], dtype)), buffer(&rubbish)];
-        Work { program, geometry: Geometry::Matmul(g), buffers, expected, dtype }
+        Work {
+            program,
+            geometry: Geometry::Contraction(Box::new(ContractionGeometry::bare(g))),
+            buffers,
+            expected,
+            dtype,
+        }
     }
 
     fn run(&self) -> Result<(), Error> {
@@ -295,7 +304,9 @@ fn tf32_is_used_where_it_is_asked_for() {
             buffer
         };
         let (a, b, c) = (filled(12, factor), filled(20, 1.0), filled(15, 0.0));
-        program.launch(&Geometry::Matmul(g.clone()), &[&a, &b, &c], &[]).unwrap();
+        program
+            .launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(g.clone()))), &[&a, &b, &c], &[])
+            .unwrap();
         let mut bytes = vec![0; 60];
         device.read(&c, &mut bytes).unwrap();
         assert_eq!(values_of(&bytes, DType::F32), [want; 15], "{precision:?}");

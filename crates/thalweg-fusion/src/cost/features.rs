@@ -4,8 +4,8 @@ use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{
-    AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, MapGeometry, MatmulGeometry, Node, Orientation,
-    RowGeometry, ScatterGeometry, order,
+    AccessClass, AccessGeometry, Body, Computed, Contraction, ContractionGeometry, Geometry, Kernel, MapGeometry,
+    MatmulGeometry, Node, Orientation, RowGeometry, ScatterGeometry, TileGeometry, bodies, order,
 };
 
 /// Bytes of a cache line.
@@ -153,7 +153,7 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
             bodies.iter().zip(all).for_each(|(b, g)| map(b, g, left, reads, f));
         }
         (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
-        (Kernel::Matmul { dtype, .. }, Geometry::Matmul(g)) => product(*dtype, g, left, reads, f),
+        (Kernel::Contraction(c), Geometry::Contraction(g)) => contraction(c, g, left, reads, f),
         (Kernel::Scatter { op, inputs, .. }, Geometry::Scatter(g)) => scatter(*op, inputs, g, left, f),
         (Kernel::Group { kernels, parts }, Geometry::Group(all)) => {
             // All reads of all parts, then all writes.
@@ -357,14 +357,48 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     (way, spread)
 }
 
-fn product(dtype: DType, g: &MatmulGeometry, left: &[u64], reads: usize, f: &mut CostFeatures) {
+fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
+    product(c.dtype, &g.product, f);
+    let mut at = 0;
+    for (factor, tiles) in c.factors.iter().zip(&g.factors) {
+        let Some((factor, tiles)) = factor.as_deref().zip(tiles.as_deref()) else {
+            contiguous(&left[at..at + 1], 1, f);
+            at += 1;
+            continue;
+        };
+        // What it writes is a panel that stays in cache.
+        let own = &mut left[at..at + factor.operands];
+        tiled(&factor.kernel, tiles, own, usize::MAX, f);
+        at += factor.operands;
+    }
+    let Some((epilogue, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else {
+        contiguous(&left[reads..], 0, f);
+        return;
+    };
+    // The sums are a tile that stays in cache.
+    let mut own: Vec<u64> = left[at..].to_vec();
+    own.insert(epilogue.sums as usize, 0);
+    tiled(&epilogue.kernel, tiles, &mut own, epilogue.reads as usize, f);
+}
+
+/// A map that is run rectangle by rectangle.
+fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
+    let points = (f.points, f.chunks);
+    f.boxes = f.boxes.max(tiles.boxes.len() as u32);
+    for (body, part) in bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0) {
+        map(body, &part.geometry, left, reads, f);
+    }
+    // It runs as the product does.
+    (f.points, f.chunks) = points;
+}
+
+fn product(dtype: DType, g: &MatmulGeometry, f: &mut CostFeatures) {
     let count = g.batch.iter().map(|d| d.0 as u64).product::<u64>();
     let (m, n, k) = (g.m as u64, g.n as u64, g.k as u64);
     f.points += count * m * n;
     f.chunks += count * m.max(n).div_ceil(PRODUCT_CHUNK);
     let vector = m == 1 || n == 1;
     f.product = Some(Product { dtype, multiplications: count * m * n * k, count, vector });
-    contiguous(left, reads, f);
 }
 
 /// Operands that are gone through once.

@@ -142,7 +142,7 @@ pub struct Runner {
 /// One kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
-    /// What kind: `map`, `rows`, `group`, or the opaque operation.
+    /// What kind: `map`, `rows`, `contraction`, `group`, or the opaque operation.
     pub kind: &'static str,
     /// Kernels that it runs side by side: several of a group, else one.
     pub parts: usize,
@@ -341,6 +341,7 @@ fn described(ix: &Indexed<'_>, kernel: &KernelPlan) -> (&'static str, String) {
         KernelPlan::Map { domain, rows, .. } => {
             (if rows.is_some() { "rows" } else { "map" }, ix.shape(*domain).to_string())
         }
+        KernelPlan::Contraction { product, .. } => ("contraction", ix.seg.shapes[*product].to_string()),
         KernelPlan::Opaque { op, .. } => (ix.seg.ops[*op].op.name(), ix.seg.shapes[*op].to_string()),
         KernelPlan::Group { parts } => {
             let all: Vec<String> = distinct(parts.iter().map(|p| described(ix, p).1).collect());

@@ -13,6 +13,7 @@ use crate::cost::{CostFeatures, Costs, features};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
+use crate::write::contraction::contraction;
 use crate::write::movement::{layout, strided, view_base};
 use crate::write::opaque::opaque;
 use crate::write::rules::Rule;
@@ -141,29 +142,30 @@ impl Worker<'_> {
     }
 
     /// The launch of a kernel that is no group, none where it has nothing to write; or the rule that these sizes break.
-    fn step(&self, kernel: &KernelPlan, kernel_index: usize) -> Result<Option<Step>, Rule> {
+    fn step(&self, plan: &KernelPlan, kernel_index: usize) -> Result<Option<Step>, Rule> {
         let (ix, slot) = (self.ix, self.slot);
         let shapes = ix.seg.shapes;
-        match kernel {
+        match plan {
             KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
                 // Nothing to write; a reduction of nothing still has results.
-                if kernel.writes().all(|s| shapes[s].numel() == 0) {
+                if plan.writes().all(|s| shapes[s].numel() == 0) {
                     return Ok(None);
                 }
-                let form = form(ix, kernel);
-                if let Some(step) = self.resized(kernel, kernel_index, &form) {
+                let form = form(ix, plan);
+                if let Some(step) = self.resized(plan, kernel_index, &form) {
                     debug_assert!(
                         Worker { before: None, ..*self }
-                            .step(kernel, kernel_index)
+                            .step(plan, kernel_index)
                             .is_ok_and(|s| s.is_some_and(|s| format!("{s:?}") == format!("{step:?}"))),
                         "{step:?} is not what is written for these sizes"
                     );
                     return Ok(Some(step));
                 }
-                let outline = Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores };
+                let outline =
+                    Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores, product: None };
                 let map = build_map(ix, outline, self.stored, self.classes)?;
                 let first_write = map.reads.len();
-                let operands = map.reads.iter().copied().chain(kernel.writes().map(ValueId::Op)).map(slot).collect();
+                let operands = map.reads.iter().copied().chain(plan.writes().map(ValueId::Op)).map(slot).collect();
                 Ok(Some(Step {
                     kernel_index,
                     kernel: map.kernel,
@@ -173,12 +175,24 @@ impl Worker<'_> {
                     scalars: map.scalars,
                     // Without fusion every operation has memory of its own, as the explanation of it says.
                     in_place: if ix.seg.mode.fused { map.in_place } else { vec![] },
-                    out_of_range: out_of_range(ix, kernel),
+                    out_of_range: out_of_range(ix, plan),
                     bytes_read: map.touched.iter().sum(),
                     touched: map.touched,
-                    bytes_written: kernel.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
+                    bytes_written: plan.writes().map(|s| ix.bytes(ValueId::Op(s))).sum(),
                     form,
                 }))
+            }
+            KernelPlan::Contraction { product, stores, .. } => {
+                if stores.iter().all(|&s| shapes[s].numel() == 0) {
+                    return Ok(None);
+                }
+                if stores.iter().any(|&s| shapes[s].numel() != shapes[*product].numel()) {
+                    return Err(Rule::OtherPoints);
+                }
+                let kernel = (*product, &stores[..]);
+                let mut step = contraction(ix, kernel, kernel_index, slot, self.stored, self.classes)?;
+                step.out_of_range = out_of_range(ix, plan);
+                Ok(Some(step))
             }
             KernelPlan::Opaque { op, operands, .. } => {
                 // A scatter into nothing still has to say that no index is in range.
@@ -227,7 +241,8 @@ impl Instance {
 
 /// Which gathers of a kernel an index may have been out of range of.
 fn out_of_range(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<String> {
-    let of_maps = kernel.parts().iter().filter(|part| matches!(part, KernelPlan::Map { .. }));
+    let gathers = |part: &&KernelPlan| matches!(part, KernelPlan::Map { .. } | KernelPlan::Contraction { .. });
+    let of_maps = kernel.parts().iter().filter(gathers);
     let mut all: Vec<String> = of_maps
         .flat_map(KernelPlan::ops)
         .filter(|&i| ix.seg.ops[i].op == Op::Gather)

@@ -7,7 +7,7 @@ use crate::plan::OutputPlan;
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
 use crate::write::movement::{layout, strided, view_base};
 use crate::write::rows;
-use crate::write::rules::{is_constant, is_opaque, takes_rows};
+use crate::write::rules::{contracts, is_constant, is_opaque, takes_rows};
 use rustc_hash::FxHashMap;
 use thalweg_ir::Op;
 
@@ -23,7 +23,7 @@ pub(crate) struct Facts<'a> {
     pub outputs: Vec<(usize, OutputPlan)>,
     /// What the operands of an opaque operation are views of.
     pub operands: FxHashMap<usize, Vec<ValueId>>,
-    /// Operations that a matrix product, gather or scatter reads in memory.
+    /// Operations that a gather, or an opaque kernel, reads in memory.
     pub in_memory: FxHashMap<usize, Vec<usize>>,
     /// For each reduction and scan a number that those over the same rows share, ascending in the canonical order.
     pub row_class: FxHashMap<usize, usize>,
@@ -105,11 +105,11 @@ impl<'a> Facts<'a> {
             return;
         }
         self.needed.insert(i);
-        if is_opaque(op) || !seg.mode.fused && !op.is_view() {
+        if is_opaque(op, seg.mode) || !seg.mode.fused && !op.is_view() {
             self.required.insert(i);
         }
         let arguments: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
-        if !is_opaque(op) {
+        if !is_opaque(op, seg.mode) {
             let in_memory = (op == Op::Gather) as usize;
             arguments[..in_memory].iter().for_each(|&v| self.read_in_memory(i, v));
             arguments[in_memory..].iter().for_each(|v| Facts::mark(*v, used));
@@ -118,13 +118,14 @@ impl<'a> Facts<'a> {
         // The operands of an opaque operation are in memory: stored, or strided views of what is. Of a scatter only the
         // tensor is; what index and values are strided views of is computed, each over its own shape, so that an index
         // which all columns share is computed once.
+        let is_kernel = |op: Op| takes_rows(op) || matches!(op, Op::Matmul | Op::Scatter(_));
         let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
         let mut operands = vec![];
         for (n, &v) in arguments.iter().enumerate() {
             let viewed = self.viewed(v);
             operands.push(viewed);
             match viewed {
-                ValueId::Op(o) if computes && n > 0 && !is_opaque(seg.ops[o].op) && !takes_rows(seg.ops[o].op) => {
+                ValueId::Op(o) if computes && n > 0 && !is_kernel(seg.ops[o].op) => {
                     used.insert(o);
                 }
                 _ => self.read_in_memory(i, viewed),
@@ -168,7 +169,7 @@ impl<'a> Facts<'a> {
             ValueId::Input(_) => true,
             ValueId::Op(b) => {
                 ix.seg.live.has(b)
-                    || is_opaque(ix.seg.ops[b].op)
+                    || matches!(ix.seg.ops[b].op, Op::Matmul | Op::Scatter(_))
                     || takes_rows(ix.seg.ops[b].op)
                     || !ix.seg.mode.fused
                     || ix.seg.shapes[i].numel() >= ix.seg.shapes[b].numel()
@@ -265,6 +266,6 @@ impl<'a> Facts<'a> {
         let op = self.ix.seg.ops[i].op;
         let choice = self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op);
         // A reduction may be made in another kernel's pass, what follows it may not.
-        choice && (takes_rows(op) || self.better_stored(i).is_none())
+        choice && (takes_rows(op) || contracts(op, self.ix.seg.mode) || self.better_stored(i).is_none())
     }
 }

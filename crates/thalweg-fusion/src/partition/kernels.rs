@@ -10,13 +10,15 @@ use crate::plan::KernelPlan;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, ValueId};
 use crate::write::body::{Outline, build_map};
+use crate::write::contraction::build_contraction;
 use crate::write::opaque::opaque;
 use crate::write::rows;
-use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_constant, is_opaque, takes_rows};
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, contracts, counts, is_constant, is_opaque, takes_rows};
 use crate::write::step::Slot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
-use thalweg_ir::{DType, Op, ReduceOp, Shape};
+use thalweg_ir::{DType, Op, ReduceOp};
+use thalweg_kernel::Geometry;
 
 /// Bytes of a tensor from which reading it once instead of twice is worth a second stage.
 const WORTH_SHARING: usize = 1 << 16;
@@ -56,13 +58,16 @@ impl Kernel {
 pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Candidate, Rule> {
     let ix = &facts.ix;
     let reach = Reach::of(facts, stores, stored)?;
-    if let Some(&op) = stores.iter().find(|&&s| is_opaque(ix.seg.ops[s].op)) {
+    if let Some(&op) = stores.iter().find(|&&s| is_opaque(ix.seg.ops[s].op, ix.seg.mode)) {
         if stores.len() > 1 {
             return Err(Rule::Opaque);
         }
         let operands = facts.operands[&op].clone();
         let plan = KernelPlan::Opaque { op, operands, ops: reach.ops };
         return Ok(Candidate { plan, loads: reach.loads });
+    }
+    if let Some(&product) = reach.products.first() {
+        return contraction(facts, product, stores, reach);
     }
     let (rows, columns) = pick_rows(facts, stores, &reach)?;
     let domain = match rows {
@@ -98,6 +103,22 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     Ok(Candidate { plan, loads: reach.loads })
 }
 
+/// The kernel of a product that stores these.
+fn contraction(facts: &Facts<'_>, product: usize, stores: &[usize], reach: Reach) -> Result<Candidate, Rule> {
+    let shapes = facts.ix.seg.shapes;
+    if reach.products.len() > 1 {
+        return Err(Rule::SecondProduct);
+    }
+    if !reach.folds.is_empty() {
+        return Err(Rule::OtherRows);
+    }
+    if stores.iter().any(|&s| shapes[s].numel() != shapes[product].numel()) {
+        return Err(Rule::OtherPoints);
+    }
+    let plan = KernelPlan::Contraction { product, stores: facts.ranked(stores), ops: reach.ops };
+    Ok(Candidate { plan, loads: reach.loads })
+}
+
 /// The operations that a kernel with this one store would compute, however many they are.
 pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> Vec<usize> {
     let ops = &facts.ix.seg.ops;
@@ -119,6 +140,8 @@ struct Reach {
     loads: Vec<usize>,
     /// Reductions and scans among `ops`.
     folds: Vec<usize>,
+    /// Products among `ops` that share a kernel with others.
+    products: Vec<usize>,
 }
 
 impl Reach {
@@ -126,7 +149,7 @@ impl Reach {
         let ix = &facts.ix;
         let (mut seen, mut loads) = (FxHashSet::default(), vec![]);
         let mut left = stores.to_vec();
-        let (mut ops, mut folds, mut counted) = (vec![], vec![], 0);
+        let (mut ops, mut folds, mut products, mut counted) = (vec![], vec![], vec![], 0);
         while let Some(i) = left.pop() {
             if !seen.insert(i) {
                 continue;
@@ -136,12 +159,15 @@ impl Reach {
                 loads.push(i);
                 continue;
             }
-            if is_opaque(op) && stores != [i] {
+            if is_opaque(op, ix.seg.mode) && stores != [i] {
                 return Err(Rule::Opaque);
             }
             ops.push(i);
             if takes_rows(op) {
                 folds.push(i);
+            }
+            if contracts(op, ix.seg.mode) {
+                products.push(i);
             }
             counted += counts(op) as usize;
             if counted > MAX_KERNEL_OPS {
@@ -167,7 +193,7 @@ impl Reach {
         folds.sort_unstable();
         loads.sort_unstable();
         loads.dedup();
-        Ok(Reach { ops, loads, folds })
+        Ok(Reach { ops, loads, folds, products })
     }
 }
 
@@ -298,8 +324,23 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again: vec![] })
             }
+            KernelPlan::Contraction { product, stores: points, .. } => {
+                let made = build_contraction(ix, (*product, points), &is_stored, &self.classes)?;
+                let written: Vec<usize> = points.iter().map(|&s| ix.bytes(ValueId::Op(s))).collect();
+                let (kernel, geometry) =
+                    (thalweg_kernel::Kernel::Contraction(made.kernel), Geometry::Contraction(made.geometry.into()));
+                let features = features(&kernel, &geometry, &made.touched, &written);
+                let inputs = made.reads.iter().filter_map(|v| match v {
+                    ValueId::Input(i) => Some(*i),
+                    ValueId::Op(_) => None,
+                });
+                let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
+                let again = computed_again(facts, &made.computed, |_| false)?;
+                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
+            }
             KernelPlan::Map { domain, rows, stores: points, row_stores, column_stores, .. } => {
-                let outline = Outline { domain: *domain, rows: *rows, stores: points, row_stores, column_stores };
+                let outline =
+                    Outline { domain: *domain, rows: *rows, stores: points, row_stores, column_stores, product: None };
                 let map = build_map(ix, outline, &is_stored, &self.classes)?;
                 let written: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
                 let features = features(&map.kernel, &map.geometry, &map.touched, &written);
@@ -309,7 +350,10 @@ impl<'f, 'a> Kernels<'f, 'a> {
                     ValueId::Op(_) => None,
                 });
                 let inputs = inputs.collect();
-                let again = computed_again(facts, &map.computed, ix.shape(*domain), *rows)?;
+                let points = ix.shape(*domain).numel();
+                let computed: Vec<(usize, usize)> = map.computed.iter().map(|&op| (op, points)).collect();
+                let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
+                let again = computed_again(facts, &computed, once_a_row)?;
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
             }
             KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
@@ -320,30 +364,31 @@ impl<'f, 'a> Kernels<'f, 'a> {
 /// Operations computed in a candidate.
 pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
     match &candidate.plan {
-        KernelPlan::Map { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
+        KernelPlan::Map { ops, .. } | KernelPlan::Contraction { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
         KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
     }
 }
 
-/// Operations that a kernel computes more often than they have elements.
+/// Operations that a kernel computes more often than they have elements; `computed` has each with the number of points
+/// that it is computed for, once for every map.
 fn computed_again(
     facts: &Facts<'_>,
-    computed: &[usize],
-    domain: Shape,
-    rows: Option<usize>,
+    computed: &[(usize, usize)],
+    once_a_row: impl Fn(usize) -> bool,
 ) -> Result<Vec<(usize, u64)>, Rule> {
-    let ix = &facts.ix;
-    let mut times: FxHashMap<usize, usize> = FxHashMap::default();
-    computed.iter().for_each(|&i| *times.entry(i).or_default() += 1);
-    let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
+    let mut times: FxHashMap<usize, (usize, u64)> = FxHashMap::default();
+    for &(i, points) in computed {
+        let t = times.entry(i).or_default();
+        *t = (t.0 + 1, t.1 + points as u64);
+    }
     let mut again = vec![];
-    for (&i, &n) in times.iter().filter(|(i, _)| facts.may_store(**i)) {
-        let own = ix.seg.shapes[i].numel();
+    for (&i, &(n, points)) in times.iter().filter(|(i, _)| facts.may_store(**i)) {
+        let own = facts.ix.seg.shapes[i].numel();
         if n > MAX_MAPS {
             return Err(Rule::Full);
         }
-        if n > 1 || own < domain.numel() && !once_a_row(own) {
-            again.push((i, n as u64 * domain.numel() as u64));
+        if n > 1 || (own as u64) < points && !once_a_row(own) {
+            again.push((i, points));
         }
     }
     again.sort_unstable();

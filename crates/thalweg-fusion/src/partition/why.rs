@@ -63,7 +63,7 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     match &state.kernels[from].candidate.plan {
         KernelPlan::Opaque { op: writer, .. } => return Reason::ResultOf(name(*writer)),
         KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => return Reason::SharedPass(name(op)),
-        KernelPlan::Map { .. } | KernelPlan::Group { .. } => {}
+        KernelPlan::Map { .. } | KernelPlan::Contraction { .. } | KernelPlan::Group { .. } => {}
     }
     let mut stores = [&state.kernels[from].stores[..], &state.kernels[to].stores[..]].concat();
     stores.sort_unstable();
@@ -72,6 +72,7 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     match one {
         Ok(one) => return Reason::Slower(slower(one.time)),
         Err(Rule::Full) => return Reason::KernelFull,
+        Err(Rule::SecondProduct) => return Reason::SecondProduct,
         Err(Rule::OtherRows | Rule::ReadElsewhere | Rule::NoRows) if facts.fold_of.contains_key(&op) => {
             return Reason::OtherRows(name(facts.fold_of[&op]));
         }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::{Arg, DType, ElementOp, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId,
+    Access, AccessClass, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId, accumulator,
     random::random_node,
 };
 
@@ -31,6 +31,19 @@ pub(crate) struct MapKernel {
     pub computed: Vec<usize>,
 }
 
+/// A body over a domain, not laid out yet.
+pub(crate) struct Written {
+    pub body: Body,
+    /// Of each access, the map from the domain.
+    pub maps: Vec<IndexMap>,
+    /// See [`MapKernel`].
+    pub reads: Vec<ValueId>,
+    pub scalars: Vec<ScalarArg>,
+    pub in_place: Vec<(usize, usize)>,
+    pub touched: Vec<usize>,
+    pub computed: Vec<usize>,
+}
+
 /// What a kernel stores, and over which domain.
 #[derive(Clone, Copy)]
 pub(crate) struct Outline<'a> {
@@ -44,6 +57,15 @@ pub(crate) struct Outline<'a> {
     pub row_stores: &'a [usize],
     /// Reductions put together from all rows.
     pub column_stores: &'a [usize],
+    /// The matrix product whose sums the kernel is given at its points: the domain is its shape.
+    pub product: Option<usize>,
+}
+
+impl<'a> Outline<'a> {
+    /// Of a map kernel that stores these point by point.
+    pub fn map(domain: ValueId, stores: &'a [usize]) -> Outline<'a> {
+        Outline { domain, rows: None, stores, row_stores: &[], column_stores: &[], product: None }
+    }
 }
 
 impl Outline<'_> {
@@ -122,6 +144,25 @@ pub(crate) fn build_map(
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<MapKernel, Rule> {
+    write(ix, outline, stored, classes).map(|w| w.laid_out())
+}
+
+/// Writes the body that an outline describes.
+pub(super) fn write_body(
+    ix: &Indexed<'_>,
+    outline: Outline<'_>,
+    stored: &dyn Fn(usize) -> bool,
+    classes: &ScalarClasses,
+) -> Result<Written, Rule> {
+    write(ix, outline, stored, classes).map(Writer::finish)
+}
+
+fn write<'a>(
+    ix: &'a Indexed<'a>,
+    outline: Outline<'a>,
+    stored: &'a dyn Fn(usize) -> bool,
+    classes: &'a ScalarClasses,
+) -> Result<Writer<'a>, Rule> {
     let mut w = Writer::new(ix, outline, stored, classes);
     let mut values = vec![];
     for s in outline.writes() {
@@ -141,7 +182,7 @@ pub(crate) fn build_map(
             _ => w.builder.store(node, access),
         }
     }
-    Ok(w.finish())
+    Ok(w)
 }
 
 /// Writes the kernel that computes an operation over its own shape, for the one that surrounds it: what it writes is no
@@ -152,8 +193,26 @@ pub(crate) fn build_input(
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<MapKernel, Rule> {
-    let outline = Outline { domain: ValueId::Op(op), rows: None, stores: &[], row_stores: &[], column_stores: &[] };
-    let mut w = Writer::new(ix, outline, stored, classes);
+    write_input(ix, op, stored, classes).map(|w| w.laid_out())
+}
+
+/// Writes the body of [`build_input`].
+pub(super) fn write_input_body(
+    ix: &Indexed<'_>,
+    op: usize,
+    stored: &dyn Fn(usize) -> bool,
+    classes: &ScalarClasses,
+) -> Result<Written, Rule> {
+    write_input(ix, op, stored, classes).map(Writer::finish)
+}
+
+fn write_input<'a>(
+    ix: &'a Indexed<'a>,
+    op: usize,
+    stored: &'a dyn Fn(usize) -> bool,
+    classes: &'a ScalarClasses,
+) -> Result<Writer<'a>, Rule> {
+    let mut w = Writer::new(ix, Outline::map(ValueId::Op(op), &[]), stored, classes);
     let node = w.value(op, Path::identity())?;
     let access = Access {
         operand: Some(w.reads.len() as u16),
@@ -165,7 +224,7 @@ pub(crate) fn build_input(
     w.maps.push(Path::identity().map_to(ix, ix.seg.shapes[op]));
     w.sources.push(None);
     w.builder.store(node, access);
-    Ok(w.finish())
+    Ok(w)
 }
 
 impl<'a> Writer<'a> {
@@ -260,6 +319,13 @@ impl Writer<'_> {
                 last = Some(node);
                 continue;
             }
+            if self.outline.product == Some(i) {
+                let node = self.sums(i, &visit.path, visit.map)?;
+                self.computed.push(i);
+                self.done.insert(key, node);
+                last = Some(node);
+                continue;
+            }
             // What the kernel stores is computed in it: read at other points than it is stored at, computed again.
             let here = self.outline.writes().any(|s| s == i);
             let constant = is_constant(self.ix.seg.ops[i].op) && self.ix.seg.mode.fused;
@@ -268,6 +334,9 @@ impl Writer<'_> {
                 self.done.insert(key, node);
                 last = Some(node);
                 continue;
+            }
+            if self.ix.seg.ops[i].op == Op::Matmul {
+                return Err(Rule::SecondProduct);
             }
             let times = self.times.entry(i).or_default();
             *times += 1;
@@ -299,6 +368,16 @@ impl Writer<'_> {
             stack[at].arguments = Some(arguments);
         }
         Ok(last.expect("the root has a node"))
+    }
+
+    /// The sums of the kernel's product at its points, rounded to their dtype: elsewhere they are not complete.
+    fn sums(&mut self, product: usize, path: &Path, map: MapId) -> Result<NodeId, Rule> {
+        let own = self.ix.seg.shapes[product].numel();
+        if !is_in_order(self.orders.get(map), self.domain.numel(), own) {
+            return Err(Rule::ReadElsewhere);
+        }
+        let node = self.load(ValueId::Op(product), path);
+        Ok(self.builder.cast(node, self.ix.seg.ops[product].dtype))
     }
 
     /// An argument of the operation that is visited.
@@ -527,7 +606,11 @@ impl Writer<'_> {
             });
             u16::try_from(at).expect("a kernel has at most 65,536 operands")
         });
-        let dtype = source.map_or(DType::U32, |v| self.ix.dtype(v));
+        let dtype = match source {
+            None => DType::U32,
+            Some(ValueId::Op(i)) if self.outline.product == Some(i) => accumulator(self.ix.seg.ops[i].dtype),
+            Some(v) => self.ix.dtype(v),
+        };
         // The class follows from the sizes, below.
         let access = self.builder.access(Access { operand, dtype, class: AccessClass::Contiguous, per_row: false });
         self.maps.push(map.clone());
@@ -554,9 +637,16 @@ impl Writer<'_> {
         self.builder.scalar(slot, dtype)
     }
 
-    fn finish(mut self) -> MapKernel {
+    /// The kernel, its domain laid out as one.
+    fn laid_out(mut self) -> MapKernel {
         let body = std::mem::take(&mut self.builder).finish();
         let (kernel, geometry) = self.kernel(body);
+        let Written { reads, scalars, in_place, touched, computed, .. } = self.finish();
+        MapKernel { kernel, geometry, reads, scalars, in_place, touched, computed }
+    }
+
+    fn finish(mut self) -> Written {
+        let body = std::mem::take(&mut self.builder).finish();
         let distinct: Vec<usize> = self.maps.iter().map(IndexMap::distinct).collect();
         let points = self.domain.numel();
         let touched = self
@@ -579,8 +669,8 @@ impl Writer<'_> {
                 }
             }
         }
-        let (reads, scalars, computed) = (self.reads, self.scalars, self.computed);
-        MapKernel { kernel, geometry, reads, scalars, in_place, touched, computed }
+        let Writer { maps, reads, scalars, computed, .. } = self;
+        Written { body, maps, reads, scalars, in_place, touched, computed }
     }
 }
 

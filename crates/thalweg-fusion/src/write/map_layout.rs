@@ -7,6 +7,13 @@ use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, d
 
 /// The body on one box of the domain.
 pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
+    let (body, maps) = resolved(body, maps, part);
+    let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
+    lay_out(body, Shape::new(&shape), &maps)
+}
+
+/// The body on one box of the domain, masks that its place decides taken out, with the accesses that are left.
+pub(crate) fn resolved(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, Vec<IndexMap>) {
     let on_box: Vec<Option<IndexMap>> = maps.iter().map(|m| m.on_box(part)).collect();
     // A mask further down is still asked point by point.
     let inside: Vec<Option<bool>> = on_box
@@ -17,9 +24,8 @@ pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)
         })
         .collect();
     let (body, kept) = resolve(body, &inside);
-    let maps: Vec<IndexMap> = kept.iter().map(|&a| on_box[a].clone().expect("an access in use is inside")).collect();
-    let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
-    lay_out(body, Shape::new(&shape), &maps)
+    let maps = kept.iter().map(|&a| on_box[a].clone().expect("an access in use is inside")).collect();
+    (body, maps)
 }
 
 /// The body with its accesses' classes, and where they go: the domain's dimensions merged as far as they can be.

@@ -8,10 +8,12 @@
 //! * `movement`: views between a kernel's points and a value, as paths that become index maps; `rows`: which points
 //!   form a row.
 //! * `body`: the writer. `boxes` and `map_layout`: the domain cut where masks change, and how accesses lie over it.
+//! * `contraction`: a matrix product with bodies for its factors and for what is made of its sums.
 //! * `opaque`: launches of opaque kernels. `step`: what comes out.
 
 pub(crate) mod body;
 mod boxes;
+pub(crate) mod contraction;
 pub(crate) mod map_layout;
 pub(crate) mod movement;
 pub(crate) mod opaque;

@@ -1,17 +1,19 @@
 //! The launches of opaque operations, their operands read through strided views.
 //!
-//! In: the operation, and what the partition found its operands to be views of. A matrix product has them in memory.
+//! In: the operation, and what the partition found its operands to be views of. A matrix product is here where the
+//! device has no contractions, and has them in memory.
 //! Index and values of a scatter that are not there are computed by the launch, each over the shape of what it is a
 //! view of, and read through the same view.
 
 use super::body::{MapKernel, build_input};
+use super::contraction::product_geometry;
 use super::movement::{layout, strided, view_base};
 use super::rules::Rule;
 use super::step::{ScalarArg, Slot, Step};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
-use thalweg_ir::{Op, Shape, View};
-use thalweg_kernel::{Computed, Geometry, IndexMap, Kernel, MatmulGeometry, ScatterGeometry, dims};
+use thalweg_ir::{Op, View};
+use thalweg_kernel::{Computed, Contraction, ContractionGeometry, Geometry, IndexMap, Kernel, ScatterGeometry, dims};
 
 /// The launch of an opaque operation, whose operands are views of those, or the rule that keeps it from being one.
 pub(crate) fn opaque(
@@ -62,28 +64,10 @@ pub(crate) fn opaque(
     let (kernel, geometry) = match rel.op {
         Op::Matmul => {
             let shape = ix.seg.shapes[op];
-            let rank = shape.rank();
-            let matrix = |v: &View| {
-                let r = v.shape.rank();
-                (v.offset, v.strides()[r - 2], v.strides()[r - 1])
-            };
-            let whole = |v: &View| {
-                let mut dims = shape.dims().to_vec();
-                let r = v.shape.rank();
-                dims[rank - 2..].copy_from_slice(&v.shape[r - 2..]);
-                v.expand(Shape::new(&dims))
-            };
-            let (a, b) = (whole(&views[0]), whole(&views[1]));
-            let geometry = MatmulGeometry {
-                batch: (0..rank - 2).map(|i| (shape[i], a.strides()[i], b.strides()[i])).collect(),
-                m: shape[rank - 2],
-                n: shape[rank - 1],
-                k: a.shape[rank - 1],
-                a: matrix(&views[0]),
-                b: matrix(&views[1]),
-                reach: [reach(&views[0]), reach(&views[1])],
-            };
-            (Kernel::Matmul { dtype, precision: ix.seg.mode.precision(dtype) }, Geometry::Matmul(geometry))
+            let reach = [reach(&views[0]), reach(&views[1])];
+            let product = product_geometry(shape, [views[0], views[1]], reach);
+            let kernel = Contraction::bare(dtype, ix.seg.mode.precision(dtype));
+            (Kernel::Contraction(kernel), Geometry::Contraction(Box::new(ContractionGeometry::bare(product))))
         }
         Op::Scatter(scatter) => {
             let axis = rel.attr as usize;

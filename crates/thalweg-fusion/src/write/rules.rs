@@ -11,6 +11,7 @@
 //!
 //! Each rule has a test in `partition/tests/legality.rs`.
 
+use crate::segment::Mode;
 use std::fmt;
 use thalweg_ir::Op;
 
@@ -33,13 +34,16 @@ pub enum Rule {
     /// along others has to be complete before it is used. Results over all rows (of a shared pass) are complete only
     /// after the launch.
     OtherRows,
-    /// A row's result is used at the points of that row, a scan's at its own point, and what is read by computed
+    /// A row's result is used at the points of that row, that of a scan or a matrix product at its own point, and what is read by computed
     /// offsets is not written by the same kernel: other elements may not have been computed.
     ReadElsewhere,
-    /// What is read by computed offsets, or by a matrix product, lies in memory with strides.
+    /// What is read by computed offsets lies in memory with strides.
     NoStrides,
-    /// A matrix product or scatter is a kernel by itself. (Index and values of a scatter may be computed in it.)
+    /// A scatter is a kernel by itself, and so is a matrix product on a device that has no contractions. (Index and
+    /// values of a scatter may be computed in it.)
     Opaque,
+    /// A kernel has one matrix product: its tiles are cut for that one.
+    SecondProduct,
     /// Of a tensor without elements there are no rows: its reductions are kernels by themselves.
     NoRows,
     /// A value that need not be stored is stored for another kernel to read it.
@@ -61,6 +65,7 @@ impl fmt::Display for Rule {
             Rule::ReadElsewhere => "needed at elements that may not have been computed yet",
             Rule::NoStrides => "read in memory, where strides do not lead to it",
             Rule::Opaque => "runs by itself",
+            Rule::SecondProduct => "a kernel has one matrix product",
             Rule::NoRows => "a reduction of a tensor without elements runs by itself",
             Rule::Unread => "nobody else reads it",
             Rule::Cycle => "an operation between them has to run first",
@@ -70,8 +75,13 @@ impl fmt::Display for Rule {
 }
 
 /// Whether an operation is an opaque kernel: one that nothing fuses into.
-pub(crate) fn is_opaque(op: Op) -> bool {
-    matches!(op, Op::Matmul | Op::Scatter(_))
+pub(crate) fn is_opaque(op: Op, mode: Mode) -> bool {
+    matches!(op, Op::Scatter(_)) || op == Op::Matmul && !contracts(op, mode)
+}
+
+/// Whether an operation is a product that shares a kernel with what surrounds it.
+pub(crate) fn contracts(op: Op, mode: Mode) -> bool {
+    op == Op::Matmul && mode.fused && mode.contracts
 }
 
 /// Whether an operation counts among those that a kernel computes: views and constants become no code to speak of.

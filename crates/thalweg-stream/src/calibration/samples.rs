@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, MatmulGeometry,
-    Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, FoldOp, Geometry, IndexMap,
+    Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
 };
 
 /// Points of samples of arithmetic: few enough for the nearest cache, enough to outweigh a launch.
@@ -289,7 +289,9 @@ pub fn product(dtype: DType, count: usize, n: usize) -> Sample {
         reach: [Some((0, count * all - 1)); 2],
     };
     let bytes = vec![count * all * dtype.size(); 3];
-    Sample::new(Kernel::Matmul { dtype, precision: Precision::Full }, Geometry::Matmul(geometry), dtype, bytes)
+    let kernel = Kernel::Contraction(Contraction::bare(dtype, Precision::Full));
+    let geometry = Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry)));
+    Sample::new(kernel, geometry, dtype, bytes)
 }
 
 /// Values added at places in no order.

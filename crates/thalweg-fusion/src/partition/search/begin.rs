@@ -1,6 +1,6 @@
 //! The plan that a search begins with: legal, whatever the component is.
 //!
-//! Stored is what has to be, every reduction, and what keeps a kernel from being too much: operations in the middle of
+//! Stored is what has to be, every reduction, scan and product, and what keeps a kernel from being too much: operations in the middle of
 //! long chains, and values that would be computed in too many places. Where a kernel breaks another rule all the same,
 //! everything that it would compute is stored: down to one operation a kernel, which is what runs without fusion. Only
 //! if that is no kernel either there is no plan, and the answer is the rule.
@@ -9,7 +9,7 @@ use super::{Component, NoPlan, State};
 use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernel, Kernels, computed_by};
 use crate::segment::{BitSet, ValueId};
-use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, counts, is_constant, is_opaque, takes_rows};
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, contracts, counts, is_constant, is_opaque, takes_rows};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;
@@ -18,7 +18,9 @@ use thalweg_ir::Op;
 pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
     let facts = kernels.facts;
     let mut stored = facts.required.clone();
-    for &i in component.ops.iter().filter(|&&i| takes_rows(facts.ix.seg.ops[i].op)) {
+    let seg = facts.ix.seg;
+    let begins = |op: Op| takes_rows(op) || contracts(op, seg.mode);
+    for &i in component.ops.iter().filter(|&&i| begins(seg.ops[i].op)) {
         stored.insert(facts.end_of_chain(i));
     }
     cut_long_chains(facts, component, &mut stored);
@@ -78,7 +80,7 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
         if counts(op) {
             own.insert(i);
         }
-        if !is_opaque(op) {
+        if !is_opaque(op, ix.seg.mode) {
             for (_, v) in ix.tensors(i) {
                 if let ValueId::Op(a) = v
                     && !stored.has(a)

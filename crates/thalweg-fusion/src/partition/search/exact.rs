@@ -57,8 +57,8 @@ fn least(kernels: &Kernels<'_, '_>, required: &[usize], choices: &[usize], chose
     let facts = kernels.facts;
     let ix = &facts.ix;
     let launched = |&i: &usize| ix.seg.shapes[i].numel() > 0;
-    let opaque = required.iter().filter(|&&i| launched(&i) && is_opaque(ix.seg.ops[i].op)).count();
-    let together = required.iter().filter(|&&i| launched(&i) && !is_opaque(ix.seg.ops[i].op)).count();
+    let opaque = required.iter().filter(|&&i| launched(&i) && is_opaque(ix.seg.ops[i].op, ix.seg.mode)).count();
+    let together = required.iter().filter(|&&i| launched(&i) && !is_opaque(ix.seg.ops[i].op, ix.seg.mode)).count();
     let picked: Vec<usize> = (0..choices.len()).filter(|n| chosen >> n & 1 == 1).map(|n| choices[n]).collect();
     // What is stored without need is read by another kernel than its own.
     let launches = match (opaque, together, picked.iter().any(launched)) {

@@ -226,7 +226,7 @@ fn related(state: &State) -> Vec<(usize, usize)> {
 fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) -> u64 {
     let ix = &kernels.facts.ix;
     let (x, y) = (&state.kernels[a], &state.kernels[b]);
-    let opaque = |k: &Kernel| k.stores.iter().any(|&s| is_opaque(ix.seg.ops[s].op));
+    let opaque = |k: &Kernel| k.stores.iter().any(|&s| is_opaque(ix.seg.ops[s].op, ix.seg.mode));
     if opaque(x) || opaque(y) {
         return 0;
     }

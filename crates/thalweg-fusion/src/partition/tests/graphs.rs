@@ -21,7 +21,7 @@ impl Graph {
         Graph(OwnedSegment {
             ops: vec![],
             live: BitSet::new(4096),
-            mode: Mode { fused: true, strict: false, tf32: false },
+            mode: Mode { fused: true, strict: false, tf32: false, contracts: true },
             shapes: vec![],
             ints: vec![],
             scalars: vec![],

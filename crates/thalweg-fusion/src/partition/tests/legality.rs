@@ -96,8 +96,42 @@ fn a_value_read_at_other_points_of_its_own_kernel_is_computed_again() {
 }
 
 #[test]
-fn a_product_runs_by_itself() {
+fn a_product_shares_a_kernel_with_what_surrounds_it() {
     let mut g = Graph::new();
+    let (x, y) = (g.input(&[40, 30]), g.input(&[30, 40]));
+    let squared = g.unary(ElementOp::Square, x);
+    let p = g.matmul(squared, y);
+    let out = g.unary(ElementOp::Tanh, p);
+    g.live(out);
+    assert_eq!(one_kernel(&g, &[p, out], &[]), Ok(()));
+    assert_eq!(one_kernel(&g, &[out], &[]), Ok(()));
+    assert_eq!(one_kernel(&g, &[out], &[p]), Ok(()));
+    assert_eq!(one_kernel(&g, &[p], &[squared]), Ok(()));
+    assert_eq!(one_kernel(&g, &[squared, out], &[]), Err(Rule::OtherPoints), "a factor has points of its own");
+}
+
+#[test]
+fn a_kernel_has_one_product_and_no_rows_beside_it() {
+    let mut g = Graph::new();
+    let (x, y) = (g.input(&[40, 40]), g.input(&[40, 40]));
+    let p = g.matmul(x, y);
+    let q = g.matmul(p, y);
+    let sum = g.reduce(ReduceOp::Sum, p, 1);
+    let turned = g.transposed(p);
+    let other = g.binary(ElementOp::Add, p, turned);
+    for t in [q, sum, other] {
+        g.live(t);
+    }
+    assert_eq!(one_kernel(&g, &[q], &[]), Err(Rule::SecondProduct));
+    assert_eq!(one_kernel(&g, &[sum], &[]), Err(Rule::OtherRows));
+    assert_eq!(one_kernel(&g, &[other], &[]), Err(Rule::ReadElsewhere));
+    assert_eq!(one_kernel(&g, &[p, q], &[]), Err(Rule::SecondProduct));
+}
+
+#[test]
+fn a_product_runs_by_itself_where_the_device_has_no_contractions() {
+    let mut g = Graph::new();
+    g.0.mode.contracts = false;
     let (x, y) = (g.input(&[40, 40]), g.input(&[40, 40]));
     let p = g.matmul(x, y);
     let out = g.unary(ElementOp::Tanh, p);

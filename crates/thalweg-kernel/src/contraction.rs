@@ -1,0 +1,400 @@
+//! Contractions: matrix products with what is computed before and after them. docs/contractions.md has the idea.
+//!
+//! In: a product, the map bodies of its factors where these are not in memory, and the one of what is made of its sums.
+//! Out: a [`Contraction`] with its [`ContractionGeometry`], and for each rectangle of rows and columns that a device
+//! works on the launches of these bodies ([`TileGeometry::launches`]).
+//!
+//! Always true: the rectangles of a [`TileGeometry`]'s launches have no point in common and cover what was asked for;
+//! the [`Local`] access of each goes to `(row - first row)·pitch + column - first column`.
+
+use crate::geometry::{AccessGeometry, Computed, Kernel, MapGeometry, MatmulGeometry, Precision};
+use crate::{Body, IndexMap};
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_ir::DType;
+
+/// A matrix product with what surrounds it. Operands: those of the left factor (one where it is in memory), of the
+/// right factor, those that the epilogue reads but for the sums, then what is written: the result, or what the epilogue
+/// writes. Scalars: of the left factor, the right one, the epilogue.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Contraction {
+    /// The dtype of the factors. Floats narrower than f32 are added up in f32, integers wrap.
+    pub dtype: DType,
+    /// How exactly the sums are computed.
+    pub precision: Precision,
+    /// How the factors are computed, where they are not in memory: [`Kernel::Map`] or [`Kernel::Boxes`], whose last
+    /// operand and access is the factor, row-major.
+    pub factors: [Option<Box<Computed>>; 2],
+    /// What is made of the sums; `None` where they are the result.
+    pub epilogue: Option<Box<Epilogue>>,
+}
+
+/// What is computed from the sums of a product, point by point.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Epilogue {
+    /// A [`Kernel::Map`] or [`Kernel::Boxes`] over the points of the result.
+    pub kernel: Kernel,
+    /// Number of its operand that the sums are, in the dtype that they are added up in.
+    pub sums: u16,
+    /// How many operands it reads, the sums among them; those behind are written.
+    pub reads: u16,
+    /// How many operands it writes.
+    pub writes: u16,
+    /// How many scalars it has.
+    pub scalars: u16,
+}
+
+/// One launch of a contraction.
+#[derive(Clone, Debug)]
+pub struct ContractionGeometry {
+    /// The product. Positions and strides of a computed factor are those of its own row-major elements.
+    pub product: MatmulGeometry,
+    /// Of the factors that are computed.
+    pub factors: [Option<Box<TileGeometry>>; 2],
+    /// Of the epilogue.
+    pub epilogue: Option<Box<TileGeometry>>,
+}
+
+/// The domain of a map body that is run rectangle by rectangle: `[batch…, rows…, columns…]`.
+#[derive(Clone, Debug)]
+pub struct TileGeometry {
+    /// Sizes of all dimensions, outermost first, at most eight, in three groups.
+    pub extents: Vec<usize>,
+    /// Number of the first dimension of the rows.
+    pub rows: usize,
+    /// Number of the first dimension of the columns.
+    pub columns: usize,
+    /// The boxes it is cut into, one a body.
+    pub boxes: Vec<TileBox>,
+}
+
+/// One box of a [`TileGeometry`].
+#[derive(Clone, Debug)]
+pub struct TileBox {
+    /// Where it begins, along each dimension.
+    pub origin: Vec<usize>,
+    /// Its sizes, none merged; accesses are based at its origin.
+    pub geometry: MapGeometry,
+}
+
+/// A rectangle of a [`TileGeometry`], in one of its batches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rectangle {
+    /// Number of the batch, row-major over the batch dimensions.
+    pub batch: usize,
+    /// Rows.
+    pub rows: Range<usize>,
+    /// Columns.
+    pub columns: Range<usize>,
+}
+
+/// The access that goes to a rectangle instead of to a whole tensor: its operand's number, and how many elements lie
+/// between the rectangle's rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Local {
+    /// The operand.
+    pub operand: u16,
+    /// Elements from row to row.
+    pub pitch: usize,
+}
+
+impl Contraction {
+    /// The product alone, of factors in memory.
+    pub fn bare(dtype: DType, precision: Precision) -> Contraction {
+        Contraction { dtype, precision, factors: [None, None], epilogue: None }
+    }
+
+    /// Whether there is nothing but the product.
+    pub fn is_bare(&self) -> bool {
+        self.factors.iter().all(Option::is_none) && self.epilogue.is_none()
+    }
+
+    /// The dtype that its sums are added up in.
+    pub fn accumulator(&self) -> DType {
+        accumulator(self.dtype)
+    }
+
+    /// How many operands it writes: its last ones.
+    pub fn results(&self) -> usize {
+        self.epilogue.as_ref().map_or(1, |e| e.writes as usize)
+    }
+}
+
+/// The dtype that products of that dtype are added up in.
+pub fn accumulator(dtype: DType) -> DType {
+    match dtype {
+        DType::BF16 | DType::F16 => DType::F32,
+        other => other,
+    }
+}
+
+impl ContractionGeometry {
+    /// Of a bare product.
+    pub fn bare(product: MatmulGeometry) -> ContractionGeometry {
+        ContractionGeometry { product, factors: [None, None], epilogue: None }
+    }
+
+    /// How many products there are.
+    pub fn batches(&self) -> usize {
+        self.product.batch.iter().map(|d| d.0).product()
+    }
+}
+
+/// Bodies of a map kernel: one, or one a box.
+pub fn bodies(kernel: &Kernel) -> &[Body] {
+    match kernel {
+        Kernel::Map(body) => std::slice::from_ref(body),
+        Kernel::Boxes(bodies) => bodies,
+        other => panic!("no map: {other:?}"),
+    }
+}
+
+/// Start and length along each dimension.
+type Cut = Vec<(usize, usize)>;
+
+impl TileGeometry {
+    /// Points of all batches.
+    pub fn points(&self) -> usize {
+        self.extents.iter().product()
+    }
+
+    /// Columns of a row.
+    fn width(&self) -> usize {
+        self.extents[self.columns..].iter().product()
+    }
+
+    /// The launches that compute a rectangle: number of the body, and its geometry.
+    pub fn launches(&self, of: &Rectangle, bodies: &[Body], local: Local) -> Vec<(usize, MapGeometry)> {
+        let batch = cuts(&self.extents[..self.rows], of.batch..of.batch + 1);
+        let rows = cuts(&self.extents[self.rows..self.columns], of.rows.clone());
+        let columns = cuts(&self.extents[self.columns..], of.columns.clone());
+        let mut all = Vec::new();
+        for b in &batch {
+            for r in &rows {
+                for c in &columns {
+                    let cut: Cut = [b.as_slice(), r, c].concat();
+                    for (n, part) in self.boxes.iter().enumerate() {
+                        if let Some(inside) = part.meet(&cut) {
+                            all.push((n, self.on(part, &inside, of, &bodies[n], local)));
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// The geometry of a cut that lies within one box.
+    fn on(&self, part: &TileBox, cut: &Cut, of: &Rectangle, body: &Body, local: Local) -> MapGeometry {
+        let extents: Vec<usize> = cut.iter().map(|c| c.1).collect();
+        let width = self.width() as isize;
+        let accesses = part.geometry.accesses.iter().zip(&body.accesses).map(|(at, access)| {
+            if access.operand == Some(local.operand) {
+                return self.local(cut, of, local, width);
+            }
+            part.moved(at, cut, &extents)
+        });
+        MapGeometry { accesses: accesses.collect(), extents }
+    }
+
+    /// The access that goes to the rectangle.
+    fn local(&self, cut: &Cut, of: &Rectangle, local: Local, width: isize) -> AccessGeometry {
+        let (mut base, mut step) = (0isize, 1isize);
+        let mut strides = [0isize; thalweg_ir::MAX_RANK];
+        for d in (self.rows..self.extents.len()).rev() {
+            let stride = if d >= self.columns { step } else { step / width * local.pitch as isize };
+            strides[d] = stride;
+            base += stride * cut[d].0 as isize;
+            step *= self.extents[d] as isize;
+        }
+        base -= (of.rows.start * local.pitch + of.columns.start) as isize;
+        let points: usize = cut.iter().map(|c| c.1).product();
+        let last: isize = strides.iter().zip(cut).map(|(s, c)| s * (c.1 as isize - 1)).sum();
+        AccessGeometry {
+            base,
+            strides,
+            map: None,
+            reach: Some((base as usize, (base + last) as usize)),
+            distinct: points,
+        }
+    }
+}
+
+impl TileBox {
+    /// The part of a cut that lies in the box.
+    fn meet(&self, cut: &Cut) -> Option<Cut> {
+        let sizes = self.origin.iter().zip(&self.geometry.extents);
+        cut.iter()
+            .zip(sizes)
+            .map(|(&(start, len), (&origin, &extent))| {
+                let (low, high) = (start.max(origin), (start + len).min(origin + extent));
+                (low < high).then(|| (low, high - low))
+            })
+            .collect()
+    }
+
+    /// An access of the box on a cut of it.
+    fn moved(&self, at: &AccessGeometry, cut: &Cut, extents: &[usize]) -> AccessGeometry {
+        let from = |d: usize| cut[d].0 - self.origin[d];
+        if let Some(map) = &at.map {
+            let parts: Vec<(i64, i64, usize)> = cut.iter().enumerate().map(|(d, c)| (from(d) as i64, 1, c.1)).collect();
+            let map: IndexMap = (**map).clone().slice(&parts);
+            let (reach, distinct) = (at.reach.and_then(|_| map.reach()), map.distinct());
+            return AccessGeometry { base: at.base, strides: at.strides, map: Some(Arc::new(map)), reach, distinct };
+        }
+        let mut moved = at.clone();
+        let (mut low, mut high, mut distinct) = (0, 0, 1);
+        for (d, &n) in extents.iter().enumerate() {
+            moved.base += at.strides[d] * from(d) as isize;
+            let span = at.strides[d] * (n as isize - 1);
+            (low, high) = (low + span.min(0), high + span.max(0));
+            distinct *= if at.strides[d] == 0 { 1 } else { n };
+        }
+        moved.reach = at.reach.map(|_| ((moved.base + low) as usize, (moved.base + high) as usize));
+        moved.distinct = distinct.min(at.distinct);
+        moved
+    }
+}
+
+/// A range of row-major numbers as cuts of these dimensions: at most two a dimension, and one.
+fn cuts(dims: &[usize], range: Range<usize>) -> Vec<Cut> {
+    let Some((&outer, inner)) = dims.split_first() else {
+        // Of no dimensions there is one point.
+        return if range.is_empty() { vec![] } else { vec![vec![]] };
+    };
+    if range.is_empty() {
+        return vec![];
+    }
+    let step: usize = inner.iter().product();
+    let (first, last) = (range.start / step, (range.end - 1) / step);
+    debug_assert!(last < outer, "{range:?} is no range of {dims:?}");
+    let whole: Cut = inner.iter().map(|&d| (0, d)).collect();
+    let mut all = Vec::new();
+    let mut add = |start: usize, len: usize, inner: Vec<Cut>| {
+        all.extend(inner.into_iter().map(|cut| [&[(start, len)], cut.as_slice()].concat()));
+    };
+    if first == last {
+        add(first, 1, cuts(inner, range.start - first * step..range.end - first * step));
+        return all;
+    }
+    let (mut from, mut to) = (first, last + 1);
+    if range.start % step != 0 {
+        add(first, 1, cuts(inner, range.start - first * step..step));
+        from += 1;
+    }
+    let tail = range.end % step;
+    if tail != 0 {
+        to -= 1;
+    }
+    if from < to {
+        add(from, to - from, vec![whole]);
+    }
+    if tail != 0 {
+        add(last, 1, cuts(inner, 0..tail));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, AccessClass, BodyBuilder, Node};
+    use thalweg_ir::{MAX_RANK, Shape, View};
+
+    #[test]
+    fn a_range_of_numbers_is_a_few_boxes() {
+        assert_eq!(cuts(&[10], 3..7), [[(3, 4)]]);
+        assert_eq!(cuts(&[4, 5], 0..20), [[(0, 4), (0, 5)]]);
+        assert_eq!(cuts(&[4, 5], 3..17), [[(0, 1), (3, 2)], [(1, 2), (0, 5)], [(3, 1), (0, 2)]]);
+        assert_eq!(cuts(&[], 0..1), [vec![]]);
+        assert_eq!(cuts(&[2, 3], 6..6), Vec::<Cut>::new());
+        for (start, end) in (0..24).flat_map(|s| (s..=24).map(move |e| (s, e))) {
+            let mut seen = vec![0; 24];
+            for cut in cuts(&[2, 3, 4], start..end) {
+                for i in cut[0].0..cut[0].0 + cut[0].1 {
+                    for j in cut[1].0..cut[1].0 + cut[1].1 {
+                        (cut[2].0..cut[2].0 + cut[2].1).for_each(|k| seen[i * 12 + j * 4 + k] += 1);
+                    }
+                }
+            }
+            assert!((0..24).all(|n| seen[n] == (start..end).contains(&n) as i32), "{start}..{end}: {seen:?}");
+        }
+    }
+
+    /// A copy from a map over the domain.
+    fn copy(map: &IndexMap) -> (Body, AccessGeometry) {
+        let mut b = BodyBuilder::new(false);
+        let class = if map.as_view().is_some() { AccessClass::Strided } else { AccessClass::Mapped };
+        let from = b.access(Access { operand: Some(0), dtype: DType::F32, class, per_row: false });
+        let node = b.node(Node::Load { access: from });
+        let contiguous = AccessClass::Contiguous;
+        let to = b.access(Access { operand: Some(1), dtype: DType::F32, class: contiguous, per_row: false });
+        b.store(node, to);
+        let (base, strides, given) = match map.as_view() {
+            Some(v) => {
+                let mut strides = [0; MAX_RANK];
+                strides[..v.shape.rank()].copy_from_slice(v.strides());
+                (v.offset, strides, None)
+            }
+            None => (0, [0; MAX_RANK], Some(Arc::new(map.clone()))),
+        };
+        let at = AccessGeometry { base, strides, map: given, reach: map.reach(), distinct: map.distinct() };
+        (b.finish(), at)
+    }
+
+    /// Checks every rectangle of a copy against the map of the whole domain.
+    fn check(map: IndexMap, rows: usize, columns: usize) {
+        let shape = map.shape();
+        let (body, at) = copy(&map);
+        let whole = MapGeometry { extents: shape.dims().to_vec(), accesses: vec![at.clone(), at] };
+        let boxes = vec![TileBox { origin: vec![0; shape.rank()], geometry: whole }];
+        let tiles = TileGeometry { extents: shape.dims().to_vec(), rows, columns, boxes };
+        let n = |range: Range<usize>| shape[range].iter().product::<usize>();
+        let (batches, m, k) = (n(0..rows), n(rows..columns), n(columns..shape.rank()));
+        for (batch, r, c) in [(0, 0..m, 0..k), (batches - 1, 1..m - 1, 2..k - 1), (0, m / 2..m / 2 + 1, k / 3..k)] {
+            let pitch = c.len() + 3;
+            let of = Rectangle { batch, rows: r.clone(), columns: c.clone() };
+            let mut got = vec![None; r.len() * pitch];
+            for (_, g) in tiles.launches(&of, &[body.clone()], Local { operand: 1, pitch }) {
+                for p in 0..g.points() {
+                    let place = |at: &AccessGeometry| {
+                        let (mut rest, mut place) = (p, at.base);
+                        for d in (0..g.extents.len()).rev() {
+                            place += at.strides[d] * (rest % g.extents[d]) as isize;
+                            rest /= g.extents[d];
+                        }
+                        place as usize
+                    };
+                    let from = match &g.accesses[0].map {
+                        Some(map) => map.position(p),
+                        None => Some(place(&g.accesses[0])),
+                    };
+                    let to = place(&g.accesses[1]);
+                    assert!(got[to].is_none() && g.accesses[1].reach.is_some_and(|(a, b)| (a..=b).contains(&to)));
+                    got[to] = Some(from);
+                }
+            }
+            for (i, row) in r.clone().enumerate() {
+                for (j, column) in c.clone().enumerate() {
+                    let want = map.position((batch * m + row) * k + column);
+                    assert_eq!(got[i * pitch + j], Some(want), "row {row}, column {column} of batch {batch}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rectangles_of_any_domain_read_what_the_whole_does() {
+        let plain = IndexMap::new(View::contiguous(Shape::new(&[2, 6, 7])));
+        check(plain.clone(), 1, 2);
+        check(plain.permute(&[0, 2, 1]), 1, 2);
+        // Rows of two dimensions, columns of three, as a convolution has them.
+        let image = IndexMap::new(View::contiguous(Shape::new(&[2, 3, 8, 9])));
+        let windows = image.window(2, 3, 1).window(3, 2, 1).permute(&[0, 2, 3, 1, 4, 5]);
+        assert_eq!(windows.shape().dims(), [2, 6, 8, 3, 3, 2]);
+        check(windows, 1, 3);
+        // No strides: a table.
+        let mapped = IndexMap::new(View::contiguous(Shape::new(&[5, 6])));
+        check(mapped.permute(&[1, 0]).reshape(Shape::new(&[5, 6])), 0, 1);
+    }
+}
