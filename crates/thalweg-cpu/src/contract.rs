@@ -91,6 +91,13 @@ pub fn run(c: &Contraction<'_>, _: Choice, _: &Threads) {
         for i in 0..c.m {
             for j in 0..c.n {
                 let mut s = 0.0;
+                if !c.dtype.is_float() {
+                    let int = (0..c.k)
+                        .fold(0i64, |s, k| s.wrapping_add((l[i * c.k + k] as i64).wrapping_mul(r[j * c.k + k] as i64)));
+                    let bits = 8 * c.dtype.size() as u32;
+                    sums[i * c.n + j] = (int << (64 - bits) >> (64 - bits)) as f64;
+                    continue;
+                }
                 for k in 0..c.k {
                     s += l[i * c.k + k] * r[j * c.k + k];
                     if accumulator(c.dtype) == DType::F32 {

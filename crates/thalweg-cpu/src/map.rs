@@ -63,7 +63,7 @@ impl Program for MapProgram {
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
         let Geometry::Map(geometry) = geometry else { panic!("a map kernel is launched with {geometry:?}") };
-        traffic::map(&prepare(&self.body), geometry, None)
+        traffic::map(&prepare(&self.body), geometry, &[])
     }
 
     fn info(&self) -> ProgramInfo {
@@ -102,7 +102,7 @@ impl Program for BoxesProgram {
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
         let Geometry::Boxes(boxes) = geometry else { panic!("a map in boxes is launched with {geometry:?}") };
-        self.0.iter().zip(boxes).map(|(p, g)| traffic::map(&prepare(&p.body), g, None)).sum()
+        self.0.iter().zip(boxes).map(|(p, g)| traffic::map(&prepare(&p.body), g, &[])).sum()
     }
 
     fn info(&self) -> ProgramInfo {

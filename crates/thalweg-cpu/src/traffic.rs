@@ -74,8 +74,8 @@ pub fn way(gathered: bool, at: &AccessGeometry, steps: impl FnOnce() -> (isize, 
     }
 }
 
-/// A map of a prepared body. What goes to operand `local` stays near.
-pub fn map(body: &Body, g: &MapGeometry, local: Option<u16>) -> Moved {
+/// A map of a prepared body, or one pass along its rows. What goes to the operands in `near` stays there.
+pub fn map(body: &Body, g: &MapGeometry, near: &[u16]) -> Moved {
     let stream = |a: usize, gathered: bool, written: bool| {
         let (access, at) = (&body.accesses[a], &g.accesses[a]);
         Some(Stream {
@@ -84,19 +84,22 @@ pub fn map(body: &Body, g: &MapGeometry, local: Option<u16>) -> Moved {
             way: way(gathered, at, || (at.base, at.strides[..g.extents.len()].to_vec())),
             written,
         })
-        .filter(|s| Some(s.operand) != local)
+        .filter(|s| !near.contains(&s.operand))
     };
     let read = loads(body).into_iter().filter_map(|(a, gathered)| stream(a, gathered, false));
     let streams = read.chain(body.stores.iter().filter_map(|s| stream(s.access as usize, false, true))).collect();
     let nest = Nest { extents: g.extents.clone(), streams };
     let points = nest.points();
     let (loaded, stored) = issued(body, body.accesses.len(), each_point, |_| true);
-    let to = |s: &Store| body.accesses[s.access as usize];
-    let far = body.stores.iter().map(to).filter(|a| a.operand != local || local.is_none());
-    let written: u64 = far.map(|a| a.dtype.size() as u64).sum();
+    let row = g.extents.last().map_or(1, |&n| n as u64);
+    let bytes = |s: &Store| {
+        let access = &body.accesses[s.access as usize];
+        let far = access.operand.is_none_or(|o| !near.contains(&o));
+        far as u64 * access.dtype.size() as u64 * if access.per_row { points / row.max(1) } else { points }
+    };
     Moved {
         read: nest.read(PRIVATE as u64),
-        written: points * written,
+        written: body.stores.iter().map(bytes).sum(),
         loaded: points * loaded,
         stored: points * stored,
     }

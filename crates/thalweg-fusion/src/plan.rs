@@ -35,11 +35,13 @@ pub enum KernelPlan {
     },
     /// A matrix product with what is computed of its factors, where these are not in memory, and of its sums.
     Contraction {
-        /// The product.
-        product: usize,
+        /// What is multiplied.
+        products: Products,
         /// The operations whose results are written, one element a sum each, in the planner's canonical order; the
         /// product may be among them.
         stores: Vec<usize>,
+        /// The operations whose results are written row by row of the sums.
+        row_stores: Vec<usize>,
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,
     },
@@ -58,6 +60,19 @@ pub enum KernelPlan {
         /// [`KernelPlan::Map`]s, at least two, over any domains.
         parts: Vec<KernelPlan>,
     },
+}
+
+/// The products of a contraction, and the rows that its factors and its sums are folded along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Products {
+    /// The product.
+    pub product: usize,
+    /// The product that its left factor is computed from, over the same points.
+    pub inner: Option<usize>,
+    /// A reduction or scan along the rows of the left factor, if that is computed with such.
+    pub left_rows: Option<usize>,
+    /// A reduction or scan along the rows of the sums, if what follows has such.
+    pub rows: Option<usize>,
 }
 
 /// How a live-out is had.
@@ -147,7 +162,7 @@ impl KernelPlan {
         self.parts().iter().flat_map(|part| {
             let [points, rows, columns]: [&[usize]; 3] = match part {
                 KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
-                KernelPlan::Contraction { stores, .. } => [stores, &[], &[]],
+                KernelPlan::Contraction { stores, row_stores, .. } => [stores, row_stores, &[]],
                 KernelPlan::Opaque { op, .. } => [std::slice::from_ref(op), &[], &[]],
                 KernelPlan::Group { .. } => unreachable!("a part has no parts"),
             };

@@ -7,7 +7,7 @@
 //! Always true: the rectangles of a [`TileGeometry`]'s launches have no point in common and cover what was asked for;
 //! the [`Local`] access of each goes to `(row - first row)·pitch + column - first column`.
 
-use crate::geometry::{AccessGeometry, Computed, Kernel, MapGeometry, MatmulGeometry, Precision};
+use crate::geometry::{AccessGeometry, Kernel, MapGeometry, MatmulGeometry, Precision, RowGeometry};
 use crate::{Body, IndexMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,24 +15,47 @@ use thalweg_ir::DType;
 
 /// A matrix product with what surrounds it. Operands: those of the left factor (one where it is in memory), of the
 /// right factor, those that the epilogue reads but for the sums, then what is written: the result, or what the epilogue
-/// writes. Scalars: of the left factor, the right one, the epilogue.
+/// writes. Scalars: of the left factor, the right one, the epilogue. Of a factor that is computed from a product of its
+/// own that product's operands and scalars come first.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Contraction {
     /// The dtype of the factors. Floats narrower than f32 are added up in f32, integers wrap.
     pub dtype: DType,
     /// How exactly the sums are computed.
     pub precision: Precision,
-    /// How the factors are computed, where they are not in memory: [`Kernel::Map`] or [`Kernel::Boxes`], whose last
-    /// operand and access is the factor, row-major.
-    pub factors: [Option<Box<Computed>>; 2],
+    /// How the factors are computed, where they are not in memory.
+    pub factors: [Option<Box<Prologue>>; 2],
     /// What is made of the sums; `None` where they are the result.
     pub epilogue: Option<Box<Epilogue>>,
 }
 
-/// What is computed from the sums of a product, point by point.
+/// How a factor is computed.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Prologue {
+    /// A [`Kernel::Map`] or [`Kernel::Boxes`] over the points of the factor, or, of the left factor, a [`Kernel::Rows`]
+    /// along its rows. Its last operand and access is the factor, row-major.
+    pub kernel: Kernel,
+    /// How many operands it reads, but for the sums of `inner`.
+    pub operands: usize,
+    /// How many scalars it has.
+    pub scalars: usize,
+    /// The product that it is computed from, of the left factor.
+    pub inner: Option<Box<Inner>>,
+}
+
+/// A product whose sums go into a factor of another: `softmax(q·kᵀ)·v`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Inner {
+    /// The product, over the points of the factor; its own factors are in memory or maps, and it has no epilogue.
+    pub product: Contraction,
+    /// Number of the operand of the factor's kernel that the sums are, in the dtype that they are added up in.
+    pub sums: u16,
+}
+
+/// What is computed from the sums of a product, point by point or along its rows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Epilogue {
-    /// A [`Kernel::Map`] or [`Kernel::Boxes`] over the points of the result.
+    /// A [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`] over the points of the result.
     pub kernel: Kernel,
     /// Number of its operand that the sums are, in the dtype that they are added up in.
     pub sums: u16,
@@ -51,11 +74,14 @@ pub struct ContractionGeometry {
     pub product: MatmulGeometry,
     /// Of the factors that are computed.
     pub factors: [Option<Box<TileGeometry>>; 2],
+    /// Of the product that the left factor is computed from.
+    pub inner: Option<Box<ContractionGeometry>>,
     /// Of the epilogue.
     pub epilogue: Option<Box<TileGeometry>>,
 }
 
-/// The domain of a map body that is run rectangle by rectangle: `[batch…, rows…, columns…]`.
+/// The domain of a map or row body that is run rectangle by rectangle: `[batch…, rows…, columns…]`. A row body has one
+/// box and one dimension of columns, its rows; its rectangles have all of them.
 #[derive(Clone, Debug)]
 pub struct TileGeometry {
     /// Sizes of all dimensions, outermost first, at most eight, in three groups.
@@ -114,9 +140,38 @@ impl Contraction {
         accumulator(self.dtype)
     }
 
+    /// Whether whole rows of it are needed at a time: of the left factor, or of the sums.
+    pub fn takes_rows(&self) -> bool {
+        let rows = |kernel: &Kernel| matches!(kernel, Kernel::Rows { .. });
+        self.factors[0].as_ref().is_some_and(|f| rows(&f.kernel) || f.inner.is_some())
+            || self.epilogue.as_ref().is_some_and(|e| rows(&e.kernel))
+    }
+
+    /// How many operands its factors are read from.
+    pub fn factor_operands(&self) -> usize {
+        self.factors.iter().map(|f| f.as_ref().map_or(1, |p| p.operands + p.inner_operands())).sum()
+    }
+
+    /// How many scalars its factors have.
+    pub fn factor_scalars(&self) -> usize {
+        self.factors.iter().flatten().map(|p| p.scalars + p.inner_scalars()).sum()
+    }
+
     /// How many operands it writes: its last ones.
     pub fn results(&self) -> usize {
         self.epilogue.as_ref().map_or(1, |e| e.writes as usize)
+    }
+}
+
+impl Prologue {
+    /// How many operands the product has that it is computed from.
+    pub fn inner_operands(&self) -> usize {
+        self.inner.as_ref().map_or(0, |i| i.product.factor_operands())
+    }
+
+    /// How many scalars that product has.
+    pub fn inner_scalars(&self) -> usize {
+        self.inner.as_ref().map_or(0, |i| i.product.factor_scalars())
     }
 }
 
@@ -131,7 +186,21 @@ pub fn accumulator(dtype: DType) -> DType {
 impl ContractionGeometry {
     /// Of a bare product.
     pub fn bare(product: MatmulGeometry) -> ContractionGeometry {
-        ContractionGeometry { product, factors: [None, None], epilogue: None }
+        ContractionGeometry { product, factors: [None, None], inner: None, epilogue: None }
+    }
+
+    /// Rows that a contraction which needs whole rows works on at a time: what it keeps of them stays in a
+    /// second-level cache.
+    pub fn rows_at_a_time(&self, c: &Contraction) -> usize {
+        let (p, size) = (&self.product, c.accumulator().size());
+        let factor = if c.factors[0].is_some() { 2 * p.k } else { 0 };
+        let sums = if c.epilogue.as_ref().is_some_and(|e| matches!(e.kernel, Kernel::Rows { .. })) { p.n } else { 0 };
+        (ROWS_BYTES / ((factor + sums) * size).max(1)).clamp(FEWEST_ROWS, MOST_ROWS).min(p.m.max(1))
+    }
+
+    /// How many such blocks there are, of all batches.
+    pub fn row_blocks(&self, c: &Contraction) -> usize {
+        self.batches() * self.product.m.div_ceil(self.rows_at_a_time(c))
     }
 
     /// How many products there are.
@@ -140,14 +209,19 @@ impl ContractionGeometry {
     }
 }
 
-/// Bodies of a map kernel: one, or one a box.
+/// Bodies of a kernel over points or rows: one, or one a box.
 pub fn bodies(kernel: &Kernel) -> &[Body] {
     match kernel {
-        Kernel::Map(body) => std::slice::from_ref(body),
+        Kernel::Map(body) | Kernel::Rows { body, .. } => std::slice::from_ref(body),
         Kernel::Boxes(bodies) => bodies,
-        other => panic!("no map: {other:?}"),
+        other => panic!("no map and no rows: {other:?}"),
     }
 }
+
+/// Bytes of the rows that are worked on at a time, and how many these are.
+const ROWS_BYTES: usize = 512 << 10;
+const FEWEST_ROWS: usize = 16;
+const MOST_ROWS: usize = 256;
 
 /// Start and length along each dimension.
 type Cut = Vec<(usize, usize)>;
@@ -163,8 +237,19 @@ impl TileGeometry {
         self.extents[self.columns..].iter().product()
     }
 
+    /// The launches of a row body that compute these rows.
+    pub fn row_launches(&self, of: &Rectangle, body: &Body, locals: &[Local]) -> Vec<RowGeometry> {
+        let all = self.launches(of, std::slice::from_ref(body), locals);
+        let rows = |(_, map): (usize, MapGeometry)| RowGeometry {
+            kept: map.extents.len() - 1,
+            extents: map.extents,
+            accesses: map.accesses,
+        };
+        all.into_iter().map(rows).collect()
+    }
+
     /// The launches that compute a rectangle: number of the body, and its geometry.
-    pub fn launches(&self, of: &Rectangle, bodies: &[Body], local: Local) -> Vec<(usize, MapGeometry)> {
+    pub fn launches(&self, of: &Rectangle, bodies: &[Body], locals: &[Local]) -> Vec<(usize, MapGeometry)> {
         let batch = cuts(&self.extents[..self.rows], of.batch..of.batch + 1);
         let rows = cuts(&self.extents[self.rows..self.columns], of.rows.clone());
         let columns = cuts(&self.extents[self.columns..], of.columns.clone());
@@ -175,7 +260,7 @@ impl TileGeometry {
                     let cut: Cut = [b.as_slice(), r, c].concat();
                     for (n, part) in self.boxes.iter().enumerate() {
                         if let Some(inside) = part.meet(&cut) {
-                            all.push((n, self.on(part, &inside, of, &bodies[n], local)));
+                            all.push((n, self.on(part, &inside, of, &bodies[n], locals)));
                         }
                     }
                 }
@@ -185,14 +270,14 @@ impl TileGeometry {
     }
 
     /// The geometry of a cut that lies within one box.
-    fn on(&self, part: &TileBox, cut: &Cut, of: &Rectangle, body: &Body, local: Local) -> MapGeometry {
+    fn on(&self, part: &TileBox, cut: &Cut, of: &Rectangle, body: &Body, locals: &[Local]) -> MapGeometry {
         let extents: Vec<usize> = cut.iter().map(|c| c.1).collect();
         let width = self.width() as isize;
         let accesses = part.geometry.accesses.iter().zip(&body.accesses).map(|(at, access)| {
-            if access.operand == Some(local.operand) {
-                return self.local(cut, of, local, width);
+            match locals.iter().find(|l| access.operand == Some(l.operand)) {
+                Some(&local) => self.local(cut, of, local, width),
+                None => part.moved(at, cut, &extents),
             }
-            part.moved(at, cut, &extents)
         });
         MapGeometry { accesses: accesses.collect(), extents }
     }
@@ -355,7 +440,7 @@ mod tests {
             let pitch = c.len() + 3;
             let of = Rectangle { batch, rows: r.clone(), columns: c.clone() };
             let mut got = vec![None; r.len() * pitch];
-            for (_, g) in tiles.launches(&of, &[body.clone()], Local { operand: 1, pitch }) {
+            for (_, g) in tiles.launches(&of, std::slice::from_ref(&body), &[Local { operand: 1, pitch }]) {
                 for p in 0..g.points() {
                     let place = |at: &AccessGeometry| {
                         let (mut rest, mut place) = (p, at.base);

@@ -23,7 +23,8 @@ mod traffic;
 pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use contraction::{
-    Contraction, ContractionGeometry, Epilogue, Local, Rectangle, TileBox, TileGeometry, accumulator, bodies,
+    Contraction, ContractionGeometry, Epilogue, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry, accumulator,
+    bodies,
 };
 pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,

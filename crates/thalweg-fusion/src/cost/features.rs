@@ -22,6 +22,8 @@ const STRIP_BYTES: u64 = 512 << 10;
 const STRIP_COLUMNS: (u64, u64) = (64, 2048);
 /// Rows side by side that may run as one stretch.
 const JOINED: u64 = 128;
+/// Additions that packing an element takes as long as.
+const PACKING: u64 = 8;
 /// Rows and columns of a chunk of a product.
 const PRODUCT_CHUNK: u64 = 96;
 /// A row longer than this is passed over block by block where rescaling identities tie its folds.
@@ -358,6 +360,27 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
 }
 
 fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
+    let mut at = factors(c, g, left, f);
+    if c.takes_rows() {
+        // Each block of rows packs the right factors again.
+        let blocks = g.row_blocks(c) as u64;
+        let packed = |g: &ContractionGeometry| (g.product.k * g.product.n) as u64;
+        let elements = packed(g) + g.inner.as_deref().map_or(0, packed);
+        f.work.simple += PACKING * blocks * elements;
+        f.chunks = blocks;
+    }
+    let Some((epilogue, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else {
+        contiguous(&left[reads..], 0, f);
+        return;
+    };
+    // The sums are a tile that stays in cache.
+    let mut own: Vec<u64> = left[std::mem::take(&mut at)..].to_vec();
+    own.insert(epilogue.sums as usize, 0);
+    tiled(&epilogue.kernel, tiles, &mut own, epilogue.reads as usize, f);
+}
+
+/// The product and what its factors are read or computed from; how many operands that are.
+fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut CostFeatures) -> usize {
     product(c.dtype, &g.product, f);
     let mut at = 0;
     for (factor, tiles) in c.factors.iter().zip(&g.factors) {
@@ -366,25 +389,32 @@ fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads
             at += 1;
             continue;
         };
-        // What it writes is a panel that stays in cache.
-        let own = &mut left[at..at + factor.operands];
-        tiled(&factor.kernel, tiles, own, usize::MAX, f);
+        // What it writes is a panel that stays in cache, and so are the sums that it is computed from.
+        let mut own = vec![];
+        if let Some((inner, g)) = factor.inner.as_deref().zip(g.inner.as_deref()) {
+            at += factors(&inner.product, g, &mut left[at..], f);
+            own.extend_from_slice(&left[at..at + factor.operands]);
+            own.insert(inner.sums as usize, 0);
+        } else {
+            own.extend_from_slice(&left[at..at + factor.operands]);
+        }
+        tiled(&factor.kernel, tiles, &mut own, usize::MAX, f);
         at += factor.operands;
     }
-    let Some((epilogue, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else {
-        contiguous(&left[reads..], 0, f);
-        return;
-    };
-    // The sums are a tile that stays in cache.
-    let mut own: Vec<u64> = left[at..].to_vec();
-    own.insert(epilogue.sums as usize, 0);
-    tiled(&epilogue.kernel, tiles, &mut own, epilogue.reads as usize, f);
+    at
 }
 
-/// A map that is run rectangle by rectangle.
+/// A map that is run rectangle by rectangle, or rows that are.
 fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let points = (f.points, f.chunks);
     f.boxes = f.boxes.max(tiles.boxes.len() as u32);
+    if let Kernel::Rows { body, orientation } = kernel {
+        let MapGeometry { extents, accesses } = tiles.boxes[0].geometry.clone();
+        let g = RowGeometry { kept: extents.len() - 1, extents, accesses };
+        rows(body, *orientation, &g, left, reads, f);
+        (f.points, f.chunks) = points;
+        return;
+    }
     for (body, part) in bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0) {
         map(body, &part.geometry, left, reads, f);
     }
@@ -398,7 +428,9 @@ fn product(dtype: DType, g: &MatmulGeometry, f: &mut CostFeatures) {
     f.points += count * m * n;
     f.chunks += count * m.max(n).div_ceil(PRODUCT_CHUNK);
     let vector = m == 1 || n == 1;
-    f.product = Some(Product { dtype, multiplications: count * m * n * k, count, vector });
+    let before = f.product.map_or((0, 0), |p| (p.multiplications, p.count));
+    let (multiplications, count) = (before.0 + count * m * n * k, before.1 + count);
+    f.product = Some(Product { dtype, multiplications, count, vector });
 }
 
 /// Operands that are gone through once.

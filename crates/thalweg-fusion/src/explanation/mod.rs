@@ -341,7 +341,7 @@ fn described(ix: &Indexed<'_>, kernel: &KernelPlan) -> (&'static str, String) {
         KernelPlan::Map { domain, rows, .. } => {
             (if rows.is_some() { "rows" } else { "map" }, ix.shape(*domain).to_string())
         }
-        KernelPlan::Contraction { product, .. } => ("contraction", ix.seg.shapes[*product].to_string()),
+        KernelPlan::Contraction { products, .. } => ("contraction", ix.seg.shapes[products.product].to_string()),
         KernelPlan::Opaque { op, .. } => (ix.seg.ops[*op].op.name(), ix.seg.shapes[*op].to_string()),
         KernelPlan::Group { parts } => {
             let all: Vec<String> = distinct(parts.iter().map(|p| described(ix, p).1).collect());

@@ -13,7 +13,7 @@ use crate::cost::{CostFeatures, Costs, features};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
-use crate::write::contraction::contraction;
+use crate::write::contraction::{Wanted, contraction};
 use crate::write::movement::{layout, strided, view_base};
 use crate::write::opaque::opaque;
 use crate::write::rules::Rule;
@@ -182,15 +182,12 @@ impl Worker<'_> {
                     form,
                 }))
             }
-            KernelPlan::Contraction { product, stores, .. } => {
-                if stores.iter().all(|&s| shapes[s].numel() == 0) {
+            KernelPlan::Contraction { products, stores, row_stores, .. } => {
+                if plan.writes().all(|s| shapes[s].numel() == 0) {
                     return Ok(None);
                 }
-                if stores.iter().any(|&s| shapes[s].numel() != shapes[*product].numel()) {
-                    return Err(Rule::OtherPoints);
-                }
-                let kernel = (*product, &stores[..]);
-                let mut step = contraction(ix, kernel, kernel_index, slot, self.stored, self.classes)?;
+                let wanted = Wanted { products: *products, stores, row_stores };
+                let mut step = contraction(ix, wanted, kernel_index, slot, self.stored, self.classes)?;
                 step.out_of_range = out_of_range(ix, plan);
                 Ok(Some(step))
             }

@@ -4,13 +4,14 @@
 //! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows
 //! from these.
 
+use super::contractions::contraction;
 use super::facts::Facts;
 use crate::cost::{Costs, features};
 use crate::plan::KernelPlan;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, ValueId};
 use crate::write::body::{Outline, build_map};
-use crate::write::contraction::build_contraction;
+use crate::write::contraction::{Wanted, build_contraction};
 use crate::write::opaque::opaque;
 use crate::write::rows;
 use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, contracts, counts, is_constant, is_opaque, takes_rows};
@@ -66,8 +67,8 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
         let plan = KernelPlan::Opaque { op, operands, ops: reach.ops };
         return Ok(Candidate { plan, loads: reach.loads });
     }
-    if let Some(&product) = reach.products.first() {
-        return contraction(facts, product, stores, reach);
+    if !reach.products.is_empty() {
+        return contraction(facts, stores, stored, reach);
     }
     let (rows, columns) = pick_rows(facts, stores, &reach)?;
     let domain = match rows {
@@ -103,22 +104,6 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     Ok(Candidate { plan, loads: reach.loads })
 }
 
-/// The kernel of a product that stores these.
-fn contraction(facts: &Facts<'_>, product: usize, stores: &[usize], reach: Reach) -> Result<Candidate, Rule> {
-    let shapes = facts.ix.seg.shapes;
-    if reach.products.len() > 1 {
-        return Err(Rule::SecondProduct);
-    }
-    if !reach.folds.is_empty() {
-        return Err(Rule::OtherRows);
-    }
-    if stores.iter().any(|&s| shapes[s].numel() != shapes[product].numel()) {
-        return Err(Rule::OtherPoints);
-    }
-    let plan = KernelPlan::Contraction { product, stores: facts.ranked(stores), ops: reach.ops };
-    Ok(Candidate { plan, loads: reach.loads })
-}
-
 /// The operations that a kernel with this one store would compute, however many they are.
 pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> Vec<usize> {
     let ops = &facts.ix.seg.ops;
@@ -133,15 +118,15 @@ pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> V
 }
 
 /// What a kernel would compute and load.
-struct Reach {
+pub(super) struct Reach {
     /// Operations computed in it, ascending.
-    ops: Vec<usize>,
+    pub ops: Vec<usize>,
     /// Stored operations it loads, ascending.
-    loads: Vec<usize>,
+    pub loads: Vec<usize>,
     /// Reductions and scans among `ops`.
-    folds: Vec<usize>,
+    pub folds: Vec<usize>,
     /// Products among `ops` that share a kernel with others.
-    products: Vec<usize>,
+    pub products: Vec<usize>,
 }
 
 impl Reach {
@@ -324,9 +309,10 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again: vec![] })
             }
-            KernelPlan::Contraction { product, stores: points, .. } => {
-                let made = build_contraction(ix, (*product, points), &is_stored, &self.classes)?;
-                let written: Vec<usize> = points.iter().map(|&s| ix.bytes(ValueId::Op(s))).collect();
+            KernelPlan::Contraction { products, stores: points, row_stores, .. } => {
+                let wanted = Wanted { products: *products, stores: points, row_stores };
+                let made = build_contraction(ix, wanted, &is_stored, &self.classes)?;
+                let written: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
                 let (kernel, geometry) =
                     (thalweg_kernel::Kernel::Contraction(made.kernel), Geometry::Contraction(made.geometry.into()));
                 let features = features(&kernel, &geometry, &made.touched, &written);

@@ -3,6 +3,7 @@
 //! * `facts`: what holds for every plan of the segment.
 //! * `kernels`: candidates for kernels, written by [`crate::write`] or refused by one of its rules, and what they would
 //!   take.
+//! * `contractions`: candidates around a matrix product.
 //! * `run_order`: kernels in the order in which they run.
 //! * `canonical`: an order of the operations that breaks all ties.
 //! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
@@ -19,6 +20,7 @@
 mod alternatives;
 mod canonical;
 mod components;
+mod contractions;
 mod facts;
 mod horizontal;
 mod kernels;

@@ -193,26 +193,27 @@ pub(crate) fn build_input(
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<MapKernel, Rule> {
-    write_input(ix, op, stored, classes).map(|w| w.laid_out())
+    write_input(ix, (op, Outline::map(ValueId::Op(op), &[])), stored, classes).map(|w| w.laid_out())
 }
 
-/// Writes the body of [`build_input`].
+/// Writes the body that computes an operation over its own shape; the outline may have rows and a product of that
+/// shape.
 pub(super) fn write_input_body(
     ix: &Indexed<'_>,
-    op: usize,
+    input: (usize, Outline<'_>),
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<Written, Rule> {
-    write_input(ix, op, stored, classes).map(Writer::finish)
+    write_input(ix, input, stored, classes).map(Writer::finish)
 }
 
 fn write_input<'a>(
     ix: &'a Indexed<'a>,
-    op: usize,
+    (op, outline): (usize, Outline<'a>),
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
 ) -> Result<Writer<'a>, Rule> {
-    let mut w = Writer::new(ix, Outline::map(ValueId::Op(op), &[]), stored, classes);
+    let mut w = Writer::new(ix, outline, stored, classes);
     let node = w.value(op, Path::identity())?;
     let access = Access {
         operand: Some(w.reads.len() as u16),

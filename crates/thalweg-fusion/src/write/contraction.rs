@@ -5,15 +5,17 @@ use super::body::{Outline, Written, write_body, write_input_body};
 use super::boxes;
 use super::map_layout::resolved;
 use super::movement::{layout, strided, view_base};
+use super::rows;
 use super::rules::Rule;
 use super::step::{ScalarArg, Slot, Step};
+use crate::plan::Products;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use std::sync::Arc;
-use thalweg_ir::{MAX_RANK, Shape, View};
+use thalweg_ir::{DType, MAX_RANK, Shape, View};
 use thalweg_kernel::{
-    AccessClass, AccessGeometry, Body, Computed, Contraction, ContractionGeometry, Epilogue, Geometry, IndexMap,
-    Kernel, MapGeometry, MatmulGeometry, TileBox, TileGeometry,
+    AccessClass, AccessGeometry, Body, Contraction, ContractionGeometry, Epilogue, Geometry, IndexMap, Inner, Kernel,
+    MapGeometry, MatmulGeometry, Precision, Prologue, TileBox, TileGeometry,
 };
 
 /// A contraction with sizes.
@@ -32,68 +34,99 @@ pub(crate) struct ContractionKernel {
     pub computed: Vec<(usize, usize)>,
 }
 
+/// What a contraction is to compute.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub products: Products,
+    /// Operations stored point by point of the sums.
+    pub stores: &'a [usize],
+    /// Operations stored row by row.
+    pub row_stores: &'a [usize],
+}
+
 /// Writes the kernel that computes a product and stores these, or says which rule it breaks.
 pub(crate) fn build_contraction(
     ix: &Indexed<'_>,
-    (product, stores): (usize, &[usize]),
+    wanted: Wanted<'_>,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<ContractionKernel, Rule> {
-    let dtype = ix.seg.ops[product].dtype;
-    let shape = ix.seg.shapes[product];
-    let mut made = ContractionKernel {
-        kernel: Contraction::bare(dtype, ix.seg.mode.precision(dtype)),
-        geometry: ContractionGeometry::bare(product_geometry(shape, [shape; 2].map(View::contiguous), [None, None])),
-        reads: vec![],
-        scalars: vec![],
-        in_place: vec![],
-        touched: vec![],
-        computed: vec![(product, shape.numel())],
-    };
-    let mut views = [View::contiguous(shape); 2];
-    let mut reaches = [None, None];
-    for (n, (_, v)) in ix.tensors(product).enumerate() {
-        let (base, chain) = view_base(ix, v, stored);
-        let in_memory = match base {
-            ValueId::Input(_) => true,
-            ValueId::Op(i) => stored(i),
-        };
-        match strided(ix, layout(ix, base), &chain).filter(|_| in_memory) {
-            Some(view) => {
+    let Wanted { products: Products { product, inner, left_rows, rows }, stores, row_stores } = wanted;
+    let points = ix.seg.shapes[product].numel();
+    if stores.iter().any(|&s| ix.seg.shapes[s].numel() != points) {
+        return Err(Rule::OtherPoints);
+    }
+    let writer = Factors { ix, stored, classes };
+    let mut made = writer.product(product, (inner, left_rows))?;
+    // What the kernel writes has to be complete before a factor can be read from there.
+    let mut written = stores.iter().chain(row_stores);
+    if written.any(|&s| made.reads.contains(&ValueId::Op(s))) {
+        return Err(Rule::ReadElsewhere);
+    }
+    if stores != [product] || !row_stores.is_empty() {
+        let outline =
+            Outline { product: Some(product), rows, row_stores, ..Outline::map(ValueId::Op(product), stores) };
+        made.epilogue(ix, outline, write_body(ix, outline, stored, classes)?);
+    }
+    Ok(made)
+}
+
+/// What the factors of a product are written from.
+struct Factors<'a> {
+    ix: &'a Indexed<'a>,
+    stored: &'a dyn Fn(usize) -> bool,
+    classes: &'a ScalarClasses,
+}
+
+impl Factors<'_> {
+    /// A product with its factors, the left one computed from another product and along rows where it says so.
+    fn product(
+        &self,
+        product: usize,
+        (inner, left_rows): (Option<usize>, Option<usize>),
+    ) -> Result<ContractionKernel, Rule> {
+        let ix = self.ix;
+        let (dtype, shape) = (ix.seg.ops[product].dtype, ix.seg.shapes[product]);
+        let mut made = ContractionKernel::bare(dtype, ix.seg.mode.precision(dtype));
+        made.computed.push((product, shape.numel()));
+        let mut views = [View::contiguous(shape); 2];
+        let mut reaches = [None, None];
+        for (n, (_, v)) in ix.tensors(product).enumerate() {
+            let (base, chain) = view_base(ix, v, self.stored);
+            let in_memory = match base {
+                ValueId::Input(_) => true,
+                ValueId::Op(i) => (self.stored)(i),
+            };
+            if let Some(view) = strided(ix, layout(ix, base), &chain).filter(|_| in_memory) {
                 made.reads.push(base);
                 made.touched.push(view.distinct() * ix.dtype(v).size());
                 reaches[n] = IndexMap::new(view).reach();
                 views[n] = view;
+                continue;
             }
-            None => {
-                let ValueId::Op(op) = v else { unreachable!("an input lies in memory") };
-                views[n] = View::contiguous(ix.shape(v));
-                made.factor(n, write_input_body(ix, op, stored, classes)?, ix.shape(v));
-            }
+            let ValueId::Op(op) = v else { unreachable!("an input lies in memory") };
+            views[n] = View::contiguous(ix.shape(v));
+            let (inner, rows) = if n == 0 { (inner, left_rows) } else { (None, None) };
+            let outline = Outline { product: inner, rows, ..Outline::map(v, &[]) };
+            let body = write_input_body(ix, (op, outline), self.stored, self.classes)?;
+            let inner = inner.map(|p| self.product(p, (None, None)).map(|made| (p, made))).transpose()?;
+            made.factor(ix, n, (body, inner), outline);
         }
+        made.geometry.product = product_geometry(shape, views, reaches);
+        Ok(made)
     }
-    // What the kernel writes has to be complete before a factor can be read from there.
-    if made.reads.iter().any(|r| matches!(r, ValueId::Op(i) if stores.contains(i))) {
-        return Err(Rule::ReadElsewhere);
-    }
-    made.geometry.product = product_geometry(shape, views, reaches);
-    if stores != [product] {
-        let outline = Outline { product: Some(product), ..Outline::map(ValueId::Op(product), stores) };
-        made.epilogue(ix, (product, stores.len()), write_body(ix, outline, stored, classes)?, shape);
-    }
-    Ok(made)
 }
 
 /// The launch of a contraction.
 pub(crate) fn contraction(
     ix: &Indexed<'_>,
-    (product, stores): (usize, &[usize]),
+    wanted: Wanted<'_>,
     kernel_index: usize,
     slot: &dyn Fn(ValueId) -> Slot,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<Step, Rule> {
-    let made = build_contraction(ix, (product, stores), stored, classes)?;
+    let made = build_contraction(ix, wanted, stored, classes)?;
     let first_write = made.reads.len();
     let mut distinct: Vec<(ValueId, usize)> = vec![];
     for (&v, &bytes) in made.reads.iter().zip(&made.touched) {
@@ -103,71 +136,123 @@ pub(crate) fn contraction(
             None => distinct.push((v, bytes)),
         }
     }
+    let writes = || wanted.stores.iter().chain(wanted.row_stores).map(|&s| ValueId::Op(s));
     Ok(Step {
         kernel_index,
         kernel: Kernel::Contraction(made.kernel),
         geometry: Geometry::Contraction(Box::new(made.geometry)),
-        operands: made.reads.iter().copied().chain(stores.iter().map(|&s| ValueId::Op(s))).map(slot).collect(),
+        operands: made.reads.iter().copied().chain(writes()).map(slot).collect(),
         first_write,
         scalars: made.scalars,
         in_place: if ix.seg.mode.fused { made.in_place } else { vec![] },
         out_of_range: None,
         bytes_read: distinct.iter().map(|d| d.1).sum(),
         touched: made.touched,
-        bytes_written: stores.iter().map(|&s| ix.bytes(ValueId::Op(s))).sum(),
+        bytes_written: writes().map(|v| ix.bytes(v)).sum(),
         form: None,
     })
 }
 
 impl ContractionKernel {
-    /// Adds factor `n`, computed by that body.
-    fn factor(&mut self, n: usize, body: Written, shape: Shape) {
-        let (kernel, tiles) = tiled(&body, shape);
-        let points = shape.numel();
-        self.computed.extend(body.computed.iter().map(|&op| (op, points)));
-        let computed = Computed { kernel, operands: body.reads.len(), scalars: body.scalars.len() };
-        self.kernel.factors[n] = Some(Box::new(computed));
+    fn bare(dtype: DType, precision: Precision) -> ContractionKernel {
+        let (reach, m) = ([None, None], 0);
+        let nothing = MatmulGeometry { batch: vec![], m, n: 0, k: 0, a: (0, 0, 0), b: (0, 0, 0), reach };
+        ContractionKernel {
+            kernel: Contraction::bare(dtype, precision),
+            geometry: ContractionGeometry::bare(nothing),
+            reads: vec![],
+            scalars: vec![],
+            in_place: vec![],
+            touched: vec![],
+            computed: vec![],
+        }
+    }
+
+    /// Adds factor `n`, computed by that body, from that product.
+    fn factor(
+        &mut self,
+        ix: &Indexed<'_>,
+        n: usize,
+        (mut body, inner): (Written, Option<(usize, ContractionKernel)>),
+        outline: Outline<'_>,
+    ) {
+        let (kernel, tiles) = laid_out(ix, &body, outline);
+        let shape = ix.shape(outline.domain);
+        self.count(ix, &body, outline, shape);
+        let inner = inner.map(|(product, made)| {
+            let sums = body.remove(product);
+            self.reads.extend(made.reads);
+            self.touched.extend(made.touched);
+            self.scalars.extend(made.scalars);
+            self.computed.extend(made.computed);
+            self.geometry.inner = Some(Box::new(made.geometry));
+            Box::new(Inner { product: made.kernel, sums })
+        });
+        let prologue = Prologue { kernel, operands: body.reads.len(), scalars: body.scalars.len(), inner };
+        self.kernel.factors[n] = Some(Box::new(prologue));
         self.geometry.factors[n] = Some(Box::new(tiles));
         self.reads.extend(body.reads);
         self.touched.extend(body.touched);
         self.scalars.extend(body.scalars);
     }
 
-    /// Adds what is made of the sums and gives so many results.
-    fn epilogue(&mut self, ix: &Indexed<'_>, (product, writes): (usize, usize), mut body: Written, shape: Shape) {
-        // Where nothing that is stored is made of them, the sums are an operand all the same.
-        let sums = body.reads.iter().position(|v| *v == ValueId::Op(product));
-        let sums = sums.expect("what a contraction stores is made of its sums");
-        let (kernel, tiles) = tiled(&body, shape);
-        let points = shape.numel();
-        // The product is counted already.
-        let others = body.computed.iter().filter(|&&op| op != product);
-        self.computed.extend(others.map(|&op| (op, points)));
+    /// Adds what is made of the sums.
+    fn epilogue(&mut self, ix: &Indexed<'_>, outline: Outline<'_>, mut body: Written) {
+        let product = outline.product.expect("an epilogue is of a product");
+        let (kernel, tiles) = laid_out(ix, &body, outline);
+        self.count(ix, &body, outline, ix.seg.shapes[product]);
         let reads = body.reads.len();
+        let factors = self.reads.clone();
+        let sums = body.remove(product);
         self.kernel.epilogue = Some(Box::new(Epilogue {
             kernel,
-            sums: sums as u16,
+            sums,
             reads: reads as u16,
-            writes: writes as u16,
+            writes: (outline.stores.len() + outline.row_stores.len()) as u16,
             scalars: body.scalars.len() as u16,
         }));
         self.geometry.epilogue = Some(Box::new(tiles));
-        let before = self.reads.len();
-        let factors = self.reads.clone();
-        body.reads.remove(sums);
-        body.touched.remove(sums);
         // A result may take the place of what is read at its own point, unless a factor is read from there.
-        let place = |read: usize| before + read - (read > sums) as usize;
-        for (written, read) in body.in_place.into_iter().filter(|p| p.1 != sums) {
-            let at = place(read);
-            if !factors.contains(&body.reads[at - before]) {
-                self.in_place.push((before + written - 1, at));
+        let before = factors.len();
+        for (written, read) in body.in_place.iter().filter(|p| p.1 != sums as usize) {
+            let read = read - (*read > sums as usize) as usize;
+            if !factors.contains(&body.reads[read]) {
+                self.in_place.push((before + written - 1, before + read));
             }
         }
-        debug_assert!(ix.seg.mode.fused, "without fusion a product is alone");
         self.reads.extend(body.reads);
         self.touched.extend(body.touched);
         self.scalars.extend(body.scalars);
+    }
+
+    /// Counts what a body over that shape computes: products are counted where they are written.
+    fn count(&mut self, ix: &Indexed<'_>, body: &Written, outline: Outline<'_>, shape: Shape) {
+        let rows = outline.rows.map(|r| rows::row_count(ix, r));
+        let others = body.computed.iter().filter(|&&op| outline.product != Some(op));
+        self.computed.extend(others.map(|&op| {
+            let once_a_row = rows == Some(ix.seg.shapes[op].numel());
+            (op, if once_a_row { ix.seg.shapes[op].numel() } else { shape.numel() })
+        }));
+    }
+}
+
+impl Written {
+    /// Takes the sums of a product out of what is read from memory: their number among the operands of the body.
+    fn remove(&mut self, product: usize) -> u16 {
+        let sums = self.reads.iter().position(|v| *v == ValueId::Op(product));
+        let sums = sums.expect("what is computed from a product reads its sums");
+        self.reads.remove(sums);
+        self.touched.remove(sums);
+        sums as u16
+    }
+}
+
+/// A body over the shape of a factor or of the sums, as a kernel that can be run on rectangles of it.
+fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kernel, TileGeometry) {
+    let shape = ix.shape(outline.domain);
+    match outline.rows {
+        Some(_) => rows::lay_out_tiled(written.body.clone(), outline.stores.len(), shape, &written.maps),
+        None => tiled(written, shape),
     }
 }
 

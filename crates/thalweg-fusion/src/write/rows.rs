@@ -10,7 +10,9 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
-use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, Kernel, Orientation, RowGeometry};
+use thalweg_kernel::{
+    AccessClass, AccessGeometry, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox, TileGeometry,
+};
 
 /// Rows shorter than this, and runs of columns at least this long, make a kernel run across rows whatever its accesses
 /// are.
@@ -197,6 +199,52 @@ pub(crate) fn lay_out(
     }
     let extents = dims.iter().map(|d| d.0).collect();
     (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: kept_dims, accesses })
+}
+
+/// A row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can
+/// be run. Its stores from `row_stores` on are row by row.
+pub(crate) fn lay_out_tiled(
+    mut body: Body,
+    row_stores: usize,
+    domain: Shape,
+    maps: &[IndexMap],
+) -> (Kernel, TileGeometry) {
+    let lane = domain.rank() - 1;
+    let points: Vec<u16> = body.stores.iter().take(row_stores).map(|s| s.access).collect();
+    let rows: Vec<u16> = body.stores.iter().skip(row_stores).map(|s| s.access).collect();
+    let mut accesses = Vec::with_capacity(maps.len());
+    for (n, (access, map)) in body.accesses.iter_mut().zip(maps).enumerate() {
+        let n = n as u16;
+        let mut at = AccessGeometry {
+            base: 0,
+            strides: [0; MAX_RANK],
+            map: None,
+            reach: access.operand.and_then(|_| map.reach()),
+            distinct: map.distinct(),
+        };
+        let Some(view) = map.as_view() else {
+            let packed = access.operand.is_some() && !map.is_masked();
+            access.class = if packed { AccessClass::Contiguous } else { AccessClass::Mapped };
+            at.map = Some(Arc::new(map.clone()));
+            accesses.push(at);
+            continue;
+        };
+        at.base = view.offset;
+        at.strides[..=lane].copy_from_slice(view.strides());
+        access.per_row = rows.contains(&n) || !points.contains(&n) && at.strides[lane] == 0;
+        access.class = match at.strides[lane] {
+            _ if points.contains(&n) => AccessClass::Contiguous,
+            _ if access.per_row => AccessClass::Uniform,
+            1 => AccessClass::Contiguous,
+            _ => AccessClass::Strided,
+        };
+        accesses.push(at);
+    }
+    let extents = domain.dims().to_vec();
+    let part = TileBox { origin: vec![0; lane + 1], geometry: MapGeometry { extents: extents.clone(), accesses } };
+    // All dimensions before the last two number products.
+    let tiles = TileGeometry { extents, rows: lane - 1, columns: lane, boxes: vec![part] };
+    (Kernel::Rows { body, orientation: Orientation::Along }, tiles)
 }
 
 /// Which way the accesses lie, those that the points differ in.

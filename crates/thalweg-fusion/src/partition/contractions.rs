@@ -1,0 +1,100 @@
+//! Candidates around a matrix product: what belongs to its factors, and what to its sums.
+//!
+//! In: the products and folds that a kernel would compute. Out: which product is the kernel's own and which one its left
+//! factor is computed from, and along which rows the left factor and the sums are folded; or the rule that keeps these
+//! from being one kernel. docs/contractions.md has the idea.
+
+use super::facts::Facts;
+use super::kernels::{Candidate, Reach};
+use crate::plan::{KernelPlan, Products};
+use crate::segment::{BitSet, ValueId};
+use crate::write::rows;
+use crate::write::rules::{Rule, is_constant};
+use rustc_hash::FxHashSet;
+use thalweg_ir::{Op, Shape};
+
+/// The kernel of a product, or of two one of which goes into the other's left factor.
+pub(super) fn contraction(
+    facts: &Facts<'_>,
+    stores: &[usize],
+    stored: &BitSet,
+    reach: Reach,
+) -> Result<Candidate, Rule> {
+    let ix = &facts.ix;
+    let shapes = ix.seg.shapes;
+    let factors = |product: usize| -> Vec<FxHashSet<usize>> {
+        ix.tensors(product).map(|(_, v)| behind(facts, v, stores, stored)).collect()
+    };
+    let (product, inner, [left, right]) = match reach.products[..] {
+        [product] => (product, None, pair(factors(product))),
+        [a, b] => {
+            let ([al, ar], [bl, br]) = (pair(factors(a)), pair(factors(b)));
+            match (al.contains(&b), bl.contains(&a)) {
+                (true, false) if !ar.contains(&b) => (a, Some(b), [al, ar]),
+                (false, true) if !br.contains(&a) => (b, Some(a), [bl, br]),
+                _ => return Err(Rule::SecondProduct),
+            }
+        }
+        _ => return Err(Rule::SecondProduct),
+    };
+    let of_left = ix.tensors(product).next().expect("a product has factors").1;
+    let factor = ix.shape(of_left);
+    if let Some(inner) = inner {
+        // Its own factors are in memory, or computed point by point.
+        let own = factors(inner);
+        if shapes[inner] != factor || reach.folds.iter().any(|f| own.iter().any(|o| o.contains(f))) {
+            return Err(Rule::SecondProduct);
+        }
+    }
+    if reach.folds.iter().any(|f| right.contains(f)) {
+        return Err(Rule::OtherRows);
+    }
+    let (before, after): (Vec<usize>, Vec<usize>) = reach.folds.iter().partition(|f| left.contains(f));
+    let left_rows = along_last(facts, &before, factor)?;
+    let rows = along_last(facts, &after, shapes[product])?;
+    let points = shapes[product].numel();
+    let (mut at_points, mut at_rows) = (vec![], vec![]);
+    for s in facts.ranked(stores) {
+        let own = shapes[s].numel();
+        let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
+        let reduced = matches!(ix.seg.ops[s].op, Op::Reduce(_));
+        match () {
+            () if by_row && (reduced || own != points) => at_rows.push(s),
+            () if own == points => at_points.push(s),
+            () => return Err(Rule::OtherPoints),
+        }
+    }
+    let products = Products { product, inner, left_rows, rows };
+    let plan = KernelPlan::Contraction { products, stores: at_points, row_stores: at_rows, ops: reach.ops };
+    Ok(Candidate { plan, loads: reach.loads })
+}
+
+fn pair(sets: Vec<FxHashSet<usize>>) -> [FxHashSet<usize>; 2] {
+    sets.try_into().expect("a product has two factors")
+}
+
+/// The operations that a value is computed from in a kernel with these stores, itself included.
+fn behind(facts: &Facts<'_>, v: ValueId, stores: &[usize], stored: &BitSet) -> FxHashSet<usize> {
+    let ops = facts.ix.seg.ops;
+    let (mut seen, mut left) = (FxHashSet::default(), vec![v]);
+    while let Some(v) = left.pop() {
+        let ValueId::Op(i) = v else { continue };
+        let loaded = stored.has(i) && !stores.contains(&i) && !is_constant(ops[i].op);
+        if !loaded && seen.insert(i) {
+            left.extend(facts.read_by(i).map(ValueId::Op));
+        }
+    }
+    seen
+}
+
+/// The reduction that stands for these: all go along the last axis of that shape, over the same rows; none where there
+/// are none.
+fn along_last(facts: &Facts<'_>, folds: &[usize], shape: Shape) -> Result<Option<usize>, Rule> {
+    let ix = &facts.ix;
+    let last = 1u32 << (shape.rank() - 1);
+    let fits = |&f: &usize| ix.shape(rows::operand(ix, f)) == shape && rows::axes(ix, f) == last;
+    if shape.numel() == 0 && !folds.is_empty() || !folds.iter().all(fits) {
+        return Err(Rule::OtherRows);
+    }
+    Ok(folds.iter().copied().min_by_key(|&f| facts.rank[f]))
+}
