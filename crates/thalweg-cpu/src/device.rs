@@ -118,7 +118,7 @@ impl CpuDevice {
             Kernel::Matmul { dtype: DType::Bool, .. } => {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
-            &Kernel::Matmul { dtype, .. } => Compiled::Whole(Arc::new(MatmulProgram { dtype, threads })),
+            &Kernel::Matmul { dtype, .. } => Compiled::Whole(Arc::new(MatmulProgram { dtype, isa: self.isa, threads })),
             Kernel::Scatter { op, dtype, inputs } => {
                 let compile = |input: &Option<Box<Computed>>| -> Result<Option<Input>, Error> {
                     let Some(c) = input.as_deref() else { return Ok(None) };
@@ -246,19 +246,20 @@ impl Device for CpuDevice {
 #[derive(Debug)]
 struct MatmulProgram {
     dtype: DType,
+    isa: Choice,
     threads: Arc<Threads>,
 }
 
 impl Program for MatmulProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], _: &[u64]) -> Result<(), Error> {
         let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
-        matmul::launch(self.dtype, geometry, operands, &self.threads);
+        matmul::launch(self.dtype, geometry, operands, self.isa, &self.threads);
         Ok(())
     }
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
         let Geometry::Matmul(geometry) = geometry else { panic!("a matrix product is launched with {geometry:?}") };
-        matmul::moves(self.dtype, geometry, &self.threads)
+        matmul::moves(self.dtype, geometry, self.isa, &self.threads)
     }
 
     fn info(&self) -> ProgramInfo {

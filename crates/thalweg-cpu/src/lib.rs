@@ -7,6 +7,7 @@
 
 mod bandwidth;
 mod check;
+mod contract;
 mod device;
 mod engine;
 mod flat;
