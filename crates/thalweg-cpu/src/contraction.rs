@@ -527,8 +527,8 @@ fn batch_number(p: &MatmulGeometry, n: usize, product: usize) -> usize {
 impl Program for ContractionProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
-        if self.kernel.is_bare() && self.kernel.dtype == DType::I64 {
-            matmul::launch(self.kernel.dtype, &g.product, operands, &self.threads);
+        if self.kernel.is_bare() {
+            matmul::launch(self.kernel.dtype, &g.product, operands, self.isa, &self.threads);
             return Ok(());
         }
         self.launch_fused(g, operands, scalars)
@@ -538,7 +538,7 @@ impl Program for ContractionProgram {
         let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
         let c = &self.kernel;
         if c.is_bare() {
-            return matmul::moves(c.dtype, &g.product, &self.threads);
+            return matmul::moves(c.dtype, &g.product, self.isa, &self.threads);
         }
         let mut moved = product_moves(c, g);
         let mut add = |c: &'_ Contraction, g: &'_ ContractionGeometry| {

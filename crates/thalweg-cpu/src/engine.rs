@@ -63,7 +63,7 @@ impl Choice {
     }
 
     #[cfg(all(unix, target_arch = "x86_64"))]
-    fn isa(self) -> Option<x64::Isa> {
+    pub(crate) fn isa(self) -> Option<x64::Isa> {
         match self {
             Choice::Avx512 => Some(x64::Isa::Avx512),
             Choice::Avx2 => Some(x64::Isa::Avx2),

@@ -4,30 +4,33 @@
 pub trait Wide: Copy + Send + Sync + 'static {
     /// 0
     const ZERO: Self;
+    /// Whether it is rounded.
+    const FLOAT: bool;
     /// `self + other`, integers wrap
     fn plus(self, other: Self) -> Self;
-    /// `self · other`, integers wrap
-    fn times(self, other: Self) -> Self;
+    /// `self · other + sum`, rounded once, integers wrap
+    fn times_plus(self, other: Self, sum: Self) -> Self;
 }
 
 macro_rules! wide {
-    ($($t:ty, $zero:expr, $plus:expr, $times:expr;)*) => {$(
+    ($($t:ty, $zero:expr, $float:expr, $plus:expr, $times_plus:expr;)*) => {$(
         impl Wide for $t {
             const ZERO: $t = $zero;
+            const FLOAT: bool = $float;
             #[inline(always)]
             fn plus(self, other: $t) -> $t { ($plus)(self, other) }
             #[inline(always)]
-            fn times(self, other: $t) -> $t { ($times)(self, other) }
+            fn times_plus(self, other: $t, sum: $t) -> $t { ($times_plus)(self, other, sum) }
         }
     )*};
 }
 wide! {
-    f32, 0.0, |a: f32, b| a + b, |a: f32, b| a * b;
-    f64, 0.0, |a: f64, b| a + b, |a: f64, b| a * b;
-    u8, 0, u8::wrapping_add, u8::wrapping_mul;
-    i16, 0, i16::wrapping_add, i16::wrapping_mul;
-    i32, 0, i32::wrapping_add, i32::wrapping_mul;
-    i64, 0, i64::wrapping_add, i64::wrapping_mul;
+    f32, 0.0, true, |a: f32, b| a + b, f32::mul_add;
+    f64, 0.0, true, |a: f64, b| a + b, f64::mul_add;
+    u8, 0, false, u8::wrapping_add, |a: u8, b, sum| a.wrapping_mul(b).wrapping_add(sum);
+    i16, 0, false, i16::wrapping_add, |a: i16, b, sum| a.wrapping_mul(b).wrapping_add(sum);
+    i32, 0, false, i32::wrapping_add, |a: i32, b, sum| a.wrapping_mul(b).wrapping_add(sum);
+    i64, 0, false, i64::wrapping_add, |a: i64, b, sum| a.wrapping_mul(b).wrapping_add(sum);
 }
 
 /// An element that sums and products are taken of. Integers are wrapped to their width, which is to add in that width:

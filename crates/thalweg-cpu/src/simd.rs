@@ -1,7 +1,8 @@
-//! Loops compiled twice: for the machine that the crate is built for, and for x86-64 with AVX2, chosen at run time.
+//! Loops compiled twice: for the machine that the crate is built for, and for x86-64 with AVX2 and FMA, chosen at run
+//! time.
 //!
-//! The compiler vectorises the loops; nothing here contracts or reorders floating-point arithmetic, so both give the
-//! same bits.
+//! The compiler vectorises the loops; nothing here contracts or reorders floating-point arithmetic (a `mul_add` is fused
+//! in both, by an instruction or by a library), so both give the same bits.
 
 /// A loop, whose body is marked `#[inline(always)]` so that it is compiled into each caller's instruction set.
 pub trait Job {
@@ -15,15 +16,15 @@ pub trait Job {
 #[inline]
 pub fn dispatch<J: Job>(job: J) -> J::Out {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: AVX2 was just found.
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        // SAFETY: both were just found.
         return unsafe { with_avx2(job) };
     }
     job.run()
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 fn with_avx2<J: Job>(job: J) -> J::Out {
     job.run()
 }

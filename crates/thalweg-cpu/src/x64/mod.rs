@@ -17,10 +17,11 @@ mod isa;
 mod lower;
 mod ops;
 mod pages;
+pub(crate) mod product;
 mod regalloc;
 mod schedule;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod vir;
 
 use crate::prepare::prepare;

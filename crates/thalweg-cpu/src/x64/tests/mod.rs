@@ -4,7 +4,7 @@ mod along;
 mod encoder;
 mod evaluate;
 mod gathers;
-mod memory;
+pub(crate) mod memory;
 mod random;
 mod speed;
 

@@ -1,0 +1,302 @@
+//! Products of several rows and columns, block by block.
+//!
+//! In: a product and the cuts of `blocking`. Out: sums. A task owns a block of rows and some columns, and carries their
+//! sums through all terms: through registers in a block of terms, through its own memory between blocks. So a result is
+//! written once, and tiles are handed over where they were computed. Panels of the right factor are packed for all tasks
+//! first, unless one block of rows is all there is or the factor is so small that it is read where it lies.
+
+use super::blocking::{Blocking, Right, Sizes, blocking, even};
+use super::kernel::TileArgs;
+use super::pack::Cuts;
+use super::{Operand, Product, Result, TERMS, own_width, scratch};
+use crate::number::Number;
+use crate::simd::{Job, Shared, dispatch};
+use crate::threads::Threads;
+use std::ops::Range;
+use std::ptr;
+
+/// Columns and blocks of terms that a thread packs at a time for all.
+const PACKED_COLUMNS: usize = 128;
+
+/// Runs a product.
+///
+/// # Safety
+/// What [`super::Contraction`] asks of its maker holds.
+pub unsafe fn run<T: Number>(p: &Product<'_, T>, threads: &Threads) {
+    let b = blocking(&sizes(p, threads.for_work(p.ns)));
+    let Right::Shared(together) = b.right else {
+        // SAFETY: the caller's promise.
+        unsafe { tasks(p, &b, 0..p.n, ptr::null(), threads, p.ns) };
+        return;
+    };
+    let panel = p.kernels.columns;
+    scratch::with(scratch::Use::Shared, together * p.k.max(1) * size_of::<T::Wide>(), |packed| {
+        let packed = Shared(packed.cast::<T::Wide>());
+        for first in (0..p.n).step_by(together) {
+            let columns = first..(first + together).min(p.n);
+            let (chunks, blocks) = (columns.len().div_ceil(PACKED_COLUMNS), p.k.div_ceil(TERMS));
+            let ns = p.ns * columns.len() as f64 / p.n as f64;
+            threads.run(chunks * blocks, 1, ns, |range| {
+                for chunk in range {
+                    let terms = block(p.k, chunk % blocks);
+                    let start = chunk / blocks * PACKED_COLUMNS;
+                    let lines = columns.start + start..(columns.start + start + PACKED_COLUMNS).min(columns.end);
+                    let cuts = Cuts::whole(lines.len(), panel);
+                    let at = terms.start * columns.len().next_multiple_of(panel) + start * terms.len();
+                    // SAFETY: the caller's promise; the block has room for all panels, and no two chunks share one.
+                    unsafe { p.right.pack(lines, terms, cuts, packed.get().wrapping_add(at)) };
+                }
+            });
+            // SAFETY: the caller's promise; these are the panels of the columns.
+            unsafe { tasks(p, &b, columns, packed.get(), threads, ns) };
+        }
+    });
+}
+
+/// What decides how a product is cut.
+fn sizes<T: Number>(p: &Product<'_, T>, threads: usize) -> Sizes {
+    let bytes = |stride: isize| stride * size_of::<T>() as isize;
+    let own = own_width::<T>();
+    let right_rows = match p.right {
+        Operand::Strided(r) if own && r.line == 1 => Some(bytes(r.term)),
+        _ => None,
+    };
+    let left_rows = match p.left {
+        Operand::Strided(l) if own && l.term == 1 => Some(bytes(l.line)),
+        Operand::Strided(l) if own && l.line == 1 => Some(bytes(l.term)),
+        _ => None,
+    };
+    Sizes {
+        m: p.m,
+        n: p.n,
+        k: p.k,
+        size: size_of::<T::Wide>(),
+        tile: [p.kernels.rows, p.kernels.columns],
+        right_rows,
+        left_rows,
+        tiles: !own || matches!(p.result, Result::Tiles { .. }),
+        threads,
+    }
+}
+
+/// Block `number` of the terms.
+fn block(k: usize, number: usize) -> Range<usize> {
+    number * TERMS..((number + 1) * TERMS).min(k)
+}
+
+/// All rows of some columns. `packed` holds the panels of these where they are shared.
+///
+/// # Safety
+/// What [`super::Contraction`] asks of its maker holds.
+unsafe fn tasks<T: Number>(
+    p: &Product<'_, T>,
+    b: &Blocking,
+    columns: Range<usize>,
+    packed: *const T::Wide,
+    threads: &Threads,
+    ns: f64,
+) {
+    let row_blocks = p.m.div_ceil(b.rows);
+    let (packed, tile) = (Shared(packed.cast_mut()), [p.kernels.rows, p.kernels.columns]);
+    threads.run(row_blocks * b.groups, 1, ns, |range| {
+        for task in range {
+            let rows = even(p.m, row_blocks, tile[0], task / b.groups);
+            let own = even(columns.len(), b.groups, tile[1], task % b.groups);
+            if rows.is_empty() || own.is_empty() {
+                continue;
+            }
+            let shared = Panels { of: columns.clone(), first: packed };
+            // SAFETY: the caller's promise; no two tasks have an element of c in common.
+            unsafe { task_of(p, b, rows, columns.start + own.start..columns.start + own.end, &shared) };
+        }
+    });
+}
+
+/// Shared panels, and which columns they are of.
+struct Panels<W> {
+    of: Range<usize>,
+    first: Shared<W>,
+}
+
+/// A task's memory: packed rows, packed columns, sums.
+struct Own<W> {
+    left: *mut W,
+    right: *mut W,
+    sums: *mut W,
+    /// Elements from row to row of the sums.
+    lead: usize,
+}
+
+/// Some rows of some columns, one block of columns after the other.
+///
+/// # Safety
+/// What [`super::Contraction`] asks of its maker holds, for these elements of c.
+unsafe fn task_of<T: Number>(
+    p: &Product<'_, T>,
+    b: &Blocking,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    shared: &Panels<T::Wide>,
+) {
+    let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
+    // A cache line more than a power of two, so that rows do not share the sets of a cache.
+    let lead = b.columns.min(columns.len()).next_multiple_of(tile_columns) + 16;
+    let kept = if b.keeps_left { p.k } else { p.k.min(TERMS) };
+    let left = if b.left_direct { 0 } else { rows.len().next_multiple_of(tile_rows) * kept };
+    let right = if b.right == Right::Own { p.k.min(TERMS) * lead } else { 0 };
+    let elements = left + right + rows.len() * lead;
+    scratch::with(scratch::Use::Own, (elements + 48) * size_of::<T::Wide>(), |memory| {
+        let (left, right) = (left.next_multiple_of(16), right.next_multiple_of(16));
+        let first = memory.cast::<T::Wide>();
+        let own = Own { left: first, right: first.wrapping_add(left), sums: first.wrapping_add(left + right), lead };
+        for start in (columns.start..columns.end).step_by(b.columns) {
+            let part = start..(start + b.columns).min(columns.end);
+            let fresh = start == columns.start || !b.keeps_left;
+            // SAFETY: the caller's promise; the task's memory has room as it was just counted.
+            unsafe {
+                for number in 0..p.k.div_ceil(TERMS) {
+                    terms_of(p, b, &rows, &part, block(p.k, number), &own, shared, fresh);
+                }
+                finish(p, &rows, &part, &own);
+            }
+        }
+    });
+}
+
+/// One block of terms of a block of sums.
+///
+/// # Safety
+/// As of [`task_of`]; blocks of terms come in order.
+#[allow(clippy::too_many_arguments, reason = "the loop's whole position")]
+unsafe fn terms_of<T: Number>(
+    p: &Product<'_, T>,
+    b: &Blocking,
+    rows: &Range<usize>,
+    columns: &Range<usize>,
+    terms: Range<usize>,
+    own: &Own<T::Wide>,
+    shared: &Panels<T::Wide>,
+    fresh: bool,
+) {
+    let size = size_of::<T::Wide>() as isize;
+    let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
+    let cuts = Cuts::balanced(rows.len(), tile_rows);
+    let panels = Cuts::whole(columns.len(), tile_columns);
+    let kept = if b.keeps_left { terms.start * cuts.count() * tile_rows } else { 0 };
+    let left = own.left.wrapping_add(kept);
+    if !b.left_direct && fresh {
+        // SAFETY: the caller's promise.
+        unsafe { p.left.pack(rows.clone(), terms.clone(), cuts, left) };
+    }
+    if b.right == Right::Own {
+        // SAFETY: the caller's promise.
+        unsafe { p.right.pack(columns.clone(), terms.clone(), panels, own.right) };
+    }
+    let (last, lead) = (terms.end == p.k, own.lead as isize * size);
+    let (to, to_row) = match p.result {
+        Result::Store(to) if last && own_width::<T>() => {
+            let row = p.n as isize * size;
+            (to.get().wrapping_offset(rows.start as isize * row + columns.start as isize * size), row)
+        }
+        _ => (own.sums.cast::<u8>(), lead),
+    };
+    let from = if terms.start == 0 { ptr::null() } else { own.sums.cast::<u8>().cast_const() };
+    for panel in 0..panels.count() {
+        let (column, wide) = panels.get(panel);
+        let (right, right_term) = right_of(p, b, columns.start + column, &terms, own, shared, column);
+        for tile in 0..cuts.count() {
+            let (row, high) = cuts.get(tile);
+            let place =
+                |base: *const u8, stride: isize| base.wrapping_offset(row as isize * stride + column as isize * size);
+            let packed = left.wrapping_add(tile * tile_rows * terms.len());
+            let (left, left_row, left_term) = match p.left {
+                Operand::Strided(l) if b.left_direct => {
+                    (l.at(rows.start + row, terms.start).cast::<u8>(), l.line * size, l.term * size)
+                }
+                _ => (packed.cast::<u8>().cast_const(), size, tile_rows as isize * size),
+            };
+            let mut args = TileArgs {
+                left,
+                left_row,
+                left_term,
+                right,
+                right_term,
+                terms: terms.len(),
+                from: if from.is_null() { from } else { place(from, lead) },
+                from_row: lead,
+                to: place(to, to_row).cast_mut(),
+                to_row,
+                lanes: ptr::null(),
+                bits: 0,
+            };
+            // SAFETY: the caller's promise; panels were packed, or lie as `blocking` was told.
+            unsafe { p.kernels.tile(high, wide, left_row != size, &mut args) };
+        }
+    }
+}
+
+/// A panel of the right factor and the bytes from term to term of it.
+fn right_of<T: Number>(
+    p: &Product<'_, T>,
+    b: &Blocking,
+    column: usize,
+    terms: &Range<usize>,
+    own: &Own<T::Wide>,
+    shared: &Panels<T::Wide>,
+    in_part: usize,
+) -> (*const u8, isize) {
+    let (size, panel) = (size_of::<T::Wide>() as isize, p.kernels.columns);
+    match (b.right, p.right) {
+        (Right::Direct, Operand::Strided(r)) => (r.at(column, terms.start).cast(), r.term * size),
+        (Right::Shared(_), _) => {
+            let at = terms.start * shared.of.len().next_multiple_of(panel) + (column - shared.of.start) * terms.len();
+            (shared.first.get().wrapping_add(at).cast_const().cast(), panel as isize * size)
+        }
+        _ => (own.right.wrapping_add(in_part * terms.len()).cast_const().cast(), panel as isize * size),
+    }
+}
+
+/// What becomes of a block of sums that has met all terms.
+///
+/// # Safety
+/// As of [`task_of`].
+unsafe fn finish<T: Number>(p: &Product<'_, T>, rows: &Range<usize>, columns: &Range<usize>, own: &Own<T::Wide>) {
+    if p.k == 0 {
+        for row in 0..rows.len() {
+            // SAFETY: the task's memory has room for its rows; zero is 0 in every type.
+            unsafe { own.sums.wrapping_add(row * own.lead).write_bytes(0, columns.len()) };
+        }
+    }
+    match p.result {
+        Result::Store(_) if own_width::<T>() && p.k > 0 => {}
+        Result::Store(to) => {
+            for (row, at) in rows.clone().enumerate() {
+                let to = to.get().cast::<T>().wrapping_add(at * p.n + columns.start);
+                // SAFETY: the caller's promise; the sums of a row are neighbours.
+                unsafe { narrow(own.sums.wrapping_add(row * own.lead), to, columns.len()) };
+            }
+        }
+        Result::Tiles { .. } => p.result.tile(rows.clone(), columns.clone(), own.sums.cast_const().cast(), own.lead),
+    }
+}
+
+/// Rounds sums to the result's type.
+///
+/// # Safety
+/// So many elements are readable at `from` and writable at `to`, which lie apart.
+pub unsafe fn narrow<T: Number>(from: *const T::Wide, to: *mut T, count: usize) {
+    struct Narrow<'a, T: Number>(&'a [T::Wide], &'a mut [std::mem::MaybeUninit<T>]);
+    impl<T: Number> Job for Narrow<'_, T> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            for (from, to) in self.0.iter().zip(self.1) {
+                to.write(T::narrow(*from));
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    let (from, to) =
+        unsafe { (std::slice::from_raw_parts(from, count), std::slice::from_raw_parts_mut(to.cast(), count)) };
+    dispatch(Narrow::<T>(from, to));
+}

@@ -1,0 +1,182 @@
+//! The two loops that contractions are made of: a tile of sums carried through a block of terms, and terms of one row
+//! added into sums in memory.
+//!
+//! In: addresses, strides in bytes, counts. Out: sums. Emitted code runs them for floats where the machine has an
+//! instruction set that the emitter writes, portable code elsewhere and for integers. Always true: a sum is one chain of
+//! fused multiply-adds from 0 over ascending terms, joined to what was there by one addition, so all ways of running
+//! give the same bits; what lies outside `rows`, `columns` and `terms` is not touched.
+
+use super::portable;
+use crate::engine::Choice;
+use crate::number::Wide;
+use std::marker::PhantomData;
+#[cfg(all(unix, target_arch = "x86_64"))]
+use {
+    crate::x64::Isa,
+    crate::x64::product::{self, Form, Micro},
+    std::sync::OnceLock,
+};
+
+/// A tile: `to[i, j] = from[i, j] + Σ left[i, p]·right[p, j]`, without `from` where that is null. Strides are in bytes.
+#[repr(C)]
+pub struct TileArgs {
+    /// The left factor's first element.
+    pub left: *const u8,
+    /// From row to row of it; an element where the form goes along its lines.
+    pub left_row: isize,
+    /// From term to term of it; an element where the form goes along its terms.
+    pub left_term: isize,
+    /// The right factor's first element; its columns are neighbours.
+    pub right: *const u8,
+    /// From term to term of it.
+    pub right_term: isize,
+    /// How many terms.
+    pub terms: usize,
+    /// Sums of earlier terms, or null.
+    pub from: *const u8,
+    /// From row to row of them.
+    pub from_row: isize,
+    /// Where the sums go.
+    pub to: *mut u8,
+    /// From row to row there.
+    pub to_row: isize,
+    /// Set by [`Kernels`]: ones for the lanes of the last vector, then zeros.
+    pub lanes: *const u8,
+    /// Set by [`Kernels`]: the same in bits.
+    pub bits: u64,
+}
+
+/// Terms of one row: `sums[j] = sums[j] + Σ left[p]·right[p, j]` in one chain, from 0 at the first terms of a block.
+#[repr(C)]
+pub struct StreamArgs {
+    /// Elements of the left factor, neighbours.
+    pub left: *const u8,
+    /// The right factor's first element; its columns are neighbours.
+    pub right: *const u8,
+    /// From term to term of it, in bytes.
+    pub right_term: isize,
+    /// Sums, neighbours.
+    pub sums: *mut u8,
+    /// How many.
+    pub columns: usize,
+    /// As in [`TileArgs`].
+    pub lanes: *const u8,
+    /// As in [`TileArgs`].
+    pub bits: u64,
+}
+
+/// Ones and then zeros, as many as the longest vector has lanes of 4 bytes, twice: a mask of any number of lanes.
+#[repr(align(32))]
+struct Masks([u32; 32]);
+static MASKS: Masks = {
+    let mut m = [0; 32];
+    let mut i = 0;
+    while i < 16 {
+        m[i] = u32::MAX;
+        i += 1;
+    }
+    Masks(m)
+};
+
+/// The mask of the first `lanes` lanes of so many bytes.
+fn mask(lanes: usize, size: usize) -> (*const u8, u64) {
+    (MASKS.0.as_ptr().cast::<u8>().wrapping_add(64 - lanes * size), (1 << lanes) - 1)
+}
+
+/// The loops for one type of sums.
+pub struct Kernels<W> {
+    #[cfg(all(unix, target_arch = "x86_64"))]
+    isa: Option<Isa>,
+    /// The most rows of a tile.
+    pub rows: usize,
+    /// The most columns of a tile.
+    pub columns: usize,
+    sums: PhantomData<W>,
+}
+
+impl<W: Wide> Kernels<W> {
+    /// Those of an engine.
+    pub fn new(choice: Choice) -> Kernels<W> {
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = choice.isa().filter(|i| W::FLOAT && i.available()) {
+            let columns = product::VECTORS * isa.bytes() / size_of::<W>();
+            return Kernels { isa: Some(isa), rows: product::rows(isa), columns, sums: PhantomData };
+        }
+        let _ = choice;
+        Kernels {
+            #[cfg(all(unix, target_arch = "x86_64"))]
+            isa: None,
+            rows: portable::ROWS,
+            columns: portable::COLUMNS,
+            sums: PhantomData,
+        }
+    }
+
+    /// Runs a tile of `rows` × `columns`, at most those of `self` and at least 1 of each. With `along_terms` the left
+    /// factor's terms are neighbours, else its rows.
+    ///
+    /// # Safety
+    /// All elements that the arguments describe are readable, those of `to` writable, and nobody else writes them or
+    /// the factors meanwhile. `from` and `to` are the same elements or apart.
+    pub unsafe fn tile(&self, rows: usize, columns: usize, along_terms: bool, args: &mut TileArgs) {
+        debug_assert!((1..=self.rows).contains(&rows) && (1..=self.columns).contains(&columns) && args.terms > 0);
+        debug_assert_eq!(if along_terms { args.left_term } else { args.left_row }, size_of::<W>() as isize);
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = self.isa {
+            let lanes = isa.bytes() / size_of::<W>();
+            let vectors = columns.div_ceil(lanes);
+            let last = columns - (vectors - 1) * lanes;
+            (args.lanes, args.bits) = mask(last, size_of::<W>());
+            let form = Form::Tile { rows, vectors, masked: last < lanes, along_terms };
+            if let Some(micro) = emitted(isa, size_of::<W>() == 8, form) {
+                // SAFETY: the machine has the instruction set (`new`); the rest is the caller's promise.
+                unsafe { micro.tile(args) };
+                return;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { portable::tile::<W>(rows, columns, args) };
+    }
+
+    /// Adds so many terms, at least 1 and at most [`STREAMED`], into `args.columns` sums, which begin with them if
+    /// `first`.
+    ///
+    /// # Safety
+    /// As of [`Kernels::tile`].
+    pub unsafe fn stream(&self, terms: usize, first: bool, args: &mut StreamArgs) {
+        debug_assert!((1..=STREAMED).contains(&terms));
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = self.isa {
+            (args.lanes, args.bits) = mask(args.columns % (isa.bytes() / size_of::<W>()), size_of::<W>());
+            if let Some(micro) = emitted(isa, size_of::<W>() == 8, Form::Stream { terms, first }) {
+                // SAFETY: as above.
+                unsafe { micro.stream(args) };
+                return;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { portable::stream::<W>(terms, first, args) };
+    }
+}
+
+/// The most terms that [`Kernels::stream`] takes at a time.
+pub const STREAMED: usize = 8;
+
+/// Forms that there can be of one instruction set and width.
+#[cfg(all(unix, target_arch = "x86_64"))]
+const FORMS: usize = 2 * 4 * 14 + 2 * product::STREAMED;
+
+/// The code of a form, emitted when first asked for. `None`: the operating system gives no executable memory.
+#[cfg(all(unix, target_arch = "x86_64"))]
+fn emitted(isa: Isa, wide: bool, form: Form) -> Option<&'static Micro> {
+    static EMITTED: [[[OnceLock<Option<Micro>>; FORMS]; 2]; 2] =
+        [const { [const { [const { OnceLock::new() }; FORMS] }; 2] }; 2];
+    let number = match form {
+        Form::Tile { rows, vectors, masked, along_terms } => {
+            ((rows - 1) * product::VECTORS + vectors - 1) * 4 + 2 * masked as usize + along_terms as usize
+        }
+        Form::Stream { terms, first } => FORMS - 2 * terms + first as usize,
+    };
+    let place = &EMITTED[(isa == Isa::Avx512) as usize][wide as usize][number];
+    place.get_or_init(|| Micro::new(isa, wide, form)).as_ref()
+}

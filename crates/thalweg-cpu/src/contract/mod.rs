@@ -1,0 +1,292 @@
+//! Contractions: `c[b, i, j] = Σ left[b, i, p] · right[b, p, j]`.
+//!
+//! In: sizes, two factors that lie in memory or are computed when they are packed, and what is done with the sums. Out:
+//! the sums, stored or handed over a tile at a time. Always true, for every element of c whatever its place, the number
+//! of threads, the engine, the layout of the factors and what is done with it: terms are taken in blocks of [`TERMS`];
+//! in a block one chain of fused multiply-adds runs from 0 over ascending terms; the blocks' sums are added in order.
+//! (Integers wrap, so their order cannot be seen.)
+//!
+//! `kernel` holds the loops, emitted (`x64/product.rs`) or portable; `pack` brings factors into their order; `blocking`
+//! decides how a product is cut, `blocks` runs it so, and `row` runs products that have one row or one column; `moves`
+//! says what that moves. docs/cpu-emitter.md has an example.
+
+mod blocking;
+mod blocks;
+pub(crate) mod kernel;
+pub mod moves;
+mod pack;
+mod portable;
+mod row;
+mod scratch;
+#[cfg(test)]
+mod tests;
+
+use crate::engine::Choice;
+use crate::number::{Bf16, F16, Number};
+use crate::simd::Shared;
+use crate::threads::Threads;
+use kernel::Kernels;
+use pack::Strided;
+use std::any::TypeId;
+use std::ops::Range;
+use thalweg_ir::DType;
+
+/// Terms of a block. Part of the meaning of a product: another number gives other roundings.
+pub const TERMS: usize = 256;
+
+/// One factor: `lines` × `terms` (left: lines are rows i; right: lines are columns j).
+pub enum Factor<'a> {
+    /// In memory.
+    Strided {
+        /// The first element of the first product.
+        first: *const u8,
+        /// The stride of each batch dimension, in elements (0: shared).
+        batch: Vec<isize>,
+        /// From line to line, in elements.
+        line: isize,
+        /// From term to term, in elements.
+        term: isize,
+    },
+    /// Computed when a panel is packed: writes the elements of a block to the address, densely in the factor's dtype,
+    /// as `[lines][terms]` (left) or `[terms][lines]` (right) with so many elements from row to row.
+    Computed(&'a (dyn Fn(Block, *mut u8, usize) + Sync)),
+}
+
+/// A part of a computed factor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// The product's number, row-major over the batch dimensions.
+    pub batch: usize,
+    /// Rows of the left factor, or columns of the right one.
+    pub lines: Range<usize>,
+    /// Terms.
+    pub terms: Range<usize>,
+}
+
+/// A finished rectangle of sums. Together the tiles of a contraction cover each element of c once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tile {
+    /// The product's number, row-major over the batch dimensions.
+    pub batch: usize,
+    /// Rows of c.
+    pub rows: Range<usize>,
+    /// Columns of c.
+    pub columns: Range<usize>,
+    /// The first sum, in the accumulator's dtype.
+    pub sums: *const u8,
+    /// Elements from row to row of the sums.
+    pub lead: usize,
+}
+
+/// What is done with sums.
+pub enum Finish<'a> {
+    /// They are rounded to the factors' dtype once and stored row-major.
+    Store(*mut u8),
+    /// Something else is made of them, on whatever thread computed them, while they are in a near cache.
+    Tiles(&'a (dyn Fn(Tile) + Sync)),
+}
+
+/// A contraction, or a batch of them.
+///
+/// Who makes one promises, until [`run`] has returned: every element that the sizes and the strides of a factor lead to
+/// is readable; where sums are stored there is room for all of c, apart from the factors; nobody else writes the factors
+/// or touches c; what computes a factor writes all of a block and nothing else.
+pub struct Contraction<'a> {
+    /// Of the factors, and of what is stored.
+    pub dtype: DType,
+    /// Sizes of the batch dimensions.
+    pub batch: Vec<usize>,
+    /// Rows.
+    pub m: usize,
+    /// Columns.
+    pub n: usize,
+    /// Terms.
+    pub k: usize,
+    /// `m` lines.
+    pub left: Factor<'a>,
+    /// `n` lines.
+    pub right: Factor<'a>,
+    /// What becomes of c.
+    pub finish: Finish<'a>,
+}
+
+// SAFETY: its addresses are read, or written each element by one thread, under the promise of its maker.
+unsafe impl Sync for Contraction<'_> {}
+
+/// Runs a contraction. What the addresses in it promise holds (see [`Contraction`]).
+///
+/// # Panics
+/// For bool, which has no products.
+pub fn run(c: &Contraction<'_>, isa: Choice, threads: &Threads) {
+    // SAFETY: whoever made the contraction promised what its doc says.
+    unsafe {
+        match c.dtype {
+            DType::F32 => typed::<f32>(c, isa, threads),
+            DType::F64 => typed::<f64>(c, isa, threads),
+            DType::BF16 => typed::<Bf16>(c, isa, threads),
+            DType::F16 => typed::<F16>(c, isa, threads),
+            DType::I8 | DType::U8 => typed::<u8>(c, isa, threads),
+            DType::I16 => typed::<i16>(c, isa, threads),
+            DType::I32 | DType::U32 => typed::<i32>(c, isa, threads),
+            DType::I64 => typed::<i64>(c, isa, threads),
+            DType::Bool => panic!("bool has no matrix product"),
+        }
+    }
+}
+
+/// One factor of one product.
+#[derive(Clone, Copy)]
+enum Operand<'a, T> {
+    Strided(Strided<T>),
+    /// Written with its terms side by side, or its lines.
+    Computed {
+        write: &'a (dyn Fn(Block, *mut u8, usize) + Sync),
+        batch: usize,
+        terms_last: bool,
+    },
+}
+
+/// One product of a contraction.
+struct Product<'a, T: Number> {
+    m: usize,
+    n: usize,
+    k: usize,
+    left: Operand<'a, T>,
+    right: Operand<'a, T>,
+    kernels: Kernels<T::Wide>,
+    result: Result<'a>,
+    /// What one thread takes for it.
+    ns: f64,
+}
+
+/// Where the sums of one product go.
+#[derive(Clone, Copy)]
+enum Result<'a> {
+    /// Row-major from here on.
+    Store(Shared<u8>),
+    Tiles {
+        take: &'a (dyn Fn(Tile) + Sync),
+        batch: usize,
+        /// Rows of the product are columns of c.
+        turned: bool,
+    },
+}
+
+impl Result<'_> {
+    fn tile(&self, rows: Range<usize>, columns: Range<usize>, sums: *const u8, lead: usize) {
+        match *self {
+            Result::Tiles { take, batch, turned: false } => take(Tile { batch, rows, columns, sums, lead }),
+            // The one row of the product is the one column of c.
+            Result::Tiles { take, batch, turned: true } => {
+                take(Tile { batch, rows: columns, columns: rows, sums, lead: 1 });
+            }
+            Result::Store(_) => unreachable!("sums that are stored are not handed over"),
+        }
+    }
+}
+
+/// Whether sums are carried in the factors' own type.
+fn own_width<T: Number>() -> bool {
+    TypeId::of::<T>() == TypeId::of::<T::Wide>()
+}
+
+/// # Safety
+/// What [`Contraction`] asks of its maker holds.
+unsafe fn typed<T: Number>(c: &Contraction<'_>, isa: Choice, threads: &Threads) {
+    let batches: usize = c.batch.iter().product();
+    if batches * c.m * c.n == 0 {
+        return;
+    }
+    let each = blocking::estimate_ns(c.dtype, c.m, c.n, c.k);
+    let one = |batch: usize, threads: &Threads| {
+        let product = Product::<T>::new(c, batch, isa, each);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match product.m {
+                1 => row::run(&product, threads),
+                _ => blocks::run(&product, threads),
+            }
+        }
+    };
+    let helpers = threads.for_work(each * batches as f64);
+    if batches >= 2 * helpers {
+        // Products enough for all threads: each is one thread's.
+        let alone = Threads::new(1, f64::INFINITY);
+        let grain = (batches / (4 * helpers)).max(1);
+        threads.run(batches, grain, each * batches as f64, |range| range.for_each(|batch| one(batch, &alone)));
+    } else {
+        (0..batches).for_each(|batch| one(batch, threads));
+    }
+}
+
+impl<'a, T: Number> Product<'a, T> {
+    fn new(c: &'a Contraction<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
+        // A product with one column is one with one row of the factors exchanged.
+        let turned = c.n == 1 && c.m > 1;
+        let (mut left, mut right) =
+            (operand(&c.left, &c.batch, batch, true), operand(&c.right, &c.batch, batch, false));
+        let (mut m, mut n) = (c.m, c.n);
+        if turned {
+            (left, right, m, n) = (right, left, n, m);
+        }
+        let result = match c.finish {
+            Finish::Store(to) => Result::Store(Shared(to.wrapping_add(batch * c.m * c.n * size_of::<T>()))),
+            Finish::Tiles(take) => Result::Tiles { take, batch, turned },
+        };
+        Product { m, n, k: c.k, left, right, kernels: Kernels::new(isa), result, ns }
+    }
+}
+
+/// A factor of product number `batch`.
+fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize, left: bool) -> Operand<'a, T> {
+    match factor {
+        Factor::Strided { first, batch: strides, line, term } => {
+            let (mut offset, mut rest) = (0, batch);
+            for (size, stride) in sizes.iter().zip(strides).rev() {
+                offset += (rest % size) as isize * stride;
+                rest /= size;
+            }
+            let first = first.cast::<T>().wrapping_offset(offset);
+            Operand::Strided(Strided { first: Shared(first.cast_mut()), line: *line, term: *term })
+        }
+        Factor::Computed(write) => Operand::Computed { write: *write, batch, terms_last: left },
+    }
+}
+
+impl<T: Number> Operand<'_, T> {
+    /// Packs lines × terms into panels.
+    ///
+    /// # Safety
+    /// The rectangle is inside the factor, and `to` has room for the panels.
+    unsafe fn pack(&self, lines: Range<usize>, terms: Range<usize>, cuts: pack::Cuts, to: *mut T::Wide) {
+        match *self {
+            // SAFETY: the caller's promise.
+            Operand::Strided(from) => unsafe {
+                pack::panels(from.from(lines.start, terms.start), cuts, terms.len(), to);
+            },
+            Operand::Computed { .. } => {
+                let bytes = (lines.len() + 16) * (terms.len() + 16) * size_of::<T>();
+                scratch::with(scratch::Use::Staging, bytes, |staging| {
+                    let count = terms.len();
+                    let from = self.staged(lines, terms, staging.cast());
+                    // SAFETY: the staging block holds the rectangle now.
+                    unsafe { pack::panels(from, cuts, count, to) };
+                });
+            }
+        }
+    }
+
+    /// A rectangle where it lies, or computed to `staging`, which has room for 16 lines and terms more.
+    fn staged(&self, lines: Range<usize>, terms: Range<usize>, staging: *mut T) -> Strided<T> {
+        match *self {
+            Operand::Strided(from) => from.from(lines.start, terms.start),
+            Operand::Computed { write, batch, terms_last } => {
+                // Not a power of two from row to row: such rows would share the sets of a cache.
+                let lead = if terms_last { terms.len() + 16 } else { lines.len() + 16 };
+                write(Block { batch, lines, terms }, staging.cast(), lead);
+                let (line, term) = if terms_last { (lead as isize, 1) } else { (1, lead as isize) };
+                Strided { first: Shared(staging), line, term }
+            }
+        }
+    }
+}

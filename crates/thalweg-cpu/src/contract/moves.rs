@@ -1,0 +1,123 @@
+//! What contractions of factors in memory move: the same cuts as `blocks` and `row` make, counted.
+//!
+//! In: sizes and strides. Out: bytes between memory and the private caches of the cores. What is packed counts where it
+//! does not stay there; a factor counts as often as tasks read it, unless the whole product stays.
+
+use super::blocking::{Right, Sizes, blocking, estimate_ns};
+use super::kernel::Kernels;
+use super::row;
+use crate::engine::Choice;
+use crate::memory::PRIVATE;
+use crate::number::{Bf16, F16, Number};
+use crate::threads::Threads;
+use thalweg_ir::DType;
+use thalweg_kernel::{MatmulGeometry, Moved};
+
+/// A factor of the products: bytes of one product's distinct elements, and how many products share them.
+#[derive(Clone, Copy)]
+struct Side {
+    bytes: usize,
+    shared: usize,
+    line: isize,
+    term: isize,
+}
+
+/// What a launch moves.
+pub fn moves(dtype: DType, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
+    match dtype {
+        DType::F32 => typed::<f32>(dtype, geometry, isa, threads),
+        DType::F64 => typed::<f64>(dtype, geometry, isa, threads),
+        DType::BF16 => typed::<Bf16>(dtype, geometry, isa, threads),
+        DType::F16 => typed::<F16>(dtype, geometry, isa, threads),
+        DType::I8 | DType::U8 | DType::Bool => typed::<u8>(dtype, geometry, isa, threads),
+        DType::I16 => typed::<i16>(dtype, geometry, isa, threads),
+        DType::I32 | DType::U32 => typed::<i32>(dtype, geometry, isa, threads),
+        DType::I64 => typed::<i64>(dtype, geometry, isa, threads),
+    }
+}
+
+fn typed<T: Number>(dtype: DType, g: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
+    let (batches, size): (usize, usize) = (g.batch.iter().map(|d| d.0).product(), size_of::<T>());
+    let written = batches * g.m * g.n * size;
+    if written == 0 || g.k == 0 {
+        return Moved { written: written as u64, ..Moved::default() };
+    }
+    let side = |lines: usize, steps: [isize; 2], stride: fn(&(usize, isize, isize)) -> isize| {
+        let shared = g.batch.iter().filter(|d| stride(d) == 0).map(|d| d.0).product::<usize>();
+        // A step of 0 leads along one element.
+        let own = steps.iter().zip([lines, g.k]).filter(|(s, _)| **s != 0).map(|(_, n)| n).product::<usize>();
+        Side { bytes: own * size, shared, line: steps[0], term: steps[1] }
+    };
+    let left = side(g.m, [g.a.1, g.a.2], |d| d.1);
+    let right = side(g.n, [g.b.2, g.b.1], |d| d.2);
+    let whole = left.bytes + right.bytes + g.m * g.n * size;
+    if whole <= PRIVATE {
+        let read = [left, right].iter().map(|s| s.bytes * batches / s.shared).sum::<usize>();
+        return Moved { read: read as u64, written: written as u64, ..Moved::default() };
+    }
+    let each = estimate_ns(dtype, g.m, g.n, g.k);
+    let helpers = threads.for_work(each * batches as f64);
+    let helpers = if batches >= 2 * helpers { 1 } else { threads.for_work(each) };
+    let (read, scratch) = match (g.m, g.n) {
+        (1, n) => (of_row(left, right, n, helpers), 0),
+        (m, 1) => (of_row(right, left, m, helpers), 0),
+        _ => of_blocks::<T>(g, left, right, isa, helpers),
+    };
+    Moved {
+        read: ((read + scratch) * batches) as u64,
+        written: (written + scratch * batches) as u64,
+        ..Moved::default()
+    }
+}
+
+/// What a product with one row reads: the matrix once, the row for each chunk of its columns.
+fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
+    let again = if row.bytes <= PRIVATE { 1 } else { n.div_ceil(row::chunk(n, threads)) };
+    row.bytes * again + matrix.bytes
+}
+
+/// What a product of several rows reads of its factors, and bytes of panels that are written to memory and read again.
+fn of_blocks<T: Number>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice, threads: usize) -> (usize, usize) {
+    let kernels = Kernels::<T::Wide>::new(isa);
+    let wide = size_of::<T::Wide>();
+    let own = wide == size_of::<T>();
+    let bytes = |stride: isize| stride * wide as isize;
+    let b = blocking(&Sizes {
+        m: g.m,
+        n: g.n,
+        k: g.k,
+        size: wide,
+        tile: [kernels.rows, kernels.columns],
+        right_rows: (own && right.line == 1).then(|| bytes(right.term)),
+        left_rows: match (own, left.line, left.term) {
+            (true, line, 1) => Some(bytes(line)),
+            (true, 1, term) => Some(bytes(term)),
+            _ => None,
+        },
+        tiles: !own,
+        threads,
+    });
+    let row_blocks = g.m.div_ceil(b.rows);
+    let pass = match b.right {
+        Right::Shared(columns) => columns.min(g.n),
+        _ => g.n,
+    };
+    let passes = g.n.div_ceil(pass);
+    let near = |bytes: usize| bytes <= PRIVATE;
+    let left_again = match near(left.bytes) {
+        true => 1,
+        // Rows that are not kept are packed for each block of columns.
+        false if !b.keeps_left && !b.left_direct => g.n.div_ceil(b.columns),
+        false => passes * b.groups,
+    };
+    let panels = g.k * pass * wide;
+    let (right_again, packed) = match b.right {
+        Right::Shared(_) if near(panels) => (1, 0),
+        // Each block of rows reads what was packed once.
+        Right::Shared(_) => (1, panels * passes),
+        Right::Own => (1, 0),
+        Right::Direct => (if near(right.bytes) { 1 } else { row_blocks }, 0),
+    };
+    let again = packed * row_blocks.saturating_sub(1);
+    (left.bytes * left_again + right.bytes * right_again + again, packed)
+}

@@ -1,0 +1,388 @@
+//! Panels: what a micro-kernel reads, in the order in which it reads it, as wide as sums are carried.
+//!
+//! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term the elements of `panel` lines, side
+//! by side; lines that the factor does not have are 0. Always true: values are kept (widening is exact), and only
+//! elements of the rectangle are read.
+
+use crate::number::{Number, Wide};
+use crate::simd::{Job, Shared, dispatch};
+
+/// A rectangle of a factor: its first element, and its strides in elements.
+#[derive(Clone, Copy)]
+pub struct Strided<T> {
+    pub first: Shared<T>,
+    pub line: isize,
+    pub term: isize,
+}
+
+impl<T: Copy> Strided<T> {
+    pub fn at(self, line: usize, term: usize) -> *const T {
+        self.first.get().wrapping_offset(line as isize * self.line + term as isize * self.term)
+    }
+
+    pub fn from(self, line: usize, term: usize) -> Strided<T> {
+        Strided { first: Shared(self.at(line, term).cast_mut()), ..self }
+    }
+}
+
+/// Terms of lines that lie side by side which are copied before the next panel's: enough to fill a few lines of cache of
+/// a panel, and few enough that rows of the factor are read nearly from end to end.
+const TOGETHER: usize = 8;
+
+/// How lines are cut into panels of at most `most`.
+#[derive(Clone, Copy)]
+pub struct Cuts {
+    lines: usize,
+    most: usize,
+    /// Where the last panel but one ends, if the last two share their lines.
+    shared: Option<usize>,
+}
+
+impl Cuts {
+    /// All panels whole but the last.
+    pub fn whole(lines: usize, most: usize) -> Cuts {
+        Cuts { lines, most, shared: None }
+    }
+
+    /// As [`Cuts::whole`], but a last panel of few lines takes some of the one before it: a micro-kernel with few rows
+    /// waits for its own sums.
+    pub fn balanced(lines: usize, most: usize) -> Cuts {
+        let rest = lines % most;
+        let short = lines > most && rest > 0 && 2 * rest <= most;
+        Cuts { lines, most, shared: short.then(|| lines - (most + rest) / 2) }
+    }
+
+    /// How many panels.
+    pub fn count(self) -> usize {
+        self.lines.div_ceil(self.most)
+    }
+
+    /// First line and number of lines of a panel.
+    pub fn get(self, panel: usize) -> (usize, usize) {
+        let (start, end) = (panel * self.most, ((panel + 1) * self.most).min(self.lines));
+        match self.shared {
+            Some(cut) if end == self.lines => (cut, self.lines - cut),
+            Some(cut) if end > cut => (start, cut - start),
+            _ => (start, end - start),
+        }
+    }
+}
+
+/// Packs lines × `terms` into panels, one behind the other, each with room for the most lines of one.
+///
+/// # Safety
+/// The rectangle's elements are readable, and `to` has room for the panels.
+pub unsafe fn panels<T: Number>(from: Strided<T>, cuts: Cuts, terms: usize, to: *mut T::Wide) {
+    let together = if from.line == 1 { TOGETHER } else { terms };
+    for term in (0..terms).step_by(together.max(1)) {
+        let now = together.min(terms - term);
+        for number in 0..cuts.count() {
+            let (line, width) = cuts.get(number);
+            let to = to.wrapping_add(number * cuts.most * terms + term * cuts.most);
+            // SAFETY: the caller's promise for a part.
+            unsafe { part(from.from(line, term), width, now, cuts.most, to) };
+        }
+    }
+}
+
+/// Packs one panel of `width` lines.
+///
+/// # Safety
+/// As of [`panels`].
+pub unsafe fn part<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
+    if width < panel {
+        for term in 0..terms {
+            for line in width..panel {
+                // SAFETY: the caller's promise: the panel has room for all its lines.
+                unsafe { to.add(term * panel + line).write(T::Wide::ZERO) };
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (from.line, width == panel) {
+            (1, true) if matches!(panel, 6 | 8 | 14 | 16 | 32) => whole_lines(from, terms, panel, to),
+            (1, _) => dispatch(Each { from, width, terms, panel, to: Shared(to) }),
+            _ if from.term == 1 => transposed(from, width, terms, panel, to),
+            _ => dispatch(Each { from, width, terms, panel, to: Shared(to) }),
+        }
+    }
+}
+
+/// One element after the other.
+struct Each<T: Number> {
+    from: Strided<T>,
+    width: usize,
+    terms: usize,
+    panel: usize,
+    to: Shared<T::Wide>,
+}
+
+impl<T: Number> Job for Each<T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for term in 0..self.terms {
+            let (from, to) = (self.from.at(0, term), self.to.get().wrapping_add(term * self.panel));
+            let step = if self.from.line == 1 { 1 } else { self.from.line };
+            for line in 0..self.width {
+                // SAFETY: the promise of `part`.
+                unsafe { to.add(line).write(from.wrapping_offset(line as isize * step).read().widen()) };
+            }
+        }
+    }
+}
+
+/// Lines side by side, all of the panel's.
+///
+/// # Safety
+/// As of [`part`]; the panel is one of those below.
+unsafe fn whole_lines<T: Number>(from: Strided<T>, terms: usize, panel: usize, to: *mut T::Wide) {
+    struct Whole<T: Number, const P: usize> {
+        from: Strided<T>,
+        terms: usize,
+        to: Shared<T::Wide>,
+    }
+    impl<T: Number, const P: usize> Job for Whole<T, P> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            let (mut from, mut to) = (self.from.first.get().cast_const(), self.to.get());
+            for _ in 0..self.terms {
+                // SAFETY: the promise of `part`, for all lines of a term.
+                unsafe { to.cast::<[T::Wide; P]>().write(from.cast::<[T; P]>().read().map(T::widen)) };
+                (from, to) = (from.wrapping_offset(self.from.term), to.wrapping_add(P));
+            }
+        }
+    }
+    let to = Shared(to);
+    match panel {
+        6 => dispatch(Whole::<T, 6> { from, terms, to }),
+        8 => dispatch(Whole::<T, 8> { from, terms, to }),
+        14 => dispatch(Whole::<T, 14> { from, terms, to }),
+        16 => dispatch(Whole::<T, 16> { from, terms, to }),
+        _ => dispatch(Whole::<T, 32> { from, terms, to }),
+    }
+}
+
+/// Terms side by side: squares are transposed in registers where there are instructions for it.
+///
+/// # Safety
+/// As of [`part`].
+unsafe fn transposed<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
+    // SAFETY: the caller's promise; the types have the same size where they are taken as bits, and then elements are not
+    // changed by widening.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            let own = std::any::TypeId::of::<T>() == std::any::TypeId::of::<T::Wide>();
+            let as_bits = Rows { line: from.line, width, terms, panel };
+            match (own, size_of::<T>()) {
+                (true, 4) => return x86::four_bytes(from.first.get().cast(), as_bits, to.cast()),
+                (true, 8) => return x86::eight_bytes(from.first.get().cast(), as_bits, to.cast()),
+                (false, 2) => return widened(from, width, terms, panel, to),
+                _ => {}
+            }
+        }
+        dispatch(Each { from, width, terms, panel, to: Shared(to) });
+    }
+}
+
+/// Narrow floats are widened where they lie, a few terms at a time, and then transposed.
+///
+/// # Safety
+/// As of [`part`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn widened<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
+    const TERMS: usize = 64;
+    const LINES: usize = 32;
+    struct Widen<'a, T: Number> {
+        from: Strided<T>,
+        width: usize,
+        terms: usize,
+        to: &'a mut [[T::Wide; TERMS]; LINES],
+    }
+    impl<T: Number> Job for Widen<'_, T> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            for (line, to) in self.to.iter_mut().enumerate().take(self.width) {
+                // SAFETY: the promise of `part`: the terms of a line are neighbours.
+                let from = unsafe { std::slice::from_raw_parts(self.from.at(line, 0), self.terms) };
+                for (to, from) in to.iter_mut().zip(from) {
+                    *to = from.widen();
+                }
+            }
+        }
+    }
+    let mut block = [[T::Wide::ZERO; TERMS]; LINES];
+    for line in (0..width).step_by(LINES) {
+        let width = LINES.min(width - line);
+        for term in (0..terms).step_by(TERMS) {
+            let now = TERMS.min(terms - term);
+            dispatch(Widen { from: from.from(line, term), width, terms: now, to: &mut block });
+            let rows = Rows { line: TERMS as isize, width, terms: now, panel };
+            let to = to.wrapping_add(term * panel + line);
+            // SAFETY: the block holds the rectangle as f32, which both narrow types widen to; the caller's promise for
+            // `to`.
+            unsafe { x86::four_bytes(block.as_ptr().cast(), rows, to.cast()) };
+        }
+    }
+}
+
+/// A rectangle whose terms are neighbours.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+struct Rows {
+    line: isize,
+    width: usize,
+    terms: usize,
+    panel: usize,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Rows;
+    use std::arch::x86_64::*;
+
+    /// Transposes elements of 4 bytes.
+    ///
+    /// # Safety
+    /// As of [`super::part`], and the machine has AVX2.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn four_bytes(from: *const u32, rows: Rows, to: *mut u32) {
+        let mut line = 0;
+        while line < rows.width {
+            let from = from.wrapping_offset(line as isize * rows.line);
+            let to = to.wrapping_add(line);
+            // SAFETY: the caller's promise for some of the lines.
+            line += unsafe {
+                match rows.width - line {
+                    8.. => strip_of_four::<8>(from, rows, to),
+                    6..8 => strip_of_four::<6>(from, rows, to),
+                    4..6 => strip_of_four::<4>(from, rows, to),
+                    2..4 => strip_of_four::<2>(from, rows, to),
+                    _ => strip_of_four::<1>(from, rows, to),
+                }
+            };
+        }
+    }
+
+    /// `N` lines, a multiple of 2 or 1; returns how many.
+    ///
+    /// # Safety
+    /// As of [`four_bytes`].
+    #[target_feature(enable = "avx2")]
+    unsafe fn strip_of_four<const N: usize>(from: *const u32, rows: Rows, to: *mut u32) -> usize {
+        let line = |i: usize| from.wrapping_offset(i.min(N - 1) as isize * rows.line);
+        let whole = if N == 1 { 0 } else { rows.terms / 8 * 8 };
+        for term in (0..whole).step_by(8) {
+            // SAFETY: the caller's promise: 8 terms of each line, and 8 times `N` elements of the panel.
+            unsafe {
+                let r: [__m256; 8] = std::array::from_fn(|i| _mm256_loadu_ps(line(i).add(term).cast()));
+                for (t, column) in transposed_eight(r).into_iter().enumerate() {
+                    let to = to.add((term + t) * rows.panel);
+                    let low = _mm256_castps256_ps128(column);
+                    match N {
+                        8 => _mm256_storeu_ps(to.cast(), column),
+                        6 => {
+                            _mm_storeu_ps(to.cast(), low);
+                            _mm_storel_epi64(to.add(4).cast(), _mm_castps_si128(_mm256_extractf128_ps::<1>(column)));
+                        }
+                        4 => _mm_storeu_ps(to.cast(), low),
+                        _ => _mm_storel_epi64(to.cast(), _mm_castps_si128(low)),
+                    }
+                }
+            }
+        }
+        for term in whole..rows.terms {
+            for i in 0..N {
+                // SAFETY: as above.
+                unsafe { to.add(term * rows.panel + i).write(line(i).add(term).read()) };
+            }
+        }
+        N
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn transposed_eight(r: [__m256; 8]) -> [__m256; 8] {
+        let (a0, a1) = (_mm256_unpacklo_ps(r[0], r[1]), _mm256_unpackhi_ps(r[0], r[1]));
+        let (a2, a3) = (_mm256_unpacklo_ps(r[2], r[3]), _mm256_unpackhi_ps(r[2], r[3]));
+        let (a4, a5) = (_mm256_unpacklo_ps(r[4], r[5]), _mm256_unpackhi_ps(r[4], r[5]));
+        let (a6, a7) = (_mm256_unpacklo_ps(r[6], r[7]), _mm256_unpackhi_ps(r[6], r[7]));
+        let (b0, b1) = (_mm256_shuffle_ps::<0x44>(a0, a2), _mm256_shuffle_ps::<0xEE>(a0, a2));
+        let (b2, b3) = (_mm256_shuffle_ps::<0x44>(a1, a3), _mm256_shuffle_ps::<0xEE>(a1, a3));
+        let (b4, b5) = (_mm256_shuffle_ps::<0x44>(a4, a6), _mm256_shuffle_ps::<0xEE>(a4, a6));
+        let (b6, b7) = (_mm256_shuffle_ps::<0x44>(a5, a7), _mm256_shuffle_ps::<0xEE>(a5, a7));
+        [
+            _mm256_permute2f128_ps::<0x20>(b0, b4),
+            _mm256_permute2f128_ps::<0x20>(b1, b5),
+            _mm256_permute2f128_ps::<0x20>(b2, b6),
+            _mm256_permute2f128_ps::<0x20>(b3, b7),
+            _mm256_permute2f128_ps::<0x31>(b0, b4),
+            _mm256_permute2f128_ps::<0x31>(b1, b5),
+            _mm256_permute2f128_ps::<0x31>(b2, b6),
+            _mm256_permute2f128_ps::<0x31>(b3, b7),
+        ]
+    }
+
+    /// Transposes elements of 8 bytes.
+    ///
+    /// # Safety
+    /// As of [`super::part`], and the machine has AVX2.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn eight_bytes(from: *const u64, rows: Rows, to: *mut u64) {
+        let mut line = 0;
+        while line < rows.width {
+            let from = from.wrapping_offset(line as isize * rows.line);
+            let to = to.wrapping_add(line);
+            // SAFETY: the caller's promise for some of the lines.
+            line += unsafe {
+                match rows.width - line {
+                    4.. => strip_of_eight::<4>(from, rows, to),
+                    2..4 => strip_of_eight::<2>(from, rows, to),
+                    _ => strip_of_eight::<1>(from, rows, to),
+                }
+            };
+        }
+    }
+
+    /// `N` lines; returns how many.
+    ///
+    /// # Safety
+    /// As of [`eight_bytes`].
+    #[target_feature(enable = "avx2")]
+    unsafe fn strip_of_eight<const N: usize>(from: *const u64, rows: Rows, to: *mut u64) -> usize {
+        let line = |i: usize| from.wrapping_offset(i.min(N - 1) as isize * rows.line);
+        let whole = if N == 1 { 0 } else { rows.terms / 4 * 4 };
+        for term in (0..whole).step_by(4) {
+            // SAFETY: the caller's promise: 4 terms of each line, and 4 times `N` elements of the panel.
+            unsafe {
+                let r: [__m256d; 4] = std::array::from_fn(|i| _mm256_loadu_pd(line(i).add(term).cast()));
+                let (a0, a1) = (_mm256_unpacklo_pd(r[0], r[1]), _mm256_unpackhi_pd(r[0], r[1]));
+                let (a2, a3) = (_mm256_unpacklo_pd(r[2], r[3]), _mm256_unpackhi_pd(r[2], r[3]));
+                let columns = [
+                    _mm256_permute2f128_pd::<0x20>(a0, a2),
+                    _mm256_permute2f128_pd::<0x20>(a1, a3),
+                    _mm256_permute2f128_pd::<0x31>(a0, a2),
+                    _mm256_permute2f128_pd::<0x31>(a1, a3),
+                ];
+                for (t, column) in columns.into_iter().enumerate() {
+                    let to = to.add((term + t) * rows.panel);
+                    match N {
+                        4 => _mm256_storeu_pd(to.cast(), column),
+                        _ => _mm_storeu_pd(to.cast(), _mm256_castpd256_pd128(column)),
+                    }
+                }
+            }
+        }
+        for term in whole..rows.terms {
+            for i in 0..N {
+                // SAFETY: as above.
+                unsafe { to.add(term * rows.panel + i).write(line(i).add(term).read()) };
+            }
+        }
+        N
+    }
+}

@@ -1,0 +1,152 @@
+//! The loops of `kernel.rs` in Rust: for integers, and for machines that the emitter does not write for.
+//!
+//! The compiler vectorises them over the columns; each sum's chain is the one that the emitted code takes.
+
+use super::kernel::{StreamArgs, TileArgs};
+use crate::number::Wide;
+use crate::simd::{Job, dispatch};
+
+/// The most rows and columns of a tile.
+pub const ROWS: usize = 4;
+pub const COLUMNS: usize = 16;
+
+/// See `Kernels::tile`.
+///
+/// # Safety
+/// See there.
+pub unsafe fn tile<W: Wide>(rows: usize, columns: usize, args: &TileArgs) {
+    struct Tile<'a, W> {
+        rows: usize,
+        columns: usize,
+        args: &'a TileArgs,
+        sums: std::marker::PhantomData<W>,
+    }
+    impl<W: Wide> Job for Tile<'_, W> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            // SAFETY: the promise of `tile`.
+            unsafe {
+                if self.rows <= ROWS && self.columns <= COLUMNS {
+                    return part::<W>(self.args, [0, 0], self.rows, self.columns);
+                }
+                // A tile of emitted code that could not be published.
+                for row in (0..self.rows).step_by(ROWS) {
+                    for column in (0..self.columns).step_by(COLUMNS) {
+                        let (rows, columns) = (ROWS.min(self.rows - row), COLUMNS.min(self.columns - column));
+                        part::<W>(self.args, [row, column], rows, columns);
+                    }
+                }
+            }
+        }
+    }
+    dispatch(Tile::<W> { rows, columns, args, sums: std::marker::PhantomData });
+}
+
+/// A part of a tile, from a row and a column on.
+///
+/// # Safety
+/// As of [`tile`].
+#[inline(always)]
+unsafe fn part<W: Wide>(args: &TileArgs, [row, column]: [usize; 2], rows: usize, columns: usize) {
+    // SAFETY: the promise of `tile`, here and below; only elements of the rows, columns and terms are touched.
+    let sums = unsafe {
+        match (rows, columns) {
+            (ROWS, COLUMNS) => chains::<W, ROWS>(args, row, column, |at| at.cast::<[W; COLUMNS]>().read_unaligned()),
+            _ => {
+                let read = |at: *const W| {
+                    let mut right = [W::ZERO; COLUMNS];
+                    right[..columns].iter_mut().enumerate().for_each(|(j, r)| *r = at.add(j).read_unaligned());
+                    right
+                };
+                match rows {
+                    1 => widened(chains::<W, 1>(args, row, column, read)),
+                    2 => widened(chains::<W, 2>(args, row, column, read)),
+                    3 => widened(chains::<W, 3>(args, row, column, read)),
+                    _ => chains::<W, ROWS>(args, row, column, read),
+                }
+            }
+        }
+    };
+    for (i, sums) in sums.iter().enumerate().take(rows) {
+        let place = |base: *const u8, stride: isize| {
+            base.wrapping_offset((row + i) as isize * stride).cast::<W>().wrapping_add(column)
+        };
+        let (from, to) = (place(args.from, args.from_row), place(args.to, args.to_row).cast_mut());
+        for (j, &sum) in sums.iter().enumerate().take(columns) {
+            // SAFETY: as above.
+            unsafe {
+                let before = if args.from.is_null() { sum } else { from.add(j).read().plus(sum) };
+                to.add(j).write(before);
+            }
+        }
+    }
+}
+
+fn widened<W: Wide, const N: usize>(sums: [[W; COLUMNS]; N]) -> [[W; COLUMNS]; ROWS] {
+    std::array::from_fn(|i| if i < N { sums[i] } else { [W::ZERO; COLUMNS] })
+}
+
+/// The chains of `N` rows.
+///
+/// # Safety
+/// As of [`tile`].
+#[inline(always)]
+unsafe fn chains<W: Wide, const N: usize>(
+    args: &TileArgs,
+    row: usize,
+    column: usize,
+    right: impl Fn(*const W) -> [W; COLUMNS],
+) -> [[W; COLUMNS]; N] {
+    let mut sums = [[W::ZERO; COLUMNS]; N];
+    let mut from_left = args.left.wrapping_offset(row as isize * args.left_row);
+    let mut from_right = args.right.wrapping_add(column * size_of::<W>());
+    for _ in 0..args.terms {
+        let right = right(from_right.cast());
+        for (i, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: the promise of `tile`.
+            let x = unsafe { from_left.wrapping_offset(i as isize * args.left_row).cast::<W>().read() };
+            for (sum, y) in sums.iter_mut().zip(right) {
+                *sum = x.times_plus(y, *sum);
+            }
+        }
+        from_left = from_left.wrapping_offset(args.left_term);
+        from_right = from_right.wrapping_offset(args.right_term);
+    }
+    sums
+}
+
+/// See `Kernels::stream`.
+///
+/// # Safety
+/// See there.
+pub unsafe fn stream<W: Wide>(terms: usize, first: bool, args: &StreamArgs) {
+    struct Stream<'a, W> {
+        terms: usize,
+        first: bool,
+        args: &'a StreamArgs,
+        sums: std::marker::PhantomData<W>,
+    }
+    impl<W: Wide> Job for Stream<'_, W> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            let args = self.args;
+            // SAFETY: the promise of `stream`: so many sums, which nobody else touches.
+            let sums = unsafe { std::slice::from_raw_parts_mut(args.sums.cast::<W>(), args.columns) };
+            if self.first {
+                sums.fill(W::ZERO);
+            }
+            for term in 0..self.terms {
+                let row = args.right.wrapping_offset(term as isize * args.right_term).cast::<W>();
+                // SAFETY: as above; the columns of a term are neighbours.
+                let (x, row) =
+                    unsafe { (args.left.cast::<W>().add(term).read(), std::slice::from_raw_parts(row, args.columns)) };
+                for (sum, &y) in sums.iter_mut().zip(row) {
+                    *sum = x.times_plus(y, *sum);
+                }
+            }
+        }
+    }
+    dispatch(Stream::<W> { terms, first, args, sums: std::marker::PhantomData });
+}

@@ -1,0 +1,88 @@
+//! Memory that a thread keeps from contraction to contraction, so that panels do not fault pages in on every call.
+//!
+//! A block is taken out of its place while it is in use: a contraction that begins inside another one (a factor that is
+//! computed by one) gets a new block. What it holds is left over from the last use.
+
+use crate::memory::HostMemory;
+use std::cell::Cell;
+use std::ptr::NonNull;
+use thalweg_runtime::Memory;
+
+/// Blocks above this are given back after use: a thread is not to hold the panels of its largest product for ever.
+const KEPT: usize = 32 << 20;
+
+/// Bytes aligned to a cache line, or to a huge page.
+#[derive(Default)]
+struct Block {
+    start: Option<NonNull<u8>>,
+    bytes: usize,
+}
+
+impl Block {
+    /// At least so many bytes.
+    fn hold(&mut self, bytes: usize) -> *mut u8 {
+        if self.bytes < bytes {
+            *self = Block::default();
+            let bytes = bytes.next_multiple_of(64 << 10);
+            // As a `Vec` would, since nobody could go on without it.
+            let start = HostMemory::default().obtain(bytes);
+            *self = Block { start: Some(start.expect("memory for the panels of a contraction")), bytes };
+        }
+        self.start.map_or(NonNull::<u64>::dangling().as_ptr().cast(), NonNull::as_ptr)
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(start) = self.start {
+            // SAFETY: `hold` obtained the block with this size, and it is given back once.
+            unsafe { HostMemory::default().release(start, self.bytes) };
+        }
+    }
+}
+
+/// What a block is for; each has a place of its own in every thread.
+#[derive(Clone, Copy)]
+pub enum Use {
+    /// Panels of the right factor, which all threads of a launch read.
+    Shared = 0,
+    /// Panels and sums of the thread itself.
+    Own = 1,
+    /// What is computed, or widened, to be packed.
+    Staging = 2,
+}
+
+thread_local! {
+    static BLOCKS: [Cell<Block>; 3] = Default::default();
+}
+
+/// Calls `work` with so many bytes.
+pub fn with<T>(purpose: Use, bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
+    let mut block = BLOCKS.with(|b| b[purpose as usize].take());
+    let done = work(block.hold(bytes));
+    if block.bytes <= KEPT {
+        BLOCKS.with(|b| b[purpose as usize].set(block));
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_kept_and_never_shared() {
+        let first = with(Use::Own, 1000, |a| {
+            let inner = with(Use::Own, 1000, |b| b as usize);
+            assert_ne!(a as usize, inner);
+            a as usize
+        });
+        assert_eq!(with(Use::Own, 5000, |a| a as usize), first, "a block of 64 KiB serves both");
+        assert_eq!(first % 64, 0);
+        with(Use::Own, KEPT + 1, |a| {
+            // SAFETY: the block has as many bytes, and is ours.
+            unsafe { a.write_bytes(1, KEPT + 1) };
+        });
+        assert!(BLOCKS.with(|b| b[Use::Own as usize].take().bytes) <= KEPT);
+    }
+}

@@ -1,0 +1,326 @@
+//! Contractions against the sums that define them, to the bit.
+
+use super::{Block, Contraction, Factor, Finish, TERMS, Tile, accumulator, run};
+use crate::engine::Choice;
+use crate::number::{Bf16, F16, Number, Wide};
+use crate::tests::Lcg;
+use crate::threads::Threads;
+use std::fmt::Debug;
+use std::sync::Mutex;
+use thalweg_ir::DType;
+
+/// An element that tests fill factors with.
+trait Element: Number<Wide: PartialEq + Debug> {
+    const DTYPE: DType;
+    /// Any value of a certain spread.
+    fn any(rng: &mut Lcg) -> Self;
+}
+
+macro_rules! element {
+    ($($t:ty, $dtype:ident, |$rng:ident| $any:expr;)*) => {$(
+        impl Element for $t {
+            const DTYPE: DType = DType::$dtype;
+            fn any($rng: &mut Lcg) -> $t { $any }
+        }
+    )*};
+}
+element! {
+    f32, F32, |r| (r.below(1 << 24) as f32 / (1 << 23) as f32 - 1.0) * 1.7;
+    f64, F64, |r| (r.below(1 << 30) as f64 / (1 << 29) as f64 - 1.0) * 1.7;
+    Bf16, BF16, |r| Bf16::narrow(r.value() as f32);
+    F16, F16, |r| F16::narrow(r.value() as f32);
+    u8, U8, |r| r.below(256) as u8;
+    i16, I16, |r| r.below(1 << 16) as i16;
+    i32, I32, |r| (r.below(1 << 31) as i32).wrapping_mul(3);
+    i64, I64, |r| (r.below(1 << 31) as i64).wrapping_mul(0x1234_5678_9abc);
+}
+
+/// The sums as the module's doc defines them; factors dense, `[batch][line][term]`.
+fn defined<T: Element>([batches, m, n, k]: [usize; 4], left: &[T], right: &[T]) -> Vec<T::Wide> {
+    let mut sums = Vec::with_capacity(batches * m * n);
+    for (b, i, j) in (0..batches).flat_map(|b| (0..m).flat_map(move |i| (0..n).map(move |j| (b, i, j)))) {
+        let (left, right) = (&left[(b * m + i) * k..][..k], &right[(b * n + j) * k..][..k]);
+        let blocks = left
+            .chunks(TERMS)
+            .zip(right.chunks(TERMS))
+            .map(|(l, r)| l.iter().zip(r).fold(T::Wide::ZERO, |sum, (x, y)| x.widen().times_plus(y.widen(), sum)));
+        sums.push(blocks.reduce(T::Wide::plus).unwrap_or(T::Wide::ZERO));
+    }
+    sums
+}
+
+/// How a factor lies in memory.
+#[derive(Clone, Copy, Debug)]
+enum Lies {
+    /// The terms of a line are neighbours.
+    ByLines,
+    /// The lines of a term are.
+    ByTerms,
+    /// Every third element, from the last one back.
+    Backwards,
+    /// Nowhere.
+    Computed,
+}
+const WAYS: [Lies; 4] = [Lies::ByLines, Lies::ByTerms, Lies::Backwards, Lies::Computed];
+
+/// A factor laid out; what is not of it is `hole`.
+struct Laid<T> {
+    memory: Vec<T>,
+    first: usize,
+    strides: [isize; 3],
+}
+
+fn lay<T: Element>(dense: &[T], [batches, lines, terms]: [usize; 3], lies: Lies, hole: T) -> Laid<T> {
+    let (line, term, step) = match lies {
+        Lies::ByLines | Lies::Computed => (terms, 1, 1),
+        Lies::ByTerms => (1, lines, 1),
+        Lies::Backwards => (terms, 1, 3),
+    };
+    let length = batches * lines * terms;
+    let mut memory = vec![hole; length * step + 8];
+    let sign = if step == 3 { -3 } else { 1 };
+    let first = if step == 3 { 3 * length.saturating_sub(1) } else { 5 };
+    let strides = [lines * terms, line, term].map(|s| s as isize * sign);
+    for (i, x) in dense.iter().enumerate() {
+        let at = [i / (lines * terms).max(1), i / terms % lines.max(1), i % terms];
+        let place = at.iter().zip(strides).map(|(a, s)| *a as isize * s).sum::<isize>();
+        memory[(first as isize + place) as usize] = *x;
+    }
+    Laid { memory, first, strides }
+}
+
+/// One way of running a contraction.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    left: Lies,
+    right: Lies,
+    isa: Choice,
+    threads: usize,
+    tiles: bool,
+}
+
+/// The sums of a way, or what is stored of them, widened.
+fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Way) -> Vec<T::Wide> {
+    let [batches, m, n, k] = sizes;
+    let (l, r) = (lay(left, [batches, m, k], way.left, hole), lay(right, [batches, n, k], way.right, hole));
+    let of_left = |block: Block, to: *mut u8, lead: usize| {
+        for (i, line) in block.lines.enumerate() {
+            for (p, term) in block.terms.clone().enumerate() {
+                // SAFETY: the block has room for its lines and terms.
+                unsafe { to.cast::<T>().add(i * lead + p).write(left[(block.batch * m + line) * k + term]) };
+            }
+        }
+    };
+    let of_right = |block: Block, to: *mut u8, lead: usize| {
+        for (p, term) in block.terms.enumerate() {
+            for (j, line) in block.lines.clone().enumerate() {
+                // SAFETY: as above.
+                unsafe { to.cast::<T>().add(p * lead + j).write(right[(block.batch * n + line) * k + term]) };
+            }
+        }
+    };
+    let strided = |laid: &Laid<T>| Factor::Strided {
+        first: laid.memory[laid.first.min(laid.memory.len() - 1)..].as_ptr().cast(),
+        batch: vec![laid.strides[0]],
+        line: laid.strides[1],
+        term: laid.strides[2],
+    };
+    let mut stored = vec![T::narrow(T::Wide::ZERO); batches * m * n];
+    let handed = Mutex::new(vec![None; batches * m * n]);
+    let take = |tile: Tile| {
+        let mut handed = handed.lock().unwrap();
+        for (i, row) in tile.rows.enumerate() {
+            for (j, column) in tile.columns.clone().enumerate() {
+                // SAFETY: the tile holds its sums.
+                let sum = unsafe { tile.sums.cast::<T::Wide>().add(i * tile.lead + j).read() };
+                let place = &mut handed[(tile.batch * m + row) * n + column];
+                assert_eq!(*place, None, "a sum is handed over once");
+                *place = Some(sum);
+            }
+        }
+    };
+    let contraction = Contraction {
+        dtype: T::DTYPE,
+        batch: vec![batches],
+        m,
+        n,
+        k,
+        left: if matches!(way.left, Lies::Computed) { Factor::Computed(&of_left) } else { strided(&l) },
+        right: if matches!(way.right, Lies::Computed) { Factor::Computed(&of_right) } else { strided(&r) },
+        finish: if way.tiles { Finish::Tiles(&take) } else { Finish::Store(stored.as_mut_ptr().cast()) },
+    };
+    run(&contraction, way.isa, &Threads::new(way.threads, 0.0));
+    match way.tiles {
+        true => handed.into_inner().unwrap().into_iter().map(|s| s.expect("every sum is handed over")).collect(),
+        false => stored.into_iter().map(T::widen).collect(),
+    }
+}
+
+fn engines() -> impl Iterator<Item = Choice> {
+    [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available())
+}
+
+/// Runs one product in `ways` different ways, and compares bits.
+fn agree<T: Element>(rng: &mut Lcg, sizes: [usize; 4], hole: T, ways: usize)
+where
+    T::Wide: Into<Bits>,
+{
+    let [batches, m, n, k] = sizes;
+    let left: Vec<T> = (0..batches * m * k).map(|_| T::any(rng)).collect();
+    let right: Vec<T> = (0..batches * n * k).map(|_| T::any(rng)).collect();
+    let defined = defined(sizes, &left, &right);
+    let rounded: Vec<T::Wide> = defined.iter().map(|s| T::narrow(*s).widen()).collect();
+    let engines: Vec<Choice> = engines().collect();
+    for _ in 0..ways {
+        let way = Way {
+            left: WAYS[rng.below(4)],
+            right: WAYS[rng.below(4)],
+            isa: engines[rng.below(engines.len())],
+            threads: [1, 2, 8][rng.below(3)],
+            tiles: rng.below(2) == 0,
+        };
+        let got = sums(sizes, &left, &right, hole, way);
+        let want = if way.tiles { &defined } else { &rounded };
+        for (i, (got, want)) in got.into_iter().zip(want).enumerate() {
+            let (got, want): (Bits, Bits) = (got.into(), (*want).into());
+            assert_eq!(got.0, want.0, "element {i} of {sizes:?} of {}, {way:?}", T::DTYPE);
+        }
+    }
+}
+
+/// A sum by its bits.
+struct Bits(u64);
+macro_rules! bits {
+    ($($t:ty, |$x:ident| $bits:expr;)*) => {$(
+        impl From<$t> for Bits { fn from($x: $t) -> Bits { Bits($bits) } }
+    )*};
+}
+bits! {
+    f32, |x| x.to_bits() as u64; f64, |x| x.to_bits(); u8, |x| x as u64; i16, |x| x as u64; i32, |x| x as u64;
+    i64, |x| x as u64;
+}
+
+/// Sizes around the edges of tiles and blocks.
+fn size(rng: &mut Lcg) -> usize {
+    const EDGES: [usize; 24] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 29, 31, 32, 33, 47, 64, 65, 96, 97, 131];
+    EDGES[rng.below(EDGES.len())]
+}
+
+fn random<T: Element>(seed: u64, rounds: usize, hole: T)
+where
+    T::Wide: Into<Bits>,
+{
+    let mut rng = Lcg(seed);
+    for _ in 0..rounds {
+        let k = [0, 1, 2, 7, 8, 9, 63, 255, 256, 257, 300, 513, 770][rng.below(13)];
+        let (batches, m, n) = ([1, 1, 2, 5][rng.below(4)], size(&mut rng), size(&mut rng));
+        agree(&mut rng, [batches, m, n, k], hole, 6);
+    }
+}
+
+#[test]
+fn single_sums_have_the_same_bits_whatever_the_way() {
+    random::<f32>(1, 120, f32::NAN);
+}
+
+#[test]
+fn double_sums_have_the_same_bits_whatever_the_way() {
+    random::<f64>(2, 120, f64::NAN);
+}
+
+#[test]
+fn narrow_floats_are_added_in_single_and_rounded_once() {
+    random::<Bf16>(3, 40, Bf16::narrow(f32::NAN));
+    random::<F16>(4, 40, F16::narrow(f32::NAN));
+    assert_eq!(
+        [accumulator(DType::BF16), accumulator(DType::F64), accumulator(DType::I8)],
+        [DType::F32, DType::F64, DType::I8]
+    );
+}
+
+#[test]
+fn integers_wrap() {
+    random::<u8>(5, 30, 77);
+    random::<i16>(6, 30, 77);
+    random::<i32>(7, 30, 77);
+    random::<i64>(8, 30, 77);
+}
+
+#[test]
+fn large_products_keep_their_bits_through_shared_panels() {
+    let mut rng = Lcg(9);
+    for sizes in [[1, 203, 611, 300], [1, 130, 260, 1100], [2, 100, 140, 257], [1, 1, 5000, 300], [1, 4100, 1, 700]] {
+        agree::<f32>(&mut rng, sizes, f32::NAN, 5);
+    }
+    for sizes in [[1, 150, 300, 520], [1, 2300, 2, 600]] {
+        agree::<f64>(&mut rng, sizes, f64::NAN, 4);
+    }
+    // A product of two vectors, and of one with few columns: blocks of terms side by side.
+    for sizes in [[1, 1, 1, 20_000], [1, 1, 3, 9_001], [1, 2, 1, 4_097]] {
+        agree::<f32>(&mut rng, sizes, f32::NAN, 6);
+        agree::<Bf16>(&mut rng, sizes, Bf16::narrow(f32::NAN), 3);
+    }
+}
+
+#[test]
+fn shared_factors_and_repeated_lines_are_read_in_place() {
+    let (m, n, k) = (7, 19, 40);
+    let mut rng = Lcg(10);
+    let left: Vec<f32> = (0..k).map(|_| f32::any(&mut rng)).collect();
+    let right: Vec<f32> = (0..n * k).map(|_| f32::any(&mut rng)).collect();
+    let dense_left: Vec<f32> = (0..3 * m).flat_map(|_| left.iter().copied()).collect();
+    let dense_right: Vec<f32> = (0..3).flat_map(|_| right.iter().copied()).collect();
+    let want = defined([3, m, n, k], &dense_left, &dense_right);
+    for isa in engines() {
+        let mut got = vec![f32::NAN; 3 * m * n];
+        let contraction = Contraction {
+            dtype: DType::F32,
+            batch: vec![3],
+            m,
+            n,
+            k,
+            left: Factor::Strided { first: left.as_ptr().cast(), batch: vec![0], line: 0, term: 1 },
+            right: Factor::Strided { first: right.as_ptr().cast(), batch: vec![0], line: k as isize, term: 1 },
+            finish: Finish::Store(got.as_mut_ptr().cast()),
+        };
+        run(&contraction, isa, &Threads::new(1, 0.0));
+        assert_eq!(got, want, "{isa:?}");
+    }
+}
+
+/// Factors and result that begin or end at a page that must not be touched.
+#[cfg(all(unix, target_arch = "x86_64"))]
+#[test]
+fn nothing_outside_the_factors_is_touched() {
+    use crate::x64::tests::memory::Fenced;
+    let mut rng = Lcg(11);
+    for round in 0..400 {
+        let (m, n, k) = (1 + rng.below(20), 1 + rng.below(40), [1, 3, 8, 33, 257][rng.below(5)]);
+        let at_end = round % 2 == 0;
+        let mut of = |elements: usize| {
+            let mut fenced = Fenced::new(elements * 4, at_end);
+            fenced.bytes().chunks_exact_mut(4).for_each(|x| x.copy_from_slice(&f32::any(&mut rng).to_le_bytes()));
+            fenced
+        };
+        let (mut left, mut right, mut to) = (of(m * k), of(n * k), of(m * n));
+        let turned = [rng.below(2) == 0, rng.below(2) == 0];
+        let factor = |fenced: &Fenced, lines: usize, by_lines: bool| {
+            let (line, term) = if by_lines { (k as isize, 1) } else { (1, lines as isize) };
+            Factor::Strided { first: fenced.address() as *const u8, batch: vec![], line, term }
+        };
+        for isa in engines() {
+            let contraction = Contraction {
+                dtype: DType::F32,
+                batch: vec![],
+                m,
+                n,
+                k,
+                left: factor(&left, m, turned[0]),
+                right: factor(&right, n, turned[1]),
+                finish: Finish::Store(to.address() as *mut u8),
+            };
+            run(&contraction, isa, &Threads::new(1, 0.0));
+            assert!(left.clean() && right.clean() && to.clean(), "{m} {n} {k} {turned:?} {isa:?}");
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Micro-kernels of contractions (`contract/`), emitted as straight loops with fixed registers.
+//!
+//! In: an instruction set, the width of an element and a [`Form`]. Out: one function. A *tile* kernel carries a
+//! rectangle of sums in registers through a block of terms; a *stream* kernel adds several terms of one row into sums
+//! that lie in memory. Always true: each sum is one chain of fused multiply-adds over ascending terms, whatever the
+//! form; lanes outside the mask are neither read nor written; `rows` and `vectors` fit the registers ([`rows`]).
+
+use super::asm::{Asm, Code, Cond, Extra, Gpr, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, Rm, at};
+use super::isa::Isa;
+use super::ops;
+use super::pages;
+use crate::contract::kernel::{StreamArgs, TileArgs};
+use std::mem::offset_of;
+
+/// Terms in a pass of the tile kernel's loop.
+const UNROLL: i32 = 4;
+/// Bytes of the right factor that are asked for ahead of the terms that use them.
+const AHEAD: i32 = 512;
+
+/// Vectors side by side in a tile.
+pub const VECTORS: usize = 2;
+/// The most terms that a stream kernel adds at a time.
+pub const STREAMED: usize = 8;
+
+/// The most rows of a tile: with two vectors a row, what leaves registers for a row of the right factor, for an element
+/// of the left one, and on AVX2 for the mask.
+pub const fn rows(isa: Isa) -> usize {
+    match isa {
+        Isa::Avx2 => 6,
+        Isa::Avx512 => 14,
+    }
+}
+
+/// What a function is specialised by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// So many rows of so many vectors, the last of them masked or whole; elements of the left factor are neighbours
+    /// along its lines (a packed panel is that), or along its terms.
+    Tile { rows: usize, vectors: usize, masked: bool, along_terms: bool },
+    /// So many terms of one row; the first ones of a chain do not read the sums.
+    Stream { terms: usize, first: bool },
+}
+
+/// A published micro-kernel.
+pub struct Micro(pages::Code);
+
+impl Micro {
+    /// Emits one. `None`: the operating system gives no executable memory.
+    pub fn new(isa: Isa, wide: bool, form: Form) -> Option<Micro> {
+        let bytes = assemble(isa, wide, form);
+        let name = format!("cpu-{isa:?}-product").to_lowercase();
+        thalweg_runtime::dump(&name, || {
+            [("txt", format!("{form:?} wide: {wide}").into_bytes()), ("bin", bytes.clone())]
+        });
+        pages::Code::publish(&bytes).map(Micro)
+    }
+
+    /// Runs a tile kernel.
+    ///
+    /// # Safety
+    /// It was emitted as one, for an instruction set that the machine has, and the arguments describe memory that may
+    /// be read and written as its form does.
+    pub unsafe fn tile(&self, args: &TileArgs) {
+        // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
+        let f: extern "sysv64" fn(*const TileArgs) = unsafe { std::mem::transmute(self.0.start()) };
+        f(args);
+    }
+
+    /// Runs a stream kernel.
+    ///
+    /// # Safety
+    /// As [`Micro::tile`].
+    pub unsafe fn stream(&self, args: &StreamArgs) {
+        // SAFETY: as above.
+        let f: extern "sysv64" fn(*const StreamArgs) = unsafe { std::mem::transmute(self.0.start()) };
+        f(args);
+    }
+}
+
+/// The machine code of a form.
+pub(super) fn assemble(isa: Isa, wide: bool, form: Form) -> Vec<u8> {
+    let mut e = Emitter { a: Asm::new(isa), isa, pair: wide as usize, size: if wide { 8 } else { 4 } };
+    match form {
+        Form::Tile { rows, vectors, masked, along_terms } => e.tile(rows, vectors, masked, along_terms),
+        Form::Stream { terms, first } => e.stream(terms, first),
+    }
+    e.a.finish(&[])
+}
+
+const R8: Gpr = 8;
+const R9: Gpr = 9;
+const R10: Gpr = 10;
+const R11: Gpr = 11;
+/// Registers that the caller wants back.
+const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
+
+struct Emitter {
+    a: Asm,
+    isa: Isa,
+    /// Which of a pair of instructions.
+    pair: usize,
+    /// Bytes of an element.
+    size: i32,
+}
+
+/// The registers of a tile kernel.
+struct Tile {
+    rows: usize,
+    vectors: usize,
+    masked: bool,
+    along_terms: bool,
+}
+
+impl Tile {
+    fn sum(&self, row: usize, vector: usize) -> u8 {
+        (row * self.vectors + vector) as u8
+    }
+    /// A vector of the right factor.
+    fn right(&self, vector: usize) -> u8 {
+        (self.rows * self.vectors + vector) as u8
+    }
+    /// An element of the left one in all lanes. (Register renaming lets one serve all rows.)
+    fn left(&self, row: usize, registers: usize) -> u8 {
+        let first = (self.rows + 1) * self.vectors;
+        let spare = registers - first - (self.masked && registers == 16) as usize;
+        (first + row % spare.min(2)) as u8
+    }
+}
+
+impl Emitter {
+    fn vector_bytes(&self) -> i32 {
+        self.isa.bytes() as i32
+    }
+
+    fn op(&mut self, code: Code, reg: u8, vvvv: u8, rm: Rm, x: Extra) {
+        let len = if self.isa == Isa::Avx512 { 2 } else { 1 };
+        self.a.op(ops::vex(code, self.isa), len, reg, vvvv, rm, x);
+    }
+
+    /// Reads a vector, of whose lanes the mask's if `masked`; the others become 0.
+    fn load(&mut self, to: u8, from: Rm, masked: bool) {
+        match (masked, self.isa) {
+            (false, _) => self.op(ops::MOVUPS[self.pair], to, 0, from, Extra::default()),
+            (true, Isa::Avx2) => self.op(ops::MASKMOV[self.pair], to, 15, from, Extra::default()),
+            (true, Isa::Avx512) => {
+                self.op(ops::MOVUPS[self.pair], to, 0, from, Extra { mask: 1, zero: true, ..Extra::default() });
+            }
+        }
+    }
+
+    fn store(&mut self, from: u8, to: Rm, masked: bool) {
+        match (masked, self.isa) {
+            (false, _) => self.op(ops::MOVUPS_STORE[self.pair], from, 0, to, Extra::default()),
+            (true, Isa::Avx2) => self.op(ops::MASKMOV_STORE[self.pair], from, 15, to, Extra::default()),
+            (true, Isa::Avx512) => {
+                self.op(ops::MOVUPS_STORE[self.pair], from, 0, to, Extra { mask: 1, ..Extra::default() });
+            }
+        }
+    }
+
+    fn broadcast(&mut self, to: u8, from: Rm) {
+        self.op(ops::BROADCAST[self.pair], to, 0, from, Extra::default());
+    }
+
+    /// `sum += x · y`, rounded once.
+    fn add_product(&mut self, sum: u8, x: u8, y: Rm) {
+        // The 231 form is 16 higher than the 213 one.
+        let code = Code { opcode: ops::FMADD[self.pair].opcode + 0x10, ..ops::FMADD[self.pair] };
+        self.op(code, sum, x, y, Extra::default());
+    }
+
+    fn zero(&mut self, register: u8) {
+        self.op(ops::PXOR[0], register, register, Rm::Reg(register), Extra::default());
+    }
+
+    fn add(&mut self, to: Gpr, from: Gpr) {
+        self.a.scalar(true, &[0x01], from, Rm::Reg(to), 0);
+    }
+
+    fn subtract(&mut self, from: Gpr, n: i32) {
+        self.a.arith_imm(5, Rm::Reg(from), n);
+    }
+
+    fn prefetch(&mut self, from: Rm) {
+        self.a.scalar(false, &[0x0F, 0x18], 1, from, 0);
+    }
+
+    /// The mask of the last vector, from the words at `rdi`.
+    fn load_mask(&mut self, lanes: usize, bits: usize) {
+        match self.isa {
+            Isa::Avx2 => {
+                self.a.load(RAX, at(RDI, lanes as i32));
+                self.op(ops::MOVUPS[self.pair], 15, 0, at(RAX, 0), Extra::default());
+            }
+            Isa::Avx512 => {
+                self.a.load(RAX, at(RDI, bits as i32));
+                let x = Extra { vex: true, ..Extra::default() };
+                self.a.op(ops::KMOV_FROM_GPR, 0, 1, 0, Rm::Reg(RAX), x);
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        self.a.raw(&[0xC5, 0xF8, 0x77]); // vzeroupper
+        SAVED.iter().rev().for_each(|r| self.a.pop(*r));
+        self.a.raw(&[0xC3]);
+    }
+
+    /// The place of the left factor's element of a row, for the term that the pointers stand at.
+    ///
+    /// Along lines one pointer (rsi) serves all rows. Along terms there is a pointer for three rows each, and r11 holds
+    /// the distance of two rows.
+    fn left_element(&self, t: &Tile, row: usize, term: i32) -> Rm {
+        const POINTERS: [Gpr; 5] = [RSI, RBX, RBP, R12, R13];
+        if !t.along_terms {
+            return at(RSI, row as i32 * self.size);
+        }
+        let index = [None, Some((R11, 1)), Some((R11, 2))][row % 3];
+        Rm::Mem { base: POINTERS[row / 3], index, disp: term * self.size }
+    }
+
+    /// Registers: rsi… left, rdx right, rcx terms, r8 bytes of a term of the left factor, r9 of the right one, r10 and
+    /// r14 where sums come from and go to, r15 and rax bytes of their rows.
+    fn tile(&mut self, rows: usize, vectors: usize, masked: bool, along_terms: bool) {
+        let t = Tile { rows, vectors, masked, along_terms };
+        SAVED.iter().for_each(|r| self.a.push(*r));
+        if masked {
+            self.load_mask(offset_of!(TileArgs, lanes), offset_of!(TileArgs, bits));
+        }
+        for (register, word) in [
+            (RSI, offset_of!(TileArgs, left)),
+            (RDX, offset_of!(TileArgs, right)),
+            (RCX, offset_of!(TileArgs, terms)),
+            (R9, offset_of!(TileArgs, right_term)),
+            (R14, offset_of!(TileArgs, to)),
+            (RAX, offset_of!(TileArgs, to_row)),
+        ] {
+            self.a.load(register, at(RDI, word as i32));
+        }
+        if along_terms {
+            self.a.load(R11, at(RDI, offset_of!(TileArgs, left_row) as i32));
+            for pair in [RSI, RBX, RBP, R12, R13].windows(2).take(rows.div_ceil(3) - 1) {
+                self.a.lea(pair[1], Rm::Mem { base: pair[0], index: Some((R11, 2)), disp: 0 });
+                self.add(pair[1], R11);
+            }
+        } else {
+            self.a.load(R8, at(RDI, offset_of!(TileArgs, left_term) as i32));
+        }
+        // What the sums will be written to is brought near while they are computed.
+        self.a.scalar(true, &[0x89], R14, Rm::Reg(R10), 0); // mov r10, r14
+        for row in 0..rows {
+            self.prefetch(at(R10, 0));
+            self.prefetch(at(R10, vectors as i32 * self.vector_bytes() - self.size));
+            if row + 1 < rows {
+                self.add(R10, RAX);
+            }
+        }
+        (0..rows * vectors).for_each(|r| self.zero(r as u8));
+        self.term_loops(&t);
+        self.finish_tile(&t);
+        self.leave();
+    }
+
+    fn term_loops(&mut self, t: &Tile) {
+        let (top, rest, one, end) = (self.a.label(), self.a.label(), self.a.label(), self.a.label());
+        self.subtract(RCX, UNROLL);
+        self.a.jump_if(Cond::Below, rest);
+        self.a.align(32);
+        self.a.bind(top);
+        for term in 0..UNROLL {
+            self.term(t, term);
+        }
+        self.next_terms(t, UNROLL);
+        self.subtract(RCX, UNROLL);
+        self.a.jump_if(Cond::AboveEqual, top);
+        self.a.bind(rest);
+        self.a.arith_imm(0, Rm::Reg(RCX), UNROLL);
+        self.a.jump_if(Cond::Equal, end);
+        self.a.bind(one);
+        self.term(t, 0);
+        self.next_terms(t, 1);
+        self.subtract(RCX, 1);
+        self.a.jump_if(Cond::NotEqual, one);
+        self.a.bind(end);
+    }
+
+    /// One term for all sums.
+    fn term(&mut self, t: &Tile, term: i32) {
+        for v in 0..t.vectors {
+            self.load(t.right(v), at(RDX, v as i32 * self.vector_bytes()), t.masked && v + 1 == t.vectors);
+        }
+        if !t.masked {
+            self.prefetch(at(RDX, AHEAD));
+        }
+        for row in 0..t.rows {
+            let x = t.left(row, self.isa.registers());
+            self.broadcast(x, self.left_element(t, row, term));
+            for v in 0..t.vectors {
+                self.add_product(t.sum(row, v), x, Rm::Reg(t.right(v)));
+            }
+        }
+        self.add(RDX, R9);
+        if !t.along_terms {
+            self.add(RSI, R8);
+        }
+    }
+
+    fn next_terms(&mut self, t: &Tile, terms: i32) {
+        if t.along_terms {
+            for pointer in [RSI, RBX, RBP, R12, R13].into_iter().take(t.rows.div_ceil(3)) {
+                self.a.arith_imm(0, Rm::Reg(pointer), terms * self.size);
+            }
+        }
+    }
+
+    /// Adds the sums to those of earlier blocks, if there are any, and writes them.
+    fn finish_tile(&mut self, t: &Tile) {
+        let (write, x) = (self.a.label(), t.right(0));
+        self.a.load(R10, at(RDI, offset_of!(TileArgs, from) as i32));
+        self.a.load(R15, at(RDI, offset_of!(TileArgs, from_row) as i32));
+        self.a.scalar(true, &[0x85], R10, Rm::Reg(R10), 0); // test
+        self.a.jump_if(Cond::Equal, write);
+        for row in 0..t.rows {
+            for v in 0..t.vectors {
+                let (sum, place) = (t.sum(row, v), at(R10, v as i32 * self.vector_bytes()));
+                if t.masked && v + 1 == t.vectors {
+                    self.load(x, place, true);
+                    self.op(ops::ADD[self.pair], sum, x, Rm::Reg(sum), Extra::default());
+                } else {
+                    self.op(ops::ADD[self.pair], sum, sum, place, Extra::default());
+                }
+            }
+            self.add(R10, R15);
+        }
+        self.a.bind(write);
+        for row in 0..t.rows {
+            for v in 0..t.vectors {
+                let place = at(R14, v as i32 * self.vector_bytes());
+                self.store(t.sum(row, v), place, t.masked && v + 1 == t.vectors);
+            }
+            self.add(R14, RAX);
+        }
+    }
+
+    /// Registers: rsi, rbx, rbp right (three terms each), r11 the distance of two terms, r10 sums, rcx columns; vectors
+    /// from 0 on the left factor's elements, from 8 on sums.
+    fn stream(&mut self, terms: usize, first: bool) {
+        const POINTERS: [Gpr; 3] = [RSI, RBX, RBP];
+        let pointers = &POINTERS[..terms.div_ceil(3)];
+        SAVED.iter().for_each(|r| self.a.push(*r));
+        self.load_mask(offset_of!(StreamArgs, lanes), offset_of!(StreamArgs, bits));
+        for (register, word) in [
+            (RSI, offset_of!(StreamArgs, right)),
+            (RDX, offset_of!(StreamArgs, left)),
+            (RCX, offset_of!(StreamArgs, columns)),
+            (R10, offset_of!(StreamArgs, sums)),
+            (R11, offset_of!(StreamArgs, right_term)),
+        ] {
+            self.a.load(register, at(RDI, word as i32));
+        }
+        for pair in POINTERS.windows(2).take(pointers.len() - 1) {
+            self.a.lea(pair[1], Rm::Mem { base: pair[0], index: Some((R11, 2)), disp: 0 });
+            self.add(pair[1], R11);
+        }
+        (0..terms).for_each(|g| self.broadcast(g as u8, at(RDX, g as i32 * self.size)));
+        let lanes = self.vector_bytes() / self.size;
+        for (vectors, masked) in [(4, false), (1, false), (1, true)] {
+            let (top, end) = (self.a.label(), self.a.label());
+            self.a.arith_imm(7, Rm::Reg(RCX), if masked { 1 } else { vectors * lanes });
+            self.a.jump_if(Cond::Below, end);
+            self.a.align(32);
+            self.a.bind(top);
+            self.stream_step(terms, first, vectors, masked);
+            if !masked {
+                let bytes = vectors * self.vector_bytes();
+                pointers.iter().chain([&R10]).for_each(|p| self.a.arith_imm(0, Rm::Reg(*p), bytes));
+                self.subtract(RCX, vectors * lanes);
+                self.a.arith_imm(7, Rm::Reg(RCX), vectors * lanes);
+                self.a.jump_if(Cond::AboveEqual, top);
+            }
+            self.a.bind(end);
+        }
+        self.leave();
+    }
+
+    fn stream_step(&mut self, terms: usize, first: bool, vectors: i32, masked: bool) {
+        const POINTERS: [Gpr; 3] = [RSI, RBX, RBP];
+        let sum = |v: i32| 8 + v as u8;
+        for v in 0..vectors {
+            match first {
+                true => self.zero(sum(v)),
+                false => self.load(sum(v), at(R10, v * self.vector_bytes()), masked),
+            }
+        }
+        for term in 0..terms {
+            let index = [None, Some((R11, 1)), Some((R11, 2))][term % 3];
+            for v in 0..vectors {
+                let place = Rm::Mem { base: POINTERS[term / 3], index, disp: v * self.vector_bytes() };
+                if masked {
+                    self.load(14, place, true);
+                    self.add_product(sum(v), term as u8, Rm::Reg(14));
+                } else {
+                    self.add_product(sum(v), term as u8, place);
+                }
+            }
+        }
+        for v in 0..vectors {
+            self.store(sum(v), at(R10, v * self.vector_bytes()), masked);
+        }
+    }
+}
