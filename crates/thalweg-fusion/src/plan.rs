@@ -67,8 +67,9 @@ pub enum KernelPlan {
 pub struct Products {
     /// The product.
     pub product: usize,
-    /// The product that its left factor is computed from, over the same points.
-    pub inner: Option<usize>,
+    /// The product that its left factor is computed from, over the same points, and the operation that ends the chain
+    /// of what is made of its sums alone, point by point: the rest of the factor is computed from that.
+    pub inner: Option<(usize, usize)>,
     /// A reduction or scan along the rows of the left factor, if that is computed with such.
     pub left_rows: Option<usize>,
     /// A reduction or scan along the rows of the sums, if what follows has such.

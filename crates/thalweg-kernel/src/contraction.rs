@@ -43,13 +43,17 @@ pub struct Prologue {
     pub inner: Option<Box<Inner>>,
 }
 
-/// A product whose sums go into a factor of another: `softmax(q·kᵀ)·v`.
+/// A product whose sums go into a factor of another: `softmax(q·kᵀ + mask)·v`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Inner {
-    /// The product, over the points of the factor; its own factors are in memory or maps, and it has no epilogue.
+    /// The product, over the points of the factor; its own factors are in memory or maps. What is made of its sums
+    /// point by point, before anything else, is its epilogue: a map that writes one result.
     pub product: Contraction,
-    /// Number of the operand of the factor's kernel that the sums are, in the dtype that they are added up in.
+    /// Number of the operand of the factor's kernel that the result is: the sums, in the dtype that they are added up
+    /// in, or what the epilogue makes of them.
     pub sums: u16,
+    /// The dtype of that operand.
+    pub dtype: DType,
 }
 
 /// What is computed from the sums of a product, point by point or along its rows.
@@ -157,6 +161,16 @@ impl Contraction {
         self.factors.iter().flatten().map(|p| p.scalars + p.inner_scalars()).sum()
     }
 
+    /// How many operands it reads.
+    pub fn reads(&self) -> usize {
+        self.factor_operands() + self.epilogue.as_ref().map_or(0, |e| e.reads as usize - 1)
+    }
+
+    /// How many scalars it has.
+    pub fn scalars(&self) -> usize {
+        self.factor_scalars() + self.epilogue.as_ref().map_or(0, |e| e.scalars as usize)
+    }
+
     /// How many operands it writes: its last ones.
     pub fn results(&self) -> usize {
         self.epilogue.as_ref().map_or(1, |e| e.writes as usize)
@@ -166,12 +180,12 @@ impl Contraction {
 impl Prologue {
     /// How many operands the product has that it is computed from.
     pub fn inner_operands(&self) -> usize {
-        self.inner.as_ref().map_or(0, |i| i.product.factor_operands())
+        self.inner.as_ref().map_or(0, |i| i.product.reads())
     }
 
     /// How many scalars that product has.
     pub fn inner_scalars(&self) -> usize {
-        self.inner.as_ref().map_or(0, |i| i.product.factor_scalars())
+        self.inner.as_ref().map_or(0, |i| i.product.scalars())
     }
 }
 
@@ -221,7 +235,7 @@ pub fn bodies(kernel: &Kernel) -> &[Body] {
 /// Bytes of the rows that are worked on at a time, and how many these are.
 const ROWS_BYTES: usize = 512 << 10;
 const FEWEST_ROWS: usize = 16;
-const MOST_ROWS: usize = 256;
+const MOST_ROWS: usize = 64;
 
 /// Start and length along each dimension.
 type Cut = Vec<(usize, usize)>;

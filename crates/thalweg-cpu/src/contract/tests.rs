@@ -1,6 +1,6 @@
 //! Contractions against the sums that define them, to the bit.
 
-use super::{Block, Contraction, Factor, Finish, TERMS, Tile, accumulator, run};
+use super::{Block, Contraction, Factor, Finish, TERMS, Tile, run};
 use crate::engine::Choice;
 use crate::number::{Bf16, F16, Number, Wide};
 use crate::tests::Lcg;
@@ -8,6 +8,7 @@ use crate::threads::Threads;
 use std::fmt::Debug;
 use std::sync::Mutex;
 use thalweg_ir::DType;
+use thalweg_kernel::accumulator;
 
 /// An element that tests fill factors with.
 trait Element: Number<Wide: PartialEq + Debug> {

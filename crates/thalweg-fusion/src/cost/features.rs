@@ -23,7 +23,7 @@ const STRIP_COLUMNS: (u64, u64) = (64, 2048);
 /// Rows side by side that may run as one stretch.
 const JOINED: u64 = 128;
 /// Additions that packing an element takes as long as.
-const PACKING: u64 = 8;
+const PACKING: u64 = 2;
 /// Rows and columns of a chunk of a product.
 const PRODUCT_CHUNK: u64 = 96;
 /// A row longer than this is passed over block by block where rescaling identities tie its folds.
@@ -360,7 +360,7 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
 }
 
 fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
-    let mut at = factors(c, g, left, f);
+    let at = factors(c, g, left, f);
     if c.takes_rows() {
         // Each block of rows packs the right factors again.
         let blocks = g.row_blocks(c) as u64;
@@ -369,14 +369,23 @@ fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads
         f.work.simple += PACKING * blocks * elements;
         f.chunks = blocks;
     }
-    let Some((epilogue, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else {
-        contiguous(&left[reads..], 0, f);
-        return;
-    };
-    // The sums are a tile that stays in cache.
-    let mut own: Vec<u64> = left[std::mem::take(&mut at)..].to_vec();
+    match c.epilogue {
+        Some(_) => {
+            epilogue(c, g, &left[at..], f);
+        }
+        None => contiguous(&left[reads..], 0, f),
+    }
+}
+
+/// What is made of the sums of a product; how many operands it reads.
+fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut CostFeatures) -> usize {
+    let Some((epilogue, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else { return 0 };
+    // The sums are a tile that stays in cache, and so is what a factor is computed from.
+    let mut own: Vec<u64> = left.to_vec();
     own.insert(epilogue.sums as usize, 0);
+    own.resize((epilogue.reads + epilogue.writes) as usize, 0);
     tiled(&epilogue.kernel, tiles, &mut own, epilogue.reads as usize, f);
+    epilogue.reads as usize - 1
 }
 
 /// The product and what its factors are read or computed from; how many operands that are.
@@ -393,6 +402,8 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
         let mut own = vec![];
         if let Some((inner, g)) = factor.inner.as_deref().zip(g.inner.as_deref()) {
             at += factors(&inner.product, g, &mut left[at..], f);
+            let reads = inner.product.reads() - inner.product.factor_operands();
+            at += epilogue(&inner.product, g, &left[at..at + reads], f);
             own.extend_from_slice(&left[at..at + factor.operands]);
             own.insert(inner.sums as usize, 0);
         } else {

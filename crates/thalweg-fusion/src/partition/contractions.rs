@@ -9,7 +9,7 @@ use super::kernels::{Candidate, Reach};
 use crate::plan::{KernelPlan, Products};
 use crate::segment::{BitSet, ValueId};
 use crate::write::rows;
-use crate::write::rules::{Rule, is_constant};
+use crate::write::rules::{Rule, is_constant, takes_rows};
 use rustc_hash::FxHashSet;
 use thalweg_ir::{Op, Shape};
 
@@ -64,9 +64,41 @@ pub(super) fn contraction(
             () => return Err(Rule::OtherPoints),
         }
     }
+    let inner = inner.map(|inner| (inner, end_of_chain(facts, inner, of_left, &reach.ops, &left)));
     let products = Products { product, inner, left_rows, rows };
     let plan = KernelPlan::Contraction { products, stores: at_points, row_stores: at_rows, ops: reach.ops };
     Ok(Candidate { plan, loads: reach.loads })
+}
+
+/// The end of the chain of elementwise operations that begins with a product, each being all that the one before is
+/// used for in the kernel: their other arguments follow from no product and no fold.
+fn end_of_chain(facts: &Facts<'_>, product: usize, factor: ValueId, ops: &[usize], left: &FxHashSet<usize>) -> usize {
+    let ix = &facts.ix;
+    let users = |i: usize| ops.iter().copied().filter(move |&o| ix.tensors(o).any(|(_, v)| v == ValueId::Op(i)));
+    // What follows from a product or a fold of the factor.
+    let mut late: FxHashSet<usize> = FxHashSet::default();
+    for &i in ops.iter().filter(|i| left.contains(i)) {
+        let op = ix.seg.ops[i].op;
+        if takes_rows(op) || op == Op::Matmul || facts.read_by(i).any(|a| late.contains(&a)) {
+            late.insert(i);
+        }
+    }
+    let mut end = product;
+    loop {
+        let mut all = users(end);
+        let (Some(user), None) = (all.next(), all.next()) else { return end };
+        let elementwise = matches!(ix.seg.ops[user].op, Op::Element(_) | Op::Cast);
+        let alone = ix.tensors(user).all(|(_, v)| match v {
+            ValueId::Op(a) => a == end || !late.contains(&a),
+            ValueId::Input(_) => true,
+        });
+        // What the factor itself is stays with its own body.
+        let inside = left.contains(&user) && ValueId::Op(user) != factor;
+        if !elementwise || !alone || !inside || ix.seg.shapes[user] != ix.seg.shapes[product] {
+            return end;
+        }
+        end = user;
+    }
 }
 
 fn pair(sets: Vec<FxHashSet<usize>>) -> [FxHashSet<usize>; 2] {

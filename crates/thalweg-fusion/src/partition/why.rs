@@ -5,6 +5,7 @@
 
 use super::facts::Facts;
 use super::kernels::{Kernels, candidate, candidate_ops};
+use super::search::greedy::united;
 use super::search::{State, stores_of};
 use crate::cost::Costs;
 use crate::plan::{Edge, KernelPlan, Plan, Reason};
@@ -65,9 +66,7 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
         KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => return Reason::SharedPass(name(op)),
         KernelPlan::Map { .. } | KernelPlan::Contraction { .. } | KernelPlan::Group { .. } => {}
     }
-    let mut stores = [&state.kernels[from].stores[..], &state.kernels[to].stores[..]].concat();
-    stores.sort_unstable();
-    let one = state.with(kernels, (state.stored.clone(), &[]), &[from, to], &[stores]);
+    let one = united(kernels, state, &[from, to]);
     let slower = |time: u64| time.saturating_sub(state.time) / 1000;
     match one {
         Ok(one) => return Reason::Slower(slower(one.time)),

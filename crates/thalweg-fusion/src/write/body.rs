@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::{Arg, DType, ElementOp, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId, accumulator,
+    Access, AccessClass, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId,
     random::random_node,
 };
 
@@ -57,8 +57,9 @@ pub(crate) struct Outline<'a> {
     pub row_stores: &'a [usize],
     /// Reductions put together from all rows.
     pub column_stores: &'a [usize],
-    /// The matrix product whose sums the kernel is given at its points: the domain is its shape.
-    pub product: Option<usize>,
+    /// The matrix product whose sums the kernel is given at its points, the domain being its shape, or what another
+    /// kernel has made of them; with the dtype that it is given them in.
+    pub product: Option<(usize, DType)>,
 }
 
 impl<'a> Outline<'a> {
@@ -320,7 +321,7 @@ impl Writer<'_> {
                 last = Some(node);
                 continue;
             }
-            if self.outline.product == Some(i) {
+            if self.outline.product.is_some_and(|p| p.0 == i) {
                 let node = self.sums(i, &visit.path, visit.map)?;
                 self.computed.push(i);
                 self.done.insert(key, node);
@@ -609,7 +610,9 @@ impl Writer<'_> {
         });
         let dtype = match source {
             None => DType::U32,
-            Some(ValueId::Op(i)) if self.outline.product == Some(i) => accumulator(self.ix.seg.ops[i].dtype),
+            Some(ValueId::Op(i)) if self.outline.product.is_some_and(|p| p.0 == i) => {
+                self.outline.product.expect("just asked").1
+            }
             Some(v) => self.ix.dtype(v),
         };
         // The class follows from the sizes, below.

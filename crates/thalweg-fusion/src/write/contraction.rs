@@ -64,8 +64,8 @@ pub(crate) fn build_contraction(
         return Err(Rule::ReadElsewhere);
     }
     if stores != [product] || !row_stores.is_empty() {
-        let outline =
-            Outline { product: Some(product), rows, row_stores, ..Outline::map(ValueId::Op(product), stores) };
+        let given = Some((product, made.kernel.accumulator()));
+        let outline = Outline { product: given, rows, row_stores, ..Outline::map(ValueId::Op(product), stores) };
         made.epilogue(ix, outline, write_body(ix, outline, stored, classes)?);
     }
     Ok(made)
@@ -83,7 +83,7 @@ impl Factors<'_> {
     fn product(
         &self,
         product: usize,
-        (inner, left_rows): (Option<usize>, Option<usize>),
+        (inner, left_rows): (Option<(usize, usize)>, Option<usize>),
     ) -> Result<ContractionKernel, Rule> {
         let ix = self.ix;
         let (dtype, shape) = (ix.seg.ops[product].dtype, ix.seg.shapes[product]);
@@ -107,14 +107,36 @@ impl Factors<'_> {
             let ValueId::Op(op) = v else { unreachable!("an input lies in memory") };
             views[n] = View::contiguous(ix.shape(v));
             let (inner, rows) = if n == 0 { (inner, left_rows) } else { (None, None) };
-            let outline = Outline { product: inner, rows, ..Outline::map(v, &[]) };
+            let inner = inner.map(|p| self.inner(p)).transpose()?;
+            let given = inner.as_ref().map(|i| (i.end, i.dtype));
+            let outline = Outline { product: given, rows, ..Outline::map(v, &[]) };
             let body = write_input_body(ix, (op, outline), self.stored, self.classes)?;
-            let inner = inner.map(|p| self.product(p, (None, None)).map(|made| (p, made))).transpose()?;
             made.factor(ix, n, (body, inner), outline);
         }
         made.geometry.product = product_geometry(shape, views, reaches);
         Ok(made)
     }
+
+    /// The product that a left factor is computed from, with the chain that ends with an operation.
+    fn inner(&self, (product, end): (usize, usize)) -> Result<InnerKernel, Rule> {
+        let mut made = self.product(product, (None, None))?;
+        let mut dtype = made.kernel.accumulator();
+        if end != product {
+            let stores = [end];
+            let given = Some((product, dtype));
+            let outline = Outline { product: given, ..Outline::map(ValueId::Op(product), &stores) };
+            made.epilogue(self.ix, outline, write_body(self.ix, outline, self.stored, self.classes)?);
+            dtype = self.ix.seg.ops[end].dtype;
+        }
+        Ok(InnerKernel { made, end, dtype })
+    }
+}
+
+/// A product that a factor is computed from: the operation that it ends with, and the dtype that it gives that in.
+struct InnerKernel {
+    made: ContractionKernel,
+    end: usize,
+    dtype: DType,
 }
 
 /// The launch of a contraction.
@@ -173,20 +195,20 @@ impl ContractionKernel {
         &mut self,
         ix: &Indexed<'_>,
         n: usize,
-        (mut body, inner): (Written, Option<(usize, ContractionKernel)>),
+        (mut body, inner): (Written, Option<InnerKernel>),
         outline: Outline<'_>,
     ) {
         let (kernel, tiles) = laid_out(ix, &body, outline);
         let shape = ix.shape(outline.domain);
         self.count(ix, &body, outline, shape);
-        let inner = inner.map(|(product, made)| {
-            let sums = body.remove(product);
+        let inner = inner.map(|InnerKernel { made, end, dtype }| {
+            let sums = body.remove(end);
             self.reads.extend(made.reads);
             self.touched.extend(made.touched);
             self.scalars.extend(made.scalars);
             self.computed.extend(made.computed);
             self.geometry.inner = Some(Box::new(made.geometry));
-            Box::new(Inner { product: made.kernel, sums })
+            Box::new(Inner { product: made.kernel, sums, dtype })
         });
         let prologue = Prologue { kernel, operands: body.reads.len(), scalars: body.scalars.len(), inner };
         self.kernel.factors[n] = Some(Box::new(prologue));
@@ -198,7 +220,7 @@ impl ContractionKernel {
 
     /// Adds what is made of the sums.
     fn epilogue(&mut self, ix: &Indexed<'_>, outline: Outline<'_>, mut body: Written) {
-        let product = outline.product.expect("an epilogue is of a product");
+        let product = outline.product.expect("an epilogue is of a product").0;
         let (kernel, tiles) = laid_out(ix, &body, outline);
         self.count(ix, &body, outline, ix.seg.shapes[product]);
         let reads = body.reads.len();
@@ -228,7 +250,7 @@ impl ContractionKernel {
     /// Counts what a body over that shape computes: products are counted where they are written.
     fn count(&mut self, ix: &Indexed<'_>, body: &Written, outline: Outline<'_>, shape: Shape) {
         let rows = outline.rows.map(|r| rows::row_count(ix, r));
-        let others = body.computed.iter().filter(|&&op| outline.product != Some(op));
+        let others = body.computed.iter().filter(|&&op| outline.product.is_none_or(|p| p.0 != op));
         self.computed.extend(others.map(|&op| {
             let once_a_row = rows == Some(ix.seg.shapes[op].numel());
             (op, if once_a_row { ix.seg.shapes[op].numel() } else { shape.numel() })
@@ -251,7 +273,10 @@ impl Written {
 fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kernel, TileGeometry) {
     let shape = ix.shape(outline.domain);
     match outline.rows {
-        Some(_) => rows::lay_out_tiled(written.body.clone(), outline.stores.len(), shape, &written.maps),
+        Some(_) => {
+            let points = written.body.stores.len() - outline.row_stores.len();
+            rows::lay_out_tiled(written.body.clone(), points, shape, &written.maps)
+        }
         None => tiled(written, shape),
     }
 }

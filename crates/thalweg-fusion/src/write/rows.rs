@@ -202,7 +202,7 @@ pub(crate) fn lay_out(
 }
 
 /// A row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can
-/// be run. Its stores from `row_stores` on are row by row.
+/// be run. Its stores from number `row_stores` on are row by row.
 pub(crate) fn lay_out_tiled(
     mut body: Body,
     row_stores: usize,

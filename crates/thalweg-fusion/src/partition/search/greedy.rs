@@ -144,7 +144,7 @@ fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: us
 }
 
 /// The state with some kernels made one, in which nothing is stored any more that only they needed.
-fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usize]) -> Result<State, Rule> {
+pub(crate) fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usize]) -> Result<State, Rule> {
     let facts = kernels.facts;
     let (mut stored, mut changed) = (state.stored.clone(), vec![]);
     let all: Vec<usize> = inside.iter().flat_map(|&k| state.kernels[k].stores.iter().copied()).collect();

@@ -111,21 +111,42 @@ fn a_product_shares_a_kernel_with_what_surrounds_it() {
 }
 
 #[test]
-fn a_kernel_has_one_product_and_no_rows_beside_it() {
+fn a_kernel_has_one_product_and_rows_of_its_last_axis() {
     let mut g = Graph::new();
     let (x, y) = (g.input(&[40, 40]), g.input(&[40, 40]));
     let p = g.matmul(x, y);
-    let q = g.matmul(p, y);
-    let sum = g.reduce(ReduceOp::Sum, p, 1);
+    let (on_the_left, on_the_right) = (g.matmul(p, y), g.matmul(y, p));
+    let (along, across) = (g.reduce(ReduceOp::Sum, p, 1), g.reduce(ReduceOp::Sum, p, 0));
     let turned = g.transposed(p);
     let other = g.binary(ElementOp::Add, p, turned);
-    for t in [q, sum, other] {
+    for t in [on_the_left, on_the_right, along, across, other] {
         g.live(t);
     }
-    assert_eq!(one_kernel(&g, &[q], &[]), Err(Rule::SecondProduct));
-    assert_eq!(one_kernel(&g, &[sum], &[]), Err(Rule::OtherRows));
+    assert_eq!(one_kernel(&g, &[on_the_left], &[]), Ok(()), "rows of one product are a factor of the other");
+    assert_eq!(one_kernel(&g, &[on_the_right], &[]), Err(Rule::SecondProduct));
+    assert_eq!(one_kernel(&g, &[p, on_the_left], &[]), Err(Rule::SecondProduct), "nor is the other one's result");
+    assert_eq!(one_kernel(&g, &[along], &[]), Ok(()));
+    assert_eq!(one_kernel(&g, &[across], &[]), Err(Rule::OtherRows));
     assert_eq!(one_kernel(&g, &[other], &[]), Err(Rule::ReadElsewhere));
-    assert_eq!(one_kernel(&g, &[p, q], &[]), Err(Rule::SecondProduct));
+}
+
+#[test]
+fn attention_is_one_kernel() {
+    let mut g = Graph::new();
+    let (q, k, v, mask) = (g.input(&[60, 16]), g.input(&[16, 50]), g.input(&[50, 16]), g.input(&[60, 50]));
+    let p = g.matmul(q, k);
+    let scores = g.binary(ElementOp::Add, p, mask);
+    let largest = g.reduce(ReduceOp::Max, scores, 1);
+    let largest = g.reshaped(largest, &[60, 1]);
+    let apart = g.binary(ElementOp::Sub, scores, largest);
+    let e = g.unary(ElementOp::Exp, apart);
+    let sum = g.reduce(ReduceOp::Sum, e, 1);
+    let sum = g.reshaped(sum, &[60, 1]);
+    let weights = g.binary(ElementOp::Div, e, sum);
+    let out = g.matmul(weights, v);
+    g.live(out);
+    assert_eq!(one_kernel(&g, &[out], &[]), Ok(()));
+    assert_eq!(one_kernel(&g, &[out], &[scores]), Ok(()));
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! What a launch refuses before anything runs, and where the matrices of a batch lie.
+
+use thalweg_ir::DType;
+use thalweg_kernel::MatmulGeometry;
+use thalweg_runtime::Buffer;
+
+/// Refuses a factor that reaches outside its operand.
+pub(super) fn check_factor(n: usize, dtype: DType, p: &MatmulGeometry, operand: &Buffer) {
+    let (side, at, dims) = [("left", p.a, [p.m, p.k]), ("right", p.b, [p.k, p.n])][n];
+    let stride = |d: &(usize, isize, isize)| if n == 0 { d.1 } else { d.2 };
+    let all = p.batch.iter().map(|d| (d.0, stride(d))).chain([(dims[0], at.1), (dims[1], at.2)]);
+    let (mut low, mut high) = (at.0 as i128, at.0 as i128);
+    for (size, stride) in all {
+        if size == 0 {
+            return;
+        }
+        let span = (size as i128 - 1) * stride as i128;
+        low += span.min(0);
+        high += span.max(0);
+    }
+    let has = operand.bytes() / dtype.size();
+    assert!(
+        low >= 0 && high < has as i128,
+        "a product reaches elements {low} to {high} of its {side} side, which has {has} ({dtype})"
+    );
+}
+
+/// Refuses results that lie over what the factors are read from, which is read again after the first tile.
+pub(super) fn check_apart(factors: &[&Buffer], results: &[&Buffer]) {
+    let range = |b: &Buffer| (b.address() as usize, b.address() as usize + b.bytes());
+    for (from, to) in factors.iter().flat_map(|f| results.iter().map(move |r| (range(f), range(r)))) {
+        assert!(from.0 >= to.1 || to.0 >= from.1, "a contraction's result lies over what a factor is read from");
+    }
+}
+
+/// Where the sums go where they are the result.
+pub(super) fn result(dtype: DType, p: &MatmulGeometry, operand: &Buffer) -> *mut u8 {
+    let sizes = p.batch.iter().map(|d| d.0).chain([p.m, p.n, dtype.size()]);
+    let bytes = sizes.fold(Some(1usize), |n, d| n?.checked_mul(d));
+    assert!(bytes.is_some_and(|b| b <= operand.bytes()), "the product {p:?} does not fit {operand:?}");
+    operand.address()
+}
+
+/// Elements from the first matrix of factor `n` to that of a product.
+pub(super) fn batch_offset(p: &MatmulGeometry, n: usize, product: usize) -> isize {
+    let (mut rest, mut at) = (product, 0);
+    for d in p.batch.iter().rev() {
+        at += (rest % d.0) as isize * if n == 0 { d.1 } else { d.2 };
+        rest /= d.0;
+    }
+    at
+}
+
+/// From the number of a product to that of its matrix in a factor that is computed: one that is broadcast has fewer.
+pub(super) fn batch_number(p: &MatmulGeometry, n: usize, product: usize) -> usize {
+    let size = if n == 0 { p.m * p.k } else { p.k * p.n };
+    batch_offset(p, n, product) as usize / size.max(1)
+}

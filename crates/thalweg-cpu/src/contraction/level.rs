@@ -1,0 +1,211 @@
+//! One product of a contraction with where its factors come from and what is made of its sums.
+//!
+//! In: operands and scalars of a launch, taken in their order ([`Arguments`]). Out: a [`Level`], which runs some rows of
+//! one product on the calling thread.
+
+use super::checks::{batch_number, batch_offset, check_factor};
+use super::parts::{Job, Near, Parts, Programs};
+use crate::contract::{self, Block, Factor, Finish, Tile};
+use crate::engine::Choice;
+use crate::simd::Shared;
+use crate::threads::Threads;
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use thalweg_ir::DType;
+use thalweg_kernel::{Contraction, ContractionGeometry, MatmulGeometry, Rectangle, accumulator};
+use thalweg_runtime::Buffer;
+
+/// Who computes the products of a block, and with which threads.
+pub(super) type Engine<'a> = (Choice, &'a Threads);
+
+/// Where a factor comes from.
+pub(super) enum Source<'a> {
+    Memory(&'a Buffer),
+    Computed(Job<'a>),
+}
+
+/// A product with its factors, and with what is made of its sums.
+pub(super) struct Level<'a> {
+    pub(super) dtype: DType,
+    pub(super) product: &'a MatmulGeometry,
+    pub(super) factors: [Source<'a>; 2],
+    pub(super) epilogue: Option<After<'a>>,
+}
+
+/// What is made of the sums.
+pub(super) struct After<'a> {
+    pub(super) job: Job<'a>,
+    /// Number of the operand that the sums are, and of the first that is written.
+    pub(super) sums: u16,
+    pub(super) writes: u16,
+    pub(super) along: bool,
+}
+
+/// Operands and scalars of a launch, taken one after the other.
+pub(super) struct Arguments<'a> {
+    pub(super) operands: &'a [&'a Buffer],
+    /// Stands where a block is put.
+    pub(super) first: &'a Buffer,
+    pub(super) scalars: &'a [u64],
+    pub(super) failed: &'a AtomicBool,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn operands(&mut self, n: usize) -> Vec<&'a Buffer> {
+        let (now, rest) = self.operands.split_at(n);
+        self.operands = rest;
+        now.to_vec()
+    }
+
+    pub(super) fn scalars(&mut self, n: usize) -> &'a [u64] {
+        let (now, rest) = self.scalars.split_at(n);
+        self.scalars = rest;
+        now
+    }
+
+    /// A product of these factors, and the one that its left factor is computed from.
+    pub(super) fn level(
+        &mut self,
+        c: &Contraction,
+        g: &'a ContractionGeometry,
+        (parts, inner_parts): (&'a Parts, Option<&'a Parts>),
+    ) -> (Level<'a>, Option<Level<'a>>) {
+        let mut inner = None;
+        let factors = [0, 1].map(|n| {
+            let Some((prologue, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else {
+                let operand = self.operands(1)[0];
+                check_factor(n, c.dtype, &g.product, operand);
+                return Source::Memory(operand);
+            };
+            if let Some((of, g)) = prologue.inner.as_deref().zip(g.inner.as_deref()) {
+                inner = Some(self.level(&of.product, g, (inner_parts.expect("compiled with the kernel"), None)).0);
+            }
+            let anything = self.first;
+            let mut operands = self.operands(prologue.operands);
+            if let Some(of) = &prologue.inner {
+                operands.insert(of.sums as usize, anything);
+            }
+            operands.push(anything);
+            let part = parts.factors[n].as_ref().expect("compiled with the kernel");
+            let scalars = self.scalars(prologue.scalars);
+            Source::Computed(Job { part, tiles, operands, scalars, failed: self.failed })
+        });
+        let epilogue = c.epilogue.as_deref().zip(g.epilogue.as_deref()).map(|(e, tiles)| {
+            let anything = self.first;
+            let mut operands = self.operands(e.reads as usize - 1);
+            operands.insert(e.sums as usize, anything);
+            // What it writes follows: results, or a block that is put there.
+            operands.extend(self.operands.iter().take(e.writes as usize));
+            operands.resize((e.reads + e.writes) as usize, anything);
+            let part = parts.epilogue.as_ref().expect("compiled with the kernel");
+            let scalars = self.scalars(e.scalars as usize);
+            let along = matches!(part.programs, Programs::Rows(_));
+            let job = Job { part, tiles, operands, scalars, failed: self.failed };
+            After { job, sums: e.sums, writes: e.reads, along }
+        });
+        (Level { dtype: c.dtype, product: &g.product, factors, epilogue }, inner)
+    }
+}
+
+impl Level<'_> {
+    /// Computes a block of factor `n`, of these batches, from its row `first` on.
+    pub(super) fn block(&self, n: usize, batch: usize, first: usize, block: Block, to: *mut u8, pitch: usize) {
+        let Source::Computed(job) = &self.factors[n] else { unreachable!("a factor in memory is read there") };
+        let batch = batch_number(self.product, n, batch);
+        let of = match n {
+            0 => Rectangle { batch, rows: first + block.lines.start..first + block.lines.end, columns: block.terms },
+            _ => Rectangle { batch, rows: block.terms, columns: block.lines },
+        };
+        let operand = (job.operands.len() - 1) as u16;
+        // SAFETY: the driver gives a block of its own that has room for it.
+        unsafe { job.run(&of, &[Near { operand, at: to, pitch, dtype: self.dtype }]) }
+    }
+
+    /// Factor `n` of one product, from line `first` on, where it is in memory.
+    pub(super) fn in_memory<'f>(&self, n: usize, batch: usize, first: usize) -> Option<Factor<'f>> {
+        let Source::Memory(operand) = self.factors[n] else { return None };
+        let p = self.product;
+        let (base, line, term) = if n == 0 { p.a } else { (p.b.0, p.b.2, p.b.1) };
+        let at = base + batch_offset(p, n, batch) + line * first as isize;
+        let first = operand.address().wrapping_offset(at * self.dtype.size() as isize);
+        Some(Factor::Strided { first, batch: vec![], line, term })
+    }
+
+    /// Puts what is made of the sums of some rows of a product into `to`, densely: what its epilogue gives, or the sums
+    /// in the dtype that they are added up in.
+    pub(super) fn near(&self, batch: usize, rows: Range<usize>, to: *mut u8, (isa, alone): Engine<'_>) {
+        let Some(after) = &self.epilogue else { return self.sums(batch, rows, None, to, (isa, alone)) };
+        let (start, n, to) = (rows.start, self.product.n, Shared(to));
+        let dtype = accumulator(self.dtype);
+        let written = after.job.part.bodies[0].stores[0].access as usize;
+        let result = after.job.part.bodies[0].accesses[written].dtype;
+        let finish = |tile: Tile| {
+            let first = tile.rows.start * n + tile.columns.start;
+            // SAFETY: each tile has its place in `to`, which has room for all rows.
+            let at = unsafe { to.get().add(first * result.size()) };
+            let near = [
+                Near { operand: after.sums, at: tile.sums.cast_mut(), pitch: tile.lead, dtype },
+                Near { operand: after.writes, at, pitch: n, dtype: result },
+            ];
+            let rows = start + tile.rows.start..start + tile.rows.end;
+            let of = Rectangle { batch, rows, columns: tile.columns };
+            // SAFETY: tile and block are the thread's.
+            unsafe { after.job.run(&of, &near) }
+        };
+        self.run(batch, rows, None, Finish::Tiles(&finish), (isa, alone));
+    }
+
+    /// Puts the sums of some rows of a product into `to`, densely, in the dtype that they are added up in. The left
+    /// factor is `left`, or the level's own.
+    pub(super) fn sums(
+        &self,
+        batch: usize,
+        rows: Range<usize>,
+        left: Option<Factor<'_>>,
+        to: *mut u8,
+        (isa, alone): Engine<'_>,
+    ) {
+        let to = Shared(to);
+        let (dtype, n) = (accumulator(self.dtype), self.product.n);
+        let copy = |tile: Tile| {
+            for (i, row) in tile.rows.clone().enumerate() {
+                let size = dtype.size();
+                // SAFETY: each tile has its place in `to`, which has room for all rows.
+                unsafe {
+                    let to = to.get().add((row * n + tile.columns.start) * size);
+                    to.copy_from_nonoverlapping(tile.sums.add(i * tile.lead * size), tile.columns.len() * size);
+                }
+            }
+        };
+        let finish = if dtype == self.dtype { Finish::Store(to.get()) } else { Finish::Tiles(&copy) };
+        self.run(batch, rows, left, finish, (isa, alone));
+    }
+
+    /// Runs some rows of one product.
+    pub(super) fn run(
+        &self,
+        batch: usize,
+        rows: Range<usize>,
+        left: Option<Factor<'_>>,
+        finish: Finish<'_>,
+        (isa, alone): Engine<'_>,
+    ) {
+        let blocks = [0, 1].map(|n| {
+            let first = if n == 0 { rows.start } else { 0 };
+            move |block: Block, to: *mut u8, pitch: usize| self.block(n, batch, first, block, to, pitch)
+        });
+        let own =
+            |n: usize, first: usize| self.in_memory(n, batch, first).unwrap_or_else(|| Factor::Computed(&blocks[n]));
+        let product = contract::Contraction {
+            dtype: self.dtype,
+            batch: vec![],
+            m: rows.len(),
+            n: self.product.n,
+            k: self.product.k,
+            left: left.unwrap_or_else(|| own(0, rows.start)),
+            right: own(1, 0),
+            finish,
+        };
+        contract::run(&product, isa, alone);
+    }
+}

@@ -1,0 +1,249 @@
+//! Contractions: the kernels of [`crate::contract`] between map bodies.
+//!
+//! In: a [`Contraction`] with its geometry. A factor that is not in memory is computed by its body, block by block, when
+//! it is packed; what is made of the sums is computed tile by tile, while these are near. Both are ordinary launches of
+//! map programs on the thread that packs or has the tile, and so checked like all others.
+//!
+//! * `parts`: the bodies, compiled, and their launches on rectangles. `level`: a product with its factors.
+//! * `checks`: what is refused. `moves`: what all of it moves.
+//!
+//! Always true: no operand is touched outside its bytes, whatever geometry is given, and no element is written twice.
+
+mod checks;
+mod level;
+mod moves;
+mod parts;
+
+use crate::contract::{self, Block, Factor, Finish, Tile};
+use crate::engine::{Choice, OutOfRange};
+use crate::matmul;
+use crate::row;
+use crate::simd::Shared;
+use crate::threads::Threads;
+use checks::{batch_number, check_apart, result};
+use level::{After, Arguments, Level, Source};
+use parts::{Near, Part, Parts, Programs};
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Inner, Kernel, Moved, Rectangle};
+use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
+
+/// Nanoseconds a multiplication with its addition on one thread.
+const NS_PER_MULTIPLY: f64 = 0.03;
+
+/// A compiled contraction.
+#[derive(Debug)]
+pub struct ContractionProgram {
+    kernel: Contraction,
+    parts: Parts,
+    /// Of the product that the left factor is computed from.
+    inner: Option<Parts>,
+    isa: Choice,
+    threads: Arc<Threads>,
+    /// For a block of rows, which is one thread's.
+    alone: Threads,
+}
+
+thread_local! {
+    static ROWS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `work` with this thread's room for so many bytes three times.
+fn with_room(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
+    let words = bytes.map(|b| b.div_ceil(64) * 8);
+    let mut room = ROWS.take();
+    room.resize(room.len().max(words.iter().sum()), 0);
+    let first = room.as_mut_ptr();
+    // SAFETY: the parts follow one another within the room.
+    let at = [0, words[0], words[0] + words[1]].map(|offset| unsafe { first.add(offset) }.cast());
+    work(at);
+    ROWS.set(room);
+}
+
+impl ContractionProgram {
+    /// Compiles it.
+    pub fn new(kernel: &Contraction, isa: Choice, threads: Arc<Threads>) -> ContractionProgram {
+        let part = |kernel: &Kernel| Part::new(kernel, isa, &threads);
+        let parts = |c: &Contraction| Parts {
+            factors: c.factors.each_ref().map(|f| f.as_ref().map(|p| part(&p.kernel))),
+            epilogue: c.epilogue.as_ref().map(|e| part(&e.kernel)),
+        };
+        ContractionProgram {
+            parts: parts(kernel),
+            inner: inner_of(kernel).map(|i| parts(&i.product)),
+            kernel: kernel.clone(),
+            isa,
+            threads,
+            alone: Threads::new(1, 0.0),
+        }
+    }
+
+    fn launch_fused(&self, g: &ContractionGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let (c, p) = (&self.kernel, &g.product);
+        let failed = AtomicBool::new(false);
+        check_apart(&operands[..c.factor_operands()], &operands[operands.len() - c.results()..]);
+        let mut left = Arguments { operands, first: operands[0], scalars, failed: &failed };
+        let (level, inner) = left.level(c, g, (&self.parts, self.inner.as_ref()));
+        let store = match level.epilogue {
+            None => result(c.dtype, p, left.operands[0]),
+            Some(_) => std::ptr::null_mut(),
+        };
+        if c.takes_rows() {
+            self.run_rows(g, (&level, inner.as_ref()), Shared(store));
+        } else {
+            self.run_tiles(g, &level, store);
+        }
+        if failed.into_inner() { Err(OutOfRange.into()) } else { Ok(()) }
+    }
+
+    /// All products at once, cut as the driver does.
+    fn run_tiles(&self, g: &ContractionGeometry, level: &Level<'_>, store: *mut u8) {
+        let p = &g.product;
+        let dtype = self.kernel.accumulator();
+        let blocks = [0, 1]
+            .map(|n| move |block: Block, to: *mut u8, pitch: usize| level.block(n, block.batch, 0, block, to, pitch));
+        let factor = |n: usize| match level.in_memory(n, 0, 0) {
+            Some(Factor::Strided { first, line, term, .. }) => {
+                let batch = p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect();
+                Factor::Strided { first, batch, line, term }
+            }
+            _ => Factor::Computed(&blocks[n]),
+        };
+        let finish = |tile: Tile| {
+            let after = level.epilogue.as_ref().expect("a tile has an epilogue");
+            let of = Rectangle { batch: tile.batch, rows: tile.rows, columns: tile.columns };
+            let near = Near { operand: after.sums, at: tile.sums.cast_mut(), pitch: tile.lead, dtype };
+            // SAFETY: the tile is the thread's, and its body reads it only.
+            unsafe { after.job.run(&of, &[near]) }
+        };
+        let product = contract::Contraction {
+            dtype: self.kernel.dtype,
+            batch: p.batch.iter().map(|d| d.0).collect(),
+            m: p.m,
+            n: p.n,
+            k: p.k,
+            left: factor(0),
+            right: factor(1),
+            finish: if level.epilogue.is_some() { Finish::Tiles(&finish) } else { Finish::Store(store) },
+        };
+        contract::run(&product, self.isa, &self.threads);
+    }
+
+    /// Block after block of rows, each by one thread: the left factor of a block is computed whole, and so are its sums
+    /// where what follows needs rows of them.
+    fn run_rows(&self, g: &ContractionGeometry, (level, inner): (&Level<'_>, Option<&Level<'_>>), store: Shared<u8>) {
+        let (c, p) = (&self.kernel, &g.product);
+        let (at_a_time, batches) = (g.rows_at_a_time(c), g.batches());
+        let blocks = p.m.div_ceil(at_a_time);
+        let (wide, size) = (c.accumulator().size(), c.dtype.size());
+        let along = level.epilogue.as_ref().is_some_and(|e| e.along);
+        let whole = c.factors[0].as_ref().is_some_and(|f| matches!(f.kernel, Kernel::Rows { .. }) || f.inner.is_some());
+        let room = [
+            inner_of(c).map_or(0, |i| at_a_time * p.k * i.dtype.size()),
+            if whole { at_a_time * p.k * size } else { 0 },
+            if along { at_a_time * p.n * wide } else { 0 },
+        ];
+        let products = 1 + inner.is_some() as usize;
+        let estimate = (batches * p.m * products) as f64 * (p.n * p.k) as f64 * NS_PER_MULTIPLY;
+        let engine = (self.isa, &self.alone);
+        self.threads.run(batches * blocks, 1, estimate, |range| {
+            for i in range {
+                let (batch, start) = (i / blocks, i % blocks * at_a_time);
+                let rows = start..p.m.min(start + at_a_time);
+                with_room(room, |[sums, factor, result]| {
+                    let left = whole.then(|| {
+                        self.left_rows(g, (level, inner), (batch, rows.clone()), [sums, factor]);
+                        let (line, term) = (p.k as isize, 1);
+                        Factor::Strided { first: factor.cast_const(), batch: vec![], line, term }
+                    });
+                    let Some(After { job, sums: operand, .. }) = &level.epilogue else {
+                        let offset = (batch * p.m + start) * p.n * size;
+                        // SAFETY: these rows lie in the result, which was checked to have room for all.
+                        let to = unsafe { store.get().add(offset) };
+                        return level.run(batch, rows, left, Finish::Store(to), engine);
+                    };
+                    let near = |at: *mut u8, pitch| Near { operand: *operand, at, pitch, dtype: c.accumulator() };
+                    if along {
+                        level.sums(batch, rows.clone(), left, result, engine);
+                        let of = Rectangle { batch, rows, columns: 0..p.n };
+                        // SAFETY: the room is this thread's.
+                        return unsafe { job.run(&of, &[near(result, p.n)]) };
+                    }
+                    let finish = |tile: Tile| {
+                        let rows = start + tile.rows.start..start + tile.rows.end;
+                        let of = Rectangle { batch, rows, columns: tile.columns };
+                        // SAFETY: the tile is the thread's, and its body reads it only.
+                        unsafe { job.run(&of, &[near(tile.sums.cast_mut(), tile.lead)]) }
+                    };
+                    level.run(batch, rows, left, Finish::Tiles(&finish), engine);
+                });
+            }
+        });
+    }
+
+    /// Computes rows of the left factor, from those of the product that it is computed from.
+    fn left_rows(
+        &self,
+        g: &ContractionGeometry,
+        (level, inner): (&Level<'_>, Option<&Level<'_>>),
+        (batch, rows): (usize, Range<usize>),
+        [sums, factor]: [*mut u8; 2],
+    ) {
+        let Source::Computed(job) = &level.factors[0] else { unreachable!("a left factor that is computed") };
+        let k = g.product.k;
+        let batch = batch_number(&g.product, 0, batch);
+        let operand = (job.operands.len() - 1) as u16;
+        let mut near = vec![Near { operand, at: factor, pitch: k, dtype: self.kernel.dtype }];
+        let of_inner = self.kernel.factors[0].as_ref().and_then(|f| f.inner.as_ref());
+        if let Some((of, inner)) = of_inner.zip(inner) {
+            inner.near(batch, rows.clone(), sums, (self.isa, &self.alone));
+            near.push(Near { operand: of.sums, at: sums, pitch: k, dtype: of.dtype });
+        }
+        // SAFETY: the room is this thread's.
+        unsafe { job.run(&Rectangle { batch, rows, columns: 0..k }, &near) }
+    }
+}
+
+impl Program for ContractionProgram {
+    fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
+        if self.kernel.is_bare() {
+            matmul::launch(self.kernel.dtype, &g.product, operands, self.isa, &self.threads);
+            return Ok(());
+        }
+        self.launch_fused(g, operands, scalars)
+    }
+
+    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
+        let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
+        let c = &self.kernel;
+        if c.is_bare() {
+            return matmul::moves(c.dtype, &g.product, self.isa, &self.threads);
+        }
+        moves::moves(c, g)
+    }
+
+    fn rereads_for(&self, operand: usize) -> bool {
+        let Some((e, part)) = self.kernel.epilogue.as_ref().zip(self.parts.epilogue.as_ref()) else { return true };
+        // Its number in the epilogue: reads there include the sums.
+        let own = (operand + 1).saturating_sub(self.kernel.factor_operands());
+        debug_assert!(own >= e.reads as usize, "operand {operand} is written");
+        match &part.programs {
+            Programs::Maps(all) => all.iter().any(|p| p.rereads_for(own)),
+            Programs::Rows(rows) => rows.rereads_for(own),
+        }
+    }
+
+    fn info(&self) -> ProgramInfo {
+        let of = |p: &Parts| p.factors.iter().flatten().chain(&p.epilogue).flat_map(Part::infos).collect::<Vec<_>>();
+        let all = row::sum(of(&self.parts).into_iter().chain(self.inner.iter().flat_map(of)));
+        ProgramInfo { engine: self.isa.name().into(), ..all }
+    }
+}
+
+/// The product that the left factor is computed from.
+fn inner_of(c: &Contraction) -> Option<&Inner> {
+    c.factors[0].as_ref().and_then(|f| f.inner.as_deref())
+}

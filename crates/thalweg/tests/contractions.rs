@@ -1,0 +1,124 @@
+//! Products with what is computed before and after them: one kernel, its bytes, and the values of one kernel an
+//! operation.
+
+mod counting;
+
+use counting::{counted, pinned, randn};
+use thalweg::Counters;
+use thalweg::prelude::*;
+use thalweg_stream::{Mode, mode, set_mode};
+
+/// Runs `f` fused and unfused, strictly and not: strictly to the bit, else nearly. Gives what the fused run counted.
+#[track_caller]
+fn alike(f: &dyn Fn() -> Tensor) -> Counters {
+    let values = || f().to_vec::<f32>().unwrap();
+    let before = mode();
+    set_mode(Mode { strict: true, ..before });
+    let one = values();
+    set_mode(Mode { strict: true, fused: false, ..before });
+    let other = values();
+    set_mode(before);
+    let differs = one.iter().zip(&other).position(|(a, b)| a.to_bits() != b.to_bits());
+    assert_eq!(differs.map(|at| (at, one[at], other[at])), None, "strictly the same bits");
+    let (out, counted) = counted(f);
+    let fast = out.to_vec::<f32>().unwrap();
+    let largest = one.iter().fold(0f32, |m, v| m.max(v.abs()));
+    for (a, b) in fast.iter().zip(&one) {
+        assert!((a - b).abs() <= 1e-5 * largest || a.is_nan() && b.is_nan(), "{a} is not {b}");
+    }
+    counted
+}
+
+const F32: u64 = 4;
+
+#[test]
+fn what_follows_a_product_is_in_its_kernel() {
+    let _pinned = pinned();
+    let (a, b, bias) = (randn([300, 70]), randn([70, 200]), randn([200]));
+    let c = alike(&|| (a.matmul(&b) + &bias).gelu());
+    assert_eq!((c.kernels, c.bytes_written), (1, 300 * 200 * F32));
+    assert_eq!(c.bytes_read, (300 * 70 + 70 * 200 + 200) * F32);
+}
+
+#[test]
+fn what_precedes_a_product_is_in_its_kernel() {
+    let _pinned = pinned();
+    let (a, b, scale) = (randn([300, 70]), randn([70, 200]), randn([70, 1]));
+    let c = alike(&|| a.square().matmul(&(&b * &scale)));
+    assert_eq!((c.kernels, c.bytes_written), (1, 300 * 200 * F32));
+    // A factor in another order, one with a mask, and one that is broadcast over the batch.
+    let (x, w) = (randn([5, 33, 40]), randn([40, 17]));
+    alike(&|| x.permute([0, 2, 1]).exp().matmul(&randn_like_ones(33, 20)));
+    alike(&|| x.slice((.., 1..30, ..)).pad([(0, 0), (2, 2), (0, 0)], 0.5).sin().matmul(&w.tanh()));
+    alike(&|| x.matmul(&w.reshape([17, 40]).t().tanh()));
+}
+
+/// Ones over one row that is broadcast.
+fn randn_like_ones(k: usize, n: usize) -> Tensor {
+    Tensor::ones([1, n]).expand([k, n]) * 0.5
+}
+
+#[test]
+fn several_results_and_residuals() {
+    let _pinned = pinned();
+    let (x, w, r) = (randn([130, 64]), randn([64, 64]), randn([130, 64]));
+    let c = alike(&|| {
+        let y = x.matmul(&w);
+        let z = (&y + &r).relu();
+        Tensor::cat(&[&y, &z], 1)
+    });
+    assert!(c.kernels <= 2, "{c:?}");
+    // The left factor of a product again beside its sums.
+    alike(&|| x.tanh().matmul(&w) + x.tanh());
+}
+
+#[test]
+fn attention_has_no_matrix_of_scores() {
+    let _pinned = pinned();
+    let (heads, n, d) = (8, 512, 64);
+    let (q, k, v) = (randn([heads, n, d]), randn([heads, n, d]), randn([heads, n, d]));
+    let mask = randn([n, n]);
+    let c = alike(&|| (q.matmul(&k.permute([0, 2, 1])) / (d as f64).sqrt() + &mask).softmax(-1).matmul(&v));
+    assert_eq!((c.kernels, c.bytes_written), (1, (heads * n * d) as u64 * F32));
+    assert!(c.bytes_allocated < (heads * n * n) as u64 * F32 / 2, "{c:?}");
+    // Any function of the scores.
+    alike(&|| q.matmul(&k.permute([0, 2, 1])).sigmoid().matmul(&v));
+}
+
+#[test]
+fn rows_before_and_after_a_product() {
+    let _pinned = pinned();
+    let (x, w, r) = (randn([90, 48]), randn([48, 96]), randn([90, 96]));
+    alike(&|| x.rms_norm(-1, 1e-5).matmul(&w));
+    let c = alike(&|| (x.matmul(&w) + &r).layer_norm(-1, 1e-5));
+    assert_eq!((c.kernels, c.bytes_written), (1, 90 * 96 * F32));
+    let c = alike(&|| x.matmul(&w).sum(-1));
+    assert_eq!((c.kernels, c.bytes_written), (1, 90 * F32));
+    alike(&|| x.cumsum(-1).matmul(&w).cumsum(-1));
+}
+
+#[test]
+fn edges() {
+    let _pinned = pinned();
+    for (m, k, n) in [(1, 1, 1), (1, 40, 30), (40, 1, 30), (40, 30, 1), (7, 13, 17), (1, 300, 1), (65, 257, 33)] {
+        let (a, b, c) = (randn([m, k]), randn([k, n]), randn([n]));
+        alike(&|| (a.exp().matmul(&b.sin()) + &c).tanh());
+        alike(&|| a.softmax(-1).matmul(&b).softmax(-1));
+        alike(&|| a.matmul(&b).matmul(&b.t()).relu());
+    }
+    let (none, w) = (Tensor::zeros([4, 0]), Tensor::zeros([0, 5]));
+    alike(&|| none.exp().matmul(&w.exp()) + 1.0);
+    assert_eq!(Tensor::zeros([0, 3]).exp().matmul(&Tensor::ones([3, 5])).dims(), [0, 5]);
+}
+
+#[test]
+fn an_index_out_of_range_in_a_factor_is_an_error() {
+    let _pinned = pinned();
+    let (table, w) = (randn([10, 8]), randn([8, 8]));
+    let good = Tensor::new([3i64, 9, 0]);
+    let c = alike(&|| table.index_select(0, &good).matmul(&w).relu());
+    assert_eq!(c.kernels, 1);
+    let bad = Tensor::new([3i64, 10]);
+    let message = table.index_select(0, &bad).matmul(&w).relu().to_vec::<f32>().unwrap_err().to_string();
+    assert!(message.contains("out of range"), "{message}");
+}
