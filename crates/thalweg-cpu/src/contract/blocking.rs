@@ -86,8 +86,9 @@ fn aliases(stride: isize, count: usize) -> bool {
 pub fn blocking(s: &Sizes) -> Blocking {
     let [tile_rows, tile_columns] = s.tile;
     let terms = s.k.min(TERMS);
-    // Packed rows take a fifth of the second-level cache, sums somewhat more; the rest is for what streams through.
-    let most_rows = (PRIVATE / 5 / (TERMS * s.size) / tile_rows * tile_rows).max(tile_rows);
+    // Packed rows take the most of the second-level cache that leaves room for what streams through: more rows share a
+    // panel of the right factor.
+    let most_rows = (PRIVATE * 3 / 8 / (TERMS * s.size) / tile_rows * tile_rows).max(tile_rows);
     let row_blocks = s.m.div_ceil(most_rows);
     let rows = s.m.div_ceil(row_blocks).next_multiple_of(tile_rows);
     let small_right = s.k * s.n * s.size <= SMALL;
@@ -106,11 +107,12 @@ pub fn blocking(s: &Sizes) -> Blocking {
         false if row_blocks == 1 => Right::Own,
         false => Right::Shared(shared.min(s.n.next_multiple_of(tile_columns))),
     };
-    // What is packed for one block of rows, or handed over, stays in the second-level cache with the sums.
+    // What is packed for one block of rows, or handed over, stays in the second-level cache. Sums that are stored are
+    // met once for each block of terms, and asked for ahead.
     let columns = match right {
         Right::Own => PRIVATE / 2 / (terms.max(1) * s.size),
         _ if s.tiles => PRIVATE / 4 / (rows.min(s.m) * s.size),
-        _ => PRIVATE / 3 / (rows.min(s.m) * s.size),
+        _ => 3 * PRIVATE / 4 / (rows.min(s.m) * s.size),
     };
     let columns = (columns / tile_columns * tile_columns).max(tile_columns);
     let pass = match right {
