@@ -3,15 +3,15 @@
 
 use super::super::Isa;
 use super::super::product::{Form, STREAMED, VECTORS, assemble, rows};
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
 fn forms(isa: Isa) -> Vec<Form> {
     let flags = [false, true];
     let tiles = (1..=rows(isa)).flat_map(|rows| (1..=VECTORS).map(move |vectors| (rows, vectors)));
     let tiles = tiles.flat_map(|(rows, vectors)| {
-        flags.into_iter().flat_map(move |masked| {
-            flags.map(|along_terms| Form::Tile { rows, vectors, masked, along_terms })
-        })
+        flags
+            .into_iter()
+            .flat_map(move |masked| flags.map(|along_terms| Form::Tile { rows, vectors, masked, along_terms }))
     });
     let streams = (1..=STREAMED).flat_map(|terms| flags.map(|first| Form::Stream { terms, first }));
     tiles.chain(streams).collect()
@@ -29,10 +29,6 @@ fn decoded(code: &[u8]) -> Vec<Instruction> {
             return all;
         }
     }
-}
-
-fn is_vector(r: Register) -> bool {
-    r.is_vector_register()
 }
 
 #[test]
@@ -53,10 +49,12 @@ fn every_form_is_whole_and_stays_in_its_registers() {
             let popped = all.iter().filter(|i| i.mnemonic() == Mnemonic::Pop).count();
             assert_eq!(pushed, popped, "{isa:?} {form:?}");
             for i in &all {
-                for register in (0..i.op_count()).filter(|o| i.op_kind(*o) == OpKind::Register).map(|o| i.op_register(o)) {
+                for register in
+                    (0..i.op_count()).filter(|o| i.op_kind(*o) == OpKind::Register).map(|o| i.op_register(o))
+                {
                     let limit = if isa == Isa::Avx2 { 16 } else { 32 };
                     let fits = register.size() <= isa.bytes() && register.number() < limit;
-                    assert!(!is_vector(register) || fits, "{isa:?} {form:?}: {i}");
+                    assert!(!register.is_vector_register() || fits, "{isa:?} {form:?}: {i}");
                 }
                 if i.is_jcc_short_or_near() {
                     assert!(all.iter().any(|to| to.ip() == i.near_branch_target()), "{isa:?} {form:?}: {i}");
