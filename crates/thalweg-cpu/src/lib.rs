@@ -17,7 +17,6 @@ mod launch;
 pub mod machine;
 mod map;
 pub mod math;
-mod matmul;
 mod memory;
 mod number;
 mod prepare;

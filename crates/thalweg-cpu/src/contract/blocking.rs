@@ -5,13 +5,13 @@ use super::TERMS;
 use crate::memory::{PRIVATE, last_level_cache};
 use thalweg_ir::DType;
 
-/// Nanoseconds a fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 105 to 112
-/// GFLOP/s); f64 takes twice that.
-const NS_PER_MULTIPLY: f64 = 0.019;
-/// Of integers.
-const NS_PER_INT_MULTIPLY: f64 = 0.06;
-/// Nanoseconds a byte of a matrix that meets a vector.
-const NS_PER_BYTE: f64 = 0.05;
+/// Nanoseconds a fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 75 to 92
+/// GFLOP/s, bf16 alike); f64 takes twice that.
+const NS_PER_MULTIPLY: f64 = 0.024;
+/// Of integers (measured there: 60 billion operations a second of i32, 44 of i8).
+const NS_PER_INT_MULTIPLY: f64 = 0.04;
+/// Nanoseconds a byte of a matrix that meets a vector (measured there, out of cache: 0.04 to 0.05).
+const NS_PER_BYTE: f64 = 0.045;
 
 /// The time that one thread will take for one product.
 pub fn estimate_ns(dtype: DType, m: usize, n: usize, k: usize) -> f64 {
@@ -77,6 +77,12 @@ const SMALL: usize = 96 << 10;
 /// The most bytes of the right factor that are packed for all threads at a time.
 const MOST_SHARED: usize = 16 << 20;
 
+/// Bytes of a row of the right factor that a task packs at a time, at least: memory is read at its speed in long
+/// stretches only.
+const OWN_BYTES: usize = 4 << 10;
+/// The fewest columns that are packed for all: packing the left factor again for the next ones costs no more than 4 %.
+const LEAST_SHARED: usize = 256;
+
 /// Whether lines of cache at this distance fall into few sets.
 fn aliases(stride: isize, count: usize) -> bool {
     count > 4 && stride % 1024 == 0
@@ -86,8 +92,9 @@ fn aliases(stride: isize, count: usize) -> bool {
 pub fn blocking(s: &Sizes) -> Blocking {
     let [tile_rows, tile_columns] = s.tile;
     let terms = s.k.min(TERMS);
-    // Packed rows take a fifth of the second-level cache, sums somewhat more; the rest is for what streams through.
-    let most_rows = (PRIVATE / 5 / (TERMS * s.size) / tile_rows * tile_rows).max(tile_rows);
+    // Packed rows take the most of the second-level cache that leaves room for what streams through: more rows share a
+    // panel of the right factor.
+    let most_rows = (PRIVATE * 3 / 8 / (TERMS * s.size) / tile_rows * tile_rows).max(tile_rows);
     let row_blocks = s.m.div_ceil(most_rows);
     let rows = s.m.div_ceil(row_blocks).next_multiple_of(tile_rows);
     let small_right = s.k * s.n * s.size <= SMALL;
@@ -100,17 +107,18 @@ pub fn blocking(s: &Sizes) -> Blocking {
         .is_some_and(|stride| s.m * s.k * s.size <= SMALL && !aliases(stride, tile_rows) && s.n <= 16 * tile_columns);
     let row_blocks = s.m.div_ceil(rows);
     let shared = (last_level_cache() / 4).clamp(1 << 20, MOST_SHARED) / (s.k.max(1) * s.size);
-    let shared = shared.max(256) / tile_columns * tile_columns;
+    let shared = shared.max(LEAST_SHARED) / tile_columns * tile_columns;
     let right = match direct {
         true => Right::Direct,
-        false if row_blocks == 1 => Right::Own,
+        false if row_blocks == 1 || s.k * s.size * LEAST_SHARED > 4 * MOST_SHARED => Right::Own,
         false => Right::Shared(shared.min(s.n.next_multiple_of(tile_columns))),
     };
-    // What is packed for one block of rows, or handed over, stays in the second-level cache with the sums.
+    // What is packed for one block of rows, or handed over, stays in the second-level cache. Sums that are stored are
+    // met once for each block of terms, and asked for ahead.
     let columns = match right {
-        Right::Own => PRIVATE / 2 / (terms.max(1) * s.size),
+        Right::Own => (PRIVATE / 2 / (terms.max(1) * s.size)).max(OWN_BYTES / s.size),
         _ if s.tiles => PRIVATE / 4 / (rows.min(s.m) * s.size),
-        _ => PRIVATE / 3 / (rows.min(s.m) * s.size),
+        _ => 3 * PRIVATE / 4 / (rows.min(s.m) * s.size),
     };
     let columns = (columns / tile_columns * tile_columns).max(tile_columns);
     let pass = match right {

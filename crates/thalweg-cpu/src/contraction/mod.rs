@@ -16,7 +16,6 @@ mod parts;
 
 use crate::contract::{self, Block, Factor, Finish, Tile};
 use crate::engine::{Choice, OutOfRange};
-use crate::matmul;
 use crate::row;
 use crate::simd::Shared;
 use crate::threads::Threads;
@@ -80,7 +79,7 @@ impl ContractionProgram {
         }
     }
 
-    fn launch_fused(&self, g: &ContractionGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+    fn launch_checked(&self, g: &ContractionGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let (c, p) = (&self.kernel, &g.product);
         let failed = AtomicBool::new(false);
         check_apart(&operands[..c.factor_operands()], &operands[operands.len() - c.results()..]);
@@ -209,18 +208,14 @@ impl ContractionProgram {
 impl Program for ContractionProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
-        if self.kernel.is_bare() {
-            matmul::launch(self.kernel.dtype, &g.product, operands, self.isa, &self.threads);
-            return Ok(());
-        }
-        self.launch_fused(g, operands, scalars)
+        self.launch_checked(g, operands, scalars)
     }
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
         let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
         let c = &self.kernel;
         if c.is_bare() {
-            return matmul::moves(c.dtype, &g.product, self.isa, &self.threads);
+            return contract::moves::moves(c.dtype, &g.product, self.isa, &self.threads);
         }
         moves::moves(c, g)
     }

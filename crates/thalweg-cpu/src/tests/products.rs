@@ -1,7 +1,8 @@
 //! Matrix products against the sum that defines them.
 
 use super::{Lcg, device, download, read, upload, write};
-use thalweg_ir::{DType, Scalar};
+use thalweg_ir::{DType, Op, RelArg, RelOp, Scalar, Shape};
+use thalweg_kernel::reference::{Array, Data, RefArg, evaluate};
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, MatmulGeometry, Precision};
 use thalweg_runtime::{Device, Error};
 
@@ -106,4 +107,78 @@ fn reading_outside_a_side_panics() {
     let geometry = MatmulGeometry { batch: vec![], m: 2, n: 2, k: 3, a: (0, 3, 1), b: (0, 2, 1), reach: [None, None] };
     let program = device.program(&Kernel::Contraction(Contraction::bare(DType::F32, Precision::Full))).unwrap();
     program.launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), &[&a, &b, &c], &[]).unwrap();
+}
+
+/// Operands of small integers: every order gives the exact sum, which the interpreter has.
+#[test]
+fn products_of_small_integers_are_what_the_interpreter_says() {
+    let mut rng = Lcg(23);
+    for round in 0..60 {
+        let dtype = [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32, DType::I8][round % 6];
+        let edges = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 33];
+        let (m, n) = (edges[rng.below(edges.len())], edges[rng.below(edges.len())]);
+        // Sums of bf16 stay exact: at most 2⁸ in magnitude.
+        let k = [1, 3, 8, 31][rng.below(4)];
+        let mut side = |rows: usize, columns: usize| {
+            let values = (0..rows * columns).map(|_| rng.below(5) as i64 - 2);
+            let data = match dtype.is_float() {
+                true => Data::Float(values.map(|v| v as f64).collect()),
+                false => Data::Int(values.collect()),
+            };
+            Array { shape: Shape::new(&[rows, columns]), dtype, data }
+        };
+        let (a, b) = (side(m, k), side(k, n));
+        let rel = RelOp { op: Op::Matmul, dtype, rank: 2, attr: 0, args: [RelArg::NONE; 3] };
+        let expected = evaluate(&rel, Shape::new(&[m, n]), &[RefArg::Array(&a), RefArg::Array(&b)], &[]);
+        let device = device(1 + round % 3);
+        let (da, db) = (upload(&*device, &a.to_bytes()), upload(&*device, &b.to_bytes()));
+        let dc = upload(&*device, &vec![0xffu8; m * n * dtype.size()]);
+        let geometry = MatmulGeometry {
+            batch: vec![],
+            m,
+            n,
+            k,
+            a: (0, k as isize, 1),
+            b: (0, n as isize, 1),
+            reach: [None, None],
+        };
+        let program = device.program(&Kernel::Contraction(Contraction::bare(dtype, Precision::Full))).unwrap();
+        program
+            .launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), &[&da, &db, &dc], &[])
+            .unwrap();
+        let got: Vec<u8> = download(&*device, &dc, m * n * dtype.size());
+        // By value: a sum begins with +0 here, and with -0 in the interpreter, so sums of -0 differ in their sign.
+        let got = Array::from_bytes(Shape::new(&[m, n]), dtype, &got);
+        assert_eq!(got.data, expected.data, "{dtype} {m} {n} {k}");
+    }
+}
+
+#[test]
+fn a_product_says_what_it_moves() {
+    let moves = |threads: usize, m: usize, n: usize, k: usize| {
+        let program =
+            device(threads).program(&Kernel::Contraction(Contraction::bare(DType::F32, Precision::Full))).unwrap();
+        let geometry = MatmulGeometry {
+            batch: vec![],
+            m,
+            n,
+            k,
+            a: (0, k as isize, 1),
+            b: (0, n as isize, 1),
+            reach: [None, None],
+        };
+        program.moves(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), false)
+    };
+    // All of it stays: each factor is read once.
+    let small = moves(2, 64, 64, 64);
+    assert_eq!([small.read, small.written], [2 * 64 * 64 * 4, 64 * 64 * 4]);
+    // A matrix that meets a vector is read once, and so is the vector.
+    let row = moves(2, 1, 1024, 4096);
+    assert_eq!([row.read, row.written], [4 * (4096 + 1024 * 4096), 4 * 1024]);
+    // Panels of the right factor are written and read again; the result is written once, whatever the number of terms.
+    let size = 1500 * 1500 * 4;
+    let large = moves(1, 1500, 1500, 1500);
+    assert!(large.written >= 2 * size && large.written < 3 * size, "{large:?}");
+    assert!(large.read >= 3 * size, "{large:?}");
+    assert_eq!(moves(1, 1500, 1500, 0).written, size);
 }

@@ -14,8 +14,9 @@ use std::mem::offset_of;
 
 /// Terms in a pass of the tile kernel's loop.
 const UNROLL: i32 = 4;
-/// Bytes of the right factor that are asked for ahead of the terms that use them.
-const AHEAD: i32 = 512;
+/// Bytes of a packed right factor that are asked for ahead of the terms that use them (1 KiB measured 3 % faster than
+/// 512 bytes, and 8 % than none).
+const AHEAD: i32 = 1024;
 
 /// Vectors side by side in a tile.
 pub const VECTORS: usize = 2;

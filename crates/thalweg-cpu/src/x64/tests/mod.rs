@@ -5,6 +5,7 @@ mod encoder;
 mod evaluate;
 mod gathers;
 pub(crate) mod memory;
+mod product;
 mod random;
 mod speed;
 

@@ -1,0 +1,83 @@
+//! The micro-kernels of contractions, read back by another decoder. (What they compute is checked in `contract/tests.rs`
+//! on the instruction sets of the machine; this holds for both everywhere.)
+
+use super::super::Isa;
+use super::super::product::{Form, STREAMED, VECTORS, assemble, rows};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
+
+fn forms(isa: Isa) -> Vec<Form> {
+    let flags = [false, true];
+    let tiles = (1..=rows(isa)).flat_map(|rows| (1..=VECTORS).map(move |vectors| (rows, vectors)));
+    let tiles = tiles.flat_map(|(rows, vectors)| {
+        flags
+            .into_iter()
+            .flat_map(move |masked| flags.map(|along_terms| Form::Tile { rows, vectors, masked, along_terms }))
+    });
+    let streams = (1..=STREAMED).flat_map(|terms| flags.map(|first| Form::Stream { terms, first }));
+    tiles.chain(streams).collect()
+}
+
+/// Every instruction up to the return.
+fn decoded(code: &[u8]) -> Vec<Instruction> {
+    let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
+    let mut all = Vec::new();
+    loop {
+        let i = decoder.decode();
+        assert!(!i.is_invalid(), "at {:#x}", i.ip());
+        all.push(i);
+        if i.mnemonic() == Mnemonic::Ret {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn every_form_is_whole_and_stays_in_its_registers() {
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        for (form, wide) in forms(isa).into_iter().flat_map(|f| [(f, false), (f, true)]) {
+            let all = decoded(&assemble(isa, wide, form));
+            let fused = if wide { Mnemonic::Vfmadd231pd } else { Mnemonic::Vfmadd231ps };
+            let count = all.iter().filter(|i| i.mnemonic() == fused).count();
+            let expected = match form {
+                // Four terms in the loop, one behind it.
+                Form::Tile { rows, vectors, .. } => 5 * rows * vectors,
+                // Four vectors in the loop, one behind it, one that is masked.
+                Form::Stream { terms, .. } => 6 * terms,
+            };
+            assert_eq!(count, expected, "{isa:?} {form:?}");
+            let pushed = all.iter().filter(|i| i.mnemonic() == Mnemonic::Push).count();
+            let popped = all.iter().filter(|i| i.mnemonic() == Mnemonic::Pop).count();
+            assert_eq!(pushed, popped, "{isa:?} {form:?}");
+            for i in &all {
+                for register in
+                    (0..i.op_count()).filter(|o| i.op_kind(*o) == OpKind::Register).map(|o| i.op_register(o))
+                {
+                    let limit = if isa == Isa::Avx2 { 16 } else { 32 };
+                    let fits = register.size() <= isa.bytes() && register.number() < limit;
+                    assert!(!register.is_vector_register() || fits, "{isa:?} {form:?}: {i}");
+                }
+                if i.is_jcc_short_or_near() {
+                    assert!(all.iter().any(|to| to.ip() == i.near_branch_target()), "{isa:?} {form:?}: {i}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_do_not_share_registers_with_factors() {
+    for isa in [Isa::Avx2, Isa::Avx512] {
+        for form in forms(isa) {
+            let Form::Tile { rows, vectors, .. } = form else { continue };
+            let all = decoded(&assemble(isa, false, form));
+            let products: Vec<&Instruction> = all.iter().filter(|i| i.mnemonic() == Mnemonic::Vfmadd231ps).collect();
+            let mut sums: Vec<usize> = products.iter().map(|i| i.op_register(0).number()).collect();
+            sums.sort_unstable();
+            sums.dedup();
+            assert_eq!(sums.len(), rows * vectors, "{isa:?} {form:?}");
+            for i in products {
+                assert!((1..3).all(|o| !sums.contains(&i.op_register(o).number())), "{isa:?} {form:?}: {i}");
+            }
+        }
+    }
+}
