@@ -7,6 +7,7 @@
 
 mod bandwidth;
 mod check;
+mod combine;
 mod device;
 mod engine;
 mod flat;

@@ -1,6 +1,8 @@
 // options:
 
 // Rows along: 1 threads each, 1 vectors a thread held in registers.
+struct sum_float { FN static float of(float x, float y) { return x + y; } };
+
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
   begin();
   float *const p0 = (float *)a.w[10];
@@ -35,11 +37,11 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
         #pragma unroll
         for (int v = 0; v < 8; v++) {
           const float n0 = r0[k][0];
-          f0[v] = Sum::of(f0[v], n0);
+          f0[v] = sum_float::of(f0[v], n0);
         }
       }
     }
-    value0 = fold_warp<Sum, 1>(fold_lanes<Sum>(f0));
+    value0 = fold_warp<sum_float, 1>(fold_lanes<sum_float>(f0));
   }
   {
     __align__(16) float r0[1][1];

@@ -11,10 +11,10 @@ use crate::lower::plan;
 use crate::prelude::PRELUDE;
 use std::path::PathBuf;
 use std::sync::Arc;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, MatmulGeometry,
-    Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry, random::random_node,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, IndexMap, Kernel, MapGeometry, MatmulGeometry, Node,
+    NodeId, Orientation, Precision, RowGeometry, ScatterGeometry, random::random_node,
 };
 
 /// A body with the geometry of its accesses, as they are added.
@@ -162,10 +162,10 @@ fn gathered() -> (Kernel, Geometry) {
 fn softmax() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[8192, 4096], 1);
     let x = d.load(DType::F32, &[4096, 1]);
-    let most = d.b.fold(FoldOp::Max, x);
+    let most = d.b.fold(Monoid::Max, x);
     let centred = d.two(ElementOp::Sub, x, most);
     let e = d.one(ElementOp::Exp, centred);
-    let sum = d.b.fold(FoldOp::Sum, e);
+    let sum = d.b.fold(Monoid::Sum, e);
     let y = d.two(ElementOp::Div, e, sum);
     d.store(y, &[4096, 1]);
     d.rows(Orientation::Along)
@@ -180,11 +180,11 @@ fn layernorm() -> (Kernel, Geometry) {
     };
     let (x, g, b) = (wide(&mut d, &[768, 1]), wide(&mut d, &[0, 1]), wide(&mut d, &[0, 1]));
     let (count, epsilon) = (d.number(1.0 / 768.0), d.number(1e-5));
-    let sum = d.b.fold(FoldOp::Sum, x);
+    let sum = d.b.fold(Monoid::Sum, x);
     let mean = d.two(ElementOp::Mul, sum, count);
     let centred = d.two(ElementOp::Sub, x, mean);
     let square = d.two(ElementOp::Mul, centred, centred);
-    let squares = d.b.fold(FoldOp::Sum, square);
+    let squares = d.b.fold(Monoid::Sum, square);
     let variance = d.two(ElementOp::Mul, squares, count);
     let variance = d.two(ElementOp::Add, variance, epsilon);
     let factor = d.one(ElementOp::Rsqrt, variance);
@@ -200,7 +200,7 @@ fn layernorm() -> (Kernel, Geometry) {
 fn same_along_rows() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1000, 8], 1);
     let x = d.load(DType::F32, &[1, 0]);
-    let sum = d.b.fold(FoldOp::Sum, x);
+    let sum = d.b.fold(Monoid::Sum, x);
     let infinite = d.one(ElementOp::IsInf, x);
     d.store(infinite, &[8, 1]);
     d.store(sum, &[8, 1]);
@@ -211,7 +211,7 @@ fn same_along_rows() -> (Kernel, Geometry) {
 fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(strict, &[rows, n], 1);
     let x = d.load(DType::F32, &if columns { [1, rows as isize] } else { [n as isize, 1] });
-    let sum = d.b.fold(FoldOp::Sum, x);
+    let sum = d.b.fold(Monoid::Sum, x);
     d.store(sum, &[1, 0]);
     d.rows(if columns { Orientation::Across } else { Orientation::Along })
 }

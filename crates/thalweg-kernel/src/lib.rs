@@ -8,6 +8,7 @@ mod builder;
 pub mod dims;
 mod geometry;
 mod index;
+pub mod monoid;
 mod online;
 pub mod order;
 mod passes;
@@ -19,7 +20,7 @@ mod rewrite;
 mod text;
 mod traffic;
 
-pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
+pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,

@@ -9,7 +9,8 @@ mod along;
 pub use along::{OutOfRange, order, put, scan_row};
 
 use crate::random;
-use thalweg_ir::{Arg, DType, Op, RandomKind, ReduceOp, RelOp, Scalar, Shape, unpack_order};
+use thalweg_ir::monoid::Partial;
+use thalweg_ir::{Arg, DType, Monoid, Op, RandomKind, ReduceOp, RelOp, Scalar, Shape, unpack_order};
 
 /// A tensor of the interpreter: row-major, floats as f64 and integers and bool as i64.
 #[derive(Clone, Debug, PartialEq)]
@@ -307,30 +308,24 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
             at
         };
         match op {
-            ReduceOp::Sum if float => Scalar::Float(g.iter().map(|v| v.to_f64()).sum()),
-            ReduceOp::Sum => Scalar::Int(g.iter().fold(0i64, |s, v| s.wrapping_add(v.to_i64()))),
-            ReduceOp::Prod if float => Scalar::Float(g.iter().map(|v| v.to_f64()).product()),
-            ReduceOp::Prod => Scalar::Int(g.iter().fold(1i64, |s, v| s.wrapping_mul(v.to_i64()))),
-            ReduceOp::Max | ReduceOp::Min if g.is_empty() => empty_extreme(op, dtype),
-            ReduceOp::Max => g[best(|a, b| a > b, |a, b| a > b)],
-            ReduceOp::Min => g[best(|a, b| a < b, |a, b| a < b)],
             ReduceOp::Any => Scalar::Int(g.iter().any(|v| v.to_f64() != 0.0) as i64),
             ReduceOp::All => Scalar::Int(g.iter().all(|v| v.to_f64() != 0.0) as i64),
             ReduceOp::ArgMax => Scalar::Int(best(|a, b| a > b, |a, b| a > b) as i64),
             ReduceOp::ArgMin => Scalar::Int(best(|a, b| a < b, |a, b| a < b) as i64),
+            plain => folded(plain.monoid(), g, dtype),
         }
     })
 }
 
-/// What the extreme of nothing is: the identity of the operation in the dtype.
-fn empty_extreme(op: ReduceOp, dtype: DType) -> Scalar {
-    let max = op == ReduceOp::Max;
-    if dtype.is_float() {
-        Scalar::Float(if max { f64::NEG_INFINITY } else { f64::INFINITY })
-    } else {
-        let (lo, hi) = dtype.int_range();
-        Scalar::Int(if max { lo } else { hi })
+/// The fold of some elements as the monoid's row says: floats in f64, integers in the dtype that they are carried in.
+fn folded(monoid: Monoid, elements: &[Scalar], dtype: DType) -> Scalar {
+    if elements.is_empty() {
+        return Partial::none(monoid, dtype).result();
     }
+    let carried = if dtype.is_float() { DType::F64 } else { Monoid::carried(dtype) };
+    let mut partial = Partial::neutral(monoid, carried);
+    elements.iter().for_each(|&v| partial.push(v));
+    partial.result()
 }
 
 fn matmul(a: &Array, b: &Array, shape: Shape, dtype: DType) -> Array {

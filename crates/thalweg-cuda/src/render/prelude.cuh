@@ -328,20 +328,7 @@ template <class S> FN S gather(const S *p, i64 position, bool inside, u32 *fault
   return (S)0;
 }
 
-// What folds do.
-struct Sum {
-  FN static float of(float x, float y) { return x + y; }
-  FN static double of(double x, double y) { return x + y; }
-  template <class T> FN static T of(T x, T y) { return int_add(x, y); }
-};
-struct Prod {
-  FN static float of(float x, float y) { return x * y; }
-  FN static double of(double x, double y) { return x * y; }
-  template <class T> FN static T of(T x, T y) { return int_mul(x, y); }
-};
-struct Max { template <class T> FN static T of(T x, T y) { return larger(x, y); } };
-struct Min { template <class T> FN static T of(T x, T y) { return smaller(x, y); } };
-
+// Folds: `Op::of` puts two partial results together. What `Op` is stands in front of a kernel, from the row of its monoid.
 // The lanes of a thread.
 template <class Op, class T, int V> FN T fold_lanes(T (&x)[V]) {
 #pragma unroll
