@@ -18,8 +18,8 @@ use thalweg_kernel::{
 };
 
 /// A body with the geometry of its accesses, as they are added.
-struct Draft {
-    b: BodyBuilder,
+pub(crate) struct Draft {
+    pub(crate) b: BodyBuilder,
     at: Vec<AccessGeometry>,
     extents: Vec<usize>,
     kept: usize,
@@ -27,12 +27,12 @@ struct Draft {
 
 impl Draft {
     /// Over points of these sizes, of which the first `kept` number rows.
-    fn new(strict: bool, extents: &[usize], kept: usize) -> Draft {
+    pub(crate) fn new(strict: bool, extents: &[usize], kept: usize) -> Draft {
         Draft { b: BodyBuilder::new(strict), at: vec![], extents: extents.to_vec(), kept }
     }
 
     /// An access of the next operand (of none where `operand` is false) by strides.
-    fn access(&mut self, dtype: DType, strides: &[isize], operand: bool) -> u16 {
+    pub(crate) fn access(&mut self, dtype: DType, strides: &[isize], operand: bool) -> u16 {
         let class = match strides.last() {
             Some(1) => AccessClass::Contiguous,
             Some(0) => AccessClass::Uniform,
@@ -58,35 +58,35 @@ impl Draft {
         self.b.body().accesses.iter().filter(|a| a.operand.is_some()).count() as u16
     }
 
-    fn load(&mut self, dtype: DType, strides: &[isize]) -> NodeId {
+    pub(crate) fn load(&mut self, dtype: DType, strides: &[isize]) -> NodeId {
         let access = self.access(dtype, strides, true);
         self.b.node(Node::Load { access })
     }
 
-    fn store(&mut self, node: NodeId, strides: &[isize]) {
+    pub(crate) fn store(&mut self, node: NodeId, strides: &[isize]) {
         let dtype = self.b.body().dtype(node);
         let access = self.access(dtype, strides, true);
         self.b.store(node, access);
     }
 
-    fn number(&mut self, v: f64) -> NodeId {
+    pub(crate) fn number(&mut self, v: f64) -> NodeId {
         self.b.constant(Scalar::Float(v), DType::F32)
     }
 
-    fn one(&mut self, op: ElementOp, x: NodeId) -> NodeId {
+    pub(crate) fn one(&mut self, op: ElementOp, x: NodeId) -> NodeId {
         self.b.element(op, &[x])
     }
 
-    fn two(&mut self, op: ElementOp, x: NodeId, y: NodeId) -> NodeId {
+    pub(crate) fn two(&mut self, op: ElementOp, x: NodeId, y: NodeId) -> NodeId {
         self.b.element(op, &[x, y])
     }
 
-    fn map(self) -> (Kernel, Geometry) {
+    pub(crate) fn map(self) -> (Kernel, Geometry) {
         let geometry = MapGeometry { extents: self.extents, accesses: self.at };
         (Kernel::Map(self.b.finish()), Geometry::Map(geometry))
     }
 
-    fn rows(self, orientation: Orientation) -> (Kernel, Geometry) {
+    pub(crate) fn rows(self, orientation: Orientation) -> (Kernel, Geometry) {
         let geometry = RowGeometry { extents: self.extents, kept: self.kept, accesses: self.at };
         (Kernel::Rows { body: self.b.finish(), orientation }, Geometry::Rows(geometry))
     }
