@@ -6,8 +6,8 @@
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
-use thalweg_kernel::{Geometry, Kernel, Moved};
-use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Program, ProgramInfo, Residence, Throughput};
+use thalweg_kernel::{Geometry, Kernel, Moved, Residence};
+use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Program, ProgramInfo, Throughput};
 
 /// Runs a launch, and gives the bytes that were loaded and stored.
 pub type Count = fn(&mut dyn FnMut() -> Result<(), Error>) -> (Result<(), Error>, [u64; 2]);

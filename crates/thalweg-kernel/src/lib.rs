@@ -16,6 +16,7 @@ mod phases;
 pub mod random;
 mod reciprocal;
 pub mod reference;
+mod residence;
 mod rewrite;
 mod text;
 mod traffic;
@@ -31,5 +32,6 @@ pub use online::{OnlineFold, OnlineKind, OnlinePasses, Part, online_passes, with
 pub use passes::{Passes, own_cost};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
+pub use residence::Residence;
 pub use rewrite::{expand, resolve, widen};
 pub use traffic::{Moved, Nest, Stream, Way};

@@ -62,9 +62,12 @@ fn code(op: ElementOp, dtype: DType) -> Code {
     code.unwrap_or_else(|| panic!("{} on {dtype} is not an operation of the table", op.name()))
 }
 
+/// What was made of rows' expressions, once for all.
+type Known = HashMap<(Monoid, DType), Arc<Derived>>;
+
 /// The code of a monoid: the engine's own, or else made of the row's expression.
 pub(crate) fn folder(op: Monoid, dtype: DType) -> Folder {
-    static DERIVED: LazyLock<Mutex<HashMap<(Monoid, DType), Arc<Derived>>>> = LazyLock::new(Mutex::default);
+    static DERIVED: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     match folds::own(op, dtype) {
         Some(own) => Folder::Own(own),
         None => {
