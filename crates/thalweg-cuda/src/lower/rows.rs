@@ -30,7 +30,7 @@ const HELD: usize = 64;
 /// Points of a row from which on a group of threads may be chosen that covers it exactly.
 const LONG: usize = 512;
 /// Groups of threads that share a row of any other length, and vectors of a thread: each pair is a source.
-const MASKED: [(usize, usize); 5] = [(8, 2), (32, 4), (128, 4), (512, 4), (1024, 4)];
+const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024, 4)];
 /// Elements of a launch below which one block a row does, however few rows.
 const SMALL: usize = 1 << 15;
 

@@ -574,7 +574,9 @@ impl Writer<'_> {
         let names = Names {
             load: &|k| match (k as usize).checked_sub(self.first_buffer) {
                 Some(b) if held_row => format!("b{b}[k][v]"),
-                Some(b) => super::types::unpack(self.phases.buffers[b], &format!("b{b}[{}]", self.buffer_place())),
+                Some(b) => {
+                    super::types::unpack(self.phases.buffers[b], &format!("element_at(b{b}, {})", self.buffer_place()))
+                }
                 None => self.accesses.element(k as usize, if held_row { "[k]" } else { "" }),
             },
             index: &|k, dtype| self.accesses.index(k as usize, dtype, ""),
@@ -602,7 +604,12 @@ impl Writer<'_> {
                 }
                 Some(b) => {
                     let value = pack(self.phases.buffers[b], &name(s.node));
-                    let _ = writeln!(out, "        if (live) b{b}[{}] = {value};", self.buffer_place());
+                    let _ = writeln!(
+                        out,
+                        "        if (live) set_at(b{b}, {}, ({}){value});",
+                        self.buffer_place(),
+                        stored(self.phases.buffers[b])
+                    );
                 }
                 None => {
                     let _ = writeln!(out, "        {}", self.accesses.set(s.access as usize, &name(s.node)));

@@ -83,14 +83,14 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
     #pragma unroll
     for (int k = 0; k < {POINTS}; k++) {{
       const i64 i = first + k;
-      if (i < n) loaded[k] = from[start + {place} * step];
+      if (i < n) loaded[k] = element_at(from, start + {place} * step);
     }}
     #pragma unroll
     for (int k = 0; k < {POINTS}; k++) {{
       const i64 i = first + k;
       const {s} raw = loaded[k];
       y = combined(y, ({wide}){value});
-      if (i < n) to[start + {place} * step] = {narrowed};
+      if (i < n) set_at(to, start + {place} * step, ({s}){narrowed});
     }}
   }}
 }}
@@ -111,9 +111,9 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
   }}"#
             )
         };
-        let load = each("loaded[k] = from[at];");
+        let load = each("loaded[k] = element_at(from, at);");
         let spread = each(&format!("mine[slot(r * threads * {POINTS} + (u32)i)] = loaded[k];"));
-        let store = each(&format!("to[at] = mine[slot(r * threads * {POINTS} + (u32)i)];"));
+        let store = each(&format!("set_at(to, at, mine[slot(r * threads * {POINTS} + (u32)i)]);"));
         self.head(BLOCK)
             + &format!(
                 r#"  const u32 threads = (u32)a.w[6], own = 32 / threads, part = lane % threads;
