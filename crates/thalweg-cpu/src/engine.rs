@@ -393,8 +393,8 @@ impl std::fmt::Debug for Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_ir::{DType, ElementOp, Scalar};
-    use thalweg_kernel::{Access, AccessClass, BodyBuilder, FoldOp, Node};
+    use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
+    use thalweg_kernel::{Access, AccessClass, BodyBuilder, Node};
 
     #[repr(align(64))]
     struct Aligned<T>([T; 256]);
@@ -443,7 +443,7 @@ mod tests {
         let sine = b.element(ElementOp::Sin, &[x]);
         b.store(sine, y);
         let mut body = b.finish();
-        body.stores[0].combine = Some(FoldOp::Sum);
+        body.stores[0].combine = Some(Monoid::Sum);
         let from: Vec<f32> = (0..100).map(|i| if i == 50 { 1e9 } else { 0.0 }).collect();
         for choice in [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
             let mut to: Vec<f32> = (0..100).map(|i| i as f32).collect();

@@ -7,6 +7,7 @@
 
 mod bandwidth;
 mod check;
+mod combine;
 mod contract;
 mod contraction;
 mod device;

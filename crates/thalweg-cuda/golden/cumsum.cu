@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
-        if (live) b0[((i64)row * n + q) * 4 + v] = n0;
+        if (live) set_at(b0, ((i64)row * n + q) * 4 + v, (float)n0);
       }
     }
   }
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(13)) {
   if (share > 0 && !folded) {
     if (warp == 0) {
       #pragma unroll 8
-      for (i64 c = 0; c < share * own; c++) base = combined(base, partials[row * chunks + c]);
+      for (i64 c = 0; c < share * own; c++) base = combined(base, element_at(partials, row * chunks + c));
       carried[0] = base;
     }
     __syncthreads();
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(13)) {
       #pragma unroll
       for (int k = 0; k < 8; k++) {
         const i64 i = head + lane + 32 * k;
-        if (i < stop) loaded[k] = from[start + i * step];
+        if (i < stop) loaded[k] = element_at(from, start + i * step);
       }
       #pragma unroll
       for (int k = 0; k < 8; k++) mine[slot(lane + 32 * k)] = loaded[k];
@@ -112,12 +112,12 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(13)) {
         #pragma unroll
         for (int k = 0; k < 8; k++) {
           const i64 i = head + lane + 32 * k;
-          if (i < stop) to[start + i * step] = mine[slot(lane + 32 * k)];
+          if (i < stop) set_at(to, start + i * step, mine[slot(lane + 32 * k)]);
         }
       }
       part = combined(part, all);
     }
-    if (folded && t == 0) partials[row * chunks + c] = part;
+    if (folded && t == 0) set_at(partials, row * chunks + c, part);
     base = combined(base, part);
   }
 }
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
       __align__(16) float y1[4];
       #pragma unroll
       for (int v = 0; v < 4; v++) {
-        const float n0 = b0[((i64)row * n + q) * 4 + v];
+        const float n0 = element_at(b0, ((i64)row * n + q) * 4 + v);
         y1[v] = n0;
       }
       if (live) {

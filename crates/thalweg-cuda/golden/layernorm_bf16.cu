@@ -1,6 +1,8 @@
 // options:
 
 // Rows along: 32 threads each, 3 vectors a thread held in registers.
+struct sum_float { FN static float of(float x, float y) { return x + y; } };
+
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
   begin();
   u16 *const p0 = (u16 *)a.w[10];
@@ -40,11 +42,11 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
         for (int v = 0; v < 8; v++) {
           const float n0 = from_bf16(r0[k][v]);
           const float n1 = n0;
-          f0[v] = Sum::of(f0[v], n1);
+          f0[v] = sum_float::of(f0[v], n1);
         }
       }
     }
-    value0 = fold_warp<Sum, 32>(fold_lanes<Sum>(f0));
+    value0 = fold_warp<sum_float, 32>(fold_lanes<sum_float>(f0));
   }
   {
     #pragma unroll
@@ -71,11 +73,11 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
           const float n2 = n1;
           const float n3 = n2 - n0;
           const float n4 = n3 * n3;
-          f1[v] = Sum::of(f1[v], n4);
+          f1[v] = sum_float::of(f1[v], n4);
         }
       }
     }
-    value1 = fold_warp<Sum, 32>(fold_lanes<Sum>(f1));
+    value1 = fold_warp<sum_float, 32>(fold_lanes<sum_float>(f1));
   }
   {
     #pragma unroll

@@ -1,6 +1,8 @@
 // options:
 
-// Rows along: 1 threads each, 1 vectors a thread held in registers.
+// Rows along: 4 threads each, 4 vectors a thread held in registers.
+struct sum_float { FN static float of(float x, float y) { return x + y; } };
+
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
   begin();
   float *const p0 = (float *)a.w[10];
@@ -8,8 +10,8 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
   float *const p2 = (float *)a.w[16];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
   const i32 begin = 0, stop = n;
-  const u32 t = threadIdx.x % 1;
-  i32 row = (i32)blockIdx.x * 256 + threadIdx.x / 1;
+  const u32 t = threadIdx.x % 4;
+  i32 row = (i32)blockIdx.x * 64 + threadIdx.x / 4;
   const bool live = row < rows;
   if (!live) row = rows - 1;
   const i32 i0 = row;
@@ -18,43 +20,43 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     float f0[8];
     #pragma unroll
     for (int v = 0; v < 8; v++) f0[v] = 0.0f;
-    __align__(16) float r0[1][1];
+    __align__(16) float r0[4][1];
     #pragma unroll
-    for (int k = 0; k < 1; k++) {
-      const i32 q = k * 1 + t;
-      {
+    for (int k = 0; k < 4; k++) {
+      const i32 q = k * 4 + t;
+      if (q < n) {
         const i32 j1 = q;
         r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
       }
     }
     #pragma unroll
-    for (int k = 0; k < 1; k++) {
-      const i32 q = k * 1 + t;
-      {
+    for (int k = 0; k < 4; k++) {
+      const i32 q = k * 4 + t;
+      if (q < n) {
         const i32 j1 = q;
         #pragma unroll
         for (int v = 0; v < 8; v++) {
           const float n0 = r0[k][0];
-          f0[v] = Sum::of(f0[v], n0);
+          f0[v] = sum_float::of(f0[v], n0);
         }
       }
     }
-    value0 = fold_warp<Sum, 1>(fold_lanes<Sum>(f0));
+    value0 = fold_warp<sum_float, 4>(fold_lanes<sum_float>(f0));
   }
   {
-    __align__(16) float r0[1][1];
+    __align__(16) float r0[4][1];
     #pragma unroll
-    for (int k = 0; k < 1; k++) {
-      const i32 q = k * 1 + t;
-      {
+    for (int k = 0; k < 4; k++) {
+      const i32 q = k * 4 + t;
+      if (q < n) {
         const i32 j1 = q;
         r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
       }
     }
     #pragma unroll
-    for (int k = 0; k < 1; k++) {
-      const i32 q = k * 1 + t;
-      {
+    for (int k = 0; k < 4; k++) {
+      const i32 q = k * 4 + t;
+      if (q < n) {
         const i32 j1 = q;
         __align__(16) u8 y1[8];
         __align__(16) float y2[8];

@@ -1,6 +1,9 @@
 // options:
 
 // Rows along: 256 threads each, 4 vectors a thread held in registers.
+struct amax_float { FN static float of(float x, float y) { return larger(x, y); } };
+struct sum_float { FN static float of(float x, float y) { return x + y; } };
+
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
   begin();
   float *const p0 = (float *)a.w[10];
@@ -38,15 +41,15 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
         #pragma unroll
         for (int v = 0; v < 4; v++) {
           const float n0 = r0[k][v];
-          f0[v] = Max::of(f0[v], n0);
+          f0[v] = amax_float::of(f0[v], n0);
         }
       }
     }
-    value0 = fold_warp<Max, 256>(fold_lanes<Max>(f0));
+    value0 = fold_warp<amax_float, 256>(fold_lanes<amax_float>(f0));
     __shared__ float fparts0[8];
     if (threadIdx.x % 32 == 0) fparts0[threadIdx.x / 32] = value0;
     __syncthreads();
-    value0 = fold_parts<Max, 256>(fparts0);
+    value0 = fold_parts<amax_float, 256>(fparts0);
   }
   {
     float f1[4];
@@ -63,16 +66,16 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
           const float n1 = r0[k][v];
           const float n2 = n1 - n0;
           const float n3 = expf(n2);
-          f1[v] = Sum::of(f1[v], n3);
+          f1[v] = sum_float::of(f1[v], n3);
           b0[k][v] = n3;
         }
       }
     }
-    value1 = fold_warp<Sum, 256>(fold_lanes<Sum>(f1));
+    value1 = fold_warp<sum_float, 256>(fold_lanes<sum_float>(f1));
     __shared__ float fparts1[8];
     if (threadIdx.x % 32 == 0) fparts1[threadIdx.x / 32] = value1;
     __syncthreads();
-    value1 = fold_parts<Sum, 256>(fparts1);
+    value1 = fold_parts<sum_float, 256>(fparts1);
   }
   {
     #pragma unroll

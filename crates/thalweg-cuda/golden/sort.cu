@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
-        if (live) b0[((i64)row * n + q) * 4 + v] = n0;
+        if (live) set_at(b0, ((i64)row * n + q) * 4 + v, (float)n0);
       }
     }
   }
@@ -297,7 +297,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
       __align__(16) float y1[4];
       #pragma unroll
       for (int v = 0; v < 4; v++) {
-        const float n0 = b0[((i64)row * n + q) * 4 + v];
+        const float n0 = element_at(b0, ((i64)row * n + q) * 4 + v);
         y1[v] = n0;
       }
       if (live) {

@@ -1,6 +1,8 @@
 // options: -fmad=false
 
 // Rows in order, a warp each.
+struct sum_float { FN static float of(float x, float y) { return x + y; } };
+
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
   begin();
   float *const p0 = (float *)a.w[10];
@@ -14,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
   const i32 i0 = row;
   float value0;
   {
-    Tree<Sum, float> tree0;
+    Tree<sum_float, float> tree0;
     tree0.count = 0;
     for (i32 run = 0; run < (i32)a.w[4]; run++) for (i32 block = 0; block < (i32)a.w[5]; block += 4096) {
       float f0[1] = {0.0f};
@@ -27,10 +29,10 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
         #pragma unroll
         for (int v = 0; v < 1; v++) {
           const float n0 = r0[v];
-          f0[0] = Sum::of(f0[0], n0);
+          f0[0] = sum_float::of(f0[0], n0);
         }
       }
-      tree0.push(__shfl_sync(0xffffffffu, fold_warp<Sum, 32>(f0[0]), 0));
+      tree0.push(__shfl_sync(0xffffffffu, fold_warp<sum_float, 32>(f0[0]), 0));
     }
     value0 = tree0.take(0.0f);
   }

@@ -1,6 +1,8 @@
 // options:
 
 // Rows side by side: 32 vectors of them a block, 8 threads for the points of each. Phase 0, several blocks a row.
+struct sum_float { FN static float of(float x, float y) { return x + y; } };
+
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
   begin();
   float *const p0 = (float *)a.w[10];
@@ -26,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
-        f0[v] = Sum::of(f0[v], n0);
+        f0[v] = sum_float::of(f0[v], n0);
       }
     }
     __shared__ float fparts0[8][4][32];
@@ -36,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
     #pragma unroll
     for (int v = 0; v < 4; v++) {
       value0[v] = fparts0[0][v][tx];
-      for (int d = 1; d < 8; d++) value0[v] = Sum::of(value0[v], fparts0[d][v][tx]);
+      for (int d = 1; d < 8; d++) value0[v] = sum_float::of(value0[v], fparts0[d][v][tx]);
     }
     if (t == 0 && live) {
       for (int v = 0; v < 4; v++) store1((float *)a.w[18] + ((i64)chunk * rows + row) * 4 + v, value0[v]);
@@ -55,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
     float g0[4];
     for (int v = 0; v < 4; v++) {
       g0[v] = 0.0f;
-      for (u32 c = t; c < chunks; c += 8) g0[v] = Sum::of(g0[v], load_cold((float *)a.w[18] + ((i64)c * rows + row) * 4 + v));
+      for (u32 c = t; c < chunks; c += 8) g0[v] = sum_float::of(g0[v], load_cold((float *)a.w[18] + ((i64)c * rows + row) * 4 + v));
     }
     __shared__ float gparts0[8][4][32];
     #pragma unroll
@@ -64,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
     #pragma unroll
     for (int v = 0; v < 4; v++) {
       value0[v] = gparts0[0][v][tx];
-      for (int d = 1; d < 8; d++) value0[v] = Sum::of(value0[v], gparts0[d][v][tx]);
+      for (int d = 1; d < 8; d++) value0[v] = sum_float::of(value0[v], gparts0[d][v][tx]);
     }
   }
   {

@@ -1,6 +1,8 @@
 // options:
 
 // Rows along: 512 threads each, read in every pass. Phase 0, several blocks a row.
+struct sum_float { FN static float of(float x, float y) { return x + y; } };
+
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
   begin();
   float *const p0 = (float *)a.w[10];
@@ -26,14 +28,14 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
-        f0[v] = Sum::of(f0[v], n0);
+        f0[v] = sum_float::of(f0[v], n0);
       }
     }
-    value0 = fold_warp<Sum, 512>(fold_lanes<Sum>(f0));
+    value0 = fold_warp<sum_float, 512>(fold_lanes<sum_float>(f0));
     __shared__ float fparts0[16];
     if (threadIdx.x % 32 == 0) fparts0[threadIdx.x / 32] = value0;
     __syncthreads();
-    value0 = fold_parts<Sum, 512>(fparts0);
+    value0 = fold_parts<sum_float, 512>(fparts0);
     if (t == 0 && live) {
       store1((float *)a.w[18] + (i64)row * chunks + chunk, value0);
       __threadfence();
@@ -51,13 +53,13 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
     float g0[1];
     for (int v = 0; v < 1; v++) {
       g0[v] = 0.0f;
-      for (u32 c = t; c < chunks; c += 512) g0[v] = Sum::of(g0[v], load_cold((float *)a.w[18] + (i64)row * chunks + c));
+      for (u32 c = t; c < chunks; c += 512) g0[v] = sum_float::of(g0[v], load_cold((float *)a.w[18] + (i64)row * chunks + c));
     }
-    value0 = fold_warp<Sum, 512>(fold_lanes<Sum>(g0));
+    value0 = fold_warp<sum_float, 512>(fold_lanes<sum_float>(g0));
     __shared__ float gparts0[16];
     if (threadIdx.x % 32 == 0) gparts0[threadIdx.x / 32] = value0;
     __syncthreads();
-    value0 = fold_parts<Sum, 512>(gparts0);
+    value0 = fold_parts<sum_float, 512>(gparts0);
   }
   {
     __align__(16) float y1[1];

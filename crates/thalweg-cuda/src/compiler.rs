@@ -52,15 +52,24 @@ impl Unit {
         matches!(self.name, "map" | "rows")
     }
 
+    /// What stands in front of the function for its folds, a line each.
+    pub fn definitions(&self) -> impl Iterator<Item = &str> {
+        let function = self.source.own.rfind(FUNCTION).unwrap_or(0);
+        self.source.own[..function].lines().filter(|line| line.starts_with("struct "))
+    }
+
     /// What stands between the braces of the function, which is the last thing in the source.
     pub fn statements(&self) -> &str {
         let own = &self.source.own;
-        let function = own.rfind("extern \"C\" __global__").unwrap_or(0);
+        let function = own.rfind(FUNCTION).unwrap_or(0);
         let begin = own[function..].find("begin();\n").map_or(0, |at| function + at + 9);
         let end = own.rfind('}').unwrap_or(begin);
         &own[begin..end]
     }
 }
+
+/// What the function begins with.
+const FUNCTION: &str = "extern \"C\" __global__";
 
 /// Units kept; beyond, the memory of them starts over. Bound kernels hold those that they run.
 const MOST: usize = 1 << 14;

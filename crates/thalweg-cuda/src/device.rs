@@ -10,9 +10,9 @@ use crate::plan::Plan;
 use crate::queue::Queue;
 use std::fmt;
 use std::sync::Arc;
-use thalweg_kernel::{Geometry, Kernel, Moved};
+use thalweg_kernel::{Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
-use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Residence, Throughput};
+use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput};
 
 /// A GPU.
 #[derive(Clone)]

@@ -11,16 +11,16 @@ use crate::lower::plan;
 use crate::prelude::PRELUDE;
 use std::path::PathBuf;
 use std::sync::Arc;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, FoldOp, Geometry, IndexMap,
-    Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Geometry, IndexMap, Kernel,
+    MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
     random::random_node,
 };
 
 /// A body with the geometry of its accesses, as they are added.
-struct Draft {
-    b: BodyBuilder,
+pub(crate) struct Draft {
+    pub(crate) b: BodyBuilder,
     at: Vec<AccessGeometry>,
     extents: Vec<usize>,
     kept: usize,
@@ -28,12 +28,12 @@ struct Draft {
 
 impl Draft {
     /// Over points of these sizes, of which the first `kept` number rows.
-    fn new(strict: bool, extents: &[usize], kept: usize) -> Draft {
+    pub(crate) fn new(strict: bool, extents: &[usize], kept: usize) -> Draft {
         Draft { b: BodyBuilder::new(strict), at: vec![], extents: extents.to_vec(), kept }
     }
 
     /// An access of the next operand (of none where `operand` is false) by strides.
-    fn access(&mut self, dtype: DType, strides: &[isize], operand: bool) -> u16 {
+    pub(crate) fn access(&mut self, dtype: DType, strides: &[isize], operand: bool) -> u16 {
         let class = match strides.last() {
             Some(1) => AccessClass::Contiguous,
             Some(0) => AccessClass::Uniform,
@@ -59,35 +59,35 @@ impl Draft {
         self.b.body().accesses.iter().filter(|a| a.operand.is_some()).count() as u16
     }
 
-    fn load(&mut self, dtype: DType, strides: &[isize]) -> NodeId {
+    pub(crate) fn load(&mut self, dtype: DType, strides: &[isize]) -> NodeId {
         let access = self.access(dtype, strides, true);
         self.b.node(Node::Load { access })
     }
 
-    fn store(&mut self, node: NodeId, strides: &[isize]) {
+    pub(crate) fn store(&mut self, node: NodeId, strides: &[isize]) {
         let dtype = self.b.body().dtype(node);
         let access = self.access(dtype, strides, true);
         self.b.store(node, access);
     }
 
-    fn number(&mut self, v: f64) -> NodeId {
+    pub(crate) fn number(&mut self, v: f64) -> NodeId {
         self.b.constant(Scalar::Float(v), DType::F32)
     }
 
-    fn one(&mut self, op: ElementOp, x: NodeId) -> NodeId {
+    pub(crate) fn one(&mut self, op: ElementOp, x: NodeId) -> NodeId {
         self.b.element(op, &[x])
     }
 
-    fn two(&mut self, op: ElementOp, x: NodeId, y: NodeId) -> NodeId {
+    pub(crate) fn two(&mut self, op: ElementOp, x: NodeId, y: NodeId) -> NodeId {
         self.b.element(op, &[x, y])
     }
 
-    fn map(self) -> (Kernel, Geometry) {
+    pub(crate) fn map(self) -> (Kernel, Geometry) {
         let geometry = MapGeometry { extents: self.extents, accesses: self.at };
         (Kernel::Map(self.b.finish()), Geometry::Map(geometry))
     }
 
-    fn rows(self, orientation: Orientation) -> (Kernel, Geometry) {
+    pub(crate) fn rows(self, orientation: Orientation) -> (Kernel, Geometry) {
         let geometry = RowGeometry { extents: self.extents, kept: self.kept, accesses: self.at };
         (Kernel::Rows { body: self.b.finish(), orientation }, Geometry::Rows(geometry))
     }
@@ -163,10 +163,10 @@ fn gathered() -> (Kernel, Geometry) {
 fn softmax() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[8192, 4096], 1);
     let x = d.load(DType::F32, &[4096, 1]);
-    let most = d.b.fold(FoldOp::Max, x);
+    let most = d.b.fold(Monoid::Max, x);
     let centred = d.two(ElementOp::Sub, x, most);
     let e = d.one(ElementOp::Exp, centred);
-    let sum = d.b.fold(FoldOp::Sum, e);
+    let sum = d.b.fold(Monoid::Sum, e);
     let y = d.two(ElementOp::Div, e, sum);
     d.store(y, &[4096, 1]);
     d.rows(Orientation::Along)
@@ -181,11 +181,11 @@ fn layernorm() -> (Kernel, Geometry) {
     };
     let (x, g, b) = (wide(&mut d, &[768, 1]), wide(&mut d, &[0, 1]), wide(&mut d, &[0, 1]));
     let (count, epsilon) = (d.number(1.0 / 768.0), d.number(1e-5));
-    let sum = d.b.fold(FoldOp::Sum, x);
+    let sum = d.b.fold(Monoid::Sum, x);
     let mean = d.two(ElementOp::Mul, sum, count);
     let centred = d.two(ElementOp::Sub, x, mean);
     let square = d.two(ElementOp::Mul, centred, centred);
-    let squares = d.b.fold(FoldOp::Sum, square);
+    let squares = d.b.fold(Monoid::Sum, square);
     let variance = d.two(ElementOp::Mul, squares, count);
     let variance = d.two(ElementOp::Add, variance, epsilon);
     let factor = d.one(ElementOp::Rsqrt, variance);
@@ -201,7 +201,7 @@ fn layernorm() -> (Kernel, Geometry) {
 fn same_along_rows() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1000, 8], 1);
     let x = d.load(DType::F32, &[1, 0]);
-    let sum = d.b.fold(FoldOp::Sum, x);
+    let sum = d.b.fold(Monoid::Sum, x);
     let infinite = d.one(ElementOp::IsInf, x);
     d.store(infinite, &[8, 1]);
     d.store(sum, &[8, 1]);
@@ -212,7 +212,7 @@ fn same_along_rows() -> (Kernel, Geometry) {
 fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(strict, &[rows, n], 1);
     let x = d.load(DType::F32, &if columns { [1, rows as isize] } else { [n as isize, 1] });
-    let sum = d.b.fold(FoldOp::Sum, x);
+    let sum = d.b.fold(Monoid::Sum, x);
     d.store(sum, &[1, 0]);
     d.rows(if columns { Orientation::Across } else { Orientation::Along })
 }

@@ -17,6 +17,8 @@ pub mod find;
 #[cfg(test)]
 mod golden;
 mod launch;
+#[cfg(test)]
+mod lengths;
 mod lower;
 mod memory;
 mod plan;

@@ -81,7 +81,8 @@ impl Space {
         let runs_on =
             |o: usize, i: usize, n: usize| at.iter().all(|a| a.map.is_some() || dims::runs_on(&a.strides, o, i, n));
         let mut dims = dims::merge(extents, 0..kept, false, runs_on);
-        let of_rows = dims::merge(extents, kept..extents.len(), false, runs_on);
+        // A row of one point is a row: its length is no class.
+        let of_rows = dims::merge(extents, kept..extents.len(), kept > 0, runs_on);
         let kept = dims.len();
         dims.extend(of_rows);
         let extents: Vec<usize> = dims.iter().map(|d| d.extent).collect();
@@ -189,7 +190,8 @@ fn widest(
     let sizes: Vec<usize> = (0..accesses.len()).filter(runs).map(|i| accesses[i].dtype.size()).collect();
     let (Some(small), Some(large)) = (sizes.iter().min(), sizes.iter().max()) else { return 1 };
     let wanted = (16 / small).min(32 / large).clamp(1, most.max(1));
-    (0..4).map(|s| 8 >> s).find(|&v| v <= wanted && extent.is_multiple_of(v)).unwrap_or(1)
+    // Nothing between four and one: each is a source, and lengths change.
+    [wanted, 4].into_iter().find(|&v| v <= wanted && extent.is_multiple_of(v)).unwrap_or(1)
 }
 
 fn way(access: &Access, at: &AccessGeometry, steps: &(isize, Vec<isize>), lane: Option<usize>, lanes: usize) -> Way {

@@ -97,13 +97,15 @@ pub fn staged(phases: &[Phase], domain: Domain<'_>, chunks: usize) -> Moved {
     let rows = domain.extents[..domain.kept].iter().product::<usize>() as u64;
     let points = domain.extents.iter().product::<usize>() as u64;
     let lines = domain.at.len();
-    for body in phases.iter().map(|p| &p.body) {
+    for (number, body) in phases.iter().map(|p| &p.body).enumerate() {
         let buffer = |a: usize| (a >= lines).then(|| points * body.accesses[a].dtype.size() as u64);
         moved.read += loads(body).iter().filter_map(|l| buffer(l.0)).sum::<u64>();
         moved.written += body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
         let results: u64 = body.folds.iter().map(|f| rows * body.dtype(f.node).size() as u64).sum();
         let parts = if chunks > 1 { chunks as u64 } else { 0 };
-        moved += scratch(results * (parts + 1));
+        // Results are left where a later pass takes them.
+        let taken = phases[number + 1..].iter().any(|p| !p.once) as u64;
+        moved += scratch(results * (parts + taken));
     }
     moved
 }

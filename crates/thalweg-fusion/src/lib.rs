@@ -21,8 +21,7 @@ mod write;
 pub use class::SegmentClass;
 pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, features, footprint};
 pub use explanation::{
-    Candidate, EdgeReport, Explanation, KernelReport, OperationReport, ResidenceReport, Runner, SegmentReport, Totals,
-    bytes, time,
+    Candidate, EdgeReport, Explanation, KernelReport, OperationReport, Runner, SegmentReport, Totals, bytes, time,
 };
 pub use instance::{Instance, Output, instantiate, instantiate_like};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};

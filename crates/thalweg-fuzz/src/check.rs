@@ -128,6 +128,13 @@ impl Checker {
         Checker { disk: Some(disk), ..self }
     }
 
+    /// What [`Checker::with_counted`] compares, alone.
+    #[cfg(all(test, feature = "emulate"))]
+    pub fn counts(&self, program: &Program) -> Result<(), String> {
+        let plain = self.run(program, STRICT, Drops::Early, false).map_err(|e| e.to_string())?;
+        self.counted(program, &plain)
+    }
+
     fn upload(&self, program: &Program, to: DeviceRef) -> Result<Vec<Arc<Value>>, Error> {
         let device = to.device();
         let put = |bytes: &[u8], shape: Shape, dtype| {
@@ -304,24 +311,50 @@ impl Checker {
         let Some((device, differences)) = &self.counted else { return Ok(()) };
         let got = self.run_on(*device, program, STRICT, Drops::Early, false).map_err(|e| format!("counted: {e}"))?;
         self.equal(program, &got, want, "counted")?;
+        if self.gpu {
+            // Strict kernels run in order; others share rows among blocks, and leave partial results in scratch memory.
+            self.run_on(*device, program, FAST, Drops::Early, false).map_err(|e| format!("counted: {e}"))?;
+        }
         let all = std::mem::take(&mut *differences.lock().unwrap_or_else(|e| e.into_inner()));
         all.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// What is wrong with the way this program runs, if anything.
     pub fn check(&self, program: &Program, ways: Ways) -> Result<(), String> {
-        let fail = |what: &str, e: Error| format!("{what}: {e}");
-        let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| fail("unfused", e))?;
+        let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| format!("unfused: {e}"))?;
         self.against_meaning(program, &unfused)?;
+        self.fused(program, &unfused)?;
+        self.counted(program, &unfused)?;
+        self.dropped_elsewhere(program, &unfused)?;
+        self.with_other_scalars(program)?;
+        self.cut(program, &unfused, ways)?;
+        if ways.plans {
+            self.other_plans(program, &unfused)?;
+            self.unread(program, &unfused)?;
+            self.reproducible(program)?;
+        }
+        if program.steps.len().is_multiple_of(2) && !self.gpu {
+            self.within_limits(program, &unfused)?;
+        }
+        self.on_another_thread(program, &unfused)?;
+        self.as_a_new_process(program, &unfused)?;
+        let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| format!("not strict: {e}"))?;
+        if ways.threads && !self.gpu {
+            for (mode, one, name) in [(STRICT, &unfused, "strict"), (FAST, &fast, "not strict")] {
+                let many = self.run_on(self.threaded, program, mode, Drops::Early, false);
+                let many = many.map_err(|e| format!("on many threads: {e}"))?;
+                self.equal(program, &many, one, &format!("{name}, on many threads"))?;
+            }
+        }
+        self.close(program, &fast, &unfused)
+    }
 
+    /// Fused, the same values, by no more kernels; and counters and explanation tell the same.
+    fn fused(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let before = counters();
-        let ((), explanation) = {
-            let mut out = Ok(vec![]);
-            let (_, e) = explain(|| out = self.run(program, STRICT, Drops::Early, false));
-            let fused = out.map_err(|e| fail("fused", e))?;
-            self.equal(program, &fused, &unfused, "fused")?;
-            ((), e)
-        };
+        let mut out = Ok(vec![]);
+        let (_, explanation) = explain(|| out = self.run(program, STRICT, Drops::Early, false));
+        self.equal(program, &out.map_err(|e| format!("fused: {e}"))?, unfused, "fused")?;
         let moved = counters() - before;
         let told = explanation.totals();
         let counted = [moved.kernels, moved.bytes_read, moved.bytes_written, moved.bytes_allocated];
@@ -333,37 +366,44 @@ impl Checker {
             ));
         }
         predicted(&explanation)?;
-        self.counted(program, &unfused)?;
         let whole = explanation.unfused();
         // A view may be cheaper to compute by itself than as a view of a value that is then written whole.
         let views = program.steps.iter().filter(|s| s.kept && s.op.is_view()).count();
         if told.kernels > whole.kernels + views {
             return Err(format!("{} kernels fused, {} unfused", told.kernels, whole.kernels));
         }
+        Ok(())
+    }
 
-        // When a handle is dropped changes neither values nor plan.
+    /// When a handle is dropped changes neither values nor plan.
+    fn dropped_elsewhere(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let before = counters();
         for drops in [Drops::Late, Drops::Scattered(1), Drops::Scattered(3)] {
-            let again = self.run(program, STRICT, drops, false).map_err(|e| fail("dropped otherwise", e))?;
-            self.equal(program, &again, &unfused, "with drops elsewhere")?;
+            let again = self.run(program, STRICT, drops, false).map_err(|e| format!("dropped otherwise: {e}"))?;
+            self.equal(program, &again, unfused, "with drops elsewhere")?;
         }
-        let made = (counters() - before).plans_made;
-        if made != 0 {
-            return Err(format!("{made} plans made for a program seen before"));
+        match (counters() - before).plans_made {
+            0 => Ok(()),
+            made => Err(format!("{made} plans made for a program seen before")),
         }
+    }
 
-        // Other scalars, equal ones no longer equal: other values by the same plan.
+    /// Other scalars, equal ones no longer equal: other values by the same plan.
+    fn with_other_scalars(&self, program: &Program) -> Result<(), String> {
         let varied = program.with_other_scalars();
-        let want = self.run(&varied, UNFUSED, Drops::Early, true).map_err(|e| fail("unfused, other scalars", e))?;
+        let want = self.run(&varied, UNFUSED, Drops::Early, true);
+        let want = want.map_err(|e| format!("unfused, other scalars: {e}"))?;
         let before = counters();
-        let got = self.run(&varied, STRICT, Drops::Early, false).map_err(|e| fail("other scalars", e))?;
+        let got = self.run(&varied, STRICT, Drops::Early, false).map_err(|e| format!("other scalars: {e}"))?;
         self.equal(&varied, &got, &want, "with other scalars")?;
-        let made = (counters() - before).plans_made;
-        if made != 0 {
-            return Err(format!("{made} plans made for other scalars"));
+        match (counters() - before).plans_made {
+            0 => Ok(()),
+            made => Err(format!("{made} plans made for other scalars")),
         }
+    }
 
-        // In several segments.
+    /// In several segments.
+    fn cut(&self, program: &Program, unfused: &[Option<Vec<u8>>], ways: Ways) -> Result<(), String> {
         let gaps = match self.gpu {
             // Each brings new kernels, which take long to compile.
             true if !ways.threads => vec![],
@@ -371,20 +411,14 @@ impl Checker {
             false => vec![1, 3, program.steps.len().div_ceil(2)],
         };
         for every in gaps {
-            let cut = self.run(program, STRICT, Drops::Cut(every), false).map_err(|e| fail("cut", e))?;
-            self.equal(program, &cut, &unfused, &format!("cut every {every}"))?;
+            let cut = self.run(program, STRICT, Drops::Cut(every), false).map_err(|e| format!("cut: {e}"))?;
+            self.equal(program, &cut, unfused, &format!("cut every {every}"))?;
         }
+        Ok(())
+    }
 
-        if ways.plans {
-            self.other_plans(program, &unfused)?;
-            self.unread(program, &unfused)?;
-            self.reproducible(program)?;
-        }
-        if program.steps.len().is_multiple_of(2) && !self.gpu {
-            self.within_limits(program, &unfused)?;
-        }
-
-        // Another thread: the same values again, its inputs and results handed over.
+    /// The same values again, its inputs and results handed over.
+    fn on_another_thread(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let there = std::thread::scope(|s| {
             let recorded = s.spawn(|| {
                 let old = set_mode(STRICT);
@@ -395,23 +429,11 @@ impl Checker {
             recorded.join().expect("recording does not panic")
         });
         let read: Result<Vec<_>, Error> = there
-            .map_err(|e| fail("another thread", e))?
+            .map_err(|e| format!("another thread: {e}"))?
             .iter()
             .map(|v| v.as_ref().map(|v| v.read()).transpose())
             .collect();
-        self.equal(program, &read.map_err(|e| fail("read elsewhere", e))?, &unfused, "on another thread")?;
-
-        self.as_a_new_process(program, &unfused)?;
-
-        let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| fail("not strict", e))?;
-        if ways.threads && !self.gpu {
-            for (mode, one, name) in [(STRICT, &unfused, "strict"), (FAST, &fast, "not strict")] {
-                let many = self.run_on(self.threaded, program, mode, Drops::Early, false);
-                let many = many.map_err(|e| fail("on many threads", e))?;
-                self.equal(program, &many, one, &format!("{name}, on many threads"))?;
-            }
-        }
-        self.close(program, &fast, &unfused)
+        self.equal(program, &read.map_err(|e| format!("read elsewhere: {e}"))?, unfused, "on another thread")
     }
 
     /// The same values with less memory than the program takes by itself, as far as it fits; with a quarter more than

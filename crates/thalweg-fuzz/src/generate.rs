@@ -404,7 +404,7 @@ impl Generator {
 
     fn reduce(&mut self) -> Option<Step> {
         use ReduceOp::*;
-        let op = self.pick(&[Sum, Prod, Max, Min, Any, All, ArgMax, ArgMin]);
+        let op = self.pick(ReduceOp::ALL);
         let bool_only = matches!(op, Any | All);
         let t = self.tensor(|p, t| {
             let d = p.dtype(t);

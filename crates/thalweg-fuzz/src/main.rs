@@ -107,9 +107,15 @@ fn checker(arguments: &Arguments) -> Result<Checker, Error> {
         "cpu" => {
             let many = CpuOptions { threads: 8, parallel_ns: 0.0, ..CpuOptions::from_environment()? };
             let tiles = CpuOptions { threads: 1, isa: Choice::Tile, ..CpuOptions::from_environment()? };
-            let (tiles, differences) = Compared::new(CpuDevice::with(tiles), traffic::by_tiles);
+            let (tiles, differences) = Compared::new(CpuDevice::with(tiles), traffic::by_tiles, traffic::as_issued);
             Checker::new(DeviceRef::register(CpuDevice::open()?), DeviceRef::register(CpuDevice::with(many)))
                 .with_counted(DeviceRef::register(tiles), differences)
+        }
+        #[cfg(feature = "emulate")]
+        name @ "cuda:emulated" => {
+            let open = || thalweg_cuda::CudaDevice::open(name);
+            let (counting, differences) = Compared::new(open()?, traffic::by_emulator, traffic::as_moved);
+            Checker::on_gpu(DeviceRef::register(open()?)).with_counted(DeviceRef::register(counting), differences)
         }
         #[cfg(feature = "cuda")]
         name => Checker::on_gpu(DeviceRef::register(thalweg_cuda::CudaDevice::open(name)?)),

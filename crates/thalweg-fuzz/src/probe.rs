@@ -1,43 +1,84 @@
-//! An operation is its row: `Probe`, which no other file knows, runs on the interpreter, on every engine of the CPU, on
-//! the emulated GPU, and in random programs.
+//! An operation is its row, and so is a monoid: the two `Probe`, which no other file knows, run on the interpreter, on
+//! every engine of the CPU, on the emulated GPU, and in random programs.
 
 use crate::check::{Checker, Ways};
 use crate::generate;
 use crate::program::{Argument, Input, Program, Step, Tensor};
 use std::sync::Arc;
 use thalweg_cpu::{Choice as CpuEngine, CpuDevice, CpuOptions};
-use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape};
+use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Scalar, Shape};
 use thalweg_runtime::Device;
 use thalweg_stream::DeviceRef;
 
-/// `sum(probe(x)·2, 1)` and the probe itself, of a dtype.
-fn program(dtype: DType) -> Program {
-    let shape = Shape::new(&[7, 37]);
-    let values = (0..shape.numel()).map(|i| (i as f64 - 130.0) / 7.0);
-    let bytes = values.flat_map(|v| {
-        let bits = thalweg_ir::Scalar::Float(v).to_bits(dtype);
-        bits.to_le_bytes().into_iter().take(dtype.size()).collect::<Vec<_>>()
-    });
+fn input(dtype: DType, shape: Shape, value: impl Fn(usize) -> f64) -> Input {
+    let bytes = (0..shape.numel()).flat_map(|i| element(dtype, value(i)));
+    Input { dtype, shape, bytes: bytes.collect() }
+}
+
+fn element(dtype: DType, v: f64) -> Vec<u8> {
+    match dtype {
+        DType::BF16 => half::bf16::from_f64(v).to_le_bytes().to_vec(),
+        DType::F16 => half::f16::from_f64(v).to_le_bytes().to_vec(),
+        _ => {
+            let v = if dtype.is_float() { Scalar::Float(v) } else { Scalar::Int(dtype.wrap(v as i64)) };
+            v.to_bits(dtype).to_le_bytes()[..dtype.size()].to_vec()
+        }
+    }
+}
+
+/// The reduction by the test's monoid, of rows, of columns and of all of a product.
+fn reductions(dtype: DType, shape: [usize; 2]) -> Program {
+    let [rows, columns] = shape;
+    let shape = Shape::new(&shape);
     let step = |op, shape, attr, args, kept| Step { op, dtype, shape, attr, args, ints: vec![], kept };
     let of = |n| Argument::Tensor(Tensor::Step(n));
-    let two = Argument::Scalar(thalweg_ir::Scalar::Float(2.0).to_bits(dtype));
+    let reduced = |to: &[usize], axes, n| step(Op::Reduce(ReduceOp::Probe), Shape::new(to), axes, vec![of(n)], true);
+    let two = Argument::Scalar(Scalar::Int(2).to_bits(dtype));
+    let x = input(dtype, shape, |i| ((i * 7919 + i / 13) % 251) as f64 / 4.0 - 30.0);
+    let steps = vec![
+        step(Op::Element(ElementOp::Mul), shape, 0, vec![Argument::Tensor(Tensor::Input(0)), two], false),
+        reduced(&[rows], 0b10, 0),
+        reduced(&[columns], 0b01, 0),
+        reduced(&[], 0b11, 0),
+    ];
+    Program { inputs: vec![x], steps }
+}
+
+/// `sum(probe(x)·2, 1)` and the probe itself, of a dtype.
+fn operations(dtype: DType) -> Program {
+    let shape = Shape::new(&[7, 37]);
+    let step = |op, shape, attr, args, kept| Step { op, dtype, shape, attr, args, ints: vec![], kept };
+    let of = |n| Argument::Tensor(Tensor::Step(n));
+    let two = Argument::Scalar(Scalar::Float(2.0).to_bits(dtype));
     let steps = vec![
         step(Op::Element(ElementOp::Probe), shape, 0, vec![Argument::Tensor(Tensor::Input(0))], true),
         step(Op::Element(ElementOp::Mul), shape, 0, vec![of(0), two], false),
         step(Op::Reduce(ReduceOp::Sum), Shape::new(&[7]), 0b10, vec![of(1)], true),
     ];
-    Program { inputs: vec![Input { dtype, shape, bytes: bytes.collect() }], steps }
+    Program { inputs: vec![input(dtype, shape, |i| (i as f64 - 130.0) / 7.0)], steps }
 }
 
 fn checks(device: DeviceRef, on_gpu: bool) {
     let checker = if on_gpu { Checker::on_gpu(device) } else { Checker::new(device, device) };
+    let runs = |program: &Program, dtype| {
+        checker.check(program, Ways { threads: false, plans: true }).unwrap_or_else(|e| panic!("{dtype}: {e}"));
+    };
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
-        checker.check(&program(dtype), Ways { threads: false, plans: true }).unwrap_or_else(|e| panic!("{dtype}: {e}"));
+        runs(&operations(dtype), dtype);
+    }
+    // Rows shorter and longer than the lanes of a fold, and (once) than its blocks.
+    runs(&reductions(DType::F32, [2, 9001]), DType::F32);
+    // Each program costs a GPU's compiler seconds.
+    let dtypes = [DType::F32, DType::I32, DType::BF16, DType::F64, DType::I8, DType::I64, DType::U32];
+    for dtype in dtypes.into_iter().take(if on_gpu { 2 } else { 7 }) {
+        for shape in [[7, 37], [2, 1030], [150, 5], [0, 3]] {
+            runs(&reductions(dtype, shape), dtype);
+        }
     }
 }
 
 #[test]
-fn a_row_is_all_that_an_operation_takes_on_every_engine_of_the_cpu() {
+fn a_row_is_all_that_an_operation_or_a_monoid_takes_on_every_engine_of_the_cpu() {
     let engines = [CpuEngine::Avx512, CpuEngine::Avx2, CpuEngine::Tile];
     for isa in engines.into_iter().filter(|e| e.available()) {
         let options = CpuOptions { threads: 2, parallel_ns: 30_000.0, isa };
@@ -47,12 +88,14 @@ fn a_row_is_all_that_an_operation_takes_on_every_engine_of_the_cpu() {
 
 #[cfg(feature = "emulate")]
 #[test]
-fn a_row_is_all_that_an_operation_takes_on_a_gpu() {
+fn a_row_is_all_that_an_operation_or_a_monoid_takes_on_a_gpu() {
     checks(DeviceRef::register(thalweg_cuda::CudaDevice::open("cuda:emulated").expect("a C++ compiler")), true);
 }
 
 #[test]
 fn random_programs_have_it() {
-    let probes = |p: &Program| p.steps.iter().any(|s| s.op == Op::Element(ElementOp::Probe));
-    assert!((0..2000).any(|seed| probes(&generate::program(seed))));
+    for probe in [Op::Element(ElementOp::Probe), Op::Reduce(ReduceOp::Probe)] {
+        let probes = |p: &Program| p.steps.iter().any(|s| s.op == probe);
+        assert!((0..2000).any(|seed| probes(&generate::program(seed))), "{probe:?}");
+    }
 }

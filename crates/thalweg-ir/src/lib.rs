@@ -1,11 +1,12 @@
 //! The language of Thalweg: dtypes, shapes, views, scalars, and the operations that a stream records.
 //!
 //! This crate runs nothing. What an elementwise operation means, costs and differentiates to is one
-//! row of one table ([`element::ROWS`]); everything else that can stand in a stream is a variant of
-//! [`Op`].
+//! row of one table ([`element::ROWS`]), and how many values become one is a row of another
+//! ([`monoid::MONOIDS`]); everything else that can stand in a stream is a variant of [`Op`].
 
 mod dtype;
 pub mod element;
+pub mod monoid;
 mod op;
 mod scalar;
 mod shape;
@@ -13,9 +14,8 @@ mod view;
 
 pub use dtype::{Compute, DType};
 pub use element::ElementOp;
-pub use op::{
-    Arg, InputKind, Op, REVERSE, RandomKind, ReduceOp, RelArg, RelOp, ScanOp, ScatterOp, pack_order, unpack_order,
-};
+pub use monoid::{Monoid, ReduceOp};
+pub use op::{Arg, InputKind, Op, REVERSE, RandomKind, RelArg, RelOp, ScanOp, ScatterOp, pack_order, unpack_order};
 pub use scalar::Scalar;
 pub use shape::{MAX_RANK, Shape};
 pub use view::View;

@@ -7,7 +7,7 @@
 //! the pattern. There is no symbolic dimension; relative things have types of their own
 //! ([`RelOp`], [`RelArg`]), and a size is always a concrete `usize`.
 
-use crate::{DType, ElementOp};
+use crate::{DType, ElementOp, Monoid, ReduceOp};
 use std::fmt;
 
 /// An operation as a stream records it. Attributes that are structure are in [`RelOp::attr`], sizes in
@@ -92,6 +92,18 @@ impl ScanOp {
             ScanOp::Argsort => "argsort",
         }
     }
+
+    /// The monoid that it runs through a row; sorts have none.
+    pub const fn monoid(self) -> Option<Monoid> {
+        Some(match self {
+            ScanOp::Sum => Monoid::Sum,
+            ScanOp::Prod => Monoid::Prod,
+            ScanOp::Max => Monoid::Max,
+            ScanOp::Min => Monoid::Min,
+            ScanOp::LogSumExp => Monoid::LogSumExp,
+            ScanOp::Sort | ScanOp::Argsort => return None,
+        })
+    }
 }
 
 /// What a scatter does where a value meets an element.
@@ -120,6 +132,17 @@ impl ScatterOp {
             ScatterOp::Min => "scatter_amin",
         }
     }
+
+    /// The monoid by which a value and an element become one, if the value does not just take its place.
+    pub const fn monoid(self) -> Option<Monoid> {
+        Some(match self {
+            ScatterOp::Set => return None,
+            ScatterOp::Add => Monoid::Sum,
+            ScatterOp::Prod => Monoid::Prod,
+            ScatterOp::Max => Monoid::Max,
+            ScatterOp::Min => Monoid::Min,
+        })
+    }
 }
 
 /// What kind of random numbers.
@@ -131,43 +154,6 @@ pub enum RandomKind {
     Normal,
     /// 32 random bits as u32.
     Bits,
-}
-
-/// A reduction.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum ReduceOp {
-    /// The sum; 0 of nothing. Integers wrap.
-    Sum,
-    /// The product; 1 of nothing. Integers wrap.
-    Prod,
-    /// The largest; NaN if any is NaN.
-    Max,
-    /// The smallest; NaN if any is NaN.
-    Min,
-    /// Whether any is true; false of nothing.
-    Any,
-    /// Whether all are true; true of nothing.
-    All,
-    /// Index of the first largest (a NaN counts as largest) along one axis, as i64.
-    ArgMax,
-    /// Index of the first smallest (a NaN counts as smallest) along one axis, as i64.
-    ArgMin,
-}
-
-impl ReduceOp {
-    /// The method's name on `Tensor`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ReduceOp::Sum => "sum",
-            ReduceOp::Prod => "prod",
-            ReduceOp::Max => "amax",
-            ReduceOp::Min => "amin",
-            ReduceOp::Any => "any",
-            ReduceOp::All => "all",
-            ReduceOp::ArgMax => "argmax",
-            ReduceOp::ArgMin => "argmin",
-        }
-    }
 }
 
 impl Op {
@@ -221,6 +207,8 @@ impl Op {
         Op::Reduce(ReduceOp::Prod),
         Op::Reduce(ReduceOp::Max),
         Op::Reduce(ReduceOp::Min),
+        #[cfg(feature = "probe")]
+        Op::Reduce(ReduceOp::Probe),
         Op::Reduce(ReduceOp::Any),
         Op::Reduce(ReduceOp::All),
         Op::Reduce(ReduceOp::ArgMax),

@@ -8,7 +8,7 @@
 //! value of the row, known when all of it has been read, and may be used at every point of the row again.
 //! [`crate::phases`] puts that in order.
 
-use thalweg_ir::{DType, ElementOp, Scalar, ScanOp};
+use thalweg_ir::{DType, ElementOp, Monoid, ScanOp};
 
 /// A node of a [`Body`], by position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -68,14 +68,14 @@ pub enum Node {
         /// Number of the access.
         access: u16,
     },
-    /// A scalar given at launch, in the form of [`Scalar::to_bits`].
+    /// A scalar given at launch, in the form of [`thalweg_ir::Scalar::to_bits`].
     Scalar {
         /// Number of the scalar.
         slot: u16,
         /// Its dtype.
         dtype: DType,
     },
-    /// A constant, in the form of [`Scalar::to_bits`].
+    /// A constant, in the form of [`thalweg_ir::Scalar::to_bits`].
     Const {
         /// The bits.
         bits: u64,
@@ -124,54 +124,11 @@ pub enum Node {
     },
 }
 
-/// How the elements of a row become one: an associative operation. The order in which they meet is fixed, see
-/// [`crate::order`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum FoldOp {
-    /// The sum; integers wrap.
-    Sum,
-    /// The product; integers wrap.
-    Prod,
-    /// The largest; NaN if any is NaN.
-    Max,
-    /// The smallest; NaN if any is NaN.
-    Min,
-}
-
-impl FoldOp {
-    /// The operation that puts two elements together.
-    pub fn element(self) -> ElementOp {
-        match self {
-            FoldOp::Sum => ElementOp::Add,
-            FoldOp::Prod => ElementOp::Mul,
-            FoldOp::Max => ElementOp::Maximum,
-            FoldOp::Min => ElementOp::Minimum,
-        }
-    }
-
-    /// What an empty row gives, in the form of [`Scalar::to_bits`].
-    pub fn identity(self, dtype: DType) -> u64 {
-        let bound = |low: bool| match (dtype.is_float(), low) {
-            (true, true) => Scalar::Float(f64::NEG_INFINITY),
-            (true, false) => Scalar::Float(f64::INFINITY),
-            (false, true) => Scalar::Int(dtype.int_range().0),
-            (false, false) => Scalar::Int(dtype.int_range().1),
-        };
-        match self {
-            FoldOp::Sum => Scalar::Int(0),
-            FoldOp::Prod => Scalar::Int(1),
-            FoldOp::Max => bound(true),
-            FoldOp::Min => bound(false),
-        }
-        .to_bits(dtype)
-    }
-}
-
 /// A fold over the row. Its result is [`Node::Value`] with `slot`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fold {
-    /// How.
-    pub op: FoldOp,
+    /// How: a monoid of one component. The order in which elements meet is fixed, see [`crate::order`].
+    pub op: Monoid,
     /// What: f32, f64, i32, u32 or i64, also the dtype of the result.
     pub node: NodeId,
     /// Number of the row's value that it gives.
@@ -207,7 +164,7 @@ pub struct Store {
     /// row body it may be [`AccessClass::Strided`], or [`Access::per_row`]: one element a row.
     pub access: u16,
     /// Put together with what is there instead of taking its place: `old op new`.
-    pub combine: Option<FoldOp>,
+    pub combine: Option<Monoid>,
 }
 
 /// What a map kernel computes for each point of its domain.

@@ -1,9 +1,9 @@
 //! Building bodies: equal nodes are shared, identities that hold exactly are applied, what nothing needs is dropped.
 
-use crate::{Access, Body, Fold, FoldOp, Node, NodeId, Scan, Store};
+use crate::{Access, Body, Fold, Node, NodeId, Scan, Set, Store};
 use rustc_hash::FxHashMap;
 use thalweg_ir::element::{Build, Expr};
-use thalweg_ir::{DType, ElementOp, Scalar, ScanOp};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar, ScanOp};
 
 /// Builds a [`Body`]: equal nodes are shared, identities that hold exactly in floating point are applied.
 #[derive(Default)]
@@ -45,12 +45,13 @@ impl BodyBuilder {
     /// Puts a value together with what is there. Where an access leads several points to one element, the element
     /// becomes the fold of their values and of nothing else: what was there before the launch does not count. (Only
     /// across the rows of a row body; see [`crate::RowGeometry`].)
-    pub fn store_combined(&mut self, node: NodeId, access: u16, op: FoldOp) {
+    pub fn store_combined(&mut self, node: NodeId, access: u16, op: Monoid) {
         self.body.stores.push(Store { node, access, combine: Some(op) });
     }
 
     /// The fold of a value (f32, f64, i32, u32 or i64) over the row.
-    pub fn fold(&mut self, op: FoldOp, node: NodeId) -> NodeId {
+    pub fn fold(&mut self, op: Monoid, node: NodeId) -> NodeId {
+        debug_assert_eq!(op.row().components(), 1, "a fold of a row gives one value");
         let dtype = self.body.dtype(node);
         let known = self.body.folds.iter().position(|f| f.op == op && f.node == node);
         let slot = known.unwrap_or_else(|| {
@@ -59,6 +60,11 @@ impl BodyBuilder {
             slot
         });
         self.node(Node::Value { slot: slot as u16, dtype })
+    }
+
+    /// The value becomes a value of the row.
+    pub(crate) fn set(&mut self, slot: u16, node: NodeId) {
+        self.body.sets.push(Set { node, slot });
     }
 
     /// The scan of a value along the row.

@@ -408,6 +408,123 @@ mod tests {
         dims
     }
 
+    /// A movement of one kind, of positions and of elements.
+    fn step(rng: &mut Lcg, mut map: IndexMap, mut moved: Moved) -> (IndexMap, Moved) {
+        let shape = moved.1;
+        let rank = shape.rank();
+        match rng.below(6) {
+            0 => {
+                let mut order: Vec<usize> = (0..rank).collect();
+                for i in (1..rank).rev() {
+                    order.swap(i, rng.below(i + 1));
+                }
+                let dims: Vec<usize> = order.iter().map(|&o| shape[o]).collect();
+                moved = moved.gather(Shape::new(&dims), |i| {
+                    let mut source = vec![0; rank];
+                    for (k, &o) in order.iter().enumerate() {
+                        source[o] = i[k];
+                    }
+                    Some(source)
+                });
+                map = map.permute(&order);
+            }
+            1 => {
+                let parts: Vec<(i64, i64, usize)> = shape
+                    .iter()
+                    .map(|&d| match rng.below(3) {
+                        0 => (0, 1, d),
+                        1 => (d as i64 - 1, -1, d),
+                        _ => {
+                            let (start, step) = (rng.below(d), 1 + rng.below(2));
+                            (start as i64, step as i64, (d - start).div_ceil(step))
+                        }
+                    })
+                    .collect();
+                let dims: Vec<usize> = parts.iter().map(|p| p.2).collect();
+                moved = moved
+                    .gather(Shape::new(&dims), |i| Some(i.iter().zip(&parts).map(|(&i, p)| p.0 + i * p.1).collect()));
+                map = map.slice(&parts);
+            }
+            2 => {
+                let parts: Vec<(usize, usize)> = (0..rank).map(|_| (rng.below(2), rng.below(3))).collect();
+                let dims: Vec<usize> = shape.iter().zip(&parts).map(|(d, p)| d + p.0 + p.1).collect();
+                if dims.iter().product::<usize>() > 2000 {
+                    return (map, moved);
+                }
+                moved = moved.gather(Shape::new(&dims), |i| {
+                    let s: Vec<i64> = i.iter().zip(&parts).map(|(&i, p)| i - p.0 as i64).collect();
+                    s.iter().zip(shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64).then_some(s)
+                });
+                map = map.pad(&parts);
+            }
+            3 => {
+                let to = Shape::new(&factor(rng, shape.numel()));
+                moved.1 = to;
+                map = map.reshape(to);
+            }
+            4 => {
+                let mut dims = shape.dims().to_vec();
+                for d in dims.iter_mut().filter(|d| **d == 1) {
+                    *d = 1 + rng.below(3);
+                }
+                if rank < 5 {
+                    dims.insert(0, 1 + rng.below(2));
+                }
+                let to = Shape::new(&dims);
+                let lead = to.rank() - rank;
+                moved = moved.gather(to, |i| {
+                    Some(i[lead..].iter().zip(shape.iter()).map(|(&i, &d)| if d == 1 { 0 } else { i }).collect())
+                });
+                map = map.expand(to);
+            }
+            _ => {
+                let axis = rng.below(rank);
+                let (size, step) = (1 + rng.below(shape[axis]), 1 + rng.below(2));
+                if rank > 5 {
+                    return (map, moved);
+                }
+                let mut dims = shape.dims().to_vec();
+                dims[axis] = (shape[axis] - size) / step + 1;
+                dims.push(size);
+                moved = moved.gather(Shape::new(&dims), |i| {
+                    let mut s = i[..rank].to_vec();
+                    s[axis] = i[axis] * step as i64 + i[rank];
+                    Some(s)
+                });
+                map = map.window(axis, size, step);
+            }
+        }
+        (map, moved)
+    }
+
+    /// That a map of a source of so many elements says where the elements are.
+    fn agrees(rng: &mut Lcg, map: &IndexMap, moved: &Moved, source: usize) {
+        assert_eq!(map.shape(), moved.1);
+        let n = moved.0.len();
+        let mut table = vec![0; n];
+        map.fill(0, 0, &mut table);
+        let cut = rng.below(n + 1);
+        let mut tail = vec![0; n - cut];
+        map.fill(cut, 0, &mut tail);
+        assert_eq!(tail, table[cut..]);
+        let mut reached = std::collections::HashSet::new();
+        for (p, &want) in moved.0.iter().enumerate() {
+            assert_eq!(map.position(p), want, "{map:?} at {p}");
+            assert_eq!(table[p], want.map_or(-1, |w| w as i32));
+            reached.extend(want);
+        }
+        if let (Some(lo), Some(hi)) = (reached.iter().min(), reached.iter().max()) {
+            let (a, b) = map.reach().unwrap();
+            assert!(a <= *lo && *hi <= b && b < source);
+        }
+        assert!(map.distinct() >= reached.len());
+        // A renumbered domain has the same positions in the same order.
+        for shape in map.renumberings().collect::<Vec<_>>() {
+            let again = map.clone().reshape(shape);
+            assert!((0..n).all(|p| again.position(p) == map.position(p)), "{map:?} over {shape}");
+        }
+    }
+
     #[test]
     fn random_chains_agree_with_moving_elements() {
         let mut rng = Lcg(7);
@@ -417,121 +534,12 @@ mod tests {
             let mut map = IndexMap::new(View::contiguous(shape));
             let mut moved = Moved((0..shape.numel()).map(Some).collect(), shape);
             for _ in 0..1 + rng.below(5) {
-                let shape = moved.1;
-                let rank = shape.rank();
-                match rng.below(6) {
-                    0 => {
-                        let mut order: Vec<usize> = (0..rank).collect();
-                        for i in (1..rank).rev() {
-                            order.swap(i, rng.below(i + 1));
-                        }
-                        let dims: Vec<usize> = order.iter().map(|&o| shape[o]).collect();
-                        moved = moved.gather(Shape::new(&dims), |i| {
-                            let mut source = vec![0; rank];
-                            for (k, &o) in order.iter().enumerate() {
-                                source[o] = i[k];
-                            }
-                            Some(source)
-                        });
-                        map = map.permute(&order);
-                    }
-                    1 => {
-                        let parts: Vec<(i64, i64, usize)> = shape
-                            .iter()
-                            .map(|&d| match rng.below(3) {
-                                0 => (0, 1, d),
-                                1 => (d as i64 - 1, -1, d),
-                                _ => {
-                                    let (start, step) = (rng.below(d), 1 + rng.below(2));
-                                    (start as i64, step as i64, (d - start).div_ceil(step))
-                                }
-                            })
-                            .collect();
-                        let dims: Vec<usize> = parts.iter().map(|p| p.2).collect();
-                        moved = moved.gather(Shape::new(&dims), |i| {
-                            Some(i.iter().zip(&parts).map(|(&i, p)| p.0 + i * p.1).collect())
-                        });
-                        map = map.slice(&parts);
-                    }
-                    2 => {
-                        let parts: Vec<(usize, usize)> = (0..rank).map(|_| (rng.below(2), rng.below(3))).collect();
-                        let dims: Vec<usize> = shape.iter().zip(&parts).map(|(d, p)| d + p.0 + p.1).collect();
-                        if dims.iter().product::<usize>() > 2000 {
-                            continue;
-                        }
-                        moved = moved.gather(Shape::new(&dims), |i| {
-                            let s: Vec<i64> = i.iter().zip(&parts).map(|(&i, p)| i - p.0 as i64).collect();
-                            s.iter().zip(shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64).then_some(s)
-                        });
-                        map = map.pad(&parts);
-                    }
-                    3 => {
-                        let to = Shape::new(&factor(&mut rng, shape.numel()));
-                        moved.1 = to;
-                        map = map.reshape(to);
-                    }
-                    4 => {
-                        let mut dims = shape.dims().to_vec();
-                        for d in dims.iter_mut().filter(|d| **d == 1) {
-                            *d = 1 + rng.below(3);
-                        }
-                        if rank < 5 {
-                            dims.insert(0, 1 + rng.below(2));
-                        }
-                        let to = Shape::new(&dims);
-                        let lead = to.rank() - rank;
-                        moved = moved.gather(to, |i| {
-                            Some(
-                                i[lead..].iter().zip(shape.iter()).map(|(&i, &d)| if d == 1 { 0 } else { i }).collect(),
-                            )
-                        });
-                        map = map.expand(to);
-                    }
-                    _ => {
-                        let axis = rng.below(rank);
-                        let (size, step) = (1 + rng.below(shape[axis]), 1 + rng.below(2));
-                        if rank > 5 {
-                            continue;
-                        }
-                        let mut dims = shape.dims().to_vec();
-                        dims[axis] = (shape[axis] - size) / step + 1;
-                        dims.push(size);
-                        moved = moved.gather(Shape::new(&dims), |i| {
-                            let mut s = i[..rank].to_vec();
-                            s[axis] = i[axis] * step as i64 + i[rank];
-                            Some(s)
-                        });
-                        map = map.window(axis, size, step);
-                    }
-                }
+                (map, moved) = step(&mut rng, map, moved);
                 if moved.1.numel() > 4000 {
                     break;
                 }
             }
-            assert_eq!(map.shape(), moved.1);
-            let n = moved.0.len();
-            let mut table = vec![0; n];
-            map.fill(0, 0, &mut table);
-            let cut = rng.below(n + 1);
-            let mut tail = vec![0; n - cut];
-            map.fill(cut, 0, &mut tail);
-            assert_eq!(tail, table[cut..]);
-            let mut reached = std::collections::HashSet::new();
-            for (p, &want) in moved.0.iter().enumerate() {
-                assert_eq!(map.position(p), want, "{map:?} at {p}");
-                assert_eq!(table[p], want.map_or(-1, |w| w as i32));
-                reached.extend(want);
-            }
-            if let (Some(lo), Some(hi)) = (reached.iter().min(), reached.iter().max()) {
-                let (a, b) = map.reach().unwrap();
-                assert!(a <= *lo && *hi <= b && b < dims.iter().product());
-            }
-            assert!(map.distinct() >= reached.len());
-            // A renumbered domain has the same positions in the same order.
-            for shape in map.renumberings().collect::<Vec<_>>() {
-                let again = map.clone().reshape(shape);
-                assert!((0..n).all(|p| again.position(p) == map.position(p)), "{map:?} over {shape}");
-            }
+            agrees(&mut rng, &map, &moved, shape.numel());
         }
     }
 }

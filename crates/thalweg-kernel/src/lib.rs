@@ -9,6 +9,7 @@ mod contraction;
 pub mod dims;
 mod geometry;
 mod index;
+pub mod monoid;
 mod online;
 pub mod order;
 mod passes;
@@ -16,11 +17,12 @@ mod phases;
 pub mod random;
 mod reciprocal;
 pub mod reference;
+mod residence;
 mod rewrite;
 mod text;
 mod traffic;
 
-pub use body::{Access, AccessClass, Body, Fold, FoldOp, Node, NodeId, Scan, Set, Store};
+pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use contraction::{
     Contraction, ContractionGeometry, Epilogue, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry, accumulator,
@@ -35,5 +37,6 @@ pub use online::{OnlineFold, OnlineKind, OnlinePasses, Part, online_passes, with
 pub use passes::{Passes, own_cost};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
+pub use residence::Residence;
 pub use rewrite::{expand, resolve, widen};
 pub use traffic::{Moved, Nest, Stream, Way};

@@ -19,9 +19,9 @@
 //! blocks, so it depends on nothing else.
 
 use crate::reciprocal::RowNodes;
-use crate::{Body, Fold, FoldOp, Node, NodeId, Phases};
+use crate::{Body, Fold, Node, NodeId, Phases};
 use std::ops::Range;
-use thalweg_ir::{DType, ElementOp, Scalar};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 
 /// Which rescaling identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,7 +89,7 @@ fn element(body: &Body, id: NodeId) -> Option<(ElementOp, [NodeId; 3])> {
 }
 
 fn pattern(body: &Body, fold: &Fold) -> Option<Pattern> {
-    if fold.op != FoldOp::Sum || !matches!(body.dtype(fold.node), DType::F32 | DType::F64) {
+    if fold.op != Monoid::Sum || !matches!(body.dtype(fold.node), DType::F32 | DType::F64) {
         return None;
     }
     let (kind, difference) = match element(body, fold.node)? {
@@ -137,8 +137,8 @@ fn chosen(body: &Body, nodes: &RowNodes, id: NodeId) -> Option<u16> {
 /// The earlier fold that a pattern is about.
 fn first(body: &Body, nodes: &RowNodes, pattern: &Pattern) -> Option<u16> {
     let (slot, op) = match pattern.kind {
-        OnlineKind::Squares => (multiple(body, nodes, pattern.shift)?, FoldOp::Sum),
-        OnlineKind::Exponentials => (chosen(body, nodes, pattern.shift)?, FoldOp::Max),
+        OnlineKind::Squares => (multiple(body, nodes, pattern.shift)?, Monoid::Sum),
+        OnlineKind::Exponentials => (chosen(body, nodes, pattern.shift)?, Monoid::Max),
     };
     let fold = &body.folds[slot as usize];
     (fold.op == op && fold.node == pattern.x).then_some(slot)
@@ -152,14 +152,14 @@ pub fn with_residuals(body: &Body) -> Body {
         let Some(p) = pattern(body, fold) else { continue };
         let wanted = p.kind == OnlineKind::Squares && first(body, &nodes, &p).is_some();
         if wanted && residual(&out, p.difference).is_none() {
-            out.folds.push(Fold { op: FoldOp::Sum, node: p.difference, slot: out.folds.len() as u16 });
+            out.folds.push(Fold { op: Monoid::Sum, node: p.difference, slot: out.folds.len() as u16 });
         }
     }
     out
 }
 
 fn residual(body: &Body, difference: NodeId) -> Option<u16> {
-    body.folds.iter().find(|f| f.op == FoldOp::Sum && f.node == difference).map(|f| f.slot)
+    body.folds.iter().find(|f| f.op == Monoid::Sum && f.node == difference).map(|f| f.slot)
 }
 
 /// The rescaling identities by which the first two passes of a body (one with [`with_residuals`]) run as one. None
@@ -302,11 +302,11 @@ mod tests {
 
     /// The sum of the squares of what differs from `scale` of the sum.
     fn squares(b: &mut BodyBuilder, x: NodeId, scale: impl Fn(&mut BodyBuilder, NodeId) -> NodeId) -> (NodeId, NodeId) {
-        let s = b.fold(FoldOp::Sum, x);
+        let s = b.fold(Monoid::Sum, x);
         let mean = scale(b, s);
         let d = b.element(ElementOp::Sub, &[x, mean]);
         let q = b.element(ElementOp::Square, &[d]);
-        (mean, b.fold(FoldOp::Sum, q))
+        (mean, b.fold(Monoid::Sum, q))
     }
 
     fn divided(b: &mut BodyBuilder, s: NodeId) -> NodeId {
@@ -318,7 +318,7 @@ mod tests {
     fn a_variance_is_found_with_its_mean() {
         let mut b = BodyBuilder::new(false);
         let (x, y, z) = (input(&mut b), access(&mut b, 1, true), access(&mut b, 2, true));
-        let other = b.fold(FoldOp::Max, x);
+        let other = b.fold(Monoid::Max, x);
         let (mean, q) = squares(&mut b, x, divided);
         let both = b.element(ElementOp::Add, &[q, other]);
         b.store(both, y);
@@ -338,14 +338,14 @@ mod tests {
         for replaced in [false, true] {
             let mut b = BodyBuilder::new(false);
             let (x, y) = (input(&mut b), access(&mut b, 1, false));
-            let mut m = b.fold(FoldOp::Max, x);
+            let mut m = b.fold(Monoid::Max, x);
             if replaced {
                 let (finite, zero) = (b.element(ElementOp::IsFinite, &[m]), b.constant(Scalar::Int(0), DType::F32));
                 m = b.element(ElementOp::Where, &[finite, m, zero]);
             }
             let d = b.element(ElementOp::Sub, &[x, m]);
             let e = b.element(ElementOp::Exp, &[d]);
-            let s = b.fold(FoldOp::Sum, e);
+            let s = b.fold(Monoid::Sum, e);
             let out = b.element(ElementOp::Div, &[e, s]);
             b.store(out, y);
             let online = found(b).expect("an online form");
@@ -362,7 +362,7 @@ mod tests {
         let (x, y) = (input(&mut b), access(&mut b, 1, true));
         let (mean, q) = squares(&mut b, x, divided);
         let p = b.element(ElementOp::Mul, &[x, mean]);
-        let p = b.fold(FoldOp::Sum, p);
+        let p = b.fold(Monoid::Sum, p);
         let out = b.element(ElementOp::Add, &[p, q]);
         b.store(out, y);
         assert_eq!(found(b), None);
@@ -374,7 +374,7 @@ mod tests {
             },
             |b, s| {
                 let x = NodeId(0);
-                let m = b.fold(FoldOp::Max, x);
+                let m = b.fold(Monoid::Max, x);
                 b.element(ElementOp::Div, &[s, m])
             },
         ];

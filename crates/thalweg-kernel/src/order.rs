@@ -14,8 +14,8 @@
 //! Maxima and minima take -0 for less than +0 and give the canonical NaN if any element is NaN, so for them the order
 //! does not matter.
 
-use crate::FoldOp;
-use thalweg_ir::{DType, Scalar};
+use thalweg_ir::monoid::Partial;
+use thalweg_ir::{DType, Monoid, Scalar};
 
 /// Elements of a block.
 pub const BLOCK: usize = 4096;
@@ -26,93 +26,19 @@ pub const SCAN_BLOCK: usize = 4064;
 /// Partial results that a block is folded in.
 pub const LANES: usize = 32;
 
-/// Two partial results put together; values in the form of [`Scalar::to_bits`], f32, f64, i32, u32 or i64.
-pub fn combine(op: FoldOp, dtype: DType, a: u64, b: u64) -> u64 {
-    match dtype {
-        DType::F32 => {
-            let (a, b) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
-            let v = match op {
-                FoldOp::Sum => a + b,
-                FoldOp::Prod => a * b,
-                FoldOp::Max | FoldOp::Min if a.is_nan() || b.is_nan() => f32::NAN,
-                FoldOp::Max => {
-                    if a.total_cmp(&b).is_gt() {
-                        a
-                    } else {
-                        b
-                    }
-                }
-                FoldOp::Min => {
-                    if a.total_cmp(&b).is_lt() {
-                        a
-                    } else {
-                        b
-                    }
-                }
-            };
-            v.to_bits() as u64
-        }
-        DType::F64 => {
-            let (a, b) = (f64::from_bits(a), f64::from_bits(b));
-            let v = match op {
-                FoldOp::Sum => a + b,
-                FoldOp::Prod => a * b,
-                FoldOp::Max | FoldOp::Min if a.is_nan() || b.is_nan() => f64::NAN,
-                FoldOp::Max => {
-                    if a.total_cmp(&b).is_gt() {
-                        a
-                    } else {
-                        b
-                    }
-                }
-                FoldOp::Min => {
-                    if a.total_cmp(&b).is_lt() {
-                        a
-                    } else {
-                        b
-                    }
-                }
-            };
-            v.to_bits()
-        }
-        DType::I32 => {
-            let (a, b) = (a as i32, b as i32);
-            let v = match op {
-                FoldOp::Sum => a.wrapping_add(b),
-                FoldOp::Prod => a.wrapping_mul(b),
-                FoldOp::Max => a.max(b),
-                FoldOp::Min => a.min(b),
-            };
-            Scalar::Int(v as i64).to_bits(dtype)
-        }
-        DType::U32 => {
-            let (a, b) = (a as u32, b as u32);
-            let v = match op {
-                FoldOp::Sum => a.wrapping_add(b),
-                FoldOp::Prod => a.wrapping_mul(b),
-                FoldOp::Max => a.max(b),
-                FoldOp::Min => a.min(b),
-            };
-            Scalar::Int(v as i64).to_bits(dtype)
-        }
-        DType::I64 => {
-            let (a, b) = (a as i64, b as i64);
-            let v = match op {
-                FoldOp::Sum => a.wrapping_add(b),
-                FoldOp::Prod => a.wrapping_mul(b),
-                FoldOp::Max => a.max(b),
-                FoldOp::Min => a.min(b),
-            };
-            v as u64
-        }
-        other => unreachable!("folds are not carried in {other}"),
-    }
+/// Two partial results put together as the monoid's row says; values in the form of [`Scalar::to_bits`], f32, f64, i32,
+/// u32 or i64.
+pub fn combine(op: Monoid, dtype: DType, a: u64, b: u64) -> u64 {
+    let of = |bits| Partial::of(op, dtype, Scalar::from_bits(bits, dtype));
+    let mut both = of(a);
+    both.put(&of(b));
+    both.result().to_bits(dtype)
 }
 
 /// Partial results of blocks, put together pairwise as they come.
 #[derive(Debug)]
 pub struct Tree {
-    op: FoldOp,
+    op: Monoid,
     dtype: DType,
     partial: Vec<u64>,
     count: usize,
@@ -120,7 +46,7 @@ pub struct Tree {
 
 impl Tree {
     /// Of no blocks.
-    pub fn new(op: FoldOp, dtype: DType) -> Tree {
+    pub fn new(op: Monoid, dtype: DType) -> Tree {
         Tree { op, dtype, partial: Vec::new(), count: 0 }
     }
 

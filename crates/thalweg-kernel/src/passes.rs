@@ -210,8 +210,8 @@ fn place(body: &Body, rows: bool) -> Vec<Placed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, BodyBuilder, FoldOp};
-    use thalweg_ir::{DType, ElementOp};
+    use crate::{Access, BodyBuilder};
+    use thalweg_ir::{DType, ElementOp, Monoid};
 
     fn access(b: &mut BodyBuilder, operand: u16) -> u16 {
         b.access(Access { operand: Some(operand), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false })
@@ -222,10 +222,10 @@ mod tests {
         let mut b = BodyBuilder::new(false);
         let (x, y) = (access(&mut b, 0), access(&mut b, 1));
         let x = b.node(Node::Load { access: x });
-        let m = b.fold(FoldOp::Max, x);
+        let m = b.fold(Monoid::Max, x);
         let d = b.element(ElementOp::Sub, &[x, m]);
         let e = b.element(ElementOp::Exp, &[d]);
-        let s = b.fold(FoldOp::Sum, e);
+        let s = b.fold(Monoid::Sum, e);
         let out = b.element(ElementOp::Div, &[e, s]);
         b.store(out, y);
         let body = b.finish();
@@ -246,7 +246,7 @@ mod tests {
         let x = b.node(Node::Load { access: x });
         let mut v = x;
         for _ in 0..150 {
-            let s = b.fold(FoldOp::Sum, v);
+            let s = b.fold(Monoid::Sum, v);
             v = b.element(ElementOp::Sub, &[x, s]);
         }
         b.store(v, y);

@@ -278,8 +278,7 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FoldOp;
-    use thalweg_ir::ElementOp;
+    use thalweg_ir::{ElementOp, Monoid};
 
     fn access(b: &mut BodyBuilder, operand: u16, per_row: bool) -> u16 {
         let class = if per_row { AccessClass::Uniform } else { AccessClass::Contiguous };
@@ -292,10 +291,10 @@ mod tests {
         let mut b = BodyBuilder::new(false);
         let (x, y) = (access(&mut b, 0, false), access(&mut b, 1, false));
         let x = b.node(Node::Load { access: x });
-        let m = b.fold(FoldOp::Max, x);
+        let m = b.fold(Monoid::Max, x);
         let d = b.element(ElementOp::Sub, &[x, m]);
         let e = b.element(ElementOp::Exp, &[d]);
-        let s = b.fold(FoldOp::Sum, e);
+        let s = b.fold(Monoid::Sum, e);
         let out = b.element(ElementOp::Div, &[e, s]);
         b.store(out, y);
         let body = b.finish();
@@ -321,7 +320,7 @@ mod tests {
         let (x, y, m) = (access(&mut b, 0, false), access(&mut b, 1, false), access(&mut b, 2, true));
         let x = b.node(Node::Load { access: x });
         let q = b.element(ElementOp::Mul, &[x, x]);
-        let s = b.fold(FoldOp::Sum, q);
+        let s = b.fold(Monoid::Sum, q);
         let n = b.scalar(0, DType::F32);
         let mean = b.element(ElementOp::Mul, &[s, n]);
         let root = b.element(ElementOp::Sqrt, &[mean]);

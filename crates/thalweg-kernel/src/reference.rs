@@ -9,7 +9,8 @@ mod along;
 pub use along::{OutOfRange, order, put, scan_row};
 
 use crate::random;
-use thalweg_ir::{Arg, DType, Op, RandomKind, ReduceOp, RelOp, Scalar, Shape, unpack_order};
+use thalweg_ir::monoid::Partial;
+use thalweg_ir::{Arg, DType, ElementOp, Monoid, Op, RandomKind, ReduceOp, RelOp, Scalar, Shape, unpack_order};
 
 /// A tensor of the interpreter: row-major, floats as f64 and integers and bool as i64.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,37 +145,13 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         RefArg::Array(a) => a,
         RefArg::Scalar(_) => panic!("{}: argument {i} is a scalar", rel.op.name()),
     };
-    let moved = |f: &dyn Fn(&[i64]) -> Vec<i64>| {
-        let a = array(0);
-        Array::from_fn(shape, dtype, |p| a.get(ravel(&f(&unravel(p, &shape)), &a.shape)))
-    };
     if matches!(rel.op, Op::Gather | Op::Scatter(_))
         && let Err(e) = along::check_index(rel, array(0), array(1))
     {
         panic!("{e}");
     }
     match rel.op {
-        Op::Element(e) => {
-            let operand = operand_dtype(rel, args);
-            Array::from_fn(shape, dtype, |p| {
-                let index = unravel(p, &shape);
-                let x: Vec<Scalar> = args
-                    .iter()
-                    .map(|a| match a {
-                        RefArg::Array(a) => a.get(broadcast_index(&index, &a.shape)),
-                        RefArg::Scalar(bits) => Scalar::from_bits(*bits, operand),
-                    })
-                    .collect();
-                let meaning = &e.row().meaning;
-                if operand.is_float() {
-                    let x: Vec<f64> = x.iter().map(|v| v.to_f64()).collect();
-                    Scalar::Float((meaning.float.expect("defined on floats"))(&x))
-                } else {
-                    let x: Vec<i64> = x.iter().map(|v| v.to_i64()).collect();
-                    Scalar::Int((meaning.int.expect("defined on integers"))(&x, operand))
-                }
-            })
-        }
+        Op::Element(e) => element(rel, e, shape, args),
         Op::Cast => {
             let a = array(0);
             Array::from_fn(shape, dtype, |p| cast(a.get(p), dtype))
@@ -192,6 +169,54 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
             let a = array(0);
             Array::from_fn(shape, dtype, |p| a.get(p))
         }
+        Op::Permute | Op::Expand | Op::Slice | Op::Window => moved(rel, shape, array(0), ints),
+        Op::Pad => {
+            let a = array(0);
+            let RefArg::Scalar(bits) = args[1] else { panic!("pad: the value is a scalar") };
+            Array::from_fn(shape, dtype, |p| {
+                let source: Vec<i64> = unravel(p, &shape).iter().enumerate().map(|(i, &x)| x - ints[2 * i]).collect();
+                let inside = source.iter().zip(a.shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64);
+                if inside { a.get(ravel(&source, &a.shape)) } else { Scalar::from_bits(bits, dtype) }
+            })
+        }
+        Op::Cat => cat(rel.attr as usize, array(0), array(1), shape),
+        Op::Reduce(op) => reduce(op, rel.attr, array(0), shape, dtype),
+        Op::Scan(op) => along::scan(op, rel.attr, array(0), shape, dtype),
+        Op::Gather => along::gather(rel.attr as usize, array(0), array(1), shape, dtype),
+        Op::Scatter(op) => along::scatter(op, rel.attr as usize, [array(0), array(1), array(2)], dtype),
+        Op::Matmul => matmul(array(0), array(1), shape, dtype),
+    }
+}
+
+/// An elementwise operation, arguments broadcast.
+fn element(rel: &RelOp, e: ElementOp, shape: Shape, args: &[RefArg<'_>]) -> Array {
+    let operand = operand_dtype(rel, args);
+    Array::from_fn(shape, rel.dtype, |p| {
+        let index = unravel(p, &shape);
+        let x: Vec<Scalar> = args
+            .iter()
+            .map(|a| match a {
+                RefArg::Array(a) => a.get(broadcast_index(&index, &a.shape)),
+                RefArg::Scalar(bits) => Scalar::from_bits(*bits, operand),
+            })
+            .collect();
+        let meaning = &e.row().meaning;
+        if operand.is_float() {
+            let x: Vec<f64> = x.iter().map(|v| v.to_f64()).collect();
+            Scalar::Float((meaning.float.expect("defined on floats"))(&x))
+        } else {
+            let x: Vec<i64> = x.iter().map(|v| v.to_i64()).collect();
+            Scalar::Int((meaning.int.expect("defined on integers"))(&x, operand))
+        }
+    })
+}
+
+/// A pure index map: each element comes from one of `a`.
+fn moved(rel: &RelOp, shape: Shape, a: &Array, ints: &[i64]) -> Array {
+    let moved = |f: &dyn Fn(&[i64]) -> Vec<i64>| {
+        Array::from_fn(shape, a.dtype, |p| a.get(ravel(&f(&unravel(p, &shape)), &a.shape)))
+    };
+    match rel.op {
         Op::Permute => {
             let order = unpack_order(rel.attr, shape.rank());
             moved(&|index| {
@@ -202,10 +227,7 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
                 source
             })
         }
-        Op::Expand => {
-            let a = array(0);
-            Array::from_fn(shape, dtype, |p| a.get(broadcast_index(&unravel(p, &shape), &a.shape)))
-        }
+        Op::Expand => Array::from_fn(shape, a.dtype, |p| a.get(broadcast_index(&unravel(p, &shape), &a.shape))),
         Op::Slice => {
             moved(&|index| index.iter().enumerate().map(|(i, &x)| ints[3 * i] + x * ints[3 * i + 1]).collect())
         }
@@ -218,34 +240,21 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
                 source
             })
         }
-        Op::Pad => {
-            let a = array(0);
-            let RefArg::Scalar(bits) = args[1] else { panic!("pad: the value is a scalar") };
-            Array::from_fn(shape, dtype, |p| {
-                let source: Vec<i64> = unravel(p, &shape).iter().enumerate().map(|(i, &x)| x - ints[2 * i]).collect();
-                let inside = source.iter().zip(a.shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64);
-                if inside { a.get(ravel(&source, &a.shape)) } else { Scalar::from_bits(bits, dtype) }
-            })
-        }
-        Op::Cat => {
-            let (a, b, axis) = (array(0), array(1), rel.attr as usize);
-            Array::from_fn(shape, dtype, |p| {
-                let mut index = unravel(p, &shape);
-                let first = a.shape[axis] as i64;
-                if index[axis] < first {
-                    a.get(ravel(&index, &a.shape))
-                } else {
-                    index[axis] -= first;
-                    b.get(ravel(&index, &b.shape))
-                }
-            })
-        }
-        Op::Reduce(op) => reduce(op, rel.attr, array(0), shape, dtype),
-        Op::Scan(op) => along::scan(op, rel.attr, array(0), shape, dtype),
-        Op::Gather => along::gather(rel.attr as usize, array(0), array(1), shape, dtype),
-        Op::Scatter(op) => along::scatter(op, rel.attr as usize, [array(0), array(1), array(2)], dtype),
-        Op::Matmul => matmul(array(0), array(1), shape, dtype),
+        other => unreachable!("{} moves nothing", other.name()),
     }
+}
+
+fn cat(axis: usize, a: &Array, b: &Array, shape: Shape) -> Array {
+    Array::from_fn(shape, a.dtype, |p| {
+        let mut index = unravel(p, &shape);
+        let first = a.shape[axis] as i64;
+        if index[axis] < first {
+            a.get(ravel(&index, &a.shape))
+        } else {
+            index[axis] -= first;
+            b.get(ravel(&index, &b.shape))
+        }
+    })
 }
 
 /// The dtype that an elementwise operation computes in: of its tensor arguments, the condition of `where` aside.
@@ -307,30 +316,24 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
             at
         };
         match op {
-            ReduceOp::Sum if float => Scalar::Float(g.iter().map(|v| v.to_f64()).sum()),
-            ReduceOp::Sum => Scalar::Int(g.iter().fold(0i64, |s, v| s.wrapping_add(v.to_i64()))),
-            ReduceOp::Prod if float => Scalar::Float(g.iter().map(|v| v.to_f64()).product()),
-            ReduceOp::Prod => Scalar::Int(g.iter().fold(1i64, |s, v| s.wrapping_mul(v.to_i64()))),
-            ReduceOp::Max | ReduceOp::Min if g.is_empty() => empty_extreme(op, dtype),
-            ReduceOp::Max => g[best(|a, b| a > b, |a, b| a > b)],
-            ReduceOp::Min => g[best(|a, b| a < b, |a, b| a < b)],
             ReduceOp::Any => Scalar::Int(g.iter().any(|v| v.to_f64() != 0.0) as i64),
             ReduceOp::All => Scalar::Int(g.iter().all(|v| v.to_f64() != 0.0) as i64),
             ReduceOp::ArgMax => Scalar::Int(best(|a, b| a > b, |a, b| a > b) as i64),
             ReduceOp::ArgMin => Scalar::Int(best(|a, b| a < b, |a, b| a < b) as i64),
+            plain => folded(plain.monoid(), g, dtype),
         }
     })
 }
 
-/// What the extreme of nothing is: the identity of the operation in the dtype.
-fn empty_extreme(op: ReduceOp, dtype: DType) -> Scalar {
-    let max = op == ReduceOp::Max;
-    if dtype.is_float() {
-        Scalar::Float(if max { f64::NEG_INFINITY } else { f64::INFINITY })
-    } else {
-        let (lo, hi) = dtype.int_range();
-        Scalar::Int(if max { lo } else { hi })
+/// The fold of some elements as the monoid's row says: floats in f64, integers in the dtype that they are carried in.
+fn folded(monoid: Monoid, elements: &[Scalar], dtype: DType) -> Scalar {
+    if elements.is_empty() {
+        return Partial::none(monoid, dtype).result();
     }
+    let carried = if dtype.is_float() { DType::F64 } else { Monoid::carried(dtype) };
+    let mut partial = Partial::neutral(monoid, carried);
+    elements.iter().for_each(|&v| partial.push(v));
+    partial.result()
 }
 
 fn matmul(a: &Array, b: &Array, shape: Shape, dtype: DType) -> Array {

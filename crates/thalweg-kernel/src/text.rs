@@ -55,8 +55,8 @@ impl fmt::Display for Body {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Access, AccessClass, BodyBuilder, FoldOp, Node};
-    use thalweg_ir::{DType, ElementOp};
+    use crate::{Access, AccessClass, BodyBuilder, Node};
+    use thalweg_ir::{DType, ElementOp, Monoid};
 
     #[test]
     fn a_body_reads_from_loads_to_stores() {
@@ -69,7 +69,7 @@ mod tests {
         };
         let (x, y) = (b.access(access(0)), b.access(access(1)));
         let x = b.node(Node::Load { access: x });
-        let sum = b.fold(FoldOp::Sum, x);
+        let sum = b.fold(Monoid::Sum, x);
         let out = b.element(ElementOp::Div, &[x, sum]);
         b.store(out, y);
         assert_eq!(

@@ -3,7 +3,7 @@
 use crate::{Buffer, Error, MemoryStats};
 use std::fmt::Debug;
 use std::sync::Arc;
-use thalweg_kernel::{Geometry, Kernel, Moved};
+use thalweg_kernel::{Geometry, Kernel, Moved, Residence};
 
 /// A kernel compiled for one device, ready to launch with any sizes of its class.
 pub trait Program: Send + Sync + Debug {
@@ -57,23 +57,6 @@ pub struct ProgramInfo {
     /// Whether a launch may have to read its inputs again after it wrote its outputs, so that no output may take
     /// the place of an input (a fast path that hands rare elements to a slow one).
     pub rereads_inputs: bool,
-}
-
-/// What a kernel takes of each multiprocessor of a GPU.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Residence {
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Bytes that a thread keeps in memory for want of registers.
-    pub spilled_bytes: u32,
-    /// Bytes of shared memory of a block.
-    pub shared_bytes: u32,
-    /// Blocks that run on a multiprocessor at once.
-    pub blocks: u32,
-    /// Threads of these.
-    pub threads: u32,
-    /// Their share of the threads that a multiprocessor has room for.
-    pub occupancy: f32,
 }
 
 /// What a device gives that runs launches on its own, while the host goes on: what the planner counts with where

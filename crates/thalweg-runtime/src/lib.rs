@@ -15,7 +15,7 @@ mod pool;
 pub mod trace;
 
 pub use counters::{Counters, count, counters};
-pub use device::{Batch, Check, Device, Program, ProgramInfo, Residence, Throughput, Timing};
+pub use device::{Batch, Check, Device, Program, ProgramInfo, Throughput, Timing};
 pub use dump::dump;
 pub use error::Error;
 pub use pool::{Allocation, Buffer, Memory, MemoryStats, Pool, granted, limit_from_environment};

@@ -6,7 +6,7 @@ use crate::ready::Ready;
 use crate::run::Run;
 use std::cell::RefCell;
 use std::sync::Arc;
-use thalweg_fusion::{BitSet, ResidenceReport, Runner, Segment, SegmentReport};
+use thalweg_fusion::{BitSet, Runner, Segment, SegmentReport};
 use thalweg_runtime::{Error, Program};
 
 thread_local! {
@@ -47,17 +47,7 @@ pub(crate) fn report(
     made: bool,
     deferred: &BitSet,
 ) -> SegmentReport {
-    let runner = |p: &Arc<dyn Program>| Runner {
-        engine: p.info().engine,
-        residence: p.residence().map(|r| ResidenceReport {
-            registers: r.registers,
-            spilled_bytes: r.spilled_bytes,
-            shared_bytes: r.shared_bytes,
-            blocks: r.blocks,
-            threads: r.threads,
-            occupancy: r.occupancy,
-        }),
-    };
+    let runner = |p: &Arc<dyn Program>| Runner { engine: p.info().engine, residence: p.residence() };
     let runners = ready.programs.iter().map(runner).collect();
     let facts = |r: &Ready| (r.instance.steps.len(), r.programs.iter().map(|p| p.info().spills).sum());
     let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, runners);

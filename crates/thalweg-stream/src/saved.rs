@@ -12,7 +12,7 @@ use crate::defect;
 use crate::mode::{effort, measuring};
 use thalweg_fusion::{Costs, Effort, Instance, NoPlan, Plan, Planned, ScalarClasses, Segment, instantiate, question};
 use thalweg_runtime::Error;
-use thalweg_runtime::disk::{self, Key, Kind};
+use thalweg_runtime::disk::{self, Cache, Key, Kind};
 
 /// Where a plan came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ pub(crate) fn plan_key(device: DeviceRef, segment: &Segment<'_>, costs: &Costs, 
     Key::of(&[device.device().name().as_bytes(), &question(segment, costs, effort)])
 }
 
-/// The plan of a segment with its instance: from disk, or searched for and kept.
+/// The plan of a segment with its instance: from the process's disk cache, or searched for and kept there.
 ///
 /// # Errors
 /// [`Error::Internal`] where the planner has none.
@@ -43,9 +43,20 @@ pub(crate) fn plan(
     effort: Effort,
     classes: &ScalarClasses,
 ) -> Result<(Plan, Instance, Origin), Error> {
+    plan_in(disk::cache().as_deref(), device, segment, costs, effort, classes)
+}
+
+/// As [`plan`], with that cache or without any.
+pub(crate) fn plan_in(
+    cache: Option<&Cache>,
+    device: DeviceRef,
+    segment: Segment<'_>,
+    costs: &Costs,
+    effort: Effort,
+    classes: &ScalarClasses,
+) -> Result<(Plan, Instance, Origin), Error> {
     // Without fusion there is nothing to search for.
-    let cache = if segment.mode.fused { disk::cache() } else { None };
-    let place = cache.map(|cache| (cache, plan_key(device, &segment, costs, effort)));
+    let place = cache.filter(|_| segment.mode.fused).map(|cache| (cache, plan_key(device, &segment, costs, effort)));
     let kept = |kind: Kind, origin: Origin| {
         let (cache, key) = place.as_ref()?;
         let plan = Planned::from_bytes(&cache.get(kind, key)?, segment, costs)?.plan;
@@ -67,11 +78,16 @@ pub(crate) fn plan(
 
 /// Keeps what an autotuning of a segment's plan has ended with, so that no later process holds it again.
 pub(crate) fn save_measured(device: DeviceRef, segment: Segment<'_>, plan: &Plan) {
-    let Some(cache) = disk::cache() else { return };
-    let (costs, effort) = (costs(device), effort());
+    if let Some(cache) = disk::cache() {
+        save_measured_in(&cache, device, segment, &costs(device), plan);
+    }
+}
+
+/// As [`save_measured`], in that cache.
+pub(crate) fn save_measured_in(cache: &Cache, device: DeviceRef, segment: Segment<'_>, costs: &Costs, plan: &Plan) {
     let bytes = Planned { plan: plan.clone(), time: 0, complete: true, visits: 0 }.to_bytes();
     // On disk a plan is what its kernels store; one that is more than that is measured again.
-    if Planned::from_bytes(&bytes, segment, &costs).is_some_and(|p| p.plan == *plan) {
-        cache.put(Kind::Measured, &plan_key(device, &segment, &costs, effort), &bytes);
+    if Planned::from_bytes(&bytes, segment, costs).is_some_and(|p| p.plan == *plan) {
+        cache.put(Kind::Measured, &plan_key(device, &segment, costs, effort()), &bytes);
     }
 }

@@ -90,10 +90,11 @@ pub use tensor::Tensor;
 pub use thalweg_cpu::math::accuracy::Accuracy;
 pub use thalweg_cpu::{Bandwidth, Choice as CpuEngine, CpuOptions};
 pub use thalweg_fusion::{
-    Candidate, CostFeatures, Costs, EdgeReport, Effort, Explanation, KernelReport, OperationReport, ResidenceReport,
-    SegmentReport, Totals,
+    Candidate, CostFeatures, Costs, EdgeReport, Effort, Explanation, KernelReport, OperationReport, SegmentReport,
+    Totals,
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
+pub use thalweg_kernel::Residence;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, plan_store};
 

@@ -10,8 +10,8 @@ use super::passes::{Arena, Places};
 use crate::check;
 use crate::simd::Shared;
 use crate::tile;
-use thalweg_ir::DType;
-use thalweg_kernel::{AccessClass, Body, FoldOp, RowGeometry};
+use thalweg_ir::{DType, Monoid};
+use thalweg_kernel::{AccessClass, Body, RowGeometry};
 
 /// Groups that rows are cut into.
 pub const GROUPS: usize = 64;
@@ -21,7 +21,7 @@ pub const GROUPS: usize = 64;
 pub struct Column {
     /// Its access.
     pub access: usize,
-    op: FoldOp,
+    op: Monoid,
     dtype: DType,
     /// Where its partial results begin in a group's memory.
     at: usize,
@@ -41,7 +41,7 @@ pub struct Columns {
 }
 
 /// The stores of a body that put rows together.
-pub fn stores(body: &Body) -> impl Iterator<Item = (usize, FoldOp, DType)> + '_ {
+pub fn stores(body: &Body) -> impl Iterator<Item = (usize, Monoid, DType)> + '_ {
     body.stores.iter().filter_map(|s| {
         let access = s.access as usize;
         s.combine.map(|op| (access, op, body.accesses[access].dtype))

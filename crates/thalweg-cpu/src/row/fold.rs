@@ -3,112 +3,23 @@
 //!
 //! Along a row a width of 1 does; across, as many columns as a strip has.
 
-use crate::simd::{self, Job};
-use thalweg_ir::DType;
-use thalweg_kernel::FoldOp;
-
-/// Elements that results of folds are made of.
-trait Element: Copy {
-    fn sum(a: Self, b: Self) -> Self;
-    fn prod(a: Self, b: Self) -> Self;
-    fn max(a: Self, b: Self) -> Self;
-    fn min(a: Self, b: Self) -> Self;
-}
-
-macro_rules! float {
-    ($($t:ident),*) => {$(
-        impl Element for $t {
-            #[inline(always)]
-            fn sum(a: $t, b: $t) -> $t {
-                a + b
-            }
-            #[inline(always)]
-            fn prod(a: $t, b: $t) -> $t {
-                a * b
-            }
-            #[inline(always)]
-            fn max(a: $t, b: $t) -> $t {
-                let larger = if a.total_cmp(&b).is_gt() { a } else { b };
-                if a.is_nan() | b.is_nan() { $t::NAN } else { larger }
-            }
-            #[inline(always)]
-            fn min(a: $t, b: $t) -> $t {
-                let smaller = if a.total_cmp(&b).is_lt() { a } else { b };
-                if a.is_nan() | b.is_nan() { $t::NAN } else { smaller }
-            }
-        }
-    )*};
-}
-macro_rules! integer {
-    ($($t:ident),*) => {$(
-        impl Element for $t {
-            #[inline(always)]
-            fn sum(a: $t, b: $t) -> $t {
-                a.wrapping_add(b)
-            }
-            #[inline(always)]
-            fn prod(a: $t, b: $t) -> $t {
-                a.wrapping_mul(b)
-            }
-            #[inline(always)]
-            fn max(a: $t, b: $t) -> $t {
-                Ord::max(a, b)
-            }
-            #[inline(always)]
-            fn min(a: $t, b: $t) -> $t {
-                Ord::min(a, b)
-            }
-        }
-    )*};
-}
-float!(f32, f64);
-integer!(i32, u32, i64);
-
-/// `into[i] = into[i] op with[i]`.
-struct Combine<T> {
-    op: FoldOp,
-    into: *mut T,
-    with: *const T,
-    n: usize,
-}
-
-impl<T: Element> Job for Combine<T> {
-    type Out = ();
-    #[inline(always)]
-    fn run(self) {
-        // SAFETY: who makes a job vouches for both rows.
-        let (a, b) = unsafe {
-            (std::slice::from_raw_parts_mut(self.into, self.n), std::slice::from_raw_parts(self.with, self.n))
-        };
-        match self.op {
-            FoldOp::Sum => a.iter_mut().zip(b).for_each(|(a, &b)| *a = T::sum(*a, b)),
-            FoldOp::Prod => a.iter_mut().zip(b).for_each(|(a, &b)| *a = T::prod(*a, b)),
-            FoldOp::Max => a.iter_mut().zip(b).for_each(|(a, &b)| *a = T::max(*a, b)),
-            FoldOp::Min => a.iter_mut().zip(b).for_each(|(a, &b)| *a = T::min(*a, b)),
-        }
-    }
-}
+use crate::tile;
+use thalweg_ir::{DType, Monoid};
 
 /// Puts row `with` to row `into`, which stands before it.
 ///
 /// # Safety
 /// Both hold `n` elements, aligned, and do not overlap.
-pub unsafe fn combine(op: FoldOp, dtype: DType, into: *mut u8, with: *const u8, n: usize) {
-    match dtype {
-        DType::F32 => simd::dispatch(Combine::<f32> { op, into: into.cast(), with: with.cast(), n }),
-        DType::F64 => simd::dispatch(Combine::<f64> { op, into: into.cast(), with: with.cast(), n }),
-        DType::I32 => simd::dispatch(Combine::<i32> { op, into: into.cast(), with: with.cast(), n }),
-        DType::U32 => simd::dispatch(Combine::<u32> { op, into: into.cast(), with: with.cast(), n }),
-        DType::I64 => simd::dispatch(Combine::<i64> { op, into: into.cast(), with: with.cast(), n }),
-        other => unreachable!("folds are not carried in {other}"),
-    }
+pub unsafe fn combine(op: Monoid, dtype: DType, into: *mut u8, with: *const u8, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { tile::folder(op, dtype).merge(into, 1, with, n) };
 }
 
 /// Writes what an empty row gives.
 ///
 /// # Safety
 /// There is room for `n` elements, aligned.
-pub unsafe fn identities(op: FoldOp, dtype: DType, to: *mut u8, n: usize) {
+pub unsafe fn identities(op: Monoid, dtype: DType, to: *mut u8, n: usize) {
     let bits = op.identity(dtype);
     // SAFETY: the caller's promise.
     unsafe {
@@ -147,7 +58,7 @@ impl Tree {
     /// # Safety
     /// `from` holds `width` elements of the dtype, aligned; all calls since [`Tree::clear`] had the same width, dtype
     /// and operation.
-    pub unsafe fn push(&mut self, op: FoldOp, dtype: DType, from: *const u8, width: usize) {
+    pub unsafe fn push(&mut self, op: Monoid, dtype: DType, from: *const u8, width: usize) {
         let (to, size) = (self.row(self.depth, width), dtype.size());
         // SAFETY: rows have a word for each column.
         unsafe { std::ptr::copy_nonoverlapping(from, to, width * size) };
@@ -161,7 +72,7 @@ impl Tree {
     }
 
     /// Row `depth` to the one before it.
-    fn fold_last(&mut self, op: FoldOp, dtype: DType, width: usize) {
+    fn fold_last(&mut self, op: Monoid, dtype: DType, width: usize) {
         // The last row first: memory that grows for it moves.
         let last = self.row(self.depth, width);
         let before = self.row(self.depth - 1, width);
@@ -174,7 +85,7 @@ impl Tree {
     ///
     /// # Safety
     /// As [`Tree::push`]; `to` has room for `width` elements.
-    pub unsafe fn take(&mut self, op: FoldOp, dtype: DType, to: *mut u8, width: usize) {
+    pub unsafe fn take(&mut self, op: Monoid, dtype: DType, to: *mut u8, width: usize) {
         if self.depth == 0 {
             // SAFETY: the caller's promise.
             return unsafe { identities(op, dtype, to, width) };
@@ -198,11 +109,11 @@ mod tests {
     #[test]
     fn rows_of_results_meet_as_single_ones_do() {
         let specials = [0.0f32, -0.0, 1.5, -3.25, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-30, 0.1, 0.7, 1e10];
-        for op in [FoldOp::Sum, FoldOp::Prod, FoldOp::Max, FoldOp::Min] {
+        for op in [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min] {
             for blocks in 0..40usize {
                 let value = |b: usize, c: usize| {
                     let v = specials[(b * 7 + c * 3 + b * b) % specials.len()];
-                    if v.is_nan() && !matches!(op, FoldOp::Max | FoldOp::Min) { 0.3 } else { v }
+                    if v.is_nan() && !matches!(op, Monoid::Max | Monoid::Min) { 0.3 } else { v }
                 };
                 let width = 9;
                 let mut tree = Tree::default();

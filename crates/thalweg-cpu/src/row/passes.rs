@@ -357,22 +357,38 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                 // SAFETY: scans run over whole buffers of the chunk, and nobody else is at work.
                 unsafe { run_scans(kernel, p, chunk, width, Some(threads)) };
             });
-            let mut row = vec![0u64; width];
-            for (f, fold) in phase.body.folds.iter().enumerate() {
-                let dtype = phase.body.dtype(fold.node);
-                // SAFETY: every block has left its results; nobody else is at work.
-                unsafe {
-                    for b in 0..blocks {
-                        tree.push(fold.op, dtype, results.get().add(b * words + f * widest).cast(), width);
-                    }
-                    tree.take(fold.op, dtype, row.as_mut_ptr().cast(), width);
-                    let chunk = Chunk { number, memory: memory.get(), own: std::ptr::null_mut() };
-                    kernel.set(fold.slot, chunk, row.as_ptr().cast());
-                }
-            }
+            let chunk = Chunk { number, memory: memory.get(), own: std::ptr::null_mut() };
+            // SAFETY: every block has left its results; nobody else is at work.
+            unsafe { take_results(kernel, p, chunk, &mut tree, (results.get(), words)) };
         }
     }
     failure.result()
+}
+
+/// Puts together what the blocks of a chunk have left of a phase's folds, `words` a block, and makes them values.
+///
+/// # Safety
+/// Every block has left its results, and nobody else is at work.
+unsafe fn take_results(
+    kernel: &impl Kernel,
+    phase: usize,
+    chunk: Chunk,
+    tree: &mut Tree,
+    (results, words): (*mut u64, usize),
+) {
+    let (body, width, widest) = (&kernel.phases().list[phase].body, kernel.width(chunk.number), kernel.widest());
+    let mut row = vec![0u64; width];
+    for (f, fold) in body.folds.iter().enumerate() {
+        let dtype = body.dtype(fold.node);
+        // SAFETY: the caller's promise.
+        unsafe {
+            for b in 0..kernel.layout().blocks() {
+                tree.push(fold.op, dtype, results.add(b * words + f * widest).cast(), width);
+            }
+            tree.take(fold.op, dtype, row.as_mut_ptr().cast(), width);
+            kernel.set(fold.slot, chunk, row.as_ptr().cast());
+        }
+    }
 }
 
 /// Runs the scans whose elements a phase has left.

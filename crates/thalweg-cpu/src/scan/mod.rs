@@ -15,6 +15,7 @@
 mod blocks;
 mod sort;
 
+use crate::combine::Combine;
 use crate::memory::PRIVATE;
 use crate::simd::{Job, dispatch};
 use crate::threads::Threads;
@@ -181,9 +182,9 @@ macro_rules! int_elements {
             const ZERO: $t = 0;
             const ONE: $t = 1;
             #[inline(always)]
-            fn plus(self, other: $t) -> $t { self.wrapping_add(other) }
+            fn plus(self, other: $t) -> $t { Combine::sum(self, other) }
             #[inline(always)]
-            fn times(self, other: $t) -> $t { self.wrapping_mul(other) }
+            fn times(self, other: $t) -> $t { Combine::prod(self, other) }
         }
     )*};
 }
@@ -267,18 +268,6 @@ impl<T: Element<Wide = f64>> Running<T> for LogSumExp {
     }
 }
 
-/// The larger, NaN if either is NaN, -0 less than +0.
-#[inline(always)]
-fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() {
-        f64::NAN
-    } else if b.total_cmp(&a).is_gt() {
-        b
-    } else {
-        a
-    }
-}
-
 unsafe fn floats<T: Element<Wide = f64>>(
     op: ScanOp,
     reverse: bool,
@@ -293,12 +282,10 @@ unsafe fn floats<T: Element<Wide = f64>>(
     unsafe {
         match op {
             // -0 is the identity of a sum, so that a sum that begins with -0 is one.
-            ScanOp::Sum => blocks(-0.0, |a: f64, b: f64| a + b, false, reverse, (from, out), rows, threads),
-            ScanOp::Prod => running(Plain(1.0, |a: f64, b: f64| a * b), reverse, from, out, rows),
-            ScanOp::Max => blocks(least, larger, true, reverse, (from, out), rows, threads),
-            ScanOp::Min => {
-                blocks(-least, |a: f64, b: f64| -larger(-a, -b), true, reverse, (from, out), rows, threads);
-            }
+            ScanOp::Sum => blocks(-0.0, <f64 as Combine>::sum, false, reverse, (from, out), rows, threads),
+            ScanOp::Prod => running(Plain(1.0, <f64 as Combine>::prod), reverse, from, out, rows),
+            ScanOp::Max => blocks(least, <f64 as Combine>::max, true, reverse, (from, out), rows, threads),
+            ScanOp::Min => blocks(-least, <f64 as Combine>::min, true, reverse, (from, out), rows, threads),
             ScanOp::LogSumExp => running(LogSumExp, reverse, from, out, rows),
             ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows, threads),
         }

@@ -4,10 +4,8 @@ use super::{Lcg, device, download, upload};
 use crate::Choice;
 use crate::engine::AlongEngine;
 use half::bf16;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar};
-use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, FoldOp, Geometry, Kernel, MapGeometry, Node,
-};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, Scalar};
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, BodyBuilder, Geometry, Kernel, MapGeometry, Node};
 use thalweg_runtime::{Device, Error};
 
 fn strided(strides: &[isize]) -> AccessGeometry {
@@ -105,7 +103,7 @@ fn rows_of_bf16_are_folded_in_f32_and_stored_as_bf16() {
     let more = b.access(access(2, AccessClass::Contiguous));
     let x = b.node(Node::Load { access: x });
     let wide = b.cast(x, DType::F32);
-    let sum = b.fold(FoldOp::Sum, wide);
+    let sum = b.fold(Monoid::Sum, wide);
     let count = b.scalar(0, DType::F32);
     let whole = b.element(ElementOp::Div, &[sum, count]);
     let short = b.cast(whole, DType::BF16);

@@ -3,9 +3,9 @@
 use super::{Lcg, device, download, upload};
 use crate::{CpuDevice, CpuOptions};
 use std::time::Instant;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, Shape};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, Scalar, Shape};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, FoldOp, Geometry, GroupPart, Kernel, MapGeometry, Node,
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Geometry, GroupPart, Kernel, MapGeometry, Node,
     Orientation, RowGeometry,
 };
 use thalweg_runtime::{Buffer, Device};
@@ -77,7 +77,7 @@ fn shares(rows: usize, n: usize) -> Part {
     let mut b = BodyBuilder::new(false);
     let [from, to] = [0, 1].map(|operand| b.access(access(operand, AccessClass::Contiguous)));
     let x = b.node(Node::Load { access: from });
-    let sum = b.fold(FoldOp::Sum, x);
+    let sum = b.fold(Monoid::Sum, x);
     let share = b.element(ElementOp::Div, &[x, sum]);
     b.store(share, to);
     let own = at(&[n as isize, 1], rows * n);

@@ -108,7 +108,7 @@ unsafe fn run_row(pass: &Pass, call: &mut Call<'_>, row: usize, n: usize) {
             call.steps(&pass.steps, Block::of_row(row, column, TILE.min(n - column)));
         }
         for f in &pass.folds {
-            call.values.add(f.slot as usize).write((f.code.finish)(call.tile(f.lanes)));
+            call.values.add(f.slot as usize).write(f.code.finish(call.tile(f.lanes)));
         }
         for s in &pass.sets {
             call.values.add(s.slot as usize).write(moves::first(call.lanes(s.value), s.width));

@@ -2,7 +2,7 @@
 
 use super::lanes::Loop;
 use super::moves::{self, Indexed};
-use super::program::{Code, Pass, Register, Step, Value, Write};
+use super::program::{Pass, Register, Step, Value, Write};
 use super::{casts, counted};
 use crate::row_call::{ACCESS_WORDS, RowArgs};
 use thalweg_kernel::{Access, AccessClass};
@@ -169,12 +169,12 @@ impl<'a> Call<'a> {
                 }
                 Step::Apply { code, args, out } => {
                     let args = args.map(|a| self.at[a as usize] as *const u8);
-                    apply(code, args, self.tile(out), lanes);
+                    code.run(args, self.tile(out), lanes);
                 }
-                Step::Fold { value, code, lanes: acc } => {
-                    (code.accumulate)(self.at[acc as usize], self.at[value as usize], lanes)
+                Step::Fold { value, ref code, lanes: acc } => {
+                    code.accumulate(self.at[acc as usize], self.at[value as usize], lanes)
                 }
-                Step::Store { access, value, write } => self.store(access, value, write, b),
+                Step::Store { access, value, ref write } => self.store(access, value, write, b),
             }
         }
     }
@@ -281,7 +281,7 @@ impl<'a> Call<'a> {
 
     /// # Safety
     /// As [`Call::steps`].
-    unsafe fn store(&mut self, access: u16, value: Register, write: Write, b: Block) {
+    unsafe fn store(&mut self, access: u16, value: Register, write: &Write, b: Block) {
         let a = self.accesses[access as usize];
         let (from, size, lane) = (self.at[value as usize] as *const u8, a.dtype.size(), super::program::width(a.dtype));
         let step = self.step_of(access) as isize;
@@ -296,13 +296,13 @@ impl<'a> Call<'a> {
                 let from = from.add(r * each * lane);
                 match write {
                     Write::Dense(run) => run([from; 3], to, each),
-                    Write::Apart { size, convert: None } => moves::scatter(size, from, to, step, each),
-                    Write::Apart { size, convert: Some((run, raw)) } => {
+                    &Write::Apart { size, convert: None } => moves::scatter(size, from, to, step, each),
+                    &Write::Apart { size, convert: Some((run, raw)) } => {
                         let raw = self.tile(raw);
                         run([from; 3], raw, each);
                         moves::scatter(size, raw, to, step, each);
                     }
-                    Write::Combine(run) => run(to, step, from, each),
+                    Write::Combine(code) => code.merge(to, step, from, each),
                 }
             }
         }
@@ -321,27 +321,6 @@ impl<'a> Call<'a> {
             AccessClass::Strided => start.wrapping_add((self.word(access, 2) as i64).wrapping_mul(column as i64)),
             // SAFETY: the table has an entry for each column.
             AccessClass::Mapped => unsafe { (self.word(access, 3) as *const i32).add(column).read() as i64 },
-        }
-    }
-}
-
-/// # Safety
-/// Arguments that the code takes hold `n` lanes, `out` has room for as many and overlaps none of them.
-unsafe fn apply(code: Code, args: [*const u8; 3], out: *mut u8, n: usize) {
-    // SAFETY: as above; registers are aligned to cache lines, memory to its elements.
-    unsafe {
-        match code {
-            Code::Loop(run) => run(args, out, n),
-            Code::F32(run) => run(
-                std::slice::from_raw_parts(args[0].cast(), n),
-                std::slice::from_raw_parts(args[1].cast(), n),
-                std::slice::from_raw_parts_mut(out.cast(), n),
-            ),
-            Code::F64(run) => run(
-                std::slice::from_raw_parts(args[0].cast(), n),
-                std::slice::from_raw_parts(args[1].cast(), n),
-                std::slice::from_raw_parts_mut(out.cast(), n),
-            ),
         }
     }
 }

@@ -68,9 +68,9 @@ pub(super) fn round(dtype: DType) -> Option<Loop> {
 /// Wraps i32 lanes to a narrower integer; `None` for dtypes that fill their lanes.
 pub(super) fn wrap(dtype: DType) -> Option<Loop> {
     match dtype {
-        DType::I8 => Some(lanes!(|v: i32| -> i32 { v as i8 as i32 })),
-        DType::I16 => Some(lanes!(|v: i32| -> i32 { v as i16 as i32 })),
-        DType::U8 => Some(lanes!(|v: i32| -> i32 { v as u8 as i32 })),
+        DType::I8 => Some(lanes!(|v: i32| -> i32 { DType::I8.wrap(v as i64) as i32 })),
+        DType::I16 => Some(lanes!(|v: i32| -> i32 { DType::I16.wrap(v as i64) as i32 })),
+        DType::U8 => Some(lanes!(|v: i32| -> i32 { DType::U8.wrap(v as i64) as i32 })),
         _ => None,
     }
 }

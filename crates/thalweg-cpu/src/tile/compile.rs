@@ -1,11 +1,15 @@
 //! From a body to the steps of a tile program: choice of loops, conversions, registers.
 
-use super::lanes::Loop;
-use super::program::{Code, Folding, Pass, Register, Setting, Step, TILE, TileProgram, Value, Write, lay_out, width};
+use super::folds::{Derived, Folder, Lane};
+use super::lanes::{Code, Loop};
+use super::program::{Folding, Pass, Register, Setting, Step, TILE, TileProgram, Value, Write, lay_out, width};
 use super::{casts, floats, folds, ints};
 use crate::math;
 use crate::prepare::{Fused, contractions, prepare};
-use thalweg_ir::{Compute, DType, ElementOp};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+use thalweg_ir::{Compute, DType, ElementOp, Monoid};
+use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{AccessClass, Body, Node, NodeId, Store};
 
 /// Compiles a map body; there is none that it refuses.
@@ -56,6 +60,36 @@ fn code(op: ElementOp, dtype: DType) -> Code {
         Compute::Mask => own(ints::bool(op)),
     };
     code.unwrap_or_else(|| panic!("{} on {dtype} is not an operation of the table", op.name()))
+}
+
+/// What was made of rows' expressions, once for all.
+type Known = HashMap<(Monoid, DType), Arc<Derived>>;
+
+/// The code of a monoid: the engine's own, or else made of the row's expression.
+pub(crate) fn folder(op: Monoid, dtype: DType) -> Folder {
+    static DERIVED: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+    match folds::own(op, dtype) {
+        Some(own) => Folder::Own(own),
+        None => {
+            let mut known = DERIVED.lock().expect("nothing panics while it is held");
+            Folder::Derived(known.entry((op, dtype)).or_insert_with(|| Arc::new(derived(op, dtype))).clone())
+        }
+    }
+}
+
+fn derived(op: Monoid, dtype: DType) -> Derived {
+    let body = prepare(&combination(op, dtype, true));
+    let lane = |(i, node): (usize, &Node)| {
+        let id = NodeId(i as u32);
+        match *node {
+            Node::Value { slot, .. } => Lane::Given(slot),
+            Node::Const { bits, dtype } => Lane::Bits(bits, width(dtype)),
+            Node::Element { op, args, .. } => Lane::Apply(code(op, body.operand_dtype(id)), args.map(|a| a.index())),
+            ref other => unreachable!("{other:?} is no operation on two partial results"),
+        }
+    };
+    let lanes = body.nodes.iter().enumerate().map(lane).collect();
+    Derived { lanes, result: body.sets[0].node.index(), width: width(dtype) }
 }
 
 /// What reads a register, if not a later node: a fold, and a store, before which nothing may be read in place any more.
@@ -288,8 +322,8 @@ impl<'a> Compiler<'a> {
         for f in &self.body.folds {
             let dtype = self.body.dtype(f.node);
             let lanes = self.allocate(width(dtype), usize::MAX, Level::Row);
-            let (code, value) = (folds::fold(f.op, dtype), self.register(f.node));
-            self.pass.steps.push(Step::Fold { value, code, lanes });
+            let (code, value) = (folder(f.op, dtype), self.register(f.node));
+            self.pass.steps.push(Step::Fold { value, code: code.clone(), lanes });
             let (identity, slot) = (f.op.identity(dtype), f.slot);
             self.pass.folds.push(Folding { identity, width: width(dtype), code, lanes, slot });
         }
@@ -306,7 +340,7 @@ impl<'a> Compiler<'a> {
         let (a, dtype) = (self.body.accesses[s.access as usize], self.body.dtype(s.node));
         let write = match (s.combine, a.class) {
             (_, AccessClass::Mapped) => panic!("what is written is not mapped"),
-            (Some(op), _) => Write::Combine(folds::combine(op, dtype)),
+            (Some(op), _) => Write::Combine(folder(op, dtype)),
             (None, AccessClass::Contiguous) => Write::Dense(casts::store(dtype)),
             (None, _) => {
                 let size = dtype.size();

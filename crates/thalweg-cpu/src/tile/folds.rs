@@ -1,36 +1,94 @@
 //! Elements put together: the loops of folds, and of stores that combine with what is there.
 //!
 //! A fold keeps [`LANES`] partial results. Tiles are whole multiples of that, so each tile of a row begins at the first
-//! lane, and the order is that of [`thalweg_kernel::order`], to the bit.
+//! lane, and the order is that of [`thalweg_kernel::order`], to the bit. A monoid that there are no loops for is made
+//! of those of its row's operations.
 
-use thalweg_ir::DType;
-use thalweg_kernel::FoldOp;
+use super::lanes::Code;
+use super::moves::{fill, first};
+use crate::combine::Combine;
+use std::sync::Arc;
+use thalweg_ir::{DType, Monoid};
 use thalweg_kernel::order::LANES;
 
 /// Folds `n` elements into the lanes `acc`, the first one into the first lane.
 ///
 /// # Safety
 /// `acc` points at [`LANES`] elements of the dtype, `from` at `n`, all aligned, and they do not overlap.
-pub(super) type Accumulate = unsafe fn(acc: *mut u8, from: *const u8, n: usize);
+type Accumulate = unsafe fn(acc: *mut u8, from: *const u8, n: usize);
 
 /// The lanes put together to one, in the form of `Scalar::to_bits`.
 ///
 /// # Safety
 /// `acc` points at [`LANES`] aligned elements of the dtype.
-pub(super) type Finish = unsafe fn(acc: *const u8) -> u64;
+type Finish = unsafe fn(acc: *const u8) -> u64;
 
 /// Puts `n` elements together with what is in memory, `stride` elements apart, one after the other.
 ///
 /// # Safety
 /// `from` points at `n` elements of the dtype, and `to`, at that stride, at as many that may be written; all are
 /// aligned, and they do not overlap.
-pub(super) type Combine = unsafe fn(to: *mut u8, stride: isize, from: *const u8, n: usize);
+type Merge = unsafe fn(to: *mut u8, stride: isize, from: *const u8, n: usize);
 
-/// A fold's code.
+/// Loops of the engine's own.
 #[derive(Clone, Copy)]
-pub(super) struct FoldCode {
-    pub accumulate: Accumulate,
-    pub finish: Finish,
+pub(crate) struct Loops {
+    accumulate: Accumulate,
+    finish: Finish,
+    merge: Merge,
+}
+
+/// The code of a monoid on a dtype.
+#[derive(Clone)]
+pub(crate) enum Folder {
+    /// Loops that are there for it.
+    Own(Loops),
+    /// Made of the row's expression.
+    Derived(Arc<Derived>),
+}
+
+impl Folder {
+    /// As [`Accumulate`].
+    ///
+    /// # Safety
+    /// The contract of the type.
+    pub(super) unsafe fn accumulate(&self, acc: *mut u8, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Folder::Own(own) => (own.accumulate)(acc, from, n),
+                Folder::Derived(d) => d.accumulate(acc, from, n),
+            }
+        }
+    }
+
+    /// As [`Finish`].
+    ///
+    /// # Safety
+    /// The contract of the type.
+    pub(super) unsafe fn finish(&self, acc: *const u8) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Folder::Own(own) => (own.finish)(acc),
+                Folder::Derived(d) => d.finish(acc),
+            }
+        }
+    }
+
+    /// As [`Merge`].
+    ///
+    /// # Safety
+    /// The contract of the type.
+    pub(crate) unsafe fn merge(&self, to: *mut u8, stride: isize, from: *const u8, n: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Folder::Own(own) => (own.merge)(to, stride, from, n),
+                Folder::Derived(d) => d.merge(to, stride, from, n),
+            }
+        }
+    }
 }
 
 /// A function for the baseline and, on x86-64, for AVX2, of which the machine's is picked once.
@@ -101,8 +159,8 @@ macro_rules! code {
             bits(lanes[0])
         }
         #[inline(always)]
-        unsafe fn combine(to: *mut u8, stride: isize, from: *const u8, n: usize) {
-            // SAFETY: the contract of `Combine`.
+        unsafe fn merge(to: *mut u8, stride: isize, from: *const u8, n: usize) {
+            // SAFETY: the contract of `Merge`.
             unsafe {
                 let (to, from) = (to.cast::<$t>(), std::slice::from_raw_parts(from.cast::<$t>(), n));
                 if stride == 1 {
@@ -118,59 +176,136 @@ macro_rules! code {
                 }
             }
         }
-        let code = FoldCode {
+        Loops {
             accumulate: versions!(Accumulate, accumulate(acc: *mut u8, from: *const u8, n: usize)),
             finish: versions!(Finish, finish(acc: *const u8) -> u64),
-        };
-        (code, versions!(Combine, combine(to: *mut u8, stride: isize, from: *const u8, n: usize)))
+            merge: versions!(Merge, merge(to: *mut u8, stride: isize, from: *const u8, n: usize)),
+        }
     }};
 }
 
-macro_rules! float_codes {
-    ($op:expr, $t:ident) => {
-        match $op {
-            FoldOp::Sum => code!($t, |v| v.to_bits() as u64, |a, b| a + b),
-            FoldOp::Prod => code!($t, |v| v.to_bits() as u64, |a, b| a * b),
-            FoldOp::Max => code!($t, |v| v.to_bits() as u64, |a, b| {
-                let larger = if a > b || (a == b && b.is_sign_negative()) { a } else { b };
-                if a.is_nan() || b.is_nan() { $t::NAN } else { larger }
-            }),
-            FoldOp::Min => code!($t, |v| v.to_bits() as u64, |a, b| {
-                let smaller = if a < b || (a == b && a.is_sign_negative()) { a } else { b };
-                if a.is_nan() || b.is_nan() { $t::NAN } else { smaller }
-            }),
-        }
-    };
-}
-
-macro_rules! int_codes {
+macro_rules! codes {
     ($op:expr, $t:ident, $bits:expr) => {
         match $op {
-            FoldOp::Sum => code!($t, $bits, |a, b| a.wrapping_add(b)),
-            FoldOp::Prod => code!($t, $bits, |a, b| a.wrapping_mul(b)),
-            FoldOp::Max => code!($t, $bits, |a, b| a.max(b)),
-            FoldOp::Min => code!($t, $bits, |a, b| a.min(b)),
+            Monoid::Sum => code!($t, $bits, |a, b| <$t as Combine>::sum(a, b)),
+            Monoid::Prod => code!($t, $bits, |a, b| <$t as Combine>::prod(a, b)),
+            Monoid::Max => code!($t, $bits, |a, b| <$t as Combine>::max(a, b)),
+            Monoid::Min => code!($t, $bits, |a, b| <$t as Combine>::min(a, b)),
+            _ => return None,
         }
     };
 }
 
-fn codes(op: FoldOp, dtype: DType) -> (FoldCode, Combine) {
-    match dtype {
-        DType::F32 => float_codes!(op, f32),
-        DType::F64 => float_codes!(op, f64),
-        DType::I32 => int_codes!(op, i32, |v| v as u32 as u64),
-        DType::U32 => int_codes!(op, u32, |v| v as u64),
-        DType::I64 => int_codes!(op, i64, |v| v as u64),
+/// The engine's own code for a monoid, if it has some.
+pub(super) fn own(op: Monoid, dtype: DType) -> Option<Loops> {
+    Some(match dtype {
+        DType::F32 => codes!(op, f32, |v| v.to_bits() as u64),
+        DType::F64 => codes!(op, f64, |v| v.to_bits()),
+        DType::I32 => codes!(op, i32, |v| v as u32 as u64),
+        DType::U32 => codes!(op, u32, |v| v as u64),
+        DType::I64 => codes!(op, i64, |v| v as u64),
         other => panic!("folds are not carried in {other}"),
+    })
+}
+
+/// What one instruction of a [`Derived`] gives.
+pub(super) enum Lane {
+    /// What came before (0) or what comes after (1).
+    Given(u16),
+    /// The same in all lanes, of so many bytes.
+    Bits(u64, usize),
+    /// A loop over earlier ones.
+    Apply(Code, [usize; 3]),
+}
+
+/// The row's expression as loops over [`LANES`] lanes: any monoid of one component, at the price of memory for each of
+/// its operations.
+pub(crate) struct Derived {
+    pub(super) lanes: Vec<Lane>,
+    /// Which of them is the result.
+    pub(super) result: usize,
+    /// Bytes of an element.
+    pub(super) width: usize,
+}
+
+/// The lanes of an instruction.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Place([u64; LANES]);
+
+impl Derived {
+    fn places(&self) -> Vec<Place> {
+        let mut places = vec![Place([0; LANES]); self.lanes.len()];
+        for (place, lane) in places.iter_mut().zip(&self.lanes) {
+            if let Lane::Bits(bits, width) = *lane {
+                // SAFETY: a place has room for so many lanes of at most 8 bytes.
+                unsafe { fill(bits, width, place.0.as_mut_ptr().cast(), LANES) };
+            }
+        }
+        places
     }
-}
 
-/// The code of a fold.
-pub(super) fn fold(op: FoldOp, dtype: DType) -> FoldCode {
-    codes(op, dtype).0
-}
+    /// `before = before op after`, `n` elements, at most [`LANES`].
+    ///
+    /// # Safety
+    /// Both point at as many aligned elements; those at `before` may be written.
+    unsafe fn together(&self, places: &mut [Place], before: *mut u8, after: *const u8, n: usize) {
+        let at = places.as_mut_ptr();
+        let place = |i: usize| match self.lanes[i] {
+            Lane::Given(0) => before.cast_const(),
+            Lane::Given(_) => after,
+            // SAFETY: there is a place for each instruction.
+            _ => unsafe { at.add(i).cast::<u8>().cast_const() },
+        };
+        for (i, lane) in self.lanes.iter().enumerate() {
+            if let Lane::Apply(code, args) = lane {
+                // SAFETY: arguments stand before the instruction and are written; a place overlaps no other.
+                unsafe { code.run(args.map(place), at.add(i).cast(), n) };
+            }
+        }
+        // SAFETY: the caller's promise; the result has been written, or is one of the two. It may be `before` itself.
+        unsafe { std::ptr::copy(place(self.result), before, n * self.width) };
+    }
 
-/// The code of a store that combines.
-pub(super) fn combine(op: FoldOp, dtype: DType) -> Combine {
-    codes(op, dtype).1
+    /// # Safety
+    /// As [`Accumulate`].
+    unsafe fn accumulate(&self, acc: *mut u8, from: *const u8, n: usize) {
+        let mut places = self.places();
+        for first in (0..n).step_by(LANES) {
+            // SAFETY: the caller's promise. Lanes beyond the last element stay as they are.
+            unsafe { self.together(&mut places, acc, from.add(first * self.width), LANES.min(n - first)) };
+        }
+    }
+
+    /// # Safety
+    /// As [`Finish`].
+    unsafe fn finish(&self, acc: *const u8) -> u64 {
+        let (mut places, mut lanes) = (self.places(), Place([0; LANES]));
+        let lanes = lanes.0.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller's promise; `lanes` has room for as many.
+        unsafe {
+            std::ptr::copy_nonoverlapping(acc, lanes, LANES * self.width);
+            let mut half = LANES / 2;
+            while half > 0 {
+                self.together(&mut places, lanes, lanes.add(half * self.width), half);
+                half /= 2;
+            }
+            first(lanes, self.width)
+        }
+    }
+
+    /// # Safety
+    /// As [`Merge`].
+    unsafe fn merge(&self, to: *mut u8, stride: isize, from: *const u8, n: usize) {
+        let mut places = self.places();
+        // Element by element where they are apart: they may all meet in one place.
+        let each = if stride == 1 { LANES } else { 1 };
+        for first in (0..n).step_by(each) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let to = to.offset(stride * first as isize * self.width as isize);
+                self.together(&mut places, to, from.add(first * self.width), each.min(n - first));
+            }
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! Elementwise operations on i32, u32 and i64 lanes, and on truth values (a byte, 0 or 1).
 //!
-//! Narrow integers are computed in i32; the step after the operation wraps them.
+//! Narrow integers are computed in i32; the step after the operation wraps them. What takes more than an instruction is
+//! the table's own arithmetic.
 
 use super::lanes::{Loop, lanes};
+use thalweg_ir::element::integers;
 use thalweg_ir::{DType, ElementOp};
 
 /// What signed and unsigned integers share.
@@ -45,50 +47,12 @@ macro_rules! signed_operations {
     ($name:ident, $t:ident) => {
         fn $name(op: ElementOp) -> Option<Loop> {
             use ElementOp::*;
-            #[inline(always)]
-            fn floor_div(a: $t, b: $t) -> $t {
-                if b == 0 {
-                    return 0;
-                }
-                let q = a.wrapping_div(b);
-                if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
-            }
-            #[inline(always)]
-            fn rem(a: $t, b: $t) -> $t {
-                if b == 0 {
-                    return 0;
-                }
-                let r = a.wrapping_rem(b);
-                if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
-            }
-            #[inline(always)]
-            fn pow(a: $t, b: $t) -> $t {
-                let (mut base, mut left, mut out) = (a, b, 1 as $t);
-                if b < 0 {
-                    let odd = if b & 1 == 0 { 1 } else { -1 };
-                    return if a == 1 {
-                        1
-                    } else if a == -1 {
-                        odd
-                    } else {
-                        0
-                    };
-                }
-                while left > 0 {
-                    if left & 1 == 1 {
-                        out = out.wrapping_mul(base);
-                    }
-                    base = base.wrapping_mul(base);
-                    left >>= 1;
-                }
-                out
-            }
             Some(match op {
                 Abs => lanes!(|a: $t| -> $t { a.wrapping_abs() }),
                 Sign => lanes!(|a: $t| -> $t { a.signum() }),
-                FloorDiv => lanes!(|a: $t, b: $t| -> $t { floor_div(a, b) }),
-                Rem => lanes!(|a: $t, b: $t| -> $t { rem(a, b) }),
-                Pow => lanes!(|a: $t, b: $t| -> $t { pow(a, b) }),
+                FloorDiv => lanes!(|a: $t, b: $t| -> $t { integers::floor_div(a as i64, b as i64) as $t }),
+                Rem => lanes!(|a: $t, b: $t| -> $t { integers::rem(a as i64, b as i64) as $t }),
+                Pow => lanes!(|a: $t, b: $t| -> $t { integers::pow(a as i64, b as i64) as $t }),
                 _ => return None,
             })
         }

@@ -1,5 +1,7 @@
 //! What every loop over a tile looks like, and the macro that writes one.
 
+use crate::math::lanes::Lanes;
+
 /// A loop over `n` lanes: up to three registers (or spans of memory) in, one out.
 ///
 /// # Safety
@@ -56,3 +58,34 @@ macro_rules! lanes {
     }};
 }
 pub(super) use lanes;
+
+/// What runs on lanes: a loop of this engine, or one of the vector math functions.
+#[derive(Clone, Copy)]
+pub(super) enum Code {
+    Loop(Loop),
+    F32(Lanes<f32>),
+    F64(Lanes<f64>),
+}
+
+impl Code {
+    /// # Safety
+    /// Arguments that the code takes hold `n` lanes, `out` has room for as many and overlaps none of them.
+    pub(super) unsafe fn run(self, args: [*const u8; 3], out: *mut u8, n: usize) {
+        // SAFETY: as above; registers are aligned to cache lines, memory to its elements.
+        unsafe {
+            match self {
+                Code::Loop(run) => run(args, out, n),
+                Code::F32(run) => run(
+                    std::slice::from_raw_parts(args[0].cast(), n),
+                    std::slice::from_raw_parts(args[1].cast(), n),
+                    std::slice::from_raw_parts_mut(out.cast(), n),
+                ),
+                Code::F64(run) => run(
+                    std::slice::from_raw_parts(args[0].cast(), n),
+                    std::slice::from_raw_parts(args[1].cast(), n),
+                    std::slice::from_raw_parts_mut(out.cast(), n),
+                ),
+            }
+        }
+    }
+}

@@ -24,6 +24,7 @@ mod run;
 mod tests;
 
 pub use along::{AlongTile, compile_along};
+pub(crate) use compile::folder;
 pub use compile::{compile, compile_with};
 pub(crate) use counted::note;
 pub use counted::{Counted, counted};

@@ -1,8 +1,7 @@
 //! A compiled tile program: its steps and registers, plain data.
 
-use super::folds::{Combine, FoldCode};
-use super::lanes::Loop;
-use crate::math::lanes::Lanes;
+use super::folds::Folder;
+use super::lanes::{Code, Loop};
 use thalweg_ir::{Compute, DType};
 use thalweg_kernel::{Access, AccessClass};
 
@@ -11,14 +10,6 @@ pub(super) const TILE: usize = 512;
 
 /// A tile of lanes, by number.
 pub(super) type Register = u32;
-
-/// What a step runs.
-#[derive(Clone, Copy)]
-pub(super) enum Code {
-    Loop(Loop),
-    F32(Lanes<f32>),
-    F64(Lanes<f64>),
-}
 
 /// Where a value that is the same for all points comes from.
 #[derive(Clone, Copy)]
@@ -30,14 +21,14 @@ pub(super) enum Value {
 }
 
 /// How a register gets to memory.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) enum Write {
     /// To neighbours, converted.
     Dense(Loop),
     /// To elements of this size which are apart; converted first, if need be, into the register.
     Apart { size: usize, convert: Option<(Loop, Register)> },
     /// Put together with what is there, neighbours or not.
-    Combine(Combine),
+    Combine(Folder),
 }
 
 /// One pass over a tile.
@@ -59,7 +50,7 @@ pub(super) enum Step {
     /// A loop over registers.
     Apply { code: Code, args: [Register; 3], out: Register },
     /// A register into the lanes of a fold.
-    Fold { value: Register, code: FoldCode, lanes: Register },
+    Fold { value: Register, code: Folder, lanes: Register },
     /// A register to memory.
     Store { access: u16, value: Register, write: Write },
 }
@@ -68,7 +59,7 @@ pub(super) enum Step {
 pub(super) struct Folding {
     pub identity: u64,
     pub width: usize,
-    pub code: FoldCode,
+    pub code: Folder,
     /// Its lanes, at the start of a register.
     pub lanes: Register,
     /// The value of the row that it gives.

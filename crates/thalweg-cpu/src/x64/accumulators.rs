@@ -3,8 +3,7 @@
 use super::asm::*;
 use super::isa::Isa;
 use super::vir::{Accumulate, Vir};
-use thalweg_ir::DType;
-use thalweg_kernel::FoldOp;
+use thalweg_ir::{DType, Monoid};
 
 /// Partial results that a row is folded in.
 pub const LANES: usize = thalweg_kernel::order::LANES;
@@ -32,7 +31,7 @@ pub struct Accumulators {
 
 /// Whether NaN is kept apart.
 pub fn apart(f: &Accumulate) -> bool {
-    f.dtype.is_float() && matches!(f.op, FoldOp::Max | FoldOp::Min)
+    f.dtype.is_float() && matches!(f.op, Monoid::Max | Monoid::Min)
 }
 
 impl Accumulators {
@@ -43,7 +42,7 @@ impl Accumulators {
         let copies = LANES / v.lanes;
         let extra = |f: &&Accumulate| apart(f) && !evex;
         let wanted = v.folds.len() * copies + v.folds.iter().filter(extra).count();
-        let products = !evex && v.folds.iter().any(|f| f.op == FoldOp::Prod && f.dtype == DType::I64);
+        let products = !evex && v.folds.iter().any(|f| f.op == Monoid::Prod && f.dtype == DType::I64);
         let room = |spare: usize| {
             let all = top - spare;
             (all - need.clamp(4, all / 2)).min(limit.unwrap_or(top))

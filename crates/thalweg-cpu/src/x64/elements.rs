@@ -7,8 +7,10 @@ use super::ops;
 use super::vir::{Op, Val, Vir};
 use crate::machine::Machine;
 use crate::math;
-use thalweg_ir::{Compute, DType, ElementOp, Scalar};
-use thalweg_kernel::FoldOp;
+use crate::prepare::prepare;
+use thalweg_ir::{Compute, DType, ElementOp, Monoid, Scalar};
+use thalweg_kernel::monoid::combination;
+use thalweg_kernel::{Node, NodeId};
 
 /// Bytes of a lane that a dtype computes in; 4 for bool, whose masks have any.
 pub fn lane_of(dtype: DType) -> u8 {
@@ -104,37 +106,53 @@ fn ends(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
 
 /// Two partial results of a fold put together, as `thalweg_kernel::order` has it. `None`: there are no instructions for
 /// it.
-pub fn combine(v: &mut Vir, op: FoldOp, dtype: DType, old: Val, new: Val) -> Option<Val> {
-    if !dtype.is_float() || matches!(op, FoldOp::Sum | FoldOp::Prod) {
-        return element(v, op.element(), dtype, &[old, new]);
+pub fn combine(v: &mut Vir, op: Monoid, dtype: DType, old: Val, new: Val) -> Option<Val> {
+    if dtype.is_float() && matches!(op, Monoid::Max | Monoid::Min) {
+        let w = lane_of(dtype);
+        let ends = ends(v, w, old, new, op == Monoid::Max);
+        let nan = v.compare(w, old, new, UNORDERED);
+        let canonical = v.constant(Scalar::Float(f64::NAN).to_bits(dtype), w);
+        return Some(v.pick(w, nan, canonical, ends));
     }
-    let w = lane_of(dtype);
-    let ends = ends(v, w, old, new, op == FoldOp::Max);
-    let nan = v.compare(w, old, new, UNORDERED);
-    let canonical = v.constant(Scalar::Float(f64::NAN).to_bits(dtype), w);
-    Some(v.pick(w, nan, canonical, ends))
+    let body = prepare(&combination(op, dtype, true));
+    let mut place: Vec<Val> = Vec::with_capacity(body.nodes.len());
+    for (i, node) in body.nodes.iter().enumerate() {
+        let val = match *node {
+            Node::Value { slot, .. } => [old, new][slot as usize],
+            Node::Const { bits, dtype } => v.constant(bits, lane_of(dtype)),
+            Node::Element { op, .. } => {
+                let id = NodeId(i as u32);
+                let args: Vec<Val> = body.args(id).map(|a| place[a.index()]).collect();
+                element(v, op, body.operand_dtype(id), &args)?
+            }
+            _ => return None,
+        };
+        place.push(val);
+    }
+    Some(place[body.sets[0].node.index()])
 }
 
 /// The instruction that puts elements together in a fold, or the one that the sequence is about; and whether it does by
-/// itself.
-pub fn fold_code(isa: Isa, op: FoldOp, dtype: DType) -> (Code, bool) {
+/// itself. `None`: the emitter has no sequence for this monoid.
+pub fn fold_code(isa: Isa, op: Monoid, dtype: DType) -> Option<(Code, bool)> {
     let w = (lane_of(dtype) == 8) as usize;
     let evex = isa == Isa::Avx512;
-    match (op, dtype) {
-        (FoldOp::Sum, DType::F32 | DType::F64) => (ops::ADD[w], true),
-        (FoldOp::Prod, DType::F32 | DType::F64) => (ops::MUL[w], true),
-        (_, DType::F32 | DType::F64) if evex => (ops::RANGE[w], false),
-        (FoldOp::Max, DType::F32 | DType::F64) => (ops::MAX[w], false),
-        (FoldOp::Min, DType::F32 | DType::F64) => (ops::MIN[w], false),
-        (FoldOp::Sum, _) => (ops::PADD[w], true),
-        (FoldOp::Prod, DType::I64) if !evex => (ops::PMULUDQ, false),
-        (FoldOp::Prod, _) => (ops::PMULL[w], true),
-        (_, DType::I64) if !evex => (ops::PCMPGT[1], false),
-        (FoldOp::Max, DType::U32) => (ops::PMAXU[0], true),
-        (FoldOp::Min, DType::U32) => (ops::PMINU[0], true),
-        (FoldOp::Max, _) => (ops::PMAXS[w], true),
-        (FoldOp::Min, _) => (ops::PMINS[w], true),
-    }
+    Some(match (op, dtype) {
+        (Monoid::Sum, DType::F32 | DType::F64) => (ops::ADD[w], true),
+        (Monoid::Prod, DType::F32 | DType::F64) => (ops::MUL[w], true),
+        (Monoid::Max | Monoid::Min, DType::F32 | DType::F64) if evex => (ops::RANGE[w], false),
+        (Monoid::Max, DType::F32 | DType::F64) => (ops::MAX[w], false),
+        (Monoid::Min, DType::F32 | DType::F64) => (ops::MIN[w], false),
+        (Monoid::Sum, _) => (ops::PADD[w], true),
+        (Monoid::Prod, DType::I64) if !evex => (ops::PMULUDQ, false),
+        (Monoid::Prod, _) => (ops::PMULL[w], true),
+        (Monoid::Max | Monoid::Min, DType::I64) if !evex => (ops::PCMPGT[1], false),
+        (Monoid::Max, DType::U32) => (ops::PMAXU[0], true),
+        (Monoid::Min, DType::U32) => (ops::PMINU[0], true),
+        (Monoid::Max, _) => (ops::PMAXS[w], true),
+        (Monoid::Min, _) => (ops::PMINS[w], true),
+        _ => return None,
+    })
 }
 
 /// Wraps a 32-bit result to the dtype.

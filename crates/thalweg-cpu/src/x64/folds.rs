@@ -15,8 +15,7 @@ use super::elements::{fold_code, lane_of};
 use super::emit::*;
 use super::ops;
 use super::vir::{Accumulate, Inst};
-use thalweg_ir::{DType, Scalar};
-use thalweg_kernel::FoldOp;
+use thalweg_ir::{DType, Monoid, Scalar};
 
 impl<'a> Emit<'a> {
     fn accumulators(&self) -> &'a Accumulators {
@@ -94,11 +93,11 @@ impl<'a> Emit<'a> {
 
     /// `a = a op x`; of float maxima and minima, for numbers.
     fn put(&mut self, f: Accumulate, len: u8, a: u8, x: Rm, extra: Extra) {
-        let (code, alone) = fold_code(self.v.isa, f.op, f.dtype);
+        let (code, alone) = fold_code(self.v.isa, f.op, f.dtype).expect("what is lowered has code");
         if alone {
             return self.a.op(code, len, a, a, x, extra);
         }
-        let larger = f.op == FoldOp::Max;
+        let larger = f.op == Monoid::Max;
         let [t, _, u, _] = self.accumulators().spare;
         let Rm::Reg(r) = x else { unreachable!("sequences have their argument in a register") };
         match (f.dtype, f.op) {
@@ -112,7 +111,7 @@ impl<'a> Emit<'a> {
                 self.vector(code, len, a, a, x, None);
                 self.vector(if larger { ops::PAND } else { ops::POR }[0], len, a, a, reg(t), None);
             }
-            (_, FoldOp::Prod) => {
+            (_, Monoid::Prod) => {
                 // The low halves' product, and the crosswise ones' in the upper half.
                 self.vector(ops::SHR[1], len, ops::SHR[1].ext, t, reg(a), Some(32));
                 self.vector(code, len, t, t, x, None);

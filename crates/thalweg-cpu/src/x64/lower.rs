@@ -10,14 +10,16 @@ use super::ops;
 use super::vir::{Accumulate, CACHED, Class, Inst, Op, Slot, Source, Val, Vir, pointer};
 use crate::machine::Machine;
 use crate::prepare::{Fused, contractions};
-use thalweg_ir::{DType, ElementOp};
-use thalweg_kernel::{Access, AccessClass, Body, FoldOp, Node, NodeId};
+use thalweg_ir::{DType, ElementOp, Monoid};
+use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
 
 /// Why a body is not compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsupported {
     /// No instructions for the operation on the dtype.
     Element(ElementOp, DType),
+    /// No instructions for the fold of the dtype.
+    Fold(Monoid, DType),
     /// No instructions for the conversion.
     Cast(DType, DType),
     /// A store that is not contiguous.
@@ -97,7 +99,7 @@ pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported
     for f in &body.folds {
         let (x, dtype) = (l.place[f.node.index()], body.dtype(f.node));
         l.v.folds.push(Accumulate { op: f.op, dtype, value: f.slot });
-        let (code, alone) = elements::fold_code(isa, f.op, dtype);
+        let (code, alone) = elements::fold_code(isa, f.op, dtype).ok_or(Unsupported::Fold(f.op, dtype))?;
         let (len, number) = (l.v.len(lane_of(dtype)), l.v.folds.len() as u64 - 1);
         l.v.effect(Op::Fold, code, len, alone as u8, &[x], number);
     }
@@ -372,19 +374,20 @@ impl Lower<'_> {
     }
 
     /// What is to be written, put together with what is there.
-    fn combined(&mut self, op: FoldOp, access: u16, a: Access, x: Val) -> Result<Val, Unsupported> {
+    fn combined(&mut self, op: Monoid, access: u16, a: Access, x: Val) -> Result<Val, Unsupported> {
         let dtype = a.dtype;
         if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64) {
-            return Err(Unsupported::Element(op.element(), dtype));
+            return Err(Unsupported::Fold(op, dtype));
         }
-        let (code, alone) = elements::fold_code(self.v.isa, op, dtype);
-        if alone && !self.once {
+        if let Some((code, true)) = elements::fold_code(self.v.isa, op, dtype)
+            && !self.once
+        {
             let (lane, aux) = (lane_of(dtype), pointer(access, false));
             let (len, imm, args, class) = (self.v.len(lane), dtype.size() as u8, [x, Val(0), Val(0)], Class::Vector);
             return Ok(self.v.push(Inst { op: Op::Merge, code, len, imm, nargs: 1, lane, args, aux, class, step: 0 }));
         }
         let old = self.load(access, a);
-        elements::combine(&mut self.v, op, dtype, old, x).ok_or(Unsupported::Element(op.element(), dtype))
+        elements::combine(&mut self.v, op, dtype, old, x).ok_or(Unsupported::Fold(op, dtype))
     }
 
     /// The form in which a value of the dtype is written.

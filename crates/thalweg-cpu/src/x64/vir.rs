@@ -10,8 +10,7 @@ use super::isa::Isa;
 use super::ops;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use thalweg_ir::DType;
-use thalweg_kernel::FoldOp;
+use thalweg_ir::{DType, Monoid};
 
 /// A value, by the position of its instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -163,7 +162,7 @@ impl Slot {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accumulate {
     /// How.
-    pub op: FoldOp,
+    pub op: Monoid,
     /// The dtype of the elements.
     pub dtype: DType,
     /// The row's value that it gives.

@@ -28,11 +28,13 @@ struct ThalwegRuntime {
     unsigned char* fixed;
     unsigned char* fixed_end;
     thalweg_u64 (*meet)(unsigned kind, unsigned mask, thalweg_u64 value, unsigned source);
+    // Bytes of global memory that were loaded and stored.
+    thalweg_u64 loaded, stored;
 };
 extern "C" __attribute__((weak, visibility("hidden"))) unsigned char __start_thalweg_shared[];
 extern "C" __attribute__((weak, visibility("hidden"))) unsigned char __stop_thalweg_shared[];
 extern "C" {
-ThalwegRuntime thalweg_runtime = {{}, {}, {}, {}, nullptr, __start_thalweg_shared, __stop_thalweg_shared, nullptr};
+ThalwegRuntime thalweg_runtime = {{}, {}, {}, {}, nullptr, __start_thalweg_shared, __stop_thalweg_shared, nullptr, 0, 0};
 }
 #define threadIdx (thalweg_runtime.thread)
 #define blockIdx (thalweg_runtime.block)

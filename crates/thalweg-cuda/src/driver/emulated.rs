@@ -23,6 +23,7 @@ use fibers::{Kernel, MEET, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_runtime::Error;
@@ -343,6 +344,7 @@ fn run(launch: &Launch) -> Result<(), Error> {
         (*runtime).shared = dynamic;
         (*runtime).block_size = [launch.block, 1, 1];
         (*runtime).grid_size = launch.grid;
+        (*runtime).moved = [0; 2];
     }
     let blocks = u64::from(nx) * u64::from(ny) * u64::from(nz);
     let (threads_back, blocks_back) = scheduler.directions();
@@ -360,5 +362,19 @@ fn run(launch: &Launch) -> Result<(), Error> {
         };
         done.map_err(|why| failed(format!("{} in block {block:?}: {why}", entry.name)))?;
     }
+    // SAFETY: as above, and no block runs any more.
+    let moved = unsafe { (*runtime).moved };
+    for (all, own) in MOVED.iter().zip(moved) {
+        all.fetch_add(own, Relaxed);
+    }
     Ok(())
+}
+
+static MOVED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Bytes of global memory that the kernels of the process have loaded and stored so far, as they really did it: scratch,
+/// second passes and what several threads load of one place included. Atomic operations, sorts and scatters are not, or
+/// not in full.
+pub fn moved() -> [u64; 2] {
+    [0, 1].map(|i| MOVED[i].load(Relaxed))
 }

@@ -21,7 +21,7 @@ mod emulated;
 pub mod nvrtc;
 
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
-pub use emulated::Emulated;
+pub use emulated::{Emulated, moved};
 
 pub use absent::{Absent, joined, readable};
 pub use cuda::Cuda;

@@ -102,7 +102,10 @@ fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut units: Vec<Arc<Unit>>, most: 
 
 /// The source of a launch of parts of these classes, with one function, `group`.
 fn source(units: &[Arc<Unit>], block: u32, words: usize) -> Source {
-    let mut out = String::new();
+    let mut definitions: Vec<&str> = units.iter().flat_map(|u| u.definitions()).collect();
+    definitions.sort_unstable();
+    definitions.dedup();
+    let mut out: String = definitions.iter().map(|line| format!("\n{line}")).collect();
     let _ = write!(
         out,
         r#"

@@ -27,6 +27,10 @@ use thalweg_runtime::Error;
 
 /// Registers of 4 bytes that what is held of a row may take, of a thread.
 const HELD: usize = 64;
+/// Points of a row from which on a group of threads may be chosen that covers it exactly.
+const LONG: usize = 512;
+/// Groups of threads that share a row of any other length, and vectors of a thread: each pair is a source.
+const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024, 4)];
 /// Elements of a launch below which one block a row does, however few rows.
 const SMALL: usize = 1 << 15;
 
@@ -90,29 +94,34 @@ impl Spread<'_> {
         }
         if self.space.class.across {
             let wide = rows.next_power_of_two().clamp(1, 32);
-            let deep = n.next_power_of_two().clamp(1, 256 / wide);
+            // Powers of four: lengths that change compile less often.
+            let deep = n.next_power_of_two();
+            let deep = (deep << (deep.trailing_zeros() % 2)).clamp(1, 256 / wide);
             let wide = rows.next_power_of_two().clamp(1, 256 / deep);
             return Sharing::Across { wide: wide as u16, deep: deep as u16 };
         }
+        self.held(n).unwrap_or(Sharing::Again { group: 512 })
+    }
+
+    /// Rows of `n` vectors in registers, where they fit.
+    ///
+    /// Four vectors a thread: enough loads in flight, and registers for what is computed. Where that covers a long row
+    /// exactly, the source is for that. All other lengths share a few: groups some powers of two apart, and the last
+    /// vectors masked. A length that changes from call to call (a decoder's cache) is to compile next to nothing.
+    fn held(&self, n: usize) -> Option<Sharing> {
         let weight = self.weight() * self.lanes();
-        let group = match n {
-            0..=32 => n.next_power_of_two(),
-            33..=128 => 32,
-            // Four vectors a thread: enough loads in flight, and registers for what is computed.
-            _ => n.div_ceil(4).next_power_of_two().clamp(64, 1024),
-        };
-        let fit = |group: usize| {
-            let steps = n.div_ceil(group).max(1);
-            let most = if group > 512 { HELD / 2 } else { HELD };
-            (steps * weight <= most).then_some(steps)
-        };
-        let found = (0..6).map(|s| (group << s).min(1024)).find_map(|g| fit(g).map(|steps| (g, steps)));
-        match found {
-            Some((group, steps)) => {
-                Sharing::Held { group: group as u16, steps: steps as u8, exact: steps * group == n }
-            }
-            None => Sharing::Again { group: 512 },
+        let fits = |group: usize, steps: usize| steps * weight <= if group > 512 { HELD / 2 } else { HELD };
+        let of = |group: usize, steps: usize, exact| Sharing::Held { group: group as u16, steps: steps as u8, exact };
+        let group = n.div_ceil(4).next_power_of_two().clamp(32, 1024);
+        let exact = (0..6).map(|s| (group << s).min(1024)).find(|&g| n.is_multiple_of(g) && fits(g, n / g));
+        if let (Some(group), true) = (exact, n * self.lanes() >= LONG) {
+            return Some(of(group, n / group, true));
         }
+        MASKED.into_iter().filter(|&(group, steps)| group * steps >= n || group == 1024).find_map(|(group, most)| {
+            let least = n.div_ceil(group).next_power_of_two();
+            let steps = if fits(group, most.max(least)) { most.max(least) } else { least };
+            (steps <= u8::MAX as usize && fits(group, steps)).then(|| of(group, steps, false))
+        })
     }
 
     /// Registers of 4 bytes that a point takes from its first pass to its last.

@@ -14,6 +14,7 @@ pub mod body;
 pub mod elements;
 pub mod map;
 pub mod matmul;
+mod monoid;
 pub mod rows;
 pub mod scan;
 pub mod scatter;

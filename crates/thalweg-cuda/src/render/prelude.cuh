@@ -31,18 +31,18 @@ struct __align__(8) Pair { u32 x, y; };
 
 // Memory. Loads stay in order with stores, which may be to the same place: a result may lie over an operand. So what can be loaded early is loaded early in the source.
 #ifdef THALWEG_EMULATED
-FN Quad ld16(const void *p) { return *(const Quad *)p; }
-FN Pair ld8(const void *p) { return *(const Pair *)p; }
-FN u32 ld4(const void *p) { return *(const u32 *)p; }
-FN u16 ld2(const void *p) { return *(const u16 *)p; }
-FN u8 ld1(const void *p) { return *(const u8 *)p; }
-FN void st16(void *p, Quad q) { *(Quad *)p = q; }
-FN void st8(void *p, Pair q) { *(Pair *)p = q; }
-FN void st4(void *p, u32 q) { *(u32 *)p = q; }
-FN void st2(void *p, u16 q) { *(u16 *)p = q; }
-FN void st1(void *p, u8 q) { *(u8 *)p = q; }
-FN u32 cold4(const void *p) { return *(const volatile u32 *)p; }
-FN u64 cold8(const void *p) { return *(const volatile u64 *)p; }
+FN Quad ld16(const void *p) { thalweg_runtime.loaded += 16; return *(const Quad *)p; }
+FN Pair ld8(const void *p) { thalweg_runtime.loaded += 8; return *(const Pair *)p; }
+FN u32 ld4(const void *p) { thalweg_runtime.loaded += 4; return *(const u32 *)p; }
+FN u16 ld2(const void *p) { thalweg_runtime.loaded += 2; return *(const u16 *)p; }
+FN u8 ld1(const void *p) { thalweg_runtime.loaded += 1; return *(const u8 *)p; }
+FN void st16(void *p, Quad q) { thalweg_runtime.stored += 16; *(Quad *)p = q; }
+FN void st8(void *p, Pair q) { thalweg_runtime.stored += 8; *(Pair *)p = q; }
+FN void st4(void *p, u32 q) { thalweg_runtime.stored += 4; *(u32 *)p = q; }
+FN void st2(void *p, u16 q) { thalweg_runtime.stored += 2; *(u16 *)p = q; }
+FN void st1(void *p, u8 q) { thalweg_runtime.stored += 1; *(u8 *)p = q; }
+FN u32 cold4(const void *p) { thalweg_runtime.loaded += 4; return *(const volatile u32 *)p; }
+FN u64 cold8(const void *p) { thalweg_runtime.loaded += 8; return *(const volatile u64 *)p; }
 #else
 FN Quad ld16(const void *p) { Quad q; asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w) : "l"(p)); return q; }
 FN Pair ld8(const void *p) { Pair q; asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(q.x), "=r"(q.y) : "l"(p)); return q; }
@@ -58,6 +58,20 @@ FN void st1(void *p, u8 q) { asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"
 FN u32 cold4(const void *p) { u32 q; asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(q) : "l"(p) : "memory"); return q; }
 FN u64 cold8(const void *p) { u64 q; asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(q) : "l"(p) : "memory"); return q; }
 #endif
+
+// Elements of scratch memory as the compiler likes to load and store them; the emulator counts them.
+template <class S> FN S element_at(const S *p, i64 i) {
+#ifdef THALWEG_EMULATED
+  thalweg_runtime.loaded += sizeof(S);
+#endif
+  return p[i];
+}
+template <class S> FN void set_at(S *p, i64 i, S v) {
+#ifdef THALWEG_EMULATED
+  thalweg_runtime.stored += sizeof(S);
+#endif
+  p[i] = v;
+}
 
 template <class S> FN S load1(const S *p) {
   if constexpr (sizeof(S) == 1) { u8 q = ld1(p); return *(S *)&q; }
@@ -328,20 +342,7 @@ template <class S> FN S gather(const S *p, i64 position, bool inside, u32 *fault
   return (S)0;
 }
 
-// What folds do.
-struct Sum {
-  FN static float of(float x, float y) { return x + y; }
-  FN static double of(double x, double y) { return x + y; }
-  template <class T> FN static T of(T x, T y) { return int_add(x, y); }
-};
-struct Prod {
-  FN static float of(float x, float y) { return x * y; }
-  FN static double of(double x, double y) { return x * y; }
-  template <class T> FN static T of(T x, T y) { return int_mul(x, y); }
-};
-struct Max { template <class T> FN static T of(T x, T y) { return larger(x, y); } };
-struct Min { template <class T> FN static T of(T x, T y) { return smaller(x, y); } };
-
+// Folds: `Op::of` puts two partial results together. What `Op` is stands in front of a kernel, from the row of its monoid.
 // The lanes of a thread.
 template <class Op, class T, int V> FN T fold_lanes(T (&x)[V]) {
 #pragma unroll

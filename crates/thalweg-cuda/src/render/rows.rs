@@ -16,12 +16,13 @@ mod folds;
 use super::access::{Accesses, Stand, Wanted, wanted};
 use super::body::{Names, divisors, name, statements};
 use super::map::gathers;
+use super::monoid;
 use super::types::{constant, held, pack, stored};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::order::BLOCK as ORDERED;
-use thalweg_kernel::{Access, AccessClass, Body, FoldOp, Phase, Phases, phases};
+use thalweg_kernel::{Access, AccessClass, Body, Fold, Phase, Phases, phases};
 
 /// How rows are shared among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -148,18 +149,9 @@ impl RowsSlots {
     }
 }
 
-fn op_name(op: FoldOp) -> &'static str {
-    match op {
-        FoldOp::Sum => "Sum",
-        FoldOp::Prod => "Prod",
-        FoldOp::Max => "Max",
-        FoldOp::Min => "Min",
-    }
-}
-
 /// The source of a kernel with one function, `rows`.
 pub fn source(body: &Body, class: &RowsClass) -> String {
-    let mut out = String::new();
+    let mut out = monoid::definitions(body.folds.iter().map(|f| (f.op, body.dtype(f.node))));
     let phases = class.phases(body);
     let slots = RowsSlots::new(class, body, &phases);
     let list = all_accesses(body, &phases);
@@ -214,6 +206,11 @@ impl Writer<'_> {
 
     fn fold_dtype(&self, slot: u16) -> DType {
         self.body.dtype(self.body.folds[slot as usize].node)
+    }
+
+    /// The name of what puts partial results of a fold together.
+    fn op_name(&self, f: &Fold) -> String {
+        monoid::name(f.op, self.fold_dtype(f.slot))
     }
 
     /// The value of a row in a pass or in what runs once, at lane `v`.
@@ -460,7 +457,7 @@ impl Writer<'_> {
             let (h, slot) = (held(dtype), f.slot);
             let _ = match self.class.sharing {
                 Sharing::Ordered => {
-                    writeln!(out, "  Tree<{}, {h}> tree{slot}; tree{slot}.count = 0;", op_name(f.op))
+                    writeln!(out, "  Tree<{}, {h}> tree{slot}; tree{slot}.count = 0;", self.op_name(f))
                 }
                 _ => writeln!(
                     out,
@@ -521,7 +518,7 @@ impl Writer<'_> {
             "    const {t} end = ({t})a.w[5] - block < {ORDERED} ? ({t})a.w[5] : block + {ORDERED};\n    for ({t} e = block + t; e < end; e += 32) {{\n      const {t} q = run * ({t})a.w[5] + e;\n      {decomposed}{inner}    }}\n"
         );
         for f in &phase.body.folds {
-            let (op, slot) = (op_name(f.op), f.slot);
+            let (op, slot) = (self.op_name(f), f.slot);
             let _ = writeln!(out, "    tree{slot}.push(__shfl_sync(0xffffffffu, fold_warp<{op}, 32>(f{slot}[0]), 0));");
         }
         out += "  }\n";
@@ -577,7 +574,9 @@ impl Writer<'_> {
         let names = Names {
             load: &|k| match (k as usize).checked_sub(self.first_buffer) {
                 Some(b) if held_row => format!("b{b}[k][v]"),
-                Some(b) => super::types::unpack(self.phases.buffers[b], &format!("b{b}[{}]", self.buffer_place())),
+                Some(b) => {
+                    super::types::unpack(self.phases.buffers[b], &format!("element_at(b{b}, {})", self.buffer_place()))
+                }
                 None => self.accesses.element(k as usize, if held_row { "[k]" } else { "" }),
             },
             index: &|k, dtype| self.accesses.index(k as usize, dtype, ""),
@@ -594,7 +593,7 @@ impl Writer<'_> {
                 out,
                 "        f{0}[{lane}] = {1}::of(f{0}[{lane}], {2});",
                 f.slot,
-                op_name(f.op),
+                self.op_name(f),
                 name(f.node)
             );
         }
@@ -605,7 +604,12 @@ impl Writer<'_> {
                 }
                 Some(b) => {
                     let value = pack(self.phases.buffers[b], &name(s.node));
-                    let _ = writeln!(out, "        if (live) b{b}[{}] = {value};", self.buffer_place());
+                    let _ = writeln!(
+                        out,
+                        "        if (live) set_at(b{b}, {}, ({}){value});",
+                        self.buffer_place(),
+                        stored(self.phases.buffers[b])
+                    );
                 }
                 None => {
                     let _ = writeln!(out, "        {}", self.accesses.set(s.access as usize, &name(s.node)));

@@ -1,7 +1,7 @@
 use super::*;
-use thalweg_ir::{DType, ElementOp, MAX_RANK};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, FoldOp, Geometry, Kernel, MapGeometry, Node, NodeId, Orientation,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, Node, NodeId, Orientation,
     RowGeometry,
 };
 
@@ -29,10 +29,10 @@ fn softmax(rows: usize, row: usize) -> (Kernel, Geometry) {
     let access = |o| Access { operand: Some(o), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
     let (from, to) = (b.access(access(0)), b.access(access(1)));
     let x = b.node(Node::Load { access: from });
-    let m = b.fold(FoldOp::Max, x);
+    let m = b.fold(Monoid::Max, x);
     let d = b.element(ElementOp::Sub, &[x, m]);
     let e = b.element(ElementOp::Exp, &[d]);
-    let s = b.fold(FoldOp::Sum, e);
+    let s = b.fold(Monoid::Sum, e);
     let y = b.element(ElementOp::Div, &[e, s]);
     b.store(y, to);
     let n = rows * row;

@@ -1,9 +1,10 @@
 //! Explanations as one self-contained HTML page: the graph of every segment, kernels as colours, bytes on edges.
 
 use super::layout::{Place, layout};
-use super::{Candidate, Explanation, ResidenceReport, SegmentReport, Totals, bytes, time};
+use super::{Candidate, Explanation, SegmentReport, Totals, bytes, time};
 use std::collections::HashSet;
 use std::fmt::Write;
+use thalweg_kernel::Residence;
 
 /// Operations drawn; a longer segment shows its first ones and says so.
 const DRAWN: usize = 400;
@@ -309,7 +310,7 @@ fn escape(text: &str) -> String {
 }
 
 /// What a kernel takes of a GPU, below its name.
-fn residence(r: ResidenceReport) -> String {
+fn residence(r: Residence) -> String {
     let spilled =
         if r.spilled_bytes > 0 { format!(", {} spilled", bytes(r.spilled_bytes as usize)) } else { String::new() };
     let shared = bytes(r.shared_bytes as usize);

@@ -15,10 +15,11 @@ use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Indexed, Mode, Segment, ValueId};
 use crate::write::step::Slot;
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use std::collections::HashSet;
 use thalweg_ir::{Arg, Scalar};
-use thalweg_kernel::Moved;
+use thalweg_kernel::{Moved, Residence};
 
 /// What was done with the segments of a stretch of code.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -112,22 +113,18 @@ pub struct OperationReport {
     pub alias: bool,
 }
 
-/// What a kernel takes of each multiprocessor of a GPU: of several launches that of the one that leaves most of it
-/// idle.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct ResidenceReport {
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Bytes that a thread keeps in memory for want of registers.
-    pub spilled_bytes: u32,
-    /// Bytes of shared memory of a block.
-    pub shared_bytes: u32,
-    /// Blocks that run on a multiprocessor at once.
-    pub blocks: u32,
-    /// Threads of these.
-    pub threads: u32,
-    /// Their share of the threads that a multiprocessor has room for.
-    pub occupancy: f32,
+/// Its fields beside those of the kernel: the kernel's crate knows no JSON.
+fn residence<S: Serializer>(of: &Option<Residence>, s: S) -> Result<S::Ok, S::Error> {
+    let mut map = s.serialize_map(None)?;
+    if let Some(Residence { registers, spilled_bytes, shared_bytes, blocks, threads, occupancy }) = of {
+        map.serialize_entry("registers", registers)?;
+        map.serialize_entry("spilled_bytes", spilled_bytes)?;
+        map.serialize_entry("shared_bytes", shared_bytes)?;
+        map.serialize_entry("blocks", blocks)?;
+        map.serialize_entry("threads", threads)?;
+        map.serialize_entry("occupancy", occupancy)?;
+    }
+    map.end()
 }
 
 /// Who runs a launch.
@@ -136,7 +133,7 @@ pub struct Runner {
     /// The instruction set, the chip.
     pub engine: String,
     /// What it takes of a GPU.
-    pub residence: Option<ResidenceReport>,
+    pub residence: Option<Residence>,
 }
 
 /// One kernel.
@@ -157,8 +154,8 @@ pub struct KernelReport {
     /// Who runs it; empty for a kernel without points, which is not launched.
     pub engine: String,
     /// What it takes of a GPU's multiprocessors, where it runs on one.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub residence: Option<ResidenceReport>,
+    #[serde(flatten, serialize_with = "residence", skip_serializing_if = "Option::is_none")]
+    pub residence: Option<Residence>,
     /// Bytes of distinct elements read, as the plan says.
     pub bytes_read: usize,
     /// Bytes written, as the plan says.
@@ -209,58 +206,13 @@ impl SegmentReport {
         runners: Vec<Runner>,
     ) -> Self {
         let ix = Indexed::new(*segment);
-        let footprint = footprint(segment);
         let mut aliases = BitSet::new(segment.ops.len());
         plan.outputs.iter().filter(|o| o.1 == OutputPlan::Alias).for_each(|o| aliases.insert(o.0));
-        let typed = |v: ValueId| format!("{}{}", ix.dtype(v), ix.shape(v));
-        let mut operations: Vec<OperationReport> = (0..segment.ops.len())
-            .map(|i| OperationReport {
-                name: segment.ops[i].op.name(),
-                result: typed(ValueId::Op(i)),
-                arguments: arguments(&ix, i),
-                kernels: vec![],
-                live: segment.live.has(i),
-                alias: aliases.has(i),
-            })
-            .collect();
-        let stored = stored_order(plan);
-        let name = |slot: &Slot| match *slot {
-            Slot::Input(n) => format!("in{n}"),
-            Slot::Buffer(b) => format!("%{}", stored[b]),
-        };
-        // A kernel without points has no launch.
-        let mut steps = instance.steps.iter().zip(runners).peekable();
-        let mut kernels = Vec::new();
+        let mut operations = operations(&ix, &aliases);
         for (k, kernel) in plan.kernels.iter().enumerate() {
-            let (kind, domain) = described(&ix, kernel);
-            for o in kernel.ops() {
-                operations[o].kernels.push(k);
-            }
-            let (step, runner) = steps.next_if(|s| s.0.kernel_index == k).unzip();
-            let Runner { engine, residence } = runner.unwrap_or_default();
-            let features = step.map(|s| instance.features(s));
-            let reads: Option<Vec<String>> = step.map(|s| s.operands[..s.first_write].iter().map(name).collect());
-            kernels.push(KernelReport {
-                kind,
-                parts: kernel.parts().len(),
-                operations: kernel.ops().collect(),
-                reads: reads.map(distinct).unwrap_or_default(),
-                writes: sorted(kernel.writes().collect()),
-                domain,
-                engine,
-                residence,
-                bytes_read: step.map_or(0, |s| s.bytes_read),
-                bytes_written: step.map_or(0, |s| s.bytes_written),
-                bytes_read_measured: 0,
-                bytes_written_measured: 0,
-                bytes_allocated: 0,
-                in_place: 0,
-                launches: 0,
-                predicted_ns: features.as_ref().map_or(0, |f| costs.time(f, footprint) / 1000),
-                measured_ns: 0,
-                features: features.unwrap_or_default(),
-            });
+            kernel.ops().for_each(|o| operations[o].kernels.push(k));
         }
+        let kernels = kernels(&ix, costs, plan, instance, runners);
         let edges = why(plan, *segment, costs)
             .into_iter()
             .map(|e| EdgeReport {
@@ -271,7 +223,7 @@ impl SegmentReport {
                 reason: e.reason.to_string(),
             })
             .collect();
-        let inputs = (0..segment.inputs.len()).map(|i| typed(ValueId::Input(i))).collect();
+        let inputs = (0..segment.inputs.len()).map(|i| typed(&ix, ValueId::Input(i))).collect();
         let totals = Totals {
             kernels: instance.steps.len(),
             bytes_read: instance.bytes_read(),
@@ -330,6 +282,71 @@ impl SegmentReport {
     pub fn failed(&mut self, why: String) {
         self.error = Some(why);
     }
+}
+
+/// A value's dtype and shape.
+fn typed(ix: &Indexed<'_>, v: ValueId) -> String {
+    format!("{}{}", ix.dtype(v), ix.shape(v))
+}
+
+/// The operations of a segment, of which some are views of memory that is there anyway; kernels are left out.
+fn operations(ix: &Indexed<'_>, aliases: &BitSet) -> Vec<OperationReport> {
+    let report = |i: usize| OperationReport {
+        name: ix.seg.ops[i].op.name(),
+        result: typed(ix, ValueId::Op(i)),
+        arguments: arguments(ix, i),
+        kernels: vec![],
+        live: ix.seg.live.has(i),
+        alias: aliases.has(i),
+    };
+    (0..ix.seg.ops.len()).map(report).collect()
+}
+
+/// The kernels of a plan, before they have run.
+fn kernels(
+    ix: &Indexed<'_>,
+    costs: &Costs,
+    plan: &Plan,
+    instance: &Instance,
+    runners: Vec<Runner>,
+) -> Vec<KernelReport> {
+    let footprint = footprint(&ix.seg);
+    let stored = stored_order(plan);
+    let name = |slot: &Slot| match *slot {
+        Slot::Input(n) => format!("in{n}"),
+        Slot::Buffer(b) => format!("%{}", stored[b]),
+    };
+    // A kernel without points has no launch.
+    let mut steps = instance.steps.iter().zip(runners).peekable();
+    let mut kernels = Vec::new();
+    for (k, kernel) in plan.kernels.iter().enumerate() {
+        let (kind, domain) = described(ix, kernel);
+        let (step, runner) = steps.next_if(|s| s.0.kernel_index == k).unzip();
+        let Runner { engine, residence } = runner.unwrap_or_default();
+        let features = step.map(|s| instance.features(s));
+        let reads: Option<Vec<String>> = step.map(|s| s.operands[..s.first_write].iter().map(name).collect());
+        kernels.push(KernelReport {
+            kind,
+            parts: kernel.parts().len(),
+            operations: kernel.ops().collect(),
+            reads: reads.map(distinct).unwrap_or_default(),
+            writes: sorted(kernel.writes().collect()),
+            domain,
+            engine,
+            residence,
+            bytes_read: step.map_or(0, |s| s.bytes_read),
+            bytes_written: step.map_or(0, |s| s.bytes_written),
+            bytes_read_measured: 0,
+            bytes_written_measured: 0,
+            bytes_allocated: 0,
+            in_place: 0,
+            launches: 0,
+            predicted_ns: features.as_ref().map_or(0, |f| costs.time(f, footprint) / 1000),
+            measured_ns: 0,
+            features: features.unwrap_or_default(),
+        });
+    }
+    kernels
 }
 
 /// Shapes of a group's parts that are listed before the rest is counted.

@@ -18,7 +18,7 @@ use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, contracts, counts, is_
 use crate::write::step::Slot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
-use thalweg_ir::{DType, Op, ReduceOp};
+use thalweg_ir::{DType, Op};
 use thalweg_kernel::Geometry;
 
 /// Bytes of a tensor from which reading it once instead of twice is worth a second stage.
@@ -234,7 +234,7 @@ fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize,
         let Op::Reduce(op) = ix.seg.ops[i].op else { return false };
         let (dtype, operand) = (ix.seg.ops[i].dtype, rows::operand(ix, i));
         stores.contains(&i)
-            && matches!(op, ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Max | ReduceOp::Min)
+            && op.plain().is_some()
             && matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64)
             && (ix.dtype(operand), ix.shape(operand)) == (dtype, shape)
             // Complete only after the launch.

@@ -11,10 +11,9 @@ use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use thalweg_ir::{Arg, DType, ElementOp, Op, REVERSE, ReduceOp, Scalar, Shape, View};
+use thalweg_ir::{Arg, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId,
-    random::random_node,
+    Access, AccessClass, Body, BodyBuilder, Geometry, IndexMap, Kernel, MapGeometry, Node, NodeId, random::random_node,
 };
 
 /// A map kernel with sizes.
@@ -179,7 +178,7 @@ fn write<'a>(
         w.maps.push(path.map_to(ix, ix.seg.shapes[s]));
         w.sources.push(Some(ValueId::Op(s)));
         match ix.seg.ops[s].op {
-            Op::Reduce(op) if outline.column_stores.contains(&s) => w.builder.store_combined(node, access, fold_op(op)),
+            Op::Reduce(op) if outline.column_stores.contains(&s) => w.builder.store_combined(node, access, op.monoid()),
             _ => w.builder.store(node, access),
         }
     }
@@ -463,19 +462,16 @@ impl Writer<'_> {
     fn reduction(&mut self, i: usize, op: ReduceOp, x: NodeId) -> NodeId {
         let dtype = self.ix.seg.ops[i].dtype;
         let b = &mut self.builder;
-        let carried = match b.body().dtype(x) {
-            DType::BF16 | DType::F16 => DType::F32,
-            DType::I8 | DType::I16 | DType::U8 | DType::Bool => DType::I32,
-            other => other,
-        };
+        let carried = Monoid::carried(b.body().dtype(x));
         let wide = b.cast(x, carried);
-        let folded = b.fold(fold_op(op), wide);
+        let folded = b.fold(op.monoid(), wide);
         if op == ReduceOp::Any {
             // Not "≠ 0": of nothing the fold is the lowest integer.
             let zero = b.constant(Scalar::Int(0), carried);
             return b.element(ElementOp::Gt, &[folded, zero]);
         }
-        if matches!(op, ReduceOp::Max | ReduceOp::Min) && carried != dtype && dtype.is_int() {
+        let bound = op.monoid().identity(carried) != op.monoid().identity(dtype);
+        if op.plain().is_some() && bound && carried != dtype && dtype.is_int() {
             // Of nothing the fold is a bound of the wider integers.
             let (low, high) = dtype.int_range();
             let [low, high] = [low, high].map(|v| b.constant(Scalar::Int(v), carried));
@@ -497,7 +493,7 @@ impl Writer<'_> {
         let b = &mut self.builder;
         let none = b.constant(Scalar::Int(u32::MAX as i64), DType::U32);
         let candidate = b.element(ElementOp::Where, &[hit, place, none]);
-        let first = b.fold(FoldOp::Min, candidate);
+        let first = b.fold(Monoid::Min, candidate);
         b.cast(first, dtype)
     }
 
@@ -702,15 +698,5 @@ impl Writer<'_> {
         let laid: Vec<(Body, MapGeometry)> = boxes.iter().map(|b| lay_out_box(&body, &maps, b)).collect();
         let (bodies, geometries) = laid.into_iter().unzip();
         (Kernel::Boxes(bodies), Geometry::Boxes(geometries))
-    }
-}
-
-/// The fold that a reduction is made of.
-fn fold_op(op: ReduceOp) -> FoldOp {
-    match op {
-        ReduceOp::Sum => FoldOp::Sum,
-        ReduceOp::Prod => FoldOp::Prod,
-        ReduceOp::Max | ReduceOp::Any | ReduceOp::ArgMax => FoldOp::Max,
-        ReduceOp::Min | ReduceOp::All | ReduceOp::ArgMin => FoldOp::Min,
     }
 }

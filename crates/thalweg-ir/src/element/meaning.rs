@@ -45,46 +45,6 @@ pub(super) fn rem(a: f64, b: f64) -> f64 {
     if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { libm::copysign(r, if r == 0.0 { b } else { r }) }
 }
 
-pub(super) fn int_div(a: i64, b: i64) -> i64 {
-    if b == 0 { 0 } else { a.wrapping_div(b) }
-}
-
-pub(super) fn int_floor_div(a: i64, b: i64) -> i64 {
-    if b == 0 {
-        return 0;
-    }
-    let q = a.wrapping_div(b);
-    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
-}
-
-pub(super) fn int_rem(a: i64, b: i64) -> i64 {
-    if b == 0 {
-        return 0;
-    }
-    let r = a.wrapping_rem(b);
-    if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
-}
-
-pub(super) fn int_pow(a: i64, b: i64) -> i64 {
-    if b < 0 {
-        return match a {
-            1 => 1,
-            -1 if b % 2 == 0 => 1,
-            -1 => -1,
-            _ => 0,
-        };
-    }
-    let (mut base, mut exp, mut out) = (a, b, 1i64);
-    while exp > 0 {
-        if exp & 1 == 1 {
-            out = out.wrapping_mul(base);
-        }
-        base = base.wrapping_mul(base);
-        exp >>= 1;
-    }
-    out
-}
-
 fn bits(dtype: DType) -> i64 {
     dtype.size() as i64 * 8
 }

@@ -8,6 +8,7 @@
 //! device takes what it has code for, and opens the rest by the row's expansion. The operation `Probe`
 //! (feature `probe`, tests only) is such a row: it runs on every engine and in the fuzzer, and no other file knows it.
 
+pub mod integers;
 mod meaning;
 mod rows;
 

@@ -1,5 +1,6 @@
 //! The rows. See the module above for what each column means.
 
+use super::integers;
 use super::meaning::{self as m, b};
 use super::{Build, Classes, Derivative, ElementOp, Expansion, Expr, Meaning, Output, Row};
 use ElementOp::*;
@@ -452,16 +453,16 @@ pub static ROWS: &[Row] = &[
     number2(Mul, "mul", 1, |x| x[0] * x[1], |x, _| x[0].wrapping_mul(x[1]))
         .commutes()
         .grad(|_, x, _| vec![Some(x[1]), Some(x[0])]),
-    number2(Div, "div", 5, |x| x[0] / x[1], |x, _| m::int_div(x[0], x[1])).grad(|g, x, y| {
+    number2(Div, "div", 5, |x| x[0] / x[1], |x, _| integers::div(x[0], x[1])).grad(|g, x, y| {
         let (r, q) = (inv(g, x[1]), o(g, Div, y, x[1]));
         vec![Some(r), Some(u(g, Neg, q))]
     }),
-    number2(FloorDiv, "floor_div", 6, |x| libm::floor(x[0] / x[1]), |x, _| m::int_floor_div(x[0], x[1])).flat(),
-    number2(Rem, "rem", 12, |x| m::rem(x[0], x[1]), |x, _| m::int_rem(x[0], x[1])).grad(|g, x, _| {
+    number2(FloorDiv, "floor_div", 6, |x| libm::floor(x[0] / x[1]), |x, _| integers::floor_div(x[0], x[1])).flat(),
+    number2(Rem, "rem", 12, |x| m::rem(x[0], x[1]), |x, _| integers::rem(x[0], x[1])).grad(|g, x, _| {
         let q = o(g, FloorDiv, x[0], x[1]);
         vec![Some(k(g, x[0], 1.0)), Some(u(g, Neg, q))]
     }),
-    number2(Pow, "pow", 75, |x| libm::pow(x[0], x[1]), |x, _| m::int_pow(x[0], x[1]))
+    number2(Pow, "pow", 75, |x| libm::pow(x[0], x[1]), |x, _| integers::pow(x[0], x[1]))
         .grad(|g, x, y| {
             // b·a^(b-1), and y·ln a (0 where a is 0 and the power is 0 too).
             let one = k(g, x[1], 1.0);

@@ -3,6 +3,7 @@
 use super::{Array, ravel, unravel};
 use crate::order::SCAN_BLOCK;
 use std::cmp::Ordering;
+use thalweg_ir::monoid::Partial;
 use thalweg_ir::{DType, REVERSE, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 
 /// The order that sorts go by: numbers as they are (-0 and +0 alike), NaN above all of them.
@@ -37,87 +38,30 @@ pub fn scan_row(op: ScanOp, reverse: bool, dtype: DType, row: &[Scalar]) -> Vec<
         let element = |i: usize| if op == ScanOp::Sort { row[i] } else { Scalar::Int(i as i64) };
         return places.into_iter().map(element).collect();
     }
+    let monoid = op.monoid().expect("what is no sort runs a monoid");
+    assert!(monoid.row().takes.has(dtype) || dtype == DType::Bool, "{}: takes no {dtype}", op.name());
+    let carried = if dtype.is_float() { DType::F64 } else { DType::I64 };
     let mut out = vec![Scalar::Int(0); row.len()];
     let mut places: Vec<usize> = (0..row.len()).collect();
     if reverse {
         places.reverse();
     }
-    let mut floats = Running::new(op);
-    let mut ints: Option<i64> = None;
-    // Of a sum: what the block begins with, and its own total.
-    let (mut begin, mut total) = (-0.0, -0.0);
+    // Of a sum of floats: what the block begins with, and its own total.
+    let blocks = op == ScanOp::Sum && dtype.is_float();
+    let mut running = Partial::neutral(monoid, carried);
+    let (mut begin, mut total) = (running.clone(), running.clone());
     for (n, i) in places.into_iter().enumerate() {
-        if op == ScanOp::Sum && dtype.is_float() {
-            if n > 0 && n.is_multiple_of(SCAN_BLOCK) {
-                begin += std::mem::replace(&mut total, -0.0);
-                floats.value = begin;
-            }
-            total += row[i].to_f64();
+        if blocks && n > 0 && n.is_multiple_of(SCAN_BLOCK) {
+            begin.put(&std::mem::replace(&mut total, Partial::neutral(monoid, carried)));
+            running = begin.clone();
         }
-        out[i] = if dtype.is_float() {
-            Scalar::Float(floats.next(row[i].to_f64()))
-        } else {
-            let v = row[i].to_i64();
-            let next = match (ints, op) {
-                (None, _) => v,
-                (Some(s), ScanOp::Sum) => s.wrapping_add(v),
-                (Some(s), ScanOp::Prod) => s.wrapping_mul(v),
-                (Some(s), ScanOp::Max) => s.max(v),
-                (Some(s), ScanOp::Min) => s.min(v),
-                (Some(_), other) => panic!("{}: takes floats, not {dtype}", other.name()),
-            };
-            ints = Some(next);
-            Scalar::Int(next)
-        };
+        if blocks {
+            total.push(row[i]);
+        }
+        running.push(row[i]);
+        out[i] = running.result();
     }
     out
-}
-
-/// A running reduction of floats, in f64.
-struct Running {
-    op: ScanOp,
-    /// The sum, product or extreme; of a sum of exponentials the largest exponent.
-    value: f64,
-    /// The sum of exponentials, each divided by that of the largest.
-    sum: f64,
-}
-
-impl Running {
-    fn new(op: ScanOp) -> Running {
-        let value = match op {
-            // -0 is the identity of a sum, so that a sum that begins with -0 is one.
-            ScanOp::Sum => -0.0,
-            ScanOp::Prod => 1.0,
-            ScanOp::Min => f64::INFINITY,
-            _ => f64::NEG_INFINITY,
-        };
-        Running { op, value, sum: 0.0 }
-    }
-
-    fn next(&mut self, x: f64) -> f64 {
-        let v = self.value;
-        match self.op {
-            ScanOp::Sum => self.value = v + x,
-            ScanOp::Prod => self.value = v * x,
-            ScanOp::Max | ScanOp::Min if v.is_nan() || x.is_nan() => self.value = f64::NAN,
-            // -0 is less than +0, as in folds.
-            ScanOp::Max if x.total_cmp(&v).is_gt() => self.value = x,
-            ScanOp::Min if x.total_cmp(&v).is_lt() => self.value = x,
-            ScanOp::LogSumExp => {
-                if v.is_nan() || x.is_nan() {
-                    self.value = f64::NAN;
-                } else if x > v {
-                    self.sum = if x.is_infinite() { 1.0 } else { self.sum * libm::exp(v - x) + 1.0 };
-                    self.value = x;
-                } else if x != f64::NEG_INFINITY && v != f64::INFINITY {
-                    self.sum += libm::exp(x - v);
-                }
-                return if self.value.is_finite() { self.value + libm::log(self.sum) } else { self.value };
-            }
-            _ => {}
-        }
-        self.value
-    }
 }
 
 /// An index that names no element.
@@ -176,24 +120,12 @@ pub(super) fn scatter(op: ScatterOp, axis: usize, args: [&Array; 3], dtype: DTyp
 
 /// What a scatter makes of an element and the value that meets it.
 pub fn put(op: ScatterOp, dtype: DType, old: Scalar, value: Scalar) -> Scalar {
-    if op == ScatterOp::Set {
-        return value;
+    let Some(monoid) = op.monoid() else { return value };
+    let carried = if dtype.is_float() { DType::F64 } else { DType::I64 };
+    let mut both = Partial::of(monoid, carried, old);
+    both.push(value);
+    match both.result() {
+        Scalar::Float(v) => Scalar::Float(dtype.round(v)),
+        other => Scalar::Int(dtype.wrap(other.to_i64())),
     }
-    if let (Scalar::Float(a), Scalar::Float(b)) = (old, value) {
-        return Scalar::Float(dtype.round(match op {
-            ScatterOp::Add => a + b,
-            ScatterOp::Prod => a * b,
-            _ if a.is_nan() || b.is_nan() => f64::NAN,
-            ScatterOp::Max if b.total_cmp(&a).is_gt() => b,
-            ScatterOp::Min if b.total_cmp(&a).is_lt() => b,
-            _ => a,
-        }));
-    }
-    let (a, b) = (old.to_i64(), value.to_i64());
-    Scalar::Int(dtype.wrap(match op {
-        ScatterOp::Add => a.wrapping_add(b),
-        ScatterOp::Prod => a.wrapping_mul(b),
-        ScatterOp::Max => a.max(b),
-        _ => a.min(b),
-    }))
 }

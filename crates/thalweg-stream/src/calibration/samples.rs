@@ -1,10 +1,10 @@
 //! The kernels that calibration times: each is little but the one thing that its constant is about.
 
 use std::sync::Arc;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, ScanOp, ScatterOp, Shape, View};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, FoldOp, Geometry, IndexMap,
-    Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Geometry, IndexMap, Kernel,
+    MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
 };
 
 /// Points of samples of arithmetic: few enough for the nearest cache, enough to outweigh a launch.
@@ -231,7 +231,7 @@ fn rows(
 }
 
 fn sum(b: &mut BodyBuilder, x: NodeId) -> NodeId {
-    b.fold(FoldOp::Sum, x)
+    b.fold(Monoid::Sum, x)
 }
 
 pub fn fold_along(count: usize, row: usize) -> Sample {

@@ -4,6 +4,8 @@ mod autotuning;
 mod cuts;
 mod deferral;
 mod plans;
+#[cfg(unix)]
+mod saved;
 
 use crate::{DeviceRef, MatmulPrecision, Mode, Operand, Value, record, set_deferring, set_measuring, set_mode};
 use std::alloc::Layout;

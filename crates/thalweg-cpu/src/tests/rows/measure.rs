@@ -45,7 +45,7 @@ fn rows() {
                 print!("  | {orientation:?}");
                 type Build = fn(&mut Case, &mut Lcg);
                 let builds: [(&str, Build, usize); 3] = [
-                    ("sum", |c, r| plain(c, r, Lies::Dense, FoldOp::Sum, DType::F32), 4),
+                    ("sum", |c, r| plain(c, r, Lies::Dense, Monoid::Sum, DType::F32), 4),
                     ("softmax", softmax, 8),
                     ("norm", |c, r| layer_norm(c, r, Lies::Dense), 8),
                 ];

@@ -7,10 +7,10 @@ mod oracle;
 use super::{Lcg, download, upload, write};
 use crate::{Choice, CpuDevice, CpuOptions, memory};
 use std::sync::Arc;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, ScanOp, Shape, View};
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, Scalar, ScanOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, FoldOp, Geometry, IndexMap, Kernel, Node, NodeId,
-    Orientation, RowGeometry,
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Geometry, IndexMap, Kernel, Node, NodeId, Orientation,
+    RowGeometry,
 };
 use thalweg_runtime::{Device, Error};
 
@@ -194,12 +194,12 @@ fn op(case: &mut Case, op: ElementOp, args: &[NodeId]) -> NodeId {
 /// y = (x - max)/Σ(x - max)²: two folds, a third pass.
 fn softmax_like(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
-    let m = case.b.fold(FoldOp::Max, x);
+    let m = case.b.fold(Monoid::Max, x);
     let d = op(case, ElementOp::Sub, &[x, m]);
     let q = op(case, ElementOp::Mul, &[d, d]);
     let r = op(case, ElementOp::Sqrt, &[q]);
     let e = op(case, ElementOp::Div, &[q, r]);
-    let s = case.b.fold(FoldOp::Sum, e);
+    let s = case.b.fold(Monoid::Sum, e);
     let y = op(case, ElementOp::Div, &[e, s]);
     case.output(y, false);
 }
@@ -209,11 +209,11 @@ fn layer_norm(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, true);
     let w = case.input(rng, DType::F32, Lies::PerRow, false);
     let n = case.b.scalar(0, DType::F32);
-    let s = case.b.fold(FoldOp::Sum, x);
+    let s = case.b.fold(Monoid::Sum, x);
     let mean = op(case, ElementOp::Div, &[s, n]);
     let d = op(case, ElementOp::Sub, &[x, mean]);
     let q = op(case, ElementOp::Mul, &[d, d]);
-    let s = case.b.fold(FoldOp::Sum, q);
+    let s = case.b.fold(Monoid::Sum, q);
     let variance = op(case, ElementOp::Div, &[s, n]);
     let eps = case.b.constant(Scalar::Float(1e-5), DType::F32);
     let v = op(case, ElementOp::Add, &[variance, eps]);
@@ -230,7 +230,7 @@ fn argmax(case: &mut Case, rng: &mut Lcg, lies: Lies, dtype: DType) {
     let x = case.input(rng, dtype, lies, true);
     let acc = if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype };
     let x = case.b.cast(x, acc);
-    let m = case.b.fold(FoldOp::Max, x);
+    let m = case.b.fold(Monoid::Max, x);
     let mut here = op(case, ElementOp::Eq, &[x, m]);
     if acc.is_float() {
         let nan = op(case, ElementOp::Ne, &[x, x]);
@@ -239,13 +239,13 @@ fn argmax(case: &mut Case, rng: &mut Lcg, lies: Lies, dtype: DType) {
     let place = case.place(DType::I64);
     let far = case.b.constant(Scalar::Int(i64::MAX), DType::I64);
     let at = op(case, ElementOp::Where, &[here, place, far]);
-    let first = case.b.fold(FoldOp::Min, at);
+    let first = case.b.fold(Monoid::Min, at);
     case.output(first, true);
 }
 
 /// A plain fold, carried wider where the dtype is narrow.
-fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: FoldOp, dtype: DType) {
-    let x = case.input(rng, dtype, lies, !matches!(fold, FoldOp::Sum | FoldOp::Prod));
+fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: Monoid, dtype: DType) {
+    let x = case.input(rng, dtype, lies, !matches!(fold, Monoid::Sum | Monoid::Prod));
     let acc = match dtype {
         DType::BF16 | DType::F16 => DType::F32,
         DType::I8 | DType::I16 | DType::U8 | DType::Bool => DType::I32,
@@ -261,11 +261,11 @@ fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: FoldOp, dtype: DType)
 fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F64, lies, false);
     let z = case.input(rng, DType::F32, Lies::Dense, false);
-    let m = case.b.fold(FoldOp::Min, x);
+    let m = case.b.fold(Monoid::Min, x);
     let d = op(case, ElementOp::Sub, &[x, m]);
     let i = case.b.cast(d, DType::I64);
-    let s = case.b.fold(FoldOp::Sum, i);
-    let p = case.b.fold(FoldOp::Prod, z);
+    let s = case.b.fold(Monoid::Sum, i);
+    let p = case.b.fold(Monoid::Prod, z);
     let f = case.b.cast(s, DType::F32);
     let y = op(case, ElementOp::Add, &[z, f]);
     case.output(y, false);
@@ -277,10 +277,10 @@ fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
 fn scans(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
     let sums = case.b.scan(ScanOp::Sum, false, x);
-    let m = case.b.fold(FoldOp::Max, sums);
+    let m = case.b.fold(Monoid::Max, sums);
     let d = op(case, ElementOp::Sub, &[sums, m]);
     let order = case.b.scan(ScanOp::Argsort, true, d);
-    let last = case.b.fold(FoldOp::Sum, d);
+    let last = case.b.fold(Monoid::Sum, d);
     case.output(d, false);
     case.output(order, false);
     case.output(last, true);
@@ -300,7 +300,7 @@ fn gathers(case: &mut Case, rng: &mut Lcg) {
     let inside = op(case, ElementOp::Lt, &[offset, m]);
     let y = case.b.node(Node::Gather { access: at, offset, inside });
     let p = op(case, ElementOp::Mul, &[x, y]);
-    let s = case.b.fold(FoldOp::Sum, p);
+    let s = case.b.fold(Monoid::Sum, p);
     case.output(s, true);
     case.output(y, false);
 }
@@ -379,10 +379,10 @@ fn check(
 
 fn softmax(case: &mut Case, rng: &mut Lcg) {
     let x = case.input(rng, DType::F32, Lies::Dense, false);
-    let m = case.b.fold(FoldOp::Max, x);
+    let m = case.b.fold(Monoid::Max, x);
     let d = op(case, ElementOp::Sub, &[x, m]);
     let e = op(case, ElementOp::Exp, &[d]);
-    let s = case.b.fold(FoldOp::Sum, e);
+    let s = case.b.fold(Monoid::Sum, e);
     let y = op(case, ElementOp::Div, &[e, s]);
     case.output(y, false);
 }
@@ -427,7 +427,7 @@ fn row_folds_of_every_kind() {
     let devices = devices();
     let dtypes = DType::ALL;
     for (i, domain) in domains(true).iter().enumerate() {
-        for (j, fold) in [FoldOp::Sum, FoldOp::Prod, FoldOp::Max, FoldOp::Min].into_iter().enumerate() {
+        for (j, fold) in [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min].into_iter().enumerate() {
             let (dtype, lies) = (dtypes[(3 * i + j) % dtypes.len()], LAYOUTS[(i + j) % 3]);
             check(&devices, domain, true, &format!("{fold:?} {dtype} {lies:?}"), |case, rng| {
                 plain(case, rng, lies, fold, dtype)
@@ -549,7 +549,7 @@ fn row_bodies_over_long_rows() {
 #[should_panic(expected = "writes one element from two points")]
 fn rows_that_overlap_panic() {
     let mut case = Case::new(&domain(&[4, 5], &[1]), Orientation::Along);
-    plain(&mut case, &mut Lcg(1), Lies::Dense, FoldOp::Sum, DType::F32);
+    plain(&mut case, &mut Lcg(1), Lies::Dense, Monoid::Sum, DType::F32);
     let mut case = case.finish();
     case.1.accesses[1].strides[0] = 0;
     launch(&super::device(1), Orientation::Along, &case, &[]);
@@ -559,7 +559,7 @@ fn rows_that_overlap_panic() {
 #[should_panic(expected = "access 0 reaches elements 0 to 19 of operand 0, which has 19")]
 fn rows_that_reach_outside_panic() {
     let mut case = Case::new(&domain(&[4, 5], &[0]), Orientation::Across);
-    plain(&mut case, &mut Lcg(1), Lies::Dense, FoldOp::Sum, DType::F64);
+    plain(&mut case, &mut Lcg(1), Lies::Dense, Monoid::Sum, DType::F64);
     let mut case = case.finish();
     // Buffers have whole cache lines, so 19 elements are asked for by another size of the domain.
     case.2[0].truncate(19 * 8);
@@ -585,7 +585,7 @@ fn row_maps_over_more_than_an_i32_reaches() {
         case.operands.push(vec![]);
         let x = case.b.node(Node::Load { access });
         let x = case.b.cast(x, DType::U32);
-        let s = case.b.fold(FoldOp::Sum, x);
+        let s = case.b.fold(Monoid::Sum, x);
         case.output(s, true);
         for i in 0..5 {
             // SAFETY: the places are inside the buffer, and nobody else has it.

@@ -62,33 +62,33 @@ fn variance(case: &mut Case, x: NodeId, n: NodeId) {
 }
 
 fn moments(case: &mut Case, x: NodeId, n: NodeId) -> (NodeId, NodeId) {
-    let s = case.b.fold(FoldOp::Sum, x);
+    let s = case.b.fold(Monoid::Sum, x);
     let mean = op(case, ElementOp::Div, &[s, n]);
     let d = op(case, ElementOp::Sub, &[x, mean]);
     let q = op(case, ElementOp::Square, &[d]);
-    let q = case.b.fold(FoldOp::Sum, q);
+    let q = case.b.fold(Monoid::Sum, q);
     (mean, op(case, ElementOp::Div, &[q, n]))
 }
 
 /// Log-sum-exp, with an infinite maximum replaced.
 fn log_sum_exp(case: &mut Case, x: NodeId, _: NodeId) {
-    let m = case.b.fold(FoldOp::Max, x);
+    let m = case.b.fold(Monoid::Max, x);
     let zero = case.b.constant(Scalar::Int(0), case.b.body().dtype(x));
     let finite = op(case, ElementOp::IsFinite, &[m]);
     let m = op(case, ElementOp::Where, &[finite, m, zero]);
     let d = op(case, ElementOp::Sub, &[x, m]);
     let e = op(case, ElementOp::Exp, &[d]);
-    let s = case.b.fold(FoldOp::Sum, e);
+    let s = case.b.fold(Monoid::Sum, e);
     let l = op(case, ElementOp::Log, &[s]);
     let y = op(case, ElementOp::Add, &[l, m]);
     case.output(y, true);
 }
 
 fn soft(case: &mut Case, x: NodeId, _: NodeId) {
-    let m = case.b.fold(FoldOp::Max, x);
+    let m = case.b.fold(Monoid::Max, x);
     let d = op(case, ElementOp::Sub, &[x, m]);
     let e = op(case, ElementOp::Exp, &[d]);
-    let s = case.b.fold(FoldOp::Sum, e);
+    let s = case.b.fold(Monoid::Sum, e);
     let y = op(case, ElementOp::Div, &[e, s]);
     case.output(y, false);
 }
@@ -141,7 +141,7 @@ fn several_rows_and_folds_beside_a_variance() {
     let (rows, n) = (3, 140_001);
     let x = numbers(rows * n, 4.0);
     let got = run(&x, rows, DType::F32, false, |case, x, n| {
-        let largest = case.b.fold(FoldOp::Max, x);
+        let largest = case.b.fold(Monoid::Max, x);
         let (mean, v) = moments(case, x, n);
         let d = op(case, ElementOp::Sub, &[x, mean]);
         let root = op(case, ElementOp::Sqrt, &[v]);

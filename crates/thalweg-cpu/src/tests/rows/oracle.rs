@@ -2,11 +2,11 @@
 //! written down anew.
 
 use super::super::{read, write};
-use thalweg_ir::{DType, Scalar, ScanOp};
-use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, FoldOp, Node, NodeId, RowGeometry, order, reference};
+use thalweg_ir::{DType, Monoid, Scalar, ScanOp};
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Node, NodeId, RowGeometry, order, reference};
 
 /// Blocks put together pairwise, as a recursion: the left side takes the largest power of two.
-fn pairwise(op: FoldOp, dtype: DType, blocks: &[u64]) -> u64 {
+fn pairwise(op: Monoid, dtype: DType, blocks: &[u64]) -> u64 {
     match blocks {
         [] => op.identity(dtype),
         [one] => *one,
@@ -19,7 +19,7 @@ fn pairwise(op: FoldOp, dtype: DType, blocks: &[u64]) -> u64 {
 }
 
 /// The fold of a row that consists of runs of `n` elements.
-pub fn fold(op: FoldOp, dtype: DType, elements: &[u64], n: usize) -> u64 {
+pub fn fold(op: Monoid, dtype: DType, elements: &[u64], n: usize) -> u64 {
     let mut blocks = vec![];
     for block in elements.chunks(n.max(1)).flat_map(|run| run.chunks(4096)) {
         let mut lanes = [op.identity(dtype); 32];

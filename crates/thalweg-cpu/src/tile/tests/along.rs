@@ -5,11 +5,11 @@ use super::{contiguous, exact, numbers, operand};
 use crate::row_call::Along;
 use crate::tile::compile_along;
 use std::ops::Range;
-use thalweg_ir::{DType, ElementOp, Scalar};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::order::{LANES, combine};
-use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
-const OPS: [FoldOp; 4] = [FoldOp::Sum, FoldOp::Prod, FoldOp::Max, FoldOp::Min];
+const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
 const FOLDED: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64];
 
 fn per_row(operand: u16, dtype: DType) -> Access {
@@ -17,7 +17,7 @@ fn per_row(operand: u16, dtype: DType) -> Access {
 }
 
 /// One block of at most 4,096 elements, folded as the order says.
-fn fold(op: FoldOp, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
+fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     let mut lanes = [op.identity(dtype); LANES];
     for (i, v) in elements.enumerate() {
         lanes[i % LANES] = combine(op, dtype, lanes[i % LANES], v);
@@ -168,7 +168,7 @@ fn sums_of_numbers_that_round_have_the_order_of_sums() {
             let mut b = BodyBuilder::new(false);
             let (x, y) = (b.access(contiguous(0, dtype)), b.access(per_row(1, dtype)));
             let x = b.node(Node::Load { access: x });
-            let sum = b.fold(FoldOp::Sum, x);
+            let sum = b.fold(Monoid::Sum, x);
             b.store(sum, y);
             compile_along(&b.finish(), true)
         };
@@ -186,7 +186,7 @@ fn sums_of_numbers_that_round_have_the_order_of_sums() {
             let all = code.phases().list.len();
             // SAFETY: the words describe n elements, one result and one value.
             assert!(unsafe { code.run(&args, n, 1, 0..all) });
-            let want = fold(FoldOp::Sum, dtype, elements.into_iter());
+            let want = fold(Monoid::Sum, dtype, elements.into_iter());
             assert_eq!((values, out), (want, want), "{dtype}, {n}");
         }
     }
@@ -239,7 +239,7 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
         pool.push(made);
     }
     if folds.is_empty() {
-        folds.push(b.fold(FoldOp::Max, pool[0]));
+        folds.push(b.fold(Monoid::Max, pool[0]));
     }
     for k in [1, 7, 20, 33] {
         let v = pool[pool.len() - k];

@@ -4,8 +4,8 @@ use super::oracle::{Operand, Val, decode, encode};
 use super::{contiguous, exact, numbers, operand};
 use crate::row_call::{Along, Rows};
 use crate::tile::{compile, compile_along};
-use thalweg_ir::{DType, ElementOp, Scalar};
-use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
 /// Offsets and flags from operands 0 and 1, elements of operand 2.
 fn gather(b: &mut BodyBuilder, dtype: DType, class: AccessClass) -> NodeId {
@@ -115,7 +115,7 @@ fn rows_gather_and_fold() {
         let x = gather(&mut b, DType::I32, CLASSES[class]);
         let out = b.access(contiguous(3, DType::I32));
         // The result needs the row's sum, so that the gather is done or kept in two phases; only the last one stores.
-        let sum = b.fold(FoldOp::Sum, x);
+        let sum = b.fold(Monoid::Sum, x);
         let less = b.element(ElementOp::Sub, &[x, sum]);
         b.store(less, out);
         let body = b.finish();
@@ -154,7 +154,7 @@ fn a_row_gathers_one_element_for_all_its_points() {
     let (index, yes) = (b.node(Node::Load { access: index }), b.constant(Scalar::Bool(true), DType::Bool));
     let own = b.node(Node::Gather { access: from, offset: index, inside: yes });
     let x = b.node(Node::Load { access: label });
-    let max = b.fold(FoldOp::Max, x);
+    let max = b.fold(Monoid::Max, x);
     let (less, rest) = (b.element(ElementOp::Sub, &[max, own]), b.element(ElementOp::Sub, &[x, own]));
     b.store(less, out);
     b.store(rest, all);

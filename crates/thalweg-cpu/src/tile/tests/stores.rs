@@ -4,15 +4,15 @@ use super::oracle::{Operand, Val, bits, decode, encode, evaluate, scalar};
 use super::{contiguous, exact, operand};
 use crate::row_call::Rows;
 use crate::tile::compile;
-use thalweg_ir::{DType, ElementOp};
+use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::order::combine;
-use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node};
 
-const OPS: [FoldOp; 4] = [FoldOp::Sum, FoldOp::Prod, FoldOp::Max, FoldOp::Min];
+const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
 const FOLDED: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64];
 
 /// A loaded value and its double, the first stored through an access of the class.
-fn body(dtype: DType, class: AccessClass, op: Option<FoldOp>) -> Body {
+fn body(dtype: DType, class: AccessClass, op: Option<Monoid>) -> Body {
     let mut b = BodyBuilder::new(false);
     let (x, out) =
         (b.access(contiguous(0, dtype)), b.access(Access { operand: Some(1), dtype, class, per_row: false }));

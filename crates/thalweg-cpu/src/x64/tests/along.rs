@@ -7,12 +7,12 @@ use super::random::{BASIC, CLASSES, takes};
 use super::{Rng, isas};
 use crate::row_call::{Along, Rows};
 use std::ops::Range;
-use thalweg_ir::{DType, ElementOp, Scalar};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::order::{self, LANES};
-use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
 const FOLDED: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64];
-const OPS: [FoldOp; 4] = [FoldOp::Sum, FoldOp::Prod, FoldOp::Max, FoldOp::Min];
+const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
 
 fn bits(v: Value, dtype: DType) -> u64 {
     match v {
@@ -30,7 +30,7 @@ fn bytes(v: Value, dtype: DType) -> Vec<u8> {
 }
 
 /// One block of a fold, as the order of folds has it.
-fn fold(op: FoldOp, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
+fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     let mut lanes = [op.identity(dtype); LANES];
     for (i, x) in elements.enumerate() {
         lanes[i % LANES] = order::combine(op, dtype, lanes[i % LANES], x);
@@ -314,7 +314,7 @@ fn long_row_sweep() {
 
 #[test]
 fn maxima_of_nan_are_the_canonical_one() {
-    for (op, dtype) in [(FoldOp::Max, DType::F32), (FoldOp::Min, DType::F32), (FoldOp::Max, DType::F64)] {
+    for (op, dtype) in [(Monoid::Max, DType::F32), (Monoid::Min, DType::F32), (Monoid::Max, DType::F64)] {
         let mut b = BodyBuilder::new(true);
         let mut operand = 0;
         let from = access(&mut b, &mut operand, dtype, AccessClass::Contiguous, false);
@@ -421,7 +421,7 @@ fn no_product_is_contracted_into_a_fold() {
         let to = access(&mut b, &mut operand, dtype, AccessClass::Uniform, true);
         let x = b.node(Node::Load { access: from });
         let q = b.element(ElementOp::Mul, &[x, x]);
-        let f = b.fold(FoldOp::Sum, q);
+        let f = b.fold(Monoid::Sum, q);
         b.store(f, to);
         let body = b.finish();
         for isa in isas() {
@@ -441,7 +441,7 @@ fn guards_of_row_bodies_hand_back() {
     let to = access(&mut b, &mut operand, DType::F32, AccessClass::Uniform, true);
     let (x, y) = (b.node(Node::Load { access: from }), b.node(Node::Load { access: per_row }));
     let (s, t) = (b.element(ElementOp::Sin, &[x]), b.element(ElementOp::Sin, &[y]));
-    let f = b.fold(FoldOp::Sum, s);
+    let f = b.fold(Monoid::Sum, s);
     let z = b.element(ElementOp::Add, &[f, t]);
     b.store(z, to);
     let body = b.finish();
@@ -483,10 +483,10 @@ fn stores_past_the_caches_store_the_same() {
         access(&mut b, &mut operand, DType::F32, AccessClass::Contiguous, false),
     );
     let x = b.node(Node::Load { access: from });
-    let m = b.fold(FoldOp::Max, x);
+    let m = b.fold(Monoid::Max, x);
     let d = b.element(ElementOp::Sub, &[x, m]);
     let e = b.element(ElementOp::Exp, &[d]);
-    let s = b.fold(FoldOp::Sum, e);
+    let s = b.fold(Monoid::Sum, e);
     let y = b.element(ElementOp::Div, &[e, s]);
     b.store(y, to);
     let body = b.finish();

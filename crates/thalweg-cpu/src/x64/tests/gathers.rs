@@ -6,8 +6,8 @@ use super::along::{access, compare, expected};
 use super::evaluate::Launch;
 use super::{Rng, isas};
 use crate::row_call::{Along, Rows};
-use thalweg_ir::{DType, ElementOp, Scalar};
-use thalweg_kernel::{AccessClass, Body, BodyBuilder, FoldOp, Node};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
+use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node};
 
 /// A table read at positions that are data.
 fn gathers(r: &mut Rng, dtype: DType, class: AccessClass, per_row: bool) -> Body {
@@ -24,7 +24,7 @@ fn gathers(r: &mut Rng, dtype: DType, class: AccessClass, per_row: bool) -> Body
     b.store(x, to);
     if dtype == DType::F32 && r.below(2) == 0 {
         let to = access(&mut b, &mut operand, dtype, AccessClass::Uniform, true);
-        let s = b.fold(FoldOp::Sum, x);
+        let s = b.fold(Monoid::Sum, x);
         b.store(s, to);
     }
     b.finish()

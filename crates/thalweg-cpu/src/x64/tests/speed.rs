@@ -6,8 +6,8 @@ use super::{Rng, isas};
 use crate::math::{self, ScalarMachine};
 use crate::row_call::{Along, Rows};
 use std::time::{Duration, Instant};
-use thalweg_ir::{DType, ElementOp, Scalar};
-use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, FoldOp, Node, NodeId};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
 fn map(dtype: DType, strict: bool, inputs: u16, f: impl Fn(&mut BodyBuilder, &[NodeId]) -> NodeId) -> Body {
     let mut b = BodyBuilder::new(strict);
@@ -229,19 +229,19 @@ fn rows_of(f: impl Fn(&mut BodyBuilder, NodeId, NodeId) -> NodeId) -> Body {
 }
 
 fn softmax(b: &mut BodyBuilder, x: NodeId) -> NodeId {
-    let m = b.fold(FoldOp::Max, x);
+    let m = b.fold(Monoid::Max, x);
     let d = b.element(ElementOp::Sub, &[x, m]);
     let e = b.element(ElementOp::Exp, &[d]);
-    let s = b.fold(FoldOp::Sum, e);
+    let s = b.fold(Monoid::Sum, e);
     b.element(ElementOp::Div, &[e, s])
 }
 
 fn layernorm(b: &mut BodyBuilder, x: NodeId, n: NodeId) -> NodeId {
-    let s = b.fold(FoldOp::Sum, x);
+    let s = b.fold(Monoid::Sum, x);
     let mean = b.element(ElementOp::Div, &[s, n]);
     let d = b.element(ElementOp::Sub, &[x, mean]);
     let q = b.element(ElementOp::Mul, &[d, d]);
-    let s = b.fold(FoldOp::Sum, q);
+    let s = b.fold(Monoid::Sum, q);
     let variance = b.element(ElementOp::Div, &[s, n]);
     let least = b.constant(Scalar::Float(1e-5), DType::F32);
     let v = b.element(ElementOp::Add, &[variance, least]);
@@ -261,7 +261,7 @@ fn rows_report() {
     );
     let x = sum.node(Node::Load { access: x });
     let q = sum.element(Mul, &[x, x]);
-    let s = sum.fold(FoldOp::Sum, q);
+    let s = sum.fold(Monoid::Sum, q);
     sum.store(s, y);
     let bodies = [
         ("softmax", rows_of(|b, x, _| softmax(b, x))),
@@ -271,8 +271,8 @@ fn rows_report() {
             "moments",
             rows_of(|b, x, _| {
                 let q = b.element(Mul, &[x, x]);
-                let (s, t) = (b.fold(FoldOp::Sum, x), b.fold(FoldOp::Sum, q));
-                let (least, most) = (b.fold(FoldOp::Min, x), b.fold(FoldOp::Max, x));
+                let (s, t) = (b.fold(Monoid::Sum, x), b.fold(Monoid::Sum, q));
+                let (least, most) = (b.fold(Monoid::Min, x), b.fold(Monoid::Max, x));
                 let u = b.element(Add, &[s, t]);
                 let w = b.element(Add, &[least, most]);
                 b.element(Add, &[u, w])
@@ -281,7 +281,7 @@ fn rows_report() {
         (
             "maximum taken away",
             rows_of(|b, x, _| {
-                let m = b.fold(FoldOp::Max, x);
+                let m = b.fold(Monoid::Max, x);
                 b.element(Sub, &[x, m])
             }),
         ),
@@ -337,7 +337,7 @@ fn rows_report() {
     }
     // Column sums: row after row into the same.
     let mut body = map(DType::F32, false, 1, |_, x| x[0]);
-    body.stores[0].combine = Some(FoldOp::Sum);
+    body.stores[0].combine = Some(Monoid::Sum);
     for isa in isas() {
         let code = compile(&body, isa).unwrap();
         let mut y = vec![0f32; N];

@@ -32,6 +32,8 @@ pub(super) struct Runtime {
     pub(super) fixed: *mut u8,
     pub(super) fixed_end: *mut u8,
     pub(super) meet: unsafe extern "C" fn(u32, u32, u64, u32) -> u64,
+    /// Bytes of global memory that kernels have loaded and stored since it was set to 0.
+    pub(super) moved: [u64; 2],
 }
 
 /// A kernel of a shared object.

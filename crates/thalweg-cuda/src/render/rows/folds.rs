@@ -4,7 +4,7 @@
 //! over lanes, threads of a group, threads that share the points of a row across, and in a split stage over blocks, by
 //! partial results in scratch memory.
 
-use super::{Sharing, Writer, constant, held, op_name};
+use super::{Sharing, Writer, constant, held};
 use std::fmt::Write;
 use thalweg_kernel::Phase;
 
@@ -14,7 +14,7 @@ impl Writer<'_> {
         let mut out = String::new();
         let warps = group / 32;
         for f in &phase.body.folds {
-            let (op, slot, h) = (op_name(f.op), f.slot, held(self.fold_dtype(f.slot)));
+            let (op, slot, h) = (self.op_name(f), f.slot, held(self.fold_dtype(f.slot)));
             let _ = writeln!(out, "  value{slot} = fold_warp<{op}, {group}>(fold_lanes<{op}>({from}{slot}));");
             if group > 32 {
                 let _ = writeln!(
@@ -26,7 +26,7 @@ impl Writer<'_> {
         if group > 32 && !phase.body.folds.is_empty() {
             out += "  __syncthreads();\n";
             for f in &phase.body.folds {
-                let (op, slot) = (op_name(f.op), f.slot);
+                let (op, slot) = (self.op_name(f), f.slot);
                 let _ = writeln!(out, "  value{slot} = fold_parts<{op}, {group}>({from}parts{slot});");
             }
         }
@@ -48,7 +48,7 @@ impl Writer<'_> {
         }
         out += "  __syncthreads();\n";
         for f in &phase.body.folds {
-            let (slot, op) = (f.slot, op_name(f.op));
+            let (slot, op) = (f.slot, self.op_name(f));
             let _ = write!(
                 out,
                 "#pragma unroll\n  for (int v = 0; v < {v}; v++) {{\n    value{slot}[v] = {from}parts{slot}[0][v][tx];\n    for (int d = 1; d < {deep}; d++) value{slot}[v] = {op}::of(value{slot}[v], {from}parts{slot}[d][v][tx]);\n  }}\n"
@@ -135,7 +135,7 @@ impl Writer<'_> {
         let lanes = if self.across() { v } else { 1 };
         for f in &phase.body.folds {
             let dtype = self.fold_dtype(f.slot);
-            let (slot, h, op) = (f.slot, held(dtype), op_name(f.op));
+            let (slot, h, op) = (f.slot, held(dtype), self.op_name(f));
             let step = match self.class.sharing {
                 Sharing::Across { deep, .. } => deep as u32,
                 other => other.block() / other.rows(),

@@ -49,7 +49,7 @@ impl Text {
       #pragma unroll
       for (int k = 0; k < {POINTS}; k++) {{
         const i64 i = head + lane + 32 * k;
-        if (i < stop) loaded[k] = from[start + {place} * step];
+        if (i < stop) loaded[k] = element_at(from, start + {place} * step);
       }}
       #pragma unroll
       for (int k = 0; k < {POINTS}; k++) mine[slot(lane + 32 * k)] = loaded[k];
@@ -92,7 +92,7 @@ impl Text {
         #pragma unroll
         for (int k = 0; k < {POINTS}; k++) {{
           const i64 i = head + lane + 32 * k;
-          if (i < stop) to[start + {place} * step] = mine[slot(lane + 32 * k)];
+          if (i < stop) set_at(to, start + {place} * step, mine[slot(lane + 32 * k)]);
         }}
 "#
             ),
@@ -122,7 +122,7 @@ impl Text {
       #pragma unroll
       for (int k = 0; k < {POINTS}; k++) {{
         const i64 i = head + k;
-        if (i < stop && live) loaded[k] = from[start + {place} * step];
+        if (i < stop && live) loaded[k] = element_at(from, start + {place} * step);
       }}
       #pragma unroll
       for (int k = 0; k < {POINTS}; k++) {{
@@ -148,7 +148,7 @@ impl Text {
         for (int k = 0; k < {POINTS}; k++) {{
           const i64 i = head + k;
           const {wide} y = combined(carry, x[k]);
-          if (i < stop && live) to[start + {place} * step] = {narrowed};
+          if (i < stop && live) set_at(to, start + {place} * step, ({s}){narrowed});
         }}
 "#
             ),
@@ -173,7 +173,7 @@ impl Text {
   if (share > 0 && !folded) {{
     if ({folds}) {{
       #pragma unroll 8
-      for (i64 c = 0; c < share * own; c++) base = combined(base, partials[{partial}]);
+      for (i64 c = 0; c < share * own; c++) base = combined(base, element_at(partials, {partial}));
       carried[{column}] = base;
     }}
     __syncthreads();
@@ -195,7 +195,7 @@ impl Text {
       }}
       part = combined(part, all);
     }}
-    if (folded && {keeps}) partials[{partial}] = part;
+    if (folded && {keeps}) set_at(partials, {partial}, part);
     base = combined(base, part);
   }}
 }}

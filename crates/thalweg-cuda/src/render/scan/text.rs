@@ -1,8 +1,9 @@
 //! What all kernels of scans are written with, and those without chunks: a thread a row, or some threads of a warp.
 
 use super::{BLOCK, POINTS, ScanClass, WARP, WORDS};
-use crate::render::types::{held, pack, stored, unpack};
-use thalweg_ir::{DType, ScanOp};
+use crate::render::monoid::combined;
+use crate::render::types::{constant, held, pack, stored, unpack};
+use thalweg_ir::{DType, Monoid, ScanOp};
 
 /// What all ways are written with.
 pub(super) struct Text {
@@ -10,7 +11,7 @@ pub(super) struct Text {
     pub(super) element: &'static str,
     /// What is accumulated.
     pub(super) wide: &'static str,
-    pub(super) identity: &'static str,
+    pub(super) identity: String,
     /// The element `raw` as such.
     pub(super) value: String,
     /// What is accumulated, `y`, as an element.
@@ -25,23 +26,13 @@ impl Text {
     pub(super) fn new(class: &ScanClass) -> Text {
         let float = class.dtype.is_float();
         let wide = if float { "double" } else { "i64" };
-        let of = match (class.op, float) {
-            (ScanOp::Sum, true) => "x + y",
-            (ScanOp::Prod, true) => "x * y",
-            (ScanOp::Sum, false) => "(i64)((u64)x + (u64)y)",
-            (ScanOp::Prod, false) => "(i64)((u64)x * (u64)y)",
-            (ScanOp::Max, _) => "larger(x, y)",
-            (ScanOp::Min, _) => "smaller(x, y)",
-            _ => "log_add(x, y)",
-        };
-        let identity = match (class.op, float) {
-            (ScanOp::Sum, true) => "-0.0",
-            (ScanOp::Sum, false) => "0",
-            (ScanOp::Prod, _) => "1",
-            (ScanOp::Max | ScanOp::LogSumExp, true) => "-__longlong_as_double(0x7ff0000000000000ll)",
-            (_, true) => "__longlong_as_double(0x7ff0000000000000ll)",
-            (ScanOp::Max, false) => "Int<i64>::low",
-            _ => "Int<i64>::high",
+        let carried = if float { DType::F64 } else { DType::I64 };
+        let monoid = class.op.monoid().expect("what is no sort runs a monoid");
+        let neutral = (monoid.row().neutral)(carried).to_bits(carried);
+        // A running logarithm is its own state: the logarithm of two sums is found from theirs.
+        let of = match monoid {
+            Monoid::LogSumExp => "log_add(x, y)".into(),
+            other => combined(other, carried, "x", "y"),
         };
         let log_add = r#"
 FN double log_add(double x, double y) {
@@ -54,7 +45,7 @@ FN double log_add(double x, double y) {
         Text {
             element: stored(class.dtype),
             wide,
-            identity,
+            identity: constant(carried, neutral),
             value: unpack(class.dtype, "raw"),
             narrowed: narrow(class.dtype, "y"),
             place: if class.reverse { "(n - 1 - i)" } else { "i" },
@@ -92,14 +83,14 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
     #pragma unroll
     for (int k = 0; k < {POINTS}; k++) {{
       const i64 i = first + k;
-      if (i < n) loaded[k] = from[start + {place} * step];
+      if (i < n) loaded[k] = element_at(from, start + {place} * step);
     }}
     #pragma unroll
     for (int k = 0; k < {POINTS}; k++) {{
       const i64 i = first + k;
       const {s} raw = loaded[k];
       y = combined(y, ({wide}){value});
-      if (i < n) to[start + {place} * step] = {narrowed};
+      if (i < n) set_at(to, start + {place} * step, ({s}){narrowed});
     }}
   }}
 }}
@@ -120,9 +111,9 @@ extern "C" __global__ void __launch_bounds__({block}) scan(THALWEG_PARAMETER({WO
   }}"#
             )
         };
-        let load = each("loaded[k] = from[at];");
+        let load = each("loaded[k] = element_at(from, at);");
         let spread = each(&format!("mine[slot(r * threads * {POINTS} + (u32)i)] = loaded[k];"));
-        let store = each(&format!("to[at] = mine[slot(r * threads * {POINTS} + (u32)i)];"));
+        let store = each(&format!("set_at(to, at, mine[slot(r * threads * {POINTS} + (u32)i)]);"));
         self.head(BLOCK)
             + &format!(
                 r#"  const u32 threads = (u32)a.w[6], own = 32 / threads, part = lane % threads;

@@ -14,11 +14,11 @@
 
 pub mod sorted;
 
-use super::elements::expression;
+use super::monoid::combined;
 use super::types::{held, pack, stored, unpack};
 pub use sorted::{SortClass, SortStep, source as sort_source};
 use std::fmt::Write;
-use thalweg_ir::{DType, ElementOp, ScatterOp};
+use thalweg_ir::{DType, Monoid, ScatterOp};
 
 /// Words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a line; elements
 /// of a line; strides along the axis of the four; the fault; sorted indices; what a thread's number is divided by (two
@@ -129,21 +129,15 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) scatter(THALWEG_PARAMETER(
 
 /// A statement that puts `raw` in at `p`.
 fn put(op: ScatterOp, dtype: DType) -> String {
-    let element = match op {
-        ScatterOp::Set => return "*p = raw;".into(),
-        ScatterOp::Add => ElementOp::Add,
-        ScatterOp::Prod => ElementOp::Mul,
-        ScatterOp::Max => ElementOp::Maximum,
-        ScatterOp::Min => ElementOp::Minimum,
-    };
+    let Some(monoid) = op.monoid() else { return "*p = raw;".into() };
     let (old, new) = (unpack(dtype, "(*p)"), unpack(dtype, "raw"));
-    let result = match (dtype, element) {
+    let result = match (dtype, monoid) {
         // Sums modulo 2.
-        (DType::Bool, ElementOp::Add) => "before != value".into(),
-        (DType::Bool, ElementOp::Maximum) => "before || value".into(),
+        (DType::Bool, Monoid::Sum) => "before != value".into(),
+        (DType::Bool, Monoid::Max) => "before || value".into(),
         (DType::Bool, _) => "before && value".into(),
-        (DType::BF16 | DType::F16, op) => expression(op, DType::F32, &["before", "value"]),
-        (_, op) => expression(op, dtype, &["before", "value"]),
+        (DType::BF16 | DType::F16, op) => combined(op, DType::F32, "before", "value"),
+        (_, op) => combined(op, dtype, "before", "value"),
     };
     let h = held(dtype);
     format!("{{ const {h} before = {old}, value = {new}; *p = {}; }}", pack(dtype, &format!("({result})")))

@@ -45,29 +45,55 @@ pub struct SortClass {
 
 /// The source of a launch of a sort, with one function, `scatter`.
 pub fn source(class: &SortClass) -> String {
-    let tile = EACH * DIGITS;
-    let warps = DIGITS / 32;
     let head = "  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;\n";
-    // A pair is read where the row is known.
-    let read = match class.dims {
-        None => "  const u64 *const from = (const u64 *)a.w[0] + (i64)row * n;\n#define PAIR(i) load1(from + (i))\n"
-            .to_string(),
-        Some(dims) => {
-            let mut at = String::from("  const i64 *from = (const i64 *)a.w[0];\n");
-            if dims > 0 {
-                at += "  u32 rest = row;\n";
-            }
-            for d in (0..dims as usize).rev() {
-                let w = HEAD + 2 * d;
-                let _ =
-                    writeln!(at, "  from += (i64)(rest % (u32)a.w[{w}]) * (i64)a.w[{}]; rest /= (u32)a.w[{w}];", w + 1);
-            }
-            at + "#define PAIR(i) named(load1(from + (i64)(i) * (i64)a.w[8]), i, a.w[5], (u32 *)a.w[9])\n"
-        }
-    };
     let body = match class.step {
-        SortStep::Count => format!(
-            r#"  __shared__ u32 counts[{DIGITS}];
+        SortStep::Count => count(&pairs(class)),
+        SortStep::Offsets => offsets(),
+        SortStep::Move => moved(&pairs(class)),
+    };
+    let mut functions = String::new();
+    if class.step != SortStep::Offsets {
+        functions += "FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & ";
+        let _ = writeln!(functions, "{}; }}", DIGITS - 1);
+    }
+    if class.dims.is_some() {
+        functions += NAMED;
+    }
+    if class.step != SortStep::Count {
+        functions += SUM_TO;
+    }
+    format!(
+        r#"
+{functions}extern "C" __global__ void __launch_bounds__({DIGITS}) scatter(THALWEG_PARAMETER({words})) {{
+  begin();
+{head}{body}}}
+"#,
+        words = HEAD + 2 * class.dims.unwrap_or(0) as usize,
+    )
+}
+
+/// Defines `PAIR(i)`, which is read where the row is known.
+fn pairs(class: &SortClass) -> String {
+    let Some(dims) = class.dims else {
+        return "  const u64 *const from = (const u64 *)a.w[0] + (i64)row * n;\n#define PAIR(i) load1(from + (i))\n"
+            .into();
+    };
+    let mut at = String::from("  const i64 *from = (const i64 *)a.w[0];\n");
+    if dims > 0 {
+        at += "  u32 rest = row;\n";
+    }
+    for d in (0..dims as usize).rev() {
+        let w = HEAD + 2 * d;
+        let _ = writeln!(at, "  from += (i64)(rest % (u32)a.w[{w}]) * (i64)a.w[{}]; rest /= (u32)a.w[{w}];", w + 1);
+    }
+    at + "#define PAIR(i) named(load1(from + (i64)(i) * (i64)a.w[8]), i, a.w[5], (u32 *)a.w[9])\n"
+}
+
+/// How often each digit stands in a tile.
+fn count(read: &str) -> String {
+    let tile = EACH * DIGITS;
+    format!(
+        r#"  __shared__ u32 counts[{DIGITS}];
   const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
 {read}  counts[t] = 0;
   __syncthreads();
@@ -79,9 +105,14 @@ pub fn source(class: &SortClass) -> String {
   __syncthreads();
   store1((u32 *)a.w[2] + ((i64)row * {DIGITS} + t) * tiles + tile, counts[t]);
 "#
-        ),
-        SortStep::Offsets => format!(
-            r#"  const i64 which = (i64)blockIdx.x * {warps} + warp;
+    )
+}
+
+/// Where each tile's pairs of a digit begin, among those of the digit; and how many of these there are.
+fn offsets() -> String {
+    let warps = DIGITS / 32;
+    format!(
+        r#"  const i64 which = (i64)blockIdx.x * {warps} + warp;
   u32 *const counts = (u32 *)a.w[2] + which * tiles;
   u32 before = 0;
   for (u32 first = 0; first < tiles; first += 128) {{
@@ -97,9 +128,14 @@ pub fn source(class: &SortClass) -> String {
   }}
   if (lane == 0) store1((u32 *)a.w[3] + which, before);
 "#
-        ),
-        SortStep::Move => format!(
-            r#"  __shared__ u32 counts[{warps}][{DIGITS}];
+    )
+}
+
+/// Each pair to where its digit's are, in the order in which they were.
+fn moved(read: &str) -> String {
+    let (tile, warps) = (EACH * DIGITS, DIGITS / 32);
+    format!(
+        r#"  __shared__ u32 counts[{warps}][{DIGITS}];
   __shared__ u32 starts[{DIGITS}];
   __shared__ u32 sums[{warps}];
   const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
@@ -153,27 +189,7 @@ pub fn source(class: &SortClass) -> String {
     if (first + 32 * k < n) store1(to + (starts[digit] + counts[warp][digit] + ranks[k]), pairs[k]);
   }}
 "#,
-            stretch = EACH * 32,
-        ),
-    };
-    let mut functions = String::new();
-    if class.step != SortStep::Offsets {
-        functions += "FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & ";
-        let _ = writeln!(functions, "{}; }}", DIGITS - 1);
-    }
-    if class.dims.is_some() {
-        functions += NAMED;
-    }
-    if class.step != SortStep::Count {
-        functions += SUM_TO;
-    }
-    format!(
-        r#"
-{functions}extern "C" __global__ void __launch_bounds__({DIGITS}) scatter(THALWEG_PARAMETER({words})) {{
-  begin();
-{head}{body}}}
-"#,
-        words = HEAD + 2 * class.dims.unwrap_or(0) as usize,
+        stretch = EACH * 32,
     )
 }
 

@@ -1,0 +1,50 @@
+//! Integer arithmetic that takes more than an instruction, as the table means it: in i64, of which a narrower dtype takes
+//! the low bits ([`crate::DType::wrap`]). The interpreter and the portable engine both run this.
+
+/// The quotient toward zero; 0 of a division by 0.
+#[inline(always)]
+pub fn div(a: i64, b: i64) -> i64 {
+    if b == 0 { 0 } else { a.wrapping_div(b) }
+}
+
+/// The quotient rounded down; 0 of a division by 0.
+#[inline(always)]
+pub fn floor_div(a: i64, b: i64) -> i64 {
+    if b == 0 {
+        return 0;
+    }
+    let q = a.wrapping_div(b);
+    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
+}
+
+/// The remainder with the sign of the divisor; 0 of a division by 0.
+#[inline(always)]
+pub fn rem(a: i64, b: i64) -> i64 {
+    if b == 0 {
+        return 0;
+    }
+    let r = a.wrapping_rem(b);
+    if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+}
+
+/// The power; of a negative exponent 0 but for 1 and -1.
+#[inline(always)]
+pub fn pow(a: i64, b: i64) -> i64 {
+    if b < 0 {
+        return match a {
+            1 => 1,
+            -1 if b % 2 == 0 => 1,
+            -1 => -1,
+            _ => 0,
+        };
+    }
+    let (mut base, mut exp, mut out) = (a, b, 1i64);
+    while exp > 0 {
+        if exp & 1 == 1 {
+            out = out.wrapping_mul(base);
+        }
+        base = base.wrapping_mul(base);
+        exp >>= 1;
+    }
+    out
+}

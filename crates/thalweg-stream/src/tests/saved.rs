@@ -1,0 +1,113 @@
+//! Plans on disk: found again by what they follow from, and never believed. Each test has a folder of its own.
+
+use super::on_its_own;
+use crate::saved::{Origin, plan_in, plan_key, save_measured_in};
+use crate::{DeviceRef, effort, set_measuring};
+use std::path::PathBuf;
+use thalweg_fusion::{BitSet, Costs, Mode, OwnedSegment, Plan, ScalarClasses};
+use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape, View};
+use thalweg_runtime::disk::{Cache, Kind};
+
+/// A cache in a folder that is gone at the end.
+struct Place(PathBuf, Cache);
+
+impl Place {
+    fn new(test: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("thalweg-saved-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let cache = Cache::open(&path).expect("a folder of the user's own");
+        Place(path, cache)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `exp(x)`, and its negative of which both are live: one kernel or two.
+fn segment(n: usize, fused: bool) -> OwnedSegment {
+    let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 1, contiguous: true });
+    let one = |op, arg| RelOp {
+        op: Op::Element(op),
+        dtype: DType::F32,
+        rank: 1,
+        attr: 0,
+        args: [arg, RelArg::NONE, RelArg::NONE],
+    };
+    let mut live = BitSet::new(2);
+    live.insert(0);
+    live.insert(1);
+    OwnedSegment {
+        ops: vec![one(ElementOp::Exp, input), one(ElementOp::Neg, RelArg::op(0))],
+        live,
+        mode: Mode { fused, strict: false, tf32: false, contracts: true },
+        shapes: vec![Shape::new(&[n]); 2],
+        ints: vec![],
+        scalars: vec![],
+        inputs: vec![(DType::F32, View::contiguous(Shape::new(&[n])))],
+    }
+}
+
+fn found(cache: Option<&Cache>, device: DeviceRef, n: usize, fused: bool) -> (Plan, Origin) {
+    let own = segment(n, fused);
+    let (segment, classes) = (own.as_segment(), ScalarClasses::new(&[]));
+    let (plan, instance, origin) =
+        plan_in(cache, device, segment, &Costs::typical(), effort(), &classes).expect("there is a plan");
+    assert_eq!(instance.steps.len(), plan.kernel_count());
+    (plan, origin)
+}
+
+#[test]
+fn a_plan_that_was_searched_for_is_found_on_disk_by_the_next_process() {
+    on_its_own(|device| {
+        let place = Place::new("found");
+        let (searched, origin) = found(Some(&place.1), device, 1000, true);
+        assert_eq!(origin, Origin::Search);
+        assert_eq!(place.1.contents().iter().map(|c| c.entries).sum::<usize>(), 1);
+        // What another process opens is the folder.
+        let again = Cache::open(&place.0).unwrap();
+        assert_eq!(found(Some(&again), device, 1000, true), (searched, Origin::Disk));
+        assert_eq!(found(None, device, 1000, true).1, Origin::Search);
+    });
+}
+
+#[test]
+fn what_is_no_plan_of_the_segment_is_searched_for_again_and_written_over() {
+    on_its_own(|device| {
+        let place = Place::new("damaged");
+        let own = segment(1000, true);
+        let key = plan_key(device, &own.as_segment(), &Costs::typical(), effort());
+        let (plan, _) = found(Some(&place.1), device, 1000, true);
+        let good = place.1.get(Kind::Plan, &key).expect("it was kept");
+        for bad in [&b""[..], b"no plan at all", &good[..good.len() - 1]] {
+            place.1.put(Kind::Plan, &key, bad);
+            assert_eq!(found(Some(&place.1), device, 1000, true), (plan.clone(), Origin::Search), "{bad:?}");
+            assert_eq!(found(Some(&place.1), device, 1000, true).1, Origin::Disk, "{bad:?}");
+        }
+    });
+}
+
+#[test]
+fn a_measured_plan_comes_first_where_plans_are_measured() {
+    on_its_own(|device| {
+        let place = Place::new("measured");
+        let (plan, _) = found(Some(&place.1), device, 1000, true);
+        let own = segment(1000, true);
+        save_measured_in(&place.1, device, own.as_segment(), &Costs::typical(), &plan);
+        assert_eq!(found(Some(&place.1), device, 1000, true).1, Origin::Disk);
+        set_measuring(Some(0.05));
+        assert_eq!(found(Some(&place.1), device, 1000, true).1, Origin::Measured);
+    });
+}
+
+#[test]
+fn without_fusion_nothing_is_kept() {
+    on_its_own(|device| {
+        let place = Place::new("unfused");
+        assert_eq!(found(Some(&place.1), device, 1000, false).1, Origin::Search);
+        assert_eq!(found(Some(&place.1), device, 1000, false).1, Origin::Search);
+        assert_eq!(place.1.contents().iter().map(|c| c.entries).sum::<usize>(), 0);
+    });
+}
