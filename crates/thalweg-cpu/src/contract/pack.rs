@@ -1,7 +1,7 @@
 //! Panels: what a micro-kernel reads, in the order in which it reads it, as wide as sums are carried.
 //!
-//! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term the elements of `panel` lines, side
-//! by side; lines that the factor does not have are 0. Always true: values are kept (widening is exact), and only
+//! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term the elements of `panel` lines,
+//! side by side; lines that the factor does not have are 0. Always true: values are kept (widening is exact), and only
 //! elements of the rectangle are read.
 
 use crate::number::{Number, Wide};
@@ -25,8 +25,8 @@ impl<T: Copy> Strided<T> {
     }
 }
 
-/// Terms of lines that lie side by side which are copied before the next panel's: enough to fill a few lines of cache of
-/// a panel, and few enough that rows of the factor are read nearly from end to end.
+/// Terms of lines that lie side by side which are copied before the next panel's: enough to fill a few lines of cache
+/// of a panel, and few enough that rows of the factor are read nearly from end to end.
 const TOGETHER: usize = 8;
 
 /// How lines are cut into panels of at most `most`.
@@ -170,8 +170,8 @@ unsafe fn whole_lines<T: Number>(from: Strided<T>, terms: usize, panel: usize, t
 /// # Safety
 /// As of [`part`].
 unsafe fn transposed<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
-    // SAFETY: the caller's promise; the types have the same size where they are taken as bits, and then elements are not
-    // changed by widening.
+    // SAFETY: the caller's promise; the types have the same size where they are taken as bits, and then elements are
+    // not changed by widening.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {

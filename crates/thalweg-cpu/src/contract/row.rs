@@ -1,9 +1,9 @@
-//! Products with one row: a vector that meets a matrix. They are bound by reading the matrix, so it is read in the order
-//! in which it lies, once, by everybody's own columns.
+//! Products with one row: a vector that meets a matrix. They are bound by reading the matrix, so it is read in the
+//! order in which it lies, once, by everybody's own columns.
 //!
-//! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache; where its columns lie one
-//! behind the other, or it is narrow or computed, small rectangles are packed first. Where there are too few columns to
-//! fill a vector, blocks of terms are taken side by side instead: their sums do not depend on each other.
+//! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache; where its columns lie
+//! one behind the other, or it is narrow or computed, small rectangles are packed first. Where there are too few
+//! columns to fill a vector, blocks of terms are taken side by side instead: their sums do not depend on each other.
 
 use super::kernel::{STREAMED, StreamArgs, TileArgs};
 use super::pack::{self, Cuts, Strided};
@@ -24,8 +24,8 @@ const FEW: usize = 4;
 const SIDE_BY_SIDE: usize = 16;
 /// Terms that are gone through of a tile's columns before the next ones: these are read in long stretches.
 const TURNED: usize = 16 * TERMS;
-/// Terms of them that are turned at a time, for the second-level cache.
-const STRETCH: usize = 4 * TERMS;
+/// Terms of them that are turned at a time, for the first-level cache.
+const STRETCH: usize = TERMS;
 /// Terms that are packed at a time of a matrix whose rows are streamed.
 const PACKED: usize = 8;
 
@@ -64,8 +64,8 @@ unsafe fn columns_of<T: Number>(p: &Product<'_, T>, columns: Range<usize>) {
         let first = memory.cast::<T::Wide>();
         let (sums, all) = (first, first.wrapping_add(n));
         let own = Own { sums, all, left: all.wrapping_add(n), packed: all.wrapping_add(n + TURNED) };
-        // SAFETY: the caller's promise; the memory has room for the sums (zero is 0 in every type), for so many elements
-        // of the left factor, and for what is packed.
+        // SAFETY: the caller's promise; the memory has room for the sums (zero is 0 in every type), for so many
+        // elements of the left factor, and for what is packed.
         unsafe {
             match p.right {
                 _ if p.k == 0 => all.write_bytes(0, columns.len()),
@@ -166,7 +166,8 @@ unsafe fn packed_rows<T: Number>(
     }
 }
 
-/// A matrix whose columns lie one behind the other: those of a tile are turned, a stretch of terms at a time, and added up.
+/// A matrix whose columns lie one behind the other: those of a tile are turned, a stretch of terms at a time, and added
+/// up.
 ///
 /// # Safety
 /// As of [`columns_of`], whose memory this is.
