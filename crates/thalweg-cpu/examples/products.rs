@@ -1,8 +1,8 @@
 //! Times matrix products one request at a time, so that they can be measured in turns with other libraries.
 //!
 //! In: lines `DTYPE BATCH M N K THREADS LEFT RIGHT SECONDS`, LEFT and RIGHT being `n` (row-major) or `t` (transposed);
-//! DTYPE `sum` times a plain sum of the right factor's bytes. Out: a line with nanoseconds of a call, the median and the least by
-//! the clock, and the same of the processor time of the whole process, which other programs disturb less.
+//! DTYPE `sum` times a plain sum of the right factor's bytes. Out: a line with nanoseconds of a call, the median and
+//! the least by the clock, and the same of the processor time of the whole process, which other programs disturb less.
 
 use std::collections::HashMap;
 use std::io::BufRead;

@@ -2,8 +2,8 @@
 //!
 //! In: a product and the cuts of `blocking`. Out: sums. A task owns a block of rows and some columns, and carries their
 //! sums through all terms: through registers in a block of terms, through its own memory between blocks. So a result is
-//! written once, and tiles are handed over where they were computed. Panels of the right factor are packed for all tasks
-//! first, unless one block of rows is all there is or the factor is so small that it is read where it lies.
+//! written once, and tiles are handed over where they were computed. Panels of the right factor are packed for all
+//! tasks first, unless one block of rows is all there is or the factor is so small that it is read where it lies.
 
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::kernel::TileArgs;

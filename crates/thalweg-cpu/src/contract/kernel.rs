@@ -2,8 +2,8 @@
 //! added into sums in memory.
 //!
 //! In: addresses, strides in bytes, counts. Out: sums. Emitted code runs them for floats where the machine has an
-//! instruction set that the emitter writes, portable code elsewhere and for integers. Always true: a sum is one chain of
-//! fused multiply-adds from 0 over ascending terms, joined to what was there by one addition, so all ways of running
+//! instruction set that the emitter writes, portable code elsewhere and for integers. Always true: a sum is one chain
+//! of fused multiply-adds from 0 over ascending terms, joined to what was there by one addition, so all ways of running
 //! give the same bits; what lies outside `rows`, `columns` and `terms` is not touched.
 
 use super::portable;

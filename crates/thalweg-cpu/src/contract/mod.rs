@@ -91,8 +91,8 @@ pub enum Finish<'a> {
 /// A contraction, or a batch of them.
 ///
 /// Who makes one promises, until [`run`] has returned: every element that the sizes and the strides of a factor lead to
-/// is readable; where sums are stored there is room for all of c, apart from the factors; nobody else writes the factors
-/// or touches c; what computes a factor writes all of a block and nothing else.
+/// is readable; where sums are stored there is room for all of c, apart from the factors; nobody else writes the
+/// factors or touches c; what computes a factor writes all of a block and nothing else.
 pub struct Contraction<'a> {
     /// Of the factors, and of what is stored.
     pub dtype: DType,

@@ -1,7 +1,7 @@
 //! Panels: what a micro-kernel reads, in the order in which it reads it, as wide as sums are carried.
 //!
-//! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term the elements of `panel` lines, side
-//! by side; lines that the factor does not have are 0. Always true: values are kept (widening is exact), and only
+//! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term the elements of `panel` lines,
+//! side by side; lines that the factor does not have are 0. Always true: values are kept (widening is exact), and only
 //! elements of the rectangle are read.
 
 use crate::number::{Number, Wide};
@@ -25,8 +25,8 @@ impl<T: Copy> Strided<T> {
     }
 }
 
-/// Terms of lines that lie side by side which are copied before the next panel's: enough to fill a few lines of cache of
-/// a panel, and few enough that rows of the factor are read nearly from end to end.
+/// Terms of lines that lie side by side which are copied before the next panel's: enough to fill a few lines of cache
+/// of a panel, and few enough that rows of the factor are read nearly from end to end.
 const TOGETHER: usize = 8;
 
 /// How lines are cut into panels of at most `most`.
@@ -170,8 +170,8 @@ unsafe fn whole_lines<T: Number>(from: Strided<T>, terms: usize, panel: usize, t
 /// # Safety
 /// As of [`part`].
 unsafe fn transposed<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
-    // SAFETY: the caller's promise; the types have the same size where they are taken as bits, and then elements are not
-    // changed by widening.
+    // SAFETY: the caller's promise; the types have the same size where they are taken as bits, and then elements are
+    // not changed by widening.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -245,6 +245,10 @@ mod x86 {
     use super::Rows;
     use std::arch::x86_64::*;
 
+    /// Terms of 4 bytes that are asked for ahead: four cache lines of each line of the factor, since hardware does not
+    /// follow so many short stretches.
+    const AHEAD: usize = 64;
+
     /// Transposes elements of 4 bytes.
     ///
     /// # Safety
@@ -279,6 +283,9 @@ mod x86 {
         for term in (0..whole).step_by(8) {
             // SAFETY: the caller's promise: 8 terms of each line, and 8 times `N` elements of the panel.
             unsafe {
+                if term % 16 == 0 && term + AHEAD < rows.terms {
+                    (0..N).for_each(|i| _mm_prefetch::<_MM_HINT_T0>(line(i).wrapping_add(term + AHEAD).cast()));
+                }
                 let r: [__m256; 8] = std::array::from_fn(|i| _mm256_loadu_ps(line(i).add(term).cast()));
                 for (t, column) in transposed_eight(r).into_iter().enumerate() {
                     let to = to.add((term + t) * rows.panel);
@@ -359,6 +366,9 @@ mod x86 {
         for term in (0..whole).step_by(4) {
             // SAFETY: the caller's promise: 4 terms of each line, and 4 times `N` elements of the panel.
             unsafe {
+                if term % 8 == 0 && term + AHEAD / 2 < rows.terms {
+                    (0..N).for_each(|i| _mm_prefetch::<_MM_HINT_T0>(line(i).wrapping_add(term + AHEAD / 2).cast()));
+                }
                 let r: [__m256d; 4] = std::array::from_fn(|i| _mm256_loadu_pd(line(i).add(term).cast()));
                 let (a0, a1) = (_mm256_unpacklo_pd(r[0], r[1]), _mm256_unpackhi_pd(r[0], r[1]));
                 let (a2, a3) = (_mm256_unpacklo_pd(r[2], r[3]), _mm256_unpackhi_pd(r[2], r[3]));

@@ -1,9 +1,9 @@
-//! Products with one row: a vector that meets a matrix. They are bound by reading the matrix, so it is read in the order
-//! in which it lies, once, by everybody's own columns.
+//! Products with one row: a vector that meets a matrix. They are bound by reading the matrix, so it is read in the
+//! order in which it lies, once, by everybody's own columns.
 //!
-//! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache; where its columns lie one
-//! behind the other, or it is narrow or computed, small rectangles are packed first. Where there are too few columns to
-//! fill a vector, blocks of terms are taken side by side instead: their sums do not depend on each other.
+//! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache; where its columns lie
+//! one behind the other, or it is narrow or computed, small rectangles are packed first. Where there are too few
+//! columns to fill a vector, blocks of terms are taken side by side instead: their sums do not depend on each other.
 
 use super::kernel::{STREAMED, StreamArgs, TileArgs};
 use super::pack::{self, Cuts, Strided};
@@ -24,6 +24,8 @@ const FEW: usize = 4;
 const SIDE_BY_SIDE: usize = 16;
 /// Terms that are gone through of a tile's columns before the next ones: these are read in long stretches.
 const TURNED: usize = 16 * TERMS;
+/// Terms of them that are turned at a time, for the first-level cache.
+const STRETCH: usize = TERMS;
 /// Terms that are packed at a time of a matrix whose rows are streamed.
 const PACKED: usize = 8;
 
@@ -57,13 +59,13 @@ pub fn chunk(n: usize, threads: usize) -> usize {
 /// As of [`run`], for these columns.
 unsafe fn columns_of<T: Number>(p: &Product<'_, T>, columns: Range<usize>) {
     let n = columns.len().next_multiple_of(64) + 64;
-    let elements = 2 * n + TURNED + (TERMS * p.kernels.columns).max(PACKED * n);
+    let elements = 2 * n + TURNED + (STRETCH * p.kernels.columns).max(PACKED * n);
     scratch::with(scratch::Use::Own, elements * size_of::<T::Wide>(), |memory| {
         let first = memory.cast::<T::Wide>();
         let (sums, all) = (first, first.wrapping_add(n));
         let own = Own { sums, all, left: all.wrapping_add(n), packed: all.wrapping_add(n + TURNED) };
-        // SAFETY: the caller's promise; the memory has room for the sums (zero is 0 in every type), for so many elements
-        // of the left factor, and for what is packed.
+        // SAFETY: the caller's promise; the memory has room for the sums (zero is 0 in every type), for so many
+        // elements of the left factor, and for what is packed.
         unsafe {
             match p.right {
                 _ if p.k == 0 => all.write_bytes(0, columns.len()),
@@ -164,7 +166,8 @@ unsafe fn packed_rows<T: Number>(
     }
 }
 
-/// A matrix whose columns lie one behind the other: those of a tile are turned, a block of terms at a time, and added up.
+/// A matrix whose columns lie one behind the other: those of a tile are turned, a stretch of terms at a time, and added
+/// up.
 ///
 /// # Safety
 /// As of [`columns_of`], whose memory this is.
@@ -177,26 +180,29 @@ unsafe fn dots<T: Number>(p: &Product<'_, T>, right: Strided<T>, columns: &Range
         for column in (0..columns.len()).step_by(panel) {
             let width = panel.min(columns.len() - column);
             let sums = own.all.wrapping_add(column);
-            for block in terms.clone().step_by(TERMS) {
-                let count = TERMS.min(terms.end - block);
-                let mut args = TileArgs {
-                    left: own.left.wrapping_add(block - start).cast_const().cast(),
-                    left_row: 0,
-                    left_term: size,
-                    right: own.packed.cast_const().cast(),
-                    right_term: panel as isize * size,
-                    terms: count,
-                    from: if block == 0 { ptr::null() } else { sums.cast_const().cast() },
-                    from_row: 0,
-                    to: sums.cast(),
-                    to_row: 0,
-                    lanes: ptr::null(),
-                    bits: 0,
-                };
+            for part in terms.clone().step_by(STRETCH) {
+                let part = part..(part + STRETCH).min(terms.end);
                 // SAFETY: the caller's promise.
                 unsafe {
-                    pack::part(right.from(columns.start + column, block), width, count, panel, own.packed);
-                    p.kernels.tile(1, width, true, &mut args);
+                    pack::part(right.from(columns.start + column, part.start), width, part.len(), panel, own.packed)
+                };
+                for block in part.clone().step_by(TERMS) {
+                    let mut args = TileArgs {
+                        left: own.left.wrapping_add(block - start).cast_const().cast(),
+                        left_row: 0,
+                        left_term: size,
+                        right: own.packed.wrapping_add((block - part.start) * panel).cast_const().cast(),
+                        right_term: panel as isize * size,
+                        terms: TERMS.min(part.end - block),
+                        from: if block == 0 { ptr::null() } else { sums.cast_const().cast() },
+                        from_row: 0,
+                        to: sums.cast(),
+                        to_row: 0,
+                        lanes: ptr::null(),
+                        bits: 0,
+                    };
+                    // SAFETY: the caller's promise.
+                    unsafe { p.kernels.tile(1, width, true, &mut args) };
                 }
             }
         }

@@ -291,7 +291,10 @@ impl Emitter {
             self.load(t.right(v), at(RDX, v as i32 * self.vector_bytes()), t.masked && v + 1 == t.vectors);
         }
         if !t.masked {
-            self.prefetch(at(RDX, AHEAD));
+            // A line of cache each.
+            (0..t.vectors as i32 * self.vector_bytes())
+                .step_by(64)
+                .for_each(|line| self.prefetch(at(RDX, AHEAD + line)));
         }
         for row in 0..t.rows {
             let x = t.left(row, self.isa.registers());

@@ -1,5 +1,5 @@
-//! The micro-kernels of contractions, read back by another decoder. (What they compute is checked in `contract/tests.rs`
-//! on the instruction sets of the machine; this holds for both everywhere.)
+//! The micro-kernels of contractions, read back by another decoder. (What they compute is checked in
+//! `contract/tests.rs` on the instruction sets of the machine; this holds for both everywhere.)
 
 use super::super::Isa;
 use super::super::product::{Form, STREAMED, VECTORS, assemble, rows};
