@@ -15,6 +15,9 @@ use ElementOp::{Add, Div, Eq, Exp, Log, Mul, Rsqrt, Sigmoid, Square, Sub};
 impl Generator {
     /// Adds the steps of one idiom; `None` where it did not fit.
     pub(super) fn idiom(&mut self) -> Option<()> {
+        if self.rng.u32(..4) == 0 {
+            return self.contraction().map(|_| ());
+        }
         let x = self.float_tensor()?;
         match self.rng.u32(..16) {
             0 | 1 => self.softmax(x),
@@ -135,7 +138,7 @@ impl Generator {
 
     /// A reduction in a shape that broadcasts against `x`: kept, or dropped and put back by a reshape, and now and then
     /// expanded.
-    fn kept(&mut self, op: ReduceOp, x: Tensor, axes: u32) -> Option<Tensor> {
+    pub(super) fn kept(&mut self, op: ReduceOp, x: Tensor, axes: u32) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let mut small = shape;
         (0..shape.rank()).filter(|i| axes >> i & 1 == 1).for_each(|i| small.dims_mut()[i] = 1);

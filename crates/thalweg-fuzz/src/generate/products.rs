@@ -1,0 +1,142 @@
+//! Products with what people compute before and after them: activations, norms, residuals, attention.
+//!
+//! Sizes are those around the edges of tiles. Factors are inputs, views of inputs, or computed; what is made of the sums
+//! goes point by point, along rows, or into another product.
+
+use super::Generator;
+use crate::program::{Argument, Tensor};
+use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape, pack_order};
+
+use ElementOp::{Add, Cos, Div, Exp, Mul, Relu, Sigmoid, Square, Sub, Tanh};
+
+/// Sizes of tiles, and their neighbours.
+const EDGES: [usize; 14] = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, 33, 65, 257];
+
+impl Generator {
+    /// A product of new inputs and what surrounds it.
+    pub(super) fn contraction(&mut self) -> Option<Tensor> {
+        let dtype = self.pick(&[DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16]);
+        let (m, k, n) = (self.edge(), self.edge(), self.edge());
+        let batch: &[usize] = self.pick(&[&[][..], &[], &[], &[2], &[3], &[1, 2], &[2, 3]]);
+        let left = self.matrix(dtype, batch, [m, k])?;
+        let left = self.prologue(left)?;
+        let shared: &[usize] = if self.rng.bool() { &[] } else { batch };
+        let right = self.matrix(dtype, shared, [k, n])?;
+        let right = if self.rng.u32(..3) == 0 { self.pointwise(right)? } else { right };
+        let mut sums = self.product(left, right)?;
+        for _ in 0..self.rng.u32(..4) {
+            sums = self.after(sums)?;
+        }
+        match self.rng.u32(..4) {
+            0 => self.along_the_rows(sums),
+            1 => {
+                if self.rng.bool() {
+                    sums = self.along_the_rows(sums)?;
+                }
+                let width = self.edge();
+                let values = self.matrix(dtype, shared, [n, width])?;
+                let out = self.product(sums, values)?;
+                if self.rng.bool() { self.after(out) } else { Some(out) }
+            }
+            _ => Some(sums),
+        }
+    }
+
+    fn edge(&mut self) -> usize {
+        self.pick(&EDGES)
+    }
+
+    /// A matrix in memory: as it is, transposed, cut out of a larger one, or one for all products.
+    fn matrix(&mut self, dtype: DType, batch: &[usize], [rows, columns]: [usize; 2]) -> Option<Tensor> {
+        let shape = |rows: usize, columns: usize| Shape::new(&[batch, &[rows, columns]].concat());
+        let rank = batch.len() + 2;
+        match self.rng.u32(..5) {
+            0 => {
+                let turned = self.input(dtype, shape(columns, rows));
+                let mut order: Vec<usize> = (0..rank).collect();
+                order.swap(rank - 2, rank - 1);
+                let to = shape(rows, columns);
+                self.push(Op::Permute, dtype, to, pack_order(&order), vec![Argument::Tensor(turned)], vec![])
+            }
+            1 => {
+                let larger = self.input(dtype, shape(rows + 2, columns + 3));
+                let mut ints: Vec<i64> = batch.iter().flat_map(|&d| [0, 1, d as i64]).collect();
+                let flipped = self.rng.bool();
+                ints.extend(if flipped { [rows as i64, -1, rows as i64] } else { [1, 1, rows as i64] });
+                ints.extend([2, 1, columns as i64]);
+                self.push(Op::Slice, dtype, shape(rows, columns), 0, vec![Argument::Tensor(larger)], ints)
+            }
+            _ => Some(self.input(dtype, shape(rows, columns))),
+        }
+    }
+
+    /// What is computed from a left factor before it is multiplied.
+    fn prologue(&mut self, x: Tensor) -> Option<Tensor> {
+        match self.rng.u32(..6) {
+            0 | 1 => self.pointwise(x),
+            2 => self.along_the_rows(x),
+            _ => Some(x),
+        }
+    }
+
+    fn pointwise(&mut self, x: Tensor) -> Option<Tensor> {
+        let op = self.pick(&[Tanh, Sigmoid, Relu, Square, Cos]);
+        let y = self.unary(op, x)?;
+        if self.rng.bool() { self.with_number(Mul, y, 0.5) } else { Some(y) }
+    }
+
+    /// One step after a product: a bias, a factor of each row, a residual, a function.
+    fn after(&mut self, x: Tensor) -> Option<Tensor> {
+        let (shape, dtype) = (self.program.shape(x), self.program.dtype(x));
+        let rank = shape.rank();
+        match self.rng.u32(..5) {
+            0 => {
+                let bias = self.input(dtype, Shape::new(&[shape[rank - 1]]));
+                self.binary(Add, x, bias)
+            }
+            1 => {
+                let factor = self.input(dtype, Shape::new(&[shape[rank - 2], 1]));
+                self.binary(Mul, x, factor)
+            }
+            2 => {
+                let residual = self.input(dtype, shape);
+                self.binary(Add, residual, x)
+            }
+            _ => self.pointwise(x),
+        }
+    }
+
+    /// Softmax over the last axis, or a norm, or a sum of each row.
+    fn along_the_rows(&mut self, x: Tensor) -> Option<Tensor> {
+        let last = 1 << (self.program.shape(x).rank() - 1);
+        match self.rng.u32(..4) {
+            0 | 1 => {
+                let m = self.kept(ReduceOp::Max, x, last)?;
+                let apart = self.binary(Sub, x, m)?;
+                let e = self.unary(Exp, apart)?;
+                let s = self.kept(ReduceOp::Sum, e, last)?;
+                self.binary(Div, e, s)
+            }
+            2 => {
+                let squares = self.unary(Square, x)?;
+                let s = self.kept(ReduceOp::Sum, squares, last)?;
+                let s = self.with_number(Add, s, 1.0)?;
+                self.binary(Div, x, s)
+            }
+            _ => {
+                let s = self.kept(ReduceOp::Sum, x, last)?;
+                self.binary(Sub, x, s)
+            }
+        }
+    }
+
+    fn product(&mut self, a: Tensor, b: Tensor) -> Option<Tensor> {
+        let (sa, sb) = (self.program.shape(a), self.program.shape(b));
+        let lead = |s: Shape| Shape::new(&s[..s.rank() - 2]);
+        let batch = lead(sa).broadcast(&lead(sb))?;
+        let shape = batch.insert(batch.rank(), sa[sa.rank() - 2]);
+        let shape = shape.insert(shape.rank(), sb[sb.rank() - 1]);
+        let args = vec![Argument::Tensor(a), Argument::Tensor(b)];
+        self.push(Op::Matmul, self.program.dtype(a), shape, 0, args, vec![])
+    }
+}
