@@ -21,6 +21,7 @@ pub mod math;
 mod memory;
 mod number;
 mod prepare;
+mod product_call;
 mod row;
 pub mod row_call;
 mod scan;

@@ -1,7 +1,9 @@
 //! The sizes of a launch: everything about a kernel that its program does not contain.
 
+pub mod contraction;
+
 use crate::IndexMap;
-use crate::contraction::{Contraction, ContractionGeometry};
+use contraction::{Contraction, ContractionGeometry};
 use std::sync::Arc;
 use thalweg_ir::{DType, MAX_RANK, ScatterOp};
 

@@ -5,7 +5,6 @@
 
 mod body;
 mod builder;
-mod contraction;
 pub mod dims;
 mod geometry;
 mod index;
@@ -24,7 +23,7 @@ mod traffic;
 
 pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
-pub use contraction::{
+pub use geometry::contraction::{
     Contraction, ContractionGeometry, Epilogue, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry, accumulator,
     bodies,
 };

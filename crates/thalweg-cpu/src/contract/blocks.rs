@@ -6,10 +6,10 @@
 //! tasks first, unless one block of rows is all there is or the factor is so small that it is read where it lies.
 
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
-use super::kernel::TileArgs;
 use super::pack::Cuts;
 use super::{Operand, Product, Result, TERMS, own_width, scratch};
 use crate::number::Number;
+use crate::product_call::TileArgs;
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use std::ops::Range;

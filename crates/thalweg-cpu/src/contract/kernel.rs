@@ -9,6 +9,7 @@
 use super::portable;
 use crate::engine::Choice;
 use crate::number::Wide;
+use crate::product_call::{StreamArgs, TileArgs};
 use std::marker::PhantomData;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use {
@@ -16,54 +17,6 @@ use {
     crate::x64::product::{self, Form, Micro},
     std::sync::OnceLock,
 };
-
-/// A tile: `to[i, j] = from[i, j] + Σ left[i, p]·right[p, j]`, without `from` where that is null. Strides are in bytes.
-#[repr(C)]
-pub struct TileArgs {
-    /// The left factor's first element.
-    pub left: *const u8,
-    /// From row to row of it; an element where the form goes along its lines.
-    pub left_row: isize,
-    /// From term to term of it; an element where the form goes along its terms.
-    pub left_term: isize,
-    /// The right factor's first element; its columns are neighbours.
-    pub right: *const u8,
-    /// From term to term of it.
-    pub right_term: isize,
-    /// How many terms.
-    pub terms: usize,
-    /// Sums of earlier terms, or null.
-    pub from: *const u8,
-    /// From row to row of them.
-    pub from_row: isize,
-    /// Where the sums go.
-    pub to: *mut u8,
-    /// From row to row there.
-    pub to_row: isize,
-    /// Set by [`Kernels`]: ones for the lanes of the last vector, then zeros.
-    pub lanes: *const u8,
-    /// Set by [`Kernels`]: the same in bits.
-    pub bits: u64,
-}
-
-/// Terms of one row: `sums[j] = sums[j] + Σ left[p]·right[p, j]` in one chain, from 0 at the first terms of a block.
-#[repr(C)]
-pub struct StreamArgs {
-    /// Elements of the left factor, neighbours.
-    pub left: *const u8,
-    /// The right factor's first element; its columns are neighbours.
-    pub right: *const u8,
-    /// From term to term of it, in bytes.
-    pub right_term: isize,
-    /// Sums, neighbours.
-    pub sums: *mut u8,
-    /// How many.
-    pub columns: usize,
-    /// As in [`TileArgs`].
-    pub lanes: *const u8,
-    /// As in [`TileArgs`].
-    pub bits: u64,
-}
 
 /// Ones and then zeros, as many as the longest vector has lanes of 4 bytes, twice: a mask of any number of lanes.
 #[repr(align(32))]

@@ -64,7 +64,7 @@ pub struct Block {
     pub terms: Range<usize>,
 }
 
-/// A finished rectangle of sums. Together the tiles of a contraction cover each element of c once.
+/// A finished rectangle of sums. The tiles of a contraction cover each element of c once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tile {
     /// The product's number, row-major over the batch dimensions.

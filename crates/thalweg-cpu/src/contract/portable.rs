@@ -2,8 +2,8 @@
 //!
 //! The compiler vectorises them over the columns; each sum's chain is the one that the emitted code takes.
 
-use super::kernel::{StreamArgs, TileArgs};
 use crate::number::Wide;
+use crate::product_call::{StreamArgs, TileArgs};
 use crate::simd::{Job, dispatch};
 
 /// The most rows and columns of a tile.

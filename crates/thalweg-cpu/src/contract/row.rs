@@ -5,11 +5,12 @@
 //! one behind the other, or it is narrow or computed, small rectangles are packed first. Where there are too few
 //! columns to fill a vector, blocks of terms are taken side by side instead: their sums do not depend on each other.
 
-use super::kernel::{STREAMED, StreamArgs, TileArgs};
+use super::kernel::STREAMED;
 use super::pack::{self, Cuts, Strided};
 use super::{Operand, Product, Result, TERMS, blocks, own_width, scratch};
 use crate::memory::PRIVATE;
 use crate::number::{Number, Wide};
+use crate::product_call::{StreamArgs, TileArgs};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use std::ops::Range;

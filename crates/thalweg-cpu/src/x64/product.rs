@@ -9,7 +9,7 @@ use super::asm::{Asm, Code, Cond, Extra, Gpr, R12, R13, R14, R15, RAX, RBP, RBX,
 use super::isa::Isa;
 use super::ops;
 use super::pages;
-use crate::contract::kernel::{StreamArgs, TileArgs};
+use crate::product_call::{StreamArgs, TileArgs};
 use std::mem::offset_of;
 
 /// Terms in a pass of the tile kernel's loop.

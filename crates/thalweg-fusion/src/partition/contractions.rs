@@ -5,7 +5,7 @@
 //! from being one kernel. docs/contractions.md has the idea.
 
 use super::facts::Facts;
-use super::kernels::{Candidate, Reach};
+use super::reach::{Candidate, Reach};
 use crate::plan::{KernelPlan, Products};
 use crate::segment::{BitSet, ValueId};
 use crate::write::rows;

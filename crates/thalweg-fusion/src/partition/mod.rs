@@ -3,6 +3,7 @@
 //! * `facts`: what holds for every plan of the segment.
 //! * `kernels`: candidates for kernels, written by [`crate::write`] or refused by one of its rules, and what they would
 //!   take.
+//! * `reach`: what a kernel would compute.
 //! * `contractions`: candidates around a matrix product.
 //! * `run_order`: kernels in the order in which they run.
 //! * `canonical`: an order of the operations that breaks all ties.
@@ -25,6 +26,7 @@ mod facts;
 mod horizontal;
 mod kernels;
 mod log;
+mod reach;
 mod run_order;
 mod search;
 mod stored;
