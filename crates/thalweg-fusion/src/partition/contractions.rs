@@ -46,6 +46,10 @@ pub(super) fn contraction(
             return Err(Rule::SecondProduct);
         }
     }
+    // A factor is packed before what the kernel writes is complete.
+    if stores.iter().any(|s| left.contains(s) || right.contains(s)) {
+        return Err(Rule::ReadElsewhere);
+    }
     if reach.folds.iter().any(|f| right.contains(f)) {
         return Err(Rule::OtherRows);
     }
