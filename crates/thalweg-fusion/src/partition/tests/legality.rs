@@ -107,7 +107,7 @@ fn a_product_shares_a_kernel_with_what_surrounds_it() {
     assert_eq!(one_kernel(&g, &[out], &[]), Ok(()));
     assert_eq!(one_kernel(&g, &[out], &[p]), Ok(()));
     assert_eq!(one_kernel(&g, &[p], &[squared]), Ok(()));
-    assert_eq!(one_kernel(&g, &[squared, out], &[]), Err(Rule::OtherPoints), "a factor has points of its own");
+    assert_eq!(one_kernel(&g, &[squared, out], &[]), Err(Rule::ReadElsewhere), "a factor is not complete meanwhile");
 }
 
 #[test]
