@@ -35,8 +35,8 @@ pub(super) fn check_apart(factors: &[&Buffer], results: &[&Buffer]) {
 
 /// Where the sums go where they are the result.
 pub(super) fn result(dtype: DType, p: &MatmulGeometry, operand: &Buffer) -> *mut u8 {
-    let sizes = p.batch.iter().map(|d| d.0).chain([p.m, p.n, dtype.size()]);
-    let bytes = sizes.fold(Some(1usize), |n, d| n?.checked_mul(d));
+    let mut sizes = p.batch.iter().map(|d| d.0).chain([p.m, p.n, dtype.size()]);
+    let bytes = sizes.try_fold(1usize, usize::checked_mul);
     assert!(bytes.is_some_and(|b| b <= operand.bytes()), "the product {p:?} does not fit {operand:?}");
     operand.address()
 }

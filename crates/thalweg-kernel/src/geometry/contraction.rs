@@ -377,7 +377,7 @@ fn cuts(dims: &[usize], range: Range<usize>) -> Vec<Cut> {
         return all;
     }
     let (mut from, mut to) = (first, last + 1);
-    if range.start % step != 0 {
+    if !range.start.is_multiple_of(step) {
         add(first, 1, cuts(inner, range.start - first * step..step));
         from += 1;
     }
