@@ -71,10 +71,10 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
     let kernels = explanation.segments.iter().flat_map(|s| s.kernels.iter().map(move |k| (s, k)));
     for (n, (segment, kernel)) in kernels.enumerate() {
         // Of what ran twice the plan tells one run; what takes a dying input's place need not read it. Which elements an
-        // index leads to is data.
+        // index leads to is data, and how often a sort or a scan goes through its scratch is the device's matter.
         let by_index = |&o: &usize| {
             let name = segment.operations[o].name;
-            name == "gather" || name.starts_with("scatter")
+            ["gather", "scatter", "sort", "argsort", "cum"].iter().any(|of| name.starts_with(of))
         };
         if kernel.launches != 1 || kernel.in_place > 0 || kernel.operations.iter().any(by_index) {
             continue;
