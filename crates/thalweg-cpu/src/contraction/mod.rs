@@ -45,6 +45,9 @@ pub struct ContractionProgram {
     alone: Threads,
 }
 
+/// Room above this is given back after use: a thread is not to hold its longest rows for ever.
+const KEPT: usize = 32 << 20;
+
 thread_local! {
     static ROWS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
@@ -58,7 +61,9 @@ fn with_room(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
     // SAFETY: the parts follow one another within the room.
     let at = [0, words[0], words[0] + words[1]].map(|offset| unsafe { first.add(offset) }.cast());
     work(at);
-    ROWS.set(room);
+    if room.len() * size_of::<u64>() <= KEPT {
+        ROWS.set(room);
+    }
 }
 
 impl ContractionProgram {

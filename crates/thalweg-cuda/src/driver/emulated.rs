@@ -22,8 +22,8 @@ use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
 use fibers::{Kernel, MEET, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_runtime::Error;
@@ -364,17 +364,18 @@ fn run(launch: &Launch) -> Result<(), Error> {
     }
     // SAFETY: as above, and no block runs any more.
     let moved = unsafe { (*runtime).moved };
-    for (all, own) in MOVED.iter().zip(moved) {
-        all.fetch_add(own, Relaxed);
-    }
+    let before = MOVED.get();
+    MOVED.set([0, 1].map(|i| before[i] + moved[i]));
     Ok(())
 }
 
-static MOVED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+thread_local! {
+    static MOVED: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
+}
 
-/// Bytes of global memory that the kernels of the process have loaded and stored so far, as they really did it: scratch,
+/// Bytes of global memory that the kernels which the calling thread launched have loaded and stored so far, as they really did it: scratch,
 /// second passes and what several threads load of one place included. Atomic operations, sorts and scatters are not, or
 /// not in full.
 pub fn moved() -> [u64; 2] {
-    [0, 1].map(|i| MOVED[i].load(Relaxed))
+    MOVED.get()
 }
