@@ -93,12 +93,11 @@ struct ComparedProgram {
 }
 
 /// Whether a launch of that geometry is one whose loops are counted. Which points of a row lie under a mask, and so which
-/// loads run, differs with how a strip or a block is cut; rows that are brought together by a map are loaded once more
-/// than is said in some passes (docs/roadmap.md).
+/// loads run, differs with how a strip or a block is cut.
 fn counted(geometry: &Geometry) -> bool {
     match geometry {
         Geometry::Contraction(_) | Geometry::Scatter(_) => false,
-        Geometry::Rows(g) => g.accesses.iter().all(|a| a.map.is_none()),
+        Geometry::Rows(g) => !g.accesses.iter().any(|a| a.map.as_ref().is_some_and(|m| m.is_masked())),
         Geometry::Group(parts) => parts.iter().all(counted),
         Geometry::Map(_) | Geometry::Boxes(_) => true,
     }

@@ -124,7 +124,7 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Owner::Pool(pool, class) = &self.owner {
-            pool.put_back(Block(self.start), *class);
+            pool.put_back(Block(self.start), *class, granted(self.bytes));
         }
     }
 }
@@ -156,9 +156,9 @@ fn class_of(bytes: usize) -> Option<(usize, usize)> {
 }
 
 /// Bytes in use for a buffer of so many: what [`MemoryStats::in_use`] counts. `usize::MAX` where there is no such
-/// buffer.
+/// buffer. One without bytes has a block, for its address, and counts as nothing.
 pub fn granted(bytes: usize) -> usize {
-    class_of(bytes).map_or(usize::MAX, |c| c.1)
+    if bytes == 0 { 0 } else { class_of(bytes).map_or(usize::MAX, |c| c.1) }
 }
 
 fn size_of_class(class: usize) -> usize {
@@ -195,15 +195,16 @@ impl Pool {
         let refused = || self.out_of_memory(bytes);
         let (class, size) = class_of(bytes).ok_or_else(refused)?;
         let limit = self.limit.load(Relaxed);
+        let counted = granted(bytes);
         // Counted first, so that two threads do not both take the last of it.
-        let more = |used: usize| used.checked_add(size).filter(|&now| now <= limit);
+        let more = |used: usize| used.checked_add(counted).filter(|&now| now <= limit || counted == 0);
         let before = self.in_use.fetch_update(Relaxed, Relaxed, more).map_err(|_| refused())?;
         let Some(start) = self.block(class, size, limit) else {
-            self.in_use.fetch_sub(size, Relaxed);
+            self.in_use.fetch_sub(counted, Relaxed);
             return Err(refused());
         };
         self.allocations.fetch_add(1, Relaxed);
-        self.peak.fetch_max(before + size, Relaxed);
+        self.peak.fetch_max(before + counted, Relaxed);
         Ok(Arc::new(Allocation { start, bytes, owner: Owner::Pool(self.clone(), class) }))
     }
 
@@ -271,8 +272,8 @@ impl Pool {
         }
     }
 
-    fn put_back(&self, block: Block, class: usize) {
-        self.in_use.fetch_sub(size_of_class(class), Relaxed);
+    fn put_back(&self, block: Block, class: usize, counted: usize) {
+        self.in_use.fetch_sub(counted, Relaxed);
         self.lock(class).push(block);
     }
 
@@ -336,6 +337,17 @@ mod tests {
             last = last.max(class);
         }
         assert!(class_of(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn what_has_no_bytes_counts_as_nothing() {
+        let pool = Pool::new("host".into(), Box::new(Host(1 << 30)));
+        pool.set_limit(Some(64));
+        let held = (pool.allocate(64).unwrap(), pool.allocate(0).unwrap(), pool.allocate(0).unwrap());
+        assert_eq!((pool.stats().in_use, pool.stats().peak), (64, 64));
+        assert!(held.1.address() != held.2.address() && pool.allocate(1).is_err());
+        drop(held);
+        assert_eq!(pool.stats().in_use, 0);
     }
 
     #[test]

@@ -131,9 +131,9 @@ impl Rows<'_> {
         for (number, phase) in self.phases.list.iter().enumerate() {
             let across = self.width.is_some();
             let times = if phase.once { rows } else { points };
-            // Across rows vectors hold what each row has one element of: it is loaded as any other.
-            let counts =
-                |a: &Access| if across { a.class != AccessClass::Uniform } else { !phase.once && each_point(a) };
+            // Across rows vectors hold what each row has one element of: it is loaded as any other. Along rows what a
+            // table leads to is loaded even where it is the same all along a row.
+            let counts = |a: &Access| if across { a.class != AccessClass::Uniform } else { each_point(a) };
             let varies = varying(&phase.body);
             let (loaded, stored) = issued(&phase.body, lines, counts, |n| across || phase.once || varies[n]);
             (moved.loaded, moved.stored) = (moved.loaded + times * loaded, moved.stored + times * stored);
