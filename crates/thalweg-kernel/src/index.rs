@@ -289,6 +289,41 @@ impl IndexMap {
         }
     }
 
+    /// Tells `found` of the positions of the points `start..start + len` as stretches `(first point, position, step,
+    /// points)`, the points counted from `start`; `false` where the map is no strided view, and nothing was told.
+    pub fn stretches(&self, start: usize, len: usize, mut found: impl FnMut(usize, usize, isize, usize)) -> bool {
+        let Some(view) = self.as_view() else { return false };
+        let (shape, strides) = (view.shape, view.strides());
+        let Some(last) = shape.rank().checked_sub(1) else {
+            (0..len).for_each(|i| found(i, view.offset as usize, 0, 1));
+            return true;
+        };
+        let mut done = 0;
+        while done < len {
+            let point = start + done;
+            let run = (shape[last] - point % shape[last]).min(len - done);
+            let (mut number, mut at) = (point, view.offset);
+            for i in (0..=last).rev() {
+                at += (number % shape[i]) as isize * strides[i];
+                number /= shape[i];
+            }
+            found(done, at as usize, strides[last], run);
+            done += run;
+        }
+        true
+    }
+
+    /// After how many points, along inner dimensions, the positions begin anew: the size of those behind the last
+    /// dimensions that the map does not move along. All of its points where there are none, or the map is no strided
+    /// view.
+    pub fn period(&self) -> usize {
+        let points = self.shape().numel();
+        let Some(view) = self.as_view() else { return points };
+        let moves = |i: &usize| view.shape[*i] != 1 && view.strides()[*i] != 0;
+        let first = (0..view.shape.rank()).find(moves).unwrap_or(view.shape.rank());
+        view.shape.dims()[first..].iter().product()
+    }
+
     /// Lowest and highest position of the bottom view's valid points; every position reached lies between.
     pub fn reach(&self) -> Option<(usize, usize)> {
         let level = &self.levels[0];

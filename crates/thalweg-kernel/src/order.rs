@@ -1,9 +1,10 @@
 //! The order in which the elements of a row meet in a fold.
 //!
-//! It is part of what a kernel means: it depends on the row's logical structure and on nothing else - not on strides,
-//! vector length, threads, orientation, or what shares the kernel. So a sum has the same bits fused and unfused, on 1
-//! and on 64 threads, from either engine, and its error grows with the logarithm of its length (pairwise summation,
-//! Higham 1993).
+//! It is part of what a kernel means: it depends on the row's dimensions and on nothing else - not on vector length,
+//! threads, orientation, or what shares the kernel. Strictly these dimensions are logical: neighbouring reduced axes
+//! are one. Otherwise the planner takes those of memory (`thalweg-fusion/src/write/rows.rs`). So a sum has the same bits
+//! on 1 and on 64 threads, from either engine, strictly also fused and unfused, and its error grows with the logarithm
+//! of its length (pairwise summation, Higham 1993).
 //!
 //! The last dimension of the row is a *run*; the dimensions before it number the runs. A run is cut into *blocks* of
 //! [`BLOCK`] elements. In a block, element `i` (counted from the block's first) is put to lane `i mod` [`LANES`], each

@@ -50,6 +50,8 @@ pub struct Sizes {
     pub right_rows: Option<isize>,
     /// Bytes between lines or terms of a left factor whose terms or lines are neighbours, in the type of the sums.
     pub left_rows: Option<isize>,
+    /// Whether all of the right factor is packed.
+    pub packed: bool,
     /// Whether sums are handed over in tiles.
     pub tiles: bool,
     pub threads: usize,
@@ -109,6 +111,7 @@ pub fn blocking(s: &Sizes) -> Blocking {
     let shared = (last_level_cache() / 4).clamp(1 << 20, MOST_SHARED) / (s.k.max(1) * s.size);
     let shared = shared.max(LEAST_SHARED) / tile_columns * tile_columns;
     let right = match direct {
+        _ if s.packed => Right::Shared(s.n),
         true => Right::Direct,
         false if row_blocks == 1 || s.k * s.size * LEAST_SHARED > 4 * MOST_SHARED => Right::Own,
         false => Right::Shared(shared.min(s.n.next_multiple_of(tile_columns))),

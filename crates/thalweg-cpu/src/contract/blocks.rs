@@ -29,28 +29,55 @@ pub unsafe fn run<T: Number>(p: &Product<'_, T>, threads: &Threads) {
         unsafe { tasks(p, &b, 0..p.n, ptr::null(), threads, p.ns) };
         return;
     };
+    if let Operand::Packed(panels) = p.right {
+        // SAFETY: the caller's promise.
+        return unsafe { tasks(p, &b, 0..p.n, panels.get().cast(), threads, p.ns) };
+    }
     let panel = p.kernels.columns;
     scratch::with(scratch::Use::Shared, together * p.k.max(1) * size_of::<T::Wide>(), |packed| {
         let packed = Shared(packed.cast::<T::Wide>());
         for first in (0..p.n).step_by(together) {
             let columns = first..(first + together).min(p.n);
-            let (chunks, blocks) = (columns.len().div_ceil(PACKED_COLUMNS), p.k.div_ceil(TERMS));
             let ns = p.ns * columns.len() as f64 / p.n as f64;
-            threads.run(chunks * blocks, 1, ns, |range| {
-                for chunk in range {
-                    let terms = block(p.k, chunk % blocks);
-                    let start = chunk / blocks * PACKED_COLUMNS;
-                    let lines = columns.start + start..(columns.start + start + PACKED_COLUMNS).min(columns.end);
-                    let cuts = Cuts::whole(lines.len(), panel);
-                    let at = terms.start * columns.len().next_multiple_of(panel) + start * terms.len();
-                    // SAFETY: the caller's promise; the block has room for all panels, and no two chunks share one.
-                    unsafe { p.right.pack(lines, terms, cuts, packed.get().wrapping_add(at)) };
+            threads.run(parts(columns.len(), p.k), 1, ns, |range| {
+                for number in range {
+                    // SAFETY: the caller's promise; the block has room for all panels.
+                    unsafe { pack_part(&p.right, columns.clone(), p.k, panel, number, packed.get()) };
                 }
             });
             // SAFETY: the caller's promise; these are the panels of the columns.
             unsafe { tasks(p, &b, columns, packed.get(), threads, ns) };
         }
     });
+}
+
+/// In how many parts so many columns are packed.
+pub fn parts(columns: usize, k: usize) -> usize {
+    columns.div_ceil(PACKED_COLUMNS) * k.div_ceil(TERMS)
+}
+
+/// Packs a part of some columns of a right factor into its place among the panels of these: those of one block of terms
+/// follow those of the one before.
+///
+/// # Safety
+/// What [`super::Contraction`] asks of a factor holds; there is room for all panels at `to`, and nobody else writes
+/// this part.
+pub unsafe fn pack_part<T: Number>(
+    right: &Operand<'_, T>,
+    columns: Range<usize>,
+    k: usize,
+    panel: usize,
+    number: usize,
+    to: *mut T::Wide,
+) {
+    let blocks = k.div_ceil(TERMS);
+    let terms = block(k, number % blocks);
+    let start = number / blocks * PACKED_COLUMNS;
+    let lines = columns.start + start..(columns.start + start + PACKED_COLUMNS).min(columns.end);
+    let cuts = Cuts::whole(lines.len(), panel);
+    let at = terms.start * columns.len().next_multiple_of(panel) + start * terms.len();
+    // SAFETY: the caller's promise.
+    unsafe { right.pack(lines, terms, cuts, to.wrapping_add(at)) };
 }
 
 /// What decides how a product is cut.
@@ -74,6 +101,7 @@ fn sizes<T: Number>(p: &Product<'_, T>, threads: usize) -> Sizes {
         tile: [p.kernels.rows, p.kernels.columns],
         right_rows,
         left_rows,
+        packed: matches!(p.right, Operand::Packed(_)),
         tiles: !own || matches!(p.result, Result::Tiles { .. }),
         threads,
     }

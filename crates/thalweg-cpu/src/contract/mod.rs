@@ -6,6 +6,8 @@
 //! in a block one chain of fused multiply-adds runs from 0 over ascending terms; the blocks' sums are added in order.
 //! (Integers wrap, so their order cannot be seen.)
 //!
+//! Several products with one right factor may have it packed once for all of them ([`Packing`]).
+//!
 //! `kernel` holds the loops, emitted (`x64/product.rs`) or portable; `pack` brings factors into their order; `blocking`
 //! decides how a product is cut, `blocks` runs it so, and `row` runs products that have one row or one column; `moves`
 //! says what that moves. docs/cpu-emitter.md has an example.
@@ -51,6 +53,8 @@ pub enum Factor<'a> {
     /// Computed when a panel is packed: writes the elements of a block to the address, densely in the factor's dtype,
     /// as `[lines][terms]` (left) or `[terms][lines]` (right) with so many elements from row to row.
     Computed(&'a (dyn Fn(Block, *mut u8, usize) + Sync)),
+    /// A right factor, all of it packed by [`Packing`], for products of several rows and columns.
+    Packed(*const u8),
 }
 
 /// A part of a computed factor.
@@ -115,25 +119,83 @@ pub struct Contraction<'a> {
 // SAFETY: its addresses are read, or written each element by one thread, under the promise of its maker.
 unsafe impl Sync for Contraction<'_> {}
 
+/// Runs code with the number type of a dtype.
+macro_rules! by_dtype {
+    ($dtype:expr, $t:ident => $run:expr) => {{
+        macro_rules! with {
+            ($n:ty) => {{
+                type $t = $n;
+                $run
+            }};
+        }
+        match $dtype {
+            DType::F32 => with!(f32),
+            DType::F64 => with!(f64),
+            DType::BF16 => with!(Bf16),
+            DType::F16 => with!(F16),
+            DType::I8 | DType::U8 => with!(u8),
+            DType::I16 => with!(i16),
+            DType::I32 | DType::U32 => with!(i32),
+            DType::I64 => with!(i64),
+            DType::Bool => panic!("bool has no matrix product"),
+        }
+    }};
+}
+
 /// Runs a contraction. What the addresses in it promise holds (see [`Contraction`]).
 ///
 /// # Panics
 /// For bool, which has no products.
 pub fn run(c: &Contraction<'_>, isa: Choice, threads: &Threads) {
     // SAFETY: whoever made the contraction promised what its doc says.
-    unsafe {
-        match c.dtype {
-            DType::F32 => typed::<f32>(c, isa, threads),
-            DType::F64 => typed::<f64>(c, isa, threads),
-            DType::BF16 => typed::<Bf16>(c, isa, threads),
-            DType::F16 => typed::<F16>(c, isa, threads),
-            DType::I8 | DType::U8 => typed::<u8>(c, isa, threads),
-            DType::I16 => typed::<i16>(c, isa, threads),
-            DType::I32 | DType::U32 => typed::<i32>(c, isa, threads),
-            DType::I64 => typed::<i64>(c, isa, threads),
-            DType::Bool => panic!("bool has no matrix product"),
-        }
+    by_dtype!(c.dtype, T => unsafe { typed::<T>(c, isa, threads) });
+}
+
+/// A right factor that is packed whole, for several products to be run with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing {
+    /// Of the factor.
+    pub dtype: DType,
+    /// Its columns.
+    pub n: usize,
+    /// Its terms.
+    pub k: usize,
+    /// For the micro-kernels of this engine.
+    pub isa: Choice,
+}
+
+impl Packing {
+    /// Bytes that it takes, whole lines of cache.
+    pub fn bytes(&self) -> usize {
+        by_dtype!(self.dtype, T => {
+            let panel = Kernels::<<T as Number>::Wide>::new(self.isa).columns;
+            (self.n.next_multiple_of(panel) * self.k * size_of::<<T as Number>::Wide>()).next_multiple_of(64)
+        })
     }
+
+    /// In how many parts it is packed, each by itself.
+    pub fn parts(&self) -> usize {
+        blocks::parts(self.n, self.k)
+    }
+
+    /// Packs a part of a factor of one product.
+    ///
+    /// # Safety
+    /// What [`Contraction`] asks of a factor holds for this one, which is not packed; there are [`Packing::bytes`] at
+    /// `to`, aligned to 64, and nobody else writes this part meanwhile.
+    pub unsafe fn pack(&self, factor: &Factor<'_>, number: usize, to: *mut u8) {
+        by_dtype!(self.dtype, T => {
+            let right = operand::<T>(factor, &[], 0, false);
+            let panel = Kernels::<<T as Number>::Wide>::new(self.isa).columns;
+            // SAFETY: the caller's promise.
+            unsafe { blocks::pack_part(&right, 0..self.n, self.k, panel, number, to.cast()) };
+        });
+    }
+}
+
+/// Calls `work` with so many bytes for right factors that are packed for a launch.
+pub fn with_factors<T>(bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
+    scratch::with(scratch::Use::Factors, bytes, work)
 }
 
 /// One factor of one product.
@@ -146,6 +208,8 @@ enum Operand<'a, T> {
         batch: usize,
         terms_last: bool,
     },
+    /// As [`Factor::Packed`].
+    Packed(Shared<u8>),
 }
 
 /// One product of a contraction.
@@ -252,6 +316,7 @@ fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize, l
             Operand::Strided(Strided { first: Shared(first.cast_mut()), line: *line, term: *term })
         }
         Factor::Computed(write) => Operand::Computed { write: *write, batch, terms_last: left },
+        Factor::Packed(first) => Operand::Packed(Shared(first.cast_mut())),
     }
 }
 
@@ -275,6 +340,7 @@ impl<T: Number> Operand<'_, T> {
                     unsafe { pack::panels(from, cuts, count, to) };
                 });
             }
+            Operand::Packed(_) => unreachable!("what is packed is not packed again"),
         }
     }
 
@@ -289,6 +355,7 @@ impl<T: Number> Operand<'_, T> {
                 let (line, term) = if terms_last { (lead as isize, 1) } else { (1, lead as isize) };
                 Strided { first: Shared(staging), line, term }
             }
+            Operand::Packed(_) => unreachable!("products of one row or column read a factor where it lies"),
         }
     }
 }

@@ -94,6 +94,7 @@ fn of_blocks<T: Number>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice
             (true, 1, term) => Some(bytes(term)),
             _ => None,
         },
+        packed: false,
         tiles: !own,
         threads,
     });

@@ -50,10 +50,12 @@ pub enum Use {
     Own = 1,
     /// What is computed, or widened, to be packed.
     Staging = 2,
+    /// Right factors that all products of a launch with their columns read.
+    Factors = 3,
 }
 
 thread_local! {
-    static BLOCKS: [Cell<Block>; 3] = Default::default();
+    static BLOCKS: [Cell<Block>; 4] = Default::default();
 }
 
 /// Calls `work` with so many bytes.

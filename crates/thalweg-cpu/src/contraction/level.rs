@@ -5,7 +5,7 @@
 
 use super::checks::{batch_number, batch_offset, check_factor};
 use super::parts::{Job, Near, Parts, Programs};
-use crate::contract::{self, Block, Factor, Finish, Tile};
+use crate::contract::{self, Block, Factor, Finish, Packing, Tile};
 use crate::engine::Choice;
 use crate::simd::Shared;
 use crate::threads::Threads;
@@ -30,6 +30,22 @@ pub(super) struct Level<'a> {
     pub(super) product: &'a MatmulGeometry,
     pub(super) factors: [Source<'a>; 2],
     pub(super) epilogue: Option<After<'a>>,
+    /// Where the right factors of the products at work are packed.
+    pub(super) packed: Option<Packed>,
+}
+
+/// Right factors, packed before blocks of rows meet them: those of so many products, one behind the other.
+#[derive(Clone, Copy)]
+pub(super) struct Packed {
+    pub(super) packing: Packing,
+    pub(super) first: Shared<u8>,
+    pub(super) products: usize,
+}
+
+impl Packed {
+    fn at(&self, batch: usize) -> *mut u8 {
+        self.first.get().wrapping_add(batch % self.products * self.packing.bytes())
+    }
 }
 
 /// What is made of the sums.
@@ -103,11 +119,27 @@ impl<'a> Arguments<'a> {
             let job = Job { part, tiles, operands, scalars, failed: self.failed };
             After { job, sums: e.sums, writes: e.reads, along }
         });
-        (Level { dtype: c.dtype, product: &g.product, factors, epilogue }, inner)
+        (Level { dtype: c.dtype, product: &g.product, factors, epilogue, packed: None }, inner)
     }
 }
 
 impl Level<'_> {
+    /// How its right factor is packed for several blocks of rows; `None` for products of one column, which read it
+    /// where it lies.
+    pub(super) fn packing(&self, isa: Choice) -> Option<Packing> {
+        let (n, k) = (self.product.n, self.product.k);
+        (n > 1 && k > 0).then_some(Packing { dtype: self.dtype, n, k, isa })
+    }
+
+    /// Packs a part of the right factor of a product.
+    pub(super) fn pack(&self, batch: usize, part: usize) {
+        let Some(packed) = &self.packed else { return };
+        let block = move |block: Block, to: *mut u8, pitch: usize| self.block(1, batch, 0, block, to, pitch);
+        let factor = self.in_memory(1, batch, 0).unwrap_or(Factor::Computed(&block));
+        // SAFETY: the factor was checked, there is room for those of so many products, and a part is one thread's.
+        unsafe { packed.packing.pack(&factor, part, packed.at(batch)) }
+    }
+
     /// Computes a block of factor `n`, of these batches, from its row `first` on.
     pub(super) fn block(&self, n: usize, batch: usize, first: usize, block: Block, to: *mut u8, pitch: usize) {
         let Source::Computed(job) = &self.factors[n] else { unreachable!("a factor in memory is read there") };
@@ -196,6 +228,8 @@ impl Level<'_> {
         });
         let own =
             |n: usize, first: usize| self.in_memory(n, batch, first).unwrap_or_else(|| Factor::Computed(&blocks[n]));
+        // A product of one row reads its factors where they lie.
+        let packed = self.packed.filter(|_| rows.len() > 1).map(|p| Factor::Packed(p.at(batch)));
         let product = contract::Contraction {
             dtype: self.dtype,
             batch: vec![],
@@ -203,7 +237,7 @@ impl Level<'_> {
             n: self.product.n,
             k: self.product.k,
             left: left.unwrap_or_else(|| own(0, rows.start)),
-            right: own(1, 0),
+            right: packed.unwrap_or_else(|| own(1, 0)),
             finish,
         };
         contract::run(&product, isa, alone);

@@ -20,7 +20,7 @@ use crate::row;
 use crate::simd::Shared;
 use crate::threads::Threads;
 use checks::{batch_number, check_apart, result};
-use level::{After, Arguments, Level, Source};
+use level::{After, Arguments, Level, Packed, Source};
 use parts::{Near, Part, Parts, Programs};
 use std::cell::Cell;
 use std::ops::Range;
@@ -31,6 +31,12 @@ use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// Nanoseconds a multiplication with its addition on one thread.
 const NS_PER_MULTIPLY: f64 = 0.03;
+/// Nanoseconds a byte of panels.
+const NS_PER_PACKED_BYTE: f64 = 0.1;
+/// Bytes of right factors that are packed at a time: they stay in the last-level cache.
+const GROUP_PACKED: usize = 4 << 20;
+/// The most bytes of those of one product: larger ones are packed block by block of rows.
+const MOST_PACKED: usize = 64 << 20;
 
 /// A compiled contraction.
 #[derive(Debug)]
@@ -89,13 +95,13 @@ impl ContractionProgram {
         let failed = AtomicBool::new(false);
         check_apart(&operands[..c.factor_operands()], &operands[operands.len() - c.results()..]);
         let mut left = Arguments { operands, first: operands[0], scalars, failed: &failed };
-        let (level, inner) = left.level(c, g, (&self.parts, self.inner.as_ref()));
+        let (mut level, mut inner) = left.level(c, g, (&self.parts, self.inner.as_ref()));
         let store = match level.epilogue {
             None => result(c.dtype, p, left.operands[0]),
             Some(_) => std::ptr::null_mut(),
         };
         if c.takes_rows() {
-            self.run_rows(g, (&level, inner.as_ref()), Shared(store));
+            self.run_groups(g, (&mut level, inner.as_mut()), Shared(store));
         } else {
             self.run_tiles(g, &level, store);
         }
@@ -135,11 +141,62 @@ impl ContractionProgram {
         contract::run(&product, self.isa, &self.threads);
     }
 
-    /// Block after block of rows, each by one thread: the left factor of a block is computed whole, and so are its sums
-    /// where what follows needs rows of them.
-    fn run_rows(&self, g: &ContractionGeometry, (level, inner): (&Level<'_>, Option<&Level<'_>>), store: Shared<u8>) {
+    /// Products by groups, whose right factors are packed before their blocks of rows: as many as fit in some memory.
+    fn run_groups<'a>(
+        &self,
+        g: &ContractionGeometry,
+        (level, inner): (&mut Level<'a>, Option<&mut Level<'a>>),
+        store: Shared<u8>,
+    ) {
+        let blocks = g.product.m.div_ceil(g.rows_at_a_time(&self.kernel));
+        let packing = |l: &Level<'_>| l.packing(self.isa).filter(|_| blocks > 1);
+        let both = [packing(level), inner.as_ref().and_then(|i| packing(i))];
+        let bytes = both.map(|p| p.map_or(0, |p| p.bytes()));
+        let each: usize = bytes.iter().sum();
+        if each == 0 || each > MOST_PACKED {
+            return self.run_rows(g, (level, inner.as_deref()), 0..g.batches(), store);
+        }
+        let products = (GROUP_PACKED / each).clamp(1, g.batches().max(1));
+        contract::with_factors(products * each, |room| {
+            let packed = |n: usize| {
+                let first = Shared(room.wrapping_add(n * products * bytes[0]));
+                both[n].map(|packing| Packed { packing, first, products })
+            };
+            level.packed = packed(0);
+            let inner = inner.map(|inner| {
+                inner.packed = packed(1);
+                &*inner
+            });
+            let level = &*level;
+            let parts = both.map(|p| p.map_or(0, |p| p.parts()));
+            for first in (0..g.batches()).step_by(products) {
+                let group = first..(first + products).min(g.batches());
+                let all = parts[0] + parts[1];
+                self.threads.run(group.len() * all, 1, (group.len() * each) as f64 * NS_PER_PACKED_BYTE, |range| {
+                    for i in range {
+                        let (batch, part) = (first + i / all, i % all);
+                        match inner {
+                            Some(inner) if part >= parts[0] => inner.pack(batch, part - parts[0]),
+                            _ => level.pack(batch, part),
+                        }
+                    }
+                });
+                self.run_rows(g, (level, inner), group, store);
+            }
+        });
+    }
+
+    /// Block after block of rows of these products, each by one thread: the left factor of a block is computed whole,
+    /// and so are its sums where what follows needs rows of them.
+    fn run_rows(
+        &self,
+        g: &ContractionGeometry,
+        (level, inner): (&Level<'_>, Option<&Level<'_>>),
+        products: Range<usize>,
+        store: Shared<u8>,
+    ) {
         let (c, p) = (&self.kernel, &g.product);
-        let (at_a_time, batches) = (g.rows_at_a_time(c), g.batches());
+        let at_a_time = g.rows_at_a_time(c);
         let blocks = p.m.div_ceil(at_a_time);
         let (wide, size) = (c.accumulator().size(), c.dtype.size());
         let along = level.epilogue.as_ref().is_some_and(|e| e.along);
@@ -149,12 +206,12 @@ impl ContractionProgram {
             if whole { at_a_time * p.k * size } else { 0 },
             if along { at_a_time * p.n * wide } else { 0 },
         ];
-        let products = 1 + inner.is_some() as usize;
-        let estimate = (batches * p.m * products) as f64 * (p.n * p.k) as f64 * NS_PER_MULTIPLY;
+        let levels = 1 + inner.is_some() as usize;
+        let estimate = (products.len() * p.m * levels) as f64 * (p.n * p.k) as f64 * NS_PER_MULTIPLY;
         let engine = (self.isa, &self.alone);
-        self.threads.run(batches * blocks, 1, estimate, |range| {
+        self.threads.run(products.len() * blocks, 1, estimate, |range| {
             for i in range {
-                let (batch, start) = (i / blocks, i % blocks * at_a_time);
+                let (batch, start) = (products.start + i / blocks, i % blocks * at_a_time);
                 let rows = start..p.m.min(start + at_a_time);
                 with_room(room, |[sums, factor, result]| {
                     let left = whole.then(|| {

@@ -301,6 +301,29 @@ unsafe fn pack(
         // SAFETY: both stretches are inside, as just checked and as the caller promises.
         unsafe { std::ptr::copy_nonoverlapping(from.add(p * unit), to.add(at * unit), n * unit) };
     };
+    // What begins anew again and again is brought together once, and then doubled.
+    let n = table.len();
+    let whole = mapped.map.period().min(n);
+    let strided = mapped.map.stretches(first, whole, |at, p, step, run| {
+        let end = p as i64 + step as i64 * (run as i64 - 1);
+        assert!(
+            p < len && (0..len as i64).contains(&end),
+            "a map leads to element {} of an operand of {len}",
+            end.max(p as i64)
+        );
+        // SAFETY: first and last element, and so all, are inside, as just checked; the caller promises room.
+        unsafe { spread(from.add(p * unit), step, to.add(at * unit), run, unit) };
+    });
+    if strided {
+        let mut done = whole;
+        while done < n {
+            let more = done.min(n - done);
+            // SAFETY: the caller promises room for all points; the stretches lie one behind the other.
+            unsafe { std::ptr::copy_nonoverlapping(to, to.add(done * unit), more * unit) };
+            done += more;
+        }
+        return;
+    }
     if mapped.wide {
         for i in 0..table.len() {
             copy(mapped.map.position(first + i).expect("what is packed has no mask"), i, 1);
@@ -317,5 +340,36 @@ unsafe fn pack(
         }
         copy(start as usize, at, n);
         at += n;
+    }
+}
+
+/// Copies `n` elements of `unit` bytes, `step` elements apart, together.
+///
+/// # Safety
+/// All of them can be read, and there is room for them at `to`.
+unsafe fn spread(from: *const u8, step: isize, to: *mut u8, n: usize, unit: usize) {
+    /// # Safety
+    /// As of `spread`.
+    unsafe fn each<T: Copy>(from: *const u8, step: isize, to: *mut u8, n: usize) {
+        let (from, to) = (from.cast::<T>(), to.cast::<T>());
+        // SAFETY: the caller's promise.
+        unsafe {
+            if step == 0 {
+                let value = from.read_unaligned();
+                (0..n).for_each(|i| to.add(i).write_unaligned(value));
+            } else {
+                (0..n).for_each(|i| to.add(i).write_unaligned(from.offset(i as isize * step).read_unaligned()));
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (step, unit) {
+            (1, _) => std::ptr::copy_nonoverlapping(from, to, n * unit),
+            (_, 1) => each::<u8>(from, step, to, n),
+            (_, 2) => each::<u16>(from, step, to, n),
+            (_, 4) => each::<u32>(from, step, to, n),
+            _ => each::<u64>(from, step, to, n),
+        }
     }
 }

@@ -11,7 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
 use thalweg_kernel::{
-    AccessClass, AccessGeometry, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox, TileGeometry,
+    Access, AccessClass, AccessGeometry, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox,
+    TileGeometry, dims,
 };
 
 /// Rows shorter than this, and runs of columns at least this long, make a kernel run across rows whatever its accesses
@@ -102,6 +103,113 @@ fn same_runs(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
     sizes(a) == sizes(b)
 }
 
+/// The dimensions of a row kernel, outermost first: those that number the rows, then those of the row.
+struct Dims {
+    /// Each with its size and the dimension, of maps whose reduced axes were put last, that its strides are taken from
+    /// (`None`: a dimension of its own, of size 1).
+    dims: Vec<(usize, Option<usize>)>,
+    kept: usize,
+    /// Of each access, whether no strides lead along these dimensions: it goes through its map.
+    by_map: Vec<bool>,
+}
+
+impl Dims {
+    fn stride(&self, view: &View, at: usize) -> isize {
+        self.dims[at].1.map_or(0, |d| view.strides()[d])
+    }
+
+    fn row(&self) -> usize {
+        self.dims[self.kept..].iter().map(|d| d.0).product()
+    }
+}
+
+/// Runs shorter than this are made part of longer ones where the order of a row's elements is free: a run costs a call.
+const SHORT_RUN: usize = 512;
+
+/// The axes of a domain, kept ones first, and how many of these there are. The axes of the row follow in logical order
+/// where the order in which its elements meet is fixed, else in that of memory.
+fn axes_in_order(
+    ix: &Indexed<'_>,
+    (reduction, rank): (usize, usize),
+    body: &Body,
+    maps: &[IndexMap],
+) -> (Vec<usize>, usize) {
+    let reduced = axes(ix, reduction);
+    let (mut order, mut row): (Vec<usize>, Vec<usize>) = (0..rank).partition(|i| reduced >> i & 1 == 0);
+    if is_free(ix, body) {
+        // Of what most is read, the order.
+        let read = body.accesses.iter().zip(maps).filter(|(a, _)| a.operand.is_some()).map(|(_, m)| m);
+        let steps = |m: &IndexMap| {
+            let view = *m.as_view()?;
+            let moves = row.iter().all(|&i| view.shape[i] == 1 || view.strides()[i] != 0);
+            moves.then_some((m.distinct(), view))
+        };
+        if let Some((_, view)) = read.filter_map(steps).max_by_key(|(distinct, _)| *distinct) {
+            row.sort_by_key(|&i| std::cmp::Reverse(view.strides()[i].unsigned_abs()));
+        }
+    }
+    let kept = order.len();
+    order.extend(row);
+    (order, kept)
+}
+
+/// Whether the elements of a row may meet in any order: no results that are reproducible across layouts were asked for,
+/// and nothing in the body depends on what stands before what.
+fn is_free(ix: &Indexed<'_>, body: &Body) -> bool {
+    !ix.seg.mode.strict && body.scans.is_empty()
+}
+
+/// The dimensions of a row kernel over a domain whose reduced axes stand last, from dimension `kept` on.
+fn row_dims(domain: Shape, kept: usize, groups: &[Vec<usize>], views: &[Option<View>]) -> Dims {
+    // Kept dimensions are merged where all accesses run on.
+    let mut dims: Vec<(usize, Option<usize>)> = vec![];
+    for i in (0..kept).filter(|&i| domain[i] != 1) {
+        match dims.last_mut() {
+            Some(last) if last.1.is_some_and(|o| run_on(views, domain, o, i)) => *last = (last.0 * domain[i], Some(i)),
+            _ => dims.push((domain[i], Some(i))),
+        }
+    }
+    let kept = dims.len();
+    // Dimensions of the row as its order has them; an access that does not run on over one of them goes through its
+    // map.
+    let mut by_map: Vec<bool> = views.iter().map(Option::is_none).collect();
+    for group in groups {
+        for (view, by_map) in views.iter().zip(&mut by_map) {
+            let Some(s) = view.as_ref().map(View::strides) else { continue };
+            *by_map |= group.windows(2).any(|w| s[w[0]] != s[w[1]] * domain[w[1]] as isize);
+        }
+        dims.push((group.iter().map(|&i| domain[i]).product(), group.last().copied()));
+    }
+    if groups.is_empty() {
+        dims.push((1, None));
+    }
+    Dims { dims, kept, by_map }
+}
+
+/// Whether all accesses run on from dimension `i` of a domain into dimension `outer`.
+fn run_on(views: &[Option<View>], domain: Shape, outer: usize, i: usize) -> bool {
+    views.iter().flatten().all(|v| dims::runs_on(v.strides(), outer, i, domain[i]))
+}
+
+/// The dimensions of the row, from dimension `kept` on, that are gone through as one: those that all accesses run on
+/// over, and, where `written` says what a kernel of long runs writes, those that would make a short run: what is read
+/// can be brought together, what is written cannot.
+fn merged(domain: Shape, kept: usize, views: &[Option<View>], written: Option<&[bool]>) -> Vec<Vec<usize>> {
+    let written: Option<Vec<Option<View>>> =
+        written.map(|w| views.iter().zip(w).filter(|(_, w)| **w).map(|(v, _)| *v).collect());
+    let mut groups: Vec<Vec<usize>> = vec![];
+    for i in (kept..domain.rank()).rev().filter(|&i| domain[i] != 1) {
+        let size = |g: &[usize]| g.iter().map(|&i| domain[i]).product::<usize>();
+        let may_join = |g: &[usize]| written.as_ref().is_some_and(|w| run_on(w, domain, i, g[0]));
+        let short = groups.len() == 1 && size(&groups[0]) < SHORT_RUN && may_join(&groups[0]);
+        match groups.first_mut() {
+            Some(group) if short || run_on(views, domain, i, group[0]) => group.insert(0, i),
+            _ => groups.insert(0, vec![i]),
+        }
+    }
+    groups
+}
+
 /// A row body with its accesses' classes, and where they go. `maps` are over the reduction's domain; `row_stores` says
 /// which of its stores are row by row.
 pub(crate) fn lay_out(
@@ -111,94 +219,85 @@ pub(crate) fn lay_out(
     domain: Shape,
     maps: &[IndexMap],
 ) -> (Kernel, RowGeometry) {
-    let reduced = axes(ix, reduction);
-    let kept: Vec<usize> = (0..domain.rank()).filter(|i| reduced >> i & 1 == 0).collect();
-    let order: Vec<usize> = kept.iter().copied().chain((0..domain.rank()).filter(|i| reduced >> i & 1 == 1)).collect();
+    let (order, kept) = axes_in_order(ix, (reduction, domain.rank()), &body, maps);
     let maps: Vec<IndexMap> = maps.iter().map(|m| m.clone().permute(&order)).collect();
-    let place = |axis: usize| order.iter().position(|&o| o == axis).expect("an axis of the domain");
     let views: Vec<Option<View>> = maps.iter().map(|m| m.as_view().copied()).collect();
-    // Kept dimensions are merged where all accesses run on.
-    let mut dims: Vec<(usize, usize)> = vec![];
-    for (i, &axis) in kept.iter().enumerate() {
-        let d = domain[axis];
-        let runs_on = |outer: usize| views.iter().flatten().all(|v| v.strides()[outer] == v.strides()[i] * d as isize);
-        match dims.last_mut() {
-            _ if d == 1 => {}
-            Some(last) if runs_on(last.1) => *last = (last.0 * d, i),
-            _ => dims.push((d, i)),
+    let domain = Shape::new(&order.iter().map(|&o| domain[o]).collect::<Vec<_>>());
+    let written: Vec<bool> = (0..maps.len()).map(|n| body.stores.iter().any(|s| s.access as usize == n)).collect();
+    let per_row = |body: &Body, d: &Dims, n: usize| {
+        // What is stored point by point is, even where a row has a single point.
+        if let Some(store) = body.stores.iter().position(|s| s.access as usize == n) {
+            return row_stores.contains(&store);
         }
-    }
-    let kept_dims = dims.len();
-    // Dimensions of the row as its order has them; an access that does not run on over one of them goes through its
-    // map.
-    let mut by_map: Vec<bool> = views.iter().map(Option::is_none).collect();
-    let groups = runs(ix, reduction);
-    for (size, axes) in &groups {
-        for (view, by_map) in views.iter().zip(&mut by_map) {
-            let Some(view) = view else { continue };
-            let stride = |a: usize| view.strides()[place(a)];
-            *by_map |= axes.windows(2).any(|w| stride(w[0]) != stride(w[1]) * domain[w[1]] as isize);
+        let still = |v: &View| (d.kept..d.dims.len()).all(|at| d.dims[at].0 == 1 || d.stride(v, at) == 0);
+        !d.by_map[n] && views[n].as_ref().is_some_and(still)
+    };
+    let laid = |body: &mut Body, groups: &[Vec<usize>]| {
+        let d = row_dims(domain, kept, groups, &views);
+        for n in 0..maps.len() {
+            body.accesses[n].per_row = per_row(body, &d, n);
         }
-        dims.push((*size, axes.last().map_or(0, |&a| place(a))));
-    }
-    let unit_row = groups.is_empty();
-    if unit_row {
-        dims.push((1, usize::MAX));
-    }
-    let stride_of = |v: &View, at: usize| if at == usize::MAX { 0 } else { v.strides()[at] };
-    let row: usize = groups.iter().map(|g| g.0).product();
-    for ((access, view), by_map) in body.accesses.iter_mut().zip(&views).zip(&by_map) {
-        let still = |v: &View| dims[kept_dims..].iter().all(|&(d, at)| d == 1 || stride_of(v, at) == 0);
-        access.per_row = !by_map && view.as_ref().is_some_and(still);
-    }
-    // What is stored point by point is, even where a row has a single point.
-    for (n, s) in body.stores.iter().enumerate() {
-        body.accesses[s.access as usize].per_row = row_stores.contains(&n);
-    }
-    let orientation = orientation(&body, &views, &by_map, &dims, kept_dims, row);
+        let orientation = orientation(body, &views, &d);
+        (d, orientation)
+    };
+    let (d, orientation) = if is_free(ix, &body) {
+        match laid(&mut body, &merged(domain, kept, &views, None)) {
+            // Along memory a short run is worth less than bringing together what does not run on.
+            (_, Orientation::Along) => laid(&mut body, &merged(domain, kept, &views, Some(&written))),
+            across => across,
+        }
+    } else {
+        let place = |axis: &usize| order.iter().position(|o| o == axis).expect("an axis of the domain");
+        let groups: Vec<Vec<usize>> = runs(ix, reduction).iter().map(|g| g.1.iter().map(place).collect()).collect();
+        laid(&mut body, &groups)
+    };
     let lane = match orientation {
-        Orientation::Along => dims.len() - 1,
-        Orientation::Across => kept_dims - 1,
+        Orientation::Along => d.dims.len() - 1,
+        Orientation::Across => d.kept - 1,
     };
     let mut shared: FxHashMap<&IndexMap, Arc<IndexMap>> = FxHashMap::default();
     let mut accesses = Vec::with_capacity(maps.len());
     for (a, map) in maps.iter().enumerate() {
         let access = &mut body.accesses[a];
-        let mut at = AccessGeometry {
-            base: 0,
-            strides: [0; MAX_RANK],
-            map: None,
-            reach: access.operand.and_then(|_| map.reach()),
-            distinct: map.distinct(),
-        };
-        if let (Some(view), false) = (&views[a], by_map[a]) {
-            at.base = view.offset;
-            for (stride, &(d, dim)) in at.strides.iter_mut().zip(&dims) {
-                *stride = if d == 1 { 0 } else { stride_of(view, dim) };
-            }
-            // A row of one point, a single row, or no points at all: any stride serves.
-            let written = body.stores.iter().any(|s| s.access as usize == a) && !access.per_row;
-            if dims[lane].0 == 1 && (written || !access.per_row) || row == 0 && written {
-                at.strides[lane] = 1;
-            }
-            access.class = match at.strides[lane] {
-                1 => AccessClass::Contiguous,
-                // The same along the lanes of a run, but not in the next run of the row.
-                0 if orientation == Orientation::Along && !access.per_row => AccessClass::Strided,
-                0 => AccessClass::Uniform,
-                _ => AccessClass::Strided,
-            };
-        } else {
-            // What only lies in several stretches is brought together before a call; masks are asked for point by
-            // point.
-            let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::Along;
-            access.class = if packed { AccessClass::Contiguous } else { AccessClass::Mapped };
+        let mut at = unplaced(access, map);
+        let (Some(view), false) = (&views[a], d.by_map[a]) else {
+            access.class = class_by_map(access, map, orientation);
             at.map = Some(shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone());
+            accesses.push(at);
+            continue;
+        };
+        at.base = view.offset;
+        for (n, stride) in at.strides.iter_mut().enumerate().take(d.dims.len()) {
+            *stride = if d.dims[n].0 == 1 { 0 } else { d.stride(view, n) };
         }
+        // A row of one point, a single row, or no points at all: any stride serves.
+        let points = written[a] && !access.per_row;
+        if d.dims[lane].0 == 1 && (points || !access.per_row) || d.row() == 0 && points {
+            at.strides[lane] = 1;
+        }
+        access.class = match at.strides[lane] {
+            1 => AccessClass::Contiguous,
+            // The same along a run, if not in the next one of the row.
+            0 => AccessClass::Uniform,
+            _ => AccessClass::Strided,
+        };
         accesses.push(at);
     }
-    let extents = dims.iter().map(|d| d.0).collect();
-    (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: kept_dims, accesses })
+    let extents = d.dims.iter().map(|d| d.0).collect();
+    (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: d.kept, accesses })
+}
+
+/// Where an access lies before it has strides or a map.
+fn unplaced(access: &Access, map: &IndexMap) -> AccessGeometry {
+    let reach = access.operand.and_then(|_| map.reach());
+    AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach, distinct: map.distinct() }
+}
+
+/// The class of an access that goes through its map: what only lies in several stretches is brought together before a
+/// call; masks are asked for point by point.
+fn class_by_map(access: &Access, map: &IndexMap, orientation: Orientation) -> AccessClass {
+    let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::Along;
+    if packed { AccessClass::Contiguous } else { AccessClass::Mapped }
 }
 
 /// A row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can
@@ -215,16 +314,9 @@ pub(crate) fn lay_out_tiled(
     let mut accesses = Vec::with_capacity(maps.len());
     for (n, (access, map)) in body.accesses.iter_mut().zip(maps).enumerate() {
         let n = n as u16;
-        let mut at = AccessGeometry {
-            base: 0,
-            strides: [0; MAX_RANK],
-            map: None,
-            reach: access.operand.and_then(|_| map.reach()),
-            distinct: map.distinct(),
-        };
+        let mut at = unplaced(access, map);
         let Some(view) = map.as_view() else {
-            let packed = access.operand.is_some() && !map.is_masked();
-            access.class = if packed { AccessClass::Contiguous } else { AccessClass::Mapped };
+            access.class = class_by_map(access, map, Orientation::Along);
             at.map = Some(Arc::new(map.clone()));
             accesses.push(at);
             continue;
@@ -248,30 +340,21 @@ pub(crate) fn lay_out_tiled(
 }
 
 /// Which way the accesses lie, those that the points differ in.
-fn orientation(
-    body: &Body,
-    views: &[Option<View>],
-    by_map: &[bool],
-    dims: &[(usize, usize)],
-    kept: usize,
-    row: usize,
-) -> Orientation {
+fn orientation(body: &Body, views: &[Option<View>], d: &Dims) -> Orientation {
     let sorts = body.scans.iter().any(|s| matches!(s.op, ScanOp::Sort | ScanOp::Argsort));
     let combines = body.stores.iter().any(|s| s.combine.is_some());
-    if kept == 0 || sorts || combines || by_map.contains(&true) {
+    if d.kept == 0 || sorts || combines || d.by_map.contains(&true) {
         return Orientation::Along;
     }
-    let (columns, column_at) = dims[kept - 1];
-    let (run, run_at) = dims[dims.len() - 1];
+    let (column, run) = (d.kept - 1, d.dims.len() - 1);
     let (mut along, mut across) = (0usize, 0usize);
     for (access, view) in body.accesses.iter().zip(views) {
         let (Some(view), Some(_), false) = (view, access.operand, access.per_row) else { continue };
-        let unit = |at: usize| at != usize::MAX && view.strides()[at].abs() == 1;
-        along += unit(run_at) as usize;
-        across += unit(column_at) as usize;
+        along += (d.stride(view, run).abs() == 1) as usize;
+        across += (d.stride(view, column).abs() == 1) as usize;
     }
     if along >= across {
-        let short = run < SHORT && row <= 4 * SHORT && columns >= 4 * SHORT;
+        let short = d.dims[run].0 < SHORT && d.row() <= 4 * SHORT && d.dims[column].0 >= 4 * SHORT;
         if short { Orientation::Across } else { Orientation::Along }
     } else {
         Orientation::Across

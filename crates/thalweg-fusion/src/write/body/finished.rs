@@ -1,0 +1,74 @@
+//! A body that is written: what it reads and how much of it, what may be written over, and how its domain is laid out.
+
+use super::{MapKernel, Writer, Written};
+use crate::segment::ValueId;
+use crate::write::map_layout::{lay_out, lay_out_box};
+use crate::write::movement::layout;
+use crate::write::{boxes, rows};
+use thalweg_ir::View;
+use thalweg_kernel::{Body, Geometry, IndexMap, Kernel, MapGeometry};
+
+impl Writer<'_> {
+    /// The kernel, its domain laid out as one.
+    pub(super) fn laid_out(mut self) -> MapKernel {
+        let body = std::mem::take(&mut self.builder).finish();
+        let (kernel, geometry) = self.kernel(body);
+        let Written { reads, scalars, in_place, touched, computed, .. } = self.finish();
+        MapKernel { kernel, geometry, reads, scalars, in_place, touched, computed }
+    }
+
+    pub(super) fn finish(mut self) -> Written {
+        let body = std::mem::take(&mut self.builder).finish();
+        let distinct: Vec<usize> = self.maps.iter().map(IndexMap::distinct).collect();
+        let points = self.domain.numel();
+        let touched = self
+            .reads
+            .iter()
+            .map(|v| {
+                let of_value = self.sources.iter().zip(&distinct).filter(|(s, _)| **s == Some(*v));
+                let touched: usize = of_value.map(|(_, n)| n).sum();
+                touched.min(layout(self.ix, *v).distinct()) * self.ix.dtype(*v).size()
+            })
+            .collect();
+        let mut in_place = vec![];
+        for (n, &s) in self.outline.stores.iter().enumerate() {
+            let size = self.ix.seg.ops[s].dtype.size();
+            for (r, v) in self.reads.iter().enumerate() {
+                let mut own = self.sources.iter().zip(&self.maps).filter(|(s, _)| **s == Some(*v));
+                let whole = self.ix.shape(*v).numel() == points && self.ix.dtype(*v).size() == size;
+                if whole && own.all(|(_, m)| m.as_view().is_some_and(View::is_contiguous)) {
+                    in_place.push((self.reads.len() + n, r));
+                }
+            }
+        }
+        let Writer { maps, reads, scalars, computed, .. } = self;
+        Written { body, maps, reads, scalars, in_place, touched, computed }
+    }
+}
+
+impl Writer<'_> {
+    fn kernel(&self, body: Body) -> (Kernel, Geometry) {
+        if let Some(reduction) = self.outline.rows {
+            let points = self.outline.stores.len();
+            let row_stores = points..points + self.outline.row_stores.len();
+            let (mut kernel, geometry) = rows::lay_out(body, self.ix, (reduction, row_stores), self.domain, &self.maps);
+            if let Kernel::Rows { body, .. } = &mut kernel {
+                // Of a tensor without elements there is none for the whole row either.
+                let empty = |v: &Option<ValueId>| v.is_some_and(|v| self.ix.shape(v).numel() == 0);
+                for (access, _) in body.accesses.iter_mut().zip(&self.sources).filter(|(_, v)| empty(v)) {
+                    access.per_row = false;
+                }
+            }
+            return (kernel, Geometry::Rows(geometry));
+        }
+        let (domain, maps) = boxes::renumbered(self.domain, &self.maps);
+        let boxes = boxes::boxes(domain, &maps);
+        if boxes.len() == 1 {
+            let (body, geometry) = lay_out(body, domain, &maps);
+            return (Kernel::Map(body), Geometry::Map(geometry));
+        }
+        let laid: Vec<(Body, MapGeometry)> = boxes.iter().map(|b| lay_out_box(&body, &maps, b)).collect();
+        let (bodies, geometries) = laid.into_iter().unzip();
+        (Kernel::Boxes(bodies), Geometry::Boxes(geometries))
+    }
+}

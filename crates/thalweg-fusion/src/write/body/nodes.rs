@@ -1,0 +1,179 @@
+//! The nodes of an operation whose arguments are written.
+
+use super::{Argument, MapId, Writer};
+use crate::segment::ValueId;
+use crate::write::movement::{Path, layout, strided, view_base};
+use crate::write::rows;
+use crate::write::rules::Rule;
+use crate::write::step::Part;
+use thalweg_ir::{Arg, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
+use thalweg_kernel::{IndexMap, Node, NodeId, random::random_node};
+
+impl Writer<'_> {
+    pub(super) fn operation(&mut self, i: usize, path: &Path, arguments: &[Argument], args: &[NodeId]) -> NodeId {
+        let rel = &self.ix.seg.ops[i];
+        match rel.op {
+            Op::Element(e) => {
+                let dtype = self.ix.operand_dtype(i);
+                let mut tensors = args.iter();
+                let nodes: Vec<NodeId> = rel
+                    .args()
+                    .enumerate()
+                    .map(|(n, a)| match a {
+                        Arg::Scalar => self.scalar(i, n, dtype),
+                        _ => *tensors.next().expect("one node a tensor"),
+                    })
+                    .collect();
+                self.builder.element(e, &nodes)
+            }
+            Op::Cast => self.builder.cast(args[0], rel.dtype),
+            Op::Full => self.scalar(i, 0, rel.dtype),
+            Op::Iota => {
+                let index = self.index(path, self.ix.seg.shapes[i]);
+                self.builder.cast(index, rel.dtype)
+            }
+            Op::Random(kind) => {
+                let position = self.position_words(path, self.ix.seg.shapes[i]);
+                let key = [Part::Low, Part::High].map(|part| self.scalar_part(i, 0, DType::U32, part));
+                random_node(&mut self.builder, kind, rel.dtype, position, key)
+            }
+            Op::Pad => {
+                let outside = self.scalar(i, 1, rel.dtype);
+                self.inside_or(arguments[0].map, args[0], outside)
+            }
+            Op::Cat => self.inside_or(arguments[0].map, args[0], args[1]),
+            Op::Reduce(reduce) => self.reduction(i, reduce, args[0]),
+            Op::Scan(op) => {
+                let narrow = rel.dtype;
+                let node = self.builder.scan(op, rel.attr & REVERSE != 0, args[0]);
+                self.builder.cast(node, narrow)
+            }
+            _ if rel.op.is_view() => args[0],
+            other => unreachable!("{} is opaque", other.name()),
+        }
+    }
+
+    /// A reduction as folds over the row.
+    fn reduction(&mut self, i: usize, op: ReduceOp, x: NodeId) -> NodeId {
+        let dtype = self.ix.seg.ops[i].dtype;
+        let b = &mut self.builder;
+        let carried = Monoid::carried(b.body().dtype(x));
+        let wide = b.cast(x, carried);
+        let folded = b.fold(op.monoid(), wide);
+        if op == ReduceOp::Any {
+            // Not "≠ 0": of nothing the fold is the lowest integer.
+            let zero = b.constant(Scalar::Int(0), carried);
+            return b.element(ElementOp::Gt, &[folded, zero]);
+        }
+        let bound = op.monoid().identity(carried) != op.monoid().identity(dtype);
+        if op.plain().is_some() && bound && carried != dtype && dtype.is_int() {
+            // Of nothing the fold is a bound of the wider integers.
+            let (low, high) = dtype.int_range();
+            let [low, high] = [low, high].map(|v| b.constant(Scalar::Int(v), carried));
+            let inside = b.element(ElementOp::Clamp, &[folded, low, high]);
+            return b.cast(inside, dtype);
+        }
+        if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
+            return b.cast(folded, dtype);
+        }
+        // The first place where the extremum stands; a NaN is one where it is the result. It is looked for in another
+        // pass.
+        b.repeatable();
+        let mut hit = b.element(ElementOp::Eq, &[wide, folded]);
+        if carried.is_float() {
+            let nan = b.element(ElementOp::Ne, &[wide, wide]);
+            hit = b.element(ElementOp::Or, &[hit, nan]);
+        }
+        let place = self.place_in_row(i);
+        let b = &mut self.builder;
+        let none = b.constant(Scalar::Int(u32::MAX as i64), DType::U32);
+        let candidate = b.element(ElementOp::Where, &[hit, place, none]);
+        let first = b.fold(Monoid::Min, candidate);
+        b.cast(first, dtype)
+    }
+
+    /// The place of a point along the one axis that operation `i` reduces.
+    fn place_in_row(&mut self, i: usize) -> NodeId {
+        let shape = self.ix.shape(rows::operand(self.ix, i));
+        let axis = rows::axes(self.ix, i).trailing_zeros() as usize;
+        assert!(shape[axis] < u32::MAX as usize, "places along an axis fit 32 bits");
+        let mut along = Shape::new(&vec![1; shape.rank()]);
+        along.dims_mut()[axis] = shape[axis];
+        let map = IndexMap::new(View::contiguous(along)).expand(shape);
+        let map = if shape == self.domain { map } else { map.reshape(self.domain) };
+        let access = self.access(None, map);
+        self.builder.node(Node::Index { access, dtype: DType::U32 })
+    }
+
+    /// The element of `source`, which is in memory, at the place along the axis that the index says.
+    pub(super) fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Result<NodeId, Rule> {
+        let ix = self.ix;
+        let axis = ix.seg.ops[i].attr as usize;
+        let (base, chain) = view_base(ix, source, &|i| (self.stored)(i));
+        if self.outline.writes().any(|s| ValueId::Op(s) == base) {
+            return Err(Rule::ReadElsewhere);
+        }
+        let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
+        let (size, stride) = (view.shape[axis], view.strides()[axis]);
+        // Along the other axes the element stands where the result does.
+        let mut across = view;
+        across = across.slice(
+            &(0..view.shape.rank()).map(|a| (0, 1, if a == axis { 1 } else { view.shape[a] })).collect::<Vec<_>>(),
+        );
+        let map = path.apply(ix, IndexMap::new(across.expand(ix.seg.shapes[i])));
+        let index = self.builder.cast(index, DType::I64);
+        let (zero, end) = (self.builder.constant(Scalar::Int(0), DType::I64), self.size(size as i64));
+        let b = &mut self.builder;
+        let (low, high) = (b.element(ElementOp::Ge, &[index, zero]), b.element(ElementOp::Lt, &[index, end]));
+        let mut inside = b.element(ElementOp::And, &[low, high]);
+        let step = self.size(stride as i64);
+        let mut offset = self.builder.element(ElementOp::Mul, &[index, step]);
+        let access = if self.outline.rows.is_none() && map.as_view().is_some() {
+            self.access(Some(base), map)
+        } else {
+            // No strides lead there, or none that run on along a row: the place along the other axes is a number too.
+            // Points that a mask leaves out read element 0.
+            let places = self.access(None, map.clone());
+            let b = &mut self.builder;
+            let place = b.node(Node::Index { access: places, dtype: DType::I64 });
+            offset = b.element(ElementOp::Add, &[offset, place]);
+            if map.is_masked() && ix.shape(base).numel() > 0 {
+                let valid = b.node(Node::Valid { access: places });
+                let masked = b.element(ElementOp::Not, &[valid]);
+                inside = b.element(ElementOp::Or, &[inside, masked]);
+                offset = b.element(ElementOp::Where, &[valid, offset, zero]);
+            }
+            let start = View::new(Shape::SCALAR, &[], 0).expand(self.domain);
+            self.access(Some(base), IndexMap::new(start))
+        };
+        Ok(self.builder.node(Node::Gather { access, offset, inside }))
+    }
+
+    /// `value` where the map from the domain leads somewhere, else `other`.
+    fn inside_or(&mut self, map: MapId, value: NodeId, other: NodeId) -> NodeId {
+        let map = self.orders.get(map).clone();
+        if !map.is_masked() {
+            return value;
+        }
+        let access = self.access(None, (*map).clone());
+        let valid = self.builder.node(Node::Valid { access });
+        self.builder.element(ElementOp::Where, &[valid, value, other])
+    }
+
+    /// The row-major index in a space of that shape, as u32 or, where that is too small, i64.
+    fn index(&mut self, path: &Path, shape: Shape) -> NodeId {
+        let dtype = if shape.numel() as u64 <= 1 << 32 { DType::U32 } else { DType::I64 };
+        let access = self.access(None, path.map_to(self.ix, shape));
+        self.builder.node(Node::Index { access, dtype })
+    }
+
+    fn position_words(&mut self, path: &Path, shape: Shape) -> [NodeId; 2] {
+        let index = self.index(path, shape);
+        if self.builder.body().dtype(index) == DType::U32 {
+            return [index, self.builder.constant(Scalar::Int(0), DType::U32)];
+        }
+        let shift = self.builder.constant(Scalar::Int(32), DType::I64);
+        let high = self.builder.element(ElementOp::Shr, &[index, shift]);
+        [self.builder.cast(index, DType::U32), self.builder.cast(high, DType::U32)]
+    }
+}
