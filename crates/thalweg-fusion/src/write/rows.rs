@@ -5,13 +5,12 @@
 //! row meet (see [`thalweg_kernel::order`]) follows from the reduction's axes and shape alone: [`runs`]. So it is the
 //! same fused and unfused, and in any layout.
 
+use super::map_layout::{SharedMaps, access_geometry, strides_of};
 use crate::segment::{Indexed, ValueId};
-use rustc_hash::FxHashMap;
 use std::ops::Range;
-use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
 use thalweg_kernel::{
-    AccessClass, AccessGeometry, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox, TileGeometry,
+    Access, AccessClass, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox, TileGeometry,
 };
 
 /// Rows shorter than this, and runs of columns at least this long, make a kernel run across rows whatever its accesses
@@ -115,90 +114,133 @@ pub(crate) fn lay_out(
     let kept: Vec<usize> = (0..domain.rank()).filter(|i| reduced >> i & 1 == 0).collect();
     let order: Vec<usize> = kept.iter().copied().chain((0..domain.rank()).filter(|i| reduced >> i & 1 == 1)).collect();
     let maps: Vec<IndexMap> = maps.iter().map(|m| m.clone().permute(&order)).collect();
-    let place = |axis: usize| order.iter().position(|&o| o == axis).expect("an axis of the domain");
-    let views: Vec<Option<View>> = maps.iter().map(|m| m.as_view().copied()).collect();
-    // Kept dimensions are merged where all accesses run on.
-    let mut dims: Vec<(usize, usize)> = vec![];
-    for (i, &axis) in kept.iter().enumerate() {
-        let d = domain[axis];
-        let runs_on = |outer: usize| views.iter().flatten().all(|v| v.strides()[outer] == v.strides()[i] * d as isize);
-        match dims.last_mut() {
-            _ if d == 1 => {}
-            Some(last) if runs_on(last.1) => *last = (last.0 * d, i),
-            _ => dims.push((d, i)),
-        }
-    }
-    let kept_dims = dims.len();
-    // Dimensions of the row as its order has them; an access that does not run on over one of them goes through its
-    // map.
-    let mut by_map: Vec<bool> = views.iter().map(Option::is_none).collect();
-    let groups = runs(ix, reduction);
-    for (size, axes) in &groups {
-        for (view, by_map) in views.iter().zip(&mut by_map) {
-            let Some(view) = view else { continue };
-            let stride = |a: usize| view.strides()[place(a)];
-            *by_map |= axes.windows(2).any(|w| stride(w[0]) != stride(w[1]) * domain[w[1]] as isize);
-        }
-        dims.push((*size, axes.last().map_or(0, |&a| place(a))));
-    }
-    let unit_row = groups.is_empty();
-    if unit_row {
-        dims.push((1, usize::MAX));
-    }
-    let stride_of = |v: &View, at: usize| if at == usize::MAX { 0 } else { v.strides()[at] };
-    let row: usize = groups.iter().map(|g| g.0).product();
-    for ((access, view), by_map) in body.accesses.iter_mut().zip(&views).zip(&by_map) {
-        let still = |v: &View| dims[kept_dims..].iter().all(|&(d, at)| d == 1 || stride_of(v, at) == 0);
-        access.per_row = !by_map && view.as_ref().is_some_and(still);
+    let space = RowSpace::new(&runs(ix, reduction), domain, (&kept, &order), &maps);
+    for (access, (view, by_map)) in body.accesses.iter_mut().zip(space.views.iter().zip(&space.by_map)) {
+        access.per_row = !by_map && view.as_ref().is_some_and(|v| space.still(v));
     }
     // What is stored point by point is, even where a row has a single point.
     for (n, s) in body.stores.iter().enumerate() {
         body.accesses[s.access as usize].per_row = row_stores.contains(&n);
     }
-    let orientation = orientation(&body, &views, &by_map, &dims, kept_dims, row);
-    let lane = match orientation {
-        Orientation::Along => dims.len() - 1,
-        Orientation::Across => kept_dims - 1,
-    };
-    let mut shared: FxHashMap<&IndexMap, Arc<IndexMap>> = FxHashMap::default();
-    let mut accesses = Vec::with_capacity(maps.len());
-    for (a, map) in maps.iter().enumerate() {
-        let access = &mut body.accesses[a];
-        let mut at = AccessGeometry {
-            base: 0,
-            strides: [0; MAX_RANK],
-            map: None,
-            reach: access.operand.and_then(|_| map.reach()),
-            distinct: map.distinct(),
+    let orientation = orientation(&body, &space);
+    let written: Vec<u16> = body.stores.iter().map(|s| s.access).collect();
+    let (mut accesses, mut shared) = (Vec::with_capacity(maps.len()), SharedMaps::default());
+    for (a, (access, map)) in body.accesses.iter_mut().zip(&maps).enumerate() {
+        let strided = space.strided(a, access, written.contains(&(a as u16)), orientation);
+        let at = access_geometry(access, map, strided, &mut shared);
+        access.class = match at.strides[space.lane(orientation)] {
+            _ if at.map.is_some() => {
+                // What only lies in several stretches is brought together before a call; masks are asked for point by
+                // point.
+                let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::Along;
+                if packed { AccessClass::Contiguous } else { AccessClass::Mapped }
+            }
+            1 => AccessClass::Contiguous,
+            // The same along the lanes of a run, but not in the next run of the row.
+            0 if orientation == Orientation::Along && !access.per_row => AccessClass::Strided,
+            0 => AccessClass::Uniform,
+            _ => AccessClass::Strided,
         };
-        if let (Some(view), false) = (&views[a], by_map[a]) {
-            at.base = view.offset;
-            for (stride, &(d, dim)) in at.strides.iter_mut().zip(&dims) {
-                *stride = if d == 1 { 0 } else { stride_of(view, dim) };
-            }
-            // A row of one point, a single row, or no points at all: any stride serves.
-            let written = body.stores.iter().any(|s| s.access as usize == a) && !access.per_row;
-            if dims[lane].0 == 1 && (written || !access.per_row) || row == 0 && written {
-                at.strides[lane] = 1;
-            }
-            access.class = match at.strides[lane] {
-                1 => AccessClass::Contiguous,
-                // The same along the lanes of a run, but not in the next run of the row.
-                0 if orientation == Orientation::Along && !access.per_row => AccessClass::Strided,
-                0 => AccessClass::Uniform,
-                _ => AccessClass::Strided,
-            };
-        } else {
-            // What only lies in several stretches is brought together before a call; masks are asked for point by
-            // point.
-            let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::Along;
-            access.class = if packed { AccessClass::Contiguous } else { AccessClass::Mapped };
-            at.map = Some(shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone());
-        }
         accesses.push(at);
     }
-    let extents = dims.iter().map(|d| d.0).collect();
-    (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: kept_dims, accesses })
+    let extents = space.dims.iter().map(|d| d.0).collect();
+    (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: space.kept, accesses })
+}
+
+/// The dimensions that a row kernel runs over, and how its accesses lie in them.
+struct RowSpace {
+    /// Sizes, each with the dimension of the views that its strides are (`usize::MAX`: none): kept ones, then those of
+    /// the row as its order has them.
+    dims: Vec<(usize, usize)>,
+    /// How many are kept.
+    kept: usize,
+    /// Points of a row.
+    row: usize,
+    /// The accesses that are strided views.
+    views: Vec<Option<View>>,
+    /// The accesses that go through their maps.
+    by_map: Vec<bool>,
+}
+
+impl RowSpace {
+    /// `groups` are the dimensions of the row ([`runs`]), `maps` the accesses' over the domain in this order of its axes:
+    /// kept ones first.
+    fn new(
+        groups: &[(usize, Vec<usize>)],
+        domain: Shape,
+        (kept, order): (&[usize], &[usize]),
+        maps: &[IndexMap],
+    ) -> RowSpace {
+        let place = |axis: usize| order.iter().position(|&o| o == axis).expect("an axis of the domain");
+        let views: Vec<Option<View>> = maps.iter().map(|m| m.as_view().copied()).collect();
+        // Kept dimensions are merged where all accesses run on.
+        let mut dims: Vec<(usize, usize)> = vec![];
+        for (i, &axis) in kept.iter().enumerate() {
+            let d = domain[axis];
+            let runs_on =
+                |outer: usize| views.iter().flatten().all(|v| v.strides()[outer] == v.strides()[i] * d as isize);
+            match dims.last_mut() {
+                _ if d == 1 => {}
+                Some(last) if runs_on(last.1) => *last = (last.0 * d, i),
+                _ => dims.push((d, i)),
+            }
+        }
+        let kept = dims.len();
+        // An access that does not run on over a dimension of the row goes through its map.
+        let mut by_map: Vec<bool> = views.iter().map(Option::is_none).collect();
+        for (size, axes) in groups {
+            for (view, by_map) in views.iter().zip(&mut by_map) {
+                let Some(view) = view else { continue };
+                let stride = |a: usize| view.strides()[place(a)];
+                *by_map |= axes.windows(2).any(|w| stride(w[0]) != stride(w[1]) * domain[w[1]] as isize);
+            }
+            dims.push((*size, axes.last().map_or(0, |&a| place(a))));
+        }
+        if groups.is_empty() {
+            dims.push((1, usize::MAX));
+        }
+        RowSpace { dims, kept, row: groups.iter().map(|g| g.0).product(), views, by_map }
+    }
+
+    /// The dimension that lanes lie in.
+    fn lane(&self, orientation: Orientation) -> usize {
+        match orientation {
+            Orientation::Along => self.dims.len() - 1,
+            Orientation::Across => self.kept - 1,
+        }
+    }
+
+    /// Whether a view stands still along a row.
+    fn still(&self, view: &View) -> bool {
+        self.dims[self.kept..].iter().all(|&(d, at)| d == 1 || stride_of(view, at) == 0)
+    }
+
+    /// First position and strides of an access that goes by strides.
+    fn strided(
+        &self,
+        number: usize,
+        access: &Access,
+        written: bool,
+        orientation: Orientation,
+    ) -> Option<(isize, [isize; MAX_RANK])> {
+        let view = self.views[number].as_ref().filter(|_| !self.by_map[number])?;
+        let mut strides = [0; MAX_RANK];
+        for (stride, &(d, dim)) in strides.iter_mut().zip(&self.dims) {
+            *stride = if d == 1 { 0 } else { stride_of(view, dim) };
+        }
+        // A row of one point, a single row, or no points at all: any stride serves.
+        let lane = self.lane(orientation);
+        let written = written && !access.per_row;
+        if self.dims[lane].0 == 1 && (written || !access.per_row) || self.row == 0 && written {
+            strides[lane] = 1;
+        }
+        Some((view.offset, strides))
+    }
+}
+
+/// The stride of a view in a dimension, of which there may be none.
+fn stride_of(view: &View, at: usize) -> isize {
+    if at == usize::MAX { 0 } else { view.strides()[at] }
 }
 
 /// A row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can
@@ -212,32 +254,22 @@ pub(crate) fn lay_out_tiled(
     let lane = domain.rank() - 1;
     let points: Vec<u16> = body.stores.iter().take(row_stores).map(|s| s.access).collect();
     let rows: Vec<u16> = body.stores.iter().skip(row_stores).map(|s| s.access).collect();
-    let mut accesses = Vec::with_capacity(maps.len());
+    let (mut accesses, mut shared) = (Vec::with_capacity(maps.len()), SharedMaps::default());
     for (n, (access, map)) in body.accesses.iter_mut().zip(maps).enumerate() {
         let n = n as u16;
-        let mut at = AccessGeometry {
-            base: 0,
-            strides: [0; MAX_RANK],
-            map: None,
-            reach: access.operand.and_then(|_| map.reach()),
-            distinct: map.distinct(),
-        };
-        let Some(view) = map.as_view() else {
+        let at = access_geometry(access, map, strides_of(map), &mut shared);
+        if at.map.is_some() {
             let packed = access.operand.is_some() && !map.is_masked();
             access.class = if packed { AccessClass::Contiguous } else { AccessClass::Mapped };
-            at.map = Some(Arc::new(map.clone()));
-            accesses.push(at);
-            continue;
-        };
-        at.base = view.offset;
-        at.strides[..=lane].copy_from_slice(view.strides());
-        access.per_row = rows.contains(&n) || !points.contains(&n) && at.strides[lane] == 0;
-        access.class = match at.strides[lane] {
-            _ if points.contains(&n) => AccessClass::Contiguous,
-            _ if access.per_row => AccessClass::Uniform,
-            1 => AccessClass::Contiguous,
-            _ => AccessClass::Strided,
-        };
+        } else {
+            access.per_row = rows.contains(&n) || !points.contains(&n) && at.strides[lane] == 0;
+            access.class = match at.strides[lane] {
+                _ if points.contains(&n) => AccessClass::Contiguous,
+                _ if access.per_row => AccessClass::Uniform,
+                1 => AccessClass::Contiguous,
+                _ => AccessClass::Strided,
+            };
+        }
         accesses.push(at);
     }
     let extents = domain.dims().to_vec();
@@ -248,14 +280,9 @@ pub(crate) fn lay_out_tiled(
 }
 
 /// Which way the accesses lie, those that the points differ in.
-fn orientation(
-    body: &Body,
-    views: &[Option<View>],
-    by_map: &[bool],
-    dims: &[(usize, usize)],
-    kept: usize,
-    row: usize,
-) -> Orientation {
+fn orientation(body: &Body, space: &RowSpace) -> Orientation {
+    let RowSpace { dims, kept, row, views, by_map } = space;
+    let (kept, row) = (*kept, *row);
     let sorts = body.scans.iter().any(|s| matches!(s.op, ScanOp::Sort | ScanOp::Argsort));
     let combines = body.stores.iter().any(|s| s.combine.is_some());
     if kept == 0 || sorts || combines || by_map.contains(&true) {
