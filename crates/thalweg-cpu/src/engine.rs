@@ -403,9 +403,7 @@ mod tests {
     fn stores_past_the_caches_store_the_same_and_no_more() {
         for dtype in [DType::F32, DType::F64, DType::U8] {
             let mut b = BodyBuilder::new(false);
-            let access =
-                |operand| Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false };
-            let (x, y) = (b.access(access(0)), b.access(access(1)));
+            let [x, y] = [0, 1].map(|o| b.access(Access::contiguous(o, dtype)));
             let (x, one) = (b.node(Node::Load { access: x }), b.constant(Scalar::Int(1), dtype));
             let sum = b.element(ElementOp::Add, &[x, one]);
             b.store(sum, y);
@@ -431,13 +429,7 @@ mod tests {
     #[test]
     fn stores_that_combine_do_so_whoever_compiles_them() {
         let mut b = BodyBuilder::new(false);
-        let access = |operand| Access {
-            operand: Some(operand),
-            dtype: DType::F32,
-            class: AccessClass::Contiguous,
-            per_row: false,
-        };
-        let (x, y) = (b.access(access(0)), b.access(access(1)));
+        let [x, y] = [0, 1].map(|o| b.access(Access::contiguous(o, DType::F32)));
         let x = b.node(Node::Load { access: x });
         // What guards its lanes, and may so be run twice.
         let sine = b.element(ElementOp::Sin, &[x]);

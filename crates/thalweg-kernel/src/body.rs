@@ -47,6 +47,13 @@ pub struct Access {
     pub per_row: bool,
 }
 
+impl Access {
+    /// Elements of an operand that lie side by side, one a point.
+    pub fn contiguous(operand: u16, dtype: DType) -> Access {
+        Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false }
+    }
+}
+
 /// One value of a body, of the dtype that [`Body::dtype`] tells.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Node {

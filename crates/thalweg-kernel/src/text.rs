@@ -55,19 +55,13 @@ impl fmt::Display for Body {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Access, AccessClass, BodyBuilder, Node};
+    use crate::{Access, BodyBuilder, Node};
     use thalweg_ir::{DType, ElementOp, Monoid};
 
     #[test]
     fn a_body_reads_from_loads_to_stores() {
         let mut b = BodyBuilder::new(false);
-        let access = |operand| Access {
-            operand: Some(operand),
-            dtype: DType::F32,
-            class: AccessClass::Contiguous,
-            per_row: false,
-        };
-        let (x, y) = (b.access(access(0)), b.access(access(1)));
+        let [x, y] = [0, 1].map(|o| b.access(Access::contiguous(o, DType::F32)));
         let x = b.node(Node::Load { access: x });
         let sum = b.fold(Monoid::Sum, x);
         let out = b.element(ElementOp::Div, &[x, sum]);

@@ -249,27 +249,45 @@ mod x86 {
     /// follow so many short stretches.
     const AHEAD: usize = 64;
 
+    /// Calls `strip` with how many lines are left and where they begin, until it has taken all.
+    fn in_strips<T>(from: *const T, rows: Rows, to: *mut T, strip: impl Fn(usize, *const T, *mut T) -> usize) {
+        let mut line = 0;
+        while line < rows.width {
+            let from = from.wrapping_offset(line as isize * rows.line);
+            line += strip(rows.width - line, from, to.wrapping_add(line));
+        }
+    }
+
+    /// The terms of some lines that fill no square, one element after the other.
+    ///
+    /// # Safety
+    /// As of [`super::part`].
+    unsafe fn rest<T: Copy>(lines: usize, from: *const T, rows: Rows, done: usize, to: *mut T) {
+        for term in done..rows.terms {
+            for i in 0..lines {
+                let from = from.wrapping_offset(i as isize * rows.line + term as isize);
+                // SAFETY: the caller's promise.
+                unsafe { to.add(term * rows.panel + i).write(from.read()) };
+            }
+        }
+    }
+
     /// Transposes elements of 4 bytes.
     ///
     /// # Safety
     /// As of [`super::part`], and the machine has AVX2.
     #[target_feature(enable = "avx2")]
     pub unsafe fn four_bytes(from: *const u32, rows: Rows, to: *mut u32) {
-        let mut line = 0;
-        while line < rows.width {
-            let from = from.wrapping_offset(line as isize * rows.line);
-            let to = to.wrapping_add(line);
-            // SAFETY: the caller's promise for some of the lines.
-            line += unsafe {
-                match rows.width - line {
-                    8.. => strip_of_four::<8>(from, rows, to),
-                    6..8 => strip_of_four::<6>(from, rows, to),
-                    4..6 => strip_of_four::<4>(from, rows, to),
-                    2..4 => strip_of_four::<2>(from, rows, to),
-                    _ => strip_of_four::<1>(from, rows, to),
-                }
-            };
-        }
+        // SAFETY: the caller's promise for some of the lines.
+        in_strips(from, rows, to, |lines, from, to| unsafe {
+            match lines {
+                8.. => strip_of_four::<8>(from, rows, to),
+                6..8 => strip_of_four::<6>(from, rows, to),
+                4..6 => strip_of_four::<4>(from, rows, to),
+                2..4 => strip_of_four::<2>(from, rows, to),
+                _ => strip_of_four::<1>(from, rows, to),
+            }
+        });
     }
 
     /// `N` lines, a multiple of 2 or 1; returns how many.
@@ -302,12 +320,8 @@ mod x86 {
                 }
             }
         }
-        for term in whole..rows.terms {
-            for i in 0..N {
-                // SAFETY: as above.
-                unsafe { to.add(term * rows.panel + i).write(line(i).add(term).read()) };
-            }
-        }
+        // SAFETY: as above.
+        unsafe { rest(N, from, rows, whole, to) };
         N
     }
 
@@ -340,19 +354,14 @@ mod x86 {
     /// As of [`super::part`], and the machine has AVX2.
     #[target_feature(enable = "avx2")]
     pub unsafe fn eight_bytes(from: *const u64, rows: Rows, to: *mut u64) {
-        let mut line = 0;
-        while line < rows.width {
-            let from = from.wrapping_offset(line as isize * rows.line);
-            let to = to.wrapping_add(line);
-            // SAFETY: the caller's promise for some of the lines.
-            line += unsafe {
-                match rows.width - line {
-                    4.. => strip_of_eight::<4>(from, rows, to),
-                    2..4 => strip_of_eight::<2>(from, rows, to),
-                    _ => strip_of_eight::<1>(from, rows, to),
-                }
-            };
-        }
+        // SAFETY: the caller's promise for some of the lines.
+        in_strips(from, rows, to, |lines, from, to| unsafe {
+            match lines {
+                4.. => strip_of_eight::<4>(from, rows, to),
+                2..4 => strip_of_eight::<2>(from, rows, to),
+                _ => strip_of_eight::<1>(from, rows, to),
+            }
+        });
     }
 
     /// `N` lines; returns how many.
@@ -387,12 +396,8 @@ mod x86 {
                 }
             }
         }
-        for term in whole..rows.terms {
-            for i in 0..N {
-                // SAFETY: as above.
-                unsafe { to.add(term * rows.panel + i).write(line(i).add(term).read()) };
-            }
-        }
+        // SAFETY: as above.
+        unsafe { rest(N, from, rows, whole, to) };
         N
     }
 }

@@ -84,18 +84,12 @@ mod tests {
     use crate::x64::regalloc::{self, Limits};
     use crate::x64::{Knobs, assemble, lower, schedule};
     use thalweg_ir::{DType, ElementOp};
-    use thalweg_kernel::{Access, AccessClass, BodyBuilder, Node};
+    use thalweg_kernel::{Access, BodyBuilder, Node};
 
     #[test]
     fn a_listing_names_every_instruction_with_its_registers() {
         let mut b = BodyBuilder::new(false);
-        let access = |operand| Access {
-            operand: Some(operand),
-            dtype: DType::F32,
-            class: AccessClass::Contiguous,
-            per_row: false,
-        };
-        let (x, y) = (b.access(access(0)), b.access(access(1)));
+        let [x, y] = [0, 1].map(|o| b.access(Access::contiguous(o, DType::F32)));
         let x = b.node(Node::Load { access: x });
         let e = b.element(ElementOp::Exp, &[x]);
         b.store(e, y);

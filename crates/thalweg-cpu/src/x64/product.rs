@@ -94,6 +94,8 @@ const R10: Gpr = 10;
 const R11: Gpr = 11;
 /// Registers that the caller wants back.
 const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
+/// Registers that each serve three rows or terms, r11 holding the distance of two.
+const POINTERS: [Gpr; 5] = [RSI, RBX, RBP, R12, R13];
 
 struct Emitter {
     a: Asm,
@@ -201,6 +203,23 @@ impl Emitter {
         }
     }
 
+    /// The beginning of a function: saves registers, and reads the mask and these words of the arguments at `rdi`.
+    fn enter(&mut self, mask: Option<(usize, usize)>, words: &[(Gpr, usize)]) {
+        SAVED.iter().for_each(|r| self.a.push(*r));
+        if let Some((lanes, bits)) = mask {
+            self.load_mask(lanes, bits);
+        }
+        words.iter().for_each(|&(register, word)| self.a.load(register, at(RDI, word as i32)));
+    }
+
+    /// From the first of these registers on, each points three times r11 behind the one before.
+    fn pointers(&mut self, all: &[Gpr]) {
+        for pair in all.windows(2) {
+            self.a.lea(pair[1], Rm::Mem { base: pair[0], index: Some((R11, 2)), disp: 0 });
+            self.add(pair[1], R11);
+        }
+    }
+
     fn leave(&mut self) {
         self.a.raw(&[0xC5, 0xF8, 0x77]); // vzeroupper
         SAVED.iter().rev().for_each(|r| self.a.pop(*r));
@@ -212,7 +231,6 @@ impl Emitter {
     /// Along lines one pointer (rsi) serves all rows. Along terms there is a pointer for three rows each, and r11 holds
     /// the distance of two rows.
     fn left_element(&self, t: &Tile, row: usize, term: i32) -> Rm {
-        const POINTERS: [Gpr; 5] = [RSI, RBX, RBP, R12, R13];
         if !t.along_terms {
             return at(RSI, row as i32 * self.size);
         }
@@ -224,26 +242,19 @@ impl Emitter {
     /// r14 where sums come from and go to, r15 and rax bytes of their rows.
     fn tile(&mut self, rows: usize, vectors: usize, masked: bool, along_terms: bool) {
         let t = Tile { rows, vectors, masked, along_terms };
-        SAVED.iter().for_each(|r| self.a.push(*r));
-        if masked {
-            self.load_mask(offset_of!(TileArgs, lanes), offset_of!(TileArgs, bits));
-        }
-        for (register, word) in [
+        let mask = masked.then_some((offset_of!(TileArgs, lanes), offset_of!(TileArgs, bits)));
+        let words = [
             (RSI, offset_of!(TileArgs, left)),
             (RDX, offset_of!(TileArgs, right)),
             (RCX, offset_of!(TileArgs, terms)),
             (R9, offset_of!(TileArgs, right_term)),
             (R14, offset_of!(TileArgs, to)),
             (RAX, offset_of!(TileArgs, to_row)),
-        ] {
-            self.a.load(register, at(RDI, word as i32));
-        }
+        ];
+        self.enter(mask, &words);
         if along_terms {
             self.a.load(R11, at(RDI, offset_of!(TileArgs, left_row) as i32));
-            for pair in [RSI, RBX, RBP, R12, R13].windows(2).take(rows.div_ceil(3) - 1) {
-                self.a.lea(pair[1], Rm::Mem { base: pair[0], index: Some((R11, 2)), disp: 0 });
-                self.add(pair[1], R11);
-            }
+            self.pointers(&POINTERS[..rows.div_ceil(3)]);
         } else {
             self.a.load(R8, at(RDI, offset_of!(TileArgs, left_term) as i32));
         }
@@ -311,8 +322,8 @@ impl Emitter {
 
     fn next_terms(&mut self, t: &Tile, terms: i32) {
         if t.along_terms {
-            for pointer in [RSI, RBX, RBP, R12, R13].into_iter().take(t.rows.div_ceil(3)) {
-                self.a.arith_imm(0, Rm::Reg(pointer), terms * self.size);
+            for pointer in &POINTERS[..t.rows.div_ceil(3)] {
+                self.a.arith_imm(0, Rm::Reg(*pointer), terms * self.size);
             }
         }
     }
@@ -349,23 +360,16 @@ impl Emitter {
     /// Registers: rsi, rbx, rbp right (three terms each), r11 the distance of two terms, r10 sums, rcx columns; vectors
     /// from 0 on the left factor's elements, from 8 on sums.
     fn stream(&mut self, terms: usize, first: bool) {
-        const POINTERS: [Gpr; 3] = [RSI, RBX, RBP];
         let pointers = &POINTERS[..terms.div_ceil(3)];
-        SAVED.iter().for_each(|r| self.a.push(*r));
-        self.load_mask(offset_of!(StreamArgs, lanes), offset_of!(StreamArgs, bits));
-        for (register, word) in [
+        let words = [
             (RSI, offset_of!(StreamArgs, right)),
             (RDX, offset_of!(StreamArgs, left)),
             (RCX, offset_of!(StreamArgs, columns)),
             (R10, offset_of!(StreamArgs, sums)),
             (R11, offset_of!(StreamArgs, right_term)),
-        ] {
-            self.a.load(register, at(RDI, word as i32));
-        }
-        for pair in POINTERS.windows(2).take(pointers.len() - 1) {
-            self.a.lea(pair[1], Rm::Mem { base: pair[0], index: Some((R11, 2)), disp: 0 });
-            self.add(pair[1], R11);
-        }
+        ];
+        self.enter(Some((offset_of!(StreamArgs, lanes), offset_of!(StreamArgs, bits))), &words);
+        self.pointers(pointers);
         (0..terms).for_each(|g| self.broadcast(g as u8, at(RDX, g as i32 * self.size)));
         let lanes = self.vector_bytes() / self.size;
         for (vectors, masked) in [(4, false), (1, false), (1, true)] {
@@ -388,7 +392,6 @@ impl Emitter {
     }
 
     fn stream_step(&mut self, terms: usize, first: bool, vectors: i32, masked: bool) {
-        const POINTERS: [Gpr; 3] = [RSI, RBX, RBP];
         let sum = |v: i32| 8 + v as u8;
         for v in 0..vectors {
             match first {

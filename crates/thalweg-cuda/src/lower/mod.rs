@@ -23,8 +23,10 @@ use crate::launch::Word;
 use crate::plan::{MOST_BLOCKS, Plan};
 use crate::traffic;
 use map::{add_boxes, add_map};
-use thalweg_ir::DType;
-use thalweg_kernel::{Body, Geometry, Kernel, MapGeometry};
+use thalweg_ir::{DType, ScatterOp};
+use thalweg_kernel::{
+    Body, Computed, Contraction, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, ScatterGeometry,
+};
 use thalweg_runtime::Error;
 
 /// What it takes to launch a kernel with a geometry.
@@ -48,64 +50,13 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
         }
         (Kernel::Contraction(c), Geometry::Contraction(geometry)) => {
             assert!(c.is_bare(), "the device has no contractions: {c:?}");
-            let (dtype, precision, geometry) = (c.dtype, c.precision, &geometry.product);
-            if dtype == DType::Bool {
-                let message = "bool has no matrix product".into();
-                return Err(Error::Compile { device: compiler.device().into(), message });
-            }
-            plan.moved += traffic::product(geometry, dtype.size());
-            if !matmul::add_product(&mut plan, dtype, precision, geometry, compiler) {
-                matmul::add(&mut plan, dtype, geometry, compiler);
-            }
+            add_product(&mut plan, c, &geometry.product, compiler)?;
         }
         (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
-            // Operands: tensor, index or what it is computed from, values or what they are, result.
-            let (mut next, mut scalars) = (1, 0);
-            let mut targets = [Word::Operand(0, 0); 4];
-            for (n, input) in inputs.iter().enumerate() {
-                let Some(input) = input else {
-                    targets[1 + n] = Word::Operand(next, 0);
-                    next += 1;
-                    continue;
-                };
-                let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
-                plan.scratch.push(output_bytes(&input.kernel, own));
-                let region = plan.scratch.len() as u16 - 1;
-                let mut operands: Vec<Word> = (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
-                operands.push(Word::Scratch(region, 0));
-                plan.absorb(self::plan(&input.kernel, own, compiler)?, &operands, scalars);
-                targets[1 + n] = Word::Scratch(region, 0);
-                next += input.operands as u16;
-                scalars += input.scalars as u16;
-            }
-            targets[3] = Word::Operand(next, 0);
-            let before = plan.scratch.iter().sum::<usize>();
-            scatter::add(&mut plan, *op, *dtype, geometry, targets, compiler);
-            let scratch = plan.scratch.iter().sum::<usize>() - before;
-            plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
+            add_scatter(&mut plan, (*op, *dtype), inputs, geometry, compiler)?;
         }
         (Kernel::Group { kernels, parts }, Geometry::Group(geometries)) => {
-            let (mut reads, mut scalars) = (0, 0);
-            let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
-            let mut apart = vec![];
-            for (part, geometry) in parts.iter().zip(geometries) {
-                let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
-                let all: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
-                let mut own = Plan::default();
-                match (&kernels[part.kernel as usize], geometry) {
-                    // Its boxes are parts like others.
-                    (Kernel::Boxes(bodies), Geometry::Boxes(g)) => add_boxes(&mut own, bodies, g, compiler),
-                    (kernel, geometry) => own = self::plan(kernel, geometry, compiler)?,
-                }
-                let from = plan.stages.len();
-                let independent = own.stages.len() == 1 || matches!(geometry, Geometry::Boxes(_));
-                plan.absorb(own, &all, scalars);
-                apart.extend((from..plan.stages.len()).filter(|_| independent));
-                reads += part.reads as u16;
-                writes += part.writes as u16;
-                scalars += part.scalars as u16;
-            }
-            group::join(&mut plan, &apart, compiler);
+            add_group(&mut plan, kernels, parts, geometries, compiler)?;
         }
         (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
     }
@@ -117,6 +68,86 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
             Err(Error::Compile { device: compiler.device().into(), message })
         }
     }
+}
+
+/// Adds a bare product: by the library, or by our own kernel where that does not take it.
+fn add_product(plan: &mut Plan, c: &Contraction, geometry: &MatmulGeometry, compiler: &Compiler) -> Result<(), Error> {
+    if c.dtype == DType::Bool {
+        let message = "bool has no matrix product".into();
+        return Err(Error::Compile { device: compiler.device().into(), message });
+    }
+    plan.moved += traffic::product(geometry, c.dtype.size());
+    if !matmul::add_product(plan, c.dtype, c.precision, geometry, compiler) {
+        matmul::add(plan, c.dtype, geometry, compiler);
+    }
+    Ok(())
+}
+
+/// Adds a scatter, behind what computes its index and its values. Operands: tensor, index or what it is computed from,
+/// values or what they are, result.
+fn add_scatter(
+    plan: &mut Plan,
+    (op, dtype): (ScatterOp, DType),
+    inputs: &[Option<Box<Computed>>; 2],
+    geometry: &ScatterGeometry,
+    compiler: &Compiler,
+) -> Result<(), Error> {
+    let (mut next, mut scalars) = (1, 0);
+    let mut targets = [Word::Operand(0, 0); 4];
+    for (n, input) in inputs.iter().enumerate() {
+        let Some(input) = input else {
+            targets[1 + n] = Word::Operand(next, 0);
+            next += 1;
+            continue;
+        };
+        let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
+        plan.scratch.push(output_bytes(&input.kernel, own));
+        let region = plan.scratch.len() as u16 - 1;
+        let mut operands: Vec<Word> = (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
+        operands.push(Word::Scratch(region, 0));
+        plan.absorb(self::plan(&input.kernel, own, compiler)?, &operands, scalars);
+        targets[1 + n] = Word::Scratch(region, 0);
+        next += input.operands as u16;
+        scalars += input.scalars as u16;
+    }
+    targets[3] = Word::Operand(next, 0);
+    let before = plan.scratch.iter().sum::<usize>();
+    scatter::add(plan, op, dtype, geometry, targets, compiler);
+    let scratch = plan.scratch.iter().sum::<usize>() - before;
+    plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
+    Ok(())
+}
+
+/// Adds kernels that need nothing of each other: all they read comes first, then all they write.
+fn add_group(
+    plan: &mut Plan,
+    kernels: &[Kernel],
+    parts: &[GroupPart],
+    geometries: &[Geometry],
+    compiler: &Compiler,
+) -> Result<(), Error> {
+    let (mut reads, mut scalars) = (0, 0);
+    let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
+    let mut apart = vec![];
+    for (part, geometry) in parts.iter().zip(geometries) {
+        let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
+        let all: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
+        let mut own = Plan::default();
+        match (&kernels[part.kernel as usize], geometry) {
+            // Its boxes are parts like others.
+            (Kernel::Boxes(bodies), Geometry::Boxes(g)) => add_boxes(&mut own, bodies, g, compiler),
+            (kernel, geometry) => own = self::plan(kernel, geometry, compiler)?,
+        }
+        let from = plan.stages.len();
+        let independent = own.stages.len() == 1 || matches!(geometry, Geometry::Boxes(_));
+        plan.absorb(own, &all, scalars);
+        apart.extend((from..plan.stages.len()).filter(|_| independent));
+        reads += part.reads as u16;
+        writes += part.writes as u16;
+        scalars += part.scalars as u16;
+    }
+    group::join(plan, &apart, compiler);
+    Ok(())
 }
 
 /// Bytes that an input of a scatter takes where it is computed, row-major.

@@ -22,7 +22,7 @@ use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::order::BLOCK as ORDERED;
-use thalweg_kernel::{Access, AccessClass, Body, Fold, Phase, Phases, phases};
+use thalweg_kernel::{Access, AccessClass, Body, Fold, Phase, Phases, Store, phases};
 
 /// How rows are shared among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -540,32 +540,11 @@ impl Writer<'_> {
     /// What is loaded for a vector of points, and what is done with it: `q` is its number.
     fn steps(&self, phase: &Phase, number: usize) -> (String, String) {
         let body = &phase.body;
-        let wants = wanted(body);
         let position = |k: usize| self.position(k, true);
         let (point, step) = self.point();
         let stand = Stand { position: &position, point, step: step.into(), lanes: self.v };
         let held_row = self.held_row().is_some();
-        let first_pass =
-            |k: usize| self.phases.list.iter().position(|p| !p.once && wanted(&p.body)[k].load) == Some(number);
-        let (mut fetched, mut out) = (String::new(), String::new());
-        for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
-            if held_row {
-                // Loads first; positions are found again where they are used, which takes fewer registers than to hold
-                // them.
-                let (load, place) = (Wanted { position: false, ..want }, Wanted { load: false, ..want });
-                if want.load && (!self.cached(k) || first_pass(k)) {
-                    let places = self.accesses.arrays(k, Wanted::default(), self.v, "");
-                    let _ = writeln!(fetched, "      {places}{}", self.accesses.fetch(k, load, &stand, ["[k]", ""]));
-                }
-                if want.position {
-                    let places = self.accesses.arrays(k, place, self.v, "");
-                    let _ = writeln!(out, "      {places}{}", self.accesses.fetch(k, place, &stand, ["", ""]));
-                }
-            } else {
-                let arrays = self.accesses.arrays(k, want, self.v, "");
-                let _ = writeln!(fetched, "      {arrays}{}", self.accesses.fetch(k, want, &stand, ["", ""]));
-            }
-        }
+        let (fetched, mut out) = self.fetches(body, number, &stand);
         let point_stores: Vec<_> = body.stores.iter().filter(|s| (s.access as usize) < self.first_buffer).collect();
         for s in &point_stores {
             let _ = writeln!(out, "      {}", self.accesses.result(s.access as usize, self.v));
@@ -598,23 +577,7 @@ impl Writer<'_> {
             );
         }
         for s in &body.stores {
-            match (s.access as usize).checked_sub(self.first_buffer) {
-                Some(b) if held_row => {
-                    let _ = writeln!(out, "        b{b}[k][v] = {};", name(s.node));
-                }
-                Some(b) => {
-                    let value = pack(self.phases.buffers[b], &name(s.node));
-                    let _ = writeln!(
-                        out,
-                        "        if (live) set_at(b{b}, {}, ({}){value});",
-                        self.buffer_place(),
-                        stored(self.phases.buffers[b])
-                    );
-                }
-                None => {
-                    let _ = writeln!(out, "        {}", self.accesses.set(s.access as usize, &name(s.node)));
-                }
-            }
+            let _ = writeln!(out, "        {}", self.set(s));
         }
         out += "      }\n";
         if !point_stores.is_empty() {
@@ -625,5 +588,45 @@ impl Writer<'_> {
             out += "      }\n";
         }
         (fetched, out)
+    }
+
+    /// What is loaded for a vector of points before anything is computed, and the positions that are found as it is.
+    fn fetches(&self, body: &Body, number: usize, stand: &Stand<'_>) -> (String, String) {
+        let wants = wanted(body);
+        let held_row = self.held_row().is_some();
+        let first_pass =
+            |k: usize| self.phases.list.iter().position(|p| !p.once && wanted(&p.body)[k].load) == Some(number);
+        let (mut fetched, mut out) = (String::new(), String::new());
+        for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
+            if held_row {
+                // Loads first; positions are found again where they are used, which takes fewer registers than to hold
+                // them.
+                let (load, place) = (Wanted { position: false, ..want }, Wanted { load: false, ..want });
+                if want.load && (!self.cached(k) || first_pass(k)) {
+                    let places = self.accesses.arrays(k, Wanted::default(), self.v, "");
+                    let _ = writeln!(fetched, "      {places}{}", self.accesses.fetch(k, load, stand, ["[k]", ""]));
+                }
+                if want.position {
+                    let places = self.accesses.arrays(k, place, self.v, "");
+                    let _ = writeln!(out, "      {places}{}", self.accesses.fetch(k, place, stand, ["", ""]));
+                }
+            } else {
+                let arrays = self.accesses.arrays(k, want, self.v, "");
+                let _ = writeln!(fetched, "      {arrays}{}", self.accesses.fetch(k, want, stand, ["", ""]));
+            }
+        }
+        (fetched, out)
+    }
+
+    /// Keeps what is stored of a point: in a buffer of the row, or for the store of its vector.
+    fn set(&self, s: &Store) -> String {
+        match (s.access as usize).checked_sub(self.first_buffer) {
+            Some(b) if self.held_row().is_some() => format!("b{b}[k][v] = {};", name(s.node)),
+            Some(b) => {
+                let (dtype, place) = (self.phases.buffers[b], self.buffer_place());
+                format!("if (live) set_at(b{b}, {place}, ({}){});", stored(dtype), pack(dtype, &name(s.node)))
+            }
+            None => self.accesses.set(s.access as usize, &name(s.node)),
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::body::{Outline, Written, write_body, write_input_body};
 use super::boxes;
-use super::map_layout::resolved;
+use super::map_layout::{SharedMaps, access_geometry, resolved, strides_of};
 use super::movement::{layout, strided, view_base};
 use super::rows;
 use super::rules::Rule;
@@ -11,11 +11,10 @@ use super::step::{ScalarArg, Slot, Step};
 use crate::plan::Products;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
-use std::sync::Arc;
 use thalweg_ir::{DType, MAX_RANK, Shape, View};
 use thalweg_kernel::{
-    AccessClass, AccessGeometry, Body, Contraction, ContractionGeometry, Epilogue, Geometry, IndexMap, Inner, Kernel,
-    MapGeometry, MatmulGeometry, Precision, Prologue, TileBox, TileGeometry,
+    AccessClass, Body, Contraction, ContractionGeometry, Epilogue, Geometry, IndexMap, Inner, Kernel, MapGeometry,
+    MatmulGeometry, Precision, Prologue, TileBox, TileGeometry,
 };
 
 /// A contraction with sizes.
@@ -341,31 +340,16 @@ fn on_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)], boxes: usize)
     let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
     let (mut body, maps) = if boxes == 1 { (body.clone(), maps.to_vec()) } else { resolved(body, maps, part) };
     let lane = shape.len() - 1;
-    let mut accesses = Vec::with_capacity(maps.len());
+    let (mut accesses, mut shared) = (Vec::with_capacity(maps.len()), SharedMaps::default());
     let written: Vec<u16> = body.stores.iter().map(|s| s.access).collect();
     for (n, (access, map)) in body.accesses.iter_mut().zip(&maps).enumerate() {
-        let mut at = AccessGeometry {
-            base: 0,
-            strides: [0; MAX_RANK],
-            map: None,
-            reach: access.operand.and_then(|_| map.reach()),
-            distinct: map.distinct(),
-        };
-        access.class = match map.as_view() {
-            None => {
-                at.map = Some(Arc::new(map.clone()));
-                AccessClass::Mapped
-            }
-            Some(view) => {
-                at.base = view.offset;
-                at.strides[..=lane].copy_from_slice(view.strides());
-                match at.strides[lane] {
-                    _ if written.contains(&(n as u16)) => AccessClass::Contiguous,
-                    1 => AccessClass::Contiguous,
-                    0 => AccessClass::Uniform,
-                    _ => AccessClass::Strided,
-                }
-            }
+        let at = access_geometry(access, map, strides_of(map), &mut shared);
+        access.class = match (&at.map, at.strides[lane]) {
+            (Some(_), _) => AccessClass::Mapped,
+            _ if written.contains(&(n as u16)) => AccessClass::Contiguous,
+            (None, 1) => AccessClass::Contiguous,
+            (None, 0) => AccessClass::Uniform,
+            _ => AccessClass::Strided,
         };
         accesses.push(at);
     }

@@ -3,7 +3,36 @@
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
-use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, dims, resolve};
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, dims, resolve};
+
+/// The maps of a kernel that its accesses go through, each once.
+pub(crate) type SharedMaps<'a> = FxHashMap<&'a IndexMap, Arc<IndexMap>>;
+
+/// Where an access goes in a launch: from a first position by strides, or else through its map.
+pub(crate) fn access_geometry<'a>(
+    access: &Access,
+    map: &'a IndexMap,
+    strided: Option<(isize, [isize; MAX_RANK])>,
+    shared: &mut SharedMaps<'a>,
+) -> AccessGeometry {
+    let (base, strides) = strided.unwrap_or_default();
+    let through = || shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone();
+    AccessGeometry {
+        base,
+        strides,
+        map: strided.is_none().then(through),
+        reach: access.operand.and_then(|_| map.reach()),
+        distinct: map.distinct(),
+    }
+}
+
+/// The first position of a map that is a strided view, and its strides over the domain as it is.
+pub(crate) fn strides_of(map: &IndexMap) -> Option<(isize, [isize; MAX_RANK])> {
+    let view = map.as_view()?;
+    let mut strides = [0; MAX_RANK];
+    strides[..view.shape.rank()].copy_from_slice(view.strides());
+    Some((view.offset, strides))
+}
 
 /// The body on one box of the domain.
 pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
@@ -32,29 +61,18 @@ pub(crate) fn resolved(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) 
 pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body, MapGeometry) {
     let writes: Vec<bool> = (0..maps.len()).map(|a| body.stores.iter().any(|s| s.access as usize == a)).collect();
     let (extents, strides) = collapse(domain, maps, &writes);
-    let mut shared: FxHashMap<&IndexMap, Arc<IndexMap>> = FxHashMap::default();
+    let mut shared = SharedMaps::default();
     let mut accesses = Vec::with_capacity(maps.len());
     for ((access, map), strides) in body.accesses.iter_mut().zip(maps).zip(strides) {
-        let (base, map_given) = match map.as_view() {
-            Some(view) => (view.offset, None),
-            None => (0, Some(shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone())),
+        let strided = map.as_view().map(|view| (view.offset, strides.unwrap_or_default()));
+        let at = access_geometry(access, map, strided, &mut shared);
+        access.class = match (&at.map, at.strides[extents.len() - 1]) {
+            (Some(_), _) => AccessClass::Mapped,
+            (None, 1) => AccessClass::Contiguous,
+            (None, 0) => AccessClass::Uniform,
+            _ => AccessClass::Strided,
         };
-        access.class = match strides {
-            None => AccessClass::Mapped,
-            Some(s) => match s[extents.len() - 1] {
-                1 => AccessClass::Contiguous,
-                0 => AccessClass::Uniform,
-                _ => AccessClass::Strided,
-            },
-        };
-        let reach = access.operand.and_then(|_| map.reach());
-        accesses.push(AccessGeometry {
-            base,
-            strides: strides.unwrap_or_default(),
-            map: map_given,
-            reach,
-            distinct: map.distinct(),
-        });
+        accesses.push(at);
     }
     (body, MapGeometry { extents, accesses })
 }

@@ -12,7 +12,7 @@ use super::rules::Rule;
 use super::step::{ScalarArg, Slot, Step};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
-use thalweg_ir::{Op, View};
+use thalweg_ir::{DType, Op, ScatterOp, View};
 use thalweg_kernel::{Computed, Contraction, ContractionGeometry, Geometry, IndexMap, Kernel, ScatterGeometry, dims};
 
 /// The launch of an opaque operation, whose operands are views of those, or the rule that keeps it from being one.
@@ -24,76 +24,28 @@ pub(crate) fn opaque(
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<Step, Rule> {
-    let rel = &ix.seg.ops[op];
     let mut o = Operands { slots: vec![], touched: vec![], scalars: vec![], read: vec![] };
-    let mut views = Vec::new();
-    let mut inputs: Vec<Option<MapKernel>> = vec![];
-    for ((_, v), &base) in ix.tensors(op).zip(viewed) {
-        let (_, chain) = view_base(ix, v, &|i| ValueId::Op(i) == base);
-        let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
-        inputs.push(match base {
-            // Without elements it is neither computed nor read.
-            ValueId::Op(i) if !stored(i) && view.shape.numel() == 0 => {
-                o.slots.push(o.slots[0]);
-                o.touched.push(0);
-                None
-            }
-            ValueId::Op(i) if !stored(i) => {
-                let input = build_input(ix, i, stored, classes)?;
-                o.slots.extend(input.reads.iter().map(|&v| slot(v)));
-                o.touched.extend(&input.touched);
-                o.scalars.extend(&input.scalars);
-                input.reads.iter().zip(&input.touched).for_each(|(&v, &bytes)| o.reads(ix, v, bytes));
-                Some(input)
-            }
-            _ => {
-                let bytes = view.distinct() * ix.dtype(v).size();
-                o.slots.push(slot(base));
-                o.touched.push(bytes);
-                o.reads(ix, base, bytes);
-                None
-            }
-        });
-        views.push(view);
-    }
-    let mut operands = o.slots;
-    let first_write = operands.len();
+    let read = o.all(ix, (op, viewed), slot, stored, classes)?;
+    let first_write = o.slots.len();
+    let dtype = ix.dtype(ix.tensors(op).next().expect("it has an operand").1);
     let mut in_place = vec![];
-    let arg = ix.tensors(op).next().expect("it has an operand").1;
-    let dtype = ix.dtype(arg);
-    let (kernel, geometry) = match rel.op {
-        Op::Matmul => {
-            let shape = ix.seg.shapes[op];
-            let reach = [reach(&views[0]), reach(&views[1])];
-            let product = product_geometry(shape, [views[0], views[1]], reach);
-            let kernel = Contraction::bare(dtype, ix.seg.mode.precision(dtype));
-            (Kernel::Contraction(kernel), Geometry::Contraction(Box::new(ContractionGeometry::bare(product))))
-        }
+    let (kernel, geometry) = match ix.seg.ops[op].op {
+        Op::Matmul => product(ix, op, [read[0].view, read[1].view], dtype),
         Op::Scatter(scatter) => {
-            let axis = rel.attr as usize;
-            let all = [views[0], views[1], views[2], View::contiguous(views[0].shape)];
-            let (n, size) = (views[1].shape[axis], views[0].shape[axis]);
             // Written over where it lies, if nothing else is read from there.
-            if ix.seg.mode.fused && views[0].is_contiguous() && !operands[1..].contains(&operands[0]) {
+            if ix.seg.mode.fused && read[0].view.is_contiguous() && !o.slots[1..].contains(&o.slots[0]) {
                 in_place.push((first_write, 0));
             }
-            let mut geometry = around(axis, n, size, &all);
-            let mut computed = [None, None];
-            for (n, input) in inputs.into_iter().skip(1).enumerate() {
-                let Some(MapKernel { kernel, geometry: own, reads, scalars, .. }) = input else { continue };
-                computed[n] = Some(Box::new(Computed { kernel, operands: reads.len(), scalars: scalars.len() }));
-                geometry.inputs[n] = Some(Box::new(own));
-            }
-            (Kernel::Scatter { op: scatter, dtype, inputs: computed }, Geometry::Scatter(geometry))
+            scattered(scatter, dtype, ix.seg.ops[op].attr as usize, read)
         }
         other => unreachable!("{} is computed with others", other.name()),
     };
-    operands.push(slot(ValueId::Op(op)));
+    o.slots.push(slot(ValueId::Op(op)));
     Ok(Step {
         kernel_index,
         kernel,
         geometry,
-        operands,
+        operands: o.slots,
         first_write,
         scalars: o.scalars,
         in_place,
@@ -103,6 +55,34 @@ pub(crate) fn opaque(
         bytes_written: ix.bytes(ValueId::Op(op)),
         form: None,
     })
+}
+
+/// A matrix product.
+fn product(ix: &Indexed<'_>, op: usize, views: [View; 2], dtype: DType) -> (Kernel, Geometry) {
+    let product = product_geometry(ix.seg.shapes[op], views, [reach(&views[0]), reach(&views[1])]);
+    let kernel = Contraction::bare(dtype, ix.seg.mode.precision(dtype));
+    (Kernel::Contraction(kernel), Geometry::Contraction(Box::new(ContractionGeometry::bare(product))))
+}
+
+/// A scatter into the first operand, by the index that is the second, of the values that are the third.
+fn scattered(op: ScatterOp, dtype: DType, axis: usize, read: Vec<Read>) -> (Kernel, Geometry) {
+    let [into, index, values] = [0, 1, 2].map(|n| read[n].view);
+    let all = [into, index, values, View::contiguous(into.shape)];
+    let mut geometry = around(axis, index.shape[axis], into.shape[axis], &all);
+    let mut computed = [None, None];
+    for (n, input) in read.into_iter().skip(1).enumerate() {
+        let Some(MapKernel { kernel, geometry: own, reads, scalars, .. }) = input.computed else { continue };
+        computed[n] = Some(Box::new(Computed { kernel, operands: reads.len(), scalars: scalars.len() }));
+        geometry.inputs[n] = Some(Box::new(own));
+    }
+    (Kernel::Scatter { op, dtype, inputs: computed }, Geometry::Scatter(geometry))
+}
+
+/// How an operand is read.
+struct Read {
+    view: View,
+    /// What computes it, where it is not there.
+    computed: Option<MapKernel>,
 }
 
 /// What a launch reads.
@@ -116,6 +96,46 @@ struct Operands {
 }
 
 impl Operands {
+    /// Takes in all operands of an operation, each a view of what the partition found.
+    fn all(
+        &mut self,
+        ix: &Indexed<'_>,
+        (op, viewed): (usize, &[ValueId]),
+        slot: &dyn Fn(ValueId) -> Slot,
+        stored: &dyn Fn(usize) -> bool,
+        classes: &ScalarClasses,
+    ) -> Result<Vec<Read>, Rule> {
+        let one = |((_, v), &base): ((_, ValueId), &ValueId)| {
+            let (_, chain) = view_base(ix, v, &|i| ValueId::Op(i) == base);
+            let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
+            let computed = match base {
+                // Without elements it is neither computed nor read.
+                ValueId::Op(i) if !stored(i) && view.shape.numel() == 0 => {
+                    self.slots.push(self.slots[0]);
+                    self.touched.push(0);
+                    None
+                }
+                ValueId::Op(i) if !stored(i) => {
+                    let input = build_input(ix, i, stored, classes)?;
+                    self.slots.extend(input.reads.iter().map(|&v| slot(v)));
+                    self.touched.extend(&input.touched);
+                    self.scalars.extend(&input.scalars);
+                    input.reads.iter().zip(&input.touched).for_each(|(&v, &bytes)| self.reads(ix, v, bytes));
+                    Some(input)
+                }
+                _ => {
+                    let bytes = view.distinct() * ix.dtype(v).size();
+                    self.slots.push(slot(base));
+                    self.touched.push(bytes);
+                    self.reads(ix, base, bytes);
+                    None
+                }
+            };
+            Ok(Read { view, computed })
+        };
+        ix.tensors(op).zip(viewed).map(one).collect()
+    }
+
     /// Notes that so many bytes of a value are read, where it may have been read before.
     fn reads(&mut self, ix: &Indexed<'_>, v: ValueId, bytes: usize) {
         let all = layout(ix, v).distinct() * ix.dtype(v).size();

@@ -5,14 +5,12 @@
 //! row meet (see [`thalweg_kernel::order`]) follows from the reduction's axes and shape alone: [`runs`]. So it is the
 //! same fused and unfused, and in any layout.
 
+use super::map_layout::{SharedMaps, access_geometry, strides_of};
 use crate::segment::{Indexed, ValueId};
-use rustc_hash::FxHashMap;
 use std::ops::Range;
-use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox,
-    TileGeometry, dims,
+    Access, AccessClass, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox, TileGeometry, dims,
 };
 
 /// Rows shorter than this, and runs of columns at least this long, make a kernel run across rows whatever its accesses
@@ -255,27 +253,23 @@ pub(crate) fn lay_out(
         Orientation::Along => d.dims.len() - 1,
         Orientation::Across => d.kept - 1,
     };
-    let mut shared: FxHashMap<&IndexMap, Arc<IndexMap>> = FxHashMap::default();
-    let mut accesses = Vec::with_capacity(maps.len());
-    for (a, map) in maps.iter().enumerate() {
-        let access = &mut body.accesses[a];
-        let mut at = unplaced(access, map);
-        let (Some(view), false) = (&views[a], d.by_map[a]) else {
-            access.class = class_by_map(access, map, orientation);
-            at.map = Some(shared.entry(map).or_insert_with(|| Arc::new(map.clone())).clone());
-            accesses.push(at);
-            continue;
-        };
-        at.base = view.offset;
-        for (n, stride) in at.strides.iter_mut().enumerate().take(d.dims.len()) {
-            *stride = if d.dims[n].0 == 1 { 0 } else { d.stride(view, n) };
-        }
-        // A row of one point, a single row, or no points at all: any stride serves.
-        let points = written[a] && !access.per_row;
-        if d.dims[lane].0 == 1 && (points || !access.per_row) || d.row() == 0 && points {
-            at.strides[lane] = 1;
-        }
+    let (mut accesses, mut shared) = (Vec::with_capacity(maps.len()), SharedMaps::default());
+    for (n, (access, map)) in body.accesses.iter_mut().zip(&maps).enumerate() {
+        let strided = views[n].as_ref().filter(|_| !d.by_map[n]).map(|view| {
+            let mut strides = [0; MAX_RANK];
+            for (at, stride) in strides.iter_mut().enumerate().take(d.dims.len()) {
+                *stride = if d.dims[at].0 == 1 { 0 } else { d.stride(view, at) };
+            }
+            // A row of one point, a single row, or no points at all: any stride serves.
+            let points = written[n] && !access.per_row;
+            if d.dims[lane].0 == 1 && (points || !access.per_row) || d.row() == 0 && points {
+                strides[lane] = 1;
+            }
+            (view.offset, strides)
+        });
+        let at = access_geometry(access, map, strided, &mut shared);
         access.class = match at.strides[lane] {
+            _ if at.map.is_some() => class_by_map(access, map, orientation),
             1 => AccessClass::Contiguous,
             // The same along a run, if not in the next one of the row.
             0 => AccessClass::Uniform,
@@ -285,12 +279,6 @@ pub(crate) fn lay_out(
     }
     let extents = d.dims.iter().map(|d| d.0).collect();
     (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: d.kept, accesses })
-}
-
-/// Where an access lies before it has strides or a map.
-fn unplaced(access: &Access, map: &IndexMap) -> AccessGeometry {
-    let reach = access.operand.and_then(|_| map.reach());
-    AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach, distinct: map.distinct() }
 }
 
 /// The class of an access that goes through its map: what only lies in several stretches is brought together before a
@@ -311,25 +299,21 @@ pub(crate) fn lay_out_tiled(
     let lane = domain.rank() - 1;
     let points: Vec<u16> = body.stores.iter().take(row_stores).map(|s| s.access).collect();
     let rows: Vec<u16> = body.stores.iter().skip(row_stores).map(|s| s.access).collect();
-    let mut accesses = Vec::with_capacity(maps.len());
+    let (mut accesses, mut shared) = (Vec::with_capacity(maps.len()), SharedMaps::default());
     for (n, (access, map)) in body.accesses.iter_mut().zip(maps).enumerate() {
         let n = n as u16;
-        let mut at = unplaced(access, map);
-        let Some(view) = map.as_view() else {
+        let at = access_geometry(access, map, strides_of(map), &mut shared);
+        if at.map.is_some() {
             access.class = class_by_map(access, map, Orientation::Along);
-            at.map = Some(Arc::new(map.clone()));
-            accesses.push(at);
-            continue;
-        };
-        at.base = view.offset;
-        at.strides[..=lane].copy_from_slice(view.strides());
-        access.per_row = rows.contains(&n) || !points.contains(&n) && at.strides[lane] == 0;
-        access.class = match at.strides[lane] {
-            _ if points.contains(&n) => AccessClass::Contiguous,
-            _ if access.per_row => AccessClass::Uniform,
-            1 => AccessClass::Contiguous,
-            _ => AccessClass::Strided,
-        };
+        } else {
+            access.per_row = rows.contains(&n) || !points.contains(&n) && at.strides[lane] == 0;
+            access.class = match at.strides[lane] {
+                _ if points.contains(&n) => AccessClass::Contiguous,
+                _ if access.per_row => AccessClass::Uniform,
+                1 => AccessClass::Contiguous,
+                _ => AccessClass::Strided,
+            };
+        }
         accesses.push(at);
     }
     let extents = domain.dims().to_vec();

@@ -249,119 +249,123 @@ fn layernorm(b: &mut BodyBuilder, x: NodeId, n: NodeId) -> NodeId {
     b.element(ElementOp::Div, &[d, root])
 }
 
-/// `cargo nextest run -p thalweg-cpu --release --run-ignored only rows_report --no-capture`
-#[test]
-#[ignore = "a report, not a test"]
-fn rows_report() {
+/// Rows of the reports.
+const N: usize = 1024;
+const ROWS: usize = 64;
+
+/// What is reported of rows.
+fn row_bodies() -> [(&'static str, Body); 5] {
     use ElementOp::*;
     let mut sum = BodyBuilder::new(false);
     let (x, y) = (
-        sum.access(Access { operand: Some(0), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false }),
+        sum.access(Access::contiguous(0, DType::F32)),
         sum.access(Access { operand: Some(1), dtype: DType::F32, class: AccessClass::Uniform, per_row: true }),
     );
     let x = sum.node(Node::Load { access: x });
     let q = sum.element(Mul, &[x, x]);
     let s = sum.fold(Monoid::Sum, q);
     sum.store(s, y);
-    let bodies = [
+    let moments = |b: &mut BodyBuilder, x, _| {
+        let q = b.element(Mul, &[x, x]);
+        let (s, t) = (b.fold(Monoid::Sum, x), b.fold(Monoid::Sum, q));
+        let (least, most) = (b.fold(Monoid::Min, x), b.fold(Monoid::Max, x));
+        let u = b.element(Add, &[s, t]);
+        let w = b.element(Add, &[least, most]);
+        b.element(Add, &[u, w])
+    };
+    let taken_away = |b: &mut BodyBuilder, x, _| {
+        let m = b.fold(Monoid::Max, x);
+        b.element(Sub, &[x, m])
+    };
+    [
         ("softmax", rows_of(|b, x, _| softmax(b, x))),
         ("layernorm", rows_of(layernorm)),
         ("sum of squares", sum.finish()),
-        (
-            "moments",
-            rows_of(|b, x, _| {
-                let q = b.element(Mul, &[x, x]);
-                let (s, t) = (b.fold(Monoid::Sum, x), b.fold(Monoid::Sum, q));
-                let (least, most) = (b.fold(Monoid::Min, x), b.fold(Monoid::Max, x));
-                let u = b.element(Add, &[s, t]);
-                let w = b.element(Add, &[least, most]);
-                b.element(Add, &[u, w])
-            }),
-        ),
-        (
-            "maximum taken away",
-            rows_of(|b, x, _| {
-                let m = b.fold(Monoid::Max, x);
-                b.element(Sub, &[x, m])
-            }),
-        ),
-    ];
-    const N: usize = 1024;
-    const ROWS: usize = 64;
-    let x: Vec<f32> = (0..N * ROWS).map(|i| (i * 37 % 999) as f32 / 250.0 - 2.0).collect();
-    for isa in isas() {
-        for (name, body, copies) in
-            bodies.iter().flat_map(|(n, b)| [None, Some(1), Some(2), Some(4)].map(|c| (n, b, c)))
-        {
-            let code = compile_along_with(body, isa, true, Knobs { copies, ..Knobs::default() }).unwrap();
-            if let Some(folder) = thalweg_runtime::environment::CODE.path() {
-                let prepared = crate::prepare::prepare(body);
-                let (bytes, _) = assemble_along(&prepared, &code.phases, isa, Knobs::default()).unwrap();
-                std::fs::write(folder.join(format!("{isa:?}-{name}")), bytes).unwrap();
-            }
-            let (mut y, mut kept) = (vec![0f32; N * ROWS], vec![0f32; N]);
-            let (row, mut values) = (4 * N as u64, [0u64; 8]);
-            let to_one = body.accesses[1].per_row;
-            let mut a = vec![x.as_ptr() as u64, row, 0, 0, y.as_mut_ptr() as u64, if to_one { 4 } else { row }, 0, 0];
-            for _ in &code.phases.buffers {
-                a.extend([kept.as_mut_ptr() as u64, 0, 0, 0]);
-            }
-            a.extend((0..body.scalars).map(|_| (N as f32).to_bits() as u64));
-            a.extend([values.as_mut_ptr() as u64, 1]);
-            let each = |n: usize| {
-                let t = best(|| {
-                    let t = Instant::now();
-                    for _ in 0..20 {
-                        // SAFETY: rows of N elements.
-                        unsafe { code.run(&a, n, ROWS, 0..code.phases.list.len()) };
-                    }
-                    t.elapsed()
-                });
-                t.as_nanos() as f64 / (20 * ROWS) as f64
-            };
-            println!(
-                "{isa:?} {name} {copies:?}: {} phases, {} buffers, {} instructions, {} bytes, {} spills, compiled in {:?}; ns a row: 1024 {:.0}, 1000 {:.0}, 64 {:.0}, 1 {:.0}, 0 {:.0}",
-                code.phases.list.len(),
-                code.phases.buffers.len(),
-                code.report.instructions,
-                code.report.bytes,
-                code.report.spills,
-                (0..50).map(|_| compile_along(body, isa, true).unwrap().report.time).min().unwrap(),
-                each(1024),
-                each(1000),
-                each(64),
-                each(1),
-                each(0),
-            );
-        }
+        ("moments", rows_of(moments)),
+        ("maximum taken away", rows_of(taken_away)),
+    ]
+}
+
+/// A line for a row body with so many copies of its loop.
+fn row_report(name: &str, body: &Body, isa: Isa, copies: Option<usize>, x: &[f32]) {
+    let code = compile_along_with(body, isa, true, Knobs { copies, ..Knobs::default() }).unwrap();
+    if let Some(folder) = thalweg_runtime::environment::CODE.path() {
+        let prepared = crate::prepare::prepare(body);
+        let (bytes, _) = assemble_along(&prepared, &code.phases, isa, Knobs::default()).unwrap();
+        std::fs::write(folder.join(format!("{isa:?}-{name}")), bytes).unwrap();
     }
-    // Column sums: row after row into the same.
-    let mut body = map(DType::F32, false, 1, |_, x| x[0]);
-    body.stores[0].combine = Some(Monoid::Sum);
-    for isa in isas() {
-        let code = compile(&body, isa).unwrap();
-        let mut y = vec![0f32; N];
-        let a = [x.as_ptr() as u64, 4 * N as u64, 0, 0, y.as_mut_ptr() as u64, 0, 0, 0];
+    let (mut y, mut kept) = (vec![0f32; N * ROWS], vec![0f32; N]);
+    let (row, mut values) = (4 * N as u64, [0u64; 8]);
+    let to_one = body.accesses[1].per_row;
+    let mut a = vec![x.as_ptr() as u64, row, 0, 0, y.as_mut_ptr() as u64, if to_one { 4 } else { row }, 0, 0];
+    for _ in &code.phases.buffers {
+        a.extend([kept.as_mut_ptr() as u64, 0, 0, 0]);
+    }
+    a.extend((0..body.scalars).map(|_| (N as f32).to_bits() as u64));
+    a.extend([values.as_mut_ptr() as u64, 1]);
+    let each = |n: usize| {
         let t = best(|| {
             let t = Instant::now();
             for _ in 0..20 {
                 // SAFETY: rows of N elements.
-                unsafe { code.run(&a, N, ROWS) };
+                unsafe { code.run(&a, n, ROWS, 0..code.phases.list.len()) };
             }
             t.elapsed()
         });
-        let report = &code.report;
-        println!(
-            "{isa:?} column sums: {} copies, ns a row {:.0}",
-            report.copies,
-            t.as_nanos() as f64 / (20 * ROWS) as f64
-        );
-        if let Some(folder) = thalweg_runtime::environment::CODE.path() {
-            std::fs::write(
-                folder.join(format!("{isa:?}-columns")),
-                super::super::assemble(&body, isa, Knobs::default()).unwrap().0,
-            )
-            .unwrap();
+        t.as_nanos() as f64 / (20 * ROWS) as f64
+    };
+    println!(
+        "{isa:?} {name} {copies:?}: {} phases, {} buffers, {} instructions, {} bytes, {} spills, compiled in {:?}; ns a row: 1024 {:.0}, 1000 {:.0}, 64 {:.0}, 1 {:.0}, 0 {:.0}",
+        code.phases.list.len(),
+        code.phases.buffers.len(),
+        code.report.instructions,
+        code.report.bytes,
+        code.report.spills,
+        (0..50).map(|_| compile_along(body, isa, true).unwrap().report.time).min().unwrap(),
+        each(1024),
+        each(1000),
+        each(64),
+        each(1),
+        each(0),
+    );
+}
+
+/// A line for column sums: row after row into the same.
+fn columns_report(isa: Isa, x: &[f32]) {
+    let mut body = map(DType::F32, false, 1, |_, x| x[0]);
+    body.stores[0].combine = Some(Monoid::Sum);
+    let code = compile(&body, isa).unwrap();
+    let mut y = vec![0f32; N];
+    let a = [x.as_ptr() as u64, 4 * N as u64, 0, 0, y.as_mut_ptr() as u64, 0, 0, 0];
+    let t = best(|| {
+        let t = Instant::now();
+        for _ in 0..20 {
+            // SAFETY: rows of N elements.
+            unsafe { code.run(&a, N, ROWS) };
+        }
+        t.elapsed()
+    });
+    println!(
+        "{isa:?} column sums: {} copies, ns a row {:.0}",
+        code.report.copies,
+        t.as_nanos() as f64 / (20 * ROWS) as f64
+    );
+    if let Some(folder) = thalweg_runtime::environment::CODE.path() {
+        let bytes = super::super::assemble(&body, isa, Knobs::default()).unwrap().0;
+        std::fs::write(folder.join(format!("{isa:?}-columns")), bytes).unwrap();
+    }
+}
+
+/// `cargo nextest run -p thalweg-cpu --release --run-ignored only rows_report --no-capture`
+#[test]
+#[ignore = "a report, not a test"]
+fn rows_report() {
+    let bodies = row_bodies();
+    let x: Vec<f32> = (0..N * ROWS).map(|i| (i * 37 % 999) as f32 / 250.0 - 2.0).collect();
+    for isa in isas() {
+        for (name, body) in &bodies {
+            [None, Some(1), Some(2), Some(4)].into_iter().for_each(|copies| row_report(name, body, isa, copies, &x));
         }
     }
+    isas().for_each(|isa| columns_report(isa, &x));
 }
