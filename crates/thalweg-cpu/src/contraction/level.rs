@@ -4,8 +4,9 @@
 //! one product on the calling thread.
 
 use super::checks::{batch_number, batch_offset, check_factor};
+use super::grid::grid;
 use super::parts::{Job, Near, Parts, Programs};
-use crate::contract::{self, Block, Factor, Finish, Tile};
+use crate::contract::{self, Block, Factor, Finish, Grid, Tile};
 use crate::engine::Choice;
 use crate::simd::Shared;
 use crate::threads::Threads;
@@ -131,6 +132,12 @@ impl Level<'_> {
         Some(Factor::Strided { first, batch: vec![], line, term })
     }
 
+    /// Where the right factor of these products lies, if its body only copies it.
+    pub(super) fn grid(&self, batches: Range<usize>) -> Option<Grid> {
+        let Source::Computed(job) = &self.factors[1] else { return None };
+        grid(job, self.dtype, batches.map(|batch| batch_number(self.product, 1, batch)))
+    }
+
     /// Puts what is made of the sums of some rows of a product into `to`, densely: what its epilogue gives, or the sums
     /// in the dtype that they are added up in.
     pub(super) fn near(&self, batch: usize, rows: Range<usize>, to: *mut u8, (isa, alone): Engine<'_>) {
@@ -194,8 +201,12 @@ impl Level<'_> {
             let first = if n == 0 { rows.start } else { 0 };
             move |block: Block, to: *mut u8, pitch: usize| self.block(n, batch, first, block, to, pitch)
         });
-        let own =
-            |n: usize, first: usize| self.in_memory(n, batch, first).unwrap_or_else(|| Factor::Computed(&blocks[n]));
+        let grid = self.grid(batch..batch + 1);
+        let own = |n: usize, first: usize| match (self.in_memory(n, batch, first), &grid) {
+            (Some(factor), _) => factor,
+            (None, Some(grid)) if n == 1 => Factor::Grid(grid, &blocks[n]),
+            _ => Factor::Computed(&blocks[n]),
+        };
         let product = contract::Contraction {
             dtype: self.dtype,
             batch: vec![],
