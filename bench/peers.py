@@ -23,8 +23,9 @@ ROWS = ("softmax", "layernorm", "rmsnorm_swiglu")
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
-    "dyn_shapes",
+    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "dyn_shapes",
 ]  # fmt: skip
+IMAGES = ("conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool")
 
 
 class Peer:
@@ -139,6 +140,20 @@ class Jax(Peer):
     def transposed(self, x):
         return x.swapaxes(-1, -2)
 
+    def conv2d(self, x, w, bias=None):
+        out = self.jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=x.shape[1] // w.shape[1])
+        return out if bias is None else out + bias[:, None, None]
+
+    def max_pool(self, x, stride):
+        import numpy as np
+
+        pads = ((0, 0), (0, 0), (1, 1), (1, 1))
+        return self.jax.lax.reduce_window(x, -np.inf, self.jax.lax.max, (1, 1, 3, 3), (1, 1, stride, stride), pads)
+
+    def avg_pool(self, x, stride):
+        pads = ((0, 0), (0, 0), (1, 1), (1, 1))
+        return self.jax.lax.reduce_window(x, 0.0, self.jax.lax.add, (1, 1, 3, 3), (1, 1, stride, stride), pads) / 9
+
 
 class Torch(Peer):
     name = "torch"
@@ -191,6 +206,15 @@ class Torch(Peer):
 
     def transposed(self, x):
         return x.transpose(-1, -2)
+
+    def conv2d(self, x, w, bias=None):
+        return self.torch.nn.functional.conv2d(x, w, bias, padding=1, groups=x.shape[1] // w.shape[1])
+
+    def max_pool(self, x, stride):
+        return self.torch.nn.functional.max_pool2d(x, 3, stride, 1)
+
+    def avg_pool(self, x, stride):
+        return self.torch.nn.functional.avg_pool2d(x, 3, stride, 1)
 
 
 class TorchCompile(Torch):
@@ -268,6 +292,21 @@ def attention(p, q, k, v, mask):
     return softmax(p, q @ p.transposed(k) / math.sqrt(q.shape[-1]) + mask) @ v
 
 
+def images(p, name, normal, large):
+    """Convolutions and pooling: the function and its arguments."""
+    if p.name == "numpy":
+        raise NotImplementedError("numpy has no convolutions")
+    n = 256 if large else 16
+    if name == "max_pool":
+        return (lambda p, x: p.max_pool(x, 2)), [normal(n, 64, 112, 112)]
+    if name == "avg_pool":
+        return (lambda p, x: p.avg_pool(x, 1)), [normal(n, 64, 56, 56)]
+    x, w = normal(n, 64, 56, 56), normal(64, 1 if name == "depthwise" else 64, 3, 3)
+    if name == "conv2d_relu":
+        return (lambda p, x, w, b: p.relu(p.conv2d(x, w, b))), [x, w, normal(64)]
+    return (lambda p, x, w: p.conv2d(x, w)), [x, w]
+
+
 def prepare(p, name, large):
     """The function and its arguments, on the device."""
     import numpy as np
@@ -293,6 +332,8 @@ def prepare(p, name, large):
     if name in GELU:
         functions = {"gelu_ref": lambda p, x: p.gelu(x), "gelu_erf": gelu_erf, "gelu_custom": gelu_custom}
         return functions[name], [normal(32 if large else 4, 512, 2048)]
+    if name in IMAGES:
+        return images(p, name, normal, large)
     if name == "hub":
         n = 4096 if large else 1024
         return hub, [normal(n, n)]

@@ -6,7 +6,7 @@
 use crate::failure::{Outcome, failure};
 use clap::ValueEnum;
 use std::f64::consts::SQRT_2;
-use thalweg::{DType, MatmulPrecision, Tensor, manual_seed};
+use thalweg::{Conv, DType, MatmulPrecision, Pool, Tensor, manual_seed};
 
 /// The size class of a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -122,6 +122,19 @@ pub const ALL: &[Entry] = &[
     Entry { name: "attention", about: "softmax(q@kᵀ/√d + mask)@v, f32", make: |s| attention(s, DType::F32) },
     Entry { name: "attention_tf32", about: "the same in TF32", make: |s| attention(s, DType::F32) },
     Entry { name: "attention_bf16", about: "the same in bf16", make: |s| attention(s, DType::BF16) },
+    Entry { name: "conv2d", about: "3×3 over 64 channels of 56×56, f32", make: |s| conv2d(s, 1) },
+    Entry { name: "depthwise", about: "the same, each channel by itself", make: |s| conv2d(s, 64) },
+    Entry { name: "conv2d_relu", about: "the first with a bias and relu behind", make: conv2d_relu },
+    Entry {
+        name: "max_pool",
+        about: "3×3 by 2 over 64 channels of 112×112",
+        make: |s| (vec![Tensor::randn([images(s), 64, 112, 112])], |x| vec![x[0].max_pool2d(pool(2))]),
+    },
+    Entry {
+        name: "avg_pool",
+        about: "3×3 by 1 over 64 channels of 56×56",
+        make: |s| (vec![Tensor::randn([images(s), 64, 56, 56])], |x| vec![x[0].avg_pool2d(pool(1))]),
+    },
 ];
 
 /// Makes a workload of [`ALL`] with its inputs computed and at hand.
@@ -263,6 +276,30 @@ fn attention(size: Size, dtype: DType) -> (Vec<Tensor>, Call) {
         let scores = x[0].matmul(&x[1].transpose(-1, -2)) / scale + &x[3];
         vec![softmax(&scores).matmul(&x[2])]
     })
+}
+
+fn images(size: Size) -> usize {
+    if size == Size::Large { 256 } else { 16 }
+}
+
+/// 64 channels in so many groups, to 64, with images as large as they were.
+fn conv2d(size: Size, groups: usize) -> (Vec<Tensor>, Call) {
+    let inputs = vec![Tensor::randn([images(size), 64, 56, 56]), Tensor::randn([64, 64 / groups, 3, 3])];
+    (inputs, |x| {
+        let groups = 64 / x[1].size(1);
+        vec![x[0].conv2d(&x[1], None, Conv::default().padding(1).groups(groups))]
+    })
+}
+
+fn conv2d_relu(size: Size) -> (Vec<Tensor>, Call) {
+    let (mut inputs, _) = conv2d(size, 1);
+    inputs.push(Tensor::randn([64]));
+    (inputs, |x| vec![x[0].conv2d(&x[1], Some(&x[2]), Conv::default().padding(1)).relu()])
+}
+
+/// 3×3, by so many.
+fn pool(stride: usize) -> Pool<2> {
+    Pool::new(3).stride(stride).padding(1)
 }
 
 /// The calls of dyn_shapes: gelu_custom on `[b, 2048]` (large: `[64·b, 2048]`) for b from 1 to 64.

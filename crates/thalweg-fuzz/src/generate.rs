@@ -4,6 +4,7 @@
 mod idioms;
 mod products;
 mod siblings;
+mod windows;
 
 use crate::program::{Argument, Input, Program, Step, Tensor};
 use fastrand::Rng;
@@ -550,6 +551,23 @@ mod tests {
         ] {
             assert!(names.contains(name), "{name} is not among {names:?}");
         }
+    }
+
+    #[test]
+    fn convolutions_and_pooling_come_up() {
+        let programs: Vec<Program> = (0..800).map(program).collect();
+        // A product of windows, and several slices of one tensor put together.
+        let windowed = |p: &&Program| {
+            let ops: Vec<&str> = p.steps.iter().map(|s| s.op.name()).collect();
+            let at = ops.windows(3).position(|w| w == ["permute", "reshape", "matmul"]);
+            at.is_some_and(|at| ops[..at].contains(&"window"))
+        };
+        assert!(programs.iter().filter(windowed).count() > 5);
+        let shifted = |p: &&Program| {
+            let name = |i: usize| p.steps[i].op.name();
+            (3..p.steps.len()).any(|i| name(i - 3) == "slice" && name(i - 1) == "slice" && name(i) == "maximum")
+        };
+        assert!(programs.iter().filter(shifted).count() > 3);
     }
 
     #[test]

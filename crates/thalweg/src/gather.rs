@@ -170,7 +170,7 @@ impl Tensor {
     /// When there are none or more than dimensions, they do not broadcast, or one is not of an integer dtype.
     #[track_caller]
     pub fn index<T: AsRef<Tensor>>(&self, indices: &[T]) -> Tensor {
-        let (rows, places) = self.linear("index", indices);
+        let (rows, places) = self.flat_places("index", indices);
         let mut shape = *places.shape();
         for &d in &self.dims()[indices.len()..] {
             assert!(shape.rank() < MAX_RANK, "index: the result is over the rank limit of {MAX_RANK}");
@@ -184,7 +184,7 @@ impl Tensor {
     /// The tensor with its first dimensions made one, and the places in that which several indices name; -1 where one
     /// of them names nothing.
     #[track_caller]
-    pub(crate) fn linear<T: AsRef<Tensor>>(&self, name: &str, indices: &[T]) -> (Tensor, Tensor) {
+    pub(crate) fn flat_places<T: AsRef<Tensor>>(&self, name: &str, indices: &[T]) -> (Tensor, Tensor) {
         let count = indices.len();
         if count == 0 || count > self.rank() {
             panic!("{name}: {count} indices for shape {}", self.shape());

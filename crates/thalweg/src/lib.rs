@@ -37,15 +37,19 @@
 
 mod activation;
 mod arithmetic;
+mod attention;
 mod axes;
+mod conv;
 mod create;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod device;
 mod display;
+mod einsum;
 mod element;
 mod elementwise;
 mod gather;
+mod interpolate;
 mod io;
 mod join;
 mod loss;
@@ -57,6 +61,7 @@ mod normalize;
 mod observe;
 mod operand;
 mod pad;
+mod pool;
 mod powers;
 pub mod prelude;
 mod random;
@@ -67,15 +72,20 @@ mod scan;
 mod scatter;
 mod slice;
 mod sort;
+mod sweep;
 mod tensor;
 mod views;
 
+pub use attention::Attention;
 pub use axes::{Axes, Axis, Sizes};
+pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 pub use half::{bf16, f16};
+pub use interpolate::Interpolation;
 pub use loss::Reduction;
+pub use matmul::Contracted;
 pub use mode::{
     flush, set_deferring, set_matmul_precision, set_measuring, set_reproducible, set_search_effort, synchronize,
     with_fusion, with_strict,
@@ -83,9 +93,11 @@ pub use mode::{
 pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
+pub use pool::Pool;
 pub use random::{Generator, manual_seed};
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};
+pub use sweep::{Each, Padding};
 pub use tensor::Tensor;
 pub use thalweg_cpu::math::accuracy::Accuracy;
 pub use thalweg_cpu::{Bandwidth, Choice as CpuEngine, CpuOptions};

@@ -1,7 +1,7 @@
 //! Products of vectors and matrices.
 
 use crate::record::{check_alike, wrong_dtype};
-use crate::{DType, Shape, Tensor};
+use crate::{Axes, DType, Shape, Tensor};
 use thalweg_ir::Op;
 use thalweg_stream::{Operand, record};
 
@@ -72,6 +72,126 @@ impl Tensor {
             panic!("outer: takes two vectors, not shapes {} and {}", self.shape(), other.shape());
         }
         self.unsqueeze(1).mul(other)
+    }
+}
+
+/// Which axes [`Tensor::tensordot`] sums over: a number (the last ones of the left, the first ones of the right), or a
+/// list for each side.
+#[derive(Clone, Copy, Debug)]
+pub struct Contracted(Pairs);
+
+#[derive(Clone, Copy, Debug)]
+enum Pairs {
+    Count(usize),
+    Lists(Axes, Axes),
+}
+
+impl From<usize> for Contracted {
+    fn from(count: usize) -> Contracted {
+        Contracted(Pairs::Count(count))
+    }
+}
+
+impl<A: Into<Axes>, B: Into<Axes>> From<(A, B)> for Contracted {
+    fn from((left, right): (A, B)) -> Contracted {
+        Contracted(Pairs::Lists(left.into(), right.into()))
+    }
+}
+
+impl Tensor {
+    /// The product of all elements of one tensor with all of another, summed over pairs of axes, as NumPy's and
+    /// PyTorch's `tensordot`: the other axes of the left come first, then those of the right.
+    ///
+    /// It is one [`matmul`](Tensor::matmul) of permuted views, with its order of sums.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::randn([2, 3, 4]), Tensor::randn([4, 3, 5]));
+    /// assert_eq!(a.tensordot(&b, ([1, 2], [1, 0])).dims(), [2, 5]);
+    /// assert_eq!(a.tensordot(&b, 1).dims(), [2, 3, 3, 5]);
+    /// ```
+    ///
+    /// # Panics
+    /// When an axis does not exist or is named twice, lists differ in length or their sizes differ, the result would
+    /// have more than eight axes, dtypes differ or are bool.
+    #[track_caller]
+    pub fn tensordot(&self, other: &Tensor, axes: impl Into<Contracted>) -> Tensor {
+        check_alike("tensordot", self, other);
+        if self.dtype() == DType::Bool {
+            wrong_dtype("tensordot", "a float or integer dtype", self.dtype());
+        }
+        let (m, n) = (self.rank(), other.rank());
+        let ((left, count), (right, pairs)) = match axes.into().0 {
+            Pairs::Count(count) if count <= m.min(n) => {
+                let (left, right): (Vec<usize>, Vec<usize>) = ((m - count..m).collect(), (0..count).collect());
+                (Axes::from(left).of("tensordot", m), Axes::from(right).of("tensordot", n))
+            }
+            Pairs::Count(count) => {
+                panic!("tensordot: {count} axes of shapes {} and {}", self.shape(), other.shape())
+            }
+            Pairs::Lists(left, right) => (left.of("tensordot", m), right.of("tensordot", n)),
+        };
+        let (left, right) = (&left[..count], &right[..pairs]);
+        let sizes = |x: &Tensor, axes: &[usize]| axes.iter().map(|&a| x.dims()[a]).collect::<Vec<_>>();
+        let terms = sizes(self, left);
+        if terms != sizes(other, right) {
+            panic!("tensordot: axes {left:?} of {} against axes {right:?} of {}", self.shape(), other.shape());
+        }
+        let rest = |rank: usize, gone: &[usize]| (0..rank).filter(|a| !gone.contains(a)).collect::<Vec<_>>();
+        let (rows, columns) = (rest(m, left), rest(n, right));
+        let out = [sizes(self, &rows), sizes(other, &columns)].concat();
+        if out.len() > crate::MAX_RANK {
+            panic!(
+                "tensordot: shapes {} and {} give {} axes, over the rank limit",
+                self.shape(),
+                other.shape(),
+                out.len()
+            );
+        }
+        let product = |sizes: &[usize]| sizes.iter().product::<usize>();
+        let (k, split) = (product(&terms), rows.len());
+        let a = self.permute([rows.as_slice(), left].concat()).reshaped(Shape::new(&[product(&out[..split]), k]));
+        let b = other.permute([right, &columns].concat()).reshaped(Shape::new(&[k, product(&out[split..])]));
+        a.matmul(&b).reshaped(Shape::new(&out))
+    }
+
+    /// A linear layer: each row of the last axis times weights `[out, in]`, PyTorch's layout, plus a bias for each
+    /// output: `x·wᵀ + b`. Leading dimensions stay; all rows are one product.
+    ///
+    /// Sums are those of [`matmul`](Tensor::matmul): bf16 and f16 are added up in f32 and rounded once, then the bias
+    /// is added.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (x, w, b) = (Tensor::randn([2, 5, 3]), Tensor::randn([4, 3]), Tensor::randn([4]));
+    /// assert_eq!(x.linear(&w, Some(&b)).dims(), [2, 5, 4]);
+    /// ```
+    ///
+    /// # Panics
+    /// When this has no last axis of the weights' inputs, the weights are no matrix, the bias is not one number for
+    /// each output, dtypes differ or are bool.
+    #[track_caller]
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        check_alike("linear", self, weight);
+        if self.dtype() == DType::Bool {
+            wrong_dtype("linear", "a float or integer dtype", self.dtype());
+        }
+        let fits = self.rank() > 0 && weight.rank() == 2 && self.dims()[self.rank() - 1] == weight.dims()[1];
+        if !fits {
+            panic!("linear: shape {} by weights of shape {}, which are [out, in]", self.shape(), weight.shape());
+        }
+        let (outer, inner) = (weight.dims()[0], weight.dims()[1]);
+        if let Some(bias) = bias {
+            check_alike("linear", self, bias);
+            if bias.dims() != [outer] {
+                panic!("linear: a bias of shape {} for weights of shape {}", bias.shape(), weight.shape());
+            }
+        }
+        let mut shape = *self.shape();
+        let rows = shape[..shape.rank() - 1].iter().product::<usize>();
+        shape.dims_mut()[self.rank() - 1] = outer;
+        let sums = self.reshaped(Shape::new(&[rows, inner])).matmul(&weight.t());
+        bias.map_or_else(|| sums.clone(), |bias| &sums + bias).reshaped(shape)
     }
 }
 

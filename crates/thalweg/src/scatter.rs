@@ -143,7 +143,7 @@ impl Tensor {
     #[track_caller]
     pub fn index_put<T: AsRef<Tensor>>(&self, indices: &[T], values: impl IntoOperand, accumulate: bool) -> Tensor {
         let name = "index_put";
-        let (rows, places) = self.linear(name, indices);
+        let (rows, places) = self.flat_places(name, indices);
         let values = self.values(name, values.operand());
         let mut shape = *places.shape();
         for &d in &self.dims()[indices.len()..] {

@@ -4,8 +4,8 @@
 mod counting;
 
 use counting::{counted, pinned, randn};
-use thalweg::Counters;
 use thalweg::prelude::*;
+use thalweg::{Attention, Conv, Counters, Pool};
 use thalweg_stream::{Mode, mode, set_mode};
 
 /// Runs `f` fused and unfused, strictly and not: strictly to the bit, else nearly. Gives what the fused run counted.
@@ -121,4 +121,64 @@ fn an_index_out_of_range_in_a_factor_is_an_error() {
     let bad = Tensor::new([3i64, 10]);
     let message = table.index_select(0, &bad).matmul(&w).relu().to_vec::<f32>().unwrap_err().to_string();
     assert!(message.contains("out of range"), "{message}");
+}
+
+/// Convolutions: what is asked for beside the images is counted.
+#[test]
+fn a_convolution_has_no_unrolled_input() {
+    let _pinned = pinned();
+    let (n, channels, size, outer) = (2, 16, 24, 20);
+    let (x, w, b) = (randn([n, channels, size, size]), randn([outer, channels, 3, 3]), randn([outer]));
+    let (images, weights) = ((n * channels * size * size) as u64 * F32, (outer * channels * 9) as u64 * F32);
+    let inner = size - 2;
+    let out = (n * outer * inner * inner) as u64 * F32;
+    let c = alike(&|| x.conv2d(&w, Some(&b), Conv::default()).relu());
+    assert_eq!((c.kernels, c.bytes_written), (1, out));
+    assert!(c.bytes_allocated <= out + 4096, "{c:?}");
+    assert!(c.bytes_read <= images + weights + outer as u64 * F32, "{c:?}");
+    // With a border: the bordered images are stored, or not.
+    let c = alike(&|| x.conv2d(&w, Some(&b), Conv::default().padding(1)).relu());
+    let bordered = (n * channels * (size + 2) * (size + 2)) as u64 * F32;
+    let out = (n * outer * size * size) as u64 * F32;
+    assert!(c.kernels <= 2 && c.bytes_allocated <= bordered + out + 8192, "{c:?}");
+    // Strides, dilation and groups are views as well.
+    let options = Conv::default().stride(2).dilation(2).groups(4);
+    let (w, out) = (randn([outer, channels / 4, 3, 3]), (n * outer * 10 * 10) as u64 * F32);
+    let c = alike(&|| x.conv2d(&w, None, options));
+    assert_eq!((c.kernels, c.bytes_written), (1, out));
+    // Each channel by itself, and pooling: one pass over the images.
+    let w = randn([channels, 1, 3, 3]);
+    let c = alike(&|| x.conv2d(&w, None, Conv::default().groups(channels)).relu());
+    assert_eq!((c.kernels, c.bytes_written), (1, (n * channels * inner * inner) as u64 * F32));
+    let c = alike(&|| x.max_pool2d(Pool::new(3).stride(1)));
+    assert_eq!((c.kernels, c.bytes_written), (1, (n * channels * inner * inner) as u64 * F32));
+}
+
+#[test]
+fn attention_by_name_is_one_kernel() {
+    let _pinned = pinned();
+    let (heads, n, d) = (4, 256, 32);
+    let (q, kv) = (randn([2, heads, n, d]), randn([2, 2, n, d]));
+    let out = (2 * heads * n * d) as u64 * F32;
+    let c = alike(&|| q.scaled_dot_product_attention(&kv, &kv, Attention::default()));
+    assert_eq!((c.kernels, c.bytes_written), (1, out));
+    // Which keys are seen may be put down once for all heads, a byte each; the scores are not.
+    let c = alike(&|| q.scaled_dot_product_attention(&kv, &kv, Attention::default().causal(true)));
+    assert!(c.kernels <= 2 && c.bytes_written <= out + (n * n) as u64, "{c:?}");
+    assert!(c.bytes_allocated < (2 * heads * n * n) as u64 * F32 / 2, "{c:?}");
+    let seen = randn([n, n]).gt(0.0);
+    thalweg::synchronize().unwrap();
+    let c = alike(&|| q.scaled_dot_product_attention(&kv, &kv, Attention::default().mask(&seen)));
+    assert_eq!(c.kernels, 1);
+}
+
+#[test]
+fn einsum_and_linear_are_products_without_copies() {
+    let _pinned = pinned();
+    let (q, k) = (randn([2, 40, 4, 32]), randn([2, 50, 4, 32]));
+    let c = alike(&|| Tensor::einsum("bqhd,bkhd->bhqk", &[&q, &k]) * 0.5);
+    assert_eq!((c.kernels, c.bytes_written), (1, 2 * 4 * 40 * 50 * F32));
+    let (x, w, b) = (randn([6, 20, 32]), randn([48, 32]), randn([48]));
+    let c = alike(&|| x.linear(&w, Some(&b)).gelu());
+    assert_eq!((c.kernels, c.bytes_written), (1, 6 * 20 * 48 * F32));
 }

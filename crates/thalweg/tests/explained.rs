@@ -122,3 +122,11 @@ fn an_update_of_two_hundred_parameters() {
     assert_eq!(s.kernels[0].writes.len(), 600);
     assert!(s.edges.is_empty());
 }
+
+#[test]
+fn a_convolution_with_a_bias_and_relu() {
+    let _pinned = pinned();
+    let (x, w, b) = (randn([4, 16, 28, 28]), randn([32, 16, 3, 3]), randn([32]));
+    let text = told(|| x.conv2d(&w, Some(&b), thalweg::Conv::default()).relu());
+    assert_eq!(text, "contraction over [4, 32, 676]: window window permute matmul add relu*\n");
+}

@@ -14,6 +14,7 @@
 
 mod blocking;
 mod blocks;
+mod grid;
 pub(crate) mod kernel;
 pub mod moves;
 mod pack;
@@ -27,6 +28,8 @@ use crate::engine::Choice;
 use crate::number::{Bf16, F16, Number};
 use crate::simd::Shared;
 use crate::threads::Threads;
+use grid::At;
+pub use grid::Grid;
 use kernel::Kernels;
 use pack::Strided;
 use std::any::TypeId;
@@ -55,6 +58,9 @@ pub enum Factor<'a> {
     Computed(&'a (dyn Fn(Block, *mut u8, usize) + Sync)),
     /// A right factor, all of it packed by [`Packing`], for products of several rows and columns.
     Packed(*const u8),
+    /// In memory, with several dimensions to its lines or terms: packed from there, and where no panel is packed it is
+    /// computed.
+    Grid(&'a Grid, &'a (dyn Fn(Block, *mut u8, usize) + Sync)),
 }
 
 /// A part of a computed factor.
@@ -207,6 +213,8 @@ enum Operand<'a, T> {
         write: &'a (dyn Fn(Block, *mut u8, usize) + Sync),
         batch: usize,
         terms_last: bool,
+        /// Where it can be packed from.
+        grid: Option<At<'a, T>>,
     },
     /// As [`Factor::Packed`].
     Packed(Shared<u8>),
@@ -315,8 +323,11 @@ fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize, l
             let first = first.cast::<T>().wrapping_offset(offset);
             Operand::Strided(Strided { first: Shared(first.cast_mut()), line: *line, term: *term })
         }
-        Factor::Computed(write) => Operand::Computed { write: *write, batch, terms_last: left },
         Factor::Packed(first) => Operand::Packed(Shared(first.cast_mut())),
+        Factor::Computed(write) => Operand::Computed { write: *write, batch, terms_last: left, grid: None },
+        Factor::Grid(grid, write) => {
+            Operand::Computed { write: *write, batch, terms_last: left, grid: Some(grid.of_product(batch)) }
+        }
     }
 }
 
@@ -331,6 +342,8 @@ impl<T: Number> Operand<'_, T> {
             Operand::Strided(from) => unsafe {
                 pack::panels(from.from(lines.start, terms.start), cuts, terms.len(), to);
             },
+            // SAFETY: the caller's promise.
+            Operand::Computed { grid: Some(grid), .. } => unsafe { grid.pack(lines, terms, cuts, to) },
             Operand::Computed { .. } => {
                 let bytes = (lines.len() + 16) * (terms.len() + 16) * size_of::<T>();
                 scratch::with(scratch::Use::Staging, bytes, |staging| {
@@ -348,7 +361,7 @@ impl<T: Number> Operand<'_, T> {
     fn staged(&self, lines: Range<usize>, terms: Range<usize>, staging: *mut T) -> Strided<T> {
         match *self {
             Operand::Strided(from) => from.from(lines.start, terms.start),
-            Operand::Computed { write, batch, terms_last } => {
+            Operand::Computed { write, batch, terms_last, .. } => {
                 // Not a power of two from row to row: such rows would share the sets of a cache.
                 let lead = if terms_last { terms.len() + 16 } else { lines.len() + 16 };
                 write(Block { batch, lines, terms }, staging.cast(), lead);

@@ -52,6 +52,11 @@ impl Cuts {
         Cuts { lines, most, shared: short.then(|| lines - (most + rest) / 2) }
     }
 
+    /// Room of a panel, in lines.
+    pub fn most(self) -> usize {
+        self.most
+    }
+
     /// How many panels.
     pub fn count(self) -> usize {
         self.lines.div_ceil(self.most)

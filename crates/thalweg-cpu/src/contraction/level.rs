@@ -4,8 +4,9 @@
 //! one product on the calling thread.
 
 use super::checks::{batch_number, batch_offset, check_factor};
+use super::grid::grid;
 use super::parts::{Job, Near, Parts, Programs};
-use crate::contract::{self, Block, Factor, Finish, Packing, Tile};
+use crate::contract::{self, Block, Factor, Finish, Grid, Packing, Tile};
 use crate::engine::Choice;
 use crate::simd::Shared;
 use crate::threads::Threads;
@@ -135,7 +136,12 @@ impl Level<'_> {
     pub(super) fn pack(&self, batch: usize, part: usize) {
         let Some(packed) = &self.packed else { return };
         let block = move |block: Block, to: *mut u8, pitch: usize| self.block(1, batch, 0, block, to, pitch);
-        let factor = self.in_memory(1, batch, 0).unwrap_or(Factor::Computed(&block));
+        let grid = self.grid(batch..batch + 1);
+        let factor = match (self.in_memory(1, batch, 0), &grid) {
+            (Some(factor), _) => factor,
+            (None, Some(grid)) => Factor::Grid(grid, &block),
+            (None, None) => Factor::Computed(&block),
+        };
         // SAFETY: the factor was checked, there is room for those of so many products, and a part is one thread's.
         unsafe { packed.packing.pack(&factor, part, packed.at(batch)) }
     }
@@ -161,6 +167,12 @@ impl Level<'_> {
         let at = base + batch_offset(p, n, batch) + line * first as isize;
         let first = operand.address().wrapping_offset(at * self.dtype.size() as isize);
         Some(Factor::Strided { first, batch: vec![], line, term })
+    }
+
+    /// Where the right factor of these products lies, if its body only copies it.
+    pub(super) fn grid(&self, batches: Range<usize>) -> Option<Grid> {
+        let Source::Computed(job) = &self.factors[1] else { return None };
+        grid(job, self.dtype, batches.map(|batch| batch_number(self.product, 1, batch)))
     }
 
     /// Puts what is made of the sums of some rows of a product into `to`, densely: what its epilogue gives, or the sums
@@ -226,10 +238,14 @@ impl Level<'_> {
             let first = if n == 0 { rows.start } else { 0 };
             move |block: Block, to: *mut u8, pitch: usize| self.block(n, batch, first, block, to, pitch)
         });
-        let own =
-            |n: usize, first: usize| self.in_memory(n, batch, first).unwrap_or_else(|| Factor::Computed(&blocks[n]));
         // A product of one row reads its factors where they lie.
         let packed = self.packed.filter(|_| rows.len() > 1).map(|p| Factor::Packed(p.at(batch)));
+        let grid = self.grid(batch..batch + 1);
+        let own = |n: usize, first: usize| match (self.in_memory(n, batch, first), &grid) {
+            (Some(factor), _) => factor,
+            (None, Some(grid)) if n == 1 => Factor::Grid(grid, &blocks[n]),
+            _ => Factor::Computed(&blocks[n]),
+        };
         let product = contract::Contraction {
             dtype: self.dtype,
             batch: vec![],

@@ -5,11 +5,12 @@
 //! map programs on the thread that packs or has the tile, and so checked like all others.
 //!
 //! * `parts`: the bodies, compiled, and their launches on rectangles. `level`: a product with its factors.
-//! * `checks`: what is refused. `moves`: what all of it moves.
+//! * `checks`: what is refused. `grid`: factors that are only copied. `moves`: what all of it moves.
 //!
 //! Always true: no operand is touched outside its bytes, whatever geometry is given, and no element is written twice.
 
 mod checks;
+mod grid;
 mod level;
 mod moves;
 mod parts;
@@ -114,12 +115,16 @@ impl ContractionProgram {
         let dtype = self.kernel.accumulator();
         let blocks = [0, 1]
             .map(|n| move |block: Block, to: *mut u8, pitch: usize| level.block(n, block.batch, 0, block, to, pitch));
+        let grid = level.grid(0..g.batches());
         let factor = |n: usize| match level.in_memory(n, 0, 0) {
             Some(Factor::Strided { first, line, term, .. }) => {
                 let batch = p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect();
                 Factor::Strided { first, batch, line, term }
             }
-            _ => Factor::Computed(&blocks[n]),
+            _ => match &grid {
+                Some(grid) if n == 1 => Factor::Grid(grid, &blocks[n]),
+                _ => Factor::Computed(&blocks[n]),
+            },
         };
         let finish = |tile: Tile| {
             let after = level.epilogue.as_ref().expect("a tile has an epilogue");

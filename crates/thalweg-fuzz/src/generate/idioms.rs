@@ -18,6 +18,9 @@ impl Generator {
         if self.rng.u32(..4) == 0 {
             return self.contraction().map(|_| ());
         }
+        if self.rng.u32(..8) == 0 {
+            return self.windowed().map(|_| ());
+        }
         let x = self.float_tensor()?;
         match self.rng.u32(..16) {
             0 | 1 => self.softmax(x),

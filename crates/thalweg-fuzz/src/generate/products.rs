@@ -130,7 +130,7 @@ impl Generator {
         }
     }
 
-    fn product(&mut self, a: Tensor, b: Tensor) -> Option<Tensor> {
+    pub(super) fn product(&mut self, a: Tensor, b: Tensor) -> Option<Tensor> {
         let (sa, sb) = (self.program.shape(a), self.program.shape(b));
         let lead = |s: Shape| Shape::new(&s[..s.rank() - 2]);
         let batch = lead(sa).broadcast(&lead(sb))?;

@@ -10,5 +10,7 @@ mod mistakes;
 mod networks;
 mod npy;
 mod operators;
+mod products;
 mod random;
 mod values;
+mod windows;

@@ -27,7 +27,7 @@ fn panic_of<R>(f: impl FnOnce() -> R) -> (String, String) {
         }));
     });
     LAST.set(None);
-    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "this was meant to panic");
+    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "assertion: this was meant to panic");
     LAST.take().expect("a panic leaves its message")
 }
 
@@ -71,6 +71,33 @@ fn of_elementwise_operations() {
         t.pow(2) => "pow: takes a float or integer dtype, not bool; .cast(DType::F32) first";
         a.isclose(&i, 0.0, 0.0) => "sub: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
         { let mut c = a.clone(); c += &b; } => "add: shapes [2, 3] and [4] do not broadcast";
+    }
+}
+
+#[test]
+fn of_convolutions_and_pooling() {
+    use thalweg::{Conv, ConvTranspose, Interpolation, Pool};
+    let (x, w) = (Tensor::zeros([2, 4, 5, 5]), Tensor::zeros([6, 4, 3, 3]));
+    let b = Tensor::zeros([4]);
+    mistakes! {
+        x.conv2d(&Tensor::zeros([6, 4, 6, 3]), None, Conv::default()) => "conv2d: a window of 6 elements (kernel [6, 3], dilation [1, 1]) is over the 5 of axis 2 of [2, 4, 5, 5] with padding";
+        x.conv1d(&w, None, Conv::default()) => "conv1d: takes weights of rank 3, not shape [6, 4, 3, 3]";
+        x.conv3d(&w.unsqueeze(0), None, Conv::default()) => "conv3d: weights of shape [1, 6, 4, 3, 3] do not fit the 2 channels of [1, 2, 4, 5, 5] in 1 groups";
+        x.conv2d(&w, None, Conv::default().groups(2)) => "conv2d: weights of shape [6, 4, 3, 3] do not fit the 4 channels of [2, 4, 5, 5] in 2 groups";
+        x.conv2d(&w, None, Conv::default().stride(0)) => "conv2d: kernel [3, 3], stride [0, 0] and dilation [1, 1] must be above 0";
+        x.conv2d(&w, None, Conv::default().dilation(3)) => "conv2d: a window of 7 elements (kernel [3, 3], dilation [3, 3]) is over the 5 of axis 2 of [2, 4, 5, 5] with padding";
+        x.conv2d(&w, Some(&b), Conv::default()) => "conv2d: a bias of shape [4] for 6 channels of weights [6, 4, 3, 3]";
+        x.conv2d(&w.cast(DType::F64), None, Conv::default()) => "conv2d: dtypes f32 and f64 differ; convert one with .cast(DType::F32) or .cast(DType::F64)";
+        x.slice(0).slice(0).conv2d(&w, None, Conv::default()) => "conv2d: takes samples × channels × 2 axes, or channels × 2 axes, not shape [5, 5]";
+        x.conv_transpose2d(&w, None, ConvTranspose::default()) => "conv_transpose2d: weights of shape [6, 4, 3, 3] do not fit the 4 channels of [2, 4, 5, 5] in 1 groups";
+        x.conv_transpose2d(&w.transpose(0, 1), None, ConvTranspose::default().output_padding(1)) => "conv_transpose2d: output padding [1, 1] is not below stride [1, 1] or dilation [1, 1]";
+        x.conv_transpose2d(&w.transpose(0, 1), None, ConvTranspose::default().padding(4)) => "conv_transpose2d: padding [(4, 4), (4, 4)] leaves nothing of axis 2 of [2, 4, 5, 5]";
+        x.max_pool2d(Pool::new(6)) => "max_pool2d: a window of 6 elements (kernel [6, 6], dilation [1, 1]) is over the 5 of axis 2 of [2, 4, 5, 5] with padding";
+        x.max_pool2d(Pool::new(2).padding(2)) => "max_pool2d: padding (2, 2) is not below the 2 elements of a window";
+        x.avg_pool2d(Pool::new(2).dilation(2)) => "avg_pool2d: takes no dilation, not [2, 2], of shape [2, 4, 5, 5]";
+        x.gt(0).max_pool2d(Pool::new(2)) => "max_pool2d: takes a float or integer dtype, not bool; .cast(DType::F32) first";
+        x.adaptive_avg_pool2d([0, 1]) => "adaptive_avg_pool2d: 0 windows over axis 2 of [2, 4, 5, 1]";
+        x.interpolate([0, 3], Interpolation::Nearest) => "interpolate: shape [2, 4, 5, 5] to sizes [0, 3]: a size is 0";
     }
 }
 
@@ -143,6 +170,16 @@ fn of_reductions_and_products() {
         a.argmax([0, 1]) => "argmax: takes one axis or all (..), not 2";
         i.softmax(0) => "softmax: takes a float dtype, not i32; .cast(DType::F32) first";
         a.softmax(5) => "softmax: axis 5 is out of range for rank 2";
+        a.linear(&a.t(), None) => "linear: shape [2, 3] by weights of shape [3, 2], which are [out, in]";
+        a.linear(&a, Some(&a)) => "linear: a bias of shape [2, 3] for weights of shape [2, 3]";
+        a.tensordot(&a, 1) => "tensordot: axes [1] of [2, 3] against axes [0] of [2, 3]";
+        a.tensordot(&a, ([0, 0], [0, 1])) => "tensordot: axis 0 is named twice";
+        a.tensordot(&a, 3) => "tensordot: 3 axes of shapes [2, 3] and [2, 3]";
+        Tensor::einsum("ij,jk->ik", &[&a, &a]) => "einsum: \"ij,jk->ik\" of shapes [2, 3], [2, 3]: j is 3 and 2";
+        Tensor::einsum("ij->ii", &[&a]) => "einsum: \"ij->ii\" of shapes [2, 3]: i stands twice in the result";
+        Tensor::einsum("ij,ij->ij", &[&a, &Tensor::zeros([1, 2])]) => "einsum: \"ij,ij->ij\" of shapes [2, 3], [1, 2]: j is 3 and 2";
+        Tensor::einsum("ij,j->i", &[&a, &i.slice(0)]) => "einsum: \"ij,j->i\" of shapes [2, 3], []: operand 1 has 0 axes, its term names 1";
+        a.scaled_dot_product_attention(&a.t(), &a, thalweg::Attention::default()) => "scaled_dot_product_attention: shapes do not fit: queries [2, 3], keys [3, 2] and values [2, 3]";
         a.matmul(&a) => "matmul: shapes [2, 3] and [2, 3] do not multiply: 3 columns against 2 rows";
         a.matmul(&i) => "matmul: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
         a.matmul(&Tensor::new(1.0f32)) => "matmul: shapes [2, 3] and [] are not both of rank 1 or more";

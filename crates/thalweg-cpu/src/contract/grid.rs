@@ -1,0 +1,156 @@
+//! Factors in memory whose lines and terms have several dimensions: the windows of a convolution, axes that a product
+//! has merged.
+//!
+//! In: sizes and strides of the lines and of the terms, both outermost first. Out: panels as those of `pack`, filled in
+//! stretches of neighbouring lines. Nothing is computed and nothing is put down in between, as it is where a body gives
+//! a block of the factor. Always true: values are kept (widening is exact), and only elements of the factor are read.
+
+use super::pack::Cuts;
+use crate::number::{Number, Wide};
+use crate::simd::{Job, Shared, dispatch};
+use std::ops::Range;
+
+/// A factor as it lies. Strides are in elements.
+#[derive(Debug)]
+pub struct Grid {
+    /// The first element of each product of the batch.
+    pub first: Vec<*const u8>,
+    /// Sizes and strides of the lines.
+    pub lines: Vec<(usize, isize)>,
+    /// Sizes and strides of the terms.
+    pub terms: Vec<(usize, isize)>,
+}
+
+// SAFETY: its addresses are only read, under the promise of whoever makes a contraction of it.
+unsafe impl Sync for Grid {}
+
+/// The factor of one product.
+#[derive(Clone, Copy)]
+pub struct At<'a, T> {
+    grid: &'a Grid,
+    first: Shared<T>,
+}
+
+/// Lines of a panel that lie one step apart: the place of the first in the panel, its offset, and how many.
+struct Stretch {
+    place: usize,
+    offset: isize,
+    count: usize,
+}
+
+impl Grid {
+    /// The factor of product number `batch`.
+    pub fn of_product<T>(&self, batch: usize) -> At<'_, T> {
+        At { grid: self, first: Shared(self.first[batch].cast::<T>().cast_mut()) }
+    }
+}
+
+/// Offsets of a range of row-major numbers of these dimensions.
+fn offsets(dims: &[(usize, isize)], range: Range<usize>) -> impl Iterator<Item = isize> {
+    range.map(move |mut number| {
+        let mut offset = 0;
+        for &(size, stride) in dims.iter().rev() {
+            offset += (number % size) as isize * stride;
+            number /= size;
+        }
+        offset
+    })
+}
+
+impl<T: Number> At<'_, T> {
+    /// Packs lines × terms into panels.
+    ///
+    /// # Safety
+    /// The rectangle is inside the factor, whose elements are readable, and `to` has room for the panels.
+    pub unsafe fn pack(self, lines: Range<usize>, terms: Range<usize>, cuts: Cuts, to: *mut T::Wide) {
+        let count = terms.len();
+        let terms: Vec<isize> = offsets(&self.grid.terms, terms).collect();
+        let (inner, step) = self.grid.lines.last().copied().unwrap_or((1, 0));
+        let mut stretches = vec![];
+        for number in 0..cuts.count() {
+            let (start, width) = cuts.get(number);
+            stretches.clear();
+            let (mut at, end) = (lines.start + start, lines.start + start + width);
+            while at < end {
+                let many = (inner - at % inner).min(end - at);
+                let offset = offsets(&self.grid.lines, at..at + 1).next().expect("one line");
+                stretches.push(Stretch { place: at - lines.start - start, offset, count: many });
+                at += many;
+            }
+            let to = Shared(to.wrapping_add(number * cuts.most() * count));
+            let (first, panel) = (self.first, cuts.most());
+            dispatch(Panel { first, terms: &terms, stretches: &stretches, step, width, panel, to });
+        }
+    }
+}
+
+/// One panel.
+struct Panel<'a, T: Number> {
+    first: Shared<T>,
+    terms: &'a [isize],
+    stretches: &'a [Stretch],
+    /// From line to line of a stretch.
+    step: isize,
+    width: usize,
+    panel: usize,
+    to: Shared<T::Wide>,
+}
+
+impl<T: Number> Job for Panel<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for (number, &term) in self.terms.iter().enumerate() {
+            let to = self.to.get().wrapping_add(number * self.panel);
+            let from = self.first.get().cast_const().wrapping_offset(term);
+            for s in self.stretches {
+                let (from, to) = (from.wrapping_offset(s.offset), to.wrapping_add(s.place));
+                // SAFETY: the promise of `pack`: the lines of a stretch are in the factor and in the panel.
+                unsafe {
+                    match self.step {
+                        1 => neighbours(from, to, s.count),
+                        step => {
+                            for line in 0..s.count {
+                                to.add(line).write(from.wrapping_offset(line as isize * step).read().widen());
+                            }
+                        }
+                    }
+                }
+            }
+            for line in self.width..self.panel {
+                // SAFETY: the panel has room for all its lines.
+                unsafe { to.add(line).write(T::Wide::ZERO) };
+            }
+        }
+    }
+}
+
+/// Copies neighbours in pieces of a size that is known, the last of which may overlap the one before.
+///
+/// # Safety
+/// So many elements are readable and writable.
+#[inline(always)]
+unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) {
+    // SAFETY: the caller's promise: the pieces lie within the elements.
+    unsafe {
+        match count {
+            16.. => pieces::<T, 16>(from, to, count),
+            8.. => pieces::<T, 8>(from, to, count),
+            4.. => pieces::<T, 4>(from, to, count),
+            _ => pieces::<T, 1>(from, to, count),
+        }
+    }
+}
+
+/// # Safety
+/// So many elements are readable and writable; there are `N` or more, or none.
+#[inline(always)]
+unsafe fn pieces<T: Number, const N: usize>(from: *const T, to: *mut T::Wide, count: usize) {
+    let mut at = 0;
+    while at < count {
+        let start = at.min(count - N);
+        // SAFETY: the caller's promise.
+        unsafe { to.add(start).cast::<[T::Wide; N]>().write(from.add(start).cast::<[T; N]>().read().map(T::widen)) };
+        at += N;
+    }
+}

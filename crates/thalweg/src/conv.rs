@@ -1,0 +1,366 @@
+//! Convolutions, plain and transposed: compositions of views and a product.
+//!
+//! A convolution multiplies the weights, `[out, in·kernel]`, with all windows of its input, `[in·kernel, windows]`. The
+//! windows are a view; they exist where a panel of the product is packed, so that nothing like an unrolled input is
+//! ever in memory. What follows (a bias, an activation) is computed where the sums are complete, as after any product.
+//! A depthwise convolution has one channel in each sum, and no two sums share a factor: it is a sum of shifted inputs,
+//! each times a weight.
+
+use crate::record::{check_alike, widened, wrong_dtype};
+use crate::sweep::{Each, Padding, Sweep, joined, samples, unsampled};
+use crate::{DType, Scalar, Tensor};
+
+/// Elements of a window up to which a depthwise convolution is a sum of shifted inputs; beyond, it is a product too.
+const FEW_TAPS: usize = 64;
+
+/// How a convolution goes over its input: stride 1, no padding, no dilation, one group, unless said otherwise.
+///
+/// ```
+/// # use thalweg::{Conv, Padding, Tensor};
+/// let (x, w) = (Tensor::randn([1, 4, 9, 9]), Tensor::randn([8, 2, 3, 3]));
+/// let y = x.conv2d(&w, None, Conv::default().stride(2).padding(1).groups(2));
+/// assert_eq!(y.dims(), [1, 8, 5, 5]);
+/// let y = x.conv2d(&w, None, Conv::default().dilation([1, 2]).padding(Padding::Same).groups(2));
+/// assert_eq!(y.dims(), [1, 8, 9, 9]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Conv<const N: usize> {
+    stride: [usize; N],
+    padding: Padding<N>,
+    dilation: [usize; N],
+    groups: usize,
+}
+
+impl<const N: usize> Default for Conv<N> {
+    fn default() -> Conv<N> {
+        Conv { stride: [1; N], padding: Padding::Valid, dilation: [1; N], groups: 1 }
+    }
+}
+
+impl<const N: usize> Conv<N> {
+    /// From window to window, in elements.
+    pub fn stride(self, stride: impl Into<Each<N>>) -> Conv<N> {
+        Conv { stride: stride.into().0, ..self }
+    }
+
+    /// Zeros around the input: so many, or [`Padding::Same`].
+    pub fn padding(self, padding: impl Into<Padding<N>>) -> Conv<N> {
+        Conv { padding: padding.into(), ..self }
+    }
+
+    /// From element to element of a window.
+    pub fn dilation(self, dilation: impl Into<Each<N>>) -> Conv<N> {
+        Conv { dilation: dilation.into().0, ..self }
+    }
+
+    /// Channels in so many groups, each a convolution of its own.
+    pub fn groups(self, groups: usize) -> Conv<N> {
+        Conv { groups, ..self }
+    }
+}
+
+/// How a transposed convolution goes over its result: stride 1, no padding, no dilation, one group, unless said
+/// otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct ConvTranspose<const N: usize> {
+    stride: [usize; N],
+    padding: [(usize, usize); N],
+    output_padding: [usize; N],
+    dilation: [usize; N],
+    groups: usize,
+}
+
+impl<const N: usize> Default for ConvTranspose<N> {
+    fn default() -> ConvTranspose<N> {
+        ConvTranspose { stride: [1; N], padding: [(0, 0); N], output_padding: [0; N], dilation: [1; N], groups: 1 }
+    }
+}
+
+impl<const N: usize> ConvTranspose<N> {
+    /// From element to element of the input, in elements of the result.
+    pub fn stride(self, stride: impl Into<Each<N>>) -> ConvTranspose<N> {
+        ConvTranspose { stride: stride.into().0, ..self }
+    }
+
+    /// So many elements are cut off at every side of the result.
+    pub fn padding(self, padding: impl Into<Each<N>>) -> ConvTranspose<N> {
+        ConvTranspose { padding: padding.into().0.map(|p| (p, p)), ..self }
+    }
+
+    /// So many elements more at the end of the result.
+    pub fn output_padding(self, more: impl Into<Each<N>>) -> ConvTranspose<N> {
+        ConvTranspose { output_padding: more.into().0, ..self }
+    }
+
+    /// From element to element of the kernel.
+    pub fn dilation(self, dilation: impl Into<Each<N>>) -> ConvTranspose<N> {
+        ConvTranspose { dilation: dilation.into().0, ..self }
+    }
+
+    /// Channels in so many groups, each a transposed convolution of its own.
+    pub fn groups(self, groups: usize) -> ConvTranspose<N> {
+        ConvTranspose { groups, ..self }
+    }
+}
+
+/// The last `N` sizes of weights.
+fn kernel_of<const N: usize>(weight: &Tensor) -> [usize; N] {
+    weight.dims()[2..].try_into().expect("weights were checked to have that rank")
+}
+
+/// A bias for each channel of dimension 1 of a result with `axes` dimensions behind that.
+fn biased(sums: Tensor, bias: Option<&Tensor>, axes: usize) -> Tensor {
+    match bias {
+        Some(bias) => sums + bias.reshaped(joined(bias.dims(), &vec![1; axes])),
+        None => sums,
+    }
+}
+
+/// Dtypes, devices, ranks, groups and bias of a convolution. `outer` is the number of output channels.
+#[track_caller]
+fn check<const N: usize>(name: &str, x: &Tensor, weight: &Tensor, groups: usize) {
+    check_alike(name, x, weight);
+    if x.dtype() == DType::Bool {
+        wrong_dtype(name, "a float or integer dtype", x.dtype());
+    }
+    if weight.rank() != N + 2 {
+        panic!("{name}: takes weights of rank {}, not shape {}", N + 2, weight.shape());
+    }
+    if groups == 0 {
+        panic!("{name}: 0 groups for shapes {} and {}", x.shape(), weight.shape());
+    }
+}
+
+#[track_caller]
+fn check_bias(name: &str, bias: Option<&Tensor>, weight: &Tensor, channels: usize) {
+    if let Some(bias) = bias {
+        check_alike(name, weight, bias);
+        if bias.dims() != [channels] {
+            panic!("{name}: a bias of shape {} for {channels} channels of weights {}", bias.shape(), weight.shape());
+        }
+    }
+}
+
+/// Weights `[groups, out, in·kernel]` times all windows of a padded input, with a bias for each output channel:
+/// `[samples, groups·out, windows]`.
+#[track_caller]
+fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Tensor {
+    let (n, groups, outer) = (x.dims()[0], weight.dims()[0], weight.dims()[1]);
+    let (terms, points) = (weight.dims()[2], sweep.out.iter().product::<usize>());
+    let windows = sweep.windows(x);
+    let sums = match groups {
+        1 => weight.squeeze(0).matmul(&windows.reshape([n, terms, points])),
+        _ => weight.matmul(&windows.reshape([n, groups, terms, points])),
+    };
+    sums.reshape([n, groups * outer, points])
+}
+
+#[track_caller]
+fn conv<const N: usize>(name: &str, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv<N>) -> Tensor {
+    let Conv { stride, padding, dilation, groups } = options;
+    check::<N>(name, x, weight, groups);
+    let (x, added) = samples::<N>(name, x);
+    let (n, channels) = (x.dims()[0], x.dims()[1]);
+    let (outer, inner) = (weight.dims()[0], weight.dims()[1]);
+    if inner * groups != channels || !outer.is_multiple_of(groups) {
+        panic!(
+            "{name}: weights of shape {} do not fit the {channels} channels of {} in {groups} groups",
+            weight.shape(),
+            x.shape()
+        );
+    }
+    check_bias(name, bias, weight, outer);
+    let kernel = kernel_of::<N>(weight);
+    let sweep = Sweep::new(name, &x, kernel, (stride, dilation), padding);
+    let padded = sweep.padded(&x, Scalar::Int(0));
+    let out = joined(&[n, outer], &sweep.out);
+    let taps: usize = kernel.iter().product();
+    if groups > 1 && inner == 1 && taps <= FEW_TAPS {
+        return unsampled(depthwise(&padded, weight, bias, &sweep).reshaped(out), added);
+    }
+    let weight = weight.reshape([groups, outer / groups, inner * taps]);
+    unsampled(biased(products(&padded, &weight, &sweep), bias, 1).reshaped(out), added)
+}
+
+/// Sums of shifted inputs, each times a weight: `[samples, channels, outputs of each, windows…]`.
+#[track_caller]
+fn depthwise<const N: usize>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, sweep: &Sweep<N>) -> Tensor {
+    let (channels, each) = (x.dims()[1], weight.dims()[0] / x.dims()[1].max(1));
+    let (wide, weight) = (widened(x), widened(weight));
+    let ones = [1; N];
+    let of = |t: &Tensor| t.reshaped(joined(&[channels, each], &ones));
+    let mut sum: Option<Tensor> = None;
+    for at in sweep.positions() {
+        let mut parts = crate::slice::whole(weight.dims());
+        (0..N).for_each(|i| parts[2 + i] = (at[i] as i64, 1, 1));
+        let product = sweep.element(&wide, at).unsqueeze(2) * of(&weight.sliced(&parts[..N + 2]));
+        sum = Some(match sum {
+            Some(sum) => sum + product,
+            None => product,
+        });
+    }
+    let sum = sum.expect("a kernel has an element");
+    match bias {
+        Some(bias) => sum + of(&widened(bias)),
+        None => sum,
+    }
+    .cast(x.dtype())
+}
+
+#[track_caller]
+fn conv_transpose<const N: usize>(
+    name: &str,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    options: ConvTranspose<N>,
+) -> Tensor {
+    let ConvTranspose { stride, padding, output_padding, dilation, groups } = options;
+    check::<N>(name, x, weight, groups);
+    let (x, added) = samples::<N>(name, x);
+    let (n, channels) = (x.dims()[0], x.dims()[1]);
+    let each = weight.dims()[1];
+    if weight.dims()[0] != channels || !channels.is_multiple_of(groups) {
+        panic!(
+            "{name}: weights of shape {} do not fit the {channels} channels of {} in {groups} groups",
+            weight.shape(),
+            x.shape()
+        );
+    }
+    check_bias(name, bias, weight, each * groups);
+    let kernel = kernel_of::<N>(weight);
+    if kernel.contains(&0) || stride.contains(&0) || dilation.contains(&0) {
+        panic!("{name}: kernel {kernel:?}, stride {stride:?} and dilation {dilation:?} must be above 0");
+    }
+    // Element s·q + r of the result is the sum of w[r + s·j]·x[q - j] over j: for each r of 0..s one convolution with
+    // every s-th weight. They are one product with s times the rows, whose results lie s apart.
+    let (mut taps, mut first, mut count, mut out) = ([0; N], [0; N], [0; N], [0; N]);
+    let (mut weight, mut input) = (weight.clone(), x.clone());
+    for i in 0..N {
+        let (s, d, size) = (stride[i], dilation[i], x.dims()[2 + i]);
+        let (before, after) = padding[i];
+        let span = d * (kernel[i] - 1) + 1;
+        if output_padding[i] >= s.max(d) {
+            panic!("{name}: output padding {output_padding:?} is not below stride {stride:?} or dilation {dilation:?}");
+        }
+        let all = if size == 0 { 0 } else { (size - 1) * s + span + output_padding[i] };
+        let Some(inside) = all.checked_sub(before + after).filter(|&o| o > 0) else {
+            panic!("{name}: padding {padding:?} leaves nothing of axis {} of {}", i + 2, x.shape());
+        };
+        // With a stride of 1 windows are dilated; else weights are, since only some of them meet.
+        let (tapped, reach) = if s == 1 { (kernel[i], span - 1) } else { (span.div_ceil(s), span.div_ceil(s) - 1) };
+        if s > 1 {
+            weight = weight.dilated(2 + i, d).padded_to(2 + i, tapped * s);
+        }
+        (taps[i], out[i], first[i]) = (tapped, inside, before / s);
+        count[i] = (before + inside).div_ceil(s) - first[i];
+        input = input.shifted(2 + i, reach as i64 - first[i] as i64, count[i] + reach);
+    }
+    let windows = [1; N];
+    let own = std::array::from_fn(|i| if stride[i] == 1 { dilation[i] } else { 1 });
+    let sweep = Sweep::new(name, &input, taps, (windows, own), Padding::Valid);
+    debug_assert_eq!(sweep.out, count);
+    let weight = phases(&weight, groups, taps, stride);
+    let outer = each * groups;
+    let fans: usize = stride.iter().product();
+    let sums = products(&input, &weight, &sweep).reshape([n, outer, fans * count.iter().product::<usize>()]);
+    let sums = biased(sums, bias, 1);
+    if fans == 1 {
+        return unsampled(sums.reshaped(joined(&[n, outer], &out)), added);
+    }
+    let apart = sums.reshape([[n, outer].as_slice(), &stride, &count].concat());
+    let order: Vec<usize> = [0, 1].into_iter().chain((0..N).flat_map(|i| [2 + N + i, 2 + i])).collect();
+    let together: [usize; N] = std::array::from_fn(|i| stride[i] * count[i]);
+    let whole = apart.permute(order).reshaped(joined(&[n, outer], &together));
+    let mut parts = crate::slice::whole(whole.dims());
+    (0..N).for_each(|i| parts[2 + i] = ((padding[i].0 - first[i] * stride[i]) as i64, 1, out[i]));
+    unsampled(whole.sliced(&parts[..N + 2]), added)
+}
+
+/// Weights of a transposed convolution, `[in, out of a group, taps·stride…]`, as `[groups, out·stride, in·taps]`, last
+/// taps first.
+fn phases<const N: usize>(weight: &Tensor, groups: usize, taps: [usize; N], stride: [usize; N]) -> Tensor {
+    let (inner, each) = (weight.dims()[0], weight.dims()[1]);
+    let parted: Vec<usize> = [inner, each].into_iter().chain((0..N).flat_map(|i| [taps[i], stride[i]])).collect();
+    let flipped = weight.reshape(parted).flip((0..N).map(|i| 2 + 2 * i).collect::<Vec<_>>());
+    let order: Vec<usize> =
+        [0, 1].into_iter().chain((0..N).map(|i| 3 + 2 * i)).chain((0..N).map(|i| 2 + 2 * i)).collect();
+    let (rows, window): (usize, usize) = (each * stride.iter().product::<usize>(), taps.iter().product());
+    let grouped = flipped.permute(order).reshape([groups, inner / groups, rows, window]);
+    grouped.permute([0, 2, 1, 3]).reshape([groups, rows, inner / groups * window])
+}
+
+impl Tensor {
+    /// With zeros between the elements of an axis, so that these lie `step` apart.
+    fn dilated(&self, axis: usize, step: usize) -> Tensor {
+        let size = self.dims()[axis];
+        if step == 1 || size <= 1 {
+            return self.clone();
+        }
+        let mut apart = *self.shape();
+        apart.dims_mut()[axis] = size * step;
+        // The added dimension merges with the axes behind it, so that the rank stays within the limit.
+        let inner: usize = self.dims()[axis + 1..].iter().product();
+        let outer: usize = self.dims()[..axis].iter().product();
+        let spread = self.reshape([outer * size, 1, inner]).pad([(0, 0), (0, step - 1), (0, 0)], 0).reshaped(apart);
+        spread.part(axis, (0, 1, (size - 1) * step + 1))
+    }
+
+    /// With zeros behind an axis, so that it has that size.
+    fn padded_to(&self, axis: usize, size: usize) -> Tensor {
+        self.shifted(axis, 0, size)
+    }
+
+    /// `size` elements of an axis that goes on with zeros, of which the tensor's first is number `first`.
+    fn shifted(&self, axis: usize, first: i64, size: usize) -> Tensor {
+        let own = self.dims()[axis] as i64;
+        let (start, end) = ((-first).clamp(0, own), (size as i64 - first).clamp(0, own));
+        let kept = self.part(axis, (start, 1, (end - start).max(0) as usize));
+        let before = first.clamp(0, size as i64) as usize;
+        let mut widths = [(0, 0); crate::MAX_RANK];
+        widths[axis] = (before, size - before - kept.dims()[axis]);
+        kept.pad(&widths[..self.rank()], 0)
+    }
+}
+
+macro_rules! convolutions {
+    ($($n:literal $name:ident $transpose:ident $axes:literal $window:literal;)*) => {
+        /// Convolutions.
+        ///
+        /// Sums are those of [`matmul`](Tensor::matmul), and so are their order and determinism: bf16 and f16 are added
+        /// up in f32 and rounded once, then the bias is added; integers wrap. A depthwise convolution (one channel in
+        /// each group) adds up its window element by element, the last axis running fastest, bf16 and f16 in f32 with
+        /// the bias, rounded once.
+        impl Tensor {$(
+            #[doc = concat!("The convolution of `[samples, in, ", $axes, "]` (or without samples) with weights `[out, in/groups, ", $window, "]`, PyTorch's layout, plus a bias for each output channel; a cross-correlation, as in all such libraries.")]
+            ///
+            /// # Panics
+            /// When ranks, channels, groups or the bias do not fit, not one window is inside, dtypes differ or are bool.
+            #[track_caller]
+            pub fn $name(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv<$n>) -> Tensor {
+                conv::<$n>(stringify!($name), self, weight, bias, options)
+            }
+
+            #[doc = concat!("The transpose of [`", stringify!($name), "`](Tensor::", stringify!($name), ") as a linear map, often called a deconvolution: `[samples, in, ", $axes, "]` (or without samples) with weights `[in, out/groups, ", $window, "]`, PyTorch's layout, plus a bias for each output channel. Along an axis of size `n` the result has `(n - 1)·stride + dilation·(kernel - 1) + 1 + output_padding` elements less those that the padding cuts off.")]
+            ///
+            /// It is one product for all positions modulo the stride (the sub-pixel convolution of Shi et al. 2016), with
+            /// no zeros put between the elements of the input. Sums are those of [`matmul`](Tensor::matmul).
+            ///
+            /// # Panics
+            /// When ranks, channels, groups or the bias do not fit, nothing is left between the padding, an output padding
+            /// is not below the stride or the dilation, dtypes differ or are bool.
+            #[track_caller]
+            pub fn $transpose(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvTranspose<$n>) -> Tensor {
+                conv_transpose::<$n>(stringify!($transpose), self, weight, bias, options)
+            }
+        )*}
+    };
+}
+
+convolutions! {
+    1 conv1d conv_transpose1d "length" "kernel";
+    2 conv2d conv_transpose2d "height, width" "kernel, kernel";
+    3 conv3d conv_transpose3d "depth, height, width" "kernel, kernel, kernel";
+}

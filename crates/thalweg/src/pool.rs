@@ -1,0 +1,293 @@
+//! Pooling: the largest or the mean element of windows. Plain compositions, axis by axis: what a window holds is the
+//! largest, or the sum, of what its rows hold.
+//!
+//! Along an axis with few elements in a window, that is the tensor combined with itself, shifted: a map, whose loads
+//! and stores run along memory. With many elements it is a fold over the windows.
+
+use crate::record::{check_float, widened, wrong_dtype};
+use crate::sweep::{Each, Padding, Sweep, samples, unsampled};
+use crate::{DType, Options, Scalar, Shape, Tensor};
+
+/// Elements of a window along an axis up to which it is shifted views put together.
+const FEW: usize = 16;
+
+/// How pooling goes over its input: windows side by side, without padding or dilation, all of them whole, unless said
+/// otherwise.
+///
+/// ```
+/// # use thalweg::{Pool, Tensor};
+/// let x = Tensor::randn([1, 2, 9, 9]);
+/// assert_eq!(x.max_pool2d(Pool::new(3).stride(2).padding(1)).dims(), [1, 2, 5, 5]);
+/// assert_eq!(x.avg_pool2d(Pool::new([2, 3]).ceil(true)).dims(), [1, 2, 5, 3]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Pool<const N: usize> {
+    window: [usize; N],
+    stride: [usize; N],
+    padding: Padding<N>,
+    dilation: [usize; N],
+    ceil: bool,
+    count_padding: bool,
+}
+
+impl<const N: usize> Pool<N> {
+    /// Windows of that size, side by side.
+    pub fn new(window: impl Into<Each<N>>) -> Pool<N> {
+        let window = window.into().0;
+        Pool { window, stride: window, padding: Padding::Valid, dilation: [1; N], ceil: false, count_padding: true }
+    }
+
+    /// From window to window, in elements.
+    pub fn stride(self, stride: impl Into<Each<N>>) -> Pool<N> {
+        Pool { stride: stride.into().0, ..self }
+    }
+
+    /// A border around the input: nothing is larger than it, or its elements are 0 (see
+    /// [`count_padding`](Pool::count_padding)).
+    pub fn padding(self, padding: impl Into<Padding<N>>) -> Pool<N> {
+        Pool { padding: padding.into(), ..self }
+    }
+
+    /// From element to element of a window; not for means.
+    pub fn dilation(self, dilation: impl Into<Each<N>>) -> Pool<N> {
+        Pool { dilation: dilation.into().0, ..self }
+    }
+
+    /// Whether there is one window more where the last one leaves elements out: `⌈⌉` in the place of `⌊⌋` in the number
+    /// of windows. It begins inside the input or the border before it.
+    pub fn ceil(self, ceil: bool) -> Pool<N> {
+        Pool { ceil, ..self }
+    }
+
+    /// Whether elements of the border count where a mean is taken (PyTorch's `count_include_pad`); they do by default.
+    pub fn count_padding(self, count: bool) -> Pool<N> {
+        Pool { count_padding: count, ..self }
+    }
+
+    /// The windows over a tensor. With `ceil` the border behind may be longer than asked for; the second result is the
+    /// one asked for.
+    #[track_caller]
+    fn sweep(self, name: &str, x: &Tensor) -> (Sweep<N>, [(usize, usize); N]) {
+        let mut sweep = Sweep::new(name, x, self.window, (self.stride, self.dilation), self.padding);
+        let asked = sweep.pads;
+        for i in 0..N {
+            let (span, size) = (sweep.span(i), x.dims()[x.rank() - N + i]);
+            let (before, after) = asked[i];
+            if before >= span || after >= span {
+                panic!("{name}: padding {:?} is not below the {span} elements of a window", asked[i]);
+            }
+            if self.ceil {
+                let left = (size + before + after - span) % sweep.stride[i];
+                let next = sweep.out[i] * sweep.stride[i];
+                if left > 0 && next < size + before {
+                    sweep.out[i] += 1;
+                    sweep.pads[i].1 = next + span - size - before;
+                }
+            }
+        }
+        (sweep, asked)
+    }
+}
+
+impl<const N: usize> Sweep<N> {
+    /// What the windows of a padded tensor hold, put together along one axis after the other, the last one first.
+    fn folded(
+        &self,
+        x: &Tensor,
+        two: impl Fn(&Tensor, &Tensor) -> Tensor,
+        all: impl Fn(&Tensor, usize) -> Tensor,
+    ) -> Tensor {
+        let lead = x.rank() - N;
+        let mut x = x.clone();
+        for i in (0..N).rev() {
+            let axis = lead + i;
+            if self.kernel[i] > FEW {
+                let windows = x.window(axis, self.span(i), self.stride[i]);
+                let inside = (0, self.dilation[i] as i64, self.kernel[i]);
+                x = all(&windows.part(windows.rank() - 1, inside), windows.rank() - 1);
+                continue;
+            }
+            let shifted =
+                |at: usize| x.part(axis, ((at * self.dilation[i]) as i64, self.stride[i] as i64, self.out[i]));
+            x = (1..self.kernel[i]).fold(shifted(0), |sum, at| two(&sum, &shifted(at)));
+        }
+        x
+    }
+}
+
+#[track_caller]
+fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
+    if x.dtype() == DType::Bool {
+        wrong_dtype(name, "a float or integer dtype", x.dtype());
+    }
+    let (x, added) = samples::<N>(name, x);
+    let (sweep, _) = pool.sweep(name, &x);
+    let least = match x.dtype().is_float() {
+        true => Scalar::Float(f64::NEG_INFINITY),
+        false => Scalar::Int(x.dtype().int_range().0),
+    };
+    let padded = sweep.padded(&x, least);
+    unsampled(sweep.folded(&padded, |a, b| a.maximum(b), |x, axis| x.amax(axis)), added)
+}
+
+#[track_caller]
+fn avg_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
+    check_float(name, x);
+    let (x, added) = samples::<N>(name, x);
+    if pool.dilation != [1; N] {
+        panic!("{name}: takes no dilation, not {:?}, of shape {}", pool.dilation, x.shape());
+    }
+    let (sweep, asked) = pool.sweep(name, &x);
+    let padded = sweep.padded(&widened(&x), Scalar::Int(0));
+    let mut sum = sweep.folded(&padded, |a, b| a + b, |x, axis| x.sum(axis));
+    let mut count = 1usize;
+    for i in 0..N {
+        let size = x.dims()[2 + i];
+        let (before, after) = asked[i];
+        let whole = if pool.count_padding { (0, size + before + after) } else { (before, size + before) };
+        let last = (sweep.out[i] - 1) * sweep.stride[i] + sweep.kernel[i];
+        if whole.0 == 0 && last <= whole.1 {
+            count *= sweep.kernel[i];
+        } else {
+            // Each window has its own count, that of the elements between the borders.
+            let start = Tensor::arange_with(sweep.out[i], Options::of(&sum)) * sweep.stride[i];
+            let inside = (&start + sweep.kernel[i]).minimum(whole.1) - start.maximum(whole.0);
+            sum = sum / inside.reshape([&[sweep.out[i]][..], &vec![1; N - 1 - i]].concat());
+        }
+    }
+    unsampled((sum / count).cast(x.dtype()), added)
+}
+
+/// One axis made of `out` windows that cover it evenly, from `⌊i·n/out⌋` to before `⌈(i+1)·n/out⌉`: their elements in a
+/// new last dimension, and which of these are inside (none: all are).
+#[track_caller]
+fn even_windows(name: &str, x: &Tensor, axis: usize, out: usize) -> (Tensor, Option<Tensor>) {
+    let size = x.dims()[axis];
+    if out == 0 || size == 0 {
+        panic!("{name}: {out} windows over axis {axis} of {}", x.shape());
+    }
+    if size.is_multiple_of(out) {
+        return (x.window(axis, size / out, size / out), None);
+    }
+    let bounds = |i: usize| (i * size / out, ((i + 1) * size).div_ceil(out));
+    let longest = (0..out).map(|i| bounds(i).1 - bounds(i).0).max().expect("there is a window");
+    let number = Tensor::arange_with(out, (DType::I64, x.device()));
+    let start = (&number * size).floor_div(out);
+    let end = ((&number + 1) * size + (out - 1)).floor_div(out);
+    let place = start.unsqueeze(1) + Tensor::arange_with(longest, (DType::I64, x.device()));
+    let inside = place.lt(end.unsqueeze(1));
+    let taken = x.index_select(axis, &place.minimum(size - 1).flatten());
+    let parted = taken.unflatten(axis, [out, longest]).movedim(axis + 1, -1);
+    let mut shape = Shape::new(&vec![1; parted.rank()]);
+    shape.dims_mut()[axis] = out;
+    shape.dims_mut()[parted.rank() - 1] = longest;
+    (parted, Some(inside.reshaped(shape)))
+}
+
+/// Windows that cover the axes evenly; what is outside of one becomes `border`.
+#[track_caller]
+fn adaptive<const N: usize>(
+    name: &str,
+    x: &Tensor,
+    out: [usize; N],
+    border: Scalar,
+    fold: impl Fn(&Tensor, i64) -> Tensor,
+) -> Tensor {
+    let (x, added) = samples::<N>(name, x);
+    if out == [1; N] && x.dims()[2..].iter().all(|&d| d > 0) {
+        let all = fold(&x.flatten_axes(2, -1), 2);
+        return unsampled(all.reshaped(crate::sweep::joined(&x.dims()[..2], &out)), added);
+    }
+    let mut y = x;
+    for i in (0..N).rev() {
+        let (windows, inside) = even_windows(name, &y, 2 + i, out[i]);
+        let windows = inside.map_or_else(|| windows.clone(), |inside| inside.where_(&windows, border));
+        y = fold(&windows, -1);
+    }
+    unsampled(y, added)
+}
+
+#[track_caller]
+fn adaptive_avg<const N: usize>(name: &str, x: &Tensor, out: [usize; N]) -> Tensor {
+    check_float(name, x);
+    let sums = adaptive(name, &widened(x), out, Scalar::Int(0), |w, axis| w.sum(axis));
+    let lead = sums.rank() - N;
+    let mut mean = sums;
+    for (i, &out) in out.iter().enumerate() {
+        let size = x.dims()[lead + i];
+        if size.is_multiple_of(out) {
+            mean /= size / out;
+            continue;
+        }
+        let number = Tensor::arange_with(out, (DType::I64, x.device()));
+        let end = ((&number + 1) * size + (out - 1)).floor_div(out);
+        let count = (end - (number * size).floor_div(out)).cast(mean.dtype());
+        mean = mean / count.reshape([&[out][..], &vec![1; N - 1 - i]].concat());
+    }
+    mean.cast(x.dtype())
+}
+
+#[track_caller]
+fn adaptive_max<const N: usize>(name: &str, x: &Tensor, out: [usize; N]) -> Tensor {
+    if x.dtype() == DType::Bool {
+        wrong_dtype(name, "a float or integer dtype", x.dtype());
+    }
+    let least = match x.dtype().is_float() {
+        true => Scalar::Float(f64::NEG_INFINITY),
+        false => Scalar::Int(x.dtype().int_range().0),
+    };
+    adaptive(name, x, out, least, |w, axis| w.amax(axis))
+}
+
+macro_rules! pools {
+    ($($n:literal $max:ident $avg:ident $adaptive_max:ident $adaptive_avg:ident $axes:literal;)*) => {
+        /// Pooling, over tensors of samples × channels × axes, or without samples. Results are the same each time and
+        /// on any number of threads; a mean adds up each window row by row, bf16 and f16 in f32, rounded once at the
+        /// end.
+        impl Tensor {$(
+            #[doc = concat!("The largest element of each window over ", $axes, "; NaN if one is NaN.")]
+            ///
+            /// # Panics
+            /// On bool, on another rank, when not one window is inside, or padding is as long as a window.
+            #[track_caller]
+            pub fn $max(&self, pool: Pool<$n>) -> Tensor {
+                max_pool::<$n>(stringify!($max), self, pool)
+            }
+
+            #[doc = concat!("The mean of each window over ", $axes, ".")]
+            ///
+            /// # Panics
+            /// On a dtype that is not a float, on another rank, with dilation, when not one window is inside, or padding
+            /// is as long as a window.
+            #[track_caller]
+            pub fn $avg(&self, pool: Pool<$n>) -> Tensor {
+                avg_pool::<$n>(stringify!($avg), self, pool)
+            }
+
+            #[doc = concat!("The largest elements of as many windows over ", $axes, " as the result is to have elements: window `i` of `m` along an axis of size `n` goes from `⌊i·n/m⌋` to before `⌈(i+1)·n/m⌉`, as in PyTorch.")]
+            ///
+            /// # Panics
+            /// On bool, on another rank, or when a size is 0.
+            #[track_caller]
+            pub fn $adaptive_max(&self, size: impl Into<Each<$n>>) -> Tensor {
+                adaptive_max::<$n>(stringify!($adaptive_max), self, size.into().0)
+            }
+
+            #[doc = concat!("The means of as many windows over ", $axes, " as the result is to have elements; see [`", stringify!($adaptive_max), "`](Tensor::", stringify!($adaptive_max), ").")]
+            ///
+            /// # Panics
+            /// On a dtype that is not a float, on another rank, or when a size is 0.
+            #[track_caller]
+            pub fn $adaptive_avg(&self, size: impl Into<Each<$n>>) -> Tensor {
+                adaptive_avg::<$n>(stringify!($adaptive_avg), self, size.into().0)
+            }
+        )*}
+    };
+}
+
+pools! {
+    1 max_pool1d avg_pool1d adaptive_max_pool1d adaptive_avg_pool1d "the last axis";
+    2 max_pool2d avg_pool2d adaptive_max_pool2d adaptive_avg_pool2d "the last two axes";
+    3 max_pool3d avg_pool3d adaptive_max_pool3d adaptive_avg_pool3d "the last three axes";
+}

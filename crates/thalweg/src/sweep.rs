@@ -1,0 +1,189 @@
+//! Windows that go over the last axes of a tensor: what convolutions and pooling have in common.
+//!
+//! In: sizes, kernel, stride, dilation and padding. Out: a [`Sweep`], which has been checked, and views of a tensor
+//! through it: all windows at once, or one position of all windows. No view copies.
+
+use crate::{Border, MAX_RANK, Scalar, Shape, Tensor};
+
+/// A number for each of `N` axes. Made from one number for all of them, or an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Each<const N: usize>(
+    /// The numbers, one an axis.
+    pub [usize; N],
+);
+
+impl<const N: usize> From<usize> for Each<N> {
+    fn from(all: usize) -> Each<N> {
+        Each([all; N])
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Each<N> {
+    fn from(each: [usize; N]) -> Each<N> {
+        Each(each)
+    }
+}
+
+/// What a tensor is surrounded by before windows go over it. Made from one number for all sides, one an axis, or a pair
+/// (before, after) an axis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Padding<const N: usize> {
+    /// Nothing: windows lie inside.
+    Valid,
+    /// As much as there are windows for: along an axis of size `n`, `⌈n/stride⌉` of them. What is odd goes behind, as
+    /// in PyTorch and TensorFlow.
+    Same,
+    /// So many elements before and after, each axis.
+    Explicit([(usize, usize); N]),
+}
+
+impl<const N: usize> From<usize> for Padding<N> {
+    fn from(all: usize) -> Padding<N> {
+        Padding::Explicit([(all, all); N])
+    }
+}
+
+impl<const N: usize> From<[usize; N]> for Padding<N> {
+    fn from(each: [usize; N]) -> Padding<N> {
+        Padding::Explicit(each.map(|p| (p, p)))
+    }
+}
+
+impl<const N: usize> From<[(usize, usize); N]> for Padding<N> {
+    fn from(each: [(usize, usize); N]) -> Padding<N> {
+        Padding::Explicit(each)
+    }
+}
+
+/// Windows over the last `N` axes of tensors of one shape.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep<const N: usize> {
+    /// Elements of a window.
+    pub(crate) kernel: [usize; N],
+    /// From window to window.
+    pub(crate) stride: [usize; N],
+    /// From element to element of a window.
+    pub(crate) dilation: [usize; N],
+    /// What the tensor is surrounded by.
+    pub(crate) pads: [(usize, usize); N],
+    /// Windows.
+    pub(crate) out: [usize; N],
+}
+
+impl<const N: usize> Sweep<N> {
+    /// Over a tensor.
+    ///
+    /// # Panics
+    /// When a number is 0, or not one window is inside along an axis.
+    #[track_caller]
+    pub(crate) fn new(
+        name: &str,
+        x: &Tensor,
+        kernel: [usize; N],
+        (stride, dilation): ([usize; N], [usize; N]),
+        padding: Padding<N>,
+    ) -> Sweep<N> {
+        let mut made = Sweep { kernel, stride, dilation, pads: [(0, 0); N], out: [0; N] };
+        if kernel.contains(&0) || stride.contains(&0) || dilation.contains(&0) {
+            panic!("{name}: kernel {kernel:?}, stride {stride:?} and dilation {dilation:?} must be above 0");
+        }
+        for i in 0..N {
+            let (size, span) = (x.dims()[x.rank() - N + i], made.span(i));
+            let (before, after) = match padding {
+                Padding::Valid => (0, 0),
+                Padding::Explicit(pads) => pads[i],
+                Padding::Same => {
+                    let windows = size.div_ceil(stride[i]);
+                    let all = (windows.saturating_sub(1) * stride[i] + span).saturating_sub(size);
+                    (all / 2, all - all / 2)
+                }
+            };
+            let all = size + before + after;
+            if all < span {
+                panic!(
+                    "{name}: a window of {span} elements (kernel {kernel:?}, dilation {dilation:?}) is over the {all} of axis \
+                     {} of {} with padding",
+                    x.rank() - N + i,
+                    x.shape()
+                );
+            }
+            (made.pads[i], made.out[i]) = ((before, after), (all - span) / stride[i] + 1);
+        }
+        made
+    }
+
+    /// Elements from the first to the last of a window along an axis, both included.
+    pub(crate) fn span(&self, axis: usize) -> usize {
+        self.dilation[axis] * (self.kernel[axis] - 1) + 1
+    }
+
+    /// The tensor in its surroundings.
+    #[track_caller]
+    pub(crate) fn padded(&self, x: &Tensor, border: Scalar) -> Tensor {
+        let mut widths = [(0, 0); MAX_RANK];
+        widths[x.rank() - N..x.rank()].copy_from_slice(&self.pads);
+        x.pad(&widths[..x.rank()], Border::Constant(border))
+    }
+
+    /// All windows of a padded tensor: `[.., out…]` becomes `[.., kernel…, out…]`.
+    #[track_caller]
+    pub(crate) fn windows(&self, x: &Tensor) -> Tensor {
+        let rank = x.rank();
+        let lead = rank - N;
+        let mut all = x.clone();
+        for i in 0..N {
+            all = all.window(lead + i, self.span(i), self.stride[i]);
+            if self.dilation[i] > 1 {
+                all = all.part(rank + i, (0, self.dilation[i] as i64, self.kernel[i]));
+            }
+        }
+        let order: Vec<usize> = (0..lead).chain(rank..rank + N).chain(lead..rank).collect();
+        all.permute(order)
+    }
+
+    /// Element `at` of every window of a padded tensor: `[.., out…]`.
+    pub(crate) fn element(&self, x: &Tensor, at: [usize; N]) -> Tensor {
+        let lead = x.rank() - N;
+        let mut parts = crate::slice::whole(x.dims());
+        for i in 0..N {
+            parts[lead + i] = ((at[i] * self.dilation[i]) as i64, self.stride[i] as i64, self.out[i]);
+        }
+        x.sliced(&parts[..x.rank()])
+    }
+
+    /// The positions of a window, the last axis running fastest.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = [usize; N]> {
+        let kernel = self.kernel;
+        (0..kernel.iter().product()).map(move |mut rest: usize| {
+            let mut at = [0; N];
+            for i in (0..N).rev() {
+                at[i] = rest % kernel[i];
+                rest /= kernel[i];
+            }
+            at
+        })
+    }
+}
+
+/// A tensor of samples × channels × `N` axes; one without samples gets a dimension for them, and whether it did.
+///
+/// # Panics
+/// On another rank.
+#[track_caller]
+pub(crate) fn samples<const N: usize>(name: &str, x: &Tensor) -> (Tensor, bool) {
+    match x.rank() {
+        r if r == N + 2 => (x.clone(), false),
+        r if r == N + 1 => (x.unsqueeze(0), true),
+        _ => panic!("{name}: takes samples × channels × {N} axes, or channels × {N} axes, not shape {}", x.shape()),
+    }
+}
+
+/// A result without the dimension that [`samples`] added.
+pub(crate) fn unsampled(x: Tensor, added: bool) -> Tensor {
+    if added { x.squeeze(0) } else { x }
+}
+
+/// Sizes, one behind the other.
+pub(crate) fn joined(lead: &[usize], rest: &[usize]) -> Shape {
+    Shape::new(&[lead, rest].concat())
+}
