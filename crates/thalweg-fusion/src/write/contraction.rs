@@ -6,7 +6,7 @@ use super::boxes;
 use super::map_layout::{SharedMaps, access_geometry, resolved, strides_of};
 use super::movement::{layout, strided, view_base};
 use super::rows;
-use super::rules::Rule;
+use super::rules::{Rule, is_constant};
 use super::step::{ScalarArg, Slot, Step};
 use crate::plan::Products;
 use crate::scalars::ScalarClasses;
@@ -94,7 +94,8 @@ impl Factors<'_> {
             let (base, chain) = view_base(ix, v, self.stored);
             let in_memory = match base {
                 ValueId::Input(_) => true,
-                ValueId::Op(i) => (self.stored)(i),
+                // Nobody waits for a constant that somebody else stores.
+                ValueId::Op(i) => (self.stored)(i) && !is_constant(ix.seg.ops[i].op),
             };
             if let Some(view) = strided(ix, layout(ix, base), &chain).filter(|_| in_memory) {
                 made.reads.push(base);

@@ -271,6 +271,8 @@ pub(crate) fn lay_out(
         access.class = match at.strides[lane] {
             _ if at.map.is_some() => class_by_map(access, map, orientation),
             1 => AccessClass::Contiguous,
+            // A row without points reads nothing.
+            0 if !access.per_row && d.row() == 0 => AccessClass::Strided,
             // The same along a run, if not in the next one of the row.
             0 => AccessClass::Uniform,
             _ => AccessClass::Strided,
