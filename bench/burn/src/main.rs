@@ -5,7 +5,9 @@
 //!     burn-peer --device flex --worker                     answers one JSON request a line of standard input
 //!     burn-peer --device cpu --check DIR WORKLOAD…         compares results with what `thalweg results` wrote to DIR
 //!
-//! Devices: `cpu` (cubecl's CPU runtime, which fuses) and `flex` (which does not) in the one build, `cuda` in the other.
+//!     burn-peer --devices                                  the devices of this build
+//!
+//! Devices: `cpu` (cubecl's CPU runtime, which fuses) and `flex` (which does not) in the one workspace, `cuda` in the other.
 
 mod check;
 mod workloads;
@@ -50,6 +52,16 @@ struct Request {
     #[serde(default)]
     calls_in_flight: usize,
 }
+
+/// The devices of this build.
+const DEVICES: &[&str] = &[
+    #[cfg(feature = "cpu")]
+    "cpu",
+    #[cfg(feature = "flex")]
+    "flex",
+    #[cfg(feature = "cuda")]
+    "cuda",
+];
 
 fn device_called(name: &str) -> Outcome<Device> {
     match name {
@@ -205,6 +217,10 @@ fn run() -> Outcome<bool> {
         ("cpu".to_string(), None, vec![], false, String::new());
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
+        if argument == "--devices" {
+            say(&DEVICES.join(" "));
+            return Ok(true);
+        }
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
         match argument.as_str() {
             "--device" => device = value()?,
