@@ -8,6 +8,7 @@ use crate::{processes, record};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 use thalweg::{Device, counters};
 
@@ -187,6 +188,27 @@ fn row(f: &Figure) -> String {
         out.push_str(&recording.lines());
     }
     out
+}
+
+/// Arguments of `thalweg results`.
+#[derive(Args, Debug)]
+pub struct Results {
+    /// Where to
+    folder: PathBuf,
+    /// The workloads
+    #[arg(required = true)]
+    workloads: Vec<String>,
+    /// Sizes for a processor with a few cores, or for a GPU
+    #[arg(long, value_enum, default_value = "small")]
+    size: Size,
+}
+
+impl Results {
+    /// Runs the command.
+    pub fn run(self) -> Outcome {
+        std::fs::create_dir_all(&self.folder).during(self.folder.display())?;
+        self.workloads.iter().try_for_each(|name| workloads::prepare(name, self.size)?.write(&self.folder))
+    }
 }
 
 /// What a driver asks of a worker, as one line of JSON.

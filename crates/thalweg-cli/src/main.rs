@@ -63,6 +63,9 @@ enum Command {
     /// Measure what standard input asks for (for bench/run)
     #[command(hide = true)]
     Worker,
+    /// Write a workload's inputs and results as .npy files (for peers to compare)
+    #[command(hide = true)]
+    Results(bench::Results),
 }
 
 fn after_help() -> String {
@@ -107,6 +110,7 @@ fn run(command: Command) -> Outcome {
         Command::Math(math) => math.run(),
         Command::Numerics(numerics) => numerics.run(),
         Command::Worker => bench::worker(),
+        Command::Results(results) => results.run(),
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::failure::{Outcome, failure};
 use clap::ValueEnum;
 use std::f64::consts::SQRT_2;
+use std::path::Path;
 use thalweg::{Conv, DType, MatmulPrecision, Pool, Tensor, manual_seed};
 
 /// The size class of a workload.
@@ -62,6 +63,19 @@ impl Workload {
             drop(out);
         }
         thalweg::synchronize()?;
+        Ok(())
+    }
+
+    /// Writes its inputs and its results, for a peer to compare: NAME.input0.npy, NAME.output0.npy, …
+    pub fn write(&self, folder: &Path) -> Outcome {
+        let results = self.record();
+        for (kind, tensors) in [("input", &self.inputs), ("output", &results)] {
+            for (n, tensor) in tensors.iter().enumerate() {
+                // What has no type of its own in NumPy goes as f32.
+                let wide = if tensor.dtype() == DType::F64 { tensor.clone() } else { tensor.cast(DType::F32) };
+                wide.write_npy(folder.join(format!("{}.{kind}{n}.npy", self.name)))?;
+            }
+        }
         Ok(())
     }
 
