@@ -125,19 +125,19 @@ impl<T: Number> Job for Panel<'_, T> {
     }
 }
 
-/// Copies neighbours in pieces of a size that is known, the last of which may overlap the one before.
+/// Copies neighbours in chunks of a size that is known, the last of which may overlap the one before.
 ///
 /// # Safety
 /// So many elements are readable and writable.
 #[inline(always)]
 unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) {
-    // SAFETY: the caller's promise: the pieces lie within the elements.
+    // SAFETY: the caller's promise: the chunks lie within the elements.
     unsafe {
         match count {
-            16.. => pieces::<T, 16>(from, to, count),
-            8.. => pieces::<T, 8>(from, to, count),
-            4.. => pieces::<T, 4>(from, to, count),
-            _ => pieces::<T, 1>(from, to, count),
+            16.. => chunks::<T, 16>(from, to, count),
+            8.. => chunks::<T, 8>(from, to, count),
+            4.. => chunks::<T, 4>(from, to, count),
+            _ => chunks::<T, 1>(from, to, count),
         }
     }
 }
@@ -145,7 +145,7 @@ unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) 
 /// # Safety
 /// So many elements are readable and writable; there are `N` or more, or none.
 #[inline(always)]
-unsafe fn pieces<T: Number, const N: usize>(from: *const T, to: *mut T::Wide, count: usize) {
+unsafe fn chunks<T: Number, const N: usize>(from: *const T, to: *mut T::Wide, count: usize) {
     let mut at = 0;
     while at < count {
         let start = at.min(count - N);
