@@ -13,6 +13,10 @@ use crate::{DType, Scalar, Tensor};
 /// Elements of a window up to which a depthwise convolution is a sum of shifted inputs; beyond, it is a product too.
 const FEW_TAPS: usize = 64;
 
+/// Windows of a sample below which all samples are one product: weights are packed once for all of them, and few columns
+/// do not fill panels. What follows is then a kernel of its own, since results lie sample by sample.
+const FEW_WINDOWS: usize = 128;
+
 /// How a convolution goes over its input: stride 1, no padding, no dilation, one group, unless said otherwise.
 ///
 /// ```
@@ -150,6 +154,13 @@ fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Te
     let (n, groups, outer) = (x.dims()[0], weight.dims()[0], weight.dims()[1]);
     let (terms, points) = (weight.dims()[2], sweep.out.iter().product::<usize>());
     let windows = sweep.windows(x);
+    if groups == 1 && n > 1 && points < FEW_WINDOWS {
+        // The windows of all samples side by side.
+        let rank = windows.rank();
+        let order: Vec<usize> = (1..rank - N).chain([0]).chain(rank - N..rank).collect();
+        let sums = weight.squeeze(0).matmul(&windows.permute(order).reshape([terms, n * points]));
+        return sums.reshape([outer, n, points]).transpose(0, 1);
+    }
     let sums = match groups {
         1 => weight.squeeze(0).matmul(&windows.reshape([n, terms, points])),
         _ => weight.matmul(&windows.reshape([n, groups, terms, points])),

@@ -71,9 +71,8 @@ impl<const N: usize> Pool<N> {
     fn sweep(self, name: &str, x: &Tensor) -> (Sweep<N>, [(usize, usize); N]) {
         let mut sweep = Sweep::new(name, x, self.window, (self.stride, self.dilation), self.padding);
         let asked = sweep.pads;
-        for i in 0..N {
+        for (i, &(before, after)) in asked.iter().enumerate() {
             let (span, size) = (sweep.span(i), x.dims()[x.rank() - N + i]);
-            let (before, after) = asked[i];
             if before >= span || after >= span {
                 panic!("{name}: padding {:?} is not below the {span} elements of a window", asked[i]);
             }
@@ -142,9 +141,8 @@ fn avg_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     let padded = sweep.padded(&widened(&x), Scalar::Int(0));
     let mut sum = sweep.folded(&padded, |a, b| a + b, |x, axis| x.sum(axis));
     let mut count = 1usize;
-    for i in 0..N {
+    for (i, &(before, after)) in asked.iter().enumerate() {
         let size = x.dims()[2 + i];
-        let (before, after) = asked[i];
         let whole = if pool.count_padding { (0, size + before + after) } else { (before, size + before) };
         let last = (sweep.out[i] - 1) * sweep.stride[i] + sweep.kernel[i];
         if whole.0 == 0 && last <= whole.1 {
@@ -153,7 +151,7 @@ fn avg_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
             // Each window has its own count, that of the elements between the borders.
             let start = Tensor::arange_with(sweep.out[i], Options::of(&sum)) * sweep.stride[i];
             let inside = (&start + sweep.kernel[i]).minimum(whole.1) - start.maximum(whole.0);
-            sum = sum / inside.reshape([&[sweep.out[i]][..], &vec![1; N - 1 - i]].concat());
+            sum /= inside.reshape([&[sweep.out[i]][..], &vec![1; N - 1 - i]].concat());
         }
     }
     unsampled((sum / count).cast(x.dtype()), added)
@@ -223,7 +221,7 @@ fn adaptive_avg<const N: usize>(name: &str, x: &Tensor, out: [usize; N]) -> Tens
         let number = Tensor::arange_with(out, (DType::I64, x.device()));
         let end = ((&number + 1) * size + (out - 1)).floor_div(out);
         let count = (end - (number * size).floor_div(out)).cast(mean.dtype());
-        mean = mean / count.reshape([&[out][..], &vec![1; N - 1 - i]].concat());
+        mean /= count.reshape([&[out][..], &vec![1; N - 1 - i]].concat());
     }
     mean.cast(x.dtype())
 }

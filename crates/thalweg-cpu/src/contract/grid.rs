@@ -125,19 +125,19 @@ impl<T: Number> Job for Panel<'_, T> {
     }
 }
 
-/// Copies neighbours in pieces of a size that is known, the last of which may overlap the one before.
+/// Copies neighbours in chunks of a size that is known, the last of which may overlap the one before.
 ///
 /// # Safety
 /// So many elements are readable and writable.
 #[inline(always)]
 unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) {
-    // SAFETY: the caller's promise: the pieces lie within the elements.
+    // SAFETY: the caller's promise: the chunks lie within the elements.
     unsafe {
         match count {
-            16.. => pieces::<T, 16>(from, to, count),
-            8.. => pieces::<T, 8>(from, to, count),
-            4.. => pieces::<T, 4>(from, to, count),
-            _ => pieces::<T, 1>(from, to, count),
+            16.. => chunks::<T, 16>(from, to, count),
+            8.. => chunks::<T, 8>(from, to, count),
+            4.. => chunks::<T, 4>(from, to, count),
+            _ => chunks::<T, 1>(from, to, count),
         }
     }
 }
@@ -145,12 +145,57 @@ unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) 
 /// # Safety
 /// So many elements are readable and writable; there are `N` or more, or none.
 #[inline(always)]
-unsafe fn pieces<T: Number, const N: usize>(from: *const T, to: *mut T::Wide, count: usize) {
+unsafe fn chunks<T: Number, const N: usize>(from: *const T, to: *mut T::Wide, count: usize) {
     let mut at = 0;
     while at < count {
         let start = at.min(count - N);
         // SAFETY: the caller's promise.
         unsafe { to.add(start).cast::<[T::Wide; N]>().write(from.add(start).cast::<[T; N]>().read().map(T::widen)) };
         at += N;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::number::Bf16;
+
+    /// Packs some lines and terms of windows, and compares each place with the element that belongs there.
+    fn packed<T: Number>(of: impl Fn(usize) -> T, lines: Range<usize>, terms: Range<usize>, panel: usize, step: isize)
+    where
+        T::Wide: PartialEq + std::fmt::Debug,
+    {
+        // Windows of 3 × 2 over 4 channels of 11 × 40, as many as there are with that step along rows.
+        let width = (40 - 2) / step as usize + 1;
+        let memory: Vec<T> = (0..4 * 11 * 40).map(&of).collect();
+        let grid = Grid {
+            first: vec![std::ptr::null(), memory.as_ptr().cast()],
+            lines: vec![(9, 40), (width, step)],
+            terms: vec![(4, 440), (3, 40), (2, 1)],
+        };
+        let cuts = Cuts::whole(lines.len(), panel);
+        let nothing = of(77).widen();
+        let mut to = vec![nothing; cuts.count() * panel * terms.len()];
+        // SAFETY: the memory has all windows, and there is room for the panels.
+        unsafe { grid.of_product::<T>(1).pack(lines.clone(), terms.clone(), cuts, to.as_mut_ptr()) };
+        for (n, got) in to.iter().enumerate() {
+            let (number, term, line) = (n / (panel * terms.len()), n / panel % terms.len(), n % panel);
+            let (t, l) = (terms.start + term, lines.start + number * panel + line);
+            let place = t / 6 * 440 + t / 2 % 3 * 40 + t % 2 + l / width * 40 + l % width * step as usize;
+            let want = if l < lines.end { memory[place].widen() } else { T::Wide::ZERO };
+            assert_eq!(*got, want, "line {l}, term {t} of {lines:?} and {terms:?}, panels of {panel}, step {step}");
+        }
+    }
+
+    #[test]
+    fn each_element_has_its_place() {
+        for panel in [6, 8, 14, 32] {
+            for (lines, terms) in [(0..342, 0..24), (5..38, 3..4), (37..41, 5..19), (100..229, 7..24), (3..4, 0..1)] {
+                packed(|i| i as f32, lines.clone(), terms.clone(), panel, 1);
+                packed(|i| Bf16::narrow((i % 200) as f32), lines.clone(), terms.clone(), panel, 1);
+                packed(|i| i as i64, lines, terms, panel, 1);
+            }
+            packed(|i| i as f64, 2..170, 0..24, panel, 2);
+        }
     }
 }

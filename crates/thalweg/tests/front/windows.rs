@@ -235,10 +235,10 @@ fn convolutions_of_three_axes_without_samples_and_of_integers() {
 
 #[test]
 fn padding_that_keeps_the_size() {
-    for size in [5, 6] {
+    for size in [5usize, 6] {
         for stride in [1, 2, 3] {
             for kernel in [1, 2, 3, 4] {
-                let out = (size as usize).div_ceil(stride);
+                let out = size.div_ceil(stride);
                 let all = ((out - 1) * stride + kernel).saturating_sub(size);
                 let way = way(&[stride], &[(all / 2, all - all / 2)], &[1], 1);
                 way.agrees(&[1, 2, size], &[2, 2, kernel], DType::F32, &|x, w, b| {
@@ -285,7 +285,8 @@ fn windows(x: &Array, k: &[usize], way: &Way, ceil: bool) -> (Vec<usize>, Vec<(V
             let all = x.dims[2 + i] + way.pads[i].0 + way.pads[i].1 - way.dilation[i] * (k[i] - 1) - 1;
             let floor = all / way.stride[i] + 1;
             // One more only if it begins inside the input or the border before it.
-            let more = ceil && all % way.stride[i] > 0 && floor * way.stride[i] < x.dims[2 + i] + way.pads[i].0;
+            let more =
+                ceil && !all.is_multiple_of(way.stride[i]) && floor * way.stride[i] < x.dims[2 + i] + way.pads[i].0;
             floor + more as usize
         })
         .collect();
