@@ -21,6 +21,7 @@ mod pack;
 mod portable;
 mod row;
 mod scratch;
+mod squares;
 #[cfg(test)]
 mod tests;
 

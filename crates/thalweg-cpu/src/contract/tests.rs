@@ -256,6 +256,8 @@ fn large_products_keep_their_bits_through_shared_panels() {
     for sizes in [[1, 150, 300, 520], [1, 2300, 2, 600]] {
         agree::<f64>(&mut rng, sizes, f64::NAN, 4);
     }
+    // One row, and columns whose terms are neighbours: whole squares, columns and terms that fill none.
+    agree::<f32>(&mut rng, [1, 1, 37, 4_411], f32::NAN, 24);
     // A product of two vectors, and of one with few columns: blocks of terms side by side.
     for sizes in [[1, 1, 1, 20_000], [1, 1, 3, 9_001], [1, 2, 1, 4_097]] {
         agree::<f32>(&mut rng, sizes, f32::NAN, 6);
