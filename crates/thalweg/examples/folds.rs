@@ -4,6 +4,8 @@
 //! cargo run --release --example folds [ROUNDS]
 //! ```
 
+#![allow(clippy::reversed_empty_ranges, reason = "a negative end counts from the end")]
+
 use std::time::Instant;
 use thalweg::{DType, SliceArg, Tensor, manual_seed, synchronize};
 

@@ -1,6 +1,8 @@
 //! Folds over several axes of operands that do not lie one behind the other in memory: one kernel, which reads what is
 //! there once, whichever way the axes lie.
 
+#![allow(clippy::reversed_empty_ranges, reason = "a negative end counts from the end")]
+
 mod counting;
 
 use counting::{counted, pinned};
