@@ -1,7 +1,7 @@
 //! Burn on Thalweg's workloads, with the protocol of `bench/peers.py`: fusion and autotune on, data on the device, one JSON
 //! object a line.
 //!
-//!     burn-peer --device cpu WORKLOAD… [--size large]      figures of these workloads, or of `all`
+//!     burn-peer --device cpu WORKLOAD… [--size large]      times of these workloads, or of `all`
 //!     burn-peer --device flex --worker                     answers one JSON request a line of standard input
 //!     burn-peer --device cpu --check DIR WORKLOAD…         compares results with what `thalweg results` wrote to DIR
 //!
@@ -80,13 +80,13 @@ fn ms_since(begin: Instant) -> f64 {
 }
 
 /// Measures workloads; keeps the last one with its inputs and its first time.
-struct Figures {
+struct Measured {
     name: String,
     device: Device,
     kept: Option<(String, bool, Workload, f64)>,
 }
 
-impl Figures {
+impl Measured {
     fn wait(&self) -> Outcome<()> {
         self.device.sync().map_err(|why| format!("{why:?}"))
     }
@@ -250,16 +250,16 @@ fn run() -> Outcome<bool> {
         "--shapes" | "--shapes-large" => return shapes(&device, mode == "--shapes-large").map(|()| true),
         _ => {}
     }
-    let mut figures = Figures { name, device, kept: None };
+    let mut measured = Measured { name, device, kept: None };
     if mode == "--worker" {
         for line in std::io::stdin().lock().lines() {
             let ask = serde_json::from_str(&line.map_err(|why| why.to_string())?).map_err(|why| why.to_string())?;
-            say(&figures.answer(&ask));
+            say(&measured.answer(&ask));
         }
         return Ok(true);
     }
     for workload in names {
-        let line = figures.answer(&Request { workload, large, runs: 20, ms: 400.0, calls_in_flight: 1, check: None });
+        let line = measured.answer(&Request { workload, large, runs: 20, ms: 400.0, calls_in_flight: 1, check: None });
         say(&line);
     }
     Ok(true)
