@@ -73,9 +73,11 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
         let named =
             |of: &'static [&str]| move |o: &usize| of.iter().any(|of| segment.operations[*o].name.starts_with(of));
         let by_index = named(&["gather", "scatter"]);
-        // A sort or a scan, and a row too long for the caches that is passed over again, reads what was put down.
+        // A sort or a scan reads again what it wrote to scratch; others what they wrote beyond their results: the buffers
+        // of a row too long for the caches.
         let scratch = kernel.operations.iter().any(named(&["sort", "argsort", "cum", "logcum"]));
-        let again = if scratch || kernel.kind == "rows" { kernel.bytes_written } else { 0 };
+        let beyond = kernel.bytes_written_measured.saturating_sub(kernel.bytes_written);
+        let again = if scratch { kernel.bytes_written } else { beyond };
         if kernel.launches != 1 || kernel.in_place > 0 || kernel.operations.iter().any(by_index) {
             continue;
         }
