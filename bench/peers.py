@@ -20,10 +20,15 @@ import time
 SQRT_2 = math.sqrt(2.0)
 GELU = ("gelu_ref", "gelu_erf", "gelu_custom")
 ROWS = ("softmax", "layernorm", "rmsnorm_swiglu")
+FOLDS = (
+    "fold_plain", "fold_rows", "fold_columns", "fold_weighted", "fold_weighted_rows", "fold_transposed", "fold_inner_slice",
+    "fold_half_columns", "fold_every_second", "fold_both_ways", "fold_middle", "fold_outer", "fold_images", "fold_channels",
+    "fold_scaled", "fold_scaled_channels", "fold_borderless", "fold_permuted", "fold_short", "fold_windows",
+)  # fmt: skip
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
-    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "dyn_shapes",
+    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", *FOLDS, "dyn_shapes",
 ]  # fmt: skip
 IMAGES = ("conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool")
 
@@ -150,6 +155,9 @@ class Jax(Peer):
         pads = ((0, 0), (0, 0), (1, 1), (1, 1))
         return self.jax.lax.reduce_window(x, -np.inf, self.jax.lax.max, (1, 1, 3, 3), (1, 1, stride, stride), pads)
 
+    def mean_of_windows(self, x):
+        return self.jax.lax.reduce_window(x, 0.0, self.jax.lax.add, (3, 3), (1, 1), "VALID") / 9
+
     def avg_pool(self, x, stride):
         pads = ((0, 0), (0, 0), (1, 1), (1, 1))
         return self.jax.lax.reduce_window(x, 0.0, self.jax.lax.add, (1, 1, 3, 3), (1, 1, stride, stride), pads) / 9
@@ -212,6 +220,9 @@ class Torch(Peer):
 
     def max_pool(self, x, stride):
         return self.torch.nn.functional.max_pool2d(x, 3, stride, 1)
+
+    def mean_of_windows(self, x):
+        return self.torch.nn.functional.avg_pool2d(x[None, None], 3, 1)
 
     def avg_pool(self, x, stride):
         return self.torch.nn.functional.avg_pool2d(x, 3, stride, 1)
@@ -307,6 +318,44 @@ def images(p, name, normal, large):
     return (lambda p, x, w: p.conv2d(x, w)), [x, w]
 
 
+def folds(p, name, normal, large):
+    """Reductions over any axes: the function and its arguments."""
+    n = 8192 if large else 4096
+    permuted = (lambda x: x.permute(0, 2, 3, 1)) if p.name.startswith("torch") else (lambda x: x.transpose(0, 2, 3, 1))
+    of_matrix = {
+        "fold_plain": lambda p, x: (x * x).mean(),
+        "fold_rows": lambda p, x: x.sum(1),
+        "fold_columns": lambda p, x: x.sum(0),
+        "fold_transposed": lambda p, x: (x.T * x.T).sum(),
+        "fold_inner_slice": lambda p, x: (x[1:-1, 1:-1] ** 2).sum(),
+        "fold_half_columns": lambda p, x: (x[:, : n // 2] ** 2).sum(),
+        "fold_every_second": lambda p, x: (x[::2] ** 2).sum(),
+        "fold_both_ways": lambda p, x: (x * x.T).sum(),
+        "fold_middle": lambda p, x: x.reshape(64, n // 64, n).sum((0, 2)),
+        # Of what has windows: each peer's own pooling.
+        "fold_windows": lambda p, x: p.mean_of_windows(x),
+    }
+    of_images = {
+        "fold_images": lambda p, x, c: x.sum((1, 2, 3)),
+        "fold_channels": lambda p, x, c: x.sum((0, 2, 3)),
+        "fold_scaled": lambda p, x, c: (x * c).sum((1, 2, 3)),
+        "fold_scaled_channels": lambda p, x, c: ((x * c) ** 2).sum((0, 2, 3)),
+        "fold_borderless": lambda p, x, c: x[..., 1:-1, 1:-1].sum(),
+        "fold_permuted": lambda p, x, c: permuted(x).sum((1, 2, 3)),
+    }
+    if name in of_matrix:
+        return of_matrix[name], [normal(n, n)]
+    if name in of_images:
+        return of_images[name], [normal(64 if large else 16, 64, 128, 128), normal(64, 1, 1)]
+    if name == "fold_weighted":
+        return (lambda p, x, w: (x * x * w[:, None]).mean()), [normal(n, n), normal(n)]
+    if name == "fold_weighted_rows":
+        return (lambda p, x, w: (x * x * w).mean()), [normal(n, n), normal(n)]
+    if name == "fold_outer":
+        return (lambda p, a: p.f.exp(a[:, None] * a).sum()), [normal(24_000 if large else 6_000)]
+    return (lambda p, x, b: ((x + b) ** 2).sum()), [normal(1 << (24 if large else 22), 3), normal(3)]
+
+
 def prepare(p, name, large):
     """The function and its arguments, on the device."""
     import numpy as np
@@ -334,6 +383,8 @@ def prepare(p, name, large):
         return functions[name], [normal(32 if large else 4, 512, 2048)]
     if name in IMAGES:
         return images(p, name, normal, large)
+    if name in FOLDS:
+        return folds(p, name, normal, large)
     if name == "hub":
         n = 4096 if large else 1024
         return hub, [normal(n, n)]

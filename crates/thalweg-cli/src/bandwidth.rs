@@ -77,6 +77,11 @@ const ON_GPU: &[Named] = &[
 /// Workloads that go beside them, in their large size.
 const WORKLOADS: &[&str] = &["softmax", "layernorm", "rmsnorm_swiglu", "hub"];
 
+/// Folds over any axes, in their large size.
+fn folds() -> impl Iterator<Item = &'static str> {
+    workloads::folds::ALL.iter().map(|e| e.name)
+}
+
 struct Measured {
     name: &'static str,
     kernels: u64,
@@ -89,7 +94,9 @@ impl BandwidthCommand {
     /// Runs the command.
     pub fn run(self) -> Outcome {
         let device = Device::try_default()?;
-        let bar = report::progress((self.rounds * (ON_MATRIX.len() + ON_GPU.len() + WORKLOADS.len())) as u64);
+        let bar = report::progress(
+            (self.rounds * (ON_MATRIX.len() + ON_GPU.len() + WORKLOADS.len() + folds().count())) as u64,
+        );
         let mut all: Vec<Measured> = vec![];
         let mut copies = vec![];
         let on_gpu = device.name().starts_with("cuda");
@@ -124,7 +131,7 @@ impl BandwidthCommand {
                     })?;
                 }
             }
-            for &name in WORKLOADS {
+            for name in WORKLOADS.iter().copied().chain(folds()) {
                 let workload = workloads::prepare(name, Size::Large)?;
                 note(name, &|| workload.run())?;
             }

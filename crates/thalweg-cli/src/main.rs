@@ -69,8 +69,12 @@ enum Command {
 }
 
 fn after_help() -> String {
-    let rows = workloads::ALL.iter().map(|e| (e.name, e.about)).chain(workloads::OTHERS.iter().copied());
-    rows.fold("Workloads:".to_string(), |text, (name, about)| format!("{text}\n  {name:<17} {about}"))
+    let named = |entries: &'static [workloads::Entry]| entries.iter().map(|e| (e.name, e.about));
+    let list = |head: &str, rows: &mut dyn Iterator<Item = (&str, &str)>| {
+        rows.fold(head.to_string(), |text, (name, about)| format!("{text}\n  {name:<21} {about}"))
+    };
+    let all = list("Workloads:", &mut named(workloads::ALL).chain(workloads::OTHERS.iter().copied()));
+    all + "\n\n" + &list("Reductions (`folds`: all of them):", &mut named(workloads::folds::ALL))
 }
 
 fn main() -> ExitCode {

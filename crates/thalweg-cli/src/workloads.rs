@@ -3,6 +3,8 @@
 //! A workload is plain eager code over inputs that are made once. Sizes: `small` for a processor with a few cores,
 //! `large` for a GPU.
 
+pub mod folds;
+
 use crate::failure::{Outcome, failure};
 use clap::ValueEnum;
 use std::f64::consts::SQRT_2;
@@ -110,6 +112,9 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("record", "time to record an operation on a recognised stretch"),
 ];
 
+/// The group of the workloads that reduce, and what they are: those of [`folds::ALL`], which `all` leaves out.
+pub const FOLDS: &str = "folds";
+
 /// All workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[
     Entry { name: "gelu_ref", about: "GELU by Tensor::gelu", make: |s| (gelu_input(s), |x| vec![x[0].gelu()]) },
@@ -153,7 +158,7 @@ pub const ALL: &[Entry] = &[
 
 /// Makes a workload of [`ALL`] with its inputs computed and at hand.
 pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
-    let Some(entry) = ALL.iter().find(|e| e.name == name) else { return Err(unknown(name)) };
+    let Some(entry) = ALL.iter().chain(folds::ALL).find(|e| e.name == name) else { return Err(unknown(name)) };
     manual_seed(1);
     // Of everything that this thread records from now on; a process measures one workload after the other.
     let tf32 = name.ends_with("_tf32");
@@ -169,7 +174,7 @@ pub fn unknown(name: &str) -> crate::failure::Failure {
         "train_mlp" => failure("train_mlp needs autodiff, which Thalweg does not have yet (docs/roadmap.md)"),
         _ => {
             let names: Vec<&str> = ALL.iter().map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect();
-            failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
+            failure(format!("no workload is called {name:?}; there are: {} and the {FOLDS}", names.join(" ")))
         }
     }
 }

@@ -5,6 +5,11 @@
 //! up to two units in the last place at random: where the runs stay together a non-strict result has to be near them,
 //! and where they come apart (a difference of equals, a comparison of near ones, an overflow) nothing can be asked.
 //!
+//! Few runs are cheap and may stay together by chance. So a result that they let through as wrong gets a second opinion
+//! before it is reported: many runs, in which differences and sums are also put off by their terms' roundings, for each
+//! reader anew, since a kernel that contracts a product into a difference of equals, or two kernels that each compute
+//! one of them, leave a rounding where the meaning has 0, and a narrow 0 may be what vanished.
+//!
 //! A product of floats may meet its elements in another order, too. Two more runs have those that may overflow or
 //! vanish on the way (`products.rs`) in the orders that go furthest, and nothing put off: an element that is another in
 //! these runs is not asked for, all others of the same tensor are.
@@ -12,40 +17,53 @@
 use crate::products::{Product, in_other_orders, products};
 use crate::program::{Argument, Program, Step, Tensor};
 use fastrand::Rng;
-use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RelArg, RelOp, ScanOp, ScatterOp};
+use std::cell::{OnceCell, RefCell};
+use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
 /// How often the program runs, and a large one.
 const RUNS: [u64; 2] = [6, 2];
+/// The same for a second opinion.
+const MORE: [u64; 2] = [128, 8];
 /// Elements of all results from which a program is large: the interpreter takes its time.
 const LARGE: usize = 100_000;
+/// Of these, how many readers meet a value that is put off: all, or few, as where one kernel differs from the others.
+const SHARES: [f64; 3] = [1.0, 0.5, 0.125];
 /// How much further than the runs from each other a result may be.
 const SLACK: f64 = 64.0;
 
 /// What the runs gave.
-pub struct Stability {
+pub struct Stability<'a> {
+    program: &'a Program,
     runs: Vec<Vec<Array>>,
+    /// Those of a second opinion, once there was need of one.
+    more: OnceCell<Vec<Vec<Array>>>,
     /// What the interpreter gives, and the same with products in other orders; none where that changes nothing.
     orders: Option<[Vec<Array>; 3]>,
     /// Steps that hang on a decision between narrow floats.
     decided: Vec<bool>,
 }
 
-impl Stability {
+impl Stability<'_> {
     /// Runs the program.
-    pub fn new(program: &Program) -> Stability {
-        // Runs come in pairs that are put off the opposite way: where a step jumps, one of them falls.
-        let one = |n: u64| {
-            run(program, &mut Rng::with_seed(n / 2), n / 2 % 2 == 1, if n.is_multiple_of(2) { 1.0 } else { -1.0 })
-        };
-        let elements: usize = program.steps.iter().map(|s| s.shape.numel()).sum();
-        let runs = (0..RUNS[(elements >= LARGE) as usize]).map(one).collect();
-        Stability { runs, orders: orders(program), decided: decided(program) }
+    pub fn new(program: &Program) -> Stability<'_> {
+        Stability {
+            program,
+            runs: runs(program, RUNS, false),
+            more: OnceCell::new(),
+            orders: orders(program),
+            decided: decided(program),
+        }
     }
 
     /// What is wrong with `got` as result of a step that is strictly `want`.
     pub fn judge(&self, step: usize, got: &Array, want: &Array) -> Option<String> {
-        let runs: Vec<&Array> = self.runs.iter().map(|r| &r[step]).collect();
+        self.judge_by(&self.runs, step, got, want)?;
+        self.judge_by(self.more.get_or_init(|| runs(self.program, MORE, true)), step, got, want)
+    }
+
+    fn judge_by(&self, runs: &[Vec<Array>], step: usize, got: &Array, want: &Array) -> Option<String> {
+        let runs: Vec<&Array> = runs.iter().map(|r| &r[step]).collect();
         let n = want.shape.numel();
         let differ = |what: &dyn Fn(usize) -> bool| {
             let at = (0..n).find(|&p| what(p))?;
@@ -74,7 +92,7 @@ impl Stability {
     }
 }
 
-impl Stability {
+impl Stability<'_> {
     /// How far an element goes where products meet their elements in another order.
     fn by_order(&self, step: usize, p: usize) -> f64 {
         let Some([usual, others @ ..]) = &self.orders else { return 0.0 };
@@ -139,6 +157,21 @@ fn decided(program: &Program) -> Vec<bool> {
     decided
 }
 
+/// So many runs of a program, fewer of a large one; `closely` for a second opinion.
+fn runs(program: &Program, how_many: [u64; 2], closely: bool) -> Vec<Vec<Array>> {
+    // Runs come in pairs that are put off the opposite way: where a step jumps, one of them falls.
+    let one = |n: u64| {
+        let (way, alike) = (if n.is_multiple_of(2) { 1.0 } else { -1.0 }, n / 2 % 2 == 1);
+        let rng = &mut Rng::with_seed(n / 2);
+        if !closely {
+            return run(program, rng, alike, way);
+        }
+        run_closely(program, rng, alike, way, n / 4 % 2 == 1, SHARES[n as usize / 8 % SHARES.len()])
+    };
+    let elements: usize = program.steps.iter().map(|s| s.shape.numel()).sum();
+    (0..how_many[(elements >= LARGE) as usize]).map(one).collect()
+}
+
 /// One run, each float result that rounds being put off at random, or `alike` within an operation.
 fn run(program: &Program, rng: &mut Rng, alike: bool, way: f64) -> Vec<Array> {
     evaluate(program, |step, _, result| {
@@ -151,9 +184,65 @@ fn run(program: &Program, rng: &mut Rng, alike: bool, way: f64) -> Vec<Array> {
     })
 }
 
+/// One run of a second opinion: every reader of a result that rounds sees it put off anew, as kernels that compute it
+/// again for themselves do, and not only relatively, but by what its terms are rounded by; so do that share of readers.
+/// `rounded` runs have values that the dtype has, since near ones may be equal there.
+fn run_closely(program: &Program, rng: &mut Rng, alike: bool, way: f64, rounded: bool, share: f64) -> Vec<Array> {
+    // What each result may be off by its terms, once for all readers.
+    let mut errors: Vec<Option<Array>> = vec![];
+    let rng = RefCell::new(rng);
+    let again = |n: usize, value: &Array, errors: &[Option<Array>]| {
+        let (step, mut value) = (&program.steps[n], value.clone());
+        let rng = &mut **rng.borrow_mut();
+        if rounds(step.op, step.dtype) && rng.f64() < share {
+            put_off(&mut value, rng, alike, way);
+            match &errors[n] {
+                Some(error) => add_at_random(&mut value, error, rng),
+                None => vanished(&mut value, rng),
+            }
+            if step.op == Op::Element(ElementOp::Tan) {
+                poles(&mut value, way);
+            }
+            if matches!(step.op, Op::Element(ElementOp::Mul | ElementOp::Square)) {
+                contracted(&mut value);
+            }
+            if let (true, Data::Float(values)) = (rounded, &mut value.data) {
+                values.iter_mut().for_each(|v| *v = step.dtype.round(*v));
+            }
+        }
+        value
+    };
+    let inputs = arrays(program);
+    let mut done: Vec<Array> = vec![];
+    for step in &program.steps {
+        let copies: Vec<Option<Array>> = step
+            .args
+            .iter()
+            .map(|a| match a {
+                Argument::Tensor(Tensor::Step(n)) => Some(again(*n, &done[*n], &errors)),
+                _ => None,
+            })
+            .collect();
+        let args: Vec<RefArg<'_>> = step
+            .args
+            .iter()
+            .zip(&copies)
+            .map(|(a, copy)| match (a, copy) {
+                (Argument::Tensor(Tensor::Input(n)), _) => RefArg::Array(&inputs[*n]),
+                (Argument::Scalar(bits), _) => RefArg::Scalar(*bits),
+                (_, copy) => RefArg::Array(copy.as_ref().expect("a step's result was copied")),
+            })
+            .collect();
+        let result = reference::evaluate(&rel(step, step.op), step.shape, &args, &step.ints);
+        errors.push(error_of_terms(step, &args));
+        done.push(result);
+    }
+    done.iter().enumerate().map(|(n, value)| again(n, value, &errors)).collect()
+}
+
 /// One run of the interpreter, each result being what `change` makes of it.
 fn evaluate(program: &Program, mut change: impl FnMut(&Step, &[RefArg<'_>], &mut Array)) -> Vec<Array> {
-    let inputs: Vec<Array> = program.inputs.iter().map(|i| Array::from_bytes(i.shape, i.dtype, &i.bytes)).collect();
+    let inputs = arrays(program);
     let mut done: Vec<Array> = Vec::with_capacity(program.steps.len());
     for step in &program.steps {
         let args: Vec<RefArg<'_>> = step
@@ -165,13 +254,20 @@ fn evaluate(program: &Program, mut change: impl FnMut(&Step, &[RefArg<'_>], &mut
                 Argument::Scalar(bits) => RefArg::Scalar(*bits),
             })
             .collect();
-        let rank = step.shape.rank() as u8;
-        let rel = RelOp { op: step.op, dtype: step.dtype, rank, attr: step.attr, args: [RelArg::NONE; 3] };
-        let mut result = reference::evaluate(&rel, step.shape, &args, &step.ints);
+        let mut result = reference::evaluate(&rel(step, step.op), step.shape, &args, &step.ints);
         change(step, &args, &mut result);
         done.push(result);
     }
     done
+}
+
+fn arrays(program: &Program) -> Vec<Array> {
+    program.inputs.iter().map(|i| Array::from_bytes(i.shape, i.dtype, &i.bytes)).collect()
+}
+
+/// A step in the form that the interpreter takes, with this operation in place of its own.
+fn rel(step: &Step, op: Op) -> RelOp {
+    RelOp { op, dtype: step.dtype, rank: step.shape.rank() as u8, attr: step.attr, args: [RelArg::NONE; 3] }
 }
 
 /// Whether a result may be rounded otherwise in one place than in another: all but what is in memory, or movement of a
@@ -185,6 +281,69 @@ fn rounds(op: Op, dtype: DType) -> bool {
         Op::Scan(s) => !matches!(s, ScanOp::Sort | ScanOp::Argsort),
         Op::Scatter(s) => s != ScatterOp::Set,
         _ => false,
+    }
+}
+
+/// The terms of a sum have roundings of their own, which count where they cancel.
+fn error_of_terms(step: &Step, args: &[RefArg<'_>]) -> Option<Array> {
+    let op = match step.op {
+        _ if !step.dtype.is_float() => return None,
+        Op::Element(ElementOp::Add | ElementOp::Sub) => Op::Element(ElementOp::Add),
+        op @ (Op::Reduce(ReduceOp::Sum) | Op::Matmul) => op,
+        _ => return None,
+    };
+    let arrays: Vec<Option<Array>> = args.iter().map(size).collect();
+    let of_scalar = |bits| Scalar::Float(Scalar::from_bits(bits, step.dtype).to_f64().abs()).to_bits(step.dtype);
+    let sizes: Vec<RefArg<'_>> = args
+        .iter()
+        .zip(&arrays)
+        .map(|(a, size)| match (a, size) {
+            (_, Some(size)) => RefArg::Array(size),
+            (RefArg::Scalar(bits), None) => RefArg::Scalar(of_scalar(*bits)),
+            (other, None) => *other,
+        })
+        .collect();
+    let mut sizes = reference::evaluate(&rel(step, op), step.shape, &sizes, &step.ints);
+    let epsilon = 2f64.powi(1 - step.dtype.mantissa_digits() as i32);
+    if let Data::Float(values) = &mut sizes.data {
+        values.iter_mut().for_each(|v| *v *= epsilon);
+    }
+    Some(sizes)
+}
+
+fn add_at_random(array: &mut Array, error: &Array, rng: &mut Rng) {
+    if let (Data::Float(values), Data::Float(errors)) = (&mut array.data, &error.data) {
+        for (v, error) in values.iter_mut().zip(errors).filter(|(v, error)| v.is_finite() && error.is_finite()) {
+            *v += error * (2.0 * rng.f64() - 1.0);
+        }
+    }
+}
+
+/// The sizes of an array's elements.
+fn size(arg: &RefArg<'_>) -> Option<Array> {
+    let RefArg::Array(a) = arg else { return None };
+    let Data::Float(values) = &a.data else { return None };
+    let data = Data::Float(values.iter().map(|v| v.abs()).collect());
+    Some(Array { shape: a.shape, dtype: a.dtype, data })
+}
+
+/// A narrow 0 may stand for what is too small for it, kept as f32 elsewhere.
+fn vanished(array: &mut Array, rng: &mut Rng) {
+    if let (DType::BF16 | DType::F16, Data::Float(values)) = (array.dtype, &mut array.data) {
+        let least = if array.dtype == DType::BF16 { 9e-41 } else { 6e-8 };
+        values.iter_mut().filter(|v| **v == 0.0).for_each(|v| *v = least * (2.0 * rng.f64() - 1.0));
+    }
+}
+
+/// A product that overflows does not where it is contracted into a difference.
+fn contracted(array: &mut Array) {
+    let most = match array.dtype {
+        DType::F16 => 65504.0,
+        DType::F64 => f64::MAX,
+        _ => f32::MAX as f64,
+    };
+    if let Data::Float(values) = &mut array.data {
+        values.iter_mut().filter(|v| v.is_infinite()).for_each(|v| *v = most.copysign(*v));
     }
 }
 
@@ -254,7 +413,8 @@ mod tests {
 
     #[test]
     fn a_product_may_overflow_and_meet_a_zero_and_its_neighbour_may_not() {
-        let stability = Stability::new(&program([1e30, 1e30, 0.0, 2.0, 3.0, 4.0]));
+        let program = program([1e30, 1e30, 0.0, 2.0, 3.0, 4.0]);
+        let stability = Stability::new(&program);
         for step in [0, 1] {
             let right = [24.0, 48.0][step];
             assert_eq!(stability.judge(step, &row([f64::NAN, right]), &row([0.0, right])), None);
@@ -265,8 +425,24 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_of_equals_is_a_rounding_of_its_terms_and_no_more() {
+        let mut program = program([3.0; 6]);
+        let of = |n| Argument::Tensor(Tensor::Step(n));
+        program.steps[0].op = Op::Reduce(ReduceOp::Sum);
+        program.steps[1] =
+            Step { op: Op::Element(ElementOp::Sub), args: vec![of(0), of(0)], ..program.steps[1].clone() };
+        program.steps.push(Step { op: Op::Element(ElementOp::Sign), args: vec![of(1)], ..program.steps[1].clone() });
+        let stability = Stability::new(&program);
+        assert_eq!(stability.judge(1, &row([1e-6, -1e-6]), &row([0.0, 0.0])), None);
+        assert_eq!(stability.judge(2, &row([1.0, -1.0]), &row([0.0, 0.0])), None);
+        assert!(stability.judge(1, &row([1e-2, 0.0]), &row([0.0, 0.0])).is_some());
+        assert!(stability.judge(0, &row([9.1, 9.0]), &row([9.0, 9.0])).is_some());
+    }
+
+    #[test]
     fn a_product_that_stays_in_range_gives_no_nan() {
-        let stability = Stability::new(&program([1e15, 1e15, 0.0, 2.0, 3.0, 4.0]));
+        let program = program([1e15, 1e15, 0.0, 2.0, 3.0, 4.0]);
+        let stability = Stability::new(&program);
         assert!(stability.judge(0, &row([f64::NAN, 24.0]), &row([0.0, 24.0])).is_some());
         assert!(stability.judge(1, &row([1.0, 48.0]), &row([0.0, 48.0])).is_some());
     }

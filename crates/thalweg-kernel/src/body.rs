@@ -249,6 +249,17 @@ impl Body {
         args.into_iter().take(n)
     }
 
+    /// Of each access, whether an element is loaded through it.
+    pub fn loaded(&self) -> Vec<bool> {
+        let mut loaded = vec![false; self.accesses.len()];
+        for node in &self.nodes {
+            if let Node::Load { access } | Node::Gather { access, .. } = *node {
+                loaded[access as usize] = true;
+            }
+        }
+        loaded
+    }
+
     /// The dtype that an elementwise node computes in: of its last argument, which for [`ElementOp::Where`] is a value
     /// and not the condition.
     #[inline]

@@ -74,7 +74,10 @@ pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, read
     let maps: Option<Vec<IndexMap>> =
         body.accesses.iter().map(|a| Some(IndexMap::new(layout(ix, value(a.operand?)?).expand(domain)))).collect();
     let (body, geometry) = lay_out(body.clone(), domain, &maps?);
-    let touched: Vec<usize> = reads.iter().map(|v| ix.bytes(*v)).collect();
+    let loaded = body.loaded();
+    let is_read = |operand| body.accesses.iter().zip(&loaded).any(|(a, l)| *l && a.operand == Some(operand as u16));
+    let touched: Vec<usize> =
+        reads.iter().enumerate().map(|(n, v)| if is_read(n) { ix.bytes(*v) } else { 0 }).collect();
     Some(Step {
         kernel_index: before.kernel_index,
         kernel: Kernel::Map(body),

@@ -12,24 +12,36 @@ impl Writer<'_> {
     /// The kernel, its domain laid out as one.
     pub(super) fn laid_out(mut self) -> MapKernel {
         let body = std::mem::take(&mut self.builder).finish();
+        let loaded = body.loaded();
         let (kernel, geometry) = self.kernel(body);
-        let Written { reads, scalars, in_place, touched, computed, .. } = self.finish();
+        let (touched, in_place) = (self.touched(&loaded), self.in_place());
+        let Writer { reads, scalars, computed, .. } = self;
         MapKernel { kernel, geometry, reads, scalars, in_place, touched, computed }
     }
 
     pub(super) fn finish(mut self) -> Written {
         let body = std::mem::take(&mut self.builder).finish();
-        let distinct: Vec<usize> = self.maps.iter().map(IndexMap::distinct).collect();
+        let (touched, in_place) = (self.touched(&body.loaded()), self.in_place());
+        let Writer { maps, reads, scalars, computed, .. } = self;
+        Written { body, maps, reads, scalars, in_place, touched, computed }
+    }
+
+    /// Bytes of distinct elements of each operand. What the builder has simplified away is not read: the condition of a
+    /// choice between equal values.
+    fn touched(&self, loaded: &[bool]) -> Vec<usize> {
+        let distinct = |(map, loaded): (&IndexMap, &bool)| if *loaded { map.distinct() } else { 0 };
+        let distinct: Vec<usize> = self.maps.iter().zip(loaded).map(distinct).collect();
+        let of = |v: &ValueId| {
+            let own = self.sources.iter().zip(&distinct).filter(|(s, _)| **s == Some(*v));
+            let touched: usize = own.map(|(_, n)| n).sum();
+            touched.min(layout(self.ix, *v).distinct()) * self.ix.dtype(*v).size()
+        };
+        self.reads.iter().map(of).collect()
+    }
+
+    /// Which results may lie over which operands.
+    fn in_place(&self) -> Vec<(usize, usize)> {
         let points = self.domain.numel();
-        let touched = self
-            .reads
-            .iter()
-            .map(|v| {
-                let of_value = self.sources.iter().zip(&distinct).filter(|(s, _)| **s == Some(*v));
-                let touched: usize = of_value.map(|(_, n)| n).sum();
-                touched.min(layout(self.ix, *v).distinct()) * self.ix.dtype(*v).size()
-            })
-            .collect();
         let mut in_place = vec![];
         for (n, &s) in self.outline.stores.iter().enumerate() {
             let size = self.ix.seg.ops[s].dtype.size();
@@ -41,8 +53,7 @@ impl Writer<'_> {
                 }
             }
         }
-        let Writer { maps, reads, scalars, computed, .. } = self;
-        Written { body, maps, reads, scalars, in_place, touched, computed }
+        in_place
     }
 }
 
