@@ -41,6 +41,8 @@ struct Layout {
 pub struct SegmentClass {
     /// Of each input; then of each operation whose integer arguments decide how its result lies.
     layouts: Box<[Layout]>,
+    /// The reductions that are written out, which sizes decide.
+    unrolled: Box<[u32]>,
     /// The number of [`SIZES`] that the footprint reaches.
     size: u8,
 }
@@ -60,15 +62,16 @@ impl SegmentClass {
         // Of other movements the pattern says how they lie, given how their argument does.
         let decides = |i: &usize| matches!(segment.ops[*i].op, Op::Slice | Op::Window);
         let mut decided = (0..segment.ops.len()).filter(decides).peekable();
-        let layouts = match decided.peek() {
-            None => inputs.collect(),
+        let (layouts, unrolled) = match decided.peek() {
+            None => (inputs.collect(), Box::default()),
             Some(_) => {
                 let ix = Indexed::new(*segment);
-                inputs.chain(decided.map(|i| Layout::of(place(&ix, i)))).collect()
+                let unrolled = (0..segment.ops.len()).filter(|&i| ix.is_unrolled(i)).map(|i| i as u32).collect();
+                (inputs.chain(decided.map(|i| Layout::of(place(&ix, i)))).collect(), unrolled)
             }
         };
         let bytes = footprint(segment);
-        SegmentClass { layouts, size: SIZES.iter().filter(|&&end| bytes >= end).count() as u8 }
+        SegmentClass { layouts, unrolled, size: SIZES.iter().filter(|&&end| bytes >= end).count() as u8 }
     }
 }
 

@@ -167,7 +167,11 @@ pub(crate) struct Indexed<'a> {
     pub seg: Segment<'a>,
     int_at: Vec<u32>,
     scalar_at: Vec<u32>,
+    unrolled: BitSet,
 }
+
+/// The most elements that a reduction of windows takes one by one.
+const MOST_UNROLLED: usize = 16;
 
 impl<'a> Indexed<'a> {
     pub fn new(seg: Segment<'a>) -> Indexed<'a> {
@@ -177,7 +181,53 @@ impl<'a> Indexed<'a> {
             int_at.push(int_at.last().unwrap() + op.int_count() as u32);
             scalar_at.push(scalar_at.last().unwrap() + scalars as u32);
         }
-        Indexed { seg, int_at, scalar_at }
+        let mut ix = Indexed { seg, int_at, scalar_at, unrolled: BitSet::default() };
+        ix.find_unrolled();
+        ix
+    }
+
+    /// Finds the reductions of [`Indexed::is_unrolled`]: over axes that stand side by side, of few elements, of what is
+    /// computed element by element from a window. Windows share elements, so that loads of them one by one come from
+    /// the nearest cache, where rows would be gathered together.
+    fn find_unrolled(&mut self) {
+        let ops = self.seg.ops;
+        if !self.seg.mode.fused || !ops.iter().any(|o| o.op == Op::Window) {
+            return;
+        }
+        // What shows elements of a window, each at a place of its own.
+        let mut windowed = BitSet::new(ops.len());
+        self.unrolled = BitSet::new(ops.len());
+        for (i, rel) in ops.iter().enumerate() {
+            let of_windows = || self.tensors(i).any(|(_, v)| matches!(v, ValueId::Op(o) if windowed.has(o)));
+            match rel.op {
+                Op::Window => windowed.insert(i),
+                Op::Element(_) | Op::Cast | Op::Permute | Op::Slice | Op::Expand if of_windows() => windowed.insert(i),
+                Op::Reduce(op) if op.plain().is_some() && of_windows() && self.has_few(i) => self.unrolled.insert(i),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether a reduction takes few elements, of axes that stand side by side.
+    fn has_few(&self, reduction: usize) -> bool {
+        let axes = self.seg.ops[reduction].attr & 0xFF;
+        let Some((_, operand)) = self.tensors(reduction).next() else { return false };
+        let shape = self.shape(operand);
+        let few: usize = (0..shape.rank()).filter(|a| axes >> a & 1 == 1).map(|a| shape[a]).product();
+        let from_first = axes.checked_shr(axes.trailing_zeros()).unwrap_or(0);
+        let side_by_side = axes != 0 && from_first & (from_first + 1) == 0;
+        side_by_side && (1..=MOST_UNROLLED).contains(&few) && shape.numel() > 0
+    }
+
+    /// Whether operation `i` is a reduction that is written as what it does with each of its few elements, like an
+    /// elementwise operation of as many arguments: it needs no rows.
+    pub fn is_unrolled(&self, i: usize) -> bool {
+        self.unrolled.has(i)
+    }
+
+    /// Whether operation `i` needs whole rows of its operand.
+    pub fn takes_rows(&self, i: usize) -> bool {
+        matches!(self.seg.ops[i].op, Op::Reduce(_) | Op::Scan(_)) && !self.is_unrolled(i)
     }
 
     /// The integer arguments of operation `i`.

@@ -9,7 +9,7 @@ use super::reach::{Candidate, Reach};
 use crate::plan::{KernelPlan, Products};
 use crate::segment::{BitSet, ValueId};
 use crate::write::rows;
-use crate::write::rules::{Rule, is_constant, takes_rows};
+use crate::write::rules::{Rule, is_constant};
 use rustc_hash::FxHashSet;
 use thalweg_ir::{Op, Shape};
 
@@ -61,7 +61,7 @@ pub(super) fn contraction(
     for s in facts.ranked(stores) {
         let own = shapes[s].numel();
         let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
-        let reduced = matches!(ix.seg.ops[s].op, Op::Reduce(_));
+        let reduced = matches!(ix.seg.ops[s].op, Op::Reduce(_)) && ix.takes_rows(s);
         match () {
             () if by_row && (reduced || own != points) => at_rows.push(s),
             () if own == points => at_points.push(s),
@@ -83,7 +83,7 @@ fn end_of_chain(facts: &Facts<'_>, product: usize, factor: ValueId, ops: &[usize
     let mut late: FxHashSet<usize> = FxHashSet::default();
     for &i in ops.iter().filter(|i| left.contains(i)) {
         let op = ix.seg.ops[i].op;
-        if takes_rows(op) || op == Op::Matmul || facts.read_by(i).any(|a| late.contains(&a)) {
+        if ix.takes_rows(i) || op == Op::Matmul || facts.read_by(i).any(|a| late.contains(&a)) {
             late.insert(i);
         }
     }

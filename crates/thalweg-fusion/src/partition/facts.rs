@@ -7,7 +7,7 @@ use crate::plan::OutputPlan;
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
 use crate::write::movement::{layout, strided, view_base};
 use crate::write::rows;
-use crate::write::rules::{contracts, is_constant, is_opaque, takes_rows};
+use crate::write::rules::{contracts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
 use thalweg_ir::Op;
 
@@ -118,20 +118,24 @@ impl<'a> Facts<'a> {
         // The operands of an opaque operation are in memory: stored, or strided views of what is. Of a scatter only the
         // tensor is; what index and values are strided views of is computed, each over its own shape, so that an index
         // which all columns share is computed once.
-        let is_kernel = |op: Op| takes_rows(op) || matches!(op, Op::Matmul | Op::Scatter(_));
-        let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
+                let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
         let mut operands = vec![];
         for (n, &v) in arguments.iter().enumerate() {
             let viewed = self.viewed(v);
             operands.push(viewed);
             match viewed {
-                ValueId::Op(o) if computes && n > 0 && !is_kernel(seg.ops[o].op) => {
+                ValueId::Op(o) if computes && n > 0 && !self.is_kernel(o) => {
                     used.insert(o);
                 }
                 _ => self.read_in_memory(i, viewed),
             }
         }
         self.operands.insert(i, operands);
+    }
+
+    /// Whether an operation is what a kernel of its own kind is there for.
+    fn is_kernel(&self, i: usize) -> bool {
+        self.ix.takes_rows(i) || matches!(self.ix.seg.ops[i].op, Op::Matmul | Op::Scatter(_))
     }
 
     fn mark(v: ValueId, used: &mut BitSet) {
@@ -170,7 +174,7 @@ impl<'a> Facts<'a> {
             ValueId::Op(b) => {
                 ix.seg.live.has(b)
                     || matches!(ix.seg.ops[b].op, Op::Matmul | Op::Scatter(_))
-                    || takes_rows(ix.seg.ops[b].op)
+                    || ix.takes_rows(b)
                     || !ix.seg.mode.fused
                     || ix.seg.shapes[i].numel() >= ix.seg.shapes[b].numel()
             }
@@ -181,7 +185,7 @@ impl<'a> Facts<'a> {
     /// Sorts reductions and scans by their rows.
     fn find_rows(&mut self) {
         let mut classes: Vec<usize> = vec![];
-        let folds: Vec<usize> = self.needed.iter().filter(|&i| takes_rows(self.ix.seg.ops[i].op)).collect();
+        let folds: Vec<usize> = self.needed.iter().filter(|&i| self.ix.takes_rows(i)).collect();
         for i in self.ranked(&folds) {
             let class = classes.iter().position(|&c| rows::same_rows(&self.ix, c, i));
             let class = class.unwrap_or_else(|| {
@@ -234,7 +238,7 @@ impl<'a> Facts<'a> {
     fn better_stored(&self, i: usize) -> Option<usize> {
         let (1, user) = self.users[i] else { return None };
         // A reduction of nothing is a kernel by itself.
-        if takes_rows(self.ix.seg.ops[i].op) && self.ix.shape(rows::operand(&self.ix, i)).numel() == 0 {
+        if self.ix.takes_rows(i) && self.ix.shape(rows::operand(&self.ix, i)).numel() == 0 {
             return None;
         }
         let rel = &self.ix.seg.ops[user];
@@ -266,6 +270,6 @@ impl<'a> Facts<'a> {
         let op = self.ix.seg.ops[i].op;
         let choice = self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op);
         // A reduction may be made in another kernel's pass, what follows it may not.
-        choice && (takes_rows(op) || contracts(op, self.ix.seg.mode) || self.better_stored(i).is_none())
+        choice && (self.ix.takes_rows(i) || contracts(op, self.ix.seg.mode) || self.better_stored(i).is_none())
     }
 }

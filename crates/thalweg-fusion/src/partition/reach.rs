@@ -6,7 +6,7 @@
 use super::facts::Facts;
 use crate::plan::KernelPlan;
 use crate::segment::{BitSet, ValueId};
-use crate::write::rules::{MAX_KERNEL_OPS, Rule, contracts, counts, is_constant, is_opaque, takes_rows};
+use crate::write::rules::{MAX_KERNEL_OPS, Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashSet;
 use thalweg_ir::Op;
 
@@ -50,7 +50,7 @@ impl Reach {
                 return Err(Rule::Opaque);
             }
             ops.push(i);
-            if takes_rows(op) {
+            if ix.takes_rows(i) {
                 folds.push(i);
             }
             if contracts(op, ix.seg.mode) {

@@ -10,7 +10,7 @@ mod nodes;
 
 use super::movement::{Path, Step, arguments, is_in_order};
 use super::rows;
-use super::rules::{HOPELESS_MAPS, Rule, counts, is_constant, takes_rows};
+use super::rules::{HOPELESS_MAPS, Rule, counts, is_constant};
 use super::step::ScalarArg;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
@@ -347,7 +347,7 @@ impl Writer<'_> {
             if *times > HOPELESS_MAPS && counts(self.ix.seg.ops[i].op) {
                 return Err(Rule::Full);
             }
-            if takes_rows(self.ix.seg.ops[i].op) {
+            if self.ix.takes_rows(i) {
                 if !self.has_rows_of(i) || self.outline.column_stores.contains(&i) {
                     return Err(Rule::OtherRows);
                 }

@@ -1,7 +1,6 @@
 //! Movement on the way from a kernel's domain to a value: the chain of views between them.
 
-use super::rows::to_rows;
-use super::rules::takes_rows;
+use super::rows::{axes, to_rows};
 use crate::segment::{Indexed, ValueId};
 use std::rc::Rc;
 use thalweg_ir::{Arg, Op, Shape, View, unpack_order};
@@ -18,6 +17,9 @@ pub(crate) enum Step {
     Reshape(Shape),
     /// From what has an element for each row of that reduction to the points of its domain.
     Rows(usize),
+    /// From the operand of reduction `of`, which is unrolled, to its results: the element of each that has this number
+    /// among those that it is made of, in row-major order.
+    Element { of: usize, number: usize },
     /// Surrounded by nothing: elements before and after along one axis (the side of a `cat`).
     Extend { axis: usize, before: usize, after: usize },
 }
@@ -75,6 +77,7 @@ impl Step {
             Step::Broadcast(shape) => map.expand(*shape),
             Step::Reshape(shape) => map.reshape(*shape),
             Step::Rows(reduction) => to_rows(ix, *reduction, map),
+            Step::Element { of, number } => element(ix, *of, *number, map),
             Step::Extend { axis, before, after } => {
                 let mut parts = vec![(0, 0); map.shape().rank()];
                 parts[*axis] = (*before, *after);
@@ -82,6 +85,17 @@ impl Step {
             }
         }
     }
+}
+
+/// A map of the reduction's operand at one place along the axes that it reduces.
+fn element(ix: &Indexed<'_>, reduction: usize, number: usize, map: IndexMap) -> IndexMap {
+    let (shape, mut rest) = (map.shape(), number);
+    let mut parts: Vec<(i64, i64, usize)> = (0..shape.rank()).map(|a| (0, 1, shape[a])).collect();
+    for axis in (0..shape.rank()).rev().filter(|a| axes(ix, reduction) >> a & 1 == 1) {
+        parts[axis] = ((rest % shape[axis]) as i64, 1, 1);
+        rest /= shape[axis];
+    }
+    map.slice(&parts).reshape(ix.seg.shapes[reduction])
 }
 
 /// The map with movement operation `i` applied.
@@ -145,6 +159,11 @@ pub(crate) fn layout(ix: &Indexed<'_>, v: ValueId) -> View {
 /// path.
 pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) -> Vec<(ValueId, Path)> {
     let (op, shape) = (ix.seg.ops[i].op, ix.seg.shapes[i]);
+    if ix.is_unrolled(i) {
+        let (_, v) = ix.tensors(i).next().expect("a reduction has an operand");
+        let count = ix.shape(v).numel() / shape.numel();
+        return (0..count).map(|number| (v, path.after(Step::Element { of: i, number }))).collect();
+    }
     ix.tensors(i)
         .map(|(n, v)| {
             let own = ix.shape(v);
@@ -157,8 +176,8 @@ pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) 
                 }
                 Op::Pad => path.after(Step::Op(i)),
                 // Whole rows are read, whichever element is asked for.
-                _ if takes_rows(op) && own == domain => Path::identity(),
-                _ if takes_rows(op) => Path::identity().after(Step::Reshape(domain)),
+                _ if ix.takes_rows(i) && own == domain => Path::identity(),
+                _ if ix.takes_rows(i) => Path::identity().after(Step::Reshape(domain)),
                 Op::Gather => path.clone(),
                 _ if op.is_view() => path.after(Step::Op(i)),
                 _ if own != shape => path.after(Step::Broadcast(shape)),

@@ -89,11 +89,6 @@ pub(crate) fn counts(op: Op) -> bool {
     !op.is_view() && !is_constant(op)
 }
 
-/// Needs whole rows of its operand.
-pub(crate) fn takes_rows(op: Op) -> bool {
-    matches!(op, Op::Reduce(_) | Op::Scan(_))
-}
-
 /// A constant takes no work and no memory to compute.
 pub(crate) fn is_constant(op: Op) -> bool {
     matches!(op, Op::Full | Op::Iota)

@@ -9,7 +9,7 @@ use super::{Component, NoPlan, State};
 use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernel, Kernels, computed_by};
 use crate::segment::{BitSet, ValueId};
-use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, contracts, counts, is_constant, is_opaque, takes_rows};
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;
@@ -19,8 +19,8 @@ pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Res
     let facts = kernels.facts;
     let mut stored = facts.required.clone();
     let seg = facts.ix.seg;
-    let begins = |op: Op| takes_rows(op) || contracts(op, seg.mode);
-    for &i in component.ops.iter().filter(|&&i| begins(seg.ops[i].op)) {
+    let begins = |i: usize| facts.ix.takes_rows(i) || contracts(seg.ops[i].op, seg.mode);
+    for &i in component.ops.iter().filter(|&&i| begins(i)) {
         stored.insert(facts.end_of_chain(i));
     }
     cut_long_chains(facts, component, &mut stored);

@@ -6,8 +6,35 @@ use crate::write::movement::{Path, layout, strided, view_base};
 use crate::write::rows;
 use crate::write::rules::Rule;
 use crate::write::step::Part;
+use thalweg_ir::element::Expr;
 use thalweg_ir::{Arg, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
-use thalweg_kernel::{IndexMap, Node, NodeId, random::random_node};
+use thalweg_kernel::{BodyBuilder, IndexMap, Node, NodeId, order, random::random_node};
+
+/// A fold written out, its elements meeting as those of a row do (`thalweg_kernel::order`): each alone in its lane, and
+/// lane `l` put together with lane `l + 8`, then `l + 4` …
+fn unrolled(b: &mut BodyBuilder, op: Monoid, dtype: DType, mut lanes: Vec<NodeId>) -> NodeId {
+    debug_assert!(lanes.len() <= order::LANES);
+    let row = op.row();
+    let put = |b: &mut BodyBuilder, x: NodeId, y: NodeId| {
+        let mut out = vec![];
+        (row.combine)(b, &[Expr(x.0)], &[Expr(y.0)], &mut out);
+        NodeId(out[0].0)
+    };
+    if op == Monoid::Sum && dtype.is_float() {
+        // A lane begins with +0, which takes a -0 in.
+        let zero = b.constant(Scalar::Float(0.0), dtype);
+        lanes[0] = put(b, zero, lanes[0]);
+    }
+    let mut half = order::LANES / 2;
+    while half > 0 {
+        for l in half..lanes.len().min(2 * half) {
+            lanes[l - half] = put(b, lanes[l - half], lanes[l]);
+        }
+        lanes.truncate(half);
+        half /= 2;
+    }
+    lanes[0]
+}
 
 impl Writer<'_> {
     pub(super) fn operation(&mut self, i: usize, path: &Path, arguments: &[Argument], args: &[NodeId]) -> NodeId {
@@ -42,7 +69,7 @@ impl Writer<'_> {
                 self.inside_or(arguments[0].map, args[0], outside)
             }
             Op::Cat => self.inside_or(arguments[0].map, args[0], args[1]),
-            Op::Reduce(reduce) => self.reduction(i, reduce, args[0]),
+            Op::Reduce(reduce) => self.reduction(i, reduce, args),
             Op::Scan(op) => {
                 let narrow = rel.dtype;
                 let node = self.builder.scan(op, rel.attr & REVERSE != 0, args[0]);
@@ -53,13 +80,18 @@ impl Writer<'_> {
         }
     }
 
-    /// A reduction as folds over the row.
-    fn reduction(&mut self, i: usize, op: ReduceOp, x: NodeId) -> NodeId {
+    /// A reduction as folds over the row, or of each of its elements.
+    fn reduction(&mut self, i: usize, op: ReduceOp, x: &[NodeId]) -> NodeId {
         let dtype = self.ix.seg.ops[i].dtype;
         let b = &mut self.builder;
-        let carried = Monoid::carried(b.body().dtype(x));
-        let wide = b.cast(x, carried);
-        let folded = b.fold(op.monoid(), wide);
+        let carried = Monoid::carried(b.body().dtype(x[0]));
+        let wide = b.cast(x[0], carried);
+        let folded = if self.ix.is_unrolled(i) {
+            let elements = x.iter().map(|x| b.cast(*x, carried)).collect();
+            unrolled(b, op.monoid(), carried, elements)
+        } else {
+            b.fold(op.monoid(), wide)
+        };
         if op == ReduceOp::Any {
             // Not "≠ 0": of nothing the fold is the lowest integer.
             let zero = b.constant(Scalar::Int(0), carried);
