@@ -25,10 +25,11 @@ FOLDS = (
     "fold_half_columns", "fold_every_second", "fold_both_ways", "fold_middle", "fold_outer", "fold_images", "fold_channels",
     "fold_scaled", "fold_scaled_channels", "fold_borderless", "fold_permuted", "fold_short", "fold_windows",
 )  # fmt: skip
+BLOCKS = ("mlp_block", "llama_block", "llama_token", "resnet18")
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
-    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", *FOLDS, "dyn_shapes",
+    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", *FOLDS, *BLOCKS, "dyn_shapes",
 ]  # fmt: skip
 IMAGES = ("conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool")
 
@@ -149,6 +150,14 @@ class Jax(Peer):
         out = self.jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=x.shape[1] // w.shape[1])
         return out if bias is None else out + bias[:, None, None]
 
+    def conv(self, x, w, stride, padding):
+        return self.jax.lax.conv_general_dilated(x, w, (stride, stride), ((padding, padding), (padding, padding)))
+
+    def attention(self, q, k, v, causal):
+        # [heads, n, d] here, [n, heads, d] there.
+        q, k, v = (t.swapaxes(0, 1) for t in (q, k, v))
+        return self.jax.nn.dot_product_attention(q, k, v, is_causal=causal).swapaxes(0, 1)
+
     def max_pool(self, x, stride):
         import numpy as np
 
@@ -217,6 +226,13 @@ class Torch(Peer):
 
     def conv2d(self, x, w, bias=None):
         return self.torch.nn.functional.conv2d(x, w, bias, padding=1, groups=x.shape[1] // w.shape[1])
+
+    def conv(self, x, w, stride, padding):
+        return self.torch.nn.functional.conv2d(x, w, stride=stride, padding=padding)
+
+    def attention(self, q, k, v, causal):
+        attend = self.torch.nn.functional.scaled_dot_product_attention
+        return attend(q[None], k[None], v[None], is_causal=causal, enable_gqa=True)[0]
 
     def max_pool(self, x, stride):
         return self.torch.nn.functional.max_pool2d(x, 3, stride, 1)
@@ -318,6 +334,89 @@ def images(p, name, normal, large):
     return (lambda p, x, w: p.conv2d(x, w)), [x, w]
 
 
+def weight(normal, *shape):
+    """Of about unit gain."""
+    return normal(*shape) / math.sqrt(math.prod(shape[1:]))
+
+
+def layer_norm(p, x, g, b):
+    centred = x - p.mean(x, -1)
+    return centred / p.f.sqrt(p.mean(centred * centred, -1) + 1e-5) * g + b
+
+
+def mlp_block(p, x, w1, b1, w2, b2, g, b):
+    return layer_norm(p, x + p.gelu(x @ w1.T + b1) @ w2.T + b2, g, b)
+
+
+def cat(p, parts, axis):
+    return p.f.cat(parts, axis) if p.name.startswith("torch") else p.f.concatenate(parts, axis)
+
+
+def rms_norm(p, x, g):
+    return x / p.f.sqrt(p.mean(x * x, -1) + 1e-5) * g
+
+
+def rope(p, x, cos, sin):
+    half = x.shape[-1] // 2
+    return x * cos + cat(p, (-x[..., half:], x[..., :half]), -1) * sin
+
+
+def llama(p, x, cos, sin, norm, q, k, v, o, after, gate, up, down, *cache):
+    def heads(t):
+        return t.reshape(t.shape[0], -1, 64).swapaxes(0, 1)
+
+    h = rms_norm(p, x, norm)
+    queries, keys, values = rope(p, heads(h @ q.T), cos, sin), rope(p, heads(h @ k.T), cos, sin), heads(h @ v.T)
+    if cache:
+        keys, values = cat(p, (cache[0], keys), 1), cat(p, (cache[1], values), 1)
+    seen = p.attention(queries, keys, values, not cache).swapaxes(0, 1).reshape(x.shape[0], -1)
+    x = x + seen @ o.T
+    h = rms_norm(p, x, after)
+    g = h @ gate.T
+    y = x + (g * p.sigmoid(g) * (h @ up.T)) @ down.T
+    return (y, keys, values) if cache else y
+
+
+RESNET = ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1))
+
+
+def resnet18(p, x, *weights):
+    rest = iter(weights)
+
+    def conv(x, stride, padding):
+        w, scale, shift = next(rest), next(rest), next(rest)
+        return p.conv(x, w, stride, padding) * scale + shift
+
+    x = p.max_pool(p.relu(conv(x, 2, 3)), 2)
+    for _, _, stride in RESNET:
+        inner = conv(p.relu(conv(x, stride, 1)), 1, 1)
+        x = p.relu(inner + (x if stride == 1 else conv(x, stride, 0)))
+    return x.mean((2, 3)) @ next(rest).T + next(rest)
+
+
+def blocks(p, name, normal, large):
+    """Blocks of networks: the function and its arguments."""
+    if name == "mlp_block":
+        rows, d = (8192, 1024) if large else (512, 768)
+        first = [normal(rows, d), weight(normal, 4 * d, d), normal(4 * d)]
+        return mlp_block, first + [weight(normal, d, 4 * d), normal(d), normal(d), normal(d)]
+    if name == "resnet18":
+        arguments = [normal(16 if large else 1, 3, 224, 224)]
+        shapes = [(64, 3, 7)]
+        for of, out, stride in RESNET:
+            shapes += [(out, of, 3), (out, out, 3)] + ([(out, of, 1)] if stride != 1 else [])
+        for out, of, side in shapes:
+            arguments += [weight(normal, out, of, side, side), normal(out, 1, 1) * 0.1 + 0.5, normal(out, 1, 1) * 0.1 + 0.5]
+        return resnet18, [*arguments, weight(normal, 1000, 512), normal(1000)]
+    token = name == "llama_token"
+    positions, d = (1, 2048) if token else (2048, 2048) if large else (256, 512)
+    heads, groups, hidden = d // 64, d // 256, d * 11 // 4
+    arguments = [normal(positions, d), normal(positions, 64), normal(positions, 64), normal(d)]
+    arguments += [weight(normal, heads * 64, d), weight(normal, groups * 64, d), weight(normal, groups * 64, d)]
+    arguments += [weight(normal, d, heads * 64), normal(d), weight(normal, hidden, d), weight(normal, hidden, d), weight(normal, d, hidden)]
+    return llama, arguments + ([normal(groups, 511, 64), normal(groups, 511, 64)] if token else [])
+
+
 def folds(p, name, normal, large):
     """Reductions over any axes: the function and its arguments."""
     n = 8192 if large else 4096
@@ -383,6 +482,8 @@ def prepare(p, name, large):
         return functions[name], [normal(32 if large else 4, 512, 2048)]
     if name in IMAGES:
         return images(p, name, normal, large)
+    if name in BLOCKS:
+        return blocks(p, name, normal, large)
     if name in FOLDS:
         return folds(p, name, normal, large)
     if name == "hub":

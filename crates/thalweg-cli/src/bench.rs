@@ -15,7 +15,7 @@ use thalweg::{Device, counters};
 /// Arguments of `thalweg bench`.
 #[derive(Args, Debug)]
 pub struct Bench {
-    /// The workload, `all`, or `folds`
+    /// The workload, `all`, or a group of them
     workload: String,
     /// The device, as THALWEG_DEVICE takes it
     #[arg(long)]
@@ -115,8 +115,8 @@ impl Bench {
     pub fn run(self) -> Outcome {
         let names: Vec<&str> = if self.workload == "all" {
             workloads::ALL.iter().map(|e| e.name).chain(workloads::OTHERS.iter().map(|o| o.0)).collect()
-        } else if self.workload == workloads::FOLDS {
-            workloads::folds::ALL.iter().map(|e| e.name).collect()
+        } else if let Some((_, group)) = workloads::GROUPS.iter().find(|g| g.0 == self.workload) {
+            group.iter().map(|e| e.name).collect()
         } else {
             vec![&self.workload]
         };

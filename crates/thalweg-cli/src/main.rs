@@ -74,7 +74,9 @@ fn after_help() -> String {
         rows.fold(head.to_string(), |text, (name, about)| format!("{text}\n  {name:<21} {about}"))
     };
     let all = list("Workloads:", &mut named(workloads::ALL).chain(workloads::OTHERS.iter().copied()));
-    all + "\n\n" + &list("Reductions (`folds`: all of them):", &mut named(workloads::folds::ALL))
+    workloads::GROUPS
+        .iter()
+        .fold(all, |text, (group, entries)| text + "\n\n" + &list(&format!("Group {group}:"), &mut named(entries)))
 }
 
 fn main() -> ExitCode {

@@ -3,6 +3,7 @@
 //! A workload is plain eager code over inputs that are made once. Sizes: `small` for a processor with a few cores,
 //! `large` for a GPU.
 
+pub mod blocks;
 pub mod folds;
 
 use crate::failure::{Outcome, failure};
@@ -112,8 +113,8 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("record", "time to record an operation on a recognised stretch"),
 ];
 
-/// The group of the workloads that reduce, and what they are: those of [`folds::ALL`], which `all` leaves out.
-pub const FOLDS: &str = "folds";
+/// Groups of workloads that `all` leaves out.
+pub const GROUPS: &[(&str, &[Entry])] = &[("blocks", blocks::ALL), ("folds", folds::ALL)];
 
 /// All workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[
@@ -158,7 +159,9 @@ pub const ALL: &[Entry] = &[
 
 /// Makes a workload of [`ALL`] with its inputs computed and at hand.
 pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
-    let Some(entry) = ALL.iter().chain(folds::ALL).find(|e| e.name == name) else { return Err(unknown(name)) };
+    let Some(entry) = ALL.iter().chain(blocks::ALL).chain(folds::ALL).find(|e| e.name == name) else {
+        return Err(unknown(name));
+    };
     manual_seed(1);
     // Of everything that this thread records from now on; a process measures one workload after the other.
     let tf32 = name.ends_with("_tf32");
@@ -173,8 +176,9 @@ pub fn unknown(name: &str) -> crate::failure::Failure {
     match name {
         "train_mlp" => failure("train_mlp needs autodiff, which Thalweg does not have yet (docs/roadmap.md)"),
         _ => {
-            let names: Vec<&str> = ALL.iter().map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect();
-            failure(format!("no workload is called {name:?}; there are: {} and the {FOLDS}", names.join(" ")))
+            let all = ALL.iter().chain(blocks::ALL).chain(folds::ALL);
+            let names: Vec<&str> = all.map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect();
+            failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
         }
     }
 }

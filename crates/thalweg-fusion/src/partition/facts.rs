@@ -118,7 +118,7 @@ impl<'a> Facts<'a> {
         // The operands of an opaque operation are in memory: stored, or strided views of what is. Of a scatter only the
         // tensor is; what index and values are strided views of is computed, each over its own shape, so that an index
         // which all columns share is computed once.
-                let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
+        let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
         let mut operands = vec![];
         for (n, &v) in arguments.iter().enumerate() {
             let viewed = self.viewed(v);

@@ -1,0 +1,192 @@
+//! Whole blocks of networks: an MLP, a Llama-style transformer block over a prompt and over one token, and ResNet-18.
+//! Weights lie as PyTorch's `Linear` and `Conv2d` have them.
+
+use super::{Call, Entry, Size};
+use thalweg::{Attention, Conv, Pool, Tensor};
+
+/// The blocks.
+pub const ALL: &[Entry] = &[
+    Entry { name: "mlp_block", about: "linear, gelu, linear, residual, layernorm", make: mlp },
+    Entry { name: "llama_block", about: "rmsnorm, rope, causal GQA, SwiGLU over a prompt", make: |s| llama(s, false) },
+    Entry { name: "llama_token", about: "the same for one token and a cache of 511", make: |s| llama(s, true) },
+    Entry { name: "resnet18", about: "one image of 224×224 (large: 16), random weights", make: resnet18 },
+];
+
+/// Weights of about unit gain.
+fn weight(shape: &[usize]) -> Tensor {
+    let inputs: usize = shape[1..].iter().product();
+    Tensor::randn(shape.to_vec()) / (inputs as f64).sqrt()
+}
+
+fn mlp(size: Size) -> (Vec<Tensor>, Call) {
+    let (rows, d) = if size == Size::Large { (8192, 1024) } else { (512, 768) };
+    let mut inputs = vec![Tensor::randn([rows, d]), weight(&[4 * d, d]), Tensor::randn([4 * d])];
+    inputs.extend([weight(&[d, 4 * d]), Tensor::randn([d]), Tensor::randn([d]), Tensor::randn([d])]);
+    (inputs, |x| {
+        let hidden = x[0].linear(&x[1], Some(&x[2])).gelu();
+        let out = &x[0] + hidden.linear(&x[3], Some(&x[4]));
+        vec![out.layer_norm_with(-1, Some(&x[5]), Some(&x[6]), 1e-5)]
+    })
+}
+
+/// Elements of a head.
+const HEAD: usize = 64;
+/// Positions that a cache holds before the token.
+const CACHED: usize = 511;
+
+/// The residual stream, tables of rope, the block's weights, and for one token the cached keys and values.
+fn llama(size: Size, token: bool) -> (Vec<Tensor>, Call) {
+    let (positions, d) = if size == Size::Large { (2048, 2048) } else { (256, 512) };
+    // A token's weights are to come from memory, not from a cache.
+    let (positions, d) = if token { (1, 2048) } else { (positions, d) };
+    let (heads, groups, hidden) = (d / HEAD, d / HEAD / 4, d * 11 / 4);
+    let angles = Tensor::randn([positions, HEAD / 2]);
+    let tables = [angles.cos(), angles.sin()].map(|t| Tensor::cat(&[&t, &t], -1));
+    let mut inputs = vec![Tensor::randn([positions, d])];
+    inputs.extend(tables);
+    inputs.extend([Tensor::randn([d]), weight(&[heads * HEAD, d]), weight(&[groups * HEAD, d])]);
+    inputs.extend([weight(&[groups * HEAD, d]), weight(&[d, heads * HEAD]), Tensor::randn([d])]);
+    inputs.extend([weight(&[hidden, d]), weight(&[hidden, d]), weight(&[d, hidden])]);
+    if token {
+        inputs.extend([0; 2].map(|_| Tensor::randn([groups, CACHED, HEAD])));
+    }
+    (inputs, llama_block)
+}
+
+fn llama_block(x: &[Tensor]) -> Vec<Tensor> {
+    let [x, cos, sin, norm, q, k, v, o, after, gate, up, down, cache @ ..] = x else { unreachable!("twelve inputs") };
+    let heads = |t: Tensor| t.unflatten(-1, [t.size(-1) / HEAD, HEAD]).transpose(0, 1);
+    let h = x.rms_norm_with(-1, Some(norm), 1e-5);
+    let queries = rope(&heads(h.linear(q, None)), cos, sin);
+    let (mut keys, mut values) = (rope(&heads(h.linear(k, None)), cos, sin), heads(h.linear(v, None)));
+    if let [old_keys, old_values] = cache {
+        keys = Tensor::cat(&[old_keys, &keys], 1);
+        values = Tensor::cat(&[old_values, &values], 1);
+    }
+    let attention = Attention::default().causal(cache.is_empty());
+    let seen = queries.scaled_dot_product_attention(&keys, &values, attention);
+    let x = x + seen.transpose(0, 1).flatten_axes(-2, -1).linear(o, None);
+    let h = x.rms_norm_with(-1, Some(after), 1e-5);
+    let y = &x + (h.linear(gate, None).silu() * h.linear(up, None)).linear(down, None);
+    if cache.is_empty() { vec![y] } else { vec![y, keys, values] }
+}
+
+/// Rotary positions (Su et al. 2021), halves of a head rotated against each other.
+fn rope(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
+    let half = x.size(-1) / 2;
+    let turned = Tensor::cat(&[-x.narrow(-1, half, half), x.narrow(-1, 0, half)], -1);
+    x * cos + turned * sin
+}
+
+/// Channels and the stride of ResNet-18's eight blocks (He et al. 2015).
+const BLOCKS: [(usize, usize, usize); 8] =
+    [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)];
+
+/// An image, then convolutions each with the scale and shift that its norm comes down to, then the last layer.
+fn resnet18(size: Size) -> (Vec<Tensor>, Call) {
+    let images = if size == Size::Large { 16 } else { 1 };
+    let mut inputs = vec![Tensor::randn([images, 3, 224, 224])];
+    let mut conv = |out: usize, of: usize, side: usize| {
+        inputs.push(weight(&[out, of, side, side]));
+        inputs.extend([0; 2].map(|_| Tensor::randn([out, 1, 1]) * 0.1 + 0.5));
+    };
+    conv(64, 3, 7);
+    for (of, out, stride) in BLOCKS {
+        conv(out, of, 3);
+        conv(out, out, 3);
+        if stride != 1 {
+            conv(out, of, 1);
+        }
+    }
+    inputs.extend([weight(&[1000, 512]), Tensor::randn([1000])]);
+    (inputs, |inputs| {
+        let (x, mut weights) = inputs.split_first().expect("an image");
+        let mut conv = |x: &Tensor, stride: usize, padding: usize| {
+            let [w, scale, shift, rest @ ..] = weights else { unreachable!("a convolution has three inputs") };
+            weights = rest;
+            x.conv2d(w, None, Conv::default().stride(stride).padding(padding)) * scale + shift
+        };
+        let mut x = conv(x, 2, 3).relu().max_pool2d(Pool::new(3).stride(2).padding(1));
+        for (_, _, stride) in BLOCKS {
+            let inner = conv(&x, stride, 1).relu();
+            let inner = conv(&inner, 1, 1);
+            let through = if stride == 1 { x } else { conv(&x, stride, 0) };
+            x = (inner + through).relu();
+        }
+        vec![x.mean([2, 3]).linear(&weights[0], Some(&weights[1]))]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+    use std::path::Path;
+    use thalweg::{Costs, CpuEngine, CpuOptions, Device, SegmentReport, counters, explain, set_default_device};
+
+    /// Each kernel with what it moves by the plan, then its operations, those that it stores with a star.
+    fn kernels(report: &SegmentReport) -> String {
+        let mut text = String::new();
+        for (n, kernel) in report.kernels.iter().enumerate() {
+            let (reads, writes) = (kernel.bytes_read, kernel.bytes_written);
+            writeln!(text, "{n} {} over {}: reads {reads}, writes {writes}", kernel.kind, kernel.domain).unwrap();
+            let star = |o: &usize| if kernel.writes.contains(o) { "*" } else { "" };
+            let name = |o: &usize| format!("{}{}", report.operations[*o].name, star(o));
+            writeln!(text, "  {}", kernel.operations.iter().map(name).collect::<Vec<_>>().join(" ")).unwrap();
+        }
+        let (run, unfused) = (&report.totals, &report.unfused);
+        writeln!(
+            text,
+            "unfused: {} kernels; read {}, written {}",
+            unfused.kernels, unfused.bytes_read, unfused.bytes_written
+        )
+        .unwrap();
+        writeln!(text, "as run: {} kernels; read {}, written {}", run.kernels, run.bytes_read, run.bytes_written)
+            .unwrap();
+        text
+    }
+
+    /// What shares a kernel in each block, and the bytes: `THALWEG_BLESS=1 cargo test -p thalweg-cli golden` writes the
+    /// file anew.
+    #[test]
+    fn the_kernels_of_the_blocks_are_the_golden_ones() {
+        if !CpuEngine::Avx2.available() {
+            return;
+        }
+        // Nothing of this machine shows in a plan.
+        let isa = CpuEngine::Avx2;
+        let own = Device::new_cpu(CpuOptions { threads: 2, parallel_ns: 30_000.0, isa });
+        own.set_costs(Costs::typical());
+        let before = set_default_device(Some(own));
+        let (measuring, deferring) = (thalweg::set_measuring(None), thalweg::set_deferring(true));
+        let mut text = String::new();
+        for entry in ALL {
+            thalweg::manual_seed(1);
+            let (inputs, call) = (entry.make)(Size::Small);
+            thalweg::synchronize().unwrap();
+            let (out, explanation) = explain(|| {
+                let out = call(&inputs);
+                thalweg::synchronize().unwrap();
+                out
+            });
+            assert_eq!(explanation.segments.len(), 1, "{}", entry.name);
+            writeln!(text, "# {}\n{}", entry.name, kernels(&explanation.segments[0])).unwrap();
+            drop(out);
+            // The next turn finds the plan.
+            let plans = counters();
+            let again = call(&inputs);
+            thalweg::synchronize().unwrap();
+            drop(again);
+            assert_eq!((counters() - plans).plans_made, 0, "{}", entry.name);
+        }
+        set_default_device(before);
+        thalweg::set_measuring(measuring);
+        thalweg::set_deferring(deferring);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/workloads/blocks.txt");
+        if thalweg::environment::BLESS.get().is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(text == golden, "THALWEG_BLESS=1 writes {} anew, for `git diff` to show; now:\n{text}", path.display());
+    }
+}
