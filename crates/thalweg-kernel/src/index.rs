@@ -365,28 +365,39 @@ fn ceil_div(a: i64, b: i64) -> i64 {
     -((-a).div_euclid(b))
 }
 
-/// The mask under another shape, where sizes of 1 come and go and masked dimensions keep their size and place in the
-/// order.
+/// The mask under another shape, where that is a box of it again: masked dimensions stay, or are the outermost of those
+/// that become one; others may be split and merged.
 fn reshape_mask(from: Shape, mask: &[(i64, i64); MAX_RANK], to: Shape) -> Option<[(i64, i64); MAX_RANK]> {
-    let mut out = [(0, 0); MAX_RANK];
-    let mut source = (0..from.rank()).filter(|&i| from[i] != 1);
-    for i in 0..to.rank() {
-        out[i] = if to[i] == 1 {
-            (0, 1)
-        } else {
-            let s = source.next()?;
-            if from[s] != to[i] {
-                return None;
-            }
-            mask[s]
-        };
-    }
-    if source.next().is_some() {
+    // A dropped dimension of size 1 that masks everything out has no place to say so.
+    if (0..from.rank()).any(|i| from[i] == 1 && mask[i] != (0, 1)) {
         return None;
     }
-    // A dropped dimension of size 1 that masked everything out has no place to say so.
-    let lost = (0..from.rank()).any(|i| from[i] == 1 && mask[i] != (0, 1));
-    (!lost).then_some(out)
+    let mut out = [(0, 1); MAX_RANK];
+    let mut source = (0..from.rank()).filter(|&i| from[i] != 1).peekable();
+    let mut target = (0..to.rank()).filter(|&i| to[i] != 1).peekable();
+    // Group by group, the fewest dimensions on both sides that have as many points.
+    while let (Some(first), Some(at)) = (source.next(), target.next()) {
+        let (mut points, mut inner, mut wanted) = (from[first], 1, to[at]);
+        let (mut sources, mut targets) = (vec![first], vec![at]);
+        while points != wanted {
+            if points < wanted {
+                sources.push(source.next()?);
+                inner *= from[*sources.last()?];
+                points = from[first] * inner;
+            } else {
+                targets.push(target.next()?);
+                wanted *= to[*targets.last()?];
+            }
+        }
+        let is_full = |i: &usize| mask[*i] == (0, from[*i] as i64);
+        let (lo, hi) = mask[first];
+        match targets.as_slice() {
+            [target] if sources[1..].iter().all(is_full) => out[*target] = (lo * inner as i64, hi * inner as i64),
+            _ if sources.iter().all(is_full) => targets.iter().for_each(|&t| out[t] = (0, to[t] as i64)),
+            _ => return None,
+        }
+    }
+    (source.next().is_none() && target.next().is_none()).then_some(out)
 }
 
 #[cfg(test)]
@@ -421,6 +432,18 @@ mod tests {
             p /= shape[i];
         }
         index
+    }
+
+    #[test]
+    fn a_mask_stays_on_top_where_other_dimensions_are_split_or_merged() {
+        let x = IndexMap::new(View::contiguous(Shape::new(&[6, 5, 4]))).pad(&[(0, 0), (0, 0), (2, 2)]);
+        for shape in [&[2, 3, 5, 8][..], &[30, 8], &[2, 1, 3, 5, 1, 8]] {
+            assert!(x.clone().reshape(Shape::new(shape)).mask_bounds().is_some(), "{shape:?}");
+        }
+        let rows = IndexMap::new(View::contiguous(Shape::new(&[6, 4]))).pad(&[(1, 2), (0, 0)]);
+        assert_eq!(rows.reshape(Shape::new(&[36])).mask_bounds(), Some(&[(4, 28)][..]));
+        // The masked dimension itself is taken apart.
+        assert!(x.reshape(Shape::new(&[6, 5, 2, 4])).mask_bounds().is_none());
     }
 
     struct Lcg(u64);
