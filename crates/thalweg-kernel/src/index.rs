@@ -52,6 +52,12 @@ impl IndexMap {
 
     fn with_top(mut self, f: impl FnOnce(&mut Level)) -> IndexMap {
         f(self.levels.last_mut().expect("a map has a level"));
+        while let [.., below, top] = self.levels.as_slice()
+            && let Some(both) = composed(below, top)
+        {
+            self.levels.pop();
+            *self.levels.last_mut().expect("there were two") = both;
+        }
         self
     }
 
@@ -102,12 +108,7 @@ impl IndexMap {
             if let Some(mask) = &mut l.mask {
                 for (m, &(start, step, len)) in mask.iter_mut().zip(parts) {
                     // Index i of the result is start + i·step of the source.
-                    let (lo, hi) = *m;
-                    let (a, b) = if step > 0 {
-                        (ceil_div(lo - start, step), ceil_div(hi - start, step))
-                    } else {
-                        (ceil_div(start - (hi - 1), -step), (start - lo).div_euclid(-step) + 1)
-                    };
+                    let (a, b) = valid_steps(*m, start, step);
                     *m = (a.clamp(0, len as i64), b.clamp(0, len as i64));
                 }
             }
@@ -181,7 +182,33 @@ impl IndexMap {
         let points = self.shape().numel();
         let plain = |l: &&Level| l.mask.is_none() && l.view.is_contiguous() && l.view.shape.numel() == points;
         let above = self.levels.iter().rev().take_while(plain).count();
-        self.levels.iter().rev().skip(1).take(above).map(|l| l.view.shape).filter(move |s| s.numel() == points)
+        let whole = self.levels.iter().rev().skip(1).take(above).map(|l| l.view.shape);
+        whole.filter(move |s| s.numel() == points).chain(self.split())
+    }
+
+    /// The domain with those dimensions that number several of the level below taken apart into these; the others,
+    /// broadcast ones among them, as they are.
+    fn split(&self) -> Option<Shape> {
+        let [.., below, Level { view, mask: None }] = self.levels.as_slice() else { return None };
+        let (inner, places) = (below.view.shape, places(below.view.shape));
+        let mut dims = vec![];
+        for (&size, &stride) in view.shape.iter().zip(view.strides()) {
+            let last = (0..inner.rank()).find(|&j| inner[j] != 1 && places[j] == stride as i64);
+            let Some(last) = last.filter(|_| size != 1) else {
+                dims.push(size);
+                continue;
+            };
+            let (mut first, mut points) = (last, inner[last]);
+            while points < size && first > 0 {
+                first -= 1;
+                points *= inner[first];
+            }
+            match points == size {
+                true => dims.extend((first..=last).map(|j| inner[j]).filter(|d| *d != 1)),
+                false => dims.push(size),
+            }
+        }
+        (dims.len() <= MAX_RANK && dims != view.shape.dims()).then(|| Shape::new(&dims))
     }
 
     /// The places along each dimension of the domain where validity changes, if the domain's own index decides it.
@@ -361,6 +388,78 @@ impl IndexMap {
     }
 }
 
+/// Of each dimension, how much one step along it adds to a row-major index.
+fn places(shape: Shape) -> [i64; MAX_RANK] {
+    let mut places = [1; MAX_RANK];
+    for j in (0..shape.rank().saturating_sub(1)).rev() {
+        places[j] = places[j + 1] * shape[j + 1] as i64;
+    }
+    places
+}
+
+/// Two levels as one, where each dimension of the upper one goes along a single dimension of the lower one, without
+/// carrying into another: no points are numbered anew.
+fn composed(below: &Level, top: &Level) -> Option<Level> {
+    let (inner, outer) = (&below.view, &top.view);
+    let (rank, over) = (inner.shape.rank(), outer.shape.rank());
+    let valid = |i: usize| top.mask.map_or((0, outer.shape[i] as i64), |m| m[i]);
+    if inner.shape.numel() == 0 || (0..over).any(|i| valid(i).0 >= valid(i).1) {
+        return None;
+    }
+    let places = places(inner.shape);
+    // The first valid point, and which indices of the lower level are reached from there.
+    let mut first = outer.offset as i64 + (0..over).map(|i| valid(i).0 * outer.strides()[i] as i64).sum::<i64>();
+    if first < 0 || first >= inner.shape.numel() as i64 {
+        return None;
+    }
+    let mut start = [0; MAX_RANK];
+    for j in 0..rank {
+        (start[j], first) = (first / places[j], first % places[j]);
+    }
+    let (mut low, mut high) = (start, start);
+    let mut along = [None; MAX_RANK];
+    for i in 0..over {
+        let (stride, steps) = (outer.strides()[i] as i64, valid(i).1 - valid(i).0 - 1);
+        if stride == 0 || outer.shape[i] == 1 {
+            continue;
+        }
+        let j = (0..rank).find(|&j| stride % places[j] == 0 && inner.shape[j] != 1)?;
+        let by = stride / places[j];
+        along[i] = Some((j, by));
+        low[j] += (by * steps).min(0);
+        high[j] += (by * steps).max(0);
+        // Index 0, which may be masked out, is where the view begins.
+        start[j] -= by * valid(i).0;
+    }
+    if (0..rank).any(|j| low[j] < 0 || high[j] >= inner.shape[j] as i64) {
+        return None;
+    }
+    let mut mask = [(0, 0); MAX_RANK];
+    (0..over).for_each(|i| mask[i] = valid(i));
+    for j in 0..rank {
+        let Some((lo, hi)) = below.mask.map(|m| m[j]).filter(|m| m.0 > low[j] || m.1 <= high[j]) else { continue };
+        let mut ways = (0..over).filter_map(|i| along[i].filter(|a| a.0 == j).map(|a| (i, a.1)));
+        let (Some((i, by)), None) = (ways.next(), ways.next()) else { return None };
+        let (a, b) = valid_steps((lo, hi), start[j], by);
+        let end = outer.shape[i] as i64;
+        mask[i] = (mask[i].0.max(a.clamp(0, end)), mask[i].1.min(b.clamp(0, end)));
+    }
+    let strides: Vec<isize> =
+        (0..over).map(|i| along[i].map_or(0, |(j, by)| by as isize * inner.strides()[j])).collect();
+    let offset = inner.offset + (0..rank).map(|j| start[j] as isize * inner.strides()[j]).sum::<isize>();
+    let full = (0..over).all(|i| mask[i] == (0, outer.shape[i] as i64));
+    Some(Level { view: View::new(outer.shape, &strides, offset), mask: (!full).then_some(mask) })
+}
+
+/// The steps `i` for which `start + i·by` lies in `lo..hi`.
+fn valid_steps((lo, hi): (i64, i64), start: i64, by: i64) -> (i64, i64) {
+    if by > 0 {
+        (ceil_div(lo - start, by), ceil_div(hi - start, by))
+    } else {
+        (ceil_div(start - (hi - 1), -by), (start - lo).div_euclid(-by) + 1)
+    }
+}
+
 fn ceil_div(a: i64, b: i64) -> i64 {
     -((-a).div_euclid(b))
 }
@@ -432,6 +531,18 @@ mod tests {
             p /= shape[i];
         }
         index
+    }
+
+    #[test]
+    fn a_number_for_each_row_is_a_view_of_the_rows_once_these_are_taken_apart() {
+        // A value for each sample, for each of its tokens, in a matrix with a row for each token.
+        let samples = IndexMap::new(View::contiguous(Shape::new(&[16, 1]))).expand(Shape::new(&[16, 64]));
+        let matrix = samples.reshape(Shape::new(&[1024, 1])).expand(Shape::new(&[1024, 96]));
+        assert!(matrix.as_view().is_none());
+        let apart: Vec<Shape> = matrix.renumberings().collect();
+        assert_eq!(apart, [Shape::new(&[16, 64, 96])]);
+        let view = *matrix.reshape(apart[0]).as_view().expect("a view");
+        assert_eq!(view.strides(), [1, 0, 0]);
     }
 
     #[test]
