@@ -123,7 +123,7 @@ impl Tensor {
         };
         // The largest is finite then, so that e^(x - largest) is 0 and not NaN; a sum with an element that is seen is
         // 1 or more.
-        let e = (self - self.amax_keepdim(-1).maximum(lowest)).exp();
+        let e = (self - self.detach().amax_keepdim(-1).maximum(lowest)).exp();
         &e / e.sum_keepdim(-1).maximum(least)
     }
 }

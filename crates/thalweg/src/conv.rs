@@ -305,7 +305,7 @@ fn phases<const N: usize>(weight: &Tensor, groups: usize, taps: [usize; N], stri
 
 impl Tensor {
     /// With zeros between the elements of an axis, so that these lie `step` apart.
-    fn dilated(&self, axis: usize, step: usize) -> Tensor {
+    pub(crate) fn dilated(&self, axis: usize, step: usize) -> Tensor {
         let size = self.dims()[axis];
         if step == 1 || size <= 1 {
             return self.clone();

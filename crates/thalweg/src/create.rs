@@ -5,6 +5,7 @@
 
 use crate::element::flatten;
 use crate::record::{record0, scalar_bits};
+use crate::tape::{self, Rule};
 use crate::{Axis, DType, Data, Device, Element, Error, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::Op;
 use thalweg_stream::Value;
@@ -111,7 +112,7 @@ impl Tensor {
         let on = device.0.device();
         let buffer = on.allocate(bytes.len())?;
         on.write(&buffer, bytes)?;
-        Ok(Tensor(Value::ready(device.0, buffer, shape, dtype)))
+        Ok(Tensor::of(Value::ready(device.0, buffer, shape, dtype)))
     }
 
     /// The same elements on another device; a clone of the handle where it lives there already. Computes the value
@@ -123,7 +124,14 @@ impl Tensor {
         if device == self.device() {
             return Ok(self.clone());
         }
-        self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), device))?
+        let there = self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), device))??;
+        let home = self.device();
+        let rule: Box<Rule> = Box::new(move |_, _, dy| {
+            // What keeps the gradient from coming back is an error where it is read.
+            let failed = |error| Tensor::of(Value::failed(home.0, error, *dy.shape(), dy.dtype()));
+            vec![Some(dy.to_device(home).unwrap_or_else(failed))]
+        });
+        Ok(tape::own(&there.value, "to_device", std::slice::from_ref(self), vec![], rule))
     }
 }
 

@@ -227,6 +227,7 @@ impl Tensor {
     /// zero and saturates, NaN gives 0. Integer to integer wraps, integer to float rounds. To bool is `x ≠ 0` (NaN is
     /// true); from bool gives 0 and 1.
     #[doc(alias = "astype")]
+    #[track_caller]
     pub fn cast(&self, dtype: DType) -> Tensor {
         if dtype == self.dtype() {
             return self.clone();

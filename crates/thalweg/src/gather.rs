@@ -3,10 +3,10 @@
 //! An index may have any integer dtype. A negative one counts from the end. One that names no element is an
 //! [`Error::Index`] where a value that depends on it is read: what an index holds is not known before.
 
-use crate::record::{check_device, wrong_dtype};
+use crate::operand::Arg;
+use crate::record::{check_device, push, wrong_dtype};
 use crate::{Axis, DType, Error, MAX_RANK, Shape, Tensor};
 use thalweg_ir::Op;
-use thalweg_stream::{Operand, record};
 
 impl Tensor {
     /// An index of this tensor as i64, not yet counted from the end.
@@ -28,9 +28,10 @@ impl Tensor {
     }
 
     /// Records a gather: the index has the result's shape, this tensor's but for the axis.
+    #[track_caller]
     pub(crate) fn gathered(&self, axis: usize, index: &Tensor) -> Tensor {
-        let args = [Operand::Value(&self.0), Operand::Value(&index.0)];
-        Tensor(record(self.0.device(), Op::Gather, self.dtype(), *index.shape(), axis as u32, &args, &[]))
+        let args = [Arg::Tensor(self), Arg::Tensor(index)];
+        push(Op::Gather, self.dtype(), *index.shape(), axis as u32, args, &[])
     }
 
     /// The elements at given places along an axis: `out[i][j] = x[index[i][j]][j]` for axis 0 of two, as
@@ -124,6 +125,7 @@ impl Tensor {
     }
 
     /// A vector as places along an axis of a shape, the same in all other dimensions.
+    #[track_caller]
     pub(crate) fn down(&self, axis: usize, shape: &Shape) -> Tensor {
         let mut column = Shape::new(&[1; MAX_RANK][..shape.rank()]);
         column.dims_mut()[axis] = self.numel();

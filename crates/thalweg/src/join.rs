@@ -1,19 +1,20 @@
 //! Joining and parting: cat, stack, split, chunk, repetition, roll.
 
-use crate::record::check_alike;
+use crate::operand::Arg;
+use crate::record::{check_alike, push};
 use crate::{Axis, MAX_RANK, Shape, Tensor};
 use thalweg_ir::Op;
-use thalweg_stream::{Operand, record};
 
 /// Two tensors end to end; shapes and dtypes were checked.
+#[track_caller]
 pub(crate) fn join(a: &Tensor, b: &Tensor, axis: usize) -> Tensor {
     let mut shape = *a.shape();
     shape.dims_mut()[axis] += b.dims()[axis];
-    let args = [Operand::Value(&a.0), Operand::Value(&b.0)];
-    Tensor(record(a.0.device(), Op::Cat, a.dtype(), shape, axis as u32, &args, &[]))
+    push(Op::Cat, a.dtype(), shape, axis as u32, [Arg::Tensor(a), Arg::Tensor(b)], &[])
 }
 
 /// A balanced tree of joins, so that an element lies under logarithmically many selects.
+#[track_caller]
 fn join_all(list: &[&Tensor], axis: usize) -> Tensor {
     match list {
         [one] => (*one).clone(),

@@ -49,6 +49,7 @@ mod einsum;
 mod element;
 mod elementwise;
 mod gather;
+mod grad;
 mod interpolate;
 mod io;
 mod join;
@@ -57,6 +58,7 @@ mod matmul;
 mod mode;
 #[cfg(feature = "ndarray")]
 mod ndarray;
+mod node;
 mod normalize;
 mod observe;
 mod operand;
@@ -73,6 +75,7 @@ mod scatter;
 mod slice;
 mod sort;
 mod sweep;
+mod tape;
 mod tensor;
 mod views;
 
@@ -82,6 +85,9 @@ pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
+pub use grad::{
+    Form, Gradients, Inputs, checkpoint, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp,
+};
 pub use half::{bf16, f16};
 pub use interpolate::Interpolation;
 pub use loss::Reduction;

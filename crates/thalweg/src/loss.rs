@@ -162,6 +162,7 @@ impl Tensor {
     }
 
     /// The elements of the classes, any where those do not count.
+    #[track_caller]
     fn picked(&self, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
         match ignore {
             Some(ignore) => self.gathered(axis, &class.eq(ignore).where_(0, class)),

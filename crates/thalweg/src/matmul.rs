@@ -1,9 +1,9 @@
 //! Products of vectors and matrices.
 
-use crate::record::{check_alike, wrong_dtype};
+use crate::operand::Arg;
+use crate::record::{check_alike, push, wrong_dtype};
 use crate::{Axes, DType, Shape, Tensor};
 use thalweg_ir::Op;
-use thalweg_stream::{Operand, record};
 
 impl Tensor {
     /// The matrix product over the last two dimensions, leading ones broadcast, as NumPy's `@`. A tensor of rank 1 is
@@ -40,8 +40,7 @@ impl Tensor {
         };
         let shape = batch.insert(batch.rank(), m);
         let shape = shape.insert(shape.rank(), n);
-        let args = [Operand::Value(&a.0), Operand::Value(&b.0)];
-        let product = Tensor(record(a.0.device(), Op::Matmul, a.dtype(), shape, 0, &args, &[]));
+        let product = push(Op::Matmul, a.dtype(), shape, 0, [Arg::Tensor(&a), Arg::Tensor(&b)], &[]);
         match (row, column) {
             (false, false) => product,
             (true, true) => product.reshape(()),

@@ -59,7 +59,8 @@ impl Tensor {
             return self.clone();
         }
         let x = widened(self);
-        let e = (&x - x.amax_keepdim(axis)).exp();
+        // The largest is taken out as a constant: it changes nothing, and so has no gradient.
+        let e = (&x - x.detach().amax_keepdim(axis)).exp();
         (&e / e.sum_keepdim(axis)).cast(self.dtype())
     }
 
@@ -75,7 +76,7 @@ impl Tensor {
             return self.clone();
         }
         let x = widened(self);
-        let centred = &x - x.amax_keepdim(axis);
+        let centred = &x - x.detach().amax_keepdim(axis);
         (&centred - centred.exp().sum_keepdim(axis).log()).cast(self.dtype())
     }
 

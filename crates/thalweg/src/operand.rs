@@ -12,6 +12,15 @@ pub enum Operand<'a> {
     Scalar(Scalar),
 }
 
+/// An argument of an operation that is recorded.
+#[derive(Clone, Copy)]
+pub(crate) enum Arg<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A scalar in the form of [`Scalar::to_bits`].
+    Scalar(u64),
+}
+
 /// What can stand as an argument of an elementwise operation: `Tensor`, `&Tensor`, every Rust number, `bool`,
 /// [`Scalar`].
 ///

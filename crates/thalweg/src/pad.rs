@@ -1,11 +1,11 @@
 //! Padding: a border of constants, or of the tensor's own elements.
 
 use crate::join::join;
-use crate::record::scalar_bits;
+use crate::operand::Arg;
+use crate::record::{push, scalar_bits};
 use crate::{MAX_RANK, Scalar, Tensor};
 use half::{bf16, f16};
 use thalweg_ir::Op;
-use thalweg_stream::{Operand, record};
 
 /// What stands in the border that [`Tensor::pad`] adds. A number is a constant.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -75,8 +75,7 @@ impl Tensor {
             shape.dims_mut()[axis] = size;
             (ints[2 * axis], ints[2 * axis + 1]) = (before as i64, after as i64);
         }
-        let args = [Operand::Value(&self.0), Operand::Scalar(bits)];
-        Tensor(record(self.0.device(), Op::Pad, self.dtype(), shape, 0, &args, &ints[..2 * widths.len()]))
+        push(Op::Pad, self.dtype(), shape, 0, [Arg::Tensor(self), Arg::Scalar(bits)], &ints[..2 * widths.len()])
     }
 
     #[track_caller]

@@ -160,6 +160,28 @@ macro_rules! draw {
     }};
 }
 
+/// The thread's generator as it stands, to draw the same numbers again.
+pub(crate) fn state() -> Generator {
+    let generator = DEFAULT.get().unwrap_or_else(from_system);
+    DEFAULT.set(Some(generator));
+    generator
+}
+
+/// The thread's generator set back for as long as this lives.
+pub(crate) struct Restored(Option<Generator>);
+
+impl Restored {
+    pub(crate) fn new(state: Generator) -> Restored {
+        Restored(DEFAULT.replace(Some(state)))
+    }
+}
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        DEFAULT.set(self.0);
+    }
+}
+
 fn from_system() -> Generator {
     Generator::seed(std::collections::hash_map::RandomState::new().build_hasher().finish())
 }

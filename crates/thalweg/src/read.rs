@@ -31,14 +31,14 @@ impl Tensor {
     /// Calls `f` with the elements, row-major: with the device's own memory where the host sees it and they lie so,
     /// else with a copy.
     pub(crate) fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {
-        let Storage { buffer, view } = self.0.storage()?;
+        let Storage { buffer, view } = self.value.storage()?;
         let count = view.shape.numel() * self.dtype().size();
         if view.is_contiguous()
-            && let Some(bytes) = self.0.device().device().host_bytes(&buffer)
+            && let Some(bytes) = self.value.device().device().host_bytes(&buffer)
         {
             return Ok(f(&bytes[..count]));
         }
-        Ok(f(&self.0.read()?))
+        Ok(f(&self.value.read()?))
     }
 
     fn check_element<T: Element>(&self, name: &str) -> Result<(), Error> {

@@ -3,14 +3,44 @@
 //! The good path formats nothing and allocates nothing of its own. A mistake panics in a cold function with the
 //! caller's line, before anything is recorded, so that the stream is as it was.
 
+use crate::operand::Arg;
+use crate::tape;
 use crate::{DType, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::{ElementOp, Op};
 use thalweg_stream::{self as stream, DeviceRef, record};
 
+/// Records an operation that was checked; `args` holds a tensor. Where one of them is tracked, so is the result.
+#[inline]
+#[track_caller]
+pub(crate) fn push<const N: usize>(
+    op: Op,
+    dtype: DType,
+    shape: Shape,
+    attr: u32,
+    args: [Arg<'_>; N],
+    ints: &[i64],
+) -> Tensor {
+    let mut device = None;
+    let mut tracked = false;
+    let operands = args.map(|arg| match arg {
+        Arg::Tensor(t) => {
+            device = device.or(Some(t.value.device()));
+            tracked |= t.node.is_some();
+            stream::Operand::Value(&t.value)
+        }
+        Arg::Scalar(bits) => stream::Operand::Scalar(bits),
+    });
+    let device = device.expect("an argument is a tensor");
+    let value = record(device, op, dtype, shape, attr, &operands, ints);
+    let node = if tracked { tape::node(op, attr, &args, ints, &value) } else { None };
+    Tensor { value, node }
+}
+
 /// Records an operation with one tensor argument.
 #[inline]
+#[track_caller]
 pub(crate) fn record1(op: Op, dtype: DType, shape: Shape, attr: u32, x: &Tensor, ints: &[i64]) -> Tensor {
-    Tensor(record(x.0.device(), op, dtype, shape, attr, &[stream::Operand::Value(&x.0)], ints))
+    push(op, dtype, shape, attr, [Arg::Tensor(x)], ints)
 }
 
 /// Records a unary elementwise operation.
@@ -32,11 +62,11 @@ pub(crate) fn binary(op: ElementOp, a: Operand<'_>, b: Operand<'_>) -> Tensor {
         (Operand::Tensor(a), Operand::Tensor(b)) => binary_tensors(op, a, b),
         (Operand::Tensor(a), Operand::Scalar(b)) => {
             let b = scalar_argument(op, b, a.dtype());
-            binary_scalar(op, a, &[stream::Operand::Value(&a.0), b])
+            binary_scalar(op, a, [Arg::Tensor(a), b])
         }
         (Operand::Scalar(a), Operand::Tensor(b)) => {
             let a = scalar_argument(op, a, b.dtype());
-            binary_scalar(op, b, &[a, stream::Operand::Value(&b.0)])
+            binary_scalar(op, b, [a, Arg::Tensor(b)])
         }
         (Operand::Scalar(_), Operand::Scalar(_)) => no_tensor(op),
     }
@@ -45,14 +75,14 @@ pub(crate) fn binary(op: ElementOp, a: Operand<'_>, b: Operand<'_>) -> Tensor {
 #[inline]
 #[track_caller]
 fn binary_tensors(op: ElementOp, a: &Tensor, b: &Tensor) -> Tensor {
-    let (dtype, device) = (a.dtype(), a.0.device());
+    let (dtype, device) = (a.dtype(), a.value.device());
     if dtype != b.dtype() {
         dtypes_differ(op.name(), dtype, b.dtype());
     }
     if !op.row().takes.has(dtype) {
         wrong_class(op, dtype);
     }
-    if device != b.0.device() {
+    if device != b.value.device() {
         devices_differ(op.name(), a, b);
     }
     let (x, y) = (a.shape(), b.shape());
@@ -62,19 +92,18 @@ fn binary_tensors(op: ElementOp, a: &Tensor, b: &Tensor) -> Tensor {
         let Some(out) = x.broadcast(y) else { shapes_differ(op.name(), x, y) };
         (out, x.broadcast_mask(&out) as u32 | (y.broadcast_mask(&out) as u32) << 8)
     };
-    let args = [stream::Operand::Value(&a.0), stream::Operand::Value(&b.0)];
-    Tensor(record(device, Op::Element(op), op.output(dtype), shape, attr, &args, &[]))
+    push(Op::Element(op), op.output(dtype), shape, attr, [Arg::Tensor(a), Arg::Tensor(b)], &[])
 }
 
 /// A tensor and a scalar, already in order in `args`.
 #[inline]
 #[track_caller]
-fn binary_scalar(op: ElementOp, x: &Tensor, args: &[stream::Operand<'_>; 2]) -> Tensor {
+fn binary_scalar(op: ElementOp, x: &Tensor, args: [Arg<'_>; 2]) -> Tensor {
     let dtype = x.dtype();
     if !op.row().takes.has(dtype) {
         wrong_class(op, dtype);
     }
-    Tensor(record(x.0.device(), Op::Element(op), op.output(dtype), *x.shape(), 0, args, &[]))
+    push(Op::Element(op), op.output(dtype), *x.shape(), 0, args, &[])
 }
 
 /// Records an elementwise operation of three arguments, broadcasting. With `Where`, the first argument is the
@@ -100,7 +129,7 @@ pub(crate) fn ternary(op: ElementOp, args: [Operand<'_>; 3]) -> Tensor {
     for arg in &args {
         if let Operand::Tensor(t) = arg {
             if let Some(first) = first
-                && first.0.device() != t.0.device()
+                && first.value.device() != t.value.device()
             {
                 devices_differ(op.name(), first, t);
             }
@@ -109,20 +138,22 @@ pub(crate) fn ternary(op: ElementOp, args: [Operand<'_>; 3]) -> Tensor {
             shape = out;
         }
     }
-    let Some(first) = first else { no_tensor(op) };
+    if first.is_none() {
+        no_tensor(op);
+    }
     let mut attr = 0;
-    let mut operands = [stream::Operand::Scalar(0); 3];
+    let mut operands = [Arg::Scalar(0); 3];
     for (i, arg) in args.iter().enumerate() {
         let of = if op == ElementOp::Where && i == 0 { DType::Bool } else { dtype };
         operands[i] = match arg {
             Operand::Tensor(t) => {
                 attr |= (t.shape().broadcast_mask(&shape) as u32) << (8 * i);
-                stream::Operand::Value(&t.0)
+                Arg::Tensor(t)
             }
             Operand::Scalar(s) => scalar_argument(op, *s, of),
         };
     }
-    Tensor(record(first.0.device(), Op::Element(op), op.output(dtype), shape, attr, &operands, &[]))
+    push(Op::Element(op), op.output(dtype), shape, attr, operands, &[])
 }
 
 /// The dtype that scalars take among themselves: f32, i64 or bool.
@@ -139,8 +170,8 @@ fn dtype_of_scalars(args: &[Operand<'_>]) -> DType {
 
 #[inline]
 #[track_caller]
-fn scalar_argument<'a>(op: ElementOp, value: Scalar, dtype: DType) -> stream::Operand<'a> {
-    stream::Operand::Scalar(scalar_bits(op.name(), value, dtype))
+fn scalar_argument<'a>(op: ElementOp, value: Scalar, dtype: DType) -> Arg<'a> {
+    Arg::Scalar(scalar_bits(op.name(), value, dtype))
 }
 
 /// The bits of a scalar in a tensor's dtype.
@@ -163,7 +194,7 @@ pub(crate) fn record0(device: DeviceRef, op: Op, dtype: DType, shape: Shape, sca
         *i = d as i64;
     }
     let arg = scalars.map(stream::Operand::Scalar);
-    Tensor(record(device, op, dtype, shape, 0, arg.as_slice(), &ints[..shape.rank()]))
+    Tensor::of(record(device, op, dtype, shape, 0, arg.as_slice(), &ints[..shape.rank()]))
 }
 
 /// Checks that two tensors can be arguments of one operation: same dtype, same device.
@@ -172,7 +203,7 @@ pub(crate) fn check_alike(name: &str, a: &Tensor, b: &Tensor) {
     if a.dtype() != b.dtype() {
         dtypes_differ(name, a.dtype(), b.dtype());
     }
-    if a.0.device() != b.0.device() {
+    if a.value.device() != b.value.device() {
         devices_differ(name, a, b);
     }
 }
@@ -181,7 +212,7 @@ pub(crate) fn check_alike(name: &str, a: &Tensor, b: &Tensor) {
 #[inline]
 #[track_caller]
 pub(crate) fn check_device(name: &str, a: &Tensor, b: &Tensor) {
-    if a.0.device() != b.0.device() {
+    if a.value.device() != b.value.device() {
         devices_differ(name, a, b);
     }
 }
@@ -198,6 +229,7 @@ pub(crate) fn check_float(name: &str, x: &Tensor) {
 /// The tensor that a composite of several operations computes with: bf16 and f16 in f32, so that the steps in between
 /// neither overflow nor round. The composite casts its result back.
 #[inline]
+#[track_caller]
 pub(crate) fn widened(x: &Tensor) -> Tensor {
     match x.dtype() {
         DType::BF16 | DType::F16 => x.cast(DType::F32),

@@ -9,6 +9,7 @@ const KEEP: u32 = 1 << 8;
 
 impl Tensor {
     /// Records a reduction whose dtype was checked.
+    #[track_caller]
     fn reduced(&self, op: ReduceOp, dtype: DType, mask: u32, keep: bool) -> Tensor {
         let mut sizes = [0; crate::MAX_RANK];
         let mut rank = 0;
@@ -202,7 +203,8 @@ impl Tensor {
     fn logsumexp_of(&self, axes: Axes, keep: bool) -> Tensor {
         check_float("logsumexp", self);
         let x = widened(self);
-        let largest = x.reduce_numbers(ReduceOp::Max, axes, true);
+        // Taken out as a constant: it changes nothing, and so has no gradient.
+        let largest = x.detach().reduce_numbers(ReduceOp::Max, axes, true);
         // An infinite largest is itself the answer, but ∞ - ∞ is NaN.
         let largest = largest.is_finite().where_(&largest, 0.0);
         let sum = (x - &largest).exp().sum_of_floats(axes, keep).log();

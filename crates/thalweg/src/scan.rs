@@ -6,6 +6,7 @@ use thalweg_ir::{Op, REVERSE, ScanOp};
 
 impl Tensor {
     /// Records a scan or sort whose dtype was checked.
+    #[track_caller]
     pub(crate) fn scanned(&self, op: ScanOp, axis: usize, reverse: bool) -> Tensor {
         let dtype = if op == ScanOp::Argsort { DType::I64 } else { self.dtype() };
         record1(Op::Scan(op), dtype, *self.shape(), axis as u32 | if reverse { REVERSE } else { 0 }, self, &[])

@@ -3,18 +3,18 @@
 //! Where several values meet one element they do so in the order of the index, on any number of threads: sums of floats
 //! are the same each time. Each result is rounded to the tensor's dtype.
 
-use crate::record::{check_alike, wrong_dtype};
+use crate::operand::Arg;
+use crate::record::{check_alike, push, wrong_dtype};
 use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::Op;
 pub use thalweg_ir::ScatterOp;
-use thalweg_stream::record;
 
 impl Tensor {
     /// Records a scatter: index and values have one shape, this tensor's but for the axis.
+    #[track_caller]
     pub(crate) fn scattered(&self, op: ScatterOp, axis: usize, index: &Tensor, values: &Tensor) -> Tensor {
-        use thalweg_stream::Operand::Value;
-        let args = [Value(&self.0), Value(&index.0), Value(&values.0)];
-        Tensor(record(self.0.device(), Op::Scatter(op), self.dtype(), *self.shape(), axis as u32, &args, &[]))
+        let args = [Arg::Tensor(self), Arg::Tensor(index), Arg::Tensor(values)];
+        push(Op::Scatter(op), self.dtype(), *self.shape(), axis as u32, args, &[])
     }
 
     /// A tensor of values, or a number in this tensor's dtype.

@@ -256,6 +256,7 @@ impl Tensor {
     }
 
     /// Start, step and number of elements of each dimension, all inside.
+    #[track_caller]
     pub(crate) fn sliced(&self, parts: &[(i64, i64, usize)]) -> Tensor {
         if parts.iter().zip(self.dims()).all(|(p, &d)| p.2 == d && (d <= 1 || p.1 == 1)) {
             return self.clone();
@@ -286,6 +287,7 @@ impl Tensor {
     }
 
     /// One dimension cut, the others whole.
+    #[track_caller]
     pub(crate) fn part(&self, axis: usize, part: (i64, i64, usize)) -> Tensor {
         let mut parts = whole(self.dims());
         parts[axis] = part;

@@ -1,5 +1,6 @@
 //! The handle that users hold.
 
+use crate::node::Node;
 use crate::{DType, Device, Shape};
 use std::sync::Arc;
 use thalweg_stream::Value;
@@ -32,22 +33,33 @@ use thalweg_stream::Value;
 /// | multiply matrices | [`matmul`](Tensor::matmul), [`linear`](Tensor::linear), [`einsum`](Tensor::einsum), [`tensordot`](Tensor::tensordot), [`dot`](Tensor::dot), [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention) |
 /// | go over images | [`conv2d`](Tensor::conv2d), [`conv_transpose2d`](Tensor::conv_transpose2d), [`max_pool2d`](Tensor::max_pool2d), [`avg_pool2d`](Tensor::avg_pool2d), [`adaptive_avg_pool2d`](Tensor::adaptive_avg_pool2d), [`interpolate`](Tensor::interpolate) |
 /// | convert | [`cast`](Tensor::cast), [`to_device`](Tensor::to_device) |
+/// | differentiate | [`tracked`](Tensor::tracked), [`backward`](Tensor::backward), [`detach`](Tensor::detach), [`grad`](crate::grad()) |
 /// | read | [`item`](Tensor::item), [`to_vec`](Tensor::to_vec), [`write_npy`](Tensor::write_npy) |
 #[derive(Clone)]
 #[must_use = "an operation on tensors has no effect but its result"]
-pub struct Tensor(pub(crate) Arc<Value>);
+pub struct Tensor {
+    pub(crate) value: Arc<Value>,
+    /// What gradients flow back to; none where nothing is tracked.
+    pub(crate) node: Option<Arc<Node>>,
+}
 
 impl Tensor {
+    /// A handle to a value that nothing is tracked of.
+    #[inline]
+    pub(crate) fn of(value: Arc<Value>) -> Tensor {
+        Tensor { value, node: None }
+    }
+
     /// The sizes of its dimensions, outermost first.
     #[inline]
     pub fn shape(&self) -> &Shape {
-        self.0.shape()
+        self.value.shape()
     }
 
     /// The sizes of its dimensions as a slice.
     #[inline]
     pub fn dims(&self) -> &[usize] {
-        self.0.shape().dims()
+        self.value.shape().dims()
     }
 
     /// The size of one dimension; negative axes count from the end.
@@ -64,26 +76,26 @@ impl Tensor {
     #[inline]
     #[doc(alias = "ndim")]
     pub fn rank(&self) -> usize {
-        self.0.shape().rank()
+        self.value.shape().rank()
     }
 
     /// The number of elements.
     #[inline]
     #[doc(alias = "len")]
     pub fn numel(&self) -> usize {
-        self.0.shape().numel()
+        self.value.shape().numel()
     }
 
     /// The dtype of its elements.
     #[inline]
     pub fn dtype(&self) -> DType {
-        self.0.dtype()
+        self.value.dtype()
     }
 
     /// The device it lives on.
     #[inline]
     pub fn device(&self) -> Device {
-        Device(self.0.device())
+        Device(self.value.device())
     }
 }
 

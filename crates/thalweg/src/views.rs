@@ -31,6 +31,7 @@ impl Tensor {
     }
 
     /// `shape` has as many elements.
+    #[track_caller]
     pub(crate) fn reshaped(&self, shape: Shape) -> Tensor {
         debug_assert_eq!(shape.numel(), self.numel());
         if shape == *self.shape() {
@@ -69,6 +70,7 @@ impl Tensor {
     }
 
     /// All elements in one dimension.
+    #[track_caller]
     pub fn flatten(&self) -> Tensor {
         self.reshaped(Shape::new(&[self.numel()]))
     }
@@ -127,6 +129,7 @@ impl Tensor {
     }
 
     /// `order` is a permutation.
+    #[track_caller]
     fn permuted(&self, order: &[usize]) -> Tensor {
         if order.iter().enumerate().all(|(i, &o)| i == o) {
             return self.clone();
@@ -161,6 +164,7 @@ impl Tensor {
     }
 
     /// The transpose of the matrices in the last two dimensions; a tensor of rank below 2 is its own.
+    #[track_caller]
     pub fn t(&self) -> Tensor {
         if self.rank() < 2 { self.clone() } else { self.transpose(-2, -1) }
     }

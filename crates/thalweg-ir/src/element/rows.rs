@@ -464,16 +464,17 @@ pub static ROWS: &[Row] = &[
     }),
     number2(Pow, "pow", 75, |x| libm::pow(x[0], x[1]), |x, _| integers::pow(x[0], x[1]))
         .grad(|g, x, y| {
-            // b·a^(b-1), and y·ln a (0 where a is 0 and the power is 0 too).
-            let one = k(g, x[1], 1.0);
+            // b·a^(b-1), 0 where b is 0, and y·ln a (0 where a is 0 and the power is 0 too).
+            let (one, none) = (k(g, x[1], 1.0), k(g, x[1], 0.0));
             let less = o(g, Sub, x[1], one);
             let p = o(g, Pow, x[0], less);
             let da = o(g, Mul, x[1], p);
+            let varies = o(g, Ne, x[1], none);
             let l = u(g, Log, x[0]);
             let t = o(g, Mul, y, l);
             let zero = k(g, y, 0.0);
             let nonzero = o(g, Ne, y, zero);
-            vec![Some(da), Some(gate(g, nonzero, t))]
+            vec![Some(gate(g, varies, da)), Some(gate(g, nonzero, t))]
         })
         .function(4),
     number2(Minimum, "minimum", 2, |x| m::minimum(x[0], x[1]), |x, _| x[0].min(x[1]))
@@ -481,9 +482,8 @@ pub static ROWS: &[Row] = &[
         .grad(|g, x, _| {
             let (one, half, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.5), k(g, x[0], 0.0));
             let (less, equal) = (o(g, Lt, x[0], x[1]), o(g, Eq, x[0], x[1]));
-            let rest = pick(g, equal, half, zero);
-            let da = pick(g, less, one, rest);
-            vec![Some(da), Some(o(g, Sub, one, da))]
+            let (rest, other) = (pick(g, equal, half, zero), pick(g, equal, half, one));
+            vec![Some(pick(g, less, one, rest)), Some(pick(g, less, zero, other))]
         })
         .kink("half to each where they are equal"),
     number2(Maximum, "maximum", 2, |x| m::maximum(x[0], x[1]), |x, _| x[0].max(x[1]))
@@ -491,9 +491,8 @@ pub static ROWS: &[Row] = &[
         .grad(|g, x, _| {
             let (one, half, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.5), k(g, x[0], 0.0));
             let (more, equal) = (o(g, Gt, x[0], x[1]), o(g, Eq, x[0], x[1]));
-            let rest = pick(g, equal, half, zero);
-            let da = pick(g, more, one, rest);
-            vec![Some(da), Some(o(g, Sub, one, da))]
+            let (rest, other) = (pick(g, equal, half, zero), pick(g, equal, half, one));
+            vec![Some(pick(g, more, one, rest)), Some(pick(g, more, zero, other))]
         })
         .kink("half to each where they are equal"),
     float1(Atan2, "atan2", 26, |x| libm::atan2(x[0], x[1]))

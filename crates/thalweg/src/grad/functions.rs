@@ -1,0 +1,459 @@
+//! What users call.
+
+use super::Gradients;
+use super::gradients::through;
+use super::inputs::Inputs;
+use super::pass::{self, Found, Wanted, Way};
+use crate::node::{Node, What};
+use crate::tape::{self, Rule, Tracking};
+use crate::{Options, Shape, Tensor, random};
+use std::cell::Cell;
+use std::sync::Arc;
+
+thread_local! {
+    /// Whether backward passes keep the graph.
+    static KEEPING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How `backward` and `grad` go now.
+fn way() -> Way {
+    Way { create: false, keep: KEEPING.get() }
+}
+
+const CREATING: Way = Way { create: true, keep: true };
+
+impl Tensor {
+    /// A leaf with this value, whose gradient [`backward`](Tensor::backward) gives: what is computed from it is
+    /// tracked, too. Clones are the same leaf, and a leaf's own is itself. Of a tensor that was computed from others it
+    /// is a new leaf: no gradient goes past it, as of [`detach`](Tensor::detach), so that
+    /// `w = (&w - &gradients[&w] * 0.1).tracked()` is a step of gradient descent.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([1.0f32, 2.0, 3.0]).tracked();
+    /// let gradients = x.square().sum(..).backward();
+    /// assert_eq!(gradients[&x].to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// On a dtype that is not a float.
+    #[track_caller]
+    pub fn tracked(&self) -> Tensor {
+        crate::record::check_float("tracked", self);
+        match &self.node {
+            Some(node) if node.is_leaf() => self.clone(),
+            _ => tape::leaf(&self.value),
+        }
+    }
+
+    /// Whether gradients flow back from it: it is a leaf, or was computed from one by operations that have
+    /// derivatives.
+    pub fn is_tracked(&self) -> bool {
+        self.node.as_ref().is_some_and(|n| n.carries())
+    }
+
+    /// The same value, untracked: a constant to every backward pass. No operation is recorded.
+    pub fn detach(&self) -> Tensor {
+        Tensor::of(self.value.clone())
+    }
+
+    /// The gradients of this scalar with respect to all tracked tensors that it was computed from. Records operations
+    /// and runs nothing: read the loss after it, and forward and backward are planned together.
+    ///
+    /// What the graph had kept is freed; a second pass through it panics ([`retain_graph`]).
+    ///
+    /// ```
+    /// # use thalweg::{Reduction, Tensor};
+    /// let (x, target) = (Tensor::randn([8, 3]), Tensor::zeros([8, 1]));
+    /// let mut w = Tensor::randn([3, 1]).tracked();
+    /// for _ in 0..10 {
+    ///     let loss = x.matmul(&w).mse_loss(&target, Reduction::Mean);
+    ///     let gradients = loss.backward();
+    ///     w = (&w - &gradients[&w] * 0.1).tracked();
+    ///     println!("{}", loss.item::<f32>()?);
+    /// }
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When this has more than one element, nothing it was computed from is tracked, or a pass has freed the graph.
+    #[track_caller]
+    pub fn backward(&self) -> Gradients {
+        let seed = self.seed("backward");
+        Gradients::new(pass::run("backward", self.root("backward"), seed, &Wanted::Leaves, way()))
+    }
+
+    /// The gradients of `Σ self·dy`: [`backward`](Tensor::backward) of a result of any shape, from its own gradient.
+    ///
+    /// # Panics
+    /// When shape or dtype differ, and as [`backward`](Tensor::backward).
+    #[track_caller]
+    pub fn backward_with(&self, dy: &Tensor) -> Gradients {
+        check_alike("backward_with", self, dy);
+        Gradients::new(pass::run("backward_with", self.root("backward_with"), dy.detach(), &Wanted::Leaves, way()))
+    }
+
+    /// The same tensor, but its gradient is what `f` makes of it: clipped, scaled, looked at. `f` is called once a
+    /// backward pass; what it records is part of that. Use the result, not `self`. Of a tensor that is not tracked it
+    /// is the tensor itself.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([1.0f32, -30.0]).tracked();
+    /// let gradients = x.on_grad(|g| g.clamp(-1.0, 1.0)).square().sum(..).backward();
+    /// assert_eq!(gradients[&x].to_vec::<f32>()?, [1.0, -1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// The backward pass panics when `f` returns another shape or dtype.
+    pub fn on_grad(&self, f: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static) -> Tensor {
+        let rule: Box<Rule> = Box::new(move |_, _, dy| {
+            let new = f(&dy);
+            check_alike("on_grad", &dy, &new);
+            vec![Some(new)]
+        });
+        tape::own(&self.value, "on_grad", std::slice::from_ref(self), vec![], rule)
+    }
+
+    /// The gradient that a pass begins with.
+    #[track_caller]
+    fn seed(&self, name: &str) -> Tensor {
+        if self.numel() != 1 {
+            panic!(
+                "{name}: takes one element, not shape {}; reduce it (.mean(..), .sum(..)), or give its gradient with \
+                 .backward_with(&dy)",
+                self.shape()
+            );
+        }
+        self.detach().ones_like()
+    }
+
+    /// The node that a pass begins with.
+    #[track_caller]
+    fn root(&self, name: &str) -> &Arc<Node> {
+        match &self.node {
+            Some(node) => match node.what {
+                What::Cut(cut) => panic!(
+                    "{name}: no gradient goes through `{}` at {}, which this comes from (a step, an integer or a bool); \
+                     for a straight-through estimate write x + (step(x) - x).detach()",
+                    cut.name, cut.at
+                ),
+                _ => node,
+            },
+            None => panic!(
+                "{name}: nothing that this tensor of shape {} was computed from is tracked; call .tracked() on what \
+                 gradients are wanted of before computing with it (detach() and no_grad() end it)",
+                self.shape()
+            ),
+        }
+    }
+}
+
+#[track_caller]
+fn check_alike(name: &str, y: &Tensor, dy: &Tensor) {
+    if (y.shape(), y.dtype()) != (dy.shape(), dy.dtype()) {
+        panic!("{name}: a gradient {}{} for a tensor {}{}", dy.dtype(), dy.shape(), y.dtype(), y.shape());
+    }
+}
+
+/// The gradients of these inputs, in their form.
+#[track_caller]
+fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: Way) -> I::Each {
+    let tensors = inputs.tensors();
+    let mut nodes: Vec<Arc<Node>> = Vec::with_capacity(tensors.len());
+    for (i, x) in tensors.iter().enumerate() {
+        match &x.node {
+            Some(node) if node.carries() => nodes.push(node.clone()),
+            _ => panic!(
+                "{name}: input {i} of shape {} is not tracked; call .tracked() on it before computing with it",
+                x.shape()
+            ),
+        }
+    }
+    let Found { grads, cuts } = pass::run(name, y.root(name), dy, &Wanted::Nodes(&nodes), way);
+    let mut each = Vec::with_capacity(nodes.len());
+    for (i, node) in nodes.iter().enumerate() {
+        match grads.get(&node.id) {
+            Some(gradient) => each.push(gradient.clone()),
+            None => panic!(
+                "{name}: the result does not depend on input {i} of shape {}{}",
+                tensors[i].shape(),
+                through(&cuts)
+            ),
+        }
+    }
+    inputs.form()(each)
+}
+
+/// The gradients of a scalar with respect to tracked tensors, in the form in which these are given: one, a tuple, an
+/// array, a list ([`Inputs`]). They need not be leaves. As [`Tensor::backward`] it frees the graph.
+///
+/// ```
+/// # use thalweg::{Tensor, grad};
+/// let (x, y) = (Tensor::new(3.0f32).tracked(), Tensor::new(4.0f32).tracked());
+/// let r = (x.square() + y.square()).sqrt();
+/// let (dx, dy) = grad(&r, (&x, &y));
+/// assert_eq!((dx.item::<f32>()?, dy.item::<f32>()?), (0.6, 0.8));
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+///
+/// # Panics
+/// When the result has more than one element, does not depend on an input, or a pass has freed the graph.
+#[track_caller]
+pub fn grad<I: Inputs>(result: &Tensor, inputs: I) -> I::Each {
+    asked("grad", result, result.seed("grad"), &inputs, way())
+}
+
+/// As [`grad`], with gradients that are tracked themselves, for second derivatives. The graph is kept.
+///
+/// ```
+/// # use thalweg::{Tensor, grad, grad_graph};
+/// let x = Tensor::new(2.0f32).tracked();
+/// let slope = grad_graph(&x.powi(3), &x);
+/// assert_eq!(grad(&slope, &x).item::<f32>()?, 12.0);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+///
+/// # Panics
+/// As [`grad`].
+#[track_caller]
+pub fn grad_graph<I: Inputs>(result: &Tensor, inputs: I) -> I::Each {
+    asked("grad_graph", result, result.seed("grad_graph"), &inputs, CREATING)
+}
+
+/// Calls `f` without tracking on this thread: what it computes from tracked tensors is constant, and nothing is kept
+/// for a backward pass.
+///
+/// ```
+/// # use thalweg::{Tensor, no_grad};
+/// let w = Tensor::ones([2]).tracked();
+/// assert!(!no_grad(|| &w * 2.0).is_tracked());
+/// ```
+pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
+    let _tracking = Tracking::set(false);
+    f()
+}
+
+/// Calls `f` with backward passes on this thread that keep the graph, so that another pass can go through it.
+///
+/// ```
+/// # use thalweg::{Tensor, grad, retain_graph};
+/// let x = Tensor::new(3.0f32).tracked();
+/// let y = x.square();
+/// let first = retain_graph(|| grad(&y, &x));
+/// assert_eq!(first.item::<f32>()?, grad(&y, &x).item::<f32>()?);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+pub fn retain_graph<R>(f: impl FnOnce() -> R) -> R {
+    /// Restores what held before, also when a panic unwinds.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            KEEPING.set(self.0);
+        }
+    }
+    let _restore = Restore(KEEPING.replace(true));
+    f()
+}
+
+/// New leaves with the values of these inputs, those of no float dtype as they are, and the result of `f` on them.
+fn on_leaves<I: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: &I) -> (Vec<Tensor>, Tensor) {
+    let leaf = |x: &&Tensor| if x.dtype().is_float() { tape::leaf(&x.value) } else { x.detach() };
+    let leaves: Vec<Tensor> = inputs.tensors().iter().map(leaf).collect();
+    let _tracking = Tracking::set(true);
+    let y = f(inputs.form()(leaves.clone()));
+    (leaves, y)
+}
+
+/// The result of a function, and what carries a gradient of it back to the inputs (a vector-Jacobian product). It can
+/// be called any number of times.
+///
+/// ```
+/// # use thalweg::{Tensor, vjp};
+/// let x = Tensor::new([1.0f32, 2.0]);
+/// let (y, pull) = vjp(|x| x.square(), &x);
+/// assert_eq!(y.to_vec::<f32>()?, [1.0, 4.0]);
+/// assert_eq!(pull(&Tensor::new([1.0f32, 10.0])).to_vec::<f32>()?, [2.0, 40.0]);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+///
+/// # Panics
+/// The second part panics when the shape or dtype is not the result's, or this does not depend on an input.
+pub fn vjp<I: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: I) -> (Tensor, impl Fn(&Tensor) -> I::Each) {
+    let (leaves, y) = on_leaves(f, &inputs);
+    let (form, result) = (inputs.form(), y.detach());
+    let pull = move |dy: &Tensor| {
+        check_alike("vjp", &y, dy);
+        form(asked("vjp", &y, dy.detach(), &leaves.as_slice(), Way { create: false, keep: true }))
+    };
+    (result, pull)
+}
+
+/// The result of a function, and how it changes as the inputs move along tangents (a Jacobian-vector product). The
+/// tangents have the inputs' form.
+///
+/// The gradient of `v ↦ vjp(v)` is it, since that is linear (Townsend 2017); the first pass is not computed, since
+/// nobody reads it.
+///
+/// ```
+/// # use thalweg::{Tensor, jvp};
+/// let (x, dx) = (Tensor::new([1.0f32, 2.0]), Tensor::new([1.0f32, 10.0]));
+/// let (y, dy) = jvp(|x| x.square(), &x, &dx);
+/// assert_eq!((y.to_vec::<f32>()?, dy.to_vec::<f32>()?), (vec![1.0, 4.0], vec![2.0, 40.0]));
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+///
+/// # Panics
+/// When a tangent has another shape or dtype than its input, or the result does not depend on an input.
+#[track_caller]
+pub fn jvp<I: Inputs, T: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: I, tangents: T) -> (Tensor, Tensor) {
+    let (leaves, y) = on_leaves(f, &inputs);
+    let tangents = tangents.tensors();
+    if tangents.len() != leaves.len() {
+        panic!("jvp: {} tangents for {} inputs", tangents.len(), leaves.len());
+    }
+    for (x, dx) in leaves.iter().zip(&tangents) {
+        check_alike("jvp", x, dx);
+    }
+    let v = tape::leaf(&y.detach().ones_like().value);
+    let _tracking = Tracking::set(true);
+    let pulled = asked("jvp", &y, v.clone(), &leaves.as_slice(), CREATING);
+    let products = pulled.iter().zip(&tangents).map(|(g, dx)| (g * dx.detach()).sum(..));
+    let sum = products.reduce(|a, b| a + b).expect("there is an input");
+    let dy = asked("jvp", &sum, sum.seed("jvp"), &&v, Way { create: false, keep: false });
+    (y.detach(), dy)
+}
+
+/// Gradients of every element of `y` with respect to `x`, as `[y's shape, x's shape]`.
+#[track_caller]
+fn rows(name: &str, y: &Tensor, x: &Tensor) -> Tensor {
+    let shape = [y.dims(), x.dims()].concat();
+    assert!(
+        shape.len() <= crate::MAX_RANK,
+        "{name}: shapes {} and {} together are over the rank limit of {}",
+        y.shape(),
+        x.shape(),
+        crate::MAX_RANK
+    );
+    let n = y.numel();
+    let options = Options::of(y);
+    if n == 0 || !y.is_tracked() {
+        // A constant function: its derivative is 0.
+        return Tensor::zeros_with(Shape::new(&shape), options);
+    }
+    let number = Tensor::arange_with(n, (thalweg_ir::DType::I64, y.device())).reshape(*y.shape());
+    let mut all = Vec::with_capacity(n);
+    for i in 0..n {
+        let dy = number.eq(i).cast(y.dtype());
+        all.push(asked(name, y, dy, &x, Way { create: false, keep: true }));
+    }
+    Tensor::stack(&all, 0).reshape(shape)
+}
+
+/// The derivative of every element of a function's result with respect to every element of its argument: `[result's
+/// shape, argument's shape]`. One pass for each element of the result, all of them planned together.
+///
+/// ```
+/// # use thalweg::{Tensor, jacobian};
+/// let j = jacobian(|x| x.cumsum(0), &Tensor::new([1.0f32, 2.0]));
+/// assert_eq!(j.to_vec::<f32>()?, [1.0, 0.0, 1.0, 1.0]);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+///
+/// # Panics
+/// When the argument is of no float dtype, or the two shapes together have more than eight dimensions.
+#[track_caller]
+pub fn jacobian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
+    crate::record::check_float("jacobian", x);
+    let (leaves, y) = on_leaves(f, &x);
+    rows("jacobian", &y, &leaves[0])
+}
+
+/// The second derivatives of a scalar function: `[x's shape, x's shape]`. A product of it with a vector alone is
+/// cheaper: `grad(&(grad_graph(&f(&x), &x) * v).sum(..), &x)`.
+///
+/// ```
+/// # use thalweg::{Tensor, hessian};
+/// let h = hessian(|x| x.prod(0), &Tensor::new([2.0f32, 3.0]));
+/// assert_eq!(h.to_vec::<f32>()?, [0.0, 1.0, 1.0, 0.0]);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+///
+/// # Panics
+/// When the argument is of no float dtype, the result has more than one element, or the argument more than four
+/// dimensions.
+#[track_caller]
+pub fn hessian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
+    crate::record::check_float("hessian", x);
+    let (leaves, y) = on_leaves(f, &x);
+    let x = &leaves[0];
+    let slope = asked("hessian", &y, y.seed("hessian"), &x, CREATING);
+    rows("hessian", &slope, x)
+}
+
+/// The result of `f`, of which nothing but the inputs is kept for the backward pass: that records `f` again. Memory for
+/// time (Griewank and Walther 2000). Random numbers are the same the second time; tracked tensors that `f` owns, as a
+/// model's, get their gradients, too.
+///
+/// ```
+/// # use thalweg::{Tensor, checkpoint};
+/// let (x, w) = (Tensor::randn([4, 8]), Tensor::randn([8, 8]).tracked());
+/// let block = { let w = w.clone(); move |x: Tensor| x.matmul(&w).gelu().dropout(0.1) };
+/// let gradients = checkpoint(block, &x).sum(..).backward();
+/// assert_eq!(gradients[&w].dims(), [8, 8]);
+/// ```
+#[track_caller]
+pub fn checkpoint<I>(f: impl Fn(I::Each) -> Tensor + Send + Sync + 'static, inputs: I) -> Tensor
+where
+    I: Inputs<Each: 'static>,
+{
+    let xs: Vec<Tensor> = inputs.tensors().into_iter().cloned().collect();
+    let form = inputs.form();
+    if !tape::is_tracking() {
+        return f(form(xs));
+    }
+    let numbers = random::state();
+    let begin = Node::next_id();
+    // Recorded with its graph, to see what it reads; the graph is dropped.
+    let y = f(form(xs.iter().map(alias).collect()));
+    let Some(root) = y.node.as_ref().filter(|n| n.carries() && n.id >= begin) else { return y };
+    let aliased = |node: &Node| matches!(node.what, What::Own(ALIAS, _));
+    let seen = pass::reached("checkpoint", root, 0, |n| n.id < begin || aliased(n));
+    let captured: Vec<Arc<Node>> = seen.into_iter().filter(|n| n.id < begin).collect();
+    let count = xs.len();
+    let rule: Box<Rule> = Box::new(move |inputs, args, dy| {
+        let create = tape::is_tracking();
+        let _tracking = Tracking::set(true);
+        let _numbers = random::Restored::new(numbers);
+        let begin = Node::next_id();
+        let again = |x: &Option<Tensor>| {
+            let x = x.as_ref().expect("the inputs are kept");
+            match (x.dtype().is_float(), create) {
+                (false, _) => x.detach(),
+                (true, true) => alias(x),
+                (true, false) => tape::leaf(&x.value),
+            }
+        };
+        let xs: Vec<Tensor> = args[..count].iter().map(again).collect();
+        let y = f(form(xs.clone()));
+        let root = y.root("checkpoint");
+        let of = xs.iter().map(|x| x.node.clone());
+        let nodes: Vec<Option<Arc<Node>>> = of.chain(inputs.args[count..].iter().map(|a| a.node().cloned())).collect();
+        let wanted: Vec<Arc<Node>> = nodes.iter().flatten().cloned().collect();
+        let way = Way { create, keep: create };
+        let mut found = pass::run("checkpoint", root, dy, &Wanted::Ends(&wanted, begin), way);
+        nodes.into_iter().map(|n| n.and_then(|n| found.grads.remove(&n.id))).collect()
+    });
+    tape::own(&y.value, "checkpoint", &xs, captured, rule)
+}
+
+/// The name of a node that only stands for another.
+const ALIAS: &str = "alias";
+
+/// The same tensor under a node of its own, where it is tracked.
+fn alias(x: &Tensor) -> Tensor {
+    let rule: Box<Rule> = Box::new(|_, _, dy| vec![Some(dy)]);
+    tape::own(&x.value, ALIAS, std::slice::from_ref(x), vec![], rule)
+}

@@ -1,0 +1,166 @@
+//! The backward pass: from one result to the nodes whose gradients are wanted.
+//!
+//! Nodes are visited by descending id, so that the gradient of each is complete when its rule is applied. Only nodes
+//! from which a wanted one is reached are visited; the order of additions follows from the order of recording alone.
+
+use super::rules;
+use crate::Tensor;
+use crate::node::{Cut, Inputs, Node, What};
+use crate::tape::Tracking;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// Whose gradients are wanted.
+pub(crate) enum Wanted<'a> {
+    /// Those of all leaves.
+    Leaves,
+    /// Those of these nodes.
+    Nodes(&'a [Arc<Node>]),
+    /// Those of these nodes, and the pass ends at them, and at all nodes from before that id.
+    Ends(&'a [Arc<Node>], u64),
+}
+
+/// How a pass goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    /// Gradients are tracked themselves. The graph is kept for it.
+    pub(crate) create: bool,
+    /// The graph is kept.
+    pub(crate) keep: bool,
+}
+
+/// What a pass found.
+pub(crate) struct Found {
+    /// Gradients by node.
+    pub(crate) grads: HashMap<u64, Tensor>,
+    /// Operations that no gradient went through.
+    pub(crate) cuts: Vec<Cut>,
+}
+
+/// A node in a heap, the latest first.
+struct ById(Arc<Node>);
+
+impl PartialEq for ById {
+    fn eq(&self, other: &ById) -> bool {
+        self.0.id == other.0.id
+    }
+}
+impl Eq for ById {}
+impl PartialOrd for ById {
+    fn partial_cmp(&self, other: &ById) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for ById {
+    fn cmp(&self, other: &ById) -> std::cmp::Ordering {
+        self.0.id.cmp(&other.0.id)
+    }
+}
+
+/// The nodes from `root` on by descending id, those above `floor`; `ends` have none below.
+///
+/// # Panics
+/// When a backward pass has used one of them up.
+#[track_caller]
+pub(crate) fn reached(name: &str, root: &Arc<Node>, floor: u64, ends: impl Fn(&Node) -> bool) -> Vec<Arc<Node>> {
+    let mut heap = BinaryHeap::from([ById(root.clone())]);
+    let mut order: Vec<Arc<Node>> = vec![];
+    while let Some(ById(node)) = heap.pop() {
+        if order.last().is_some_and(|last| last.id == node.id) {
+            continue;
+        }
+        if !ends(&node) {
+            let Some(parents) = node.parents() else { used_up(name, &node) };
+            heap.extend(parents.into_iter().filter(|p| p.id >= floor).map(ById));
+        }
+        order.push(node);
+    }
+    order
+}
+
+/// Carries `dy`, the gradient of what `root` stands for, back to what is wanted.
+///
+/// # Panics
+/// When a backward pass has used the graph up.
+#[track_caller]
+pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>, way: Way) -> Found {
+    let (floor, end) = match wanted {
+        Wanted::Leaves => (0, 0),
+        Wanted::Nodes(nodes) => (nodes.iter().map(|n| n.id).min().unwrap_or(u64::MAX), 0),
+        Wanted::Ends(_, end) => (0, *end),
+    };
+    let named: HashSet<u64> = match wanted {
+        Wanted::Leaves => HashSet::new(),
+        Wanted::Nodes(nodes) | Wanted::Ends(nodes, _) => nodes.iter().map(|n| n.id).collect(),
+    };
+    let ends = |node: &Node| node.id < end || end > 0 && named.contains(&node.id);
+    let asked = |node: &Node| match wanted {
+        Wanted::Leaves => matches!(node.what, What::Leaf),
+        _ => named.contains(&node.id),
+    };
+    let order = reached(name, root, floor, ends);
+    let mut cuts: Vec<Cut> = vec![];
+    // From what is wanted upwards: which nodes lead there, and which of them by their arguments.
+    let mut leads: HashSet<u64> = HashSet::with_capacity(order.len());
+    let mut through: HashSet<u64> = HashSet::with_capacity(order.len());
+    for node in order.iter().rev() {
+        if let What::Cut(cut) = node.what {
+            cuts.push(cut);
+        }
+        let parents = || node.parents().unwrap_or_default();
+        if !ends(node) && parents().iter().any(|p| leads.contains(&p.id)) {
+            through.insert(node.id);
+            leads.insert(node.id);
+        } else if asked(node) {
+            leads.insert(node.id);
+        }
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    let _mode = Tracking::set(way.create);
+    let mut grads: HashMap<u64, Tensor> = HashMap::from([(root.id, dy)]);
+    for node in order {
+        if !through.contains(&node.id) {
+            continue;
+        }
+        let dy = if asked(&node) { grads.get(&node.id).cloned() } else { grads.remove(&node.id) };
+        let Some(inputs) = node.inputs(way.keep || way.create) else { used_up(name, &node) };
+        if let Some(dy) = dy {
+            hand_down(&node, &inputs, dy, &leads, &mut grads, way.create);
+        }
+    }
+    // What a leaf or a named node got. All else has been handed down.
+    grads.retain(|id, _| leads.contains(id));
+    Found { grads, cuts }
+}
+
+/// Applies the rule of a node and adds what it gives to the gradients of its arguments.
+fn hand_down(
+    node: &Arc<Node>,
+    inputs: &Inputs,
+    dy: Tensor,
+    leads: &HashSet<u64>,
+    grads: &mut HashMap<u64, Tensor>,
+    create: bool,
+) {
+    let to = |i: usize| inputs.args[i].node().filter(|n| leads.contains(&n.id));
+    let found = rules::gradients(node, inputs, dy, |i| to(i).is_some(), create);
+    for (i, gradient) in found.into_iter().enumerate() {
+        let (Some(parent), Some(gradient)) = (to(i), gradient) else { continue };
+        match grads.remove(&parent.id) {
+            None => grads.insert(parent.id, gradient),
+            Some(sum) => grads.insert(parent.id, sum + gradient),
+        };
+    }
+}
+
+#[cold]
+#[track_caller]
+fn used_up(name: &str, node: &Node) -> ! {
+    panic!(
+        "{name}: a backward pass has gone through `{}` already and freed what it had kept; take all gradients in one \
+         pass (`grad(&loss, (&a, &b))`, `(loss_1 + loss_2).backward()`), or put the first one into \
+         `retain_graph(|| ..)`",
+        node.name()
+    )
+}

@@ -1,0 +1,52 @@
+//! Matrix products: two more of them.
+
+use super::{Step, sum_to};
+use crate::{Shape, Tensor};
+
+/// `dA = dY·Bᵀ` and `dB = Aᵀ·dY`, summed where leading dimensions broadcast. A factor that is one matrix for all
+/// samples has its sum over samples and rows taken by the product itself.
+pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
+    let batch = Shape::new(&dy.dims()[..dy.rank() - 2]);
+    let one_for_all = |i: usize| {
+        let shape = step.args[i].shape();
+        batch.numel() > 1 && shape.dims()[..shape.rank() - 2].iter().all(|&d| d == 1)
+    };
+    let left = step.wants(0).then(|| {
+        let (b, shape) = (step.args[1].value(), step.args[0].shape());
+        if !one_for_all(0) {
+            return sum_to(&dy.matmul(&b.t()), shape);
+        }
+        let (dy, b) = (side_by_side(dy), side_by_side(&over(b, &batch)));
+        dy.matmul(&b.t()).reshaped(*shape)
+    });
+    let right = step.wants(1).then(|| {
+        let (a, shape) = (step.args[0].value(), step.args[1].shape());
+        if !one_for_all(1) {
+            return sum_to(&a.t().matmul(dy), shape);
+        }
+        let (a, dy) = (stacked(&over(a, &batch)), stacked(dy));
+        a.t().matmul(&dy).reshaped(*shape)
+    });
+    vec![left, right]
+}
+
+/// Matrices for all samples.
+fn over(x: &Tensor, batch: &Shape) -> Tensor {
+    let (rows, columns) = (x.dims()[x.rank() - 2], x.dims()[x.rank() - 1]);
+    let shape = batch.insert(batch.rank(), rows);
+    x.broadcast_to(shape.insert(shape.rank(), columns))
+}
+
+/// The matrices of all samples below each other.
+fn stacked(x: &Tensor) -> Tensor {
+    let columns = x.dims()[x.rank() - 1];
+    let rows = x.dims()[..x.rank() - 1].iter().product();
+    x.reshaped(Shape::new(&[rows, columns]))
+}
+
+/// The matrices of all samples beside each other.
+fn side_by_side(x: &Tensor) -> Tensor {
+    let rows = x.dims()[x.rank() - 2];
+    let columns = x.dims()[..x.rank() - 2].iter().product::<usize>() * x.dims()[x.rank() - 1];
+    x.movedim(-2, 0).reshaped(Shape::new(&[rows, columns]))
+}

@@ -1,0 +1,188 @@
+//! Elementwise operations, by the derivative column of their table.
+//!
+//! A partial derivative is not computed by itself and then multiplied: what is 1, a number, a choice or a quotient is
+//! applied to the gradient as it is. So a masked-out gradient is 0, whatever the other side holds, and `exp`, `add` and
+//! `where` cost what they would by hand.
+
+use super::{Argument, Step, is_narrow, sum_to};
+use crate::record::{binary, ternary, unary};
+use crate::tape::needs::{Partials, Term};
+use crate::{DType, Operand, Scalar, Tensor};
+use thalweg_ir::ElementOp;
+use thalweg_ir::element::Expr;
+
+/// The value of a term: a number where it is one.
+#[derive(Clone)]
+enum Known {
+    Number(f64),
+    Tensor(Tensor),
+}
+
+impl Known {
+    fn operand(&self) -> Operand<'_> {
+        match self {
+            Known::Number(v) => Operand::Scalar(Scalar::Float(*v)),
+            Known::Tensor(t) => Operand::Tensor(t),
+        }
+    }
+}
+
+/// Evaluates the terms of an operation's derivatives, each at most once.
+struct Terms<'a> {
+    partials: &'a Partials,
+    args: &'a [Argument],
+    result: Option<&'a Tensor>,
+    dtype: DType,
+    known: Vec<Option<Known>>,
+}
+
+pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> Vec<Option<Tensor>> {
+    let partials = Partials::of(op).expect("what has no derivative has no node");
+    (0..step.args.len())
+        .map(|i| {
+            let by = partials.by[i].filter(|_| step.wants(i))?;
+            let shape = step.args[i].shape();
+            let mut terms = Terms {
+                partials,
+                args: &step.args,
+                result: step.result.as_ref(),
+                dtype: dy.dtype(),
+                known: vec![None; partials.terms.len()],
+            };
+            if !is_narrow(dy.dtype()) || terms.is_plain(by) {
+                return Some(sum_to(&terms.times(dy, by), shape));
+            }
+            // In f32, rounded once: bf16 and f16 would be rounded after each step.
+            let args: Vec<Argument> = step.args.iter().map(|a| wide(a, dy.dtype())).collect();
+            let result = step.result.as_ref().map(|y| y.cast(DType::F32));
+            let mut terms = Terms { args: &args, result: result.as_ref(), dtype: DType::F32, ..terms };
+            let dx = terms.times(&dy.cast(DType::F32), by);
+            Some(sum_to(&dx, shape).cast(dy.dtype()))
+        })
+        .collect()
+}
+
+/// An argument of an operation on `narrow` as one on f32; a condition stays.
+fn wide(argument: &Argument, narrow: DType) -> Argument {
+    match argument {
+        Argument::Tensor { shape, value, .. } => {
+            let value = value.as_ref().map(|v| if v.dtype() == narrow { v.cast(DType::F32) } else { v.clone() });
+            Argument::Tensor { shape: *shape, dtype: DType::F32, value }
+        }
+        Argument::Scalar(bits) => Argument::Scalar(Scalar::from_bits(*bits, narrow).to_bits(DType::F32)),
+    }
+}
+
+impl Terms<'_> {
+    fn term(&self, e: Expr) -> &Term {
+        &self.partials.terms[e.0 as usize]
+    }
+
+    /// Whether the gradient is but chosen or scaled by a number, which rounds once.
+    fn is_plain(&self, e: Expr) -> bool {
+        match self.term(e) {
+            Term::Constant(_) => true,
+            Term::Op(ElementOp::Where, args) => self.is_plain(args[1]) && self.is_plain(args[2]),
+            _ => false,
+        }
+    }
+
+    /// The gradient times a term.
+    fn times(&mut self, dy: &Tensor, e: Expr) -> Tensor {
+        match self.term(e).clone() {
+            Term::Constant(c) => scaled(dy, c),
+            Term::Op(ElementOp::Neg, args) => -self.times(dy, args[0]),
+            Term::Op(ElementOp::Div, args) if matches!(self.term(args[0]), Term::Constant(_)) => {
+                let top = self.times(dy, args[0]);
+                match self.value(args[1]) {
+                    Known::Number(v) => top / v,
+                    Known::Tensor(t) => top / t,
+                }
+            }
+            Term::Op(ElementOp::Where, args) => match self.value(args[0]) {
+                Known::Number(c) => self.times(dy, if c != 0.0 { args[1] } else { args[2] }),
+                Known::Tensor(condition) => {
+                    let mut side = |e: Expr| match self.term(e) {
+                        Term::Constant(0.0) => Known::Number(0.0),
+                        _ => Known::Tensor(self.times(dy, e)),
+                    };
+                    let (yes, no) = (side(args[1]), side(args[2]));
+                    if let (Known::Number(_), Known::Number(_)) = (&yes, &no) {
+                        return dy.zeros_like();
+                    }
+                    condition.where_(yes.operand(), no.operand())
+                }
+            },
+            _ => match self.value(e) {
+                Known::Number(c) => scaled(dy, c),
+                Known::Tensor(t) => dy * t,
+            },
+        }
+    }
+
+    /// A term by itself.
+    fn value(&mut self, e: Expr) -> Known {
+        if let Some(known) = &self.known[e.0 as usize] {
+            return known.clone();
+        }
+        let known = match self.term(e).clone() {
+            Term::Constant(c) => Known::Number(c),
+            Term::Result => Known::Tensor(self.result.expect("the result is kept where it is read").clone()),
+            Term::Argument(i) => match self.args[i].operand(self.dtype) {
+                Some(Operand::Tensor(t)) => Known::Tensor(t.clone()),
+                Some(Operand::Scalar(s)) => Known::Number(s.to_f64()),
+                None => unreachable!("a derivative reads an argument that was not kept"),
+            },
+            Term::Op(op, args) => {
+                let args: Vec<Known> = args.iter().map(|&a| self.value(a)).collect();
+                self.applied(op, &args)
+            }
+        };
+        self.known[e.0 as usize] = Some(known.clone());
+        known
+    }
+
+    fn applied(&self, op: ElementOp, args: &[Known]) -> Known {
+        let numbers: Option<Vec<f64>> =
+            args.iter().map(|a| if let Known::Number(v) = a { Some(*v) } else { None }).collect();
+        if let Some(numbers) = numbers {
+            let meaning = &op.row().meaning;
+            return Known::Number(match (meaning.float, meaning.int) {
+                (Some(f), _) => f(&numbers),
+                (None, Some(f)) => f(&numbers.iter().map(|&v| v as i64).collect::<Vec<_>>(), DType::Bool) as f64,
+                (None, None) => unreachable!("an operation has a meaning"),
+            });
+        }
+        match (op, args) {
+            (ElementOp::Where, [Known::Number(c), a, b]) => return if *c != 0.0 { a.clone() } else { b.clone() },
+            // A choice between two numbers has no dtype of its own.
+            (ElementOp::Where, [Known::Tensor(c), Known::Number(a), b @ Known::Number(_)]) => {
+                let a = Tensor::full_with((), *a, (self.dtype, c.device()));
+                return Known::Tensor(c.where_(a, b.operand()));
+            }
+            (ElementOp::And, [Known::Number(c), other] | [other, Known::Number(c)]) => {
+                return if *c != 0.0 { other.clone() } else { Known::Number(0.0) };
+            }
+            (ElementOp::Or, [Known::Number(c), other] | [other, Known::Number(c)]) => {
+                return if *c != 0.0 { Known::Number(1.0) } else { other.clone() };
+            }
+            _ => {}
+        }
+        Known::Tensor(match args {
+            [Known::Tensor(x)] => unary(op, x),
+            [a, b] => binary(op, a.operand(), b.operand()),
+            [a, b, c] => ternary(op, [a.operand(), b.operand(), c.operand()]),
+            _ => unreachable!("an operation has one to three arguments"),
+        })
+    }
+}
+
+fn scaled(dy: &Tensor, c: f64) -> Tensor {
+    if c == 1.0 {
+        dy.clone()
+    } else if c == -1.0 {
+        -dy
+    } else {
+        dy * c
+    }
+}

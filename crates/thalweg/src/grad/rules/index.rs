@@ -1,0 +1,87 @@
+//! Gathers and scatters.
+
+use super::{Step, zeros};
+use crate::{DType, Shape, Tensor};
+use thalweg_ir::ScatterOp;
+
+/// Each gradient to the element that was read, summed where one was read several times.
+pub(super) fn gather(step: &Step<'_>, dy: &Tensor) -> Tensor {
+    let (axis, shape, index) = (step.axis(), step.args[0].shape(), step.args[1].value());
+    if index.dims()[axis] == 1 {
+        // One place in each row, as a class among logits: a choice, which fuses, and no scatter.
+        let mut column = Shape::new(&[1; crate::MAX_RANK][..shape.rank()]);
+        column.dims_mut()[axis] = shape[axis];
+        let place = crate::create::iota(shape[axis], DType::I64, dy.device()).reshaped(column);
+        return place.eq(index).where_(dy, 0.0);
+    }
+    zeros(*shape, dy).scattered(ScatterOp::Add, axis, index, dy)
+}
+
+pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> Vec<Option<Tensor>> {
+    let (axis, values) = (step.axis(), step.args[2].shape());
+    let (dx, dv) = match op {
+        ScatterOp::Add => {
+            (step.wants(0).then(|| dy.clone()), step.wants(2).then(|| dy.gathered(axis, step.args[1].value())))
+        }
+        ScatterOp::Set => {
+            let index = step.args[1].value();
+            let dx = step.wants(0).then(|| dy.scattered(ScatterOp::Set, axis, index, &zeros(*values, dy)));
+            let dv = step.wants(2).then(|| {
+                // The last one that was put in stays: the one whose place is still there.
+                let place = index.positions(axis, DType::I64).broadcast_to(*index.shape());
+                let last = Tensor::zeros_with(*dy.shape(), (DType::I64, dy.device()));
+                let last = last.scattered(ScatterOp::Set, axis, index, &place).gathered(axis, index);
+                last.eq(place).where_(dy.gathered(axis, index), 0.0)
+            });
+            (dx, dv)
+        }
+        ScatterOp::Max | ScatterOp::Min => {
+            let [x, index, v] = [0, 1, 2].map(|i| step.args[i].value());
+            let y = step.result();
+            let (kept, put) = (x.eq(y), v.eq(y.gathered(axis, index)));
+            let count = kept.cast(dy.dtype()).scattered(ScatterOp::Add, axis, index, &put.cast(dy.dtype()));
+            let dx = step.wants(0).then(|| kept.where_(dy, 0.0) / &count);
+            let dv = step.wants(2).then(|| put.where_((dy / &count).gathered(axis, index), 0.0));
+            (dx, dv)
+        }
+        ScatterOp::Prod => {
+            let [x, index, v] = [0, 1, 2].map(|i| step.args[i].value());
+            let cell = Cell::new(x, axis, index, v);
+            let dx = step.wants(0).then(|| dy * cell.without(x, |t| t.clone()));
+            let dv = step.wants(2).then(|| dy.gathered(axis, index) * cell.without(v, |t| t.gathered(axis, index)));
+            (dx, dv)
+        }
+    };
+    vec![dx, None, dv]
+}
+
+/// What the factors of each element of a product-scatter amount to.
+struct Cell {
+    /// The product of those that are not 0.
+    product: Tensor,
+    /// How many are 0.
+    zeros: Tensor,
+    /// Their sum: 0, but its derivative is not.
+    sum: Tensor,
+}
+
+impl Cell {
+    fn new(x: &Tensor, axis: usize, index: &Tensor, v: &Tensor) -> Cell {
+        let put = |op: ScatterOp, of: &dyn Fn(&Tensor) -> Tensor| of(x).scattered(op, axis, index, &of(v));
+        Cell {
+            product: put(ScatterOp::Prod, &|t| t.eq(0.0).where_(1.0, t)),
+            zeros: put(ScatterOp::Add, &|t| t.eq(0.0).cast(t.dtype())),
+            sum: put(ScatterOp::Add, &|t| t.eq(0.0).where_(t, 0.0)),
+        }
+    }
+
+    /// For each factor the product of the others. Where one of them is 0, it is their sum that is; so the second
+    /// derivative is right, too.
+    fn without(&self, factor: &Tensor, at: impl Fn(&Tensor) -> Tensor) -> Tensor {
+        let zero = factor.eq(0.0);
+        let others = at(&self.zeros) - zero.cast(factor.dtype());
+        let sum = at(&self.sum) - zero.where_(factor, 0.0);
+        let rest = others.eq(0.0).where_(1.0, others.eq(1.0).where_(sum, 0.0));
+        at(&self.product) / zero.where_(1.0, factor) * rest
+    }
+}

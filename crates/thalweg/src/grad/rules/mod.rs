@@ -1,0 +1,200 @@
+//! The rule of each operation: from the gradient of its result to those of its arguments, in recorded operations.
+//!
+//! Nothing here knows of the graph. A rule gets tensors; where a second derivative is wanted, those are tracked, and so
+//! is what the rule makes of them.
+
+mod contract;
+mod element;
+mod index;
+mod reduce;
+mod scan;
+mod views;
+
+use crate::node::{Input, Inputs, Node, What};
+use crate::tape::Rule;
+use crate::{DType, Operand, Scalar, Shape, Tensor};
+use std::sync::Arc;
+use thalweg_ir::{Op, ReduceOp, ScanOp, ScatterOp};
+
+/// An argument as a rule sees it.
+enum Argument {
+    Tensor {
+        shape: Shape,
+        dtype: DType,
+        /// Its value, where `needs` says that the rule reads it.
+        value: Option<Tensor>,
+    },
+    Scalar(u64),
+}
+
+impl Argument {
+    fn shape(&self) -> &Shape {
+        match self {
+            Argument::Tensor { shape, .. } => shape,
+            Argument::Scalar(_) => &Shape::SCALAR,
+        }
+    }
+
+    /// Its value; `needs::reads` names it.
+    fn value(&self) -> &Tensor {
+        match self {
+            Argument::Tensor { value: Some(value), .. } => value,
+            _ => unreachable!("a rule reads what was not kept for it"),
+        }
+    }
+
+    fn operand(&self, dtype: DType) -> Option<Operand<'_>> {
+        match self {
+            Argument::Tensor { value, .. } => value.as_ref().map(Operand::Tensor),
+            Argument::Scalar(bits) => Some(Operand::Scalar(Scalar::from_bits(*bits, dtype))),
+        }
+    }
+
+    /// In f32, where it is narrower.
+    fn widen(&mut self) {
+        if let Argument::Tensor { value: Some(value), .. } = self
+            && is_narrow(value.dtype())
+        {
+            *value = value.cast(DType::F32);
+        }
+    }
+}
+
+/// Whether rules of several steps compute with it in f32.
+fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::BF16 | DType::F16)
+}
+
+/// What a rule gets.
+struct Step<'a> {
+    op: Op,
+    attr: u32,
+    ints: &'a [i64],
+    args: Vec<Argument>,
+    /// The result's value, where the rule reads it.
+    result: Option<Tensor>,
+    /// The arguments whose gradients are asked for, as bits.
+    wanted: u8,
+}
+
+impl Step<'_> {
+    fn wants(&self, i: usize) -> bool {
+        self.wanted >> i & 1 == 1
+    }
+
+    fn result(&self) -> &Tensor {
+        self.result.as_ref().expect("a rule reads the result that was kept for it")
+    }
+
+    fn axis(&self) -> usize {
+        (self.attr & 0xFF) as usize
+    }
+}
+
+/// The gradients of a node's arguments out of that of its value `dy`; only those that are wanted are sure to be there.
+/// With `create` they can be differentiated again.
+pub(crate) fn gradients(
+    node: &Arc<Node>,
+    inputs: &Inputs,
+    dy: Tensor,
+    wanted: impl Fn(usize) -> bool,
+    create: bool,
+) -> Vec<Option<Tensor>> {
+    let tensor = |value: &Arc<thalweg_stream::Value>, node: Option<&Arc<Node>>| Tensor {
+        value: value.clone(),
+        node: if create { node.cloned() } else { None },
+    };
+    match &node.what {
+        What::Leaf | What::Cut(_) => vec![],
+        What::Own(_, rule) => {
+            let rule = rule.downcast_ref::<Box<Rule>>().expect("a rule is of the one type of rules");
+            let args: Vec<Option<Tensor>> = inputs
+                .args
+                .iter()
+                .map(|arg| match arg {
+                    Input::Tensor { value, node, .. } => value.as_ref().map(|v| tensor(v, node.as_ref())),
+                    Input::Scalar(_) => None,
+                })
+                .collect();
+            rule(inputs, &args, dy)
+        }
+        What::Op { op, attr, ints } => {
+            let args = inputs.args.iter().map(|arg| match arg {
+                Input::Tensor { shape, dtype, node, value } => Argument::Tensor {
+                    shape: *shape,
+                    dtype: *dtype,
+                    value: value.as_ref().map(|v| tensor(v, node.as_ref())),
+                },
+                Input::Scalar(bits) => Argument::Scalar(*bits),
+            });
+            let step = Step {
+                op: *op,
+                attr: *attr,
+                ints,
+                args: args.collect(),
+                result: inputs.result.as_ref().map(|v| tensor(v, Some(node))),
+                wanted: (0..inputs.args.len()).fold(0, |mask, i| mask | (wanted(i) as u8) << i),
+            };
+            of_operation(step, dy)
+        }
+    }
+}
+
+fn of_operation(mut step: Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
+    let narrow = is_narrow(dy.dtype()).then(|| dy.dtype());
+    let steps = match step.op {
+        Op::Reduce(op) => op != ReduceOp::Sum,
+        Op::Scan(op) => matches!(op, ScanOp::Prod | ScanOp::LogSumExp),
+        Op::Scatter(op) => matches!(op, ScatterOp::Prod | ScatterOp::Max | ScatterOp::Min),
+        _ => false,
+    };
+    if let Some(narrow) = narrow
+        && steps
+    {
+        step.args.iter_mut().for_each(Argument::widen);
+        step.result = step.result.map(|y| y.cast(DType::F32));
+        let wide = structural(&step, dy.cast(DType::F32));
+        return wide.into_iter().map(|g| g.map(|g| g.cast(narrow))).collect();
+    }
+    structural(&step, dy)
+}
+
+fn structural(step: &Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
+    let one = |dx: Tensor| vec![Some(dx)];
+    let shape = step.args[0].shape();
+    match step.op {
+        Op::Element(op) => element::rule(step, op, &dy),
+        Op::Cast => match step.args[0] {
+            Argument::Tensor { dtype, .. } => one(dy.cast(dtype)),
+            Argument::Scalar(_) => unreachable!("a cast is of a tensor"),
+        },
+        Op::Reshape => one(dy.reshaped(*shape)),
+        Op::Permute => one(views::unpermuted(&dy, step.attr)),
+        Op::Expand => one(sum_to(&dy, shape)),
+        Op::Slice => one(views::unsliced(&dy, shape, step.ints)),
+        Op::Window => one(views::unwindowed(&dy, shape, step.axis(), step.ints)),
+        Op::Pad => one(views::unpadded(&dy, shape, step.ints)),
+        Op::Cat => views::parted(step, &dy),
+        Op::Reduce(op) => one(reduce::rule(step, op, &dy)),
+        Op::Matmul => contract::matmul(step, &dy),
+        Op::Scan(op) => one(scan::rule(step, op, &dy)),
+        Op::Gather => one(index::gather(step, &dy)),
+        Op::Scatter(op) => index::scatter(step, op, &dy),
+        Op::Full | Op::Iota | Op::Random(_) => unreachable!("{} has no arguments", step.op.name()),
+    }
+}
+
+/// Summed over the dimensions that a tensor of `shape` was stretched along to have this one's shape.
+pub(super) fn sum_to(x: &Tensor, shape: &Shape) -> Tensor {
+    if x.shape() == shape {
+        return x.clone();
+    }
+    let mask = shape.broadcast_mask(x.shape());
+    let axes: Vec<usize> = (0..x.rank()).filter(|i| mask >> (x.rank() - 1 - i) & 1 == 1).collect();
+    x.sum(axes).reshaped(*shape)
+}
+
+/// Zeros of a tensor's dtype and device.
+fn zeros(shape: Shape, like: &Tensor) -> Tensor {
+    Tensor::zeros_with(shape, (like.dtype(), like.device()))
+}

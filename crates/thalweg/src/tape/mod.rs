@@ -1,0 +1,122 @@
+//! From a recorded operation to its node. Called only where an argument is tracked or came from one that was.
+
+pub(crate) mod needs;
+
+use crate::node::{Cut, Input, Inputs, Node, What};
+use crate::operand::Arg;
+use crate::{Shape, Tensor};
+use needs::{RESULT, carried, reads};
+use std::cell::Cell;
+use std::panic::Location;
+use std::sync::Arc;
+use thalweg_ir::Op;
+use thalweg_stream::Value;
+
+thread_local! {
+    /// Whether results of tracked tensors are tracked.
+    static TRACKING: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Restores what held before, also when a panic unwinds.
+pub(crate) struct Tracking(bool);
+
+impl Tracking {
+    /// From now on until the guard goes, tracked or not.
+    pub(crate) fn set(on: bool) -> Tracking {
+        Tracking(TRACKING.replace(on))
+    }
+}
+
+impl Drop for Tracking {
+    fn drop(&mut self) {
+        TRACKING.set(self.0);
+    }
+}
+
+/// Whether results of tracked tensors are tracked on this thread.
+pub(crate) fn is_tracking() -> bool {
+    TRACKING.get()
+}
+
+/// A rule that belongs to a node: what it was made from, the arguments' values and the gradient of the result in; one
+/// gradient an argument out.
+pub(crate) type Rule = dyn Fn(&Inputs, &[Option<Tensor>], Tensor) -> Vec<Option<Tensor>> + Send + Sync;
+
+/// The node of an operation that was recorded as `value`. None where nothing flows through it; a [`What::Cut`] where
+/// something would, had the operation a derivative.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Arc<Value>) -> Option<Arc<Node>> {
+    if !is_tracking() {
+        return None;
+    }
+    let of = |arg: &Arg<'_>| match arg {
+        Arg::Tensor(t) => t.node.clone(),
+        Arg::Scalar(_) => None,
+    };
+    let from_floats = matches!(args[0], Arg::Tensor(t) if t.dtype().is_float()) || op != Op::Cast;
+    let can = if value.dtype().is_float() && from_floats { carried(op) } else { 0 };
+    let mut wanted = 0;
+    for (i, arg) in args.iter().enumerate() {
+        let carries = matches!(arg, Arg::Tensor(t) if t.node.as_ref().is_some_and(|n| n.carries()));
+        wanted |= ((carries && can >> i & 1 == 1) as u8) << i;
+    }
+    if wanted == 0 {
+        let nodes = || args.iter().filter_map(of);
+        if nodes().any(|n| n.carries()) {
+            let cut = Cut { name: op.name(), at: Location::caller() };
+            return Some(Node::new(What::Cut(cut), Inputs::default()));
+        }
+        return nodes().next();
+    }
+    let read = reads(op, wanted);
+    let inputs = args.iter().enumerate().map(|(i, arg)| match arg {
+        Arg::Tensor(t) => Input::Tensor {
+            shape: *t.shape(),
+            dtype: t.dtype(),
+            // One that is cut is kept, so that messages can name it.
+            node: if can >> i & 1 == 1 { t.node.clone() } else { None },
+            value: (read >> i & 1 == 1).then(|| t.value.clone()),
+        },
+        Arg::Scalar(bits) => Input::Scalar(*bits),
+    });
+    let result = (read & RESULT != 0).then(|| value.clone());
+    let inputs = Inputs { args: inputs.collect(), result };
+    Some(Node::new(What::Op { op, attr, ints: ints.into() }, inputs))
+}
+
+/// A tensor of this value with a rule of its own, made from these and from what else is named by its node; the value
+/// alone where nothing is tracked.
+pub(crate) fn own(
+    value: &Arc<Value>,
+    name: &'static str,
+    from: &[Tensor],
+    others: Vec<Arc<Node>>,
+    rule: Box<Rule>,
+) -> Tensor {
+    let carries = |t: &Tensor| t.node.as_ref().is_some_and(|n| n.carries());
+    if !is_tracking() || others.is_empty() && !from.iter().any(carries) {
+        return Tensor::of(value.clone());
+    }
+    let args = from.iter().map(|t| Input::Tensor {
+        shape: *t.shape(),
+        dtype: t.dtype(),
+        node: t.node.clone(),
+        value: Some(t.value.clone()),
+    });
+    // Of the others only the node is known; such a rule asks for no more.
+    let others = others.into_iter().map(|n| Input::Tensor {
+        shape: Shape::SCALAR,
+        dtype: value.dtype(),
+        node: Some(n),
+        value: None,
+    });
+    let inputs = Inputs { args: args.chain(others).collect(), result: None };
+    Tensor { value: value.clone(), node: Some(Node::new(What::Own(name, Box::new(rule)), inputs)) }
+}
+
+/// A leaf with this value.
+pub(crate) fn leaf(value: &Arc<Value>) -> Tensor {
+    Tensor { value: value.clone(), node: Some(Node::new(What::Leaf, Inputs::default())) }
+}

@@ -1,0 +1,118 @@
+//! What the derivative of an operation reads of it, and what has none.
+//!
+//! The elementwise operations are looked up in the derivative column of their table: each row's expression is written
+//! once, into a list of terms, and what it reaches is what has to be kept.
+
+use std::sync::OnceLock;
+use thalweg_ir::element::{Build, Expr};
+use thalweg_ir::{ElementOp, Op, ReduceOp, ScanOp, ScatterOp};
+
+/// The result, in a mask of what is read; argument `i` is bit `i`.
+pub(crate) const RESULT: u8 = 1 << 3;
+
+/// A part of a derivative.
+#[derive(Clone, Debug)]
+pub(crate) enum Term {
+    /// An argument of the operation.
+    Argument(usize),
+    /// Its result.
+    Result,
+    /// A number.
+    Constant(f64),
+    /// An operation on terms before.
+    Op(ElementOp, Vec<Expr>),
+}
+
+/// The derivatives of an elementwise operation with respect to its arguments.
+pub(crate) struct Partials {
+    /// The terms, each made of terms before it.
+    pub(crate) terms: Vec<Term>,
+    /// The derivative with respect to each argument; none where no gradient flows (a condition).
+    pub(crate) by: Vec<Option<Expr>>,
+    /// What each reads.
+    reads: Vec<u8>,
+}
+
+/// Terms in the making.
+struct Writer(Vec<Term>);
+
+impl Build for Writer {
+    fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr {
+        self.0.push(Term::Op(op, args.to_vec()));
+        Expr(self.0.len() as u32 - 1)
+    }
+
+    fn constant(&mut self, _: Expr, value: f64) -> Expr {
+        self.0.push(Term::Constant(value));
+        Expr(self.0.len() as u32 - 1)
+    }
+}
+
+impl Partials {
+    /// Those of an operation; none where the table has no derivative.
+    pub(crate) fn of(op: ElementOp) -> Option<&'static Partials> {
+        static ALL: OnceLock<Vec<Option<Partials>>> = OnceLock::new();
+        ALL.get_or_init(|| ElementOp::ALL.iter().map(|&op| Partials::new(op)).collect())[op as usize].as_ref()
+    }
+
+    fn new(op: ElementOp) -> Option<Partials> {
+        let row = op.row();
+        let derivative = row.derivative?;
+        let mut writer = Writer((0..row.arity).map(Term::Argument).chain([Term::Result]).collect());
+        let args: Vec<Expr> = (0..row.arity as u32).map(Expr).collect();
+        let by = derivative(&mut writer, &args, Expr(row.arity as u32));
+        let terms = writer.0;
+        let mut reached: Vec<u8> = Vec::with_capacity(terms.len());
+        for term in &terms {
+            let reads = match term {
+                Term::Argument(i) => 1 << i,
+                Term::Result => RESULT,
+                Term::Constant(_) => 0,
+                Term::Op(_, args) => args.iter().fold(0, |all, a| all | reached[a.0 as usize]),
+            };
+            reached.push(reads);
+        }
+        let reads = by.iter().map(|d| d.map_or(0, |d| reached[d.0 as usize])).collect();
+        Some(Partials { terms, by, reads })
+    }
+}
+
+/// The arguments that gradients flow to, as bits; 0 for an operation that has no derivative or a derivative of zero.
+pub(crate) fn carried(op: Op) -> u8 {
+    match op {
+        Op::Element(e) => Partials::of(e)
+            .map_or(0, |p| p.by.iter().enumerate().fold(0, |mask, (i, d)| mask | (d.is_some() as u8) << i)),
+        Op::Full | Op::Iota | Op::Random(_) => 0,
+        Op::Cast | Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window | Op::Pad => 1,
+        Op::Cat | Op::Matmul => 0b11,
+        Op::Reduce(ReduceOp::Any | ReduceOp::All | ReduceOp::ArgMax | ReduceOp::ArgMin) => 0,
+        Op::Reduce(_) => 1,
+        Op::Scan(ScanOp::Argsort) => 0,
+        Op::Scan(_) => 1,
+        Op::Gather => 1,
+        Op::Scatter(_) => 0b101,
+    }
+}
+
+/// What the rule reads of an operation where gradients are wanted of these arguments: arguments and [`RESULT`].
+pub(crate) fn reads(op: Op, wanted: u8) -> u8 {
+    let wants = |i: u8| wanted >> i & 1 == 1;
+    match op {
+        Op::Element(e) => Partials::of(e).map_or(0, |p| {
+            p.reads.iter().enumerate().filter(|(i, _)| wants(*i as u8)).fold(0, |mask, (_, reads)| mask | reads)
+        }),
+        Op::Reduce(ReduceOp::Sum) => 0,
+        Op::Reduce(ReduceOp::Prod) => 1,
+        Op::Reduce(_) => 1 | RESULT,
+        Op::Matmul => (wants(1) as u8) | (wants(0) as u8) << 1,
+        Op::Scan(ScanOp::Sum) => 0,
+        Op::Scan(ScanOp::Prod | ScanOp::Sort) => 1,
+        Op::Scan(_) => 1 | RESULT,
+        Op::Gather => 0b10,
+        Op::Scatter(ScatterOp::Add) => (wants(2) as u8) << 1,
+        Op::Scatter(ScatterOp::Set) => 0b10,
+        Op::Scatter(ScatterOp::Prod) => 0b111,
+        Op::Scatter(ScatterOp::Max | ScatterOp::Min) => 0b111 | RESULT,
+        _ => 0,
+    }
+}

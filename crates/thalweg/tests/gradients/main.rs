@@ -1,0 +1,9 @@
+//! Gradients: every operation against differences, composites against PyTorch, the graph and its mistakes.
+
+#[path = "../counting/mod.rs"]
+mod counting;
+
+mod differences;
+mod elementwise;
+mod graph;
+mod structure;
