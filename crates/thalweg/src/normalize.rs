@@ -228,7 +228,9 @@ impl Tensor {
         let count = (self.numel() / self.dims()[1].max(1)) as f64;
         let channels = *old_mean.shape();
         let toward = |old: &Tensor, new: Tensor| {
-            let moved = widened(old) * (1.0 - momentum) + new.reshaped(channels) * momentum;
+            // Statistics are no part of the function that is trained.
+            let (old, new) = (old.detach(), new.detach());
+            let moved = widened(&old) * (1.0 - momentum) + new.reshaped(channels) * momentum;
             moved.cast(old.dtype())
         };
         let unbiased = var * (count / (count - 1.0).max(1.0));

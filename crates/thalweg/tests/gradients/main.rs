@@ -5,5 +5,6 @@ mod counting;
 
 mod differences;
 mod elementwise;
+mod golden;
 mod graph;
 mod structure;
