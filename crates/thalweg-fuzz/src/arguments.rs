@@ -19,6 +19,10 @@ pub struct Arguments {
     /// Print a failing program as it is, not shrunk
     #[arg(long)]
     pub whole: bool,
+    /// Run programs with gradients: each program is differentiated, what that records is run in every way, and its values
+    /// are held against differences
+    #[arg(long, conflicts_with_all = ["cache"])]
+    pub gradients: bool,
     /// The device: cpu, cuda:0, cuda:emulated (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
@@ -31,7 +35,7 @@ pub struct Arguments {
     #[arg(long, value_name = "CHIPS", value_delimiter = ',', conflicts_with_all = ["device", "cache", "whole"])]
     pub compile: Vec<u32>,
     /// Plan the segment in a file that an error message of Thalweg's has named, and print the plan
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole", "gradients"])]
     pub segment: Option<PathBuf>,
 }
 
@@ -64,7 +68,7 @@ mod tests {
     #[test]
     fn help_names_every_option() {
         let help = Arguments::command().render_long_help().to_string();
-        for option in ["--programs", "--seed", "--only", "--whole", "--device", "--cache", "--segment"] {
+        for option in ["--programs", "--seed", "--only", "--whole", "--gradients", "--device", "--cache", "--segment"] {
             assert!(help.contains(option), "{help}");
         }
     }

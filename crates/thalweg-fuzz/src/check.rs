@@ -140,6 +140,11 @@ impl Checker {
         self.counted(program, &plain)
     }
 
+    /// The inputs of a program, on the first device.
+    pub fn inputs(&self, program: &Program) -> Result<Vec<Arc<Value>>, Error> {
+        self.upload(program, self.device)
+    }
+
     fn upload(&self, program: &Program, to: DeviceRef) -> Result<Vec<Arc<Value>>, Error> {
         let device = to.device();
         let put = |bytes: &[u8], shape: Shape, dtype| {

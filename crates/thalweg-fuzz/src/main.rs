@@ -12,6 +12,7 @@ mod check;
 mod compile;
 mod disk;
 mod generate;
+mod gradients;
 #[cfg(all(test, feature = "probe"))]
 mod probe;
 mod products;
@@ -71,12 +72,20 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }));
     let planned = if arguments.device == "cpu" { PLANNED } else { PLANNED_ON_GPU };
     let begin = Instant::now();
-    let mut failed = 0u64;
+    let (mut failed, mut skipped) = (0u64, 0u64);
     for i in 0..programs {
         let program = generate::program(seed + i);
+        if arguments.gradients && !gradients::is_small(&program) {
+            skipped += 1;
+            continue;
+        }
         let started = Instant::now();
         let ways = Ways { threads: (seed + i).is_multiple_of(THREADED), plans: (seed + i).is_multiple_of(planned) };
-        let result = outcome(&checker, &program, ways);
+        let check = |program: &Program| match arguments.gradients {
+            true => gradients::check(&checker, program, seed + i, ways),
+            false => checker.check(program, ways),
+        };
+        let result = outcome(&check, &program);
         // Planning and compiling are to stay quick whatever the program.
         if started.elapsed().as_secs() >= 5 {
             println!("seed {}: took {:.1} s", seed + i, started.elapsed().as_secs_f64());
@@ -84,7 +93,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         if let Err(why) = result {
             failed += 1;
             // Where each kernel takes long to compile, a failure is looked at alone.
-            let (program, why) = if arguments.whole { (program, why) } else { shrink(&checker, program, ways, why) };
+            let (program, why) = if arguments.whole { (program, why) } else { shrink(&check, program, why) };
             println!("seed {}: {why}\n{}", seed + i, program.listing());
             if failed >= 10 {
                 println!("stopped after 10 failures");
@@ -97,7 +106,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             println!("{} programs, {:.0} s", i + 1, begin.elapsed().as_secs_f64());
         }
     }
-    println!("{} passed, {failed} failed", programs - failed);
+    if arguments.gradients {
+        println!("{skipped} too large; {}", gradients::tally());
+    }
+    println!("{} passed, {failed} failed", programs - failed - skipped);
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -127,8 +139,8 @@ fn checker(arguments: &Arguments) -> Result<Checker, Error> {
     Ok(checker.with_disk(Disk::open(folder).map_err(refused)?))
 }
 
-fn outcome(checker: &Checker, program: &Program, ways: Ways) -> Result<(), String> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| checker.check(program, ways))).unwrap_or_else(|panic| {
+fn outcome(check: &dyn Fn(&Program) -> Result<(), String>, program: &Program) -> Result<(), String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(program))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(format!(
             "panicked: {}",
@@ -138,7 +150,7 @@ fn outcome(checker: &Checker, program: &Program, ways: Ways) -> Result<(), Strin
 }
 
 /// The smallest program found that fails still, by leaving out steps and asking for less.
-fn shrink(checker: &Checker, mut program: Program, ways: Ways, mut why: String) -> (Program, String) {
+fn shrink(check: &dyn Fn(&Program) -> Result<(), String>, mut program: Program, mut why: String) -> (Program, String) {
     loop {
         let n = program.steps.len();
         let without = (0..n).rev().filter_map(|i| program.without(i));
@@ -147,7 +159,7 @@ fn shrink(checker: &Checker, mut program: Program, ways: Ways, mut why: String) 
             p.steps[i].kept = false;
             p.steps.iter().any(|s| s.kept).then_some(p)
         });
-        let smaller = without.chain(unkept).find_map(|p| outcome(checker, &p, ways).err().map(|e| (p, e)));
+        let smaller = without.chain(unkept).find_map(|p| outcome(check, &p).err().map(|e| (p, e)));
         match smaller {
             Some((p, e)) => (program, why) = (p, e),
             None => return (program, why),

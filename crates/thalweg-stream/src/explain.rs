@@ -3,7 +3,7 @@
 use crate::recorder::Wanted;
 use crate::report;
 use crate::stream::each_own;
-use thalweg_fusion::Explanation;
+use thalweg_fusion::{Explanation, OwnedSegment};
 
 /// Runs `f`, then everything it recorded and left waiting, and tells which operations went together, what that moved,
 /// and why the rest did not. Only the calling thread's streams are told of.
@@ -16,6 +16,12 @@ pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
 /// ran. What [`explain`] tells takes time of its own between the launches; this does not.
 pub fn launch_times<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
     alone(|f| report::timed(f), f)
+}
+
+/// Runs `f`, then everything it recorded and left waiting, and gives the segments that were cut off on the way, as they
+/// were recorded.
+pub fn segments<T>(f: impl FnOnce() -> T) -> (T, Vec<OwnedSegment>) {
+    alone(|f| report::cut_off(f), f)
 }
 
 /// Collects about `f` and all it recorded; what waits from before is no part of it.

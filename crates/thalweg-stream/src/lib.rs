@@ -35,7 +35,7 @@ mod value;
 pub use calibration::{calibrate, costs, save_costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
-pub use explain::{explain, launch_times};
+pub use explain::{explain, launch_times, segments};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,
     set_reproducible,

@@ -297,6 +297,10 @@ impl Recorder {
                 }
             }
             self.planned.clone_from(&self.live);
+            report::cut(|| {
+                let laid = self.laid_out();
+                self.segment(&laid).to_owned()
+            });
             count(|c| {
                 c.operations += self.ops.len() as u64;
                 c.segments += 1;

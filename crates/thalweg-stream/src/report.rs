@@ -6,11 +6,12 @@ use crate::ready::Ready;
 use crate::run::Run;
 use std::cell::RefCell;
 use std::sync::Arc;
-use thalweg_fusion::{BitSet, Runner, Segment, SegmentReport};
+use thalweg_fusion::{BitSet, OwnedSegment, Runner, Segment, SegmentReport};
 use thalweg_runtime::{Error, Program};
 
 thread_local! {
     static COLLECTED: RefCell<Option<Vec<SegmentReport>>> = const { RefCell::new(None) };
+    static SEGMENTS: RefCell<Option<Vec<OwnedSegment>>> = const { RefCell::new(None) };
     static TIMES: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
 }
 
@@ -26,6 +27,22 @@ pub(crate) fn timed<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
     let outer = TIMES.replace(Some(Vec::new()));
     let out = f();
     (out, TIMES.replace(outer).unwrap_or_default())
+}
+
+/// Runs `f` and collects the segments that are cut off meanwhile on this thread.
+pub(crate) fn cut_off<T>(f: impl FnOnce() -> T) -> (T, Vec<OwnedSegment>) {
+    let outer = SEGMENTS.replace(Some(Vec::new()));
+    let out = f();
+    (out, SEGMENTS.replace(outer).unwrap_or_default())
+}
+
+/// Puts a segment that is cut off away, if somebody wants it.
+pub(crate) fn cut(segment: impl FnOnce() -> OwnedSegment) {
+    SEGMENTS.with_borrow_mut(|s| {
+        if let Some(segments) = s {
+            segments.push(segment());
+        }
+    });
 }
 
 /// Whether somebody wants to know how long launches take.

@@ -67,6 +67,8 @@ mod pool;
 mod powers;
 pub mod prelude;
 mod random;
+#[doc(hidden)]
+pub mod raw;
 mod read;
 mod record;
 mod reduce;

@@ -53,28 +53,28 @@ pub(super) fn unwindowed(dy: &Tensor, shape: &Shape, axis: usize, ints: &[i64]) 
         return zeros(*shape, dy);
     }
     let (last, windows) = (dy.rank() - 1, dy.dims()[axis]);
-    let pieces = size.div_ceil(step);
-    if pieces <= FEW {
-        // Piece p of a window is elements p·step to (p+1)·step. The pieces of one number lie end to end.
+    let chunks = size.div_ceil(step);
+    if chunks <= FEW {
+        // Chunk p of a window is elements p·step to (p+1)·step. The chunks of one number lie end to end.
         let mut total: Option<Tensor> = None;
-        for p in 0..pieces {
+        for p in 0..chunks {
             let inside = step.min(size - p * step);
             let mut widths = vec![(0, 0); dy.rank()];
             widths[last].1 = step - inside;
-            let piece = dy.part(last, ((p * step) as i64, 1, inside)).pad(&widths, 0).movedim(last, axis + 1);
+            let chunk = dy.part(last, ((p * step) as i64, 1, inside)).pad(&widths, 0).movedim(last, axis + 1);
             let mut whole = *shape;
             whole.dims_mut()[axis] = windows * step;
-            let mut piece = piece.reshaped(whole);
+            let mut chunk = chunk.reshaped(whole);
             let (first, behind) = (p * step, (p + windows) * step);
             if behind > length {
-                piece = piece.part(axis, (0, 1, length - first));
+                chunk = chunk.part(axis, (0, 1, length - first));
             }
             let mut widths = vec![(0, 0); shape.rank()];
             widths[axis] = (first, length.saturating_sub(behind));
-            let piece = piece.pad(&widths, 0);
-            total = Some(total.map_or_else(|| piece.clone(), |sum| sum + &piece));
+            let chunk = chunk.pad(&widths, 0);
+            total = Some(total.map_or_else(|| chunk.clone(), |sum| sum + &chunk));
         }
-        return total.expect("there is a piece");
+        return total.expect("there is a chunk");
     }
     // With windows at all places, zeros between those that there are, element p is the sum of [p - k, k] over k. With k
     // counted backward that is [p + j, j], a diagonal: in a row-major matrix of `size` columns every (size + 1)-th

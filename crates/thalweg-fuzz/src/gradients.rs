@@ -1,0 +1,298 @@
+//! Programs with gradients.
+//!
+//! In: a random program. It is recorded on tensors of the front, its float inputs tracked, and a weighted sum of what it
+//! keeps is differentiated. Forward and backward are then a program like any other: what the stream recorded is read
+//! back and goes through all that [`Checker`] does, fused, unfused and interpreted. Apart from that the gradients of the
+//! same program in f64, by the interpreter, are held against differences along random directions; where the slopes from
+//! both sides or at two distances differ, there is a kink or a jump, and nothing is asked.
+
+use crate::check::{Checker, Ways};
+use crate::program::{Argument, Input, Program, Step, Tensor as Place};
+use fastrand::Rng;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thalweg::raw::{self, RawArg};
+use thalweg::{Tensor, grad_graph};
+use thalweg_fusion::OwnedSegment;
+use thalweg_ir::{Arg, DType, ElementOp, Op, Scalar};
+use thalweg_stream::{Mode, set_mode};
+
+/// Steps and elements that a program may have: the backward pass has several times as many.
+const MOST_STEPS: usize = 24;
+const MOST_ELEMENTS: usize = 20_000;
+/// Directions that a program is held against differences along.
+const DIRECTIONS: usize = 3;
+/// Every so many programs are differentiated twice.
+const TWICE: u64 = 3;
+
+/// What became of the programs: with nothing to differentiate, in several segments, derivatives compared and not, of
+/// the first and of the second order.
+static TALLY: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+
+/// The tally in words.
+pub fn tally() -> String {
+    let [constant, several, compared, unstable, compared2, unstable2] = TALLY.each_ref().map(|n| n.load(Relaxed));
+    format!(
+        "{constant} with nothing to differentiate, {several} cut on the way; slopes compared {compared} times, not \
+         {unstable} times at kinks; second ones {compared2} and {unstable2}"
+    )
+}
+
+fn count(what: usize) {
+    TALLY[what].fetch_add(1, Relaxed);
+}
+
+/// Whether a program is small enough to be differentiated.
+pub fn is_small(program: &Program) -> bool {
+    let elements: usize = program.steps.iter().map(|s| s.shape.numel()).sum();
+    program.steps.len() <= MOST_STEPS && elements <= MOST_ELEMENTS
+}
+
+/// What is wrong with the gradients of a program, if anything.
+pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Result<(), String> {
+    let twice = seed.is_multiple_of(TWICE);
+    let interpreted = Interpreted::new();
+    let Some(recorded) = recorded(checker, program, twice)? else { return Ok(()) };
+    drop(interpreted);
+    checker.check(&recorded, ways).map_err(|why| format!("{why}\nas recorded:\n{}", recorded.listing()))?;
+    let _interpreted = Interpreted::new();
+    let wide = in_f64(program);
+    differences(checker, &wide, seed, false)?;
+    if twice { differences(checker, &wide, seed, true) } else { Ok(()) }
+}
+
+/// While it lives the thread's segments are interpreted.
+struct Interpreted(Mode);
+
+impl Interpreted {
+    fn new() -> Interpreted {
+        Interpreted(set_mode(Mode {
+            fused: false,
+            strict: true,
+            reproducible: false,
+            reference: true,
+            matmul: thalweg_stream::MatmulPrecision::Highest,
+        }))
+    }
+}
+
+impl Drop for Interpreted {
+    fn drop(&mut self) {
+        set_mode(self.0);
+    }
+}
+
+/// What a program is differentiated to.
+struct Differentiated {
+    /// The scalar.
+    value: Tensor,
+    /// The gradients of the float inputs, by input; none where it does not depend on one.
+    gradients: Vec<Option<Tensor>>,
+}
+
+/// The steps on tensors of the front, and a scalar that every element kept has its own part in.
+fn scalar(program: &Program, inputs: &[Tensor]) -> Option<Tensor> {
+    let mut steps: Vec<Tensor> = vec![];
+    for step in &program.steps {
+        let args: Vec<RawArg<'_>> = step
+            .args
+            .iter()
+            .map(|a| match a {
+                Argument::Tensor(Place::Input(n)) => RawArg::Tensor(&inputs[*n]),
+                Argument::Tensor(Place::Step(n)) => RawArg::Tensor(&steps[*n]),
+                Argument::Scalar(bits) => RawArg::Scalar(*bits),
+            })
+            .collect();
+        let made = raw::record(step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
+        drop(args);
+        steps.push(made);
+    }
+    let kept = program.steps.iter().zip(&steps).filter(|(s, _)| s.kept && s.dtype.is_float() && s.shape.numel() > 0);
+    let parts = kept.map(|(_, y)| weighted(y, 0.7));
+    parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)
+}
+
+/// A scalar that each element of a tensor has its own part in, in f64.
+fn weighted(x: &Tensor, from: f64) -> Tensor {
+    let n = x.numel();
+    let weights = (Tensor::arange_with(n, DType::F64) * 1.3 + from).sin().reshape(*x.shape());
+    (x.cast(DType::F64) * weights).sum(..)
+}
+
+/// A program differentiated, once or twice; none where it does not depend on any input.
+fn differentiated(program: &Program, inputs: &[Tensor], twice: bool) -> Option<Differentiated> {
+    let leaf = |x: &Tensor| if x.dtype().is_float() { x.tracked() } else { x.clone() };
+    let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
+    let mut value = scalar(program, &leaves)?;
+    if twice {
+        let first = thalweg::retain_graph(|| value.backward());
+        let reached: Vec<&Tensor> = leaves.iter().filter(|x| first.contains(x)).collect();
+        let gradients = grad_graph(&value, reached.as_slice());
+        let parts = gradients.iter().enumerate().map(|(i, g)| weighted(g, 0.2 * i as f64));
+        value = parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)?;
+    }
+    let mut all = value.backward();
+    Some(Differentiated { gradients: leaves.iter().map(|x| all.take(x)).collect(), value: value.detach() })
+}
+
+fn inputs(checker: &Checker, program: &Program) -> Result<Vec<Tensor>, String> {
+    let values = checker.inputs(program).map_err(|e| e.to_string())?;
+    let tensors: Vec<Tensor> = values.into_iter().map(raw::tensor).collect();
+    // What has no arguments is made where they are.
+    thalweg::set_default_device(tensors.first().map(Tensor::device));
+    Ok(tensors)
+}
+
+/// What is recorded as a program is differentiated, as a program.
+fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<Program>, String> {
+    let tensors = inputs(checker, program)?;
+    let (made, segments) = thalweg_stream::segments(|| differentiated(program, &tensors, twice));
+    if made.is_none() {
+        count(0);
+        return Ok(None);
+    }
+    let [segment] = segments.as_slice() else {
+        count(1);
+        return Ok(None);
+    };
+    // Inputs are numbered as they are first read, which the forward pass does.
+    let mut order: Vec<usize> = vec![];
+    for arg in program.steps.iter().flat_map(|s| &s.args) {
+        if let Argument::Tensor(Place::Input(n)) = arg
+            && !order.contains(n)
+        {
+            order.push(*n);
+        }
+    }
+    as_program(segment, program, &order).map(Some)
+}
+
+/// A segment as a program that keeps what was live.
+fn as_program(segment: &OwnedSegment, from: &Program, order: &[usize]) -> Result<Program, String> {
+    let known = segment.inputs.iter().zip(order).all(|((dtype, view), &n)| {
+        let input = &from.inputs[n];
+        (input.dtype, input.shape) == (*dtype, view.shape)
+    });
+    if segment.inputs.len() != order.len() || !known {
+        return Err("the segment has other inputs than the program".into());
+    }
+    let mut out = Program { inputs: order.iter().map(|&n| from.inputs[n].clone()).collect(), steps: vec![] };
+    let (mut ints, mut scalars) = (segment.ints.iter(), segment.scalars.iter());
+    for (i, rel) in segment.ops.iter().enumerate() {
+        let args = rel.args().map(|arg| match arg {
+            Arg::Op(n) => Argument::Tensor(Place::Step(n)),
+            Arg::Input(n) => Argument::Tensor(Place::Input(n)),
+            _ => Argument::Scalar(*scalars.next().expect("there is one for each")),
+        });
+        out.steps.push(Step {
+            op: rel.op,
+            dtype: rel.dtype,
+            shape: segment.shapes[i],
+            attr: rel.attr,
+            args: args.collect(),
+            ints: ints.by_ref().take(rel.int_count()).copied().collect(),
+            kept: segment.live.has(i),
+        });
+    }
+    Ok(out)
+}
+
+/// The same program with every float in f64.
+fn in_f64(program: &Program) -> Program {
+    let wide = |dtype: DType| if dtype.is_float() { DType::F64 } else { dtype };
+    let mut out = program.clone();
+    for input in out.inputs.iter_mut().filter(|i| i.dtype.is_float()) {
+        let list = thalweg_kernel::reference::Array::from_bytes(input.shape, input.dtype, &input.bytes);
+        let bytes = (0..input.shape.numel()).flat_map(|p| list.get(p).to_f64().to_ne_bytes()).collect();
+        *input = Input { dtype: DType::F64, shape: input.shape, bytes };
+    }
+    for (step, new) in program.steps.iter().zip(&mut out.steps) {
+        new.dtype = wide(step.dtype);
+        let values = step.args.iter().skip((step.op == Op::Element(ElementOp::Where)) as usize);
+        let of = values.into_iter().find_map(|a| match a {
+            Argument::Tensor(t) => Some(program.dtype(*t)),
+            Argument::Scalar(_) => None,
+        });
+        let dtype = of.unwrap_or(step.dtype);
+        if matches!(step.op, Op::Random(_)) || !dtype.is_float() {
+            continue;
+        }
+        for (i, arg) in new.args.iter_mut().enumerate() {
+            let condition = i == 0 && step.op == Op::Element(ElementOp::Where);
+            if let (Argument::Scalar(bits), false) = (arg, condition) {
+                *bits = Scalar::from_bits(*bits, dtype).to_bits(DType::F64);
+            }
+        }
+    }
+    out
+}
+
+/// Holds the gradients of a program in f64 against differences of its values; with `second` those of a weighted sum of
+/// its gradients.
+fn differences(checker: &Checker, program: &Program, seed: u64, second: bool) -> Result<(), String> {
+    let at: Vec<Vec<f64>> = program
+        .inputs
+        .iter()
+        .map(|i| match i.dtype {
+            DType::F64 => i.bytes.chunks(8).map(|b| f64::from_ne_bytes(b.try_into().expect("eight bytes"))).collect(),
+            _ => vec![],
+        })
+        .collect();
+    let tensors = |by: f64, along: &[Vec<f64>]| -> Result<Vec<Tensor>, String> {
+        let mut moved = program.clone();
+        for ((input, x), d) in moved.inputs.iter_mut().zip(&at).zip(along).filter(|((_, x), _)| !x.is_empty()) {
+            input.bytes = x.iter().zip(d).flat_map(|(x, d)| (x + by * d).to_ne_bytes()).collect();
+        }
+        inputs(checker, &moved)
+    };
+    let mut rng = Rng::with_seed(seed);
+    let still: Vec<Vec<f64>> = at.iter().map(|x| vec![0.0; x.len()]).collect();
+    let Some(here) = differentiated(program, &tensors(0.0, &still)?, second) else { return Ok(()) };
+    let read = |x: &Tensor| x.to_f64_vec().map_err(|e| format!("differentiated: {e}"));
+    let value = read(&here.value)?[0];
+    let gradients: Vec<Option<Vec<f64>>> =
+        here.gradients.iter().map(|g| g.as_ref().map(&read).transpose()).collect::<Result<_, _>>()?;
+    let steady = |v: f64| v.is_finite() && v.abs() < 1e9;
+    for _ in 0..DIRECTIONS {
+        // Few elements move in some directions, all in others.
+        let share = [0.05, 0.5, 1.0][rng.usize(..3)];
+        let one = |rng: &mut Rng| if rng.f64() < share { rng.f64() * 2.0 - 1.0 } else { 0.0 };
+        let along: Vec<Vec<f64>> = at.iter().map(|x| x.iter().map(|_| one(&mut rng)).collect()).collect();
+        let mut slopes = vec![];
+        for h in [1e-5, -1e-5, 2e-6, -2e-6] {
+            let moved = tensors(h, &along)?;
+            let there = match second {
+                true => differentiated(program, &moved, false).map(|d| {
+                    let parts = d.gradients.iter().flatten().enumerate();
+                    parts.map(|(i, g)| weighted(g, 0.2 * i as f64)).reduce(|a, b| a + b)
+                }),
+                false => Some(scalar(program, &moved_and_tracked(&moved))),
+            };
+            let Some(Some(there)) = there else { return Err("a value that comes and goes".into()) };
+            slopes.push((read(&there)?[0] - value) / h);
+        }
+        let scale = slopes.iter().fold(0.0f64, |m, s| m.max(s.abs()));
+        let noise = 1e-9 * value.abs() + 1e-8;
+        let central = [(slopes[0] + slopes[1]) / 2.0, (slopes[2] + slopes[3]) / 2.0];
+        let smooth = (slopes[0] - slopes[1]).abs() <= 2e-3 * scale + noise
+            && (central[0] - central[1]).abs() <= 1e-5 * scale + noise;
+        if !slopes.iter().all(|s| steady(*s)) || !steady(value) || !smooth {
+            count(3 + 2 * second as usize);
+            continue;
+        }
+        count(2 + 2 * second as usize);
+        let products = gradients.iter().zip(&along).filter_map(|(g, d)| Some((g.as_ref()?, d)));
+        let terms: Vec<f64> = products.flat_map(|(g, d)| g.iter().zip(d).map(|(g, d)| g * d)).collect();
+        let got: f64 = terms.iter().sum();
+        let size = terms.iter().map(|t| t.abs()).sum::<f64>().max(scale);
+        if (got - central[1]).abs() > 1e-4 * size + 10.0 * noise || got.is_nan() {
+            let order = if second { "second" } else { "first" };
+            return Err(format!("{order} order: {got} along a direction, the difference is {}", central[1]));
+        }
+    }
+    Ok(())
+}
+
+/// So that a value is there exactly where it would be differentiated.
+fn moved_and_tracked(inputs: &[Tensor]) -> Vec<Tensor> {
+    inputs.iter().map(|x| if x.dtype().is_float() { x.tracked() } else { x.clone() }).collect()
+}
