@@ -423,9 +423,10 @@ pub static ROWS: &[Row] = &[
             let below = o(g, Le, x[0], zero);
             pick(g, below, zero, x[0])
         })
-        .grad(|g, x, _| {
-            let (zero, one) = (k(g, x[0], 0.0), k(g, x[0], 1.0));
-            let above = o(g, Gt, x[0], zero);
+        .grad(|g, _, y| {
+            // Of the result, so that the argument need not be kept beside it.
+            let (zero, one) = (k(g, y, 0.0), k(g, y, 1.0));
+            let above = o(g, Gt, y, zero);
             vec![Some(pick(g, above, one, zero))]
         })
         .kink("0 at 0"),

@@ -7,4 +7,5 @@ mod differences;
 mod elementwise;
 mod golden;
 mod graph;
+mod kernels;
 mod structure;
