@@ -294,12 +294,25 @@ fn differences(checker: &Checker, program: &Program, seed: u64, second: bool) ->
         let terms: Vec<f64> = products.flat_map(|(g, d)| g.iter().zip(d).map(|(g, d)| g * d)).collect();
         let got: f64 = terms.iter().sum();
         let size = terms.iter().map(|t| t.abs()).sum::<f64>().max(scale);
+        if got.is_nan() && program.steps.iter().any(|s| has_poles(s.op)) {
+            count(3 + 2 * second as usize);
+            continue;
+        }
         if (got - central[1]).abs() > 2e-5 * size + 2.0 * kink + 10.0 * noise || got.is_nan() {
             let order = if second { "second" } else { "first" };
             return Err(format!("{order} order: {got} along a direction, the difference is {}", central[1]));
         }
     }
     Ok(())
+}
+
+/// Operations whose slope is infinite somewhere: there a derivative may be `∞ - ∞` where the function is not, as that of
+/// `√(x - x)`.
+fn has_poles(op: Op) -> bool {
+    use ElementOp::*;
+    let Op::Element(op) = op else { return false };
+    let roots = matches!(op, Sqrt | Rsqrt | Recip | Div | Pow | Rem | Hypot | Atan2);
+    roots || matches!(op, Log | Log2 | Log10 | Log1p | Tan | Asin | Acos | Acosh | Atanh)
 }
 
 /// So that a value is there exactly where it would be differentiated.

@@ -10,7 +10,8 @@ use thalweg_ir::{ElementOp, Op};
 use thalweg_stream::{self as stream, DeviceRef, record};
 
 /// Records an operation that was checked; `args` holds a tensor. Where one of them is tracked, so is the result.
-#[inline]
+// Always: where the arguments' kinds are known, nothing is left of telling them apart.
+#[inline(always)]
 #[track_caller]
 pub(crate) fn push<const N: usize>(
     op: Op,
@@ -96,7 +97,7 @@ fn binary_tensors(op: ElementOp, a: &Tensor, b: &Tensor) -> Tensor {
 }
 
 /// A tensor and a scalar, already in order in `args`.
-#[inline]
+#[inline(always)]
 #[track_caller]
 fn binary_scalar(op: ElementOp, x: &Tensor, args: [Arg<'_>; 2]) -> Tensor {
     let dtype = x.dtype();
