@@ -34,6 +34,8 @@ pub struct Ways {
     pub threads: bool,
     /// By other plans too.
     pub plans: bool,
+    /// With other scalars, too. Not where an index is computed from some.
+    pub scalars: bool,
 }
 
 /// When handles are dropped that nobody asks for at the end.
@@ -336,7 +338,9 @@ impl Checker {
         self.fused(program, &unfused)?;
         self.counted(program, &unfused)?;
         self.dropped_elsewhere(program, &unfused)?;
-        self.with_other_scalars(program)?;
+        if ways.scalars {
+            self.with_other_scalars(program)?;
+        }
         self.cut(program, &unfused, ways)?;
         if ways.plans {
             self.other_plans(program, &unfused)?;

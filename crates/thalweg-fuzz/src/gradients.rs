@@ -55,7 +55,9 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Res
     let interpreted = Interpreted::new();
     let Some(recorded) = recorded(checker, program, twice)? else { return Ok(()) };
     drop(interpreted);
-    let ways = Ways { plans: ways.plans && recorded.steps.len() < FEW_STEPS, ..ways };
+    let few = recorded.steps.len() < FEW_STEPS;
+    let indexed = recorded.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));
+    let ways = Ways { plans: ways.plans && few, scalars: !indexed, ..ways };
     checker.check(&recorded, ways).map_err(|why| format!("{why}\nas recorded:\n{}", recorded.listing()))?;
     let _interpreted = Interpreted::new();
     let wide = in_f64(program);

@@ -80,7 +80,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             continue;
         }
         let started = Instant::now();
-        let ways = Ways { threads: (seed + i).is_multiple_of(THREADED), plans: (seed + i).is_multiple_of(planned) };
+        let ways = Ways {
+            threads: (seed + i).is_multiple_of(THREADED),
+            plans: (seed + i).is_multiple_of(planned),
+            scalars: true,
+        };
         let check = |program: &Program| match arguments.gradients {
             true => gradients::check(&checker, program, seed + i, ways),
             false => checker.check(program, ways),
