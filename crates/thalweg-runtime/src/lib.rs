@@ -11,6 +11,7 @@ pub mod disk;
 mod dump;
 pub mod environment;
 mod error;
+mod mapped;
 mod pool;
 pub mod trace;
 
@@ -18,4 +19,5 @@ pub use counters::{Counters, count, counters};
 pub use device::{Batch, Check, Device, Program, ProgramInfo, Throughput, Timing};
 pub use dump::dump;
 pub use error::Error;
+pub use mapped::FileBytes;
 pub use pool::{Allocation, Buffer, Memory, MemoryStats, Pool, granted, limit_from_environment};

@@ -33,7 +33,8 @@
 //!   with `_with` takes a dtype, a device or both ([`Options`]).
 //!
 //! # Features
-//! `ndarray`: conversion from and to `ndarray` arrays.
+//! - `ndarray`: conversion from and to `ndarray` arrays.
+//! - `safetensors`, `npz`, `csv`: files of weights, NumPy's archives, tables as text.
 
 mod activation;
 mod arithmetic;
@@ -92,6 +93,12 @@ pub use grad::{
 };
 pub use half::{bf16, f16};
 pub use interpolate::Interpolation;
+#[cfg(feature = "csv")]
+pub use io::csv::{Csv, CsvOptions};
+#[cfg(feature = "npz")]
+pub use io::npz::{Npz, write_npz};
+#[cfg(feature = "safetensors")]
+pub use io::safetensors::{Safetensors, safetensors_bytes, write_safetensors};
 pub use loss::Reduction;
 pub use matmul::Contracted;
 pub use mode::{

@@ -1,3 +1,28 @@
 //! Files.
 
+#[cfg(any(feature = "safetensors", feature = "npz"))]
+mod atomic;
+#[cfg(feature = "csv")]
+pub(crate) mod csv;
 mod npy;
+#[cfg(feature = "npz")]
+pub(crate) mod npz;
+#[cfg(feature = "safetensors")]
+pub(crate) mod safetensors;
+
+use crate::{DType, Error};
+use std::borrow::Cow;
+
+/// The error of a file.
+fn refused(path: &str, message: impl ToString) -> Error {
+    Error::File { path: path.to_string(), message: message.to_string() }
+}
+
+/// The bytes of elements in little-endian order, from or to the host's.
+fn little_endian(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
+    let mut bytes = Cow::Borrowed(bytes);
+    if cfg!(target_endian = "big") {
+        bytes.to_mut().chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    bytes
+}

@@ -8,6 +8,7 @@
 //! NumPy has no bf16. It is written as `<V2` (two bytes without meaning, as ml_dtypes writes it) and read back from
 //! that; in Python, `array.view(ml_dtypes.bfloat16)` makes numbers of it.
 
+use super::{little_endian, refused};
 use crate::{DType, Device, Error, MAX_RANK, Shape, Tensor};
 use std::borrow::Cow;
 use std::fs::File;
@@ -52,7 +53,7 @@ impl Tensor {
         let write = |bytes: &[u8]| {
             let mut file = File::create(path)?;
             file.write_all(&header(self))?;
-            file.write_all(&to_little_endian(bytes, self.dtype()))?;
+            file.write_all(&little_endian(bytes, self.dtype()))?;
             file.flush()
         };
         let written: std::io::Result<()> = self.with_bytes(write)?;
@@ -65,13 +66,9 @@ impl Tensor {
     /// When the value cannot be computed.
     pub fn to_npy_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut out = header(self);
-        self.with_bytes(|bytes| out.extend_from_slice(&to_little_endian(bytes, self.dtype())))?;
+        self.with_bytes(|bytes| out.extend_from_slice(&little_endian(bytes, self.dtype())))?;
         Ok(out)
     }
-}
-
-fn refused(path: &str, message: String) -> Error {
-    Error::File { path: path.to_string(), message }
 }
 
 /// NumPy's type code, without the byte order.
@@ -109,14 +106,6 @@ fn header(x: &Tensor) -> Vec<u8> {
     out
 }
 
-fn to_little_endian(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
-    let mut bytes = Cow::Borrowed(bytes);
-    if cfg!(target_endian = "big") {
-        bytes.to_mut().chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
-    }
-    bytes
-}
-
 /// What a header says.
 #[derive(Debug, PartialEq)]
 struct Header {
@@ -126,7 +115,7 @@ struct Header {
     shape: Shape,
 }
 
-fn parse(bytes: &[u8], path: &str) -> Result<Tensor, Error> {
+pub(super) fn parse(bytes: &[u8], path: &str) -> Result<Tensor, Error> {
     let (header, data) = split(bytes).map_err(|message| refused(path, message))?;
     let Header { dtype, big_endian, fortran, shape } = header;
     let wanted = shape.checked_bytes(dtype.size());

@@ -1,0 +1,87 @@
+//! Attention with several heads.
+
+use crate::{Linear, Module, Tensor, init};
+use thalweg::Attention;
+
+/// Attention of several heads with their projections (Vaswani et al. 2017), as `torch.nn.MultiheadAttention` with
+/// `batch_first`.
+///
+/// ```
+/// use thalweg::Attention;
+/// use thalweg_nn::prelude::*;
+/// let attention = MultiheadAttention::new(16, 4);
+/// let x = Tensor::randn([2, 5, 16]);
+/// assert_eq!(attention.forward(&x, &x, &x, Attention::default().causal(true)).dims(), [2, 5, 16]);
+/// ```
+#[derive(Module, Clone)]
+pub struct MultiheadAttention {
+    /// Of queries, keys and values, one below the other: `[3·size, size]`.
+    pub in_proj_weight: Tensor,
+    /// `[3·size]`.
+    pub in_proj_bias: Option<Tensor>,
+    /// Of the heads' results.
+    pub out_proj: Linear,
+    heads: usize,
+}
+
+impl MultiheadAttention {
+    /// Vectors of a size, divided among so many heads.
+    ///
+    /// # Panics
+    /// When the size does not divide.
+    #[track_caller]
+    pub fn new(size: usize, heads: usize) -> MultiheadAttention {
+        let fits = heads > 0 && size.is_multiple_of(heads);
+        assert!(fits, "MultiheadAttention: size {size} does not divide into {heads} heads");
+        let out = Linear::new(size, size);
+        MultiheadAttention {
+            in_proj_weight: crate::leaf::new(init::xavier_uniform([3 * size, size], init::Gain::Linear)),
+            in_proj_bias: Some(init::zeros([3 * size])),
+            out_proj: Linear { bias: Some(init::zeros([size])), ..out },
+            heads,
+        }
+    }
+
+    /// Without biases.
+    #[must_use]
+    pub fn without_bias(self) -> MultiheadAttention {
+        MultiheadAttention { in_proj_bias: None, out_proj: self.out_proj.without_bias(), ..self }
+    }
+
+    /// Queries `[samples, m, size]`, keys and values `[samples, n, size]`, to `[samples, m, size]`. A mask broadcasts
+    /// to `[samples, heads, m, n]`; of bool, it says what is seen.
+    ///
+    /// # Panics
+    /// When shapes do not fit or dtypes differ.
+    #[track_caller]
+    pub fn forward(&self, queries: &Tensor, keys: &Tensor, values: &Tensor, options: Attention<'_>) -> Tensor {
+        let size = self.in_proj_weight.dims()[1];
+        for (name, x) in [("queries", queries), ("keys", keys), ("values", values)] {
+            if x.rank() != 3 || x.dims()[2] != size {
+                panic!("MultiheadAttention: takes {name} of shape [samples, length, {size}], not {}", x.shape());
+            }
+        }
+        let part = |x: &Tensor, first: usize, count: usize| {
+            let weight = self.in_proj_weight.narrow(0, first * size, count * size);
+            let bias = self.in_proj_bias.as_ref().map(|b| b.narrow(0, first * size, count * size));
+            let parts = x.linear(&weight, bias.as_ref());
+            let (samples, length) = (x.dims()[0], x.dims()[1]);
+            let split = parts.reshape([samples, length, count, self.heads, size / self.heads]);
+            split.permute([2, 0, 3, 1, 4]).unbind(0)
+        };
+        // What is projected together is one product.
+        let same = |a: &Tensor, b: &Tensor| std::ptr::eq(a, b);
+        let [q, k, v]: [Tensor; 3] = if same(queries, keys) && same(keys, values) {
+            part(queries, 0, 3)
+        } else if same(keys, values) {
+            [part(queries, 0, 1), part(keys, 1, 2)].concat()
+        } else {
+            [part(queries, 0, 1), part(keys, 1, 1), part(values, 2, 1)].concat()
+        }
+        .try_into()
+        .expect("three parts");
+        let heads = q.scaled_dot_product_attention(&k, &v, options);
+        let (samples, length) = (queries.dims()[0], queries.dims()[1]);
+        self.out_proj.forward(&heads.transpose(1, 2).reshape([samples, length, size]))
+    }
+}

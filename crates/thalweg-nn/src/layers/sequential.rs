@@ -1,0 +1,101 @@
+//! Layers one after the other.
+
+use super::*;
+use crate::{Kind, Module, NamePath, Slot, Tensor};
+
+/// A module that makes one tensor of one.
+pub trait Layer: Module + Send + Sync {
+    /// What it makes of a tensor.
+    fn forward(&self, x: &Tensor) -> Tensor;
+}
+
+macro_rules! layers {
+    ($($t:ident),* $(,)?) => {$(
+        impl Layer for $t {
+            #[track_caller]
+            fn forward(&self, x: &Tensor) -> Tensor {
+                $t::forward(self, x)
+            }
+        }
+    )*};
+}
+layers! {
+    Linear, Embedding, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, BatchNorm1d,
+    BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm, RmsNorm, GroupNorm, Dropout,
+    ChannelDropout, MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d, AdaptiveAvgPool3d, Relu, Gelu, Silu, Tanh, Sigmoid, LeakyRelu, Prelu, Flatten, Sequential,
+}
+
+/// A layer that can be cloned behind a pointer.
+trait Boxed: Layer {
+    fn boxed(&self) -> Box<dyn Boxed>;
+}
+
+impl<L: Layer + Clone + 'static> Boxed for L {
+    fn boxed(&self) -> Box<dyn Boxed> {
+        Box::new(self.clone())
+    }
+}
+
+/// Layers of any types, one after the other; named by number, as `torch.nn.Sequential`.
+///
+/// ```
+/// use thalweg_nn::prelude::*;
+/// use thalweg_nn::Relu;
+/// let net = Sequential::new().push(Linear::new(4, 8)).push(Relu).push(Linear::new(8, 2));
+/// assert_eq!(net.forward(&Tensor::randn([3, 4])).dims(), [3, 2]);
+/// assert_eq!(net.state_dict().names().nth(2), Some("2.weight"));
+/// ```
+#[derive(Default)]
+pub struct Sequential {
+    layers: Vec<Box<dyn Boxed>>,
+}
+
+impl Sequential {
+    /// No layer yet: what goes in comes out.
+    pub fn new() -> Sequential {
+        Sequential::default()
+    }
+
+    /// With one more layer behind the others.
+    #[must_use]
+    pub fn push(mut self, layer: impl Layer + Clone + 'static) -> Sequential {
+        self.layers.push(Box::new(layer));
+        self
+    }
+
+    /// How many layers there are.
+    pub fn len(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// Through all layers.
+    #[track_caller]
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        let mut x = x.clone();
+        for layer in &self.layers {
+            x = layer.forward(&x);
+        }
+        x
+    }
+}
+
+impl Clone for Sequential {
+    fn clone(&self) -> Sequential {
+        Sequential { layers: self.layers.iter().map(|layer| (**layer).boxed()).collect() }
+    }
+}
+
+impl Module for Sequential {
+    fn visit(&self, path: &mut NamePath, f: &mut dyn FnMut(&str, Kind, &Tensor)) {
+        self.layers.iter().enumerate().for_each(|(i, layer)| path.index(i, |path| layer.visit(path, f)));
+    }
+    fn visit_mut(&mut self, path: &mut NamePath, f: &mut dyn FnMut(&str, Slot<'_>)) {
+        self.layers.iter_mut().enumerate().for_each(|(i, layer)| path.index(i, |path| layer.visit_mut(path, f)));
+    }
+}

@@ -1,0 +1,26 @@
+//! Neural networks on [`thalweg`]: modules, optimisers, data and checkpoints, all in plain tensor code.
+//!
+//! Nothing here is known to the planner. A layer records the operations that its formula has, and they fuse with
+//! whatever stands before and behind them.
+//!
+//! - [`Module`]: what holds tensors with names. `#[derive(Module)]` makes one of a struct.
+//! - Layers have PyTorch's names, layouts and initialisation, so that files of its weights load as they are.
+//!   [`Linear`], convolutions, normalisations, [`Embedding`], attention, recurrent networks, positions.
+//! - [`init`]: how weights start.
+
+extern crate self as thalweg_nn;
+
+pub mod init;
+mod layers;
+mod leaf;
+mod mode;
+mod module;
+pub mod prelude;
+mod state;
+
+pub use layers::*;
+pub use mode::Mode;
+pub use module::{Buffer, Kind, Module, NamePath, Slot};
+pub use state::StateDict;
+pub use thalweg::{self, Tensor};
+pub use thalweg_macros::Module;

@@ -1,0 +1,8 @@
+//! What most programs need: `use thalweg_nn::prelude::*;`. It holds Thalweg's own prelude.
+
+pub use crate::{
+    BatchNorm1d, BatchNorm2d, BatchNorm3d, Buffer, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d,
+    ConvTranspose3d, Dropout, Embedding, GroupNorm, Gru, Layer, LayerNorm, Linear, Lstm, Mode, Module,
+    MultiheadAttention, RmsNorm, Sequential, StateDict,
+};
+pub use thalweg::prelude::*;

@@ -1,0 +1,181 @@
+//! The state of modules and optimisers: tensors by name.
+
+use crate::{Kind, Module, NamePath};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use thalweg::{DType, Error, Tensor};
+
+/// Tensors by name, in the order they were put in.
+#[derive(Clone, Debug, Default)]
+pub struct StateDict {
+    entries: Vec<(String, Tensor)>,
+    places: BTreeMap<String, usize>,
+}
+
+impl StateDict {
+    /// None.
+    pub fn new() -> StateDict {
+        StateDict::default()
+    }
+
+    /// The tensor of a name.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.places.get(name).map(|&at| &self.entries[at].1)
+    }
+
+    /// Puts a tensor in; returns the one that had the name.
+    pub fn insert(&mut self, name: impl Into<String>, tensor: Tensor) -> Option<Tensor> {
+        let name = name.into();
+        match self.places.get(&name) {
+            Some(&at) => Some(std::mem::replace(&mut self.entries[at].1, tensor)),
+            None => {
+                self.places.insert(name.clone(), self.entries.len());
+                self.entries.push((name, tensor));
+                None
+            }
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Names and tensors, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.entries.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|(name, _)| name)
+    }
+
+    /// The same tensors under what `rename` makes of their names; left out where that is `None`. What a file of
+    /// another library calls differently is loaded through it.
+    ///
+    /// ```
+    /// use thalweg_nn::prelude::*;
+    /// let state = Linear::new(2, 1).state_dict().renamed(|name| Some(format!("head.{name}")));
+    /// assert_eq!(state.names().collect::<Vec<_>>(), ["head.weight", "head.bias"]);
+    /// ```
+    #[must_use]
+    pub fn renamed(&self, mut rename: impl FnMut(&str) -> Option<String>) -> StateDict {
+        self.iter().filter_map(|(name, tensor)| Some((rename(name)?, tensor.clone()))).collect()
+    }
+
+    /// What has a name of this prefix and a dot, by the rest of its name.
+    #[must_use]
+    pub fn below(&self, prefix: &str) -> StateDict {
+        self.renamed(|name| name.strip_prefix(prefix)?.strip_prefix('.').map(str::to_string))
+    }
+
+    /// Everything of another state, its names behind a prefix and a dot.
+    pub fn extend_below(&mut self, prefix: &str, other: StateDict) {
+        for (name, tensor) in other {
+            self.insert(format!("{prefix}.{name}"), tensor);
+        }
+    }
+}
+
+impl FromIterator<(String, Tensor)> for StateDict {
+    fn from_iter<I: IntoIterator<Item = (String, Tensor)>>(entries: I) -> StateDict {
+        let mut state = StateDict::new();
+        for (name, tensor) in entries {
+            state.insert(name, tensor);
+        }
+        state
+    }
+}
+
+impl IntoIterator for StateDict {
+    type Item = (String, Tensor);
+    type IntoIter = std::vec::IntoIter<(String, Tensor)>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}
+
+/// A list of mistakes that stays readable when there are hundreds.
+#[derive(Default)]
+struct Mistakes {
+    text: String,
+    count: usize,
+}
+
+impl Mistakes {
+    const SHOWN: usize = 12;
+
+    fn add(&mut self, mistake: std::fmt::Arguments<'_>) {
+        self.count += 1;
+        if self.count <= Mistakes::SHOWN {
+            let _ = write!(self.text, "\n  {mistake}");
+        }
+    }
+
+    fn result(self, what: &str) -> Result<(), Error> {
+        match self.count {
+            0 => Ok(()),
+            count if count <= Mistakes::SHOWN => Err(Error::Value(format!("{what}:{}", self.text))),
+            count => Err(Error::Value(format!("{what}:{}\n  … and {} more", self.text, count - Mistakes::SHOWN))),
+        }
+    }
+}
+
+/// Whether elements of one dtype stand for those of the other: floats for floats, the rest only for itself.
+fn converts(from: DType, to: DType) -> bool {
+    from == to || from.is_float() && to.is_float() || from.is_int() && to.is_int()
+}
+
+/// Loads a state into a module; returns the names that were missing where that is no mistake.
+pub(crate) fn load<M: Module + ?Sized>(module: &mut M, state: &StateDict, all: bool) -> Result<Vec<String>, Error> {
+    let (mut mistakes, mut missing) = (Mistakes::default(), Vec::new());
+    let mut loaded: BTreeMap<String, Tensor> = BTreeMap::new();
+    let mut failed = None;
+    let mut known = std::collections::BTreeSet::new();
+    module.visit(&mut NamePath::root(), &mut |name, kind, own| {
+        if kind == Kind::Constant || failed.is_some() {
+            return;
+        }
+        known.insert(name.to_string());
+        let Some(tensor) = state.get(name) else {
+            match all {
+                true => mistakes.add(format_args!("{name} {} is missing", own.shape())),
+                false => missing.push(name.to_string()),
+            }
+            return;
+        };
+        if tensor.shape() != own.shape() {
+            mistakes.add(format_args!("{name} has shape {}, not {}", tensor.shape(), own.shape()));
+        } else if !converts(tensor.dtype(), own.dtype()) {
+            mistakes.add(format_args!("{name} is {}, not {}", tensor.dtype(), own.dtype()));
+        } else {
+            match tensor.to_device(own.device()) {
+                Ok(there) => {
+                    let there = if there.dtype() == own.dtype() { there } else { there.cast(own.dtype()) };
+                    loaded.insert(name.to_string(), crate::leaf::like(own, there));
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if all {
+        for name in state.names().filter(|&name| !known.contains(name)) {
+            mistakes.add(format_args!("{name} is not of this module"));
+        }
+    }
+    mistakes.result("the state does not fit the module")?;
+    module.update(&mut |name, kind, own| match loaded.get(name) {
+        Some(tensor) if kind != Kind::Constant => tensor.clone(),
+        _ => own.clone(),
+    });
+    Ok(missing)
+}
