@@ -199,7 +199,8 @@ impl<const N: usize> Dataset for Rows<N> {
         let Some(first) = self.0.first() else { return Ok(std::array::from_fn(|_| unreachable!("no tensors"))) };
         let numbers: Vec<i64> = indices.iter().map(|&i| i as i64).collect();
         let index = Tensor::try_from_slice(&numbers, [numbers.len()], first.device());
-        let index = index.map_err(|e| SampleError { index: indices.first().copied().unwrap_or(0), source: e.into() })?;
+        let index =
+            index.map_err(|e| SampleError { index: indices.first().copied().unwrap_or(0), source: e.into() })?;
         Ok(std::array::from_fn(|i| self.0[i].index_select(0, &index)))
     }
 }

@@ -7,9 +7,11 @@
 //! - Layers have PyTorch's names, layouts and initialisation, so that files of its weights load as they are.
 //!   [`Linear`], convolutions, normalisations, [`Embedding`], attention, recurrent networks, positions.
 //! - [`init`]: how weights start.
+//! - [`data`]: datasets, batches, threads that make them ahead.
 
 extern crate self as thalweg_nn;
 
+pub mod data;
 pub mod init;
 mod layers;
 mod leaf;

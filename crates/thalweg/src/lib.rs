@@ -109,7 +109,7 @@ pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
 pub use pool::Pool;
-pub use random::{Generator, manual_seed};
+pub use random::{Generator, manual_seed, random_state, set_random_state};
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};
 pub use sweep::{Each, Padding};

@@ -27,6 +27,16 @@ impl Generator {
         Generator { seed, draws: 0 }
     }
 
+    /// What it is made of, to be kept: its seed and how often it was drawn from.
+    pub fn parts(self) -> (u64, u64) {
+        (self.seed, self.draws)
+    }
+
+    /// The generator of such [`parts`](Generator::parts): it goes on where that one was.
+    pub fn from_parts(seed: u64, draws: u64) -> Generator {
+        Generator { seed, draws }
+    }
+
     /// A key that no other draw of this generator has, and that differs in about half its bits from every other.
     fn key(&mut self) -> u64 {
         let key = mix(mix(self.seed) ^ self.draws);
@@ -148,6 +158,28 @@ thread_local! {
 /// that was never seeded starts from a seed of the operating system's.
 pub fn manual_seed(seed: u64) {
     DEFAULT.set(Some(Generator::seed(seed)));
+}
+
+/// The calling thread's generator as it is now, to be kept with what was drawn from it.
+///
+/// ```
+/// use thalweg::{Tensor, manual_seed, random_state, set_random_state};
+/// manual_seed(3);
+/// let state = random_state();
+/// let x = Tensor::rand([4]).to_vec::<f32>()?;
+/// set_random_state(state);
+/// assert_eq!(Tensor::rand([4]).to_vec::<f32>()?, x);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+pub fn random_state() -> Generator {
+    let generator = DEFAULT.get().unwrap_or_else(from_system);
+    DEFAULT.set(Some(generator));
+    generator
+}
+
+/// Makes the calling thread's generator that one.
+pub fn set_random_state(generator: Generator) {
+    DEFAULT.set(Some(generator));
 }
 
 /// Draws from the thread's generator. No closure, so that a panic in `draw` keeps the caller's line.

@@ -1,0 +1,6 @@
+use thalweg_macros::Module;
+
+#[derive(Module)]
+enum Net {}
+
+fn main() {}

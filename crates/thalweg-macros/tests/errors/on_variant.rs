@@ -1,0 +1,9 @@
+use thalweg_macros::Module;
+
+#[derive(Module)]
+enum Net {
+    #[module(skip)]
+    A,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use thalweg_macros::Module;
+
+#[derive(Module)]
+struct Net {
+    weight: (),
+    #[module(name = "weight")]
+    other: (),
+}
+
+fn main() {}

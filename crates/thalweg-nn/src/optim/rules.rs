@@ -1,0 +1,240 @@
+//! The rules: one formula each, as in PyTorch.
+
+use super::{Optimizer, Shared, Step};
+use thalweg::Tensor;
+
+/// A struct of options with its builder, and what every optimiser has.
+macro_rules! optimizer {
+    (
+        $(#[$about:meta])*
+        $name:ident { $($(#[$field_about:meta])* $field:ident: $t:ty = $default:expr),* $(,)? }
+        keeps [$($kept:literal),*]
+    ) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        pub struct $name {
+            shared: Shared,
+            $($field: $t,)*
+        }
+
+        impl $name {
+            /// With this learning rate.
+            #[must_use]
+            pub fn new(rate: f64) -> $name {
+                $name { shared: Shared::new(rate), $($field: $default,)* }
+            }
+
+            $(
+                $(#[$field_about])*
+                #[must_use]
+                pub fn $field(mut self, $field: $t) -> $name {
+                    self.$field = $field;
+                    self
+                }
+            )*
+
+            /// Times a factor for each parameter, by its name: another rate for a part of a model, 0 for none.
+            #[must_use]
+            pub fn factors(mut self, factor: impl Fn(&str) -> f64 + Send + Sync + 'static) -> $name {
+                self.shared.factors = Some(Box::new(factor));
+                self
+            }
+
+            /// Weights decay where this says so of a parameter's name; of all unless it is said.
+            #[must_use]
+            pub fn decays(mut self, decays: impl Fn(&str) -> bool + Send + Sync + 'static) -> $name {
+                self.shared.decays = Some(Box::new(decays));
+                self
+            }
+        }
+
+        impl Optimizer for $name {
+            fn shared(&self) -> &Shared {
+                &self.shared
+            }
+            fn shared_mut(&mut self) -> &mut Shared {
+                &mut self.shared
+            }
+            fn kept(&self) -> &'static [&'static str] {
+                &[$($kept),*]
+            }
+            fn update(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+                self.formula(step, kept)
+            }
+        }
+    };
+}
+
+/// `a·share + b·(1 - share)`.
+fn mix(a: &Tensor, b: &Tensor, share: f64) -> Tensor {
+    a * share + b * (1.0 - share)
+}
+
+/// The gradient with that of `decay/2·|w|²` added.
+fn decayed(step: &Step<'_>, decay: f64) -> Tensor {
+    if decay != 0.0 && step.decays { step.gradient + step.value * decay } else { step.gradient.clone() }
+}
+
+/// The parameter, shrunk by itself.
+fn shrunk(step: &Step<'_>, decay: f64) -> Tensor {
+    if decay != 0.0 && step.decays { step.value * (1.0 - step.rate * decay) } else { step.value.clone() }
+}
+
+optimizer! {
+    /// Stochastic gradient descent, with momentum (Sutskever et al. 2013) if there is any: `v = momentum·v + g`, and the
+    /// parameter moves by `-rate·v`; with Nesterov's, by `-rate·(g + momentum·v)`.
+    Sgd {
+        /// The share of the last step that is done again.
+        momentum: f64 = 0.0,
+        /// Nesterov's momentum.
+        nesterov: bool = false,
+        /// The share of a gradient that does not go into the momentum, the first apart.
+        dampening: f64 = 0.0,
+        /// Adds so much of the parameter to its gradient.
+        weight_decay: f64 = 0.0,
+    }
+    keeps ["momentum_buffer"]
+}
+
+impl Sgd {
+    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+        let gradient = decayed(step, self.weight_decay);
+        if self.momentum == 0.0 {
+            return step.value - gradient * step.rate;
+        }
+        let [buffer] = kept else { unreachable!("as many as kept() says") };
+        // The first gradient is not damped.
+        let fresh = if step.number == 1 { 1.0 } else { 1.0 - self.dampening };
+        *buffer = &*buffer * self.momentum + &gradient * fresh;
+        let by = if self.nesterov { gradient + &*buffer * self.momentum } else { buffer.clone() };
+        step.value - by * step.rate
+    }
+}
+
+/// The step of Adam: first and second moments, each divided by what it lacks at the beginning.
+fn adam(step: &Step<'_>, gradient: &Tensor, betas: (f64, f64), eps: f64, kept: &mut [Tensor]) -> Tensor {
+    let [mean, square] = kept else { unreachable!("as many as kept() says") };
+    *mean = mix(mean, gradient, betas.0);
+    *square = mix(square, &gradient.square(), betas.1);
+    let number = step.number as f64;
+    let (first, second) = (1.0 - betas.0.powf(number), 1.0 - betas.1.powf(number));
+    &*mean * (step.rate / first) / (square.sqrt() * (1.0 / second.sqrt()) + eps)
+}
+
+optimizer! {
+    /// Adam (Kingma and Ba 2015).
+    Adam {
+        /// How much of the moments stays, of the mean and of the square.
+        betas: (f64, f64) = (0.9, 0.999),
+        /// What is added to the root of the square.
+        eps: f64 = 1e-8,
+        /// Adds so much of the parameter to its gradient.
+        weight_decay: f64 = 0.0,
+    }
+    keeps ["exp_avg", "exp_avg_sq"]
+}
+
+impl Adam {
+    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+        let gradient = decayed(step, self.weight_decay);
+        step.value - adam(step, &gradient, self.betas, self.eps, kept)
+    }
+}
+
+optimizer! {
+    /// Adam whose weights decay by themselves (Loshchilov and Hutter 2019).
+    AdamW {
+        /// How much of the moments stays, of the mean and of the square.
+        betas: (f64, f64) = (0.9, 0.999),
+        /// What is added to the root of the square.
+        eps: f64 = 1e-8,
+        /// The share by which weights shrink in a step of rate 1.
+        weight_decay: f64 = 0.01,
+    }
+    keeps ["exp_avg", "exp_avg_sq"]
+}
+
+impl AdamW {
+    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+        shrunk(step, self.weight_decay) - adam(step, step.gradient, self.betas, self.eps, kept)
+    }
+}
+
+optimizer! {
+    /// Lion (Chen et al. 2023): by the sign of a mean of gradients.
+    Lion {
+        /// How much of the mean stays, in the step and in what is kept.
+        betas: (f64, f64) = (0.9, 0.99),
+        /// The share by which weights shrink in a step of rate 1.
+        weight_decay: f64 = 0.0,
+    }
+    keeps ["exp_avg"]
+}
+
+impl Lion {
+    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+        let [mean] = kept else { unreachable!("as many as kept() says") };
+        let by = mix(mean, step.gradient, self.betas.0).sign();
+        *mean = mix(mean, step.gradient, self.betas.1);
+        shrunk(step, self.weight_decay) - by * step.rate
+    }
+}
+
+optimizer! {
+    /// RMSprop (Hinton 2012): by the root of a running mean of squares.
+    RmsProp {
+        /// How much of the mean of squares stays.
+        alpha: f64 = 0.99,
+        /// What is added to its root.
+        eps: f64 = 1e-8,
+        /// Divides by the deviation instead.
+        centered: bool = false,
+        /// The share of the last step that is done again.
+        momentum: f64 = 0.0,
+        /// Adds so much of the parameter to its gradient.
+        weight_decay: f64 = 0.0,
+    }
+    keeps ["square_avg", "grad_avg", "momentum_buffer"]
+}
+
+impl RmsProp {
+    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+        let [square, mean, buffer] = kept else { unreachable!("as many as kept() says") };
+        let gradient = decayed(step, self.weight_decay);
+        *square = mix(square, &gradient.square(), self.alpha);
+        let mut spread = square.clone();
+        if self.centered {
+            *mean = mix(mean, &gradient, self.alpha);
+            spread = &spread - mean.square();
+        }
+        let by = gradient / (spread.sqrt() + self.eps);
+        if self.momentum == 0.0 {
+            return step.value - by * step.rate;
+        }
+        *buffer = &*buffer * self.momentum + by;
+        step.value - &*buffer * step.rate
+    }
+}
+
+optimizer! {
+    /// Adagrad (Duchi, Hazan and Singer 2011): by the root of the sum of all squares.
+    Adagrad {
+        /// The rate falls with `1/(1 + (step - 1)·rate_decay)`.
+        rate_decay: f64 = 0.0,
+        /// What is added to the root.
+        eps: f64 = 1e-10,
+        /// Adds so much of the parameter to its gradient.
+        weight_decay: f64 = 0.0,
+    }
+    keeps ["sum"]
+}
+
+impl Adagrad {
+    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+        let [sum] = kept else { unreachable!("as many as kept() says") };
+        let gradient = decayed(step, self.weight_decay);
+        *sum = &*sum + gradient.square();
+        let rate = step.rate / (1.0 + (step.number - 1) as f64 * self.rate_decay);
+        step.value - gradient * rate / (sum.sqrt() + self.eps)
+    }
+}
