@@ -45,9 +45,58 @@ def simple(name, module, *inputs):
     case(name, state, inputs, [module(*inputs)])
 
 
+class Lion(torch.optim.Optimizer):
+    """As in the paper (Chen et al. 2023, algorithm 2); torch has none."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                update = (group["betas"][0] * m + (1 - group["betas"][0]) * p.grad).sign()
+                m.mul_(group["betas"][1]).add_(p.grad, alpha=1 - group["betas"][1])
+                p.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-group["lr"])
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1),
+    "sgd_decay": lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.1),
+    "sgd_momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, dampening=0.2, weight_decay=0.01),
+    "sgd_nesterov": lambda p: torch.optim.SGD(p, 0.1, momentum=0.8, nesterov=True),
+    "adam": lambda p: torch.optim.Adam(p, 0.05, betas=(0.8, 0.95), weight_decay=0.1),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.05, eps=1e-4),
+    "lion": lambda p: Lion(p, 0.02, weight_decay=0.1),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 0.02, weight_decay=0.01),
+    "rmsprop_centered": lambda p: torch.optim.RMSprop(p, 0.02, alpha=0.9, centered=True, momentum=0.5),
+    "adagrad": lambda p: torch.optim.Adagrad(p, 0.1, lr_decay=0.1, weight_decay=0.01),
+}
+
+
+def optimizers():
+    """Five steps of one linear layer on one batch, gradients clipped to a norm of 3: its weights after each."""
+    start = nn.Linear(4, 3)
+    x, y = torch.randn(6, 4), torch.randn(6, 3) * 3
+    tensors = {f"model.{k}": v for k, v in start.state_dict().items()} | {"input.0": x, "input.1": y}
+    for name, make in OPTIMIZERS.items():
+        module = nn.Linear(4, 3)
+        module.load_state_dict(start.state_dict())
+        optimizer = make(module.parameters())
+        for step in range(5):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(module(x), y).mul(4).backward()
+            nn.utils.clip_grad_norm_(module.parameters(), 3.0)
+            optimizer.step()
+            tensors |= {f"{name}.{step}.{k}": v.detach().clone() for k, v in module.state_dict().items()}
+    write("optimizers", tensors)
+
+
 def main():
     torch.manual_seed(7)
     OUT.mkdir(exist_ok=True)
+    optimizers()
     simple("linear", nn.Linear(5, 3), torch.randn(4, 5))
     simple("linear_no_bias", nn.Linear(5, 3, bias=False), torch.randn(2, 3, 5))
     simple("embedding", nn.Embedding(7, 4, padding_idx=2), torch.tensor([[0, 6, 2], [2, 5, 1]]))

@@ -29,7 +29,7 @@ BLOCKS = ("mlp_block", "llama_block", "llama_token", "resnet18")
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
-    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", *FOLDS, *BLOCKS, "dyn_shapes",
+    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", *FOLDS, *BLOCKS, "dyn_shapes",
 ]  # fmt: skip
 IMAGES = ("conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool")
 
@@ -508,6 +508,75 @@ def prepare(p, name, large):
     raise NotImplementedError(f"no workload {name} for the peers")
 
 
+def train_mlp(p):
+    """A training step of 784-512-512-10 on one batch of 128, by Adam: forward, backward, step. Returns what takes one and gives the loss."""
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    sizes = (784, 512, 512, 10)
+    x, y = rng.standard_normal((128, 784), dtype=np.float32), rng.integers(0, 10, 128)
+    if p.name == "jax":
+        return train_mlp_jax(p.jax, sizes, x, y, rng)
+    if p.name == "numpy":
+        raise NotImplementedError("numpy has no gradients")
+    torch = p.torch
+    torch.set_grad_enabled(True)
+    torch.manual_seed(1)
+    layers = [torch.nn.Linear(sizes[0], sizes[1]), torch.nn.ReLU(), torch.nn.Linear(sizes[1], sizes[2]), torch.nn.ReLU(), torch.nn.Linear(sizes[2], sizes[3])]
+    model = torch.nn.Sequential(*layers).to(p.device)
+    x, y = torch.from_numpy(x).to(p.device), torch.from_numpy(y).to(p.device)
+    # Of its forms of Adam the fastest: all parameters in one kernel, or, compiled, what the compiler makes of them.
+    compiled = p.name == "torch.compile"
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=not compiled)
+    forward = p.jit(lambda x, y: torch.nn.functional.cross_entropy(model(x), y))
+    update = p.jit(lambda: optimizer.step())
+
+    def step():
+        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        update()
+        return loss
+
+    return step
+
+
+def train_mlp_jax(jax, sizes, x, y, rng):
+    import jax.numpy as jnp
+
+    state = {}
+    bound = lambda i: 1 / math.sqrt(sizes[i])
+    uniform = lambda i, *shape: jnp.asarray(rng.uniform(-bound(i), bound(i), shape), jnp.float32)
+    parameters = [(uniform(i, sizes[i], sizes[i + 1]), uniform(i, sizes[i + 1])) for i in range(3)]
+    zeros = lambda: jax.tree.map(jnp.zeros_like, parameters)
+    state["all"] = (parameters, zeros(), zeros(), jnp.zeros(()))
+    x, y = jnp.asarray(x), jnp.asarray(y)
+
+    def loss_of(parameters, x, y):
+        for w, b in parameters[:-1]:
+            x = jax.nn.relu(x @ w + b)
+        logits = x @ parameters[-1][0] + parameters[-1][1]
+        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1))
+
+    def step(state, x, y):
+        parameters, m, v, t = state
+        loss, g = jax.value_and_grad(loss_of)(parameters, x, y)
+        t = t + 1
+        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
+        v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, g)
+        c, d = 1 - 0.9**t, jnp.sqrt(1 - 0.999**t)
+        parameters = jax.tree.map(lambda p, m, v: p - 1e-3 / c * m / (jnp.sqrt(v) / d + 1e-8), parameters, m, v)
+        return (parameters, m, v, t), loss
+
+    compiled = jax.jit(step, donate_argnums=0)
+
+    def call():
+        state["all"], loss = compiled(state["all"], x, y)
+        return state["all"], loss
+
+    return call
+
+
 class Figures:
     """Measures workloads; keeps the last one with its arguments and its compiled form."""
 
@@ -531,11 +600,13 @@ class Figures:
             self.key = self.call = None
             # torch.compile stops compiling, silently, after eight versions of what it takes for one function.
             self.peer.forget()
-            function, arguments = prepare(self.peer, name, large)
-            compiled = self.peer.jit(functools.partial(function, self.peer))
+            function, arguments = (None, []) if name == "train_mlp" else prepare(self.peer, name, large)
+            compiled = function and self.peer.jit(functools.partial(function, self.peer))
             if name == "small_chain":
                 self.call = lambda: self.peer.host(compiled(*arguments))
                 calls_in_flight = 1
+            elif name == "train_mlp":
+                self.call = train_mlp(self.peer)
             else:
                 self.call = lambda: compiled(*arguments)
             self.key, self.cold = (name, large), self.once()

@@ -120,9 +120,6 @@ impl Bench {
         } else {
             vec![&self.workload]
         };
-        if self.workload == "all" {
-            eprintln!("left out: {}", workloads::unknown("train_mlp"));
-        }
         let bar = report::progress(names.len() as u64);
         if self.against_default > 0 {
             crate::out!("{:<16} {:>11} {:>11} {:>6}", "workload", "default ms", "this ms", "ratio");

@@ -8,9 +8,10 @@ pub mod folds;
 
 use crate::failure::{Outcome, failure};
 use clap::ValueEnum;
+use std::cell::RefCell;
 use std::f64::consts::SQRT_2;
 use std::path::Path;
-use thalweg::{Conv, DType, MatmulPrecision, Pool, Tensor, manual_seed};
+use thalweg::{Conv, DType, MatmulPrecision, Pool, Reduction, Tensor, manual_seed};
 
 /// The size class of a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -25,7 +26,9 @@ pub enum Size {
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
-    inputs: Vec<Tensor>,
+    inputs: RefCell<Vec<Tensor>>,
+    /// So many of its first results take the place of its first inputs in the next run: what a training step changes.
+    carried: usize,
     call: Call,
     /// Whether the result is read back, rather than only waited for.
     read: bool,
@@ -34,7 +37,10 @@ pub struct Workload {
 impl Workload {
     /// Records it.
     pub fn record(&self) -> Vec<Tensor> {
-        (self.call)(&self.inputs)
+        let mut inputs = self.inputs.borrow_mut();
+        let out = (self.call)(&inputs);
+        inputs[..self.carried].clone_from_slice(&out[..self.carried]);
+        out
     }
 
     /// Runs it once, until its results are there.
@@ -71,8 +77,9 @@ impl Workload {
 
     /// Writes its inputs and its results, for a peer to compare: NAME.input0.npy, NAME.output0.npy, …
     pub fn write(&self, folder: &Path) -> Outcome {
+        let inputs = self.inputs.borrow().clone();
         let results = self.record();
-        for (kind, tensors) in [("input", &self.inputs), ("output", &results)] {
+        for (kind, tensors) in [("input", &inputs), ("output", &results)] {
             for (n, tensor) in tensors.iter().enumerate() {
                 // What has no type of its own in NumPy goes as f32.
                 let wide = if tensor.dtype() == DType::F64 { tensor.clone() } else { tensor.cast(DType::F32) };
@@ -155,6 +162,11 @@ pub const ALL: &[Entry] = &[
         about: "3×3 by 1 over 64 channels of 56×56",
         make: |s| (vec![Tensor::randn([images(s), 64, 56, 56])], |x| vec![x[0].avg_pool2d(pool(1))]),
     },
+    Entry {
+        name: "train_mlp",
+        about: "784-512-512-10, batch 128: forward, backward, Adam",
+        make: |_| (mlp(), train_mlp),
+    },
 ];
 
 /// Makes a workload of [`ALL`] with its inputs computed and at hand.
@@ -168,19 +180,15 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
     thalweg::set_matmul_precision(if tf32 { MatmulPrecision::High } else { MatmulPrecision::Highest });
     let (inputs, call) = (entry.make)(size);
     thalweg::synchronize()?;
-    Ok(Workload { name: entry.name, inputs, call, read: name == "small_chain" })
+    let (inputs, carried) = (RefCell::new(inputs), if name == "train_mlp" { 19 } else { 0 });
+    Ok(Workload { name: entry.name, inputs, carried, call, read: name == "small_chain" })
 }
 
 /// The failure for a name that is no workload that can run.
 pub fn unknown(name: &str) -> crate::failure::Failure {
-    match name {
-        "train_mlp" => failure("train_mlp needs autodiff, which Thalweg does not have yet (docs/roadmap.md)"),
-        _ => {
-            let all = ALL.iter().chain(blocks::ALL).chain(folds::ALL);
-            let names: Vec<&str> = all.map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect();
-            failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
-        }
-    }
+    let all = ALL.iter().chain(blocks::ALL).chain(folds::ALL);
+    let names: Vec<&str> = all.map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect();
+    failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
 }
 
 fn gelu_input(size: Size) -> Vec<Tensor> {
@@ -323,6 +331,42 @@ fn conv2d_relu(size: Size) -> (Vec<Tensor>, Call) {
 /// 3×3, by so many.
 fn pool(stride: usize) -> Pool<2> {
     Pool::new(3).stride(stride).padding(1)
+}
+
+/// Three layers' weights and biases, the two moments of each, the number of steps so far; a batch of inputs and classes.
+fn mlp() -> Vec<Tensor> {
+    let sizes = [784, 512, 512, 10];
+    let mut parameters = Vec::new();
+    for pair in sizes.windows(2) {
+        let bound = 1.0 / (pair[0] as f64).sqrt();
+        parameters.extend([vec![pair[1], pair[0]], vec![pair[1]]].map(|s| (Tensor::rand(s) * 2.0 - 1.0) * bound));
+    }
+    let zeros: Vec<Tensor> = parameters.iter().map(Tensor::zeros_like).collect();
+    let batch = [Tensor::zeros([0; 0]), Tensor::randn([128, 784]), Tensor::randint(0..10, [128])];
+    [parameters, zeros.clone(), zeros, batch.to_vec()].concat()
+}
+
+/// One step of Adam: what [`mlp`] made, a step on, and the loss.
+fn train_mlp(inputs: &[Tensor]) -> Vec<Tensor> {
+    let (rate, keep, keep_square) = (1e-3, 0.9f64, 0.999f64);
+    let leaves: Vec<Tensor> = inputs[..6].iter().map(Tensor::tracked).collect();
+    let (x, classes) = (&inputs[19], &inputs[20]);
+    let hidden = x.linear(&leaves[0], Some(&leaves[1])).relu().linear(&leaves[2], Some(&leaves[3])).relu();
+    let loss = hidden.linear(&leaves[4], Some(&leaves[5])).cross_entropy(classes, Reduction::Mean);
+    let gradients = loss.backward();
+    let number = &inputs[18] + 1.0;
+    let lacking = |keep: f64| 1.0 - (&number * keep.ln()).exp();
+    let (first, second) = (lacking(keep), lacking(keep_square).sqrt());
+    let mut out: [Vec<Tensor>; 3] = [const { Vec::new() }; 3];
+    for i in 0..6 {
+        let gradient = &gradients[&leaves[i]];
+        let mean = &inputs[6 + i] * keep + gradient * (1.0 - keep);
+        let square = &inputs[12 + i] * keep_square + gradient.square() * (1.0 - keep_square);
+        out[0].push(&inputs[i] - rate / &first * &mean / (square.sqrt() / &second + 1e-8));
+        out[1].push(mean);
+        out[2].push(square);
+    }
+    [out.concat(), vec![number, loss.detach()]].concat()
 }
 
 /// The calls of dyn_shapes: gelu_custom on `[b, 2048]` (large: `[64·b, 2048]`) for b from 1 to 64.

@@ -7,19 +7,24 @@
 //! - Layers have PyTorch's names, layouts and initialisation, so that files of its weights load as they are.
 //!   [`Linear`], convolutions, normalisations, [`Embedding`], attention, recurrent networks, positions.
 //! - [`init`]: how weights start.
+//! - [`optim`]: optimisers, schedules, clipping, averages.
+//! - [`Checkpoint`]: a training in one file, resumed to the bit.
 //! - [`data`]: datasets, batches, threads that make them ahead.
 
 extern crate self as thalweg_nn;
 
+mod checkpoint;
 pub mod data;
 pub mod init;
 mod layers;
 mod leaf;
 mod mode;
 mod module;
+pub mod optim;
 pub mod prelude;
 mod state;
 
+pub use checkpoint::Checkpoint;
 pub use layers::*;
 pub use mode::Mode;
 pub use module::{Buffer, Kind, Module, NamePath, Slot};

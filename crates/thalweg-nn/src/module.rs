@@ -4,6 +4,7 @@
 //! them. `#[derive(Module)]` writes them for structs and enums of modules.
 
 use crate::{Mode, StateDict};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use thalweg::{Device, Error, Tensor};
 
@@ -204,6 +205,36 @@ pub trait Module {
     /// From now on it is not trained, but used.
     fn eval(&mut self) {
         self.set_training(false);
+    }
+
+    /// Its parameters are constants from now on: they have no gradients, and no optimiser changes them.
+    fn freeze(&mut self) {
+        self.update(&mut |_, kind, tensor| if kind == Kind::Parameter { tensor.detach() } else { tensor.clone() });
+    }
+
+    /// Its parameters are tracked from now on, as leaves. For a module that was frozen, or whose parameters were put in
+    /// untracked.
+    fn unfreeze(&mut self) {
+        self.update(&mut |_, kind, tensor| match kind {
+            Kind::Parameter if !tensor.is_tracked() => crate::leaf::new(tensor.clone()),
+            _ => tensor.clone(),
+        });
+    }
+
+    /// Writes its state to a safetensors file: whole or not at all.
+    ///
+    /// # Errors
+    /// As [`StateDict::save`].
+    fn save(&self, path: &Path) -> Result<(), Error> {
+        self.state_dict().save(path)
+    }
+
+    /// Takes its state from a safetensors file.
+    ///
+    /// # Errors
+    /// As [`StateDict::load`] and [`load_state_dict`](Module::load_state_dict).
+    fn load(&mut self, path: &Path) -> Result<(), Error> {
+        self.load_state_dict(&StateDict::load(path)?)
     }
 
     /// Puts what `f` makes of each tensor in its place; `f` gets its name and what it is, too.
