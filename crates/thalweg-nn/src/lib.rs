@@ -31,3 +31,9 @@ pub use module::{Buffer, Kind, Module, NamePath, Slot};
 pub use state::StateDict;
 pub use thalweg::{self, Tensor};
 pub use thalweg_macros::Module;
+
+/// The examples in the README and in docs/training.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/training.md")]
+struct Documents;

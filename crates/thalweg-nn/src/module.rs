@@ -116,6 +116,14 @@ pub enum Slot<'a> {
 /// `#[module(flatten)]` none. The fields of a tuple struct are named by number. An enum of modules stands for the one
 /// that it is; its name does not show.
 ///
+/// A field whose type is none of these is an error at the field:
+///
+/// ```compile_fail
+/// use thalweg_nn::prelude::*;
+/// #[derive(Module)]
+/// struct Labelled { head: Linear, labels: std::collections::BTreeSet<String> }
+/// ```
+///
 /// # Values
 /// A module owns handles; `clone` copies these, never the elements, and as values do not change, a clone is a snapshot.
 /// A step of an optimiser puts new handles into the module it is given. Parameters of the layers of this crate are
@@ -225,7 +233,10 @@ pub trait Module {
     ///
     /// # Errors
     /// As [`StateDict::save`].
-    fn save(&self, path: &Path) -> Result<(), Error> {
+    fn save(&self, path: impl AsRef<Path>) -> Result<(), Error>
+    where
+        Self: Sized,
+    {
         self.state_dict().save(path)
     }
 
@@ -233,7 +244,10 @@ pub trait Module {
     ///
     /// # Errors
     /// As [`StateDict::load`] and [`load_state_dict`](Module::load_state_dict).
-    fn load(&mut self, path: &Path) -> Result<(), Error> {
+    fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error>
+    where
+        Self: Sized,
+    {
         self.load_state_dict(&StateDict::load(path)?)
     }
 

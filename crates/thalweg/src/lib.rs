@@ -124,8 +124,3 @@ pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_kernel::Residence;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, plan_store};
-
-/// The examples in the README are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -1,10 +1,21 @@
 //! Gradients that are kept within bounds.
 
+use std::ops::Deref;
 use thalweg::{DType, Gradients, Tensor, no_grad};
 
+/// The norm that gradients had: a scalar of f32, which may be left unread.
+#[derive(Clone)]
+pub struct Norm(Tensor);
+
+impl Deref for Norm {
+    type Target = Tensor;
+    fn deref(&self) -> &Tensor {
+        &self.0
+    }
+}
+
 /// Scales all gradients alike, so that the norm of all of them together is at most `most` (Pascanu, Mikolov and Bengio
-/// 2013). Returns the norm before, as a scalar of f32: NaN or infinite where a gradient is, in which case all of them
-/// become NaN or 0. Records and runs nothing.
+/// 2013). Returns the norm before; where a gradient is NaN or infinite, so is the norm, and gradients become NaN or 0. Records and runs nothing.
 ///
 /// ```
 /// use thalweg_nn::optim::clip_norm;
@@ -15,16 +26,16 @@ use thalweg::{DType, Gradients, Tensor, no_grad};
 /// assert!(gradients[&w].allclose(Tensor::new([0.6f32, 0.8]), 1e-5, 0.0)?);
 /// # Ok::<(), thalweg::Error>(())
 /// ```
-pub fn clip_norm(gradients: &mut Gradients, most: f64) -> Tensor {
+pub fn clip_norm(gradients: &mut Gradients, most: f64) -> Norm {
     no_grad(|| {
         let squares: Vec<Tensor> = gradients.iter().map(|g| g.cast(DType::F32).square().sum(..)).collect();
-        let Some((first, rest)) = squares.split_first() else { return Tensor::zeros([0; 0]) };
+        let Some((first, rest)) = squares.split_first() else { return Norm(Tensor::zeros([0; 0])) };
         let norm = rest.iter().fold(first.clone(), |sum, square| sum + square.clone()).sqrt();
         let factor = (most / (&norm + 1e-6)).minimum(1.0);
         for gradient in gradients.iter_mut() {
             *gradient = &*gradient * factor.cast(gradient.dtype());
         }
-        norm
+        Norm(norm)
     })
 }
 

@@ -24,7 +24,7 @@ mod ema;
 mod rules;
 mod schedule;
 
-pub use clip::{clip_norm, clip_value};
+pub use clip::{Norm, clip_norm, clip_value};
 pub use ema::Ema;
 pub use rules::{Adagrad, Adam, AdamW, Lion, RmsProp, Sgd};
 pub use schedule::{Plateau, Schedule};
