@@ -154,7 +154,7 @@ fn train<N: Net>(
         digits.test[1].numel(),
         learned * 100.0,
     );
-    average.model().save(&temporary(&format!("digits-{name}.safetensors")))?;
+    average.model().save(temporary(&format!("digits-{name}.safetensors")))?;
     if explain {
         let batch = loader.epoch(0).next().expect("a batch")?;
         let (_, explanation) = thalweg::explain(|| step(&mut net, &mut optimizer, &batch));

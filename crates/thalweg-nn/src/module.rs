@@ -184,7 +184,7 @@ pub trait Module {
     /// [`Error::Value`] with every name that is missing, that is too many, or whose shape or kind of dtype does not fit;
     /// the module is then as it was. Another error when a tensor cannot be moved.
     fn load_state_dict(&mut self, state: &StateDict) -> Result<(), Error> {
-        crate::state::load(self, state, true).map(|_| ())
+        load(self, state, true).map(|_| ())
     }
 
     /// [`load_state_dict`](Module::load_state_dict) of what both sides have by name; the rest stays. Returns the names
@@ -193,7 +193,7 @@ pub trait Module {
     /// # Errors
     /// As [`load_state_dict`](Module::load_state_dict), names apart.
     fn load_matching(&mut self, state: &StateDict) -> Result<Vec<String>, Error> {
-        crate::state::load(self, state, false)
+        load(self, state, false)
     }
 
     /// Whether it is trained from now on: dropout drops, batch norms use and follow the statistics of the batch.
@@ -305,6 +305,17 @@ fn named<M: Module + ?Sized>(module: &M, wanted: impl Fn(Kind) -> bool) -> Vec<(
         }
     });
     out
+}
+
+/// Loads a state; returns the names that were missing where that is no mistake.
+fn load<M: Module + ?Sized>(module: &mut M, state: &StateDict, all: bool) -> Result<Vec<String>, Error> {
+    let own = named(module, |kind| kind != Kind::Constant);
+    let (loaded, missing) = crate::state::fitting(&own, state, all)?;
+    module.update(&mut |name, kind, own| match loaded.get(name) {
+        Some(tensor) if kind != Kind::Constant => tensor.clone(),
+        _ => own.clone(),
+    });
+    Ok(missing)
 }
 
 impl Module for Tensor {

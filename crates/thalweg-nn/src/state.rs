@@ -1,7 +1,6 @@
 //! The state of modules and optimisers: tensors by name.
 
-use crate::{Kind, Module, NamePath};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use thalweg::{DType, Error, Tensor};
 
@@ -132,50 +131,39 @@ fn converts(from: DType, to: DType) -> bool {
     from == to || from.is_float() && to.is_float() || from.is_int() && to.is_int()
 }
 
-/// Loads a state into a module; returns the names that were missing where that is no mistake.
-pub(crate) fn load<M: Module + ?Sized>(module: &mut M, state: &StateDict, all: bool) -> Result<Vec<String>, Error> {
+/// What a state has for the tensors of a module, in their dtypes and on their devices; and the names that were missing,
+/// where that is no mistake.
+pub(crate) fn fitting(
+    own: &[(String, Tensor)],
+    state: &StateDict,
+    all: bool,
+) -> Result<(BTreeMap<String, Tensor>, Vec<String>), Error> {
     let (mut mistakes, mut missing) = (Mistakes::default(), Vec::new());
-    let mut loaded: BTreeMap<String, Tensor> = BTreeMap::new();
-    let mut failed = None;
-    let mut known = std::collections::BTreeSet::new();
-    module.visit(&mut NamePath::root(), &mut |name, kind, own| {
-        if kind == Kind::Constant || failed.is_some() {
-            return;
-        }
-        known.insert(name.to_string());
+    let mut fitting: BTreeMap<String, Tensor> = BTreeMap::new();
+    for (name, own) in own {
         let Some(tensor) = state.get(name) else {
             match all {
                 true => mistakes.add(format_args!("{name} {} is missing", own.shape())),
-                false => missing.push(name.to_string()),
+                false => missing.push(name.clone()),
             }
-            return;
+            continue;
         };
         if tensor.shape() != own.shape() {
             mistakes.add(format_args!("{name} has shape {}, not {}", tensor.shape(), own.shape()));
         } else if !converts(tensor.dtype(), own.dtype()) {
             mistakes.add(format_args!("{name} is {}, not {}", tensor.dtype(), own.dtype()));
         } else {
-            match tensor.to_device(own.device()) {
-                Ok(there) => {
-                    let there = if there.dtype() == own.dtype() { there } else { there.cast(own.dtype()) };
-                    loaded.insert(name.to_string(), crate::leaf::like(own, there));
-                }
-                Err(error) => failed = Some(error),
-            }
+            let there = tensor.to_device(own.device())?;
+            let there = if there.dtype() == own.dtype() { there } else { there.cast(own.dtype()) };
+            fitting.insert(name.clone(), crate::leaf::like(own, there));
         }
-    });
-    if let Some(error) = failed {
-        return Err(error);
     }
     if all {
-        for name in state.names().filter(|&name| !known.contains(name)) {
+        let known: BTreeSet<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+        for name in state.names().filter(|name| !known.contains(name)) {
             mistakes.add(format_args!("{name} is not of this module"));
         }
     }
     mistakes.result("the state does not fit the module")?;
-    module.update(&mut |name, kind, own| match loaded.get(name) {
-        Some(tensor) if kind != Kind::Constant => tensor.clone(),
-        _ => own.clone(),
-    });
-    Ok(missing)
+    Ok((fitting, missing))
 }
