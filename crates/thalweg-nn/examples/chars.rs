@@ -3,6 +3,7 @@
 //!     cargo run --release -p thalweg-nn --example chars                  some minutes on two cores
 //!     cargo run --release -p thalweg-nn --example chars -- 300           so many steps
 //!     cargo run --release -p thalweg-nn --example chars -- 300 --explain which operations of a step share a kernel
+//!     cargo run --release -p thalweg-nn --example chars -- 300 --unfused one kernel an operation
 //!
 //! Ctrl-C at any time: it saves every 100 steps, and goes on from there when it is started again with `--resume`.
 //! Everything is written to the folder for temporary files: `chars.checkpoint`, `chars.svg`.
@@ -30,7 +31,9 @@ type Past = Option<(Tensor, Tensor)>;
 #[derive(Module, Clone)]
 struct Block {
     norm1: RmsNorm,
-    qkv: Linear,
+    query: Linear,
+    key: Linear,
+    value: Linear,
     rotary: Rotary,
     out: Linear,
     norm2: RmsNorm,
@@ -40,11 +43,14 @@ struct Block {
 
 impl Block {
     fn new() -> Block {
+        let square = || Linear::new(SIZE, SIZE).without_bias();
         Block {
             norm1: RmsNorm::new([SIZE]),
-            qkv: Linear::new(SIZE, 3 * SIZE).without_bias(),
+            query: square(),
+            key: square(),
+            value: square(),
             rotary: Rotary::new(SIZE / HEADS),
-            out: Linear::new(SIZE, SIZE).without_bias(),
+            out: square(),
             norm2: RmsNorm::new([SIZE]),
             up: Linear::new(SIZE, 4 * SIZE),
             down: Linear::new(4 * SIZE, SIZE),
@@ -54,9 +60,10 @@ impl Block {
     /// Vectors behind those of the past, which grows by theirs if it is wanted.
     fn forward(&self, x: &Tensor, past: Option<&mut Past>) -> Tensor {
         let (samples, length) = (x.dims()[0], x.dims()[1]);
-        let parts = self.qkv.forward(&self.norm1.forward(x)).reshape([samples, length, 3, HEADS, SIZE / HEADS]);
-        let parts = parts.permute([2, 0, 3, 1, 4]);
-        let [q, k, v] = [0, 1, 2].map(|part| parts.index_axis(0, part));
+        let normed = self.norm1.forward(x);
+        let heads =
+            |layer: &Linear| layer.forward(&normed).reshape([samples, length, HEADS, SIZE / HEADS]).transpose(1, 2);
+        let [q, k, v] = [&self.query, &self.key, &self.value].map(heads);
         let seen = match &past {
             Some(Some((keys, _))) => keys.dims()[2],
             _ => 0,
@@ -180,6 +187,11 @@ fn temporary(name: &str) -> PathBuf {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let unfused = arguments.iter().any(|a| a == "--unfused");
+    thalweg::with_fusion(!unfused, || run(&arguments))
+}
+
+fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let has = |word: &str| arguments.iter().any(|a| a == word);
     let steps: u64 = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(3000);
     manual_seed(1);

@@ -79,15 +79,18 @@ impl Rotary {
         if rank < 2 || x.dims()[rank - 1] != self.size {
             panic!("Rotary: takes [.., length, {}], not shape {}", self.size, x.shape());
         }
-        let half = self.size / 2;
-        let angles = angles(x.dims()[rank - 2], first, self.size, self.base, x.device());
-        let (cos, sin) = (angles.cos(), angles.sin());
-        let wide = x.cast(DType::F32);
-        let axis = if self.interleaved { -1 } else { -2 };
-        let sizes = if self.interleaved { [half, 2] } else { [2, half] };
-        let pairs = wide.unflatten(-1, sizes);
-        let (a, b) = (pairs.index_axis(axis, 0), pairs.index_axis(axis, 1));
-        let rotated = Tensor::stack(&[&a * &cos - &b * &sin, b * cos + a * sin], axis);
+        let (length, half) = (x.dims()[rank - 2], self.size / 2);
+        // Both elements of a pair lie along an axis of size 2, so that the other one is a flip: no part is cut out or put
+        // in, here or in the backward pass.
+        let (axis, sizes, spread) = match self.interleaved {
+            true => (-1, [half, 2], [length, half, 1]),
+            false => (-2, [2, half], [length, 1, half]),
+        };
+        let angles = angles(length, first, self.size, self.base, x.device()).reshape(spread);
+        let sign = Tensor::arange_with(2, (DType::F32, x.device())) * 2.0 - 1.0;
+        let sign = if self.interleaved { sign } else { sign.reshape([2, 1]) };
+        let pairs = x.cast(DType::F32).unflatten(-1, sizes);
+        let rotated = &pairs * angles.cos() + pairs.flip(axis) * (angles.sin() * sign);
         rotated.reshape(x.shape().dims()).cast(x.dtype())
     }
 }
