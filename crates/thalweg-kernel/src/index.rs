@@ -418,14 +418,14 @@ fn composed(below: &Level, top: &Level) -> Option<Level> {
     }
     let (mut low, mut high) = (start, start);
     let mut along = [None; MAX_RANK];
-    for i in 0..over {
+    for (i, along) in along.iter_mut().enumerate().take(over) {
         let (stride, steps) = (outer.strides()[i] as i64, valid(i).1 - valid(i).0 - 1);
         if stride == 0 || outer.shape[i] == 1 {
             continue;
         }
         let j = (0..rank).find(|&j| stride % places[j] == 0 && inner.shape[j] != 1)?;
         let by = stride / places[j];
-        along[i] = Some((j, by));
+        *along = Some((j, by));
         low[j] += (by * steps).min(0);
         high[j] += (by * steps).max(0);
         // Index 0, which may be masked out, is where the view begins.

@@ -12,19 +12,28 @@ use thalweg_kernel::IndexMap;
 /// The most boxes a domain is cut into; beyond, masked accesses go through tables of positions.
 const MAX_BOXES: usize = 64;
 
-/// The domain in the shape over which the most maps are strided, and the maps over that.
+/// The domain in the shape over which the most maps are strided, and the maps over that. One shape may show another:
+/// dimensions that were merged, moved and merged again are taken apart one after the other.
 pub(crate) fn renumbered(domain: Shape, maps: &[IndexMap]) -> (Shape, Vec<IndexMap>) {
-    let tables = |maps: &[IndexMap]| maps.iter().filter(|m| m.as_view().is_none()).count();
+    let tables = |maps: &[IndexMap]| {
+        let levels = maps.iter().map(|m| m.levels().len());
+        (maps.iter().filter(|m| m.as_view().is_none()).count(), levels.sum::<usize>())
+    };
     let mut best = (domain, maps.to_vec());
-    let others: Vec<Shape> = maps.iter().flat_map(IndexMap::renumberings).collect();
-    for shape in others {
-        let Some(refined) = refine(best.0, shape) else { continue };
-        let over: Vec<IndexMap> = maps.iter().map(|m| m.clone().reshape(refined)).collect();
-        if tables(&over) < tables(&best.1) {
-            best = (refined, over);
+    loop {
+        let before = tables(&best.1);
+        let others: Vec<Shape> = best.1.iter().flat_map(IndexMap::renumberings).collect();
+        for shape in others {
+            let Some(refined) = refine(best.0, shape) else { continue };
+            let over: Vec<IndexMap> = best.1.iter().map(|m| m.clone().reshape(refined)).collect();
+            if tables(&over) < tables(&best.1) {
+                best = (refined, over);
+            }
+        }
+        if tables(&best.1) == before {
+            return best;
         }
     }
-    best
 }
 
 /// The coarsest shape of which both are mergings of neighbours, if there is one of at most eight dimensions.
@@ -96,6 +105,16 @@ mod tests {
         assert!(maps[0].as_view().is_some());
         assert_eq!(refine(Shape::new(&[6]), Shape::new(&[2, 3])).unwrap().dims(), [2, 3]);
         assert_eq!(refine(Shape::new(&[3, 2]), Shape::new(&[2, 3])), None);
+    }
+
+    #[test]
+    fn dimensions_that_were_merged_twice_are_taken_apart() {
+        // A table for halves of heads, used in a matrix with a row a token: rotary positions.
+        let table = IndexMap::new(View::contiguous(Shape::new(&[64, 1, 12]))).expand(Shape::new(&[16, 4, 64, 2, 12]));
+        let heads = table.reshape(Shape::new(&[16, 4, 64, 24])).permute(&[0, 2, 1, 3]);
+        let (shape, maps) = renumbered(Shape::new(&[1024, 96]), &[heads.reshape(Shape::new(&[1024, 96]))]);
+        assert_eq!(shape.dims(), [16, 64, 4, 2, 12]);
+        assert!(maps[0].as_view().is_some());
     }
 
     #[test]

@@ -16,7 +16,19 @@ use thalweg_ir::Op;
 
 /// The first legal plan of a component.
 pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
-    let facts = kernels.facts;
+    let stored = begun(kernels.facts, component);
+    until_legal(kernels, component, stored)
+}
+
+/// A plan that begins with what several kernels of the first one would compute again stored, where that is much.
+pub(super) fn begin_shared(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
+    let mut stored = begun(kernels.facts, component);
+    store_shared(kernels.facts, component, &mut stored);
+    until_legal(kernels, component, stored)
+}
+
+/// What the first plan stores: every fold and product, with the chain that only serves the next.
+fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     let mut stored = facts.required.clone();
     let seg = facts.ix.seg;
     let begins = |i: usize| facts.ix.takes_rows(i) || contracts(seg.ops[i].op, seg.mode);
@@ -24,7 +36,66 @@ pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Res
         stored.insert(facts.end_of_chain(i));
     }
     cut_long_chains(facts, component, &mut stored);
-    until_legal(kernels, component, stored)
+    stored
+}
+
+/// Additions an element, over all kernels that compute a value, from which it is rather stored: about what writing it
+/// once and reading it in each of them takes.
+const MUCH: u64 = 32;
+
+/// Stores values that more than one kernel would compute, where their ways part: everything before them is then
+/// computed once.
+fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
+    let ix = &facts.ix;
+    let n = ix.seg.ops.len();
+    // For each operation the kernels, by what they store, that compute it, and whether its users differ in that.
+    let mut homes: FxHashMap<usize, (BitSet, bool)> = FxHashMap::default();
+    for &user in component.ops.iter().rev().filter(|&&i| facts.needed.has(i)) {
+        let of_user = match homes.get(&user) {
+            Some((homes, _)) if !stored.has(user) => homes.clone(),
+            _ => {
+                let mut own = BitSet::new(n);
+                own.insert(user);
+                own
+            }
+        };
+        for a in facts.read_by(user).filter(|&a| !stored.has(a)) {
+            match homes.get_mut(&a) {
+                Some((all, part)) => {
+                    *part |= *all != of_user;
+                    all.union(&of_user);
+                }
+                None => {
+                    homes.insert(a, (of_user.clone(), false));
+                }
+            }
+        }
+    }
+    // Additions that an element takes from what is stored, ascending: what was stored on the way costs nothing further.
+    let mut additions = vec![0u64; n];
+    for &i in &component.ops {
+        if stored.has(i) {
+            continue;
+        }
+        let before: u64 = facts.read_by(i).map(|a| additions[a]).sum();
+        additions[i] = before.saturating_add(own_additions(ix.seg.ops[i].op));
+        let Some((kernels, true)) = homes.get(&i) else { continue };
+        let again = kernels.count() as u64;
+        if again > 1 && again.saturating_mul(additions[i]) >= MUCH && facts.may_store(i) {
+            stored.insert(i);
+            additions[i] = 0;
+        }
+    }
+}
+
+/// Additions that an operation amounts to, an element, roughly.
+fn own_additions(op: Op) -> u64 {
+    match op {
+        Op::Element(e) => u64::from(e.row().cost),
+        Op::Random(_) => 100,
+        Op::Gather => 10,
+        op => u64::from(counts(op)),
+    }
 }
 
 /// The plan that stores at least these, each by a kernel of its own, and what else these kernels need to be allowed.

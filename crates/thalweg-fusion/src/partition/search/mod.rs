@@ -212,10 +212,22 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
     }
     let limit = kernels.visits.saturating_add(effort.visits());
     let state = greedy::improve(kernels, state, limit);
+    if kernels.visits >= limit {
+        // What is left undone is above all values that many kernels compute again, one move each. A plan that begins with
+        // these stored may be ahead, and goes as far again.
+        let other = begin::begin_shared(kernels, component)?;
+        let state = if other.time < state.time {
+            let limit = kernels.visits.saturating_add(effort.visits());
+            greedy::improve(kernels, other, limit)
+        } else {
+            state
+        };
+        return Ok(Found { state, complete: false });
+    }
     let choices: Vec<usize> = component.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
     let required = component.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
     if choices.len() + required > EXACT {
-        return Ok(Found { state, complete: kernels.visits < limit });
+        return Ok(Found { state, complete: true });
     }
     Ok(exact::optimum(kernels, component, &choices, state, limit))
 }
