@@ -218,19 +218,20 @@ impl IndexMap {
     }
 
     /// The map on a box of the domain, `(start, length)` of each dimension, on which no mask of the domain's own index
-    /// changes; `None` where the box is masked out.
+    /// changes; `None` where the box is masked out. (What is masked further down may become a mask of the box.)
     pub fn on_box(&self, parts: &[(usize, usize)]) -> Option<IndexMap> {
-        let parts: Vec<(i64, i64, usize)> = parts.iter().map(|&(start, len)| (start as i64, 1, len)).collect();
-        let mut map = self.clone().slice(&parts);
-        let top = map.levels.last_mut().expect("a map has a level");
-        if let Some(mask) = &top.mask {
-            if mask[..parts.len()].iter().any(|(lo, hi)| lo >= hi) {
+        if let Some(mask) = &self.top().mask {
+            let inside = |(lo, hi): (i64, i64), (start, len): (usize, usize)| {
+                [lo, hi].map(|m| (m - start as i64).clamp(0, len as i64))
+            };
+            let valid: Vec<[i64; 2]> = mask.iter().zip(parts).map(|(m, p)| inside(*m, *p)).collect();
+            if valid.iter().any(|[lo, hi]| lo >= hi) {
                 return None;
             }
-            debug_assert!(mask.iter().zip(&parts).all(|(m, p)| *m == (0, p.2 as i64)), "validity changes in the box");
-            top.mask = None;
+            debug_assert!(valid.iter().zip(parts).all(|(v, p)| *v == [0, p.1 as i64]), "validity changes in the box");
         }
-        Some(map)
+        let parts: Vec<(i64, i64, usize)> = parts.iter().map(|&(start, len)| (start as i64, 1, len)).collect();
+        Some(self.clone().with_top(|l| (l.view, l.mask) = (l.view.slice(&parts), None)))
     }
 
     /// The position of the domain's point of that row-major index; `None` where it is masked out.
