@@ -17,7 +17,7 @@
 use crate::products::{Product, in_other_orders, products};
 use crate::program::{Argument, Program, Step, Tensor};
 use fastrand::Rng;
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
@@ -27,6 +27,8 @@ const RUNS: [u64; 2] = [6, 2];
 const MORE: [u64; 2] = [128, 8];
 /// Elements of all results from which a program is large: the interpreter takes its time.
 const LARGE: usize = 100_000;
+/// How many of these are run before the result is looked at again.
+const TURN: u64 = 8;
 /// Of these, how many readers meet a value that is put off: all, or few, as where one kernel differs from the others.
 const SHARES: [f64; 3] = [1.0, 0.5, 0.125];
 /// How much further than the runs from each other a result may be.
@@ -36,8 +38,8 @@ const SLACK: f64 = 64.0;
 pub struct Stability<'a> {
     program: &'a Program,
     runs: Vec<Vec<Array>>,
-    /// Those of a second opinion, once there was need of one.
-    more: OnceCell<Vec<Vec<Array>>>,
+    /// Those of a second opinion, as far as there was need of one.
+    more: RefCell<Vec<Vec<Array>>>,
     /// What the interpreter gives, and the same with products in other orders; none where that changes nothing.
     orders: Option<[Vec<Array>; 3]>,
     /// Steps that hang on a decision between narrow floats.
@@ -49,8 +51,8 @@ impl Stability<'_> {
     pub fn new(program: &Program) -> Stability<'_> {
         Stability {
             program,
-            runs: runs(program, RUNS, false),
-            more: OnceCell::new(),
+            runs: (0..RUNS[is_large(program) as usize]).map(|n| one(program, n, false)).collect(),
+            more: RefCell::default(),
             orders: orders(program),
             decided: decided(program),
         }
@@ -59,7 +61,18 @@ impl Stability<'_> {
     /// What is wrong with `got` as result of a step that is strictly `want`.
     pub fn judge(&self, step: usize, got: &Array, want: &Array) -> Option<String> {
         self.judge_by(&self.runs, step, got, want)?;
-        self.judge_by(self.more.get_or_init(|| runs(self.program, MORE, true)), step, got, want)
+        let (mut more, most) = (self.more.borrow_mut(), MORE[is_large(self.program) as usize]);
+        // A few at a time: most reports are settled by the first ones.
+        loop {
+            if !more.is_empty() {
+                let wrong = self.judge_by(&more, step, got, want)?;
+                if more.len() as u64 >= most {
+                    return Some(wrong);
+                }
+            }
+            let next = more.len() as u64;
+            more.extend((next..next + TURN).map(|n| one(self.program, n, true)));
+        }
     }
 
     fn judge_by(&self, runs: &[Vec<Array>], step: usize, got: &Array, want: &Array) -> Option<String> {
@@ -157,19 +170,19 @@ fn decided(program: &Program) -> Vec<bool> {
     decided
 }
 
-/// So many runs of a program, fewer of a large one; `closely` for a second opinion.
-fn runs(program: &Program, how_many: [u64; 2], closely: bool) -> Vec<Vec<Array>> {
+fn is_large(program: &Program) -> bool {
+    program.steps.iter().map(|s| s.shape.numel()).sum::<usize>() >= LARGE
+}
+
+/// Run number `n` of a program; `closely` for a second opinion.
+fn one(program: &Program, n: u64, closely: bool) -> Vec<Array> {
     // Runs come in pairs that are put off the opposite way: where a step jumps, one of them falls.
-    let one = |n: u64| {
-        let (way, alike) = (if n.is_multiple_of(2) { 1.0 } else { -1.0 }, n / 2 % 2 == 1);
-        let rng = &mut Rng::with_seed(n / 2);
-        if !closely {
-            return run(program, rng, alike, way);
-        }
-        run_closely(program, rng, alike, way, n / 4 % 2 == 1, SHARES[n as usize / 8 % SHARES.len()])
-    };
-    let elements: usize = program.steps.iter().map(|s| s.shape.numel()).sum();
-    (0..how_many[(elements >= LARGE) as usize]).map(one).collect()
+    let (way, alike) = (if n.is_multiple_of(2) { 1.0 } else { -1.0 }, n / 2 % 2 == 1);
+    let rng = &mut Rng::with_seed(n / 2);
+    if !closely {
+        return run(program, rng, alike, way);
+    }
+    run_closely(program, rng, alike, way, n / 4 % 2 == 1, SHARES[n as usize / 8 % SHARES.len()])
 }
 
 /// One run, each float result that rounds being put off at random, or `alike` within an operation.
@@ -327,11 +340,13 @@ fn size(arg: &RefArg<'_>) -> Option<Array> {
     Some(Array { shape: a.shape, dtype: a.dtype, data })
 }
 
-/// A narrow 0 may stand for what is too small for it, kept as f32 elsewhere.
+/// A narrow 0 may stand for what is too small for it, kept as f32 elsewhere, and small values lie as far apart as 0 and
+/// the least.
 fn vanished(array: &mut Array, rng: &mut Rng) {
     if let (DType::BF16 | DType::F16, Data::Float(values)) = (array.dtype, &mut array.data) {
         let least = if array.dtype == DType::BF16 { 9e-41 } else { 6e-8 };
-        values.iter_mut().filter(|v| **v == 0.0).for_each(|v| *v = least * (2.0 * rng.f64() - 1.0));
+        let small = values.iter_mut().filter(|v| v.abs() < 1024.0 * least);
+        small.for_each(|v| *v += least * (2.0 * rng.f64() - 1.0));
     }
 }
 
