@@ -62,7 +62,7 @@ impl Stability<'_> {
     pub fn judge(&self, step: usize, got: &Array, want: &Array) -> Option<String> {
         self.judge_by(&self.runs, step, got, want)?;
         let (mut more, most) = (self.more.borrow_mut(), MORE[is_large(self.program) as usize]);
-        // A few at a time: most reports are settled by the first ones.
+        // A few at a time: the first ones decide most reports.
         loop {
             if !more.is_empty() {
                 let wrong = self.judge_by(&more, step, got, want)?;
