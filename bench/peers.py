@@ -339,13 +339,8 @@ def weight(normal, *shape):
     return normal(*shape) / math.sqrt(math.prod(shape[1:]))
 
 
-def layer_norm(p, x, g, b):
-    centred = x - p.mean(x, -1)
-    return centred / p.f.sqrt(p.mean(centred * centred, -1) + 1e-5) * g + b
-
-
 def mlp_block(p, x, w1, b1, w2, b2, g, b):
-    return layer_norm(p, x + p.gelu(x @ w1.T + b1) @ w2.T + b2, g, b)
+    return layernorm(p, x + p.gelu(x @ w1.T + b1) @ w2.T + b2, g, b)
 
 
 def cat(p, parts, axis):

@@ -170,7 +170,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         #[automatically_derived]
         impl #of ::thalweg_nn::Module for #name #types #clause {
-            #[allow(unused_variables)]
+            #[allow(unused_variables, reason = "a module without tensors uses neither")]
             fn visit(
                 &self,
                 path: &mut ::thalweg_nn::NamePath,
@@ -178,7 +178,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             ) {
                 match self { #(#visits)* }
             }
-            #[allow(unused_variables)]
+            #[allow(unused_variables, reason = "a module without tensors uses neither")]
             fn visit_mut(
                 &mut self,
                 path: &mut ::thalweg_nn::NamePath,

@@ -109,7 +109,7 @@ macro_rules! tuples {
     ($(($($name:ident $at:tt),+)),*) => {$(
         impl<$($name: Collate),+> Collate for ($($name,)+) {
             type Batch = ($($name::Batch,)+);
-            #[allow(non_snake_case)]
+            #[allow(non_snake_case, reason = "each list has the name of its type")]
             fn collate(samples: Vec<Self>) -> Result<Self::Batch, (usize, Box<dyn StdError + Send + Sync>)> {
                 let count = samples.len();
                 $(let mut $name = Vec::with_capacity(count);)+

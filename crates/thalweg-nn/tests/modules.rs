@@ -35,7 +35,7 @@ where
     pair: Pair,
     sizes: (Norm, usize),
     #[module(skip)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "the macro skips it, and nobody reads it")]
     words: std::collections::BTreeMap<String, [u8; N]>,
 }
 

@@ -56,14 +56,11 @@ impl<const N: usize, T: AsRef<Tensor>> Inputs for &[T; N] {
     type Each = [Tensor; N];
 
     fn tensors(&self) -> Vec<&Tensor> {
-        self.iter().map(T::as_ref).collect()
+        <[T; N]>::tensors(self)
     }
 
     fn form(&self) -> Form<[Tensor; N]> {
-        Box::new(|each| {
-            let mut each = each.into_iter();
-            std::array::from_fn(|_| next(&mut each))
-        })
+        <[T; N]>::form(self)
     }
 }
 
