@@ -69,3 +69,8 @@ pub struct DotArgs {
     /// From row to row of them, in bytes.
     pub sums_row: isize,
 }
+
+/// Chains of a sum of [`DotArgs`], of elements so wide: 64 bytes of them.
+pub const fn lanes<W>() -> usize {
+    64 / size_of::<W>()
+}

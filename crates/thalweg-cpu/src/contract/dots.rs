@@ -8,11 +8,11 @@
 //! too few for all lanes, is one chain that is added last. So the error of an f32 stays below
 //! (BLOCK/16 + k/BLOCK + 20)·u·Σ|x·y|.
 
-use super::kernel::{DOT_ROWS, lanes};
+use super::kernel::DOT_ROWS;
 use super::pack::{Cuts, Strided};
 use super::{Operand, Product, Result, blocks, own_width, row, scratch};
 use crate::number::{Number, Wide};
-use crate::product_call::DotArgs;
+use crate::product_call::{DotArgs, lanes};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use std::ops::Range;

@@ -9,7 +9,7 @@
 use super::portable;
 use crate::engine::Choice;
 use crate::number::{Number, Wide};
-use crate::product_call::{DotArgs, StreamArgs, TileArgs};
+use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use std::marker::PhantomData;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use {
@@ -147,11 +147,6 @@ impl<W: Wide> Kernels<W> {
         // SAFETY: the caller's promise.
         unsafe { portable::dots::<T>(rows, columns, args) };
     }
-}
-
-/// Chains that [`Kernels::dots`] carries for a sum: 64 bytes of them.
-pub const fn lanes<W>() -> usize {
-    64 / size_of::<W>()
 }
 
 /// The most rows of [`Kernels::dots`].

@@ -2,9 +2,8 @@
 //!
 //! The compiler vectorises them over the columns; each sum's chain is the one that the emitted code takes.
 
-use super::kernel::lanes;
 use crate::number::{Number, Wide};
-use crate::product_call::{DotArgs, StreamArgs, TileArgs};
+use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::simd::{Job, dispatch};
 
 /// The most rows and columns of a tile.
