@@ -76,6 +76,9 @@ pub struct Blocking {
 const KEPT_ROWS: usize = 2 << 20;
 /// Bytes of a factor that is read where it lies: it has to stay in the near caches beside the sums.
 const SMALL: usize = 96 << 10;
+/// Bytes from row to row of a left factor, at most, whose rows a thread reads where they lie: a block of them is on few
+/// pages and stays in the second-level cache.
+const NEAR_ROWS: usize = 2 << 10;
 /// The most bytes of the right factor that are packed for all threads at a time.
 const MOST_SHARED: usize = 16 << 20;
 
@@ -104,9 +107,10 @@ pub fn blocking(s: &Sizes) -> Blocking {
         let near = small_right && !aliases(stride, s.k);
         near || (s.m <= tile_rows && s.k * s.n * s.size <= PRIVATE)
     });
-    let left_direct = s
-        .left_rows
-        .is_some_and(|stride| s.m * s.k * s.size <= SMALL && !aliases(stride, tile_rows) && s.n <= 16 * tile_columns);
+    let left_direct = s.left_rows.is_some_and(|stride| {
+        let near = s.m * s.k * s.size <= SMALL || (stride > 0 && stride as usize <= NEAR_ROWS);
+        near && !aliases(stride, tile_rows) && s.n <= 16 * tile_columns
+    });
     let row_blocks = s.m.div_ceil(rows);
     let shared = (last_level_cache() / 4).clamp(1 << 20, MOST_SHARED) / (s.k.max(1) * s.size);
     let shared = shared.max(LEAST_SHARED) / tile_columns * tile_columns;

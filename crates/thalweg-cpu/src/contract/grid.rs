@@ -2,10 +2,10 @@
 //! has merged.
 //!
 //! In: sizes and strides of the lines and of the terms, both outermost first. Out: panels as those of `pack`, filled in
-//! stretches of neighbouring lines. Nothing is computed and nothing is put down in between, as it is where a body gives
+//! stretches of neighbouring lines, or of neighbouring terms that are turned. Nothing is computed and nothing is put down in between, as it is where a body gives
 //! a block of the factor. Always true: values are kept (widening is exact), and only elements of the factor are read.
 
-use super::pack::Cuts;
+use super::pack::{self, Cuts, Strided};
 use crate::number::{Number, Wide};
 use crate::simd::{Job, Shared, dispatch};
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub struct At<'a, T> {
     first: Shared<T>,
 }
 
-/// Lines of a panel that lie one step apart: the place of the first in the panel, its offset, and how many.
+/// Lines or terms that lie one step apart: the place of the first in the panel, its offset, and how many.
 struct Stretch {
     place: usize,
     offset: isize,
@@ -39,6 +39,11 @@ struct Stretch {
 }
 
 impl Grid {
+    /// Whether panels are filled from stretches of terms.
+    fn terms_are_neighbours(&self) -> bool {
+        inner(&self.lines).1 != 1 && inner(&self.terms).1 == 1 && inner(&self.terms).0 >= 4
+    }
+
     /// The factor of product number `batch`.
     pub fn of_product<T>(&self, batch: usize) -> At<'_, T> {
         At { grid: self, first: Shared(self.first[batch].cast::<T>().cast_mut()) }
@@ -64,24 +69,49 @@ impl<T: Number> At<'_, T> {
     /// The rectangle is inside the factor, whose elements are readable, and `to` has room for the panels.
     pub unsafe fn pack(self, lines: Range<usize>, terms: Range<usize>, cuts: Cuts, to: *mut T::Wide) {
         let count = terms.len();
+        let step = inner(&self.grid.lines).1;
+        let turned = self.grid.terms_are_neighbours().then(|| stretches(&self.grid.terms, terms.clone()));
         let terms: Vec<isize> = offsets(&self.grid.terms, terms).collect();
-        let (inner, step) = self.grid.lines.last().copied().unwrap_or((1, 0));
-        let mut stretches = vec![];
         for number in 0..cuts.count() {
             let (start, width) = cuts.get(number);
-            stretches.clear();
-            let (mut at, end) = (lines.start + start, lines.start + start + width);
-            while at < end {
-                let many = (inner - at % inner).min(end - at);
-                let offset = offsets(&self.grid.lines, at..at + 1).next().expect("one line");
-                stretches.push(Stretch { place: at - lines.start - start, offset, count: many });
-                at += many;
-            }
-            let to = Shared(to.wrapping_add(number * cuts.most() * count));
+            let stretches = stretches(&self.grid.lines, lines.start + start..lines.start + start + width);
+            let to = to.wrapping_add(number * cuts.most() * count);
             let (first, panel) = (self.first, cuts.most());
-            dispatch(Panel { first, terms: &terms, stretches: &stretches, step, width, panel, to });
+            let Some(turned) = &turned else {
+                dispatch(Panel { first, terms: &terms, stretches: &stretches, step, width, panel, to: Shared(to) });
+                continue;
+            };
+            for (lines, terms) in stretches.iter().flat_map(|lines| turned.iter().map(move |terms| (lines, terms))) {
+                let first = Shared(first.get().wrapping_offset(lines.offset + terms.offset));
+                let to = to.wrapping_add(terms.place * panel + lines.place);
+                // SAFETY: the caller's promise for these lines and terms.
+                unsafe {
+                    pack::transposed(Strided { first, line: step, term: 1 }, lines.count, terms.count, panel, to)
+                };
+            }
+            for line in (0..count).flat_map(|term| (width..panel).map(move |line| term * panel + line)) {
+                // SAFETY: the panel has room for all its lines.
+                unsafe { to.add(line).write(T::Wide::ZERO) };
+            }
         }
     }
+}
+
+/// Size and stride of the last of these dimensions.
+fn inner(dims: &[(usize, isize)]) -> (usize, isize) {
+    dims.last().copied().unwrap_or((1, 0))
+}
+
+/// Stretches of a range of row-major numbers of these dimensions, along the last one.
+fn stretches(dims: &[(usize, isize)], range: Range<usize>) -> Vec<Stretch> {
+    let (size, mut at, mut all) = (inner(dims).0, range.start, vec![]);
+    while at < range.end {
+        let count = (size - at % size).min(range.end - at);
+        let offset = offsets(dims, at..at + 1).next().expect("one number");
+        all.push(Stretch { place: at - range.start, offset, count });
+        at += count;
+    }
+    all
 }
 
 /// One panel.
@@ -178,6 +208,19 @@ mod tests {
         let mut to = vec![nothing; cuts.count() * panel * terms.len()];
         // SAFETY: the memory has all windows, and there is room for the panels.
         unsafe { grid.of_product::<T>(1).pack(lines.clone(), terms.clone(), cuts, to.as_mut_ptr()) };
+        // The same elements with the names exchanged: lines are what windows hold, terms are windows.
+        let exchanged = Grid { first: grid.first.clone(), lines: grid.terms.clone(), terms: grid.lines.clone() };
+        let mut turned = vec![nothing; terms.len().next_multiple_of(panel) * lines.len()];
+        let cuts = Cuts::whole(terms.len(), panel);
+        // SAFETY: as above.
+        unsafe { exchanged.of_product::<T>(1).pack(terms.clone(), lines.clone(), cuts, turned.as_mut_ptr()) };
+        for (n, got) in turned.iter().enumerate() {
+            let (number, l, t) = (n / (panel * lines.len()), n / panel % lines.len(), n % panel);
+            let (t, l) = (terms.start + number * panel + t, lines.start + l);
+            let place = t / 6 * 440 + t / 2 % 3 * 40 + t % 2 + l / width * 40 + l % width * step as usize;
+            let want = if t < terms.end { memory[place].widen() } else { T::Wide::ZERO };
+            assert_eq!(*got, want, "exchanged: line {t}, term {l} of {terms:?} and {lines:?}, panels of {panel}");
+        }
         for (n, got) in to.iter().enumerate() {
             let (number, term, line) = (n / (panel * terms.len()), n / panel % terms.len(), n % panel);
             let (t, l) = (terms.start + term, lines.start + number * panel + line);

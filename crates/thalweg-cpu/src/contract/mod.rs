@@ -66,8 +66,15 @@ pub enum Factor<'a> {
     /// A right factor, all of it packed by [`Packing`], for products of several rows and columns.
     Packed(*const u8),
     /// In memory, with several dimensions to its lines or terms: packed from there, and where no panel is packed it is
-    /// computed, in rows of terms.
-    Grid(&'a Grid, Write<'a>),
+    /// computed.
+    Grid {
+        /// Where it lies.
+        grid: &'a Grid,
+        /// As of [`Factor::Computed`].
+        write: Write<'a>,
+        /// As of [`Factor::Computed`].
+        terms_last: bool,
+    },
 }
 
 /// See [`Factor::Computed`].
@@ -341,8 +348,8 @@ fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -
         Factor::Computed { write, terms_last } => {
             Operand::Computed { write: *write, batch, terms_last: *terms_last, grid: None }
         }
-        Factor::Grid(grid, write) => {
-            Operand::Computed { write: *write, batch, terms_last: false, grid: Some(grid.of_product(batch)) }
+        Factor::Grid { grid, write, terms_last } => {
+            Operand::Computed { write: *write, batch, terms_last: *terms_last, grid: Some(grid.of_product(batch)) }
         }
     }
 }

@@ -173,8 +173,8 @@ unsafe fn whole_lines<T: Number>(from: Strided<T>, terms: usize, panel: usize, t
 /// Terms side by side: squares are transposed in registers where there are instructions for it.
 ///
 /// # Safety
-/// As of [`part`].
-unsafe fn transposed<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
+/// As of [`part`], but that nothing is put behind the lines.
+pub unsafe fn transposed<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
     // SAFETY: the caller's promise; the types have the same size where they are taken as bits, and then elements are
     // not changed by widening.
     unsafe {

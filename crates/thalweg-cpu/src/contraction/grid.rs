@@ -11,9 +11,14 @@ use thalweg_kernel::Node;
 /// The longest step from line to line for which lines are packed one by one from memory.
 const MOST_STEP: usize = 4;
 
-/// Where the elements of a right factor lie, for these batches of it, if its body only copies them from there and lines
-/// that follow one another are near.
-pub(super) fn grid(job: &Job<'_>, dtype: DType, batches: impl Iterator<Item = usize>) -> Option<Grid> {
+/// Where the elements of a factor lie, for these batches of it, if its body, whose rows are lines or terms, only copies
+/// them from there and lines that follow one another are near, or terms are neighbours.
+pub(super) fn grid(
+    job: &Job<'_>,
+    terms_last: bool,
+    dtype: DType,
+    batches: impl Iterator<Item = usize>,
+) -> Option<Grid> {
     let (Programs::Maps(_), [body], [part]) = (&job.part.programs, &job.part.bodies[..], &job.tiles.boxes[..]) else {
         return None;
     };
@@ -25,7 +30,8 @@ pub(super) fn grid(job: &Job<'_>, dtype: DType, batches: impl Iterator<Item = us
         return None;
     }
     let dims: Vec<(usize, isize)> = job.tiles.extents.iter().copied().zip(at.strides).collect();
-    if dims.iter().any(|d| d.0 == 0) || dims.last().is_none_or(|d| d.1.unsigned_abs() > MOST_STEP) {
+    let most = if terms_last { 1 } else { MOST_STEP };
+    if dims.iter().any(|d| d.0 == 0) || dims.last().is_none_or(|d| d.1.unsigned_abs() > most) {
         return None;
     }
     // What an operand has not is refused where the body is launched.
@@ -46,6 +52,7 @@ pub(super) fn grid(job: &Job<'_>, dtype: DType, batches: impl Iterator<Item = us
         operand.address().wrapping_offset(offset * dtype.size() as isize).cast_const()
     };
     let columns = job.tiles.columns;
-    let (lines, terms) = (dims[columns..].to_vec(), dims[job.tiles.rows..columns].to_vec());
+    let (rows, columns) = (dims[job.tiles.rows..columns].to_vec(), dims[columns..].to_vec());
+    let (lines, terms) = if terms_last { (rows, columns) } else { (columns, rows) };
     Some(Grid { first: batches.map(first).collect(), lines, terms })
 }

@@ -139,11 +139,11 @@ impl Level<'_> {
     pub(super) fn pack(&self, batch: usize, part: usize) {
         let Some(packed) = &self.packed else { return };
         let block = move |block: Block, to: *mut u8, pitch: usize| self.block(1, batch, 0, block, to, pitch);
-        let grid = self.grid(batch..batch + 1);
+        let (grid, terms_last) = (self.grid(1, batch..batch + 1), self.terms_last(1));
         let factor = match (self.in_memory(1, batch, 0), &grid) {
             (Some(factor), _) => factor,
-            (None, Some(grid)) => Factor::Grid(grid, &block),
-            (None, None) => Factor::Computed { write: &block, terms_last: self.terms_last(1) },
+            (None, Some(grid)) => Factor::Grid { grid, write: &block, terms_last },
+            (None, None) => Factor::Computed { write: &block, terms_last },
         };
         // SAFETY: the factor was checked, there is room for those of so many products, and a part is one thread's.
         unsafe { packed.packing.pack(&factor, part, packed.at(batch)) }
@@ -179,10 +179,10 @@ impl Level<'_> {
         Some(Factor::Strided { first, batch: vec![], line, term })
     }
 
-    /// Where the right factor of these products lies, if its body only copies it.
-    pub(super) fn grid(&self, batches: Range<usize>) -> Option<Grid> {
-        let Source::Computed(job, FactorOrder::Own) = &self.factors[1] else { return None };
-        grid(job, self.dtype, batches.map(|batch| batch_number(self.product, 1, batch)))
+    /// Where factor `n` of these products lies, if its body only copies it.
+    pub(super) fn grid(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
+        let Source::Computed(job, _) = &self.factors[n] else { return None };
+        grid(job, self.terms_last(n), self.dtype, batches.map(|batch| batch_number(self.product, n, batch)))
     }
 
     /// Puts what is made of the sums of some rows of a product into `to`, densely: what its epilogue gives, or the sums
@@ -250,10 +250,11 @@ impl Level<'_> {
         });
         // A product of one row reads its factors where they lie.
         let packed = self.packed.filter(|_| rows.len() > 1).map(|p| Factor::Packed(p.at(batch)));
-        let grid = self.grid(batch..batch + 1);
+        // Rows of the left factor do not begin with its first one here.
+        let grid = self.grid(1, batch..batch + 1);
         let own = |n: usize, first: usize| match (self.in_memory(n, batch, first), &grid) {
             (Some(factor), _) => factor,
-            (None, Some(grid)) if n == 1 => Factor::Grid(grid, &blocks[n]),
+            (None, Some(grid)) if n == 1 => Factor::Grid { grid, write: &blocks[n], terms_last: self.terms_last(n) },
             _ => Factor::Computed { write: &blocks[n], terms_last: self.terms_last(n) },
         };
         let product = contract::Contraction {

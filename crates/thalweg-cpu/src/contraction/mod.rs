@@ -115,15 +115,15 @@ impl ContractionProgram {
         let dtype = self.kernel.accumulator();
         let blocks = [0, 1]
             .map(|n| move |block: Block, to: *mut u8, pitch: usize| level.block(n, block.batch, 0, block, to, pitch));
-        let grid = level.grid(0..g.batches());
+        let grids = [0, 1].map(|n| level.grid(n, 0..g.batches()));
         let factor = |n: usize| match level.in_memory(n, 0, 0) {
             Some(Factor::Strided { first, line, term, .. }) => {
                 let batch = p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect();
                 Factor::Strided { first, batch, line, term }
             }
-            _ => match &grid {
-                Some(grid) if n == 1 => Factor::Grid(grid, &blocks[n]),
-                _ => Factor::Computed { write: &blocks[n], terms_last: level.terms_last(n) },
+            _ => match &grids[n] {
+                Some(grid) => Factor::Grid { grid, write: &blocks[n], terms_last: level.terms_last(n) },
+                None => Factor::Computed { write: &blocks[n], terms_last: level.terms_last(n) },
             },
         };
         let finish = |tile: Tile| {
