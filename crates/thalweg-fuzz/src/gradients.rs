@@ -6,6 +6,8 @@
 //! same program in f64, by the interpreter, are held against differences along random directions; where the slopes from
 //! both sides or at two distances differ, there is a kink or a jump, and nothing is asked.
 
+mod cut;
+
 use crate::check::{Checker, Ways};
 use crate::program::{Argument, Input, Program, Step, Tensor as Place};
 use fastrand::Rng;
@@ -35,7 +37,8 @@ pub fn tally() -> String {
     let [constant, several, compared, unstable, compared2, unstable2] = TALLY.each_ref().map(|n| n.load(Relaxed));
     format!(
         "{constant} with nothing to differentiate, {several} cut on the way; slopes compared {compared} times, not \
-         {unstable} times at kinks; second ones {compared2} and {unstable2}"
+         {unstable} times at kinks; second ones {compared2} and {unstable2}; {}",
+        cut::tally()
     )
 }
 
@@ -59,6 +62,7 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Res
     let indexed = recorded.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));
     let ways = Ways { plans: ways.plans && few, scalars: !indexed, ..ways };
     checker.check(&recorded, ways).map_err(|why| format!("{why}\nas recorded:\n{}", recorded.listing()))?;
+    cut::check(checker, program, seed, twice)?;
     let _interpreted = Interpreted::new();
     let wide = in_f64(program);
     differences(checker, &wide, seed, false)?;
@@ -94,25 +98,49 @@ struct Differentiated {
     gradients: Vec<Option<Tensor>>,
 }
 
-/// The steps on tensors of the front, and a scalar that every element kept has its own part in.
-fn scalar(program: &Program, inputs: &[Tensor]) -> Option<Tensor> {
-    let mut steps: Vec<Tensor> = vec![];
-    for step in &program.steps {
+/// Where a stream is cut while a program is differentiated.
+#[derive(Clone, Default, Debug)]
+struct Cuts {
+    /// After these steps.
+    after: Vec<usize>,
+    /// Between the passes: the value is read, and that of a first pass.
+    between: bool,
+}
+
+/// The steps on tensors of the front, and a scalar that every element kept has its own part in. What no later step
+/// names is dropped at once.
+fn scalar(program: &Program, inputs: &[Tensor], cuts: &Cuts) -> Option<Tensor> {
+    let mut steps: Vec<Option<Tensor>> = vec![];
+    let mut last = vec![0; program.steps.len()];
+    for (i, step) in program.steps.iter().enumerate() {
+        for arg in &step.args {
+            if let Argument::Tensor(Place::Step(n)) = arg {
+                last[*n] = i;
+            }
+        }
+    }
+    for (i, step) in program.steps.iter().enumerate() {
         let args: Vec<RawArg<'_>> = step
             .args
             .iter()
             .map(|a| match a {
                 Argument::Tensor(Place::Input(n)) => RawArg::Tensor(&inputs[*n]),
-                Argument::Tensor(Place::Step(n)) => RawArg::Tensor(&steps[*n]),
+                Argument::Tensor(Place::Step(n)) => RawArg::Tensor(steps[*n].as_ref().expect("used while held")),
                 Argument::Scalar(bits) => RawArg::Scalar(*bits),
             })
             .collect();
         let made = raw::record(step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
         drop(args);
-        steps.push(made);
+        steps.push(Some(made));
+        for d in (0..=i).filter(|&d| last[d] <= i && !program.steps[d].kept) {
+            steps[d] = None;
+        }
+        if cuts.after.contains(&i) {
+            thalweg::flush();
+        }
     }
-    let kept = program.steps.iter().zip(&steps).filter(|(s, _)| s.kept && s.dtype.is_float() && s.shape.numel() > 0);
-    let parts = kept.map(|(_, y)| weighted(y, 0.7));
+    let kept = program.steps.iter().zip(steps).filter(|(s, _)| s.kept && s.dtype.is_float() && s.shape.numel() > 0);
+    let parts = kept.filter_map(|(_, y)| Some(weighted(&y?, 0.7)));
     parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)
 }
 
@@ -124,16 +152,23 @@ fn weighted(x: &Tensor, from: f64) -> Tensor {
 }
 
 /// A program differentiated, once or twice; none where it does not depend on any input.
-fn differentiated(program: &Program, inputs: &[Tensor], twice: bool) -> Option<Differentiated> {
+fn differentiated(program: &Program, inputs: &[Tensor], twice: bool, cuts: &Cuts) -> Option<Differentiated> {
     let leaf = |x: &Tensor| if x.dtype().is_float() { x.tracked() } else { x.clone() };
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
-    let mut value = scalar(program, &leaves)?;
+    let mut value = scalar(program, &leaves, cuts)?;
+    let cut = || {
+        if cuts.between {
+            thalweg::flush()
+        }
+    };
+    cut();
     if twice {
         let first = thalweg::retain_graph(|| value.backward());
         let reached: Vec<&Tensor> = leaves.iter().filter(|x| first.contains(x)).collect();
         let gradients = grad_graph(&value, reached.as_slice());
         let parts = gradients.iter().enumerate().map(|(i, g)| weighted(g, 0.2 * i as f64));
         value = parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)?;
+        cut();
     }
     let mut all = value.backward();
     Some(Differentiated { gradients: leaves.iter().map(|x| all.take(x)).collect(), value: value.detach() })
@@ -150,7 +185,7 @@ fn inputs(checker: &Checker, program: &Program) -> Result<Vec<Tensor>, String> {
 /// What is recorded as a program is differentiated, as a program.
 fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<Program>, String> {
     let tensors = inputs(checker, program)?;
-    let (made, segments) = thalweg_stream::segments(|| differentiated(program, &tensors, twice));
+    let (made, segments) = thalweg_stream::segments(|| differentiated(program, &tensors, twice, &Cuts::default()));
     if made.is_none() {
         count(0);
         return Ok(None);
@@ -256,7 +291,7 @@ fn differences(checker: &Checker, program: &Program, seed: u64, second: bool) ->
     };
     let mut rng = Rng::with_seed(seed);
     let still: Vec<Vec<f64>> = at.iter().map(|x| vec![0.0; x.len()]).collect();
-    let Some(here) = differentiated(program, &tensors(0.0, &still)?, second) else { return Ok(()) };
+    let Some(here) = differentiated(program, &tensors(0.0, &still)?, second, &Cuts::default()) else { return Ok(()) };
     let read = |x: &Tensor| x.to_f64_vec().map_err(|e| format!("differentiated: {e}"));
     let value = read(&here.value)?[0];
     let gradients: Vec<Option<Vec<f64>>> =
@@ -271,11 +306,11 @@ fn differences(checker: &Checker, program: &Program, seed: u64, second: bool) ->
         for h in [1e-5, -1e-5, 2e-6, -2e-6] {
             let moved = tensors(h, &along)?;
             let there = match second {
-                true => differentiated(program, &moved, false).map(|d| {
+                true => differentiated(program, &moved, false, &Cuts::default()).map(|d| {
                     let parts = d.gradients.iter().flatten().enumerate();
                     parts.map(|(i, g)| weighted(g, 0.2 * i as f64)).reduce(|a, b| a + b)
                 }),
-                false => Some(scalar(program, &moved_and_tracked(&moved))),
+                false => Some(scalar(program, &moved_and_tracked(&moved), &Cuts::default())),
             };
             let Some(Some(there)) = there else { return Err("a value that comes and goes".into()) };
             slopes.push((read(&there)?[0] - value) / h);

@@ -102,8 +102,8 @@ pub use io::safetensors::{Safetensors, safetensors_bytes, write_safetensors};
 pub use loss::Reduction;
 pub use matmul::Contracted;
 pub use mode::{
-    flush, set_deferring, set_matmul_precision, set_measuring, set_reproducible, set_search_effort, synchronize,
-    with_fusion, with_strict,
+    flush, set_deferring, set_matmul_precision, set_measuring, set_recomputing, set_reproducible, set_search_effort,
+    synchronize, with_fusion, with_strict,
 };
 pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
