@@ -7,10 +7,10 @@
 //! both sides or at two distances differ, there is a kink or a jump, and nothing is asked.
 
 mod cut;
+mod differences;
 
 use crate::check::{Checker, Ways};
 use crate::program::{Argument, Input, Program, Step, Tensor as Place};
-use fastrand::Rng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg::raw::{self, RawArg};
 use thalweg::{Tensor, grad_graph};
@@ -21,8 +21,6 @@ use thalweg_stream::{Mode, set_mode};
 /// Steps and elements that a program may have: the backward pass has several times as many.
 const MOST_STEPS: usize = 16;
 const MOST_ELEMENTS: usize = 20_000;
-/// Directions that a program is held against differences along.
-const DIRECTIONS: usize = 3;
 /// Every so many programs are differentiated twice.
 const TWICE: u64 = 3;
 /// Recorded operations from which on other plans are not tried: to search for them takes many times as long.
@@ -65,8 +63,8 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Res
     cut::check(checker, program, seed, twice)?;
     let _interpreted = Interpreted::new();
     let wide = in_f64(program);
-    differences(checker, &wide, seed, false)?;
-    if twice { differences(checker, &wide, seed, true) } else { Ok(()) }
+    differences::check(checker, &wide, seed, false)?;
+    if twice { differences::check(checker, &wide, seed, true) } else { Ok(()) }
 }
 
 /// While it lives the thread's segments are interpreted.
@@ -264,83 +262,6 @@ fn in_f64(program: &Program) -> Program {
         }
     }
     out
-}
-
-/// Holds the gradients of a program in f64 against differences of its values; with `second` those of a weighted sum of
-/// its gradients.
-fn differences(checker: &Checker, program: &Program, seed: u64, second: bool) -> Result<(), String> {
-    let at: Vec<Vec<f64>> = program
-        .inputs
-        .iter()
-        .map(|i| match i.dtype {
-            DType::F64 => i.bytes.chunks(8).map(|b| f64::from_ne_bytes(b.try_into().expect("eight bytes"))).collect(),
-            _ => vec![],
-        })
-        .collect();
-    // Beyond that, squares and exponentials leave what slopes can be told in.
-    if at.iter().flatten().any(|x| x.abs() > 1e6 || x.is_nan()) {
-        count(3 + 2 * second as usize);
-        return Ok(());
-    }
-    let tensors = |by: f64, along: &[Vec<f64>]| -> Result<Vec<Tensor>, String> {
-        let mut moved = program.clone();
-        for ((input, x), d) in moved.inputs.iter_mut().zip(&at).zip(along).filter(|((_, x), _)| !x.is_empty()) {
-            input.bytes = x.iter().zip(d).flat_map(|(x, d)| (x + by * d).to_ne_bytes()).collect();
-        }
-        inputs(checker, &moved)
-    };
-    let mut rng = Rng::with_seed(seed);
-    let still: Vec<Vec<f64>> = at.iter().map(|x| vec![0.0; x.len()]).collect();
-    let Some(here) = differentiated(program, &tensors(0.0, &still)?, second, &Cuts::default()) else { return Ok(()) };
-    let read = |x: &Tensor| x.to_f64_vec().map_err(|e| format!("differentiated: {e}"));
-    let value = read(&here.value)?[0];
-    let gradients: Vec<Option<Vec<f64>>> =
-        here.gradients.iter().map(|g| g.as_ref().map(&read).transpose()).collect::<Result<_, _>>()?;
-    let steady = |v: f64| v.is_finite() && v.abs() < 1e9;
-    for _ in 0..DIRECTIONS {
-        // Few elements move in some directions, all in others.
-        let share = [0.05, 0.5, 1.0][rng.usize(..3)];
-        let one = |rng: &mut Rng| if rng.f64() < share { rng.f64() * 2.0 - 1.0 } else { 0.0 };
-        let along: Vec<Vec<f64>> = at.iter().map(|x| x.iter().map(|_| one(&mut rng)).collect()).collect();
-        let mut slopes = vec![];
-        for h in [1e-5, -1e-5, 2e-6, -2e-6] {
-            let moved = tensors(h, &along)?;
-            let there = match second {
-                true => differentiated(program, &moved, false, &Cuts::default()).map(|d| {
-                    let parts = d.gradients.iter().flatten().enumerate();
-                    parts.map(|(i, g)| weighted(g, 0.2 * i as f64)).reduce(|a, b| a + b)
-                }),
-                false => Some(scalar(program, &moved_and_tracked(&moved), &Cuts::default())),
-            };
-            let Some(Some(there)) = there else { return Err("a value that comes and goes".into()) };
-            slopes.push((read(&there)?[0] - value) / h);
-        }
-        let scale = slopes.iter().fold(0.0f64, |m, s| m.max(s.abs()));
-        let noise = 1e-9 * value.abs() + 1e-8;
-        let central = [(slopes[0] + slopes[1]) / 2.0, (slopes[2] + slopes[3]) / 2.0];
-        // What the slopes of both sides differ by falls with the distance, but for a kink right here.
-        let kink = (5.0 * (slopes[2] - slopes[3]) - (slopes[0] - slopes[1])).abs() / 4.0;
-        let smooth = (slopes[0] - slopes[1]).abs() <= 2e-3 * scale + noise
-            && (central[0] - central[1]).abs() <= 1e-5 * scale + noise;
-        if !slopes.iter().all(|s| steady(*s)) || !steady(value) || !smooth {
-            count(3 + 2 * second as usize);
-            continue;
-        }
-        count(2 + 2 * second as usize);
-        let products = gradients.iter().zip(&along).filter_map(|(g, d)| Some((g.as_ref()?, d)));
-        let terms: Vec<f64> = products.flat_map(|(g, d)| g.iter().zip(d).map(|(g, d)| g * d)).collect();
-        let got: f64 = terms.iter().sum();
-        let size = terms.iter().map(|t| t.abs()).sum::<f64>().max(scale);
-        if got.is_nan() && program.steps.iter().any(|s| has_poles(s.op)) {
-            count(3 + 2 * second as usize);
-            continue;
-        }
-        if (got - central[1]).abs() > 2e-5 * size + 2.0 * kink + 10.0 * noise || got.is_nan() {
-            let order = if second { "second" } else { "first" };
-            return Err(format!("{order} order: {got} along a direction, the difference is {}", central[1]));
-        }
-    }
-    Ok(())
 }
 
 /// Operations whose slope is infinite somewhere: there a derivative may be `∞ - ∞` where the function is not, as that of

@@ -308,7 +308,7 @@ impl Recorder {
                 let laid = self.laid_out();
                 self.segment(&laid).to_owned()
             });
-            let left = self.decide();
+            let left = self.decide(wanted);
             self.planned.clone_from(&self.live);
             count(|c| {
                 c.operations += self.ops.len() as u64;

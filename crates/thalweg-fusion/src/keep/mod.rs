@@ -70,7 +70,7 @@ pub struct Keep {
     pub left: BitSet,
     /// Bytes that are written for the backward pass.
     pub bytes: usize,
-    /// Bytes that are kept, or computed again and alive, at once on the way back.
+    /// Bytes that are kept, computed again and alive, or gradients of inputs, at once on the way back.
     pub peak: usize,
     /// What a byte was worth, in the times it takes to write and read it: of late operations and of early ones.
     pub price: [u32; 2],
@@ -307,10 +307,50 @@ impl<'a> Graph<'a> {
     }
 
     /// Bytes at once on the way back, which goes from the last operation to the first: what was written and is still
-    /// to be read, and of each stretch that is computed again, once it is, what its operations would rather have found.
+    /// to be read; of each stretch that is computed again, once it is, what its operations would rather have found; and
+    /// the gradients of inputs.
     fn peak(&self, written: &BitSet, cut: &Cut, usual: &Cut) -> usize {
         let n = self.question.segment.ops.len();
-        // Stretches: what is computed again, with what of that it is computed from.
+        let wished = |i: usize| cut.again.has(i) && usual.there.has(i) && !usual.again.has(i);
+        let end = self.stretches(cut, wished);
+        // What comes at each place of the way, and goes there.
+        let (mut comes, mut goes) = (vec![0usize; n + 1], vec![0usize; n + 1]);
+        for i in self.reached.iter() {
+            let bytes = self.ix.bytes(ValueId::Op(i));
+            if written.has(i) {
+                comes[n] += bytes;
+                goes[i] += bytes;
+            } else if wished(i) {
+                comes[end[i]] += bytes;
+                goes[i] += bytes;
+            }
+        }
+        let mut first = vec![true; self.question.segment.inputs.len()];
+        for i in (0..n).rev() {
+            for (_, v) in self.ix.tensors(i) {
+                if let ValueId::Input(o) = v
+                    && self.ix.dtype(v).is_float()
+                    && !self.question.dying.has(o)
+                    && std::mem::take(&mut first[o])
+                {
+                    comes[i] += self.ix.bytes(v);
+                }
+            }
+        }
+        let (mut now, mut most) = (0, 0);
+        for at in (0..=n).rev() {
+            now += comes[at];
+            most = most.max(now);
+            now -= goes[at];
+        }
+        most
+    }
+
+    /// For each operation that is computed again the last one that is computed again with it: what a stretch is
+    /// computed from comes back as a whole. What follows from nothing that was wished for, such as a mask, is no part of
+    /// a stretch: each has its own.
+    fn stretches(&self, cut: &Cut, wished: impl Fn(usize) -> bool) -> Vec<usize> {
+        let n = self.question.segment.ops.len();
         let mut stretch: Vec<usize> = (0..n).collect();
         let find = |stretch: &mut Vec<usize>, mut i: usize| {
             while stretch[i] != i {
@@ -319,11 +359,17 @@ impl<'a> Graph<'a> {
             }
             i
         };
+        let mut heavy = BitSet::new(n);
         for i in cut.again.iter() {
+            if wished(i) {
+                heavy.insert(i);
+            }
             for (_, v) in self.ix.tensors(i) {
                 if let ValueId::Op(o) = v
                     && cut.again.has(o)
+                    && heavy.has(o)
                 {
+                    heavy.insert(i);
                     let (a, b) = (find(&mut stretch, i), find(&mut stretch, o));
                     stretch[a.max(b)] = a.min(b);
                 }
@@ -334,25 +380,7 @@ impl<'a> Graph<'a> {
             let s = find(&mut stretch, i);
             end[s] = end[s].max(i);
         }
-        // What comes at each place of the way, and goes there.
-        let (mut comes, mut goes) = (vec![0usize; n + 1], vec![0usize; n + 1]);
-        for i in self.reached.iter() {
-            let bytes = self.ix.bytes(ValueId::Op(i));
-            if written.has(i) {
-                comes[n] += bytes;
-                goes[i] += bytes;
-            } else if cut.again.has(i) && usual.there.has(i) && !usual.again.has(i) {
-                comes[end[find(&mut stretch, i)]] += bytes;
-                goes[i] += bytes;
-            }
-        }
-        let (mut now, mut most) = (0, 0);
-        for at in (0..=n).rev() {
-            now += comes[at];
-            most = most.max(now);
-            now -= goes[at];
-        }
-        most
+        (0..n).map(|i| end[find(&mut stretch, i)].max(i)).collect()
     }
 
     /// Where early operations pay the second price up to the end of a range and that fits: as few of them as will do.

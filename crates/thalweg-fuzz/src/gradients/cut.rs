@@ -106,7 +106,8 @@ fn is_memory(error: &Error) -> bool {
 }
 
 fn bits(checker: &Checker, program: &Program, twice: bool, cuts: &Cuts) -> Result<Bits, Error> {
-    let inputs = super::inputs(checker, program).map_err(|e| Error::Value(e.to_string()))?;
+    let inputs: Vec<Tensor> = checker.inputs(program)?.into_iter().map(thalweg::raw::tensor).collect();
+    thalweg::set_default_device(inputs.first().map(Tensor::device));
     let Some(Differentiated { value, gradients }) = differentiated(program, &inputs, twice, cuts) else {
         return Ok(None);
     };

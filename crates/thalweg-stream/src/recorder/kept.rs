@@ -1,6 +1,6 @@
 //! What a recorder does with values that a tape alone holds: see [`crate::kept`].
 
-use super::Recorder;
+use super::{Recorder, Wanted};
 use crate::calibration::planning_costs;
 use crate::kept::{Decision, recomputing};
 use crate::mode::Mode;
@@ -116,7 +116,7 @@ impl Recorder {
 
     /// Decides which of the values that a tape alone holds are written: these are live from here on. The others are to
     /// be made again as it says.
-    pub(super) fn decide(&mut self) -> Vec<(usize, Arc<dyn Recompute>)> {
+    pub(super) fn decide(&mut self, wanted: Wanted) -> Vec<(usize, Arc<dyn Recompute>)> {
         if self.kept.count() == 0 {
             return vec![];
         }
@@ -130,7 +130,7 @@ impl Recorder {
                 dying.insert(i);
             }
         }
-        let room = self.room();
+        let room = self.room(wanted);
         let key = (&self.live, &self.kept, &dying);
         let at_hand = self.recognizer.decisions().iter().find(|d| d.answers(key, &self.sizes, room)).cloned();
         let decision = at_hand.unwrap_or_else(|| self.decided(&dying, room));
@@ -162,14 +162,15 @@ impl Recorder {
         decision
     }
 
-    /// Bytes for what is kept, where the device has a limit: what is free beside what is live, less what the gradients
-    /// of all inputs, and the kernels of the backward pass, may take.
-    fn room(&self) -> Option<usize> {
+    /// Bytes for what is kept and what the backward pass makes, where the device has a limit: what is free beside what
+    /// is live, less what a kernel of that pass may need. Of a segment that was cut for its length, half of it: more is
+    /// to come.
+    fn room(&self, wanted: Wanted) -> Option<usize> {
         let memory = self.device.device().memory();
         let bytes = |v: &Value| v.shape().numel() * v.dtype().size();
         let live: usize = self.live.iter().map(|i| bytes(&self.values[i])).sum();
-        let gradients: usize = self.inputs.iter().flatten().filter(|v| v.dtype().is_float()).map(|v| bytes(v)).sum();
         let largest = self.kept.iter().map(|i| bytes(&self.values[i])).max().unwrap_or(0);
-        memory.limit.map(|l| l.saturating_sub(memory.in_use + live + gradients + 2 * largest))
+        let room = memory.limit?.saturating_sub(memory.in_use + live + 2 * largest);
+        Some(if wanted == Wanted::Nothing { room / 2 } else { room })
     }
 }
