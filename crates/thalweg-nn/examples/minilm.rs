@@ -143,13 +143,13 @@ struct Sentences {
     seen: Tensor,
 }
 
-/// Words in pieces (Wu and others 2016): the longest pieces first. Of texts in plain English.
-struct Pieces(HashMap<String, i64>);
+/// Parts of words (Wu and others 2016): the longest ones first. Of texts in plain English.
+struct WordParts(HashMap<String, i64>);
 
-impl Pieces {
-    fn read(path: &Path) -> std::io::Result<Pieces> {
+impl WordParts {
+    fn read(path: &Path) -> std::io::Result<WordParts> {
         let text = std::fs::read_to_string(path)?;
-        Ok(Pieces(text.lines().enumerate().map(|(i, piece)| (piece.to_string(), i as i64)).collect()))
+        Ok(WordParts(text.lines().enumerate().map(|(i, part)| (part.to_string(), i as i64)).collect()))
     }
 
     fn tokens(&self, sentence: &str) -> Vec<i64> {
@@ -160,22 +160,17 @@ impl Pieces {
             .flat_map(|c| if c.is_ascii_punctuation() { vec![' ', c, ' '] } else { vec![c] })
             .collect();
         for word in spaced.split_whitespace() {
-            let (begin, mut rest, mut pieces) = (out.len(), word, vec![]);
+            let (mut rest, mut found) = (word, vec![]);
             while !rest.is_empty() {
                 let ends = rest.char_indices().map(|(i, c)| i + c.len_utf8()).rev();
-                let prefix = if pieces.is_empty() { "" } else { "##" };
+                let prefix = if found.is_empty() { "" } else { "##" };
                 let longest =
                     ends.into_iter().find_map(|e| Some((e, *self.0.get(&format!("{prefix}{}", &rest[..e]))?)));
-                let Some((end, piece)) = longest else { break };
-                pieces.push(piece);
+                let Some((end, part)) = longest else { break };
+                found.push(part);
                 rest = &rest[end..];
             }
-            if rest.is_empty() {
-                out.extend(pieces)
-            } else {
-                out.push(self.0["[UNK]"])
-            }
-            debug_assert!(out.len() > begin);
+            if rest.is_empty() { out.extend(found) } else { out.push(self.0["[UNK]"]) }
         }
         out.push(self.0["[SEP]"]);
         out
@@ -235,8 +230,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let weights: Result<StateDict, thalweg::Error> =
         file.names().filter(wanted).map(|name| Ok((name.to_string(), file.get(name)?))).collect();
     model.load_state_dict(&weights?)?;
-    let pieces = Pieces::read(&folder.join("vocab.txt"))?;
-    let sentences = pieces.sentences(&SENTENCES);
+    let parts = WordParts::read(&folder.join("vocab.txt"))?;
+    let sentences = parts.sentences(&SENTENCES);
     let ours = thalweg::no_grad(|| model.embed(&sentences));
     thalweg::synchronize()?;
     println!(
@@ -250,7 +245,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let numbers: Vec<String> = row.iter().map(|v| format!("{v:5.2}")).collect();
         println!("  {}  {}", numbers.join(" "), SENTENCES[i]);
     }
-    tune(&mut model, &pieces)
+    further(&mut model, &parts)
 }
 
 /// Holds tokens and embeddings against PyTorch's.
@@ -269,9 +264,9 @@ fn compare(sentences: &Sentences, ours: &Tensor) -> Result<(), Box<dyn Error>> {
 
 /// Some steps that draw questions and their answers together: each answer is to be nearer to its question than to the
 /// others (Henderson and others 2017).
-fn tune(model: &mut Bert, pieces: &Pieces) -> Result<(), Box<dyn Error>> {
-    let questions = pieces.sentences(&PAIRS.map(|p| p.0));
-    let answers = pieces.sentences(&PAIRS.map(|p| p.1));
+fn further(model: &mut Bert, parts: &WordParts) -> Result<(), Box<dyn Error>> {
+    let questions = parts.sentences(&PAIRS.map(|p| p.0));
+    let answers = parts.sentences(&PAIRS.map(|p| p.1));
     let which = Tensor::arange_with(PAIRS.len(), DType::I64);
     let mut optimizer = AdamW::new(2e-5);
     for step in 0..6 {

@@ -226,7 +226,7 @@ impl Tensor {
             p = p * (1.0 - options.smoothing) + options.smoothing / count;
         }
         if let Some(w) = self.class_weights("cross_entropy", axis, options) {
-            p = p * w;
+            p *= w;
         }
         let loss = -(widened(self).log_softmax(axis) * p).sum(axis);
         loss.reduced_loss(options.reduction, self.dtype())

@@ -14,11 +14,6 @@ pub struct Size {
     pub layers: usize,
 }
 
-impl Size {
-    /// The smallest one that was published, with a context of 256.
-    pub const SMALL: Size = Size { tokens: 50_257, context: 256, width: 768, heads: 12, layers: 12 };
-}
-
 #[derive(Module, Clone)]
 pub struct Block {
     pub ln_1: LayerNorm,
