@@ -24,8 +24,8 @@ mod traffic;
 pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::contraction::{
-    Contraction, ContractionGeometry, Epilogue, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry, accumulator,
-    bodies,
+    Contraction, ContractionGeometry, Epilogue, FactorOrder, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry,
+    accumulator, bodies,
 };
 pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,

@@ -55,15 +55,23 @@ pub enum Factor<'a> {
         /// From term to term, in elements.
         term: isize,
     },
-    /// Computed when a panel is packed: writes the elements of a block to the address, densely in the factor's dtype,
-    /// as `[lines][terms]` (left) or `[terms][lines]` (right) with so many elements from row to row.
-    Computed(&'a (dyn Fn(Block, *mut u8, usize) + Sync)),
+    /// Computed when a panel is packed.
+    Computed {
+        /// Writes the elements of a block to the address, densely in the factor's dtype, in rows with so many elements
+        /// from one to the next.
+        write: Write<'a>,
+        /// Whether such a row is a line, its terms side by side; else it is a term, of all lines.
+        terms_last: bool,
+    },
     /// A right factor, all of it packed by [`Packing`], for products of several rows and columns.
     Packed(*const u8),
     /// In memory, with several dimensions to its lines or terms: packed from there, and where no panel is packed it is
-    /// computed.
-    Grid(&'a Grid, &'a (dyn Fn(Block, *mut u8, usize) + Sync)),
+    /// computed, in rows of terms.
+    Grid(&'a Grid, Write<'a>),
 }
+
+/// See [`Factor::Computed`].
+pub type Write<'a> = &'a (dyn Fn(Block, *mut u8, usize) + Sync);
 
 /// A part of a computed factor.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -195,7 +203,7 @@ impl Packing {
     /// `to`, aligned to 64, and nobody else writes this part meanwhile.
     pub unsafe fn pack(&self, factor: &Factor<'_>, number: usize, to: *mut u8) {
         by_dtype!(self.dtype, T => {
-            let right = operand::<T>(factor, &[], 0, false);
+            let right = operand::<T>(factor, &[], 0);
             let panel = Kernels::<<T as Number>::Wide>::new(self.isa).columns;
             // SAFETY: the caller's promise.
             unsafe { blocks::pack_part(&right, 0..self.n, self.k, panel, number, to.cast()) };
@@ -214,7 +222,7 @@ enum Operand<'a, T> {
     Strided(Strided<T>),
     /// Written with its terms side by side, or its lines.
     Computed {
-        write: &'a (dyn Fn(Block, *mut u8, usize) + Sync),
+        write: Write<'a>,
         batch: usize,
         terms_last: bool,
         /// Where it can be packed from.
@@ -304,8 +312,7 @@ impl<'a, T: Number> Product<'a, T> {
     fn new(c: &'a Contraction<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
         // A product with one column is one with one row of the factors exchanged.
         let turned = c.n == 1 && c.m > 1;
-        let (mut left, mut right) =
-            (operand(&c.left, &c.batch, batch, true), operand(&c.right, &c.batch, batch, false));
+        let (mut left, mut right) = (operand(&c.left, &c.batch, batch), operand(&c.right, &c.batch, batch));
         let (mut m, mut n) = (c.m, c.n);
         if turned {
             (left, right, m, n) = (right, left, n, m);
@@ -319,7 +326,7 @@ impl<'a, T: Number> Product<'a, T> {
 }
 
 /// A factor of product number `batch`.
-fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize, left: bool) -> Operand<'a, T> {
+fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -> Operand<'a, T> {
     match factor {
         Factor::Strided { first, batch: strides, line, term } => {
             let (mut offset, mut rest) = (0, batch);
@@ -331,9 +338,11 @@ fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize, l
             Operand::Strided(Strided { first: Shared(first.cast_mut()), line: *line, term: *term })
         }
         Factor::Packed(first) => Operand::Packed(Shared(first.cast_mut())),
-        Factor::Computed(write) => Operand::Computed { write: *write, batch, terms_last: left, grid: None },
+        Factor::Computed { write, terms_last } => {
+            Operand::Computed { write: *write, batch, terms_last: *terms_last, grid: None }
+        }
         Factor::Grid(grid, write) => {
-            Operand::Computed { write: *write, batch, terms_last: left, grid: Some(grid.of_product(batch)) }
+            Operand::Computed { write: *write, batch, terms_last: false, grid: Some(grid.of_product(batch)) }
         }
     }
 }

@@ -85,10 +85,16 @@ enum Lies {
     ByTerms,
     /// Every third element, from the last one back.
     Backwards,
-    /// Nowhere.
-    Computed,
+    /// Nowhere: computed in rows of lines, or of terms.
+    Computed { terms_last: bool },
 }
-const WAYS: [Lies; 4] = [Lies::ByLines, Lies::ByTerms, Lies::Backwards, Lies::Computed];
+const WAYS: [Lies; 5] = [
+    Lies::ByLines,
+    Lies::ByTerms,
+    Lies::Backwards,
+    Lies::Computed { terms_last: false },
+    Lies::Computed { terms_last: true },
+];
 
 /// A factor laid out; what is not of it is `hole`.
 struct Laid<T> {
@@ -99,7 +105,7 @@ struct Laid<T> {
 
 fn lay<T: Element>(dense: &[T], [batches, lines, terms]: [usize; 3], lies: Lies, hole: T) -> Laid<T> {
     let (line, term, step) = match lies {
-        Lies::ByLines | Lies::Computed => (terms, 1, 1),
+        Lies::ByLines | Lies::Computed { .. } => (terms, 1, 1),
         Lies::ByTerms => (1, lines, 1),
         Lies::Backwards => (terms, 1, 3),
     };
@@ -141,22 +147,20 @@ impl Way {
 fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Way) -> Vec<T::Wide> {
     let [batches, m, n, k] = sizes;
     let (l, r) = (lay(left, [batches, m, k], way.left, hole), lay(right, [batches, n, k], way.right, hole));
-    let of_left = |block: Block, to: *mut u8, lead: usize| {
+    // Row `i`, element `p` of what is computed: a line and a term, or the other way round.
+    let computed = |of: &[T], lines: usize, terms_last: bool, block: Block, to: *mut u8, lead: usize| {
         for (i, line) in block.lines.enumerate() {
             for (p, term) in block.terms.clone().enumerate() {
+                let at = if terms_last { i * lead + p } else { p * lead + i };
                 // SAFETY: the block has room for its lines and terms.
-                unsafe { to.cast::<T>().add(i * lead + p).write(left[(block.batch * m + line) * k + term]) };
+                unsafe { to.cast::<T>().add(at).write(of[(block.batch * lines + line) * k + term]) };
             }
         }
     };
-    let of_right = |block: Block, to: *mut u8, lead: usize| {
-        for (p, term) in block.terms.enumerate() {
-            for (j, line) in block.lines.clone().enumerate() {
-                // SAFETY: as above.
-                unsafe { to.cast::<T>().add(p * lead + j).write(right[(block.batch * n + line) * k + term]) };
-            }
-        }
-    };
+    let of_left = |block: Block, to: *mut u8, lead: usize| computed(left, m, true, block, to, lead);
+    let of_left_turned = |block: Block, to: *mut u8, lead: usize| computed(left, m, false, block, to, lead);
+    let of_right = |block: Block, to: *mut u8, lead: usize| computed(right, n, false, block, to, lead);
+    let of_right_turned = |block: Block, to: *mut u8, lead: usize| computed(right, n, true, block, to, lead);
     let strided = |laid: &Laid<T>| Factor::Strided {
         first: laid.memory[laid.first.min(laid.memory.len() - 1)..].as_ptr().cast(),
         batch: vec![laid.strides[0]],
@@ -184,8 +188,18 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
         n,
         k,
         free: way.free,
-        left: if matches!(way.left, Lies::Computed) { Factor::Computed(&of_left) } else { strided(&l) },
-        right: if matches!(way.right, Lies::Computed) { Factor::Computed(&of_right) } else { strided(&r) },
+        left: match way.left {
+            Lies::Computed { terms_last } => {
+                Factor::Computed { write: if terms_last { &of_left } else { &of_left_turned }, terms_last }
+            }
+            _ => strided(&l),
+        },
+        right: match way.right {
+            Lies::Computed { terms_last } => {
+                Factor::Computed { write: if terms_last { &of_right_turned } else { &of_right }, terms_last }
+            }
+            _ => strided(&r),
+        },
         finish: if way.tiles { Finish::Tiles(&take) } else { Finish::Store(stored.as_mut_ptr().cast()) },
     };
     run(&contraction, way.isa, &Threads::new(way.threads, 0.0));
@@ -212,8 +226,8 @@ where
     let engines: Vec<Choice> = engines().collect();
     for _ in 0..ways {
         let way = Way {
-            left: WAYS[rng.below(4)],
-            right: WAYS[rng.below(4)],
+            left: WAYS[rng.below(WAYS.len())],
+            right: WAYS[rng.below(WAYS.len())],
             isa: engines[rng.below(engines.len())],
             threads: [1, 2, 8][rng.below(3)],
             tiles: rng.below(2) == 0,

@@ -13,7 +13,7 @@ use crate::threads::Threads;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use thalweg_ir::DType;
-use thalweg_kernel::{Contraction, ContractionGeometry, MatmulGeometry, Rectangle, accumulator};
+use thalweg_kernel::{Contraction, ContractionGeometry, FactorOrder, MatmulGeometry, Rectangle, accumulator};
 use thalweg_runtime::Buffer;
 
 /// Who computes the products of a block, and with which threads.
@@ -22,7 +22,8 @@ pub(super) type Engine<'a> = (Choice, &'a Threads);
 /// Where a factor comes from.
 pub(super) enum Source<'a> {
     Memory(&'a Buffer),
-    Computed(Job<'a>),
+    /// By a body over its own points, or over those of its transpose.
+    Computed(Job<'a>, FactorOrder),
 }
 
 /// A product with its factors, and with what is made of its sums.
@@ -107,7 +108,7 @@ impl<'a> Arguments<'a> {
             operands.push(anything);
             let part = parts.factors[n].as_ref().expect("compiled with the kernel");
             let scalars = self.scalars(prologue.scalars);
-            Source::Computed(Job { part, tiles, operands, scalars, failed: self.failed })
+            Source::Computed(Job { part, tiles, operands, scalars, failed: self.failed }, prologue.order)
         });
         let epilogue = c.epilogue.as_deref().zip(g.epilogue.as_deref()).map(|(e, tiles)| {
             let anything = self.first;
@@ -142,7 +143,7 @@ impl Level<'_> {
         let factor = match (self.in_memory(1, batch, 0), &grid) {
             (Some(factor), _) => factor,
             (None, Some(grid)) => Factor::Grid(grid, &block),
-            (None, None) => Factor::Computed(&block),
+            (None, None) => Factor::Computed { write: &block, terms_last: self.terms_last(1) },
         };
         // SAFETY: the factor was checked, there is room for those of so many products, and a part is one thread's.
         unsafe { packed.packing.pack(&factor, part, packed.at(batch)) }
@@ -150,15 +151,22 @@ impl Level<'_> {
 
     /// Computes a block of factor `n`, of these batches, from its row `first` on.
     pub(super) fn block(&self, n: usize, batch: usize, first: usize, block: Block, to: *mut u8, pitch: usize) {
-        let Source::Computed(job) = &self.factors[n] else { unreachable!("a factor in memory is read there") };
+        let Source::Computed(job, _) = &self.factors[n] else { unreachable!("a factor in memory is read there") };
         let batch = batch_number(self.product, n, batch);
-        let of = match n {
-            0 => Rectangle { batch, rows: first + block.lines.start..first + block.lines.end, columns: block.terms },
-            _ => Rectangle { batch, rows: block.terms, columns: block.lines },
+        let lines = first + block.lines.start..first + block.lines.end;
+        let of = match self.terms_last(n) {
+            true => Rectangle { batch, rows: lines, columns: block.terms },
+            false => Rectangle { batch, rows: block.terms, columns: lines },
         };
         let operand = (job.operands.len() - 1) as u16;
         // SAFETY: the driver gives a block of its own that has room for it.
         unsafe { job.run(&of, &[Near { operand, at: to, pitch, dtype: self.dtype }]) }
+    }
+
+    /// Whether a factor is computed in rows that are lines.
+    pub(super) fn terms_last(&self, n: usize) -> bool {
+        let turned = matches!(self.factors[n], Source::Computed(_, FactorOrder::Turned));
+        (n == 0) != turned
     }
 
     /// Factor `n` of one product, from line `first` on, where it is in memory.
@@ -173,7 +181,7 @@ impl Level<'_> {
 
     /// Where the right factor of these products lies, if its body only copies it.
     pub(super) fn grid(&self, batches: Range<usize>) -> Option<Grid> {
-        let Source::Computed(job) = &self.factors[1] else { return None };
+        let Source::Computed(job, FactorOrder::Own) = &self.factors[1] else { return None };
         grid(job, self.dtype, batches.map(|batch| batch_number(self.product, 1, batch)))
     }
 
@@ -246,7 +254,7 @@ impl Level<'_> {
         let own = |n: usize, first: usize| match (self.in_memory(n, batch, first), &grid) {
             (Some(factor), _) => factor,
             (None, Some(grid)) if n == 1 => Factor::Grid(grid, &blocks[n]),
-            _ => Factor::Computed(&blocks[n]),
+            _ => Factor::Computed { write: &blocks[n], terms_last: self.terms_last(n) },
         };
         let product = contract::Contraction {
             dtype: self.dtype,

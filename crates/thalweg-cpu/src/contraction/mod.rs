@@ -123,7 +123,7 @@ impl ContractionProgram {
             }
             _ => match &grid {
                 Some(grid) if n == 1 => Factor::Grid(grid, &blocks[n]),
-                _ => Factor::Computed(&blocks[n]),
+                _ => Factor::Computed { write: &blocks[n], terms_last: level.terms_last(n) },
             },
         };
         let finish = |tile: Tile| {
@@ -258,7 +258,7 @@ impl ContractionProgram {
         (batch, rows): (usize, Range<usize>),
         [sums, factor]: [*mut u8; 2],
     ) {
-        let Source::Computed(job) = &level.factors[0] else { unreachable!("a left factor that is computed") };
+        let Source::Computed(job, _) = &level.factors[0] else { unreachable!("a left factor that is computed") };
         let k = g.product.k;
         let batch = batch_number(&g.product, 0, batch);
         let operand = (job.operands.len() - 1) as u16;

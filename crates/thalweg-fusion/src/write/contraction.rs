@@ -13,8 +13,8 @@ use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{DType, MAX_RANK, Shape, View};
 use thalweg_kernel::{
-    AccessClass, Body, Contraction, ContractionGeometry, Epilogue, Geometry, IndexMap, Inner, Kernel, MapGeometry,
-    MatmulGeometry, Precision, Prologue, TileBox, TileGeometry,
+    AccessClass, Body, Contraction, ContractionGeometry, Epilogue, FactorOrder, Geometry, IndexMap, Inner, Kernel,
+    MapGeometry, MatmulGeometry, Precision, Prologue, TileBox, TileGeometry, bodies,
 };
 
 /// A contraction with sizes.
@@ -198,8 +198,14 @@ impl ContractionKernel {
         (mut body, inner): (Written, Option<InnerKernel>),
         outline: Outline<'_>,
     ) {
-        let (kernel, tiles) = laid_out(ix, &body, outline);
+        let (mut order, (mut kernel, mut tiles)) = (FactorOrder::Own, laid_out(ix, &body, outline));
         let shape = ix.shape(outline.domain);
+        if outline.rows.is_none() && inner.is_none() && apart(&kernel, &tiles) > 0 {
+            let turned = tiled(&body, shape, FactorOrder::Turned);
+            if apart(&turned.0, &turned.1) < apart(&kernel, &tiles) {
+                (order, (kernel, tiles)) = (FactorOrder::Turned, turned);
+            }
+        }
         self.count(ix, &body, outline, shape);
         let inner = inner.map(|InnerKernel { made, end, dtype }| {
             let sums = body.remove(end);
@@ -210,7 +216,7 @@ impl ContractionKernel {
             self.geometry.inner = Some(Box::new(made.geometry));
             Box::new(Inner { product: made.kernel, sums, dtype })
         });
-        let prologue = Prologue { kernel, operands: body.reads.len(), scalars: body.scalars.len(), inner };
+        let prologue = Prologue { kernel, order, operands: body.reads.len(), scalars: body.scalars.len(), inner };
         self.kernel.factors[n] = Some(Box::new(prologue));
         self.geometry.factors[n] = Some(Box::new(tiles));
         self.reads.extend(body.reads);
@@ -277,8 +283,17 @@ fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kerne
             let points = written.body.stores.len() - outline.row_stores.len();
             rows::lay_out_tiled(written.body.clone(), points, shape, &written.maps)
         }
-        None => tiled(written, shape),
+        None => tiled(written, shape, FactorOrder::Own),
     }
+}
+
+/// How many elements a body reads that do not lie beside the last one read by the same access.
+fn apart(kernel: &Kernel, tiles: &TileGeometry) -> usize {
+    let boxes = bodies(kernel).iter().zip(&tiles.boxes);
+    let strided = |body: &Body| {
+        body.accesses.iter().filter(|a| matches!(a.class, AccessClass::Strided | AccessClass::Mapped)).count()
+    };
+    boxes.map(|(body, part)| strided(body) * part.geometry.points()).sum()
 }
 
 /// The sizes of a product of two views.
@@ -306,9 +321,18 @@ pub(super) fn product_geometry(shape: Shape, views: [View; 2], reach: [Option<(u
     }
 }
 
-/// A body over `[batch…, rows, columns]` as a kernel that can be run on rectangles of rows and columns.
-fn tiled(written: &Written, shape: Shape) -> (Kernel, TileGeometry) {
-    let (mut domain, mut maps) = boxes::renumbered(shape, &written.maps);
+/// A body over `[batch…, rows, columns]`, or over `[batch…, columns, rows]` of its transpose, as a kernel that can be
+/// run on rectangles of rows and columns.
+fn tiled(written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGeometry) {
+    let (shape, own) = match order {
+        FactorOrder::Own => (shape, written.maps.clone()),
+        FactorOrder::Turned => {
+            let axes: Vec<usize> = (0..shape.rank() - 2).chain([shape.rank() - 1, shape.rank() - 2]).collect();
+            let turned: Vec<usize> = axes.iter().map(|&axis| shape[axis]).collect();
+            (Shape::new(&turned), written.maps.iter().map(|map| map.clone().permute(&axes)).collect())
+        }
+    };
+    let (mut domain, mut maps) = boxes::renumbered(shape, &own);
     let (m, n) = (shape[shape.rank() - 2], shape[shape.rank() - 1]);
     if groups(&domain, m, n).is_none() {
         // Sizes of 1 went when the points were renumbered; one is needed where a group has no other.
@@ -316,7 +340,7 @@ fn tiled(written: &Written, shape: Shape) -> (Kernel, TileGeometry) {
         domain = if room { domain.insert(domain.rank(), 1) } else { shape };
         maps = match room {
             true => maps.into_iter().map(|map| map.reshape(domain)).collect(),
-            false => written.maps.clone(),
+            false => own,
         };
     }
     let (rows, columns) = groups(&domain, m, n).expect("a shape has rows and columns of its own");

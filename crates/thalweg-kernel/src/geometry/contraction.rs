@@ -33,14 +33,25 @@ pub struct Contraction {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Prologue {
     /// A [`Kernel::Map`] or [`Kernel::Boxes`] over the points of the factor, or, of the left factor, a [`Kernel::Rows`]
-    /// along its rows. Its last operand and access is the factor, row-major.
+    /// along its rows. Its last operand and access is the factor, row-major, or its transpose.
     pub kernel: Kernel,
+    /// Whose points these are.
+    pub order: FactorOrder,
     /// How many operands it reads, but for the sums of `inner`.
     pub operands: usize,
     /// How many scalars it has.
     pub scalars: usize,
     /// The product that it is computed from, of the left factor.
     pub inner: Option<Box<Inner>>,
+}
+
+/// The order in which a body goes through the points of a factor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FactorOrder {
+    /// Of the factor: `[batch…, m, k]`, `[batch…, k, n]`.
+    Own,
+    /// Of its transpose: what it reads lies so in memory. Of bodies over points only.
+    Turned,
 }
 
 /// A product whose sums go into a factor of another: `softmax(q·kᵀ + mask)·v`.
