@@ -31,6 +31,7 @@ def pos(*shape):
 
 target = torch.tensor([1, 0, 3])
 rows = torch.tensor([2, 0, 2, 1])
+rare = torch.tensor([1.0, 0.5, 2.0, 3.0])
 
 CASES = {
     "mlp": ([sym(3, 4), sym(5, 4), sym(5), sym(2, 5)], lambda x, w, b, v: torch.tanh(F.linear(x, w, b)) @ v.T),
@@ -44,9 +45,13 @@ CASES = {
     "instance_norm": ([sym(2, 3, 4)], lambda x: F.instance_norm(x)),
     "cross_entropy": ([sym(3, 4)], lambda x: F.cross_entropy(x * 4, target)),
     "cross_entropy_smooth": ([sym(3, 4)], lambda x: F.cross_entropy(x, target, ignore_index=0, label_smoothing=0.1)),
+    "cross_entropy_weighted": ([sym(3, 4)], lambda x: F.cross_entropy(x, target, weight=rare, ignore_index=0, label_smoothing=0.1)),
+    "cross_entropy_soft": ([sym(3, 4), sym(3, 4)], lambda x, p: F.cross_entropy(x, p.softmax(1), weight=rare, label_smoothing=0.2)),
+    "nll_weighted": ([sym(3, 4)], lambda x: F.nll_loss(F.log_softmax(x, 1), target, weight=rare)),
     "nll": ([sym(3, 4)], lambda x: F.nll_loss(F.log_softmax(x, 1), target, reduction="none")),
     "mse": ([sym(3, 4), sym(3, 4)], lambda x, y: F.mse_loss(x, y)),
     "huber": ([sym(3, 4), sym(3, 4)], lambda x, y: F.huber_loss(x, y, delta=0.5)),
+    "bce_weighted": ([sym(6), pos(6)], lambda x, y: F.binary_cross_entropy_with_logits(x * 3, y / 2, pos_weight=torch.tensor(3.0).to(x.dtype))),
     "bce_logits": ([sym(6), pos(6)], lambda x, y: F.binary_cross_entropy_with_logits(x * 3, y / 2)),
     "kl_div": ([sym(2, 4), sym(2, 4)], lambda x, y: F.kl_div(F.log_softmax(x, 1), F.softmax(y, 1), reduction="sum")),
     "cosine": ([sym(3, 4), sym(3, 4)], lambda x, y: F.cosine_similarity(x, y, 1, 1e-8)),

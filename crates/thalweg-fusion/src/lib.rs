@@ -3,6 +3,7 @@
 //! * [`plan`] partitions a [`Segment`]'s operations into kernels. It looks at the whole graph with its sizes in bytes.
 //! * [`instantiate`] works a [`Plan`] out for concrete sizes: kernel bodies, geometry, buffers.
 //! * [`schedule`] finds the order of an [`Instance`]'s launches and the memory of each result.
+//! * [`keep`] says what of a forward pass is written for the backward pass.
 //! * [`SegmentClass`] says which sizes and layouts share a plan.
 //! * [`Explanation`] says what was done and why, in text, JSON and HTML.
 
@@ -10,6 +11,7 @@ mod class;
 mod cost;
 mod explanation;
 mod instance;
+mod keep;
 mod memory;
 mod partition;
 mod plan;
@@ -21,9 +23,11 @@ mod write;
 pub use class::SegmentClass;
 pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, features, footprint};
 pub use explanation::{
-    Candidate, EdgeReport, Explanation, KernelReport, OperationReport, Runner, SegmentReport, Totals, bytes, time,
+    Candidate, EdgeReport, Explanation, KeptReport, KernelReport, OperationReport, Runner, SegmentReport, Totals,
+    bytes, time,
 };
 pub use instance::{Instance, Output, instantiate, instantiate_like};
+pub use keep::{Keep, MOST_AGAIN, Question, Stretch, Why, keep};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
 pub use partition::{Effort, NoPlan, PLANNER, Planned, alternatives, plan, question};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};

@@ -1,6 +1,6 @@
 //! Segments: a stretch of a stream, cut off to be planned and run.
 
-use thalweg_ir::{Arg, DType, Op, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_kernel::Precision;
 
 /// How a segment is planned.
@@ -143,6 +143,19 @@ impl OwnedSegment {
             ints: &self.ints,
             scalars: &self.scalars,
             inputs: &self.inputs,
+        }
+    }
+}
+
+impl OwnedSegment {
+    /// Says in the operations how inputs lie, after those were set.
+    pub fn relink(&mut self) {
+        for arg in self.ops.iter_mut().flat_map(|o| &mut o.args) {
+            if let Arg::Input(n) = arg.decode() {
+                let (dtype, view) = self.inputs[n];
+                let kind = InputKind { dtype, rank: view.shape.rank(), contiguous: view.is_contiguous() };
+                *arg = RelArg::input(n, kind);
+            }
         }
     }
 }

@@ -52,7 +52,7 @@ enum Drops {
     Cut(usize),
 }
 
-const STRICT: Mode =
+pub const STRICT: Mode =
     Mode { fused: true, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 const UNFUSED: Mode =
     Mode { fused: false, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
@@ -140,6 +140,11 @@ impl Checker {
     pub fn counts(&self, program: &Program) -> Result<(), String> {
         let plain = self.run(program, STRICT, Drops::Early, false).map_err(|e| e.to_string())?;
         self.counted(program, &plain)
+    }
+
+    /// The first device.
+    pub fn device(&self) -> DeviceRef {
+        self.device
     }
 
     /// The inputs of a program, on the first device.

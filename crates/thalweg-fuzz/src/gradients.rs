@@ -6,9 +6,11 @@
 //! same program in f64, by the interpreter, are held against differences along random directions; where the slopes from
 //! both sides or at two distances differ, there is a kink or a jump, and nothing is asked.
 
+mod cut;
+mod differences;
+
 use crate::check::{Checker, Ways};
 use crate::program::{Argument, Input, Program, Step, Tensor as Place};
-use fastrand::Rng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg::raw::{self, RawArg};
 use thalweg::{Tensor, grad_graph};
@@ -19,8 +21,6 @@ use thalweg_stream::{Mode, set_mode};
 /// Steps and elements that a program may have: the backward pass has several times as many.
 const MOST_STEPS: usize = 16;
 const MOST_ELEMENTS: usize = 20_000;
-/// Directions that a program is held against differences along.
-const DIRECTIONS: usize = 3;
 /// Every so many programs are differentiated twice.
 const TWICE: u64 = 3;
 /// Recorded operations from which on other plans are not tried: to search for them takes many times as long.
@@ -35,7 +35,8 @@ pub fn tally() -> String {
     let [constant, several, compared, unstable, compared2, unstable2] = TALLY.each_ref().map(|n| n.load(Relaxed));
     format!(
         "{constant} with nothing to differentiate, {several} cut on the way; slopes compared {compared} times, not \
-         {unstable} times at kinks; second ones {compared2} and {unstable2}"
+         {unstable} times at kinks; second ones {compared2} and {unstable2}; {}",
+        cut::tally()
     )
 }
 
@@ -59,10 +60,11 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Res
     let indexed = recorded.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));
     let ways = Ways { plans: ways.plans && few, scalars: !indexed, ..ways };
     checker.check(&recorded, ways).map_err(|why| format!("{why}\nas recorded:\n{}", recorded.listing()))?;
+    cut::check(checker, program, seed, twice)?;
     let _interpreted = Interpreted::new();
     let wide = in_f64(program);
-    differences(checker, &wide, seed, false)?;
-    if twice { differences(checker, &wide, seed, true) } else { Ok(()) }
+    differences::check(checker, &wide, seed, false)?;
+    if twice { differences::check(checker, &wide, seed, true) } else { Ok(()) }
 }
 
 /// While it lives the thread's segments are interpreted.
@@ -94,25 +96,49 @@ struct Differentiated {
     gradients: Vec<Option<Tensor>>,
 }
 
-/// The steps on tensors of the front, and a scalar that every element kept has its own part in.
-fn scalar(program: &Program, inputs: &[Tensor]) -> Option<Tensor> {
-    let mut steps: Vec<Tensor> = vec![];
-    for step in &program.steps {
+/// Where a stream is cut while a program is differentiated.
+#[derive(Clone, Default, Debug)]
+struct Cuts {
+    /// After these steps.
+    after: Vec<usize>,
+    /// Between the passes: the value is read, and that of a first pass.
+    between: bool,
+}
+
+/// The steps on tensors of the front, and a scalar that every element kept has its own part in. What no later step
+/// names is dropped at once.
+fn scalar(program: &Program, inputs: &[Tensor], cuts: &Cuts) -> Option<Tensor> {
+    let mut steps: Vec<Option<Tensor>> = vec![];
+    let mut last = vec![0; program.steps.len()];
+    for (i, step) in program.steps.iter().enumerate() {
+        for arg in &step.args {
+            if let Argument::Tensor(Place::Step(n)) = arg {
+                last[*n] = i;
+            }
+        }
+    }
+    for (i, step) in program.steps.iter().enumerate() {
         let args: Vec<RawArg<'_>> = step
             .args
             .iter()
             .map(|a| match a {
                 Argument::Tensor(Place::Input(n)) => RawArg::Tensor(&inputs[*n]),
-                Argument::Tensor(Place::Step(n)) => RawArg::Tensor(&steps[*n]),
+                Argument::Tensor(Place::Step(n)) => RawArg::Tensor(steps[*n].as_ref().expect("used while held")),
                 Argument::Scalar(bits) => RawArg::Scalar(*bits),
             })
             .collect();
         let made = raw::record(step.op, step.dtype, step.shape, step.attr, &args, &step.ints);
         drop(args);
-        steps.push(made);
+        steps.push(Some(made));
+        for d in (0..=i).filter(|&d| last[d] <= i && !program.steps[d].kept) {
+            steps[d] = None;
+        }
+        if cuts.after.contains(&i) {
+            thalweg::flush();
+        }
     }
-    let kept = program.steps.iter().zip(&steps).filter(|(s, _)| s.kept && s.dtype.is_float() && s.shape.numel() > 0);
-    let parts = kept.map(|(_, y)| weighted(y, 0.7));
+    let kept = program.steps.iter().zip(steps).filter(|(s, _)| s.kept && s.dtype.is_float() && s.shape.numel() > 0);
+    let parts = kept.filter_map(|(_, y)| Some(weighted(&y?, 0.7)));
     parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)
 }
 
@@ -124,16 +150,23 @@ fn weighted(x: &Tensor, from: f64) -> Tensor {
 }
 
 /// A program differentiated, once or twice; none where it does not depend on any input.
-fn differentiated(program: &Program, inputs: &[Tensor], twice: bool) -> Option<Differentiated> {
+fn differentiated(program: &Program, inputs: &[Tensor], twice: bool, cuts: &Cuts) -> Option<Differentiated> {
     let leaf = |x: &Tensor| if x.dtype().is_float() { x.tracked() } else { x.clone() };
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
-    let mut value = scalar(program, &leaves)?;
+    let mut value = scalar(program, &leaves, cuts)?;
+    let cut = || {
+        if cuts.between {
+            thalweg::flush()
+        }
+    };
+    cut();
     if twice {
         let first = thalweg::retain_graph(|| value.backward());
         let reached: Vec<&Tensor> = leaves.iter().filter(|x| first.contains(x)).collect();
         let gradients = grad_graph(&value, reached.as_slice());
         let parts = gradients.iter().enumerate().map(|(i, g)| weighted(g, 0.2 * i as f64));
         value = parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)?;
+        cut();
     }
     let mut all = value.backward();
     Some(Differentiated { gradients: leaves.iter().map(|x| all.take(x)).collect(), value: value.detach() })
@@ -150,7 +183,7 @@ fn inputs(checker: &Checker, program: &Program) -> Result<Vec<Tensor>, String> {
 /// What is recorded as a program is differentiated, as a program.
 fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<Program>, String> {
     let tensors = inputs(checker, program)?;
-    let (made, segments) = thalweg_stream::segments(|| differentiated(program, &tensors, twice));
+    let (made, segments) = thalweg_stream::segments(|| differentiated(program, &tensors, twice, &Cuts::default()));
     if made.is_none() {
         count(0);
         return Ok(None);
@@ -229,83 +262,6 @@ fn in_f64(program: &Program) -> Program {
         }
     }
     out
-}
-
-/// Holds the gradients of a program in f64 against differences of its values; with `second` those of a weighted sum of
-/// its gradients.
-fn differences(checker: &Checker, program: &Program, seed: u64, second: bool) -> Result<(), String> {
-    let at: Vec<Vec<f64>> = program
-        .inputs
-        .iter()
-        .map(|i| match i.dtype {
-            DType::F64 => i.bytes.chunks(8).map(|b| f64::from_ne_bytes(b.try_into().expect("eight bytes"))).collect(),
-            _ => vec![],
-        })
-        .collect();
-    // Beyond that, squares and exponentials leave what slopes can be told in.
-    if at.iter().flatten().any(|x| x.abs() > 1e6 || x.is_nan()) {
-        count(3 + 2 * second as usize);
-        return Ok(());
-    }
-    let tensors = |by: f64, along: &[Vec<f64>]| -> Result<Vec<Tensor>, String> {
-        let mut moved = program.clone();
-        for ((input, x), d) in moved.inputs.iter_mut().zip(&at).zip(along).filter(|((_, x), _)| !x.is_empty()) {
-            input.bytes = x.iter().zip(d).flat_map(|(x, d)| (x + by * d).to_ne_bytes()).collect();
-        }
-        inputs(checker, &moved)
-    };
-    let mut rng = Rng::with_seed(seed);
-    let still: Vec<Vec<f64>> = at.iter().map(|x| vec![0.0; x.len()]).collect();
-    let Some(here) = differentiated(program, &tensors(0.0, &still)?, second) else { return Ok(()) };
-    let read = |x: &Tensor| x.to_f64_vec().map_err(|e| format!("differentiated: {e}"));
-    let value = read(&here.value)?[0];
-    let gradients: Vec<Option<Vec<f64>>> =
-        here.gradients.iter().map(|g| g.as_ref().map(&read).transpose()).collect::<Result<_, _>>()?;
-    let steady = |v: f64| v.is_finite() && v.abs() < 1e9;
-    for _ in 0..DIRECTIONS {
-        // Few elements move in some directions, all in others.
-        let share = [0.05, 0.5, 1.0][rng.usize(..3)];
-        let one = |rng: &mut Rng| if rng.f64() < share { rng.f64() * 2.0 - 1.0 } else { 0.0 };
-        let along: Vec<Vec<f64>> = at.iter().map(|x| x.iter().map(|_| one(&mut rng)).collect()).collect();
-        let mut slopes = vec![];
-        for h in [1e-5, -1e-5, 2e-6, -2e-6] {
-            let moved = tensors(h, &along)?;
-            let there = match second {
-                true => differentiated(program, &moved, false).map(|d| {
-                    let parts = d.gradients.iter().flatten().enumerate();
-                    parts.map(|(i, g)| weighted(g, 0.2 * i as f64)).reduce(|a, b| a + b)
-                }),
-                false => Some(scalar(program, &moved_and_tracked(&moved))),
-            };
-            let Some(Some(there)) = there else { return Err("a value that comes and goes".into()) };
-            slopes.push((read(&there)?[0] - value) / h);
-        }
-        let scale = slopes.iter().fold(0.0f64, |m, s| m.max(s.abs()));
-        let noise = 1e-9 * value.abs() + 1e-8;
-        let central = [(slopes[0] + slopes[1]) / 2.0, (slopes[2] + slopes[3]) / 2.0];
-        // What the slopes of both sides differ by falls with the distance, but for a kink right here.
-        let kink = (5.0 * (slopes[2] - slopes[3]) - (slopes[0] - slopes[1])).abs() / 4.0;
-        let smooth = (slopes[0] - slopes[1]).abs() <= 2e-3 * scale + noise
-            && (central[0] - central[1]).abs() <= 1e-5 * scale + noise;
-        if !slopes.iter().all(|s| steady(*s)) || !steady(value) || !smooth {
-            count(3 + 2 * second as usize);
-            continue;
-        }
-        count(2 + 2 * second as usize);
-        let products = gradients.iter().zip(&along).filter_map(|(g, d)| Some((g.as_ref()?, d)));
-        let terms: Vec<f64> = products.flat_map(|(g, d)| g.iter().zip(d).map(|(g, d)| g * d)).collect();
-        let got: f64 = terms.iter().sum();
-        let size = terms.iter().map(|t| t.abs()).sum::<f64>().max(scale);
-        if got.is_nan() && program.steps.iter().any(|s| has_poles(s.op)) {
-            count(3 + 2 * second as usize);
-            continue;
-        }
-        if (got - central[1]).abs() > 2e-5 * size + 2.0 * kink + 10.0 * noise || got.is_nan() {
-            let order = if second { "second" } else { "first" };
-            return Err(format!("{order} order: {got} along a direction, the difference is {}", central[1]));
-        }
-    }
-    Ok(())
 }
 
 /// Operations whose slope is infinite somewhere: there a derivative may be `∞ - ∞` where the function is not, as that of

@@ -111,7 +111,7 @@ fn accuracy(net: &impl Net, [x, digits]: &[Tensor; 2]) -> Result<f32, thalweg::E
 
 /// One step; the loss is not read yet.
 fn step<N: Net>(net: &mut N, optimizer: &mut AdamW, [x, digits]: &[Tensor; 2]) -> Tensor {
-    let loss = net.forward(x).cross_entropy_with(digits, None, 0.05, Reduction::Mean);
+    let loss = net.forward(x).cross_entropy_with(digits, &ClassLoss::default().smoothing(0.05));
     optimizer.step(net, &loss.backward());
     loss.detach()
 }

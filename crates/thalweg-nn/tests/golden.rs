@@ -92,6 +92,12 @@ fn attention() {
     // Projected together, two by two, or each by itself.
     let copy = &k * 1.0;
     same("two", &layer.forward(&copy, &k, &k, plain), &file.get("output.0").unwrap());
+    // Weights are dropped in training alone.
+    let mut dropping = layer.clone().dropout(0.5);
+    let other = dropping.forward(&k, &k, &k, plain).ne(&layer.forward(&k, &k, &k, plain)).any(..);
+    assert!(other.item::<bool>().unwrap());
+    dropping.eval();
+    same("evaluated", &dropping.forward(&k, &k, &k, plain), &file.get("output.0").unwrap());
     same("three", &layer.forward(&copy, &k, &(&k * 1.0), plain), &file.get("output.0").unwrap());
 }
 

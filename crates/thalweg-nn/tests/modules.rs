@@ -133,7 +133,8 @@ fn training_reaches_every_mode() {
         });
         modes
     };
-    let names = ["blocks.0.drop.mode", "blocks.1.drop.mode", "norm.mode"].map(String::from);
+    let names =
+        ["blocks.0.attn", "blocks.0.drop", "blocks.1.attn", "blocks.1.drop", "norm"].map(|n| format!("{n}.mode"));
     assert_eq!(modes(&mut net), names.clone().map(|n| (n, true)));
     net.eval();
     assert_eq!(modes(&mut net), names.clone().map(|n| (n, false)));

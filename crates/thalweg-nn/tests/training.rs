@@ -257,8 +257,15 @@ fn states_of_optimisers_that_do_not_fit_are_refused() {
     let without = state.renamed(|name| (name != "exp_avg.bias").then(|| name.to_string()));
     let message = Adam::new(0.1).load_state_dict(&without).unwrap_err().to_string();
     assert!(message.contains("has no exp_avg.bias"), "{message}");
-    let message = Sgd::new(0.1).load_state_dict(&state).unwrap_err().to_string();
+    let message = Sgd::new(0.1).momentum(0.9).load_state_dict(&state).unwrap_err().to_string();
     assert!(message.contains("has no momentum_buffer.bias"), "{message}");
+    // Without momentum it keeps nothing, and takes nothing.
+    let mut plain = Sgd::new(0.1);
+    let gradients = in_memory(&model);
+    plain.step(&mut model, &gradients);
+    let kept = plain.state_dict();
+    assert_eq!(kept.names().collect::<Vec<_>>(), ["step.bias", "step.weight"]);
+    Sgd::new(0.1).load_state_dict(&kept).unwrap();
     let message = Lion::new(0.1).load_state_dict(&state).unwrap_err().to_string();
     assert!(message.contains("exp_avg_sq.bias of the state is not of this optimiser"), "{message}");
 }

@@ -30,8 +30,17 @@ pub struct Counters {
     pub autotuned_replaced: u64,
     /// Live results that were not written, because nobody had read them before.
     pub values_deferred: u64,
-    /// Of these, how many were asked for after all.
+    /// Values that were not written, those left for a backward pass with them, and were read after all: each was
+    /// computed by a run of its own.
     pub values_recomputed: u64,
+    /// Results written because a backward pass will read them or what follows from them, and nobody else.
+    pub values_kept: u64,
+    /// Their bytes.
+    pub kept_bytes: u64,
+    /// Results that a backward pass will read and that were not written: it computes them again.
+    pub values_left: u64,
+    /// Operations recorded again for such results. They count as operations, too.
+    pub operations_again: u64,
     /// Kernels compiled.
     pub programs_compiled: u64,
     /// Kernels whose machine code was found in the disk cache.
@@ -80,6 +89,10 @@ impl Sub for Counters {
             autotuned_replaced: self.autotuned_replaced - o.autotuned_replaced,
             values_deferred: self.values_deferred - o.values_deferred,
             values_recomputed: self.values_recomputed - o.values_recomputed,
+            values_kept: self.values_kept - o.values_kept,
+            kept_bytes: self.kept_bytes - o.kept_bytes,
+            values_left: self.values_left - o.values_left,
+            operations_again: self.operations_again - o.operations_again,
             programs_compiled: self.programs_compiled - o.programs_compiled,
             programs_loaded: self.programs_loaded - o.programs_loaded,
             compile_ns: self.compile_ns - o.compile_ns,
@@ -102,7 +115,7 @@ impl Sub for Counters {
 thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
         operations: 0, segments: 0, plans_made: 0, plans_found: 0, plans_loaded: 0, calibrations: 0, instances_made: 0,
-        autotuned: 0, autotuned_replaced: 0, values_deferred: 0, values_recomputed: 0,
+        autotuned: 0, autotuned_replaced: 0, values_deferred: 0, values_recomputed: 0, values_kept: 0, kept_bytes: 0, values_left: 0, operations_again: 0,
         programs_compiled: 0, programs_loaded: 0, compile_ns: 0, plan_ns: 0, kernels: 0, device_launches: 0, graphs_made: 0, graph_runs: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
         arena_bytes: 0, scratch_bytes: 0, reused_in_place: 0, recomputed_launches: 0,
     }) };

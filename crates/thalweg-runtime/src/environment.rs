@@ -130,6 +130,9 @@ pub static SEARCH: Variable = variable(
 pub static MEASURE: Variable = variable("THALWEG_MEASURE", Allowed::Percent, "run time spent on measuring plans");
 /// Whether results that nobody reads are left unwritten.
 pub static DEFER: Variable = variable("THALWEG_DEFER", ON_OFF, "whether unread results are left unwritten");
+/// Whether what a backward pass reads may be computed again.
+pub static RECOMPUTE: Variable =
+    variable("THALWEG_RECOMPUTE", ON_OFF, "whether what a backward pass reads may be computed again");
 /// Where the disk cache is.
 pub static CACHE: Variable = variable("THALWEG_CACHE", Allowed::Folder { off: true }, "the disk cache");
 /// When a process measures its device.
@@ -175,7 +178,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 26] = [
+pub static ALL: [&Variable; 27] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -187,6 +190,7 @@ pub static ALL: [&Variable; 26] = [
     &SEARCH,
     &MEASURE,
     &DEFER,
+    &RECOMPUTE,
     &CACHE,
     &CALIBRATE,
     &CUDA_GRAPHS,

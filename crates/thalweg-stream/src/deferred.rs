@@ -19,7 +19,7 @@ use crate::store::Entry;
 use crate::value::{Recompute, Storage, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use thalweg_fusion::{BitSet, OwnedSegment};
+use thalweg_fusion::{BitSet, OwnedSegment, Segment};
 use thalweg_runtime::{Error, count};
 
 /// Bytes of inputs that recipes alone keep alive, at most.
@@ -67,30 +67,40 @@ impl Recipe {
 
     fn run(&self) -> Result<Vec<Option<Storage>>, Error> {
         count(|c| c.values_recomputed += self.deferred.count() as u64);
-        let segment = self.segment.as_segment();
-        let (ready, _) = self.entry.ready(self.device, segment, &self.sizes)?;
-        let ready = measuring().and(ready.autotuning.winner()).cloned().unwrap_or(ready);
-        let fresh = |i: usize| {
-            let (shape, dtype) = (segment.shapes[i], segment.ops[i].dtype);
-            Arc::new(Value::pending(shape, dtype, self.device, crate::value::NO_STREAM, 0, i as u32))
-        };
-        let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
-        let mut inputs: Vec<Option<Arc<Value>>> = self.inputs.iter().cloned().map(Some).collect();
-        // The recipe holds the inputs itself.
-        let found = ready.schedule(self.device, &vec![0; inputs.len()], || ready.lean(self.device, segment))?;
-        run::run((&found.0, found.1), self.device, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
-        let made = |i: usize| self.deferred.has(i).then(|| values[i].outcome()).transpose();
-        (0..values.len()).map(made).collect()
+        let inputs = self.inputs.iter().cloned().map(Some).collect();
+        run_alone(self.device, &self.entry, (self.segment.as_segment(), &self.sizes), inputs, &self.deferred)
     }
 }
 
+/// Runs a segment whose inputs somebody holds, outside of any stream, and gives those of its live results that are
+/// wanted.
+pub(crate) fn run_alone(
+    device: DeviceRef,
+    entry: &Entry,
+    (segment, sizes): (Segment<'_>, &[i64]),
+    mut inputs: Vec<Option<Arc<Value>>>,
+    wanted: &BitSet,
+) -> Result<Vec<Option<Storage>>, Error> {
+    let (ready, _) = entry.ready(device, segment, sizes)?;
+    let ready = measuring().and(ready.autotuning.winner()).cloned().unwrap_or(ready);
+    let fresh = |i: usize| {
+        let (shape, dtype) = (segment.shapes[i], segment.ops[i].dtype);
+        Arc::new(Value::pending(shape, dtype, device, crate::value::NO_STREAM, 0, i as u32))
+    };
+    let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
+    let found = ready.schedule(device, &vec![0; inputs.len()], || ready.lean(device, segment))?;
+    run::run((&found.0, found.1), device, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
+    let made = |i: usize| wanted.has(i).then(|| values[i].outcome()).transpose();
+    (0..values.len()).map(made).collect()
+}
+
 impl Recompute for Recipe {
-    fn make(&self, operation: usize) -> (Result<Storage, Error>, Watch) {
+    fn make(&self, operation: usize) -> (Result<Storage, Error>, Option<Watch>) {
         let made = match self.made.get_or_init(|| self.run()) {
             Ok(all) => Ok(all[operation].clone().expect("only deferred operations are asked for")),
             Err(error) => Err(error.clone()),
         };
-        (made, Watch::new(&self.history, operation))
+        (made, Some(Watch::new(&self.history, operation)))
     }
 }
 

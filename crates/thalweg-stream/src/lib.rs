@@ -17,6 +17,7 @@ mod device;
 mod explain;
 mod hash;
 mod history;
+mod kept;
 mod mode;
 mod period;
 mod ready;
@@ -36,10 +37,11 @@ pub use calibration::{calibrate, costs, save_costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments};
+pub use kept::{recomputing, set_recomputing};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,
     set_reproducible,
 };
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{flush, record, synchronize};
-pub use value::{Operand, Storage, Value};
+pub use value::{Kept, Operand, Storage, Value};

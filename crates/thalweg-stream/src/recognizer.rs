@@ -5,6 +5,7 @@
 //! there are; other successors are found by hash. Plans hang at nodes, one for each set of live-outs.
 
 use crate::history::History;
+use crate::kept::Decision;
 use crate::ready::Ready;
 use crate::store::Entry;
 use std::collections::HashMap;
@@ -37,6 +38,9 @@ struct Node {
     #[expect(clippy::box_collection)]
     others: Option<Box<HashMap<RelOp, u32>>>,
     known: Vec<Known>,
+    /// What was decided here about values that a tape alone holds. Boxed: most nodes have none.
+    #[expect(clippy::box_collection)]
+    decisions: Option<Box<Vec<Arc<Decision>>>>,
     /// A loop comes round here: the stream is cut as soon as this node is reached.
     cut: bool,
 }
@@ -109,6 +113,11 @@ impl Recognizer {
         &mut self.nodes[self.at as usize].known
     }
 
+    /// What was decided about values that a tape alone holds, the newest last.
+    pub fn decisions(&mut self) -> &mut Vec<Arc<Decision>> {
+        self.nodes[self.at as usize].decisions.get_or_insert_default()
+    }
+
     /// Adds a plan for it.
     pub fn add(&mut self, known: Known) {
         self.plans += 1;
@@ -118,7 +127,7 @@ impl Recognizer {
 
 impl Node {
     fn new(op: RelOp) -> Node {
-        Node { op, usual: 0, others: None, known: Vec::new(), cut: false }
+        Node { op, usual: 0, others: None, known: Vec::new(), decisions: None, cut: false }
     }
 }
 

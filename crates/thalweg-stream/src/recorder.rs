@@ -1,5 +1,7 @@
 //! Recording: one operation after the other, in relative form.
 
+mod kept;
+
 use crate::DeviceRef;
 use crate::autotune::Turn;
 use crate::calibration::watch;
@@ -7,6 +9,7 @@ use crate::defect;
 use crate::deferred::{Recipe, deferring};
 use crate::hash::AddressHasher;
 use crate::history::History;
+use crate::kept::Decision;
 use crate::mode::{Mode, measuring};
 use crate::period::{independent_turns, period};
 use crate::ready::{Numbered, Ready, held_alone};
@@ -87,8 +90,13 @@ pub(crate) struct Recorder {
     /// Values that died with their segment, as most do, for the next one: more of them at once than an allocator has at
     /// hand.
     spare: Vec<Arc<Value>>,
-    // Kept for their memory. What somebody can still ask for, and what of it is written.
+    /// Operations that were recorded again, for values that earlier segments left.
+    again: Vec<u32>,
+    /// What was decided about values that a tape alone holds, while the segment runs.
+    decision: Option<Arc<Decision>>,
+    // Kept for their memory. What somebody can still ask for, what a tape alone holds, and what is written.
     live: BitSet,
+    kept: BitSet,
     planned: BitSet,
     sizes: Vec<i64>,
     own: Vec<usize>,
@@ -118,7 +126,10 @@ impl Recorder {
             cut_next: false,
             turns: 0,
             spare: Vec::new(),
+            again: Vec::new(),
+            decision: None,
             live: BitSet::default(),
+            kept: BitSet::default(),
             planned: BitSet::default(),
             sizes: Vec::new(),
             own: Vec::new(),
@@ -152,7 +163,7 @@ impl Recorder {
             {
                 // One of an earlier segment that was not written then.
                 if v.state().is_none() {
-                    v.compute();
+                    return self.record_from_left(mode, op, dtype, shape, attr, args, ints);
                 }
                 let Some(Err(error)) = v.state() else { continue };
                 return Value::failed(self.device, error.poisoned(), shape, dtype);
@@ -290,17 +301,15 @@ impl Recorder {
     /// Cuts: what was recorded is run, and a new segment begins.
     pub fn cut(&mut self, wanted: Wanted) {
         if !self.ops.is_empty() {
-            self.live.reset(self.ops.len());
-            for (i, v) in self.values.iter().enumerate() {
-                if Arc::strong_count(v) > 1 {
-                    self.live.insert(i);
-                }
-            }
-            self.planned.clone_from(&self.live);
+            self.find_live(wanted);
             report::cut(|| {
+                self.planned.clone_from(&self.live);
+                self.planned.union(&self.kept);
                 let laid = self.laid_out();
                 self.segment(&laid).to_owned()
             });
+            let left = self.decide(wanted);
+            self.planned.clone_from(&self.live);
             count(|c| {
                 c.operations += self.ops.len() as u64;
                 c.segments += 1;
@@ -315,9 +324,11 @@ impl Recorder {
             };
             if let Some(error) = error {
                 tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
-                for i in self.live.iter() {
+                for i in self.live.iter().chain(left.iter().map(|l| l.0)) {
                     self.values[i].resolve(Err(error.clone()));
                 }
+            } else {
+                left.into_iter().for_each(|(i, recipe)| self.values[i].defer(recipe));
             }
         }
         self.ops.clear();
@@ -325,6 +336,8 @@ impl Recorder {
         let dead =
             self.values.drain(..).filter_map(|mut v| Arc::get_mut(&mut v).is_some_and(Value::empty).then_some(v));
         self.spare.extend(dead.take(room));
+        self.decision = None;
+        self.again.clear();
         self.ints.clear();
         self.scalars.clear();
         self.inputs.clear();
@@ -338,6 +351,31 @@ impl Recorder {
         self.turns = 0;
         self.epoch = NEXT_EPOCH.fetch_add(1, Relaxed);
         self.recognizer.restart(self.mode.index());
+    }
+
+    /// Finds what somebody can still ask for, and what a tape alone holds.
+    fn find_live(&mut self, wanted: Wanted) {
+        let n = self.ops.len();
+        self.live.reset(n);
+        self.kept.reset(n);
+        for (i, v) in self.values.iter().enumerate() {
+            match v.holders(1) {
+                (true, _) => self.live.insert(i),
+                (false, true) => self.kept.insert(i),
+                (false, false) => {}
+            }
+        }
+        // What is read now is to be there.
+        if let Wanted::Value { epoch, index } = wanted
+            && epoch == self.epoch
+            && self.kept.has(index as usize)
+        {
+            self.kept.remove(index as usize);
+            self.live.insert(index as usize);
+        }
+        self.sizes.clear();
+        self.sizes.extend_from_slice(&self.ints);
+        self.sizes.extend_from_slice(&self.input_sizes);
     }
 
     /// The error for a panic while the segment ran.
@@ -356,13 +394,11 @@ impl Recorder {
         if self.mode.reference {
             return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
         }
-        self.sizes.clear();
-        self.sizes.extend_from_slice(&self.ints);
-        self.sizes.extend_from_slice(&self.input_sizes);
         // What is deferred is told by history: a stretch would get another plan when it comes the third time.
         let watched = self.mode.fused && !self.mode.reproducible && deferring();
         let deferred = if watched { self.set_aside(wanted) } else { BitSet::default() };
-        if self.planned.count() == 0 && deferred.count() > 0 {
+        let left = self.decision.as_ref().is_some_and(|d| d.keep.left.count() > 0);
+        if self.planned.count() == 0 && (deferred.count() > 0 || left) {
             return Ok(());
         }
         let (own, origin) = self.plan()?;
@@ -383,7 +419,8 @@ impl Recorder {
         let runs = found.as_ref().map_or(chosen, |f| &f.0);
         let report = report::begin(|| {
             let laid = self.laid_out();
-            report::report(self.device, &self.segment(&laid), runs, &own, origin == Origin::Search, &deferred)
+            let kept = (self.decision.as_ref().map(|d| &d.keep), self.again.as_slice());
+            report::report(self.device, &self.segment(&laid), (runs, &own), origin == Origin::Search, &deferred, kept)
         });
         // Inputs may be gone after the run.
         let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());

@@ -6,7 +6,7 @@ use crate::ready::Ready;
 use crate::run::Run;
 use std::cell::RefCell;
 use std::sync::Arc;
-use thalweg_fusion::{BitSet, OwnedSegment, Runner, Segment, SegmentReport};
+use thalweg_fusion::{BitSet, Keep, OwnedSegment, Runner, Segment, SegmentReport};
 use thalweg_runtime::{Error, Program};
 
 thread_local! {
@@ -59,15 +59,19 @@ pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> 
 pub(crate) fn report(
     device: DeviceRef,
     segment: &Segment<'_>,
-    ready: &Ready,
-    own: &Ready,
+    (ready, own): (&Ready, &Ready),
     made: bool,
     deferred: &BitSet,
+    (keep, again): (Option<&Keep>, &[u32]),
 ) -> SegmentReport {
     let runner = |p: &Arc<dyn Program>| Runner { engine: p.info().engine, residence: p.residence() };
     let runners = ready.programs.iter().map(runner).collect();
     let facts = |r: &Ready| (r.instance.steps.len(), r.programs.iter().map(|p| p.info().spills).sum());
-    let report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, runners);
+    let mut report = SegmentReport::new(segment, &costs(device), (&ready.plan, made), &ready.instance, runners);
+    if let Some(keep) = keep {
+        report.keeps(keep);
+    }
+    report.again = again.iter().map(|&i| i as usize).collect();
     SegmentReport { autotuning: own.autotuning.candidates(own, facts), deferred: deferred.iter().collect(), ..report }
 }
 

@@ -119,7 +119,7 @@ pub fn record(
         let stream = local.stream(device);
         for arg in args {
             let Operand::Value(v) = arg else { continue };
-            if v.stream != stream.id {
+            if v.stream != stream.id && !v.is_resolved() && v.again().is_none() {
                 // Where it is pending, computed before it is recorded here, so that no two streams ever wait for each
                 // other.
                 v.compute();

@@ -3,8 +3,11 @@
 use crate::DeviceRef;
 use crate::deferred_check::DeferredChecks;
 use crate::history::Watch;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::mode::Mode;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use thalweg_fusion::Stretch;
 use thalweg_ir::{DType, Shape, View};
 use thalweg_runtime::{Buffer, Error};
 
@@ -34,15 +37,77 @@ pub struct Value {
     /// A guess at its number among the inputs of the segment that last read it: epoch << 24 | number. Whoever reads it
     /// checks.
     pub(crate) input_hint: AtomicU64,
+    /// How many of its handles are [`Kept`] ones.
+    kept: AtomicU32,
     state: OnceLock<Box<Resolved>>,
-    /// How to compute it, if it was not written because nobody ever read it.
+    /// How to compute it, if it was not written.
     recipe: Mutex<Option<Arc<dyn Recompute>>>,
+}
+
+/// A handle of a tape's: of a value that is there for the backward pass alone. Where a value has no other handles at a
+/// cut, the planner decides whether it is written or computed again when it is used.
+#[derive(Debug)]
+pub struct Kept(Arc<Value>);
+
+impl Kept {
+    /// Of this value.
+    pub fn new(value: &Arc<Value>) -> Kept {
+        // The handle first and the count second, and dropped the other way round: no more are counted than there are.
+        let value = value.clone();
+        value.kept.fetch_add(1, Relaxed);
+        Kept(value)
+    }
+}
+
+impl Clone for Kept {
+    fn clone(&self) -> Kept {
+        Kept::new(&self.0)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.kept.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Deref for Kept {
+    type Target = Arc<Value>;
+    fn deref(&self) -> &Arc<Value> {
+        &self.0
+    }
 }
 
 /// How results that were not written are computed after all. A trait, so that values need not know how segments run.
 pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
-    /// The result of an operation of the segment, and who wants to know whether it is read.
-    fn make(&self, operation: usize) -> (Result<Storage, Error>, Watch);
+    /// The result of an operation of the segment, and who wants to know whether it is read, if anybody does.
+    fn make(&self, operation: usize) -> (Result<Storage, Error>, Option<Watch>);
+
+    /// The operations that make the result, where whoever uses it may record them again.
+    fn again(&self) -> Option<&Again> {
+        None
+    }
+}
+
+/// Operations that make a result, to be recorded again.
+#[derive(Debug)]
+pub(crate) struct Again {
+    /// What all results that one cut left have in common.
+    pub left: Arc<LeftOver>,
+    /// The operation that makes the result, among those of the stretch.
+    pub at: usize,
+    /// The inputs of the stretch that it follows from, by number.
+    pub inputs: Vec<(u32, Arc<Value>)>,
+}
+
+/// The operations that what one cut left is computed from.
+#[derive(Debug)]
+pub(crate) struct LeftOver {
+    pub stretch: Arc<Stretch>,
+    pub scalars: Vec<u64>,
+    pub mode: Mode,
+    /// Which operations have been recorded again in a segment, and at which place there.
+    pub recorded: Mutex<(u64, Vec<Option<u32>>)>,
 }
 
 /// What became of a value.
@@ -77,6 +142,7 @@ impl Value {
             index,
             epoch,
             input_hint: AtomicU64::new(0),
+            kept: AtomicU32::new(0),
             state: OnceLock::new(),
             recipe: Mutex::new(None),
         }
@@ -201,12 +267,24 @@ impl Value {
         recipe.is_none() && !self.is_resolved()
     }
 
+    /// How it can be recorded again, where its segment left it for that.
+    pub(crate) fn again(&self) -> Option<Arc<dyn Recompute>> {
+        self.recipe().as_ref().filter(|r| r.again().is_some()).cloned()
+    }
+
+    /// Whether anything but so many handles and those of tapes holds it, and whether a tape does. What another thread
+    /// does meanwhile may show in one and not in the other; no value depends on the answer.
+    pub(crate) fn holders(self: &Arc<Value>, own: usize) -> (bool, bool) {
+        let kept = self.kept.load(Relaxed) as usize;
+        (Arc::strong_count(self) > own + kept, kept > 0)
+    }
+
     /// Computes what its segment did not write, if that is how it is.
     pub(crate) fn follow_recipe(&self) {
         let mut recipe = self.recipe();
         if let Some(r) = &*recipe {
             let (made, watch) = r.make(self.index as usize);
-            self.resolve_watched(made, None, Some(watch));
+            self.resolve_watched(made, None, watch);
             // What it is computed from is let go with the recipe.
             *recipe = None;
         }

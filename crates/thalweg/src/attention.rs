@@ -11,6 +11,7 @@ pub struct Attention<'a> {
     mask: Option<&'a Tensor>,
     causal: bool,
     scale: Option<f64>,
+    dropout: f64,
 }
 
 impl<'a> Attention<'a> {
@@ -28,6 +29,11 @@ impl<'a> Attention<'a> {
     /// What scores are multiplied by.
     pub fn scale(self, scale: f64) -> Attention<'a> {
         Attention { scale: Some(scale), ..self }
+    }
+
+    /// Weights dropped at random with that probability, the rest scaled ([`Tensor::dropout`]): for training.
+    pub fn dropout(self, p: f64) -> Attention<'a> {
+        Attention { dropout: p, ..self }
     }
 }
 
@@ -49,8 +55,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When shapes do not fit, heads do not divide, dtypes or devices differ, the dtype is not a float, or the mask is
-    /// of neither bool nor that dtype.
+    /// When shapes do not fit, heads do not divide, dtypes or devices differ, the dtype is not a float, the mask is of
+    /// neither bool nor that dtype, or what is dropped is no probability.
     #[track_caller]
     pub fn scaled_dot_product_attention(&self, keys: &Tensor, values: &Tensor, options: Attention<'_>) -> Tensor {
         let name = "scaled_dot_product_attention";
@@ -88,7 +94,7 @@ impl Tensor {
     #[track_caller]
     fn attended(&self, keys: &Tensor, values: &Tensor, options: Attention<'_>) -> Tensor {
         let name = "scaled_dot_product_attention";
-        let Attention { mask, causal, scale } = options;
+        let Attention { mask, causal, scale, dropout } = options;
         let (rows, columns, width) = (self.dims()[self.rank() - 2], keys.dims()[keys.rank() - 2], self.size(-1));
         let scale = scale.unwrap_or_else(|| 1.0 / (width as f64).sqrt());
         let mut scores = widened(&self.matmul(&keys.transpose(-1, -2))) * scale;
@@ -111,7 +117,7 @@ impl Tensor {
             return scores.cast(self.dtype()).matmul(values);
         }
         let weights = if mask.is_some() { scores.guarded_softmax() } else { scores.softmax(-1) };
-        weights.cast(self.dtype()).matmul(values)
+        weights.dropout(dropout).cast(self.dtype()).matmul(values)
     }
 
     /// Softmax over the last axis; 0 where all is -∞.

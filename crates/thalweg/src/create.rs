@@ -131,7 +131,7 @@ impl Tensor {
             let failed = |error| Tensor::of(Value::failed(home.0, error, *dy.shape(), dy.dtype()));
             vec![Some(dy.to_device(home).unwrap_or_else(failed))]
         });
-        Ok(tape::own(&there.value, "to_device", std::slice::from_ref(self), vec![], rule))
+        Ok(tape::own(&there.value, "to_device", (std::slice::from_ref(self), false), vec![], rule))
     }
 }
 

@@ -99,11 +99,11 @@ pub use io::csv::{Csv, CsvOptions};
 pub use io::npz::{Npz, write_npz};
 #[cfg(feature = "safetensors")]
 pub use io::safetensors::{Safetensors, safetensors_bytes, write_safetensors};
-pub use loss::Reduction;
+pub use loss::{ClassLoss, Reduction};
 pub use matmul::Contracted;
 pub use mode::{
-    flush, set_deferring, set_matmul_precision, set_measuring, set_reproducible, set_search_effort, synchronize,
-    with_fusion, with_strict,
+    flush, set_deferring, set_matmul_precision, set_measuring, set_recomputing, set_reproducible, set_search_effort,
+    synchronize, with_fusion, with_strict,
 };
 pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};

@@ -16,6 +16,49 @@ pub enum Reduction {
     None,
 }
 
+/// How [`Tensor::cross_entropy_with`] and [`Tensor::nll_loss_with`] count: every class and every sample as 1, their
+/// mean, unless said otherwise. As PyTorch's options.
+///
+/// ```
+/// # use thalweg::{ClassLoss, Reduction, Tensor};
+/// let logits = Tensor::new([[0.0f32, 0.0], [100.0, 0.0]]);
+/// let rare = Tensor::new([1.0f32, 3.0]);
+/// let loss = logits.cross_entropy_with(&Tensor::new([1i64, 0]), &ClassLoss::default().weights(&rare));
+/// assert_eq!(loss.item::<f32>()?, 3.0 * 2f32.ln() / 4.0);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ClassLoss {
+    ignore: Option<i64>,
+    smoothing: f64,
+    weights: Option<Tensor>,
+    reduction: Reduction,
+}
+
+impl ClassLoss {
+    /// Samples of that class do not count. Of no meaning where targets are probabilities.
+    pub fn ignore(self, class: i64) -> ClassLoss {
+        ClassLoss { ignore: Some(class), ..self }
+    }
+
+    /// Targets are mixed with the uniform distribution by so much (Szegedy et al. 2016).
+    pub fn smoothing(self, smoothing: f64) -> ClassLoss {
+        ClassLoss { smoothing, ..self }
+    }
+
+    /// What a sample of each class counts, `[classes]`. Means are weighted means; where targets are probabilities, the
+    /// sum of weighted losses is divided by the number of samples.
+    pub fn weights(self, weights: &Tensor) -> ClassLoss {
+        ClassLoss { weights: Some(weights.clone()), ..self }
+    }
+
+    /// What becomes of the samples' losses.
+    pub fn reduction(self, reduction: Reduction) -> ClassLoss {
+        ClassLoss { reduction, ..self }
+    }
+}
+
 impl Tensor {
     #[track_caller]
     fn reduced_loss(self, reduction: Reduction, dtype: DType) -> Tensor {
@@ -80,6 +123,20 @@ impl Tensor {
         (x.relu() - &x * t + (-x.abs()).exp().log1p()).reduced_loss(reduction, self.dtype())
     }
 
+    /// [`bce_with_logits`](Tensor::bce_with_logits) where what is positive counts so many times, as PyTorch's
+    /// `pos_weight`; it broadcasts.
+    ///
+    /// # Panics
+    /// As [`bce_with_logits`](Tensor::bce_with_logits).
+    #[track_caller]
+    pub fn bce_with_logits_weighted(&self, target: &Tensor, positive: &Tensor, reduction: Reduction) -> Tensor {
+        let (x, t) = self.pair("bce_with_logits_weighted", target);
+        let (_, w) = self.pair("bce_with_logits_weighted", positive);
+        let negative = (-x.abs()).exp().log1p() + (-&x).relu();
+        let loss = (1.0 - &t) * x + (1.0 + (w - 1.0) * t) * negative;
+        loss.reduced_loss(reduction, self.dtype())
+    }
+
     /// How far a distribution `target` is from the one whose logarithms these are (Kullback and Leibler 1951):
     /// `target·(ln target - x)`, 0 where the target is 0. The mean is over all elements, as `torch.kl_div`'s; the mean
     /// over samples is the sum divided by their number.
@@ -123,30 +180,56 @@ impl Tensor {
     /// On a dtype that is not a float, or when the target's shape does not fit or it is not of an integer dtype.
     #[track_caller]
     pub fn cross_entropy(&self, target: &Tensor, reduction: Reduction) -> Tensor {
-        self.cross_entropy_with(target, None, 0.0, reduction)
+        self.cross_entropy_with(target, &ClassLoss::default().reduction(reduction))
     }
 
-    /// [`cross_entropy`](Tensor::cross_entropy) where samples of the class `ignore` do not count, and the target is
-    /// mixed with the uniform distribution by `smoothing` (Szegedy et al. 2016).
+    /// [`cross_entropy`](Tensor::cross_entropy) with weights of classes, a class that does not count, smoothed targets.
+    /// The target may hold probabilities instead of classes: it has the logits' shape and a float dtype then, and the
+    /// loss of a sample is `-Σ pⱼ·ln softmax(x)ⱼ`.
     ///
     /// # Panics
-    /// As [`cross_entropy`](Tensor::cross_entropy).
+    /// As [`cross_entropy`](Tensor::cross_entropy), and when the weights are not one a class.
     #[track_caller]
-    pub fn cross_entropy_with(
-        &self,
-        target: &Tensor,
-        ignore: Option<i64>,
-        smoothing: f64,
-        reduction: Reduction,
-    ) -> Tensor {
-        let (axis, class) = self.classes("cross_entropy", target);
-        let x = widened(self);
-        let total = x.logsumexp_keepdim(axis);
-        let mut loss = (&total - x.picked(axis, &class, ignore)) * (1.0 - smoothing);
-        if smoothing != 0.0 {
-            loss += (total - x.mean_keepdim(axis)) * smoothing;
+    pub fn cross_entropy_with(&self, target: &Tensor, options: &ClassLoss) -> Tensor {
+        if target.dtype().is_float() {
+            return self.soft_cross_entropy(target, options);
         }
-        loss.class_loss(axis, &class, ignore, reduction, self.dtype())
+        let (axis, class) = self.classes("cross_entropy", target);
+        let weights = self.class_weights("cross_entropy", axis, options);
+        let (x, smoothing) = (widened(self), options.smoothing);
+        let total = x.logsumexp_keepdim(axis);
+        let mut loss = (&total - x.picked(axis, &class, options.ignore)) * (1.0 - smoothing);
+        if let Some(w) = &weights {
+            loss *= w.weight_of(axis, &class, options.ignore);
+        }
+        if smoothing != 0.0 {
+            let all = match &weights {
+                Some(w) => ((total - x) * w).mean_keepdim(axis),
+                None => total - x.mean_keepdim(axis),
+            };
+            loss += all * smoothing;
+        }
+        loss.class_loss((axis, &class), weights.as_ref(), options, self.dtype())
+    }
+
+    /// The cross entropy with probabilities.
+    #[track_caller]
+    fn soft_cross_entropy(&self, target: &Tensor, options: &ClassLoss) -> Tensor {
+        check_float("cross_entropy", self);
+        check_alike("cross_entropy", self, target);
+        if self.rank() == 0 || self.shape() != target.shape() {
+            shapes_differ("cross_entropy", self.shape(), target.shape());
+        }
+        let axis = if self.rank() == 1 { 0 } else { 1 };
+        let (mut p, count) = (widened(target), self.dims()[axis] as f64);
+        if options.smoothing != 0.0 {
+            p = p * (1.0 - options.smoothing) + options.smoothing / count;
+        }
+        if let Some(w) = self.class_weights("cross_entropy", axis, options) {
+            p *= w;
+        }
+        let loss = -(widened(self).log_softmax(axis) * p).sum(axis);
+        loss.reduced_loss(options.reduction, self.dtype())
     }
 
     /// The negative log-likelihood: minus the element of the class, out of logarithms of probabilities as
@@ -155,10 +238,44 @@ impl Tensor {
     /// # Panics
     /// As [`cross_entropy`](Tensor::cross_entropy).
     #[track_caller]
-    pub fn nll_loss(&self, target: &Tensor, ignore: Option<i64>, reduction: Reduction) -> Tensor {
+    pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
+        self.nll_loss_with(target, &ClassLoss::default().reduction(reduction))
+    }
+
+    /// [`nll_loss`](Tensor::nll_loss) with weights of classes and a class that does not count.
+    ///
+    /// # Panics
+    /// As [`cross_entropy_with`](Tensor::cross_entropy_with), and when targets are to be smoothed.
+    #[track_caller]
+    pub fn nll_loss_with(&self, target: &Tensor, options: &ClassLoss) -> Tensor {
+        assert!(options.smoothing == 0.0, "nll_loss: smooths no targets; cross_entropy does");
         let (axis, class) = self.classes("nll_loss", target);
-        let loss = -widened(self).picked(axis, &class, ignore);
-        loss.class_loss(axis, &class, ignore, reduction, self.dtype())
+        let weights = self.class_weights("nll_loss", axis, options);
+        let mut loss = -widened(self).picked(axis, &class, options.ignore);
+        if let Some(w) = &weights {
+            loss *= w.weight_of(axis, &class, options.ignore);
+        }
+        loss.class_loss((axis, &class), weights.as_ref(), options, self.dtype())
+    }
+
+    /// The weights of classes, along the axis of these logits.
+    #[track_caller]
+    fn class_weights(&self, name: &str, axis: usize, options: &ClassLoss) -> Option<Tensor> {
+        let weights = options.weights.as_ref()?;
+        check_alike(name, self, weights);
+        if weights.dims() != [self.dims()[axis]] {
+            panic!("{name}: weights of shape {} for logits of shape {}", weights.shape(), self.shape());
+        }
+        let mut shape = vec![1; self.rank()];
+        shape[axis] = weights.numel();
+        Some(widened(weights).reshape(shape))
+    }
+
+    /// The weight of each sample, of weights along an axis.
+    #[track_caller]
+    fn weight_of(&self, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
+        let all = class.shape().remove(axis).insert(axis, self.dims()[axis]);
+        self.broadcast_to(all).picked(axis, class, ignore)
     }
 
     /// The elements of the classes, any where those do not count.
@@ -170,21 +287,32 @@ impl Tensor {
         }
     }
 
+    /// What becomes of samples' losses, those with weights weighted already.
     #[track_caller]
     fn class_loss(
         self,
-        axis: usize,
-        class: &Tensor,
-        ignore: Option<i64>,
-        reduction: Reduction,
+        (axis, class): (usize, &Tensor),
+        weights: Option<&Tensor>,
+        options: &ClassLoss,
         dtype: DType,
     ) -> Tensor {
         let shape = self.shape().remove(axis);
-        let Some(ignore) = ignore else { return self.reshaped(shape).reduced_loss(reduction, dtype) };
-        let counts = class.ne(ignore);
-        let loss = counts.where_(&self, 0.0).reshaped(shape);
-        match reduction {
-            Reduction::Mean => (loss.sum(..) / counts.cast(loss.dtype()).sum(..)).cast(dtype),
+        let counts = options.ignore.map(|ignore| class.ne(ignore));
+        let loss = match &counts {
+            Some(counts) => counts.where_(&self, 0.0),
+            None => self,
+        };
+        let loss = loss.reshaped(shape);
+        let by = match (weights, counts) {
+            (Some(w), counts) => {
+                let each = w.weight_of(axis, class, options.ignore);
+                counts.map_or(each.clone(), |counts| counts.where_(each, 0.0))
+            }
+            (None, Some(counts)) => counts.cast(loss.dtype()),
+            (None, None) => return loss.reduced_loss(options.reduction, dtype),
+        };
+        match options.reduction {
+            Reduction::Mean => (loss.sum(..) / by.sum(..)).cast(dtype),
             other => loss.reduced_loss(other, dtype),
         }
     }

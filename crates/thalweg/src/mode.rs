@@ -108,3 +108,20 @@ pub fn set_measuring(share: Option<f64>) -> Option<f64> {
 pub fn set_deferring(on: bool) -> bool {
     thalweg_stream::set_deferring(on)
 }
+
+/// Whether what only a backward pass will read is written only where that beats computing it again, where the calling
+/// thread's stream is cut between the two passes: on unless `THALWEG_RECOMPUTE=off`. Off, all of it is written. In
+/// strict mode gradients have the same bits either way. Returns what it was.
+///
+/// ```
+/// # use thalweg::{Tensor, counters};
+/// let w = Tensor::randn([2048, 2048]).tracked();
+/// let loss = w.sin().exp().tanh().sum(..);
+/// loss.item::<f32>()?;                             // a cut: cos(w), exp(..) and tanh(..) are read by the pass
+/// assert_eq!((counters().values_left > 0, counters().kept_bytes), (true, 0));
+/// assert_eq!(loss.backward()[&w].dims(), [2048, 2048]);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+pub fn set_recomputing(on: bool) -> bool {
+    thalweg_stream::set_recomputing(on)
+}

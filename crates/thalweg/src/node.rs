@@ -10,7 +10,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_ir::{DType, Op, Shape};
-use thalweg_stream::Value;
+use thalweg_stream::Kept;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -54,7 +54,7 @@ pub(crate) struct Cut {
 #[derive(Clone, Default)]
 pub(crate) struct Inputs {
     pub(crate) args: Vec<Input>,
-    pub(crate) result: Option<Arc<Value>>,
+    pub(crate) result: Option<Kept>,
 }
 
 /// One argument.
@@ -67,7 +67,7 @@ pub(crate) enum Input {
         /// Where its gradient goes; none if it has none.
         node: Option<Arc<Node>>,
         /// Its value, where the rule reads it.
-        value: Option<Arc<Value>>,
+        value: Option<Kept>,
     },
     /// A scalar in the form of [`thalweg_ir::Scalar::to_bits`].
     Scalar(u64),

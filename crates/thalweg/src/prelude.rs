@@ -1,6 +1,6 @@
 //! What most programs need: `use thalweg::prelude::*;`.
 
 pub use crate::{
-    Border, By, DType, Data, Device, Element, Error, Generator, IntoOperand, Reduction, Scalar, ScatterOp, Shape,
-    SliceArg, Tensor, manual_seed,
+    Border, By, ClassLoss, DType, Data, Device, Element, Error, Generator, IntoOperand, Reduction, Scalar, ScatterOp,
+    Shape, SliceArg, Tensor, manual_seed,
 };

@@ -204,7 +204,7 @@ impl Costs {
     }
 
     /// The level between those that were measured; `footprint` may be any.
-    pub(super) fn level(&self, footprint: u64) -> Level {
+    pub(crate) fn level(&self, footprint: u64) -> Level {
         let [first, .., last] = self.levels;
         let Some(above) = self.levels.iter().position(|l| footprint <= l.footprint) else { return last };
         if above == 0 {

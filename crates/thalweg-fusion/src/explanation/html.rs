@@ -119,6 +119,7 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
     out.push_str("</table></section>");
     autotuning(out, &s.autotuning);
     deferred(out, s);
+    kept(out, s);
     if !s.edges.is_empty() {
         out.push_str("<section><table><tr><th>not fused</th><th>kernels</th><th class=n>bytes</th><th>why</th></tr>");
         for e in &s.edges {
@@ -169,6 +170,36 @@ fn deferred(out: &mut String, s: &SegmentReport) {
         let _ = write!(out, "<code>%{i} {} {}</code> ", op.name, escape(&op.result));
     }
     out.push_str("</p></section>");
+}
+
+/// What a tape alone holds, where there is anything.
+fn kept(out: &mut String, s: &SegmentReport) {
+    if !s.again.is_empty() {
+        let n = s.again.len();
+        let _ = write!(
+            out,
+            "<section><p>{n} operations recorded again, for results that an earlier segment left.</p></section>"
+        );
+    }
+    if s.kept.is_empty() {
+        return;
+    }
+    out.push_str("<section><table><tr><th>for the backward pass</th><th></th><th class=n>bytes</th><th class=n>µs to keep</th><th class=n>µs to compute again</th></tr>");
+    for k in &s.kept {
+        let op = &s.operations[k.operation];
+        let _ = write!(
+            out,
+            "<tr><td><code>%{} {} {}</code></td><td>{}</td><td class=n>{}</td><td class=n>{:.1}</td><td class=n>{:.1}</td></tr>",
+            k.operation,
+            op.name,
+            escape(&op.result),
+            if k.written { "written" } else { "left" },
+            bytes(k.bytes),
+            k.keeping_ns as f64 / 1e3,
+            k.again_ns as f64 / 1e3
+        );
+    }
+    out.push_str("</table></section>");
 }
 
 /// Inputs and operations as boxes, arguments as lines.

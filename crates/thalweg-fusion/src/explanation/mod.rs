@@ -9,6 +9,7 @@ mod text;
 
 use crate::cost::{CostFeatures, Costs, footprint};
 use crate::instance::{Instance, instantiate};
+use crate::keep::{Keep, Why};
 use crate::memory::{Needs, Schedule, schedule};
 use crate::partition::{Effort, why};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
@@ -75,8 +76,27 @@ pub struct SegmentReport {
     pub autotuning: Vec<Candidate>,
     /// Operations whose results somebody holds but nobody ever read: not written, computed again if somebody asks.
     pub deferred: Vec<usize>,
+    /// Results that a backward pass in another segment will read, or that those follow from: written or left.
+    pub kept: Vec<KeptReport>,
+    /// Operations recorded again, for results that an earlier segment left.
+    pub again: Vec<usize>,
     /// Why the segment failed, if it did.
     pub error: Option<String>,
+}
+
+/// A result that a tape alone holds, or that such results are to be computed from again.
+#[derive(Clone, Debug, Serialize)]
+pub struct KeptReport {
+    /// The operation.
+    pub operation: usize,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Whether it is written; otherwise it is computed again.
+    pub written: bool,
+    /// Nanoseconds to write it and to read it once, by the model and at the price that bytes have.
+    pub keeping_ns: u64,
+    /// Nanoseconds to compute it again from what is there.
+    pub again_ns: u64,
 }
 
 /// A plan that was measured.
@@ -241,8 +261,22 @@ impl SegmentReport {
             unfused,
             autotuning: vec![],
             deferred: vec![],
+            kept: vec![],
+            again: vec![],
             error: None,
         }
+    }
+
+    /// Adds what was decided about results that a tape alone holds.
+    pub fn keeps(&mut self, keep: &Keep) {
+        let report = |w: &Why| KeptReport {
+            operation: w.operation,
+            bytes: w.bytes,
+            written: keep.written.has(w.operation),
+            keeping_ns: w.keeping / 1000,
+            again_ns: w.again / 1000,
+        };
+        self.kept = keep.why.iter().map(report).collect();
     }
 
     /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's

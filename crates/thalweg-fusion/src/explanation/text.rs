@@ -97,6 +97,7 @@ impl SegmentReport {
             self.deferred.iter().try_for_each(|i| write!(f, " %{i}"))?;
             f.write_char('\n')?;
         }
+        self.kept(f)?;
         let dead = self.operations.iter().filter(|o| o.kernels.is_empty() && !o.alias).count();
         if dead > 0 {
             writeln!(f, "{dead} operations that nobody needed or that only re-label memory")?;
@@ -108,6 +109,33 @@ impl SegmentReport {
                 writeln!(f, "  %{} {name}, kernel {} to {}, {}:", e.operation, e.from, e.to, bytes(e.bytes))?;
                 writeln!(f, "    {}", e.reason)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What a tape alone holds, and what was recorded again for one.
+    fn kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (written, title) in [(true, "kept for the backward pass"), (false, "left, to be computed again there")] {
+            let mut about: Vec<_> = self.kept.iter().filter(|k| k.written == written).collect();
+            if about.is_empty() {
+                continue;
+            }
+            let all = about.iter().map(|k| k.bytes).sum();
+            writeln!(f, "{title}: {} results, {}", about.len(), bytes(all))?;
+            about.sort_by_key(|k| std::cmp::Reverse(k.bytes));
+            let us = |ns: u64| ns as f64 / 1e3;
+            for k in about.iter().take(SHOWN) {
+                let (name, result) = (self.operations[k.operation].name, &self.operations[k.operation].result);
+                writeln!(f, "  %{} {name} {result}, {}:", k.operation, bytes(k.bytes))?;
+                let (keeping, again) = (us(k.keeping_ns), us(k.again_ns));
+                writeln!(f, "    {keeping:.1} µs to keep, {again:.1} µs to compute again")?;
+            }
+            if about.len() > SHOWN {
+                writeln!(f, "  and {} more", about.len() - SHOWN)?;
+            }
+        }
+        if !self.again.is_empty() {
+            writeln!(f, "{} operations recorded again, for results that an earlier segment left", self.again.len())?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Attention with several heads.
 
-use crate::{Linear, Module, Tensor, init};
+use crate::{Linear, Mode, Module, Tensor, init};
 use thalweg::Attention;
 
 /// Attention of several heads with their projections (Vaswani et al. 2017), as `torch.nn.MultiheadAttention` with
@@ -22,6 +22,9 @@ pub struct MultiheadAttention {
     /// Of the heads' results.
     pub out_proj: Linear,
     heads: usize,
+    dropout: f64,
+    /// Whether weights are dropped.
+    pub mode: Mode,
 }
 
 impl MultiheadAttention {
@@ -39,6 +42,8 @@ impl MultiheadAttention {
             in_proj_bias: Some(init::zeros([3 * size])),
             out_proj: Linear { bias: Some(init::zeros([size])), ..out },
             heads,
+            dropout: 0.0,
+            mode: Mode::default(),
         }
     }
 
@@ -46,6 +51,12 @@ impl MultiheadAttention {
     #[must_use]
     pub fn without_bias(self) -> MultiheadAttention {
         MultiheadAttention { in_proj_bias: None, out_proj: self.out_proj.without_bias(), ..self }
+    }
+
+    /// With attention's weights dropped at random with that probability while it is trained.
+    #[must_use]
+    pub fn dropout(self, p: f64) -> MultiheadAttention {
+        MultiheadAttention { dropout: p, ..self }
     }
 
     /// Queries `[samples, m, size]`, keys and values `[samples, n, size]`, to `[samples, m, size]`. A mask broadcasts
@@ -80,6 +91,10 @@ impl MultiheadAttention {
         }
         .try_into()
         .expect("three parts");
+        let options = match self.mode.is_training() && self.dropout > 0.0 {
+            true => options.dropout(self.dropout),
+            false => options,
+        };
         let heads = q.scaled_dot_product_attention(&k, &v, options);
         let (samples, length) = (queries.dims()[0], queries.dims()[1]);
         self.out_proj.forward(&heads.transpose(1, 2).reshape([samples, length, size]))

@@ -3,12 +3,12 @@
 use super::{Optimizer, Shared, Step};
 use thalweg::Tensor;
 
-/// A struct of options with its builder, and what every optimiser has.
+/// A struct of options with its builder, and what every optimiser has. It keeps nothing where the option after `if` is 0.
 macro_rules! optimizer {
     (
         $(#[$about:meta])*
         $name:ident { $($(#[$field_about:meta])* $field:ident: $t:ty = $default:expr),* $(,)? }
-        keeps [$($kept:literal),*]
+        keeps [$($kept:literal),*] $(if $needs:ident)?
     ) => {
         $(#[$about])*
         #[derive(Debug)]
@@ -56,6 +56,9 @@ macro_rules! optimizer {
                 &mut self.shared
             }
             fn kept(&self) -> &'static [&'static str] {
+                $(if self.$needs == 0.0 {
+                    return &[];
+                })?
                 &[$($kept),*]
             }
             fn update(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
@@ -93,7 +96,7 @@ optimizer! {
         /// Adds so much of the parameter to its gradient.
         weight_decay: f64 = 0.0,
     }
-    keeps ["momentum_buffer"]
+    keeps ["momentum_buffer"] if momentum
 }
 
 impl Sgd {

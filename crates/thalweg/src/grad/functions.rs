@@ -114,7 +114,7 @@ impl Tensor {
             check_alike("on_grad", &dy, &new);
             vec![Some(new)]
         });
-        tape::own(&self.value, "on_grad", std::slice::from_ref(self), vec![], rule)
+        tape::own(&self.value, "on_grad", (std::slice::from_ref(self), false), vec![], rule)
     }
 
     /// The gradient that a pass begins with.
@@ -446,7 +446,7 @@ where
         let mut found = pass::run("checkpoint", root, dy, &Wanted::Ends(&wanted, begin), way);
         nodes.into_iter().map(|n| n.and_then(|n| found.grads.remove(&n.id))).collect()
     });
-    tape::own(&y.value, "checkpoint", &xs, captured, rule)
+    tape::own(&y.value, "checkpoint", (&xs, true), captured, rule)
 }
 
 /// The name of a node that only stands for another.
@@ -455,5 +455,5 @@ const ALIAS: &str = "alias";
 /// The same tensor under a node of its own, where it is tracked.
 fn alias(x: &Tensor) -> Tensor {
     let rule: Box<Rule> = Box::new(|_, _, dy| vec![Some(dy)]);
-    tape::own(&x.value, ALIAS, std::slice::from_ref(x), vec![], rule)
+    tape::own(&x.value, ALIAS, (std::slice::from_ref(x), false), vec![], rule)
 }

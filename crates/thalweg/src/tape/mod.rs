@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
 use thalweg_ir::Op;
-use thalweg_stream::Value;
+use thalweg_stream::{Kept, Value};
 
 thread_local! {
     /// Whether results of tracked tensors are tracked.
@@ -77,21 +77,21 @@ pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Ar
             dtype: t.dtype(),
             // One that is cut is kept, so that messages can name it.
             node: if can >> i & 1 == 1 { t.node.clone() } else { None },
-            value: (read >> i & 1 == 1).then(|| t.value.clone()),
+            value: (read >> i & 1 == 1).then(|| Kept::new(&t.value)),
         },
         Arg::Scalar(bits) => Input::Scalar(*bits),
     });
-    let result = (read & RESULT != 0).then(|| value.clone());
+    let result = (read & RESULT != 0).then(|| Kept::new(value));
     let inputs = Inputs { args: inputs.collect(), result };
     Some(Node::new(What::Op { op, attr, ints: ints.into() }, inputs))
 }
 
 /// A tensor of this value with a rule of its own, made from these and from what else is named by its node; the value
-/// alone where nothing is tracked.
+/// alone where nothing is tracked. Whether the rule `reads` the values of `from` says whether they are kept.
 pub(crate) fn own(
     value: &Arc<Value>,
     name: &'static str,
-    from: &[Tensor],
+    (from, reads): (&[Tensor], bool),
     others: Vec<Arc<Node>>,
     rule: Box<Rule>,
 ) -> Tensor {
@@ -103,7 +103,7 @@ pub(crate) fn own(
         shape: *t.shape(),
         dtype: t.dtype(),
         node: t.node.clone(),
-        value: Some(t.value.clone()),
+        value: reads.then(|| Kept::new(&t.value)),
     });
     // Of the others only the node is known; such a rule asks for no more.
     let others = others.into_iter().map(|n| Input::Tensor {

@@ -84,13 +84,22 @@ fn losses_of_classes() {
         row[c] - row.iter().map(|x| x.exp()).sum::<f64>().ln()
     };
     let two = [-logp(0, 1), -logp(1, 0)];
-    near(&x.cross_entropy_with(&target, Some(-100), 0.0, Reduction::None), &[two[0], two[1], 0.0]);
-    near(&x.cross_entropy_with(&target, Some(-100), 0.0, Reduction::Mean), &[(two[0] + two[1]) / 2.0]);
-    near(&x.log_softmax(1).nll_loss(&target, Some(-100), Reduction::Sum), &[two[0] + two[1]]);
+    near(
+        &x.cross_entropy_with(&target, &ClassLoss::default().ignore(-100).reduction(Reduction::None)),
+        &[two[0], two[1], 0.0],
+    );
+    near(&x.cross_entropy_with(&target, &ClassLoss::default().ignore(-100)), &[(two[0] + two[1]) / 2.0]);
+    near(
+        &x.log_softmax(1).nll_loss_with(&target, &ClassLoss::default().ignore(-100).reduction(Reduction::Sum)),
+        &[two[0] + two[1]],
+    );
     near(&x.slice(0).cross_entropy(&Tensor::new(1u8), Reduction::Mean), &[two[0]]);
     let mixed = |n: usize, c: usize| -0.9 * logp(n, c) - 0.1 * (0..3).map(|c| logp(n, c)).sum::<f64>() / 3.0;
     let all = Tensor::new([1i64, 0, 2]);
-    near(&x.cross_entropy_with(&all, None, 0.1, Reduction::None), &[mixed(0, 1), mixed(1, 0), mixed(2, 2)]);
+    near(
+        &x.cross_entropy_with(&all, &ClassLoss::default().smoothing(0.1).reduction(Reduction::None)),
+        &[mixed(0, 1), mixed(1, 0), mixed(2, 2)],
+    );
     // Dimensions behind the classes.
     let images = x.t().unsqueeze(0);
     near(&images.cross_entropy(&all.unsqueeze(0), Reduction::None), &[two[0], two[1], -logp(2, 2)]);

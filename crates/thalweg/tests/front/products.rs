@@ -232,3 +232,31 @@ fn attention_of_every_kind() {
     let none = Tensor::zeros([0, 4]);
     near(&q.scaled_dot_product_attention(&none, &none, Attention::default()), &[3, 4], &[0.0; 12], 0.0, "no keys");
 }
+
+/// Weights that are dropped: of each query some, the rest scaled; the same again from the same state of the generator,
+/// and gradients flow through what is left.
+#[test]
+fn attention_drops_weights() {
+    let [q, k] = [Tensor::randn([2, 4, 16, 8]), Tensor::randn([2, 4, 16, 8])];
+    // Values that show which weights are left: the identity.
+    let eye = Tensor::eye(16).broadcast_to([2, 4, 16, 16]);
+    let plain = q.scaled_dot_product_attention(&k, &eye, Attention::default());
+    let drop = || {
+        manual_seed(5);
+        q.scaled_dot_product_attention(&k, &eye, Attention::default().dropout(0.25))
+    };
+    let (dropped, again) = (drop().to_vec::<f32>().unwrap(), drop().to_vec::<f32>().unwrap());
+    for (a, b) in dropped.iter().zip(&again) {
+        assert!((*a == 0.0) == (*b == 0.0) && (a - b).abs() < 1e-6, "{a} {b}");
+    }
+    let plain = plain.to_vec::<f32>().unwrap();
+    let gone = dropped.iter().filter(|v| **v == 0.0).count() as f64 / dropped.len() as f64;
+    assert!((gone - 0.25).abs() < 0.05, "{gone}");
+    for (d, p) in dropped.iter().zip(&plain).filter(|(d, _)| **d != 0.0) {
+        assert!((d * 0.75 - p).abs() < 1e-5, "{d} {p}");
+    }
+    let leaf = q.tracked();
+    manual_seed(5);
+    let y = leaf.scaled_dot_product_attention(&k, &eye, Attention::default().dropout(0.25)).square().sum(..);
+    assert!(y.backward()[&leaf].abs().sum(..).item::<f32>().unwrap() > 0.0);
+}

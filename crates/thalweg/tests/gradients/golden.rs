@@ -37,6 +37,11 @@ fn rows() -> Tensor {
     Tensor::new([2i64, 0, 2, 1])
 }
 
+/// Weights of four classes.
+fn rare() -> Tensor {
+    Tensor::new([1.0, 0.5, 2.0, 3.0])
+}
+
 cases! {
     mlp [sym [3, 4], sym [5, 4], sym [5], sym [2, 5]] |x| x[0].linear(&x[1], Some(&x[2])).tanh().matmul(&x[3].t());
     softmax [sym [3, 5]] |x| (&x[0] * 3).softmax(-1);
@@ -54,10 +59,25 @@ cases! {
     };
     instance_norm [sym [2, 3, 4]] |x| x[0].instance_norm(None, None, 1e-5);
     cross_entropy [sym [3, 4]] |x| (&x[0] * 4).cross_entropy(&target(), Reduction::Mean);
-    cross_entropy_smooth [sym [3, 4]] |x| x[0].cross_entropy_with(&target(), Some(0), 0.1, Reduction::Mean);
-    nll [sym [3, 4]] |x| x[0].log_softmax(1).nll_loss(&target(), None, Reduction::None);
+    cross_entropy_smooth [sym [3, 4]] |x| x[0].cross_entropy_with(&target(), &ClassLoss::default().ignore(0).smoothing(0.1));
+    cross_entropy_weighted [sym [3, 4]] |x| {
+        let options = ClassLoss::default().weights(&rare()).ignore(0).smoothing(0.1);
+        x[0].cross_entropy_with(&target(), &options)
+    };
+    cross_entropy_soft [sym [3, 4], sym [3, 4]] |x| {
+        let options = ClassLoss::default().weights(&rare()).smoothing(0.2);
+        // PyTorch's mean is over samples.
+        x[0].cross_entropy_with(&x[1].softmax(1), &options)
+    };
+    nll_weighted [sym [3, 4]] |x| {
+        x[0].log_softmax(1).nll_loss_with(&target(), &ClassLoss::default().weights(&rare()))
+    };
+    nll [sym [3, 4]] |x| x[0].log_softmax(1).nll_loss(&target(), Reduction::None);
     mse [sym [3, 4], sym [3, 4]] |x| x[0].mse_loss(&x[1], Reduction::Mean);
     huber [sym [3, 4], sym [3, 4]] |x| x[0].huber_loss(&x[1], 0.5, Reduction::Mean);
+    bce_weighted [sym [6], pos [6]] |x| {
+        (&x[0] * 3).bce_with_logits_weighted(&(&x[1] / 2), &Tensor::new(3.0), Reduction::Mean)
+    };
     bce_logits [sym [6], pos [6]] |x| (&x[0] * 3).bce_with_logits(&(&x[1] / 2), Reduction::Mean);
     kl_div [sym [2, 4], sym [2, 4]] |x| x[0].log_softmax(1).kl_div(&x[1].softmax(1), Reduction::Sum);
     cosine [sym [3, 4], sym [3, 4]] |x| x[0].cosine_similarity(&x[1], 1, 1e-8);

@@ -7,5 +7,6 @@ mod differences;
 mod elementwise;
 mod golden;
 mod graph;
+mod kept;
 mod kernels;
 mod structure;

@@ -1,0 +1,146 @@
+//! The least cut of a network with capacities, by Dinic's algorithm (1970): paths of one length are filled together.
+//!
+//! No recursion: networks are as deep as segments are long.
+
+/// A capacity that no cut goes through.
+pub(super) const ENDLESS: u64 = u64::MAX / 4;
+
+struct Edge {
+    to: u32,
+    /// What still goes through; its reverse is the edge beside it, with the last bit of its number turned.
+    left: u64,
+}
+
+/// A network with a source and a sink.
+pub(super) struct Network {
+    edges: Vec<Edge>,
+    from: Vec<Vec<u32>>,
+}
+
+/// The first node.
+pub(super) const SOURCE: usize = 0;
+/// The second node.
+pub(super) const SINK: usize = 1;
+
+impl Network {
+    /// One of so many nodes, source and sink with them.
+    pub(super) fn new(nodes: usize) -> Network {
+        Network { edges: vec![], from: vec![vec![]; nodes] }
+    }
+
+    /// Adds an edge.
+    pub(super) fn edge(&mut self, from: usize, to: usize, capacity: u64) {
+        self.from[from].push(self.edges.len() as u32);
+        self.edges.push(Edge { to: to as u32, left: capacity });
+        self.from[to].push(self.edges.len() as u32);
+        self.edges.push(Edge { to: from as u32, left: 0 });
+    }
+
+    /// Whether each node is on the sink's side of the least cut; of several such cuts the one nearest to the sink.
+    pub(super) fn sink_side(mut self) -> Vec<bool> {
+        while let Some(level) = self.levels() {
+            self.fill(&level);
+        }
+        // Who still reaches the sink.
+        let mut reaches = vec![false; self.from.len()];
+        reaches[SINK] = true;
+        let mut waiting = vec![SINK];
+        while let Some(node) = waiting.pop() {
+            for &e in &self.from[node] {
+                let back = &self.edges[e as usize ^ 1];
+                let before = self.edges[e as usize].to as usize;
+                if back.left > 0 && !reaches[before] {
+                    reaches[before] = true;
+                    waiting.push(before);
+                }
+            }
+        }
+        reaches
+    }
+
+    /// How many edges each node is away from the source; none where the sink is not reached any more.
+    fn levels(&self) -> Option<Vec<u32>> {
+        let mut level = vec![u32::MAX; self.from.len()];
+        level[SOURCE] = 0;
+        let mut queue = std::collections::VecDeque::from([SOURCE]);
+        while let Some(node) = queue.pop_front() {
+            for &e in &self.from[node] {
+                let Edge { to, left } = self.edges[e as usize];
+                if left > 0 && level[to as usize] == u32::MAX {
+                    level[to as usize] = level[node] + 1;
+                    queue.push_back(to as usize);
+                }
+            }
+        }
+        (level[SINK] != u32::MAX).then_some(level)
+    }
+
+    /// Fills paths along ascending levels until there is none.
+    fn fill(&mut self, level: &[u32]) {
+        let mut next = vec![0usize; self.from.len()];
+        let mut path: Vec<u32> = vec![];
+        loop {
+            let node = path.last().map_or(SOURCE, |&e| self.edges[e as usize].to as usize);
+            if node == SINK {
+                let least = path.iter().map(|&e| self.edges[e as usize].left).min().unwrap_or(0);
+                for &e in &path {
+                    self.edges[e as usize].left -= least;
+                    self.edges[e as usize ^ 1].left += least;
+                }
+                // Back to before the first edge that is full now.
+                let full = path.iter().position(|&e| self.edges[e as usize].left == 0).unwrap_or(0);
+                path.truncate(full);
+                continue;
+            }
+            match self.from[node].get(next[node]) {
+                Some(&e) => {
+                    let Edge { to, left } = self.edges[e as usize];
+                    if left > 0 && level[to as usize] == level[node] + 1 {
+                        path.push(e);
+                    } else {
+                        next[node] += 1;
+                    }
+                }
+                None => match path.pop() {
+                    // The node leads nowhere: whoever came here goes on with the next edge.
+                    Some(e) => next[self.edges[e as usize ^ 1].to as usize] += 1,
+                    None => return,
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The least capacity of all cuts, by trying all of them.
+    fn tried(nodes: usize, edges: &[(usize, usize, u64)]) -> u64 {
+        let sides = (0..1u32 << nodes).filter(|s| s >> SOURCE & 1 == 0 && s >> SINK & 1 == 1);
+        let over = |s: u32| edges.iter().filter(|e| s >> e.0 & 1 == 0 && s >> e.1 & 1 == 1).map(|e| e.2).sum();
+        sides.map(over).min().expect("there is a cut")
+    }
+
+    #[test]
+    fn no_cut_is_smaller_and_none_as_small_is_nearer_to_the_sink() {
+        let mut seed = 7u64;
+        let mut random = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % n
+        };
+        for _ in 0..300 {
+            let nodes = 3 + random(6) as usize;
+            let edges: Vec<(usize, usize, u64)> = (0..3 * nodes)
+                .map(|_| (random(nodes as u64) as usize, random(nodes as u64) as usize, random(5)))
+                .filter(|e| e.0 != e.1)
+                .collect();
+            let mut network = Network::new(nodes);
+            edges.iter().for_each(|&(a, b, c)| network.edge(a, b, c));
+            let side = network.sink_side();
+            let cut: u64 = edges.iter().filter(|e| !side[e.0] && side[e.1]).map(|e| e.2).sum();
+            assert!(!side[SOURCE] && side[SINK]);
+            assert_eq!(cut, tried(nodes, &edges), "{edges:?}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Values that a tape alone holds: at a cut some are written, and the others are *left*, to be computed again.
+//!
+//! In: a segment with what is live and what is kept. Out: a [`Decision`], by [`thalweg_fusion::keep`], and for each
+//! value left the operations that make it ([`Again`]). Whoever uses such a value records them again, into the segment
+//! that is being recorded, where they are planned with everything else; whoever reads it has them run alone.
+//!
+//! Always true: what these operations read has been computed by the time a value knows of them. So a value that is left
+//! is never more than one stretch away from memory.
+
+use crate::DeviceRef;
+use crate::deferred::run_alone;
+use crate::history::Watch;
+use crate::setting::{Setting, setting};
+use crate::store;
+use crate::value::{Again, LeftOver, Recompute, Storage, Value};
+use std::sync::{Arc, Mutex};
+use thalweg_fusion::{BitSet, Keep, OwnedSegment, Question, Stretch, ValueId};
+use thalweg_runtime::{Error, count};
+
+/// What was decided at a cut, for the next one like it.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    /// What was asked.
+    pub live: BitSet,
+    pub kept: BitSet,
+    pub dying: BitSet,
+    pub sizes: Box<[i64]>,
+    room: Option<usize>,
+    /// The answer.
+    pub keep: Keep,
+    /// What the values left are made of.
+    stretch: Arc<Stretch>,
+    /// For each value left: the operation in the segment and in the stretch, and the inputs that it follows from.
+    left: Vec<(usize, usize, Vec<u32>)>,
+}
+
+impl Decision {
+    pub(crate) fn new(question: &Question<'_>, sizes: &[i64], costs: &thalweg_fusion::Costs) -> Decision {
+        let keep = thalweg_fusion::keep(question, costs);
+        let (segment, live) = (question.segment, question.segment.live);
+        // What the values left come from, down to what is there.
+        let mut needed = BitSet::new(segment.ops.len());
+        keep.left.iter().for_each(|i| needed.insert(i));
+        for i in (0..segment.ops.len()).rev().filter(|&i| !live.has(i) && !keep.written.has(i)) {
+            if needed.has(i) {
+                for arg in segment.ops[i].args() {
+                    if let thalweg_ir::Arg::Op(o) = arg
+                        && !live.has(o)
+                        && !keep.written.has(o)
+                    {
+                        needed.insert(o);
+                    }
+                }
+            }
+        }
+        let stretch = Stretch::of(segment, &needed);
+        let of = |i: usize| {
+            let at = stretch.place(i).expect("it is among what is needed");
+            (i, at, stretch.needed(at, |_| false).1.iter().map(|n| n as u32).collect())
+        };
+        let left = keep.left.iter().map(of).collect();
+        Decision {
+            live: live.clone(),
+            kept: question.kept.clone(),
+            dying: question.dying.clone(),
+            sizes: sizes.into(),
+            room: question.room,
+            keep,
+            stretch: Arc::new(stretch),
+            left,
+        }
+    }
+
+    /// Whether it answers the same question, with that much room.
+    pub(crate) fn answers(
+        &self,
+        (live, kept, dying): (&BitSet, &BitSet, &BitSet),
+        sizes: &[i64],
+        room: Option<usize>,
+    ) -> bool {
+        let fits = match (room, self.room) {
+            (None, None) => true,
+            // What was decided for hardly less room, or without a limit where that fits, does, too.
+            (Some(room), made) => {
+                self.keep.peak <= room && made.is_none_or(|m| m >= room - room / 8 || self.keep.is_usual())
+                    || made == Some(room)
+            }
+            (None, Some(_)) => false,
+        };
+        fits && *live == self.live && *kept == self.kept && *dying == self.dying && *self.sizes == *sizes
+    }
+
+    /// How the values left are made again from `values` and `inputs` of the segment. By operation.
+    pub(crate) fn again(
+        &self,
+        device: DeviceRef,
+        (stream, mode): (u32, crate::Mode),
+        (values, inputs): (&[Arc<Value>], &[Option<Arc<Value>>]),
+        scalars: &[u64],
+    ) -> Vec<(usize, Arc<dyn Recompute>)> {
+        let scalars = self.stretch.scalars.iter().map(|&s| scalars[s as usize]).collect();
+        let recorded = Mutex::new((0, vec![]));
+        let left = Arc::new(LeftOver { stretch: self.stretch.clone(), scalars, mode, recorded });
+        let input = |n: u32| match self.stretch.inputs[n as usize] {
+            ValueId::Op(o) => values[o].clone(),
+            ValueId::Input(i) => inputs[i].clone().expect("inputs are there before a run"),
+        };
+        let of = |(i, at, needs): &(usize, usize, Vec<u32>)| {
+            let inputs = needs.iter().map(|&n| (n, input(n))).collect();
+            let again = Again { left: left.clone(), at: *at, inputs };
+            (*i, Arc::new(LeftValue { device, stream, again }) as Arc<dyn Recompute>)
+        };
+        self.left.iter().map(of).collect()
+    }
+}
+
+/// A value that was left, as the value knows of it.
+#[derive(Debug)]
+struct LeftValue {
+    device: DeviceRef,
+    stream: u32,
+    again: Again,
+}
+
+impl LeftValue {
+    /// Runs the operations alone.
+    fn run(&self) -> Result<Storage, Error> {
+        let Again { left, at, inputs } = &self.again;
+        inputs.iter().for_each(|(_, v)| v.compute());
+        let scalars = left.scalars.clone();
+        let whole = OwnedSegment { scalars, ..left.stretch.segment.clone() };
+        let part = Stretch::of(whole.as_segment(), &left.stretch.needed(*at, |_| false).0);
+        let place = part.place(*at).expect("it is part of it");
+        let mut live = BitSet::new(part.from.len());
+        live.insert(place);
+        let find = |v: &ValueId| {
+            let ValueId::Input(n) = *v else { unreachable!("all operations that it needs are part of it") };
+            inputs.iter().find(|(i, _)| *i as usize == n).map(|(_, v)| v.clone()).expect("its inputs are kept")
+        };
+        let inputs: Vec<Arc<Value>> = part.inputs.iter().map(find).collect();
+        let mut segment = OwnedSegment { live: live.clone(), ..part.segment };
+        for (to, v) in segment.inputs.iter_mut().zip(&inputs) {
+            *to = (v.dtype(), v.outcome()?.view);
+        }
+        segment.relink();
+        count(|c| c.values_recomputed += 1);
+        let mut sizes = segment.ints.clone();
+        for (_, view) in &segment.inputs {
+            sizes.extend(view.shape.iter().map(|&d| d as i64));
+            if !view.is_contiguous() {
+                sizes.extend(view.strides().iter().map(|&s| s as i64));
+                sizes.push(view.offset as i64);
+            }
+        }
+        let entry = store::entry(self.device, left.mode, self.stream, &segment.as_segment());
+        let inputs = inputs.into_iter().map(Some).collect();
+        let made = run_alone(self.device, &entry, (segment.as_segment(), &sizes), inputs, &live)?;
+        Ok(made.into_iter().nth(place).flatten().expect("it was asked for"))
+    }
+}
+
+impl Recompute for LeftValue {
+    fn make(&self, _: usize) -> (Result<Storage, Error>, Option<Watch>) {
+        (self.run(), None)
+    }
+
+    fn again(&self) -> Option<&Again> {
+        Some(&self.again)
+    }
+}
+
+const RECOMPUTING: Setting<bool> = setting!(bool, || !thalweg_runtime::environment::RECOMPUTE.is("off"));
+
+/// Whether what only a backward pass will read is written only where that beats computing it again, in segments of the
+/// calling thread: unless `THALWEG_RECOMPUTE=off`, until set.
+pub fn recomputing() -> bool {
+    RECOMPUTING.get()
+}
+
+/// Sets what [`recomputing`] tells the calling thread, and returns what it was.
+pub fn set_recomputing(on: bool) -> bool {
+    RECOMPUTING.set(on)
+}

@@ -1,0 +1,176 @@
+//! What a recorder does with values that a tape alone holds: see [`crate::kept`].
+
+use super::{Recorder, Wanted};
+use crate::calibration::planning_costs;
+use crate::kept::{Decision, recomputing};
+use crate::mode::Mode;
+use crate::value::{Again, Operand, Recompute, Value};
+use std::sync::Arc;
+use thalweg_fusion::{BitSet, Question};
+use thalweg_ir::{Arg, DType, Op, Shape};
+use thalweg_runtime::count;
+
+/// Decisions at hand for one pattern; the oldest goes.
+const MOST_DECISIONS: usize = 32;
+
+impl Recorder {
+    /// Records an operation some of whose arguments their segments left: what makes them first.
+    #[cold]
+    #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
+    pub(super) fn record_from_left(
+        &mut self,
+        mode: Mode,
+        op: Op,
+        dtype: DType,
+        shape: Shape,
+        attr: u32,
+        args: &[Operand<'_>],
+        ints: &[i64],
+    ) -> Arc<Value> {
+        // Held until the operation is recorded: where the stream is cut meanwhile, they are written.
+        let made: Vec<Option<Arc<Value>>> = args
+            .iter()
+            .map(|arg| match arg {
+                Operand::Value(v) if !v.is_resolved() && v.epoch != self.epoch => self.made_again(mode, v),
+                _ => None,
+            })
+            .collect();
+        let args: Vec<Operand<'_>> = args
+            .iter()
+            .zip(&made)
+            .map(|(arg, made)| match made {
+                Some(v) => Operand::Value(v),
+                None => *arg,
+            })
+            .collect();
+        self.record(mode, op, dtype, shape, attr, &args, ints)
+    }
+
+    /// What stands here for a value that its segment left; none where it has been computed.
+    fn made_again(&mut self, mode: Mode, value: &Arc<Value>) -> Option<Arc<Value>> {
+        let recipe = value.again().filter(|r| r.again().is_some_and(|a| a.left.mode == mode));
+        let Some(recipe) = recipe else {
+            value.compute();
+            if !value.is_resolved() {
+                value.resolve(value.outcome().map_err(|e| e.poisoned()));
+            }
+            return None;
+        };
+        let again = recipe.again().expect("it was asked for");
+        Some(self.record_again(mode, again))
+    }
+
+    /// Records the operations of a value that was left, those that were not recorded again in this segment already.
+    fn record_again(&mut self, mode: Mode, again: &Again) -> Arc<Value> {
+        let Again { left, at, inputs } = again;
+        let stretch = &left.stretch;
+        let epoch = self.epoch;
+        let lock = || left.recorded.lock().unwrap_or_else(|e| e.into_inner());
+        let (of, mut places) = std::mem::take(&mut *lock());
+        if of != epoch {
+            places.clear();
+            places.resize(stretch.from.len(), None);
+        }
+        let mut made: Vec<Option<Arc<Value>>> = vec![None; stretch.from.len()];
+        let (needed, _) = match places[*at] {
+            Some(_) => (BitSet::default(), BitSet::default()),
+            None => stretch.needed(*at, |o| places[o].is_some()),
+        };
+        // What is there from before, and what is made now, is held: a cut may come between.
+        for i in needed.iter().chain([*at]) {
+            let args = stretch.segment.ops[i].args();
+            for o in args.filter_map(|a| if let Arg::Op(o) = a { Some(o) } else { None }).chain([i]) {
+                if let (None, Some(place)) = (&made[o], places[o]) {
+                    made[o] = Some(self.values[place as usize].clone());
+                }
+            }
+        }
+        for i in needed.iter() {
+            let rel = stretch.segment.ops[i];
+            let mut scalars = left.scalars[stretch.scalars_at[i] as usize..].iter();
+            let args: Vec<Operand<'_>> = rel
+                .args()
+                .map(|arg| match arg {
+                    Arg::Op(o) => Operand::Value(made[o].as_ref().expect("arguments come first")),
+                    Arg::Input(n) => {
+                        let input = inputs.iter().find(|(i, _)| *i as usize == n);
+                        Operand::Value(&input.expect("its inputs are kept").1)
+                    }
+                    _ => Operand::Scalar(*scalars.next().expect("there is one for each")),
+                })
+                .collect();
+            let ints = &stretch.segment.ints[stretch.ints[i] as usize..stretch.ints[i + 1] as usize];
+            let value = self.record(mode, rel.op, rel.dtype, stretch.segment.shapes[i], rel.attr, &args, ints);
+            if value.epoch == self.epoch {
+                self.again.push(value.index);
+                places[i] = Some(value.index);
+            }
+            made[i] = Some(value);
+        }
+        count(|c| c.operations_again += needed.count() as u64);
+        if self.epoch == epoch {
+            *lock() = (epoch, places);
+        }
+        made[*at].take().expect("it was made, or there")
+    }
+
+    /// Decides which of the values that a tape alone holds are written: these are live from here on. The others are to
+    /// be made again as it says.
+    pub(super) fn decide(&mut self, wanted: Wanted) -> Vec<(usize, Arc<dyn Recompute>)> {
+        if self.kept.count() == 0 {
+            return vec![];
+        }
+        if !self.mode.fused || self.mode.reference || !recomputing() {
+            self.live.union(&self.kept);
+            return vec![];
+        }
+        let mut dying = BitSet::new(self.inputs.len());
+        for (i, v) in self.inputs.iter().enumerate() {
+            if v.as_ref().is_some_and(|v| Arc::strong_count(v) == 1) {
+                dying.insert(i);
+            }
+        }
+        let room = self.room(wanted);
+        let key = (&self.live, &self.kept, &dying);
+        let at_hand = self.recognizer.decisions().iter().find(|d| d.answers(key, &self.sizes, room)).cloned();
+        let decision = at_hand.unwrap_or_else(|| self.decided(&dying, room));
+        let values = (self.values.as_slice(), self.inputs.as_slice());
+        let left = decision.again(self.device, (self.stream, self.mode), values, &self.scalars);
+        self.live.union(&decision.keep.written);
+        count(|c| {
+            c.values_kept += decision.keep.written.count() as u64;
+            c.kept_bytes += decision.keep.bytes as u64;
+            c.values_left += decision.keep.left.count() as u64;
+        });
+        self.decision = Some(decision);
+        left
+    }
+
+    #[cold]
+    fn decided(&mut self, dying: &BitSet, room: Option<usize>) -> Arc<Decision> {
+        let mut again = BitSet::new(self.ops.len());
+        self.again.iter().for_each(|&i| again.insert(i as usize));
+        self.planned.clone_from(&self.live);
+        let laid = self.laid_out();
+        let question = Question { segment: self.segment(&laid), kept: &self.kept, dying, again: &again, room };
+        let decision = Arc::new(Decision::new(&question, &self.sizes, &planning_costs(self.device, self.mode)));
+        let decisions = self.recognizer.decisions();
+        if decisions.len() >= MOST_DECISIONS {
+            decisions.remove(0);
+        }
+        decisions.push(decision.clone());
+        decision
+    }
+
+    /// Bytes for what is kept and what the backward pass makes, where the device has a limit: what is free beside what
+    /// is live, less what a kernel of that pass may need. Of a segment that was cut for its length, half of it: more is
+    /// to come.
+    fn room(&self, wanted: Wanted) -> Option<usize> {
+        let memory = self.device.device().memory();
+        let bytes = |v: &Value| v.shape().numel() * v.dtype().size();
+        let live: usize = self.live.iter().map(|i| bytes(&self.values[i])).sum();
+        let largest = self.kept.iter().map(|i| bytes(&self.values[i])).max().unwrap_or(0);
+        let room = memory.limit?.saturating_sub(memory.in_use + live + 2 * largest);
+        Some(if wanted == Wanted::Nothing { room / 2 } else { room })
+    }
+}
