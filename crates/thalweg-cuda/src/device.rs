@@ -203,6 +203,10 @@ impl Device for CudaDevice {
         format!("{}, sm_{}, {} multiprocessors, {gib:.0} GiB", chip.name, chip.sm, chip.multiprocessors)
     }
 
+    fn contracts(&self) -> bool {
+        true
+    }
+
     fn throughput(&self) -> Option<Throughput> {
         let chip = self.0.driver.chip();
         // Additions of 128 lanes a multiprocessor at 1.7 GHz, of which two thirds are reached beside everything else.

@@ -37,5 +37,5 @@ pub use passes::{Passes, own_cost};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use residence::Residence;
-pub use rewrite::{expand, resolve, widen};
+pub use rewrite::{expand, reading, resolve, widen};
 pub use traffic::{Moved, Nest, Stream, Way};

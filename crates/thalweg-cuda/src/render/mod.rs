@@ -6,14 +6,14 @@
 //! * `types`, `elements`: dtypes and elementwise operations.
 //! * `access`: reading and writing through index maps.
 //! * `body`: nodes as statements.
-//! * `map`, `rows`, `scan`, `sort`, …: kernels.
+//! * `map`, `rows`, `scan`, `sort`, `contraction`, …: kernels.
 //! * `tidy`: how they are laid out.
 
 pub mod access;
 pub mod body;
 pub mod elements;
 pub mod map;
-pub mod matmul;
+pub mod contraction;
 mod monoid;
 pub mod rows;
 pub mod scan;
@@ -24,7 +24,7 @@ pub mod types;
 
 use crate::prelude::PRELUDE;
 use map::MapClass;
-use matmul::MatmulClass;
+use contraction::{CONTRACTIONS, Math, Tile, TileClass};
 use rows::{RowsClass, Sharing};
 use scan::{ScanClass, Way};
 use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
@@ -46,8 +46,8 @@ pub enum UnitKey {
     Rows(Body, RowsClass),
     /// A scan of rows in memory.
     Scan(ScanClass),
-    /// A matrix product.
-    Matmul(MatmulClass),
+    /// A contraction, tile by tile.
+    Contraction(Box<TileClass>),
     /// A scatter.
     Scatter(ScatterClass),
     /// A sort of the indices of one.
@@ -78,11 +78,19 @@ impl UnitKey {
             UnitKey::Map(body, class) => ("map", same_bits(body), map::source(body, class)),
             UnitKey::Rows(body, class) => ("rows", same_bits(body), rows::source(body, class)),
             UnitKey::Scan(class) => ("scan", true, scan_source(class)),
-            UnitKey::Matmul(class) => ("matmul", false, matmul::source(class)),
+            UnitKey::Contraction(class) => {
+                let computed = class.bodies().any(same_bits);
+                ("contraction", computed, contraction::source(class))
+            }
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
         };
-        (name, Source { options: options(exact), own: format!("\n// {}\n{}", self.about(), tidy(own.trim_start())) })
+        (name, Source { options: options(exact), own: format!("{}\n// {}\n{}", self.before(), self.about(), tidy(own.trim_start())) })
+    }
+
+    /// What stands behind the prelude.
+    fn before(&self) -> &'static str {
+        if matches!(self, UnitKey::Contraction(_)) { CONTRACTIONS } else { "" }
     }
 
     /// What it is, in a line for people.
@@ -126,7 +134,15 @@ impl UnitKey {
                 };
                 format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
             }
-            UnitKey::Matmul(class) => format!("Matrix product of {}.", class.dtype.name()),
+            UnitKey::Contraction(class) => {
+                let how = match class.math {
+                    Math::Narrow => "on tensor cores",
+                    Math::Tf32 => "in TF32 on tensor cores",
+                    Math::Plain => "on plain cores",
+                };
+                let Tile { m, n, k, .. } = class.tile;
+                format!("Contraction of {} {how}: tiles of {m} times {n}, {k} terms a step.", class.dtype.name())
+            }
             UnitKey::Scatter(ScatterClass { way, dtype, .. }) => match way {
                 ScatterWay::Copy => "Scatter: the copy of the tensor.".into(),
                 ScatterWay::Lines(op) => format!("Scatter: {op:?} of {}, a thread a line.", dtype.name()),
