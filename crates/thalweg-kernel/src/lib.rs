@@ -20,6 +20,7 @@ mod residence;
 mod rewrite;
 mod text;
 mod traffic;
+mod weights;
 
 pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
@@ -39,3 +40,4 @@ pub use reciprocal::reciprocals;
 pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen};
 pub use traffic::{Moved, Nest, Stream, Way};
+pub use weights::{Once, Weights, weights};

@@ -117,6 +117,8 @@ FN u32 pack_f16(float low, float high) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2
 FN float multiply_add(float x, float y, float sum) { return fmaf(x, y, sum); }
 FN double multiply_add(double x, double y, double sum) { return fma(x, y, sum); }
 template <class T> FN T multiply_add(T x, T y, T sum) { return int_add<T>(sum, int_mul<T>(x, y)); }
+// e^x for what is rounded to a narrow float.
+FN float narrow_exp(float x) { return power_of_two(x * 1.44269504f); }
 // Neighbours in shared memory.
 template <class T, int V> FN void take(T (&x)[V], const T *p) {
 #pragma unroll

@@ -24,6 +24,7 @@ pub mod types;
 
 use crate::prelude::PRELUDE;
 use map::MapClass;
+use contraction::streamed::{self, KEYS, StreamedClass};
 use contraction::{CONTRACTIONS, Math, Tile, TileClass};
 use rows::{RowsClass, Sharing};
 use scan::{ScanClass, Way};
@@ -48,6 +49,8 @@ pub enum UnitKey {
     Scan(ScanClass),
     /// A contraction, tile by tile.
     Contraction(Box<TileClass>),
+    /// Two products with weights between them.
+    Streamed(Box<StreamedClass>),
     /// A scatter.
     Scatter(ScatterClass),
     /// A sort of the indices of one.
@@ -82,6 +85,10 @@ impl UnitKey {
                 let computed = class.bodies().any(same_bits);
                 ("contraction", computed, contraction::source(class))
             }
+            UnitKey::Streamed(class) => {
+                let computed = class.bodies().any(same_bits);
+                ("contraction", computed, streamed::source(class))
+            }
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
         };
@@ -90,7 +97,7 @@ impl UnitKey {
 
     /// What stands behind the prelude.
     fn before(&self) -> &'static str {
-        if matches!(self, UnitKey::Contraction(_)) { CONTRACTIONS } else { "" }
+        if matches!(self, UnitKey::Contraction(_) | UnitKey::Streamed(_)) { CONTRACTIONS } else { "" }
     }
 
     /// What it is, in a line for people.
@@ -142,6 +149,10 @@ impl UnitKey {
                 };
                 let Tile { m, n, k, .. } = class.tile;
                 format!("Contraction of {} {how}: tiles of {m} times {n}, {k} terms a step.", class.dtype.name())
+            }
+            UnitKey::Streamed(class) => {
+                let (rows, name) = (class.rows(), class.dtype.name());
+                format!("Contraction of {name} with a streamed one inside: {rows} rows, {KEYS} keys at a time.")
             }
             UnitKey::Scatter(ScatterClass { way, dtype, .. }) => match way {
                 ScatterWay::Copy => "Scatter: the copy of the tensor.".into(),

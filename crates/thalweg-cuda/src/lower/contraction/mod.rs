@@ -5,12 +5,14 @@
 //! * `open`: launches one after the other, which every contraction can be.
 //! * `bare`: a product alone: a library's, or folds where it has one row or one column.
 //! * `tile`: one kernel with prologues and epilogue.
+//! * `streamed`: two products with weights between them, as one kernel.
 //!
 //! `choice` says which, by what each is expected to take.
 
 mod bare;
 mod choice;
 mod open;
+mod streamed;
 mod tile;
 #[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod tests;
@@ -42,6 +44,9 @@ fn plan_writing(
 ) -> Result<Plan, Error> {
     if c.is_bare() {
         return bare::plan(c, &g.product, written, compiler);
+    }
+    if let Some(plan) = streamed::plan(c, g, written, compiler) {
+        return Ok(plan);
     }
     if tile::fits(c, g) && choice::tiles(c, g, compiler) {
         return tile::plan(c, g, written, compiler);

@@ -37,7 +37,7 @@ pub fn fits(c: &Contraction, g: &ContractionGeometry) -> bool {
 }
 
 /// The arithmetic of a contraction.
-fn math(c: &Contraction, chip: &Chip) -> Math {
+pub fn math(c: &Contraction, chip: &Chip) -> Math {
     match (c.dtype, c.precision) {
         (_, Precision::Ordered) => Math::Plain,
         (DType::BF16 | DType::F16, _) if chip.sm >= 80 => Math::Narrow,
@@ -62,11 +62,11 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
 }
 
 /// A body with its domain, and the number of its first operand among the contraction's.
-struct Part {
-    body: Body,
+pub struct Part {
+    pub body: Body,
     space: Space,
     groups: [usize; 2],
-    geometry: MapGeometry,
+    pub geometry: MapGeometry,
     /// The contraction's operand for each of the body's own; [`NO_OPERAND`] for what is in shared memory.
     operands: Vec<u16>,
     first_scalar: u16,
@@ -81,13 +81,28 @@ impl Part {
         Part { body, space, groups, geometry, operands, first_scalar }
     }
 
-    fn class(&self) -> PartClass {
+    /// A part that reads from operand `first` on, but for one that is in shared memory or in registers, and gives its
+    /// result to the kernel: `reads` counts what it reads, that one included.
+    pub fn reading(
+        body: &Body,
+        tiles: &TileGeometry,
+        lanes: usize,
+        (first, reads, sums): (u16, u16, u16),
+        first_scalar: u16,
+    ) -> Part {
+        let number = |o: u16| if o == sums { NO_OPERAND } else { first + o - u16::from(o > sums) };
+        let operands = (0..reads).map(number).chain([NO_OPERAND]).collect();
+        Part::new(body, tiles, lanes, operands, first_scalar)
+    }
+
+    /// What decides its source.
+    pub fn class(&self) -> PartClass {
         let groups = self.groups.map(|g| g as u8);
         PartClass { body: self.body.clone(), space: self.space.class.clone(), groups }
     }
 
     /// The words of the part, and what it needs of its operands.
-    fn fill(&self, slots: &PartSlots, words: &mut [u64], plan: &mut Plan, patches: &mut Vec<(usize, Word)>) {
+    pub fn fill(&self, slots: &PartSlots, words: &mut [u64], plan: &mut Plan, patches: &mut Vec<(usize, Word)>) {
         self.space.fill(&slots.space, words);
         let mut own = vec![];
         addresses(&mut own, &slots.space, &self.body, &self.space);
@@ -185,6 +200,11 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     Ok(plan)
 }
 
+/// Whether elements so far from the beginning can be copied sixteen bytes at a time.
+pub fn alignable(mut all: impl Iterator<Item = isize>, size: usize) -> bool {
+    all.all(|s| (s * size as isize).rem_euclid(COPY as isize) == 0)
+}
+
 /// A factor of the contraction: copied where sixteen bytes at a time can be, else computed.
 fn factor(
     c: &Contraction,
@@ -212,10 +232,7 @@ fn factor(
     let batch = || p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 });
     let size = c.dtype.size();
     let count = if n == 0 { p.m } else { p.n };
-    let aligned = |pitch: isize| {
-        let all = batch().chain([first, pitch]);
-        all.into_iter().all(|s| (s * size as isize).rem_euclid(COPY as isize) == 0)
-    };
+    let aligned = |pitch: isize| alignable(batch().chain([first, pitch]), size);
     let apart = math == Math::Plain && COPIED_APART.contains(&size);
     let vectors = math != Math::Plain || COPIED_APART.contains(&size);
     if (term == 1 || p.k == 1) && if math == Math::Plain { apart } else { aligned(if count == 1 { 0 } else { line }) } {
@@ -276,12 +293,12 @@ fn copy_of(
 }
 
 /// Number of the operand of the epilogue that the sums are.
-fn sums_operand(c: &Contraction) -> u16 {
+pub fn sums_operand(c: &Contraction) -> u16 {
     c.epilogue.as_ref().map_or(0, |e| e.sums)
 }
 
 /// What is made of the sums: the epilogue, or they are written down.
-fn result(c: &Contraction, g: &ContractionGeometry, written: DType, operands: u16, scalars: u16) -> Part {
+pub fn result(c: &Contraction, g: &ContractionGeometry, written: DType, operands: u16, scalars: u16) -> Part {
     if let Some((e, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) {
         let Kernel::Map(body) = &e.kernel else { unreachable!("an epilogue that fits is a map") };
         let number = |o: u16| match o {
@@ -335,7 +352,7 @@ impl Part {
     }
 
     /// Bytes that its body reads, but for an operand in shared memory.
-    fn read(&self, shared: Option<u16>) -> u64 {
+    pub fn read(&self, shared: Option<u16>) -> u64 {
         let mut body = self.body.clone();
         body.accesses.iter_mut().filter(|a| shared.is_some() && a.operand == shared).for_each(|a| a.operand = None);
         traffic::map(&body, &self.geometry.extents, &self.geometry.accesses).read

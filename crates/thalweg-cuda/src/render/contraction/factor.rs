@@ -50,42 +50,82 @@ fn lines(class: &TileClass, number: usize) -> (u32, &'static str, &'static str) 
     if number == 0 { (class.tile.m, "row0", "m") } else { (class.tile.n, "column0", "n") }
 }
 
-fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> String {
-    let (tall, first, most) = lines(class, number);
-    let (threads, terms, size) = (class.tile.threads(), class.tile.k, class.dtype.size() as u32);
-    let (element, Layout { along: kept, pitch, all }) = (class.element(), class.layout(number));
-    let mut out = format!(
-        "  const {element} *const factor{number} = (const {element} *)a.w[{at}] + batch{number};\n  const i64 pitch{number} = (i64)a.w[{}];\n  auto copy{number} = [&](i32 step, i32 slot) {{\n",
-        at + 1
-    );
-    if kept != along {
-        // Terms are neighbours in memory and lines in shared memory: element by element.
-        let each = tall * terms / threads;
+/// A factor that is copied to shared memory past the registers.
+pub(super) struct Copy<'a> {
+    /// Names end with it.
+    pub(super) number: usize,
+    pub(super) element: &'a str,
+    pub(super) size: u32,
+    /// Lines of a step; the first one, and how many there are in all.
+    pub(super) lines: (u32, &'a str, &'a str),
+    /// Terms of a step; the first one, and how many there are in all.
+    pub(super) terms: (u32, &'a str, &'a str),
+    pub(super) threads: u32,
+    /// Whether terms are neighbours in memory.
+    pub(super) along: bool,
+    /// Whether what is neighbours in memory is apart in shared memory.
+    pub(super) transposes: bool,
+    /// Elements from line to line or from term to term in shared memory, and of a step.
+    pub(super) pitch: u32,
+    pub(super) all: u32,
+    /// The words of its address and of its pitch in memory.
+    pub(super) at: usize,
+}
+
+impl Copy<'_> {
+    /// What stands before the loop: `copy(step, slot)`.
+    pub(super) fn text(&self) -> String {
+        let Copy { number, element, size, lines, terms, threads, along, pitch, all, at, .. } = *self;
+        let ((tall, first, most), (deep, term, limit)) = (lines, terms);
+        let mut out = format!(
+            "  const {element} *const factor{number} = (const {element} *)a.w[{at}] + batch{number};\n  const i64 pitch{number} = (i64)a.w[{}];\n  auto copy{number} = [&](i32 step, i32 slot) {{\n",
+            at + 1
+        );
+        if self.transposes {
+            let each = tall * deep / threads;
+            let _ = write!(
+                out,
+                "#pragma unroll\n    for (u32 u = 0; u < {each}; u++) {{\n      const u32 c = t + u * {threads}, line = c / {deep}, term = c % {deep};\n      const i64 x = {first} + line, p = {term} + term;\n      const bool inside = x < {most} && p < {limit};\n      copy_element<{size}>(s{number} + slot * {all} + term * {pitch} + line, factor{number} + (inside ? x * pitch{number} + p : 0), inside);\n    }}\n  }};\n"
+            );
+            return out;
+        }
+        let e = 16 / size;
+        // How many elements of the sixteen bytes are inside.
+        let (outer, inner, [width, others], [left, there, position]) = if along {
+            let inside = [format!("{limit} - p"), format!("x < {most}"), format!("x * pitch{number} + p")];
+            ("line", "term", [deep / e, tall], inside)
+        } else {
+            let inside = [format!("{most} - x"), format!("p < {limit}"), format!("p * pitch{number} + x")];
+            ("term", "line", [tall / e, deep], inside)
+        };
+        let each = width * others / threads;
         let _ = write!(
             out,
-            "#pragma unroll\n    for (u32 u = 0; u < {each}; u++) {{\n      const u32 c = t + u * {threads}, line = c / {terms}, term = c % {terms};\n      const i64 x = {first} + line, p = (i64)step * {terms} + term;\n      const bool inside = x < {most} && p < k;\n      copy_element<{size}>(s{number} + slot * {all} + term * {pitch} + line, factor{number} + (inside ? x * pitch{number} + p : 0), inside);\n    }}\n  }};\n"
+            "#pragma unroll\n    for (u32 u = 0; u < {each}; u++) {{\n      const u32 c = t + u * {threads}, {outer} = c / {width}, {inner} = c % {width} * {e};\n      const i64 x = {first} + line, p = {term} + term, left = {left};\n      const i32 inside = {there} && left > 0 ? (left < {e} ? (i32)left : {e}) : 0;\n      copy16(s{number} + slot * {all} + {outer} * {pitch} + {inner}, factor{number} + (inside ? {position} : 0), inside * {size});\n    }}\n  }};\n"
         );
-        return out;
+        out
     }
-    let e = 16 / size;
-    let (outer, inner, each) = if along {
-        ("line", "term", tall * (terms / e) / threads)
-    } else {
-        ("term", "line", terms * (tall / e) / threads)
+}
+
+fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> String {
+    let (tall, first, most) = lines(class, number);
+    let Layout { along: kept, pitch, all } = class.layout(number);
+    let step = format!("(i64)step * {}", class.tile.k);
+    let copy = Copy {
+        number,
+        element: class.element(),
+        size: class.dtype.size() as u32,
+        lines: (tall, first, most),
+        terms: (class.tile.k, &step, "k"),
+        threads: class.tile.threads(),
+        along,
+        // On plain cores terms are apart in shared memory.
+        transposes: kept != along,
+        pitch,
+        all,
+        at,
     };
-    let width = if along { terms / e } else { tall / e };
-    // How many elements of the sixteen bytes are inside.
-    let (left, there, position) = if along {
-        ("k - p", format!("x < {most}"), format!("x * pitch{number} + p"))
-    } else {
-        ("most - x", "p < k".to_string(), format!("p * pitch{number} + x"))
-    };
-    let left = left.replace("most", most);
-    let _ = write!(
-        out,
-        "#pragma unroll\n    for (u32 u = 0; u < {each}; u++) {{\n      const u32 c = t + u * {threads}, {outer} = c / {width}, {inner} = c % {width} * {e};\n      const i64 x = {first} + line, p = (i64)step * {terms} + term, left = {left};\n      const i32 inside = {there} && left > 0 ? (left < {e} ? (i32)left : {e}) : 0;\n      copy16(s{number} + slot * {all} + {outer} * {pitch} + {inner}, factor{number} + (inside ? {position} : 0), inside * {size});\n    }}\n  }};\n"
-    );
-    out
+    copy.text()
 }
 
 /// The names of a factor's accesses.

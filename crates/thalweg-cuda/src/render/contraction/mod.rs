@@ -5,13 +5,15 @@
 //! contraction gets is decided in `lower/contraction`.
 //!
 //! * `factor`: how a factor comes into shared memory. `multiply`: the arithmetic on it. `result`: what is made of the
-//!   sums.
+//!   sums. `streamed`: two products, the rows of one streamed through the other.
 
 mod factor;
 mod multiply;
 mod result;
+pub mod streamed;
 
 use super::access::Accesses;
+use result::Handed;
 use super::body::{Names, divisors};
 use super::types::{held, stored};
 use crate::space::{Slots, SpaceClass};
@@ -220,16 +222,22 @@ impl TileClass {
         if self.math == Math::Plain { self.tile.m.min(64) } else { self.tile.m / self.tile.warps[0] }
     }
 
-    /// Elements from row to row of the sums in shared memory.
-    fn sums_pitch(&self) -> u32 {
-        self.tile.n + 8
+    fn handed(&self) -> Handed<'_> {
+        let rows_a_pass = self.rows_a_pass();
+        Handed {
+            result: &self.result,
+            sums: self.sums,
+            columns: self.tile.n,
+            threads: self.tile.threads(),
+            rows_a_pass,
+            passes: self.tile.m / rows_a_pass,
+        }
     }
 
     /// Bytes of shared memory.
     pub fn shared(&self) -> u32 {
         let stages = self.tile.stages * (self.layout(0).all + self.layout(1).all) * self.element_size();
-        let sums = self.rows_a_pass() * self.sums_pitch() * self.sums.size() as u32;
-        stages.max(sums)
+        stages.max(self.handed().bytes())
     }
 }
 
@@ -329,6 +337,6 @@ extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(TH
         before = stages - 1,
         waits = stages - 2,
         multiply = multiply::step(class),
-        result = result::text(class, &slots),
+        result = result::text(&class.handed(), &slots.result, &multiply::hand_on(class)),
     )
 }

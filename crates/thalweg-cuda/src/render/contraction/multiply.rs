@@ -131,7 +131,7 @@ pub(super) fn step(class: &TileClass) -> String {
 /// Statements that write the sums of a pass to shared memory, those of the threads that have some.
 pub(super) fn hand_on(class: &TileClass) -> String {
     let Tile { m, n, warps, .. } = class.tile;
-    let pitch = class.sums_pitch();
+    let pitch = class.handed().pitch();
     if class.math == Math::Plain {
         let j = n / ACROSS;
         let high = (m / ACROSS).min(4);

@@ -3,40 +3,64 @@
 //! Threads stand side by side along columns there, however the sums were shared among them, so that what is read and
 //! written beside the sums goes through memory in whole lines.
 
-use super::{TileClass, TileSlots, multiply, names};
+use super::{PartClass, PartSlots, names};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
 use crate::render::types::held;
 use crate::space::{decompose, index_type, offset};
 use std::fmt::Write;
+use thalweg_ir::DType;
 
-/// The statements behind the loop over the terms.
-pub(super) fn text(class: &TileClass, slots: &TileSlots) -> String {
-    let ((part, operand), slots) = (&class.result, &slots.result);
+/// The sums of a block on their way through shared memory.
+pub(super) struct Handed<'a> {
+    /// What is made of them, and which of its operands they are.
+    pub(super) result: &'a (PartClass, u16),
+    /// Their dtype.
+    pub(super) sums: DType,
+    /// Columns of the block.
+    pub(super) columns: u32,
+    pub(super) threads: u32,
+    /// Rows that are there at a time, and how many times.
+    pub(super) rows_a_pass: u32,
+    pub(super) passes: u32,
+}
+
+impl Handed<'_> {
+    /// Elements from row to row.
+    pub(super) fn pitch(&self) -> u32 {
+        self.columns + 8
+    }
+
+    /// Bytes of shared memory.
+    pub(super) fn bytes(&self) -> u32 {
+        self.rows_a_pass * self.pitch() * self.sums.size() as u32
+    }
+}
+
+/// The statements behind the loop over the terms; `hand_on` writes the sums of pass `pass` to `sums`.
+pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> String {
+    let Handed { result: (part, operand), rows_a_pass, passes, threads, columns, .. } = *handed;
     let (space, body) = (&part.space, &part.body);
-    let (tile, threads, h) = (class.tile, class.tile.threads(), held(class.sums));
-    let (rows_a_pass, pitch, v) = (class.rows_a_pass(), class.sums_pitch(), space.lanes as u32);
-    let passes = tile.m / rows_a_pass;
+    let (h, pitch, v) = (held(handed.sums), handed.pitch(), space.lanes as u32);
     let is_sums = |k: usize| body.accesses[k].operand == Some(*operand);
     let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
     let wants = wanted(body);
     let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
     let mut out = accesses.declare(&|k| !is_sums(k) && (stored(k) || wants[k] != Default::default()));
-    let (wide, it) = (tile.n / v, index_type(space.wide));
+    let (wide, it) = (columns / v, index_type(space.wide));
     let _ = write!(
         out,
         r#"  {h} *const sums = ({h} *)shared;
 #pragma unroll
   for (int pass = 0; pass < {passes}; pass++) {{
     __syncthreads();
-{handed}    __syncthreads();
+{hand_on}    __syncthreads();
     for (u32 c = t; c < {points}; c += {threads}) {{
       const u32 line = c / {wide}, first_lane = c % {wide} * {v};
       const i64 x = row0 + pass * {rows_a_pass} + line, y = column0 + first_lane;
       if (x >= m || y >= n) continue;
       const {it} row = ({it})x, column = ({it})(y / {v});
 "#,
-        handed = multiply::hand_on(class),
         points = rows_a_pass * wide,
     );
     let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
