@@ -1,4 +1,4 @@
-//! What the loops of a product are called with: a tile of sums, or terms of one row.
+//! What the loops of a product are called with: a tile of sums, terms of one row, or lines whose terms are neighbours.
 //!
 //! Emitted code (`x64/product.rs`) reads these words by their offsets; the portable loops take the same call.
 
@@ -48,4 +48,24 @@ pub struct StreamArgs {
     pub lanes: *const u8,
     /// As in [`TileArgs`].
     pub bits: u64,
+}
+
+/// Products of lines whose terms are neighbours on both sides: `sums[i, j] = Σ left[i, p]·right[p, j]`, in as many chains
+/// as 64 bytes hold, which are added up in halves.
+#[repr(C)]
+pub struct DotArgs {
+    /// The left factor's first element, as wide as sums.
+    pub left: *const u8,
+    /// From row to row of it, in bytes.
+    pub left_row: isize,
+    /// The right factor's first element.
+    pub right: *const u8,
+    /// From column to column of it, in bytes.
+    pub right_column: isize,
+    /// How many terms: a multiple of the chains.
+    pub terms: usize,
+    /// Where the sums go; those of a row are neighbours.
+    pub sums: *mut u8,
+    /// From row to row of them, in bytes.
+    pub sums_row: isize,
 }

@@ -1,20 +1,22 @@
-//! The two loops that contractions are made of: a tile of sums carried through a block of terms, and terms of one row
-//! added into sums in memory.
+//! The loops that contractions are made of: a tile of sums carried through a block of terms, terms of one row added
+//! into sums in memory, and lines whose terms are neighbours.
 //!
 //! In: addresses, strides in bytes, counts. Out: sums. Emitted code runs them for floats where the machine has an
 //! instruction set that the emitter writes, portable code elsewhere and for integers. Always true: a sum is one chain
-//! of fused multiply-adds from 0 over ascending terms, joined to what was there by one addition, so all ways of running
-//! give the same bits; what lies outside `rows`, `columns` and `terms` is not touched.
+//! of fused multiply-adds from 0 over ascending terms, of the last loop as many chains as 64 bytes hold, so all ways of
+//! running give the same bits; what lies outside `rows`, `columns` and `terms` is not touched.
 
 use super::portable;
 use crate::engine::Choice;
-use crate::number::Wide;
-use crate::product_call::{StreamArgs, TileArgs};
+use crate::number::{Number, Wide};
+use crate::product_call::{DotArgs, StreamArgs, TileArgs};
 use std::marker::PhantomData;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use {
+    crate::number::{Bf16, F16},
     crate::x64::Isa,
-    crate::x64::product::{self, Form, Micro},
+    crate::x64::product::{self, Form, Lying, Micro},
+    std::any::TypeId,
     std::sync::OnceLock,
 };
 
@@ -110,14 +112,62 @@ impl<W: Wide> Kernels<W> {
         // SAFETY: the caller's promise.
         unsafe { portable::stream::<W>(terms, first, args) };
     }
+
+    /// The most columns that [`Kernels::dots`] takes with so many rows.
+    pub fn dot_columns(&self, rows: usize) -> usize {
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = self.isa {
+            return product::dot_columns(isa, rows);
+        }
+        let _ = rows;
+        portable::DOT_COLUMNS
+    }
+
+    /// Runs lines against lines: `rows` at least 1 and at most [`DOT_ROWS`], and all the columns that
+    /// [`Kernels::dot_columns`] says, or one.
+    ///
+    /// # Safety
+    /// As of [`Kernels::tile`].
+    pub unsafe fn dots<T: Number<Wide = W>>(&self, rows: usize, columns: usize, args: &DotArgs) {
+        debug_assert!((1..=DOT_ROWS).contains(&rows) && (columns == 1 || columns == self.dot_columns(rows)));
+        debug_assert!(args.terms.is_multiple_of(lanes::<W>()));
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        if let Some(isa) = self.isa {
+            let right = match TypeId::of::<T>() {
+                t if t == TypeId::of::<Bf16>() => Lying::Bf16,
+                t if t == TypeId::of::<F16>() => Lying::F16,
+                _ => Lying::Wide,
+            };
+            if let Some(micro) = emitted(isa, size_of::<W>() == 8, Form::Dots { rows, columns, right }) {
+                // SAFETY: as above.
+                unsafe { micro.dots(args) };
+                return;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { portable::dots::<T>(rows, columns, args) };
+    }
 }
+
+/// Chains that [`Kernels::dots`] carries for a sum: 64 bytes of them.
+pub const fn lanes<W>() -> usize {
+    64 / size_of::<W>()
+}
+
+/// The most rows of [`Kernels::dots`].
+pub const DOT_ROWS: usize = 4;
+#[cfg(all(unix, target_arch = "x86_64"))]
+const _: () = assert!(DOT_ROWS == product::DOT_ROWS && product::DOT_BYTES == 64);
 
 /// The most terms that [`Kernels::stream`] takes at a time.
 pub const STREAMED: usize = 8;
 
 /// Forms that there can be of one instruction set and width.
 #[cfg(all(unix, target_arch = "x86_64"))]
-const FORMS: usize = 2 * 4 * 14 + 2 * product::STREAMED;
+const FORMS: usize = STREAMS + 2 * product::STREAMED + 2 * 3 * product::DOT_ROWS;
+/// The number of the first stream kernel: tiles come before.
+#[cfg(all(unix, target_arch = "x86_64"))]
+const STREAMS: usize = 2 * 4 * 14;
 
 /// The code of a form, emitted when first asked for. `None`: the operating system gives no executable memory.
 #[cfg(all(unix, target_arch = "x86_64"))]
@@ -128,7 +178,10 @@ fn emitted(isa: Isa, wide: bool, form: Form) -> Option<&'static Micro> {
         Form::Tile { rows, vectors, masked, along_terms } => {
             ((rows - 1) * product::VECTORS + vectors - 1) * 4 + 2 * masked as usize + along_terms as usize
         }
-        Form::Stream { terms, first } => FORMS - 2 * terms + first as usize,
+        Form::Stream { terms, first } => STREAMS + 2 * (terms - 1) + first as usize,
+        Form::Dots { rows, columns, right } => {
+            STREAMS + 2 * product::STREAMED + ((rows - 1) * 3 + right as usize) * 2 + (columns == 1) as usize
+        }
     };
     let place = &EMITTED[(isa == Isa::Avx512) as usize][wide as usize][number];
     place.get_or_init(|| Micro::new(isa, wide, form)).as_ref()

@@ -4,16 +4,18 @@
 //! the sums, stored or handed over a tile at a time. Always true, for every element of c whatever its place, the number
 //! of threads, the engine, the layout of the factors and what is done with it: terms are taken in blocks of [`TERMS`];
 //! in a block one chain of fused multiply-adds runs from 0 over ascending terms; the blocks' sums are added in order.
-//! (Integers wrap, so their order cannot be seen.)
+//! (Integers wrap, so their order cannot be seen.) Only where the order is free, few rows that meet columns whose terms
+//! are neighbours have another one, which `dots` describes.
 //!
 //! Several products with one right factor may have it packed once for all of them ([`Packing`]).
 //!
 //! `kernel` holds the loops, emitted (`x64/product.rs`) or portable; `pack` brings factors into their order; `blocking`
-//! decides how a product is cut, `blocks` runs it so, and `row` runs products that have one row or one column; `moves`
-//! says what that moves. docs/cpu-emitter.md has an example.
+//! decides how a product is cut, `blocks` runs it so; `row` and `dots` run products that have one row or one column, or
+//! few; `moves` says what that moves. docs/cpu-emitter.md has an example.
 
 mod blocking;
 mod blocks;
+mod dots;
 mod grid;
 pub(crate) mod kernel;
 pub mod moves;
@@ -21,7 +23,6 @@ mod pack;
 mod portable;
 mod row;
 mod scratch;
-mod squares;
 #[cfg(test)]
 mod tests;
 
@@ -115,6 +116,8 @@ pub struct Contraction<'a> {
     pub n: usize,
     /// Terms.
     pub k: usize,
+    /// Whether the order of a sum may depend on more than its length (never on the number of threads or the engine).
+    pub free: bool,
     /// `m` lines.
     pub left: Factor<'a>,
     /// `n` lines.
@@ -229,6 +232,8 @@ struct Product<'a, T: Number> {
     left: Operand<'a, T>,
     right: Operand<'a, T>,
     kernels: Kernels<T::Wide>,
+    /// As [`Contraction::free`].
+    free: bool,
     result: Result<'a>,
     /// What one thread takes for it.
     ns: f64,
@@ -277,9 +282,10 @@ unsafe fn typed<T: Number>(c: &Contraction<'_>, isa: Choice, threads: &Threads) 
         let product = Product::<T>::new(c, batch, isa, each);
         // SAFETY: the caller's promise.
         unsafe {
-            match product.m {
-                1 => row::run(&product, threads),
-                _ => blocks::run(&product, threads),
+            match (dots::lines(&product), product.m) {
+                (Some(lines), _) => dots::run(&product, lines, threads),
+                (None, 1) => row::run(&product, threads),
+                (None, _) => blocks::run(&product, threads),
             }
         }
     };
@@ -308,7 +314,7 @@ impl<'a, T: Number> Product<'a, T> {
             Finish::Store(to) => Result::Store(Shared(to.wrapping_add(batch * c.m * c.n * size_of::<T>()))),
             Finish::Tiles(take) => Result::Tiles { take, batch, turned },
         };
-        Product { m, n, k: c.k, left, right, kernels: Kernels::new(isa), result, ns }
+        Product { m, n, k: c.k, left, right, kernels: Kernels::new(isa), free: c.free, result, ns }
     }
 }
 

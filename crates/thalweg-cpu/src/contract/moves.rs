@@ -1,11 +1,11 @@
 //! What contractions of factors in memory move: the same cuts as `blocks` and `row` make, counted.
 //!
-//! In: sizes and strides. Out: bytes between memory and the private caches of the cores. What is packed counts where it
+//! In: sizes, strides and whether the order of sums is free. Out: bytes between memory and the private caches of the cores. What is packed counts where it
 //! does not stay there; a factor counts as often as tasks read it, unless the whole product stays.
 
 use super::blocking::{Right, Sizes, blocking, estimate_ns};
 use super::kernel::Kernels;
-use super::row;
+use super::{dots, row};
 use crate::engine::Choice;
 use crate::memory::PRIVATE;
 use crate::number::{Bf16, F16, Number};
@@ -23,20 +23,20 @@ struct Side {
 }
 
 /// What a launch moves.
-pub fn moves(dtype: DType, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
+pub fn moves(dtype: DType, free: bool, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
     match dtype {
-        DType::F32 => typed::<f32>(dtype, geometry, isa, threads),
-        DType::F64 => typed::<f64>(dtype, geometry, isa, threads),
-        DType::BF16 => typed::<Bf16>(dtype, geometry, isa, threads),
-        DType::F16 => typed::<F16>(dtype, geometry, isa, threads),
-        DType::I8 | DType::U8 | DType::Bool => typed::<u8>(dtype, geometry, isa, threads),
-        DType::I16 => typed::<i16>(dtype, geometry, isa, threads),
-        DType::I32 | DType::U32 => typed::<i32>(dtype, geometry, isa, threads),
-        DType::I64 => typed::<i64>(dtype, geometry, isa, threads),
+        DType::F32 => typed::<f32>(dtype, free, geometry, isa, threads),
+        DType::F64 => typed::<f64>(dtype, free, geometry, isa, threads),
+        DType::BF16 => typed::<Bf16>(dtype, free, geometry, isa, threads),
+        DType::F16 => typed::<F16>(dtype, free, geometry, isa, threads),
+        DType::I8 | DType::U8 | DType::Bool => typed::<u8>(dtype, free, geometry, isa, threads),
+        DType::I16 => typed::<i16>(dtype, free, geometry, isa, threads),
+        DType::I32 | DType::U32 => typed::<i32>(dtype, free, geometry, isa, threads),
+        DType::I64 => typed::<i64>(dtype, free, geometry, isa, threads),
     }
 }
 
-fn typed<T: Number>(dtype: DType, g: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
+fn typed<T: Number>(dtype: DType, free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
     let (batches, size): (usize, usize) = (g.batch.iter().map(|d| d.0).product(), size_of::<T>());
     let written = batches * g.m * g.n * size;
     if written == 0 || g.k == 0 {
@@ -59,6 +59,7 @@ fn typed<T: Number>(dtype: DType, g: &MatmulGeometry, isa: Choice, threads: &Thr
     let helpers = threads.for_work(each * batches as f64);
     let helpers = if batches >= 2 * helpers { 1 } else { threads.for_work(each) };
     let (read, scratch) = match (g.m, g.n) {
+        (m, n) if dots::takes::<T>(free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
         (1, n) => (of_row(left, right, n, helpers), 0),
         (m, 1) => (of_row(right, left, m, helpers), 0),
         _ => of_blocks::<T>(g, left, right, isa, helpers),
@@ -70,7 +71,7 @@ fn typed<T: Number>(dtype: DType, g: &MatmulGeometry, isa: Choice, threads: &Thr
     }
 }
 
-/// What a product with one row reads: the matrix once, the row for each chunk of its columns.
+/// What a product with one row, or few, reads: the matrix once, the rows for each chunk of its columns.
 fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
     let again = if row.bytes <= PRIVATE { 1 } else { n.div_ceil(row::chunk(n, threads)) };
     row.bytes * again + matrix.bytes

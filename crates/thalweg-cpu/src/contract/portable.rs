@@ -2,13 +2,16 @@
 //!
 //! The compiler vectorises them over the columns; each sum's chain is the one that the emitted code takes.
 
-use crate::number::Wide;
-use crate::product_call::{StreamArgs, TileArgs};
+use super::kernel::lanes;
+use crate::number::{Number, Wide};
+use crate::product_call::{DotArgs, StreamArgs, TileArgs};
 use crate::simd::{Job, dispatch};
 
 /// The most rows and columns of a tile.
 pub const ROWS: usize = 4;
 pub const COLUMNS: usize = 16;
+/// Columns that lanes are carried for at a time.
+pub const DOT_COLUMNS: usize = 1;
 
 /// See `Kernels::tile`.
 ///
@@ -149,4 +152,57 @@ pub unsafe fn stream<W: Wide>(terms: usize, first: bool, args: &StreamArgs) {
         }
     }
     dispatch(Stream::<W> { terms, first, args, sums: std::marker::PhantomData });
+}
+
+/// See `Kernels::dots`.
+///
+/// # Safety
+/// See there.
+pub unsafe fn dots<T: Number>(rows: usize, columns: usize, args: &DotArgs) {
+    struct Dot<'a, T: Number> {
+        left: &'a [T::Wide],
+        right: &'a [T],
+    }
+    impl<T: Number> Job for Dot<'_, T> {
+        type Out = T::Wide;
+        #[inline(always)]
+        fn run(self) -> T::Wide {
+            // The number of lanes as a constant, so that they are carried in registers.
+            match lanes::<T::Wide>() {
+                8 => self.sum::<8>(),
+                16 => self.sum::<16>(),
+                32 => self.sum::<32>(),
+                _ => self.sum::<64>(),
+            }
+        }
+    }
+    impl<T: Number> Dot<'_, T> {
+        #[inline(always)]
+        fn sum<const LANES: usize>(self) -> T::Wide {
+            let mut lanes = [T::Wide::ZERO; LANES];
+            for (left, right) in self.left.chunks_exact(LANES).zip(self.right.chunks_exact(LANES)) {
+                for ((lane, x), y) in lanes.iter_mut().zip(left).zip(right) {
+                    *lane = x.times_plus(y.widen(), *lane);
+                }
+            }
+            let mut half = LANES / 2;
+            while half > 0 {
+                let (low, high) = lanes.split_at_mut(half);
+                low.iter_mut().zip(high).for_each(|(low, high)| *low = low.plus(*high));
+                half /= 2;
+            }
+            lanes[0]
+        }
+    }
+    for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+        let left = args.left.wrapping_offset(row as isize * args.left_row).cast();
+        let right = args.right.wrapping_offset(column as isize * args.right_column).cast();
+        let to = args.sums.wrapping_offset(row as isize * args.sums_row).cast::<T::Wide>();
+        // SAFETY: the promise of `dots`: so many neighbours on both sides, and room for a sum.
+        unsafe {
+            let left = std::slice::from_raw_parts(left, args.terms);
+            let right = std::slice::from_raw_parts(right, args.terms);
+            to.add(column).write(dispatch(Dot::<T> { left, right }));
+        }
+    }
 }

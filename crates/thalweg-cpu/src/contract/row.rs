@@ -7,7 +7,7 @@
 
 use super::kernel::STREAMED;
 use super::pack::{self, Cuts, Strided};
-use super::{Operand, Product, Result, TERMS, blocks, own_width, scratch, squares};
+use super::{Operand, Product, Result, TERMS, blocks, own_width, scratch};
 use crate::memory::PRIVATE;
 use crate::number::{Number, Wide};
 use crate::product_call::{StreamArgs, TileArgs};
@@ -167,8 +167,8 @@ unsafe fn packed_rows<T: Number>(
     }
 }
 
-/// A matrix whose columns lie one behind the other: squares of it are turned in registers, where there are instructions
-/// for that; else, and of what is left, those of a tile are turned, a stretch of terms at a time, and added up.
+/// A matrix whose columns lie one behind the other: those of a tile are turned, a stretch of terms at a time, and added
+/// up. (Where the order of sums is free, `dots` has it.)
 ///
 /// # Safety
 /// As of [`columns_of`], whose memory this is.
@@ -178,16 +178,7 @@ unsafe fn dots<T: Number>(p: &Product<'_, T>, right: Strided<T>, columns: &Range
         let terms = start..(start + TURNED).min(p.k);
         // SAFETY: the caller's promise.
         unsafe { p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left) };
-        let mut column = 0;
-        if squares::available::<T>() {
-            while columns.len() - column >= squares::COLUMNS {
-                let from = right.from(columns.start + column, start);
-                // SAFETY: the caller's promise.
-                unsafe { squares::dots(from, own.left, terms.len(), start == 0, own.all.wrapping_add(column)) };
-                column += squares::COLUMNS;
-            }
-        }
-        for column in (column..columns.len()).step_by(panel) {
+        for column in (0..columns.len()).step_by(panel) {
             let width = panel.min(columns.len() - column);
             let sums = own.all.wrapping_add(column);
             for part in terms.clone().step_by(STRETCH) {

@@ -50,6 +50,32 @@ fn defined<T: Element>([batches, m, n, k]: [usize; 4], left: &[T], right: &[T]) 
     sums
 }
 
+/// The sums of the same as `dots` defines them.
+fn in_lanes<T: Element>([batches, m, n, k]: [usize; 4], left: &[T], right: &[T]) -> Vec<T::Wide> {
+    let lanes = 64 / size_of::<T::Wide>();
+    let mut sums = Vec::with_capacity(batches * m * n);
+    for (b, i, j) in (0..batches).flat_map(|b| (0..m).flat_map(move |i| (0..n).map(move |j| (b, i, j)))) {
+        let (left, right) = (&left[(b * m + i) * k..][..k], &right[(b * n + j) * k..][..k]);
+        let whole = k - k % lanes;
+        let blocks = left[..whole].chunks(4096).zip(right[..whole].chunks(4096)).map(|(l, r)| {
+            let mut sums = vec![T::Wide::ZERO; lanes];
+            for (p, (x, y)) in l.iter().zip(r).enumerate() {
+                sums[p % lanes] = x.widen().times_plus(y.widen(), sums[p % lanes]);
+            }
+            while sums.len() > 1 {
+                let upper = sums.split_off(sums.len() / 2);
+                sums.iter_mut().zip(upper).for_each(|(low, high)| *low = low.plus(high));
+            }
+            sums[0]
+        });
+        let chain = |sum, (x, y): (&T, &T)| x.widen().times_plus(y.widen(), sum);
+        let rest = (whole < k).then(|| left[whole..].iter().zip(&right[whole..]).fold(T::Wide::ZERO, chain));
+        let blocks = blocks.chain(rest);
+        sums.push(blocks.reduce(T::Wide::plus).unwrap_or(T::Wide::ZERO));
+    }
+    sums
+}
+
 /// How a factor lies in memory.
 #[derive(Clone, Copy, Debug)]
 enum Lies {
@@ -98,6 +124,17 @@ struct Way {
     isa: Choice,
     threads: usize,
     tiles: bool,
+    /// Whether the order of sums is free.
+    free: bool,
+}
+
+impl Way {
+    /// Whether sums of floats are taken in lanes: few rows, or one column, that meet lines whose terms are neighbours.
+    fn in_lanes<T: Element>(&self, [_, m, n, k]: [usize; 4]) -> bool {
+        let (rows, lines, lies) = if n == 1 && m > 1 { (1, m, self.left) } else { (m, n, self.right) };
+        let neighbours = matches!(lies, Lies::ByLines) || (matches!(lies, Lies::ByTerms) && lines == 1);
+        self.free && T::Wide::FLOAT && rows <= 4 && neighbours && k >= 64 / size_of::<T::Wide>()
+    }
 }
 
 /// The sums of a way, or what is stored of them, widened.
@@ -146,6 +183,7 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
         m,
         n,
         k,
+        free: way.free,
         left: if matches!(way.left, Lies::Computed) { Factor::Computed(&of_left) } else { strided(&l) },
         right: if matches!(way.right, Lies::Computed) { Factor::Computed(&of_right) } else { strided(&r) },
         finish: if way.tiles { Finish::Tiles(&take) } else { Finish::Store(stored.as_mut_ptr().cast()) },
@@ -170,7 +208,7 @@ where
     let left: Vec<T> = (0..batches * m * k).map(|_| T::any(rng)).collect();
     let right: Vec<T> = (0..batches * n * k).map(|_| T::any(rng)).collect();
     let defined = defined(sizes, &left, &right);
-    let rounded: Vec<T::Wide> = defined.iter().map(|s| T::narrow(*s).widen()).collect();
+    let in_lanes = in_lanes(sizes, &left, &right);
     let engines: Vec<Choice> = engines().collect();
     for _ in 0..ways {
         let way = Way {
@@ -179,11 +217,13 @@ where
             isa: engines[rng.below(engines.len())],
             threads: [1, 2, 8][rng.below(3)],
             tiles: rng.below(2) == 0,
+            free: rng.below(2) == 0,
         };
         let got = sums(sizes, &left, &right, hole, way);
-        let want = if way.tiles { &defined } else { &rounded };
+        let want = if way.in_lanes::<T>(sizes) { &in_lanes } else { &defined };
         for (i, (got, want)) in got.into_iter().zip(want).enumerate() {
-            let (got, want): (Bits, Bits) = (got.into(), (*want).into());
+            let want = if way.tiles { *want } else { T::narrow(*want).widen() };
+            let (got, want): (Bits, Bits) = (got.into(), want.into());
             assert_eq!(got.0, want.0, "element {i} of {sizes:?} of {}, {way:?}", T::DTYPE);
         }
     }
@@ -256,8 +296,11 @@ fn large_products_keep_their_bits_through_shared_panels() {
     for sizes in [[1, 150, 300, 520], [1, 2300, 2, 600]] {
         agree::<f64>(&mut rng, sizes, f64::NAN, 4);
     }
-    // One row, and columns whose terms are neighbours: whole squares, columns and terms that fill none.
-    agree::<f32>(&mut rng, [1, 1, 37, 4_411], f32::NAN, 24);
+    // One row and a few, and columns whose terms are neighbours: blocks of lanes, columns and terms that fill none.
+    for rows in 1..=5 {
+        agree::<f32>(&mut rng, [1, rows, 37, 9_411], f32::NAN, 24);
+        agree::<F16>(&mut rng, [1, rows, 17, 4_113], F16::narrow(f32::NAN), 12);
+    }
     // A product of two vectors, and of one with few columns: blocks of terms side by side.
     for sizes in [[1, 1, 1, 20_000], [1, 1, 3, 9_001], [1, 2, 1, 4_097]] {
         agree::<f32>(&mut rng, sizes, f32::NAN, 6);
@@ -282,6 +325,7 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
             m,
             n,
             k,
+            free: false,
             left: Factor::Strided { first: left.as_ptr().cast(), batch: vec![0], line: 0, term: 1 },
             right: Factor::Strided { first: right.as_ptr().cast(), batch: vec![0], line: k as isize, term: 1 },
             finish: Finish::Store(got.as_mut_ptr().cast()),
@@ -318,6 +362,7 @@ fn nothing_outside_the_factors_is_touched() {
                 m,
                 n,
                 k,
+                free: round % 4 < 2,
                 left: factor(&left, m, turned[0]),
                 right: factor(&right, n, turned[1]),
                 finish: Finish::Store(to.address() as *mut u8),

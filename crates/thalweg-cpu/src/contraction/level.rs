@@ -28,6 +28,8 @@ pub(super) enum Source<'a> {
 /// A product with its factors, and with what is made of its sums.
 pub(super) struct Level<'a> {
     pub(super) dtype: DType,
+    /// Whether the order of its sums is free.
+    pub(super) free: bool,
     pub(super) product: &'a MatmulGeometry,
     pub(super) factors: [Source<'a>; 2],
     pub(super) epilogue: Option<After<'a>>,
@@ -120,7 +122,7 @@ impl<'a> Arguments<'a> {
             let job = Job { part, tiles, operands, scalars, failed: self.failed };
             After { job, sums: e.sums, writes: e.reads, along }
         });
-        (Level { dtype: c.dtype, product: &g.product, factors, epilogue, packed: None }, inner)
+        (Level { dtype: c.dtype, free: super::free(c), product: &g.product, factors, epilogue, packed: None }, inner)
     }
 }
 
@@ -252,6 +254,7 @@ impl Level<'_> {
             m: rows.len(),
             n: self.product.n,
             k: self.product.k,
+            free: self.free,
             left: left.unwrap_or_else(|| own(0, rows.start)),
             right: packed.unwrap_or_else(|| own(1, 0)),
             finish,

@@ -27,7 +27,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Inner, Kernel, Moved, Rectangle};
+use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Inner, Kernel, Moved, Precision, Rectangle};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// Nanoseconds a multiplication with its addition on one thread.
@@ -139,6 +139,7 @@ impl ContractionProgram {
             m: p.m,
             n: p.n,
             k: p.k,
+            free: free(&self.kernel),
             left: factor(0),
             right: factor(1),
             finish: if level.epilogue.is_some() { Finish::Tiles(&finish) } else { Finish::Store(store) },
@@ -282,7 +283,7 @@ impl Program for ContractionProgram {
         let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
         let c = &self.kernel;
         if c.is_bare() {
-            return contract::moves::moves(c.dtype, &g.product, self.isa, &self.threads);
+            return contract::moves::moves(c.dtype, free(c), &g.product, self.isa, &self.threads);
         }
         moves::moves(c, g)
     }
@@ -308,4 +309,9 @@ impl Program for ContractionProgram {
 /// The product that the left factor is computed from.
 fn inner_of(c: &Contraction) -> Option<&Inner> {
     c.factors[0].as_ref().and_then(|f| f.inner.as_deref())
+}
+
+/// Whether the order of its sums is free.
+fn free(c: &Contraction) -> bool {
+    c.precision != Precision::Ordered
 }

@@ -2,7 +2,7 @@
 //! `contract/tests.rs` on the instruction sets of the machine; this holds for both everywhere.)
 
 use super::super::Isa;
-use super::super::product::{Form, STREAMED, VECTORS, assemble, rows};
+use super::super::product::{DOT_ROWS, Form, Lying, STREAMED, VECTORS, assemble, dot_columns, rows};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
 fn forms(isa: Isa) -> Vec<Form> {
@@ -14,7 +14,11 @@ fn forms(isa: Isa) -> Vec<Form> {
             .flat_map(move |masked| flags.map(|along_terms| Form::Tile { rows, vectors, masked, along_terms }))
     });
     let streams = (1..=STREAMED).flat_map(|terms| flags.map(|first| Form::Stream { terms, first }));
-    tiles.chain(streams).collect()
+    let dots = (1..=DOT_ROWS).flat_map(|rows| [1, dot_columns(isa, rows)].map(|columns| (rows, columns)));
+    let dots = dots.flat_map(|(rows, columns)| {
+        [Lying::Wide, Lying::Bf16, Lying::F16].map(|right| Form::Dots { rows, columns, right })
+    });
+    tiles.chain(streams).chain(dots).collect()
 }
 
 /// Every instruction up to the return.
@@ -43,6 +47,8 @@ fn every_form_is_whole_and_stays_in_its_registers() {
                 Form::Tile { rows, vectors, .. } => 5 * rows * vectors,
                 // Four vectors in the loop, one behind it, one that is masked.
                 Form::Stream { terms, .. } => 6 * terms,
+                // 64 bytes of lanes for each sum.
+                Form::Dots { rows, columns, .. } => rows * columns * (64 / isa.bytes()),
             };
             assert_eq!(count, expected, "{isa:?} {form:?}");
             let pushed = all.iter().filter(|i| i.mnemonic() == Mnemonic::Push).count();
@@ -68,15 +74,20 @@ fn every_form_is_whole_and_stays_in_its_registers() {
 fn sums_do_not_share_registers_with_factors() {
     for isa in [Isa::Avx2, Isa::Avx512] {
         for form in forms(isa) {
-            let Form::Tile { rows, vectors, .. } = form else { continue };
+            let count = match form {
+                Form::Tile { rows, vectors, .. } => rows * vectors,
+                Form::Dots { rows, columns, .. } => rows * columns * (64 / isa.bytes()),
+                Form::Stream { .. } => continue,
+            };
             let all = decoded(&assemble(isa, false, form));
             let products: Vec<&Instruction> = all.iter().filter(|i| i.mnemonic() == Mnemonic::Vfmadd231ps).collect();
             let mut sums: Vec<usize> = products.iter().map(|i| i.op_register(0).number()).collect();
             sums.sort_unstable();
             sums.dedup();
-            assert_eq!(sums.len(), rows * vectors, "{isa:?} {form:?}");
+            assert_eq!(sums.len(), count, "{isa:?} {form:?}");
             for i in products {
-                assert!((1..3).all(|o| !sums.contains(&i.op_register(o).number())), "{isa:?} {form:?}: {i}");
+                let factors = (1..3).filter(|o| i.op_kind(*o) == OpKind::Register).map(|o| i.op_register(o).number());
+                assert!(factors.into_iter().all(|r| !sums.contains(&r)), "{isa:?} {form:?}: {i}");
             }
         }
     }
