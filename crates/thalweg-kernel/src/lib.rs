@@ -25,7 +25,7 @@ mod weights;
 pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::contraction::{
-    Contraction, ContractionGeometry, Epilogue, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry, accumulator,
+    Contraction, ContractionGeometry, Contracts, Epilogue, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry, accumulator,
     bodies,
 };
 pub use geometry::{

@@ -61,8 +61,8 @@ impl Mode {
         self.matmul == MatmulPrecision::High
     }
 
-    /// How the planner is to plan for a device that has contractions, or has not.
-    pub(crate) fn planning(self, contracts: bool) -> thalweg_fusion::Mode {
+    /// How the planner is to plan for a device that contracts so much.
+    pub(crate) fn planning(self, contracts: thalweg_kernel::Contracts) -> thalweg_fusion::Mode {
         thalweg_fusion::Mode { fused: self.fused, strict: self.strict, tf32: self.is_tf32(), contracts }
     }
 }
