@@ -25,8 +25,8 @@ mod weights;
 pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::contraction::{
-    Contraction, ContractionGeometry, Contracts, Epilogue, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry, accumulator,
-    bodies,
+    Contraction, ContractionGeometry, Contracts, Epilogue, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry,
+    accumulator, bodies,
 };
 pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,

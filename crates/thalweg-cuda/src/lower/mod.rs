@@ -24,9 +24,7 @@ use crate::plan::{MOST_BLOCKS, Plan};
 use crate::traffic;
 use map::{add_boxes, add_map};
 use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::{
-    Body, Computed, Geometry, GroupPart, Kernel, MapGeometry, ScatterGeometry,
-};
+use thalweg_kernel::{Body, Computed, Geometry, GroupPart, Kernel, MapGeometry, ScatterGeometry};
 use thalweg_runtime::Error;
 
 /// What it takes to launch a kernel with a geometry.

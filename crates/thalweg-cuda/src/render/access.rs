@@ -143,8 +143,12 @@ impl Accesses<'_> {
         let step = self.lane_step(k);
         if wanted.load {
             out += &match &self.class.ways[k] {
-                Way::Strided { vector: true, .. } if v > 1 => format!("loadv(r{tag}{k}{at}, p{tag}{k} + ({position})); "),
-                Way::Strided { inner: Inner::Zero, .. } => format!("r{tag}{k}{at}[0] = load1(p{tag}{k} + ({position})); "),
+                Way::Strided { vector: true, .. } if v > 1 => {
+                    format!("loadv(r{tag}{k}{at}, p{tag}{k} + ({position})); ")
+                }
+                Way::Strided { inner: Inner::Zero, .. } => {
+                    format!("r{tag}{k}{at}[0] = load1(p{tag}{k} + ({position})); ")
+                }
                 _ if v == 1 => format!("r{tag}{k}{at}[0] = load1(p{tag}{k} + ({position})); "),
                 _ => format!(
                     "{{ const i64 at = {position}; for (int v = 0; v < {v}; v++) r{tag}{k}{at}[v] = load1(p{tag}{k} + at + v * (i64){step}); }} "
@@ -155,9 +159,33 @@ impl Accesses<'_> {
             // The word holds an address where there is an operand: positions are asked of accesses without one.
             let base = format!("(i64)a.w[{}]", self.slots.accesses[k]);
             let n = if self.single(k) { 1 } else { v };
-            out += &format!("for (int v = 0; v < {n}; v++) m{tag}{k}{place}[v] = {base} + ({position}) + v * (i64){step}; ");
+            out += &format!(
+                "for (int v = 0; v < {n}; v++) m{tag}{k}{place}[v] = {base} + ({position}) + v * (i64){step}; "
+            );
         }
         out
+    }
+
+    /// Fills the elements of a strided access that `h` has of a dimension: `count` times eight of them, of which a
+    /// thread has `halves` vectors of `v`, the first of all at `position`. Their number is that of the eight, of `h`, and
+    /// within the two that a thread has.
+    pub fn fetch_apart(&self, k: usize, position: &str, [count, halves, v]: [u32; 3]) -> String {
+        let tag = self.tag;
+        let vector = matches!(self.class.ways[k], Way::Strided { vector: true, .. }) && v > 1;
+        let (step, single) = (self.lane_step(k), self.single(k));
+        let load = match () {
+            () if vector => format!("loadv(r{tag}{k}[u], first + (j * 8 + g * {v}));"),
+            () if single => format!("r{tag}{k}[u][0] = load1(first);"),
+            () => {
+                format!(
+                    "for (i32 v = 0; v < {v}; v++) r{tag}{k}[u][v] = load1(first + (i64)(j * 8 + g * {v} + v) * {step});"
+                )
+            }
+        };
+        format!(
+            "      {{ const {} *const first = p{tag}{k} + ({position});\n#pragma unroll\n      for (i32 j = 0; j < {count}; j++)\n#pragma unroll\n        for (i32 g = 0; g < {halves}; g++) {{ const i32 u = (j * 2 + h) * {halves} + g; {load} }} }}\n",
+            stored(self.list[k].dtype)
+        )
     }
 
     fn lane(&self, k: usize) -> &'static str {
@@ -167,6 +195,10 @@ impl Accesses<'_> {
     /// The element of lane `v`.
     pub fn element(&self, k: usize, at: &str) -> String {
         let tag = self.tag;
+        let vector = matches!(self.class.ways[k], Way::Strided { vector: true, .. });
+        if vector && self.list[k].dtype == DType::BF16 {
+            return format!("bf16_of_pair(r{tag}{k}{at}, v)");
+        }
         unpack(self.list[k].dtype, &format!("r{tag}{k}{at}[{}]", self.lane(k)))
     }
 

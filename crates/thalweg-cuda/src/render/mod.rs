@@ -11,9 +11,9 @@
 
 pub mod access;
 pub mod body;
+pub mod contraction;
 pub mod elements;
 pub mod map;
-pub mod contraction;
 mod monoid;
 pub mod rows;
 pub mod scan;
@@ -23,9 +23,9 @@ mod tidy;
 pub mod types;
 
 use crate::prelude::PRELUDE;
-use map::MapClass;
-use contraction::streamed::{self, KEYS, StreamedClass};
+use contraction::streamed::{self, StreamedClass};
 use contraction::{CONTRACTIONS, Math, Tile, TileClass};
+use map::MapClass;
 use rows::{RowsClass, Sharing};
 use scan::{ScanClass, Way};
 use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
@@ -36,6 +36,14 @@ use tidy::tidy;
 /// fused and unfused (strict bodies) or wherever something is computed twice (repeatable ones).
 pub fn options(same_bits: bool) -> &'static str {
     if same_bits { "// options: -fmad=false\n" } else { "// options:\n" }
+}
+
+/// The same of what only one chip has.
+fn options_of_hopper(same_bits: bool) -> &'static str {
+    match same_bits {
+        true => "// options: --gpu-architecture=sm_90a -fmad=false\n",
+        false => "// options: --gpu-architecture=sm_90a\n",
+    }
 }
 
 /// What decides a source.
@@ -92,7 +100,17 @@ impl UnitKey {
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
         };
-        (name, Source { options: options(exact), own: format!("{}\n// {}\n{}", self.before(), self.about(), tidy(own.trim_start())) })
+        let options = if self.is_of_hopper() { options_of_hopper(exact) } else { options(exact) };
+        (name, Source { options, own: format!("{}\n// {}\n{}", self.before(), self.about(), tidy(own.trim_start())) })
+    }
+
+    /// Whether it is for one chip only.
+    fn is_of_hopper(&self) -> bool {
+        match self {
+            UnitKey::Contraction(class) => class.math == Math::Warpgroup,
+            UnitKey::Streamed(class) => class.math == Math::Warpgroup,
+            _ => false,
+        }
     }
 
     /// What stands behind the prelude.
@@ -144,6 +162,7 @@ impl UnitKey {
             UnitKey::Contraction(class) => {
                 let how = match class.math {
                     Math::Narrow => "on tensor cores",
+                    Math::Warpgroup => "by warpgroups",
                     Math::Tf32 => "in TF32 on tensor cores",
                     Math::Plain => "on plain cores",
                 };
@@ -152,7 +171,7 @@ impl UnitKey {
             }
             UnitKey::Streamed(class) => {
                 let (rows, name) = (class.rows(), class.dtype.name());
-                format!("Contraction of {name} with a streamed one inside: {rows} rows, {KEYS} keys at a time.")
+                format!("Contraction of {name} with a streamed one inside: {rows} rows, {} keys at a time.", class.keys)
             }
             UnitKey::Scatter(ScatterClass { way, dtype, .. }) => match way {
                 ScatterWay::Copy => "Scatter: the copy of the tensor.".into(),

@@ -13,9 +13,8 @@ use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{DType, MAX_RANK, Shape, View};
 use thalweg_kernel::{
-    AccessClass, Body, Contraction, ContractionGeometry, Contracts, Epilogue, Geometry, IndexMap, Inner, Kernel, MapGeometry,
-    MatmulGeometry, Precision, Prologue, TileBox, TileGeometry,
-    bodies, weights,
+    AccessClass, Body, Contraction, ContractionGeometry, Contracts, Epilogue, Geometry, IndexMap, Inner, Kernel,
+    MapGeometry, MatmulGeometry, Precision, Prologue, TileBox, TileGeometry, bodies, weights,
 };
 
 /// Columns of a result, and terms of a score, that a device without rows around products streams at most.

@@ -58,9 +58,7 @@ fn what_factors_are_computed_from_is_in_it_too() {
         check("squares", &[&[70, 48], &[136, 48], &[48]], kind, 1, |x| {
             (x[0].square() * &x[2]).matmul(&x[1].t()).relu()
         });
-        check("both", &[&[2, 20, 33], &[33, 65], &[65]], kind, 1, |x| {
-            x[0].relu().matmul(&(&x[1] * &x[2]).tanh())
-        });
+        check("both", &[&[2, 20, 33], &[33, 65], &[65]], kind, 1, |x| x[0].relu().matmul(&(&x[1] * &x[2]).tanh()));
         check("flipped", &[&[65, 30], &[30, 64]], kind, 1, |x| x[0].flip(1).matmul(&x[1].flip(0)) + 1.0);
     }
 }
@@ -85,9 +83,7 @@ fn attention_is_one_launch() {
         heads([16, 64, 16, 24], kind, attention);
         heads([1, 63, 40, 8], kind, attention);
         heads([5, 200, 8, 128], kind, |x| attention(x).relu() + 1.0);
-        heads([33, 66, 32, 32], kind, |x| {
-            (x[0].matmul(&x[1].transpose(-1, -2)) + &x[3]).sigmoid().matmul(&x[2])
-        });
+        heads([33, 66, 32, 32], kind, |x| (x[0].matmul(&x[1].transpose(-1, -2)) + &x[3]).sigmoid().matmul(&x[2]));
     }
 }
 
@@ -104,7 +100,8 @@ fn rows_that_are_masked_whole_are_no_numbers() {
     let masked = |x: &[Tensor]| {
         let lower = Tensor::tri(40, 72, 0).to_device(x[0].device()).unwrap().gt(0.0);
         let mask = lower.where_(&x[3], f64::NEG_INFINITY);
-        let scores = x[0].matmul(&x[1].transpose(-1, -2)) + mask.slice((5.., ..)).pad(&[(5, 0), (0, 0)], f64::NEG_INFINITY);
+        let scores =
+            x[0].matmul(&x[1].transpose(-1, -2)) + mask.slice((5.., ..)).pad(&[(5, 0), (0, 0)], f64::NEG_INFINITY);
         let e = (&scores - scores.amax_keepdim(-1)).exp();
         (&e / e.sum_keepdim(-1)).matmul(&x[2])
     };

@@ -20,13 +20,16 @@ use thalweg_runtime::Error;
 /// # Errors
 /// [`Error::Compile`] where it has no source.
 pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
-    if let Some((kernel, geometry)) = folds(c, g, written) {
-        return lower::plan(&kernel, &geometry, compiler);
-    }
+    let folds = folds(c, g, written);
+    let along = matches!(folds, Some((Kernel::Rows { orientation: Orientation::Along, .. }, _)));
     if written == c.dtype
+        && !along
         && let Some(plan) = library(c, g, compiler)
     {
         return Ok(plan);
+    }
+    if let Some((kernel, geometry)) = folds {
+        return lower::plan(&kernel, &geometry, compiler);
     }
     let bare = Contraction::bare(c.dtype, c.precision);
     tile::plan(&bare, &ContractionGeometry::bare(g.clone()), written, compiler)
@@ -59,8 +62,8 @@ pub fn needs(plan: &mut Plan, dtype: DType, written: DType, g: &MatmulGeometry) 
 }
 
 /// A product of one row, or of one column, as a kernel that folds: each result is the sum of a row of products, and
-/// nothing is read twice. Row kernels go through memory as fast as it is, along rows and across them. `None` in strict
-/// mode, whose sums are in the order of products, and for what has both.
+/// nothing is read twice. Along rows these go through memory as fast as it is; across them the library is faster where
+/// there is one. `None` in strict mode, whose sums are in the order of products, and for what has both.
 fn folds(c: &Contraction, g: &MatmulGeometry, written: DType) -> Option<(Kernel, Geometry)> {
     let foldable = matches!(c.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16 | DType::I32 | DType::I64);
     if g.m != 1 && g.n != 1 || !foldable || c.precision == Precision::Ordered || g.batch.len() + 3 > MAX_RANK {

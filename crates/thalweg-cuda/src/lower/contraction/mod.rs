@@ -13,9 +13,9 @@ mod bare;
 mod choice;
 mod open;
 mod streamed;
-mod tile;
 #[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod tests;
+mod tile;
 
 use crate::compiler::Compiler;
 use crate::plan::Plan;
@@ -36,12 +36,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> Re
 }
 
 /// The same, of a contraction whose sums are written in that dtype where it has no epilogue.
-fn plan_writing(
-    c: &Contraction,
-    g: &ContractionGeometry,
-    written: DType,
-    compiler: &Compiler,
-) -> Result<Plan, Error> {
+fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
     if c.is_bare() {
         return bare::plan(c, &g.product, written, compiler);
     }

@@ -10,21 +10,14 @@ use crate::launch::Word;
 use crate::lower;
 use crate::plan::Plan;
 use thalweg_ir::DType;
-use thalweg_kernel::{
-    Contraction, ContractionGeometry, Geometry, Kernel, RowGeometry, TileGeometry,
-};
+use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, RowGeometry, TileGeometry};
 use thalweg_runtime::Error;
 
 /// The launches of a contraction that writes its sums in that dtype where it has no epilogue.
 ///
 /// # Errors
 /// [`Error::Compile`] where a part has no source.
-pub fn plan(
-    c: &Contraction,
-    g: &ContractionGeometry,
-    written: DType,
-    compiler: &Compiler,
-) -> Result<Plan, Error> {
+pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
     let mut plan = Plan::default();
     let (mut next, mut scalars) = (0u16, 0u16);
     let mut take = |n: usize| {

@@ -1,6 +1,7 @@
 //! Products on the emulated GPU, of small integers: exact, whatever the tile, the layout and the edges.
 
 use crate::device::CudaDevice;
+use crate::driver::Emulated;
 use std::sync::Arc;
 use thalweg_ir::{DType, Shape};
 use thalweg_kernel::reference::{Array, Data};
@@ -14,7 +15,8 @@ fn value(seed: usize, i: usize) -> f64 {
 
 fn array(dtype: DType, values: Vec<f64>) -> Array {
     let shape = Shape::new(&[values.len()]);
-    let data = if dtype.is_float() { Data::Float(values) } else { Data::Int(values.iter().map(|&v| v as i64).collect()) };
+    let data =
+        if dtype.is_float() { Data::Float(values) } else { Data::Int(values.iter().map(|&v| v as i64).collect()) };
     Array { shape, dtype, data }
 }
 
@@ -26,7 +28,12 @@ struct Lies {
     between: usize,
 }
 
-fn check(device: &Arc<CudaDevice>, (dtype, precision): (DType, Precision), [count, m, n, k]: [usize; 4], lies: [Lies; 2]) {
+fn check(
+    device: &Arc<CudaDevice>,
+    (dtype, precision): (DType, Precision),
+    [count, m, n, k]: [usize; 4],
+    lies: [Lies; 2],
+) {
     let lay = |n: usize, lines: usize| {
         let Lies { along, first, between } = lies[n];
         let (outer, inner) = if along { (lines, k) } else { (k, lines) };
@@ -71,10 +78,14 @@ fn check(device: &Arc<CudaDevice>, (dtype, precision): (DType, Precision), [coun
     program.launch(&geometry, &[&buffers[0], &buffers[1], &result], &[]).unwrap();
     let mut got = vec![0; bytes.len()];
     device.read(&result, &mut got).unwrap();
-    let at = (0..want.len()).find(|i| got[i * dtype.size()..][..dtype.size()] != bytes[i * dtype.size()..][..dtype.size()]);
+    let at =
+        (0..want.len()).find(|i| got[i * dtype.size()..][..dtype.size()] != bytes[i * dtype.size()..][..dtype.size()]);
     if let Some(at) = at {
         let values = Array::from_bytes(Shape::new(&[want.len()]), dtype, &got);
-        eprintln!("{at}: {:?}", (at..want.len().min(at + 20)).map(|i| (values.get(i).to_f64(), want[i])).collect::<Vec<_>>());
+        eprintln!(
+            "{at}: {:?}",
+            (at..want.len().min(at + 20)).map(|i| (values.get(i).to_f64(), want[i])).collect::<Vec<_>>()
+        );
     }
     assert!(got == bytes, "{dtype} {precision:?} {count}x{m}x{n}x{k}, {lies:?}");
 }
@@ -87,12 +98,16 @@ fn ways(quick: bool) -> Vec<Lies> {
 }
 
 fn check_all(kinds: &[(DType, Precision)], sizes: &[[usize; 4]], quick: bool) {
-    let device = CudaDevice::open("cuda:emulated").unwrap();
-    for &kind in kinds {
-        for &size in sizes {
-            for left in ways(quick) {
-                for right in ways(quick) {
-                    check(&device, kind, size, [left, right]);
+    for sm in [80, 90] {
+        let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
+        for &kind in kinds {
+            // Only narrow floats are computed otherwise on sm_90.
+            let narrow = matches!(kind.0, DType::BF16 | DType::F16);
+            for &size in sizes.iter().filter(|_| sm == 90 || narrow) {
+                for left in ways(quick) {
+                    for right in ways(quick) {
+                        check(&device, kind, size, [left, right]);
+                    }
                 }
             }
         }
@@ -117,8 +132,77 @@ fn products_on_plain_cores_are_exact_for_small_integers() {
 fn edges_of_tiles_of_every_size() {
     let kinds = [(DType::BF16, Precision::Full), (DType::F32, Precision::Full), (DType::F32, Precision::Tf32)];
     // Few terms and many; large tiles where there are many of them.
-    let sizes = [[1, 64, 64, 1], [1, 63, 65, 31], [3, 2, 2, 0], [1, 64, 128, 64], [300, 2, 3, 5], [5, 300, 130, 40]];
+    let sizes = [[1, 64, 64, 1], [1, 63, 65, 31], [3, 2, 2, 0], [1, 64, 128, 64], [3, 70, 66, 129]];
     check_all(&kinds, &sizes, true);
+}
+
+#[test]
+fn large_tiles_are_taken_where_there_are_many() {
+    for (sm, dtype, precision) in [
+        (80, DType::BF16, Precision::Full),
+        (90, DType::BF16, Precision::Full),
+        (90, DType::F32, Precision::Tf32),
+        (90, DType::F32, Precision::Full),
+    ] {
+        let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
+        let [a, b] = [true, false].map(|along| Lies { along, first: 0, between: 0 });
+        check(&device, (dtype, precision), [66, 5, 130, 20], [a, b]);
+        check(&device, (dtype, precision), [66, 130, 260, 3], [b, a]);
+    }
+}
+
+/// `softmax(q·kᵀ/8 + mask)·v` of these, row-major.
+fn attention_of([heads, m, n, d]: [usize; 4], x: &[Vec<f64>]) -> Vec<f64> {
+    let mut out = vec![0.0; heads * m * d];
+    for row in 0..heads * m {
+        let (head, i) = (row / m, row % m);
+        let score = |j: usize| {
+            let of = |t: usize| x[0][row * d + t] * x[1][(head * n + j) * d + t];
+            (0..d).map(of).sum::<f64>() / 8.0 + x[2][i * n + j]
+        };
+        let scores: Vec<f64> = (0..n).map(score).collect();
+        let most = scores.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+        let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
+        let all: f64 = weights.iter().sum();
+        for c in 0..d {
+            out[row * d + c] = (0..n).map(|j| weights[j] * x[3][(head * n + j) * d + c]).sum::<f64>() / all;
+        }
+    }
+    out
+}
+
+#[test]
+fn attention_is_right_on_every_kind_of_tensor_cores() {
+    for (sm, dtype) in [(80, DType::BF16), (80, DType::F32), (90, DType::F16), (90, DType::BF16)] {
+        let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
+        for sizes in [[2, 70, 136, 40], [1, 3, 64, 64], [1, 65, 63, 8], [33, 5, 70, 72], [17, 129, 66, 8]] {
+            let [heads, m, n, d] = sizes;
+            let masked = |i: usize| if (i % n) > i / n % m + n / 2 { f64::NEG_INFINITY } else { (i % 7) as f64 / 4.0 };
+            let inputs = [heads * m * d, heads * n * d, m * n, heads * n * d].into_iter().enumerate();
+            let inputs =
+                inputs.map(|(s, len)| (0..len).map(|i| if s == 2 { masked(i) } else { value(s, i) / 4.0 }).collect());
+            let inputs: Vec<Vec<f64>> = inputs.collect();
+            let want = attention_of(sizes, &inputs);
+            let upload = |v: &Vec<f64>| {
+                let bytes = array(dtype, v.clone()).to_bytes();
+                let buffer = device.allocate(bytes.len()).unwrap();
+                device.write(&buffer, &bytes).unwrap();
+                buffer
+            };
+            let mut buffers: Vec<_> = inputs.iter().map(upload).collect();
+            buffers.push(device.allocate(want.len() * dtype.size()).unwrap());
+            let (kernel, geometry) = crate::golden::attention(heads, [m, n, d], dtype);
+            let program = device.prepare(&[(&kernel, &geometry)]).unwrap().remove(0);
+            program.launch(&geometry, &buffers.iter().collect::<Vec<_>>(), &[]).unwrap();
+            let mut got = vec![0; want.len() * dtype.size()];
+            device.read(&buffers[4], &mut got).unwrap();
+            let got = Array::from_bytes(Shape::new(&[want.len()]), dtype, &got);
+            for (i, w) in want.iter().enumerate() {
+                let g = got.get(i).to_f64();
+                assert!((g - w).abs() < 0.005, "sm_{sm} {dtype} {sizes:?}: {g} instead of {w} at {i}");
+            }
+        }
+    }
 }
 
 #[test]

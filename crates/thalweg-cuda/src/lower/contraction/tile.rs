@@ -40,6 +40,8 @@ pub fn fits(c: &Contraction, g: &ContractionGeometry) -> bool {
 pub fn math(c: &Contraction, chip: &Chip) -> Math {
     match (c.dtype, c.precision) {
         (_, Precision::Ordered) => Math::Plain,
+        // What other chips have not.
+        (DType::BF16 | DType::F16, _) if chip.sm == 90 => Math::Warpgroup,
         (DType::BF16 | DType::F16, _) if chip.sm >= 80 => Math::Narrow,
         (DType::F32, Precision::Tf32) if chip.sm >= 80 => Math::Tf32,
         _ => Math::Plain,
@@ -50,10 +52,14 @@ pub fn math(c: &Contraction, chip: &Chip) -> Math {
 pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let p = &g.product;
     let large = g.batches() * p.m.div_ceil(128) * p.n.div_ceil(128) >= chip.multiprocessors as usize;
+    let huge = g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256) >= chip.multiprocessors as usize;
     let wide = c.accumulator().size() > 4;
     match math(c, chip) {
         Math::Plain if large && !wide => Tile { m: 128, n: 128, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Plain => Tile { m: 64, n: 64, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Warpgroup if huge => Tile { m: 128, n: 256, k: 64, warps: [8, 1], stages: 4, blocks: 1 },
+        Math::Warpgroup if large => Tile { m: 128, n: 128, k: 64, warps: [8, 1], stages: 3, blocks: 2 },
+        Math::Warpgroup => Tile { m: 64, n: 64, k: 64, warps: [4, 1], stages: 4, blocks: 3 },
         Math::Narrow if large => Tile { m: 128, n: 128, k: 32, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Narrow => Tile { m: 64, n: 64, k: 32, warps: [2, 2], stages: 4, blocks: 3 },
         Math::Tf32 if large => Tile { m: 128, n: 128, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
@@ -131,7 +137,12 @@ impl Part {
 /// How a factor comes into a tile.
 enum Factor {
     /// Whether terms are neighbours, operand, first element, elements from line to line or from term to term.
-    Copied { along: bool, operand: u16, first: isize, pitch: isize },
+    Copied {
+        along: bool,
+        operand: u16,
+        first: isize,
+        pitch: isize,
+    },
     Computed(Part),
     /// Loaded element by element.
     Loaded(Part),

@@ -3,7 +3,7 @@
 //! A factor that lies in memory with neighbours along one of its dimensions is copied past the registers, and several
 //! steps are under way at a time. Any other is loaded before the arithmetic of a step and computed behind it.
 
-use super::{FactorClass, FactorSlots, Layout, Math, PartClass, PartSlots, TileClass, TileSlots, names};
+use super::{FactorClass, FactorSlots, Layout, Math, PartClass, PartSlots, TileClass, TileSlots, names, warpgroup};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
 use crate::render::types::{held, pack};
@@ -47,7 +47,30 @@ pub(super) fn text(class: &TileClass, slots: &TileSlots, number: usize) -> Facto
 
 /// Lines of a tile of a factor, the expressions of the first one and of how many there are in all.
 fn lines(class: &TileClass, number: usize) -> (u32, &'static str, &'static str) {
-    if number == 0 { (class.tile.m, "row0", "m") } else { (class.tile.n, "column0", "n") }
+    if number == 0 { (class.tile.m, "(i32)row0", "m") } else { (class.tile.n, "(i32)column0", "n") }
+}
+
+/// Where copied elements go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Placing {
+    /// Neighbours stay neighbours.
+    Kept,
+    /// What is neighbours in memory is apart.
+    Transposed,
+    /// To lines of 128 bytes, as warpgroups take them.
+    Lines,
+}
+
+/// A dimension of what is copied.
+#[derive(Clone, Copy)]
+pub(super) struct Side<'a> {
+    /// Elements of a step.
+    pub(super) count: u32,
+    /// The first one of all steps, and how far a step goes.
+    pub(super) first: &'a str,
+    pub(super) step: u32,
+    /// How many there are in all.
+    pub(super) most: &'a str,
 }
 
 /// A factor that is copied to shared memory past the registers.
@@ -56,15 +79,12 @@ pub(super) struct Copy<'a> {
     pub(super) number: usize,
     pub(super) element: &'a str,
     pub(super) size: u32,
-    /// Lines of a step; the first one, and how many there are in all.
-    pub(super) lines: (u32, &'a str, &'a str),
-    /// Terms of a step; the first one, and how many there are in all.
-    pub(super) terms: (u32, &'a str, &'a str),
+    pub(super) lines: Side<'a>,
+    pub(super) terms: Side<'a>,
     pub(super) threads: u32,
     /// Whether terms are neighbours in memory.
     pub(super) along: bool,
-    /// Whether what is neighbours in memory is apart in shared memory.
-    pub(super) transposes: bool,
+    pub(super) placing: Placing,
     /// Elements from line to line or from term to term in shared memory, and of a step.
     pub(super) pitch: u32,
     pub(super) all: u32,
@@ -75,52 +95,97 @@ pub(super) struct Copy<'a> {
 impl Copy<'_> {
     /// What stands before the loop: `copy(step, slot)`.
     pub(super) fn text(&self) -> String {
-        let Copy { number, element, size, lines, terms, threads, along, pitch, all, at, .. } = *self;
-        let ((tall, first, most), (deep, term, limit)) = (lines, terms);
-        let mut out = format!(
-            "  const {element} *const factor{number} = (const {element} *)a.w[{at}] + batch{number};\n  const i64 pitch{number} = (i64)a.w[{}];\n  auto copy{number} = [&](i32 step, i32 slot) {{\n",
+        let (number, at) = (self.number, self.at);
+        let declared = format!(
+            "  const {0} *const factor{number} = (const {0} *)a.w[{at}] + batch{number};\n  const i32 pitch{number} = (i32)a.w[{1}];\n",
+            self.element,
             at + 1
         );
-        if self.transposes {
-            let each = tall * deep / threads;
-            let _ = write!(
-                out,
-                "#pragma unroll\n    for (u32 u = 0; u < {each}; u++) {{\n      const u32 c = t + u * {threads}, line = c / {deep}, term = c % {deep};\n      const i64 x = {first} + line, p = {term} + term;\n      const bool inside = x < {most} && p < {limit};\n      copy_element<{size}>(s{number} + slot * {all} + term * {pitch} + line, factor{number} + (inside ? x * pitch{number} + p : 0), inside);\n    }}\n  }};\n"
-            );
-            return out;
-        }
+        declared + &if self.placing == Placing::Transposed { self.one_by_one() } else { self.by_sixteen() }
+    }
+
+    /// Element by element: of threads side by side each has a term of a line.
+    fn one_by_one(&self) -> String {
+        let Copy { number, size, lines, terms, threads, pitch, all, .. } = *self;
+        let (deep, each) = (terms.count, lines.count * terms.count / threads);
+        format!(
+            r#"  auto copy{number} = [&](i32 step, i32 slot) {{
+#pragma unroll
+    for (u32 u = 0; u < {each}; u++) {{
+      const u32 c = t + u * {threads}, line = c / {deep}, term = c % {deep};
+      const i32 x = {} + step * {} + (i32)line, p = {} + step * {} + (i32)term;
+      const bool inside = x < (i32){} && p < (i32){};
+      copy_element<{size}>(s{number} + slot * {all} + term * {pitch} + line, factor{number} + (inside ? (i64)x * pitch{number} + p : 0), inside);
+    }}
+  }};
+"#,
+            lines.first, lines.step, terms.first, terms.step, lines.most, terms.most
+        )
+    }
+
+    /// Sixteen bytes at a time. A thread's share lies at one place along neighbours, some lines or terms apart.
+    fn by_sixteen(&self) -> String {
+        let Copy { number, element, size, lines, terms, threads, along, pitch, all, .. } = *self;
         let e = 16 / size;
-        // How many elements of the sixteen bytes are inside.
-        let (outer, inner, [width, others], [left, there, position]) = if along {
-            let inside = [format!("{limit} - p"), format!("x < {most}"), format!("x * pitch{number} + p")];
-            ("line", "term", [deep / e, tall], inside)
-        } else {
-            let inside = [format!("{most} - x"), format!("p < {limit}"), format!("p * pitch{number} + x")];
-            ("term", "line", [tall / e, deep], inside)
+        let (outer, inner) = if along { (lines, terms) } else { (terms, lines) };
+        let width = inner.count / e;
+        let (each, apart) = (width * outer.count / threads, threads / width);
+        let place = match self.placing {
+            Placing::Lines => warpgroup::place(&format!("outer{number}"), outer.count, &format!("inner{number}")),
+            _ => format!("outer{number} * {pitch} + inner{number}"),
         };
-        let each = width * others / threads;
-        let _ = write!(
-            out,
-            "#pragma unroll\n    for (u32 u = 0; u < {each}; u++) {{\n      const u32 c = t + u * {threads}, {outer} = c / {width}, {inner} = c % {width} * {e};\n      const i64 x = {first} + line, p = {term} + term, left = {left};\n      const i32 inside = {there} && left > 0 ? (left < {e} ? (i32)left : {e}) : 0;\n      copy16(s{number} + slot * {all} + {outer} * {pitch} + {inner}, factor{number} + (inside ? {position} : 0), inside * {size});\n    }}\n  }};\n"
-        );
-        out
+        debug_assert!(threads.is_multiple_of(width), "a thread's share lies at one place along neighbours");
+        debug_assert!(self.placing != Placing::Lines || apart.is_multiple_of(8) || each == 1, "lines go by eights");
+        format!(
+            r#"  const i32 outer{number} = (i32)t / {width}, inner{number} = (i32)t % {width} * {e};
+  const {element} *const from{number} = factor{number} + (i64)({of} + outer{number}) * pitch{number} + ({if_} + inner{number});
+  auto copy{number} = [&](i32 step, i32 slot) {{
+    {element} *const to = s{number} + slot * {all} + {place};
+    const {element} *const from = from{number} + ((i64)(step * {os}) * pitch{number} + step * {is});
+    const i32 outers = (i32){om} - ({of} + step * {os}), inners = (i32){im} - ({if_} + step * {is});
+    if (outers >= {oc} && inners >= {ic}) {{
+#pragma unroll
+      for (i32 u = 0; u < {each}; u++) copy16_whole(to + u * {far}, from + (i64)(u * {apart}) * pitch{number});
+    }} else {{
+#pragma unroll
+      for (i32 u = 0; u < {each}; u++) {{
+        const i32 left = outer{number} + u * {apart} < outers ? inners - inner{number} : 0;
+        const i32 inside = left < 0 ? 0 : left < {e} ? left : {e};
+        copy16(to + u * {far}, inside ? from + (i64)(u * {apart}) * pitch{number} : factor{number}, inside * {size});
+      }}
+    }}
+  }};
+"#,
+            of = outer.first,
+            if_ = inner.first,
+            os = outer.step,
+            is = inner.step,
+            om = outer.most,
+            im = inner.most,
+            oc = outer.count,
+            ic = inner.count,
+            far = apart * pitch,
+        )
     }
 }
 
 fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> String {
     let (tall, first, most) = lines(class, number);
     let Layout { along: kept, pitch, all } = class.layout(number);
-    let step = format!("(i64)step * {}", class.tile.k);
     let copy = Copy {
         number,
         element: class.element(),
         size: class.dtype.size() as u32,
-        lines: (tall, first, most),
-        terms: (class.tile.k, &step, "k"),
+        lines: Side { count: tall, first, step: 0, most },
+        terms: Side { count: class.tile.k, first: "0", step: class.tile.k, most: "k" },
         threads: class.tile.threads(),
         along,
-        // On plain cores terms are apart in shared memory.
-        transposes: kept != along,
+        placing: match class.math {
+            Math::Warpgroup => Placing::Lines,
+            // On plain cores terms are apart in shared memory.
+            _ if kept != along => Placing::Transposed,
+            _ => Placing::Kept,
+        },
         pitch,
         all,
         at,
@@ -192,10 +257,17 @@ fn computed(class: &TileClass, number: usize, part: &PartClass, slots: &PartSlot
     let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
     names(&accesses, (part, slots), &load, &gather, &mut write, "[u]");
     let value = name(store.node);
-    let value = if class.math == Math::Narrow { pack(class.dtype, &value) } else { as_held(class.dtype, &value) };
+    let value = if class.math.is_narrow() { pack(class.dtype, &value) } else { as_held(class.dtype, &value) };
     let _ = writeln!(out, "        y[v] = ({element})({value});\n      }}\n      }}");
     let to = |line: &str, term: &str| {
-        if along { format!("({line}) * {pitch} + {term}") } else { format!("({term}) * {pitch} + {line}") }
+        if class.math == Math::Warpgroup {
+            let (outer, outers, inner) = if along { (line, tall, term) } else { (term, terms, line) };
+            format!("{} + ({inner}) % 8", warpgroup::place(&format!("({outer})"), outers, &format!("({inner})")))
+        } else if along {
+            format!("({line}) * {pitch} + {term}")
+        } else {
+            format!("({term}) * {pitch} + {line}")
+        }
     };
     let to = if number == 0 { to("line", "term + v") } else { to("line + v", "term") };
     let _ = write!(

@@ -11,12 +11,13 @@ mod factor;
 mod multiply;
 mod result;
 pub mod streamed;
+mod warpgroup;
 
 use super::access::Accesses;
-use result::Handed;
 use super::body::{Names, divisors};
 use super::types::{held, stored};
 use crate::space::{Slots, SpaceClass};
+use result::Handed;
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
@@ -33,6 +34,8 @@ pub const HEAD: usize = 6;
 pub enum Math {
     /// Tensor cores, factors of bf16 or f16.
     Narrow,
+    /// The same by warpgroups, whose factors lie in shared memory in lines of 128 bytes (sm_90a).
+    Warpgroup,
     /// Tensor cores, factors of f32 rounded to TF32.
     Tf32,
     /// Plain cores, in order.
@@ -96,6 +99,13 @@ pub struct TileClass {
     pub factors: [FactorClass; 2],
     /// What is made of the sums, which are this operand of it.
     pub result: (PartClass, u16),
+}
+
+impl Math {
+    /// Whether factors are narrow floats as they are in memory.
+    pub fn is_narrow(self) -> bool {
+        matches!(self, Math::Narrow | Math::Warpgroup)
+    }
 }
 
 impl Tile {
@@ -180,7 +190,7 @@ struct Layout {
 impl TileClass {
     /// The type of an element in shared memory: where tensor cores take narrow floats, as they are in memory.
     fn element(&self) -> &'static str {
-        if self.math == Math::Narrow { stored(self.dtype) } else { held(self.dtype) }
+        if self.math.is_narrow() { stored(self.dtype) } else { held(self.dtype) }
     }
 
     /// Its bodies.
@@ -194,7 +204,7 @@ impl TileClass {
 
     fn element_size(&self) -> u32 {
         match (self.math, self.dtype) {
-            (Math::Narrow, _) => 2,
+            (Math::Narrow | Math::Warpgroup, _) => 2,
             (_, DType::BF16 | DType::F16) => 4,
             (_, other) => other.size() as u32,
         }
@@ -208,9 +218,18 @@ impl TileClass {
                 FactorClass::Copied { along } => *along,
                 FactorClass::Computed(_) => factor == 0,
             };
+        if self.math == Math::Warpgroup {
+            return Layout { along, pitch: warpgroup::LINE_ELEMENTS, all: lines * self.tile.k };
+        }
         let pad = match self.math {
-            Math::Narrow => 8,
-            Math::Tf32 => if along { 4 } else { 8 },
+            Math::Narrow | Math::Warpgroup => 8,
+            Math::Tf32 => {
+                if along {
+                    4
+                } else {
+                    8
+                }
+            }
             Math::Plain => (16 / self.element_size()).max(1),
         };
         let (pitch, others) = if along { (self.tile.k + pad, lines) } else { (lines + pad, self.tile.k) };
@@ -219,7 +238,10 @@ impl TileClass {
 
     /// Rows of the sums that are in shared memory at a time.
     fn rows_a_pass(&self) -> u32 {
-        if self.math == Math::Plain { self.tile.m.min(64) } else { self.tile.m / self.tile.warps[0] }
+        match self.math {
+            Math::Plain | Math::Warpgroup => self.tile.m.min(64),
+            _ => self.tile.m / self.tile.warps[0],
+        }
     }
 
     fn handed(&self) -> Handed<'_> {
@@ -282,6 +304,7 @@ pub fn source(class: &TileClass) -> String {
         );
     }
     let factors = [0, 1].map(|f| factor::text(class, &slots, f));
+    let [functions, behind] = multiply::around(class);
     let [ahead, loop_ahead, loop_behind] = [
         factors.each_ref().map(|f| format!("{}{}", f.early("s", "s"), f.late("s"))).concat(),
         factors.each_ref().map(|f| f.early("next", "to")).concat(),
@@ -289,9 +312,9 @@ pub fn source(class: &TileClass) -> String {
     ];
     format!(
         r#"
-extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER({words})) {{
+{functions}extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER({words})) {{
   begin();
-  THALWEG_SHARED(shared);
+  THALWEG_SHARED_LINES(shared);
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], k = (i64)a.w[2];
   const u32 t = threadIdx.x;
   u32 *const fault = (u32 *)a.w[5];
@@ -313,9 +336,9 @@ extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(TH
   i32 from = 0, to = {before};
   for (i32 i = 0; i < steps; i++) {{
     copies_wait<{waits}>();
-    __syncthreads();
+{arrived}    __syncthreads();
     const i32 next = i + {before};
-    if (next < steps) {{
+{multiply_before}    if (next < steps) {{
 {loop_ahead}    }}
     copies_commit();
 {multiply}    if (next < steps) {{
@@ -336,7 +359,9 @@ extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(TH
         last = k - 1,
         before = stages - 1,
         waits = stages - 2,
-        multiply = multiply::step(class),
+        arrived = if class.math == Math::Warpgroup { "    async_fence();\n" } else { "" },
+        multiply_before = if class.math == Math::Warpgroup { multiply::step(class) } else { String::new() },
+        multiply = if class.math == Math::Warpgroup { behind } else { multiply::step(class) },
         result = result::text(&class.handed(), &slots.result, &multiply::hand_on(class)),
     )
 }

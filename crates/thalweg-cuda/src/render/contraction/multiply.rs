@@ -1,5 +1,6 @@
 //! The arithmetic of one step on what is in shared memory: by tensor cores, or by plain ones in order.
 
+use super::warpgroup::{self, EIGHT, LINE, LINE_ELEMENTS, Left};
 use super::{Math, Tile, TileClass};
 use crate::render::types::held;
 use std::fmt::Write;
@@ -12,6 +13,7 @@ const ACROSS: u32 = 16;
 pub(super) fn sums(class: &TileClass) -> [String; 2] {
     let Tile { m, n, warps, .. } = class.tile;
     match class.math {
+        Math::Warpgroup => ["1".into(), format!("{}][4", n / 8)],
         Math::Plain => [(m / ACROSS).to_string(), (n / ACROSS).to_string()],
         _ => [(m / warps[0] / 16).to_string(), format!("{}][4", n / warps[1] / 8)],
     }
@@ -23,10 +25,11 @@ pub(super) fn step(class: &TileClass) -> String {
     let element = class.element();
     let (left, right) = (class.layout(0), class.layout(1));
     let (pa, pb) = (left.pitch, right.pitch);
-    let mut out = format!(
-        "    const {element} *const at = s0 + from * {}, *const bt = s1 + from * {};\n",
-        left.all, right.all
-    );
+    let mut out =
+        format!("    const {element} *const at = s0 + from * {}, *const bt = s1 + from * {};\n", left.all, right.all);
+    if class.math == Math::Warpgroup {
+        return out + &issue(class);
+    }
     if class.math == Math::Plain {
         let (i, j, h) = (m / ACROSS, n / ACROSS, held(class.sums));
         let _ = write!(
@@ -128,6 +131,40 @@ pub(super) fn step(class: &TileClass) -> String {
     out
 }
 
+/// What stands in front of the kernel for a step, and what ends it: warpgroups multiply while the next steps are copied.
+pub(super) fn around(class: &TileClass) -> [String; 2] {
+    if class.math != Math::Warpgroup {
+        return [String::new(), String::new()];
+    }
+    let left = Left::Shared { across: !class.layout(0).along };
+    let function = warpgroup::function(class.dtype == DType::F16, left, !class.layout(1).along, class.tile.n);
+    [function, "    warpgroup_wait<0>();\n".into()]
+}
+
+/// The multiplications of a warpgroup: its 64 rows by all columns.
+fn issue(class: &TileClass) -> String {
+    let Tile { n, k, .. } = class.tile;
+    let (left, right) = (class.layout(0).along, class.layout(1).along);
+    // Lines that lie together are terms, or 64 rows or columns at a time.
+    let slice = k * LINE;
+    let own = if left { 64 * LINE_ELEMENTS } else { k * LINE_ELEMENTS };
+    let step = |along: bool| if along { 32 } else { 16 * LINE };
+    format!(
+        r#"    const Matrix x = matrix(at + t / 128 * {own}, {slice}, {EIGHT}), y = matrix(bt, {slice}, {EIGHT});
+    warpgroup_fence();
+#pragma unroll
+    for (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {ta}, {tb}, {n}>(sum[0], further(x, p * {dx}), further(y, p * {dy}), 1);
+    warpgroup_commit();
+"#,
+        steps = k / 16,
+        f16 = class.dtype == DType::F16,
+        ta = !left,
+        tb = !right,
+        dx = step(left),
+        dy = step(right),
+    )
+}
+
 /// Statements that write the sums of a pass to shared memory, those of the threads that have some.
 pub(super) fn hand_on(class: &TileClass) -> String {
     let Tile { m, n, warps, .. } = class.tile;
@@ -141,6 +178,18 @@ pub(super) fn hand_on(class: &TileClass) -> String {
 #pragma unroll
         for (int j = 0; j < {j}; j++) sums[(t / {ACROSS} * 4 + i) * {pitch} + j / 4 * 64 + t % {ACROSS} * 4 + j % 4] = sum[pass * 4 + i][j];
 "#
+        );
+    }
+    if class.math == Math::Warpgroup {
+        return format!(
+            r#"      if (t / 128 == pass) {{
+#pragma unroll
+        for (int j = 0; j < {}; j++)
+#pragma unroll
+          for (int e = 0; e < 4; e++) sums[(t / 32 % 4 * 16 + t % 32 / 4 + e / 2 * 8) * {pitch} + j * 8 + t % 4 * 2 + e % 2] = sum[0][j][e];
+      }}
+"#,
+            n / 8
         );
     }
     let (i, j) = (m / warps[0] / 16, n / warps[1] / 8);

@@ -5,19 +5,18 @@
 //! weights are exponentials, the sums so far are multiplied by what a larger score changes
 //! ([`thalweg_kernel::Weights`]).
 
-use super::factor::Copy;
+use super::factor::{Copy, Placing, Side};
 use super::result::{self, Handed};
+use super::warpgroup::{self, EIGHT, LINE, LINE_ELEMENTS, Left};
 use super::{Math, PartClass, PartSlots, names};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, divisors, name, statements};
 use crate::render::types::stored;
-use crate::space::{decompose, index_type, offset};
+use crate::space::{Way, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
-/// Keys of a block.
-pub const KEYS: u32 = 64;
 /// Words before those of the batch dimensions: rows, columns of the result, keys, terms of a score, tiles of rows, where
 /// an index out of range is told.
 pub const HEAD: usize = 6;
@@ -27,11 +26,15 @@ pub const HEAD: usize = 6;
 pub struct StreamedClass {
     /// Of the factors.
     pub dtype: DType,
-    /// On tensor cores: [`Math::Narrow`] or [`Math::Tf32`].
+    /// On tensor cores: any but [`Math::Plain`].
     pub math: Math,
     /// Warps of a block, each with 16 rows.
     pub warps: u32,
-    /// Terms of a score and columns of the result, as multiples of 16.
+    /// Keys of a step.
+    pub keys: u32,
+    /// Blocks that a multiprocessor is to hold, for the compiler's use of registers.
+    pub blocks: u32,
+    /// Terms of a score and columns of the result, as powers of two, at least 16, for warpgroups 64.
     pub sizes: [u32; 2],
     /// Batch dimensions.
     pub batch: u8,
@@ -99,9 +102,12 @@ impl StreamedClass {
     fn layout(&self, factor: usize) -> [u32; 2] {
         let (lines, terms) = match factor {
             0 => (self.rows(), self.sizes[0]),
-            1 => (KEYS, self.sizes[0]),
-            _ => (self.sizes[1], KEYS),
+            1 => (self.keys, self.sizes[0]),
+            _ => (self.sizes[1], self.keys),
         };
+        if self.math == Math::Warpgroup {
+            return [LINE_ELEMENTS, lines * terms];
+        }
         let (inner, outer) = if self.along[factor] { (terms, lines) } else { (lines, terms) };
         let pad = match self.math {
             Math::Tf32 if self.along[factor] || factor == 2 => 4,
@@ -146,16 +152,26 @@ pub fn source(class: &StreamedClass) -> String {
             w + 4
         );
     }
+    let functions = functions(class);
+    let arrived = if class.math == Math::Warpgroup { "    async_fence();\n" } else { "" };
     let [rows, keys, values] = [0, 1, 2].map(|f| class.layout(f));
     let points: Vec<Point> = (0..class.points.len()).map(|n| point(class, &slots, n)).collect();
-    let fetch: String = points.iter().map(|p| p.fetch.as_str()).collect();
+    let loads: String = points.iter().map(|p| p.fetch.as_str()).collect();
+    // What the next step's scores need is on its way while this one's weights are made.
+    let (fetch, ahead) = match loads.is_empty() {
+        true => (String::new(), ""),
+        false => (
+            format!("  auto fetch = [&](i32 step) {{\n{loads}  }};\n  if (steps) fetch(0);\n"),
+            "    if (step + 1 < steps) fetch(step + 1);\n",
+        ),
+    };
     let compute: String = points.iter().map(|p| p.compute.as_str()).collect();
     let declared: String = points.iter().map(|p| p.declared.as_str()).collect();
     format!(
         r#"
-extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER({words})) {{
+{functions}extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER({words})) {{
   begin();
-  THALWEG_SHARED(shared);
+  THALWEG_SHARED_LINES(shared);
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3];
   const u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
   u32 *const fault = (u32 *)a.w[5];
@@ -164,39 +180,39 @@ extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(TH
   i64 batch0 = 0, batch1 = 0, batch2 = 0;
   u32 rest = product;
 {batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0}, *const s2 = s1 + 2 * {all1};
-{copies}{declared}  const i32 steps = (i32)((keys + {last}) / {KEYS});
+{copies}{declared}  const i32 steps = (i32)((keys + {last}) / {block});
   copy0(0, 0);
   copy1(0, 0);
-  copies_commit();
   copy2(0, 0);
   copies_commit();
-  float sum[{oj}][4] = {{}};
+{fetch}  float sum[{oj}][4] = {{}};
 {begin}  for (i32 step = 0; step < steps; step++) {{
     const u32 slot = step & 1;
-{fetch}    copies_wait<1>();
-    __syncthreads();
-    if (step + 1 < steps) copy1(step + 1, slot ^ 1);
+    copies_wait<0>();
+{arrived}    __syncthreads();
+    // The other half of the room was read in the last step.
+    if (step + 1 < steps) {{
+      copy1(step + 1, slot ^ 1);
+      copy2(step + 1, slot ^ 1);
+    }}
     copies_commit();
     float s[{sj}][4] = {{}};
-{scores}{compute}{weigh}    copies_wait<1>();
-    __syncthreads();
-    if (step + 1 < steps) copy2(step + 1, slot ^ 1);
-    copies_commit();
-{sums}  }}
+{scores}{compute}{ahead}{weigh}{sums}  }}
   copies_wait<0>();
 {end}{result}}}
 "#,
         threads = class.threads(),
-        blocks = if class.warps > 4 { 1 } else { 2 },
+        blocks = class.blocks,
+        block = class.keys,
         words = slots.result.end,
         tall = class.rows(),
         all0 = rows[1],
         all1 = keys[1],
         copies = copies(class, &slots, [rows, keys, values]),
-        last = KEYS - 1,
+        last = class.keys - 1,
         oj = columns / 8,
         begin = begin(class),
-        sj = KEYS / 8,
+        sj = class.keys / 8,
         scores = scores(class, depth, [rows[0], keys[0], keys[1]]),
         weigh = weigh(class),
         sums = sums(class, [values[0], values[1]]),
@@ -208,27 +224,28 @@ extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(TH
 /// What copies rows, keys and values to shared memory.
 fn copies(class: &StreamedClass, slots: &StreamedSlots, layouts: [[u32; 2]; 3]) -> String {
     let [depth, columns] = class.sizes;
-    let keys = format!("(i64)step * {KEYS}");
-    let copy = |number: usize, lines: u32, terms: u32, [first, most, term, limit]: [&str; 4]| {
+    let copy = |number: usize, lines: Side<'_>, terms: Side<'_>| {
         let [pitch, all] = layouts[number];
         Copy {
             number,
             element: stored(class.dtype),
             size: class.dtype.size() as u32,
-            lines: (lines, first, most),
-            terms: (terms, term, limit),
+            lines,
+            terms,
             threads: class.threads(),
             along: class.along[number],
-            transposes: false,
+            placing: if class.math == Math::Warpgroup { Placing::Lines } else { Placing::Kept },
             pitch,
             all,
             at: slots.factors[number],
         }
         .text()
     };
-    copy(0, class.rows(), depth, ["row0", "m", "0", "depth"])
-        + &copy(1, KEYS, depth, [&keys, "keys", "0", "depth"])
-        + &copy(2, columns, KEYS, ["0", "n", &keys, "keys"])
+    let rows = Side { count: class.rows(), first: "(i32)row0", step: 0, most: "m" };
+    let keys = Side { count: class.keys, first: "0", step: class.keys, most: "keys" };
+    let depth = Side { count: depth, first: "0", step: 0, most: "depth" };
+    let columns = Side { count: columns, first: "0", step: 0, most: "n" };
+    copy(0, rows, depth) + &copy(1, keys, depth) + &copy(2, columns, keys)
 }
 
 /// What a row knows of its scores so far: a thread has a part of two rows, eight apart.
@@ -239,11 +256,82 @@ fn begin(class: &StreamedClass) -> String {
     }
 }
 
+/// What stands in front of the kernel.
+fn functions(class: &StreamedClass) -> String {
+    if class.math != Math::Warpgroup {
+        return String::new();
+    }
+    let f16 = class.dtype == DType::F16;
+    warpgroup::function(f16, Left::Shared { across: !class.along[0] }, !class.along[1], class.keys)
+        + &warpgroup::function(f16, Left::Registers, !class.along[2], class.sizes[1])
+}
+
+/// The first product of a block of keys, by warpgroups.
+fn scores_of_warpgroup(class: &StreamedClass) -> String {
+    let [depth, _] = class.sizes;
+    // Where terms are neighbours, 64 of them are a slice of lines; where lines are, 64 of those.
+    let (slice_x, slice_y) = (class.rows() * LINE, class.keys * LINE);
+    let own = if class.along[0] { 64 * LINE_ELEMENTS } else { depth * LINE_ELEMENTS };
+    let far = |along: bool, slice: u32| match along {
+        true => format!("p / 4 * {slice} + p % 4 * 32"),
+        false => format!("p * {}", 16 * LINE),
+    };
+    format!(
+        r#"    const Matrix x = matrix(s0 + t / 128 * {own}, {lines}, {EIGHT}), y = matrix(kt, {lines}, {EIGHT});
+    warpgroup_fence();
+#pragma unroll
+    for (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {ta}, {tb}, {}>(s, further(x, {dx}), further(y, {dy}), p);
+    warpgroup_commit();
+    warpgroup_wait<0>();
+"#,
+        class.keys,
+        lines = depth * LINE,
+        steps = depth / 16,
+        f16 = class.dtype == DType::F16,
+        ta = !class.along[0],
+        tb = !class.along[1],
+        dx = far(class.along[0], slice_x),
+        dy = far(class.along[1], slice_y),
+    )
+}
+
+/// The second product of a block of keys, by warpgroups.
+fn sums_of_warpgroup(class: &StreamedClass) -> String {
+    let f16 = class.dtype == DType::F16;
+    let pack = if f16 { "pack_f16" } else { "pack_bf16" };
+    format!(
+        r#"    const Matrix z = matrix(vt, {slice}, {EIGHT});
+    u32 w[{steps}][4];
+#pragma unroll
+    for (int p = 0; p < {steps}; p++) {{
+      w[p][0] = {pack}(s[2 * p][0], s[2 * p][1]); w[p][1] = {pack}(s[2 * p][2], s[2 * p][3]);
+      w[p][2] = {pack}(s[2 * p + 1][0], s[2 * p + 1][1]); w[p][3] = {pack}(s[2 * p + 1][2], s[2 * p + 1][3]);
+    }}
+    warpgroup_fence();
+#pragma unroll
+    for (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {tb}, {columns}>(sum, w[p], further(z, {dz}));
+    warpgroup_commit();
+    warpgroup_wait<0>();
+"#,
+        slice = class.keys * LINE,
+        steps = class.keys / 16,
+        columns = class.sizes[1],
+        tb = !class.along[2],
+        dz = match class.along[2] {
+            true => format!("(p / 4 * {} + p % 4 * 32)", class.sizes[1] * LINE),
+            false => format!("p * {}", 16 * LINE),
+        },
+    )
+}
+
 /// The first product of a block of keys.
 fn scores(class: &StreamedClass, depth: u32, [pr, pk, all]: [u32; 3]) -> String {
     let element = stored(class.dtype);
     let mut out = format!("    const {element} *const kt = s1 + slot * {all};\n");
-    let j = KEYS / 8;
+    let j = class.keys / 8;
+    if class.math == Math::Warpgroup {
+        return out + &scores_of_warpgroup(class);
+    }
     if class.math == Math::Tf32 {
         let left = |row: &str, term: &str| match class.along[0] {
             true => format!("s0[({row}) * {pr} + {term}]"),
@@ -276,7 +364,9 @@ fn scores(class: &StreamedClass, depth: u32, [pr, pk, all]: [u32; 3]) -> String 
     let left = match class.along[0] {
         true => format!("fragments(x, s0 + (warp * 16 + lane % 16) * {pr} + p + lane / 16 * 8)"),
         false => {
-            format!("fragments_transposed(x, s0 + (p + lane % 8 + lane / 16 * 8) * {pr} + warp * 16 + lane / 8 % 2 * 8)")
+            format!(
+                "fragments_transposed(x, s0 + (p + lane % 8 + lane / 16 * 8) * {pr} + warp * 16 + lane / 8 % 2 * 8)"
+            )
         }
     };
     let right = match class.along[1] {
@@ -326,42 +416,76 @@ fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize) -> Point {
         (0..wants.len()).filter(|&k| !is_sums(k) && (wants[k].load || wants[k].position)).collect();
     let v = space.lanes as u32;
     // Two rows, of each 8 keys a thread has two.
-    let each = KEYS / 8 * 2 * (2 / v);
-    let declared = accesses.declare(&|k| !is_sums(k) && wants[k] != Default::default());
+    let keys = class.keys;
+    let each = keys / 8 * 2 * (2 / v);
+    let mut declared = accesses.declare(&|k| !is_sums(k) && wants[k] != Default::default());
     let it = index_type(space.wide);
     let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
-    // What lies behind the edges is taken from the last row and the last keys; it counts for nothing.
-    let mut stand_at = format!(
-        "      const u32 j = u / {per}, h = u / {halves} % 2;\n      i64 x = row0 + warp * 16 + lane / 4 + h * 8, y = (i64)step * {KEYS} + j * 8 + lane % 4 * 2 + u % {halves} * {v};\n      x = x < m ? x : m - 1; y = y < keys ? y : keys - {v};\n      const {it} row = ({it})x, column = ({it})(y / {v});\n",
-        per = 2 * (2 / v),
-        halves = 2 / v,
-    );
-    stand_at += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
-    stand_at += &decompose(space, &slots.space, batch..batch + rows, "row", "i");
-    stand_at += &decompose(space, &slots.space, batch + rows..space.rank(), "column", "i");
+    // What lies behind the edges is taken from the last row and, in the last block, the last keys; it counts for
+    // nothing.
+    let stand_at = |last: bool| {
+        let mut out = format!(
+            "      const i32 j = u / {per}, h = u / {halves} % 2;\n      i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * {vectors} + j * {of_eight} + (i32)(lane % 4) * {halves} + u % {halves};\n      x = x < (i32)m ? x : (i32)m - 1;{clamp}\n      const {it} row = x, column = y;\n",
+            per = 2 * (2 / v),
+            halves = 2 / v,
+            vectors = keys / v,
+            of_eight = 8 / v,
+            clamp =
+                if last { format!(" y = y * {v} < (i32)keys ? y : ((i32)keys - {v}) / {v};") } else { String::new() },
+        );
+        out += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
+        out += &decompose(space, &slots.space, batch..batch + rows, "row", "i");
+        out + &decompose(space, &slots.space, batch + rows..space.rank(), "column", "i")
+    };
     let position = |k: usize| {
         let all = offset(space, &slots.space, k, 0..space.rank(), "i");
         if all.is_empty() { "0".into() } else { all }
     };
     let stand = Stand {
         position: &position,
-        point: "(((i64)product * m + x) * keys + y)".into(),
+        point: format!("(((i64)product * m + x) * keys + y * {v})"),
         step: "1".into(),
         lanes: v as usize,
     };
-    let begin = format!("#pragma unroll\n    for (u32 u = 0; u < {each}; u++) {{\n{stand_at}");
+    let begin = |last: bool| format!("#pragma unroll\n    for (i32 u = 0; u < {each}; u++) {{\n{}", stand_at(last));
     let mut fetch = String::new();
     if !fetched.is_empty() {
         for &k in &fetched {
-            let _ = writeln!(fetch, "    {}", accesses.arrays(k, wants[k], v as usize, &format!("[{each}]")));
+            let _ = writeln!(declared, "  {}", accesses.arrays(k, wants[k], v as usize, &format!("[{each}]")));
         }
-        fetch += &begin;
-        for &k in &fetched {
-            let _ = writeln!(fetch, "      {}", accesses.fetch(k, wants[k], &stand, ["[u]", "[u]"]));
-        }
-        fetch += "    }\n";
+        let loads: Vec<String> = fetched.iter().map(|&k| accesses.fetch(k, wants[k], &stand, ["[u]", "[u]"])).collect();
+        let loads = loads.concat();
+        // Where keys are one dimension, those of a thread lie at fixed distances from its first one.
+        let strided = |&k: &usize| matches!(space.ways[k], Way::Strided { .. }) && !wants[k].position;
+        let one_dimension = space.rank() == batch + rows + 1 && fetched.iter().all(strided);
+        let inside = match one_dimension {
+            false => format!("      {loads}\n    }}\n"),
+            true => {
+                let mut out = format!(
+                    "#pragma unroll\n    for (i32 h = 0; h < 2; h++) {{\n      i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8;\n      x = x < (i32)m ? x : (i32)m - 1;\n      const {it} row = x, column = step * {} + (i32)(lane % 4) * {halves};\n",
+                    keys / v,
+                    halves = 2 / v
+                );
+                out += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
+                out += &decompose(space, &slots.space, batch..batch + rows, "row", "i");
+                out += &decompose(space, &slots.space, batch + rows..space.rank(), "column", "i");
+                for &k in &fetched {
+                    out += &accesses.fetch_apart(k, &position(k), [keys / 8, 2 / v, v]);
+                }
+                out + "    }\n"
+            }
+        };
+        let _ = write!(
+            fetch,
+            "    if ((step + 1) * {keys} <= (i32)keys) {{\n{}{inside}    }} else {{\n{}      {loads}\n    }}\n    }}\n",
+            match one_dimension {
+                true => String::new(),
+                false => begin(false),
+            },
+            begin(true)
+        );
     }
-    let mut compute = format!("{begin}#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n");
+    let mut compute = format!("{}#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n", begin(true));
     let own = format!("s[j][2 * h + u % {} * {v} + v]", 2 / v);
     let load = |k: u16| if is_sums(k as usize) { own.clone() } else { accesses.element(k as usize, "[u]") };
     let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, &stand, offset, inside);
@@ -373,21 +497,52 @@ fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize) -> Point {
 
 /// From scores to weights, with the maximum and the sum of each row so far.
 fn weigh(class: &StreamedClass) -> String {
-    let j = KEYS / 8;
+    let (j, keys) = (class.keys / 8, class.keys);
     let outside = if class.once.is_some() { "-bits_f32(0x7f800000u)" } else { "0" };
     let mut out = format!(
-        r#"    if ((i64)(step + 1) * {KEYS} > keys) {{
+        r#"    if ((step + 1) * {keys} > (i32)keys) {{
 #pragma unroll
       for (int j = 0; j < {j}; j++)
 #pragma unroll
-        for (int e = 0; e < 4; e++) if ((i64)step * {KEYS} + j * 8 + lane % 4 * 2 + e % 2 >= keys) s[j][e] = {outside};
+        for (int e = 0; e < 4; e++) if (step * {keys} + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = {outside};
     }}
 "#
     );
     if class.once.is_none() {
         return out;
     }
-    let (exp, columns) = (if class.math == Math::Narrow { "narrow_exp" } else { "expf" }, class.sizes[1]);
+    // Narrow weights are powers of two of scaled scores: one multiplication and addition each. Where the maximum is
+    // rounded as it is scaled, all weights of the row are off by the same. Scores that overflow as they are scaled
+    // (masks of the smallest number) go the long way.
+    let (columns, narrow) = (class.sizes[1], class.math.is_narrow());
+    let weights = |from: [&str; 2]| {
+        let [low, high] = ["s[j][2 * h]", "s[j][2 * h + 1]"].map(|x| from.join(x));
+        format!(
+            r#"#pragma unroll
+      for (int j = 0; j < {j}; j++) {{
+        s[j][2 * h] = {low};
+        s[j][2 * h + 1] = {high};
+        total[h] += s[j][2 * h] + s[j][2 * h + 1];
+      }}
+"#
+        )
+    };
+    let (again, weights) = match narrow {
+        false => ("expf(top[h] - shift)".to_string(), weights(["expf(", " - shift)"])),
+        true => {
+            let [scaled, far] = ["top[h] * 1.44269504f - scaled", "(top[h] - shift) * 1.44269504f"];
+            let near = weights(["power_of_two(fmaf(", ", 1.44269504f, -scaled))"]);
+            let long = weights(["power_of_two((", " - shift) * 1.44269504f)"]);
+            (
+                format!("power_of_two(far ? {far} : {scaled})"),
+                format!("      if (!__any_sync(0xffffffffu, far)) {{\n{near}      }} else {{\n{long}      }}\n"),
+            )
+        }
+    };
+    let scaled = match narrow {
+        true => "      const bool far = fabsf(shift) > 1.0e38f;\n      const float scaled = shift * 1.44269504f;\n",
+        false => "",
+    };
     let _ = write!(
         out,
         r#"#pragma unroll
@@ -398,17 +553,14 @@ fn weigh(class: &StreamedClass) -> String {
       now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
       now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
       // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-      const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now, again = {exp}(top[h] - shift);
+      const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
+{scaled}      const float again = top[h] == -bits_f32(0x7f800000u) ? 0.0f : {again};
       top[h] = now;
       total[h] *= again;
+{weights}      if (__any_sync(0xffffffffu, again != 1.0f)) {{
 #pragma unroll
-      for (int j = 0; j < {j}; j++) {{
-        s[j][2 * h] = {exp}(s[j][2 * h] - shift);
-        s[j][2 * h + 1] = {exp}(s[j][2 * h + 1] - shift);
-        total[h] += s[j][2 * h] + s[j][2 * h + 1];
+        for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= again; sum[j][2 * h + 1] *= again; }}
       }}
-#pragma unroll
-      for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= again; sum[j][2 * h + 1] *= again; }}
     }}
 "#,
         columns / 8
@@ -421,6 +573,9 @@ fn sums(class: &StreamedClass, [pitch, all]: [u32; 2]) -> String {
     let element = stored(class.dtype);
     let columns = class.sizes[1];
     let mut out = format!("    const {element} *const vt = s2 + slot * {all};\n");
+    if class.math == Math::Warpgroup {
+        return out + &sums_of_warpgroup(class);
+    }
     if class.math == Math::Tf32 {
         // The order of terms within eight is the threads' own: a thread's two scores are its two terms.
         let right = |key: &str| match class.along[2] {
@@ -437,7 +592,7 @@ fn sums(class: &StreamedClass, [pitch, all]: [u32; 2]) -> String {
       for (int j = 0; j < {}; j++) multiply_tf32(sum[j], x, to_tf32({}), to_tf32({}));
     }}
 "#,
-            KEYS / 8,
+            class.keys / 8,
             columns / 8,
             right("key"),
             right("key + 1"),
@@ -468,7 +623,7 @@ fn sums(class: &StreamedClass, [pitch, all]: [u32; 2]) -> String {
       }}
     }}
 "#,
-        KEYS / 16,
+        class.keys / 16,
         columns / 16,
     );
     out
