@@ -13,7 +13,7 @@ pub enum MatmulPrecision {
     #[default]
     Highest,
     /// Factors may be rounded to TF32 (10 bits behind the point instead of 23), where the device has units for that;
-    /// sums stay f32. On the CPU, in strict mode and on GPUs without cuBLASLt nothing changes.
+    /// sums stay f32. On the CPU and in strict mode nothing changes.
     High,
 }
 
