@@ -14,7 +14,7 @@ use std::io::Read;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 use thalweg_ir::DType;
-use thalweg_kernel::{Computed, Kernel};
+use thalweg_kernel::{Computed, Contracts, Kernel};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, count};
 
@@ -198,8 +198,8 @@ impl Device for CpuDevice {
         self.threads.count()
     }
 
-    fn contracts(&self) -> bool {
-        true
+    fn contracts(&self) -> Contracts {
+        Contracts::Rows
     }
 
     fn allocate(&self, bytes: usize) -> Result<Buffer, Error> {

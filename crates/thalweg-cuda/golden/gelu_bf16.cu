@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
       __align__(16) u16 y1[8];
       #pragma unroll
       for (int v = 0; v < 8; v++) {
-        const float n0 = from_bf16(r0[u][v]);
+        const float n0 = bf16_of_pair(r0[u], v);
         const float n1 = n0;
         const float n2 = 0.70710677f;
         const float n3 = 1.0f;

@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
         const i32 j1 = q;
         #pragma unroll
         for (int v = 0; v < 8; v++) {
-          const float n0 = from_bf16(r0[k][v]);
+          const float n0 = bf16_of_pair(r0[k], v);
           const float n1 = n0;
           f0[v] = sum_float::of(f0[v], n1);
         }
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
         #pragma unroll
         for (int v = 0; v < 8; v++) {
           const float n0 = value2;
-          const float n1 = from_bf16(r0[k][v]);
+          const float n1 = bf16_of_pair(r0[k], v);
           const float n2 = n1;
           const float n3 = n2 - n0;
           const float n4 = n3 * n3;
@@ -113,14 +113,14 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
         for (int v = 0; v < 8; v++) {
           const float n0 = value3;
           const float n1 = value2;
-          const float n2 = from_bf16(r0[k][v]);
+          const float n2 = bf16_of_pair(r0[k], v);
           const float n3 = n2;
           const float n4 = n3 - n1;
           const float n5 = n4 * n0;
-          const float n6 = from_bf16(r1[k][v]);
+          const float n6 = bf16_of_pair(r1[k], v);
           const float n7 = n6;
           const float n8 = n7 * n5;
-          const float n9 = from_bf16(r2[k][v]);
+          const float n9 = bf16_of_pair(r2[k], v);
           const float n10 = n9;
           const float n11 = n10 + n8;
           const float n12 = round_bf16((float)n11);

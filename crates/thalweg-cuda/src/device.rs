@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::queue::Queue;
 use std::fmt;
 use std::sync::Arc;
-use thalweg_kernel::{Geometry, Kernel, Moved, Residence};
+use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
 use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput};
 
@@ -201,6 +201,10 @@ impl Device for CudaDevice {
         let chip = self.0.driver.chip();
         let gib = chip.memory as f64 / (1u64 << 30) as f64;
         format!("{}, sm_{}, {} multiprocessors, {gib:.0} GiB", chip.name, chip.sm, chip.multiprocessors)
+    }
+
+    fn contracts(&self) -> Contracts {
+        Contracts::Tiles
     }
 
     fn throughput(&self) -> Option<Throughput> {

@@ -9,13 +9,14 @@ use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
 use crate::lower::plan;
 use crate::prelude::PRELUDE;
+use crate::render::contraction::CONTRACTIONS;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Geometry, IndexMap, Kernel,
-    MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
-    random::random_node,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Epilogue, FactorOrder,
+    Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue,
+    RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
 };
 
 /// A body with the geometry of its accesses, as they are added.
@@ -259,6 +260,94 @@ fn products() -> (Kernel, Geometry) {
     )
 }
 
+/// The tiles of a map or row kernel over `[batch…, rows, columns]`.
+pub(crate) fn tiles(geometry: Geometry) -> TileGeometry {
+    let geometry = match geometry {
+        Geometry::Map(g) => g,
+        Geometry::Rows(g) => MapGeometry { extents: g.extents, accesses: g.accesses },
+        other => unreachable!("no part of a contraction: {other:?}"),
+    };
+    let extents = geometry.extents.clone();
+    let columns = extents.len() - 1;
+    let boxes = vec![TileBox { origin: vec![0; extents.len()], geometry }];
+    TileGeometry { rows: columns - 1, columns, boxes, extents }
+}
+
+/// Products of so many pairs of plain matrices, or of plain ones and transposed ones.
+pub(crate) fn product_of(count: usize, [m, n, k]: [usize; 3], transposed: bool) -> MatmulGeometry {
+    MatmulGeometry {
+        batch: vec![(count, (m * k) as isize, (k * n) as isize)],
+        m,
+        n,
+        k,
+        a: (0, k as isize, 1),
+        b: if transposed { (0, 1, k as isize) } else { (0, n as isize, 1) },
+        reach: [Some((0, count * m * k - 1)), Some((0, count * k * n - 1))],
+    }
+}
+
+/// `gelu(a·b + bias)` of bf16.
+fn product_with_gelu(n: usize) -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[1, n, n], 0);
+    let sums = d.load(DType::F32, &[0, n as isize, 1]);
+    let bias = d.load(DType::BF16, &[0, 0, 1]);
+    let bias = d.b.cast(bias, DType::F32);
+    let x = d.two(ElementOp::Add, sums, bias);
+    let (root, one, half) = (d.number(std::f64::consts::FRAC_1_SQRT_2), d.number(1.0), d.number(0.5));
+    let z = d.two(ElementOp::Mul, x, root);
+    let erf = d.one(ElementOp::Erf, z);
+    let sum = d.two(ElementOp::Add, erf, one);
+    let y = d.two(ElementOp::Mul, x, sum);
+    let y = d.two(ElementOp::Mul, y, half);
+    let y = d.b.cast(y, DType::BF16);
+    d.store(y, &[0, n as isize, 1]);
+    let (kernel, geometry) = d.map();
+    let epilogue = Epilogue { kernel, sums: 0, reads: 2, writes: 1, scalars: 0 };
+    let bare = Contraction::bare(DType::BF16, Precision::Full);
+    let mut sizes = ContractionGeometry::bare(product_of(1, [n, n, n], false));
+    sizes.epilogue = Some(Box::new(tiles(geometry)));
+    let contraction = Contraction { epilogue: Some(Box::new(epilogue)), ..bare };
+    (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
+}
+
+/// `softmax(q·kᵀ/8 + mask)·v` of so many heads, that many queries and keys, and as many terms as columns.
+pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType) -> (Kernel, Geometry) {
+    let lines = [(m * n) as isize, n as isize, 1];
+    let mut of = Draft::new(false, &[heads, m, n], 0);
+    let sums = of.load(DType::F32, &lines);
+    let mask = of.load(dtype, &[0, n as isize, 1]);
+    let mask = of.b.cast(mask, DType::F32);
+    let eighth = of.number(0.125);
+    let scaled = of.two(ElementOp::Mul, sums, eighth);
+    let score = of.two(ElementOp::Add, scaled, mask);
+    of.store(score, &lines);
+    let (kernel, scored) = of.map();
+    let scores = Epilogue { kernel, sums: 0, reads: 2, writes: 1, scalars: 0 };
+    let precision = if dtype == DType::F32 { Precision::Tf32 } else { Precision::Full };
+    let bare = || Contraction::bare(dtype, precision);
+    let inner =
+        Inner { product: Contraction { epilogue: Some(Box::new(scores)), ..bare() }, sums: 0, dtype: DType::F32 };
+    let mut of = Draft::new(false, &[heads, m, n], 2);
+    let x = of.load(DType::F32, &lines);
+    let max = of.b.fold(Monoid::Max, x);
+    let difference = of.two(ElementOp::Sub, x, max);
+    let e = of.one(ElementOp::Exp, difference);
+    let sum = of.b.fold(Monoid::Sum, e);
+    let weight = of.two(ElementOp::Div, e, sum);
+    let weight = of.b.cast(weight, dtype);
+    of.store(weight, &lines);
+    let (kernel, weights) = of.rows(Orientation::Along);
+    let prologue = Prologue { kernel, order: FactorOrder::Own, operands: 0, scalars: 0, inner: Some(Box::new(inner)) };
+    let mut of_inner = ContractionGeometry::bare(product_of(heads, [m, n, d], true));
+    of_inner.epilogue = Some(Box::new(tiles(scored)));
+    let mut sizes = ContractionGeometry::bare(product_of(heads, [m, d, n], false));
+    sizes.product.batch[0].1 = (m * n) as isize;
+    sizes.product.reach[0] = None;
+    (sizes.factors[0], sizes.inner) = (Some(Box::new(tiles(weights))), Some(Box::new(of_inner)));
+    let contraction = Contraction { factors: [Some(Box::new(prologue)), None], ..bare() };
+    (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
+}
+
 fn normal() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1 << 16], 0);
     let at = d.access(DType::U32, &[1], false);
@@ -290,6 +379,9 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("scatter_add_i64", scattered(DType::I64, 64)),
         ("scatter_add_of_many_lines", scattered(DType::F32, 1 << 17)),
         ("products_bf16", products()),
+        ("product_gelu_bf16", product_with_gelu(512)),
+        ("attention_bf16", attention(64, [2048, 2048, 64], DType::BF16)),
+        ("attention_tf32", attention(64, [2048, 2048, 64], DType::F32)),
         ("normal", normal()),
     ]
 }
@@ -313,7 +405,8 @@ fn golden_sources_are_as_they_were() {
     let bless = thalweg_runtime::environment::BLESS.get().is_some();
     let mut changed = vec![];
     for (name, kernel) in kernels() {
-        let texts: Vec<String> = sources(&kernel).iter().map(|s| s.replacen(PRELUDE, "", 1)).collect();
+        let texts: Vec<String> =
+            sources(&kernel).iter().map(|s| s.replacen(PRELUDE, "", 1).replacen(CONTRACTIONS, "", 1)).collect();
         let text = texts.join("\n");
         let file = folder.join(format!("{name}.cu"));
         if bless {
@@ -346,7 +439,7 @@ fn a_launch_has_no_more_blocks_than_a_grid_may_have() {
 fn golden_sources_are_readable() {
     for (name, kernel) in kernels() {
         for source in sources(&kernel) {
-            let own = source.replacen(PRELUDE, "", 1);
+            let own = source.replacen(PRELUDE, "", 1).replacen(CONTRACTIONS, "", 1);
             for line in own.lines() {
                 assert_eq!(line.trim_end(), line, "{name}: spaces at the end");
             }

@@ -77,7 +77,7 @@ impl Space {
         accesses: (&[Access], &[AccessGeometry]),
         lanes: usize,
     ) -> Space {
-        let (own, at) = accesses;
+        let at = accesses.1;
         let runs_on =
             |o: usize, i: usize, n: usize| at.iter().all(|a| a.map.is_some() || dims::runs_on(&a.strides, o, i, n));
         let mut dims = dims::merge(extents, 0..kept, false, runs_on);
@@ -85,6 +85,37 @@ impl Space {
         let of_rows = dims::merge(extents, kept..extents.len(), kept > 0, runs_on);
         let kept = dims.len();
         dims.extend(of_rows);
+        Space::of(&dims, kept, across, accesses, lanes)
+    }
+
+    /// The domain `[batch…, rows…, columns…]` of a part of a contraction: dimensions are merged within these three
+    /// groups only, the second of which begins at `rows` and the third at `columns`. Also how many dimensions the batch
+    /// and the rows have then.
+    pub fn grouped(
+        extents: &[usize],
+        [rows, columns]: [usize; 2],
+        accesses: (&[Access], &[AccessGeometry]),
+        lanes: usize,
+    ) -> (Space, [usize; 2]) {
+        let at = accesses.1;
+        let runs_on =
+            |o: usize, i: usize, n: usize| at.iter().all(|a| a.map.is_some() || dims::runs_on(&a.strides, o, i, n));
+        let mut dims = dims::merge(extents, 0..rows, false, runs_on);
+        let batch = dims.len();
+        dims.extend(dims::merge(extents, rows..columns, true, runs_on));
+        let kept = dims.len();
+        dims.extend(dims::merge(extents, columns..extents.len(), true, runs_on));
+        (Space::of(&dims, kept, false, accesses, lanes), [batch, kept - batch])
+    }
+
+    /// Of these dimensions, `kept` of which number rows.
+    fn of(
+        dims: &[dims::Merged],
+        kept: usize,
+        across: bool,
+        (own, at): (&[Access], &[AccessGeometry]),
+        lanes: usize,
+    ) -> Space {
         let extents: Vec<usize> = dims.iter().map(|d| d.extent).collect();
         let steps: Vec<(isize, Vec<isize>)> =
             at.iter().map(|a| (a.base, dims.iter().map(|d| a.strides[d.inner]).collect())).collect();

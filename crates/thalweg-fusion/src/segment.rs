@@ -1,7 +1,7 @@
 //! Segments: a stretch of a stream, cut off to be planned and run.
 
 use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
-use thalweg_kernel::Precision;
+use thalweg_kernel::{Contracts, Precision};
 
 /// How a segment is planned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -12,8 +12,8 @@ pub struct Mode {
     pub strict: bool,
     /// Matrix products of f32 may round their factors to TF32, where the device gains by it; not in strict mode.
     pub tf32: bool,
-    /// The device has kernels for matrix products with what is computed before and after them.
-    pub contracts: bool,
+    /// What the device makes one kernel of around matrix products.
+    pub contracts: Contracts,
 }
 
 impl Mode {
@@ -23,6 +23,16 @@ impl Mode {
             _ if self.strict => Precision::Ordered,
             DType::F32 if self.tf32 => Precision::Tf32,
             _ => Precision::Full,
+        }
+    }
+}
+
+impl Mode {
+    /// Whether a device without rows around products computes a product of another one's weights in one kernel.
+    pub fn streams(self, dtype: DType) -> bool {
+        match dtype {
+            DType::BF16 | DType::F16 => !self.strict,
+            _ => self.precision(dtype) == Precision::Tf32,
         }
     }
 }

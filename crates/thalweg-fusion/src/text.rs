@@ -12,9 +12,14 @@ use crate::partition::{Effort, PLANNER};
 use crate::segment::{BitSet, Mode, OwnedSegment, Segment};
 use std::fmt::Write;
 use thalweg_ir::{Arg, DType, InputKind, MAX_RANK, Op, RelArg, RelOp, Shape, View};
+use thalweg_kernel::Contracts;
 
 /// The first line.
 const HEAD: &str = "thalweg segment 2";
+
+/// What a device contracts, by name.
+const CONTRACTS: [(&str, Contracts); 3] =
+    [("bare", Contracts::Bare), ("tiles", Contracts::Tiles), ("contracts", Contracts::Rows)];
 
 /// The text of a segment that was planned with these constants, for so long.
 pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
@@ -22,7 +27,7 @@ pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
     let word = |on: bool, yes, no| if on { yes } else { no };
     let Mode { fused, strict, tf32, contracts } = segment.mode;
     let (fused, strict) = (word(fused, "fused", "unfused"), word(strict, "strict", "fast"));
-    let (tf32, contracts) = (word(tf32, "tf32", "f32"), word(contracts, "contracts", "bare"));
+    let (tf32, contracts) = (word(tf32, "tf32", "f32"), CONTRACTS[contracts as usize].0);
     let _ = writeln!(out, "mode {fused} {strict} {tf32} {contracts}");
     let _ = match effort {
         Effort::None => writeln!(out, "effort none"),
@@ -63,7 +68,7 @@ pub fn read(text: &str) -> Result<(OwnedSegment, Costs, Effort), String> {
     }
     let lines: Vec<&str> = lines.collect();
     let operations = lines.iter().filter(|l| l.starts_with('%')).count();
-    let mode = Mode { fused: true, strict: false, tf32: false, contracts: false };
+    let mode = Mode { fused: true, strict: false, tf32: false, contracts: Contracts::Bare };
     let segment = OwnedSegment {
         ops: vec![],
         live: BitSet::new(operations),
@@ -94,7 +99,7 @@ fn take(line: &str, (segment, costs, effort): &mut (OwnedSegment, Costs, Effort)
                 fused: is(fused, "fused", "unfused")?,
                 strict: is(strict, "strict", "fast")?,
                 tf32: is(product, "tf32", "f32")?,
-                contracts: is(contracts, "contracts", "bare")?,
+                contracts: CONTRACTS.iter().find(|c| c.0 == contracts)?.1,
             };
         }
         "effort" => {

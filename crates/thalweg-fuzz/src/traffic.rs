@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
-use thalweg_kernel::{Geometry, Kernel, Moved, Residence};
+use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Program, ProgramInfo, Throughput};
 
 /// Runs a launch, and gives the bytes that were loaded and stored.
@@ -147,7 +147,7 @@ impl Device for Compared {
         self.device.threads()
     }
 
-    fn contracts(&self) -> bool {
+    fn contracts(&self) -> Contracts {
         self.device.contracts()
     }
 

@@ -20,12 +20,13 @@ mod residence;
 mod rewrite;
 mod text;
 mod traffic;
+mod weights;
 
 pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::contraction::{
-    Contraction, ContractionGeometry, Epilogue, FactorOrder, Inner, Local, Prologue, Rectangle, TileBox, TileGeometry,
-    accumulator, bodies,
+    Contraction, ContractionGeometry, Contracts, Epilogue, FactorOrder, Inner, Local, Prologue, Rectangle, TileBox,
+    TileGeometry, accumulator, bodies,
 };
 pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,
@@ -37,5 +38,6 @@ pub use passes::{Passes, own_cost};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use residence::Residence;
-pub use rewrite::{expand, resolve, widen};
+pub use rewrite::{expand, reading, resolve, widen};
 pub use traffic::{Moved, Nest, Stream, Way};
+pub use weights::{Once, Weights, weights};

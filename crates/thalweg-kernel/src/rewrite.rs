@@ -94,6 +94,26 @@ pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
     (out, kept)
 }
 
+/// The body where an operand that it reads has another dtype: what is loaded of it is converted to the one that the body
+/// was written for.
+pub fn reading(body: &Body, operand: u16, dtype: DType) -> Body {
+    let is_it = |access: u16| body.accesses[access as usize].operand == Some(operand);
+    let mut from = body.clone();
+    from.accesses.iter_mut().filter(|a| a.operand == Some(operand)).for_each(|a| a.dtype = dtype);
+    if from == *body {
+        return from;
+    }
+    let mut b = BodyBuilder::like(&from);
+    let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+    for (i, node) in body.nodes.iter().enumerate() {
+        let new = b.node(node.with_args(|a| place[a.index()]));
+        let loads = matches!(node, Node::Load { access } | Node::Gather { access, .. } if is_it(*access));
+        place.push(if loads { b.cast(new, body.dtype(NodeId(i as u32))) } else { new });
+    }
+    b.take_roots(body, &place);
+    b.finish()
+}
+
 /// The body with elementwise operations on bf16 and f16 carried out in f32: arguments are cast up, and where the body
 /// is strict, results are rounded back. What follows - expansion, code generation - then sees no narrow arithmetic, and
 /// rounds after an operation, not after each step of one.

@@ -3,7 +3,7 @@
 use crate::{Buffer, Error, MemoryStats};
 use std::fmt::Debug;
 use std::sync::Arc;
-use thalweg_kernel::{Geometry, Kernel, Moved, Residence};
+use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 
 /// A kernel compiled for one device, ready to launch with any sizes of its class.
 pub trait Program: Send + Sync + Debug {
@@ -116,10 +116,9 @@ pub trait Device: Send + Sync + Debug {
         1
     }
 
-    /// Whether it has kernels for matrix products with what is computed of their factors and of their sums
-    /// ([`Kernel::Contraction`] with bodies); otherwise it is given bare products only.
-    fn contracts(&self) -> bool {
-        false
+    /// What it has kernels for around matrix products ([`Kernel::Contraction`] with bodies); it is given no others.
+    fn contracts(&self) -> Contracts {
+        Contracts::Bare
     }
 
     /// What it gives, where launches run on their own: then the host's clock says nothing about them. `None` where a

@@ -13,7 +13,7 @@ pub enum MatmulPrecision {
     #[default]
     Highest,
     /// Factors may be rounded to TF32 (10 bits behind the point instead of 23), where the device has units for that;
-    /// sums stay f32. On the CPU, in strict mode and on GPUs without cuBLASLt nothing changes.
+    /// sums stay f32. On the CPU and in strict mode nothing changes.
     High,
 }
 
@@ -61,8 +61,8 @@ impl Mode {
         self.matmul == MatmulPrecision::High
     }
 
-    /// How the planner is to plan for a device that has contractions, or has not.
-    pub(crate) fn planning(self, contracts: bool) -> thalweg_fusion::Mode {
+    /// How the planner is to plan for a device that contracts so much.
+    pub(crate) fn planning(self, contracts: thalweg_kernel::Contracts) -> thalweg_fusion::Mode {
         thalweg_fusion::Mode { fused: self.fused, strict: self.strict, tf32: self.is_tf32(), contracts }
     }
 }

@@ -61,9 +61,17 @@ impl Emulated {
     /// # Errors
     /// [`Error::Compile`] when there is no g++.
     pub fn new() -> Result<Emulated, Error> {
+        Emulated::of(90)
+    }
+
+    /// One of that compute capability: 90 for 9.0.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] when there is no g++.
+    pub fn of(sm: u32) -> Result<Emulated, Error> {
         let chip = Chip {
             name: "emulated GPU".into(),
-            sm: 90,
+            sm,
             multiprocessors: 132,
             threads: 2048,
             registers: 65536,

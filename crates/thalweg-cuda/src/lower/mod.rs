@@ -3,13 +3,13 @@
 //! In: a kernel and a geometry. Out: a [`Plan`], whose sources are compiled once a class (the [`Compiler`] remembers
 //! them by their text). Nothing here is text: `render` writes that from the classes chosen here.
 //!
-//! * `map`, `rows`, `scan`, `sort`, `matmul`, `scatter`: one kind of kernel each. `group`: launches that need nothing
+//! * `map`, `rows`, `scan`, `sort`, `contraction`, `scatter`: one kind of kernel each. `group`: launches that need nothing
 //!   of each other, as one.
 //! * `operands`: words of operands and scalars.
 
+mod contraction;
 mod group;
 mod map;
-mod matmul;
 mod operands;
 mod row_scan;
 mod rows;
@@ -24,9 +24,7 @@ use crate::plan::{MOST_BLOCKS, Plan};
 use crate::traffic;
 use map::{add_boxes, add_map};
 use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::{
-    Body, Computed, Contraction, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, ScatterGeometry,
-};
+use thalweg_kernel::{Body, Computed, Geometry, GroupPart, Kernel, MapGeometry, ScatterGeometry};
 use thalweg_runtime::Error;
 
 /// What it takes to launch a kernel with a geometry.
@@ -49,8 +47,7 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
             rows::add(&mut plan, body, *orientation, geometry, compiler)?;
         }
         (Kernel::Contraction(c), Geometry::Contraction(geometry)) => {
-            assert!(c.is_bare(), "the device has no contractions: {c:?}");
-            add_product(&mut plan, c, &geometry.product, compiler)?;
+            plan = contraction::plan(c, geometry, compiler)?;
         }
         (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
             add_scatter(&mut plan, (*op, *dtype), inputs, geometry, compiler)?;
@@ -68,19 +65,6 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
             Err(Error::Compile { device: compiler.device().into(), message })
         }
     }
-}
-
-/// Adds a bare product: by the library, or by our own kernel where that does not take it.
-fn add_product(plan: &mut Plan, c: &Contraction, geometry: &MatmulGeometry, compiler: &Compiler) -> Result<(), Error> {
-    if c.dtype == DType::Bool {
-        let message = "bool has no matrix product".into();
-        return Err(Error::Compile { device: compiler.device().into(), message });
-    }
-    plan.moved += traffic::product(geometry, c.dtype.size());
-    if !matmul::add_product(plan, c.dtype, c.precision, geometry, compiler) {
-        matmul::add(plan, c.dtype, geometry, compiler);
-    }
-    Ok(())
 }
 
 /// Adds a scatter, behind what computes its index and its values. Operands: tensor, index or what it is computed from,

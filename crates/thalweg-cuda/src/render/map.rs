@@ -92,7 +92,7 @@ pub fn source(body: &Body, class: &MapClass) -> String {
 /// The statements of a kernel; `block` is the expression of the number of its block.
 pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) -> String {
     let space = &class.space;
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space };
+    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
     let (wants, t, u) = (wanted(body), index_type(space.wide), class.vectors as usize);
     let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
     let mut out = accesses.declare(&|k| stored(k) || wants[k] != Default::default());

@@ -6,14 +6,14 @@
 //! * `types`, `elements`: dtypes and elementwise operations.
 //! * `access`: reading and writing through index maps.
 //! * `body`: nodes as statements.
-//! * `map`, `rows`, `scan`, `sort`, …: kernels.
+//! * `map`, `rows`, `scan`, `sort`, `contraction`, …: kernels.
 //! * `tidy`: how they are laid out.
 
 pub mod access;
 pub mod body;
+pub mod contraction;
 pub mod elements;
 pub mod map;
-pub mod matmul;
 mod monoid;
 pub mod rows;
 pub mod scan;
@@ -23,8 +23,9 @@ mod tidy;
 pub mod types;
 
 use crate::prelude::PRELUDE;
+use contraction::streamed::{self, StreamedClass};
+use contraction::{CONTRACTIONS, Math, Tile, TileClass};
 use map::MapClass;
-use matmul::MatmulClass;
 use rows::{RowsClass, Sharing};
 use scan::{ScanClass, Way};
 use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
@@ -37,6 +38,14 @@ pub fn options(same_bits: bool) -> &'static str {
     if same_bits { "// options: -fmad=false\n" } else { "// options:\n" }
 }
 
+/// The same of what only one chip has.
+fn options_of_hopper(same_bits: bool) -> &'static str {
+    match same_bits {
+        true => "// options: --gpu-architecture=sm_90a -fmad=false\n",
+        false => "// options: --gpu-architecture=sm_90a\n",
+    }
+}
+
 /// What decides a source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum UnitKey {
@@ -46,8 +55,10 @@ pub enum UnitKey {
     Rows(Body, RowsClass),
     /// A scan of rows in memory.
     Scan(ScanClass),
-    /// A matrix product.
-    Matmul(MatmulClass),
+    /// A contraction, tile by tile.
+    Contraction(Box<TileClass>),
+    /// Two products with weights between them.
+    Streamed(Box<StreamedClass>),
     /// A scatter.
     Scatter(ScatterClass),
     /// A sort of the indices of one.
@@ -78,11 +89,33 @@ impl UnitKey {
             UnitKey::Map(body, class) => ("map", same_bits(body), map::source(body, class)),
             UnitKey::Rows(body, class) => ("rows", same_bits(body), rows::source(body, class)),
             UnitKey::Scan(class) => ("scan", true, scan_source(class)),
-            UnitKey::Matmul(class) => ("matmul", false, matmul::source(class)),
+            UnitKey::Contraction(class) => {
+                let computed = class.bodies().any(same_bits);
+                ("contraction", computed, contraction::source(class))
+            }
+            UnitKey::Streamed(class) => {
+                let computed = class.bodies().any(same_bits);
+                ("contraction", computed, streamed::source(class))
+            }
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
         };
-        (name, Source { options: options(exact), own: format!("\n// {}\n{}", self.about(), tidy(own.trim_start())) })
+        let options = if self.is_of_hopper() { options_of_hopper(exact) } else { options(exact) };
+        (name, Source { options, own: format!("{}\n// {}\n{}", self.before(), self.about(), tidy(own.trim_start())) })
+    }
+
+    /// Whether it is for one chip only.
+    fn is_of_hopper(&self) -> bool {
+        match self {
+            UnitKey::Contraction(class) => class.math == Math::Warpgroup,
+            UnitKey::Streamed(class) => class.math == Math::Warpgroup,
+            _ => false,
+        }
+    }
+
+    /// What stands behind the prelude.
+    fn before(&self) -> &'static str {
+        if matches!(self, UnitKey::Contraction(_) | UnitKey::Streamed(_)) { CONTRACTIONS } else { "" }
     }
 
     /// What it is, in a line for people.
@@ -126,7 +159,20 @@ impl UnitKey {
                 };
                 format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
             }
-            UnitKey::Matmul(class) => format!("Matrix product of {}.", class.dtype.name()),
+            UnitKey::Contraction(class) => {
+                let how = match class.math {
+                    Math::Narrow => "on tensor cores",
+                    Math::Warpgroup => "by warpgroups",
+                    Math::Tf32 => "in TF32 on tensor cores",
+                    Math::Plain => "on plain cores",
+                };
+                let Tile { m, n, k, .. } = class.tile;
+                format!("Contraction of {} {how}: tiles of {m} times {n}, {k} terms a step.", class.dtype.name())
+            }
+            UnitKey::Streamed(class) => {
+                let (rows, name) = (class.rows(), class.dtype.name());
+                format!("Contraction of {name} with a streamed one inside: {rows} rows, {} keys at a time.", class.keys)
+            }
             UnitKey::Scatter(ScatterClass { way, dtype, .. }) => match way {
                 ScatterWay::Copy => "Scatter: the copy of the tensor.".into(),
                 ScatterWay::Lines(op) => format!("Scatter: {op:?} of {}, a thread a line.", dtype.name()),

@@ -121,6 +121,11 @@ FN Split split(u32 n, u64 d, u64 s) {
 FN float bits_f32(u32 v) { return __uint_as_float(v); }
 FN u32 f32_bits(float v) { return __float_as_uint(v); }
 FN float from_bf16(u16 v) { return bits_f32((u32)v << 16); }
+// One of an even number that were loaded as a vector: a shift or a mask of the word that it came in.
+template <int V> FN float bf16_of_pair(const u16 (&x)[V], int v) {
+  const u32 pair = *(const u32 *)(x + (v & ~1));
+  return bits_f32(v & 1 ? pair & 0xffff0000u : pair << 16);
+}
 FN u16 to_bf16(float v) {
   u32 b = f32_bits(v);
   return v != v ? (u16)(b >> 16 | 0x40) : (u16)((b + 0x7fff + (b >> 16 & 1)) >> 16);

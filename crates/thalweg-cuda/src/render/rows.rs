@@ -160,7 +160,7 @@ pub fn source(body: &Body, class: &RowsClass) -> String {
         class,
         phases: &phases,
         slots: &slots,
-        accesses: Accesses { list: &list, class: &class.space, slots: &slots.space },
+        accesses: Accesses { list: &list, class: &class.space, slots: &slots.space, tag: "" },
         t: index_type(class.space.wide),
         v: class.space.lanes as usize,
         first_buffer: body.accesses.len(),

@@ -22,8 +22,6 @@ const STRIP_BYTES: u64 = 512 << 10;
 const STRIP_COLUMNS: (u64, u64) = (64, 2048);
 /// Rows side by side that may run as one stretch.
 const JOINED: u64 = 128;
-/// Additions that packing an element takes as long as.
-const PACKING: u64 = 2;
 /// Rows and columns of a chunk of a product.
 const PRODUCT_CHUNK: u64 = 96;
 /// A row longer than this is passed over block by block where rescaling identities tie its folds.
@@ -127,6 +125,10 @@ pub struct CostFeatures {
     pub rows: Option<RowFeatures>,
     /// Of a matrix product.
     pub product: Option<Product>,
+    /// Elements of right factors that are packed again for each block of rows.
+    pub packed: u64,
+    /// Bytes of factors that are computed.
+    pub factors: u64,
     /// Values that are put in by a scatter.
     pub scattered: u64,
     /// Whether vector code cannot be emitted for it.
@@ -366,7 +368,7 @@ fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads
         let blocks = g.row_blocks(c) as u64;
         let packed = |g: &ContractionGeometry| (g.product.k * g.product.n) as u64;
         let elements = packed(g) + g.inner.as_deref().map_or(0, packed);
-        f.work.simple += PACKING * blocks * elements;
+        f.packed = blocks * elements;
         f.chunks = blocks;
     }
     match c.epilogue {
@@ -408,6 +410,9 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
             own.insert(inner.sums as usize, 0);
         } else {
             own.extend_from_slice(&left[at..at + factor.operands]);
+        }
+        if factor.inner.is_none() {
+            f.factors += (tiles.points() * c.dtype.size()) as u64;
         }
         tiled(&factor.kernel, tiles, &mut own, usize::MAX, f);
         at += factor.operands;

@@ -94,6 +94,7 @@ impl Costs {
             (w.once, if across { self.simple } else { self.once }),
             (features.alive.saturating_sub(self.registers) as u64 * features.points, self.spill),
             (features.scattered, self.scattered),
+            (features.packed, self.packing * self.simple),
         ];
         let moves: f64 = features
             .traffic
@@ -111,7 +112,7 @@ impl Costs {
         });
         let vectors = classes.iter().map(|&(n, ns)| n as f64 * ns).sum::<f64>() + moves;
         let vectors = if features.portable { vectors * self.portable } else { vectors };
-        vectors + w.slow as f64 * self.slow + product
+        vectors + w.slow as f64 * self.slow + product + features.factors as f64 * self.factor
     }
 
     /// What the way of an access adds to an element.

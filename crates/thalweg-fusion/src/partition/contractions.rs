@@ -12,6 +12,7 @@ use crate::write::rows;
 use crate::write::rules::{Rule, is_constant};
 use rustc_hash::FxHashSet;
 use thalweg_ir::{Op, Shape};
+use thalweg_kernel::Contracts;
 
 /// The kernel of a product, or of two one of which goes into the other's left factor.
 pub(super) fn contraction(
@@ -56,6 +57,16 @@ pub(super) fn contraction(
     let (before, after): (Vec<usize>, Vec<usize>) = reach.folds.iter().partition(|f| left.contains(f));
     let left_rows = along_last(facts, &before, factor)?;
     let rows = along_last(facts, &after, shapes[product])?;
+    if ix.seg.mode.contracts < Contracts::Rows {
+        // Tiles know no rows; weights between two products know those of the left factor, and are looked at when they
+        // are written.
+        if rows.is_some() || left_rows.is_some() && inner.is_none() {
+            return Err(Rule::OtherRows);
+        }
+        if inner.is_some() && !ix.seg.mode.streams(ix.seg.ops[product].dtype) {
+            return Err(Rule::SecondProduct);
+        }
+    }
     let points = shapes[product].numel();
     let (mut at_points, mut at_rows) = (vec![], vec![]);
     for s in facts.ranked(stores) {

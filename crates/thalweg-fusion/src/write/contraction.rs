@@ -13,9 +13,12 @@ use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{DType, MAX_RANK, Shape, View};
 use thalweg_kernel::{
-    AccessClass, Body, Contraction, ContractionGeometry, Epilogue, FactorOrder, Geometry, IndexMap, Inner, Kernel,
-    MapGeometry, MatmulGeometry, Precision, Prologue, TileBox, TileGeometry, bodies,
+    AccessClass, Body, Contraction, ContractionGeometry, Contracts, Epilogue, FactorOrder, Geometry, IndexMap, Inner,
+    Kernel, MapGeometry, MatmulGeometry, Precision, Prologue, TileBox, TileGeometry, bodies, weights,
 };
+
+/// Columns of a result, and terms of a score, that a device without rows around products streams at most.
+const WIDEST: usize = 128;
 
 /// A contraction with sizes.
 pub(crate) struct ContractionKernel {
@@ -57,6 +60,9 @@ pub(crate) fn build_contraction(
     }
     let writer = Factors { ix, stored, classes };
     let mut made = writer.product(product, (inner, left_rows))?;
+    if ix.seg.mode.contracts < Contracts::Rows && !(made.streams() && made.has_plain_factors()) {
+        return Err(Rule::OtherRows);
+    }
     // What the kernel writes has to be complete before a factor can be read from there.
     let mut written = stores.iter().chain(row_stores);
     if written.any(|&s| made.reads.contains(&ValueId::Op(s))) {
@@ -176,6 +182,32 @@ pub(crate) fn contraction(
 }
 
 impl ContractionKernel {
+    /// Whether the rows and the columns of every factor that is computed are one dimension each, without masks: what a
+    /// tile computes of it goes by strides. Windows are not so, and are cheaper in memory.
+    fn has_plain_factors(&self) -> bool {
+        let own = self.kernel.factors.iter().zip(&self.geometry.factors);
+        own.filter_map(|(f, t)| f.as_deref().zip(t.as_deref())).filter(|(f, _)| f.inner.is_none()).all(|(_, t)| {
+            let one = t.columns == t.rows + 1 && t.extents.len() == t.columns + 1;
+            let strided = |b: &TileBox| b.geometry.accesses.iter().all(|a| a.map.is_none());
+            one && t.boxes.len() == 1 && t.boxes.iter().all(strided)
+        })
+    }
+
+    /// Whether a left factor that is computed from another product is so by weights of one pass, as far as tensor cores
+    /// take it; or there is none.
+    fn streams(&self) -> bool {
+        let Some((factor, tiles)) = self.kernel.factors[0].as_deref().zip(self.geometry.factors[0].as_deref()) else {
+            return true;
+        };
+        let Some((inner, of_inner)) = factor.inner.as_deref().zip(self.geometry.inner.as_deref()) else {
+            return true;
+        };
+        let narrow = self.geometry.product.n <= WIDEST && of_inner.product.k <= WIDEST;
+        let bare = inner.product.factors.iter().chain(&self.kernel.factors[1..]).all(Option::is_none);
+        let [body] = bodies(&factor.kernel) else { return false };
+        narrow && bare && tiles.boxes.len() == 1 && weights(body).is_some()
+    }
+
     fn bare(dtype: DType, precision: Precision) -> ContractionKernel {
         let (reach, m) = ([None, None], 0);
         let nothing = MatmulGeometry { batch: vec![], m, n: 0, k: 0, a: (0, 0, 0), b: (0, 0, 0), reach };
@@ -200,7 +232,8 @@ impl ContractionKernel {
     ) {
         let (mut order, (mut kernel, mut tiles)) = (FactorOrder::Own, laid_out(ix, &body, outline));
         let shape = ix.shape(outline.domain);
-        if outline.rows.is_none() && inner.is_none() && apart(&kernel, &tiles) > 0 {
+        let may_turn = ix.seg.mode.contracts == Contracts::Rows && outline.rows.is_none() && inner.is_none();
+        if may_turn && apart(&kernel, &tiles) > 0 {
             let turned = tiled(&body, shape, FactorOrder::Turned);
             if apart(&turned.0, &turned.1) < apart(&kernel, &tiles) {
                 (order, (kernel, tiles)) = (FactorOrder::Turned, turned);

@@ -14,6 +14,7 @@
 use crate::segment::Mode;
 use std::fmt;
 use thalweg_ir::Op;
+use thalweg_kernel::Contracts;
 
 /// The most operations that one kernel holds: keeps compiling linear in practice and code within the instruction cache.
 pub(crate) const MAX_KERNEL_OPS: usize = 2048;
@@ -81,7 +82,7 @@ pub(crate) fn is_opaque(op: Op, mode: Mode) -> bool {
 
 /// Whether an operation is a product that shares a kernel with what surrounds it.
 pub(crate) fn contracts(op: Op, mode: Mode) -> bool {
-    op == Op::Matmul && mode.fused && mode.contracts
+    op == Op::Matmul && mode.fused && mode.contracts != Contracts::Bare
 }
 
 /// Whether an operation counts among those that a kernel computes: views and constants become no code to speak of.

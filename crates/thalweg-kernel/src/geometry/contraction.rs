@@ -13,6 +13,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::DType;
 
+/// What a device makes one kernel of around a matrix product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Contracts {
+    /// Nothing: products run by themselves.
+    Bare,
+    /// What is computed point by point of its factors and of its sums; and where tensor cores compute both, a product
+    /// whose left factor is made of another one's sums by weights of one pass ([`crate::weights()`]).
+    Tiles,
+    /// Rows of the left factor and of the sums, too, whatever is folded along them.
+    Rows,
+}
+
 /// A matrix product with what surrounds it. Operands: those of the left factor (one where it is in memory), of the
 /// right factor, those that the epilogue reads but for the sums, then what is written: the result, or what the epilogue
 /// writes. Scalars: of the left factor, the right one, the epilogue. Of a factor that is computed from a product of its

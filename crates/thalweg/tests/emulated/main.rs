@@ -3,6 +3,7 @@
 
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
+mod contractions;
 mod scans;
 mod scatters;
 

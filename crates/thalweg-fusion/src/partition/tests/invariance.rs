@@ -156,7 +156,7 @@ fn of_equal_parts_one_is_first_as_a_whole() {
 fn a_view_that_is_kept_is_kept_for_all() {
     for keys in [[0, 0, 0, 1, 0], [0, 0, 1, 0, 1]] {
         let mut g = Graph::new();
-        g.0.mode.contracts = false;
+        g.0.mode.contracts = thalweg_kernel::Contracts::Bare;
         let (x, w, y) = (g.input(&[60, 80]), g.input(&[40, 40]), g.input(&[120, 40]));
         let transposed = g.transposed(x);
         let kept = g.reshaped(transposed, &[120, 40]);

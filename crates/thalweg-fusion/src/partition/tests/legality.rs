@@ -152,7 +152,7 @@ fn attention_is_one_kernel() {
 #[test]
 fn a_product_runs_by_itself_where_the_device_has_no_contractions() {
     let mut g = Graph::new();
-    g.0.mode.contracts = false;
+    g.0.mode.contracts = thalweg_kernel::Contracts::Bare;
     let (x, y) = (g.input(&[40, 40]), g.input(&[40, 40]));
     let p = g.matmul(x, y);
     let out = g.unary(ElementOp::Tanh, p);

@@ -1,0 +1,252 @@
+// options:
+
+// Contraction of f32 with a streamed one inside: 128 rows, 64 keys at a time.
+extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMETER(63)) {
+  begin();
+  THALWEG_SHARED_LINES(shared);
+  const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3];
+  const u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
+  u32 *const fault = (u32 *)a.w[5];
+  const u32 product = blockIdx.x / (u32)a.w[4];
+  const i64 row0 = (i64)(blockIdx.x % (u32)a.w[4]) * 128, column0 = 0;
+  i64 batch0 = 0, batch1 = 0, batch2 = 0;
+  u32 rest = product;
+  { const Split s = split(rest, a.w[6], a.w[7]); rest = s.q; batch0 += s.r * (i64)a.w[8]; batch1 += s.r * (i64)a.w[9]; batch2 += s.r * (i64)a.w[10]; }
+  float *const s0 = (float *)shared, *const s1 = s0 + 8704, *const s2 = s1 + 2 * 4352;
+  const float *const factor0 = (const float *)a.w[11] + batch0;
+  const i32 pitch0 = (i32)a.w[12];
+  const i32 outer0 = (i32)t / 16, inner0 = (i32)t % 16 * 4;
+  const float *const from0 = factor0 + (i64)((i32)row0 + outer0) * pitch0 + (0 + inner0);
+  auto copy0 = [&](i32 step, i32 slot) {
+    float *const to = s0 + slot * 8704 + outer0 * 68 + inner0;
+    const float *const from = from0 + ((i64)(step * 0) * pitch0 + step * 0);
+    const i32 outers = (i32)m - ((i32)row0 + step * 0), inners = (i32)depth - (0 + step * 0);
+    if (outers >= 128 && inners >= 64) {
+      #pragma unroll
+      for (i32 u = 0; u < 8; u++) copy16_whole(to + u * 1088, from + (i64)(u * 16) * pitch0);
+    } else {
+      #pragma unroll
+      for (i32 u = 0; u < 8; u++) {
+        const i32 left = outer0 + u * 16 < outers ? inners - inner0 : 0;
+        const i32 inside = left < 0 ? 0 : left < 4 ? left : 4;
+        copy16(to + u * 1088, inside ? from + (i64)(u * 16) * pitch0 : factor0, inside * 4);
+      }
+    }
+  };
+  const float *const factor1 = (const float *)a.w[13] + batch1;
+  const i32 pitch1 = (i32)a.w[14];
+  const i32 outer1 = (i32)t / 16, inner1 = (i32)t % 16 * 4;
+  const float *const from1 = factor1 + (i64)(0 + outer1) * pitch1 + (0 + inner1);
+  auto copy1 = [&](i32 step, i32 slot) {
+    float *const to = s1 + slot * 4352 + outer1 * 68 + inner1;
+    const float *const from = from1 + ((i64)(step * 64) * pitch1 + step * 0);
+    const i32 outers = (i32)keys - (0 + step * 64), inners = (i32)depth - (0 + step * 0);
+    if (outers >= 64 && inners >= 64) {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1088, from + (i64)(u * 16) * pitch1);
+    } else {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) {
+        const i32 left = outer1 + u * 16 < outers ? inners - inner1 : 0;
+        const i32 inside = left < 0 ? 0 : left < 4 ? left : 4;
+        copy16(to + u * 1088, inside ? from + (i64)(u * 16) * pitch1 : factor1, inside * 4);
+      }
+    }
+  };
+  const float *const factor2 = (const float *)a.w[15] + batch2;
+  const i32 pitch2 = (i32)a.w[16];
+  const i32 outer2 = (i32)t / 16, inner2 = (i32)t % 16 * 4;
+  const float *const from2 = factor2 + (i64)(0 + outer2) * pitch2 + (0 + inner2);
+  auto copy2 = [&](i32 step, i32 slot) {
+    float *const to = s2 + slot * 4352 + outer2 * 68 + inner2;
+    const float *const from = from2 + ((i64)(step * 64) * pitch2 + step * 0);
+    const i32 outers = (i32)keys - (0 + step * 64), inners = (i32)n - (0 + step * 0);
+    if (outers >= 64 && inners >= 64) {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1088, from + (i64)(u * 16) * pitch2);
+    } else {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) {
+        const i32 left = outer2 + u * 16 < outers ? inners - inner2 : 0;
+        const i32 inside = left < 0 ? 0 : left < 4 ? left : 4;
+        copy16(to + u * 1088, inside ? from + (i64)(u * 16) * pitch2 : factor2, inside * 4);
+      }
+    }
+  };
+  float *const pa1 = (float *)a.w[27];
+  __align__(16) float ra1[16][2];
+  const i32 steps = (i32)((keys + 63) / 64);
+  copy0(0, 0);
+  copy1(0, 0);
+  copy2(0, 0);
+  copies_commit();
+  auto fetch = [&](i32 step) {
+    if ((step + 1) * 64 <= (i32)keys) {
+      #pragma unroll
+      for (i32 h = 0; h < 2; h++) {
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8;
+        x = x < (i32)m ? x : (i32)m - 1;
+        const i32 row = x, column = step * 32 + (i32)(lane % 4) * 1;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        { const float *const first = pa1 + (i0 * (i32)a.w[28] + i1 * (i32)a.w[29] + i2 * 2);
+          #pragma unroll
+          for (i32 j = 0; j < 8; j++)
+          #pragma unroll
+          for (i32 g = 0; g < 1; g++) { const i32 u = (j * 2 + h) * 1 + g; loadv(ra1[u], first + (j * 8 + g * 2)); } }
+      }
+    } else {
+      #pragma unroll
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        loadv(ra1[u], pa1 + (i0 * (i32)a.w[28] + i1 * (i32)a.w[29] + i2 * 2));
+      }
+    }
+  };
+  if (steps) fetch(0);
+  float sum[8][4] = {};
+  float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
+  for (i32 step = 0; step < steps; step++) {
+    const u32 slot = step & 1;
+    copies_wait<0>();
+    __syncthreads();
+    // The other half of the room was read in the last step.
+    if (step + 1 < steps) {
+      copy1(step + 1, slot ^ 1);
+      copy2(step + 1, slot ^ 1);
+    }
+    copies_commit();
+    float s[8][4] = {};
+    const float *const kt = s1 + slot * 4352;
+    #pragma unroll
+    for (int p = 0; p < 64; p += 8) {
+      const u32 low = p + lane % 4, high = low + 4, row = warp * 16 + lane / 4;
+      const u32 x[4] = {to_tf32(s0[(row) * 68 + low]), to_tf32(s0[(row + 8) * 68 + low]), to_tf32(s0[(row) * 68 + high]), to_tf32(s0[(row + 8) * 68 + high])};
+      #pragma unroll
+      for (int j = 0; j < 8; j++) multiply_tf32(s[j], x, to_tf32(kt[(j * 8 + lane / 4) * 68 + low]), to_tf32(kt[(j * 8 + lane / 4) * 68 + high]));
+    }
+    #pragma unroll
+    for (i32 u = 0; u < 16; u++) {
+      const i32 j = u / 2, h = u / 1 % 2;
+      i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+      x = x < (i32)m ? x : (i32)m - 1;
+      y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+      const i32 row = x, column = y;
+      const i32 i0 = (i32)product;
+      const i32 i1 = row;
+      const i32 i2 = column;
+      #pragma unroll
+      for (int v = 0; v < 2; v++) {
+        const float n0 = s[j][2 * h + u % 1 * 2 + v];
+        const float n1 = ra1[u][v];
+        const float n2 = 0.125f;
+        const float n3 = n0 * n2;
+        const float n4 = n1 + n3;
+        s[j][2 * h + u % 1 * 2 + v] = n4;
+      }
+    }
+    #pragma unroll
+    for (i32 u = 0; u < 16; u++) {
+      const i32 j = u / 2, h = u / 1 % 2;
+      i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+      x = x < (i32)m ? x : (i32)m - 1;
+      y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+      const i32 row = x, column = y;
+      const i32 i0 = (i32)product;
+      const i32 i1 = row;
+      const i32 i2 = column;
+      #pragma unroll
+      for (int v = 0; v < 2; v++) {
+        const float n0 = s[j][2 * h + u % 1 * 2 + v];
+        s[j][2 * h + u % 1 * 2 + v] = n0;
+      }
+    }
+    if (step + 1 < steps) fetch(step + 1);
+    if ((step + 1) * 64 > (i32)keys) {
+      #pragma unroll
+      for (int j = 0; j < 8; j++)
+      #pragma unroll
+      for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
+    }
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+      float now = top[h];
+      #pragma unroll
+      for (int j = 0; j < 8; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
+      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
+      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
+      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+      const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
+      const float again = top[h] == -bits_f32(0x7f800000u) ? 0.0f : expf(top[h] - shift);
+      top[h] = now;
+      total[h] *= again;
+      #pragma unroll
+      for (int j = 0; j < 8; j++) {
+        s[j][2 * h] = expf(s[j][2 * h] - shift);
+        s[j][2 * h + 1] = expf(s[j][2 * h + 1] - shift);
+        total[h] += s[j][2 * h] + s[j][2 * h + 1];
+      }
+      if (__any_sync(0xffffffffu, again != 1.0f)) {
+        #pragma unroll
+        for (int j = 0; j < 8; j++) { sum[j][2 * h] *= again; sum[j][2 * h + 1] *= again; }
+      }
+    }
+    const float *const vt = s2 + slot * 4352;
+    #pragma unroll
+    for (int p = 0; p < 8; p++) {
+      const u32 x[4] = {to_tf32(s[p][0]), to_tf32(s[p][2]), to_tf32(s[p][1]), to_tf32(s[p][3])};
+      const u32 key = p * 8 + lane % 4 * 2;
+      #pragma unroll
+      for (int j = 0; j < 8; j++) multiply_tf32(sum[j], x, to_tf32(vt[(key) * 68 + j * 8 + lane / 4]), to_tf32(vt[(key + 1) * 68 + j * 8 + lane / 4]));
+    }
+  }
+  copies_wait<0>();
+  #pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float all = total[h];
+    all += __shfl_xor_sync(0xffffffffu, all, 1);
+    all += __shfl_xor_sync(0xffffffffu, all, 2);
+    const float n0 = 1.0f;
+    const float n1 = all;
+    const float n2 = n0 / n1;
+    #pragma unroll
+    for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
+  }
+  float *const p1 = (float *)a.w[59];
+  float *const sums = (float *)shared;
+  #pragma unroll
+  for (int pass = 0; pass < 1; pass++) {
+    __syncthreads();
+    #pragma unroll
+    for (int j = 0; j < 8; j++)
+    #pragma unroll
+    for (int e = 0; e < 4; e++) sums[(warp * 16 + lane / 4 + e / 2 * 8) * 72 + j * 8 + lane % 4 * 2 + e % 2] = sum[j][e];
+    __syncthreads();
+    for (u32 c = t; c < 2048; c += 256) {
+      const u32 line = c / 16, first_lane = c % 16 * 4;
+      const i64 x = row0 + pass * 128 + line, y = column0 + first_lane;
+      if (x >= m || y >= n) continue;
+      const i32 row = (i32)x, column = (i32)(y / 4);
+      const i32 i0 = (i32)product;
+      const i32 i1 = row;
+      const i32 i2 = column;
+      float own[4];
+      take(own, sums + line * 72 + first_lane);
+      __align__(16) float y1[4];
+      #pragma unroll
+      for (int v = 0; v < 4; v++) {
+        const float n0 = own[v];
+        y1[v] = n0;
+      }
+      storev(p1 + (i0 * (i32)a.w[60] + i1 * (i32)a.w[61] + i2 * 4), y1);
+    }
+  }
+}

@@ -1,0 +1,73 @@
+//! Whether a contraction is one kernel or several launches around a library's product: what takes less, by what chips of
+//! a generation were measured to give.
+//!
+//! Always true: the answer depends on the contraction, its sizes and the chip alone, so that its bits do.
+
+use super::{points, tile};
+use crate::compiler::Compiler;
+use crate::driver::Chip;
+use crate::product;
+use thalweg_ir::DType;
+use thalweg_kernel::{Contraction, ContractionGeometry, Precision};
+
+/// Nanoseconds that a launch takes by itself, its start hidden as far as it can be.
+const LAUNCH: f64 = 2_000.0;
+/// Bytes of memory a nanosecond for each multiprocessor.
+const MEMORY: f64 = 32.0;
+
+/// Multiplications a nanosecond for each multiprocessor, of our tiles and of the library.
+///
+/// Measured on an H200 (4096³): our tiles 400 of bf16 and the library 696 Tflop/s, TF32 85 and 350; on sm_80 both
+/// are bound by the same instruction.
+fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
+    let hopper = chip.sm >= 90;
+    match (c.dtype, c.precision) {
+        (DType::BF16 | DType::F16, _) => {
+            if hopper {
+                [1_450.0, 2_600.0]
+            } else {
+                [900.0, 1_050.0]
+            }
+        }
+        (DType::F32, Precision::Tf32) => {
+            if hopper {
+                [320.0, 1_300.0]
+            } else {
+                [400.0, 520.0]
+            }
+        }
+        (DType::F64, _) => {
+            if hopper {
+                [80.0, 200.0]
+            } else {
+                [40.0, 80.0]
+            }
+        }
+        _ => [150.0, 200.0],
+    }
+}
+
+/// Whether one kernel of our own is expected to take less than a library's product with what is around it in launches
+/// of their own. So it does where no library takes the product.
+pub fn tiles(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> bool {
+    let Some(opened) = product::launches(c.dtype, c.precision, &g.product) else { return true };
+    if compiler.product(&opened.product).is_none() {
+        return true;
+    }
+    let chip = compiler.chip();
+    let [own, library] = rates(c, chip);
+    let many = f64::from(chip.multiprocessors);
+    let p = &g.product;
+    let multiplications = points(g) as f64 * p.k as f64;
+    let tile = tile::shape(c, g, chip);
+    let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
+    // The last round of blocks takes as long as the others.
+    let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
+    let one = rounds * f64::from(tile.m * tile.n) * p.k as f64 / own;
+    let size = c.dtype.size() as f64;
+    let sums = if c.epilogue.is_some() { 2.0 * points(g) as f64 * size } else { 0.0 };
+    let factors: f64 = g.factors.iter().flatten().map(|f| 2.0 * f.points() as f64 * size).sum();
+    let around = 1 + g.factors.iter().flatten().count();
+    let several = multiplications / (library * many) + (sums + factors) / (MEMORY * many) + around as f64 * LAUNCH;
+    one < several
+}

@@ -1,0 +1,55 @@
+//! Contractions for the sizes at hand: which of their forms, and its launches.
+//!
+//! In: a contraction with its geometry. Out: a [`Plan`] whose operands are the contraction's. The forms:
+//!
+//! * `open`: launches one after the other, which every contraction can be.
+//! * `bare`: a product alone: a library's, or folds where it has one row or one column.
+//! * `tile`: one kernel with prologues and epilogue.
+//! * `streamed`: two products with weights between them, as one kernel.
+//!
+//! `choice` says which, by what each is expected to take.
+
+mod bare;
+mod choice;
+mod open;
+mod streamed;
+#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+mod tests;
+mod tile;
+
+use crate::compiler::Compiler;
+use crate::plan::Plan;
+use thalweg_ir::DType;
+use thalweg_kernel::{Contraction, ContractionGeometry};
+use thalweg_runtime::Error;
+
+/// What it takes to launch a contraction.
+///
+/// # Errors
+/// [`Error::Compile`] where there is no source for it.
+pub fn plan(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> Result<Plan, Error> {
+    if c.dtype == DType::Bool {
+        let message = "bool has no matrix product".into();
+        return Err(Error::Compile { device: compiler.device().into(), message });
+    }
+    plan_writing(c, g, c.dtype, compiler)
+}
+
+/// The same, of a contraction whose sums are written in that dtype where it has no epilogue.
+fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
+    if c.is_bare() {
+        return bare::plan(c, &g.product, written, compiler);
+    }
+    if let Some(plan) = streamed::plan(c, g, written, compiler) {
+        return Ok(plan);
+    }
+    if tile::fits(c, g) && choice::tiles(c, g, compiler) {
+        return tile::plan(c, g, written, compiler);
+    }
+    open::plan(c, g, written, compiler)
+}
+
+/// Elements of the product's result.
+fn points(g: &ContractionGeometry) -> usize {
+    g.batches() * g.product.m * g.product.n
+}

@@ -1,0 +1,209 @@
+//! A contraction whose left factor is computed from another product, as one kernel that goes through the keys once.
+//!
+//! In: weights of one pass ([`thalweg_kernel::weights`]) between two products of factors in memory. Out: one launch. What
+//! is not of that form, or too large for the registers of a warp, is opened into several.
+
+use super::tile::{Part, alignable, math, result, sums_operand};
+use crate::compiler::Compiler;
+use crate::driver::Chip;
+use crate::launch::Word;
+use crate::lower::operands::add_reciprocals;
+use crate::plan::{Draft, Plan, blocks};
+use crate::render::UnitKey;
+use crate::render::contraction::Math;
+use crate::render::contraction::streamed::{HEAD, StreamedClass, StreamedSlots};
+use crate::render::elements::is_native;
+use crate::space::divisor;
+use crate::traffic;
+use thalweg_ir::DType;
+use thalweg_kernel::{
+    Contraction, ContractionGeometry, Inner, Kernel, MatmulGeometry, Moved, Prologue, TileGeometry, Weights, expand,
+    weights,
+};
+
+/// Columns of the result, and terms of a score, at most: more, and a warp's registers do not hold its sums.
+const WIDEST: usize = 128;
+/// Most lanes of what is made of scores: two keys lie side by side in a thread.
+const LANES: usize = 2;
+
+/// What the form needs of a contraction.
+struct Found<'a> {
+    inner: &'a Inner,
+    of_inner: &'a ContractionGeometry,
+    prologue: &'a Prologue,
+    tiles: &'a TileGeometry,
+    weights: Weights,
+    along: [bool; 3],
+    math: Math,
+}
+
+/// How a factor lies: batch strides, first element, elements from line to line and from term to term.
+struct Lies {
+    batch: Vec<isize>,
+    first: isize,
+    line: isize,
+    term: isize,
+    reach: Option<(usize, usize)>,
+}
+
+fn lies(g: &MatmulGeometry, right: bool) -> Lies {
+    let batch = g.batch.iter().map(|d| if right { d.2 } else { d.1 }).collect();
+    let (first, line, term) = if right { (g.b.0, g.b.2, g.b.1) } else { g.a };
+    Lies { batch, first, line, term, reach: g.reach[right as usize] }
+}
+
+impl Lies {
+    /// Whether terms are neighbours; `None` where it cannot be copied sixteen bytes at a time.
+    fn along(&self, size: usize) -> Option<bool> {
+        let aligned = |pitch| alignable(self.batch.iter().copied().chain([self.first, pitch]), size);
+        match () {
+            () if self.term == 1 && aligned(self.line) => Some(true),
+            () if self.line == 1 && aligned(self.term) => Some(false),
+            () => None,
+        }
+    }
+
+    fn pitch(&self, along: bool) -> isize {
+        if along { self.line } else { self.term }
+    }
+}
+
+/// Its parts, where the contraction is of that form.
+fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Option<Found<'a>> {
+    let math = math(c, chip);
+    let (prologue, tiles) = c.factors[0].as_deref().zip(g.factors[0].as_deref())?;
+    let (inner, of_inner) = prologue.inner.as_deref().zip(g.inner.as_deref())?;
+    if math == Math::Plain || inner.product.factors.iter().any(Option::is_some) || c.factors[1].is_some() {
+        return None;
+    }
+    let map = |k: &Kernel, t: &TileGeometry| matches!(k, Kernel::Map(_)) && t.boxes.len() == 1;
+    let simple = |e: Option<(&thalweg_kernel::Epilogue, &TileGeometry)>| e.is_none_or(|(e, t)| map(&e.kernel, t));
+    let both = |c: &'a Contraction, g: &'a ContractionGeometry| c.epilogue.as_deref().zip(g.epilogue.as_deref());
+    if !simple(both(c, g)) || !simple(both(&inner.product, of_inner)) || tiles.boxes.len() != 1 {
+        return None;
+    }
+    let body = match &prologue.kernel {
+        Kernel::Map(body) | Kernel::Rows { body, .. } => body,
+        _ => return None,
+    };
+    let (p, q) = (&g.product, &of_inner.product);
+    // The weights are those of each product of the batch, one after the other.
+    let mut matrix = (p.m * p.k) as isize;
+    let mut row_major = true;
+    for d in p.batch.iter().rev() {
+        row_major &= d.0 == 1 || d.1 == matrix;
+        matrix *= d.0 as isize;
+    }
+    let sizes = |g: &MatmulGeometry| g.batch.iter().map(|d| d.0).collect::<Vec<_>>();
+    let fits = row_major && sizes(p) == sizes(q) && [p.n, q.k].iter().all(|&n| (1..=WIDEST).contains(&n));
+    if !fits || p.k == 0 || p.m == 0 || q.m != p.m || q.n != p.k || c.dtype != inner.product.dtype {
+        return None;
+    }
+    let size = c.dtype.size();
+    let along = [lies(q, false).along(size)?, lies(q, true).along(size)?, lies(p, true).along(size)?];
+    // Once a weight needs one pass only: see there.
+    let weights = weights(body)?;
+    Some(Found { inner, of_inner, prologue, tiles, weights, along, math })
+}
+
+/// The launch of a contraction of that form; `None` for others.
+pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Option<Plan> {
+    let Found { inner, of_inner, prologue, tiles, weights, along, math } = find(c, g, compiler.chip())?;
+    let (p, q) = (&g.product, &of_inner.product);
+    let (mut plan, size) = (Plan::default(), c.dtype.size());
+    // Operands: rows, keys, what the first product's epilogue reads, what the weights read, values, and the rest.
+    let reads = inner.product.reads() as u16;
+    let values = reads + prologue.operands as u16;
+    let mut points = vec![];
+    if let Some((e, t)) = inner.product.epilogue.as_deref().zip(of_inner.epilogue.as_deref()) {
+        let Kernel::Map(body) = &e.kernel else { unreachable!("it was looked at") };
+        let once = thalweg_kernel::weights(body)?;
+        let part = Part::reading(&once.point, t, LANES, (2, e.reads, e.sums), 0);
+        points.push((part, e.sums));
+    }
+    let scalars = inner.product.scalars() as u16;
+    let reads_of = (reads, prologue.operands as u16 + 1, inner.sums);
+    points.push((Part::reading(&weights.point, tiles, LANES, reads_of, scalars), inner.sums));
+    let (c_reads, c_scalars) = (values + 1, scalars + prologue.scalars as u16);
+    let result = result(c, g, written, c_reads, c_scalars);
+    let once = weights.once.map(|o| (expand(&o.body, &is_native), [o.max, o.sum]));
+    let many = g.batches() * p.m.div_ceil(128) >= compiler.chip().multiprocessors as usize;
+    // Measured on an H200: four warps, of which three blocks run side by side, hide each other's steps.
+    let (warps, blocks_held) = match (math, many) {
+        (Math::Warpgroup, _) => (4, 3),
+        (_, true) => (8, 1),
+        (_, false) => (4, 2),
+    };
+    let class = StreamedClass {
+        dtype: c.dtype,
+        math,
+        warps,
+        keys: 64,
+        blocks: blocks_held,
+        sizes: [q.k, p.n].map(|n| n.next_power_of_two().max(if math == Math::Warpgroup { 64 } else { 16 }) as u32),
+        batch: p.batch.len() as u8,
+        along,
+        points: points.iter().map(|(part, sums)| (part.class(), *sums)).collect(),
+        once,
+        result: (result.class(), sums_operand(c)),
+    };
+    if class.shared() > compiler.chip().shared {
+        return None;
+    }
+    let slots = StreamedSlots::new(&class);
+    let mut words = vec![0u64; slots.result.end];
+    let tall = p.m.div_ceil(class.rows() as usize);
+    words[..5].copy_from_slice(&[p.m, p.n, p.k, q.k, tall].map(|v| v as u64));
+    for (i, (outer, inner)) in p.batch.iter().zip(&q.batch).enumerate() {
+        let [w, s] = divisor(outer.0.max(1));
+        words[HEAD + 5 * i..][..5].copy_from_slice(&[w, s, inner.1 as u64, inner.2 as u64, outer.2 as u64]);
+    }
+    let mut patches = vec![];
+    for (n, (lies, operand)) in [(lies(q, false), 0), (lies(q, true), 1), (lies(p, true), values)].iter().enumerate() {
+        let at = slots.factors[n];
+        patches.push((at, Word::Operand(*operand, lies.first as i64 * size as i64)));
+        words[at + 1] = lies.pitch(along[n]) as u64;
+        plan.needs.extend(lies.reach.map(|(_, high)| (*operand, (high + 1) * size)));
+    }
+    for ((part, _), slots) in points.iter().zip(&slots.points) {
+        part.fill(slots, &mut words, &mut plan, &mut patches);
+    }
+    if let Some((body, _)) = &class.once {
+        patches.extend((0..body.scalars).map(|s| (slots.once[0] + s as usize, Word::Scalar(s + scalars))));
+        let mut own = vec![];
+        add_reciprocals(&mut own, slots.once[1], body);
+        patches.extend(own.into_iter().map(|(at, word)| match word {
+            Word::Reciprocal(s, wide) => (at, Word::Reciprocal(s + scalars, wide)),
+            other => (at, other),
+        }));
+    }
+    result.fill(&slots.result, &mut words, &mut plan, &mut patches);
+    if plan.checked {
+        patches.push((5, Word::Fault));
+    }
+    plan.moved = moved((c, g), of_inner, &points, &result, class.rows() as usize);
+    let (block, shared) = (class.threads(), class.shared());
+    let grid = [blocks(tall * g.batches(), 1), 1, 1];
+    let unit = compiler.unit(UnitKey::Streamed(Box::new(class)));
+    plan.stages.push(Draft { unit, grid, block, shared, words, patches });
+    Some(plan)
+}
+
+/// What it moves: each block of rows goes through keys and values, and everything else is read once.
+fn moved(
+    (c, g): (&Contraction, &ContractionGeometry),
+    of_inner: &ContractionGeometry,
+    points: &[(Part, u16)],
+    result: &Part,
+    rows: usize,
+) -> Moved {
+    let (p, q, size) = (&g.product, &of_inner.product, c.dtype.size());
+    let again = p.m.div_ceil(rows);
+    let factors = g.batches() * (p.m * q.k + again * p.k * (q.k + p.n)) * size;
+    let mut all = Moved { read: factors as u64, ..Moved::default() };
+    for (part, sums) in points.iter().map(|(part, sums)| (part, *sums)).chain([(result, sums_operand(c))]) {
+        all.read += part.read(Some(sums));
+    }
+    all.written += traffic::map(&result.body, &result.geometry.extents, &result.geometry.accesses).written;
+    all
+}

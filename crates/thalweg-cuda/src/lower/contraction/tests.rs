@@ -1,0 +1,210 @@
+//! Products on the emulated GPU, of small integers: exact, whatever the tile, the layout and the edges.
+
+use crate::device::CudaDevice;
+use crate::driver::Emulated;
+use std::sync::Arc;
+use thalweg_ir::{DType, Shape};
+use thalweg_kernel::reference::{Array, Data};
+use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, MatmulGeometry, Precision};
+use thalweg_runtime::Device;
+
+/// A small integer at each place.
+fn value(seed: usize, i: usize) -> f64 {
+    ((i * 7 + seed * 13 + i / 11) % 9) as f64 - 4.0
+}
+
+fn array(dtype: DType, values: Vec<f64>) -> Array {
+    let shape = Shape::new(&[values.len()]);
+    let data =
+        if dtype.is_float() { Data::Float(values) } else { Data::Int(values.iter().map(|&v| v as i64).collect()) };
+    Array { shape, dtype, data }
+}
+
+/// How a factor lies: whether terms are neighbours, elements before it, elements between its lines that are not its own.
+#[derive(Clone, Copy, Debug)]
+struct Lies {
+    along: bool,
+    first: usize,
+    between: usize,
+}
+
+fn check(
+    device: &Arc<CudaDevice>,
+    (dtype, precision): (DType, Precision),
+    [count, m, n, k]: [usize; 4],
+    lies: [Lies; 2],
+) {
+    let lay = |n: usize, lines: usize| {
+        let Lies { along, first, between } = lies[n];
+        let (outer, inner) = if along { (lines, k) } else { (k, lines) };
+        let pitch = inner + between;
+        let steps = if along { (pitch as isize, 1) } else { (1, pitch as isize) };
+        (first, outer * pitch, steps, first + count * outer * pitch)
+    };
+    let (a, b) = (lay(0, m), lay(1, n));
+    let values = [a.3, b.3].map(|len| len.max(1));
+    let values = [0, 1].map(|s| (0..values[s]).map(|i| value(s, i)).collect::<Vec<f64>>());
+    let geometry = MatmulGeometry {
+        batch: vec![(count, a.1 as isize, b.1 as isize)],
+        m,
+        n,
+        k,
+        a: (a.0 as isize, a.2.0, a.2.1),
+        b: (b.0 as isize, b.2.1, b.2.0),
+        reach: [0, 1].map(|s| (k > 0).then(|| (0, values[s].len() - 1))),
+    };
+    let mut want = vec![0.0; count * m * n];
+    for (i, w) in want.iter_mut().enumerate() {
+        let (p, r, c) = (i / (m * n), i / n % m, i % n);
+        *w = (0..k)
+            .map(|t| {
+                let x = a.0 + p * a.1 + (r as isize * a.2.0 + t as isize * a.2.1) as usize;
+                let y = b.0 + p * b.1 + (c as isize * b.2.0 + t as isize * b.2.1) as usize;
+                values[0][x] * values[1][y]
+            })
+            .fold(0.0, |sum, x| sum + x);
+    }
+    let buffers = values.map(|v| {
+        let bytes = array(dtype, v).to_bytes();
+        let buffer = device.allocate(bytes.len()).unwrap();
+        device.write(&buffer, &bytes).unwrap();
+        buffer
+    });
+    let bytes = array(dtype, want.clone()).to_bytes();
+    let result = device.allocate(bytes.len()).unwrap();
+    let kernel = Kernel::Contraction(Contraction::bare(dtype, precision));
+    let geometry = Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry)));
+    let program = device.prepare(&[(&kernel, &geometry)]).unwrap().remove(0);
+    program.launch(&geometry, &[&buffers[0], &buffers[1], &result], &[]).unwrap();
+    let mut got = vec![0; bytes.len()];
+    device.read(&result, &mut got).unwrap();
+    let at =
+        (0..want.len()).find(|i| got[i * dtype.size()..][..dtype.size()] != bytes[i * dtype.size()..][..dtype.size()]);
+    if let Some(at) = at {
+        let values = Array::from_bytes(Shape::new(&[want.len()]), dtype, &got);
+        eprintln!(
+            "{at}: {:?}",
+            (at..want.len().min(at + 20)).map(|i| (values.get(i).to_f64(), want[i])).collect::<Vec<_>>()
+        );
+    }
+    assert!(got == bytes, "{dtype} {precision:?} {count}x{m}x{n}x{k}, {lies:?}");
+}
+
+/// Pairs of the ways that a factor can lie: terms or lines together, alone and beside something, aligned and not.
+fn ways(quick: bool) -> Vec<[Lies; 2]> {
+    let lies = |along, first, between| Lies { along, first, between };
+    let [a, b, c, d] = [lies(true, 0, 0), lies(false, 0, 0), lies(true, 16, 16), lies(false, 3, 1)];
+    if quick { vec![[a, b], [b, a]] } else { vec![[a, b], [b, a], [a, a], [b, b], [c, d], [d, c], [d, a], [c, b]] }
+}
+
+fn check_all(kinds: &[(DType, Precision)], sizes: &[[usize; 4]], quick: bool) {
+    for sm in [80, 90] {
+        let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
+        for &kind in kinds {
+            // Only narrow floats are computed otherwise on sm_90.
+            let narrow = matches!(kind.0, DType::BF16 | DType::F16);
+            for &size in sizes.iter().filter(|_| sm == 90 || narrow) {
+                for lies in ways(quick) {
+                    check(&device, kind, size, lies);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_on_tensor_cores_are_exact_for_small_integers() {
+    let kinds = [(DType::BF16, Precision::Full), (DType::F16, Precision::Full), (DType::F32, Precision::Tf32)];
+    check_all(&kinds, &[[2, 65, 40, 33], [1, 3, 70, 72]], false);
+}
+
+#[test]
+fn products_on_plain_cores_are_exact_for_small_integers() {
+    let full = [DType::F32, DType::F64, DType::I64, DType::U8].map(|d| (d, Precision::Full));
+    check_all(&full, &[[2, 65, 40, 17]], false);
+    let ordered = [DType::BF16, DType::F32].map(|d| (d, Precision::Ordered));
+    check_all(&ordered, &[[1, 33, 65, 48]], true);
+}
+
+#[test]
+fn edges_of_tiles_of_every_size() {
+    let kinds = [(DType::BF16, Precision::Full), (DType::F32, Precision::Full), (DType::F32, Precision::Tf32)];
+    // Few terms and many; large tiles where there are many of them.
+    let sizes = [[1, 64, 64, 1], [1, 63, 65, 31], [3, 2, 2, 0], [1, 64, 128, 64], [3, 70, 66, 129]];
+    check_all(&kinds, &sizes, true);
+}
+
+#[test]
+fn large_tiles_are_taken_where_there_are_many() {
+    for (sm, dtype, precision) in [
+        (80, DType::BF16, Precision::Full),
+        (90, DType::BF16, Precision::Full),
+        (90, DType::F32, Precision::Tf32),
+        (90, DType::F32, Precision::Full),
+    ] {
+        let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
+        let [a, b] = [true, false].map(|along| Lies { along, first: 0, between: 0 });
+        check(&device, (dtype, precision), [66, 5, 260, 20], [a, b]);
+        check(&device, (dtype, precision), [33, 130, 130, 3], [b, a]);
+    }
+}
+
+/// `softmax(q·kᵀ/8 + mask)·v` of these, row-major.
+fn attention_of([heads, m, n, d]: [usize; 4], x: &[Vec<f64>]) -> Vec<f64> {
+    let mut out = vec![0.0; heads * m * d];
+    for row in 0..heads * m {
+        let (head, i) = (row / m, row % m);
+        let score = |j: usize| {
+            let of = |t: usize| x[0][row * d + t] * x[1][(head * n + j) * d + t];
+            (0..d).map(of).sum::<f64>() / 8.0 + x[2][i * n + j]
+        };
+        let scores: Vec<f64> = (0..n).map(score).collect();
+        let most = scores.iter().fold(f64::NEG_INFINITY, |a, &b| a.max(b));
+        let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
+        let all: f64 = weights.iter().sum();
+        for c in 0..d {
+            out[row * d + c] = (0..n).map(|j| weights[j] * x[3][(head * n + j) * d + c]).sum::<f64>() / all;
+        }
+    }
+    out
+}
+
+#[test]
+fn attention_is_right_on_every_kind_of_tensor_cores() {
+    for (sm, dtype) in [(80, DType::BF16), (80, DType::F32), (90, DType::F16), (90, DType::BF16)] {
+        let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
+        for sizes in [[2, 70, 136, 40], [1, 3, 64, 64], [1, 65, 63, 8], [33, 5, 70, 72], [17, 129, 66, 8]] {
+            let [heads, m, n, d] = sizes;
+            let masked = |i: usize| if (i % n) > i / n % m + n / 2 { f64::NEG_INFINITY } else { (i % 7) as f64 / 4.0 };
+            let inputs = [heads * m * d, heads * n * d, m * n, heads * n * d].into_iter().enumerate();
+            let inputs =
+                inputs.map(|(s, len)| (0..len).map(|i| if s == 2 { masked(i) } else { value(s, i) / 4.0 }).collect());
+            let inputs: Vec<Vec<f64>> = inputs.collect();
+            let want = attention_of(sizes, &inputs);
+            let upload = |v: &Vec<f64>| {
+                let bytes = array(dtype, v.clone()).to_bytes();
+                let buffer = device.allocate(bytes.len()).unwrap();
+                device.write(&buffer, &bytes).unwrap();
+                buffer
+            };
+            let mut buffers: Vec<_> = inputs.iter().map(upload).collect();
+            buffers.push(device.allocate(want.len() * dtype.size()).unwrap());
+            let (kernel, geometry) = crate::golden::attention(heads, [m, n, d], dtype);
+            let program = device.prepare(&[(&kernel, &geometry)]).unwrap().remove(0);
+            program.launch(&geometry, &buffers.iter().collect::<Vec<_>>(), &[]).unwrap();
+            let mut got = vec![0; want.len() * dtype.size()];
+            device.read(&buffers[4], &mut got).unwrap();
+            let got = Array::from_bytes(Shape::new(&[want.len()]), dtype, &got);
+            for (i, w) in want.iter().enumerate() {
+                let g = got.get(i).to_f64();
+                assert!((g - w).abs() < 0.005, "sm_{sm} {dtype} {sizes:?}: {g} instead of {w} at {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_row_or_one_column_is_folded() {
+    let kinds = [(DType::F32, Precision::Full), (DType::BF16, Precision::Full), (DType::I32, Precision::Full)];
+    check_all(&kinds, &[[2, 1, 300, 37], [1, 200, 1, 64], [3, 1, 1, 50], [1, 1, 7, 3000]], true);
+}

@@ -1,0 +1,382 @@
+//! Two products with weights between them, as one kernel: `Σ_j w(q·k[j])·v[j]`, the keys `j` streamed.
+//!
+//! A warp has 16 rows. Of a block of keys it computes the scores, which stay in its registers as the sums of the first
+//! product and go into the second one as its left factor; nothing of the size rows times keys is in any memory. Where
+//! weights are exponentials, the sums so far are multiplied by what a larger score changes
+//! ([`thalweg_kernel::Weights`]).
+
+mod multiply;
+mod point;
+
+use super::factor::{Copy, Placing, Side};
+use super::result::{self, Handed};
+use super::warpgroup::LINE_ELEMENTS;
+use super::{Math, PartClass, PartSlots};
+use crate::render::body::{Names, divisors, name, statements};
+use crate::render::types::stored;
+use multiply::{functions, scores, sums};
+use point::{Point, point};
+use std::fmt::Write;
+use thalweg_ir::DType;
+use thalweg_kernel::Body;
+
+/// Words before those of the batch dimensions: rows, columns of the result, keys, terms of a score, tiles of rows, where
+/// an index out of range is told.
+pub const HEAD: usize = 6;
+
+/// What decides the source.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct StreamedClass {
+    /// Of the factors.
+    pub dtype: DType,
+    /// On tensor cores: any but [`Math::Plain`].
+    pub math: Math,
+    /// Warps of a block, each with 16 rows.
+    pub warps: u32,
+    /// Keys of a step.
+    pub keys: u32,
+    /// Blocks that a multiprocessor is to hold, for the compiler's use of registers.
+    pub blocks: u32,
+    /// Terms of a score and columns of the result, as powers of two, at least 16, for warpgroups 64.
+    pub sizes: [u32; 2],
+    /// Batch dimensions.
+    pub batch: u8,
+    /// Of rows, keys and values: whether terms are neighbours (of values the keys are the terms).
+    pub along: [bool; 3],
+    /// What is made of a score, each of the last one's result, which is this operand of it: the first product's
+    /// epilogue, where it has one, then the weights.
+    pub points: Vec<(PartClass, u16)>,
+    /// What a weight is multiplied by at the end, with the values of the row that are maximum and sum; `None` where
+    /// weights are no exponentials.
+    pub once: Option<(Body, [u16; 2])>,
+    /// What is made of the sums, which are this operand of it.
+    pub result: (PartClass, u16),
+}
+
+/// Where the words are.
+#[derive(Clone, Debug)]
+pub struct StreamedSlots {
+    /// Address and pitch of rows, keys and values.
+    pub factors: [usize; 3],
+    /// Of what is made of a score.
+    pub points: Vec<PartSlots>,
+    /// The scalars of the factor at the end, and their reciprocals.
+    pub once: [usize; 2],
+    /// Of the result.
+    pub result: PartSlots,
+}
+
+impl StreamedSlots {
+    /// Those of a class. Each batch dimension has five words: two to divide by its size, then how far it goes in rows,
+    /// keys and values.
+    pub fn new(class: &StreamedClass) -> StreamedSlots {
+        let mut end = HEAD + 5 * class.batch as usize;
+        let factors = [end, end + 2, end + 4];
+        end += 6;
+        let mut points = vec![];
+        for (part, _) in &class.points {
+            points.push(PartSlots::new(part, end));
+            end = points.last().map_or(end, |p| p.end);
+        }
+        let (scalars, divided) = class.once.as_ref().map_or((0, 0), |(b, _)| (b.scalars as usize, divisors(b).len()));
+        let once = [end, end + scalars];
+        StreamedSlots { factors, points, once, result: PartSlots::new(&class.result.0, end + scalars + divided) }
+    }
+}
+
+impl StreamedClass {
+    /// Its bodies.
+    pub fn bodies(&self) -> impl Iterator<Item = &Body> {
+        let points = self.points.iter().map(|p| &p.0.body);
+        points.chain(self.once.iter().map(|o| &o.0)).chain([&self.result.0.body])
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        32 * self.warps
+    }
+
+    /// Rows of a block.
+    pub fn rows(&self) -> u32 {
+        16 * self.warps
+    }
+
+    /// Of rows, keys and values: elements from line to line or term to term in shared memory, and all of a block's.
+    fn layout(&self, factor: usize) -> [u32; 2] {
+        let (lines, terms) = match factor {
+            0 => (self.rows(), self.sizes[0]),
+            1 => (self.keys, self.sizes[0]),
+            _ => (self.sizes[1], self.keys),
+        };
+        if self.math == Math::Warpgroup {
+            return [LINE_ELEMENTS, lines * terms];
+        }
+        let (inner, outer) = if self.along[factor] { (terms, lines) } else { (lines, terms) };
+        let pad = match self.math {
+            Math::Tf32 if self.along[factor] || factor == 2 => 4,
+            _ => 8,
+        };
+        [inner + pad, (inner + pad) * outer]
+    }
+
+    fn handed(&self) -> Handed<'_> {
+        Handed {
+            result: &self.result,
+            sums: DType::F32,
+            columns: self.sizes[1],
+            threads: self.threads(),
+            rows_a_pass: self.rows(),
+            passes: 1,
+        }
+    }
+
+    /// Bytes of shared memory.
+    pub fn shared(&self) -> u32 {
+        let size = self.dtype.size() as u32;
+        let factors = (self.layout(0)[1] + 2 * (self.layout(1)[1] + self.layout(2)[1])) * size;
+        factors.max(self.handed().bytes())
+    }
+}
+
+/// The source, with one function, `contraction`.
+pub fn source(class: &StreamedClass) -> String {
+    let slots = StreamedSlots::new(class);
+    let element = stored(class.dtype);
+    let [depth, columns] = class.sizes;
+    let mut batches = String::new();
+    for d in (0..class.batch as usize).rev() {
+        let w = HEAD + 5 * d;
+        let _ = writeln!(
+            batches,
+            "  {{ const Split s = split(rest, a.w[{w}], a.w[{}]); rest = s.q; batch0 += s.r * (i64)a.w[{}]; batch1 += s.r * (i64)a.w[{}]; batch2 += s.r * (i64)a.w[{}]; }}",
+            w + 1,
+            w + 2,
+            w + 3,
+            w + 4
+        );
+    }
+    let functions = functions(class);
+    let arrived = if class.math == Math::Warpgroup { "    async_fence();\n" } else { "" };
+    let [rows, keys, values] = [0, 1, 2].map(|f| class.layout(f));
+    let points: Vec<Point> = (0..class.points.len()).map(|n| point(class, &slots, n)).collect();
+    let loads: String = points.iter().map(|p| p.fetch.as_str()).collect();
+    // What the next step's scores need is on its way while this one's weights are made.
+    let (fetch, ahead) = match loads.is_empty() {
+        true => (String::new(), ""),
+        false => (
+            format!("  auto fetch = [&](i32 step) {{\n{loads}  }};\n  if (steps) fetch(0);\n"),
+            "    if (step + 1 < steps) fetch(step + 1);\n",
+        ),
+    };
+    let compute: String = points.iter().map(|p| p.compute.as_str()).collect();
+    let declared: String = points.iter().map(|p| p.declared.as_str()).collect();
+    format!(
+        r#"
+{functions}extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER({words})) {{
+  begin();
+  THALWEG_SHARED_LINES(shared);
+  const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3];
+  const u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
+  u32 *const fault = (u32 *)a.w[5];
+  const u32 product = blockIdx.x / (u32)a.w[4];
+  const i64 row0 = (i64)(blockIdx.x % (u32)a.w[4]) * {tall}, column0 = 0;
+  i64 batch0 = 0, batch1 = 0, batch2 = 0;
+  u32 rest = product;
+{batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0}, *const s2 = s1 + 2 * {all1};
+{copies}{declared}  const i32 steps = (i32)((keys + {last}) / {block});
+  copy0(0, 0);
+  copy1(0, 0);
+  copy2(0, 0);
+  copies_commit();
+{fetch}  float sum[{oj}][4] = {{}};
+{begin}  for (i32 step = 0; step < steps; step++) {{
+    const u32 slot = step & 1;
+    copies_wait<0>();
+{arrived}    __syncthreads();
+    // The other half of the room was read in the last step.
+    if (step + 1 < steps) {{
+      copy1(step + 1, slot ^ 1);
+      copy2(step + 1, slot ^ 1);
+    }}
+    copies_commit();
+    float s[{sj}][4] = {{}};
+{scores}{compute}{ahead}{weigh}{sums}  }}
+  copies_wait<0>();
+{end}{result}}}
+"#,
+        threads = class.threads(),
+        blocks = class.blocks,
+        block = class.keys,
+        words = slots.result.end,
+        tall = class.rows(),
+        all0 = rows[1],
+        all1 = keys[1],
+        copies = copies(class, &slots, [rows, keys, values]),
+        last = class.keys - 1,
+        oj = columns / 8,
+        begin = begin(class),
+        sj = class.keys / 8,
+        scores = scores(class, depth, [rows[0], keys[0], keys[1]]),
+        weigh = weigh(class),
+        sums = sums(class, [values[0], values[1]]),
+        end = end(class, &slots),
+        result = result::text(&class.handed(), &slots.result, &hand_on(class)),
+    )
+}
+
+/// What copies rows, keys and values to shared memory.
+fn copies(class: &StreamedClass, slots: &StreamedSlots, layouts: [[u32; 2]; 3]) -> String {
+    let [depth, columns] = class.sizes;
+    let copy = |number: usize, lines: Side<'_>, terms: Side<'_>| {
+        let [pitch, all] = layouts[number];
+        Copy {
+            number,
+            element: stored(class.dtype),
+            size: class.dtype.size() as u32,
+            lines,
+            terms,
+            threads: class.threads(),
+            along: class.along[number],
+            placing: if class.math == Math::Warpgroup { Placing::Lines } else { Placing::Kept },
+            pitch,
+            all,
+            at: slots.factors[number],
+        }
+        .text()
+    };
+    let rows = Side { count: class.rows(), first: "(i32)row0", step: 0, most: "m" };
+    let keys = Side { count: class.keys, first: "0", step: class.keys, most: "keys" };
+    let depth = Side { count: depth, first: "0", step: 0, most: "depth" };
+    let columns = Side { count: columns, first: "0", step: 0, most: "n" };
+    copy(0, rows, depth) + &copy(1, keys, depth) + &copy(2, columns, keys)
+}
+
+/// What a row knows of its scores so far: a thread has a part of two rows, eight apart.
+fn begin(class: &StreamedClass) -> String {
+    match class.once {
+        Some(_) => "  float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};\n".into(),
+        None => String::new(),
+    }
+}
+
+/// From scores to weights, with the maximum and the sum of each row so far.
+fn weigh(class: &StreamedClass) -> String {
+    let (j, keys) = (class.keys / 8, class.keys);
+    let outside = if class.once.is_some() { "-bits_f32(0x7f800000u)" } else { "0" };
+    let mut out = format!(
+        r#"    if ((step + 1) * {keys} > (i32)keys) {{
+#pragma unroll
+      for (int j = 0; j < {j}; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) if (step * {keys} + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = {outside};
+    }}
+"#
+    );
+    if class.once.is_none() {
+        return out;
+    }
+    // Narrow weights are powers of two of scaled scores: one multiplication and addition each. Where the maximum is
+    // rounded as it is scaled, all weights of the row are off by the same. Scores that overflow as they are scaled
+    // (masks of the smallest number) go the long way.
+    let (columns, narrow) = (class.sizes[1], class.math.is_narrow());
+    let weights = |from: [&str; 2]| {
+        let [low, high] = ["s[j][2 * h]", "s[j][2 * h + 1]"].map(|x| from.join(x));
+        format!(
+            r#"#pragma unroll
+      for (int j = 0; j < {j}; j++) {{
+        s[j][2 * h] = {low};
+        s[j][2 * h + 1] = {high};
+        total[h] += s[j][2 * h] + s[j][2 * h + 1];
+      }}
+"#
+        )
+    };
+    let (again, weights) = match narrow {
+        false => ("expf(top[h] - shift)".to_string(), weights(["expf(", " - shift)"])),
+        true => {
+            let [scaled, far] = ["top[h] * 1.44269504f - scaled", "(top[h] - shift) * 1.44269504f"];
+            let near = weights(["power_of_two(fmaf(", ", 1.44269504f, -scaled))"]);
+            let long = weights(["power_of_two((", " - shift) * 1.44269504f)"]);
+            (
+                format!("power_of_two(far ? {far} : {scaled})"),
+                format!("      if (!__any_sync(0xffffffffu, far)) {{\n{near}      }} else {{\n{long}      }}\n"),
+            )
+        }
+    };
+    let scaled = match narrow {
+        true => "      const bool far = fabsf(shift) > 1.0e38f;\n      const float scaled = shift * 1.44269504f;\n",
+        false => "",
+    };
+    let _ = write!(
+        out,
+        r#"#pragma unroll
+    for (int h = 0; h < 2; h++) {{
+      float now = top[h];
+#pragma unroll
+      for (int j = 0; j < {j}; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
+      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
+      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
+      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+      const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
+{scaled}      const float again = top[h] == -bits_f32(0x7f800000u) ? 0.0f : {again};
+      top[h] = now;
+      total[h] *= again;
+{weights}      if (__any_sync(0xffffffffu, again != 1.0f)) {{
+#pragma unroll
+        for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= again; sum[j][2 * h + 1] *= again; }}
+      }}
+    }}
+"#,
+        columns / 8
+    );
+    out
+}
+
+/// What the sums of a row are multiplied by at the end.
+fn end(class: &StreamedClass, slots: &StreamedSlots) -> String {
+    let Some((body, [max, sum])) = &class.once else { return String::new() };
+    let value = |slot: u16| match slot {
+        s if s == *max => "top[h]".to_string(),
+        s if s == *sum => "all".to_string(),
+        other => unreachable!("value {other} of a row of weights"),
+    };
+    let names = Names {
+        load: &|_| unreachable!("nothing is loaded once a row"),
+        index: &|_, _| unreachable!("a row has no place of its own"),
+        valid: &|_| unreachable!("a row has no place of its own"),
+        gather: &|_, _, _| unreachable!("nothing is gathered once a row"),
+        value: &value,
+        scalar: &|s| format!("a.w[{}]", slots.once[0] + s as usize),
+        reciprocal: &|s| {
+            let at = divisors(body).iter().position(|d| d.0 == s)?;
+            Some(format!("a.w[{}]", slots.once[1] + at))
+        },
+    };
+    format!(
+        r#"#pragma unroll
+  for (int h = 0; h < 2; h++) {{
+    float all = total[h];
+    all += __shfl_xor_sync(0xffffffffu, all, 1);
+    all += __shfl_xor_sync(0xffffffffu, all, 2);
+{}#pragma unroll
+    for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= {factor}; sum[j][2 * h + 1] *= {factor}; }}
+  }}
+"#,
+        statements(body, &names, "    "),
+        class.sizes[1] / 8,
+        factor = name(body.stores[0].node),
+    )
+}
+
+/// Statements that write the sums to shared memory.
+fn hand_on(class: &StreamedClass) -> String {
+    format!(
+        r#"#pragma unroll
+      for (int j = 0; j < {}; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) sums[(warp * 16 + lane / 4 + e / 2 * 8) * {} + j * 8 + lane % 4 * 2 + e % 2] = sum[j][e];
+"#,
+        class.sizes[1] / 8,
+        class.handed().pitch()
+    )
+}

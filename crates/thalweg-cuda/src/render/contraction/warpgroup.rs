@@ -1,0 +1,68 @@
+//! Multiplications by a warpgroup, four warps together (sm_90a): what the text of a kernel needs to say them.
+//!
+//! The instruction names every register of the sums, so a function for each width is written where it is used; the
+//! emulator has templates of the same names.
+
+use std::fmt::Write;
+
+/// Bytes of a line of a matrix in shared memory.
+pub(super) const LINE: u32 = 128;
+/// Elements of it.
+pub(super) const LINE_ELEMENTS: u32 = 64;
+/// Bytes from eight lines to the next eight.
+pub(super) const EIGHT: u32 = 1024;
+
+/// How the left factor comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Left {
+    /// From shared memory; whether its rows lie together there.
+    Shared { across: bool },
+    /// From registers.
+    Registers,
+}
+
+/// The function `warpgroup_multiply` of so many columns.
+pub(super) fn function(f16: bool, left: Left, right_across: bool, columns: u32) -> String {
+    let sums = columns / 2;
+    let dtype = if f16 { "f16" } else { "bf16" };
+    let list: Vec<String> = (0..sums).map(|i| format!("%{i}")).collect();
+    let constraints: Vec<String> = (0..sums).map(|i| format!("\"+f\"(d[{}][{}])", i / 4, i % 4)).collect();
+    let (name, parameters, operands, inputs, flags) = match left {
+        Left::Shared { across } => (
+            format!(
+                "template <bool F16, bool TA, bool TB, int N> FN void warpgroup_multiply(float (&d)[{}][4]",
+                columns / 8
+            ),
+            "Matrix a, Matrix b, u32 keep".to_string(),
+            format!("%{sums}, %{}", sums + 1),
+            "\"l\"(a), \"l\"(b), \"r\"(keep)".to_string(),
+            format!("1, 1, {}, {}", across as u8, right_across as u8),
+        ),
+        Left::Registers => (
+            format!("template <bool F16, bool TB, int N> FN void warpgroup_multiply(float (&d)[{}][4]", columns / 8),
+            "const u32 (&a)[4], Matrix b".to_string(),
+            format!("{{%{sums},%{},%{},%{}}}, %{}", sums + 1, sums + 2, sums + 3, sums + 4),
+            "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), \"r\"(1)".to_string(),
+            format!("1, 1, {}", right_across as u8),
+        ),
+    };
+    let keep = if left == Left::Registers { sums + 5 } else { sums + 2 };
+    let mut out = String::from("#ifndef THALWEG_EMULATED\n");
+    let _ = writeln!(out, "{name}, {parameters}) {{");
+    let _ = writeln!(
+        out,
+        "  asm volatile(\"{{.reg .pred p;\\nsetp.ne.b32 p, %{keep}, 0;\\nwgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{dtype}.{dtype} {{{}}}, {operands}, p, {flags};}}\" : {} : {inputs} : \"memory\");",
+        list.join(","),
+        constraints.join(", "),
+    );
+    out + "}\n#endif\n"
+}
+
+/// Where sixteen bytes go, in elements from the beginning of a step: of `outer` lines of 128 bytes, part `inner` (an
+/// element's number along the line, a multiple of eight).
+pub(super) fn place(outer: &str, outers: u32, inner: &str) -> String {
+    format!(
+        "{inner} / {LINE_ELEMENTS} * {} + {outer} * {LINE_ELEMENTS} + (({inner} % {LINE_ELEMENTS} / 8 ^ {outer} & 7) * 8)",
+        outers * LINE_ELEMENTS
+    )
+}

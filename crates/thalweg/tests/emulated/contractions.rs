@@ -1,0 +1,113 @@
+//! Contractions on the emulated GPU: what is one launch, and that it is what the CPU computes.
+
+use super::{counted, emulated};
+use thalweg::prelude::*;
+use thalweg::{DType, MatmulPrecision};
+
+/// Tensors of that shape with small values, the same on both devices.
+fn inputs(shapes: &[&[usize]], dtype: DType) -> [Vec<Tensor>; 2] {
+    let of = |(seed, shape): (usize, &&[usize])| {
+        let n: usize = shape.iter().product();
+        let value = |i: usize| (((i * 37 + seed * 101 + i / 17) % 61) as f32 - 30.0) / 40.0;
+        Tensor::new(&(0..n).map(value).collect::<Vec<f32>>()[..]).reshape(*shape).cast(dtype)
+    };
+    let cpu: Vec<Tensor> = shapes.iter().enumerate().map(of).collect();
+    let gpu = cpu.iter().map(|x| x.to_device(emulated()).unwrap()).collect();
+    [cpu, gpu]
+}
+
+/// Runs `f` on both devices: results within `tolerance` of the largest one, in so many launches.
+fn check(
+    what: &str,
+    shapes: &[&[usize]],
+    (dtype, tolerance): (DType, f32),
+    launches: u64,
+    f: impl Fn(&[Tensor]) -> Tensor,
+) {
+    // The thread's own, whatever other tests have asked for.
+    let precision = if what.starts_with("tf32") { MatmulPrecision::High } else { MatmulPrecision::Highest };
+    thalweg::set_matmul_precision(precision);
+    let [cpu, gpu] = inputs(shapes, dtype);
+    thalweg::synchronize().unwrap();
+    let (got, c) = counted(|| f(&gpu));
+    let got = got.cast(DType::F32).to_vec::<f32>().unwrap();
+    let want = f(&cpu).cast(DType::F32).to_vec::<f32>().unwrap();
+    let most = want.iter().filter(|v| v.is_finite()).fold(0f32, |m, v| m.max(v.abs()));
+    for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+        let same = g.is_nan() && w.is_nan() || (g - w).abs() <= tolerance * most;
+        assert!(same, "{what} of {dtype} {shapes:?}: {g} instead of {w} at {i}");
+    }
+    assert_eq!((c.kernels, c.device_launches), (1, launches), "{what} of {dtype} {shapes:?}");
+}
+
+const KINDS: [(DType, f32); 3] = [(DType::F32, 1e-5), (DType::BF16, 2e-2), (DType::F16, 2e-3)];
+
+#[test]
+fn what_follows_a_product_is_in_its_kernel() {
+    for kind in KINDS {
+        check("gelu", &[&[70, 48], &[48, 136], &[136]], kind, 1, |x| (x[0].matmul(&x[1]) + &x[2]).gelu());
+        check("residual", &[&[3, 33, 40], &[3, 40, 7], &[3, 33, 7]], kind, 1, |x| {
+            (x[0].matmul(&x[1]) * 0.5 + &x[2]).relu().cast(DType::F32)
+        });
+    }
+}
+
+#[test]
+fn what_factors_are_computed_from_is_in_it_too() {
+    for kind in KINDS {
+        check("squares", &[&[70, 48], &[136, 48], &[48]], kind, 1, |x| {
+            (x[0].square() * &x[2]).matmul(&x[1].t()).relu()
+        });
+        check("both", &[&[2, 20, 33], &[33, 65], &[65]], kind, 1, |x| x[0].relu().matmul(&(&x[1] * &x[2]).tanh()));
+        check("flipped", &[&[65, 30], &[30, 64]], kind, 1, |x| x[0].flip(1).matmul(&x[1].flip(0)) + 1.0);
+    }
+}
+
+fn attention(x: &[Tensor]) -> Tensor {
+    let scores = x[0].matmul(&x[1].transpose(-1, -2)) / 8.0 + &x[3];
+    let e = (&scores - scores.amax_keepdim(-1)).exp();
+    (&e / e.sum_keepdim(-1)).matmul(&x[2])
+}
+
+/// Rows, keys, terms and columns.
+fn heads(sizes: [usize; 4], kind: (DType, f32), f: impl Fn(&[Tensor]) -> Tensor) {
+    let [m, n, d, v] = sizes;
+    let what = if kind.0 == DType::F32 { "tf32 attention" } else { "attention" };
+    check(what, &[&[2, m, d], &[2, n, d], &[2, n, v], &[m, n]], kind, 1, f);
+}
+
+#[test]
+fn attention_is_one_launch() {
+    for kind in [KINDS[1], KINDS[2]] {
+        heads([70, 136, 64, 64], kind, attention);
+        heads([16, 64, 16, 24], kind, attention);
+        heads([1, 63, 40, 8], kind, attention);
+        heads([5, 200, 8, 128], kind, |x| attention(x).relu() + 1.0);
+        heads([33, 66, 32, 32], kind, |x| (x[0].matmul(&x[1].transpose(-1, -2)) + &x[3]).sigmoid().matmul(&x[2]));
+    }
+}
+
+#[test]
+fn attention_in_tf32_is_one_launch() {
+    let kind = (DType::F32, 2e-3);
+    heads([70, 136, 64, 64], kind, attention);
+    heads([9, 65, 20, 12], kind, attention);
+    check("tf32", &[&[70, 48], &[48, 136], &[136]], kind, 1, |x| (x[0].matmul(&x[1]) + &x[2]).gelu());
+}
+
+#[test]
+fn rows_that_are_masked_whole_are_no_numbers() {
+    let masked = |x: &[Tensor]| {
+        let lower = Tensor::tri(40, 72, 0).to_device(x[0].device()).unwrap().gt(0.0);
+        let mask = lower.where_(&x[3], f64::NEG_INFINITY);
+        let scores =
+            x[0].matmul(&x[1].transpose(-1, -2)) + mask.slice((5.., ..)).pad(&[(5, 0), (0, 0)], f64::NEG_INFINITY);
+        let e = (&scores - scores.amax_keepdim(-1)).exp();
+        (&e / e.sum_keepdim(-1)).matmul(&x[2])
+    };
+    let [cpu, gpu] = inputs(&[&[40, 64], &[72, 64], &[72, 64], &[40, 72]], DType::BF16);
+    let values = |x: &[Tensor]| masked(x).cast(DType::F32).to_vec::<f32>().unwrap();
+    for (g, w) in values(&gpu).iter().zip(values(&cpu)) {
+        assert!(g.is_nan() && w.is_nan() || (g - w).abs() < 0.02, "{g} {w}");
+    }
+}
