@@ -94,7 +94,7 @@ fn attention() {
     same("two", &layer.forward(&copy, &k, &k, plain), &file.get("output.0").unwrap());
     // Weights are dropped in training alone.
     let mut dropping = layer.clone().dropout(0.5);
-    let other = dropping.forward(&k, &k, &k, plain).ne(&layer.forward(&k, &k, &k, plain)).any(..);
+    let other = dropping.forward(&k, &k, &k, plain).ne(layer.forward(&k, &k, &k, plain)).any(..);
     assert!(other.item::<bool>().unwrap());
     dropping.eval();
     same("evaluated", &dropping.forward(&k, &k, &k, plain), &file.get("output.0").unwrap());

@@ -78,14 +78,15 @@ impl Decision {
         sizes: &[i64],
         room: Option<usize>,
     ) -> bool {
+        let peak = self.keep.peak;
         let fits = match (room, self.room) {
-            (None, None) => true,
-            // What was decided for hardly less room, or without a limit where that fits, does, too.
-            (Some(room), made) => {
-                self.keep.peak <= room && made.is_none_or(|m| m >= room - room / 8 || self.keep.is_usual())
-                    || made == Some(room)
+            (None, made) => made.is_none_or(|m| peak <= m && self.keep.is_usual()),
+            (Some(room), None) => peak <= room,
+            // What was decided for hardly less room does, too; where nothing fitted, nothing fits into as much.
+            (Some(room), Some(made)) if peak <= made => {
+                peak <= room && (made >= room - room / 8 || self.keep.is_usual())
             }
-            (None, Some(_)) => false,
+            (Some(room), Some(made)) => room <= made + made / 8,
         };
         fits && *live == self.live && *kept == self.kept && *dying == self.dying && *self.sizes == *sizes
     }
