@@ -60,7 +60,7 @@ pub(crate) fn build_contraction(
     }
     let writer = Factors { ix, stored, classes };
     let mut made = writer.product(product, (inner, left_rows))?;
-    if ix.seg.mode.contracts < Contracts::Rows && !(made.streams() && made.has_plain_factors()) {
+    if ix.seg.mode.contracts < Contracts::Rows && !made.streams() {
         return Err(Rule::OtherRows);
     }
     // What the kernel writes has to be complete before a factor can be read from there.
@@ -182,17 +182,6 @@ pub(crate) fn contraction(
 }
 
 impl ContractionKernel {
-    /// Whether the rows and the columns of every factor that is computed are one dimension each, without masks: what a
-    /// tile computes of it goes by strides. Windows are not so, and are cheaper in memory.
-    fn has_plain_factors(&self) -> bool {
-        let own = self.kernel.factors.iter().zip(&self.geometry.factors);
-        own.filter_map(|(f, t)| f.as_deref().zip(t.as_deref())).filter(|(f, _)| f.inner.is_none()).all(|(_, t)| {
-            let one = t.columns == t.rows + 1 && t.extents.len() == t.columns + 1;
-            let strided = |b: &TileBox| b.geometry.accesses.iter().all(|a| a.map.is_none());
-            one && t.boxes.len() == 1 && t.boxes.iter().all(strided)
-        })
-    }
-
     /// Whether a left factor that is computed from another product is so by weights of one pass, as far as tensor cores
     /// take it; or there is none.
     fn streams(&self) -> bool {

@@ -108,6 +108,19 @@ fn rows_that_are_masked_whole_are_no_numbers() {
     let [cpu, gpu] = inputs(&[&[40, 64], &[72, 64], &[72, 64], &[40, 72]], DType::BF16);
     let values = |x: &[Tensor]| masked(x).cast(DType::F32).to_vec::<f32>().unwrap();
     for (g, w) in values(&gpu).iter().zip(values(&cpu)) {
-        assert!(g.is_nan() && w.is_nan() || (g - w).abs() < 0.02, "{g} {w}");
+        // Scores that are stored on the way are rounded to bf16, by 3 % of what their exponentials are.
+        assert!(g.is_nan() && w.is_nan() || (g - w).abs() < 0.05, "{g} {w}");
+    }
+}
+
+#[test]
+fn a_convolution_is_what_the_cpu_computes() {
+    thalweg::set_matmul_precision(MatmulPrecision::Highest);
+    let [cpu, gpu] = inputs(&[&[2, 3, 9, 9], &[4, 3, 3, 3], &[4]], DType::F32);
+    let values = |x: &[Tensor]| {
+        x[0].relu().conv2d(&x[1], Some(&x[2]), thalweg::Conv::default().padding(1)).relu().to_vec::<f32>().unwrap()
+    };
+    for (g, w) in values(&gpu).iter().zip(values(&cpu)) {
+        assert!((g - w).abs() < 1e-4, "{g} {w}");
     }
 }

@@ -20,15 +20,12 @@ use thalweg_runtime::Error;
 /// # Errors
 /// [`Error::Compile`] where it has no source.
 pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
-    let folds = folds(c, g, written);
-    let along = matches!(folds, Some((Kernel::Rows { orientation: Orientation::Along, .. }, _)));
     if written == c.dtype
-        && !along
         && let Some(plan) = library(c, g, compiler)
     {
         return Ok(plan);
     }
-    if let Some((kernel, geometry)) = folds {
+    if let Some((kernel, geometry)) = folds(c, g, written) {
         return lower::plan(&kernel, &geometry, compiler);
     }
     let bare = Contraction::bare(c.dtype, c.precision);
@@ -62,8 +59,7 @@ pub fn needs(plan: &mut Plan, dtype: DType, written: DType, g: &MatmulGeometry) 
 }
 
 /// A product of one row, or of one column, as a kernel that folds: each result is the sum of a row of products, and
-/// nothing is read twice. Along rows these go through memory as fast as it is; across them the library is faster where
-/// there is one. `None` in strict mode, whose sums are in the order of products, and for what has both.
+/// nothing is read twice. `None` in strict mode, whose sums are in the order of products, and for what has both.
 fn folds(c: &Contraction, g: &MatmulGeometry, written: DType) -> Option<(Kernel, Geometry)> {
     let foldable = matches!(c.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16 | DType::I32 | DType::I64);
     if g.m != 1 && g.n != 1 || !foldable || c.precision == Precision::Ordered || g.batch.len() + 3 > MAX_RANK {
@@ -96,7 +92,7 @@ fn folds(c: &Contraction, g: &MatmulGeometry, written: DType) -> Option<(Kernel,
     let mut b = BodyBuilder::new(false);
     let mut accesses = vec![];
     let mut loads = [NodeId(0); 2];
-    for n in 0..2 {
+    for (n, own) in loads.iter_mut().enumerate() {
         let geometry = at(n);
         let class = match geometry.strides[lane] {
             1 => AccessClass::Contiguous,
@@ -105,7 +101,7 @@ fn folds(c: &Contraction, g: &MatmulGeometry, written: DType) -> Option<(Kernel,
         };
         let access = b.access(Access { operand: Some(n as u16), dtype: c.dtype, class, per_row: false });
         let load = b.node(Node::Load { access });
-        loads[n] = b.cast(load, sums);
+        *own = b.cast(load, sums);
         accesses.push(geometry);
     }
     let product = b.element(thalweg_ir::ElementOp::Mul, &loads);

@@ -8,7 +8,7 @@ use crate::compiler::Compiler;
 use crate::driver::Chip;
 use crate::product;
 use thalweg_ir::DType;
-use thalweg_kernel::{Contraction, ContractionGeometry, Precision};
+use thalweg_kernel::{Contraction, ContractionGeometry, Precision, TileGeometry};
 
 /// Nanoseconds that a launch takes by itself, its start hidden as far as it can be.
 const LAUNCH: f64 = 2_000.0;
@@ -47,12 +47,22 @@ fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
     }
 }
 
+/// Whether rows and columns of a computed factor are one dimension each, without maps: a tile goes through it by strides.
+/// Windows are not so; each tile would work their places out again.
+fn is_plain(tiles: &TileGeometry) -> bool {
+    let one = tiles.columns == tiles.rows + 1 && tiles.extents.len() == tiles.columns + 1;
+    one && tiles.boxes.iter().all(|b| b.geometry.accesses.iter().all(|a| a.map.is_none()))
+}
+
 /// Whether one kernel of our own is expected to take less than a library's product with what is around it in launches
 /// of their own. So it does where no library takes the product.
 pub fn tiles(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> bool {
     let Some(opened) = product::launches(c.dtype, c.precision, &g.product) else { return true };
     if compiler.product(&opened.product).is_none() {
         return true;
+    }
+    if !g.factors.iter().flatten().all(|f| is_plain(f)) {
+        return false;
     }
     let chip = compiler.chip();
     let [own, library] = rates(c, chip);

@@ -25,9 +25,9 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         (next - n as u16..next).map(|o| Word::Operand(o, 0)).collect::<Vec<Word>>()
     };
     let mut sides = [Word::Operand(0, 0); 2];
-    for n in 0..2 {
+    for (n, side) in sides.iter_mut().enumerate() {
         let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else {
-            sides[n] = take(1)[0];
+            *side = take(1)[0];
             continue;
         };
         let mut kernel = f.kernel.clone();
@@ -47,8 +47,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         if let Some((at, region)) = sums {
             all.insert(at as usize, region);
         }
-        sides[n] = scratch(&mut plan, tiles.points(), c.dtype);
-        all.push(sides[n]);
+        *side = scratch(&mut plan, tiles.points(), c.dtype);
+        all.push(*side);
         plan.absorb(lower::plan(&kernel, &whole(&kernel, tiles), compiler)?, &all, scalars);
         scalars += f.scalars as u16;
     }
