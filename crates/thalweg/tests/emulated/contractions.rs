@@ -101,7 +101,7 @@ fn rows_that_are_masked_whole_are_no_numbers() {
         let lower = Tensor::tri(40, 72, 0).to_device(x[0].device()).unwrap().gt(0.0);
         let mask = lower.where_(&x[3], f64::NEG_INFINITY);
         let scores =
-            x[0].matmul(&x[1].transpose(-1, -2)) + mask.slice((5.., ..)).pad(&[(5, 0), (0, 0)], f64::NEG_INFINITY);
+            x[0].matmul(&x[1].transpose(-1, -2)) + mask.slice((5.., ..)).pad([(5, 0), (0, 0)], f64::NEG_INFINITY);
         let e = (&scores - scores.amax_keepdim(-1)).exp();
         (&e / e.sum_keepdim(-1)).matmul(&x[2])
     };
