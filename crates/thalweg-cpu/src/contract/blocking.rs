@@ -134,9 +134,21 @@ pub fn blocking(s: &Sizes) -> Blocking {
     };
     // A few tasks for each thread, of a few panels at least.
     let wanted = if s.threads == 1 { 1 } else { (4 * s.threads).div_ceil(row_blocks) };
-    let groups = wanted.min(pass.div_ceil(2 * tile_columns)).max(1);
+    let groups = filling(s.threads, row_blocks, [wanted, pass.div_ceil(2 * tile_columns)]);
     let keeps_left = rows * s.k * s.size <= KEPT_ROWS;
     Blocking { rows, columns, groups, right, left_direct, keeps_left }
+}
+
+/// Into how many groups each of these blocks of rows is cut, from the fewest wanted to the most there can be: where all
+/// threads end together. Nine tasks keep two threads busy for the time of ten, twelve for that of twelve.
+fn filling(threads: usize, row_blocks: usize, [wanted, most]: [usize; 2]) -> usize {
+    let fewest = wanted.min(most).max(1);
+    let idle = |groups: usize| {
+        let tasks = row_blocks * groups;
+        (tasks.next_multiple_of(threads) - tasks) as f64 / tasks as f64
+    };
+    let candidates = fewest..=most.min(2 * fewest).max(fewest);
+    candidates.min_by(|a, b| idle(*a).total_cmp(&idle(*b))).expect("one number of groups")
 }
 
 /// Part `number` of `0..len` cut into `parts` that are even in units of `unit`.
@@ -144,4 +156,21 @@ pub fn even(len: usize, parts: usize, unit: usize, number: usize) -> std::ops::R
     let units = len.div_ceil(unit);
     let at = |part: usize| (units * part / parts * unit).min(len);
     at(number)..at(number + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_fill_all_threads_where_there_are_columns_enough() {
+        // 3 blocks of rows: 9 tasks would leave one of two threads idle for the time of one.
+        assert_eq!(filling(2, 3, [3, 24]), 4);
+        assert_eq!(filling(2, 4, [2, 24]), 2);
+        assert_eq!(filling(16, 3, [22, 48]), 32);
+        // No more groups than there are columns for, and one at least.
+        assert_eq!(filling(2, 3, [3, 3]), 3);
+        assert_eq!(filling(8, 1, [32, 0]), 1);
+        assert_eq!(filling(1, 5, [1, 24]), 1);
+    }
 }
