@@ -1,7 +1,7 @@
 //! Products of a few rows with columns whose terms are neighbours: `x @ w.t()` with one row, `a @ x` with a column.
 //!
-//! In: such a product, whose order is free ([`super::Contraction::free`]). Out: its sums. They are bound by reading the right
-//! factor, so it is read where it lies, once, a few columns at a time from end to end. Always true, for every number of
+//! In: such a product, whose order is free ([`super::Contraction::free`]). Out: its sums. They are bound by reading the
+//! right factor, so it is read where it lies, once, a few columns at a time from end to end. Always true, for every number of
 //! threads and every engine: terms are taken in blocks of [`BLOCK`]; in a block there are as many lanes as 64 bytes
 //! hold, term `p` meets lane `p` modulo their number, and a lane is one chain of fused multiply-adds over ascending
 //! terms; lanes are added in halves (of 16 `l` and `l + 8`, then `l + 4`, …) and blocks in order. What is left, terms

@@ -2,8 +2,9 @@
 //! has merged.
 //!
 //! In: sizes and strides of the lines and of the terms, both outermost first. Out: panels as those of `pack`, filled in
-//! stretches of neighbouring lines, or of neighbouring terms that are turned. Nothing is computed and nothing is put down in between, as it is where a body gives
-//! a block of the factor. Always true: values are kept (widening is exact), and only elements of the factor are read.
+//! stretches of neighbouring lines, or of neighbouring terms that are turned. Nothing is computed and nothing is put down
+//! in between, as it is where a body gives a block of the factor. Always true: values are kept (widening is exact), and
+//! only elements of the factor are read.
 
 use super::pack::{self, Cuts, Strided};
 use crate::number::{Number, Wide};

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use {
     crate::number::{Bf16, F16},
     crate::x64::Isa,
-    crate::x64::product::{self, Form, Lying, Micro},
+    crate::x64::product::{self, Form, Micro, dots::Lying},
     std::any::TypeId,
     std::sync::OnceLock,
 };
@@ -117,7 +117,7 @@ impl<W: Wide> Kernels<W> {
     pub fn dot_columns(&self, rows: usize) -> usize {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa {
-            return product::dot_columns(isa, rows);
+            return product::dots::columns(isa, rows);
         }
         let _ = rows;
         portable::DOT_COLUMNS
@@ -152,14 +152,14 @@ impl<W: Wide> Kernels<W> {
 /// The most rows of [`Kernels::dots`].
 pub const DOT_ROWS: usize = 4;
 #[cfg(all(unix, target_arch = "x86_64"))]
-const _: () = assert!(DOT_ROWS == product::DOT_ROWS && product::DOT_BYTES == 64);
+const _: () = assert!(DOT_ROWS == product::dots::ROWS && product::dots::BYTES == 64);
 
 /// The most terms that [`Kernels::stream`] takes at a time.
 pub const STREAMED: usize = 8;
 
 /// Forms that there can be of one instruction set and width.
 #[cfg(all(unix, target_arch = "x86_64"))]
-const FORMS: usize = STREAMS + 2 * product::STREAMED + 2 * 3 * product::DOT_ROWS;
+const FORMS: usize = STREAMS + 2 * product::STREAMED + 2 * 3 * product::dots::ROWS;
 /// The number of the first stream kernel: tiles come before.
 #[cfg(all(unix, target_arch = "x86_64"))]
 const STREAMS: usize = 2 * 4 * 14;

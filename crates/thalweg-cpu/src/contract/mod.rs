@@ -62,19 +62,11 @@ pub enum Factor<'a> {
         write: Write<'a>,
         /// Whether such a row is a line, its terms side by side; else it is a term, of all lines.
         terms_last: bool,
+        /// Where it lies in memory after all, with several dimensions to its lines or terms: panels are packed from there.
+        grid: Option<&'a Grid>,
     },
     /// A right factor, all of it packed by [`Packing`], for products of several rows and columns.
     Packed(*const u8),
-    /// In memory, with several dimensions to its lines or terms: packed from there, and where no panel is packed it is
-    /// computed.
-    Grid {
-        /// Where it lies.
-        grid: &'a Grid,
-        /// As of [`Factor::Computed`].
-        write: Write<'a>,
-        /// As of [`Factor::Computed`].
-        terms_last: bool,
-    },
 }
 
 /// See [`Factor::Computed`].
@@ -345,12 +337,12 @@ fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -
             Operand::Strided(Strided { first: Shared(first.cast_mut()), line: *line, term: *term })
         }
         Factor::Packed(first) => Operand::Packed(Shared(first.cast_mut())),
-        Factor::Computed { write, terms_last } => {
-            Operand::Computed { write: *write, batch, terms_last: *terms_last, grid: None }
-        }
-        Factor::Grid { grid, write, terms_last } => {
-            Operand::Computed { write: *write, batch, terms_last: *terms_last, grid: Some(grid.of_product(batch)) }
-        }
+        Factor::Computed { write, terms_last, grid } => Operand::Computed {
+            write: *write,
+            batch,
+            terms_last: *terms_last,
+            grid: grid.map(|grid| grid.of_product(batch)),
+        },
     }
 }
 

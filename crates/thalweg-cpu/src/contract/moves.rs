@@ -59,9 +59,9 @@ fn typed<T: Number>(dtype: DType, free: bool, g: &MatmulGeometry, isa: Choice, t
     let helpers = threads.for_work(each * batches as f64);
     let helpers = if batches >= 2 * helpers { 1 } else { threads.for_work(each) };
     let (read, scratch) = match (g.m, g.n) {
-        (m, n) if dots::takes::<T>(free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
         (1, n) => (of_row(left, right, n, helpers), 0),
         (m, 1) => (of_row(right, left, m, helpers), 0),
+        (m, n) if dots::takes::<T>(free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
         _ => of_blocks::<T>(g, left, right, isa, helpers),
     };
     Moved {

@@ -190,14 +190,16 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
         free: way.free,
         left: match way.left {
             Lies::Computed { terms_last } => {
-                Factor::Computed { write: if terms_last { &of_left } else { &of_left_turned }, terms_last }
+                Factor::Computed { write: if terms_last { &of_left } else { &of_left_turned }, terms_last, grid: None }
             }
             _ => strided(&l),
         },
         right: match way.right {
-            Lies::Computed { terms_last } => {
-                Factor::Computed { write: if terms_last { &of_right_turned } else { &of_right }, terms_last }
-            }
+            Lies::Computed { terms_last } => Factor::Computed {
+                write: if terms_last { &of_right_turned } else { &of_right },
+                terms_last,
+                grid: None,
+            },
             _ => strided(&r),
         },
         finish: if way.tiles { Finish::Tiles(&take) } else { Finish::Store(stored.as_mut_ptr().cast()) },

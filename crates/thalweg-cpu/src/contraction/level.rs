@@ -6,7 +6,7 @@
 use super::checks::{batch_number, batch_offset, check_factor};
 use super::grid::grid;
 use super::parts::{Job, Near, Parts, Programs};
-use crate::contract::{self, Block, Factor, Finish, Grid, Packing, Tile};
+use crate::contract::{self, Block, Factor, Finish, Grid, Packing, Tile, Write};
 use crate::engine::Choice;
 use crate::simd::Shared;
 use crate::threads::Threads;
@@ -139,12 +139,9 @@ impl Level<'_> {
     pub(super) fn pack(&self, batch: usize, part: usize) {
         let Some(packed) = &self.packed else { return };
         let block = move |block: Block, to: *mut u8, pitch: usize| self.block(1, batch, 0, block, to, pitch);
-        let (grid, terms_last) = (self.grid(1, batch..batch + 1), self.terms_last(1));
-        let factor = match (self.in_memory(1, batch, 0), &grid) {
-            (Some(factor), _) => factor,
-            (None, Some(grid)) => Factor::Grid { grid, write: &block, terms_last },
-            (None, None) => Factor::Computed { write: &block, terms_last },
-        };
+        let grid = self.grid(1, batch..batch + 1);
+        let in_memory = self.in_memory(1, batch, 0);
+        let factor = in_memory.unwrap_or_else(|| self.computed(1, &block, grid.as_ref()));
         // SAFETY: the factor was checked, there is room for those of so many products, and a part is one thread's.
         unsafe { packed.packing.pack(&factor, part, packed.at(batch)) }
     }
@@ -163,8 +160,13 @@ impl Level<'_> {
         unsafe { job.run(&of, &[Near { operand, at: to, pitch, dtype: self.dtype }]) }
     }
 
+    /// Factor `n` where it is not in memory, but for a grid of it.
+    pub(super) fn computed<'f>(&self, n: usize, write: Write<'f>, grid: Option<&'f Grid>) -> Factor<'f> {
+        Factor::Computed { write, terms_last: self.terms_last(n), grid }
+    }
+
     /// Whether a factor is computed in rows that are lines.
-    pub(super) fn terms_last(&self, n: usize) -> bool {
+    fn terms_last(&self, n: usize) -> bool {
         let turned = matches!(self.factors[n], Source::Computed(_, FactorOrder::Turned));
         (n == 0) != turned
     }
@@ -250,12 +252,10 @@ impl Level<'_> {
         });
         // A product of one row reads its factors where they lie.
         let packed = self.packed.filter(|_| rows.len() > 1).map(|p| Factor::Packed(p.at(batch)));
-        // Rows of the left factor do not begin with its first one here.
-        let grid = self.grid(1, batch..batch + 1);
-        let own = |n: usize, first: usize| match (self.in_memory(n, batch, first), &grid) {
-            (Some(factor), _) => factor,
-            (None, Some(grid)) if n == 1 => Factor::Grid { grid, write: &blocks[n], terms_last: self.terms_last(n) },
-            _ => Factor::Computed { write: &blocks[n], terms_last: self.terms_last(n) },
+        // Rows of the left factor do not begin with its first one here, as those of a grid do.
+        let grids = [None, self.grid(1, batch..batch + 1)];
+        let own = |n: usize, first: usize| {
+            self.in_memory(n, batch, first).unwrap_or_else(|| self.computed(n, &blocks[n], grids[n].as_ref()))
         };
         let product = contract::Contraction {
             dtype: self.dtype,

@@ -121,10 +121,7 @@ impl ContractionProgram {
                 let batch = p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect();
                 Factor::Strided { first, batch, line, term }
             }
-            _ => match &grids[n] {
-                Some(grid) => Factor::Grid { grid, write: &blocks[n], terms_last: level.terms_last(n) },
-                None => Factor::Computed { write: &blocks[n], terms_last: level.terms_last(n) },
-            },
+            _ => level.computed(n, &blocks[n], grids[n].as_ref()),
         };
         let finish = |tile: Tile| {
             let after = level.epilogue.as_ref().expect("a tile has an epilogue");

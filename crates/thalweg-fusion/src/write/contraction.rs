@@ -221,6 +221,7 @@ impl ContractionKernel {
     ) {
         let (mut order, (mut kernel, mut tiles)) = (FactorOrder::Own, laid_out(ix, &body, outline));
         let shape = ix.shape(outline.domain);
+        // The tiles of GPUs know the order of a factor only.
         let may_turn = ix.seg.mode.contracts == Contracts::Rows && outline.rows.is_none() && inner.is_none();
         if may_turn && apart(&kernel, &tiles) > 0 {
             let turned = tiled(&body, shape, FactorOrder::Turned);

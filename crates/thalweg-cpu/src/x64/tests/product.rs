@@ -2,7 +2,11 @@
 //! `contract/tests.rs` on the instruction sets of the machine; this holds for both everywhere.)
 
 use super::super::Isa;
-use super::super::product::{DOT_ROWS, Form, Lying, STREAMED, VECTORS, assemble, dot_columns, rows};
+use super::super::product::{
+    Form, STREAMED, VECTORS, assemble,
+    dots::{self, Lying},
+    rows,
+};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
 fn forms(isa: Isa) -> Vec<Form> {
@@ -14,7 +18,7 @@ fn forms(isa: Isa) -> Vec<Form> {
             .flat_map(move |masked| flags.map(|along_terms| Form::Tile { rows, vectors, masked, along_terms }))
     });
     let streams = (1..=STREAMED).flat_map(|terms| flags.map(|first| Form::Stream { terms, first }));
-    let dots = (1..=DOT_ROWS).flat_map(|rows| [1, dot_columns(isa, rows)].map(|columns| (rows, columns)));
+    let dots = (1..=dots::ROWS).flat_map(|rows| [1, dots::columns(isa, rows)].map(|columns| (rows, columns)));
     let dots = dots.flat_map(|(rows, columns)| {
         [Lying::Wide, Lying::Bf16, Lying::F16].map(|right| Form::Dots { rows, columns, right })
     });

@@ -1,0 +1,141 @@
+//! The dots kernel: lines of two factors whose terms are neighbours, 64 bytes of lanes for each sum.
+//!
+//! In: rows, columns and how elements of the right factor lie. Out: the code of one function. Always true: a lane is one
+//! chain of fused multiply-adds over ascending terms, and lanes are added up in halves; nothing behind the terms is
+//! read.
+
+use super::super::asm::{Cond, Extra, Gpr, R14, R15, RAX, RCX, RDX, RSI, Rm, at};
+use super::super::isa::Isa;
+use super::super::ops;
+use super::{Emitter, POINTERS, R8, R9, R10, R11};
+use crate::product_call::DotArgs;
+use std::mem::offset_of;
+
+/// The most rows of a dots kernel.
+pub const ROWS: usize = 4;
+/// Bytes of lanes that a dots kernel carries for each sum.
+pub const BYTES: usize = 64;
+/// Bytes that a dots kernel asks for ahead on each line of the right factor.
+const AHEAD: i32 = 1024;
+
+/// The columns of a dots kernel with so many rows: sums enough that none waits for itself, where registers allow, and
+/// no more lines than hardware follows.
+pub const fn columns(isa: Isa, rows: usize) -> usize {
+    match isa {
+        Isa::Avx2 => [4, 3, 2, 1][rows - 1],
+        Isa::Avx512 => [8, 6, 6, 5][rows - 1],
+    }
+}
+
+/// How elements of a dots kernel's right factor lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lying {
+    /// As wide as sums.
+    Wide,
+    /// As bf16, under f32 sums.
+    Bf16,
+    /// As f16, under f32 sums.
+    F16,
+}
+
+impl Emitter {
+    /// Registers: rsi, rbx… the right factor's lines (three each), r11 the distance of two; rdx, r8, r9, r10 the left
+    /// factor's rows, rcx terms, r14 where the sums go, r15 the distance of their rows.
+    pub(super) fn dots(&mut self, rows: usize, columns: usize, right: Lying) {
+        const LEFT: [Gpr; ROWS] = [RDX, R8, R9, R10];
+        let lines = &POINTERS[..columns.div_ceil(3)];
+        let vectors = BYTES / self.isa.bytes();
+        let words = [
+            (RSI, offset_of!(DotArgs, right)),
+            (R11, offset_of!(DotArgs, right_column)),
+            (RDX, offset_of!(DotArgs, left)),
+            (RAX, offset_of!(DotArgs, left_row)),
+            (RCX, offset_of!(DotArgs, terms)),
+            (R14, offset_of!(DotArgs, sums)),
+            (R15, offset_of!(DotArgs, sums_row)),
+        ];
+        self.enter(None, &words);
+        self.pointers(lines);
+        for pair in LEFT[..rows].windows(2) {
+            self.a.lea(pair[1], Rm::Mem { base: pair[0], index: Some((RAX, 1)), disp: 0 });
+        }
+        let sum = |row: usize, column: usize, v: usize| ((row * columns + column) * vectors + v) as u8;
+        (0..sum(rows, 0, 0)).for_each(|r| self.zero(r));
+        let (top, end, lanes) = (self.a.label(), self.a.label(), BYTES as i32 / self.size);
+        let element = if right == Lying::Wide { self.size } else { 2 };
+        self.a.arith_imm(7, Rm::Reg(RCX), lanes);
+        self.a.jump_if(Cond::Below, end);
+        self.a.align(32);
+        self.a.bind(top);
+        for v in 0..vectors {
+            let disp = v as i32 * self.vector_bytes();
+            let first = sum(rows, 0, 0);
+            for (row, left) in LEFT.iter().enumerate().take(rows) {
+                self.load(first + row as u8, at(*left, disp), false);
+            }
+            for column in 0..columns {
+                let index = [None, Some((R11, 1)), Some((R11, 2))][column % 3];
+                let place = |disp| Rm::Mem { base: lines[column / 3], index, disp };
+                if v == 0 {
+                    self.prefetch(place(AHEAD));
+                }
+                let y = first + rows as u8;
+                let y = match self.widened(y, place(disp / self.size * element), right, rows) {
+                    true => Rm::Reg(y),
+                    false => place(disp),
+                };
+                (0..rows).for_each(|row| self.add_product(sum(row, column, v), first + row as u8, y));
+            }
+        }
+        lines.iter().for_each(|p| self.a.arith_imm(0, Rm::Reg(*p), lanes * element));
+        LEFT[..rows].iter().for_each(|p| self.a.arith_imm(0, Rm::Reg(*p), BYTES as i32));
+        self.subtract(RCX, lanes);
+        self.a.arith_imm(7, Rm::Reg(RCX), lanes);
+        self.a.jump_if(Cond::AboveEqual, top);
+        self.a.bind(end);
+        for row in 0..rows {
+            for column in 0..columns {
+                let (first, spare) = (sum(row, column, 0), sum(rows, 0, 0));
+                (1..vectors as u8)
+                    .for_each(|v| self.op(ops::ADD[self.pair], first, first, Rm::Reg(first + v), Extra::default()));
+                self.total(first, spare);
+                let x = Extra::default();
+                self.a.op(ops::MOVD_STORE[self.pair], 0, first, 0, at(R14, column as i32 * self.size), x);
+            }
+            self.add(R14, R15);
+        }
+        self.leave();
+    }
+
+    /// Adds up the lanes of a vector in halves, into its first.
+    fn total(&mut self, lanes: u8, spare: u8) {
+        let imm = |imm| Extra { imm: Some(imm), ..Extra::default() };
+        let add = ops::ADD[self.pair];
+        if self.isa == Isa::Avx512 {
+            self.a.op(ops::EXTRACT_HALF, 2, lanes, 0, Rm::Reg(spare), imm(1));
+            self.a.op(add, 1, lanes, lanes, Rm::Reg(spare), Extra::default());
+        }
+        self.a.op(ops::EXTRACT, 1, lanes, 0, Rm::Reg(spare), imm(1));
+        self.a.op(add, 0, lanes, lanes, Rm::Reg(spare), Extra::default());
+        // The upper two of four, and then the second.
+        for &order in if self.size == 8 { &[0xEE][..] } else { &[0xEE, 0x55] } {
+            self.a.op(ops::PSHUFD, 0, spare, 0, Rm::Reg(lanes), imm(order));
+            self.a.op(add, 0, lanes, lanes, Rm::Reg(spare), Extra::default());
+        }
+    }
+
+    /// Reads a vector of elements as wide as sums, unless one row alone can take it from memory as it lies.
+    fn widened(&mut self, to: u8, from: Rm, lying: Lying, rows: usize) -> bool {
+        match lying {
+            Lying::Wide if rows == 1 => return false,
+            Lying::Wide => self.load(to, from, false),
+            Lying::F16 => self.op(ops::F16_F32, to, 0, from, Extra::default()),
+            Lying::Bf16 => {
+                self.op(ops::MOVZX_W, to, 0, from, Extra::default());
+                let x = Extra { imm: Some(16), ..Extra::default() };
+                self.op(ops::SHL[0], 6, to, Rm::Reg(to), x);
+            }
+        }
+        true
+    }
+}
