@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod failure;
+mod first_sight;
 #[cfg(feature = "cuda")]
 mod gpus;
 mod math;

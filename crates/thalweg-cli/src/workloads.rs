@@ -117,6 +117,8 @@ type Make = fn(Size) -> (Vec<Tensor>, Call);
 pub const OTHERS: &[(&str, &str)] = &[
     ("dyn_shapes", "gelu_custom on 64 shapes, one call each, compiles included"),
     ("cold_start", "a fresh process, until the first gelu_custom on [32, 32] is read"),
+    ("first_ops", "3,000 random small operations with reads between, a new seed each run"),
+    ("first_images", "500 random augmentations of [128, 128, 3], a new seed each run"),
     ("record", "time to record an operation on a recognised stretch"),
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! * [`plan`] partitions a [`Segment`]'s operations into kernels. It looks at the whole graph with its sizes in bytes.
 //! * [`instantiate`] works a [`Plan`] out for concrete sizes: kernel bodies, geometry, buffers.
+//! * [`unfused`] puts a segment together of one kernel an operation, without a search.
 //! * [`schedule`] finds the order of an [`Instance`]'s launches and the memory of each result.
 //! * [`keep`] says what of a forward pass is written for the backward pass.
 //! * [`SegmentClass`] says which sizes and layouts share a plan.
@@ -18,6 +19,7 @@ mod plan;
 mod scalars;
 mod segment;
 pub mod text;
+mod unfused;
 mod write;
 
 pub use class::SegmentClass;
@@ -33,4 +35,5 @@ pub use partition::{Effort, NoPlan, PLANNER, Planned, alternatives, plan, questi
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};
+pub use unfused::{Single, SingleKey, unfused, unfused_work};
 pub use write::{Form, Part, Rule, ScalarArg, Slot, Step};

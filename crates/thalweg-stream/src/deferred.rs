@@ -76,7 +76,7 @@ impl Recipe {
 /// wanted.
 pub(crate) fn run_alone(
     device: DeviceRef,
-    entry: &Entry,
+    entry: &Arc<Entry>,
     (segment, sizes): (Segment<'_>, &[i64]),
     mut inputs: Vec<Option<Arc<Value>>>,
     wanted: &BitSet,

@@ -466,7 +466,11 @@ impl Recorder {
         let known = self.recognizer.known();
         let at = known.iter().position(|k| k.live == self.planned);
         let at_hand = at.and_then(|at| match &known[at].last {
-            Some((sizes, ready)) if **sizes == *self.sizes && ready.classes.hold(&self.scalars) => Some(ready.clone()),
+            Some((sizes, ready))
+                if !ready.provisional && **sizes == *self.sizes && ready.classes.hold(&self.scalars) =>
+            {
+                Some(ready.clone())
+            }
             _ => None,
         });
         let (ready, origin) = match at_hand {

@@ -1,0 +1,87 @@
+//! First sight: what runs a segment before a plan has been searched for it. ../../../../docs/tiers.md has the idea.
+//!
+//! In: a segment of a class that has no plan yet. Out: something that runs it at once, its tier: one kernel an
+//! operation by programs that exist (`singles.rs`), where its operations are small; else the first legal plan, improved
+//! for as long as that pays in this one run. A class that comes again is searched for on another thread
+//! (`background.rs`), and the plan that is found runs from then on.
+//!
+//! Always true: every tier gives right results, and those of strict mode are the same bits. Nobody who wants to know
+//! plans (a reproducible run, an explanation), nor who must not run out of memory (a device with a limit), is given
+//! anything but the plan that the search finds. A GPU compiles whatever is new, so it has no tiers yet.
+
+mod background;
+mod singles;
+
+use crate::DeviceRef;
+use crate::defect;
+use crate::mode::{Mode, effort};
+use crate::report;
+use crate::setting::{Setting, setting};
+use std::sync::Arc;
+use thalweg_fusion::{Costs, Effort, Instance, Plan, ScalarClasses, Segment, instantiate, unfused_work};
+use thalweg_runtime::{Error, Program, environment};
+
+pub use background::finish_searches;
+pub(crate) use background::{Found, Job, search};
+
+/// Bytes that an operation moves on average, from which on kernels of their own take longer than emitting code for
+/// fused ones: about 25 µs, at the rate at which the caches copy.
+const LARGE: usize = 512 << 10;
+
+/// How often a class is met before it is searched for.
+pub(crate) const MEETINGS: u32 = 2;
+
+const TIERS: Setting<bool> = setting!(bool, || !environment::TIERS.is("off"));
+
+/// Whether new segments of the calling thread run before a plan has been searched for: unless `THALWEG_TIERS=off`,
+/// until set.
+pub fn tiers() -> bool {
+    TIERS.get()
+}
+
+/// Sets what [`tiers`] tells the calling thread, and returns what it was.
+pub fn set_tiers(on: bool) -> bool {
+    TIERS.set(on)
+}
+
+/// Whether a new segment may run without a plan of its own.
+pub(crate) fn may_run(device: DeviceRef, mode: Mode) -> bool {
+    let device = device.device();
+    let searched = effort() == Effort::None || report::is_explained();
+    tiers()
+        && mode.fused
+        && !mode.reproducible
+        && !searched
+        && device.throughput().is_none()
+        && device.memory().limit.is_none()
+}
+
+/// What runs a new segment.
+pub(crate) enum First {
+    /// One kernel an operation.
+    Singles(Plan, Instance, Vec<Arc<dyn Program>>),
+    /// A plan, and whether the search for it came to its end.
+    Planned(Plan, Instance, bool),
+}
+
+/// What runs a new segment at once; `None` where it has to be planned for.
+///
+/// # Errors
+/// What the planner and the compiler give.
+pub(crate) fn first(
+    device: DeviceRef,
+    segment: Segment<'_>,
+    costs: &Costs,
+    classes: &ScalarClasses,
+) -> Result<Option<First>, Error> {
+    let (kernels, bytes) = unfused_work(&segment);
+    if bytes <= kernels * LARGE {
+        return Ok(singles::put_together(device, segment)?.map(|(p, i, programs)| First::Singles(p, i, programs)));
+    }
+    let quick = || {
+        let planned = thalweg_fusion::plan(segment, costs, Effort::Quick).ok()?;
+        let instance = instantiate(&planned.plan, segment, classes)?;
+        Some(First::Planned(planned.plan, instance, planned.complete))
+    };
+    defect::caught("the planner", device, &segment, quick)
+}
