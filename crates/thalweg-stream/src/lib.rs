@@ -30,6 +30,7 @@ mod saved;
 mod setting;
 mod store;
 mod stream;
+mod strided;
 #[cfg(test)]
 mod tests;
 mod value;
