@@ -416,9 +416,9 @@ mod tests {
         let whole = IndexMap::new(View::contiguous(Shape::new(&[5, 6, 3])));
         let maps = [
             whole.clone(),
-            whole.slice(&[(1, 1, 3), (2, 1, 4), (0, 1, 3)]),
-            whole.slice(&[(0, 2, 3), (5, -2, 3), (1, 1, 1)]),
-            whole.permute(&[2, 0, 1]),
+            whole.clone().slice(&[(1, 1, 3), (2, 1, 4), (0, 1, 3)]),
+            whole.clone().slice(&[(0, 2, 3), (5, -2, 3), (1, 1, 1)]),
+            whole.clone().permute(&[2, 0, 1]),
             IndexMap::new(View::contiguous(Shape::new(&[4, 1]))).expand(Shape::new(&[4, 7])),
             IndexMap::new(View::contiguous(Shape::new(&[1, 1]))),
         ];
