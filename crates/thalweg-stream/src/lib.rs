@@ -20,7 +20,6 @@ mod hash;
 mod history;
 mod kept;
 mod mode;
-mod period;
 mod ready;
 mod recognizer;
 mod recorder;

@@ -11,7 +11,6 @@ use crate::hash::AddressHasher;
 use crate::history::History;
 use crate::kept::Decision;
 use crate::mode::{Mode, measuring};
-use crate::period::{independent_turns, period};
 use crate::ready::{Numbered, Ready, held_alone};
 use crate::recognizer::{Known, Recognizer};
 use crate::report;
@@ -24,7 +23,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use thalweg_fusion::{BitSet, OwnedSegment, Segment};
+use thalweg_fusion::{BitSet, OwnedSegment, Segment, independent_turns, period};
 use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
