@@ -38,7 +38,7 @@ pub use calibration::{calibrate, costs, save_costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments};
-pub use first_sight::{finish_searches, set_tiers, tiers};
+pub use first_sight::{finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
 pub use kept::{recomputing, set_recomputing};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,

@@ -44,6 +44,11 @@ pub fn set_tiers(on: bool) -> bool {
     TIERS.set(on)
 }
 
+/// Sets what [`tiers`] tells threads that have recorded nothing yet.
+pub fn set_tiers_of_new_threads(on: bool) {
+    TIERS.change_common(|_| on);
+}
+
 /// Whether a new segment may run without a plan of its own.
 pub(crate) fn may_run(device: DeviceRef, mode: Mode) -> bool {
     let device = device.device();
