@@ -1,12 +1,14 @@
 //! The workloads `first_ops` and `first_images`: code that never does the same thing twice, so that every segment is
-//! new. `bench/peers.py` has the same programs; both draw from one generator, so they do the same work.
+//! new; and `first_loop`, a long loop that is seen for the first time. `bench/peers.py` has the same programs; both draw
+//! from one generator, so they do the same work.
 //!
 //! A run is a seed. Nothing is warmed up but the process: what is measured is what somebody waits for at first sight.
 
 use crate::failure::Outcome;
 use crate::measure::{Times, Work, counted, ms_since};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use thalweg::{Tensor, counters};
+use thalweg::{DType, Tensor, counters};
 
 /// Operations of one run of `first_ops`.
 const OPERATIONS: usize = 3000;
@@ -17,18 +19,42 @@ const SIDE: usize = 128;
 /// Rows and columns of what is cut from an image.
 const CUT: usize = 96;
 
-/// Names of these workloads, and one run of each.
-pub const ALL: &[(&str, fn(u64) -> Outcome)] = &[("first_ops", operations), ("first_images", images)];
+/// The next run's seed: a process that is asked again goes on with others.
+static SEEDS: AtomicU64 = AtomicU64::new(1);
 
-/// Measures a workload of [`ALL`]: so many runs, each with a seed of its own.
-pub fn measure(run: fn(u64) -> Outcome, runs: usize) -> Outcome<(Times, Work)> {
+/// The group's name.
+pub const GROUP: &str = "first_sight";
+
+/// A workload: one run of it, by a seed.
+pub struct First {
+    /// Its name.
+    pub name: &'static str,
+    /// What it computes, in a few words.
+    pub about: &'static str,
+    run: fn(u64) -> Outcome,
+}
+
+/// All of them.
+pub const ALL: &[First] = &[
+    First {
+        name: "first_ops",
+        about: "3,000 random small operations, reads between, a new seed each run",
+        run: operations,
+    },
+    First { name: "first_images", about: "500 random augmentations of images, a new seed each run", run: images },
+    First { name: "first_loop", about: "1,000 steps of a stencil on [128, 128]; the first run is cold", run: stencil },
+];
+
+/// Measures a workload: so many runs, each with a seed of its own.
+pub fn measure(first: &First, runs: usize) -> Outcome<(Times, Work)> {
     let begin = counters();
     let mut times = vec![];
     let mut one = counters() - begin;
-    for seed in 0..runs as u64 {
+    for _ in 0..runs {
+        let seed = SEEDS.fetch_add(1, Relaxed);
         let (ms, counted) = counted(|| {
             let begin = Instant::now();
-            run(seed + 1)?;
+            (first.run)(seed)?;
             Ok(ms_since(begin))
         })?;
         times.push(ms);
@@ -139,4 +165,16 @@ fn augmented(x: &Tensor, draws: &mut Draws) -> Tensor {
             x.masked_fill(&hidden, 0.5)
         }
     }
+}
+
+/// Heat on a plate whose border is cold.
+fn stencil(_: u64) -> Outcome {
+    let mut heat = Tensor::arange(128 * 128).reshape([128, 128]).cast(DType::F32) * 1e-4;
+    for _ in 0..1000 {
+        let p = heat.pad([(1, 1), (1, 1)], 0.0);
+        let near = p.slice((2.., 1..-1)) + p.slice((..-2, 1..-1)) + p.slice((1..-1, 2..)) + p.slice((1..-1, ..-2));
+        heat = &heat + (near - &heat * 4.0) * 0.1;
+    }
+    heat.to_vec::<f32>()?;
+    Ok(())
 }

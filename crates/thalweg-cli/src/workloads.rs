@@ -7,6 +7,7 @@ pub mod blocks;
 pub mod folds;
 
 use crate::failure::{Outcome, failure};
+use crate::first_sight;
 use clap::ValueEnum;
 use std::cell::RefCell;
 use std::f64::consts::SQRT_2;
@@ -117,8 +118,6 @@ type Make = fn(Size) -> (Vec<Tensor>, Call);
 pub const OTHERS: &[(&str, &str)] = &[
     ("dyn_shapes", "gelu_custom on 64 shapes, one call each, compiles included"),
     ("cold_start", "a fresh process, until the first gelu_custom on [32, 32] is read"),
-    ("first_ops", "3,000 random small operations with reads between, a new seed each run"),
-    ("first_images", "500 random augmentations of [128, 128, 3], a new seed each run"),
     ("record", "time to record an operation on a recognised stretch"),
 ];
 
@@ -189,7 +188,8 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
 /// The failure for a name that is no workload that can run.
 pub fn unknown(name: &str) -> crate::failure::Failure {
     let all = ALL.iter().chain(blocks::ALL).chain(folds::ALL);
-    let names: Vec<&str> = all.map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect();
+    let names: Vec<&str> =
+        all.map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).chain(first_sight::ALL.iter().map(|f| f.name)).collect();
     failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
 }
 

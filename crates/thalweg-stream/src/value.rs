@@ -176,6 +176,11 @@ impl Value {
         &self.shape
     }
 
+    /// Bytes of its elements.
+    pub(crate) fn nbytes(&self) -> usize {
+        self.shape.numel() * self.dtype.size()
+    }
+
     /// Its dtype.
     #[inline]
     pub fn dtype(&self) -> DType {
@@ -312,7 +317,7 @@ impl Value {
     /// # Errors
     /// What kept the value from being computed or copied.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
-        let mut out = vec![0; self.shape.numel() * self.dtype.size()];
+        let mut out = vec![0; self.nbytes()];
         self.copy_to(&mut out)?;
         Ok(out)
     }

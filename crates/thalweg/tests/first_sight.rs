@@ -78,6 +78,28 @@ fn large_tensors_are_planned_for_at_once() {
 }
 
 #[test]
+fn temporaries_of_a_statement_are_not_written_the_first_time_either() {
+    let _pinned = tiers();
+    set_deferring(true);
+    let x = Tensor::from_slice(&vec![0.5f32; 1 << 20], [1024, 1024]);
+    let (_, c) = counted_alone(|| x.exp().square().sqrt().tanh().sum(..).item::<f32>().unwrap());
+    assert_eq!((c.values_deferred, c.bytes_written), (4, 4), "four handles live until the semicolon; a sum is written");
+
+    // A handle that is read after all: the same bits, and from then on it is written.
+    let run = || {
+        let y = (&x * 3.0).sin();
+        let sum = y.sum(..).item::<f32>().unwrap();
+        (sum, y.to_vec::<f32>().unwrap())
+    };
+    let want = with_fusion(false, || with_strict(true, run)).1;
+    let ((_, got), c) = counted_alone(|| with_strict(true, run));
+    assert_eq!((c.values_deferred, c.values_recomputed), (1, 1));
+    assert!(got == want, "the bits of an unfused run");
+    let (_, c) = counted_alone(|| with_strict(true, run));
+    assert_eq!((c.values_deferred, c.values_recomputed), (0, 0));
+}
+
+#[test]
 fn who_wants_to_know_plans_gets_the_plan() {
     let _pinned = tiers();
     let x = input(50);
