@@ -634,7 +634,7 @@ def first_ops(seed):
         if draws.below(5) == 0:
             pool[a] = pool[a] * 0.5 if pool[a].mean().item() > 0.25 else pool[a] + 0.75
             done += 2
-    return [x.numpy() for x in pool]
+    return [x.cpu().numpy() for x in pool]
 
 
 def first_images(seed):
@@ -666,7 +666,7 @@ def first_images(seed):
                     top, size = draws.below(48), 8 + draws.below(24)
                     rows = torch.arange(96).reshape(96, 1, 1)
                     x = x.masked_fill((rows >= top) & (rows < top + size), 0.5)
-        results.append(x.permute(2, 0, 1).contiguous().numpy())
+        results.append(x.permute(2, 0, 1).contiguous().cpu().numpy())
     return results
 
 
@@ -679,7 +679,7 @@ def first_loop(seed):
         p = torch.nn.functional.pad(heat, (1, 1, 1, 1))
         near = p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2]
         heat = heat + (near - heat * 4) * 0.1
-    return heat.numpy()
+    return heat.cpu().numpy()
 
 
 # What is never the same twice; compiling it is what its peers' users do not do, so eager torch stands for them.
@@ -763,6 +763,9 @@ class Figures:
         """Runs with seeds of their own."""
         if self.peer.name != "torch":
             raise RuntimeError("measured with eager torch alone")
+        import torch
+
+        torch.set_default_device(self.peer.device)
         times = []
         for _ in range(runs):
             self.seed += 1

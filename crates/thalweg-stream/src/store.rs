@@ -318,8 +318,8 @@ impl Entry {
         let plan = known.shared(plan);
         let plans = known.planned[at].plans.clone();
         plans.prefer(&plan);
-        // Where scalars turned out to differ that were equal, the plan is instantiated once more.
-        if Arc::ptr_eq(&classes, &known.classes) {
+        // Without programs, or where scalars turned out to differ that were equal, the plan is instantiated once more.
+        if let Some(programs) = programs.filter(|_| Arc::ptr_eq(&classes, &known.classes)) {
             let ready = Arc::new(Ready::new((plan, plans, classes), instance, programs));
             known.keep(&sizes, &ready, Some(at));
         }

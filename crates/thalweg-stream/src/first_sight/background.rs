@@ -38,7 +38,9 @@ pub(crate) struct Job {
 pub(crate) struct Found {
     pub plan: Plan,
     pub instance: Instance,
-    pub programs: Vec<Arc<dyn Program>>,
+    /// None where compiling takes long: then whoever runs the plan first has it compiled. A process that ends must not
+    /// do so in the midst of a compiler that is not ours.
+    pub programs: Option<Vec<Arc<dyn Program>>>,
 }
 
 struct Queue {
@@ -123,6 +125,7 @@ fn find(job: &Job) -> Result<Found, Error> {
     let costs = planning_costs(job.device, job.mode);
     let plan = || saved::plan(job.device, segment, &costs, job.effort, &job.classes);
     let (plan, instance, _) = defect::caught("the planner", job.device, &segment, plan)??;
-    let programs = prepare(job.device, &segment, &instance)?;
+    let slow = job.device.device().throughput().is_some();
+    let programs = (!slow).then(|| prepare(job.device, &segment, &instance)).transpose()?;
     Ok(Found { plan, instance, programs })
 }

@@ -7,7 +7,8 @@
 //!
 //! Always true: every tier gives right results, and those of strict mode are the same bits. Nobody who wants to know
 //! plans (a reproducible run, an explanation), nor who must not run out of memory (a device with a limit), is given
-//! anything but the plan that the search finds. A GPU compiles whatever is new, so it has no tiers yet.
+//! anything but the plan that the search finds. Where compiling takes long, as on a GPU, single operations are
+//! compiled once they are fewer kernels than the plan's, or than what was compiled for nothing before.
 
 mod background;
 mod singles;
@@ -18,7 +19,8 @@ use crate::mode::{Mode, effort};
 use crate::report;
 use crate::setting::{Setting, setting};
 use std::sync::Arc;
-use thalweg_fusion::{Costs, Effort, Instance, Plan, ScalarClasses, Segment, instantiate, unfused_work};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use thalweg_fusion::{Costs, Effort, Instance, Plan, ScalarClasses, Segment, Step, instantiate, unfused_work};
 use thalweg_runtime::{Error, Program, environment};
 
 pub use background::finish_searches;
@@ -53,12 +55,7 @@ pub fn set_tiers_of_new_threads(on: bool) {
 pub(crate) fn may_run(device: DeviceRef, mode: Mode) -> bool {
     let device = device.device();
     let searched = effort() == Effort::None || report::is_explained();
-    tiers()
-        && mode.fused
-        && !mode.reproducible
-        && !searched
-        && device.throughput().is_none()
-        && device.memory().limit.is_none()
+    tiers() && mode.fused && !mode.reproducible && !searched && device.memory().limit.is_none()
 }
 
 /// What runs a new segment.
@@ -80,13 +77,56 @@ pub(crate) fn first(
     classes: &ScalarClasses,
 ) -> Result<Option<First>, Error> {
     let (kernels, bytes) = unfused_work(&segment);
-    if bytes <= kernels * LARGE {
-        return Ok(singles::put_together(device, segment)?.map(|(p, i, programs)| First::Singles(p, i, programs)));
-    }
-    let quick = || {
+    let throughput = device.device().throughput();
+    let planned = || {
         let planned = thalweg_fusion::plan(segment, costs, Effort::Quick).ok()?;
         let instance = instantiate(&planned.plan, segment, classes)?;
-        Some(First::Planned(planned.plan, instance, planned.complete))
+        Some((planned.plan, instance, planned.complete))
     };
-    defect::caught("the planner", device, &segment, quick)
+    let planned = || defect::caught("the planner", device, &segment, planned);
+    if throughput.is_none() && bytes > kernels * LARGE {
+        return Ok(planned()?.map(|(plan, instance, complete)| First::Planned(plan, instance, complete)));
+    }
+    // A compiler that takes long is asked for whatever keeps it shorter.
+    let mut quick = None;
+    if let Some(throughput) = throughput {
+        let Some(found) = planned()? else { return Ok(None) };
+        let fused = compiles(device, found.1.steps.iter());
+        quick = Some((found, fused, (bytes as f64 / throughput.memory) as i64));
+    }
+    let affords = |new: &[&Step]| {
+        quick.as_ref().is_none_or(|(_, fused, run)| {
+            let more = compiles(device, new.iter().copied()) + run - fused;
+            let affords = more <= SPENT.load(Relaxed);
+            if affords && more > 0 {
+                SPENT.fetch_sub(more, Relaxed);
+            }
+            affords
+        })
+    };
+    let together = match &quick {
+        // Nothing to wait for.
+        Some((_, 0, _)) => None,
+        _ => singles::put_together(device, segment, affords)?,
+    };
+    if let Some((plan, instance, programs)) = together {
+        return Ok(Some(First::Singles(plan, instance, programs)));
+    }
+    Ok(quick.map(|((plan, instance, complete), fused, _)| {
+        SPENT.fetch_add(fused, Relaxed);
+        First::Planned(plan, instance, complete)
+    }))
+}
+
+/// Nanoseconds that a compiler takes for a kernel, where that is long.
+const COMPILE_NS: i64 = 50_000_000;
+
+/// Nanoseconds that this process has waited for compilers of kernels of new segments: what single operations may take,
+/// too, which more than one segment has. So whoever never does the same twice waits twice as long as at best.
+static SPENT: AtomicI64 = AtomicI64::new(0);
+
+/// Nanoseconds of compiling that these launches wait for.
+fn compiles<'a>(device: DeviceRef, steps: impl Iterator<Item = &'a Step>) -> i64 {
+    let launches: Vec<_> = steps.map(|s| (&*s.kernel, &*s.geometry)).collect();
+    device.device().uncompiled(&launches) as i64 * COMPILE_NS
 }
