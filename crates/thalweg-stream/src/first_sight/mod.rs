@@ -77,45 +77,50 @@ pub(crate) fn first(
     classes: &ScalarClasses,
 ) -> Result<Option<First>, Error> {
     let (kernels, bytes) = unfused_work(&segment);
-    let throughput = device.device().throughput();
     let planned = || {
         let planned = thalweg_fusion::plan(segment, costs, Effort::Quick).ok()?;
         let instance = instantiate(&planned.plan, segment, classes)?;
         Some((planned.plan, instance, planned.complete))
     };
     let planned = || defect::caught("the planner", device, &segment, planned);
-    if throughput.is_none() && bytes > kernels * LARGE {
-        return Ok(planned()?.map(|(plan, instance, complete)| First::Planned(plan, instance, complete)));
-    }
-    // A compiler that takes long is asked for whatever keeps it shorter.
-    let mut quick = None;
-    if let Some(throughput) = throughput {
-        let Some(found) = planned()? else { return Ok(None) };
-        let fused = compiles(device, found.1.steps.iter());
-        quick = Some((found, fused, (bytes as f64 / throughput.memory) as i64));
-    }
-    let affords = |new: &[&Step]| {
-        quick.as_ref().is_none_or(|(_, fused, run)| {
-            let more = compiles(device, new.iter().copied()) + run - fused;
-            let affords = more <= SPENT.load(Relaxed);
-            if affords && more > 0 {
-                SPENT.fetch_sub(more, Relaxed);
-            }
-            affords
-        })
+    let singles = |together: singles::Together| First::Singles(together.0, together.1, together.2);
+    let whole = |(plan, instance, complete): (Plan, Instance, bool)| First::Planned(plan, instance, complete);
+    let Some(throughput) = device.device().throughput() else {
+        return match bytes > kernels * LARGE {
+            true => Ok(planned()?.map(whole)),
+            false => Ok(singles::put_together(device, segment, |_| true)?.map(singles)),
+        };
     };
-    let together = match &quick {
-        // Nothing to wait for.
-        Some((_, 0, _)) => None,
-        _ => singles::put_together(device, segment, affords)?,
-    };
-    if let Some((plan, instance, programs)) = together {
-        return Ok(Some(First::Singles(plan, instance, programs)));
+    // Where a compiler takes long: what need not ask it, if it takes next to nothing to run.
+    let run = (bytes as f64 / throughput.memory) as i64;
+    if run < SHORT_NS
+        && let Some(together) = singles::put_together(device, segment, |_| false)?
+    {
+        return Ok(Some(singles(together)));
     }
-    Ok(quick.map(|((plan, instance, complete), fused, _)| {
+    // Else whatever keeps it shorter.
+    let Some(found) = planned()? else { return Ok(None) };
+    let fused = compiles(device, found.1.steps.iter());
+    if fused > 0 {
+        let affords = |new: &[&Step]| afford(compiles(device, new.iter().copied()) + run - fused);
+        if let Some(together) = singles::put_together(device, segment, affords)? {
+            return Ok(Some(singles(together)));
+        }
         SPENT.fetch_add(fused, Relaxed);
-        First::Planned(plan, instance, complete)
-    }))
+    }
+    Ok(Some(whole(found)))
+}
+
+/// Nanoseconds below which it is nothing what temporaries take.
+const SHORT_NS: i64 = 200_000;
+
+/// Whether so many nanoseconds more may be spent on single operations, in which case they are.
+fn afford(more: i64) -> bool {
+    let affords = more <= SPENT.load(Relaxed);
+    if affords && more > 0 {
+        SPENT.fetch_sub(more, Relaxed);
+    }
+    affords
 }
 
 /// Nanoseconds that a compiler takes for a kernel, where that is long.

@@ -35,7 +35,8 @@ fn of_device(all: &mut Vec<(DeviceRef, OfDevice)>, device: DeviceRef) -> &mut Of
     &mut all[at].1
 }
 
-type Together = (Plan, Instance, Vec<Arc<dyn Program>>);
+/// What runs a segment.
+pub(super) type Together = (Plan, Instance, Vec<Arc<dyn Program>>);
 
 /// A segment as one kernel an operation; `None` where an operation is no single launch, or where `affords` says no to
 /// the launches that are new.
