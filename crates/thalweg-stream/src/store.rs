@@ -16,7 +16,7 @@ use crate::autotune::Autotuning;
 use crate::calibration::planning_costs;
 use crate::class_plans::ClassPlans;
 use crate::defect;
-use crate::first_sight::{self, First, Found, Job};
+use crate::first_sight::{self, Asks, First, Found, Job};
 use crate::mode::{Mode, effort};
 use crate::ready::{Ready, prepare};
 use crate::saved::{self, Origin};
@@ -288,7 +288,7 @@ impl Entry {
             return;
         }
         let job = Job {
-            entry: self.clone(),
+            asks: self.clone(),
             device,
             mode: self.mode,
             effort: effort(),
@@ -301,9 +301,10 @@ impl Entry {
             class.search = Search::Asked;
         }
     }
+}
 
-    /// Takes what a search in the background has found for a class, and what it has cost.
-    pub fn found(
+impl Asks for Entry {
+    fn found(
         &self,
         class: &SegmentClass,
         (sizes, classes): (Box<[i64]>, Arc<ScalarClasses>),

@@ -1,10 +1,9 @@
 //! Searches on another thread: plans of classes that have come again, with their programs.
 //!
-//! In: jobs, in the order in which classes come again. Out: what was found, handed to the plan store's entry. One
+//! In: jobs, in the order in which classes come again. Out: what was found, handed to who asked: the plan store's entry. One
 //! thread, begun with the first job; a job that finds no room is asked for again when its class comes again.
 //!
-//! Always true: a job never holds the entry that it is for while it searches, and whatever becomes of it, the entry is
-//! told.
+//! Always true: a job holds no lock of who asked while it searches, and whatever becomes of it, who asked is told.
 
 use crate::DeviceRef;
 use crate::calibration::planning_costs;
@@ -12,7 +11,6 @@ use crate::defect;
 use crate::mode::{Mode, set_effort, set_mode};
 use crate::ready::prepare;
 use crate::saved;
-use crate::store::Entry;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
@@ -22,9 +20,22 @@ use thalweg_runtime::{Counters, Error, Program, count, counters};
 /// Jobs waiting; beyond, classes wait for another time.
 const MOST: usize = 256;
 
+/// Who asks for a search.
+pub(crate) trait Asks: Send + Sync {
+    /// Takes what the search for a class has found, instantiated for these sizes with those scalars equal, and what it
+    /// has cost.
+    fn found(
+        &self,
+        class: &SegmentClass,
+        at: (Box<[i64]>, Arc<ScalarClasses>),
+        found: Result<Found, Error>,
+        spent: Counters,
+    );
+}
+
 /// A class of a pattern that is to be searched for, as the segment at hand.
 pub(crate) struct Job {
-    pub entry: Arc<Entry>,
+    pub asks: Arc<dyn Asks>,
     pub device: DeviceRef,
     pub mode: Mode,
     pub effort: Effort,
@@ -116,8 +127,7 @@ fn done(job: Job) {
         tracing::warn!(%error, operations = job.segment.ops.len(), "a search in the background failed");
     }
     let spent: Counters = counters() - before;
-    let (entry, sizes, classes) = (job.entry.clone(), job.sizes, job.classes);
-    entry.found(&job.class, (sizes, classes), found, spent);
+    job.asks.found(&job.class, (job.sizes, job.classes), found, spent);
 }
 
 fn find(job: &Job) -> Result<Found, Error> {

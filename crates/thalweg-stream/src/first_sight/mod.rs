@@ -24,7 +24,7 @@ use thalweg_fusion::{Costs, Effort, Instance, Plan, ScalarClasses, Segment, Step
 use thalweg_runtime::{Error, Program, environment};
 
 pub use background::finish_searches;
-pub(crate) use background::{Found, Job, search};
+pub(crate) use background::{Asks, Found, Job, search};
 
 /// Bytes that an operation moves on average, from which on kernels of their own take longer than emitting code for
 /// fused ones: about 25 µs, at the rate at which the caches copy.
@@ -83,7 +83,7 @@ pub(crate) fn first(
         Some((planned.plan, instance, planned.complete))
     };
     let planned = || defect::caught("the planner", device, &segment, planned);
-    let singles = |together: singles::Together| First::Singles(together.0, together.1, together.2);
+    let singles = |made: singles::Assembled| First::Singles(made.0, made.1, made.2);
     let whole = |(plan, instance, complete): (Plan, Instance, bool)| First::Planned(plan, instance, complete);
     let Some(throughput) = device.device().throughput() else {
         return match bytes > kernels * LARGE {
@@ -94,17 +94,17 @@ pub(crate) fn first(
     // Where a compiler takes long: what need not ask it, if it takes next to nothing to run.
     let run = (bytes as f64 / throughput.memory) as i64;
     if run < SHORT_NS
-        && let Some(together) = singles::put_together(device, segment, |_| false)?
+        && let Some(made) = singles::put_together(device, segment, |_| false)?
     {
-        return Ok(Some(singles(together)));
+        return Ok(Some(singles(made)));
     }
     // Else whatever keeps it shorter.
     let Some(found) = planned()? else { return Ok(None) };
     let fused = compiles(device, found.1.steps.iter());
     if fused > 0 {
         let affords = |new: &[&Step]| afford(compiles(device, new.iter().copied()) + run - fused);
-        if let Some(together) = singles::put_together(device, segment, affords)? {
-            return Ok(Some(singles(together)));
+        if let Some(made) = singles::put_together(device, segment, affords)? {
+            return Ok(Some(singles(made)));
         }
         SPENT.fetch_add(fused, Relaxed);
     }

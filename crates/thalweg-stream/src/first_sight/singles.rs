@@ -36,7 +36,7 @@ fn of_device(all: &mut Vec<(DeviceRef, OfDevice)>, device: DeviceRef) -> &mut Of
 }
 
 /// What runs a segment.
-pub(super) type Together = (Plan, Instance, Vec<Arc<dyn Program>>);
+pub(super) type Assembled = (Plan, Instance, Vec<Arc<dyn Program>>);
 
 /// A segment as one kernel an operation; `None` where an operation is no single launch, or where `affords` says no to
 /// the launches that are new.
@@ -47,7 +47,7 @@ pub(super) fn put_together(
     device: DeviceRef,
     segment: Segment<'_>,
     affords: impl FnOnce(&[&Step]) -> bool,
-) -> Result<Option<Together>, Error> {
+) -> Result<Option<Assembled>, Error> {
     let (made, new) = assembled(device, segment)?;
     if new.is_empty() {
         return Ok(made);
@@ -75,7 +75,7 @@ pub(super) fn put_together(
 type New = Vec<(SingleKey, Arc<Single>)>;
 
 /// The segment, as far as its operations are known, and those that are not; these have no programs.
-fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Together>, New), Error> {
+fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Assembled>, New), Error> {
     let mut all = singles();
     let known = of_device(&mut all, device);
     let mut new = New::new();
