@@ -41,6 +41,8 @@ pub struct Counters {
     pub values_left: u64,
     /// Operations recorded again for such results. They count as operations, too.
     pub operations_again: u64,
+    /// Functions on the host that ran in the midst of a program (`HostOp`).
+    pub host_calls: u64,
     /// Kernels compiled.
     pub programs_compiled: u64,
     /// Kernels whose machine code was found in the disk cache.
@@ -93,6 +95,7 @@ impl Sub for Counters {
             kept_bytes: self.kept_bytes - o.kept_bytes,
             values_left: self.values_left - o.values_left,
             operations_again: self.operations_again - o.operations_again,
+            host_calls: self.host_calls - o.host_calls,
             programs_compiled: self.programs_compiled - o.programs_compiled,
             programs_loaded: self.programs_loaded - o.programs_loaded,
             compile_ns: self.compile_ns - o.compile_ns,
@@ -115,7 +118,7 @@ impl Sub for Counters {
 thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters {
         operations: 0, segments: 0, plans_made: 0, plans_found: 0, plans_loaded: 0, calibrations: 0, instances_made: 0,
-        autotuned: 0, autotuned_replaced: 0, values_deferred: 0, values_recomputed: 0, values_kept: 0, kept_bytes: 0, values_left: 0, operations_again: 0,
+        autotuned: 0, autotuned_replaced: 0, values_deferred: 0, values_recomputed: 0, values_kept: 0, kept_bytes: 0, values_left: 0, operations_again: 0, host_calls: 0,
         programs_compiled: 0, programs_loaded: 0, compile_ns: 0, plan_ns: 0, kernels: 0, device_launches: 0, graphs_made: 0, graph_runs: 0, bytes_read: 0, bytes_written: 0, bytes_allocated: 0,
         arena_bytes: 0, scratch_bytes: 0, reused_in_place: 0, recomputed_launches: 0,
     }) };

@@ -51,6 +51,7 @@ mod element;
 mod elementwise;
 mod gather;
 mod grad;
+mod host;
 mod interpolate;
 mod io;
 mod join;
@@ -89,9 +90,10 @@ pub use create::{Options, Progression};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 pub use grad::{
-    Form, Gradients, Inputs, checkpoint, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp,
+    Backward, Form, Gradients, InputGradients, Inputs, Results, checkpoint, custom_grad, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp,
 };
 pub use half::{bf16, f16};
+pub use host::{HostInput, HostOp, HostOutput};
 pub use interpolate::Interpolation;
 #[cfg(feature = "csv")]
 pub use io::csv::{Csv, CsvOptions};
