@@ -55,6 +55,7 @@ mod host;
 mod interpolate;
 mod io;
 mod join;
+pub mod kernel;
 mod loss;
 mod matmul;
 mod mode;
@@ -124,5 +125,6 @@ pub use thalweg_fusion::{
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_kernel::Residence;
+pub use thalweg_macros::kernel;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, plan_store};

@@ -7,6 +7,7 @@ mod differences;
 
 mod backward;
 mod host;
+mod map;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

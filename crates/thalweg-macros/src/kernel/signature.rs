@@ -1,0 +1,218 @@
+//! The signature of a kernel: what its numbers are called, what it takes and gives.
+
+use super::Errors;
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::{
+    ConstParam, FnArg, GenericParam, ItemFn, Pat, ReturnType, Token, Type, TypeParam, TypeParamBound, WherePredicate,
+};
+
+/// What a kernel takes and gives.
+pub(super) struct Signature {
+    /// The type parameter that stands for its numbers.
+    pub number: Ident,
+    /// Its parameters that are constants.
+    pub constants: Vec<ConstParam>,
+    pub parameters: Vec<Parameter>,
+    pub result: Given,
+}
+
+/// A parameter.
+pub(super) struct Parameter {
+    pub name: Ident,
+    pub mutable: Option<Token![mut]>,
+    pub kind: Kind,
+    pub ty: Type,
+}
+
+/// What stands for a parameter in a call on tensors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An operand: a tensor of floats, or a number.
+    Number,
+    /// An operand: a tensor of i32, or a number.
+    Int,
+    /// An operand: a tensor of bool, or a truth value.
+    Mask,
+    /// Plain data, known when the kernel is called on tensors.
+    Plain,
+}
+
+/// What a kernel gives.
+pub(super) enum Given {
+    One(Kind),
+    Tuple(Vec<Given>),
+    Array(Box<Given>, syn::Expr),
+}
+
+impl Given {
+    fn of(ty: &Type, number: &Ident, errors: &mut Errors) -> Given {
+        match ty {
+            Type::Paren(inner) => Given::of(&inner.elem, number, errors),
+            Type::Group(inner) => Given::of(&inner.elem, number, errors),
+            Type::Tuple(all) if !all.elems.is_empty() => {
+                Given::Tuple(all.elems.iter().map(|t| Given::of(t, number, errors)).collect())
+            }
+            Type::Array(array) => Given::Array(Box::new(Given::of(&array.elem, number, errors)), array.len.clone()),
+            _ => match kind(ty, number) {
+                Some(kind) => Given::One(kind),
+                None => {
+                    let takes = format!("a kernel gives `{number}`, `i32`, `bool`, tuples or arrays of them");
+                    errors.at(ty, takes);
+                    Given::One(Kind::Number)
+                }
+            },
+        }
+    }
+
+    /// Its type in the function.
+    pub fn on_numbers(&self, number: &Ident) -> TokenStream {
+        match self {
+            Given::One(Kind::Int) => quote!(::thalweg::kernel::Int<#number>),
+            Given::One(Kind::Mask) => quote!(::thalweg::kernel::Mask<#number>),
+            Given::One(_) => quote!(#number),
+            Given::Tuple(all) => {
+                let all = all.iter().map(|g| g.on_numbers(number));
+                quote!((#(#all,)*))
+            }
+            Given::Array(one, n) => {
+                let one = one.on_numbers(number);
+                quote!([#one; #n])
+            }
+        }
+    }
+
+    /// The type of a call on tensors.
+    pub fn on_tensors(&self) -> TokenStream {
+        match self {
+            Given::One(_) => quote!(::thalweg::Tensor),
+            Given::Tuple(all) => {
+                let all = all.iter().map(Given::on_tensors);
+                quote!((#(#all,)*))
+            }
+            Given::Array(one, n) => {
+                let one = one.on_tensors();
+                quote!([#one; #n])
+            }
+        }
+    }
+
+    /// Whether plain integers or truth values may stand for it.
+    pub fn has_plain(&self) -> bool {
+        match self {
+            Given::One(kind) => matches!(kind, Kind::Int | Kind::Mask),
+            Given::Tuple(all) => all.iter().any(Given::has_plain),
+            Given::Array(one, _) => one.has_plain(),
+        }
+    }
+}
+
+/// The kind of a type that is an operand.
+fn kind(ty: &Type, number: &Ident) -> Option<Kind> {
+    let ident = match ty {
+        Type::Path(path) if path.qself.is_none() => path.path.get_ident()?,
+        Type::Paren(inner) => return kind(&inner.elem, number),
+        Type::Group(inner) => return kind(&inner.elem, number),
+        _ => return None,
+    };
+    match () {
+        _ if ident == number => Some(Kind::Number),
+        _ if ident == "i32" => Some(Kind::Int),
+        _ if ident == "bool" => Some(Kind::Mask),
+        _ => None,
+    }
+}
+
+/// Whether a type has an identifier in it, as written.
+fn mentions(tokens: TokenStream, name: &Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        proc_macro2::TokenTree::Ident(ident) => ident == *name,
+        proc_macro2::TokenTree::Group(group) => mentions(group.stream(), name),
+        _ => false,
+    })
+}
+
+fn is_real<'a>(mut bounds: impl Iterator<Item = &'a TypeParamBound>) -> bool {
+    bounds.any(|b| matches!(b, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == "Real")))
+}
+
+/// Reads the signature; none where it cannot be made sense of.
+pub(super) fn read(function: &ItemFn, errors: &mut Errors) -> Option<Signature> {
+    let sig = &function.sig;
+    let plain = "a kernel is a plain function";
+    sig.constness.iter().for_each(|t| errors.at(t, plain));
+    sig.asyncness.iter().for_each(|t| errors.at(t, plain));
+    match &sig.safety {
+        syn::Safety::Safe(t) => errors.at(t, plain),
+        syn::Safety::Unsafe(t) => errors.at(t, plain),
+        syn::Safety::Default => {}
+    }
+    sig.variadic.iter().for_each(|t| errors.at(t, plain));
+    sig.abi.iter().for_each(|t| errors.at(t, plain));
+    let (mut number, mut constants): (Option<Ident>, _) = (None, vec![]);
+    let in_clause = |p: &TypeParam| {
+        let predicates = sig.generics.where_clause.iter().flat_map(|w| &w.predicates);
+        predicates.into_iter().any(|w| {
+            let WherePredicate::Type(w) = w else { return false };
+            matches!(&w.bounded_ty, Type::Path(t) if t.path.is_ident(&p.ident)) && is_real(w.bounds.iter())
+        })
+    };
+    for parameter in &sig.generics.params {
+        match parameter {
+            GenericParam::Type(p) if number.is_none() && (is_real(p.bounds.iter()) || in_clause(p)) => {
+                number = Some(p.ident.clone());
+            }
+            GenericParam::Type(p) => errors.at(p, "a kernel has one type parameter, its numbers: `F: Real`"),
+            GenericParam::Lifetime(p) => errors.at(p, "a kernel takes numbers, not references"),
+            GenericParam::Const(p) => constants.push(ConstParam { default: None, ..p.clone() }),
+        }
+    }
+    let Some(number) = number else {
+        if errors.0.is_none() {
+            let name = &sig.ident;
+            errors.at(name, format!("a kernel is generic over its numbers: `fn {name}<F: Real>(x: F) -> F`"));
+        }
+        return None;
+    };
+    let mut parameters = vec![];
+    for input in &sig.inputs {
+        match input {
+            FnArg::Receiver(own) => errors.at(own, "a kernel is a function by itself, not a method"),
+            FnArg::Typed(typed) => parameters.extend(parameter(typed, &number, errors)),
+        }
+    }
+    if errors.0.is_none() && parameters.iter().all(|p| p.kind == Kind::Plain) {
+        errors.at(&sig.ident, format!("a kernel takes an operand: a parameter of type `{number}`, `i32` or `bool`"));
+    }
+    let result = match &sig.output {
+        ReturnType::Type(_, ty) => Given::of(ty, &number, errors),
+        ReturnType::Default => {
+            errors.at(&sig.ident, format!("a kernel gives something: `-> {number}`"));
+            Given::One(Kind::Number)
+        }
+    };
+    Some(Signature { number, constants, parameters, result })
+}
+
+fn parameter(typed: &syn::PatType, number: &Ident, errors: &mut Errors) -> Option<Parameter> {
+    let name = match &*typed.pat {
+        Pat::Ident(p) if p.by_ref.is_none() && p.subpat.is_none() => p,
+        other => {
+            errors.at(other, "a parameter of a kernel is a name; take it apart in the body");
+            return None;
+        }
+    };
+    let kind = kind(&typed.ty, number).unwrap_or(Kind::Plain);
+    if kind == Kind::Plain {
+        let ty = &typed.ty;
+        if mentions(quote!(#ty), number) {
+            let takes = format!("a parameter of a kernel is `{number}`, `i32`, `bool`, or plain data; for several numbers \
+                 write several parameters");
+            errors.at(ty, takes);
+        }
+        if matches!(**ty, Type::ImplTrait(_) | Type::Reference(_)) {
+            errors.at(ty, "plain data of a kernel is of a type with a name, and no reference");
+        }
+    }
+    Some(Parameter { name: name.ident.clone(), mutable: name.mutability, kind, ty: (*typed.ty).clone() })
+}

@@ -1,0 +1,1 @@
+//! The macro on random tokens, and what it writes.
