@@ -1,0 +1,52 @@
+use thalweg_macros::kernel;
+
+#[kernel]
+fn nothing<F: Real>(x: F) {}
+
+#[kernel]
+fn plain<F: Real>(n: usize) -> F {
+    1.0
+}
+
+#[kernel]
+fn string<F: Real>(x: F) -> String {
+    x
+}
+
+#[kernel]
+fn list<F: Real>(x: Vec<F>) -> F {
+    x[0]
+}
+
+#[kernel]
+fn reference<F: Real>(x: F, weights: &[f64]) -> F {
+    x
+}
+
+#[kernel]
+fn parts<F: Real>((x, y): (F, F)) -> F {
+    x + y
+}
+
+#[kernel]
+async unsafe fn other<'a, F: Real, T: Clone>(x: F) -> F {
+    x
+}
+
+#[kernel(row)]
+fn shape<F: Real>(x: F) -> F {
+    x
+}
+
+#[kernel]
+struct NoFunction;
+
+struct Type;
+impl Type {
+    #[kernel]
+    fn method<F: Real>(&self, x: F) -> F {
+        x
+    }
+}
+
+fn main() {}
