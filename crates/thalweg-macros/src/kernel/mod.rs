@@ -36,8 +36,9 @@ impl Errors {
 
 pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    if !options.is_empty() {
-        errors.at(options, "#[kernel] has no options");
+    let by_place = syn::parse2::<Ident>(options.clone()).is_ok_and(|option| option == "index");
+    if !options.is_empty() && !by_place {
+        errors.at(options, "a kernel is #[kernel], or #[kernel(index)]");
     }
     let mut function = match syn::parse2::<ItemFn>(function) {
         Ok(function) => function,
@@ -46,7 +47,7 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
             return errors.0.expect("one was added").to_compile_error();
         }
     };
-    let signature = signature::read(&function, &mut errors);
+    let signature = signature::read(&function, by_place, &mut errors);
     let Some(signature) = signature else { return told(errors) };
     rewrite::function(&mut function, &signature.number, &mut errors);
     match errors.0 {
@@ -79,10 +80,16 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     let allow = allowed();
     // Integers and truth values may be given as plain ones.
     let (mut inputs, mut converted) = (vec![], vec![]);
-    for Parameter { name, mutable, kind, ty, .. } in parameters {
+    for Parameter { name, mutable, kind, ty, rank } in parameters {
         let own = match kind {
-            Kind::Number | Kind::Plain => {
+            Kind::Number | Kind::Plain | Kind::Field(_) => {
                 inputs.push(quote!(#mutable #name: #ty));
+                continue;
+            }
+            Kind::Place => {
+                let own = quote!(::thalweg::kernel::Int<#number>);
+                inputs.push(quote!(#name: [impl ::core::convert::Into<#own>; #rank]));
+                converted.push(quote!(let #mutable #name: [#own; #rank] = #name.map(::core::convert::Into::into);));
                 continue;
             }
             Kind::Int => quote!(::thalweg::kernel::Int<#number>),
@@ -114,25 +121,36 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let Signature { parameters, result, constants, .. } = signature;
     let ItemFn { attrs, vis, sig, .. } = function;
     let name = &sig.ident;
+    let by_place = parameters.first().is_some_and(|p| p.kind == Kind::Place);
     let (mut inputs, mut operands, mut arguments) = (vec![], vec![], vec![]);
-    for (at, Parameter { name, kind, ty, .. }) in parameters.iter().enumerate() {
+    for (at, Parameter { name, kind, ty, rank, .. }) in parameters.iter().enumerate() {
         // A name that cannot meet one of ours.
         let given = format_ident!("operand_{at}", span = Span::mixed_site());
-        let (kind, method) = match kind {
-            Kind::Number => ("F", "float"),
-            Kind::Int => ("i32", "int"),
-            Kind::Mask => ("bool", "mask"),
+        let number = operands.len();
+        let (take, argument) = match kind {
+            Kind::Number => (quote!(Number), quote!(call.number(#number))),
+            Kind::Int => (quote!(Int), quote!(call.int(#number))),
+            Kind::Mask => (quote!(Mask), quote!(call.mask(#number))),
+            Kind::Field(false) => (quote!(Field(#rank)), quote!(call.field(#number))),
+            Kind::Field(true) => (quote!(Field(#rank)), quote!(&call.field(#number))),
+            Kind::Place => {
+                arguments.push(quote!(call.place::<{ #rank }>()));
+                continue;
+            }
             Kind::Plain => {
                 inputs.push(quote!(#given: #ty));
                 arguments.push(quote!(#given));
                 continue;
             }
         };
-        let (number, text) = (operands.len(), name.to_string());
-        let method = Ident::new(method, Span::mixed_site());
-        inputs.push(quote!(#given: impl ::thalweg::IntoOperand));
-        operands.push(quote!((#text, #kind, ::thalweg::IntoOperand::operand(&#given))));
-        arguments.push(quote!(call.#method(#number)));
+        let text = name.to_string();
+        let (form, operand) = match kind {
+            Kind::Field(_) => (quote!(&::thalweg::Tensor), quote!(::thalweg::Operand::Tensor(#given))),
+            _ => (quote!(impl ::thalweg::IntoOperand), quote!(::thalweg::IntoOperand::operand(&#given))),
+        };
+        inputs.push(quote!(#given: #form));
+        operands.push(quote!((#text, ::thalweg::kernel::Take::#take, #operand)));
+        arguments.push(argument);
     }
     let (output, text) = (result.on_tensors(), name.to_string());
     let docs = attrs.iter().filter(|a| a.path().is_ident("cfg"));
@@ -140,20 +158,38 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let on = format!(
         "Records the kernel on tensors and numbers, at least one of them a tensor, which broadcast: in order `{}`.\n\n\
          # Panics\nWhen dtypes are not what the kernel takes, or shapes do not broadcast.",
-        parameters.iter().map(|p| p.name.to_string()).collect::<Vec<_>>().join("`, `")
+        parameters.iter().filter(|p| p.kind != Kind::Place).map(|p| p.name.to_string()).collect::<Vec<_>>().join("`, `")
     );
     let (declared, used): (Vec<_>, Vec<_>) = constants.iter().map(|c| (quote!(#c), c.ident.clone())).unzip();
+    // The shape of the result of an index kernel is held by what `over` gives.
+    let (fields, over, receiver, shape) = match by_place {
+        false => (quote!(), quote!(), quote!(), quote!(::core::option::Option::None)),
+        true => (
+            quote!(over: ::thalweg::Shape),
+            quote! {
+                /// The kernel for results of this shape.
+                #[allow(dead_code, reason = "written by #[kernel]")]
+                #vis fn over(shape: impl ::core::convert::Into<::thalweg::Shape>) -> Self {
+                    Self { over: ::core::convert::Into::into(shape) }
+                }
+            },
+            quote!(&self,),
+            quote!(::core::option::Option::Some(self.over)),
+        ),
+    };
     quote! {
         #(#docs)*
         #[doc = #about]
         #[allow(non_camel_case_types, dead_code, reason = "named as its function")]
-        #vis enum #name {}
+        #[derive(Clone, Copy)]
+        #vis struct #name { #fields }
         impl #name {
+            #over
             #[doc = #on]
             #[track_caller]
             #[allow(dead_code, clippy::too_many_arguments, reason = "written by #[kernel]")]
-            #vis fn on<#(#declared),*>(#(#inputs),*) -> #output {
-                let call = ::thalweg::kernel::Call::new(#text, &[#(#operands),*]);
+            #vis fn on<#(#declared),*>(#receiver #(#inputs),*) -> #output {
+                let call = ::thalweg::kernel::Call::new(#text, #shape, &[#(#operands),*]);
                 let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
                 call.record(results)
             }

@@ -9,6 +9,7 @@
 //! | `match n { 0 => a, _ => b }` | a chain of `if` |
 //! | `let mut i = 0` | `let mut i = Int::from(0)` |
 //! | `i as F`, `x as i32` | `to_real(i)`, `to_int(x)` |
+//! | `x.get([i, 0], ..)` | `x.get([coordinate(i), coordinate(0)], ..)` |
 //!
 //! What leaves the function early, or has no meaning over all elements at once, is an error at its token.
 
@@ -289,6 +290,20 @@ impl VisitMut for Rewrite<'_> {
                         *expr = verbatim(quote_spanned!(span=> ::thalweg::kernel::to_int::<#number>(#inner)));
                     }
                     _ => {}
+                }
+            }
+            Expr::MethodCall(e) if e.method == "get" => {
+                if let Some(Expr::Array(place)) = e.args.first_mut() {
+                    // Plain numbers may be coordinates beside the kernel's.
+                    for i in &mut place.elems {
+                        self.visit_expr_mut(i);
+                        let span = i.span();
+                        *i = verbatim(quote_spanned!(span=> ::thalweg::kernel::coordinate::<#number>(#i)));
+                    }
+                    self.visit_expr_mut(&mut e.receiver);
+                    e.args.iter_mut().skip(1).for_each(|a| self.visit_expr_mut(a));
+                } else {
+                    visit_mut::visit_expr_method_call_mut(self, e);
                 }
             }
             Expr::Call(e) => {

@@ -23,6 +23,8 @@ pub(super) struct Parameter {
     pub mutable: Option<Token![mut]>,
     pub kind: Kind,
     pub ty: Type,
+    /// Of a place or field how many dimensions it has.
+    pub rank: Option<TokenStream>,
 }
 
 /// What stands for a parameter in a call on tensors.
@@ -34,6 +36,10 @@ pub(super) enum Kind {
     Int,
     /// An operand: a tensor of bool, or a truth value.
     Mask,
+    /// The place of the result, of so many numbers.
+    Place,
+    /// A field that an index kernel reads; whether by reference.
+    Field(bool),
     /// Plain data, known when the kernel is called on tensors.
     Plain,
 }
@@ -137,7 +143,7 @@ fn is_real<'a>(mut bounds: impl Iterator<Item = &'a TypeParamBound>) -> bool {
 }
 
 /// Reads the signature; none where it cannot be made sense of.
-pub(super) fn read(function: &ItemFn, errors: &mut Errors) -> Option<Signature> {
+pub(super) fn read(function: &ItemFn, by_place: bool, errors: &mut Errors) -> Option<Signature> {
     let sig = &function.sig;
     let plain = "a kernel is a plain function";
     sig.constness.iter().for_each(|t| errors.at(t, plain));
@@ -175,13 +181,19 @@ pub(super) fn read(function: &ItemFn, errors: &mut Errors) -> Option<Signature> 
         return None;
     };
     let mut parameters = vec![];
-    for input in &sig.inputs {
+    for (at, input) in sig.inputs.iter().enumerate() {
         match input {
             FnArg::Receiver(own) => errors.at(own, "a kernel is a function by itself, not a method"),
-            FnArg::Typed(typed) => parameters.extend(parameter(typed, &number, errors)),
+            FnArg::Typed(typed) => {
+                let of = Of { number: &number, by_place, first: at == 0 };
+                parameters.extend(parameter(typed, &of, errors));
+            }
         }
     }
-    if errors.0.is_none() && parameters.iter().all(|p| p.kind == Kind::Plain) {
+    if errors.0.is_none() && by_place && parameters.first().is_none_or(|p| p.kind != Kind::Place) {
+        errors.at(&sig.ident, "the first parameter of an index kernel is the place of the result: `at: [i32; 2]`");
+    }
+    if errors.0.is_none() && parameters.iter().all(|p| matches!(p.kind, Kind::Plain | Kind::Place)) {
         errors.at(&sig.ident, format!("a kernel takes an operand: a parameter of type `{number}`, `i32` or `bool`"));
     }
     let result = match &sig.output {
@@ -194,7 +206,37 @@ pub(super) fn read(function: &ItemFn, errors: &mut Errors) -> Option<Signature> 
     Some(Signature { number, constants, parameters, result })
 }
 
-fn parameter(typed: &syn::PatType, number: &Ident, errors: &mut Errors) -> Option<Parameter> {
+/// What a parameter is one of.
+struct Of<'a> {
+    number: &'a Ident,
+    /// Whether it is an index kernel.
+    by_place: bool,
+    first: bool,
+}
+
+/// The place of an index kernel, or a field.
+fn by_place(ty: &Type, of: &Of<'_>) -> Option<(Kind, TokenStream)> {
+    match ty {
+        Type::Array(array) if of.first => {
+            let Type::Path(path) = &*array.elem else { return None };
+            let len = &array.len;
+            path.path.is_ident("i32").then(|| (Kind::Place, quote!(#len)))
+        }
+        Type::Reference(r) if r.mutability.is_none() => {
+            by_place(&r.elem, of).and_then(|(kind, rank)| (kind == Kind::Field(false)).then_some((Kind::Field(true), rank)))
+        }
+        Type::Path(path) => {
+            let last = path.path.segments.last().filter(|s| s.ident == "Field")?;
+            let syn::PathArguments::AngleBracketed(given) = &last.arguments else { return None };
+            let rank = given.args.iter().nth(1)?;
+            Some((Kind::Field(false), quote!(#rank)))
+        }
+        _ => None,
+    }
+}
+
+fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<Parameter> {
+    let number = of.number;
     let name = match &*typed.pat {
         Pat::Ident(p) if p.by_ref.is_none() && p.subpat.is_none() => p,
         other => {
@@ -202,17 +244,27 @@ fn parameter(typed: &syn::PatType, number: &Ident, errors: &mut Errors) -> Optio
             return None;
         }
     };
+    if let Some((kind, rank)) = by_place(&typed.ty, of).filter(|_| of.by_place) {
+        let (name, mutable) = (name.ident.clone(), name.mutability);
+        return Some(Parameter { name, mutable, kind, ty: (*typed.ty).clone(), rank: Some(rank) });
+    }
     let kind = kind(&typed.ty, number).unwrap_or(Kind::Plain);
     if kind == Kind::Plain {
         let ty = &typed.ty;
         if mentions(quote!(#ty), number) {
-            let takes = format!("a parameter of a kernel is `{number}`, `i32`, `bool`, or plain data; for several numbers \
-                 write several parameters");
+            let takes = match of.by_place {
+                true => format!("a parameter of an index kernel is `&Field<{number}, 2>`, `{number}`, `i32`, `bool`, or plain data"),
+                false => format!(
+                    "a parameter of a kernel is `{number}`, `i32`, `bool`, or plain data; for several numbers write \
+                     several parameters"
+                ),
+            };
             errors.at(ty, takes);
+            return None;
         }
         if matches!(**ty, Type::ImplTrait(_) | Type::Reference(_)) {
             errors.at(ty, "plain data of a kernel is of a type with a name, and no reference");
         }
     }
-    Some(Parameter { name: name.ident.clone(), mutable: name.mutability, kind, ty: (*typed.ty).clone() })
+    Some(Parameter { name: name.ident.clone(), mutable: name.mutability, kind, ty: (*typed.ty).clone(), rank: None })
 }

@@ -29,20 +29,33 @@
 mod branch;
 mod call;
 mod compare;
+mod field;
 mod integer;
 mod number;
+mod place;
 mod real;
+mod replay;
 mod trace;
 
 pub use branch::{Branch, Condition, Logic, and, lift, or, select};
-pub use call::{Call, Outputs};
+pub use call::{Call, Outputs, Take};
 pub use compare::{Compare, compare};
+#[doc(hidden)]
+pub use field::Elements;
+pub use field::{Edge, Field};
 pub use integer::{Int, Mask};
 pub use real::Real;
 #[doc(hidden)]
 pub use real::Repr;
 pub use thalweg_ir::ElementOp;
 pub use trace::Traced;
+#[doc(hidden)]
+pub use trace::TracedField;
+
+/// What a coordinate of a read in a kernel becomes.
+pub fn coordinate<F: Real>(i: impl Into<Int<F>>) -> Int<F> {
+    i.into()
+}
 
 /// What `as` in a kernel becomes: a number as one of the kernel's type.
 pub fn to_real<F: Real>(x: impl ToReal<F>) -> F {

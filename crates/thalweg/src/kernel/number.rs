@@ -1,5 +1,6 @@
 //! Kernels on numbers: what an operation means by its row of the table, rounded to the type.
 
+use super::field::{Edge, Elements};
 use super::Repr;
 use thalweg_ir::{DType, ElementOp};
 
@@ -27,6 +28,7 @@ macro_rules! numbers {
         impl Repr for $t {
             type RawInt = i32;
             type RawMask = bool;
+            type RawField = Elements<$t>;
 
             fn constant(value: f64) -> $t {
                 value as $t
@@ -68,6 +70,12 @@ macro_rules! numbers {
             }
             fn from_int(i: i32) -> $t {
                 i as $t
+            }
+            fn sizes(field: &Elements<$t>) -> &[usize] {
+                &field.sizes
+            }
+            fn read(field: &Elements<$t>, at: &[i32], edge: Edge) -> $t {
+                field.read(at, edge).unwrap_or(0.0)
             }
             fn known(mask: bool) -> Option<bool> {
                 Some(mask)

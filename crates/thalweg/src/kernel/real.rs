@@ -1,6 +1,6 @@
 //! The numbers that kernels are written over.
 
-use super::{Int, Mask};
+use super::{Edge, Int, Mask};
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Rem, RemAssign, Sub, SubAssign};
 use thalweg_ir::ElementOp;
@@ -10,6 +10,7 @@ use thalweg_ir::ElementOp;
 pub trait Repr: Copy + Debug + 'static {
     type RawInt: Copy + Debug + 'static;
     type RawMask: Copy + Debug + 'static;
+    type RawField: Clone + Debug + 'static;
 
     fn constant(value: f64) -> Self;
     fn int(value: i32) -> Self::RawInt;
@@ -25,6 +26,10 @@ pub trait Repr: Copy + Debug + 'static {
     fn pick_int(c: Self::RawMask, a: Self::RawInt, b: Self::RawInt) -> Self::RawInt;
     fn into_int(self) -> Self::RawInt;
     fn from_int(i: Self::RawInt) -> Self;
+    /// The sizes of a field.
+    fn sizes(field: &Self::RawField) -> &[usize];
+    /// The element of a field at a place.
+    fn read(field: &Self::RawField, at: &[Self::RawInt], edge: Edge) -> Self;
     /// What a truth value is, where that is known: on numbers.
     fn known(mask: Self::RawMask) -> Option<bool>;
 }

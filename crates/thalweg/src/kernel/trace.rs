@@ -3,7 +3,7 @@
 //! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which push what is done
 //! with them, and closes it. Always true: a number is only used in the trace that it was made in.
 
-use super::Repr;
+use super::{Edge, Repr};
 use std::cell::RefCell;
 use thalweg_ir::{ElementOp, Scalar};
 
@@ -40,6 +40,26 @@ pub(super) enum Node {
     Op { op: ElementOp, of: Kind, args: [u32; 3] },
     /// A conversion.
     Cast(u32),
+    /// The result's place along an axis.
+    Place(usize),
+    /// The read of that number.
+    Read(u32),
+}
+
+/// A read of an element of a field.
+pub(super) struct Read {
+    /// The operand.
+    pub operand: usize,
+    /// The place along each of its axes.
+    pub at: Vec<u32>,
+    pub edge: Edge,
+}
+
+/// What stands for a field: the operand, and its sizes.
+#[derive(Clone, Debug)]
+pub struct TracedField {
+    pub(super) operand: usize,
+    pub(super) sizes: Vec<usize>,
 }
 
 /// A list of what was done.
@@ -48,6 +68,9 @@ pub(super) struct Trace {
     number: u32,
     /// What each is, and what its values are.
     pub nodes: Vec<(Node, Kind)>,
+    pub reads: Vec<Read>,
+    /// More was done than is noted down.
+    full: bool,
 }
 
 thread_local! {
@@ -63,7 +86,7 @@ impl Open {
     pub fn new(name: &'static str) -> Open {
         OPEN.with_borrow_mut(|(next, open)| {
             *next = next.wrapping_add(1);
-            open.push(Trace { name, number: *next, nodes: Vec::with_capacity(64) });
+            open.push(Trace { name, number: *next, nodes: Vec::with_capacity(64), reads: vec![], full: false });
             Open(*next)
         })
     }
@@ -71,6 +94,11 @@ impl Open {
     /// Reads an operand.
     pub fn operand(&self, i: usize, kind: Kind) -> Traced {
         push(Node::Operand(i), kind)
+    }
+
+    /// The result's place along an axis.
+    pub fn place(&self, axis: usize) -> Traced {
+        push(Node::Place(axis), Kind::Int)
     }
 
     /// What was noted down.
@@ -89,6 +117,17 @@ impl Drop for Open {
 }
 
 impl Trace {
+    /// Checks that all was noted down.
+    ///
+    /// # Panics
+    /// When it was too much.
+    #[track_caller]
+    pub fn check(&self) {
+        if self.full {
+            panic!("{}: more than {MOST} operations; a `for` over so many turns is unrolled", self.name);
+        }
+    }
+
     /// The place of a number.
     #[track_caller]
     pub fn place(&self, x: Traced) -> usize {
@@ -97,28 +136,30 @@ impl Trace {
     }
 
     /// The arguments of a node.
-    pub fn args(&self, i: usize) -> impl Iterator<Item = usize> {
+    pub fn args(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
+        let mut at: &[u32] = &[];
         let (args, n) = match self.nodes[i].0 {
-            Node::Operand(_) | Node::Constant(_) => ([0; 3], 0),
+            Node::Operand(_) | Node::Constant(_) | Node::Place(_) => ([0; 3], 0),
             Node::Op { op, args, .. } => (args, op.row().arity),
             Node::Cast(x) => ([x, 0, 0], 1),
+            Node::Read(r) => {
+                at = &self.reads[r as usize].at;
+                ([0; 3], 0)
+            }
         };
-        args.into_iter().take(n).map(|a| a as usize)
+        args.into_iter().take(n).chain(at.iter().copied()).map(|a| a as usize)
     }
 }
 
 fn push(node: Node, kind: Kind) -> Traced {
-    let pushed = OPEN.with_borrow_mut(|(_, open)| {
+    OPEN.with_borrow_mut(|(_, open)| {
         let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
-        trace.nodes.push((node, kind));
-        (Traced { trace: trace.number, node: trace.nodes.len() as u32 - 1 }, trace.name)
-    });
-    assert!(
-        pushed.0.node < MOST as u32,
-        "{}: more than {MOST} operations; a `for` over so many turns is unrolled",
-        pushed.1
-    );
-    pushed.0
+        trace.full |= trace.nodes.len() == MOST;
+        if !trace.full {
+            trace.nodes.push((node, kind));
+        }
+        Traced { trace: trace.number, node: trace.nodes.len() as u32 - 1 }
+    })
 }
 
 /// Notes an operation down.
@@ -133,6 +174,7 @@ fn note(op: ElementOp, of: Kind, args: &[Traced], kind: Kind) -> Traced {
 impl Repr for Traced {
     type RawInt = Traced;
     type RawMask = Traced;
+    type RawField = TracedField;
 
     fn constant(value: f64) -> Traced {
         push(Node::Constant(Scalar::Float(value)), Kind::Float)
@@ -169,6 +211,18 @@ impl Repr for Traced {
     }
     fn from_int(i: Traced) -> Traced {
         push(Node::Cast(i.node), Kind::Float)
+    }
+    fn sizes(field: &TracedField) -> &[usize] {
+        &field.sizes
+    }
+    fn read(field: &TracedField, at: &[Traced], edge: Edge) -> Traced {
+        let number = OPEN.with_borrow_mut(|(_, open)| {
+            let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
+            assert!(at.iter().all(|a| a.trace == trace.number), "{}: a place of another call", trace.name);
+            trace.reads.push(Read { operand: field.operand, at: at.iter().map(|a| a.node).collect(), edge });
+            trace.reads.len() as u32 - 1
+        });
+        push(Node::Read(number), Kind::Float)
     }
     fn known(_: Traced) -> Option<bool> {
         None
