@@ -72,7 +72,17 @@ mod tests {
     #[test]
     fn help_names_every_option() {
         let help = Arguments::command().render_long_help().to_string();
-        for option in ["--programs", "--seed", "--only", "--whole", "--gradients", "--kernels", "--device", "--cache", "--segment"] {
+        for option in [
+            "--programs",
+            "--seed",
+            "--only",
+            "--whole",
+            "--gradients",
+            "--kernels",
+            "--device",
+            "--cache",
+            "--segment",
+        ] {
             assert!(help.contains(option), "{help}");
         }
     }

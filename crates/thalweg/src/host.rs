@@ -210,7 +210,8 @@ impl HostOp {
         let name = self.name;
         let plain: Vec<Tensor> = from.iter().map(Tensor::detach).collect();
         let outputs = (self.outputs)(&plain);
-        if let Some((shape, dtype)) = outputs.iter().find(|(shape, dtype)| shape.checked_bytes(dtype.size()).is_none()) {
+        if let Some((shape, dtype)) = outputs.iter().find(|(shape, dtype)| shape.checked_bytes(dtype.size()).is_none())
+        {
             panic!("{name}: a result of shape {shape} and dtype {dtype} is beyond any memory");
         }
         let device = from.first().map_or_else(Device::default, Tensor::device);

@@ -91,7 +91,8 @@ pub use create::{Options, Progression};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 pub use grad::{
-    Backward, Form, Gradients, InputGradients, Inputs, Results, checkpoint, custom_grad, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp,
+    Backward, Form, Gradients, InputGradients, Inputs, Results, checkpoint, custom_grad, grad, grad_graph, hessian,
+    jacobian, jvp, no_grad, retain_graph, vjp,
 };
 pub use half::{bf16, f16};
 pub use host::{HostInput, HostOp, HostOutput};

@@ -89,12 +89,7 @@ impl Code {
     }
 
     /// Its results: a number, an integer, a truth value.
-    pub fn run<F: Real>(
-        &self,
-        mut registers: Registers<F>,
-        at: &[Int<F>],
-        fields: &Fields<F>,
-    ) -> (F, Int<F>, Mask<F>) {
+    pub fn run<F: Real>(&self, mut registers: Registers<F>, at: &[Int<F>], fields: &Fields<F>) -> (F, Int<F>, Mask<F>) {
         run(&self.body, &mut registers, at, fields);
         let (x, i) = registers.last();
         (x, i, registers.mask(registers.masks.len() - 1))

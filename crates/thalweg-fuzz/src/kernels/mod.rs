@@ -85,7 +85,8 @@ impl Case {
         };
         let mut ints = vec![call.int(2)];
         ints.extend(&at);
-        let registers = Registers { floats: vec![call.number(0), call.number(1), call.number(4)], ints, masks: vec![call.mask(3)] };
+        let registers =
+            Registers { floats: vec![call.number(0), call.number(1), call.number(4)], ints, masks: vec![call.mask(3)] };
         let results = self.code.run(registers, &at, &fields);
         call.record(results)
     }
@@ -184,14 +185,21 @@ fn by_numbers(case: &Case, x: &[Tensor]) -> Result<(), String> {
 
 /// What is recorded as the kernel is called between other operations, as a program.
 fn recorded(case: &Case, inputs: &[Tensor]) -> Result<Program, String> {
-    let (_kept, segments) = thalweg_stream::segments(|| {
-        // Each input is first read here, in order.
-        let x: Vec<Tensor> = inputs.iter().enumerate().map(|(i, x)| before(x, case.around[0] + i)).collect();
-        let (y, i, m) = case.on(&x);
-        let y = after(&y, case.around[1]);
-        let rest = if case.around[2] < 2 { vec![i, m] } else { vec![] };
-        (y, rest)
-    });
+    let record = |all: bool| {
+        thalweg_stream::segments(|| {
+            // Each input is first read here, in order.
+            let x: Vec<Tensor> = inputs.iter().enumerate().map(|(i, x)| before(x, case.around[0] + i)).collect();
+            let (y, i, m) = case.on(&x);
+            let y = after(&y, case.around[1]);
+            let rest = if case.around[2] < 2 { vec![i, m] } else { vec![] };
+            (y, rest, if all { x } else { vec![] })
+        })
+    };
+    // What nothing comes of is no part of the segment; where that are inputs, all of them are kept.
+    let (_kept, mut segments) = record(false);
+    if segments.first().is_none_or(|s| s.inputs.len() != inputs.len()) {
+        segments = record(true).1;
+    }
     let [segment] = segments.as_slice() else { return Err(format!("{} segments", segments.len())) };
     if segment.inputs.len() != inputs.len() {
         return Err(format!("{} inputs of {}", segment.inputs.len(), inputs.len()));
@@ -205,7 +213,7 @@ fn before(x: &Tensor, how: usize) -> Tensor {
         (DType::Bool, _) => !x,
         (DType::I32, _) => x + 1,
         (_, 0) => x * 0.5,
-        (_, 1) => x.flip(..),
+        (_, 1) => (x * -1.5).flip(..),
         (_, 2) => x.abs() - 1.0,
         _ => x.maximum(-2.0),
     }
@@ -216,7 +224,7 @@ fn after(y: &Tensor, how: usize) -> Tensor {
     match how {
         0 => y.tanh() + 1.0,
         1 if y.rank() > 0 => y.t() * 2.0,
-        2 if y.rank() > 0 => y.amax_keepdim(-1) - y,
+        2 if y.rank() > 0 && y.numel() > 0 => y.amax_keepdim(-1) - y,
         _ => y.clone(),
     }
 }

@@ -158,7 +158,12 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let on = format!(
         "Records the kernel on tensors and numbers, at least one of them a tensor, which broadcast: in order `{}`.\n\n\
          # Panics\nWhen dtypes are not what the kernel takes, or shapes do not broadcast.",
-        parameters.iter().filter(|p| p.kind != Kind::Place).map(|p| p.name.to_string()).collect::<Vec<_>>().join("`, `")
+        parameters
+            .iter()
+            .filter(|p| p.kind != Kind::Place)
+            .map(|p| p.name.to_string())
+            .collect::<Vec<_>>()
+            .join("`, `")
     );
     let (declared, used): (Vec<_>, Vec<_>) = constants.iter().map(|c| (quote!(#c), c.ident.clone())).unzip();
     // The shape of the result of an index kernel is held by what `over` gives.

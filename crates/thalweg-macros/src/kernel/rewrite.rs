@@ -121,7 +121,9 @@ impl Rewrite<'_> {
             _ => return false,
         };
         let span = init.span();
-        *init = verbatim(quote_spanned!(span=> <::thalweg::kernel::#kind<#number> as ::core::convert::From<_>>::from(#init)));
+        *init = verbatim(
+            quote_spanned!(span=> <::thalweg::kernel::#kind<#number> as ::core::convert::From<_>>::from(#init)),
+        );
         true
     }
 
@@ -353,6 +355,11 @@ impl VisitMut for Rewrite<'_> {
         if let Pat::Type(typed) = pattern {
             self.visit_type_mut(&mut typed.ty);
         }
+    }
+
+    // What a closure takes is what it says: plain numbers, or what it is called with.
+    fn visit_expr_closure_mut(&mut self, e: &mut syn::ExprClosure) {
+        self.visit_expr_mut(&mut e.body);
     }
 
     // Items in a kernel are no part of it.

@@ -222,9 +222,8 @@ fn by_place(ty: &Type, of: &Of<'_>) -> Option<(Kind, TokenStream)> {
             let len = &array.len;
             path.path.is_ident("i32").then(|| (Kind::Place, quote!(#len)))
         }
-        Type::Reference(r) if r.mutability.is_none() => {
-            by_place(&r.elem, of).and_then(|(kind, rank)| (kind == Kind::Field(false)).then_some((Kind::Field(true), rank)))
-        }
+        Type::Reference(r) if r.mutability.is_none() => by_place(&r.elem, of)
+            .and_then(|(kind, rank)| (kind == Kind::Field(false)).then_some((Kind::Field(true), rank))),
         Type::Path(path) => {
             let last = path.path.segments.last().filter(|s| s.ident == "Field")?;
             let syn::PathArguments::AngleBracketed(given) = &last.arguments else { return None };
@@ -253,7 +252,9 @@ fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<P
         let ty = &typed.ty;
         if mentions(quote!(#ty), number) {
             let takes = match of.by_place {
-                true => format!("a parameter of an index kernel is `&Field<{number}, 2>`, `{number}`, `i32`, `bool`, or plain data"),
+                true => format!(
+                    "a parameter of an index kernel is `&Field<{number}, 2>`, `{number}`, `i32`, `bool`, or plain data"
+                ),
                 false => format!(
                     "a parameter of a kernel is `{number}`, `i32`, `bool`, or plain data; for several numbers write \
                      several parameters"

@@ -36,7 +36,12 @@ fn no_tokens_make_it_panic() {
     for _ in 0..40_000 {
         let text = match rng.usize(..4) {
             0 => random(&mut rng, 3),
-            1 => format!("fn f<F: Real>({}) -> {} {{ {} }}", random(&mut rng, 1), random(&mut rng, 1), random(&mut rng, 3)),
+            1 => format!(
+                "fn f<F: Real>({}) -> {} {{ {} }}",
+                random(&mut rng, 1),
+                random(&mut rng, 1),
+                random(&mut rng, 3)
+            ),
             _ => format!("fn f<F: Real>(x: F, mut n: i32) -> F {{ {} }}", statements(&mut rng, 3)),
         };
         let Ok(tokens) = text.parse::<TokenStream>() else { continue };

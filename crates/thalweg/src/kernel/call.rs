@@ -49,13 +49,9 @@ impl<'a> Call<'a> {
     /// it. An index kernel's result is of the shape `over`, else it is what the operands broadcast to.
     ///
     /// # Panics
-    /// When none is a tensor, dtypes or ranks are not what the signature says, or shapes do not broadcast.
+    /// When none is a tensor (of an index kernel there may be none), dtypes or ranks are not what the signature says, or shapes do not broadcast.
     #[track_caller]
-    pub fn new(
-        name: &'static str,
-        over: Option<Shape>,
-        operands: &[(&'static str, Take, Operand<'a>)],
-    ) -> Call<'a> {
+    pub fn new(name: &'static str, over: Option<Shape>, operands: &[(&'static str, Take, Operand<'a>)]) -> Call<'a> {
         let float = float_dtype(name, operands);
         let mut shape = over.unwrap_or(Shape::SCALAR);
         let mut first: Option<&Tensor> = None;
@@ -94,10 +90,12 @@ impl<'a> Call<'a> {
             };
             shape = both;
         }
-        let Some(first) = first else {
-            panic!("{name}: no operand is a tensor; on numbers, call {name}(..) itself")
+        let device = match first {
+            Some(first) => first.device(),
+            // The place alone says what there is.
+            None if over.is_some() => Device::default(),
+            None => panic!("{name}: no operand is a tensor; on numbers, call {name}(..) itself"),
         };
-        let device = first.device();
         let operands = operands.iter().map(|o| (o.0, o.2)).collect();
         Call { name, operands, shape, float, device, open: Open::new(name) }
     }

@@ -1,7 +1,7 @@
 //! Kernels on numbers: what an operation means by its row of the table, rounded to the type.
 
-use super::field::{Edge, Elements};
 use super::Repr;
+use super::field::{Edge, Elements};
 use thalweg_ir::{DType, ElementOp};
 
 /// The result of an operation on integers or truth values of a dtype.

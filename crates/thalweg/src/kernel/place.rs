@@ -8,7 +8,7 @@
 use super::field::Edge;
 use super::trace::{Node, Trace};
 use crate::join::join;
-use crate::{DType, MAX_RANK, Operand, Scalar, Shape, Tensor};
+use crate::{DType, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::ElementOp;
 
 /// Parts that a read beyond both ends is joined from at most; one of more is a gather.
@@ -36,7 +36,8 @@ impl Affine {
     }
 
     fn times(self, factor: i64) -> Option<Affine> {
-        Affine { axis: self.axis, scale: self.scale.checked_mul(factor)?, shift: self.shift.checked_mul(factor)? }.small()
+        Affine { axis: self.axis, scale: self.scale.checked_mul(factor)?, shift: self.shift.checked_mul(factor)? }
+            .small()
     }
 
     /// Where nothing wraps as i32.
@@ -51,17 +52,18 @@ impl Affine {
 }
 
 /// Of each node of a trace what it is by the result's place, if it is such a thing.
-pub(super) fn affine(trace: &Trace, operands: &[Operand<'_>]) -> Vec<Option<Affine>> {
+pub(super) fn affine_places(trace: &Trace, known: &[Option<Scalar>]) -> Vec<Option<Affine>> {
     let mut all: Vec<Option<Affine>> = Vec::with_capacity(trace.nodes.len());
-    for (node, _) in &trace.nodes {
+    for ((node, _), known) in trace.nodes.iter().zip(known) {
+        if let Some(number) = known {
+            all.push(
+                matches!(number, Scalar::Int(_)).then(|| Affine::constant(number.to_i64())).and_then(Affine::small),
+            );
+            continue;
+        }
         let of = |i: u32| all[i as usize];
         all.push(match *node {
             Node::Place(axis) => Some(Affine { axis: Some(axis), scale: 1, shift: 0 }),
-            Node::Constant(Scalar::Int(v)) => Affine::constant(v).small(),
-            Node::Operand(o) => match operands[o] {
-                Operand::Scalar(Scalar::Int(v)) => Affine::constant(v).small(),
-                _ => None,
-            },
             Node::Op { op, args: [a, b, _], .. } => match (op, of(a), of(b)) {
                 (ElementOp::Neg, Some(a), _) => a.times(-1),
                 (ElementOp::Add, Some(a), Some(b)) => a.plus(b, 1),

@@ -2,11 +2,11 @@
 //!
 //! In: a trace and what stands for its operands. Out: the results, recorded. Always true: only what a result needs is
 //! recorded, in the order in which the kernel did it. What follows from numbers alone is computed here, by the table,
-//! and is a number, no operation; reads at places that follow from the result's are views, others gathers.
+//! and is a number, no operation, and an `if` on it is the branch that it says; reads at places that follow from the result's are views, others gathers.
 
 use super::field::Edge;
 use super::number::{on_floats, on_ints};
-use super::place::{self, Affine, affine};
+use super::place::{self, Affine, affine_places};
 use super::trace::{Kind, Node, Trace};
 use crate::operand::Arg;
 use crate::record::push;
@@ -31,6 +31,8 @@ pub(super) struct Recording<'a> {
     /// The shape of the results.
     over: Shape,
     trace: Trace,
+    /// Of each node the number that it is, where that follows from numbers alone.
+    known: Vec<Option<Scalar>>,
     /// Of each node what it is by the result's place.
     affine: Vec<Option<Affine>>,
     values: Vec<Option<Value>>,
@@ -45,8 +47,58 @@ impl<'a> Recording<'a> {
         trace: Trace,
     ) -> Recording<'a> {
         let (names, operands): (_, Vec<_>) = operands.into_iter().unzip();
-        let affine = if trace.reads.is_empty() { vec![] } else { affine(&trace, &operands) };
-        Recording { name, names, operands, float, device, over, trace, affine, values: vec![] }
+        let (known, affine) = (vec![], vec![]);
+        let mut own = Recording { name, names, operands, float, device, over, trace, known, affine, values: vec![] };
+        for i in 0..own.trace.nodes.len() {
+            own.known.push(own.number(i));
+        }
+        if !own.trace.reads.is_empty() {
+            own.affine = affine_places(&own.trace, &own.known);
+        }
+        own
+    }
+
+    /// What a node is, where that follows from numbers alone; of an `if` whose condition does, what it chooses.
+    fn number(&self, i: usize) -> Option<Scalar> {
+        let (node, kind) = self.trace.nodes[i];
+        let dtype = self.dtype(kind);
+        let rounded = |s: Scalar| Scalar::from_bits(s.to_bits(dtype), dtype);
+        match node {
+            Node::Operand(o) => match self.operands[o] {
+                Operand::Tensor(_) => None,
+                Operand::Scalar(s) => Some(rounded(s)),
+            },
+            Node::Constant(s) => Some(rounded(s)),
+            Node::Cast(x) => self.known[x as usize].map(|s| match kind {
+                Kind::Int => Scalar::Int(s.to_f64() as i32 as i64),
+                _ => rounded(s),
+            }),
+            Node::Place(_) | Node::Read(_) => None,
+            Node::Op { op, of, .. } => match self.chosen(i) {
+                Some(chosen) => self.known[chosen],
+                None => {
+                    let args: Option<Vec<Scalar>> = self.trace.args(i).map(|a| self.known[a]).collect();
+                    args.map(|args| on_numbers(op, self.dtype(of), &args))
+                }
+            },
+        }
+    }
+
+    /// The branch of an `if` whose condition follows from numbers alone.
+    fn chosen(&self, i: usize) -> Option<usize> {
+        let Node::Op { op: ElementOp::Where, args: [c, a, b], .. } = self.trace.nodes[i].0 else { return None };
+        self.known[c as usize].map(|c| if c.to_f64() != 0.0 { a } else { b } as usize)
+    }
+
+    /// The nodes that a node is recorded from.
+    fn needs(&self, i: usize) -> Vec<usize> {
+        match self.chosen(i) {
+            _ if self.known[i].is_some() => vec![],
+            Some(chosen) => vec![chosen],
+            // Places by index maps need not be there as numbers.
+            None if self.by_map(i).is_some() => vec![],
+            None => self.trace.args(i).collect(),
+        }
     }
 
     /// A result, of the shape that all have.
@@ -74,9 +126,8 @@ impl<'a> Recording<'a> {
         let mut needed = vec![false; n];
         results.iter().for_each(|&r| needed[r] = true);
         for i in (0..n).rev() {
-            // Places by index maps need not be there as numbers.
-            if needed[i] && self.by_map(i).is_none() {
-                self.trace.args(i).for_each(|a| needed[a] = true);
+            if needed[i] {
+                self.needs(i).into_iter().for_each(|a| needed[a] = true);
             }
         }
         for i in 0..n {
@@ -92,25 +143,26 @@ impl<'a> Recording<'a> {
     #[track_caller]
     fn node(&self, i: usize) -> Value {
         let (node, kind) = self.trace.nodes[i];
-        let dtype = self.dtype(kind);
-        let rounded = |s: Scalar| Value::Scalar(Scalar::from_bits(s.to_bits(dtype), dtype));
-        match node {
-            Node::Operand(o) => match self.operands[o] {
+        match (node, self.known[i]) {
+            (_, Some(s)) => Value::Scalar(s),
+            (Node::Operand(o), _) => match self.operands[o] {
                 Operand::Tensor(t) => Value::Tensor(t.clone()),
-                Operand::Scalar(s) => rounded(s),
+                Operand::Scalar(_) => unreachable!("a number is known"),
             },
-            Node::Constant(s) => rounded(s),
-            Node::Cast(x) => match self.value(x as usize) {
-                Value::Tensor(t) => Value::Tensor(t.cast(dtype)),
-                Value::Scalar(s) if kind == Kind::Int => Value::Scalar(Scalar::Int(s.to_f64() as i32 as i64)),
-                Value::Scalar(s) => rounded(*s),
+            (Node::Constant(_), _) => unreachable!("a number is known"),
+            (Node::Cast(x), _) => match self.value(x as usize) {
+                Value::Tensor(t) => Value::Tensor(t.cast(self.dtype(kind))),
+                Value::Scalar(_) => unreachable!("a number is known"),
             },
-            Node::Place(axis) => Value::Tensor(self.places(axis)),
-            Node::Read(read) => Value::Tensor(self.read(i, read as usize)),
-            Node::Op { op, of, .. } => {
-                let args: Vec<&Value> = self.trace.args(i).map(|a| self.value(a)).collect();
-                self.operation(op, self.dtype(of), &args)
-            }
+            (Node::Place(axis), _) => Value::Tensor(self.places(axis)),
+            (Node::Read(read), _) => Value::Tensor(self.read(i, read as usize)),
+            (Node::Op { op, of, .. }, _) => match self.chosen(i) {
+                Some(chosen) => self.value(chosen).clone(),
+                None => {
+                    let args: Vec<&Value> = self.trace.args(i).map(|a| self.value(a)).collect();
+                    self.operation(op, self.dtype(of), &args)
+                }
+            },
         }
     }
 
@@ -152,7 +204,12 @@ impl<'a> Recording<'a> {
         }
         let at: Vec<Tensor> = read.at.iter().map(|&a| self.index(a as usize)).collect();
         if x.numel() == 0 && self.over.numel() > 0 && read.edge != Edge::Zero {
-            panic!("{}: a read of `{}`, which has no elements: shape {}", self.name, self.names[read.operand], x.shape());
+            panic!(
+                "{}: a read of `{}`, which has no elements: shape {}",
+                self.name,
+                self.names[read.operand],
+                x.shape()
+            );
         }
         place::gathered(x, &at, read.edge, &self.over)
     }
@@ -175,7 +232,7 @@ impl<'a> Recording<'a> {
                 shape = Some(both.expect("the operands broadcast"));
             }
         }
-        let Some(shape) = shape else { return Value::Scalar(on_numbers(op, dtype, args)) };
+        let shape = shape.expect("what follows from numbers alone is known");
         let (mut attr, mut operands) = (0, [Arg::Scalar(0); 3]);
         for (i, arg) in args.iter().enumerate() {
             let of = if op == ElementOp::Where && i == 0 { DType::Bool } else { dtype };
@@ -198,18 +255,11 @@ impl<'a> Recording<'a> {
 }
 
 /// An operation on numbers alone.
-fn on_numbers(op: ElementOp, dtype: DType, args: &[&Value]) -> Scalar {
-    let scalars: Vec<Scalar> = args
-        .iter()
-        .map(|arg| match arg {
-            Value::Scalar(s) => *s,
-            Value::Tensor(_) => unreachable!("only numbers"),
-        })
-        .collect();
+fn on_numbers(op: ElementOp, dtype: DType, args: &[Scalar]) -> Scalar {
     let out = op.output(dtype);
     let result = match dtype.is_float() {
-        true => Scalar::Float(on_floats(op, out, &scalars.iter().map(|s| s.to_f64()).collect::<Vec<_>>())),
-        false => Scalar::Int(on_ints(op, dtype, &scalars.iter().map(|s| s.to_i64()).collect::<Vec<_>>())),
+        true => Scalar::Float(on_floats(op, out, &args.iter().map(|s| s.to_f64()).collect::<Vec<_>>())),
+        false => Scalar::Int(on_ints(op, dtype, &args.iter().map(|s| s.to_i64()).collect::<Vec<_>>())),
     };
     Scalar::from_bits(result.to_bits(out), out)
 }

@@ -123,12 +123,7 @@ pub(crate) fn own(
 /// Tensors of these values that share a rule and were made from these tensors; the values alone where nothing is
 /// tracked. What the values and `from` hold is kept for the rule.
 #[track_caller]
-pub(crate) fn joint(
-    values: &[Arc<Value>],
-    name: &'static str,
-    from: &[Tensor],
-    rule: Box<JointRule>,
-) -> Vec<Tensor> {
+pub(crate) fn joint(values: &[Arc<Value>], name: &'static str, from: &[Tensor], rule: Box<JointRule>) -> Vec<Tensor> {
     if !is_tracking() || !from.iter().any(Tensor::is_tracked) {
         return values.iter().map(|v| Tensor::of(v.clone())).collect();
     }

@@ -21,7 +21,8 @@ fn product_bias_relu(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
 #[test]
 fn a_product_with_its_own_backward_is_right_for_all_sizes() {
     for bias in [vec![4], vec![3, 4], vec![1, 4], vec![3, 1], vec![]] {
-        let xs = [numbers(1, [3, 5], -1.0, 1.0), numbers(2, [5, 4], -1.0, 1.0), numbers(3, Shape::new(&bias), -0.2, 0.2)];
+        let xs =
+            [numbers(1, [3, 5], -1.0, 1.0), numbers(2, [5, 4], -1.0, 1.0), numbers(3, Shape::new(&bias), -0.2, 0.2)];
         check("product_bias_relu", &xs, &|xs| product_bias_relu(&xs[0], &xs[1], &xs[2]));
     }
 }

@@ -98,10 +98,14 @@ fn its_error_is_the_error_of_the_read() {
     assert_eq!(other.to_vec::<f32>().unwrap(), [2.0, 3.0, 4.0, -3.0]);
     assert_eq!(sums().on_all(&x.abs())[0].to_vec::<f32>().unwrap(), [3.0, 7.0]);
     // A panic, as a wrong slice is one, and operands that failed themselves.
-    let panics = HostOp::new("wrong", |x: &[Tensor]| [(*x[0].shape(), DType::F32)], |x, _| {
-        x[0].slice::<i32>();
-        Ok(())
-    });
+    let panics = HostOp::new(
+        "wrong",
+        |x: &[Tensor]| [(*x[0].shape(), DType::F32)],
+        |x, _| {
+            x[0].slice::<i32>();
+            Ok(())
+        },
+    );
     let error = panics.on(&x).to_vec::<f32>().unwrap_err().to_string();
     assert!(error.contains("wrong: it panicked: a slice of i32 was asked for, but its dtype is f32"), "{error}");
     let error = panics.on(&all[0]).to_vec::<f32>().unwrap_err();
@@ -114,12 +118,16 @@ fn it_may_compute_with_tensors() {
     let scale = Tensor::new([2.0f32, 3.0]);
     let calls = Arc::new(AtomicUsize::new(0));
     let seen = calls.clone();
-    let op = HostOp::new("nested", |x: &[Tensor]| [(*x[0].shape(), DType::F32)], move |x, y| {
-        seen.fetch_add(1, Relaxed);
-        let x = Tensor::from_slice(x[0].slice::<f32>(), *x[0].shape());
-        y[0].slice_mut::<f32>().copy_from_slice(&(x * &scale).to_vec::<f32>()?);
-        Ok(())
-    });
+    let op = HostOp::new(
+        "nested",
+        |x: &[Tensor]| [(*x[0].shape(), DType::F32)],
+        move |x, y| {
+            seen.fetch_add(1, Relaxed);
+            let x = Tensor::from_slice(x[0].slice::<f32>(), *x[0].shape());
+            y[0].slice_mut::<f32>().copy_from_slice(&(x * &scale).to_vec::<f32>()?);
+            Ok(())
+        },
+    );
     let x = Tensor::new([1.0f32, 1.0]);
     let y = op.on(&op.on(&(&x + 1.0)));
     // Asked for while an operation is recorded.

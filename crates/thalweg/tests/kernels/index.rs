@@ -57,7 +57,15 @@ fn assert_places(name: &str, got: &Tensor, want: impl Fn(&[i32]) -> f64) {
     let (shape, got) = (*got.shape(), got.to_vec::<f64>().unwrap());
     for (p, got) in got.into_iter().enumerate() {
         let mut rest = p;
-        let mut at: Vec<i32> = shape.iter().rev().map(|d| { let i = rest % d; rest /= d; i as i32 }).collect();
+        let mut at: Vec<i32> = shape
+            .iter()
+            .rev()
+            .map(|d| {
+                let i = rest % d;
+                rest /= d;
+                i as i32
+            })
+            .collect();
         at.reverse();
         let want = want(&at);
         assert!((got - want).abs() < 1e-12, "{name} at {at:?}: {got} {want}");

@@ -6,6 +6,7 @@ mod counting;
 mod differences;
 
 mod backward;
+mod chapter;
 mod host;
 mod index;
 mod map;
@@ -24,7 +25,8 @@ fn mistake(f: impl FnOnce()) -> String {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let message = format!("{}: {}", info.location().map_or("", |l| l.file()), info.payload_as_str().unwrap_or(""));
+            let message =
+                format!("{}: {}", info.location().map_or("", |l| l.file()), info.payload_as_str().unwrap_or(""));
             match LAST.with_borrow(Option::is_some) {
                 true => LAST.set(Some(message)),
                 false => before(info),

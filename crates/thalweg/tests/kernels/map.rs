@@ -114,7 +114,8 @@ fn numbers_and_tensors_agree() {
     for on in [false, true] {
         let ns = Tensor::new([-3i32, 0, 1, 2, 3, 9]).unsqueeze(1);
         let got = mixed::on(&x, &ns, on);
-        let (a, n, c) = (got.0.to_vec::<f32>().unwrap(), got.1.to_vec::<i32>().unwrap(), got.2.to_vec::<bool>().unwrap());
+        let (a, n, c) =
+            (got.0.to_vec::<f32>().unwrap(), got.1.to_vec::<i32>().unwrap(), got.2.to_vec::<bool>().unwrap());
         assert_eq!(got.0.dims(), [6, 60]);
         for (i, (&k, &x)) in [-3, 0, 1, 2, 3, 9].iter().flat_map(|k| xs.iter().map(move |x| (k, x))).enumerate() {
             let want = mixed(x, k, on);
