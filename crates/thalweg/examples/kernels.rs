@@ -5,6 +5,7 @@
 //! cargo run --release --example kernels -- --time
 //! ```
 
+use std::f64::consts::FRAC_1_SQRT_2;
 use std::time::Instant;
 use thalweg::kernel::{Edge, Field};
 use thalweg::prelude::*;
@@ -38,7 +39,7 @@ pub fn black_scholes<F: Real>(spot: F, strike: F, years: F, rate: F, volatility:
 /// The normal distribution: kernels call each other.
 #[kernel]
 pub fn normal<F: Real>(x: F) -> F {
-    0.5 * (-x * 0.7071067811865476).erfc()
+    0.5 * (-x * F::lit(FRAC_1_SQRT_2)).erfc()
 }
 
 /// 4. A step of the heat equation: five points, the outermost of which have themselves as neighbours.
@@ -112,8 +113,11 @@ pub fn hashed<F: Real>(i: i32, j: i32, seed: i32) -> F {
     bits as F / 16777216.0
 }
 
+/// A kernel by its name, on tensors that it holds.
+pub type Named = (&'static str, Box<dyn Fn() -> Tensor>);
+
 /// The kernels on tensors of this size.
-pub fn all(size: usize) -> Vec<(&'static str, Box<dyn Fn() -> Tensor>)> {
+pub fn all(size: usize) -> Vec<Named> {
     let shape = [size, size];
     let (x, dy, dx) = (Tensor::randn(shape), Tensor::randn(shape), Tensor::randn(shape));
     let positive = x.abs() + 0.5;
@@ -136,7 +140,7 @@ fn main() -> Result<(), Error> {
     println!("{} {}", leaky::on(&x, 0.5), leaky(-2.0, 0.5));
     println!("{} {}", cube_root::on(x.abs()), cube_root(8.0));
     for (name, kernel) in all(256) {
-        let (_, told) = thalweg::explain(|| kernel());
+        let (_, told) = thalweg::explain(&kernel);
         println!("{name}: {} operations, kernels {}", told.unfused().kernels, told.totals().kernels);
     }
     if std::env::args().any(|a| a == "--time") {

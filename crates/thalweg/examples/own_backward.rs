@@ -8,7 +8,7 @@
 use thalweg::prelude::*;
 use thalweg::{Backward, custom_grad, explain};
 
-pub fn fused(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
+fn fused(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
     custom_grad(
         [x, w, b],
         |[x, w, b]| (x.matmul(&w) + b).relu(),
@@ -24,8 +24,8 @@ fn main() -> Result<(), Error> {
     let (x, w, b) = (Tensor::randn([m, k]), Tensor::randn([k, n]), Tensor::randn([n]));
     thalweg::synchronize()?;
     let plain = |x: &Tensor, w: &Tensor, b: &Tensor| (x.matmul(w) + b).relu();
-    let kinds: [(&str, &dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor); 2] = [("own", &fused), ("plain", &plain)];
-    for (name, f) in kinds {
+    type Layer = fn(&Tensor, &Tensor, &Tensor) -> Tensor;
+    for (name, f) in [("own", fused as Layer), ("plain", plain as Layer)] {
         let leaves = [&x, &w, &b].map(Tensor::tracked);
         let (gradients, told) = explain(|| {
             let y = f(&leaves[0].tanh(), &leaves[1], &leaves[2]) * 0.5;

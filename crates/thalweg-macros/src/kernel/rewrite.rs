@@ -83,10 +83,9 @@ impl Rewrite<'_> {
                     _ => {}
                 }
             }
-            (Pat::Ident(name), init) if name.mutability.is_some() => {
-                if self.lift(init) {
-                    self.own.insert(name.ident.clone());
-                }
+            (Pat::Ident(name), init) => {
+                let lifted = name.mutability.is_some() && self.lift(init);
+                self.own.extend(lifted.then(|| name.ident.clone()));
             }
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! What `if`, `&&` and `||` in a kernel become.
 
-use super::{Int, Mask, Real};
+use super::integer::{Int, Mask};
+use super::real::Real;
 
 /// What a branch of an `if` can give: numbers, integers and truth values of a kernel, tuples and arrays of them.
 #[diagnostic::on_unimplemented(
@@ -189,21 +190,27 @@ impl<F: Real, T: Branch<F>, const N: usize> Branch<F> for [T; N] {
     }
 }
 
+/// A branch for its assignments alone.
+impl<F: Real> Branch<F> for () {
+    type Out = ();
+    fn lift(self) {}
+    fn pick(_: Mask<F>, _: (), _: ()) {}
+}
+
 macro_rules! tuples {
-    ($($($t:ident $n:tt)*;)*) => {$(
-        impl<F: Real, $($t: Branch<F>),*> Branch<F> for ($($t,)*) {
-            type Out = ($($t::Out,)*);
+    ($($($t:ident $n:tt)+;)*) => {$(
+        impl<F: Real, $($t: Branch<F>),+> Branch<F> for ($($t,)+) {
+            type Out = ($($t::Out,)+);
             fn lift(self) -> Self::Out {
-                ($(self.$n.lift(),)*)
+                ($(self.$n.lift(),)+)
             }
-            fn pick(_c: Mask<F>, _a: Self::Out, _b: Self::Out) -> Self::Out {
-                ($($t::pick(_c, _a.$n, _b.$n),)*)
+            fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out {
+                ($($t::pick(c, a.$n, b.$n),)+)
             }
         }
     )*};
 }
 tuples! {
-    ;
     A 0;
     A 0 B 1;
     A 0 B 1 C 2;

@@ -3,9 +3,11 @@
 //!
 //! Always true: every check is made before anything is recorded.
 
+use super::field::Field;
+use super::integer::{Int, Mask};
 use super::replay::Recording;
+use super::trace::Traced;
 use super::trace::{Kind, Open, TracedField};
-use super::{Field, Int, Mask, Traced};
 use crate::{DType, Device, Operand, Shape, Tensor};
 
 /// A call of a kernel on tensors, in the making; what `#[kernel]` writes.

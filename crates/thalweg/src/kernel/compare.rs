@@ -1,6 +1,7 @@
 //! What comparisons in a kernel become.
 
-use super::{Int, Mask, Real};
+use super::integer::{Int, Mask};
+use super::real::Real;
 use thalweg_ir::ElementOp;
 
 /// What can be compared in a kernel: numbers of its type, its integers, its truth values, and plain Rust numbers, as

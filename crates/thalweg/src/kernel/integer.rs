@@ -1,78 +1,78 @@
 //! Integers and truth values of kernels: what `i32` and `bool` in a kernel's signature become.
 
-use super::Real;
+use super::repr::Repr;
 use std::fmt;
 use std::ops::*;
 use thalweg_ir::ElementOp;
 
 /// An integer of a kernel over `F`: 32 bits, signed. It wraps; `/` is toward zero and by zero gives 0, `%` has the sign
 /// of the divisor, shifts by more than the width give 0 (or the sign), as everywhere in the table of operations.
-pub struct Int<F: Real>(pub(super) F::RawInt);
+pub struct Int<F: Repr>(pub(super) F::RawInt);
 
 /// A truth value of a kernel over `F`.
-pub struct Mask<F: Real>(pub(super) F::RawMask);
+pub struct Mask<F: Repr>(pub(super) F::RawMask);
 
-impl<F: Real> Clone for Int<F> {
+impl<F: Repr> Clone for Int<F> {
     fn clone(&self) -> Int<F> {
         *self
     }
 }
-impl<F: Real> Copy for Int<F> {}
-impl<F: Real> Clone for Mask<F> {
+impl<F: Repr> Copy for Int<F> {}
+impl<F: Repr> Clone for Mask<F> {
     fn clone(&self) -> Mask<F> {
         *self
     }
 }
-impl<F: Real> Copy for Mask<F> {}
+impl<F: Repr> Copy for Mask<F> {}
 
-impl<F: Real> fmt::Debug for Int<F> {
+impl<F: Repr> fmt::Debug for Int<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
-impl<F: Real> fmt::Debug for Mask<F> {
+impl<F: Repr> fmt::Debug for Mask<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl<F: Real> From<i32> for Int<F> {
+impl<F: Repr> From<i32> for Int<F> {
     fn from(value: i32) -> Int<F> {
         Int(F::int(value))
     }
 }
-impl<F: Real> From<bool> for Mask<F> {
+impl<F: Repr> From<bool> for Mask<F> {
     fn from(value: bool) -> Mask<F> {
         Mask(F::mask(value))
     }
 }
 
 /// On numbers.
-impl<F: Real<RawInt = i32>> Int<F> {
+impl<F: Repr<RawInt = i32>> Int<F> {
     /// The integer.
     pub fn get(self) -> i32 {
         self.0
     }
 }
 /// On numbers.
-impl<F: Real<RawMask = bool>> Mask<F> {
+impl<F: Repr<RawMask = bool>> Mask<F> {
     /// The truth value.
     pub fn get(self) -> bool {
         self.0
     }
 }
-impl<F: Real<RawInt = i32>> PartialEq<i32> for Int<F> {
+impl<F: Repr<RawInt = i32>> PartialEq<i32> for Int<F> {
     fn eq(&self, other: &i32) -> bool {
         self.0 == *other
     }
 }
-impl<F: Real<RawMask = bool>> PartialEq<bool> for Mask<F> {
+impl<F: Repr<RawMask = bool>> PartialEq<bool> for Mask<F> {
     fn eq(&self, other: &bool) -> bool {
         self.0 == *other
     }
 }
 
-impl<F: Real> Int<F> {
+impl<F: Repr> Int<F> {
     fn binary(op: ElementOp, a: impl Into<Int<F>>, b: impl Into<Int<F>>) -> Int<F> {
         Int(F::apply_int(op, &[a.into().0, b.into().0]))
     }
@@ -105,19 +105,19 @@ impl<F: Real> Int<F> {
 
 macro_rules! operators {
     ($($trait:ident $f:ident $op:ident, $assign:ident $g:ident;)*) => {$(
-        impl<F: Real, I: Into<Int<F>>> $trait<I> for Int<F> {
+        impl<F: Repr, I: Into<Int<F>>> $trait<I> for Int<F> {
             type Output = Int<F>;
             fn $f(self, other: I) -> Int<F> {
                 Int::binary(ElementOp::$op, self, other)
             }
         }
-        impl<F: Real> $trait<Int<F>> for i32 {
+        impl<F: Repr> $trait<Int<F>> for i32 {
             type Output = Int<F>;
             fn $f(self, other: Int<F>) -> Int<F> {
                 Int::binary(ElementOp::$op, self, other)
             }
         }
-        impl<F: Real, I: Into<Int<F>>> $assign<I> for Int<F> {
+        impl<F: Repr, I: Into<Int<F>>> $assign<I> for Int<F> {
             fn $g(&mut self, other: I) {
                 *self = Int::binary(ElementOp::$op, *self, other);
             }
@@ -137,13 +137,13 @@ operators! {
     Shr shr Shr, ShrAssign shr_assign;
 }
 
-impl<F: Real> Neg for Int<F> {
+impl<F: Repr> Neg for Int<F> {
     type Output = Int<F>;
     fn neg(self) -> Int<F> {
         Int(F::apply_int(ElementOp::Neg, &[self.0]))
     }
 }
-impl<F: Real> Not for Int<F> {
+impl<F: Repr> Not for Int<F> {
     type Output = Int<F>;
     fn not(self) -> Int<F> {
         Int(F::apply_int(ElementOp::BitNot, &[self.0]))
@@ -152,13 +152,13 @@ impl<F: Real> Not for Int<F> {
 
 macro_rules! logic {
     ($($trait:ident $f:ident $op:ident, $assign:ident $g:ident;)*) => {$(
-        impl<F: Real, M: Into<Mask<F>>> $trait<M> for Mask<F> {
+        impl<F: Repr, M: Into<Mask<F>>> $trait<M> for Mask<F> {
             type Output = Mask<F>;
             fn $f(self, other: M) -> Mask<F> {
                 Mask(F::logic(ElementOp::$op, &[self.0, other.into().0]))
             }
         }
-        impl<F: Real, M: Into<Mask<F>>> $assign<M> for Mask<F> {
+        impl<F: Repr, M: Into<Mask<F>>> $assign<M> for Mask<F> {
             fn $g(&mut self, other: M) {
                 *self = $trait::$f(*self, other);
             }
@@ -171,7 +171,7 @@ logic! {
     BitXor bitxor Xor, BitXorAssign bitxor_assign;
 }
 
-impl<F: Real> Not for Mask<F> {
+impl<F: Repr> Not for Mask<F> {
     type Output = Mask<F>;
     fn not(self) -> Mask<F> {
         Mask(F::logic(ElementOp::Not, &[self.0]))

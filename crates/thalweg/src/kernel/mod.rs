@@ -35,18 +35,20 @@ mod number;
 mod place;
 mod real;
 mod replay;
+mod repr;
 mod trace;
 
 pub use branch::{Branch, Condition, Logic, and, lift, or, select};
 pub use call::{Call, Outputs, Take};
 pub use compare::{Compare, compare};
-#[doc(hidden)]
-pub use field::Elements;
-pub use field::{Edge, Field};
+pub use field::Field;
 pub use integer::{Int, Mask};
-pub use real::Real;
 #[doc(hidden)]
-pub use real::Repr;
+pub use number::Elements;
+pub use real::Real;
+pub use repr::Edge;
+#[doc(hidden)]
+pub use repr::Repr;
 pub use thalweg_ir::ElementOp;
 pub use trace::Traced;
 #[doc(hidden)]

@@ -1,7 +1,7 @@
 //! Kernels on numbers: what an operation means by its row of the table, rounded to the type.
 
-use super::Repr;
-use super::field::{Edge, Elements};
+use super::repr::{Edge, Repr};
+use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp};
 
 /// The result of an operation on integers or truth values of a dtype.
@@ -14,6 +14,37 @@ pub(super) fn on_ints(op: ElementOp, dtype: DType, args: &[i64]) -> i64 {
 pub(super) fn on_floats(op: ElementOp, dtype: DType, args: &[f64]) -> f64 {
     let meaning = op.row().meaning.float.expect("the operation takes floats");
     dtype.round(meaning(args))
+}
+
+/// The elements of a field on numbers.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Elements<T> {
+    elements: Arc<[T]>,
+    sizes: Vec<usize>,
+}
+
+impl<T: Copy> Elements<T> {
+    pub(super) fn new(elements: &[T], sizes: &[usize]) -> Elements<T> {
+        Elements { elements: elements.into(), sizes: sizes.into() }
+    }
+
+    /// The element at a place; none where that is outside and an edge says 0.
+    fn read(&self, at: &[i32], edge: Edge) -> Option<T> {
+        let mut position = 0;
+        for (&i, &size) in at.iter().zip(&self.sizes) {
+            let (i, size) = (i64::from(i), size as i64);
+            let inside = match edge {
+                _ if (0..size).contains(&i) => i,
+                Edge::Zero => return None,
+                Edge::Clamp if size > 0 => i.clamp(0, size - 1),
+                Edge::Wrap if size > 0 => i.rem_euclid(size),
+                _ => panic!("a read at {at:?} of a field of sizes {:?}", self.sizes),
+            };
+            position = position * size + inside;
+        }
+        Some(self.elements[position as usize])
+    }
 }
 
 /// Up to three arguments in another type.

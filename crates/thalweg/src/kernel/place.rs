@@ -5,7 +5,7 @@
 //! with steps, padding, parts joined. All of these are index maps, so what is read may itself be computed inside of the
 //! kernel, and the gradient is the inverse map. What is computed otherwise is gathered.
 
-use super::field::Edge;
+use super::repr::Edge;
 use super::trace::{Node, Trace};
 use crate::join::join;
 use crate::{DType, MAX_RANK, Scalar, Shape, Tensor};
@@ -167,7 +167,7 @@ pub(super) fn gathered(x: &Tensor, at: &[Tensor], edge: Edge, over: &Shape) -> T
                 c.clamp(0, size - 1)
             }
         };
-        position = position + held * strides[d] as i64;
+        position += held * strides[d] as i64;
     }
     let flat = Shape::new(&[over.numel()]);
     let row = x.reshaped(Shape::new(&[x.numel()]));

@@ -1,38 +1,10 @@
 //! The numbers that kernels are written over.
 
-use super::{Edge, Int, Mask};
-use std::fmt::Debug;
+use super::integer::{Int, Mask};
+use super::repr::Repr;
+use super::trace::Traced;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Rem, RemAssign, Sub, SubAssign};
 use thalweg_ir::ElementOp;
-
-/// What stands behind a number: how operations of the table are applied to it. Not for users.
-#[doc(hidden)]
-pub trait Repr: Copy + Debug + 'static {
-    type RawInt: Copy + Debug + 'static;
-    type RawMask: Copy + Debug + 'static;
-    type RawField: Clone + Debug + 'static;
-
-    fn constant(value: f64) -> Self;
-    fn int(value: i32) -> Self::RawInt;
-    fn mask(value: bool) -> Self::RawMask;
-    /// An operation whose result is of the arguments' type.
-    fn apply(op: ElementOp, args: &[Self]) -> Self;
-    /// An operation whose result is a truth value.
-    fn test(op: ElementOp, args: &[Self]) -> Self::RawMask;
-    fn apply_int(op: ElementOp, args: &[Self::RawInt]) -> Self::RawInt;
-    fn test_int(op: ElementOp, args: &[Self::RawInt]) -> Self::RawMask;
-    fn logic(op: ElementOp, args: &[Self::RawMask]) -> Self::RawMask;
-    fn pick(c: Self::RawMask, a: Self, b: Self) -> Self;
-    fn pick_int(c: Self::RawMask, a: Self::RawInt, b: Self::RawInt) -> Self::RawInt;
-    fn into_int(self) -> Self::RawInt;
-    fn from_int(i: Self::RawInt) -> Self;
-    /// The sizes of a field.
-    fn sizes(field: &Self::RawField) -> &[usize];
-    /// The element of a field at a place.
-    fn read(field: &Self::RawField, at: &[Self::RawInt], edge: Edge) -> Self;
-    /// What a truth value is, where that is known: on numbers.
-    fn known(mask: Self::RawMask) -> Option<bool>;
-}
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident => $op:ident($($arg:ident),*);)*) => {$(
@@ -213,7 +185,7 @@ macro_rules! operators {
     )*};
 }
 
-operators! { super::Traced:
+operators! { Traced:
     Add add Add, AddAssign add_assign;
     Sub sub Sub, SubAssign sub_assign;
     Mul mul Mul, MulAssign mul_assign;
@@ -221,13 +193,13 @@ operators! { super::Traced:
     Rem rem Rem, RemAssign rem_assign;
 }
 
-impl Neg for super::Traced {
-    type Output = super::Traced;
-    fn neg(self) -> super::Traced {
-        <super::Traced as Repr>::apply(ElementOp::Neg, &[self])
+impl Neg for Traced {
+    type Output = Traced;
+    fn neg(self) -> Traced {
+        <Traced as Repr>::apply(ElementOp::Neg, &[self])
     }
 }
 
-impl Real for super::Traced {}
+impl Real for Traced {}
 impl Real for f32 {}
 impl Real for f64 {}

@@ -4,9 +4,9 @@
 //! recorded, in the order in which the kernel did it. What follows from numbers alone is computed here, by the table,
 //! and is a number, no operation, and an `if` on it is the branch that it says; reads at places that follow from the result's are views, others gathers.
 
-use super::field::Edge;
 use super::number::{on_floats, on_ints};
 use super::place::{self, Affine, affine_places};
+use super::repr::Edge;
 use super::trace::{Kind, Node, Trace};
 use crate::operand::Arg;
 use crate::record::push;
@@ -130,8 +130,8 @@ impl<'a> Recording<'a> {
                 self.needs(i).into_iter().for_each(|a| needed[a] = true);
             }
         }
-        for i in 0..n {
-            let value = if needed[i] { Some(self.node(i)) } else { None };
+        for (i, needed) in needed.into_iter().enumerate() {
+            let value = if needed { Some(self.node(i)) } else { None };
             self.values.push(value);
         }
     }

@@ -3,7 +3,7 @@
 //! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which push what is done
 //! with them, and closes it. Always true: a number is only used in the trace that it was made in.
 
-use super::{Edge, Repr};
+use super::repr::{Edge, Repr};
 use std::cell::RefCell;
 use thalweg_ir::{ElementOp, Scalar};
 

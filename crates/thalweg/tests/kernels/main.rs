@@ -25,8 +25,9 @@ fn mistake(f: impl FnOnce()) -> String {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let message =
-                format!("{}: {}", info.location().map_or("", |l| l.file()), info.payload_as_str().unwrap_or(""));
+            let text = info.payload().downcast_ref::<String>().map(String::as_str);
+            let text = text.or(info.payload().downcast_ref::<&str>().copied()).unwrap_or("");
+            let message = format!("{}: {text}", info.location().map_or("", |l| l.file()));
             match LAST.with_borrow(Option::is_some) {
                 true => LAST.set(Some(message)),
                 false => before(info),
