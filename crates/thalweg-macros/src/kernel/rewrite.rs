@@ -20,7 +20,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use std::collections::HashSet;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
-use syn::{BinOp, Expr, ExprIf, FnArg, Item, ItemFn, Lit, Local, Pat, Stmt, StmtMacro, Type, parse_quote};
+use syn::{BinOp, Expr, ExprIf, FnArg, Item, ItemFn, Lit, Local, Pat, StmtMacro, Type, parse_quote};
 
 /// Variables that the branches of one `if` may assign: as many as a tuple may have parts.
 const MOST_ASSIGNED: usize = 11;
@@ -66,26 +66,23 @@ impl Rewrite<'_> {
         }
     }
 
-    /// A variable that changes and begins with a plain number is one of the kernel's.
-    fn begin(&mut self, pattern: &Pat, init: &mut Expr) {
+    /// A variable that changes and begins with a plain number is one of the kernel's, and so is one whose type says so.
+    fn begin(&mut self, pattern: &Pat, ty: Option<&Type>, init: &mut Expr) {
         match (pattern, init) {
             (Pat::Tuple(patterns), Expr::Tuple(inits)) => {
-                patterns.elems.iter().zip(&mut inits.elems).for_each(|(p, i)| self.begin(p, i));
-            }
-            (Pat::Type(typed), init) => {
-                let of = self.own_type(&typed.ty).is_some();
-                match &*typed.pat {
-                    Pat::Ident(name) if of => {
-                        self.lift(init);
-                        self.own.insert(name.ident.clone());
-                    }
-                    Pat::Tuple(_) => self.begin(&typed.pat, init),
-                    _ => {}
+                let types = match ty {
+                    Some(Type::Tuple(all)) => all.elems.iter().map(Some).collect(),
+                    _ => vec![None; patterns.elems.len()],
+                };
+                for ((p, ty), init) in patterns.elems.iter().zip(types).zip(&mut inits.elems) {
+                    self.begin(p, ty, init);
                 }
             }
+            (Pat::Type(typed), init) => self.begin(&typed.pat, Some(&typed.ty), init),
             (Pat::Ident(name), init) => {
-                let lifted = name.mutability.is_some() && self.lift(init);
-                self.own.extend(lifted.then(|| name.ident.clone()));
+                let said = ty.is_some_and(|ty| self.own_type(ty).is_some());
+                let lifted = (said || ty.is_none() && name.mutability.is_some()) && self.lift(init);
+                self.own.extend((said || lifted).then(|| name.ident.clone()));
             }
             _ => {}
         }
@@ -97,6 +94,7 @@ impl Rewrite<'_> {
             (Expr::Tuple(places), Expr::Tuple(values)) => {
                 places.elems.iter().zip(&mut values.elems).for_each(|(p, v)| self.assign(p, v));
             }
+            (Expr::Index(index), value) => self.assign(&index.expr, value),
             (Expr::Path(path), value) if path.path.get_ident().is_some_and(|name| self.own.contains(name)) => {
                 self.lift(value);
             }
@@ -104,9 +102,14 @@ impl Rewrite<'_> {
         }
     }
 
-    /// A plain integer or truth value as one of the kernel's; whether it is one.
+    /// A plain integer or truth value, or an array of such, as one of the kernel's; whether it is one.
     fn lift(&self, init: &mut Expr) -> bool {
         let number = self.number;
+        match init {
+            Expr::Array(all) => return all.elems.iter_mut().fold(false, |any, e| self.lift(e) | any),
+            Expr::Repeat(e) => return self.lift(&mut e.expr),
+            _ => {}
+        }
         let kind = match &*init {
             Expr::Lit(lit) => match &lit.lit {
                 Lit::Int(i) if matches!(i.suffix(), "" | "i32") => quote!(Int),
@@ -124,13 +127,6 @@ impl Rewrite<'_> {
             quote_spanned!(span=> <::thalweg::kernel::#kind<#number> as ::core::convert::From<_>>::from(#init)),
         );
         true
-    }
-
-    fn condition(&mut self, e: &mut Expr) {
-        if let Expr::Let(e) = &*e {
-            self.errors.at(e, "`let` in a condition looks at plain data; in a kernel, match that before");
-        }
-        self.visit_expr_mut(e);
     }
 
     /// `if` as an expression, with what its branches assign.
@@ -153,7 +149,7 @@ impl Rewrite<'_> {
             let many = format!("more than {MOST_ASSIGNED} variables are assigned in this `if`; put some into an array");
             self.errors.at(e.if_token, many);
         }
-        self.condition(&mut e.cond);
+        self.visit_expr_mut(&mut e.cond);
         self.visit_expr_mut(&mut then);
         self.visit_expr_mut(&mut or_else);
         let (condition, number) = (&e.cond, self.number);
@@ -214,6 +210,7 @@ impl Rewrite<'_> {
                  expression",
             ),
             Expr::Try(e) => (at(&e.question_token), "a kernel cannot return early; it gives numbers, no `Result`"),
+            Expr::Let(e) => (at(e), "`let` in a condition looks at plain data; in a kernel, match that before"),
             Expr::While(e) => (
                 at(&e.while_token),
                 "a loop whose end depends on data is not there yet; write `for _ in 0..N` with a constant, and an `if` \
@@ -326,7 +323,7 @@ impl VisitMut for Rewrite<'_> {
 
     fn visit_local_mut(&mut self, local: &mut Local) {
         if let Some(init) = &mut local.init {
-            self.begin(&local.pat, &mut init.expr);
+            self.begin(&local.pat, None, &mut init.expr);
             if let Some((token, _)) = &init.diverge {
                 self.errors.at(token, "`let .. else` leaves the kernel early; match plain data before");
                 return;
@@ -370,8 +367,4 @@ impl VisitMut for Rewrite<'_> {
     }
 
     fn visit_generic_argument_mut(&mut self, _: &mut syn::GenericArgument) {}
-
-    fn visit_stmt_mut(&mut self, statement: &mut Stmt) {
-        visit_mut::visit_stmt_mut(self, statement);
-    }
 }

@@ -20,4 +20,9 @@ fn chained<F: Real>(x: F, n: Option<usize>) -> F {
     if let Some(n) = n { x * F::lit(n as f64) } else { x }
 }
 
+#[kernel]
+fn both<F: Real>(x: F, n: Option<usize>) -> F {
+    if x > 0.0 && let Some(n) = n { x * F::lit(n as f64) } else { x }
+}
+
 fn main() {}

@@ -38,6 +38,21 @@ fn shape<F: Real>(x: F) -> F {
     x
 }
 
+#[kernel(index)]
+fn no_place<F: Real>(x: &Field<F, 2>) -> F {
+    x.get([0, 0], Edge::Zero)
+}
+
+#[kernel(index)]
+fn written<F: Real>(at: [i32; 2], x: &mut Field<F, 2>) -> F {
+    x.get(at, Edge::Zero)
+}
+
+#[kernel]
+fn no_index<F: Real>(x: F, field: &Field<F, 2>) -> F {
+    x
+}
+
 #[kernel]
 struct NoFunction;
 

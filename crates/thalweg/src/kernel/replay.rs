@@ -2,7 +2,8 @@
 //!
 //! In: a trace and what stands for its operands. Out: the results, recorded. Always true: only what a result needs is
 //! recorded, in the order in which the kernel did it. What follows from numbers alone is computed here, by the table,
-//! and is a number, no operation, and an `if` on it is the branch that it says; reads at places that follow from the result's are views, others gathers.
+//! and is a number, no operation, and an `if` on it is the branch that it says. Reads at places that follow from the
+//! result's are views, others gathers.
 
 use super::number::{on_floats, on_ints};
 use super::place::{self, Affine, affine_places};

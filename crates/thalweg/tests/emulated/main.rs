@@ -4,6 +4,7 @@
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
 mod contractions;
+mod kernels;
 mod scans;
 mod scatters;
 

@@ -84,6 +84,27 @@ fn mixed<F: Real>(x: F, n: i32, on: bool) -> (F, i32, bool) {
     (total.max(a), count + shifted + x as i32, seen != on && !(x >= 0.5))
 }
 
+/// Arrays of integers, types at `let`, assignments to elements.
+#[kernel]
+fn counted_bins<F: Real>(x: F, y: F) -> [i32; 3] {
+    let mut bins = [0; 3];
+    let (mut last, first): (i32, bool) = (-1, true);
+    let none: bool = false;
+    for (k, value) in [x, y].into_iter().enumerate() {
+        if value < 0.0 {
+            bins[0] += 1;
+            last = 0;
+        } else if value < 1.0 && first != none {
+            bins[1] += k as i32 + 1;
+            last = 1;
+        } else {
+            bins = [0, 0, 7];
+            bins[2] = 9;
+        }
+    }
+    [bins[0], bins[1] * 10 + last, bins[2]]
+}
+
 #[kernel]
 fn only_integers<F: Real>(n: i32) -> i32 {
     let mut h = n * 747796405 + 5;
@@ -126,6 +147,13 @@ fn numbers_and_tensors_agree() {
     let n = Tensor::arange_with(1000, DType::I32) - 500;
     let got = only_integers::on(&n).to_vec::<i32>().unwrap();
     (0..1000).for_each(|i| assert!(only_integers::<f32>(i - 500) == got[i as usize], "{i}"));
+    let all = counted_bins::on(&x, &positive.slice(By::by(.., -1)));
+    let ys = positive.slice(By::by(.., -1)).to_vec::<f32>().unwrap();
+    let all = all.map(|t| t.to_vec::<i32>().unwrap());
+    for (i, (&x, &y)) in xs.iter().zip(&ys).enumerate() {
+        let want = counted_bins(x, y);
+        assert!((0..3).all(|k| want[k] == all[k][i]), "{x} {y}: {want:?}");
+    }
     // On numbers the type is the caller's.
     assert_eq!((gelu(1.0f64) * 1e6).round(), 841192.0);
     assert_eq!(mixed(1.0f64, Int::from(3), true).1, mixed(1.0f32, 3, true).1.get());
