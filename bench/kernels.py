@@ -3,7 +3,7 @@
 
     bench/kernels.py [ROUNDS]
 
-Needs numba and numpy. Prints the least time of each in milliseconds, tensors of 2048 by 2048 f32, and the ratio.
+Needs numba and numpy. Prints the least time of each in milliseconds, tensors of 4096 by 4096 f32, and the ratio.
 """
 
 import math
@@ -14,7 +14,7 @@ import time
 import numpy as np
 from numba import njit, prange
 
-N = 2048
+N = 4096
 F = np.float32
 HOW = dict(parallel=True, fastmath=True, error_model="numpy")
 
@@ -161,7 +161,7 @@ def main():
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     own, peer = {}, {}
     for _ in range(turns):
-        for best, times in ((own, own_times()), (peer, numba_times(30))):
+        for best, times in ((own, own_times()), (peer, numba_times(15))):
             for name, ms in times.items():
                 best[name] = min(best.get(name, 1e9), ms)
     for name, ms in own.items():

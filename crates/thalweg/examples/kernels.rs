@@ -144,9 +144,9 @@ fn main() -> Result<(), Error> {
         println!("{name}: {} operations, kernels {}", told.unfused().kernels, told.totals().kernels);
     }
     if std::env::args().any(|a| a == "--time") {
-        for (name, kernel) in all(2048) {
+        for (name, kernel) in all(4096) {
             let mut best = f64::INFINITY;
-            for _ in 0..30 {
+            for _ in 0..15 {
                 let begin = Instant::now();
                 let y = kernel();
                 thalweg::synchronize()?;

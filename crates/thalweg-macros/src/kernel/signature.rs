@@ -2,7 +2,7 @@
 
 use super::Errors;
 use proc_macro2::{Ident, TokenStream};
-use quote::quote;
+use quote::{format_ident, quote};
 use syn::{
     ConstParam, FnArg, GenericParam, ItemFn, Pat, ReturnType, Token, Type, TypeParam, TypeParamBound, WherePredicate,
 };
@@ -251,7 +251,9 @@ fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<P
     if kind == Kind::Plain {
         let ty = &typed.ty;
         if mentions(quote!(#ty), number) {
+            let field = format_ident!("Field");
             let takes = match of.by_place {
+                false if mentions(quote!(#ty), &field) => "a field is read by a kernel that is #[kernel(index)]".into(),
                 true => format!(
                     "a parameter of an index kernel is `&Field<{number}, 2>`, `{number}`, `i32`, `bool`, or plain data"
                 ),

@@ -14,7 +14,7 @@ use thalweg_ir::ElementOp;
 /// Parts that a read beyond both ends is joined from at most; one of more is a gather.
 const MOST_PARTS: usize = 4;
 
-/// `scale` times the place along `axis`, and `shift`; without an axis only that.
+/// `scale` times the place along `axis`, and `shift`; without an axis only that: `scale` is 0 then, and nowhere else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Affine {
     pub axis: Option<usize>,
@@ -246,7 +246,9 @@ mod tests {
     #[test]
     fn parts_are_what_each_place_says() {
         for (scale, shift, n, size) in cases() {
-            let a = Affine { axis: Some(0), scale, shift };
+            // Without a scale there is no axis, and one place.
+            let (axis, n) = if scale == 0 { (None, 1) } else { (Some(0), n) };
+            let a = Affine { axis, scale, shift };
             let (from, to) = inside(a, n, size);
             let places: Vec<i64> = (0..n).filter(|&p| (0..size).contains(&a.at(p))).collect();
             assert_eq!((from..to).collect::<Vec<_>>(), places, "{a:?} {n} {size}");
