@@ -48,8 +48,9 @@ impl<'a> Recording<'a> {
         trace: Trace,
     ) -> Recording<'a> {
         let (names, operands): (_, Vec<_>) = operands.into_iter().unzip();
-        let (known, affine) = (vec![], vec![]);
-        let mut own = Recording { name, names, operands, float, device, over, trace, known, affine, values: vec![] };
+        let (known, affine) = (Vec::with_capacity(trace.nodes.len()), vec![]);
+        let values = Vec::with_capacity(trace.nodes.len());
+        let mut own = Recording { name, names, operands, float, device, over, trace, known, affine, values };
         for i in 0..own.trace.nodes.len() {
             own.known.push(own.number(i));
         }
@@ -75,11 +76,14 @@ impl<'a> Recording<'a> {
                 _ => rounded(s),
             }),
             Node::Place(_) | Node::Read(_) => None,
-            Node::Op { op, of, .. } => match self.chosen(i) {
+            Node::Op { op, of, args: from } => match self.chosen(i) {
                 Some(chosen) => self.known[chosen],
                 None => {
-                    let args: Option<Vec<Scalar>> = self.trace.args(i).map(|a| self.known[a]).collect();
-                    args.map(|args| on_numbers(op, self.dtype(of), &args))
+                    let (mut args, n) = ([Scalar::Int(0); 3], op.row().arity);
+                    for (arg, a) in args.iter_mut().zip(&from[..n]) {
+                        *arg = self.known[*a as usize]?;
+                    }
+                    Some(on_numbers(op, self.dtype(of), &args[..n]))
                 }
             },
         }
@@ -91,14 +95,17 @@ impl<'a> Recording<'a> {
         self.known[c as usize].map(|c| if c.to_f64() != 0.0 { a } else { b } as usize)
     }
 
-    /// The nodes that a node is recorded from.
-    fn needs(&self, i: usize) -> Vec<usize> {
+    /// Calls `f` with the nodes that a node is recorded from.
+    fn each_needed(&self, i: usize, f: impl FnMut(usize)) {
         match self.chosen(i) {
-            _ if self.known[i].is_some() => vec![],
-            Some(chosen) => vec![chosen],
-            // Places by index maps need not be there as numbers.
-            None if self.by_map(i).is_some() => vec![],
-            None => self.trace.args(i).collect(),
+            _ if self.known[i].is_some() => {}
+            Some(chosen) => std::iter::once(chosen).for_each(f),
+            None => match self.trace.nodes[i].0 {
+                Node::Op { op, args, .. } => args[..op.row().arity].iter().map(|a| *a as usize).for_each(f),
+                // Places by index maps need not be there as numbers.
+                Node::Read(_) if self.by_map(i).is_some() => {}
+                _ => self.trace.args(i).for_each(f),
+            },
         }
     }
 
@@ -128,7 +135,7 @@ impl<'a> Recording<'a> {
         results.iter().for_each(|&r| needed[r] = true);
         for i in (0..n).rev() {
             if needed[i] {
-                self.needs(i).into_iter().for_each(|a| needed[a] = true);
+                self.each_needed(i, |a| needed[a] = true);
             }
         }
         for (i, needed) in needed.into_iter().enumerate() {
@@ -157,11 +164,12 @@ impl<'a> Recording<'a> {
             },
             (Node::Place(axis), _) => Value::Tensor(self.places(axis)),
             (Node::Read(read), _) => Value::Tensor(self.read(i, read as usize)),
-            (Node::Op { op, of, .. }, _) => match self.chosen(i) {
+            (Node::Op { op, of, args: from }, _) => match self.chosen(i) {
                 Some(chosen) => self.value(chosen).clone(),
                 None => {
-                    let args: Vec<&Value> = self.trace.args(i).map(|a| self.value(a)).collect();
-                    self.operation(op, self.dtype(of), &args)
+                    let (mut args, n) = ([None; 3], op.row().arity);
+                    args.iter_mut().zip(&from[..n]).for_each(|(arg, a)| *arg = Some(self.value(*a as usize)));
+                    self.operation(op, self.dtype(of), args)
                 }
             },
         }
@@ -225,29 +233,33 @@ impl<'a> Recording<'a> {
     }
 
     #[track_caller]
-    fn operation(&self, op: ElementOp, dtype: DType, args: &[&Value]) -> Value {
+    fn operation(&self, op: ElementOp, dtype: DType, args: [Option<&Value>; 3]) -> Value {
         let mut shape: Option<Shape> = None;
-        for arg in args {
-            if let Value::Tensor(t) = arg {
-                let both = shape.unwrap_or(Shape::SCALAR).broadcast(t.shape());
+        for arg in args.iter().flatten() {
+            if let Value::Tensor(t) = arg
+                && shape != Some(*t.shape())
+            {
+                let both = shape.map_or(Some(*t.shape()), |shape| shape.broadcast(t.shape()));
                 shape = Some(both.expect("the operands broadcast"));
             }
         }
         let shape = shape.expect("what follows from numbers alone is known");
         let (mut attr, mut operands) = (0, [Arg::Scalar(0); 3]);
-        for (i, arg) in args.iter().enumerate() {
+        for (i, arg) in args.iter().flatten().enumerate() {
             let of = if op == ElementOp::Where && i == 0 { DType::Bool } else { dtype };
             operands[i] = match arg {
                 Value::Tensor(t) => {
-                    attr |= (t.shape().broadcast_mask(&shape) as u32) << (8 * i);
+                    if *t.shape() != shape {
+                        attr |= (t.shape().broadcast_mask(&shape) as u32) << (8 * i);
+                    }
                     Arg::Tensor(t)
                 }
                 Value::Scalar(s) => Arg::Scalar(s.to_bits(of)),
             };
         }
         let [a, b, c] = operands;
-        let (op, out) = (Op::Element(op), op.output(dtype));
-        Value::Tensor(match args.len() {
+        let (arity, op, out) = (op.row().arity, Op::Element(op), op.output(dtype));
+        Value::Tensor(match arity {
             1 => push(op, out, shape, attr, [a], &[]),
             2 => push(op, out, shape, attr, [a, b], &[]),
             _ => push(op, out, shape, attr, [a, b, c], &[]),
@@ -257,10 +269,10 @@ impl<'a> Recording<'a> {
 
 /// An operation on numbers alone.
 fn on_numbers(op: ElementOp, dtype: DType, args: &[Scalar]) -> Scalar {
-    let out = op.output(dtype);
+    let (out, n) = (op.output(dtype), args.len());
     let result = match dtype.is_float() {
-        true => Scalar::Float(on_floats(op, out, &args.iter().map(|s| s.to_f64()).collect::<Vec<_>>())),
-        false => Scalar::Int(on_ints(op, dtype, &args.iter().map(|s| s.to_i64()).collect::<Vec<_>>())),
+        true => Scalar::Float(on_floats(op, out, &std::array::from_fn::<f64, 3, _>(|i| args[i % n].to_f64())[..n])),
+        false => Scalar::Int(on_ints(op, dtype, &std::array::from_fn::<i64, 3, _>(|i| args[i % n].to_i64())[..n])),
     };
     Scalar::from_bits(result.to_bits(out), out)
 }

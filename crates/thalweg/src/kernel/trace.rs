@@ -152,11 +152,18 @@ impl Trace {
 }
 
 fn push(node: Node, kind: Kind) -> Traced {
+    push_from(&[], |_| node, kind)
+}
+
+/// Pushes a node that is made of these.
+fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) -> Traced {
     OPEN.with_borrow_mut(|(_, open)| {
         let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
+        let own = args.iter().all(|a| a.trace == trace.number);
+        assert!(own, "{}: a number of another call of a kernel", trace.name);
         trace.full |= trace.nodes.len() == MOST;
         if !trace.full {
-            trace.nodes.push((node, kind));
+            trace.nodes.push((node(args), kind));
         }
         Traced { trace: trace.number, node: trace.nodes.len() as u32 - 1 }
     })
@@ -164,11 +171,12 @@ fn push(node: Node, kind: Kind) -> Traced {
 
 /// Notes an operation down.
 fn note(op: ElementOp, of: Kind, args: &[Traced], kind: Kind) -> Traced {
-    let number = OPEN.with_borrow(|(_, open)| open.last().map_or(0, |t| t.number));
-    assert!(args.iter().all(|a| a.trace == number), "{}: a number of another call of a kernel", op.name());
-    let mut nodes = [0; 3];
-    nodes.iter_mut().zip(args).for_each(|(to, a)| *to = a.node);
-    push(Node::Op { op, of, args: nodes }, kind)
+    let node = |from: &[Traced]| {
+        let mut args = [0; 3];
+        args.iter_mut().zip(from).for_each(|(to, a)| *to = a.node);
+        Node::Op { op, of, args }
+    };
+    push_from(args, node, kind)
 }
 
 impl Repr for Traced {
@@ -207,10 +215,10 @@ impl Repr for Traced {
         note(ElementOp::Where, Kind::Int, &[c, a, b], Kind::Int)
     }
     fn into_int(self) -> Traced {
-        push(Node::Cast(self.node), Kind::Int)
+        push_from(&[self], |from| Node::Cast(from[0].node), Kind::Int)
     }
     fn from_int(i: Traced) -> Traced {
-        push(Node::Cast(i.node), Kind::Float)
+        push_from(&[i], |from| Node::Cast(from[0].node), Kind::Float)
     }
     fn sizes(field: &TracedField) -> &[usize] {
         &field.sizes
