@@ -12,7 +12,7 @@ use thalweg::{Backward, HostOp, grad};
 fn cubes() -> HostOp {
     HostOp::new(
         "cubes",
-        |x: &[Tensor]| [(*x[0].shape(), x[0].dtype())],
+        |x| [(*x[0].shape(), x[0].dtype())],
         |x, y| {
             y[0].slice_mut::<f64>().iter_mut().zip(x[0].slice::<f64>()).for_each(|(y, x)| *y = x * x * x);
             Ok(())

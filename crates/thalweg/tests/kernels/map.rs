@@ -147,7 +147,7 @@ fn numbers_and_tensors_agree() {
     let n = Tensor::arange_with(1000, DType::I32) - 500;
     let got = only_integers::on(&n).to_vec::<i32>().unwrap();
     (0..1000).for_each(|i| assert!(only_integers::<f32>(i - 500) == got[i as usize], "{i}"));
-    let all = counted_bins::on(&x, &positive.slice(By::by(.., -1)));
+    let all = counted_bins::on(&x, positive.slice(By::by(.., -1)));
     let ys = positive.slice(By::by(.., -1)).to_vec::<f32>().unwrap();
     let all = all.map(|t| t.to_vec::<i32>().unwrap());
     for (i, (&x, &y)) in xs.iter().zip(&ys).enumerate() {
