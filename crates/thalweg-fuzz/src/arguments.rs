@@ -24,8 +24,8 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["cache"])]
     pub gradients: bool,
     /// Run random kernels: each is called on numbers, by the interpreter, and between other operations, which are run in
-    /// every way
-    #[arg(long, conflicts_with_all = ["cache", "gradients"])]
+    /// every way; with --gradients, which are differentiated
+    #[arg(long, conflicts_with_all = ["cache"])]
     pub kernels: bool,
     /// The device: cpu, cuda:0, cuda:emulated (with the features that they need)
     #[arg(long, default_value = "cpu")]

@@ -76,8 +76,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let begin = Instant::now();
     let (mut failed, mut skipped) = (0u64, 0u64);
     for i in 0..programs {
-        // A kernel is what its seed says, and nothing is left out of it.
-        let program = if arguments.kernels { Program::default() } else { generate::program(seed + i) };
+        let program = match (arguments.kernels, arguments.gradients) {
+            (false, _) => generate::program(seed + i),
+            // A kernel is what its seed says, and nothing is left out of it.
+            (true, false) => Program::default(),
+            (true, true) => {
+                kernels::program(&checker, seed + i).unwrap_or_else(|why| panic!("seed {}: {why}", seed + i))
+            }
+        };
         if arguments.gradients && !gradients::is_small(&program) {
             skipped += 1;
             continue;

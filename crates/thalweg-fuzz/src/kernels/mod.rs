@@ -137,14 +137,26 @@ fn input(rng: &mut Rng, dtype: DType, shape: Shape) -> Input {
     Input { dtype, shape, bytes }
 }
 
-/// What is wrong with the kernel of a seed, if anything.
-pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
-    let case = Case::new(seed);
-    let told = |why: String| format!("{why}\n{:?} over {:?}\n{:#?}", case.dtype, case.over, case.code);
+/// What the kernel of a seed is called with, on the checker's device.
+fn inputs(checker: &Checker, case: &Case) -> Result<Vec<Tensor>, String> {
     let program = Program { inputs: case.inputs.clone(), steps: vec![] };
     let values = checker.inputs(&program).map_err(|e| e.to_string())?;
     let tensors: Vec<Tensor> = values.into_iter().map(thalweg::raw::tensor).collect();
     thalweg::set_default_device(tensors.first().map(Tensor::device));
+    Ok(tensors)
+}
+
+/// What a call of the kernel of a seed between other operations records.
+pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
+    let case = Case::new(seed);
+    recorded(&case, &inputs(checker, &case)?)
+}
+
+/// What is wrong with the kernel of a seed, if anything.
+pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
+    let case = Case::new(seed);
+    let told = |why: String| format!("{why}\n{:?} over {:?}\n{:#?}", case.dtype, case.over, case.code);
+    let tensors = inputs(checker, &case)?;
     by_numbers(&case, &tensors).map_err(told)?;
     let recorded = recorded(&case, &tensors).map_err(told)?;
     let indexed = recorded.steps.iter().any(|s| matches!(s.op, Op::Gather));
