@@ -23,6 +23,10 @@ pub struct Arguments {
     /// are held against differences
     #[arg(long, conflicts_with_all = ["cache"])]
     pub gradients: bool,
+    /// Run random kernels: each is called on numbers, by the interpreter, and between other operations, which are run in
+    /// every way; with --gradients, which are differentiated
+    #[arg(long, conflicts_with_all = ["cache"])]
+    pub kernels: bool,
     /// The device: cpu, cuda:0, cuda:emulated (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
@@ -35,7 +39,7 @@ pub struct Arguments {
     #[arg(long, value_name = "CHIPS", value_delimiter = ',', conflicts_with_all = ["device", "cache", "whole"])]
     pub compile: Vec<u32>,
     /// Plan the segment in a file that an error message of Thalweg's has named, and print the plan
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole", "gradients"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole", "gradients", "kernels"])]
     pub segment: Option<PathBuf>,
 }
 
@@ -68,7 +72,17 @@ mod tests {
     #[test]
     fn help_names_every_option() {
         let help = Arguments::command().render_long_help().to_string();
-        for option in ["--programs", "--seed", "--only", "--whole", "--gradients", "--device", "--cache", "--segment"] {
+        for option in [
+            "--programs",
+            "--seed",
+            "--only",
+            "--whole",
+            "--gradients",
+            "--kernels",
+            "--device",
+            "--cache",
+            "--segment",
+        ] {
             assert!(help.contains(option), "{help}");
         }
     }

@@ -10,12 +10,12 @@ mod cut;
 mod differences;
 
 use crate::check::{Checker, Ways};
-use crate::program::{Argument, Input, Program, Step, Tensor as Place};
+use crate::program::{Argument, Input, Program, Tensor as Place};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg::raw::{self, RawArg};
 use thalweg::{Tensor, grad_graph};
 use thalweg_fusion::OwnedSegment;
-use thalweg_ir::{Arg, DType, ElementOp, Op, Scalar};
+use thalweg_ir::{DType, ElementOp, Op, Scalar};
 use thalweg_stream::{Mode, set_mode};
 
 /// Steps and elements that a program may have: the backward pass has several times as many.
@@ -213,25 +213,7 @@ fn as_program(segment: &OwnedSegment, from: &Program, order: &[usize]) -> Result
     if segment.inputs.len() != order.len() || !known {
         return Err("the segment has other inputs than the program".into());
     }
-    let mut out = Program { inputs: order.iter().map(|&n| from.inputs[n].clone()).collect(), steps: vec![] };
-    let (mut ints, mut scalars) = (segment.ints.iter(), segment.scalars.iter());
-    for (i, rel) in segment.ops.iter().enumerate() {
-        let args = rel.args().map(|arg| match arg {
-            Arg::Op(n) => Argument::Tensor(Place::Step(n)),
-            Arg::Input(n) => Argument::Tensor(Place::Input(n)),
-            _ => Argument::Scalar(*scalars.next().expect("there is one for each")),
-        });
-        out.steps.push(Step {
-            op: rel.op,
-            dtype: rel.dtype,
-            shape: segment.shapes[i],
-            attr: rel.attr,
-            args: args.collect(),
-            ints: ints.by_ref().take(rel.int_count()).copied().collect(),
-            kept: segment.live.has(i),
-        });
-    }
-    Ok(out)
+    Ok(Program::of(segment, order.iter().map(|&n| from.inputs[n].clone()).collect()))
 }
 
 /// The same program with every float in f64.

@@ -13,6 +13,7 @@ mod compile;
 mod disk;
 mod generate;
 mod gradients;
+mod kernels;
 #[cfg(all(test, feature = "probe"))]
 mod probe;
 mod products;
@@ -78,7 +79,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let begin = Instant::now();
     let (mut failed, mut skipped) = (0u64, 0u64);
     for i in 0..programs {
-        let program = generate::program(seed + i);
+        let program = match (arguments.kernels, arguments.gradients) {
+            (false, _) => generate::program(seed + i),
+            // A kernel is what its seed says, and nothing is left out of it.
+            (true, false) => Program::default(),
+            (true, true) => {
+                kernels::program(&checker, seed + i).unwrap_or_else(|why| panic!("seed {}: {why}", seed + i))
+            }
+        };
         if arguments.gradients && !gradients::is_small(&program) {
             skipped += 1;
             continue;
@@ -89,9 +97,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             plans: (seed + i).is_multiple_of(planned),
             scalars: true,
         };
-        let check = |program: &Program| match arguments.gradients {
-            true => gradients::check(&checker, program, seed + i, ways),
-            false => checker.check(program, ways),
+        let check = |program: &Program| match (arguments.gradients, arguments.kernels) {
+            (true, _) => gradients::check(&checker, program, seed + i, ways),
+            (_, true) => kernels::check(&checker, seed + i, ways),
+            _ => checker.check(program, ways),
         };
         let result = outcome(&check, &program);
         // Planning and compiling are to stay quick whatever the program.

@@ -1,7 +1,8 @@
 //! Random programs as plain data: what is recorded, what is dropped, what is kept.
 
 use std::fmt::Write;
-use thalweg_ir::{DType, ElementOp, Op, Scalar, Shape};
+use thalweg_fusion::OwnedSegment;
+use thalweg_ir::{Arg, DType, ElementOp, Op, Scalar, Shape};
 
 /// An input tensor.
 #[derive(Clone, Debug)]
@@ -61,6 +62,29 @@ pub struct Program {
 }
 
 impl Program {
+    /// What a stream recorded, on these inputs; it keeps what was live.
+    pub fn of(segment: &OwnedSegment, inputs: Vec<Input>) -> Program {
+        let mut out = Program { inputs, steps: vec![] };
+        let (mut ints, mut scalars) = (segment.ints.iter(), segment.scalars.iter());
+        for (i, rel) in segment.ops.iter().enumerate() {
+            let args = rel.args().map(|arg| match arg {
+                Arg::Op(n) => Argument::Tensor(Tensor::Step(n)),
+                Arg::Input(n) => Argument::Tensor(Tensor::Input(n)),
+                _ => Argument::Scalar(*scalars.next().expect("there is one for each")),
+            });
+            out.steps.push(Step {
+                op: rel.op,
+                dtype: rel.dtype,
+                shape: segment.shapes[i],
+                attr: rel.attr,
+                args: args.collect(),
+                ints: ints.by_ref().take(rel.int_count()).copied().collect(),
+                kept: segment.live.has(i),
+            });
+        }
+        out
+    }
+
     /// The dtype of a tensor.
     pub fn dtype(&self, t: Tensor) -> DType {
         match t {

@@ -70,6 +70,8 @@ counters! {
     values_left,
     /// Operations recorded again for such results. They count as operations, too.
     operations_again,
+    /// Functions on the host that ran in the midst of a program (`HostOp`).
+    host_calls,
     /// Kernels compiled.
     programs_compiled,
     /// Kernels whose machine code was found in the disk cache.

@@ -56,6 +56,13 @@ pub enum Error {
         /// Which, to what, and what it may be.
         String,
     ),
+    /// A function of the program's own, in the midst of its operations, failed.
+    Host {
+        /// The operation's name.
+        operation: String,
+        /// Why it failed.
+        cause: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// Thalweg itself is wrong: no change of the calling program is called for.
     Internal {
         /// What went wrong.
@@ -91,6 +98,7 @@ impl fmt::Display for Error {
             Error::Device { device, message } => write!(f, "{device}: {message}"),
             Error::File { path, message } => write!(f, "{path}: {message}"),
             Error::Value(message) | Error::Index(message) | Error::Environment(message) => f.write_str(message),
+            Error::Host { operation, cause } => write!(f, "{operation}: {cause}"),
             Error::Internal { message, report } => {
                 write!(f, "a defect of Thalweg, not of the calling program: {message}")?;
                 let told = |report| {
@@ -107,6 +115,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Failed(cause) => Some(cause),
+            Error::Host { cause, .. } => Some(cause),
             _ => None,
         }
     }

@@ -18,6 +18,7 @@ mod explain;
 mod first_sight;
 mod hash;
 mod history;
+mod host;
 mod kept;
 mod mode;
 mod ready;
@@ -39,6 +40,7 @@ pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments};
 pub use first_sight::{finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
+pub use host::host_call;
 pub use kept::{recomputing, set_recomputing};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,

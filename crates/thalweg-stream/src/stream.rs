@@ -115,18 +115,30 @@ pub fn record(
     args: &[Operand<'_>],
     ints: &[i64],
 ) -> Arc<Value> {
-    LOCAL.with_borrow_mut(|local| {
+    let recorded = LOCAL.with_borrow_mut(|local| {
         let stream = local.stream(device);
-        for arg in args {
-            let Operand::Value(v) = arg else { continue };
-            if v.stream != stream.id && !v.is_resolved() && v.again().is_none() {
-                // Where it is pending, computed before it is recorded here, so that no two streams ever wait for each
-                // other.
-                v.compute();
-            }
+        match args.iter().any(|arg| is_elsewhere(arg, stream.id)) {
+            true => Err(stream.id),
+            false => Ok(stream.lock().record(mode(), op, dtype, shape, attr, args, ints)),
         }
-        stream.lock().record(mode(), op, dtype, shape, attr, args, ints)
-    })
+    });
+    let own = match recorded {
+        Ok(value) => return value,
+        Err(own) => own,
+    };
+    // Where it is pending, computed before it is recorded here, so that no two streams ever wait for each other. And
+    // with the thread's streams free, since a function of the user's may run.
+    for arg in args.iter().filter(|arg| is_elsewhere(arg, own)) {
+        let Operand::Value(v) = arg else { continue };
+        v.compute();
+    }
+    LOCAL.with_borrow_mut(|local| local.stream(device).lock().record(mode(), op, dtype, shape, attr, args, ints))
+}
+
+/// Whether an argument has to be computed, and not by the stream of that number.
+#[inline]
+fn is_elsewhere(arg: &Operand<'_>, own: u32) -> bool {
+    matches!(arg, Operand::Value(v) if v.stream != own && !v.is_resolved() && v.again().is_none())
 }
 
 impl Value {

@@ -51,9 +51,11 @@ mod element;
 mod elementwise;
 mod gather;
 mod grad;
+mod host;
 mod interpolate;
 mod io;
 mod join;
+pub mod kernel;
 mod loss;
 mod matmul;
 mod mode;
@@ -89,9 +91,11 @@ pub use create::{Options, Progression};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 pub use grad::{
-    Form, Gradients, Inputs, checkpoint, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp,
+    Backward, Form, Gradients, InputGradients, Inputs, Results, checkpoint, custom_grad, grad, grad_graph, hessian,
+    jacobian, jvp, no_grad, retain_graph, vjp,
 };
 pub use half::{bf16, f16};
+pub use host::{HostInput, HostOp, HostOutput};
 pub use interpolate::Interpolation;
 #[cfg(feature = "csv")]
 pub use io::csv::{Csv, CsvOptions};
@@ -122,5 +126,6 @@ pub use thalweg_fusion::{
 };
 pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
 pub use thalweg_kernel::Residence;
+pub use thalweg_macros::kernel;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, finish_searches, plan_store};

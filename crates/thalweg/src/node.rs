@@ -39,6 +39,12 @@ pub(crate) enum What {
     /// Something with a rule of its own: a name, and the rule, which `rules.rs` knows the type of. (`Any`, since a rule
     /// is about tensors, and a tensor holds a node.)
     Own(&'static str, Box<dyn Any + Send + Sync>),
+    /// Several results that share a rule: a name and the rule, as above. No tensor has this node; each result has a
+    /// [`What::Part`] of it.
+    Joint(&'static str, Box<dyn Any + Send + Sync>),
+    /// A result, by its number, of the only argument, a [`What::Joint`] of that name. A pass hands its gradient on as
+    /// it is.
+    Part(&'static str, usize),
     /// An operation that no gradient goes through: a step function, or an integer or bool result.
     Cut(Cut),
 }
@@ -50,11 +56,11 @@ pub(crate) struct Cut {
     pub(crate) at: &'static Location<'static>,
 }
 
-/// Arguments and, where the rule reads it, the result.
+/// Arguments and, where the rule reads them, the results: of all nodes but a [`What::Joint`] at most one.
 #[derive(Clone, Default)]
 pub(crate) struct Inputs {
     pub(crate) args: Vec<Input>,
-    pub(crate) result: Option<Kept>,
+    pub(crate) results: Vec<Kept>,
 }
 
 /// One argument.
@@ -123,7 +129,7 @@ impl Node {
         match &self.what {
             What::Leaf => "tracked",
             What::Op { op, .. } => op.name(),
-            What::Own(name, _) => name,
+            What::Own(name, _) | What::Joint(name, _) | What::Part(name, _) => name,
             What::Cut(cut) => cut.name,
         }
     }

@@ -159,6 +159,32 @@ impl Tensor {
         self.holds().sum_keepdim(axes)
     }
 
+    /// Summed over the dimensions along which a tensor of that shape is stretched where it is broadcast to this one's:
+    /// what the gradient of a broadcast tensor is (PyTorch's `sum_to_size`).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::ones([4, 3]).sum_to([3]).to_vec::<f32>()?, [4.0, 4.0, 4.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When a tensor of that shape does not broadcast to this one's, or the dtype is bool.
+    #[track_caller]
+    pub fn sum_to(&self, shape: impl Into<Shape>) -> Tensor {
+        let shape = shape.into();
+        if *self.shape() == shape {
+            return self.clone();
+        }
+        if shape.broadcast(self.shape()) != Some(*self.shape()) {
+            panic!("sum_to: a tensor of shape {shape} does not broadcast to {}", self.shape());
+        }
+        let mask = shape.broadcast_mask(self.shape());
+        let rank = self.rank();
+        let axes: Vec<usize> = (0..rank).filter(|i| mask >> (rank - 1 - i) & 1 == 1).collect();
+        self.sum(axes).reshaped(shape)
+    }
+
     #[track_caller]
     fn sum_of_floats(&self, axes: Axes, keep: bool) -> Tensor {
         self.reduce_numbers(ReduceOp::Sum, axes, keep)

@@ -5,12 +5,15 @@
 //! operations like any other code: forward and backward are planned together, and differentiate again.
 //! docs/gradients.md tells the whole.
 
+mod custom;
 mod functions;
 mod gradients;
 mod inputs;
 mod pass;
 mod rules;
 
+pub(crate) use custom::checked;
+pub use custom::{Backward, InputGradients, Results, custom_grad};
 pub use functions::{checkpoint, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp};
 pub use gradients::Gradients;
 pub use inputs::{Form, Inputs};

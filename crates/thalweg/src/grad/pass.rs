@@ -5,7 +5,7 @@
 
 use super::rules;
 use crate::Tensor;
-use crate::node::{Cut, Inputs, Node, What};
+use crate::node::{Cut, Node, What};
 use crate::tape::Tracking;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -119,32 +119,40 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     cuts.dedup();
     let _mode = Tracking::set(way.create);
     let mut grads: HashMap<u64, Tensor> = HashMap::from([(root.id, dy)]);
+    // What came back to the results of a rule that several share, by its node.
+    let mut parts: HashMap<u64, Vec<(usize, Tensor)>> = HashMap::new();
     for node in order {
         if !through.contains(&node.id) {
             continue;
         }
         let dy = if asked(&node) { grads.get(&node.id).cloned() } else { grads.remove(&node.id) };
         let Some(inputs) = node.inputs(way.keep || way.create) else { used_up(name, &node) };
-        if let Some(dy) = dy {
-            hand_down(&node, &inputs, dy, &leads, &mut grads, way.create);
-        }
+        let to = |i: usize| inputs.args[i].node().filter(|n| leads.contains(&n.id));
+        let found = match (&node.what, dy) {
+            (What::Part(_, i), Some(dy)) => {
+                to(0).into_iter().for_each(|whole| parts.entry(whole.id).or_default().push((*i, dy.clone())));
+                continue;
+            }
+            (What::Joint(..), _) => match parts.remove(&node.id) {
+                Some(dys) => rules::of_joint(&node, &inputs, dys, way.create),
+                None => continue,
+            },
+            (_, Some(dy)) => rules::gradients(&node, &inputs, dy, |i| to(i).is_some(), way.create),
+            (_, None) => continue,
+        };
+        hand_down(found, to, &mut grads);
     }
     // What a leaf or a named node got. All else has been handed down.
     grads.retain(|id, _| leads.contains(id));
     Found { grads, cuts }
 }
 
-/// Applies the rule of a node and adds what it gives to the gradients of its arguments.
-fn hand_down(
-    node: &Arc<Node>,
-    inputs: &Inputs,
-    dy: Tensor,
-    leads: &HashSet<u64>,
+/// Adds what a rule gave to the gradients of the arguments, `to` which it goes.
+fn hand_down<'a>(
+    found: Vec<Option<Tensor>>,
+    to: impl Fn(usize) -> Option<&'a Arc<Node>>,
     grads: &mut HashMap<u64, Tensor>,
-    create: bool,
 ) {
-    let to = |i: usize| inputs.args[i].node().filter(|n| leads.contains(&n.id));
-    let found = rules::gradients(node, inputs, dy, |i| to(i).is_some(), create);
     for (i, gradient) in found.into_iter().enumerate() {
         let (Some(parent), Some(gradient)) = (to(i), gradient) else { continue };
         match grads.remove(&parent.id) {

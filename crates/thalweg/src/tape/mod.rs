@@ -42,6 +42,10 @@ pub(crate) fn is_tracking() -> bool {
 /// gradient an argument out.
 pub(crate) type Rule = dyn Fn(&Inputs, &[Option<Tensor>], Tensor) -> Vec<Option<Tensor>> + Send + Sync;
 
+/// A rule that several results share: the arguments, the results and the gradients of these in (one that nothing came
+/// back to is none); one gradient an argument out.
+pub(crate) type JointRule = dyn Fn(&[Tensor], &[Tensor], Vec<Option<Tensor>>) -> Vec<Option<Tensor>> + Send + Sync;
+
 /// The node of an operation that was recorded as `value`. None where nothing flows through it; a [`What::Cut`] where
 /// something would, had the operation a derivative.
 #[cold]
@@ -81,8 +85,8 @@ pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Ar
         },
         Arg::Scalar(bits) => Input::Scalar(*bits),
     });
-    let result = (read & RESULT != 0).then(|| Kept::new(value));
-    let inputs = Inputs { args: inputs.collect(), result };
+    let results = if read & RESULT != 0 { vec![Kept::new(value)] } else { vec![] };
+    let inputs = Inputs { args: inputs.collect(), results };
     Some(Node::new(What::Op { op, attr, ints: ints.into() }, inputs))
 }
 
@@ -112,8 +116,38 @@ pub(crate) fn own(
         node: Some(n),
         value: None,
     });
-    let inputs = Inputs { args: args.chain(others).collect(), result: None };
+    let inputs = Inputs { args: args.chain(others).collect(), results: vec![] };
     Tensor { value: value.clone(), node: Some(Node::new(What::Own(name, Box::new(rule)), inputs)) }
+}
+
+/// Tensors of these values that share a rule and were made from these tensors; the values alone where nothing is
+/// tracked. What the values and `from` hold is kept for the rule.
+#[track_caller]
+pub(crate) fn joint(values: &[Arc<Value>], name: &'static str, from: &[Tensor], rule: Box<JointRule>) -> Vec<Tensor> {
+    if !is_tracking() || !from.iter().any(Tensor::is_tracked) {
+        return values.iter().map(|v| Tensor::of(v.clone())).collect();
+    }
+    let arg = |t: &Tensor| Input::Tensor {
+        shape: *t.shape(),
+        dtype: t.dtype(),
+        node: t.node.clone(),
+        value: Some(Kept::new(&t.value)),
+    };
+    let inputs = Inputs { args: from.iter().map(arg).collect(), results: values.iter().map(Kept::new).collect() };
+    let whole = Node::new(What::Joint(name, Box::new(rule)), inputs);
+    let cut = Cut { name, at: Location::caller() };
+    let node = |(i, v): (usize, &Arc<Value>)| match v.dtype().is_float() {
+        true => part(&whole, name, i, v),
+        false => Node::new(What::Cut(cut), Inputs::default()),
+    };
+    values.iter().enumerate().map(|(i, v)| Tensor { value: v.clone(), node: Some(node((i, v))) }).collect()
+}
+
+/// The node of result `i` of a [`What::Joint`].
+pub(crate) fn part(whole: &Arc<Node>, name: &'static str, i: usize, value: &Value) -> Arc<Node> {
+    let (shape, dtype) = (*value.shape(), value.dtype());
+    let arg = Input::Tensor { shape, dtype, node: Some(whole.clone()), value: None };
+    Node::new(What::Part(name, i), Inputs { args: vec![arg], results: vec![] })
 }
 
 /// A leaf with this value.

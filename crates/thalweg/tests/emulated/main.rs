@@ -5,6 +5,7 @@
 
 mod contractions;
 mod first_sight;
+mod kernels;
 mod scans;
 mod scatters;
 

@@ -1,6 +1,6 @@
 //! Matrix products: two more of them.
 
-use super::{Step, sum_to};
+use super::Step;
 use crate::{Shape, Tensor};
 
 /// `dA = dY·Bᵀ` and `dB = Aᵀ·dY`, summed where leading dimensions broadcast. A factor that is one matrix for all
@@ -14,7 +14,7 @@ pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     let left = step.wants(0).then(|| {
         let (b, shape) = (step.args[1].value(), step.args[0].shape());
         if !one_for_all(0) {
-            return sum_to(&dy.matmul(&b.t()), shape);
+            return dy.matmul(&b.t()).sum_to(*shape);
         }
         let (dy, b) = (side_by_side(dy), side_by_side(&over(b, &batch)));
         dy.matmul(&b.t()).reshaped(*shape)
@@ -22,7 +22,7 @@ pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     let right = step.wants(1).then(|| {
         let (a, shape) = (step.args[0].value(), step.args[1].shape());
         if !one_for_all(1) {
-            return sum_to(&a.t().matmul(dy), shape);
+            return a.t().matmul(dy).sum_to(*shape);
         }
         let (a, dy) = (stacked(&over(a, &batch)), stacked(dy));
         a.t().matmul(&dy).reshaped(*shape)

@@ -4,7 +4,7 @@
 //! applied to the gradient as it is. So a masked-out gradient is 0, whatever the other side holds, and `exp`, `add` and
 //! `where` cost what they would by hand.
 
-use super::{Argument, Step, is_narrow, sum_to};
+use super::{Argument, Step, is_narrow};
 use crate::record::{binary, ternary, unary};
 use crate::tape::needs::{Partials, Term};
 use crate::{DType, Operand, Scalar, Tensor};
@@ -50,14 +50,14 @@ pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> Vec<Option<Te
                 known: vec![None; partials.terms.len()],
             };
             if !is_narrow(dy.dtype()) || terms.is_plain(by) {
-                return Some(sum_to(&terms.times(dy, by), shape));
+                return Some(terms.times(dy, by).sum_to(*shape));
             }
             // In f32, rounded once: bf16 and f16 would be rounded after each step.
             let args: Vec<Argument> = step.args.iter().map(|a| wide(a, dy.dtype())).collect();
             let result = step.result.as_ref().map(|y| y.cast(DType::F32));
             let mut terms = Terms { args: &args, result: result.as_ref(), dtype: DType::F32, ..terms };
             let dx = terms.times(&dy.cast(DType::F32), by);
-            Some(sum_to(&dx, shape).cast(dy.dtype()))
+            Some(dx.sum_to(*shape).cast(dy.dtype()))
         })
         .collect()
 }

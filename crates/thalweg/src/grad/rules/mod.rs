@@ -11,7 +11,7 @@ mod scan;
 mod views;
 
 use crate::node::{Input, Inputs, Node, What};
-use crate::tape::Rule;
+use crate::tape::{self, JointRule, Rule};
 use crate::{DType, Operand, Scalar, Shape, Tensor};
 use std::sync::Arc;
 use thalweg_ir::{Op, ReduceOp, ScanOp, ScatterOp};
@@ -105,7 +105,7 @@ pub(crate) fn gradients(
         node: if create { node.cloned() } else { None },
     };
     match &node.what {
-        What::Leaf | What::Cut(_) => vec![],
+        What::Leaf | What::Cut(_) | What::Joint(..) | What::Part(..) => vec![],
         What::Own(_, rule) => {
             let rule = rule.downcast_ref::<Box<Rule>>().expect("a rule is of the one type of rules");
             let args: Vec<Option<Tensor>> = inputs
@@ -132,12 +132,45 @@ pub(crate) fn gradients(
                 attr: *attr,
                 ints,
                 args: args.collect(),
-                result: inputs.result.as_ref().map(|v| tensor(v, Some(node))),
+                result: inputs.results.first().map(|v| tensor(v, Some(node))),
                 wanted: (0..inputs.args.len()).fold(0, |mask, i| mask | (wanted(i) as u8) << i),
             };
             of_operation(step, dy)
         }
     }
+}
+
+/// The gradients of the arguments of a [`What::Joint`] out of those of its results that there are, by number.
+pub(crate) fn of_joint(
+    node: &Arc<Node>,
+    inputs: &Inputs,
+    dys: Vec<(usize, Tensor)>,
+    create: bool,
+) -> Vec<Option<Tensor>> {
+    let What::Joint(name, rule) = &node.what else { unreachable!("only such a node has parts") };
+    let rule = rule.downcast_ref::<Box<JointRule>>().expect("a rule is of the one type of rules");
+    let arg = |arg: &Input| match arg {
+        Input::Tensor { value: Some(value), node, .. } => {
+            Tensor { value: Arc::clone(value), node: if create { node.clone() } else { None } }
+        }
+        _ => unreachable!("such a node keeps its arguments"),
+    };
+    let args: Vec<Tensor> = inputs.args.iter().map(arg).collect();
+    let mut all: Vec<Option<Tensor>> = vec![None; inputs.results.len()];
+    for (i, dy) in dys {
+        // A result has several nodes where a rule was differentiated that reads it.
+        all[i] = Some(match all[i].take() {
+            Some(sum) => sum + dy,
+            None => dy,
+        });
+    }
+    // New nodes for the results: the old ones hold this one, and may be gone.
+    let result = |(i, value): (usize, &thalweg_stream::Kept)| Tensor {
+        value: Arc::clone(value),
+        node: (create && value.dtype().is_float()).then(|| tape::part(node, name, i, value)),
+    };
+    let results: Vec<Tensor> = inputs.results.iter().enumerate().map(result).collect();
+    rule(&args, &results, all)
 }
 
 fn of_operation(mut step: Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
@@ -170,7 +203,7 @@ fn structural(step: &Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
         },
         Op::Reshape => one(dy.reshaped(*shape)),
         Op::Permute => one(views::unpermuted(&dy, step.attr)),
-        Op::Expand => one(sum_to(&dy, shape)),
+        Op::Expand => one(dy.sum_to(*shape)),
         Op::Slice => one(views::unsliced(&dy, shape, step.ints)),
         Op::Window => one(views::unwindowed(&dy, shape, step.axis(), step.ints)),
         Op::Pad => one(views::unpadded(&dy, shape, step.ints)),
@@ -182,16 +215,6 @@ fn structural(step: &Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
         Op::Scatter(op) => index::scatter(step, op, &dy),
         Op::Full | Op::Iota | Op::Random(_) => unreachable!("{} has no arguments", step.op.name()),
     }
-}
-
-/// Summed over the dimensions that a tensor of `shape` was stretched along to have this one's shape.
-pub(super) fn sum_to(x: &Tensor, shape: &Shape) -> Tensor {
-    if x.shape() == shape {
-        return x.clone();
-    }
-    let mask = shape.broadcast_mask(x.shape());
-    let axes: Vec<usize> = (0..x.rank()).filter(|i| mask >> (x.rank() - 1 - i) & 1 == 1).collect();
-    x.sum(axes).reshaped(*shape)
 }
 
 /// Zeros of a tensor's dtype and device.

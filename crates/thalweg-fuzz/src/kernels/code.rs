@@ -1,0 +1,228 @@
+//! Random kernels: plain data, and what runs it over any numbers.
+//!
+//! In: a seed. Out: [`Code`], which [`Code::run`] runs over any [`Real`] with the calls that `#[kernel]` writes: so the
+//! same on numbers and traced. Always true: an instruction reads registers that are there, each kind for itself.
+
+use fastrand::Rng;
+use thalweg::kernel::{Edge, Field, Int, Mask, Real, Repr, and, compare, or, select, to_int, to_real};
+use thalweg_ir::element::Output;
+use thalweg_ir::{DType, ElementOp};
+
+/// An instruction; registers by number, modulo how many there are.
+#[derive(Clone, Debug)]
+pub enum Instruction {
+    /// A number.
+    Literal(f64),
+    /// An integer.
+    Integer(i32),
+    /// An operation of the table on numbers, whose result is one.
+    Float(ElementOp, [usize; 3]),
+    /// The same on integers.
+    Int(ElementOp, [usize; 3]),
+    /// A comparison of numbers, or of integers.
+    Compare(ElementOp, [usize; 2], bool),
+    /// `&&` or `||`, the right one negated or not.
+    Logic(bool, [usize; 2], bool),
+    /// A number as an integer.
+    ToInt(usize),
+    /// An integer as a number.
+    ToReal(usize),
+    /// `if` on a truth value: both branches give a number and an integer.
+    If(usize, Vec<Instruction>, Vec<Instruction>),
+    /// A loop of so many turns, a number and an integer going through it.
+    For(usize, Vec<Instruction>),
+    /// An element of the field, at places that are the result's (axis, scale, shift) or computed.
+    Read(Vec<Place>, Edge),
+}
+
+/// A coordinate of a read.
+#[derive(Clone, Debug)]
+pub enum Place {
+    Affine(usize, i32, i32),
+    Computed(usize),
+}
+
+/// A kernel.
+#[derive(Clone, Debug)]
+pub struct Code {
+    pub body: Vec<Instruction>,
+    /// Dimensions of its place and of its field, where it is an index kernel.
+    pub index: Option<[usize; 2]>,
+}
+
+/// What the instructions work on.
+#[derive(Clone)]
+pub struct Registers<F: Real> {
+    pub floats: Vec<F>,
+    pub ints: Vec<Int<F>>,
+    pub masks: Vec<Mask<F>>,
+}
+
+impl<F: Real> Registers<F> {
+    fn float(&self, i: usize) -> F {
+        self.floats[i % self.floats.len()]
+    }
+    fn int(&self, i: usize) -> Int<F> {
+        self.ints[i % self.ints.len()]
+    }
+    fn mask(&self, i: usize) -> Mask<F> {
+        self.masks[i % self.masks.len()]
+    }
+    fn last(&self) -> (F, Int<F>) {
+        (self.float(self.floats.len() - 1), self.int(self.ints.len() - 1))
+    }
+}
+
+/// Fields of one dimension or two.
+pub enum Fields<F: Real> {
+    None,
+    One(Field<F, 1>),
+    Two(Field<F, 2>),
+}
+
+impl Code {
+    /// A kernel from a generator.
+    pub fn new(rng: &mut Rng) -> Code {
+        let index = rng.bool().then(|| [rng.usize(1..4), rng.usize(1..3)]);
+        let length = rng.usize(1..16);
+        Code { body: block(rng, length, 2, index), index }
+    }
+
+    /// Its results: a number, an integer, a truth value.
+    pub fn run<F: Real>(&self, mut registers: Registers<F>, at: &[Int<F>], fields: &Fields<F>) -> (F, Int<F>, Mask<F>) {
+        run(&self.body, &mut registers, at, fields);
+        let (x, i) = registers.last();
+        (x, i, registers.mask(registers.masks.len() - 1))
+    }
+}
+
+fn run<F: Real>(body: &[Instruction], r: &mut Registers<F>, at: &[Int<F>], fields: &Fields<F>) {
+    for instruction in body {
+        match instruction {
+            Instruction::Literal(v) => r.floats.push(F::lit(*v)),
+            Instruction::Integer(v) => r.ints.push(Int::from(*v)),
+            Instruction::Float(op, args) => {
+                let args = args.map(|a| r.float(a));
+                r.floats.push(<F as Repr>::apply(*op, &args[..op.row().arity]));
+            }
+            Instruction::Int(op, args) => r.ints.push(integer(*op, args.map(|a| r.int(a)))),
+            Instruction::Compare(op, [a, b], true) => r.masks.push(compare(*op, r.float(*a), r.float(*b))),
+            Instruction::Compare(op, [a, b], false) => r.masks.push(compare(*op, r.int(*a), r.int(*b))),
+            Instruction::Logic(both, [a, b], negated) => {
+                let (a, b) = (r.mask(*a), r.mask(*b));
+                let right = || if *negated { !b } else { b };
+                r.masks.push(if *both { and(a, right) } else { or(a, right) });
+            }
+            Instruction::ToInt(a) => r.ints.push(to_int(r.float(*a))),
+            Instruction::ToReal(a) => r.floats.push(to_real(r.int(*a))),
+            Instruction::If(c, a, b) => {
+                let branch = |body: &[Instruction]| {
+                    let mut inner = r.clone();
+                    run(body, &mut inner, at, fields);
+                    inner.last()
+                };
+                let (x, i) = select::<F, _, _, _>(r.mask(*c), || branch(a), || branch(b));
+                r.floats.push(x);
+                r.ints.push(i);
+            }
+            Instruction::For(turns, body) => {
+                for _ in 0..*turns {
+                    let mut inner = r.clone();
+                    run(body, &mut inner, at, fields);
+                    let (x, i) = inner.last();
+                    r.floats.push(x);
+                    r.ints.push(i);
+                }
+            }
+            Instruction::Read(places, edge) => {
+                let place = |p: &Place| match *p {
+                    Place::Affine(axis, scale, shift) => at[axis % at.len()] * scale + shift,
+                    Place::Computed(i) => r.int(i),
+                };
+                let places: Vec<Int<F>> = places.iter().map(place).collect();
+                let read = match fields {
+                    Fields::One(x) => x.get([places[0]], *edge),
+                    Fields::Two(x) => x.get([places[0], places[1]], *edge),
+                    Fields::None => unreachable!("only index kernels read"),
+                };
+                r.floats.push(read);
+            }
+        }
+    }
+}
+
+fn integer<F: Real>(op: ElementOp, [a, b, c]: [Int<F>; 3]) -> Int<F> {
+    match op {
+        ElementOp::Add => a + b,
+        ElementOp::Sub => a - b,
+        ElementOp::Mul => a * b,
+        ElementOp::Div => a / b,
+        ElementOp::Rem => a % b,
+        ElementOp::FloorDiv => a.floor_div(b),
+        ElementOp::BitAnd => a & b,
+        ElementOp::BitXor => a ^ b,
+        ElementOp::Shl => a << b,
+        ElementOp::Shr => a >> b,
+        ElementOp::Maximum => a.max(b),
+        ElementOp::Minimum => a.min(b),
+        ElementOp::Neg => -a,
+        ElementOp::Abs => a.abs(),
+        ElementOp::BitNot => !a,
+        _ => a.clamp(b, c),
+    }
+}
+
+const INTEGERS: [ElementOp; 16] = {
+    use ElementOp::*;
+    [Add, Sub, Mul, Div, Rem, FloorDiv, BitAnd, BitXor, Shl, Shr, Maximum, Minimum, Neg, Abs, BitNot, Clamp]
+};
+const COMPARISONS: [ElementOp; 6] =
+    [ElementOp::Eq, ElementOp::Ne, ElementOp::Lt, ElementOp::Le, ElementOp::Gt, ElementOp::Ge];
+
+fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
+    from[rng.usize(..from.len())].clone()
+}
+
+fn block(rng: &mut Rng, length: usize, depth: usize, index: Option<[usize; 2]>) -> Vec<Instruction> {
+    (0..length).map(|_| instruction(rng, depth, index)).collect()
+}
+
+fn instruction(rng: &mut Rng, depth: usize, index: Option<[usize; 2]>) -> Instruction {
+    let floats: Vec<ElementOp> = ElementOp::ALL
+        .iter()
+        .copied()
+        .filter(|op| op.row().takes.has(DType::F32) && op.row().output == Output::Same && *op != ElementOp::Where)
+        .collect();
+    // The last registers as often as all others, so that instructions make chains.
+    let register = |rng: &mut Rng| rng.usize(..1 << 20);
+    let args = [register(rng), register(rng), register(rng)];
+    match rng.usize(..20) {
+        0 => Instruction::Literal(pick(rng, &[0.0, -0.0, 1.0, 0.5, -2.25, 3.0, 0.1, 1e-3, 100.0])),
+        1 => Instruction::Integer(rng.i32(-5..40)),
+        2..=8 => Instruction::Float(pick(rng, &floats), args),
+        9 | 10 => Instruction::Int(pick(rng, &INTEGERS), args),
+        11 | 12 => Instruction::Compare(pick(rng, &COMPARISONS), [args[0], args[1]], rng.bool()),
+        13 => Instruction::Logic(rng.bool(), [args[0], args[1]], rng.bool()),
+        14 => Instruction::ToInt(args[0]),
+        15 => Instruction::ToReal(args[0]),
+        16 if depth > 0 => {
+            let (a, b) = (rng.usize(..5), rng.usize(..5));
+            Instruction::If(args[0], block(rng, a, depth - 1, index), block(rng, b, depth - 1, index))
+        }
+        17 if depth > 0 => {
+            let length = rng.usize(1..4);
+            Instruction::For(rng.usize(1..4), block(rng, length, depth - 1, index))
+        }
+        _ => match index {
+            Some([_, dimensions]) => {
+                let place = |rng: &mut Rng| match rng.usize(..5) {
+                    0 => Place::Computed(register(rng)),
+                    _ => Place::Affine(rng.usize(..8), pick(rng, &[1, 1, 1, 2, -1, 0]), rng.i32(-3..4)),
+                };
+                let places = (0..dimensions).map(|_| place(rng)).collect();
+                Instruction::Read(places, pick(rng, &[Edge::Zero, Edge::Clamp, Edge::Wrap]))
+            }
+            None => Instruction::Float(pick(rng, &floats), args),
+        },
+    }
+}

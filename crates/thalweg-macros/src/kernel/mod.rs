@@ -1,0 +1,208 @@
+//! `#[kernel]`.
+//!
+//! In: a function that is generic over its numbers. Out: the function, rewritten (`rewrite.rs`), and a type of the same
+//! name, without values, whose function `on` is the operation on tensors. (Functions and types have names of their own
+//! in Rust.) Always true: the tokens of the user's that are left keep their spans, so the compiler's errors are about
+//! the user's code.
+
+mod assigned;
+mod matches;
+mod rewrite;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use signature::{Kind, Parameter, Signature};
+use syn::{Error, Expr, ItemFn};
+
+/// The errors of one kernel, each at its token.
+#[derive(Default)]
+pub(crate) struct Errors(Option<Error>);
+
+impl Errors {
+    fn at(&mut self, token: impl quote::ToTokens, message: impl std::fmt::Display) {
+        self.add(Error::new_spanned(token, message));
+    }
+
+    fn add(&mut self, error: Error) {
+        match &mut self.0 {
+            Some(all) => all.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+}
+
+pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let by_place = syn::parse2::<Ident>(options.clone()).is_ok_and(|option| option == "index");
+    if !options.is_empty() && !by_place {
+        errors.at(options, "a kernel is #[kernel], or #[kernel(index)]");
+    }
+    let mut function = match syn::parse2::<ItemFn>(function) {
+        Ok(function) => function,
+        Err(error) => {
+            errors.add(Error::new(error.span(), format!("#[kernel] goes with a function: {error}")));
+            return errors.0.expect("one was added").to_compile_error();
+        }
+    };
+    let signature = signature::read(&function, by_place, &mut errors);
+    let Some(signature) = signature else { return told(errors) };
+    rewrite::function(&mut function, &signature.number, &mut errors);
+    match errors.0 {
+        Some(_) => told(errors),
+        None => write(&function, &signature),
+    }
+}
+
+fn told(errors: Errors) -> TokenStream {
+    errors.0.map_or_else(TokenStream::new, |e| e.to_compile_error())
+}
+
+/// What a kernel's lints would say of code that it did not write.
+fn allowed() -> TokenStream {
+    quote! {
+        #[allow(
+            unused_mut, unused_variables, unused_assignments, unused_parens, unused_braces, clippy::let_unit_value,
+            clippy::unused_unit, clippy::blocks_in_conditions, clippy::redundant_closure_call, clippy::let_and_return,
+            clippy::needless_range_loop, clippy::too_many_arguments, clippy::double_parens, clippy::type_complexity,
+            clippy::excessive_precision, clippy::needless_late_init,
+            reason = "written by #[kernel]"
+        )]
+    }
+}
+
+fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
+    let Signature { number, parameters, result, .. } = signature;
+    let ItemFn { attrs, vis, sig, block, .. } = function;
+    let (name, generics) = (&sig.ident, &sig.generics);
+    let allow = allowed();
+    // Integers and truth values may be given as plain ones.
+    let (mut inputs, mut converted) = (vec![], vec![]);
+    for Parameter { name, mutable, kind, ty, rank } in parameters {
+        let own = match kind {
+            Kind::Number | Kind::Plain | Kind::Field(_) => {
+                inputs.push(quote!(#mutable #name: #ty));
+                continue;
+            }
+            Kind::Place => {
+                let own = quote!(::thalweg::kernel::Int<#number>);
+                inputs.push(quote!(#name: [impl ::core::convert::Into<#own>; #rank]));
+                converted.push(quote!(let #mutable #name: [#own; #rank] = #name.map(::core::convert::Into::into);));
+                continue;
+            }
+            Kind::Int => quote!(::thalweg::kernel::Int<#number>),
+            Kind::Mask => quote!(::thalweg::kernel::Mask<#number>),
+        };
+        inputs.push(quote!(#name: impl ::core::convert::Into<#own>));
+        converted.push(quote!(let #mutable #name: #own = ::core::convert::Into::into(#name);));
+    }
+    let output = result.on_numbers(number);
+    let statements = &block.stmts;
+    let body = match result.has_plain() {
+        true => quote!(::thalweg::kernel::lift::<#number, _>({ #(#statements)* })),
+        false => quote!(#(#statements)*),
+    };
+    let operation = operation(function, signature);
+    quote! {
+        #(#attrs)*
+        #allow
+        #vis fn #name #generics(#(#inputs),*) -> #output {
+            #(#converted)*
+            #body
+        }
+        #operation
+    }
+}
+
+/// The type whose function `on` is the operation on tensors.
+fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
+    let Signature { parameters, result, constants, .. } = signature;
+    let ItemFn { attrs, vis, sig, .. } = function;
+    let name = &sig.ident;
+    let by_place = parameters.first().is_some_and(|p| p.kind == Kind::Place);
+    let (mut inputs, mut operands, mut arguments) = (vec![], vec![], vec![]);
+    for (at, Parameter { name, kind, ty, rank, .. }) in parameters.iter().enumerate() {
+        // A name that cannot meet one of ours.
+        let given = format_ident!("operand_{at}", span = Span::mixed_site());
+        let number = operands.len();
+        let (take, argument) = match kind {
+            Kind::Number => (quote!(Number), quote!(call.number(#number))),
+            Kind::Int => (quote!(Int), quote!(call.int(#number))),
+            Kind::Mask => (quote!(Mask), quote!(call.mask(#number))),
+            Kind::Field(false) => (quote!(Field(#rank)), quote!(call.field(#number))),
+            Kind::Field(true) => (quote!(Field(#rank)), quote!(&call.field(#number))),
+            Kind::Place => {
+                arguments.push(quote!(call.place::<{ #rank }>()));
+                continue;
+            }
+            Kind::Plain => {
+                inputs.push(quote!(#given: #ty));
+                arguments.push(quote!(#given));
+                continue;
+            }
+        };
+        let text = name.to_string();
+        let (form, operand) = match kind {
+            Kind::Field(_) => (quote!(&::thalweg::Tensor), quote!(::thalweg::Operand::Tensor(#given))),
+            _ => (quote!(impl ::thalweg::IntoOperand), quote!(::thalweg::IntoOperand::operand(&#given))),
+        };
+        inputs.push(quote!(#given: #form));
+        operands.push(quote!((#text, ::thalweg::kernel::Take::#take, #operand)));
+        arguments.push(argument);
+    }
+    let (output, text) = (result.on_tensors(), name.to_string());
+    let docs = attrs.iter().filter(|a| a.path().is_ident("cfg"));
+    let about = format!("The kernel `{text}` as an operation on tensors.");
+    let on = format!(
+        "Records the kernel on tensors and numbers, at least one of them a tensor, which broadcast: in order `{}`.\n\n\
+         # Panics\nWhen dtypes are not what the kernel takes, or shapes do not broadcast.",
+        parameters
+            .iter()
+            .filter(|p| p.kind != Kind::Place)
+            .map(|p| p.name.to_string())
+            .collect::<Vec<_>>()
+            .join("`, `")
+    );
+    let (declared, used): (Vec<_>, Vec<_>) = constants.iter().map(|c| (quote!(#c), c.ident.clone())).unzip();
+    // The shape of the result of an index kernel is held by what `over` gives.
+    let (fields, over, receiver, shape) = match by_place {
+        false => (quote!(), quote!(), quote!(), quote!(::core::option::Option::None)),
+        true => (
+            quote!(over: ::thalweg::Shape),
+            quote! {
+                /// The kernel for results of this shape.
+                #[allow(dead_code, reason = "written by #[kernel]")]
+                #vis fn over(shape: impl ::core::convert::Into<::thalweg::Shape>) -> Self {
+                    Self { over: ::core::convert::Into::into(shape) }
+                }
+            },
+            quote!(&self,),
+            quote!(::core::option::Option::Some(self.over)),
+        ),
+    };
+    quote! {
+        #(#docs)*
+        #[doc = #about]
+        #[allow(non_camel_case_types, dead_code, reason = "named as its function")]
+        #[derive(Clone, Copy)]
+        #vis struct #name { #fields }
+        impl #name {
+            #over
+            #[doc = #on]
+            #[track_caller]
+            #[allow(dead_code, clippy::too_many_arguments, reason = "written by #[kernel]")]
+            #vis fn on<#(#declared),*>(#receiver #(#inputs),*) -> #output {
+                let call = ::thalweg::kernel::Call::new(#text, #shape, &[#(#operands),*]);
+                let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
+                call.record(results)
+            }
+        }
+    }
+}
+
+/// An expression of these tokens, which the compiler checks.
+fn verbatim(tokens: TokenStream) -> Expr {
+    Expr::Verbatim(tokens)
+}

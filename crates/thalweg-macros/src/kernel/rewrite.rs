@@ -1,0 +1,370 @@
+//! The body of a kernel: what Rust cannot overload becomes calls of `thalweg::kernel`.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `0.5` | `F::lit(0.5)` |
+//! | `a < b` | `compare(Lt, a, b)` |
+//! | `if c { a } else { b }` | `select(c, \|\| a, \|\| b)`; what both assign goes in and comes out as a tuple |
+//! | `a && b` | `and(a, \|\| b)` |
+//! | `match n { 0 => a, _ => b }` | a chain of `if` |
+//! | `let mut i = 0` | `let mut i = Int::from(0)` |
+//! | `i as F`, `x as i32` | `to_real(i)`, `to_int(x)` |
+//! | `x.get([i, 0], ..)` | `x.get([coordinate(i), coordinate(0)], ..)` |
+//!
+//! What leaves the function early, or has no meaning over all elements at once, is an error at its token.
+
+use super::assigned::assigned;
+use super::{Errors, matches, verbatim};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use std::collections::HashSet;
+use syn::spanned::Spanned;
+use syn::visit_mut::{self, VisitMut};
+use syn::{BinOp, Expr, ExprIf, FnArg, Item, ItemFn, Lit, Local, Pat, StmtMacro, Type, parse_quote};
+
+/// Variables that the branches of one `if` may assign: as many as a tuple may have parts.
+const MOST_ASSIGNED: usize = 11;
+
+/// Macros whose arguments are no computation of the kernel's.
+const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
+
+/// Rewrites the body of a function whose numbers are of this type.
+pub(super) fn function(function: &mut ItemFn, number: &Ident, errors: &mut Errors) {
+    let name = function.sig.ident.clone();
+    // Parameters of these types are the kernel's from the start.
+    let mut rewrite = Rewrite { name, number, own: HashSet::new(), errors };
+    for input in &function.sig.inputs {
+        if let FnArg::Typed(typed) = input
+            && let Pat::Ident(name) = &*typed.pat
+            && rewrite.own_type(&typed.ty).is_some()
+        {
+            rewrite.own.insert(name.ident.clone());
+        }
+    }
+    rewrite.visit_block_mut(&mut function.block);
+}
+
+struct Rewrite<'a> {
+    /// The kernel's name.
+    name: Ident,
+    /// The type of its numbers.
+    number: &'a Ident,
+    /// Variables that are integers or truth values of the kernel's, which plain ones are assigned to.
+    own: HashSet<Ident>,
+    errors: &'a mut Errors,
+}
+
+impl Rewrite<'_> {
+    /// The type of integers or truth values, where that is what a plain type stands for.
+    fn own_type(&self, ty: &Type) -> Option<Type> {
+        let Type::Path(path) = ty else { return None };
+        let number = self.number;
+        match path.path.get_ident()? {
+            ident if ident == "i32" => Some(parse_quote!(::thalweg::kernel::Int<#number>)),
+            ident if ident == "bool" => Some(parse_quote!(::thalweg::kernel::Mask<#number>)),
+            _ => None,
+        }
+    }
+
+    /// A variable that changes and begins with a plain number is one of the kernel's, and so is one whose type says so.
+    fn begin(&mut self, pattern: &Pat, ty: Option<&Type>, init: &mut Expr) {
+        match (pattern, init) {
+            (Pat::Tuple(patterns), Expr::Tuple(inits)) => {
+                let types = match ty {
+                    Some(Type::Tuple(all)) => all.elems.iter().map(Some).collect(),
+                    _ => vec![None; patterns.elems.len()],
+                };
+                for ((p, ty), init) in patterns.elems.iter().zip(types).zip(&mut inits.elems) {
+                    self.begin(p, ty, init);
+                }
+            }
+            (Pat::Type(typed), init) => self.begin(&typed.pat, Some(&typed.ty), init),
+            (Pat::Ident(name), init) => {
+                let said = ty.is_some_and(|ty| self.own_type(ty).is_some());
+                let lifted = (said || ty.is_none() && name.mutability.is_some()) && self.lift(init);
+                self.own.extend((said || lifted).then(|| name.ident.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// What is assigned to a variable of the kernel's is one of its own.
+    fn assign(&self, place: &Expr, value: &mut Expr) {
+        match (place, value) {
+            (Expr::Tuple(places), Expr::Tuple(values)) => {
+                places.elems.iter().zip(&mut values.elems).for_each(|(p, v)| self.assign(p, v));
+            }
+            (Expr::Index(index), value) => self.assign(&index.expr, value),
+            (Expr::Path(path), value) if path.path.get_ident().is_some_and(|name| self.own.contains(name)) => {
+                self.lift(value);
+            }
+            _ => {}
+        }
+    }
+
+    /// A plain integer or truth value, or an array of such, as one of the kernel's; whether it is one.
+    fn lift(&self, init: &mut Expr) -> bool {
+        let number = self.number;
+        match init {
+            Expr::Array(all) => return all.elems.iter_mut().fold(false, |any, e| self.lift(e) | any),
+            Expr::Repeat(e) => return self.lift(&mut e.expr),
+            _ => {}
+        }
+        let kind = match &*init {
+            Expr::Lit(lit) => match &lit.lit {
+                Lit::Int(i) if matches!(i.suffix(), "" | "i32") => quote!(Int),
+                Lit::Bool(_) => quote!(Mask),
+                _ => return false,
+            },
+            Expr::Unary(e) => match (&e.op, &*e.expr) {
+                (syn::UnOp::Neg(_), Expr::Lit(lit)) if matches!(lit.lit, Lit::Int(_)) => quote!(Int),
+                _ => return false,
+            },
+            _ => return false,
+        };
+        let span = init.span();
+        *init = verbatim(
+            quote_spanned!(span=> <::thalweg::kernel::#kind<#number> as ::core::convert::From<_>>::from(#init)),
+        );
+        true
+    }
+
+    /// `if` as an expression, with what its branches assign.
+    fn choice(&mut self, e: &mut ExprIf) -> TokenStream {
+        let span = e.if_token.span;
+        let then: Expr = Expr::Block(parse_quote!({}));
+        let mut then = match then {
+            Expr::Block(mut block) => {
+                block.block = e.then_branch.clone();
+                Expr::Block(block)
+            }
+            other => other,
+        };
+        let mut or_else: Expr = match e.else_branch.take() {
+            Some((_, branch)) => *branch,
+            None => parse_quote!({}),
+        };
+        let names = assigned([&then, &or_else]);
+        if names.len() > MOST_ASSIGNED {
+            let many = format!("more than {MOST_ASSIGNED} variables are assigned in this `if`; put some into an array");
+            self.errors.at(e.if_token, many);
+        }
+        self.visit_expr_mut(&mut e.cond);
+        self.visit_expr_mut(&mut then);
+        self.visit_expr_mut(&mut or_else);
+        let (condition, number) = (&e.cond, self.number);
+        if names.is_empty() {
+            return quote_spanned!(span=> {
+                ::thalweg::kernel::select::<#number, _, _, _>(#condition, || #then, || #or_else)
+            });
+        }
+        let value = Ident::new("value", Span::mixed_site());
+        let new: Vec<Ident> = (0..names.len()).map(|i| format_ident!("new_{i}", span = Span::mixed_site())).collect();
+        let branch = |body: &Expr| {
+            quote_spanned!(span=> || {
+                #(let mut #names = #names;)*
+                let #value = #body;
+                (#value, (#(#names,)*))
+            })
+        };
+        let (then, or_else) = (branch(&then), branch(&or_else));
+        quote_spanned!(span=> {
+            let (#value, (#(#new,)*)) =
+                ::thalweg::kernel::select::<#number, _, _, _>(#condition, #then, #or_else);
+            #(#names = #new;)*
+            #value
+        })
+    }
+
+    /// Comparisons, `&&` and `||`.
+    fn operator(&mut self, e: &mut syn::ExprBinary) -> Option<TokenStream> {
+        let op = match e.op {
+            BinOp::Lt(_) => "Lt",
+            BinOp::Le(_) => "Le",
+            BinOp::Gt(_) => "Gt",
+            BinOp::Ge(_) => "Ge",
+            BinOp::Eq(_) => "Eq",
+            BinOp::Ne(_) => "Ne",
+            BinOp::And(_) => "and",
+            BinOp::Or(_) => "or",
+            _ => return None,
+        };
+        self.visit_expr_mut(&mut e.left);
+        self.visit_expr_mut(&mut e.right);
+        let (left, right) = (&e.left, &e.right);
+        let op = Ident::new(op, e.op.span());
+        let span = e.op.span();
+        Some(match e.op {
+            BinOp::And(_) | BinOp::Or(_) => quote_spanned!(span=> ::thalweg::kernel::#op(#left, || #right)),
+            _ => quote_spanned!(span=> ::thalweg::kernel::compare(::thalweg::kernel::ElementOp::#op, #left, #right)),
+        })
+    }
+
+    /// What cannot stand in a kernel, and what to write instead.
+    fn refused(e: &Expr) -> Option<(TokenStream, &'static str)> {
+        let at = |token: &dyn ToTokens| token.to_token_stream();
+        Some(match e {
+            Expr::Return(e) => (
+                at(&e.return_token),
+                "a kernel cannot return early, since elements differ in when; write `if .. { a } else { b }` as its last \
+                 expression",
+            ),
+            Expr::Try(e) => (at(&e.question_token), "a kernel cannot return early; it gives numbers, no `Result`"),
+            Expr::Let(e) => (at(e), "`let` in a condition looks at plain data; in a kernel, match that before"),
+            Expr::While(e) => (
+                at(&e.while_token),
+                "a loop whose end depends on data is not there yet; write `for _ in 0..N` with a constant, and an `if` \
+                 for what still changes",
+            ),
+            Expr::Loop(e) => (
+                at(&e.loop_token),
+                "a loop in a kernel has as many turns for each element; write `for _ in 0..N` with a constant",
+            ),
+            Expr::Break(e) => (
+                at(&e.break_token),
+                "a loop in a kernel has as many turns for each element; put what still changes into an `if`",
+            ),
+            Expr::Continue(e) => (
+                at(&e.continue_token),
+                "a turn of a loop in a kernel is the same for each element; put the rest of it into an `if`",
+            ),
+            Expr::Await(e) => (at(&e.await_token), "a kernel waits for nothing"),
+            Expr::Async(e) => (at(&e.async_token), "a kernel waits for nothing"),
+            Expr::Yield(e) => (at(&e.yield_token), "a kernel gives its results at its end"),
+            Expr::Unsafe(e) => (at(&e.unsafe_token), "a kernel is safe: it reads numbers and gives numbers"),
+            Expr::RawAddr(e) => (at(e), "a kernel is safe: it reads numbers and gives numbers"),
+            Expr::TryBlock(e) => (at(&e.try_token), "a kernel gives numbers, no `Result`"),
+            Expr::Macro(e) if !may_be_called(&e.mac.path) => (at(&e.mac.path), NO_MACROS),
+            _ => return None,
+        })
+    }
+}
+
+const NO_MACROS: &str = "what stands in a macro cannot be read here; write the expression itself, or a function";
+
+fn may_be_called(path: &syn::Path) -> bool {
+    path.segments.last().is_some_and(|s| MACROS.iter().any(|m| s.ident == m))
+}
+
+impl VisitMut for Rewrite<'_> {
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        if let Some((token, message)) = Rewrite::refused(expr) {
+            self.errors.at(token, message);
+            return;
+        }
+        let number = self.number;
+        match expr {
+            Expr::Lit(e) => {
+                if let Lit::Float(value) = &e.lit
+                    && value.suffix().is_empty()
+                {
+                    let span = value.span();
+                    *expr = verbatim(quote_spanned!(span=> <#number as ::thalweg::kernel::Real>::lit(#value)));
+                }
+            }
+            Expr::Assign(e) => {
+                self.assign(&e.left, &mut e.right);
+                visit_mut::visit_expr_assign_mut(self, e);
+            }
+            Expr::If(e) => *expr = verbatim(self.choice(e)),
+            Expr::Binary(e) => match self.operator(e) {
+                Some(tokens) => *expr = verbatim(tokens),
+                None => visit_mut::visit_expr_mut(self, expr),
+            },
+            Expr::Match(e) if matches::is_on_numbers(e) => {
+                if let Some(mut chain) = matches::chain(e, self.errors) {
+                    self.visit_expr_mut(&mut chain);
+                    *expr = chain;
+                }
+            }
+            Expr::Cast(e) => {
+                self.visit_expr_mut(&mut e.expr);
+                let (inner, span) = (&e.expr, e.as_token.span);
+                match &*e.ty {
+                    Type::Path(ty) if ty.path.is_ident(number) => {
+                        *expr = verbatim(quote_spanned!(span=> ::thalweg::kernel::to_real::<#number>(#inner)));
+                    }
+                    Type::Path(ty) if ty.path.is_ident("i32") => {
+                        *expr = verbatim(quote_spanned!(span=> ::thalweg::kernel::to_int::<#number>(#inner)));
+                    }
+                    _ => {}
+                }
+            }
+            Expr::MethodCall(e) if e.method == "get" => {
+                if let Some(Expr::Array(place)) = e.args.first_mut() {
+                    // Plain numbers may be coordinates beside the kernel's.
+                    for i in &mut place.elems {
+                        self.visit_expr_mut(i);
+                        let span = i.span();
+                        *i = verbatim(quote_spanned!(span=> ::thalweg::kernel::coordinate::<#number>(#i)));
+                    }
+                    self.visit_expr_mut(&mut e.receiver);
+                    e.args.iter_mut().skip(1).for_each(|a| self.visit_expr_mut(a));
+                } else {
+                    visit_mut::visit_expr_method_call_mut(self, e);
+                }
+            }
+            Expr::Call(e) => {
+                if let Expr::Path(path) = &*e.func {
+                    // Plain numbers become the kernel's there.
+                    if path.path.segments.last().is_some_and(|s| s.ident == "lit") {
+                        return;
+                    }
+                    if path.path.is_ident(&self.name) {
+                        self.errors.at(path, "a kernel cannot call itself: it would for ever; write a loop");
+                        return;
+                    }
+                }
+                visit_mut::visit_expr_call_mut(self, e);
+            }
+            _ => visit_mut::visit_expr_mut(self, expr),
+        }
+    }
+
+    fn visit_local_mut(&mut self, local: &mut Local) {
+        if let Some(init) = &mut local.init {
+            self.begin(&local.pat, None, &mut init.expr);
+            if let Some((token, _)) = &init.diverge {
+                self.errors.at(token, "`let .. else` leaves the kernel early; match plain data before");
+                return;
+            }
+            self.visit_expr_mut(&mut init.expr);
+        }
+        visit_mut::visit_pat_mut(self, &mut local.pat);
+    }
+
+    fn visit_stmt_macro_mut(&mut self, e: &mut StmtMacro) {
+        if !may_be_called(&e.mac.path) {
+            self.errors.at(&e.mac.path, NO_MACROS);
+        }
+    }
+
+    fn visit_type_mut(&mut self, ty: &mut Type) {
+        match self.own_type(ty) {
+            Some(own) => *ty = own,
+            None => visit_mut::visit_type_mut(self, ty),
+        }
+    }
+
+    // Numbers in patterns are plain ones.
+    fn visit_pat_mut(&mut self, pattern: &mut Pat) {
+        if let Pat::Type(typed) = pattern {
+            self.visit_type_mut(&mut typed.ty);
+        }
+    }
+
+    // What a closure takes is what it says: plain numbers, or what it is called with.
+    fn visit_expr_closure_mut(&mut self, e: &mut syn::ExprClosure) {
+        self.visit_expr_mut(&mut e.body);
+    }
+
+    // Items in a kernel are no part of it.
+    fn visit_item_mut(&mut self, _: &mut Item) {}
+
+    // Lengths of arrays are plain numbers.
+    fn visit_expr_repeat_mut(&mut self, e: &mut syn::ExprRepeat) {
+        self.visit_expr_mut(&mut e.expr);
+    }
+
+    fn visit_generic_argument_mut(&mut self, _: &mut syn::GenericArgument) {}
+}

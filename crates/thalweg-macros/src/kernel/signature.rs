@@ -1,0 +1,273 @@
+//! The signature of a kernel: what its numbers are called, what it takes and gives.
+
+use super::Errors;
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use syn::{
+    ConstParam, FnArg, GenericParam, ItemFn, Pat, ReturnType, Token, Type, TypeParam, TypeParamBound, WherePredicate,
+};
+
+/// What a kernel takes and gives.
+pub(super) struct Signature {
+    /// The type parameter that stands for its numbers.
+    pub number: Ident,
+    /// Its parameters that are constants.
+    pub constants: Vec<ConstParam>,
+    pub parameters: Vec<Parameter>,
+    pub result: Given,
+}
+
+/// A parameter.
+pub(super) struct Parameter {
+    pub name: Ident,
+    pub mutable: Option<Token![mut]>,
+    pub kind: Kind,
+    pub ty: Type,
+    /// Of a place or field how many dimensions it has.
+    pub rank: Option<TokenStream>,
+}
+
+/// What stands for a parameter in a call on tensors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An operand: a tensor of floats, or a number.
+    Number,
+    /// An operand: a tensor of i32, or a number.
+    Int,
+    /// An operand: a tensor of bool, or a truth value.
+    Mask,
+    /// The place of the result, of so many numbers.
+    Place,
+    /// A field that an index kernel reads; whether by reference.
+    Field(bool),
+    /// Plain data, known when the kernel is called on tensors.
+    Plain,
+}
+
+/// What a kernel gives.
+pub(super) enum Given {
+    One(Kind),
+    Tuple(Vec<Given>),
+    Array(Box<Given>, syn::Expr),
+}
+
+impl Given {
+    fn of(ty: &Type, number: &Ident, errors: &mut Errors) -> Given {
+        match ty {
+            Type::Paren(inner) => Given::of(&inner.elem, number, errors),
+            Type::Group(inner) => Given::of(&inner.elem, number, errors),
+            Type::Tuple(all) if !all.elems.is_empty() => {
+                Given::Tuple(all.elems.iter().map(|t| Given::of(t, number, errors)).collect())
+            }
+            Type::Array(array) => Given::Array(Box::new(Given::of(&array.elem, number, errors)), array.len.clone()),
+            _ => match kind(ty, number) {
+                Some(kind) => Given::One(kind),
+                None => {
+                    let takes = format!("a kernel gives `{number}`, `i32`, `bool`, tuples or arrays of them");
+                    errors.at(ty, takes);
+                    Given::One(Kind::Number)
+                }
+            },
+        }
+    }
+
+    /// Its type in the function.
+    pub fn on_numbers(&self, number: &Ident) -> TokenStream {
+        match self {
+            Given::One(Kind::Int) => quote!(::thalweg::kernel::Int<#number>),
+            Given::One(Kind::Mask) => quote!(::thalweg::kernel::Mask<#number>),
+            Given::One(_) => quote!(#number),
+            Given::Tuple(all) => {
+                let all = all.iter().map(|g| g.on_numbers(number));
+                quote!((#(#all,)*))
+            }
+            Given::Array(one, n) => {
+                let one = one.on_numbers(number);
+                quote!([#one; #n])
+            }
+        }
+    }
+
+    /// The type of a call on tensors.
+    pub fn on_tensors(&self) -> TokenStream {
+        match self {
+            Given::One(_) => quote!(::thalweg::Tensor),
+            Given::Tuple(all) => {
+                let all = all.iter().map(Given::on_tensors);
+                quote!((#(#all,)*))
+            }
+            Given::Array(one, n) => {
+                let one = one.on_tensors();
+                quote!([#one; #n])
+            }
+        }
+    }
+
+    /// Whether plain integers or truth values may stand for it.
+    pub fn has_plain(&self) -> bool {
+        match self {
+            Given::One(kind) => matches!(kind, Kind::Int | Kind::Mask),
+            Given::Tuple(all) => all.iter().any(Given::has_plain),
+            Given::Array(one, _) => one.has_plain(),
+        }
+    }
+}
+
+/// The kind of a type that is an operand.
+fn kind(ty: &Type, number: &Ident) -> Option<Kind> {
+    let ident = match ty {
+        Type::Path(path) if path.qself.is_none() => path.path.get_ident()?,
+        Type::Paren(inner) => return kind(&inner.elem, number),
+        Type::Group(inner) => return kind(&inner.elem, number),
+        _ => return None,
+    };
+    match () {
+        _ if ident == number => Some(Kind::Number),
+        _ if ident == "i32" => Some(Kind::Int),
+        _ if ident == "bool" => Some(Kind::Mask),
+        _ => None,
+    }
+}
+
+/// Whether a type has an identifier in it, as written.
+fn mentions(tokens: TokenStream, name: &Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        proc_macro2::TokenTree::Ident(ident) => ident == *name,
+        proc_macro2::TokenTree::Group(group) => mentions(group.stream(), name),
+        _ => false,
+    })
+}
+
+fn is_real<'a>(mut bounds: impl Iterator<Item = &'a TypeParamBound>) -> bool {
+    bounds.any(|b| matches!(b, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == "Real")))
+}
+
+/// Reads the signature; none where it cannot be made sense of.
+pub(super) fn read(function: &ItemFn, by_place: bool, errors: &mut Errors) -> Option<Signature> {
+    let sig = &function.sig;
+    let plain = "a kernel is a plain function";
+    sig.constness.iter().for_each(|t| errors.at(t, plain));
+    sig.asyncness.iter().for_each(|t| errors.at(t, plain));
+    match &sig.safety {
+        syn::Safety::Safe(t) => errors.at(t, plain),
+        syn::Safety::Unsafe(t) => errors.at(t, plain),
+        syn::Safety::Default => {}
+    }
+    sig.variadic.iter().for_each(|t| errors.at(t, plain));
+    sig.abi.iter().for_each(|t| errors.at(t, plain));
+    let (mut number, mut constants): (Option<Ident>, _) = (None, vec![]);
+    let in_clause = |p: &TypeParam| {
+        let predicates = sig.generics.where_clause.iter().flat_map(|w| &w.predicates);
+        predicates.into_iter().any(|w| {
+            let WherePredicate::Type(w) = w else { return false };
+            matches!(&w.bounded_ty, Type::Path(t) if t.path.is_ident(&p.ident)) && is_real(w.bounds.iter())
+        })
+    };
+    for parameter in &sig.generics.params {
+        match parameter {
+            GenericParam::Type(p) if number.is_none() && (is_real(p.bounds.iter()) || in_clause(p)) => {
+                number = Some(p.ident.clone());
+            }
+            GenericParam::Type(p) => errors.at(p, "a kernel has one type parameter, its numbers: `F: Real`"),
+            GenericParam::Lifetime(p) => errors.at(p, "a kernel takes numbers, not references"),
+            GenericParam::Const(p) => constants.push(ConstParam { default: None, ..p.clone() }),
+        }
+    }
+    let Some(number) = number else {
+        if errors.0.is_none() {
+            let name = &sig.ident;
+            errors.at(name, format!("a kernel is generic over its numbers: `fn {name}<F: Real>(x: F) -> F`"));
+        }
+        return None;
+    };
+    let mut parameters = vec![];
+    for (at, input) in sig.inputs.iter().enumerate() {
+        match input {
+            FnArg::Receiver(own) => errors.at(own, "a kernel is a function by itself, not a method"),
+            FnArg::Typed(typed) => {
+                let of = Of { number: &number, by_place, first: at == 0 };
+                parameters.extend(parameter(typed, &of, errors));
+            }
+        }
+    }
+    if errors.0.is_none() && by_place && parameters.first().is_none_or(|p| p.kind != Kind::Place) {
+        errors.at(&sig.ident, "the first parameter of an index kernel is the place of the result: `at: [i32; 2]`");
+    }
+    if errors.0.is_none() && parameters.iter().all(|p| matches!(p.kind, Kind::Plain | Kind::Place)) {
+        errors.at(&sig.ident, format!("a kernel takes an operand: a parameter of type `{number}`, `i32` or `bool`"));
+    }
+    let result = match &sig.output {
+        ReturnType::Type(_, ty) => Given::of(ty, &number, errors),
+        ReturnType::Default => {
+            errors.at(&sig.ident, format!("a kernel gives something: `-> {number}`"));
+            Given::One(Kind::Number)
+        }
+    };
+    Some(Signature { number, constants, parameters, result })
+}
+
+/// What a parameter is one of.
+struct Of<'a> {
+    number: &'a Ident,
+    /// Whether it is an index kernel.
+    by_place: bool,
+    first: bool,
+}
+
+/// The place of an index kernel, or a field.
+fn by_place(ty: &Type, of: &Of<'_>) -> Option<(Kind, TokenStream)> {
+    match ty {
+        Type::Array(array) if of.first => {
+            let Type::Path(path) = &*array.elem else { return None };
+            let len = &array.len;
+            path.path.is_ident("i32").then(|| (Kind::Place, quote!(#len)))
+        }
+        Type::Reference(r) if r.mutability.is_none() => by_place(&r.elem, of)
+            .and_then(|(kind, rank)| (kind == Kind::Field(false)).then_some((Kind::Field(true), rank))),
+        Type::Path(path) => {
+            let last = path.path.segments.last().filter(|s| s.ident == "Field")?;
+            let syn::PathArguments::AngleBracketed(given) = &last.arguments else { return None };
+            let rank = given.args.iter().nth(1)?;
+            Some((Kind::Field(false), quote!(#rank)))
+        }
+        _ => None,
+    }
+}
+
+fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<Parameter> {
+    let number = of.number;
+    let name = match &*typed.pat {
+        Pat::Ident(p) if p.by_ref.is_none() && p.subpat.is_none() => p,
+        other => {
+            errors.at(other, "a parameter of a kernel is a name; take it apart in the body");
+            return None;
+        }
+    };
+    if let Some((kind, rank)) = by_place(&typed.ty, of).filter(|_| of.by_place) {
+        let (name, mutable) = (name.ident.clone(), name.mutability);
+        return Some(Parameter { name, mutable, kind, ty: (*typed.ty).clone(), rank: Some(rank) });
+    }
+    let kind = kind(&typed.ty, number).unwrap_or(Kind::Plain);
+    if kind == Kind::Plain {
+        let ty = &typed.ty;
+        if mentions(quote!(#ty), number) {
+            let field = format_ident!("Field");
+            let takes = match of.by_place {
+                false if mentions(quote!(#ty), &field) => "a field is read by a kernel that is #[kernel(index)]".into(),
+                true => format!(
+                    "a parameter of an index kernel is `&Field<{number}, 2>`, `{number}`, `i32`, `bool`, or plain data"
+                ),
+                false => format!(
+                    "a parameter of a kernel is `{number}`, `i32`, `bool`, or plain data; for several numbers write \
+                     several parameters"
+                ),
+            };
+            errors.at(ty, takes);
+            return None;
+        }
+        if matches!(**ty, Type::ImplTrait(_) | Type::Reference(_)) {
+            errors.at(ty, "plain data of a kernel is of a type with a name, and no reference");
+        }
+    }
+    Some(Parameter { name: name.ident.clone(), mutable: name.mutability, kind, ty: (*typed.ty).clone(), rank: None })
+}

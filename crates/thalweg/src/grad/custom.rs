@@ -1,0 +1,206 @@
+//! A function of tensors with a backward pass of its own.
+//!
+//! In: inputs, a function of them, and the rule that carries gradients of its results back. Out: the results, which
+//! have one node together: the rule is called once a pass, with all gradients that came back. Always true: what the
+//! rule returns has been checked against the inputs before it is added to anything.
+
+use super::Inputs;
+use crate::tape::{self, JointRule};
+use crate::{Shape, Tensor};
+use std::panic::Location;
+
+/// What a backward pass of one's own gets: see [`custom_grad`].
+pub struct Backward<X, Y> {
+    /// The inputs, in the form in which the function got them.
+    pub inputs: X,
+    /// The results, in the form in which the function gave them.
+    pub outputs: Y,
+    /// The gradient of each result, in the same form; zeros where none came back.
+    pub gradients: Y,
+}
+
+/// What a function with a backward pass of its own gives: a tensor, a tuple of up to four, an array, a list.
+pub trait Results: Sized {
+    /// The tensors in order.
+    fn tensors(&self) -> Vec<&Tensor>;
+    /// As many tensors in the same form.
+    fn from_tensors(tensors: Vec<Tensor>) -> Self;
+}
+
+/// What a backward pass gives: the gradient of each input, in the form of the inputs. `None` stands for an input
+/// without one: an index, a mask, a constant.
+pub trait InputGradients {
+    /// The gradients in order.
+    fn list(self) -> Vec<Option<Tensor>>;
+}
+
+impl Results for Tensor {
+    fn tensors(&self) -> Vec<&Tensor> {
+        vec![self]
+    }
+    fn from_tensors(tensors: Vec<Tensor>) -> Tensor {
+        tensors.into_iter().next().expect("there is one for each")
+    }
+}
+
+impl<const N: usize> Results for [Tensor; N] {
+    fn tensors(&self) -> Vec<&Tensor> {
+        self.iter().collect()
+    }
+    fn from_tensors(tensors: Vec<Tensor>) -> [Tensor; N] {
+        tensors.try_into().unwrap_or_else(|_| unreachable!("there is one for each"))
+    }
+}
+
+impl Results for Vec<Tensor> {
+    fn tensors(&self) -> Vec<&Tensor> {
+        self.iter().collect()
+    }
+    fn from_tensors(tensors: Vec<Tensor>) -> Vec<Tensor> {
+        tensors
+    }
+}
+
+impl InputGradients for Tensor {
+    fn list(self) -> Vec<Option<Tensor>> {
+        vec![Some(self)]
+    }
+}
+
+impl InputGradients for Option<Tensor> {
+    fn list(self) -> Vec<Option<Tensor>> {
+        vec![self]
+    }
+}
+
+impl<const N: usize, T: Into<Option<Tensor>>> InputGradients for [T; N] {
+    fn list(self) -> Vec<Option<Tensor>> {
+        self.into_iter().map(T::into).collect()
+    }
+}
+
+impl<T: Into<Option<Tensor>>> InputGradients for Vec<T> {
+    fn list(self) -> Vec<Option<Tensor>> {
+        self.into_iter().map(T::into).collect()
+    }
+}
+
+macro_rules! results {
+    ($(($($n:tt)+))*) => {$(
+        impl Results for ($(results!(tensor $n),)+) {
+            fn tensors(&self) -> Vec<&Tensor> {
+                vec![$(&self.$n),+]
+            }
+            fn from_tensors(tensors: Vec<Tensor>) -> Self {
+                let mut each = tensors.into_iter();
+                ($({ let _ = $n; each.next().expect("there is one for each") },)+)
+            }
+        }
+    )*};
+    (tensor $n:tt) => { Tensor };
+}
+results! { (0) (0 1) (0 1 2) (0 1 2 3) }
+
+macro_rules! gradients {
+    ($($($t:ident $n:tt)+;)*) => {$(
+        impl<$($t: Into<Option<Tensor>>),+> InputGradients for ($($t,)+) {
+            fn list(self) -> Vec<Option<Tensor>> {
+                vec![$(self.$n.into()),+]
+            }
+        }
+    )*};
+}
+gradients! {
+    A 0;
+    A 0 B 1;
+    A 0 B 1 C 2;
+    A 0 B 1 C 2 D 3;
+    A 0 B 1 C 2 D 3 E 4;
+    A 0 B 1 C 2 D 3 E 4 F 5;
+    A 0 B 1 C 2 D 3 E 4 F 5 G 6;
+    A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7;
+}
+
+/// The result of `forward`, whose gradients `backward` gives in place of those that follow from its operations: where
+/// there is a better formula, or another gradient is wanted than the function has.
+///
+/// `forward` is called at once; `backward` when a pass comes to the results, once a pass. Both record operations like
+/// any other code, so they fuse with what stands around them. Inputs and results are kept for the pass as all that a
+/// pass reads is: the planner decides what of them is written where the stream is cut in between. Second derivatives
+/// are those of `backward`, where it uses the inputs that it is given.
+///
+/// ```
+/// # use thalweg::{Backward, Tensor, custom_grad, grad};
+/// // softplus by a formula that holds for large numbers, and its derivative
+/// let softplus = |x: &Tensor| custom_grad(
+///     x,
+///     |x| x.relu() + (-x.abs()).exp().log1p(),
+///     |Backward { inputs: x, gradients: dy, .. }| dy * x.sigmoid(),
+/// );
+/// let x = Tensor::new([0.0f32, 100.0]).tracked();
+/// assert_eq!(grad(&softplus(&x).sum(..), &x).to_vec::<f32>()?, [0.5, 1.0]);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+///
+/// # Panics
+/// When a result comes from a tracked tensor that is no input: its gradient would be lost. The backward pass panics
+/// when there is not one gradient an input, or one has not its input's shape and dtype.
+#[track_caller]
+pub fn custom_grad<I, Y, G>(
+    inputs: I,
+    forward: impl FnOnce(I::Each) -> Y,
+    backward: impl Fn(Backward<I::Each, Y>) -> G + Send + Sync + 'static,
+) -> Y
+where
+    I: Inputs<Each: 'static>,
+    Y: Results,
+    G: InputGradients,
+{
+    let from: Vec<Tensor> = inputs.tensors().into_iter().cloned().collect();
+    let y = forward(inputs.form()(from.iter().map(Tensor::detach).collect()));
+    if let Some(y) = y.tensors().iter().find(|y| y.is_tracked()) {
+        panic!(
+            "custom_grad: the result of shape {} comes from a tracked tensor that is no input, whose gradient would be \
+             lost; make it an input, or .detach() it",
+            y.shape()
+        );
+    }
+    let form = inputs.form();
+    let rule = move |args: Vec<Tensor>, outputs: Vec<Tensor>, gradients: Vec<Tensor>| {
+        let (inputs, outputs) = (form(args), Y::from_tensors(outputs));
+        backward(Backward { inputs, outputs, gradients: Y::from_tensors(gradients) }).list()
+    };
+    let values: Vec<_> = y.tensors().iter().map(|y| y.value.clone()).collect();
+    Y::from_tensors(tape::joint(&values, "custom_grad", &from, checked("custom_grad", rule)))
+}
+
+/// A rule whose gradients are checked, and that gets zeros where none came back.
+#[track_caller]
+pub(crate) fn checked(
+    name: &'static str,
+    rule: impl Fn(Vec<Tensor>, Vec<Tensor>, Vec<Tensor>) -> Vec<Option<Tensor>> + Send + Sync + 'static,
+) -> Box<JointRule> {
+    let at = Location::caller();
+    Box::new(move |args, results, dys| {
+        let zeros = |y: &Tensor| Tensor::zeros_with(*y.shape(), (y.dtype(), y.device()));
+        let dys = results.iter().zip(dys).map(|(y, dy)| dy.unwrap_or_else(|| zeros(y))).collect();
+        let found = rule(args.to_vec(), results.to_vec(), dys);
+        if found.len() != args.len() {
+            panic!("{name} at {at}: its backward gives {} gradients for {} inputs", found.len(), args.len());
+        }
+        for (i, (x, dx)) in args.iter().zip(&found).enumerate() {
+            let Some(dx) = dx else { continue };
+            let kind = |t: &Tensor| -> (Shape, _) { (*t.shape(), t.dtype()) };
+            if kind(x) != kind(dx) {
+                panic!(
+                    "{name} at {at}: its backward gives {}{} for input {i}, which is {}{}",
+                    dx.dtype(),
+                    dx.shape(),
+                    x.dtype(),
+                    x.shape()
+                );
+            }
+        }
+        found
+    })
+}

@@ -1,0 +1,239 @@
+//! Functions on the host in the midst of a program: a decoder, a database, a library.
+//!
+//! In: shapes and dtypes of the results, which are known before anything runs, and a function over slices. Out: tensors
+//! like any other. Always true: the function runs when a result is asked for, at most once, and what it fails with is
+//! the error of that read; its operands are computed in as few kernels as if somebody had read them.
+
+use crate::grad::{Backward, InputGradients, Inputs, checked};
+use crate::{DType, Device, Element, Error, Shape, Tensor, tape};
+use half::{bf16, f16};
+use std::any::Any;
+use std::sync::Arc;
+
+type Outputs = dyn Fn(&[Tensor]) -> Vec<(Shape, DType)> + Send + Sync;
+type Run = dyn Fn(&[HostInput], &mut [HostOutput]) -> Result<(), Failure> + Send + Sync;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Back = dyn Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> Vec<Option<Tensor>> + Send + Sync;
+
+/// An operation that is a function on the host: over slices of its operands, into slices of its results.
+///
+/// It is opaque: nothing fuses into it. What was recorded before it is planned together up to its operands, and what
+/// follows is planned together from its results on. It runs when one of its results is read or computed with, and not at
+/// all where nobody does; so it should be a function of its operands. On a GPU its operands are copied to the host.
+///
+/// ```
+/// # use thalweg::{DType, HostOp, Tensor};
+/// let names = ["ann", "bob", "cleo"];
+/// let lengths = HostOp::new(
+///     "name_lengths",
+///     |ids: &[Tensor]| [(*ids[0].shape(), DType::F32)],
+///     move |x, y| {
+///         for (id, out) in x[0].slice::<i64>().iter().zip(y[0].slice_mut::<f32>()) {
+///             *out = names.get(*id as usize).ok_or("there is no such id")?.len() as f32;
+///         }
+///         Ok(())
+///     },
+/// );
+/// let y = lengths.on(&Tensor::new([2i64, 0, 1])) * 2.0;
+/// assert_eq!(y.to_vec::<f32>()?, [8.0, 6.0, 6.0]);
+/// let error = lengths.on(&Tensor::new([7i64])).to_vec::<f32>().unwrap_err();
+/// assert_eq!(error.to_string(), "name_lengths: there is no such id");
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct HostOp {
+    name: &'static str,
+    outputs: Arc<Outputs>,
+    run: Arc<Run>,
+    backward: Option<Arc<Back>>,
+}
+
+/// An operand of a [`HostOp`]: its elements, row-major.
+pub struct HostInput {
+    shape: Shape,
+    dtype: DType,
+    elements: Box<dyn Any + Send>,
+}
+
+/// A result of a [`HostOp`]: its elements, row-major, all zero at first.
+pub struct HostOutput {
+    shape: Shape,
+    dtype: DType,
+    elements: Box<dyn Any + Send>,
+}
+
+/// Calls a generic function for the element type of a dtype.
+macro_rules! by_dtype {
+    ($dtype:expr, $f:ident($($args:expr),*)) => {
+        match $dtype {
+            DType::F32 => $f::<f32>($($args),*),
+            DType::F64 => $f::<f64>($($args),*),
+            DType::BF16 => $f::<bf16>($($args),*),
+            DType::F16 => $f::<f16>($($args),*),
+            DType::I8 => $f::<i8>($($args),*),
+            DType::I16 => $f::<i16>($($args),*),
+            DType::I32 => $f::<i32>($($args),*),
+            DType::I64 => $f::<i64>($($args),*),
+            DType::U8 => $f::<u8>($($args),*),
+            DType::U32 => $f::<u32>($($args),*),
+            DType::Bool => $f::<bool>($($args),*),
+        }
+    };
+}
+
+fn from_bytes<T: Element>(bytes: &[u8]) -> Box<dyn Any + Send> {
+    Box::new(T::from_bytes(bytes))
+}
+
+fn to_bytes<T: Element>(elements: &(dyn Any + Send)) -> Vec<u8> {
+    T::as_bytes(elements.downcast_ref::<Vec<T>>().expect("made for this dtype")).to_vec()
+}
+
+#[track_caller]
+fn wrong<T: Element>(dtype: DType) -> ! {
+    panic!("a slice of {} was asked for, but its dtype is {dtype}", T::DTYPE)
+}
+
+impl HostInput {
+    fn new(x: &Tensor) -> Result<HostInput, Error> {
+        let dtype = x.dtype();
+        let elements = x.with_bytes(|bytes| by_dtype!(dtype, from_bytes(bytes)))?;
+        Ok(HostInput { shape: *x.shape(), dtype, elements })
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Its dtype.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Its elements.
+    ///
+    /// # Panics
+    /// When `T` is not its dtype: an error of the operation.
+    #[track_caller]
+    pub fn slice<T: Element>(&self) -> &[T] {
+        self.elements.downcast_ref::<Vec<T>>().unwrap_or_else(|| wrong::<T>(self.dtype))
+    }
+}
+
+impl HostOutput {
+    fn new(&(shape, dtype): &(Shape, DType)) -> HostOutput {
+        let zeros = vec![0; shape.numel() * dtype.size()];
+        HostOutput { shape, dtype, elements: by_dtype!(dtype, from_bytes(&zeros)) }
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Its dtype.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Its elements, to be written.
+    ///
+    /// # Panics
+    /// When `T` is not its dtype: an error of the operation.
+    #[track_caller]
+    pub fn slice_mut<T: Element>(&mut self) -> &mut [T] {
+        let dtype = self.dtype;
+        self.elements.downcast_mut::<Vec<T>>().unwrap_or_else(|| wrong::<T>(dtype))
+    }
+}
+
+impl HostOp {
+    /// An operation of that name, which errors have in them: shape and dtype of each result out of the operands, whose
+    /// values are not looked at, and the function. An error of the function, or a panic in it, is the error of whoever
+    /// reads a result ([`Error::Host`]).
+    pub fn new<O, S>(
+        name: &'static str,
+        outputs: impl Fn(&[Tensor]) -> O + Send + Sync + 'static,
+        run: impl Fn(&[HostInput], &mut [HostOutput]) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> HostOp
+    where
+        O: IntoIterator<Item = (S, DType)>,
+        S: Into<Shape>,
+    {
+        let outputs = move |x: &[Tensor]| outputs(x).into_iter().map(|(shape, dtype)| (shape.into(), dtype)).collect();
+        HostOp { name, outputs: Arc::new(outputs), run: Arc::new(run), backward: None }
+    }
+
+    /// The same operation with a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one it panics
+    /// where an operand is tracked.
+    pub fn backward<G: InputGradients>(
+        self,
+        f: impl Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> G + Send + Sync + 'static,
+    ) -> HostOp {
+        HostOp { backward: Some(Arc::new(move |b| f(b).list())), ..self }
+    }
+
+    /// Its result on these operands.
+    ///
+    /// # Panics
+    /// When it has another number of results than one, and as [`on_all`](HostOp::on_all).
+    #[track_caller]
+    pub fn on<I: Inputs>(&self, inputs: I) -> Tensor {
+        let mut all = self.on_all(inputs);
+        match (all.pop(), all.is_empty()) {
+            (Some(one), true) => one,
+            (last, _) => {
+                let count = all.len() + last.is_some() as usize;
+                panic!("{}: it has {count} results, not one; .on_all(..) gives all of them", self.name)
+            }
+        }
+    }
+
+    /// Its results on these operands, which are on the device of the first.
+    ///
+    /// # Panics
+    /// When an operand is tracked and there is no [`backward`](HostOp::backward), or a result's shape is beyond any
+    /// memory.
+    #[track_caller]
+    pub fn on_all<I: Inputs>(&self, inputs: I) -> Vec<Tensor> {
+        let from: Vec<Tensor> = inputs.tensors().into_iter().cloned().collect();
+        let tracked = from.iter().position(Tensor::is_tracked).filter(|_| tape::is_tracking());
+        if let (Some(i), None) = (tracked, &self.backward) {
+            panic!(
+                "{}: operand {i} of shape {} is tracked, and the operation has no backward; give it one with \
+                 .backward(..), or .detach() the operand",
+                self.name,
+                from[i].shape()
+            );
+        }
+        let name = self.name;
+        let plain: Vec<Tensor> = from.iter().map(Tensor::detach).collect();
+        let outputs = (self.outputs)(&plain);
+        if let Some((shape, dtype)) = outputs.iter().find(|(shape, dtype)| shape.checked_bytes(dtype.size()).is_none())
+        {
+            panic!("{name}: a result of shape {shape} and dtype {dtype} is beyond any memory");
+        }
+        let device = from.first().map_or_else(Device::default, Tensor::device);
+        let (run, of) = (self.run.clone(), outputs.clone());
+        let call = move || call(name, &*run, &plain, &of);
+        let values = thalweg_stream::host_call(name, device.0, &outputs, call);
+        match &self.backward {
+            None => values.into_iter().map(Tensor::of).collect(),
+            Some(backward) => {
+                let backward = backward.clone();
+                let rule = move |inputs, outputs, gradients| backward(Backward { inputs, outputs, gradients });
+                tape::joint(&values, name, &from, checked(name, rule))
+            }
+        }
+    }
+}
+
+/// Runs the function.
+fn call(name: &str, run: &Run, inputs: &[Tensor], outputs: &[(Shape, DType)]) -> Result<Vec<Vec<u8>>, Error> {
+    let x: Result<Vec<HostInput>, Error> = inputs.iter().map(HostInput::new).collect();
+    let x = x.map_err(|e| e.poisoned())?;
+    let mut y: Vec<HostOutput> = outputs.iter().map(HostOutput::new).collect();
+    run(&x, &mut y).map_err(|cause| Error::Host { operation: name.into(), cause: Arc::from(cause) })?;
+    Ok(y.iter().map(|y| by_dtype!(y.dtype, to_bytes(&*y.elements))).collect())
+}

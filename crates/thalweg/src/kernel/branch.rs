@@ -1,0 +1,226 @@
+//! What `if`, `&&` and `||` in a kernel become.
+
+use super::integer::{Int, Mask};
+use super::real::Real;
+
+/// What a branch of an `if` can give: numbers, integers and truth values of a kernel, tuples and arrays of them.
+#[diagnostic::on_unimplemented(
+    message = "a branch in a kernel cannot give `{Self}`",
+    note = "it gives numbers (written with a point: `0.0`), `i32`, `bool`, tuples and arrays of them"
+)]
+pub trait Branch<F: Real> {
+    /// What becomes of it: plain integers and truth values become those of the kernel.
+    type Out: Branch<F>;
+    /// As one of the kernel's.
+    fn lift(self) -> Self::Out;
+    /// `a` where the condition holds, else `b`, both of which are the kernel's.
+    fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out;
+}
+
+/// A value as one of the kernel's.
+pub fn lift<F: Real, A: Branch<F>>(a: A) -> A::Out {
+    a.lift()
+}
+
+/// A condition: a truth value of the kernel, or a plain one, which is known when the kernel is called on tensors.
+#[diagnostic::on_unimplemented(
+    message = "in a kernel, `{Self}` is no condition",
+    note = "a condition is a comparison, or a `bool`"
+)]
+pub trait Condition<F: Real>: Sized {
+    /// What it is, where that is known.
+    fn known(self) -> Result<bool, Mask<F>>;
+    /// As a truth value of the kernel.
+    fn mask(self) -> Mask<F> {
+        self.known().map_or_else(|m| m, Mask::from)
+    }
+}
+
+impl<F: Real> Condition<F> for bool {
+    fn known(self) -> Result<bool, Mask<F>> {
+        Ok(self)
+    }
+}
+
+impl<F: Real> Condition<F> for Mask<F> {
+    fn known(self) -> Result<bool, Mask<F>> {
+        F::known(self.0).ok_or(self)
+    }
+}
+
+/// What `if c { a } else { b }` in a kernel becomes. Where the condition is known, one branch is called; else both are,
+/// and an element takes what its condition says.
+pub fn select<F: Real, C: Condition<F>, A: Branch<F>, B: Branch<F, Out = A::Out>>(
+    c: C,
+    a: impl FnOnce() -> A,
+    b: impl FnOnce() -> B,
+) -> A::Out {
+    match c.known() {
+        Ok(true) => a().lift(),
+        Ok(false) => b().lift(),
+        Err(mask) => {
+            let (a, b) = (a().lift(), b().lift());
+            A::pick(mask, a, b)
+        }
+    }
+}
+
+/// What can stand on both sides of `&&` and `||`.
+#[diagnostic::on_unimplemented(message = "in a kernel, `{Self}` and `{Rhs}` are no conditions that go together")]
+pub trait Logic<Rhs> {
+    /// A truth value of the kernel, or a plain one.
+    type Output;
+    /// Both.
+    fn and(self, other: impl FnOnce() -> Rhs) -> Self::Output;
+    /// Either.
+    fn or(self, other: impl FnOnce() -> Rhs) -> Self::Output;
+}
+
+/// What `a && b` in a kernel becomes.
+pub fn and<A: Logic<B>, B>(a: A, b: impl FnOnce() -> B) -> A::Output {
+    a.and(b)
+}
+
+/// What `a || b` in a kernel becomes.
+pub fn or<A: Logic<B>, B>(a: A, b: impl FnOnce() -> B) -> A::Output {
+    a.or(b)
+}
+
+impl Logic<bool> for bool {
+    type Output = bool;
+    fn and(self, other: impl FnOnce() -> bool) -> bool {
+        self && other()
+    }
+    fn or(self, other: impl FnOnce() -> bool) -> bool {
+        self || other()
+    }
+}
+
+/// Of a plain truth value and one of the kernel, or two of the kernel: the right one is not looked at where the left
+/// one is known and says enough.
+fn both<F: Real, B: Condition<F>>(a: Result<bool, Mask<F>>, b: impl FnOnce() -> B) -> Mask<F> {
+    match a {
+        Ok(true) => b().mask(),
+        Ok(false) => Mask::from(false),
+        Err(a) => a & b().mask(),
+    }
+}
+
+fn either<F: Real, B: Condition<F>>(a: Result<bool, Mask<F>>, b: impl FnOnce() -> B) -> Mask<F> {
+    match a {
+        Ok(true) => Mask::from(true),
+        Ok(false) => b().mask(),
+        Err(a) => a | b().mask(),
+    }
+}
+
+macro_rules! masks {
+    ($($a:ty, $b:ty;)*) => {$(
+        impl<F: Real> Logic<$b> for $a {
+            type Output = Mask<F>;
+            fn and(self, other: impl FnOnce() -> $b) -> Mask<F> {
+                both(self.known(), other)
+            }
+            fn or(self, other: impl FnOnce() -> $b) -> Mask<F> {
+                either(self.known(), other)
+            }
+        }
+    )*};
+}
+masks! { Mask<F>, Mask<F>; Mask<F>, bool; bool, Mask<F>; }
+
+impl<F: Real> Branch<F> for F {
+    type Out = F;
+    fn lift(self) -> F {
+        self
+    }
+    fn pick(c: Mask<F>, a: F, b: F) -> F {
+        F::pick(c.0, a, b)
+    }
+}
+
+impl<F: Real> Branch<F> for Int<F> {
+    type Out = Int<F>;
+    fn lift(self) -> Int<F> {
+        self
+    }
+    fn pick(c: Mask<F>, a: Int<F>, b: Int<F>) -> Int<F> {
+        Int(F::pick_int(c.0, a.0, b.0))
+    }
+}
+
+impl<F: Real> Branch<F> for Mask<F> {
+    type Out = Mask<F>;
+    fn lift(self) -> Mask<F> {
+        self
+    }
+    fn pick(c: Mask<F>, a: Mask<F>, b: Mask<F>) -> Mask<F> {
+        (c & a) | (!c & b)
+    }
+}
+
+impl<F: Real> Branch<F> for i32 {
+    type Out = Int<F>;
+    fn lift(self) -> Int<F> {
+        Int::from(self)
+    }
+    fn pick(c: Mask<F>, a: Int<F>, b: Int<F>) -> Int<F> {
+        <Int<F>>::pick(c, a, b)
+    }
+}
+
+impl<F: Real> Branch<F> for bool {
+    type Out = Mask<F>;
+    fn lift(self) -> Mask<F> {
+        Mask::from(self)
+    }
+    fn pick(c: Mask<F>, a: Mask<F>, b: Mask<F>) -> Mask<F> {
+        <Mask<F>>::pick(c, a, b)
+    }
+}
+
+impl<F: Real, T: Branch<F>, const N: usize> Branch<F> for [T; N] {
+    type Out = [T::Out; N];
+    fn lift(self) -> [T::Out; N] {
+        self.map(T::lift)
+    }
+    fn pick(c: Mask<F>, a: [T::Out; N], b: [T::Out; N]) -> [T::Out; N] {
+        let mut b = b.into_iter();
+        a.map(|a| T::pick(c, a, b.next().expect("as many as in the other")))
+    }
+}
+
+/// A branch for its assignments alone.
+impl<F: Real> Branch<F> for () {
+    type Out = ();
+    fn lift(self) {}
+    fn pick(_: Mask<F>, _: (), _: ()) {}
+}
+
+macro_rules! tuples {
+    ($($($t:ident $n:tt)+;)*) => {$(
+        impl<F: Real, $($t: Branch<F>),+> Branch<F> for ($($t,)+) {
+            type Out = ($($t::Out,)+);
+            fn lift(self) -> Self::Out {
+                ($(self.$n.lift(),)+)
+            }
+            fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out {
+                ($($t::pick(c, a.$n, b.$n),)+)
+            }
+        }
+    )*};
+}
+tuples! {
+    A 0;
+    A 0 B 1;
+    A 0 B 1 C 2;
+    A 0 B 1 C 2 D 3;
+    A 0 B 1 C 2 D 3 E 4;
+    A 0 B 1 C 2 D 3 E 4 G 5;
+    A 0 B 1 C 2 D 3 E 4 G 5 H 6;
+    A 0 B 1 C 2 D 3 E 4 G 5 H 6 I 7;
+    A 0 B 1 C 2 D 3 E 4 G 5 H 6 I 7 J 8;
+    A 0 B 1 C 2 D 3 E 4 G 5 H 6 I 7 J 8 K 9;
+    A 0 B 1 C 2 D 3 E 4 G 5 H 6 I 7 J 8 K 9 L 10;
+    A 0 B 1 C 2 D 3 E 4 G 5 H 6 I 7 J 8 K 9 L 10 M 11;
+}

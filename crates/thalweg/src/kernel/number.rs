@@ -1,0 +1,117 @@
+//! Kernels on numbers: what an operation means by its row of the table, rounded to the type.
+
+use super::repr::{Edge, Repr};
+use std::sync::Arc;
+use thalweg_ir::{DType, ElementOp};
+
+/// The result of an operation on integers or truth values of a dtype.
+pub(super) fn on_ints(op: ElementOp, dtype: DType, args: &[i64]) -> i64 {
+    let meaning = op.row().meaning.int.expect("the operation takes integers");
+    op.output(dtype).wrap(meaning(args, dtype))
+}
+
+/// The result of an operation on floats of a dtype; a truth value is 0 or 1.
+pub(super) fn on_floats(op: ElementOp, dtype: DType, args: &[f64]) -> f64 {
+    let meaning = op.row().meaning.float.expect("the operation takes floats");
+    dtype.round(meaning(args))
+}
+
+/// The elements of a field on numbers.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Elements<T> {
+    elements: Arc<[T]>,
+    sizes: Vec<usize>,
+}
+
+impl<T: Copy> Elements<T> {
+    pub(super) fn new(elements: &[T], sizes: &[usize]) -> Elements<T> {
+        Elements { elements: elements.into(), sizes: sizes.into() }
+    }
+
+    /// The element at a place; none where that is outside and an edge says 0.
+    fn read(&self, at: &[i32], edge: Edge) -> Option<T> {
+        let mut position = 0;
+        for (&i, &size) in at.iter().zip(&self.sizes) {
+            let (i, size) = (i64::from(i), size as i64);
+            let inside = match edge {
+                _ if (0..size).contains(&i) => i,
+                Edge::Zero => return None,
+                Edge::Clamp if size > 0 => i.clamp(0, size - 1),
+                Edge::Wrap if size > 0 => i.rem_euclid(size),
+                _ => panic!("a read at {at:?} of a field of sizes {:?}", self.sizes),
+            };
+            position = position * size + inside;
+        }
+        Some(self.elements[position as usize])
+    }
+}
+
+/// Up to three arguments in another type.
+fn each<A: Copy, B: Copy + Default>(args: &[A], f: impl Fn(A) -> B) -> ([B; 3], usize) {
+    let mut all = [B::default(); 3];
+    all.iter_mut().zip(args).for_each(|(to, from)| *to = f(*from));
+    (all, args.len())
+}
+
+macro_rules! numbers {
+    ($($t:ident $dtype:ident),*) => {$(
+        impl Repr for $t {
+            type RawInt = i32;
+            type RawMask = bool;
+            type RawField = Elements<$t>;
+
+            fn constant(value: f64) -> $t {
+                value as $t
+            }
+            fn int(value: i32) -> i32 {
+                value
+            }
+            fn mask(value: bool) -> bool {
+                value
+            }
+            fn apply(op: ElementOp, args: &[$t]) -> $t {
+                let (all, n) = each(args, f64::from);
+                on_floats(op, DType::$dtype, &all[..n]) as $t
+            }
+            fn test(op: ElementOp, args: &[$t]) -> bool {
+                let (all, n) = each(args, f64::from);
+                on_floats(op, DType::$dtype, &all[..n]) != 0.0
+            }
+            fn apply_int(op: ElementOp, args: &[i32]) -> i32 {
+                let (all, n) = each(args, i64::from);
+                on_ints(op, DType::I32, &all[..n]) as i32
+            }
+            fn test_int(op: ElementOp, args: &[i32]) -> bool {
+                let (all, n) = each(args, i64::from);
+                on_ints(op, DType::I32, &all[..n]) != 0
+            }
+            fn logic(op: ElementOp, args: &[bool]) -> bool {
+                let (all, n) = each(args, i64::from);
+                on_ints(op, DType::Bool, &all[..n]) != 0
+            }
+            fn pick(c: bool, a: $t, b: $t) -> $t {
+                if c { a } else { b }
+            }
+            fn pick_int(c: bool, a: i32, b: i32) -> i32 {
+                if c { a } else { b }
+            }
+            fn into_int(self) -> i32 {
+                self as i32
+            }
+            fn from_int(i: i32) -> $t {
+                i as $t
+            }
+            fn sizes(field: &Elements<$t>) -> &[usize] {
+                &field.sizes
+            }
+            fn read(field: &Elements<$t>, at: &[i32], edge: Edge) -> $t {
+                field.read(at, edge).unwrap_or(0.0)
+            }
+            fn known(mask: bool) -> Option<bool> {
+                Some(mask)
+            }
+        }
+    )*};
+}
+numbers!(f32 F32, f64 F64);

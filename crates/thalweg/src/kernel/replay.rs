@@ -1,0 +1,278 @@
+//! The replay of what a kernel did: operations of the table on its operands.
+//!
+//! In: a trace and what stands for its operands. Out: the results, recorded. Always true: only what a result needs is
+//! recorded, in the order in which the kernel did it. What follows from numbers alone is computed here, by the table,
+//! and is a number, no operation, and an `if` on it is the branch that it says. Reads at places that follow from the
+//! result's are views, others gathers.
+
+use super::number::{on_floats, on_ints};
+use super::place::{self, Affine, affine_places};
+use super::repr::Edge;
+use super::trace::{Kind, Node, Trace};
+use crate::operand::Arg;
+use crate::record::push;
+use crate::{DType, Device, Operand, Scalar, Shape, Tensor};
+use thalweg_ir::{ElementOp, Op};
+
+/// What a node of the trace is on these operands.
+#[derive(Clone)]
+enum Value {
+    Tensor(Tensor),
+    Scalar(Scalar),
+}
+
+/// The replay of a trace on operands.
+pub(super) struct Recording<'a> {
+    name: &'static str,
+    names: Vec<&'static str>,
+    operands: Vec<Operand<'a>>,
+    /// The kernel's float dtype.
+    float: DType,
+    device: Device,
+    /// The shape of the results.
+    over: Shape,
+    trace: Trace,
+    /// Of each node the number that it is, where that follows from numbers alone.
+    known: Vec<Option<Scalar>>,
+    /// Of each node what it is by the result's place.
+    affine: Vec<Option<Affine>>,
+    values: Vec<Option<Value>>,
+}
+
+impl<'a> Recording<'a> {
+    pub fn new(
+        name: &'static str,
+        operands: Vec<(&'static str, Operand<'a>)>,
+        (float, device): (DType, Device),
+        over: Shape,
+        trace: Trace,
+    ) -> Recording<'a> {
+        let (names, operands): (_, Vec<_>) = operands.into_iter().unzip();
+        let (known, affine) = (Vec::with_capacity(trace.nodes.len()), vec![]);
+        let values = Vec::with_capacity(trace.nodes.len());
+        let mut own = Recording { name, names, operands, float, device, over, trace, known, affine, values };
+        for i in 0..own.trace.nodes.len() {
+            own.known.push(own.number(i));
+        }
+        if !own.trace.reads.is_empty() {
+            own.affine = affine_places(&own.trace, &own.known);
+        }
+        own
+    }
+
+    /// What a node is, where that follows from numbers alone; of an `if` whose condition does, what it chooses.
+    fn number(&self, i: usize) -> Option<Scalar> {
+        let (node, kind) = self.trace.nodes[i];
+        let dtype = self.dtype(kind);
+        let rounded = |s: Scalar| Scalar::from_bits(s.to_bits(dtype), dtype);
+        match node {
+            Node::Operand(o) => match self.operands[o] {
+                Operand::Tensor(_) => None,
+                Operand::Scalar(s) => Some(rounded(s)),
+            },
+            Node::Constant(s) => Some(rounded(s)),
+            Node::Cast(x) => self.known[x as usize].map(|s| match kind {
+                Kind::Int => Scalar::Int(s.to_f64() as i32 as i64),
+                _ => rounded(s),
+            }),
+            Node::Place(_) | Node::Read(_) => None,
+            Node::Op { op, of, args: from } => match self.chosen(i) {
+                Some(chosen) => self.known[chosen],
+                None => {
+                    let (mut args, n) = ([Scalar::Int(0); 3], op.row().arity);
+                    for (arg, a) in args.iter_mut().zip(&from[..n]) {
+                        *arg = self.known[*a as usize]?;
+                    }
+                    Some(on_numbers(op, self.dtype(of), &args[..n]))
+                }
+            },
+        }
+    }
+
+    /// The branch of an `if` whose condition follows from numbers alone.
+    fn chosen(&self, i: usize) -> Option<usize> {
+        let Node::Op { op: ElementOp::Where, args: [c, a, b], .. } = self.trace.nodes[i].0 else { return None };
+        self.known[c as usize].map(|c| if c.to_f64() != 0.0 { a } else { b } as usize)
+    }
+
+    /// Calls `f` with the nodes that a node is recorded from.
+    fn each_needed(&self, i: usize, f: impl FnMut(usize)) {
+        match self.chosen(i) {
+            _ if self.known[i].is_some() => {}
+            Some(chosen) => std::iter::once(chosen).for_each(f),
+            None => match self.trace.nodes[i].0 {
+                Node::Op { op, args, .. } => args[..op.row().arity].iter().map(|a| *a as usize).for_each(f),
+                // Places by index maps need not be there as numbers.
+                Node::Read(_) if self.by_map(i).is_some() => {}
+                _ => self.trace.args(i).for_each(f),
+            },
+        }
+    }
+
+    /// A result, of the shape that all have.
+    #[track_caller]
+    pub fn result(&self, i: usize) -> Tensor {
+        match self.value(i) {
+            Value::Tensor(t) if *t.shape() == self.over => t.clone(),
+            Value::Tensor(t) => t.broadcast_to(self.over),
+            Value::Scalar(s) => Tensor::full_with(self.over, *s, (self.dtype(self.trace.nodes[i].1), self.device)),
+        }
+    }
+
+    fn dtype(&self, kind: Kind) -> DType {
+        match kind {
+            Kind::Float => self.float,
+            Kind::Int => DType::I32,
+            Kind::Mask => DType::Bool,
+        }
+    }
+
+    /// Records what the results need, in the order in which the kernel did it.
+    #[track_caller]
+    pub fn run(&mut self, results: &[usize]) {
+        let n = self.trace.nodes.len();
+        let mut needed = vec![false; n];
+        results.iter().for_each(|&r| needed[r] = true);
+        for i in (0..n).rev() {
+            if needed[i] {
+                self.each_needed(i, |a| needed[a] = true);
+            }
+        }
+        for (i, needed) in needed.into_iter().enumerate() {
+            let value = if needed { Some(self.node(i)) } else { None };
+            self.values.push(value);
+        }
+    }
+
+    fn value(&self, i: usize) -> &Value {
+        self.values[i].as_ref().expect("what it is made of comes first")
+    }
+
+    #[track_caller]
+    fn node(&self, i: usize) -> Value {
+        let (node, kind) = self.trace.nodes[i];
+        match (node, self.known[i]) {
+            (_, Some(s)) => Value::Scalar(s),
+            (Node::Operand(o), _) => match self.operands[o] {
+                Operand::Tensor(t) => Value::Tensor(t.clone()),
+                Operand::Scalar(_) => unreachable!("a number is known"),
+            },
+            (Node::Constant(_), _) => unreachable!("a number is known"),
+            (Node::Cast(x), _) => match self.value(x as usize) {
+                Value::Tensor(t) => Value::Tensor(t.cast(self.dtype(kind))),
+                Value::Scalar(_) => unreachable!("a number is known"),
+            },
+            (Node::Place(axis), _) => Value::Tensor(self.places(axis)),
+            (Node::Read(read), _) => Value::Tensor(self.read(i, read as usize)),
+            (Node::Op { op, of, args: from }, _) => match self.chosen(i) {
+                Some(chosen) => self.value(chosen).clone(),
+                None => {
+                    let (mut args, n) = ([None; 3], op.row().arity);
+                    args.iter_mut().zip(&from[..n]).for_each(|(arg, a)| *arg = Some(self.value(*a as usize)));
+                    self.operation(op, self.dtype(of), args)
+                }
+            },
+        }
+    }
+
+    /// The places of a read, where all of them follow from the result's.
+    fn by_map(&self, i: usize) -> Option<Vec<Affine>> {
+        let Node::Read(read) = self.trace.nodes[i].0 else { return None };
+        let read = &self.trace.reads[read as usize];
+        let at: Option<Vec<Affine>> = read.at.iter().map(|&a| self.affine[a as usize]).collect();
+        let Operand::Tensor(x) = self.operands[read.operand] else { return None };
+        at.filter(|at| place::is_map(x, at, read.edge, &self.over))
+    }
+
+    /// 0, 1, 2, … along an axis of the results; of their shape, so that nothing that follows from it is a tensor small
+    /// enough to be worth a kernel of its own.
+    #[track_caller]
+    fn places(&self, axis: usize) -> Tensor {
+        let mut sizes = Shape::new(&vec![1; self.over.rank()]);
+        sizes.dims_mut()[axis] = self.over[axis];
+        Tensor::arange_with(self.over[axis], (DType::I32, self.device)).reshaped(sizes).broadcast_to(self.over)
+    }
+
+    /// What read number `read`, node `i`, gives.
+    #[track_caller]
+    fn read(&self, i: usize, read: usize) -> Tensor {
+        let by_map = self.by_map(i);
+        let read = &self.trace.reads[read];
+        let Operand::Tensor(x) = self.operands[read.operand] else { unreachable!("a field is a tensor") };
+        if let Some(at) = by_map {
+            match place::read(x, &at, read.edge, &self.over) {
+                Ok(y) => return y,
+                Err((axis, [low, high])) => panic!(
+                    "{}: a read of `{}` reaches places {low} to {high} of axis {axis} of shape {}; say what stands \
+                     outside with another `Edge`",
+                    self.name,
+                    self.names[read.operand],
+                    x.shape()
+                ),
+            }
+        }
+        let at: Vec<Tensor> = read.at.iter().map(|&a| self.index(a as usize)).collect();
+        if x.numel() == 0 && self.over.numel() > 0 && read.edge != Edge::Zero {
+            panic!(
+                "{}: a read of `{}`, which has no elements: shape {}",
+                self.name,
+                self.names[read.operand],
+                x.shape()
+            );
+        }
+        place::gathered(x, &at, read.edge, &self.over)
+    }
+
+    /// Places that are computed, as i64.
+    #[track_caller]
+    fn index(&self, i: usize) -> Tensor {
+        match self.value(i) {
+            Value::Tensor(t) => t.cast(DType::I64),
+            Value::Scalar(s) => Tensor::full_with(Shape::SCALAR, *s, (DType::I64, self.device)),
+        }
+    }
+
+    #[track_caller]
+    fn operation(&self, op: ElementOp, dtype: DType, args: [Option<&Value>; 3]) -> Value {
+        let mut shape: Option<Shape> = None;
+        for arg in args.iter().flatten() {
+            if let Value::Tensor(t) = arg
+                && shape != Some(*t.shape())
+            {
+                let both = shape.map_or(Some(*t.shape()), |shape| shape.broadcast(t.shape()));
+                shape = Some(both.expect("the operands broadcast"));
+            }
+        }
+        let shape = shape.expect("what follows from numbers alone is known");
+        let (mut attr, mut operands) = (0, [Arg::Scalar(0); 3]);
+        for (i, arg) in args.iter().flatten().enumerate() {
+            let of = if op == ElementOp::Where && i == 0 { DType::Bool } else { dtype };
+            operands[i] = match arg {
+                Value::Tensor(t) => {
+                    if *t.shape() != shape {
+                        attr |= (t.shape().broadcast_mask(&shape) as u32) << (8 * i);
+                    }
+                    Arg::Tensor(t)
+                }
+                Value::Scalar(s) => Arg::Scalar(s.to_bits(of)),
+            };
+        }
+        let [a, b, c] = operands;
+        let (arity, op, out) = (op.row().arity, Op::Element(op), op.output(dtype));
+        Value::Tensor(match arity {
+            1 => push(op, out, shape, attr, [a], &[]),
+            2 => push(op, out, shape, attr, [a, b], &[]),
+            _ => push(op, out, shape, attr, [a, b, c], &[]),
+        })
+    }
+}
+
+/// An operation on numbers alone.
+fn on_numbers(op: ElementOp, dtype: DType, args: &[Scalar]) -> Scalar {
+    let (out, n) = (op.output(dtype), args.len());
+    let result = match dtype.is_float() {
+        true => Scalar::Float(on_floats(op, out, &std::array::from_fn::<f64, 3, _>(|i| args[i % n].to_f64())[..n])),
+        false => Scalar::Int(on_ints(op, dtype, &std::array::from_fn::<i64, 3, _>(|i| args[i % n].to_i64())[..n])),
+    };
+    Scalar::from_bits(result.to_bits(out), out)
+}

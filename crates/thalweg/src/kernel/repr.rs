@@ -1,0 +1,47 @@
+//! What kernels need of a number: how operations of the table are applied to it, and how elements are read.
+
+use std::fmt::Debug;
+use thalweg_ir::ElementOp;
+
+/// What a read outside of a [`Field`](super::Field) gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Edge {
+    /// 0.
+    Zero,
+    /// The nearest element.
+    Clamp,
+    /// The field continued from its other end.
+    Wrap,
+    /// There is none outside: a read there is a mistake. One that follows from shapes alone panics in the call; one
+    /// whose place is computed is an [`Error::Index`](crate::Error::Index) where a result is read.
+    Checked,
+}
+
+/// What stands behind a number: how operations of the table are applied to it. Not for users.
+#[doc(hidden)]
+pub trait Repr: Copy + Debug + 'static {
+    type RawInt: Copy + Debug + 'static;
+    type RawMask: Copy + Debug + 'static;
+    type RawField: Clone + Debug + 'static;
+
+    fn constant(value: f64) -> Self;
+    fn int(value: i32) -> Self::RawInt;
+    fn mask(value: bool) -> Self::RawMask;
+    /// An operation whose result is of the arguments' type.
+    fn apply(op: ElementOp, args: &[Self]) -> Self;
+    /// An operation whose result is a truth value.
+    fn test(op: ElementOp, args: &[Self]) -> Self::RawMask;
+    fn apply_int(op: ElementOp, args: &[Self::RawInt]) -> Self::RawInt;
+    fn test_int(op: ElementOp, args: &[Self::RawInt]) -> Self::RawMask;
+    fn logic(op: ElementOp, args: &[Self::RawMask]) -> Self::RawMask;
+    fn pick(c: Self::RawMask, a: Self, b: Self) -> Self;
+    fn pick_int(c: Self::RawMask, a: Self::RawInt, b: Self::RawInt) -> Self::RawInt;
+    fn into_int(self) -> Self::RawInt;
+    fn from_int(i: Self::RawInt) -> Self;
+    /// The sizes of a field.
+    fn sizes(field: &Self::RawField) -> &[usize];
+    /// The element of a field at a place.
+    fn read(field: &Self::RawField, at: &[Self::RawInt], edge: Edge) -> Self;
+    /// What a truth value is, where that is known: on numbers.
+    fn known(mask: Self::RawMask) -> Option<bool>;
+}

@@ -1,0 +1,238 @@
+//! What a kernel does, noted down: a list of operations on operands and constants, each made of those before it.
+//!
+//! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which push what is done
+//! with them, and closes it. Always true: a number is only used in the trace that it was made in.
+
+use super::repr::{Edge, Repr};
+use std::cell::RefCell;
+use thalweg_ir::{ElementOp, Scalar};
+
+/// Operations that one call may note down: beyond, a loop has been unrolled that should not be.
+const MOST: usize = 1 << 14;
+
+/// What stands for the elements of a tensor while a kernel is called on tensors: its place in the list of what was
+/// done.
+#[derive(Clone, Copy, Debug)]
+pub struct Traced {
+    trace: u32,
+    node: u32,
+}
+
+/// What kind of values a node has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Of the kernel's float dtype.
+    Float,
+    /// i32.
+    Int,
+    /// bool.
+    Mask,
+}
+
+/// Something that a kernel does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Node {
+    /// Reads the operand of that number.
+    Operand(usize),
+    /// A number.
+    Constant(Scalar),
+    /// An operation on arguments of `of`; [`ElementOp::Where`] has a truth value before them.
+    Op { op: ElementOp, of: Kind, args: [u32; 3] },
+    /// A conversion.
+    Cast(u32),
+    /// The result's place along an axis.
+    Place(usize),
+    /// The read of that number.
+    Read(u32),
+}
+
+/// A read of an element of a field.
+pub(super) struct Read {
+    /// The operand.
+    pub operand: usize,
+    /// The place along each of its axes.
+    pub at: Vec<u32>,
+    pub edge: Edge,
+}
+
+/// What stands for a field: the operand, and its sizes.
+#[derive(Clone, Debug)]
+pub struct TracedField {
+    pub(super) operand: usize,
+    pub(super) sizes: Vec<usize>,
+}
+
+/// A list of what was done.
+pub(super) struct Trace {
+    name: &'static str,
+    number: u32,
+    /// What each is, and what its values are.
+    pub nodes: Vec<(Node, Kind)>,
+    pub reads: Vec<Read>,
+    /// More was done than is noted down.
+    full: bool,
+}
+
+thread_local! {
+    /// The traces that are open on this thread: a kernel may call another one on tensors.
+    static OPEN: RefCell<(u32, Vec<Trace>)> = const { RefCell::new((0, Vec::new())) };
+}
+
+/// An open trace; closes it also when a panic unwinds.
+pub(super) struct Open(u32);
+
+impl Open {
+    /// Opens a trace.
+    pub fn new(name: &'static str) -> Open {
+        OPEN.with_borrow_mut(|(next, open)| {
+            *next = next.wrapping_add(1);
+            open.push(Trace { name, number: *next, nodes: Vec::with_capacity(64), reads: vec![], full: false });
+            Open(*next)
+        })
+    }
+
+    /// Reads an operand.
+    pub fn operand(&self, i: usize, kind: Kind) -> Traced {
+        push(Node::Operand(i), kind)
+    }
+
+    /// The result's place along an axis.
+    pub fn place(&self, axis: usize) -> Traced {
+        push(Node::Place(axis), Kind::Int)
+    }
+
+    /// What was noted down.
+    pub fn close(self) -> Trace {
+        let trace = OPEN.with_borrow_mut(|(_, open)| open.pop());
+        let trace = trace.filter(|t| t.number == self.0).expect("traces close in the order in which they open");
+        std::mem::forget(self);
+        trace
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        OPEN.with_borrow_mut(|(_, open)| open.retain(|t| t.number < self.0));
+    }
+}
+
+impl Trace {
+    /// Checks that all was noted down.
+    ///
+    /// # Panics
+    /// When it was too much.
+    #[track_caller]
+    pub fn check(&self) {
+        if self.full {
+            panic!("{}: more than {MOST} operations; a `for` over so many turns is unrolled", self.name);
+        }
+    }
+
+    /// The place of a number.
+    #[track_caller]
+    pub fn place(&self, x: Traced) -> usize {
+        assert!(x.trace == self.number, "{}: a result is a number of another call", self.name);
+        x.node as usize
+    }
+
+    /// The arguments of a node.
+    pub fn args(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
+        let mut at: &[u32] = &[];
+        let (args, n) = match self.nodes[i].0 {
+            Node::Operand(_) | Node::Constant(_) | Node::Place(_) => ([0; 3], 0),
+            Node::Op { op, args, .. } => (args, op.row().arity),
+            Node::Cast(x) => ([x, 0, 0], 1),
+            Node::Read(r) => {
+                at = &self.reads[r as usize].at;
+                ([0; 3], 0)
+            }
+        };
+        args.into_iter().take(n).chain(at.iter().copied()).map(|a| a as usize)
+    }
+}
+
+fn push(node: Node, kind: Kind) -> Traced {
+    push_from(&[], |_| node, kind)
+}
+
+/// Pushes a node that is made of these.
+fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) -> Traced {
+    OPEN.with_borrow_mut(|(_, open)| {
+        let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
+        let own = args.iter().all(|a| a.trace == trace.number);
+        assert!(own, "{}: a number of another call of a kernel", trace.name);
+        trace.full |= trace.nodes.len() == MOST;
+        if !trace.full {
+            trace.nodes.push((node(args), kind));
+        }
+        Traced { trace: trace.number, node: trace.nodes.len() as u32 - 1 }
+    })
+}
+
+/// Notes an operation down.
+fn note(op: ElementOp, of: Kind, args: &[Traced], kind: Kind) -> Traced {
+    let node = |from: &[Traced]| {
+        let mut args = [0; 3];
+        args.iter_mut().zip(from).for_each(|(to, a)| *to = a.node);
+        Node::Op { op, of, args }
+    };
+    push_from(args, node, kind)
+}
+
+impl Repr for Traced {
+    type RawInt = Traced;
+    type RawMask = Traced;
+    type RawField = TracedField;
+
+    fn constant(value: f64) -> Traced {
+        push(Node::Constant(Scalar::Float(value)), Kind::Float)
+    }
+    fn int(value: i32) -> Traced {
+        push(Node::Constant(Scalar::Int(value as i64)), Kind::Int)
+    }
+    fn mask(value: bool) -> Traced {
+        push(Node::Constant(Scalar::Bool(value)), Kind::Mask)
+    }
+    fn apply(op: ElementOp, args: &[Traced]) -> Traced {
+        note(op, Kind::Float, args, Kind::Float)
+    }
+    fn test(op: ElementOp, args: &[Traced]) -> Traced {
+        note(op, Kind::Float, args, Kind::Mask)
+    }
+    fn apply_int(op: ElementOp, args: &[Traced]) -> Traced {
+        note(op, Kind::Int, args, Kind::Int)
+    }
+    fn test_int(op: ElementOp, args: &[Traced]) -> Traced {
+        note(op, Kind::Int, args, Kind::Mask)
+    }
+    fn logic(op: ElementOp, args: &[Traced]) -> Traced {
+        note(op, Kind::Mask, args, Kind::Mask)
+    }
+    fn pick(c: Traced, a: Traced, b: Traced) -> Traced {
+        note(ElementOp::Where, Kind::Float, &[c, a, b], Kind::Float)
+    }
+    fn pick_int(c: Traced, a: Traced, b: Traced) -> Traced {
+        note(ElementOp::Where, Kind::Int, &[c, a, b], Kind::Int)
+    }
+    fn into_int(self) -> Traced {
+        push_from(&[self], |from| Node::Cast(from[0].node), Kind::Int)
+    }
+    fn from_int(i: Traced) -> Traced {
+        push_from(&[i], |from| Node::Cast(from[0].node), Kind::Float)
+    }
+    fn sizes(field: &TracedField) -> &[usize] {
+        &field.sizes
+    }
+    fn read(field: &TracedField, at: &[Traced], edge: Edge) -> Traced {
+        let number = OPEN.with_borrow_mut(|(_, open)| {
+            let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
+            assert!(at.iter().all(|a| a.trace == trace.number), "{}: a place of another call", trace.name);
+            trace.reads.push(Read { operand: field.operand, at: at.iter().map(|a| a.node).collect(), edge });
+            trace.reads.len() as u32 - 1
+        });
+        push(Node::Read(number), Kind::Float)
+    }
+    fn known(_: Traced) -> Option<bool> {
+        None
+    }
+}

@@ -1,0 +1,46 @@
+//! The kernels of docs/custom-kernels.md: on numbers, as one kernel each, and their gradients.
+
+#[path = "../../examples/kernels.rs"]
+#[allow(dead_code, reason = "what it prints is not looked at")]
+mod program;
+
+use crate::counting::{counted, pinned};
+use crate::differences::{check, numbers};
+use program::*;
+use thalweg::kernel::Field;
+
+/// Each is one kernel that writes its result and nothing else, and makes no plan when it comes again.
+#[test]
+fn each_is_one_kernel() {
+    let _pinned = pinned();
+    for (name, kernel) in all(64) {
+        drop(counted(&kernel));
+        let (y, c) = counted(&kernel);
+        assert_eq!((c.kernels, c.bytes_written, c.plans_made), (1, 4 * 64 * 64, 0), "{name}: {c:?}");
+        assert_eq!(y.dims(), [64, 64]);
+    }
+}
+
+#[test]
+fn clouds_are_the_same_on_numbers() {
+    let y = clouds::over([5, 40]).on(3, 4.5, 3).to_vec::<f32>().unwrap();
+    for (p, y) in y.iter().enumerate() {
+        let want = clouds([(p / 40) as i32, (p % 40) as i32], 3, 4.5f32, 3);
+        assert!((y - want).abs() < 1e-5, "{p}: {y} {want}");
+    }
+    assert!(y.contains(&0.0) && y.iter().any(|y| *y > 0.5));
+}
+
+#[test]
+fn gradients_against_differences() {
+    let u = numbers(1, [5, 4], 0.6, 1.4);
+    let one = std::slice::from_ref(&u);
+    check("leaky", one, &|x| leaky::on(&x[0], 0.3));
+    check("cube_root", one, &|x| cube_root::on(&x[0]));
+    check("black_scholes", one, &|x| black_scholes::on(&x[0], 1.0, 0.5, 0.02, &x[0] * 0.3).0);
+    check("heat", one, &|x| heat::over([5, 4]).on(&x[0], 0.2).square());
+    check("warp", one, &|x| warp::over([5, 4]).on(&x[0], 0.4, &x[0] * 0.3));
+    let of = Field::<f64, 2>::new(&u.to_vec::<f64>().unwrap(), [5, 4]);
+    let y = heat::over([5, 4]).on(&u, 0.2).to_vec::<f64>().unwrap();
+    assert!((0..20).all(|p| (y[p] - heat([p as i32 / 4, p as i32 % 4], &of, 0.2)).abs() < 1e-14));
+}
