@@ -38,6 +38,7 @@
 
 mod activation;
 mod arithmetic;
+mod assign;
 mod attention;
 mod axes;
 mod conv;
@@ -82,6 +83,7 @@ mod tape;
 mod tensor;
 mod views;
 
+pub use assign::{SliceMut, SlicePart};
 pub use attention::Attention;
 pub use axes::{Axes, Axis, Sizes};
 pub use conv::{Conv, ConvTranspose};
