@@ -1,16 +1,18 @@
 //! Writing into parts of tensors: `x.slice_mut(..).assign(v)`, `*x.slice_mut(..) += v`, `x.set(.., v)`.
 //!
 //! A value never changes, so to write into a part means that the handle gets a new value: the old one with the part
-//! replaced. It is recorded as joins of what stays and what is new, axis by axis, so it fuses with what computes the new
-//! elements and with what reads the result, and its gradient is that of the joins. The kernel is cut into boxes. Where
+//! replaced. It is one operation, `Op::Put`, which fuses with what computes the new elements and with what reads the
+//! result. Its kernel is cut into boxes. Where
 //! nobody else holds the old value, the new one takes its place in memory, and the boxes that would copy what stays do
 //! not run: only the part is written (`thalweg_kernel`, `geometry/in_place.rs`).
 
 use crate::join::join;
-use crate::record::{check_alike, scalar_bits};
+use crate::operand::Arg;
+use crate::record::{check_alike, push, scalar_bits};
 use crate::slice::Part;
 use crate::{IntoOperand, MAX_RANK, Operand, Shape, SliceArgs, Tensor};
 use std::ops::{AddAssign, Deref, DerefMut, DivAssign, MulAssign, RemAssign, SubAssign};
+use thalweg_ir::Op;
 
 /// Start, step, number of elements.
 type Range = (i64, i64, usize);
@@ -111,52 +113,56 @@ impl Tensor {
                 Tensor::full_with(taken, v, crate::Options::of(self))
             }
         };
-        if taken.numel() == 0 { self.clone() } else { replaced(self, &values, ranges, 0) }
+        if taken.numel() == 0 { self.clone() } else { replaced(self, &values, ranges) }
     }
 }
 
-/// `x` with the part of it that the ranges of axes from `axis` on take replaced by `v`.
+/// `x` with the part of it that the ranges take replaced by `v`: the box that holds the part is put into it. Along an
+/// axis with a step the box has the old elements between the new ones.
 #[track_caller]
-fn replaced(x: &Tensor, v: &Tensor, ranges: &[Range], axis: usize) -> Tensor {
-    let Some(&(start, step, count)) = ranges.get(axis) else { return v.clone() };
-    let size = x.dims()[axis] as i64;
-    if step < 0 && count > 1 {
-        let mut forward = ranges.to_vec();
-        forward[axis] = (start + (count as i64 - 1) * step, -step, count);
-        return replaced(x, &v.flip(axis), &forward, axis);
+fn replaced(x: &Tensor, v: &Tensor, ranges: &[Range]) -> Tensor {
+    let mut ranges = ranges.to_vec();
+    let back: Vec<usize> = (0..ranges.len()).filter(|&a| ranges[a].1 < 0).collect();
+    for &axis in &back {
+        let (start, step, count) = ranges[axis];
+        ranges[axis] = (start + (count as i64 - 1) * step, -step, count);
     }
-    let span = |from: i64, to: i64| x.part(axis, (from, 1, (to - from) as usize));
-    let mut chunks = vec![];
-    let mut end = start + count as i64;
-    if start > 0 {
-        chunks.push(span(0, start));
+    let mut new = if back.is_empty() { v.clone() } else { v.flip(back) };
+    let hull = |(start, step, count): Range| (start, 1, (count - 1) * step as usize + 1);
+    // From the last axis to the first: what is old lies at the part's positions along those before, at all of the box's
+    // along those behind.
+    for axis in (0..ranges.len()).rev().filter(|&a| ranges[a].1 > 1 && ranges[a].2 > 1) {
+        let around: Vec<Range> =
+            ranges.iter().enumerate().map(|(a, &r)| if a < axis { r } else { hull(r) }).collect();
+        new = woven(&new, &x.sliced(&around), axis, ranges[axis].1 as usize);
     }
-    if step == 1 || count == 1 {
-        chunks.push(replaced(&span(start, end), v, ranges, axis + 1));
-    } else {
-        // Every period begins with a new element and goes on with old ones; the last one ends with its new element.
-        let last = count as i64 - 1;
-        end = start + last * step + 1;
-        let new = replaced(&x.part(axis, (start, step, count)), v, ranges, axis + 1);
-        chunks.push(woven(&new.part(axis, (0, 1, count - 1)), &span(start, end - 1), axis));
-        chunks.push(new.part(axis, (last, 1, 1)));
+    let mut ints = [0; 2 * MAX_RANK];
+    for (axis, &range) in ranges.iter().enumerate() {
+        let (start, _, count) = hull(range);
+        (ints[2 * axis], ints[2 * axis + 1]) = (start, x.dims()[axis] as i64 - start - count as i64);
     }
-    if end < size {
-        chunks.push(span(end, size));
-    }
-    chunks.into_iter().reduce(|a, b| join(&a, &b, axis)).expect("a part is one")
+    put(x, &new, &ints[..2 * ranges.len()])
 }
 
-/// `old` with the first element of each of its periods along an axis, as many as `new` has elements there, replaced.
+/// `x` with a box of it replaced by `part`; `ints` elements lie before and after it in each dimension.
 #[track_caller]
-fn woven(new: &Tensor, old: &Tensor, axis: usize) -> Tensor {
-    let (periods, length) = (new.dims()[axis], old.dims()[axis]);
-    let step = length / periods;
-    let around = |dims: &[usize]| dims.iter().product::<usize>();
-    let (outer, inner) = (around(&old.dims()[..axis]), around(&old.dims()[axis + 1..]));
-    let new = new.reshaped(Shape::new(&[outer, periods, 1, inner]));
-    let old_parts = old.reshaped(Shape::new(&[outer, periods, step, inner]));
-    join(&new, &old_parts.part(2, (1, 1, step - 1)), 2).reshaped(*old.shape())
+pub(crate) fn put(x: &Tensor, part: &Tensor, ints: &[i64]) -> Tensor {
+    push(Op::Put, x.dtype(), *x.shape(), 0, [Arg::Tensor(x), Arg::Tensor(part)], ints)
+}
+
+/// `old` with every `step`-th element along an axis, the first and the last among them, replaced by those of `new`.
+#[track_caller]
+fn woven(new: &Tensor, old: &Tensor, axis: usize, step: usize) -> Tensor {
+    // Every period begins with a new element and goes on with old ones; behind them stands the last new element.
+    let periods = new.dims()[axis] - 1;
+    let count = |dims: &[usize]| dims.iter().product::<usize>();
+    let (outer, inner) = (count(&old.dims()[..axis]), count(&old.dims()[axis + 1..]));
+    let first = new.part(axis, (0, 1, periods)).reshaped(Shape::new(&[outer, periods, 1, inner]));
+    let between = old.part(axis, (0, 1, periods * step)).reshaped(Shape::new(&[outer, periods, step, inner]));
+    let mut shape = *old.shape();
+    shape.dims_mut()[axis] = periods * step;
+    let all = join(&first, &between.part(2, (1, 1, step - 1)), 2).reshaped(shape);
+    join(&all, &new.part(axis, (periods as i64, 1, 1)), axis)
 }
 
 /// A part of a tensor that is written to; made by [`Tensor::slice_mut`]. All it does stands at [`SlicePart`], to which

@@ -77,8 +77,9 @@ fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
         if stored.has(i) {
             continue;
         }
-        let before: u64 = facts.read_by(i).map(|a| additions[a]).sum();
-        additions[i] = before.saturating_add(own_additions(ix.seg.ops[i].op));
+        // What an operation reads twice counts twice: over a long chain that is more than a number holds.
+        let own = own_additions(ix.seg.ops[i].op);
+        additions[i] = facts.read_by(i).fold(own, |sum, a| sum.saturating_add(additions[a]));
         let Some((kernels, true)) = homes.get(&i) else { continue };
         let again = kernels.count() as u64;
         if again > 1 && again.saturating_mul(additions[i]) >= MUCH && facts.may_store(i) {
