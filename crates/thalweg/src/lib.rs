@@ -41,6 +41,7 @@ mod arithmetic;
 mod assign;
 mod attention;
 mod axes;
+mod calculus;
 mod conv;
 mod create;
 #[cfg(feature = "cuda")]
@@ -52,11 +53,14 @@ mod element;
 mod elementwise;
 mod gather;
 mod grad;
+mod grids;
+mod histogram;
 mod interpolate;
 mod io;
 mod join;
 mod loss;
 mod matmul;
+mod matrices;
 mod mode;
 mod nan;
 #[cfg(feature = "ndarray")]
@@ -76,8 +80,10 @@ pub mod raw;
 mod read;
 mod record;
 mod reduce;
+mod rows;
 mod scan;
 mod scatter;
+mod sets;
 mod slice;
 mod sort;
 mod special;
@@ -97,7 +103,9 @@ pub use element::{Data, Element};
 pub use grad::{
     Form, Gradients, Inputs, checkpoint, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp,
 };
+pub use grids::Indexing;
 pub use half::{bf16, f16};
+pub use histogram::{Bins, Histogram};
 pub use interpolate::Interpolation;
 #[cfg(feature = "csv")]
 pub use io::csv::{Csv, CsvOptions};
@@ -117,6 +125,7 @@ pub use pad::Border;
 pub use pool::Pool;
 pub use quantile::{QuantileMethod, Quantiles};
 pub use random::{Generator, manual_seed, random_state, set_random_state};
+pub use rows::Rows;
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};
 pub use sweep::{Each, Padding};

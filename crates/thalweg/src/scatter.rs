@@ -5,7 +5,7 @@
 
 use crate::operand::Arg;
 use crate::record::{check_alike, push, wrong_dtype};
-use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Shape, Tensor};
+use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Tensor};
 use thalweg_ir::Op;
 pub use thalweg_ir::ScatterOp;
 
@@ -164,6 +164,65 @@ impl Tensor {
         rows.scattered(op, 0, &places.flatten().down(0, &all), &values).reshaped(*self.shape())
     }
 
+    /// As [`scatter_add`](Tensor::scatter_add), but each element becomes the mean of itself and the values that it meets,
+    /// as `torch.scatter_reduce(.., "mean")`. Takes floats.
+    ///
+    /// # Panics
+    /// As [`scatter`](Tensor::scatter), and on a dtype that is not a float.
+    #[track_caller]
+    pub fn scatter_mean(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
+        crate::record::check_float("scatter_mean", self);
+        let axis = axis.into();
+        let wide = crate::record::widened(self);
+        let values = self.values("scatter_mean", values.operand());
+        let sums = wide.scatter_add(axis, index, crate::record::widened(&values));
+        let each = values.ones_like().cast(wide.dtype());
+        (sums / wide.ones_like().scatter_add(axis, index, each)).cast(self.dtype())
+    }
+
+    /// The positions of an axis that a vector names filled with a number, as `torch.index_fill`.
+    ///
+    /// # Panics
+    /// When there is no such axis, the index is not a vector of an integer dtype, or the number does not fit the dtype.
+    #[track_caller]
+    pub fn index_fill(&self, axis: impl Into<Axis>, index: &Tensor, value: impl Into<Scalar>) -> Tensor {
+        self.put_positions("index_fill", axis.into(), index, Operand::Scalar(value.into()), ScatterOp::Set)
+    }
+
+    /// The elements where a mask holds replaced by those of `values`, one after the other in row-major order, as
+    /// `torch.masked_scatter`. The mask broadcasts to this tensor's shape. Where there are fewer values than places, to
+    /// read the result is an [`Error::Index`].
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([0.0f32, 1.0, 2.0, 3.0]);
+    /// let y = x.masked_scatter(&x.gt(1.0), &Tensor::new([7.0f32, 8.0]));
+    /// assert_eq!(y.to_vec::<f32>()?, [0.0, 1.0, 7.0, 8.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When the mask is not bool or does not broadcast to this shape, or dtypes differ.
+    #[track_caller]
+    pub fn masked_scatter(&self, mask: &Tensor, values: &Tensor) -> Tensor {
+        if mask.dtype() != DType::Bool {
+            wrong_dtype("masked_scatter", "a mask of bool", mask.dtype());
+        }
+        check_alike("masked_scatter", self, values);
+        if mask.shape().broadcast(self.shape()) != Some(*self.shape()) {
+            panic!("masked_scatter: a mask of shape {} does not broadcast to shape {}", mask.shape(), self.shape());
+        }
+        if self.numel() == 0 {
+            return self.clone();
+        }
+        let mask = mask.broadcast_to(*self.shape()).flatten();
+        // What is not replaced asks for the first value, if there is one, and does not use it.
+        let place = mask.where_(mask.cumsum(0) - 1, 0);
+        let from = if values.numel() == 0 { Tensor::zeros_with([1], crate::Options::of(self)) } else { values.flatten() };
+        let beyond = if values.numel() == 0 { mask.where_(place.ones_like(), 0) } else { place };
+        mask.where_(from.gathered(0, &beyond), self.flatten()).reshaped(*self.shape())
+    }
+
     /// How often each number occurs in a vector of numbers from 0 on, as i64: at least `least` counts, and as many as
     /// the largest number asks for. Reads that.
     ///
@@ -174,24 +233,6 @@ impl Tensor {
     /// When this is not a vector of an integer dtype.
     #[track_caller]
     pub fn bincount(&self, least: usize) -> Result<Tensor, Error> {
-        if !self.dtype().is_int() {
-            wrong_dtype("bincount", "an integer dtype", self.dtype());
-        }
-        if self.rank() != 1 {
-            panic!("bincount: takes a vector, not shape {}", self.shape());
-        }
-        let x = self.cast(DType::I64);
-        let mut size = least;
-        if self.numel() > 0 {
-            let [low, high]: [i64; 2] =
-                Tensor::stack(&[x.amin(0), x.amax(0)], 0).to_vec()?.try_into().expect("two elements");
-            if low < 0 {
-                return Err(Error::Index(format!("bincount: {low} is negative")));
-            }
-            size = size.max(high as usize + 1);
-        }
-        let none = Tensor::zeros_with([size], (DType::I64, self.device()));
-        let ones = Tensor::full_with(Shape::SCALAR, Scalar::Int(1), (DType::I64, self.device()));
-        Ok(none.scattered(ScatterOp::Add, 0, &x, &ones.broadcast_to(*self.shape())))
+        self.counts_of("bincount", crate::histogram::ones(self.numel(), self.device()).reshaped(*self.shape()), least)
     }
 }

@@ -285,6 +285,23 @@ impl Tensor {
         record1(Op::Window, self.dtype(), shape, axis as u32, self, &[size as i64, step as i64])
     }
 
+    /// Turned by 90 degrees so many times in the plane of two axes, from the first toward the second, as `numpy.rot90` and
+    /// `torch.rot90`; a negative number turns back.
+    ///
+    /// # Panics
+    /// When one of the axes does not exist, or they are the same.
+    #[track_caller]
+    pub fn rot90(&self, times: i64, from: impl Into<Axis>, toward: impl Into<Axis>) -> Tensor {
+        let (from, toward) = (from.into().of("rot90", self.rank()), toward.into().of("rot90", self.rank()));
+        assert!(from != toward, "rot90: axis {from} is named twice");
+        match times.rem_euclid(4) {
+            0 => self.clone(),
+            1 => self.flip(toward).transpose(from, toward),
+            2 => self.flip([from, toward]),
+            _ => self.transpose(from, toward).flip(toward),
+        }
+    }
+
     /// Diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as a last
     /// dimension.
     ///
