@@ -85,7 +85,8 @@ impl Histogram {
 impl Tensor {
     /// How many elements are in each bin (i64), and the edges of the bins, as `numpy.histogram`. Bins that are given by
     /// their number have one width and reach from the smallest element to the largest. NaN is not counted. The edges are
-    /// f64 for integers.
+    /// f64 for integers; they may differ from NumPy's by a rounding, and an element on one is counted by the edges that
+    /// are returned.
     ///
     /// ```
     /// # use thalweg::Tensor;

@@ -96,7 +96,7 @@ impl QuantileMethod {
             Nearest => choose(far.gt(0.5) | (far.eq(0.5) & lower.rem(2.0).eq(1.0))),
             Midpoint => far.gt(0.0).where_(far.full_like(0.5), 0.0),
             AveragedInvertedCdf => far.gt(0.0).where_(far.ones_like(), 0.5),
-            ClosestObservation => choose(!(far.eq(0.0) & lower.rem(2.0).eq(0.0))),
+            ClosestObservation => choose(!(far.eq(0.0) & lower.rem(2.0).eq(1.0))),
             _ => far.clone(),
         }
     }
@@ -165,9 +165,10 @@ impl Asked {
         let Position { less, shift } = self.method.position(q);
         let last = count - 1.0;
         // Of nothing but NaN the first one is taken, which is NaN.
-        let at = ((count - less) * q + shift).minimum(&last).maximum(0.0);
+        let at = (count - less) * q + shift;
         let lower = at.floor();
-        let (first, second) = (lower.cast(DType::I64), (&lower + 1.0).minimum(last).maximum(0.0).cast(DType::I64));
+        let held = |at: &Tensor| at.minimum(&last).maximum(0.0).cast(DType::I64);
+        let (first, second) = (held(&lower), held(&(&lower + 1.0)));
         let sorted = widened(sorted);
         let t = self.method.weight(&(&at - &lower), &lower).cast(sorted.dtype());
         let (a, b) = (sorted.gathered(1, &first), sorted.gathered(1, &second));
