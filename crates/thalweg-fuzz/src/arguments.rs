@@ -23,6 +23,9 @@ pub struct Arguments {
     /// are held against differences
     #[arg(long, conflicts_with_all = ["cache"])]
     pub gradients: bool,
+    /// Run functions of the front that are composed of operations: what one records is run in every way
+    #[arg(long, conflicts_with_all = ["cache", "gradients"])]
+    pub functions: bool,
     /// The device: cpu, cuda:0, cuda:emulated (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
@@ -35,7 +38,7 @@ pub struct Arguments {
     #[arg(long, value_name = "CHIPS", value_delimiter = ',', conflicts_with_all = ["device", "cache", "whole"])]
     pub compile: Vec<u32>,
     /// Plan the segment in a file that an error message of Thalweg's has named, and print the plan
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole", "gradients"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole", "gradients", "functions"])]
     pub segment: Option<PathBuf>,
 }
 
@@ -68,7 +71,7 @@ mod tests {
     #[test]
     fn help_names_every_option() {
         let help = Arguments::command().render_long_help().to_string();
-        for option in ["--programs", "--seed", "--only", "--whole", "--gradients", "--device", "--cache", "--segment"] {
+        for option in ["--programs", "--seed", "--only", "--whole", "--gradients", "--functions", "--device", "--cache", "--segment"] {
             assert!(help.contains(option), "{help}");
         }
     }

@@ -84,6 +84,16 @@ pub fn program(seed: u64) -> Program {
     g.program
 }
 
+/// A program of nothing but inputs of these dtypes and shapes.
+pub fn inputs(rng: Rng, of: &[(DType, Shape)]) -> Program {
+    let mut g = Generator { limit: SMALL, rng, program: Program::default(), tame: false };
+    g.tame = g.rng.bool();
+    for &(dtype, shape) in of {
+        g.input(dtype, shape);
+    }
+    g.program
+}
+
 impl Generator {
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.rng.usize(..from.len())]

@@ -12,6 +12,7 @@ mod check;
 mod compile;
 mod disk;
 mod generate;
+mod functions;
 mod gradients;
 #[cfg(all(test, feature = "probe"))]
 mod probe;
@@ -75,7 +76,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let begin = Instant::now();
     let (mut failed, mut skipped) = (0u64, 0u64);
     for i in 0..programs {
-        let program = generate::program(seed + i);
+        let (name, program) = match arguments.functions {
+            false => ("", generate::program(seed + i)),
+            true => match functions::program(&checker, seed + i).map_err(Error::Value)? {
+                Some(made) => made,
+                None => {
+                    skipped += 1;
+                    continue;
+                }
+            },
+        };
         if arguments.gradients && !gradients::is_small(&program) {
             skipped += 1;
             continue;
@@ -86,9 +96,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             plans: (seed + i).is_multiple_of(planned),
             scalars: true,
         };
-        let check = |program: &Program| match arguments.gradients {
-            true => gradients::check(&checker, program, seed + i, ways),
-            false => checker.check(program, ways),
+        let check = |program: &Program| match (arguments.gradients, arguments.functions) {
+            (true, _) => gradients::check(&checker, program, seed + i, ways),
+            (_, true) => functions::check(&checker, program, ways),
+            _ => checker.check(program, ways),
         };
         let result = outcome(&check, &program);
         // Planning and compiling are to stay quick whatever the program.
@@ -100,7 +111,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             failed += 1;
             // Where each kernel takes long to compile, a failure is looked at alone.
             let (program, why) = if arguments.whole { (program, why) } else { shrink(&check, program, why) };
-            println!("seed {}: {why}\n{}", seed + i, program.listing());
+            println!("seed {}: {name} {why}\n{}", seed + i, program.listing());
             if failed >= 10 {
                 println!("stopped after 10 failures");
                 break;
@@ -114,6 +125,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     if arguments.gradients {
         println!("{skipped} too large; {}", gradients::tally());
+    } else if arguments.functions {
+        println!("{skipped} are no single segment");
     }
     println!("{} passed, {failed} failed", programs - failed - skipped);
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -156,7 +156,7 @@ impl Tensor {
         let (left, right) = (edges.gathered(0, &guess), edges.gathered(0, &(&guess + 1)));
         let below = self.lt(left).cast(DType::I64);
         let above = (self.ge(right) & guess.ne(count as i64 - 1)).cast(DType::I64);
-        let place = guess - below + above;
+        let place = (guess - below + above).clamp(0, count as i64 - 1);
         (edges, inside.where_(place, count as i64))
     }
 

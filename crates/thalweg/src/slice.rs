@@ -58,6 +58,11 @@ impl<T: Into<SliceArg>> By for T {
 
 /// The arguments of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array, slice or `Vec` of
 /// [`SliceArg`]s.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` says no part of a tensor",
+    label = "not a range, an integer, or a tuple of such",
+    note = "`x.slice((1..3, .., -1))`: one argument a dimension, in one tuple; ranges of `i32`, `i64`, `isize` or `usize`, with a step by `.by(2)`"
+)]
 pub trait SliceArgs {
     /// The arguments, and how many there are.
     #[doc(hidden)]

@@ -255,6 +255,7 @@ impl Tensor {
         if self.shape().broadcast(&shape) != Some(shape) {
             panic!("{name}: shape {} does not expand to {shape}", self.shape());
         }
+        crate::record::check_size(name, &shape, self.dtype());
         let mask = self.shape().broadcast_mask(&shape) as u32;
         record1(Op::Expand, self.dtype(), shape, mask, self, &ints(&shape)[..shape.rank()])
     }
