@@ -166,12 +166,21 @@ index = torch.tensor([[0, 2, 2, 1], [1, 1, 0, 2]])
 values = torch.tensor(x[1, :2, :4])
 case("scatter_mean", torch.tensor(m[:3, :4]).scatter_reduce(0, index, values, "mean").numpy())
 
+case("vecdot", np.vecdot(x, x[:, :1], axis=-1))
+case("matrix_power", np.linalg.matrix_power(m[:, :4], 5))
+case("fftfreq", np.concatenate([np.fft.fftfreq(7, 0.5), np.fft.fftfreq(8, 0.5)]))
+case("rfftfreq", np.concatenate([np.fft.rfftfreq(7, 0.5), np.fft.rfftfreq(8, 0.5)]))
+case("fftshift", np.fft.fftshift(x, (1, 2)))
+case("ifftshift", np.fft.ifftshift(x, (1, 2)))
+
 # Sets
 case("isin", np.isin(h, x))
 case("union", np.union1d(h, x))
 case("intersect", np.intersect1d(h, x))
 case("setdiff", np.setdiff1d(h, x))
 case("setxor", np.setxor1d(h, x))
+for name, value in zip(("values", "first", "inverse", "counts"), np.unique(x, True, True, True)):
+    case(f"unique_all_{name}", value)
 
 # Points
 case("sobol", scipy.stats.qmc.Sobol(39, scramble=False).random(32)[16:])

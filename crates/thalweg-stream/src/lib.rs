@@ -17,6 +17,7 @@ mod device;
 mod explain;
 mod hash;
 mod history;
+mod index_error;
 mod kept;
 mod mode;
 mod period;
@@ -37,6 +38,7 @@ pub use calibration::{calibrate, costs, save_costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments};
+pub use index_error::{Counted, Site, site};
 pub use kept::{recomputing, set_recomputing};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,

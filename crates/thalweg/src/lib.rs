@@ -51,6 +51,7 @@ mod display;
 mod einsum;
 mod element;
 mod elementwise;
+mod frequencies;
 mod gather;
 mod grad;
 mod grids;
@@ -136,7 +137,7 @@ pub use thalweg_fusion::{
     Candidate, CostFeatures, Costs, EdgeReport, Effort, Explanation, KernelReport, OperationReport, SegmentReport,
     Totals,
 };
-pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
+pub use thalweg_ir::{DType, FloatInfo, MAX_RANK, Scalar, Shape};
 pub use thalweg_kernel::Residence;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, plan_store};

@@ -3,16 +3,31 @@
 //! Where several values meet one element they do so in the order of the index, on any number of threads: sums of floats
 //! are the same each time. Each result is rounded to the tensor's dtype.
 
+use crate::gather::recorded_by;
 use crate::operand::Arg;
 use crate::record::{check_alike, push, wrong_dtype};
 use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Tensor};
 use thalweg_ir::Op;
+use thalweg_stream::Counted;
 pub use thalweg_ir::ScatterOp;
 
 impl Tensor {
     /// Records a scatter: index and values have one shape, this tensor's but for the axis.
     #[track_caller]
     pub(crate) fn scattered(&self, op: ScatterOp, axis: usize, index: &Tensor, values: &Tensor) -> Tensor {
+        self.scattered_by((op.name(), Counted::Plain), op, axis, (index, values))
+    }
+
+    /// Records a scatter of that function, which has counted its index so.
+    #[track_caller]
+    fn scattered_by(
+        &self,
+        by: (&'static str, Counted),
+        op: ScatterOp,
+        axis: usize,
+        (index, values): (&Tensor, &Tensor),
+    ) -> Tensor {
+        recorded_by(by.0, by.1);
         let args = [Arg::Tensor(self), Arg::Tensor(index), Arg::Tensor(values)];
         push(Op::Scatter(op), self.dtype(), *self.shape(), axis as u32, args, &[])
     }
@@ -95,12 +110,13 @@ impl Tensor {
             panic!("{}", refuse());
         }
         let places = self.places(name, index, self.dims()[axis]);
-        self.scattered(op, axis, &places.broadcast_to(shape), &values.broadcast_to(shape))
+        let (places, values) = (places.broadcast_to(shape), values.broadcast_to(shape));
+        self.scattered_by((name, Counted::FromEnd), op, axis, (&places, &values))
     }
 
     /// With the positions of an axis that a vector names put together with those of `values`, in order.
     #[track_caller]
-    fn put_positions(&self, name: &str, axis: Axis, index: &Tensor, values: Operand<'_>, op: ScatterOp) -> Tensor {
+    fn put_positions(&self, name: &'static str, axis: Axis, index: &Tensor, values: Operand<'_>, op: ScatterOp) -> Tensor {
         let axis = axis.of(name, self.rank());
         if index.rank() != 1 {
             panic!("{name}: takes an index of rank 1, not shape {}", index.shape());
@@ -112,7 +128,7 @@ impl Tensor {
             panic!("{name}: values of shape {} are not of shape {shape}", values.shape());
         }
         let places = self.places(name, index, self.dims()[axis]).down(axis, &shape);
-        self.scattered(op, axis, &places, &values.broadcast_to(shape))
+        self.scattered_by((name, Counted::FromEnd), op, axis, (&places, &values.broadcast_to(shape)))
     }
 
     /// Values added to the positions of an axis that a vector names: position `i` of `values` to position `index[i]`.
@@ -161,7 +177,8 @@ impl Tensor {
         all.dims_mut()[0] = places.numel();
         let op = if accumulate { ScatterOp::Add } else { ScatterOp::Set };
         let values = values.broadcast_to(shape).reshaped(all);
-        rows.scattered(op, 0, &places.flatten().down(0, &all), &values).reshaped(*self.shape())
+        let places = places.flatten().down(0, &all);
+        rows.scattered_by((name, Counted::Together), op, 0, (&places, &values)).reshaped(*self.shape())
     }
 
     /// As [`scatter_add`](Tensor::scatter_add), but each element becomes the mean of itself and the values that it meets,
@@ -220,7 +237,7 @@ impl Tensor {
         let place = mask.where_(mask.cumsum(0) - 1, 0);
         let from = if values.numel() == 0 { Tensor::zeros_with([1], crate::Options::of(self)) } else { values.flatten() };
         let beyond = if values.numel() == 0 { mask.where_(place.ones_like(), 0) } else { place };
-        mask.where_(from.gathered(0, &beyond), self.flatten()).reshaped(*self.shape())
+        mask.where_(from.gathered_by(("masked_scatter", Counted::Plain), 0, &beyond), self.flatten()).reshaped(*self.shape())
     }
 
     /// How often each number occurs in a vector of numbers from 0 on, as i64: at least `least` counts, and as many as

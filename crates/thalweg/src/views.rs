@@ -286,6 +286,23 @@ impl Tensor {
         record1(Op::Window, self.dtype(), shape, axis as u32, self, &[size as i64, step as i64])
     }
 
+    /// Tensors broadcast to the shape that all of them broadcast to, as `numpy.broadcast_arrays`; views.
+    ///
+    /// # Panics
+    /// When they do not broadcast.
+    #[track_caller]
+    pub fn broadcast_all<T: AsRef<Tensor>>(tensors: &[T]) -> Vec<Tensor> {
+        let mut shape = Shape::SCALAR;
+        for t in tensors {
+            let t = t.as_ref();
+            let Some(both) = shape.broadcast(t.shape()) else {
+                crate::record::shapes_differ("broadcast_all", &shape, t.shape())
+            };
+            shape = both;
+        }
+        tensors.iter().map(|t| t.as_ref().broadcast_to(shape)).collect()
+    }
+
     /// Turned by 90 degrees so many times in the plane of two axes, from the first toward the second, as `numpy.rot90` and
     /// `torch.rot90`; a negative number turns back.
     ///

@@ -58,6 +58,7 @@ impl Generator {
         key
     }
 
+    #[track_caller]
     fn draw(&mut self, kind: RandomKind, dtype: DType, shape: Shape, device: Device) -> Tensor {
         record0(device.0, Op::Random(kind), dtype, shape, Some(self.key()))
     }

@@ -173,22 +173,12 @@ impl Tensor {
             dtype => next_of_narrow(self, &up, dtype),
         };
         // From an infinity it goes to the largest number.
-        let most = largest(self.dtype());
+        let most = self.dtype().float_info().max;
         let back = self.gt(0.0).where_(self.full_like(most), -most);
         let next = self.is_inf().where_(back, next);
         let unknown = self.is_nan() | toward.is_nan();
         let equal = self.eq(&toward).where_(&toward, next);
         unknown.where_(self + &toward, equal)
-    }
-}
-
-/// The largest finite number.
-fn largest(dtype: DType) -> f64 {
-    match dtype {
-        DType::F64 => f64::MAX,
-        DType::F32 => f32::MAX as f64,
-        DType::BF16 => half::bf16::MAX.to_f64(),
-        _ => half::f16::MAX.to_f64(),
     }
 }
 

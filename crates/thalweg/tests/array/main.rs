@@ -155,6 +155,9 @@ fn counting(g: &mut Golden) {
     g.check("intersect", &h.intersect(&x).unwrap());
     g.check("setdiff", &h.setdiff(&x).unwrap());
     g.check("setxor", &h.setxor(&x).unwrap());
+    for (name, own) in ["values", "first", "inverse", "counts"].iter().zip(x.unique_all().unwrap()) {
+        g.check(&format!("unique_all_{name}"), &f(own));
+    }
 }
 
 fn at() -> Tensor {
@@ -204,5 +207,16 @@ fn moves(g: &mut Golden) {
     g.check("masked_scatter", &m.masked_scatter(&m.gt(0.0), &x.slice(1)));
     let index = Tensor::new([[0i64, 2, 2, 1], [1, 1, 0, 2]]);
     g.check("scatter_mean", &m.slice((..3, ..4)).scatter_mean(0, &index, x.slice((1, ..2, ..4))));
+    g.check("vecdot", &x.vecdot(&x.slice((.., ..1)), -1));
+    g.check("matrix_power", &m.slice((.., ..4)).matrix_power(5));
+    // They are f32.
+    let near = |g: &mut Golden, name: &str, a: Tensor, b: Tensor| {
+        let want = g.take(name);
+        assert!(f(Tensor::cat(&[a, b], 0)).allclose(&want, 1e-6, 0.0).unwrap(), "{name}");
+    };
+    near(g, "fftfreq", Tensor::fftfreq(7, 0.5), Tensor::fftfreq(8, 0.5));
+    near(g, "rfftfreq", Tensor::rfftfreq(7, 0.5), Tensor::rfftfreq(8, 0.5));
+    g.check("fftshift", &x.fftshift([1, 2]));
+    g.check("ifftshift", &x.ifftshift([1, 2]));
     g.check("sobol", &Tensor::sobol_with(16, 39, 16, DType::F64));
 }

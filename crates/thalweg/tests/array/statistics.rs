@@ -54,7 +54,6 @@ fn too_few_values_and_negative_counts_are_errors_where_they_are_read() {
     let x = Tensor::zeros([4]);
     let y = x.masked_scatter(&x.eq(0.0), &Tensor::new([1.0f32, 2.0]));
     assert!(matches!(y.to_vec::<f32>(), Err(e) if e.to_string().contains("out of range")));
-    let x = Tensor::zeros([4]);
     let none = x.masked_scatter(&x.ne(0.0), &Tensor::zeros([0]));
     assert_eq!(none.to_vec::<f32>().unwrap(), [0.0; 4]);
     let y = x.masked_scatter(&x.eq(0.0), &Tensor::zeros([0]));
