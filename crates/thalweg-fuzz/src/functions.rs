@@ -144,7 +144,7 @@ const FUNCTIONS: &[Function] = &[
     }),
     ("set twice", Numbers, |c| {
         let mut x = c.x * 2;
-        for _ in 0..c.rng.usize(1..6) {
+        for _ in 0..c.rng.usize(1..14) {
             let ranges = c.ranges();
             *x.slice_mut(ranges) += 1;
             let (axis, at) = (c.axis(), c.rng.i64(-1..1));
