@@ -71,7 +71,17 @@ mod tests {
     #[test]
     fn help_names_every_option() {
         let help = Arguments::command().render_long_help().to_string();
-        for option in ["--programs", "--seed", "--only", "--whole", "--gradients", "--functions", "--device", "--cache", "--segment"] {
+        for option in [
+            "--programs",
+            "--seed",
+            "--only",
+            "--whole",
+            "--gradients",
+            "--functions",
+            "--device",
+            "--cache",
+            "--segment",
+        ] {
             assert!(help.contains(option), "{help}");
         }
     }

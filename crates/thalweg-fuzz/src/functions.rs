@@ -113,7 +113,11 @@ const FUNCTIONS: &[Function] = &[
     ("diag", Numbers, |c| vec![c.x.diag_embed(c.rng.i64(-2..3))]),
     ("trace", Numbers, |c| {
         let (a, b) = (c.axis(), c.axis());
-        if a == b { vec![c.x.clone()] } else { vec![c.x.diagonal_of(c.rng.i64(-1..2), a, b), c.x.rot90(c.rng.i64(1..4), a, b)] }
+        if a == b {
+            vec![c.x.clone()]
+        } else {
+            vec![c.x.diagonal_of(c.rng.i64(-1..2), a, b), c.x.rot90(c.rng.i64(1..4), a, b)]
+        }
     }),
     ("kron", Numbers, |c| vec![c.x.flatten().slice(..20).kron(&c.y.flatten().slice(..7))]),
     ("vander", Numbers, |c| vec![c.y.flatten().slice(..20).vander(5, c.rng.bool())]),

@@ -11,8 +11,8 @@ mod check;
 #[cfg(feature = "cuda")]
 mod compile;
 mod disk;
-mod generate;
 mod functions;
+mod generate;
 mod gradients;
 #[cfg(all(test, feature = "probe"))]
 mod probe;

@@ -390,8 +390,12 @@ impl Recorder {
             return None;
         }
         let there = |v: &Arc<Value>| matches!(v.state(), Some(Ok(_)));
-        let inputs: Vec<Option<Arc<Value>>> =
-            self.inputs.iter().zip(&self.saved).map(|(v, s)| v.as_ref().or(s.2.as_ref()).filter(|v| there(v)).cloned()).collect();
+        let inputs: Vec<Option<Arc<Value>>> = self
+            .inputs
+            .iter()
+            .zip(&self.saved)
+            .map(|(v, s)| v.as_ref().or(s.2.as_ref()).filter(|v| there(v)).cloned())
+            .collect();
         let shapes = self.values.iter().map(|v| *v.shape()).collect();
         let laid: Laid = (shapes, self.saved.iter().map(|s| (s.0, s.1)).collect());
         let failure = Failure {

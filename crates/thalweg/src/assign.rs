@@ -132,8 +132,7 @@ fn replaced(x: &Tensor, v: &Tensor, ranges: &[Range]) -> Tensor {
     // From the last axis to the first: what is old lies at the part's positions along those before, at all of the box's
     // along those behind.
     for axis in (0..ranges.len()).rev().filter(|&a| ranges[a].1 > 1 && ranges[a].2 > 1) {
-        let around: Vec<Range> =
-            ranges.iter().enumerate().map(|(a, &r)| if a < axis { r } else { hull(r) }).collect();
+        let around: Vec<Range> = ranges.iter().enumerate().map(|(a, &r)| if a < axis { r } else { hull(r) }).collect();
         new = woven(&new, &x.sliced(&around), axis, ranges[axis].1 as usize);
     }
     let mut ints = [0; 2 * MAX_RANK];

@@ -21,6 +21,9 @@
 //! with few kernels: chains, diamonds and views fuse, and intermediates that nobody holds are never written to
 //! memory. Ordinary Rust control flow stays ordinary.
 //!
+//! The [guide] goes through it in ten short chapters, with tables for those who come from [NumPy](guide::from_numpy),
+//! [PyTorch](guide::from_pytorch) or [ndarray](guide::from_ndarray).
+//!
 //! # Rules
 //! - **Broadcasting** as NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all (`..`).
 //! - **No promotion between tensors**: `f32 + f64` panics and says to `.cast(...)`. A number takes the tensor's dtype,
@@ -55,6 +58,7 @@ mod frequencies;
 mod gather;
 mod grad;
 mod grids;
+pub mod guide;
 mod histogram;
 mod interpolate;
 mod io;

@@ -151,7 +151,8 @@ impl Asked {
         let (list, count) = self.axes.of(self.name, x.rank());
         let kept: Vec<usize> = (0..x.rank()).filter(|a| !list[..count].contains(a)).collect();
         let size = |axes: &[usize]| axes.iter().map(|&a| x.dims()[a]).product::<usize>();
-        let mut shape = if self.keep { Shape::new(&[1; MAX_RANK][..x.rank()]) } else { x.without(self.name, self.axes) };
+        let mut shape =
+            if self.keep { Shape::new(&[1; MAX_RANK][..x.rank()]) } else { x.without(self.name, self.axes) };
         if self.keep {
             kept.iter().for_each(|&a| shape.dims_mut()[a] = x.dims()[a]);
         }

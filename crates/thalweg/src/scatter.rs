@@ -8,8 +8,8 @@ use crate::operand::Arg;
 use crate::record::{check_alike, push, wrong_dtype};
 use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Tensor};
 use thalweg_ir::Op;
-use thalweg_stream::Counted;
 pub use thalweg_ir::ScatterOp;
+use thalweg_stream::Counted;
 
 impl Tensor {
     /// Records a scatter: index and values have one shape, this tensor's but for the axis.
@@ -116,7 +116,14 @@ impl Tensor {
 
     /// With the positions of an axis that a vector names put together with those of `values`, in order.
     #[track_caller]
-    fn put_positions(&self, name: &'static str, axis: Axis, index: &Tensor, values: Operand<'_>, op: ScatterOp) -> Tensor {
+    fn put_positions(
+        &self,
+        name: &'static str,
+        axis: Axis,
+        index: &Tensor,
+        values: Operand<'_>,
+        op: ScatterOp,
+    ) -> Tensor {
         let axis = axis.of(name, self.rank());
         if index.rank() != 1 {
             panic!("{name}: takes an index of rank 1, not shape {}", index.shape());
@@ -235,9 +242,11 @@ impl Tensor {
         let mask = mask.broadcast_to(*self.shape()).flatten();
         // What is not replaced asks for the first value, if there is one, and does not use it.
         let place = mask.where_(mask.cumsum(0) - 1, 0);
-        let from = if values.numel() == 0 { Tensor::zeros_with([1], crate::Options::of(self)) } else { values.flatten() };
+        let from =
+            if values.numel() == 0 { Tensor::zeros_with([1], crate::Options::of(self)) } else { values.flatten() };
         let beyond = if values.numel() == 0 { mask.where_(place.ones_like(), 0) } else { place };
-        mask.where_(from.gathered_by(("masked_scatter", Counted::Plain), 0, &beyond), self.flatten()).reshaped(*self.shape())
+        mask.where_(from.gathered_by(("masked_scatter", Counted::Plain), 0, &beyond), self.flatten())
+            .reshaped(*self.shape())
     }
 
     /// How often each number occurs in a vector of numbers from 0 on, as i64: at least `least` counts, and as many as

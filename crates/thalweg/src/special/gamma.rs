@@ -3,8 +3,8 @@
 //! From 3 on by Stirling's formula and a polynomial for what it leaves, between 1 and 3 by a polynomial with the roots
 //! taken out, below 1 by the recurrence, and of negative numbers by reflection.
 
-use super::{function, polynomial};
 use super::polynomials as p;
+use super::{function, polynomial};
 use crate::{DType, Tensor};
 use std::f64::consts::PI;
 

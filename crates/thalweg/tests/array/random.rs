@@ -13,7 +13,10 @@ fn check(name: &str, x: &Tensor, mean: f64, var: f64) {
     let (got_mean, got_var) = (got_mean.item::<f64>().unwrap(), got_var.item::<f64>().unwrap());
     assert!((got_mean - mean).abs() <= 5.0 * (var / n).sqrt(), "{name}: mean {got_mean} instead of {mean}");
     // The variance of the variance, for tails as long as an exponential's.
-    assert!((got_var - var).abs() < 5.0 * var * (8.0 / n).sqrt() + 1e-12, "{name}: variance {got_var} instead of {var}");
+    assert!(
+        (got_var - var).abs() < 5.0 * var * (8.0 / n).sqrt() + 1e-12,
+        "{name}: variance {got_var} instead of {var}"
+    );
 }
 
 #[test]
@@ -55,7 +58,11 @@ fn counts_are_distributed_as_poissons() {
         let mut p = (-mean).exp();
         for (k, &count) in counts.iter().enumerate().take(30) {
             let off = count as f64 - p * N as f64;
-            assert!(off.abs() < 5.0 * (p * N as f64).sqrt() + 1.0, "{count} times {k} of mean {mean}, not {}", p * N as f64);
+            assert!(
+                off.abs() < 5.0 * (p * N as f64).sqrt() + 1.0,
+                "{count} times {k} of mean {mean}, not {}",
+                p * N as f64
+            );
             p *= mean / (k + 1) as f64;
         }
     }
@@ -102,7 +109,8 @@ fn equal_seeds_draw_equal_numbers() {
     let draw = || {
         thalweg::manual_seed(4);
         let p = Tensor::full([9], 0.5);
-        let all = [p.bernoulli(), p.exponential(), p.poisson(), p.standard_gamma(), Tensor::randperm(9).cast(DType::F32)];
+        let all =
+            [p.bernoulli(), p.exponential(), p.poisson(), p.standard_gamma(), Tensor::randperm(9).cast(DType::F32)];
         Tensor::stack(&all, 0).to_vec::<f32>().unwrap()
     };
     assert_eq!(draw(), draw());

@@ -44,7 +44,8 @@ impl OrNan for Tensor {
 /// Every step of a walk over numbers of all sizes: the neighbour by bits.
 #[test]
 fn the_next_number_is_the_one_with_the_next_bits() {
-    let mut bits: Vec<u32> = (0..=255u32).flat_map(|e| [0, 1, 2, 0x3f_ffff, 0x40_0000, 0x7f_fffe, 0x7f_ffff].map(|m| e << 23 | m)).collect();
+    let mut bits: Vec<u32> =
+        (0..=255u32).flat_map(|e| [0, 1, 2, 0x3f_ffff, 0x40_0000, 0x7f_fffe, 0x7f_ffff].map(|m| e << 23 | m)).collect();
     bits.retain(|&b| f32::from_bits(b).is_finite());
     let list: Vec<f32> = bits.iter().flat_map(|&b| [f32::from_bits(b), -f32::from_bits(b)]).collect();
     let x = Tensor::from_slice(&list, [list.len()]);

@@ -42,7 +42,10 @@ fn special_values_and_empty_rows() {
     assert_eq!(holes.nanmedian(0).item::<f32>().unwrap(), 1.0);
     let infinite = Tensor::new([f32::INFINITY; 4]);
     assert_eq!(infinite.quantile(0.3, 0).item::<f32>().unwrap(), f32::INFINITY);
-    assert_eq!(Tensor::new([3i32, 1, 3]).isin(&Tensor::zeros_with([0], DType::I32)).to_vec::<bool>().unwrap(), [false; 3]);
+    assert_eq!(
+        Tensor::new([3i32, 1, 3]).isin(&Tensor::zeros_with([0], DType::I32)).to_vec::<bool>().unwrap(),
+        [false; 3]
+    );
     assert_eq!(Tensor::zeros([2, 3, 0]).quantile([0.5, 1.0], 1).dims(), [2, 2, 0]);
     assert_eq!(Tensor::zeros([3]).diff(5, 0).numel(), 0);
     assert_eq!(Tensor::new([true, true, false]).diff(1, 0).to_vec::<bool>().unwrap(), [false, true]);
