@@ -28,7 +28,7 @@ pub enum Counted {
     /// A negative one was counted from the end.
     FromEnd,
     /// Several indices were put together, -1 where one of them names nothing.
-    Together,
+    Combined,
 }
 
 /// Who records a gather or a scatter.
@@ -155,7 +155,7 @@ impl Failure<'_> {
             return Some(Error::Index(format!("{name}: index {wrong} is out of range for axis {axis} of size {size}")));
         };
         Some(Error::Index(match counted {
-            Counted::Together => format!("{name}: an index is out of range, at {at}"),
+            Counted::Combined => format!("{name}: an index is out of range, at {at}"),
             _ => {
                 // A negative one has been moved by the size.
                 let given = if counted == Counted::FromEnd && wrong < 0 { wrong - size } else { wrong };

@@ -1,6 +1,7 @@
 //! What writing into parts costs: a stencil step by `slice_mut`, by joins and by a mask, and a loop over rows.
 //!
 //!     cargo run --release -p thalweg --example parts
+#![allow(clippy::reversed_empty_ranges, reason = "-1 counts from the end: clippy does not know")]
 
 use std::time::Instant;
 use thalweg::prelude::*;

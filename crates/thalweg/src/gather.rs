@@ -197,7 +197,7 @@ impl Tensor {
         }
         let mut all = *rows.shape();
         all.dims_mut()[0] = places.numel();
-        rows.gathered_by(("index", Counted::Together), 0, &places.flatten().down(0, &all)).reshaped(shape)
+        rows.gathered_by(("index", Counted::Combined), 0, &places.flatten().down(0, &all)).reshaped(shape)
     }
 
     /// The tensor with its first dimensions made one, and the places in that which several indices name; -1 where one

@@ -1,7 +1,8 @@
 //! Counting into bins. Nothing is read: the counts, and edges that follow from the data, are tensors like any others.
 
 use crate::record::{check_alike, wrong_dtype};
-use crate::{DType, Device, Error, Options, Scalar, ScatterOp, Tensor};
+use crate::{DType, Device, Error, Options, Scalar, Tensor};
+use thalweg_ir::ScatterOp;
 
 /// The bins of a histogram: so many of one width, or their edges, ascending. Made from an integer, or from an array,
 /// slice or `Vec` of `f64`, or a vector.

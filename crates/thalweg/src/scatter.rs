@@ -185,7 +185,7 @@ impl Tensor {
         let op = if accumulate { ScatterOp::Add } else { ScatterOp::Set };
         let values = values.broadcast_to(shape).reshaped(all);
         let places = places.flatten().down(0, &all);
-        rows.scattered_by((name, Counted::Together), op, 0, (&places, &values)).reshaped(*self.shape())
+        rows.scattered_by((name, Counted::Combined), op, 0, (&places, &values)).reshaped(*self.shape())
     }
 
     /// As [`scatter_add`](Tensor::scatter_add), but each element becomes the mean of itself and the values that it meets,

@@ -1,5 +1,6 @@
 //! Writing into parts: values against a loop over positions, and what it moves: in place where nobody else holds the
 //! tensor, one kernel with its neighbours.
+#![allow(clippy::reversed_empty_ranges, reason = "-1 counts from the end: clippy does not know")]
 
 mod counting;
 

@@ -122,7 +122,7 @@ fn poisson_by_inversion(g: &mut Generator, rate: &Tensor) -> Tensor {
     for k in 1..TERMS {
         term = term * rate / k as f64;
         sum = &sum + &term;
-        count = count + u.ge(&sum).cast(rate.dtype());
+        count += u.ge(&sum).cast(rate.dtype());
     }
     count
 }

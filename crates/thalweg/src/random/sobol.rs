@@ -117,7 +117,7 @@ impl Tensor {
                 Ok(own) => own,
                 Err(e) => panic!("sobol: {e}"),
             };
-            x = x ^ (((&gray >> bit as i64) & 1) * own);
+            x ^= ((&gray >> bit as i64) & 1) * own;
         }
         if options.dtype() == DType::F32 {
             // Cut off rather than rounded, so that none is 1.

@@ -31,7 +31,7 @@ functions! {
     /// The modified Bessel function I₁, as `scipy.special.i1`. Odd; ±∞ at ±∞. Takes floats.
     i1 => |x| grown(x, &odd(x)), |x| x.i0() - over(&x.i1(), x);
     /// `e^(-|x|)·I₁(x)`, which does not overflow, as `scipy.special.i1e`. Takes floats.
-    i1e => |x| odd(x), |x| x.i0e() - over(&x.i1e(), x) - x.sign() * x.i1e();
+    i1e => odd, |x| x.i0e() - over(&x.i1e(), x) - x.sign() * x.i1e();
 }
 
 /// `y/x`, which goes to 1/2 at 0 for both functions that are divided so.

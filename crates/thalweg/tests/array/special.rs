@@ -41,7 +41,7 @@ impl OrNan for Tensor {
     }
 }
 
-/// Every step of a walk over numbers of all sizes: the neighbour by bits.
+/// Numbers of all sizes: the neighbour by bits.
 #[test]
 fn the_next_number_is_the_one_with_the_next_bits() {
     let mut bits: Vec<u32> =
