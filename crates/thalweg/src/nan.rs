@@ -2,7 +2,7 @@
 //! those hold no NaN.
 
 use crate::record::{check_float, widened};
-use crate::{Axes, DType, Tensor};
+use crate::{Axes, Tensor};
 
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident |$x:ident, $axes:ident| $body:expr, $panics:literal;)*) => {
@@ -133,10 +133,5 @@ impl Tensor {
         let mask = axes.mask(name, self.rank());
         let dims: Vec<usize> = (0..self.rank()).filter(|i| mask >> i & 1 == 0).map(|i| self.dims()[i]).collect();
         crate::Shape::new(&dims)
-    }
-
-    /// Whether there can be a NaN; integers and bool have none.
-    pub(crate) fn may_be_nan(&self) -> bool {
-        self.dtype() != DType::Bool && self.dtype().is_float()
     }
 }

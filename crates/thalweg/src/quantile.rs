@@ -334,7 +334,7 @@ impl Tensor {
         widths[axis] = (1, 0);
         let (here, before) = (sorted.narrow(axis, 1, n - 1), sorted.narrow(axis, 0, n - 1));
         let mut differs = here.ne(&before);
-        if self.may_be_nan() {
+        if self.dtype().is_float() {
             differs &= !(here.is_nan() & before.is_nan());
         }
         let begin = differs.pad(widths, true).where_(&place, 0).cummax(axis);
