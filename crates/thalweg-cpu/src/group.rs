@@ -215,9 +215,10 @@ impl Program for GroupProgram {
         failure.result()
     }
 
-    fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved {
+    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
         let Geometry::Group(geometries) = geometry else { panic!("a group is launched with {geometry:?}") };
-        self.parts.iter().zip(geometries).map(|(p, g)| p.program.program().moves(g, in_place)).sum()
+        // All boxes of a part run, whatever its result is written over.
+        self.parts.iter().zip(geometries).map(|(p, g)| p.program.program().moves(g, false)).sum()
     }
 
     fn info(&self) -> ProgramInfo {

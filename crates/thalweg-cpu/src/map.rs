@@ -10,7 +10,7 @@ use crate::traffic;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use thalweg_kernel::{Body, Geometry, MapGeometry, Moved};
+use thalweg_kernel::{Body, Geometry, MapGeometry, Moved, copies, kept_in_place};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// A map kernel.
@@ -87,6 +87,20 @@ impl BoxesProgram {
         BoxesProgram(bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect())
     }
 
+    /// The operand whose elements stay where they are, where the result is written over it.
+    fn kept(&self, boxes: &[MapGeometry]) -> Option<u16> {
+        let boxes: Vec<(&Body, &MapGeometry)> = self.0.iter().map(|p| &p.body).zip(boxes).collect();
+        kept_in_place(&boxes)
+    }
+
+    /// The number of the read operand that the one written operand lies over.
+    fn written_over(&self, operands: &[&Buffer]) -> Option<u16> {
+        let [store] = &self.0.first()?.body.stores[..] else { return None };
+        let written = self.0[0].body.accesses[store.access as usize].operand?;
+        let own = operands[written as usize].address();
+        (0..operands.len() as u16).find(|&o| o != written && operands[o as usize].address() == own)
+    }
+
     /// The boxes' programs.
     pub fn programs(&self) -> &[Arc<MapProgram>] {
         &self.0
@@ -97,12 +111,16 @@ impl Program for BoxesProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let Geometry::Boxes(boxes) = geometry else { panic!("a map in boxes is launched with {geometry:?}") };
         assert_eq!(boxes.len(), self.0.len(), "one geometry a box");
-        self.0.iter().zip(boxes).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
+        let kept = self.written_over(operands).and_then(|o| self.kept(boxes).filter(|&k| k == o));
+        let run = |(p, g): &(&Arc<MapProgram>, &MapGeometry)| !kept.is_some_and(|k| copies(&p.body, g, k));
+        self.0.iter().zip(boxes).filter(run).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
     }
 
-    fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
+    fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved {
         let Geometry::Boxes(boxes) = geometry else { panic!("a map in boxes is launched with {geometry:?}") };
-        self.0.iter().zip(boxes).map(|(p, g)| traffic::map(&prepare(&p.body), g, &[])).sum()
+        let kept = if in_place { self.kept(boxes) } else { None };
+        let run = |(p, g): &(&Arc<MapProgram>, &MapGeometry)| !kept.is_some_and(|k| copies(&p.body, g, k));
+        self.0.iter().zip(boxes).filter(run).map(|(p, g)| traffic::map(&prepare(&p.body), g, &[])).sum()
     }
 
     fn info(&self) -> ProgramInfo {

@@ -27,6 +27,9 @@ pub struct Arguments {
     /// every way; with --gradients, which are differentiated
     #[arg(long, conflicts_with_all = ["cache"])]
     pub kernels: bool,
+    /// Run functions of the front that are composed of operations: what one records is run in every way
+    #[arg(long, conflicts_with_all = ["cache", "gradients", "kernels"])]
+    pub functions: bool,
     /// The device: cpu, cuda:0, cuda:emulated (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
@@ -39,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_name = "CHIPS", value_delimiter = ',', conflicts_with_all = ["device", "cache", "whole"])]
     pub compile: Vec<u32>,
     /// Plan the segment in a file that an error message of Thalweg's has named, and print the plan
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole", "gradients", "kernels"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole", "gradients", "kernels", "functions"])]
     pub segment: Option<PathBuf>,
 }
 
@@ -79,6 +82,7 @@ mod tests {
             "--whole",
             "--gradients",
             "--kernels",
+            "--functions",
             "--device",
             "--cache",
             "--segment",

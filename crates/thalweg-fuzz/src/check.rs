@@ -696,7 +696,7 @@ fn exact(program: &Program, gpu: bool) -> Vec<bool> {
             && step.args.iter().all(|a| !matches!(a, Argument::Tensor(t) if narrow(program.dtype(*t))));
         let chooses = match step.op {
             op if op.is_view() => true,
-            Op::Full | Op::Iota | Op::Cat | Op::Pad | Op::Gather => true,
+            Op::Full | Op::Iota | Op::Cat | Op::Put | Op::Pad | Op::Gather => true,
             Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort) => true,
             Op::Scatter(ScatterOp::Set | ScatterOp::Max | ScatterOp::Min) => true,
             Op::Element(Neg | Abs | Minimum | Maximum | Where | Relu) => true,

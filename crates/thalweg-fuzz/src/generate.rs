@@ -84,6 +84,16 @@ pub fn program(seed: u64) -> Program {
     g.program
 }
 
+/// A program of nothing but inputs of these dtypes and shapes.
+pub fn inputs(rng: Rng, of: &[(DType, Shape)]) -> Program {
+    let mut g = Generator { limit: SMALL, rng, program: Program::default(), tame: false };
+    g.tame = g.rng.bool();
+    for &(dtype, shape) in of {
+        g.input(dtype, shape);
+    }
+    g.program
+}
+
 impl Generator {
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.rng.usize(..from.len())]
@@ -208,7 +218,13 @@ impl Generator {
             10 => self.cast(),
             11..16 => self.movement(),
             16 => self.source(),
-            17 => self.cat(),
+            17 => {
+                if self.rng.bool() {
+                    self.cat()
+                } else {
+                    self.put()
+                }
+            }
             18 => self.reduce(),
             _ => {
                 if self.rng.bool() {
@@ -404,6 +420,32 @@ impl Generator {
         Some(Step { op: Op::Cat, dtype, shape: to, attr: axis as u32, args, ints: vec![], kept: false })
     }
 
+    /// A box of a tensor replaced: by another tensor that fits into it, or by a slice of its own.
+    fn put(&mut self) -> Option<Step> {
+        let x = self.tensor(|p, t| p.shape(t).rank() > 0)?;
+        let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
+        let fits = |s: Shape| s.rank() == shape.rank() && s.iter().zip(shape.iter()).all(|(p, d)| p <= d);
+        let mut part = self.tensor(|p, t| p.dtype(t) == dtype && fits(p.shape(t)))?;
+        if part == x && self.rng.bool() {
+            let (mut ints, mut to) = (vec![], vec![]);
+            for &d in shape.iter() {
+                let len = self.rng.usize(..=d);
+                ints.extend([self.rng.usize(..=d - len) as i64, 1, len as i64]);
+                to.push(len);
+            }
+            part = self.push(Op::Slice, dtype, Shape::new(&to), 0, vec![Argument::Tensor(x)], ints)?;
+            part = if dtype.is_float() { self.unary(ElementOp::Abs, part)? } else { part };
+        }
+        let own = self.program.shape(part);
+        let mut ints = vec![];
+        for (&d, &n) in shape.iter().zip(own.iter()) {
+            let before = self.rng.usize(..=d - n);
+            ints.extend([before as i64, (d - n - before) as i64]);
+        }
+        let args = vec![Argument::Tensor(x), Argument::Tensor(part)];
+        Some(Step { op: Op::Put, dtype, shape, attr: 0, args, ints, kept: false })
+    }
+
     fn reduce(&mut self) -> Option<Step> {
         use ReduceOp::*;
         let op = self.pick(ReduceOp::ALL);
@@ -548,6 +590,7 @@ mod tests {
             "matmul",
             "sum",
             "cat",
+            "slice_scatter",
         ] {
             assert!(names.contains(name), "{name} is not among {names:?}");
         }

@@ -68,10 +68,11 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Res
 }
 
 /// While it lives the thread's segments are interpreted.
-struct Interpreted(Mode);
+pub struct Interpreted(Mode);
 
 impl Interpreted {
-    fn new() -> Interpreted {
+    /// From now on.
+    pub fn new() -> Interpreted {
         Interpreted(set_mode(Mode {
             fused: false,
             strict: true,
@@ -204,8 +205,8 @@ fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<
     as_program(segment, program, &order).map(Some)
 }
 
-/// A segment as a program that keeps what was live.
-fn as_program(segment: &OwnedSegment, from: &Program, order: &[usize]) -> Result<Program, String> {
+/// A segment as a program that keeps what was live; `order` says which of the program's inputs its own are.
+pub fn as_program(segment: &OwnedSegment, from: &Program, order: &[usize]) -> Result<Program, String> {
     let known = segment.inputs.iter().zip(order).all(|((dtype, view), &n)| {
         let input = &from.inputs[n];
         (input.dtype, input.shape) == (*dtype, view.shape)

@@ -11,6 +11,7 @@ mod check;
 #[cfg(feature = "cuda")]
 mod compile;
 mod disk;
+mod functions;
 mod generate;
 mod gradients;
 mod kernels;
@@ -79,13 +80,21 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let begin = Instant::now();
     let (mut failed, mut skipped) = (0u64, 0u64);
     for i in 0..programs {
-        let program = match (arguments.kernels, arguments.gradients) {
-            (false, _) => generate::program(seed + i),
+        let (name, program) = match (arguments.functions, arguments.kernels, arguments.gradients) {
+            (true, _, _) => match functions::program(&checker, seed + i).map_err(Error::Value)? {
+                Some(made) => made,
+                None => {
+                    skipped += 1;
+                    continue;
+                }
+            },
             // A kernel is what its seed says, and nothing is left out of it.
-            (true, false) => Program::default(),
-            (true, true) => {
-                kernels::program(&checker, seed + i).unwrap_or_else(|why| panic!("seed {}: {why}", seed + i))
+            (_, true, false) => ("", Program::default()),
+            (_, true, true) => {
+                let made = kernels::program(&checker, seed + i);
+                ("", made.unwrap_or_else(|why| panic!("seed {}: {why}", seed + i)))
             }
+            _ => ("", generate::program(seed + i)),
         };
         if arguments.gradients && !gradients::is_small(&program) {
             skipped += 1;
@@ -97,9 +106,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             plans: (seed + i).is_multiple_of(planned),
             scalars: true,
         };
-        let check = |program: &Program| match (arguments.gradients, arguments.kernels) {
-            (true, _) => gradients::check(&checker, program, seed + i, ways),
-            (_, true) => kernels::check(&checker, seed + i, ways),
+        let check = |program: &Program| match (arguments.gradients, arguments.kernels, arguments.functions) {
+            (true, _, _) => gradients::check(&checker, program, seed + i, ways),
+            (_, true, _) => kernels::check(&checker, seed + i, ways),
+            (_, _, true) => functions::check(&checker, program, ways),
             _ => checker.check(program, ways),
         };
         let result = outcome(&check, &program);
@@ -112,7 +122,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             failed += 1;
             // Where each kernel takes long to compile, a failure is looked at alone.
             let (program, why) = if arguments.whole { (program, why) } else { shrink(&check, program, why) };
-            println!("seed {}: {why}\n{}", seed + i, program.listing());
+            println!("seed {}: {name} {why}\n{}", seed + i, program.listing());
             if failed >= 10 {
                 println!("stopped after 10 failures");
                 break;
@@ -126,6 +136,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     if arguments.gradients {
         println!("{skipped} too large; {}", gradients::tally());
+    } else if arguments.functions {
+        println!("{skipped} are no single segment");
     }
     println!("{} passed, {failed} failed", programs - failed - skipped);
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -30,6 +30,19 @@ pub enum DType {
     Bool,
 }
 
+/// The numbers that a float dtype has.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FloatInfo {
+    /// Bits of a number.
+    pub bits: u32,
+    /// From 1 to the next larger number.
+    pub epsilon: f64,
+    /// The largest number; the least is this with a minus.
+    pub max: f64,
+    /// The smallest positive number of full precision.
+    pub smallest_normal: f64,
+}
+
 /// The register type in which elements of a [`DType`] are computed.
 ///
 /// Narrow types are widened when loaded and narrowed when stored; narrow integers wrap to their
@@ -147,6 +160,25 @@ impl DType {
         }
     }
 
+    /// What numbers a float dtype has, as NumPy's `finfo`.
+    ///
+    /// # Panics
+    /// For a dtype that is not a float.
+    pub fn float_info(self) -> FloatInfo {
+        let digits = self.mantissa_digits() as i32;
+        let (most, least) = match self {
+            DType::F64 => (1023, -1022),
+            DType::F16 => (15, -14),
+            _ => (127, -126),
+        };
+        FloatInfo {
+            bits: 8 * self.size() as u32,
+            epsilon: 2f64.powi(1 - digits),
+            max: (2.0 - 2f64.powi(1 - digits)) * 2f64.powi(most),
+            smallest_normal: 2f64.powi(least),
+        }
+    }
+
     /// Wraps an exact integer result to this integer dtype (two's complement; bool keeps bit 0).
     pub const fn wrap(self, v: i64) -> i64 {
         match self {
@@ -205,6 +237,17 @@ impl fmt::Display for DType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floats_are_as_rust_has_them() {
+        let (f, d) = (DType::F32.float_info(), DType::F64.float_info());
+        assert_eq!((f.epsilon, f.max), (f32::EPSILON as f64, f32::MAX as f64));
+        assert_eq!(f.smallest_normal, f32::MIN_POSITIVE as f64);
+        assert_eq!((d.epsilon, d.max, d.smallest_normal), (f64::EPSILON, f64::MAX, f64::MIN_POSITIVE));
+        let (h, b) = (DType::F16.float_info(), DType::BF16.float_info());
+        assert_eq!((h.max, b.max), (half::f16::MAX.to_f64(), half::bf16::MAX.to_f64()));
+        assert_eq!((h.epsilon, b.epsilon), (half::f16::EPSILON.to_f64(), half::bf16::EPSILON.to_f64()));
+    }
 
     #[test]
     fn narrow_floats_are_rounded_once() {

@@ -12,7 +12,7 @@ mod scalar;
 mod shape;
 mod view;
 
-pub use dtype::{Compute, DType};
+pub use dtype::{Compute, DType, FloatInfo};
 pub use element::ElementOp;
 pub use monoid::{Monoid, ReduceOp};
 pub use op::{Arg, InputKind, Op, REVERSE, RandomKind, RelArg, RelOp, ScanOp, ScatterOp, pack_order, unpack_order};

@@ -40,6 +40,9 @@ pub enum Op {
     Pad,
     /// Two tensors end to end. `attr`: the axis.
     Cat,
+    /// The first tensor with a box of it replaced by the second. Integers: elements before and after the box, each
+    /// dimension.
+    Put,
     /// A reduction. `attr`: the axes as a bit mask, bit 8 set where they are kept as size 1.
     Reduce(ReduceOp),
     /// Matrix product over the last two dimensions, leading ones broadcast.
@@ -174,6 +177,7 @@ impl Op {
             Op::Window => "window",
             Op::Pad => "pad",
             Op::Cat => "cat",
+            Op::Put => "slice_scatter",
             Op::Reduce(r) => r.name(),
             Op::Matmul => "matmul",
             Op::Scan(s) => s.name(),
@@ -203,6 +207,7 @@ impl Op {
         Op::Window,
         Op::Pad,
         Op::Cat,
+        Op::Put,
         Op::Reduce(ReduceOp::Sum),
         Op::Reduce(ReduceOp::Prod),
         Op::Reduce(ReduceOp::Max),
@@ -341,7 +346,7 @@ impl RelOp {
             Op::Full | Op::Iota | Op::Random(_) | Op::Reshape | Op::Expand => rank,
             Op::Slice => 3 * rank,
             Op::Window => 2,
-            Op::Pad => 2 * rank,
+            Op::Pad | Op::Put => 2 * rank,
             _ => 0,
         }
     }

@@ -33,10 +33,13 @@ impl Scalar {
     }
 
     /// Whether the dtype can hold this value without turning it into another kind of number:
-    /// a fraction does not fit an integer, a value out of range does not fit, and only 0 and 1 fit bool.
+    /// a fraction does not fit an integer, a value out of range does not fit (a finite one that a float dtype would round
+    /// to an infinity neither), and only 0 and 1 fit bool.
     pub fn fits(self, dtype: DType) -> bool {
         if dtype.is_float() {
-            return true;
+            // Every number that is small enough for f16 is for all.
+            let size = self.to_f64().abs();
+            return size <= 65504.0 || !size.is_finite() || dtype.round(size).is_finite();
         }
         let (lo, hi) = dtype.int_range();
         match self {

@@ -212,6 +212,25 @@ impl From<Vec<usize>> for Shape {
         Shape::new(&dims)
     }
 }
+macro_rules! tuples {
+    ($($name:ident: $t:ty),*) => {
+        impl From<($($t,)*)> for Shape {
+            #[track_caller]
+            fn from(($($name,)*): ($($t,)*)) -> Shape {
+                Shape::new(&[$($name),*])
+            }
+        }
+    };
+}
+tuples!(a: usize);
+tuples!(a: usize, b: usize);
+tuples!(a: usize, b: usize, c: usize);
+tuples!(a: usize, b: usize, c: usize, d: usize);
+tuples!(a: usize, b: usize, c: usize, d: usize, e: usize);
+tuples!(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize);
+tuples!(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize);
+tuples!(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize, g: usize, h: usize);
+
 impl From<&Shape> for Shape {
     fn from(s: &Shape) -> Shape {
         *s

@@ -1,6 +1,7 @@
 //! The sizes of a launch: everything about a kernel that its program does not contain.
 
 pub mod contraction;
+pub mod in_place;
 
 use crate::IndexMap;
 use contraction::{Contraction, ContractionGeometry};

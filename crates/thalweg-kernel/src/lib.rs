@@ -28,6 +28,7 @@ pub use geometry::contraction::{
     Contraction, ContractionGeometry, Contracts, Epilogue, FactorOrder, Inner, Local, Prologue, Rectangle, TileBox,
     TileGeometry, accumulator, bodies,
 };
+pub use geometry::in_place::{copies, kept_in_place, reads_in_place};
 pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,
     RowGeometry, ScatterGeometry,

@@ -173,11 +173,11 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         Op::Pad => {
             let a = array(0);
             let RefArg::Scalar(bits) = args[1] else { panic!("pad: the value is a scalar") };
-            Array::from_fn(shape, dtype, |p| {
-                let source: Vec<i64> = unravel(p, &shape).iter().enumerate().map(|(i, &x)| x - ints[2 * i]).collect();
-                let inside = source.iter().zip(a.shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64);
-                if inside { a.get(ravel(&source, &a.shape)) } else { Scalar::from_bits(bits, dtype) }
-            })
+            Array::from_fn(shape, dtype, |p| inside(a, &shape, ints, p).unwrap_or(Scalar::from_bits(bits, dtype)))
+        }
+        Op::Put => {
+            let (all, part) = (array(0), array(1));
+            Array::from_fn(shape, dtype, |p| inside(part, &shape, ints, p).unwrap_or_else(|| all.get(p)))
         }
         Op::Cat => cat(rel.attr as usize, array(0), array(1), shape),
         Op::Reduce(op) => reduce(op, rel.attr, array(0), shape, dtype),
@@ -186,6 +186,14 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         Op::Scatter(op) => along::scatter(op, rel.attr as usize, [array(0), array(1), array(2)], dtype),
         Op::Matmul => matmul(array(0), array(1), shape, dtype),
     }
+}
+
+/// The element of an array that lies in a larger one of `shape`, `ints` elements before and after it in each dimension,
+/// at position `p` of that.
+fn inside(part: &Array, shape: &Shape, ints: &[i64], p: usize) -> Option<Scalar> {
+    let source: Vec<i64> = unravel(p, shape).iter().enumerate().map(|(i, &x)| x - ints[2 * i]).collect();
+    let is = source.iter().zip(part.shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64);
+    is.then(|| part.get(ravel(&source, &part.shape)))
 }
 
 /// An elementwise operation, arguments broadcast.

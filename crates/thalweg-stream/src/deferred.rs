@@ -13,10 +13,10 @@
 use crate::DeviceRef;
 use crate::first_sight::tiers;
 use crate::history::{History, Watch};
-use crate::mode::measuring;
+use crate::mode::{Mode, measuring};
 use crate::run::{self, Timed};
 use crate::setting::{Setting, setting};
-use crate::store::Entry;
+use crate::store::{self, Entry};
 use crate::value::{Recompute, Storage, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -109,6 +109,32 @@ pub(crate) fn run_alone(
     run::run((&found.0, found.1), device, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
     let made = |i: usize| wanted.has(i).then(|| values[i].outcome()).transpose();
     (0..values.len()).map(made).collect()
+}
+
+/// Runs a part of a segment, of which those results are wanted, on these inputs: see [`run_alone`].
+pub(crate) fn run_part(
+    device: DeviceRef,
+    (mode, stream): (Mode, u32),
+    part: OwnedSegment,
+    inputs: Vec<Arc<Value>>,
+    wanted: &BitSet,
+) -> Result<Vec<Option<Storage>>, Error> {
+    let mut segment = OwnedSegment { live: wanted.clone(), ..part };
+    for (to, v) in segment.inputs.iter_mut().zip(&inputs) {
+        *to = (v.dtype(), v.outcome()?.view);
+    }
+    segment.relink();
+    let mut sizes = segment.ints.clone();
+    for (_, view) in &segment.inputs {
+        sizes.extend(view.shape.iter().map(|&d| d as i64));
+        if !view.is_contiguous() {
+            sizes.extend(view.strides().iter().map(|&s| s as i64));
+            sizes.push(view.offset as i64);
+        }
+    }
+    let entry = store::entry(device, mode, stream, &segment.as_segment());
+    let inputs = inputs.into_iter().map(Some).collect();
+    run_alone(device, &entry, (segment.as_segment(), &sizes), inputs, wanted)
 }
 
 impl Recompute for Recipe {

@@ -8,10 +8,9 @@
 //! is never more than one stretch away from memory.
 
 use crate::DeviceRef;
-use crate::deferred::run_alone;
+use crate::deferred::run_part;
 use crate::history::Watch;
 use crate::setting::{Setting, setting};
-use crate::store;
 use crate::value::{Again, LeftOver, Recompute, Storage, Value};
 use std::sync::{Arc, Mutex};
 use thalweg_fusion::{BitSet, Keep, OwnedSegment, Question, Stretch, ValueId};
@@ -139,23 +138,8 @@ impl LeftValue {
             inputs.iter().find(|(i, _)| *i as usize == n).map(|(_, v)| v.clone()).expect("its inputs are kept")
         };
         let inputs: Vec<Arc<Value>> = part.inputs.iter().map(find).collect();
-        let mut segment = OwnedSegment { live: live.clone(), ..part.segment };
-        for (to, v) in segment.inputs.iter_mut().zip(&inputs) {
-            *to = (v.dtype(), v.outcome()?.view);
-        }
-        segment.relink();
         count(|c| c.values_recomputed += 1);
-        let mut sizes = segment.ints.clone();
-        for (_, view) in &segment.inputs {
-            sizes.extend(view.shape.iter().map(|&d| d as i64));
-            if !view.is_contiguous() {
-                sizes.extend(view.strides().iter().map(|&s| s as i64));
-                sizes.push(view.offset as i64);
-            }
-        }
-        let entry = store::entry(self.device, left.mode, self.stream, &segment.as_segment());
-        let inputs = inputs.into_iter().map(Some).collect();
-        let made = run_alone(self.device, &entry, (segment.as_segment(), &sizes), inputs, &live)?;
+        let made = run_part(self.device, (left.mode, self.stream), part.segment, inputs, &live)?;
         Ok(made.into_iter().nth(place).flatten().expect("it was asked for"))
     }
 }

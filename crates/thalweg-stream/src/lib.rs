@@ -19,6 +19,7 @@ mod first_sight;
 mod hash;
 mod history;
 mod host;
+mod index_error;
 mod kept;
 mod mode;
 mod ready;
@@ -41,6 +42,7 @@ pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments};
 pub use first_sight::{finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
 pub use host::host_call;
+pub use index_error::{Counted, Site, site};
 pub use kept::{recomputing, set_recomputing};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,

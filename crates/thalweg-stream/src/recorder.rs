@@ -9,6 +9,7 @@ use crate::defect;
 use crate::deferred::{Recipe, WORTH_GUESSING, deferring, guesses};
 use crate::hash::AddressHasher;
 use crate::history::History;
+use crate::index_error::{Failure, Site, Sorted, take_site};
 use crate::kept::Decision;
 use crate::mode::{Mode, measuring};
 use crate::ready::{Numbered, Ready, held_alone};
@@ -93,6 +94,10 @@ pub(crate) struct Recorder {
     again: Vec<u32>,
     /// What was decided about values that a tape alone holds, while the segment runs.
     decision: Option<Arc<Decision>>,
+    /// Who recorded the segment's gathers and scatters.
+    sites: Vec<(u32, Site)>,
+    /// While a segment with such runs, its inputs as they lie, and those that others hold: the run lets go of them.
+    saved: Vec<(DType, View, Option<Arc<Value>>)>,
     // Kept for their memory. What somebody can still ask for, what a tape alone holds, and what is written.
     live: BitSet,
     kept: BitSet,
@@ -127,6 +132,8 @@ impl Recorder {
             spare: Vec::new(),
             again: Vec::new(),
             decision: None,
+            sites: Vec::new(),
+            saved: Vec::new(),
             live: BitSet::default(),
             kept: BitSet::default(),
             planned: BitSet::default(),
@@ -189,6 +196,11 @@ impl Recorder {
             }
             None => Arc::new(value),
         };
+        if matches!(op, Op::Gather | Op::Scatter(_))
+            && let Some(site) = take_site()
+        {
+            self.sites.push((self.ops.len() as u32, site));
+        }
         self.ops.push(rel);
         self.values.push(value.clone());
         let cut = self.recognizer.step(&rel);
@@ -321,7 +333,23 @@ impl Recorder {
                 Ok(Err(error)) => Some(error),
                 Err(panic) => Some(self.panicked(&*panic)),
             };
-            if let Some(error) = error {
+            let sorted = error.as_ref().and_then(|e| self.sort_out(e));
+            if let Some(Sorted { errors, made }) = sorted {
+                for (i, made) in made {
+                    self.values[i].resolve(made);
+                }
+                for i in self.live.iter() {
+                    if let Some(error) = &errors[i] {
+                        self.values[i].resolve(Err(error.clone()));
+                    }
+                }
+                for (i, recipe) in left {
+                    match &errors[i] {
+                        Some(error) => self.values[i].resolve(Err(error.clone())),
+                        None => self.values[i].defer(recipe),
+                    }
+                }
+            } else if let Some(error) = error {
                 tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
                 for i in self.live.iter().chain(left.iter().map(|l| l.0)) {
                     self.values[i].resolve(Err(error.clone()));
@@ -336,6 +364,8 @@ impl Recorder {
             self.values.drain(..).filter_map(|mut v| Arc::get_mut(&mut v).is_some_and(Value::empty).then_some(v));
         self.spare.extend(dead.take(room));
         self.decision = None;
+        self.sites.clear();
+        self.saved.clear();
         self.again.clear();
         self.ints.clear();
         self.scalars.clear();
@@ -350,6 +380,37 @@ impl Recorder {
         self.turns = 0;
         self.epoch = NEXT_EPOCH.fetch_add(1, Relaxed);
         self.recognizer.restart(self.mode.index());
+    }
+
+    /// Where an index was out of range, what becomes of each result.
+    #[cold]
+    fn sort_out(&self, error: &Error) -> Option<Sorted> {
+        if !matches!(error, Error::Index(_)) || self.saved.len() != self.inputs.len() || self.mode.reference {
+            return None;
+        }
+        let there = |v: &Arc<Value>| matches!(v.state(), Some(Ok(_)));
+        let inputs: Vec<Option<Arc<Value>>> = self
+            .inputs
+            .iter()
+            .zip(&self.saved)
+            .map(|(v, s)| v.as_ref().or(s.2.as_ref()).filter(|v| there(v)).cloned())
+            .collect();
+        let shapes = self.values.iter().map(|v| *v.shape()).collect();
+        let laid: Laid = (shapes, self.saved.iter().map(|s| (s.0, s.1)).collect());
+        let failure = Failure {
+            device: self.device,
+            mode: self.mode,
+            stream: self.stream,
+            segment: self.segment(&laid),
+            sites: &self.sites,
+            inputs: &inputs,
+            values: &self.values,
+        };
+        let sorted = failure.sort_out(&self.planned);
+        if let Some(Sorted { made, .. }) = &sorted {
+            tracing::warn!(%error, operations = self.ops.len(), computed = made.len(), "an index was out of range");
+        }
+        sorted
     }
 
     /// Finds what somebody can still ask for, and what a tape alone holds.
@@ -516,6 +577,11 @@ impl Recorder {
             Ok(found) => found,
             Err(error) => return (Err(error.clone()), None),
         };
+        if !self.sites.is_empty() {
+            // A handle of an input that others hold, too, keeps nothing from being written over.
+            let shared = |v: &Arc<Value>| (v.dtype(), view_of(v), (Arc::strong_count(v) > 1).then(|| v.clone()));
+            self.saved.extend(self.inputs.iter().flatten().map(shared));
+        }
         let values = (self.values.as_slice(), history);
         let begin = clock.then(Instant::now);
         let outcome = run::run((ready, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, timed);

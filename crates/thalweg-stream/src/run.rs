@@ -7,7 +7,7 @@ use crate::ready::{Numbered, Ready};
 use crate::value::{Storage, Value};
 use std::sync::Arc;
 use std::time::Instant;
-use thalweg_fusion::{BitSet, Launch, Place, Schedule, Slot, Step};
+use thalweg_fusion::{BitSet, Instance, Launch, Place, Schedule, Slot, Step};
 use thalweg_ir::{RelOp, Shape};
 use thalweg_kernel::Moved;
 use thalweg_kernel::reference::{self, Array};
@@ -47,6 +47,8 @@ struct Running<'a> {
     cells: Vec<Option<Buffer>>,
     /// While launches are to come that need it.
     arena: Option<Buffer>,
+    /// Launches that have run.
+    finished: usize,
     done: Run,
 }
 
@@ -65,13 +67,19 @@ pub(crate) fn run(
         inputs,
         cells: vec![None; schedule.cells.len()],
         arena: None,
+        finished: 0,
         done: Run::default(),
     };
     let inherited = deferred_check::inherit(r.inputs.iter().flatten().filter_map(|v| v.checks()));
     // Who wants to know how long each launch takes has each put in the queue by itself.
     let each = timed == Timed::Launches;
     let key = (!each).then_some(schedule.number);
-    let batch = r.device.batch(key, timed == Timed::Batch, &mut || r.launches(ready, &schedule, scalars, each))?;
+    let batch = r.device.batch(key, timed == Timed::Batch, &mut || r.launches(ready, &schedule, scalars, each));
+    let batch = batch.inspect_err(|e| {
+        if matches!(e, Error::Index(_)) {
+            r.resolve_finished(instance, &schedule, values);
+        }
+    })?;
     let checks = deferred_check::about(instance, &schedule, batch.check, inherited);
     for (output, &slot) in instance.outputs.iter().zip(&schedule.outputs) {
         let buffer = match slot {
@@ -106,6 +114,7 @@ impl Running<'_> {
                 self.arena = Some(self.device.allocate(schedule.arena.bytes)?);
             }
             self.launch(schedule, launch, (step, ready), &bits)?;
+            self.finished += 1;
             if at == schedule.arena.last {
                 // What lies in it keeps it until it dies.
                 self.arena = None;
@@ -113,6 +122,24 @@ impl Running<'_> {
             self.done.ns.extend(begin.map(|b| b.elapsed().as_nanos() as u64));
         }
         Ok(())
+    }
+
+    /// Where a launch found an index out of range: what earlier ones have written is there.
+    fn resolve_finished(&self, instance: &Instance, schedule: &Schedule, values: &[Arc<Value>]) {
+        let finished = &schedule.launches[..self.finished];
+        let written = |c: usize| {
+            let writes = |l: &Launch| l.operands[instance.steps[l.step].first_write..].contains(&Slot::Buffer(c));
+            finished.iter().any(writes)
+        };
+        for (output, &slot) in instance.outputs.iter().zip(&schedule.outputs) {
+            let buffer = match slot {
+                Slot::Buffer(c) if written(c) => self.cells[c].clone(),
+                _ => None,
+            };
+            if let Some(buffer) = buffer {
+                values[output.op].resolve(Ok(Storage { buffer, view: output.view }));
+            }
+        }
     }
 
     fn launch(

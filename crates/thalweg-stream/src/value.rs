@@ -165,6 +165,11 @@ impl Value {
         Value::resolved(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
     }
 
+    /// A value that lies there.
+    pub(crate) fn stored(device: DeviceRef, storage: Storage, dtype: DType) -> Arc<Value> {
+        Value::resolved(storage.view.shape, dtype, device, Ok(storage))
+    }
+
     /// A value that could not be had.
     pub fn failed(device: DeviceRef, error: Error, shape: Shape, dtype: DType) -> Arc<Value> {
         Value::resolved(shape, dtype, device, Err(error))

@@ -34,7 +34,7 @@ fn bad_axis(name: &str, axis: i64, rank: usize) -> ! {
 
 /// A list of dimensions, or all of them (`..`).
 ///
-/// Made from one integer, an array, slice or `Vec` of integers, or `..`.
+/// Made from one integer, an array, tuple, slice or `Vec` of integers, or `..`.
 #[derive(Clone, Copy, Debug)]
 pub struct Axes {
     list: [i64; MAX_RANK],
@@ -96,7 +96,7 @@ impl From<RangeFull> for Axes {
 /// Sizes as a caller gives them to [`reshape`](crate::Tensor::reshape) and [`expand`](crate::Tensor::expand), where
 /// -1 has a meaning.
 ///
-/// Made from an array, slice or `Vec` of integers, one integer, a [`Shape`], or `()` for rank 0.
+/// Made from an array, tuple, slice or `Vec` of integers, one integer, a [`Shape`], or `()` for rank 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     list: [i64; MAX_RANK],
@@ -171,3 +171,28 @@ macro_rules! integers {
     };
 }
 integers!(i32, i64, isize, usize);
+
+macro_rules! tuples {
+    ($($name:ident)*) => {
+        tuples!(list Axes, $($name)*);
+        tuples!(list Sizes, $($name)*);
+    };
+    (list $list:ident, $($name:ident)*) => {
+        /// Integers of different types may stand side by side: `(n, -1)` with a `usize`.
+        impl<$($name: Into<Axis>),*> From<($($name,)*)> for $list {
+            #[allow(non_snake_case)]
+            #[track_caller]
+            fn from(($($name,)*): ($($name,)*)) -> $list {
+                $list::new([$($name.into().0),*].into_iter())
+            }
+        }
+    };
+}
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
+tuples!(A B C D E F G);
+tuples!(A B C D E F G H);

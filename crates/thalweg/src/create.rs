@@ -147,7 +147,8 @@ impl<D: Data> From<D> for Tensor {
 impl Tensor {
     /// Every element 0.
     ///
-    /// A shape larger than memory is an error at the read, and none at all if only a part of it is ever needed.
+    /// A shape larger than memory is an error at the read, and none at all if only a part of it is ever needed. One whose
+    /// bytes cannot be counted panics.
     #[track_caller]
     pub fn zeros(shape: impl Into<Shape>) -> Tensor {
         Tensor::zeros_with(shape, Options::default())
@@ -350,6 +351,7 @@ fn wide(dtype: DType) -> DType {
     }
 }
 
+#[track_caller]
 pub(crate) fn iota(count: usize, dtype: DType, device: Device) -> Tensor {
     record0(device.0, Op::Iota, dtype, Shape::new(&[count]), None)
 }

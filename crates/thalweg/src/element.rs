@@ -5,6 +5,11 @@ use half::{bf16, f16};
 
 /// A Rust type that is the element of a dtype: `f32`, `f64`, [`bf16`], [`struct@f16`], `i8`, `i16`, `i32`, `i64`,
 /// `u8`, `u32`, `bool`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element of a tensor",
+    label = "not the type of a dtype",
+    note = "f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32 and bool are; `.cast(..)` converts a tensor"
+)]
 pub trait Element:
     Data<Elem = Self> + Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static + sealed::Sealed
 {
@@ -68,6 +73,11 @@ mod sealed {
 
 /// Data that [`Tensor::new`](crate::Tensor::new) takes: an element, or arrays, slices and `Vec`s of such data nested
 /// to any depth up to eight.
+#[diagnostic::on_unimplemented(
+    message = "a tensor cannot be made of `{Self}`",
+    label = "neither a number nor an array, slice or `Vec` of such data",
+    note = "elements are f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32 and bool; `Tensor::stack` puts tensors together"
+)]
 pub trait Data {
     /// The element.
     type Elem: Element;

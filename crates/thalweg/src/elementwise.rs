@@ -130,13 +130,13 @@ binary_methods! {
     sub => Sub;
     /// `a·b`; integers wrap. The operator `*` is the same. Takes floats and integers.
     mul => Mul;
-    /// `a/b`; integers truncate toward zero, and division by zero gives 0. The operator `/` is the same. Takes floats
+    /// `a/b`; integers truncate toward zero, and division by zero gives 0 (by the number 0 it panics). The operator `/` is the same. Takes floats
     /// and integers.
     div => Div;
-    /// `⌊a/b⌋`; integer division by zero gives 0. Takes floats and integers.
+    /// `⌊a/b⌋`; integer division by zero gives 0 (by the number 0 it panics). Takes floats and integers.
     floor_div => FloorDiv;
     /// `a - b·⌊a/b⌋`: the remainder with the sign of `b`, as in Python (Rust's `%` on numbers takes the sign of `a`);
-    /// integers by zero give 0. The operator `%` is the same. Takes floats and integers.
+    /// integers by zero give 0 (by the number 0 it panics). The operator `%` is the same. Takes floats and integers.
     rem => Rem;
     /// The smaller of the two; NaN if either is NaN. Takes floats and integers.
     minimum => Minimum;

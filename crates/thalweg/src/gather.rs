@@ -6,7 +6,17 @@
 use crate::operand::Arg;
 use crate::record::{check_device, push, wrong_dtype};
 use crate::{Axis, DType, Error, MAX_RANK, Shape, Tensor};
+use std::panic::Location;
 use thalweg_ir::Op;
+use thalweg_stream::{Counted, Site};
+
+/// Says which function of the front records the next gather or scatter, called from where, for the error of an index
+/// that is out of range.
+#[inline]
+#[track_caller]
+pub(crate) fn recorded_by(name: &'static str, counted: Counted) {
+    thalweg_stream::site(Site { name, at: Location::caller(), counted });
+}
 
 impl Tensor {
     /// An index of this tensor as i64, not yet counted from the end.
@@ -30,6 +40,13 @@ impl Tensor {
     /// Records a gather: the index has the result's shape, this tensor's but for the axis.
     #[track_caller]
     pub(crate) fn gathered(&self, axis: usize, index: &Tensor) -> Tensor {
+        self.gathered_by(("gather", Counted::Plain), axis, index)
+    }
+
+    /// Records a gather of that function, which has counted its index so.
+    #[track_caller]
+    pub(crate) fn gathered_by(&self, by: (&'static str, Counted), axis: usize, index: &Tensor) -> Tensor {
+        recorded_by(by.0, by.1);
         let args = [Arg::Tensor(self), Arg::Tensor(index)];
         push(Op::Gather, self.dtype(), *index.shape(), axis as u32, args, &[])
     }
@@ -63,7 +80,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn along(&self, name: &str, axis: Axis, index: &Tensor) -> Tensor {
+    fn along(&self, name: &'static str, axis: Axis, index: &Tensor) -> Tensor {
         let axis = axis.of(name, self.rank());
         // The message alone: a closure that panics would not have the caller's line.
         let refuse = || {
@@ -85,7 +102,7 @@ impl Tensor {
         shape.dims_mut()[axis] = self.dims()[axis];
         let x = self.broadcast_to(shape);
         shape.dims_mut()[axis] = index.dims()[axis];
-        x.gathered(axis, &places.broadcast_to(shape))
+        x.gathered_by((name, Counted::FromEnd), axis, &places.broadcast_to(shape))
     }
 
     /// The given positions of an axis, as `numpy.take` and `torch.index_select`: that dimension is replaced by those of
@@ -106,7 +123,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn selected(&self, name: &str, axis: Axis, index: &Tensor) -> Tensor {
+    fn selected(&self, name: &'static str, axis: Axis, index: &Tensor) -> Tensor {
         let axis = axis.of(name, self.rank());
         assert!(
             self.rank() - 1 + index.rank() <= MAX_RANK,
@@ -121,7 +138,7 @@ impl Tensor {
         for (i, &d) in index.dims().iter().enumerate() {
             out = out.insert(axis + i, d);
         }
-        self.gathered(axis, &places.down(axis, &shape)).reshaped(out)
+        self.gathered_by((name, Counted::FromEnd), axis, &places.down(axis, &shape)).reshaped(out)
     }
 
     /// A vector as places along an axis of a shape, the same in all other dimensions.
@@ -154,7 +171,7 @@ impl Tensor {
         let shape = index.shape().insert(index.rank(), self.dims()[1]);
         let places = self.as_index("embedding", index).flatten();
         let rows = Shape::new(&[index.numel(), self.dims()[1]]);
-        self.gathered(0, &places.down(0, &rows)).reshaped(shape)
+        self.gathered_by(("embedding", Counted::Plain), 0, &places.down(0, &rows)).reshaped(shape)
     }
 
     /// The elements at the places that several indices name together, one for each of the first dimensions, as
@@ -180,7 +197,7 @@ impl Tensor {
         }
         let mut all = *rows.shape();
         all.dims_mut()[0] = places.numel();
-        rows.gathered(0, &places.flatten().down(0, &all)).reshaped(shape)
+        rows.gathered_by(("index", Counted::Combined), 0, &places.flatten().down(0, &all)).reshaped(shape)
     }
 
     /// The tensor with its first dimensions made one, and the places in that which several indices name; -1 where one

@@ -2,7 +2,7 @@
 
 use crate::operand::Arg;
 use crate::record::{check_alike, push};
-use crate::{Axis, MAX_RANK, Shape, Tensor};
+use crate::{Axis, Error, MAX_RANK, Shape, Tensor};
 use thalweg_ir::Op;
 
 /// Two tensors end to end; shapes and dtypes were checked.
@@ -138,6 +138,41 @@ impl Tensor {
         let mut shape = *self.shape();
         shape.dims_mut()[axis] = size * count;
         self.reshape([outer, size, 1, inner]).expand([outer, size, count, inner]).reshape(shape)
+    }
+
+    /// Every position of an axis as often as a vector says, as `numpy.repeat` and `torch.repeat_interleave` with a tensor of
+    /// counts: position `i` `counts[i]` times. Reads the number of results.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([5.0f32, 6.0, 7.0]);
+    /// assert_eq!(x.repeat_interleave(&Tensor::new([2i64, 0, 1]), 0)?.to_vec::<f32>()?, [5.0, 5.0, 7.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When a count is negative, or they cannot be computed.
+    ///
+    /// # Panics
+    /// When there is no such axis, or the counts are not a vector of an integer dtype with one for each position.
+    #[track_caller]
+    pub fn repeat_interleave(&self, counts: &Tensor, axis: impl Into<Axis>) -> Result<Tensor, Error> {
+        let axis = axis.into().of("repeat_interleave", self.rank());
+        let counts = self.as_index("repeat_interleave", counts);
+        if counts.rank() != 1 || counts.numel() != self.dims()[axis] {
+            panic!("repeat_interleave: counts of shape {} for axis {axis} of {}", counts.shape(), self.shape());
+        }
+        if counts.numel() == 0 {
+            return Ok(self.clone());
+        }
+        let ends = counts.cumsum(0);
+        let both = Tensor::stack(&[ends.slice(-1), counts.amin(0)], 0).to_vec::<i64>()?;
+        let [total, least] = both[..] else { unreachable!("two were stacked") };
+        if least < 0 {
+            return Err(Error::Value(format!("repeat_interleave: a count is {least}")));
+        }
+        let result = Tensor::arange_with(total, (crate::DType::I64, self.device()));
+        Ok(self.index_select(axis, &ends.searchsorted(&result, true)))
     }
 
     /// The whole tensor repeated `counts[i]` times along dimension `i`, as `numpy.tile`: missing counts or dimensions

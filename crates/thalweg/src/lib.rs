@@ -21,6 +21,9 @@
 //! with few kernels: chains, diamonds and views fuse, and intermediates that nobody holds are never written to
 //! memory. Ordinary Rust control flow stays ordinary.
 //!
+//! The [guide] goes through it in ten short chapters, with tables for those who come from [NumPy](guide::from_numpy),
+//! [PyTorch](guide::from_pytorch) or [ndarray](guide::from_ndarray).
+//!
 //! # Rules
 //! - **Broadcasting** as NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all (`..`).
 //! - **No promotion between tensors**: `f32 + f64` panics and says to `.cast(...)`. A number takes the tensor's dtype,
@@ -38,8 +41,10 @@
 
 mod activation;
 mod arithmetic;
+mod assign;
 mod attention;
 mod axes;
+mod calculus;
 mod conv;
 mod create;
 #[cfg(feature = "cuda")]
@@ -49,16 +54,22 @@ mod display;
 mod einsum;
 mod element;
 mod elementwise;
+mod frequencies;
 mod gather;
 mod grad;
 mod host;
+mod grids;
+pub mod guide;
+mod histogram;
 mod interpolate;
 mod io;
 mod join;
 pub mod kernel;
 mod loss;
 mod matmul;
+mod matrices;
 mod mode;
+mod nan;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod node;
@@ -69,21 +80,27 @@ mod pad;
 mod pool;
 mod powers;
 pub mod prelude;
+mod quantile;
 mod random;
 #[doc(hidden)]
 pub mod raw;
 mod read;
 mod record;
 mod reduce;
+mod rows;
 mod scan;
 mod scatter;
+mod sets;
 mod slice;
 mod sort;
+mod special;
+mod statistics;
 mod sweep;
 mod tape;
 mod tensor;
 mod views;
 
+pub use assign::{SliceMut, SlicePart};
 pub use attention::Attention;
 pub use axes::{Axes, Axis, Sizes};
 pub use conv::{Conv, ConvTranspose};
@@ -94,8 +111,10 @@ pub use grad::{
     Backward, Form, Gradients, InputGradients, Inputs, Results, checkpoint, custom_grad, grad, grad_graph, hessian,
     jacobian, jvp, no_grad, retain_graph, vjp,
 };
+pub use grids::Indexing;
 pub use half::{bf16, f16};
 pub use host::{HostInput, HostOp, HostOutput};
+pub use histogram::{Bins, Histogram};
 pub use interpolate::Interpolation;
 #[cfg(feature = "csv")]
 pub use io::csv::{Csv, CsvOptions};
@@ -113,7 +132,9 @@ pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
 pub use pool::Pool;
+pub use quantile::{QuantileMethod, Quantiles};
 pub use random::{Generator, manual_seed, random_state, set_random_state};
+pub use rows::Rows;
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};
 pub use sweep::{Each, Padding};
@@ -124,7 +145,7 @@ pub use thalweg_fusion::{
     Candidate, CostFeatures, Costs, EdgeReport, Effort, Explanation, KernelReport, OperationReport, SegmentReport,
     Totals,
 };
-pub use thalweg_ir::{DType, MAX_RANK, Scalar, Shape};
+pub use thalweg_ir::{DType, FloatInfo, MAX_RANK, Scalar, Shape};
 pub use thalweg_kernel::Residence;
 pub use thalweg_macros::kernel;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};

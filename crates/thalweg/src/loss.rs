@@ -3,6 +3,7 @@
 
 use crate::record::{check_alike, check_float, shapes_differ, widened, wrong_dtype};
 use crate::{Axis, DType, Tensor};
+use thalweg_stream::Counted;
 
 /// What becomes of the losses of single elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -198,9 +199,9 @@ impl Tensor {
         let weights = self.class_weights("cross_entropy", axis, options);
         let (x, smoothing) = (widened(self), options.smoothing);
         let total = x.logsumexp_keepdim(axis);
-        let mut loss = (&total - x.picked(axis, &class, options.ignore)) * (1.0 - smoothing);
+        let mut loss = (&total - x.picked("cross_entropy", axis, &class, options.ignore)) * (1.0 - smoothing);
         if let Some(w) = &weights {
-            loss *= w.weight_of(axis, &class, options.ignore);
+            loss *= w.weight_of("cross_entropy", axis, &class, options.ignore);
         }
         if smoothing != 0.0 {
             let all = match &weights {
@@ -251,9 +252,9 @@ impl Tensor {
         assert!(options.smoothing == 0.0, "nll_loss: smooths no targets; cross_entropy does");
         let (axis, class) = self.classes("nll_loss", target);
         let weights = self.class_weights("nll_loss", axis, options);
-        let mut loss = -widened(self).picked(axis, &class, options.ignore);
+        let mut loss = -widened(self).picked("nll_loss", axis, &class, options.ignore);
         if let Some(w) = &weights {
-            loss *= w.weight_of(axis, &class, options.ignore);
+            loss *= w.weight_of("nll_loss", axis, &class, options.ignore);
         }
         loss.class_loss((axis, &class), weights.as_ref(), options, self.dtype())
     }
@@ -273,17 +274,18 @@ impl Tensor {
 
     /// The weight of each sample, of weights along an axis.
     #[track_caller]
-    fn weight_of(&self, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
+    fn weight_of(&self, name: &'static str, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
         let all = class.shape().remove(axis).insert(axis, self.dims()[axis]);
-        self.broadcast_to(all).picked(axis, class, ignore)
+        self.broadcast_to(all).picked(name, axis, class, ignore)
     }
 
     /// The elements of the classes, any where those do not count.
     #[track_caller]
-    fn picked(&self, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
+    fn picked(&self, name: &'static str, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
+        let by = (name, Counted::Plain);
         match ignore {
-            Some(ignore) => self.gathered(axis, &class.eq(ignore).where_(0, class)),
-            None => self.gathered(axis, class),
+            Some(ignore) => self.gathered_by(by, axis, &class.eq(ignore).where_(0, class)),
+            None => self.gathered_by(by, axis, class),
         }
     }
 
@@ -305,7 +307,7 @@ impl Tensor {
         let loss = loss.reshaped(shape);
         let by = match (weights, counts) {
             (Some(w), counts) => {
-                let each = w.weight_of(axis, class, options.ignore);
+                let each = w.weight_of("cross_entropy", axis, class, options.ignore);
                 counts.map_or(each.clone(), |counts| counts.where_(each, 0.0))
             }
             (None, Some(counts)) => counts.cast(loss.dtype()),

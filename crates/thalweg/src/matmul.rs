@@ -5,6 +5,54 @@ use crate::record::{check_alike, push, wrong_dtype};
 use crate::{Axes, DType, Shape, Tensor};
 use thalweg_ir::Op;
 
+/// Products of vectors, and powers.
+impl Tensor {
+    /// The dot products of vectors along an axis, the other dimensions broadcast, as `numpy.vecdot`; of integers in their
+    /// own dtype, which wraps.
+    ///
+    /// # Panics
+    /// When dtypes differ or are bool, shapes do not broadcast, or there is no such axis in the shape that they broadcast
+    /// to, or it has different sizes in the two.
+    #[track_caller]
+    pub fn vecdot(&self, other: &Tensor, axis: impl Into<crate::Axis>) -> Tensor {
+        crate::record::check_alike("vecdot", self, other);
+        let Some(shape) = self.shape().broadcast(other.shape()) else {
+            crate::record::shapes_differ("vecdot", self.shape(), other.shape())
+        };
+        let axis = axis.into().of("vecdot", shape.rank());
+        let (a, b) = (self.broadcast_to(shape), other.broadcast_to(shape));
+        let behind = |t: &Tensor| t.movedim(axis, -1).unsqueeze(-2);
+        let (a, b) = (behind(&a), behind(&b).transpose(-1, -2));
+        a.matmul(&b).squeeze([-2, -1])
+    }
+
+    /// Square matrices multiplied with themselves so many times, by squaring, as `numpy.linalg.matrix_power`; the identity
+    /// for 0.
+    ///
+    /// # Panics
+    /// On bool, when the rank is below 2 or the last two sizes differ.
+    #[track_caller]
+    pub fn matrix_power(&self, power: u32) -> Tensor {
+        let rank = self.rank();
+        if rank < 2 || self.dims()[rank - 1] != self.dims()[rank - 2] {
+            panic!("matrix_power: takes square matrices, not shape {}", self.shape());
+        }
+        let n = self.dims()[rank - 1];
+        let mut result: Option<Tensor> = None;
+        let (mut square, mut rest) = (self.clone(), power);
+        while rest > 0 {
+            if rest & 1 == 1 {
+                result = Some(result.map_or_else(|| square.clone(), |r| r.matmul(&square)));
+            }
+            rest >>= 1;
+            if rest > 0 {
+                square = square.matmul(&square);
+            }
+        }
+        result.unwrap_or_else(|| Tensor::eye_with(n, n, crate::Options::of(self)).broadcast_to(*self.shape()))
+    }
+}
+
 impl Tensor {
     /// The matrix product over the last two dimensions, leading ones broadcast, as NumPy's `@`. A tensor of rank 1 is
     /// a row on the left and a column on the right, and that dimension is dropped from the result.

@@ -29,6 +29,11 @@ pub(crate) enum Arg<'a> {
 /// let x = Tensor::randn([4]);
 /// let y = x.gt(0.5).where_(x.maximum(&x * 2.0), 0);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no argument of an elementwise operation",
+    label = "neither a tensor nor a number",
+    note = "tensors, references to tensors, `Scalar`, `bool` and Rust's numbers are; data becomes a tensor by `Tensor::new`"
+)]
 pub trait IntoOperand: sealed::Sealed {
     /// The argument.
     fn operand(&self) -> Operand<'_>;

@@ -31,6 +31,27 @@ impl Tensor {
         self.with_bytes(|bytes| T::from_bytes(bytes)[0])
     }
 
+    /// The only element as f64, whatever the dtype: for comparisons and printing. i64 beyond 2⁵³ is rounded.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let loss = Tensor::new([0.25f32, 0.5]).mean(..);
+    /// if loss.item_f64()? < 0.5 {
+    ///     println!("good enough");
+    /// }
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is not exactly one, or the value cannot be computed.
+    pub fn item_f64(&self) -> Result<f64, Error> {
+        if self.numel() != 1 {
+            let (shape, count) = (self.shape(), self.numel());
+            return Err(Error::Value(format!("item_f64: shape {shape} has {count} elements, not one")));
+        }
+        Ok(self.to_f64_vec()?[0])
+    }
+
     /// Calls `f` with the elements, row-major: with the device's own memory where the host sees it and they lie so,
     /// else with a copy.
     pub(crate) fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {

@@ -62,6 +62,9 @@ pub(crate) fn binary(op: ElementOp, a: Operand<'_>, b: Operand<'_>) -> Tensor {
     match (a, b) {
         (Operand::Tensor(a), Operand::Tensor(b)) => binary_tensors(op, a, b),
         (Operand::Tensor(a), Operand::Scalar(b)) => {
+            if b == Scalar::Int(0) && a.dtype().is_int() {
+                check_divisor(op, a.dtype());
+            }
             let b = scalar_argument(op, b, a.dtype());
             binary_scalar(op, a, [Arg::Tensor(a), b])
         }
@@ -70,6 +73,15 @@ pub(crate) fn binary(op: ElementOp, a: Operand<'_>, b: Operand<'_>) -> Tensor {
             binary_scalar(op, b, [a, Arg::Tensor(b)])
         }
         (Operand::Scalar(_), Operand::Scalar(_)) => no_tensor(op),
+    }
+}
+
+/// That an integer is not divided by the number 0: a divisor that is data gives 0 there, but this one is a mistake.
+#[cold]
+#[track_caller]
+fn check_divisor(op: ElementOp, dtype: DType) {
+    if matches!(op, ElementOp::Div | ElementOp::FloorDiv | ElementOp::Rem) {
+        panic!("{}: {dtype} divided by 0; a tensor of divisors gives 0 where it is 0", op.name());
     }
 }
 
@@ -188,8 +200,19 @@ pub(crate) fn scalar_bits(name: &str, value: Scalar, dtype: DType) -> u64 {
     value.to_bits(dtype)
 }
 
+/// Checks that a tensor of that shape can exist: its elements can be counted, and their bytes.
+#[inline]
+#[track_caller]
+pub(crate) fn check_size(name: &str, shape: &Shape, dtype: DType) {
+    if shape.checked_bytes(dtype.size()).is_none() {
+        panic!("{name}: {dtype}{shape} has more bytes than can be addressed");
+    }
+}
+
 /// Records an operation without tensor arguments.
+#[track_caller]
 pub(crate) fn record0(device: DeviceRef, op: Op, dtype: DType, shape: Shape, scalars: Option<u64>) -> Tensor {
+    check_size(op.name(), &shape, dtype);
     let mut ints = [0; crate::MAX_RANK];
     for (i, &d) in ints.iter_mut().zip(shape.iter()) {
         *i = d as i64;

@@ -288,7 +288,45 @@ statistics! {
         "On a dtype that is not a float, or when an axis does not exist or has no elements.";
 }
 
+/// Other names and other divisors.
 impl Tensor {
+    /// Another name of [`amax`](Tensor::amax), NumPy's; `torch.max` with an axis gives positions as well, as
+    /// [`topk`](Tensor::topk) of one does. The larger of two tensors is [`maximum`](Tensor::maximum).
+    ///
+    /// # Panics
+    /// As [`amax`](Tensor::amax).
+    #[track_caller]
+    pub fn max(&self, axes: impl Into<Axes>) -> Tensor {
+        self.amax(axes)
+    }
+
+    /// Another name of [`amin`](Tensor::amin), NumPy's. The smaller of two tensors is [`minimum`](Tensor::minimum).
+    ///
+    /// # Panics
+    /// As [`amin`](Tensor::amin).
+    #[track_caller]
+    pub fn min(&self, axes: impl Into<Axes>) -> Tensor {
+        self.amin(axes)
+    }
+
+    /// [`var_with`](Tensor::var_with) with the reduced axes kept as size 1.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when an axis does not exist.
+    #[track_caller]
+    pub fn var_with_keepdim(&self, axes: impl Into<Axes>, correction: f64) -> Tensor {
+        self.var_of("var", axes.into(), correction, true).cast(self.dtype())
+    }
+
+    /// [`std_with`](Tensor::std_with) with the reduced axes kept as size 1.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when an axis does not exist.
+    #[track_caller]
+    pub fn std_with_keepdim(&self, axes: impl Into<Axes>, correction: f64) -> Tensor {
+        self.var_of("std", axes.into(), correction, true).sqrt().cast(self.dtype())
+    }
+
     /// The variance with the sum of squares divided by the count less `correction`: 1 gives the unbiased estimate,
     /// PyTorch's default.
     ///

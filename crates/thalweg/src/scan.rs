@@ -26,6 +26,44 @@ impl Tensor {
     }
 }
 
+/// Running extremes with where they come from.
+impl Tensor {
+    /// The running maximum along an axis and the position of each, the last of equal ones, as `torch.cummax`; from the
+    /// first NaN on NaN, at the position of the last one.
+    ///
+    /// # Panics
+    /// On bool, or when there is no such axis.
+    #[track_caller]
+    pub fn cummax_with_indices(&self, axis: impl Into<Axis>) -> (Tensor, Tensor) {
+        let axis = axis.into();
+        let largest = self.running(ScanOp::Max, axis, false);
+        let places = self.last_places(axis.of("cummax", self.rank()), &largest);
+        (largest, places)
+    }
+
+    /// The running minimum along an axis and the position of each, as [`cummax_with_indices`](Tensor::cummax_with_indices).
+    ///
+    /// # Panics
+    /// On bool, or when there is no such axis.
+    #[track_caller]
+    pub fn cummin_with_indices(&self, axis: impl Into<Axis>) -> (Tensor, Tensor) {
+        let axis = axis.into();
+        let smallest = self.running(ScanOp::Min, axis, false);
+        let places = self.last_places(axis.of("cummin", self.rank()), &smallest);
+        (smallest, places)
+    }
+
+    /// The last position so far where an element is the running extreme.
+    #[track_caller]
+    fn last_places(&self, axis: usize, extreme: &Tensor) -> Tensor {
+        let mut is = self.eq(extreme);
+        if self.dtype().is_float() {
+            is |= self.is_nan();
+        }
+        is.where_(self.positions(axis, DType::I64), 0).scanned(ScanOp::Max, axis, false)
+    }
+}
+
 macro_rules! scans {
     ($($(#[$doc:meta])* $name:ident $reverse:ident => $op:ident, $panics:literal;)*) => {
         /// Running reductions.

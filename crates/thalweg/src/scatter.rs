@@ -3,16 +3,31 @@
 //! Where several values meet one element they do so in the order of the index, on any number of threads: sums of floats
 //! are the same each time. Each result is rounded to the tensor's dtype.
 
+use crate::gather::recorded_by;
 use crate::operand::Arg;
 use crate::record::{check_alike, push, wrong_dtype};
-use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Shape, Tensor};
+use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Tensor};
 use thalweg_ir::Op;
 pub use thalweg_ir::ScatterOp;
+use thalweg_stream::Counted;
 
 impl Tensor {
     /// Records a scatter: index and values have one shape, this tensor's but for the axis.
     #[track_caller]
     pub(crate) fn scattered(&self, op: ScatterOp, axis: usize, index: &Tensor, values: &Tensor) -> Tensor {
+        self.scattered_by((op.name(), Counted::Plain), op, axis, (index, values))
+    }
+
+    /// Records a scatter of that function, which has counted its index so.
+    #[track_caller]
+    fn scattered_by(
+        &self,
+        by: (&'static str, Counted),
+        op: ScatterOp,
+        axis: usize,
+        (index, values): (&Tensor, &Tensor),
+    ) -> Tensor {
+        recorded_by(by.0, by.1);
         let args = [Arg::Tensor(self), Arg::Tensor(index), Arg::Tensor(values)];
         push(Op::Scatter(op), self.dtype(), *self.shape(), axis as u32, args, &[])
     }
@@ -95,12 +110,20 @@ impl Tensor {
             panic!("{}", refuse());
         }
         let places = self.places(name, index, self.dims()[axis]);
-        self.scattered(op, axis, &places.broadcast_to(shape), &values.broadcast_to(shape))
+        let (places, values) = (places.broadcast_to(shape), values.broadcast_to(shape));
+        self.scattered_by((name, Counted::FromEnd), op, axis, (&places, &values))
     }
 
     /// With the positions of an axis that a vector names put together with those of `values`, in order.
     #[track_caller]
-    fn put_positions(&self, name: &str, axis: Axis, index: &Tensor, values: Operand<'_>, op: ScatterOp) -> Tensor {
+    fn put_positions(
+        &self,
+        name: &'static str,
+        axis: Axis,
+        index: &Tensor,
+        values: Operand<'_>,
+        op: ScatterOp,
+    ) -> Tensor {
         let axis = axis.of(name, self.rank());
         if index.rank() != 1 {
             panic!("{name}: takes an index of rank 1, not shape {}", index.shape());
@@ -112,7 +135,7 @@ impl Tensor {
             panic!("{name}: values of shape {} are not of shape {shape}", values.shape());
         }
         let places = self.places(name, index, self.dims()[axis]).down(axis, &shape);
-        self.scattered(op, axis, &places, &values.broadcast_to(shape))
+        self.scattered_by((name, Counted::FromEnd), op, axis, (&places, &values.broadcast_to(shape)))
     }
 
     /// Values added to the positions of an axis that a vector names: position `i` of `values` to position `index[i]`.
@@ -161,7 +184,69 @@ impl Tensor {
         all.dims_mut()[0] = places.numel();
         let op = if accumulate { ScatterOp::Add } else { ScatterOp::Set };
         let values = values.broadcast_to(shape).reshaped(all);
-        rows.scattered(op, 0, &places.flatten().down(0, &all), &values).reshaped(*self.shape())
+        let places = places.flatten().down(0, &all);
+        rows.scattered_by((name, Counted::Combined), op, 0, (&places, &values)).reshaped(*self.shape())
+    }
+
+    /// As [`scatter_add`](Tensor::scatter_add), but each element becomes the mean of itself and the values that it meets,
+    /// as `torch.scatter_reduce(.., "mean")`. Takes floats.
+    ///
+    /// # Panics
+    /// As [`scatter`](Tensor::scatter), and on a dtype that is not a float.
+    #[track_caller]
+    pub fn scatter_mean(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
+        crate::record::check_float("scatter_mean", self);
+        let axis = axis.into();
+        let wide = crate::record::widened(self);
+        let values = self.values("scatter_mean", values.operand());
+        let sums = wide.scatter_add(axis, index, crate::record::widened(&values));
+        let each = values.ones_like().cast(wide.dtype());
+        (sums / wide.ones_like().scatter_add(axis, index, each)).cast(self.dtype())
+    }
+
+    /// The positions of an axis that a vector names filled with a number, as `torch.index_fill`.
+    ///
+    /// # Panics
+    /// When there is no such axis, the index is not a vector of an integer dtype, or the number does not fit the dtype.
+    #[track_caller]
+    pub fn index_fill(&self, axis: impl Into<Axis>, index: &Tensor, value: impl Into<Scalar>) -> Tensor {
+        self.put_positions("index_fill", axis.into(), index, Operand::Scalar(value.into()), ScatterOp::Set)
+    }
+
+    /// The elements where a mask holds replaced by those of `values`, one after the other in row-major order, as
+    /// `torch.masked_scatter`. The mask broadcasts to this tensor's shape. Where there are fewer values than places, to
+    /// read the result is an [`Error::Index`].
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([0.0f32, 1.0, 2.0, 3.0]);
+    /// let y = x.masked_scatter(&x.gt(1.0), &Tensor::new([7.0f32, 8.0]));
+    /// assert_eq!(y.to_vec::<f32>()?, [0.0, 1.0, 7.0, 8.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When the mask is not bool or does not broadcast to this shape, or dtypes differ.
+    #[track_caller]
+    pub fn masked_scatter(&self, mask: &Tensor, values: &Tensor) -> Tensor {
+        if mask.dtype() != DType::Bool {
+            wrong_dtype("masked_scatter", "a mask of bool", mask.dtype());
+        }
+        check_alike("masked_scatter", self, values);
+        if mask.shape().broadcast(self.shape()) != Some(*self.shape()) {
+            panic!("masked_scatter: a mask of shape {} does not broadcast to shape {}", mask.shape(), self.shape());
+        }
+        if self.numel() == 0 {
+            return self.clone();
+        }
+        let mask = mask.broadcast_to(*self.shape()).flatten();
+        // What is not replaced asks for the first value, if there is one, and does not use it.
+        let place = mask.where_(mask.cumsum(0) - 1, 0);
+        let from =
+            if values.numel() == 0 { Tensor::zeros_with([1], crate::Options::of(self)) } else { values.flatten() };
+        let beyond = if values.numel() == 0 { mask.where_(place.ones_like(), 0) } else { place };
+        mask.where_(from.gathered_by(("masked_scatter", Counted::Plain), 0, &beyond), self.flatten())
+            .reshaped(*self.shape())
     }
 
     /// How often each number occurs in a vector of numbers from 0 on, as i64: at least `least` counts, and as many as
@@ -174,24 +259,6 @@ impl Tensor {
     /// When this is not a vector of an integer dtype.
     #[track_caller]
     pub fn bincount(&self, least: usize) -> Result<Tensor, Error> {
-        if !self.dtype().is_int() {
-            wrong_dtype("bincount", "an integer dtype", self.dtype());
-        }
-        if self.rank() != 1 {
-            panic!("bincount: takes a vector, not shape {}", self.shape());
-        }
-        let x = self.cast(DType::I64);
-        let mut size = least;
-        if self.numel() > 0 {
-            let [low, high]: [i64; 2] =
-                Tensor::stack(&[x.amin(0), x.amax(0)], 0).to_vec()?.try_into().expect("two elements");
-            if low < 0 {
-                return Err(Error::Index(format!("bincount: {low} is negative")));
-            }
-            size = size.max(high as usize + 1);
-        }
-        let none = Tensor::zeros_with([size], (DType::I64, self.device()));
-        let ones = Tensor::full_with(Shape::SCALAR, Scalar::Int(1), (DType::I64, self.device()));
-        Ok(none.scattered(ScatterOp::Add, 0, &x, &ones.broadcast_to(*self.shape())))
+        self.counts_of("bincount", crate::histogram::ones(self.numel(), self.device()).reshaped(*self.shape()), least)
     }
 }

@@ -58,6 +58,11 @@ impl<T: Into<SliceArg>> By for T {
 
 /// The arguments of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array, slice or `Vec` of
 /// [`SliceArg`]s.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` says no part of a tensor",
+    label = "not a range, an integer, or a tuple of such",
+    note = "`x.slice((1..3, .., -1))`: one argument a dimension, in one tuple; ranges of `i32`, `i64`, `isize` or `usize`, with a step by `.by(2)`"
+)]
 pub trait SliceArgs {
     /// The arguments, and how many there are.
     #[doc(hidden)]
@@ -177,6 +182,22 @@ fn resolve(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -> (i64, 
     }
 }
 
+/// What a slice takes of a tensor, all of it there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Start, step and number of elements of each dimension.
+    parts: [(i64, i64, usize); MAX_RANK],
+    /// The shape of the result: single positions dropped, new axes put in.
+    pub shape: Shape,
+}
+
+impl Part {
+    /// Start, step and number of elements of each dimension of a tensor of that rank.
+    pub fn ranges(&self, rank: usize) -> &[(i64, i64, usize)] {
+        &self.parts[..rank]
+    }
+}
+
 /// The parts that take everything.
 pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
     let mut parts = [(0, 1, 0); MAX_RANK];
@@ -203,33 +224,40 @@ impl Tensor {
     /// When there are more arguments than dimensions, a position does not exist, or a step is 0.
     #[track_caller]
     pub fn slice(&self, args: impl SliceArgs) -> Tensor {
+        let part = self.part_of("slice", args);
+        self.sliced(part.ranges(self.rank())).reshaped(part.shape)
+    }
+
+    /// What a slice takes.
+    #[track_caller]
+    pub(crate) fn part_of(&self, name: &str, args: impl SliceArgs) -> Part {
         let (list, count) = args.args();
         let args = &list[..count];
         let taken = args.iter().filter(|a| matches!(a, SliceArg::Range { .. } | SliceArg::At(_))).count();
         let (shape, rank) = (self.shape(), self.rank());
-        assert!(taken <= rank, "slice: {taken} arguments for the {rank} axes of {shape}");
+        assert!(taken <= rank, "{name}: {taken} arguments for the {rank} axes of {shape}");
         let mut parts = whole(shape);
         let mut out = Shape::SCALAR;
         let (mut axis, mut rest) = (0, false);
         for &arg in args {
             match arg {
                 SliceArg::Range { start, end, step } => {
-                    assert!(step != 0, "slice: the step of axis {axis} is 0");
+                    assert!(step != 0, "{name}: the step of axis {axis} is 0");
                     parts[axis] = resolve(start, end, step, shape[axis] as i64);
                     out = out.insert(out.rank(), parts[axis].2);
                     axis += 1;
                 }
                 SliceArg::At(at) => {
-                    parts[axis] = (self.position("slice", axis, at), 1, 1);
+                    parts[axis] = (self.position(name, axis, at), 1, 1);
                     axis += 1;
                 }
                 SliceArg::NewAxis => {
                     let fits = out.rank() + (rank - axis) < MAX_RANK;
-                    assert!(fits, "slice: a new axis would take {shape} over the rank limit of {MAX_RANK}");
+                    assert!(fits, "{name}: a new axis would take {shape} over the rank limit of {MAX_RANK}");
                     out = out.insert(out.rank(), 1);
                 }
                 SliceArg::Rest => {
-                    assert!(!rest, "slice: SliceArg::Rest stands twice");
+                    assert!(!rest, "{name}: SliceArg::Rest stands twice");
                     rest = true;
                     for _ in 0..rank - taken {
                         out = out.insert(out.rank(), shape[axis]);
@@ -241,7 +269,7 @@ impl Tensor {
         for &size in &shape[axis..] {
             out = out.insert(out.rank(), size);
         }
-        self.sliced(&parts[..rank]).reshaped(out)
+        Part { parts, shape: out }
     }
 
     /// The position that a number names along an axis.

@@ -215,6 +215,21 @@ impl Tensor {
         Ok((r.sorted.gathered(0, &r.starts), inverse.reshaped(*self.shape())))
     }
 
+    /// The distinct elements in order; for each of them its first place in the flattened tensor; for each element of this
+    /// tensor which of them it is; and how often each occurs, as `unique_all` of the array standard and `numpy.unique` with
+    /// all of its results. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    pub fn unique_all(&self) -> Result<[Tensor; 4], Error> {
+        let r = self.runs()?;
+        // The sort is stable: of equal elements the first comes first.
+        let first = r.order.gathered(0, &r.starts);
+        let (values, inverse) = self.unique_inverse()?;
+        let (_, counts) = self.unique_counts()?;
+        Ok([values, first, inverse, counts])
+    }
+
     /// The distinct elements in order, and how often each occurs. Reads their number.
     ///
     /// # Errors

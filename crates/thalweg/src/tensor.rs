@@ -19,6 +19,7 @@ use thalweg_stream::Value;
 /// | to | there are |
 /// |---|---|
 /// | make | [`new`](Tensor::new), [`zeros`](Tensor::zeros), [`arange`](Tensor::arange), [`randn`](Tensor::randn), [`read_npy`](Tensor::read_npy) |
+/// | write into parts | [`set`](Tensor::set), [`slice_mut`](Tensor::slice_mut), [`slice_scatter`](Tensor::slice_scatter), [`masked_scatter`](Tensor::masked_scatter) |
 /// | take parts | [`slice`](Tensor::slice), [`index_axis`](Tensor::index_axis), [`unbind`](Tensor::unbind), [`window`](Tensor::window) |
 /// | change the shape | [`reshape`](Tensor::reshape), [`permute`](Tensor::permute), [`unsqueeze`](Tensor::unsqueeze), [`broadcast_to`](Tensor::broadcast_to) |
 /// | join | [`cat`](Tensor::cat), [`stack`](Tensor::stack), [`pad`](Tensor::pad) |
@@ -26,6 +27,11 @@ use thalweg_stream::Value;
 /// | choose by index | [`gather`](Tensor::gather), [`index_select`](Tensor::index_select), [`embedding`](Tensor::embedding), [`masked_select`](Tensor::masked_select), [`nonzero`](Tensor::nonzero) |
 /// | put in by index | [`scatter`](Tensor::scatter), [`scatter_add`](Tensor::scatter_add), [`index_put`](Tensor::index_put), [`index_add`](Tensor::index_add) |
 /// | reduce | [`sum`](Tensor::sum), [`mean`](Tensor::mean), [`amax`](Tensor::amax), [`argmax`](Tensor::argmax), [`var`](Tensor::var), [`norm`](Tensor::norm) |
+/// | describe data | [`median`](Tensor::median), [`quantile`](Tensor::quantile), [`nanmean`](Tensor::nanmean), [`histogram`](Tensor::histogram), [`cov`](Tensor::cov), [`mode`](Tensor::mode) |
+/// | compare as sets | [`unique`](Tensor::unique), [`isin`](Tensor::isin), [`union`](Tensor::union), [`intersect`](Tensor::intersect), [`setdiff`](Tensor::setdiff) |
+/// | sampled functions | [`diff`](Tensor::diff), [`gradient`](Tensor::gradient), [`trapezoid`](Tensor::trapezoid), [`interp`](Tensor::interp) |
+/// | special functions | [`lgamma`](Tensor::lgamma), [`digamma`](Tensor::digamma), [`erfinv`](Tensor::erfinv), [`i0`](Tensor::i0), [`logaddexp`](Tensor::logaddexp), [`xlogy`](Tensor::xlogy) |
+/// | draw at random | [`rand`](Tensor::rand), [`poisson`](Tensor::poisson), [`randperm`](Tensor::randperm), [`multinomial`](Tensor::multinomial), [`sobol`](Tensor::sobol) |
 /// | run along | [`cumsum`](Tensor::cumsum), [`cumprod`](Tensor::cumprod), [`cummax`](Tensor::cummax), [`logcumsumexp`](Tensor::logcumsumexp) |
 /// | sort | [`sort`](Tensor::sort), [`argsort`](Tensor::argsort), [`topk`](Tensor::topk), [`searchsorted`](Tensor::searchsorted), [`unique`](Tensor::unique) |
 /// | normalise | [`softmax`](Tensor::softmax), [`layer_norm`](Tensor::layer_norm), [`rms_norm`](Tensor::rms_norm), [`group_norm`](Tensor::group_norm), [`batch_norm`](Tensor::batch_norm) |

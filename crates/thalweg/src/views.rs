@@ -255,6 +255,7 @@ impl Tensor {
         if self.shape().broadcast(&shape) != Some(shape) {
             panic!("{name}: shape {} does not expand to {shape}", self.shape());
         }
+        crate::record::check_size(name, &shape, self.dtype());
         let mask = self.shape().broadcast_mask(&shape) as u32;
         record1(Op::Expand, self.dtype(), shape, mask, self, &ints(&shape)[..shape.rank()])
     }
@@ -283,6 +284,40 @@ impl Tensor {
         shape.dims_mut()[axis] = (length - size) / step + 1;
         let shape = shape.insert(rank, size);
         record1(Op::Window, self.dtype(), shape, axis as u32, self, &[size as i64, step as i64])
+    }
+
+    /// Tensors broadcast to the shape that all of them broadcast to, as `numpy.broadcast_arrays`; views.
+    ///
+    /// # Panics
+    /// When they do not broadcast.
+    #[track_caller]
+    pub fn broadcast_all<T: AsRef<Tensor>>(tensors: &[T]) -> Vec<Tensor> {
+        let mut shape = Shape::SCALAR;
+        for t in tensors {
+            let t = t.as_ref();
+            let Some(both) = shape.broadcast(t.shape()) else {
+                crate::record::shapes_differ("broadcast_all", &shape, t.shape())
+            };
+            shape = both;
+        }
+        tensors.iter().map(|t| t.as_ref().broadcast_to(shape)).collect()
+    }
+
+    /// Turned by 90 degrees so many times in the plane of two axes, from the first toward the second, as `numpy.rot90` and
+    /// `torch.rot90`; a negative number turns back.
+    ///
+    /// # Panics
+    /// When one of the axes does not exist, or they are the same.
+    #[track_caller]
+    pub fn rot90(&self, times: i64, from: impl Into<Axis>, toward: impl Into<Axis>) -> Tensor {
+        let (from, toward) = (from.into().of("rot90", self.rank()), toward.into().of("rot90", self.rank()));
+        assert!(from != toward, "rot90: axis {from} is named twice");
+        match times.rem_euclid(4) {
+            0 => self.clone(),
+            1 => self.flip(toward).transpose(from, toward),
+            2 => self.flip([from, toward]),
+            _ => self.transpose(from, toward).flip(toward),
+        }
     }
 
     /// Diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as a last

@@ -418,7 +418,7 @@ fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
         Op::Cast => SHOWS * elements * wide * costs.convert / threads,
         Op::Random(_) => SHOWS * elements * wide * RANDOM * costs.simple / threads,
         Op::Full | Op::Iota | Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window => 0.0,
-        Op::Pad | Op::Cat => SHOWS * elements * costs.simple / threads,
+        Op::Pad | Op::Cat | Op::Put => SHOWS * elements * costs.simple / threads,
         Op::Reduce(_) => own + from * wide * costs.fold / threads,
         Op::Matmul => {
             let kind = match ix.operand_dtype(i) {

@@ -6,7 +6,7 @@
 use super::facts::Facts;
 use crate::plan::KernelPlan;
 use crate::segment::{BitSet, ValueId};
-use crate::write::rules::{MAX_KERNEL_OPS, Rule, contracts, counts, is_constant, is_opaque};
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_PARTS, Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashSet;
 use thalweg_ir::Op;
 
@@ -36,7 +36,8 @@ impl Reach {
         let ix = &facts.ix;
         let (mut seen, mut loads) = (FxHashSet::default(), vec![]);
         let mut left = stores.to_vec();
-        let (mut ops, mut folds, mut products, mut counted) = (vec![], vec![], vec![], 0);
+        let (mut ops, mut folds, mut products) = (vec![], vec![], vec![]);
+        let (mut counted, mut parts) = (0, 0);
         while let Some(i) = left.pop() {
             if !seen.insert(i) {
                 continue;
@@ -57,7 +58,8 @@ impl Reach {
                 products.push(i);
             }
             counted += counts(op) as usize;
-            if counted > MAX_KERNEL_OPS {
+            parts += (op == Op::Put) as usize;
+            if counted > MAX_KERNEL_OPS || parts > MAX_PARTS {
                 return Err(Rule::Full);
             }
             match facts.operands.get(&i) {

@@ -9,7 +9,7 @@ use thalweg_kernel::IndexMap;
 /// One step from a value toward its consumers.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Step {
-    /// The movement that operation `i` is (a view; a pad without its constant).
+    /// The movement that operation `i` is (a view; a pad without its constant; the box that a tensor is put into).
     Op(usize),
     /// Broadcast of an elementwise operation's argument.
     Broadcast(Shape),
@@ -110,7 +110,7 @@ pub(crate) fn apply_op(ix: &Indexed<'_>, i: usize, map: IndexMap) -> IndexMap {
             map.slice(&parts)
         }
         Op::Window => map.window(rel.attr as usize, ints[0] as usize, ints[1] as usize),
-        Op::Pad => {
+        Op::Pad | Op::Put => {
             let parts: Vec<(usize, usize)> = ints.chunks_exact(2).map(|c| (c[0] as usize, c[1] as usize)).collect();
             map.pad(&parts)
         }
@@ -175,6 +175,8 @@ pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) 
                     path.after(Step::Extend { axis, before, after })
                 }
                 Op::Pad => path.after(Step::Op(i)),
+                Op::Put if n == 0 => path.clone(),
+                Op::Put => path.after(Step::Op(i)),
                 // Whole rows are read, whichever element is asked for.
                 _ if ix.takes_rows(i) && own == domain => Path::identity(),
                 _ if ix.takes_rows(i) => Path::identity().after(Step::Reshape(domain)),

@@ -18,6 +18,9 @@ use thalweg_kernel::Contracts;
 
 /// The most operations that one kernel holds: keeps compiling linear in practice and code within the instruction cache.
 pub(crate) const MAX_KERNEL_OPS: usize = 2048;
+/// The most parts that one kernel puts into tensors: each may cut the domain once more in each dimension, and what is cut
+/// into more boxes than a launch has goes element by element.
+pub(crate) const MAX_PARTS: usize = 8;
 /// The most index maps under which one kernel computes the same operation.
 pub(crate) const MAX_MAPS: usize = 16;
 /// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor
@@ -52,7 +55,7 @@ pub enum Rule {
     /// The kernels with the values between them are acyclic: each runs once, after all that it reads from.
     Cycle,
     /// A kernel computes at most `MAX_KERNEL_OPS` operations, views and constants not counted, so that compiling stays
-    /// linear in practice and code within the instruction cache; and one operation at most `MAX_MAPS` times. As an
+    /// linear in practice and code within the instruction cache, of which at most `MAX_PARTS` put a part into a tensor; and one operation at most `MAX_MAPS` times. As an
     /// operation has three arguments at most, this bounds those of a kernel too, far below the 65,536 operands and
     /// scalars that its body can name.
     Full,

@@ -84,7 +84,7 @@ pub(crate) fn carried(op: Op) -> u8 {
             .map_or(0, |p| p.by.iter().enumerate().fold(0, |mask, (i, d)| mask | (d.is_some() as u8) << i)),
         Op::Full | Op::Iota | Op::Random(_) => 0,
         Op::Cast | Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window | Op::Pad => 1,
-        Op::Cat | Op::Matmul => 0b11,
+        Op::Cat | Op::Put | Op::Matmul => 0b11,
         Op::Reduce(ReduceOp::Any | ReduceOp::All | ReduceOp::ArgMax | ReduceOp::ArgMin) => 0,
         Op::Reduce(_) => 1,
         Op::Scan(ScanOp::Argsort) => 0,

@@ -317,36 +317,71 @@ fn an_index_out_of_range_is_an_error_at_the_read() {
         other => panic!("{other}"),
     };
     let far = Tensor::new([1i64, 4]);
-    assert_eq!(message(x.gather(0, &far)), "gather: an index is out of range for axis 0 of size 4");
-    assert_eq!(
-        message(x.index_select(0, &Tensor::new([-5i64]))),
-        "gather: an index is out of range for axis 0 of size 4"
+    // The function that was called, the index that was given, and the line.
+    let at = |line: u32| format!(", at crates/thalweg/tests/front/along.rs:{line}:");
+    let says = |y: Tensor, what: &str, line: u32| {
+        let m = message(y);
+        assert!(m.starts_with(&format!("{what}{}", at(line))), "{m} instead of {what}{}", at(line));
+    };
+    says(x.gather(0, &far), "gather: index 4 is out of range for axis 0 of size 4", line!());
+    says(
+        x.index_select(0, &Tensor::new([-5i64])),
+        "index_select: index -5 is out of range for axis 0 of size 4",
+        line!() - 2,
     );
-    assert_eq!(message(x.scatter_add(0, &far, 1) * 2.0), "scatter_add: index 4 is out of range for axis 0 of size 4");
+    says(x.scatter_add(0, &far, 1) * 2.0, "scatter_add: index 4 is out of range for axis 0 of size 4", line!());
+    says(x.index_copy(0, &far, 1), "index_copy: index 4 is out of range for axis 0 of size 4", line!());
+    says(x.take(&far), "take: index 4 is out of range for axis 0 of size 4", line!());
     assert_eq!(
         thalweg::with_reference(|| message(x.scatter(0, &far, 1))),
         "scatter: index 4 is out of range for axis 0 of size 4"
     );
     let table = Tensor::new([[1.0f32, 1.0]; 3]);
-    assert_eq!(
-        message(table.embedding(&Tensor::new([-1i64]))),
-        "gather: an index is out of range for axis 0 of size 3"
+    says(table.embedding(&Tensor::new([-1i64])), "embedding: index -1 is out of range for axis 0 of size 3", line!());
+    let classes = Tensor::new([0i64, 2, 1]);
+    says(
+        table.cross_entropy(&classes, Reduction::Mean),
+        "cross_entropy: index 2 is out of range for axis 1 of size 2",
+        line!() - 2,
     );
-    assert_eq!(
-        message(table.index(&[&Tensor::new([0i64]), &Tensor::new([2i64])])),
-        "gather: an index is out of range for axis 0 of size 6"
-    );
+    says(table.index(&[&Tensor::new([0i64]), &Tensor::new([2i64])]), "index: an index is out of range", line!());
     // What it did not depend on is as it was.
     assert_eq!(f32s(&(x + 1.0)), [1.0, 2.0, 3.0, 4.0]);
     let none = Tensor::zeros([0]);
     assert!(none.gather(0, &Tensor::new([0i64])).to_f64_vec().is_err());
-    // The one before went down with the segment.
-    let none = Tensor::new([0f32; 0]);
     assert_eq!(f32s(&none.scatter(0, &Tensor::zeros_with([0], DType::I64), 1)), [0.0; 0]);
-    assert_eq!(
-        message(none.scatter(0, &Tensor::new([0i64]), 1)),
-        "scatter: index 0 is out of range for axis 0 of size 0"
-    );
+    says(none.scatter(0, &Tensor::new([0i64]), 1), "scatter: index 0 is out of range for axis 0 of size 0", line!());
+}
+
+#[test]
+fn an_index_out_of_range_fails_only_what_depends_on_it() {
+    let x = Tensor::new([0.0f32, 1.0, 2.0, 3.0]);
+    let (good, bad) = (Tensor::new([3i64, 0]), Tensor::new([1i64, 9]));
+    // One segment: before it, beside it in the same kernel, behind it, and from a value that nobody else holds.
+    let own = Tensor::new([5.0f32, 6.0]) * 2.0;
+    let before = x.exp();
+    let beside = x.index_select(0, &good) + 1.0;
+    let failed = x.index_select(0, &bad) + 1.0;
+    let behind = &failed * 2.0;
+    let both = &beside + &failed;
+    let sum = before.sum(..) + own.sum(..);
+    let placed = x.scatter_add(0, &good, 1);
+    let misplaced = x.scatter_add(0, &bad, 1);
+    assert!(failed.to_vec::<f32>().is_err());
+    assert_eq!(f32s(&beside), [4.0, 1.0]);
+    assert_eq!(f32s(&own), [10.0, 12.0]);
+    assert_eq!(f32s(&placed), [1.0, 1.0, 2.0, 4.0]);
+    assert!((sum.item::<f32>().unwrap() - (1.0 + 1f32.exp() + 2f32.exp() + 3f32.exp() + 22.0)).abs() < 1e-4);
+    for y in [&behind, &both] {
+        let e = y.to_vec::<f32>().unwrap_err().to_string();
+        assert!(e.contains("index_select: index 9"), "{e}");
+    }
+    let e = misplaced.to_vec::<f32>().unwrap_err().to_string();
+    assert!(e.contains("scatter_add: index 9"), "{e}");
+    // What is computed from it later says why.
+    let e = (behind + 1.0).to_vec::<f32>().unwrap_err().to_string();
+    assert!(e.contains("index_select: index 9"), "{e}");
+    assert_eq!(f32s(&before)[0], 1.0);
 }
 
 #[test]

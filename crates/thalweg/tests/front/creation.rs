@@ -80,8 +80,6 @@ fn more_than_memory_is_an_error_at_the_read() {
     let huge = Tensor::zeros([1 << 40, 1 << 10]);
     let x = huge + 1.0;
     assert!(matches!(x.to_vec::<f32>(), Err(Error::OutOfMemory { .. } | Error::Failed(_))));
-    let beyond = Tensor::ones([usize::MAX, 7]) * 2.0;
-    assert!(beyond.to_vec::<f32>().is_err());
     // The stream goes on.
     assert_eq!((Tensor::ones([2]) + 1.0).to_vec::<f32>().unwrap(), [2.0, 2.0]);
 }

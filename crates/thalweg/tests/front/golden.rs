@@ -7,9 +7,10 @@ use thalweg::{DType, Tensor};
 pub struct Golden(BTreeMap<&'static str, (Vec<usize>, Vec<f64>)>);
 
 impl Golden {
-    pub fn load() -> Golden {
+    /// The cases of a file, a line each.
+    pub fn load(text: &'static str) -> Golden {
         let mut cases = BTreeMap::new();
-        for line in include_str!("golden.txt").lines() {
+        for line in text.lines() {
             let [name, dims, values] = line.split('|').collect::<Vec<_>>()[..] else { panic!("{line}") };
             let dims = dims.split(',').filter(|d| !d.is_empty()).map(|d| d.parse().unwrap()).collect();
             let values = values.split_whitespace().map(|v| v.parse().unwrap()).collect();
@@ -28,6 +29,13 @@ impl Golden {
             let close = (g - w).abs() <= 1e-12 * w.abs().max(1e-2) || g == w || (g.is_nan() && w.is_nan());
             assert!(close, "{name}[{i}]: {g} instead of {w}, in {got:?} instead of {values:?}");
         }
+    }
+
+    /// An argument of cases, as f64.
+    #[allow(dead_code, reason = "not every test program takes arguments from the file")]
+    pub fn take(&mut self, name: &str) -> Tensor {
+        let (dims, values) = self.0.remove(name).unwrap_or_else(|| panic!("no argument {name}"));
+        Tensor::from_slice(&values, dims)
     }
 
     /// Names that nobody checked.

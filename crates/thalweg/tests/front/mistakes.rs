@@ -204,6 +204,8 @@ fn of_creation() {
         Tensor::rand_with([2], DType::I32) => "rand: takes a float dtype, not i32; .cast(DType::F32) first";
         Tensor::randint(3..3, [1]) => "randint: the range 3..3 is empty";
         Tensor::randint_with(0..300, [1], DType::I8) => "randint: the range 0..300 does not fit i8";
+        Tensor::zeros([usize::MAX, 2]) => "full: f32[18446744073709551615, 2] has more bytes than can be addressed";
+        Tensor::zeros([1]).expand([1usize << 62]) => "expand: f32[4611686018427387904] has more bytes than can be addressed";
         Tensor::zeros([1; 9]) => "rank 9 is over the limit of 8";
     }
 }
@@ -243,4 +245,57 @@ fn of_scans_sorts_gathers_and_scatters() {
         a.cdist(&v, 2.0) => "cdist: takes two matrices of rows of one length, not shapes [2, 3] and [4]";
         a.dropout(1.5) => "dropout: 1.5 is no probability";
     }
+}
+
+#[test]
+fn of_parts_that_are_written() {
+    let mut x = Tensor::zeros([2, 3]);
+    let v = Tensor::zeros([4]);
+    mistakes! {
+        x.clone().set((0, ..), &v) => "set: values of shape [4] are not of the part's shape [3]";
+        x.set((0, 0, 0), 1) => "set: 3 arguments for the 2 axes of [2, 3]";
+        x.set(2, 1) => "set: index 2 is out of range for axis 0 of [2, 3]";
+        x.set(.., Tensor::new([1i32])) => "set: dtypes f32 and i32 differ; convert one with .cast(DType::F32) or .cast(DType::I32)";
+        x.slice_mut(..).assign(Tensor::zeros([1, 2, 3])) => "assign: values of shape [1, 2, 3] are not of the part's shape [2, 3]";
+        *x.slice_mut((.., 1)) += &v => "add: shapes [2] and [4] do not broadcast";
+        x.slice_scatter((..).by(0), 1) => "slice_scatter: the step of axis 0 is 0";
+        x.select_scatter(1, 3, 1) => "select_scatter: index 3 is out of range for axis 1 of [2, 3]";
+        Tensor::new([1u8]).set(0, 256) => "set: 256 does not fit u8; .cast(..) the tensor first";
+    }
+    assert_eq!(x.to_vec::<f32>().unwrap(), [0.0; 6]);
+}
+
+#[test]
+fn of_numbers_and_sizes() {
+    let (half, whole) = (Tensor::zeros_with([2], DType::F16), Tensor::new([1i32, 2]));
+    mistakes! {
+        &half + 70000 => "add: 70000 does not fit f16; .cast(..) the tensor first";
+        half.full_like(-1e30) => "full: -1000000000000000000000000000000 does not fit f16; .cast(..) the tensor first";
+        Tensor::full([1], 1e39) => "full: 1000000000000000000000000000000000000000 does not fit f32; .cast(..) the tensor first";
+        &whole / 0 => "div: i32 divided by 0; a tensor of divisors gives 0 where it is 0";
+        &whole % 0 => "rem: i32 divided by 0; a tensor of divisors gives 0 where it is 0";
+        whole.floor_div(0) => "floor_div: i32 divided by 0; a tensor of divisors gives 0 where it is 0";
+        Tensor::zeros([1; 9]) => "rank 9 is over the limit of 8";
+        Tensor::zeros([2; 8]).unsqueeze(0) => "unsqueeze: shape [2, 2, 2, 2, 2, 2, 2, 2] is at the rank limit of 8";
+    }
+    // Infinities are numbers of a float dtype, and a divisor that is data may be 0.
+    assert_eq!((half + f64::INFINITY).cast(DType::F32).to_vec::<f32>().unwrap(), [f32::INFINITY; 2]);
+    assert_eq!((&whole / Tensor::new([0i32, 2])).to_vec::<i32>().unwrap(), [0, 1]);
+}
+
+#[test]
+fn tuples_are_shapes_and_axes() {
+    let n = 2usize;
+    let x = Tensor::arange(24).reshape((n, -1, 4));
+    assert_eq!(x.dims(), [2, 3, 4]);
+    assert_eq!(Tensor::zeros((n, 3)).dims(), [2, 3]);
+    assert_eq!(x.sum((0, -1)).to_vec::<f32>().unwrap(), [60.0, 92.0, 124.0]);
+    assert_eq!(x.permute((2, 0, 1)).dims(), [4, 2, 3]);
+    let (largest, places) = Tensor::new([1.0f32, 3.0, 3.0, 2.0]).cummax_with_indices(0);
+    assert_eq!(largest.to_vec::<f32>().unwrap(), [1.0, 3.0, 3.0, 3.0]);
+    assert_eq!(places.to_vec::<i64>().unwrap(), [0, 1, 2, 2]);
+    let (_, places) = Tensor::new([1.0f32, f32::NAN, 0.0, f32::NAN]).cummin_with_indices(0);
+    assert_eq!(places.to_vec::<i64>().unwrap(), [0, 1, 1, 3]);
+    assert_eq!(x.max(..).item_f64().unwrap(), 23.0);
+    assert!(x.item_f64().is_err());
 }

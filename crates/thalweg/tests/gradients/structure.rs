@@ -54,6 +54,19 @@ fn joins_and_borders() {
 }
 
 #[test]
+fn parts_that_are_replaced() {
+    let two = [x([4, 5]), numbers(6, [2, 3], -1.0, 1.0)];
+    check("slice_scatter", &two, &|x| sq(x[0].slice_scatter((1..3, 1..4), &x[1])));
+    check("with steps", &two, &|x| sq(x[0].slice_scatter(((..).by(-3), (..).by(2)), &x[1])));
+    check("broadcast", &[x([4, 5]), x([5])], &|x| sq(x[0].slice_scatter((.., ..), &x[1]) * &x[0]));
+    check1("added to", &x([4, 5]), |x| {
+        let mut y = x.clone();
+        *y.slice_mut((1.., ..-1)) *= x.slice((..-1, 1..));
+        sq(y)
+    });
+}
+
+#[test]
 fn windows() {
     for (size, step) in [(3, 1), (2, 2), (2, 3), (4, 3), (5, 1), (6, 1), (7, 1), (9, 2), (1, 1), (1, 4)] {
         check1(&format!("window {size} by {step}"), &x([2, 11, 2]), |x| sq(x.window(1, size, step)));

@@ -9,7 +9,7 @@ use super::{Component, NoPlan, State};
 use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernel, Kernels, computed_by};
 use crate::segment::{BitSet, ValueId};
-use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, Rule, contracts, counts, is_constant, is_opaque};
+use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, MAX_PARTS, Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;
@@ -36,6 +36,7 @@ fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
         stored.insert(facts.end_of_chain(i));
     }
     cut_long_chains(facts, component, &mut stored);
+    cut_chains_of_parts(facts, component, &mut stored);
     stored
 }
 
@@ -77,8 +78,9 @@ fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
         if stored.has(i) {
             continue;
         }
-        let before: u64 = facts.read_by(i).map(|a| additions[a]).sum();
-        additions[i] = before.saturating_add(own_additions(ix.seg.ops[i].op));
+        // What an operation reads twice counts twice: over a long chain that is more than a number holds.
+        let own = own_additions(ix.seg.ops[i].op);
+        additions[i] = facts.read_by(i).fold(own, |sum, a| sum.saturating_add(additions[a]));
         let Some((kernels, true)) = homes.get(&i) else { continue };
         let again = kernels.count() as u64;
         if again > 1 && again.saturating_mul(additions[i]) >= MUCH && facts.may_store(i) {
@@ -166,6 +168,23 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
             stored.insert(i);
         }
         reach.insert(i, own);
+    }
+}
+
+/// Stores every so many results of a tensor that is written to part by part.
+fn cut_chains_of_parts(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
+    let ops = facts.ix.seg.ops;
+    if component.ops.iter().filter(|&&i| ops[i].op == Op::Put).count() <= MAX_PARTS {
+        return;
+    }
+    // How many parts are put in on the way to an operation from what is stored.
+    let mut parts = vec![0usize; ops.len()];
+    for &i in &component.ops {
+        let before = facts.read_by(i).filter(|&a| !stored.has(a)).map(|a| parts[a]).sum::<usize>();
+        parts[i] = before.min(MAX_PARTS) + (ops[i].op == Op::Put) as usize;
+        if ops[i].op == Op::Put && parts[i] >= MAX_PARTS && facts.may_store(i) {
+            stored.insert(i);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::write::map_layout::{lay_out, lay_out_box};
 use crate::write::movement::layout;
 use crate::write::{boxes, rows};
 use thalweg_ir::View;
-use thalweg_kernel::{Body, Geometry, IndexMap, Kernel, MapGeometry};
+use thalweg_kernel::{Body, Geometry, IndexMap, Kernel, MapGeometry, kept_in_place, reads_in_place};
 
 impl Writer<'_> {
     /// The kernel, its domain laid out as one.
@@ -14,7 +14,7 @@ impl Writer<'_> {
         let body = std::mem::take(&mut self.builder).finish();
         let loaded = body.loaded();
         let (kernel, geometry) = self.kernel(body);
-        let (touched, in_place) = (self.touched(&loaded), self.in_place());
+        let (touched, in_place) = (self.touched(&loaded), self.in_place_of(&kernel, &geometry));
         let Writer { reads, scalars, computed, .. } = self;
         MapKernel { kernel, geometry, reads, scalars, in_place, touched, computed }
     }
@@ -37,6 +37,26 @@ impl Writer<'_> {
             touched.min(layout(self.ix, *v).distinct()) * self.ix.dtype(*v).size()
         };
         self.reads.iter().map(of).collect()
+    }
+
+    /// Which results may lie over which operands, of a kernel that is laid out. In boxes what is read of an operand may
+    /// be parts of it, and where some of its elements stay as they are, the result lies over that operand or none.
+    fn in_place_of(&self, kernel: &Kernel, geometry: &Geometry) -> Vec<(usize, usize)> {
+        let (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) = (kernel, geometry) else { return self.in_place() };
+        let boxes: Vec<(&Body, &MapGeometry)> = bodies.iter().zip(boxes).collect();
+        let points = self.domain.numel();
+        let kept = kept_in_place(&boxes).map(usize::from);
+        let mut in_place = vec![];
+        for (n, &s) in self.outline.stores.iter().enumerate() {
+            let size = self.ix.seg.ops[s].dtype.size();
+            for (r, v) in self.reads.iter().enumerate() {
+                let whole = self.ix.shape(*v).numel() == points && self.ix.dtype(*v).size() == size;
+                if whole && kept.is_none_or(|k| k == r) && reads_in_place(&boxes, r as u16) {
+                    in_place.push((self.reads.len() + n, r));
+                }
+            }
+        }
+        in_place
     }
 
     /// Which results may lie over which operands.

@@ -69,6 +69,7 @@ impl Writer<'_> {
                 self.inside_or(arguments[0].map, args[0], outside)
             }
             Op::Cat => self.inside_or(arguments[0].map, args[0], args[1]),
+            Op::Put => self.inside_or(arguments[1].map, args[1], args[0]),
             Op::Reduce(reduce) => self.reduction(i, reduce, args),
             Op::Scan(op) => {
                 let narrow = rel.dtype;

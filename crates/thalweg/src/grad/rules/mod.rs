@@ -208,6 +208,7 @@ fn structural(step: &Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
         Op::Window => one(views::unwindowed(&dy, shape, step.axis(), step.ints)),
         Op::Pad => one(views::unpadded(&dy, shape, step.ints)),
         Op::Cat => views::parted(step, &dy),
+        Op::Put => views::put(step, &dy),
         Op::Reduce(op) => one(reduce::rule(step, op, &dy)),
         Op::Matmul => contract::matmul(step, &dy),
         Op::Scan(op) => one(scan::rule(step, op, &dy)),

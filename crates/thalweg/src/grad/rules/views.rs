@@ -45,6 +45,13 @@ pub(super) fn parted(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     vec![part(0), part(1)]
 }
 
+/// Nothing of the tensor that a box is put into comes from the box.
+pub(super) fn put(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
+    let part = *step.args[1].shape();
+    let around = || crate::assign::put(dy, &zeros(part, dy), step.ints);
+    vec![step.wants(0).then(around), step.wants(1).then(|| unpadded(dy, &part, step.ints))]
+}
+
 /// The sum, at each element, over the windows that it is in.
 pub(super) fn unwindowed(dy: &Tensor, shape: &Shape, axis: usize, ints: &[i64]) -> Tensor {
     let (size, step) = (ints[0] as usize, ints[1] as usize);

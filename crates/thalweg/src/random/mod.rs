@@ -1,6 +1,20 @@
 //! Random tensors. Every draw records one operation with a fresh key; the numbers are a function of key and position
 //! alone, so that they are the same on every device, fused or not, read in whole or in part.
 
+/// Draws from the thread's generator. No closure, so that a panic in `draw` keeps the caller's line.
+macro_rules! draw {
+    ($generator:ident => $draw:expr) => {{
+        let mut $generator = DEFAULT.get().unwrap_or_else(from_system);
+        let tensor = $draw;
+        DEFAULT.set(Some($generator));
+        tensor
+    }};
+}
+
+mod distributions;
+mod orders;
+mod sobol;
+
 use crate::record::{record0, wrong_dtype};
 use crate::{DType, Device, Options, Shape, Tensor};
 use std::cell::Cell;
@@ -44,6 +58,7 @@ impl Generator {
         key
     }
 
+    #[track_caller]
     fn draw(&mut self, kind: RandomKind, dtype: DType, shape: Shape, device: Device) -> Tensor {
         record0(device.0, Op::Random(kind), dtype, shape, Some(self.key()))
     }
@@ -180,16 +195,6 @@ pub fn random_state() -> Generator {
 /// Makes the calling thread's generator that one.
 pub fn set_random_state(generator: Generator) {
     DEFAULT.set(Some(generator));
-}
-
-/// Draws from the thread's generator. No closure, so that a panic in `draw` keeps the caller's line.
-macro_rules! draw {
-    ($generator:ident => $draw:expr) => {{
-        let mut $generator = DEFAULT.get().unwrap_or_else(from_system);
-        let tensor = $draw;
-        DEFAULT.set(Some($generator));
-        tensor
-    }};
 }
 
 /// The thread's generator as it stands, to draw the same numbers again.

@@ -1,0 +1,192 @@
+"""Writes crates/thalweg/tests/array/golden.txt: what NumPy, SciPy, PyTorch and mpmath make of the cases that the tests there
+recompute.
+
+    python3 bench/golden_array.py        (needs numpy, scipy, torch, mpmath)
+"""
+import os
+import mpmath
+import numpy as np
+import scipy.integrate
+import scipy.special as sp
+import scipy.stats
+import torch
+
+out = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../crates/thalweg/tests/array/golden.txt")
+cases = {}
+
+
+def case(name, value):
+    assert name not in cases, name
+    cases[name] = np.asarray(value, dtype=np.float64)
+
+
+np.seterr(all="ignore")
+inf, nan = np.inf, np.nan
+
+# Special functions: values of both signs, near roots and poles, large and small.
+s = np.array([-1e3, -20.5, -3.7, -2.5, -1.0001, -1.0, -0.3, -1e-8, 0.0, 1e-8, 0.2, 0.5, 0.9999, 1.0, 1.0001, 1.46, 1.5,
+              1.9999, 2.0, 2.0001, 2.5, 2.9999, 3.0, 3.1, 5.0, 7.9, 8.0, 8.1, 30.0, 170.3, 1e3, 1e8, inf, -inf, nan])
+e = np.array([-1.5, -1.0, -0.9999999, -0.99, -0.86, -0.84, -0.5, -1e-10, 0.0, 1e-10, 0.3, 0.85, 0.95, 0.999999,
+              1 - 1e-15, 1.0, nan])
+case("special_at", s)
+case("erfinv_at", e)
+case("lgamma", sp.gammaln(s))
+case("digamma", sp.digamma(s))
+case("trigamma", [nan if v != v or v == -inf else 0 if v == inf else inf if v <= 0 and v == int(v)
+                  else float(mpmath.psi(1, mpmath.mpf(float(v)))) for v in s])
+# SciPy has NaN at infinities, where 0·∞ comes up on its way.
+case("i0", np.where(np.isinf(s), inf, sp.i0(s)))
+case("i0e", sp.i0e(s))
+case("i1", np.where(np.isinf(s), s, sp.i1(s)))
+case("i1e", sp.i1e(s))
+case("erfinv", sp.erfinv(e))
+slopes_at = [-3.7, -0.3, 0.2, 0.99, 1.0, 1.46, 2.0, 2.5, 5.0, 9.0, 30.0]
+# PyTorch's trigamma is good for nine digits.
+case("digamma_slope", [float(mpmath.psi(1, mpmath.mpf(v))) for v in slopes_at])
+for name in ("lgamma", "i0", "i0e", "i1"):
+    at = torch.tensor(np.array(slopes_at), requires_grad=True)
+    getattr(torch.special if name[0] == "i" else torch, name)(at).sum().backward()
+    case(f"{name}_slope", at.grad.numpy())
+at = torch.tensor(np.array([-0.999, -0.3, 0.0, 0.2, 0.9]), requires_grad=True)
+torch.erfinv(at).sum().backward()
+case("erfinv_slope", at.grad.numpy())
+
+a = np.array([-inf, -3.7, -2.5, -0.0, 0.0, 0.3, 2.5, 7.25, 1e300, inf, nan])
+b = np.array([0.7, -2.5, 3.0, -0.0, inf, -inf])
+case("pairs_a", a)
+case("pairs_b", b)
+A, B = a[:, None], b[None, :]
+case("logaddexp", np.logaddexp(A, B))
+case("logaddexp2", np.logaddexp2(A, B))
+case("xlogy", sp.xlogy(A, B))
+case("xlog1py", sp.xlog1py(A, B))
+case("copysign", np.copysign(A, B))
+case("signbit", np.signbit(a[:-1]))
+case("fmod", np.fmod(A, B))
+case("heaviside", np.heaviside(A, B))
+case("nextafter", np.nextafter(A, B))
+i = np.array([-9, -7, -1, 0, 5, 127], dtype=np.int64)
+j = np.array([-4, 3, 5], dtype=np.int64)
+case("fmod_integers", np.fmod(i[:, None], j[None, :]))
+r = np.array([1.25, 2.675, -13.55, 0.5, 123456.789, -0.05])
+for d in (-2, 0, 1, 2):
+    case(f"round_to_{d}", np.round(r, d))
+case("bit_count", [bin(v & 0xFFFFFFFF).count("1") for v in (0, 1, -1, 12345, -98765, 2**31 - 1)])
+
+# Statistics, on a tensor with ties, and one with NaN.
+rng = np.random.default_rng(5)
+x = np.round(rng.normal(size=(3, 4, 5)) * 4) / 2
+n = x.copy()
+n[0, 1, :3] = nan
+n[1, :, 2] = nan
+n[2, 3, 4] = nan
+case("x", x)
+case("n", n)
+methods = ["linear", "lower", "higher", "nearest", "midpoint", "inverted_cdf", "averaged_inverted_cdf",
+           "closest_observation", "interpolated_inverted_cdf", "hazen", "weibull", "median_unbiased", "normal_unbiased"]
+q = [0.0, 0.1, 0.25, 0.5, 0.77, 1.0]
+for m in methods:
+    case(f"quantile_{m}", np.quantile(x, q, (0, 2), method=m))
+    case(f"nanquantile_{m}", np.nanquantile(n, q, 2, method=m))
+case("median", np.median(x, (1, 2)))
+case("median_odd", np.median(x, 2, keepdims=True))
+case("median_nan", np.median(n, 2))
+case("nanmedian", np.nanmedian(n, 1))
+case("percentile", np.percentile(x, 30.0))
+for name in ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin"):
+    case(name, getattr(np, name)(n, 1))
+case("nanvar_1", np.nanvar(n, (0, 2), ddof=1))
+case("nanargmax", np.nanargmax(n, 0))
+case("nanargmin", np.nanargmin(n, 0))
+case("ptp", np.ptp(x, 1))
+case("average", np.average(x, 2, np.arange(1.0, 6.0)))
+case("cov", np.cov(x[0]))
+case("cov_0", np.cov(x[1], ddof=0))
+case("cov_vector", np.cov(x[0, 0]))
+case("corrcoef", np.corrcoef(x[0]))
+mode = scipy.stats.mode(x, axis=1)
+case("mode", mode.mode)
+case("mode_count", mode.count)
+case("kthvalue", torch.kthvalue(torch.tensor(x), 3, 1)[0].numpy())
+
+# Counting
+h = np.round(rng.normal(size=60) * 8) / 8
+w = rng.uniform(size=60)
+case("h", h)
+case("w", w)
+for name, arguments in {
+    "plain": dict(bins=7), "range": dict(bins=5, range=(-1, 1)), "weights": dict(bins=6, weights=w),
+    "edges": dict(bins=[-2, -0.5, 0, 0.125, 3], weights=w, density=True),
+}.items():
+    counts, edges = np.histogram(h, **arguments)
+    case(f"histogram_{name}", counts)
+    case(f"histogram_{name}_edges", edges)
+# No element on an edge, which may be off by a rounding.
+counts, edges = np.histogram(w, bins=9, density=True)
+case("histogram_density", counts)
+case("histogram_density_edges", edges)
+case("bincount_weighted", np.bincount(np.arange(60) % 7, w, 9))
+case("digitize", np.digitize(h, [-1, 0, 0.5, 1]))
+case("digitize_right", np.digitize(h, [-1, 0, 0.5, 1], right=True))
+
+# Sampled functions
+case("diff", np.diff(x, 2, 1))
+case("gradient", np.gradient(x, 0.5, axis=2))
+at = np.array([0.0, 0.5, 2.0, 2.25, 4.0])
+case("gradient_at", np.gradient(x, at, axis=2))
+case("trapezoid", np.trapezoid(x, dx=0.25, axis=1))
+case("trapezoid_at", np.trapezoid(x, at, axis=2))
+case("cumulative_trapezoid", scipy.integrate.cumulative_trapezoid(x, dx=0.25, axis=1))
+case("interp", np.interp(np.array([-1.0, 0.0, 0.2, 0.5, 1.0, 2.1, 4.0, 7.0, nan]), at, x[0, 0]))
+
+# Matrices, grids and moves
+m = x[0]
+case("diag", np.diag(at, 1))
+case("diag_below", np.diag(at, -2))
+case("diag_of_matrix", np.diag(m, 1))
+case("diag_embed", torch.diag_embed(torch.tensor(m), 1).numpy())
+case("diagonal_of", np.diagonal(x, 1, 0, 2))
+case("trace", np.trace(m[:, :4]))
+case("kron", np.kron(m, x[1, :2, :3]))
+case("kron_ranks", np.kron(at, x[:, :2, :2]))
+case("cross", np.cross(x[:, :, 0], x[:, :1, 1], axis=0))
+case("vander", np.vander(at, 4))
+case("vander_increasing", np.vander(at, 5, increasing=True))
+for k in (-1, 1, 2, 3):
+    case(f"rot90_{k}", np.rot90(x, k, (1, 2)))
+case("meshgrid_xy", np.stack(np.meshgrid(at, at[:3], at[:2])))
+case("meshgrid_ij", np.stack(np.meshgrid(at, at[:3], at[:2], indexing="ij")))
+case("logspace", np.logspace(-1, 2, 7, base=3))
+case("geomspace", np.geomspace(-2, -512, 5))
+case("repeat_interleave", np.repeat(m, [2, 0, 1, 3], 0))
+case("index_fill", torch.tensor(m).index_fill(1, torch.tensor([0, 3]), 7.0).numpy())
+mask = m > 0
+case("masked_scatter", torch.tensor(m).masked_scatter(torch.tensor(mask), torch.tensor(x[1])).numpy())
+index = torch.tensor([[0, 2, 2, 1], [1, 1, 0, 2]])
+values = torch.tensor(x[1, :2, :4])
+case("scatter_mean", torch.tensor(m[:3, :4]).scatter_reduce(0, index, values, "mean").numpy())
+
+case("vecdot", np.vecdot(x, x[:, :1], axis=-1))
+case("matrix_power", np.linalg.matrix_power(m[:, :4], 5))
+case("fftfreq", np.concatenate([np.fft.fftfreq(7, 0.5), np.fft.fftfreq(8, 0.5)]))
+case("rfftfreq", np.concatenate([np.fft.rfftfreq(7, 0.5), np.fft.rfftfreq(8, 0.5)]))
+case("fftshift", np.fft.fftshift(x, (1, 2)))
+case("ifftshift", np.fft.ifftshift(x, (1, 2)))
+
+# Sets
+case("isin", np.isin(h, x))
+case("union", np.union1d(h, x))
+case("intersect", np.intersect1d(h, x))
+case("setdiff", np.setdiff1d(h, x))
+case("setxor", np.setxor1d(h, x))
+for name, value in zip(("values", "first", "inverse", "counts"), np.unique(x, True, True, True)):
+    case(f"unique_all_{name}", value)
+
+# Points
+case("sobol", scipy.stats.qmc.Sobol(39, scramble=False).random(32)[16:])
+
+with open(out, "w") as f:
+    for name, value in cases.items():
+        dims = ",".join(map(str, value.shape))
+        values = " ".join("NaN" if v != v else repr(float(v)) for v in value.ravel())
+        f.write(f"{name}|{dims}|{values}\n")

@@ -1,0 +1,220 @@
+//! Functions of the front that are composed of recorded operations.
+//!
+//! In: a seed. It chooses a function, dtypes, shapes and elements. What the stream records as the function is called is a
+//! program like any other, and goes through all that [`Checker`] does: fused, unfused, interpreted, with drops in other
+//! places and on many threads. (Values against other libraries are golden cases; that the composition fuses right is
+//! asked here.) Functions that read on their way are several segments, and are not here.
+
+use crate::check::{Checker, Ways};
+use crate::generate;
+use crate::gradients::{Interpreted, as_program};
+use crate::program::Program;
+use fastrand::Rng;
+use thalweg::prelude::*;
+use thalweg::{Histogram, Indexing, QuantileMethod, raw};
+use thalweg_ir::{Op, Shape};
+
+/// Recorded operations from which on other plans are not tried: to search for them takes many times as long.
+const FEW_STEPS: usize = 60;
+
+/// What a function is called on: two tensors of one dtype, the second of a shape that broadcasts to the first's.
+struct Call<'a> {
+    x: &'a Tensor,
+    y: &'a Tensor,
+    rng: &'a mut Rng,
+}
+
+impl Call<'_> {
+    fn axis(&mut self) -> usize {
+        self.rng.usize(..self.x.rank())
+    }
+
+    fn size(&self, axis: usize) -> usize {
+        self.x.dims()[axis]
+    }
+
+    /// A range of an axis, with any step.
+    fn range(&mut self, axis: usize) -> SliceArg {
+        let n = self.size(axis) as i64;
+        let (start, end) = (self.rng.i64(-n..=n), self.rng.i64(-n..=n));
+        let step = [1, 1, 1, 2, 3, -1, -2][self.rng.usize(..7)];
+        SliceArg::range(start, end, step)
+    }
+
+    fn ranges(&mut self) -> Vec<SliceArg> {
+        (0..self.x.rank()).map(|axis| self.range(axis)).collect()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Takes {
+    Floats,
+    Integers,
+    Numbers,
+}
+
+type Function = (&'static str, Takes, fn(&mut Call<'_>) -> Vec<Tensor>);
+
+use Takes::*;
+
+const FUNCTIONS: &[Function] = &[
+    ("lgamma", Floats, |c| vec![c.x.lgamma()]),
+    ("digamma", Floats, |c| vec![c.x.digamma()]),
+    ("trigamma", Floats, |c| vec![c.x.trigamma()]),
+    ("i0", Floats, |c| vec![c.x.i0(), c.x.i1()]),
+    ("i0e", Floats, |c| vec![c.x.i0e() + c.x.i1e()]),
+    ("erfinv", Floats, |c| vec![c.x.sin().erfinv()]),
+    ("logaddexp", Floats, |c| vec![c.x.logaddexp(c.y), c.x.logaddexp2(1.5)]),
+    ("xlogy", Floats, |c| vec![c.x.xlogy(c.y), c.x.xlog1py(c.y.abs())]),
+    ("copysign", Floats, |c| vec![c.x.copysign(c.y), c.x.signbit()]),
+    ("fmod", Numbers, |c| vec![c.x.fmod(c.y)]),
+    ("heaviside", Floats, |c| vec![c.x.heaviside(c.y)]),
+    ("nextafter", Floats, |c| vec![c.x.nextafter(c.y)]),
+    ("round_to", Floats, |c| vec![c.x.round_to(c.rng.i32(-1..3))]),
+    ("bits", Integers, |c| vec![c.x.bit_count(), c.x.leading_zeros() + c.x.trailing_zeros()]),
+    ("quantile", Floats, |c| {
+        use QuantileMethod::*;
+        let axis = c.axis();
+        let method = [Linear, Lower, Nearest, Midpoint, AveragedInvertedCdf, Hazen][c.rng.usize(..6)];
+        vec![c.x.quantile_with([0.3, 0.5], axis, method), c.x.nanquantile(0.7, axis)]
+    }),
+    ("median", Floats, |c| vec![c.x.median(..), c.x.nanmedian_keepdim(c.axis())]),
+    ("nan reductions", Floats, |c| {
+        let axis = c.axis();
+        vec![c.x.nanmean(axis), c.x.nanmax(axis), c.x.nanargmin(axis), c.x.nanvar_with(.., 1.0)]
+    }),
+    ("mode", Numbers, |c| {
+        let (value, count) = c.x.mode(c.axis());
+        vec![value, count]
+    }),
+    ("kthvalue", Numbers, |c| {
+        let axis = c.axis();
+        let k = c.rng.usize(1..=c.size(axis));
+        let (value, place) = c.x.kthvalue(k, axis);
+        vec![value, place]
+    }),
+    ("cov", Floats, |c| vec![c.x.cov(), c.x.corrcoef()]),
+    ("average", Floats, |c| vec![c.x.average(&c.y.abs(), c.axis()), c.x.ptp(..)]),
+    ("histogram", Numbers, |c| {
+        let (counts, edges) = c.x.histogram(5);
+        let own = Tensor::linspace_with(-2.0, 3.0, 6, DType::F64);
+        vec![counts, edges, c.x.histogram_with(&own, &Histogram::new().density(true)).0]
+    }),
+    ("diff", Numbers, |c| vec![c.x.diff(2, c.axis())]),
+    ("gradient", Floats, |c| {
+        let axis = c.axis();
+        let twice = if c.size(axis) < 2 { c.x.repeat(2, axis) } else { c.x.clone() };
+        vec![twice.gradient(0.5, axis), c.x.trapezoid(0.5, axis), c.x.cumulative_trapezoid(2.0, axis)]
+    }),
+    ("interp", Floats, |c| {
+        let points = c.y.flatten().slice(..9);
+        vec![c.x.interp(&points.sort(0, false), &points.sin())]
+    }),
+    ("diag", Numbers, |c| vec![c.x.diag_embed(c.rng.i64(-2..3))]),
+    ("trace", Numbers, |c| {
+        let (a, b) = (c.axis(), c.axis());
+        if a == b {
+            vec![c.x.clone()]
+        } else {
+            vec![c.x.diagonal_of(c.rng.i64(-1..2), a, b), c.x.rot90(c.rng.i64(1..4), a, b)]
+        }
+    }),
+    ("kron", Numbers, |c| vec![c.x.flatten().slice(..20).kron(&c.y.flatten().slice(..7))]),
+    ("vander", Numbers, |c| vec![c.y.flatten().slice(..20).vander(5, c.rng.bool())]),
+    ("meshgrid", Numbers, |c| {
+        let (a, b) = (c.x.flatten().slice(..20), c.y.flatten().slice(..9));
+        Tensor::meshgrid(&[a, b], Indexing::Cartesian)
+    }),
+    ("isin", Numbers, |c| vec![c.x.isin(c.y), c.x.digitize(&c.y.flatten().sort(0, false), c.rng.bool())]),
+    ("masked_scatter", Numbers, |c| vec![c.x.masked_scatter(&c.x.gt(0), c.x)]),
+    ("index_fill", Numbers, |c| {
+        let axis = c.axis();
+        let index = Tensor::arange_with(c.size(axis), DType::I64).slice(c.range(axis));
+        vec![c.x.index_fill(axis, &index, 3)]
+    }),
+    ("scatter_mean", Floats, |c| {
+        let axis = c.axis();
+        let index = c.x.argsort(axis, false);
+        vec![c.x.scatter_mean(axis, &index, c.y)]
+    }),
+    ("set", Numbers, |c| {
+        let mut x = c.x.clone();
+        let ranges = c.ranges();
+        x.set(ranges, 2);
+        let ranges = c.ranges();
+        let part = x.slice(ranges.clone());
+        x.slice_mut(ranges).assign(part.square());
+        vec![x]
+    }),
+    ("set twice", Numbers, |c| {
+        let mut x = c.x * 2;
+        for _ in 0..c.rng.usize(1..14) {
+            let ranges = c.ranges();
+            *x.slice_mut(ranges) += 1;
+            let (axis, at) = (c.axis(), c.rng.i64(-1..1));
+            x = x.select_scatter(axis, at, c.y.flatten().slice(0));
+        }
+        vec![x.sum(c.axis()), x]
+    }),
+    ("stencil", Floats, |c| {
+        let axis = c.axis();
+        let mut u = c.x.clone();
+        for _ in 0..2 {
+            let n = c.size(axis) as i64;
+            let part = |from: i64, to: i64| {
+                let mut ranges = vec![SliceArg::from(..); u.rank()];
+                ranges[axis] = SliceArg::range(from, to.max(from), 1);
+                ranges
+            };
+            if n < 3 {
+                break;
+            }
+            let near = (u.slice(part(2, n)) + u.slice(part(0, n - 2))) * 0.5;
+            let inner = part(1, n - 1);
+            u.set(inner, near);
+        }
+        vec![u]
+    }),
+    ("poisson", Floats, |c| vec![c.x.abs().poisson()]),
+    ("gamma", Floats, |c| vec![c.x.abs().standard_gamma(), c.y.sigmoid().bernoulli(), c.x.abs().exponential()]),
+    ("multinomial", Floats, |c| {
+        let n = c.size(c.x.rank() - 1);
+        vec![c.x.abs().multinomial(3, true), c.x.abs().multinomial(n, false)]
+    }),
+];
+
+/// A program that a function of the front records, and the function's name.
+pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Program)>, String> {
+    let mut rng = Rng::with_seed(seed);
+    let &(name, takes, f) = &FUNCTIONS[rng.usize(..FUNCTIONS.len())];
+    let floats = [DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16];
+    let integers = [DType::I32, DType::I64, DType::I8, DType::U8, DType::I16];
+    let float = takes == Floats || takes == Numbers && rng.bool();
+    let dtype = if float { floats[rng.usize(..5)] } else { integers[rng.usize(..5)] };
+    let dims: Vec<usize> = (0..rng.usize(1..4)).map(|_| if rng.u32(..6) == 0 { 1 } else { rng.usize(1..14) }).collect();
+    let own = Shape::new(&dims);
+    let other: Vec<usize> = dims.iter().map(|&d| if rng.u32(..4) == 0 { 1 } else { d }).collect();
+    let inputs = generate::inputs(rng.fork(), &[(dtype, own), (dtype, Shape::new(&other))]);
+    let values = checker.inputs(&inputs).map_err(|e| e.to_string())?;
+    let tensors: Vec<Tensor> = values.into_iter().map(raw::tensor).collect();
+    thalweg::set_default_device(tensors.first().map(Tensor::device));
+    let interpreted = Interpreted::new();
+    thalweg::manual_seed(seed);
+    let (made, segments) = thalweg_stream::segments(|| {
+        // Read in order, so that they are numbered so.
+        let (x, y) = (-&tensors[0], -&tensors[1]);
+        f(&mut Call { x: &x, y: &y, rng: &mut rng })
+    });
+    drop(made);
+    drop(interpreted);
+    let [segment] = segments.as_slice() else { return Ok(None) };
+    let program = as_program(segment, &inputs, &[0, 1])?;
+    Ok(program.steps.iter().any(|s| s.kept).then_some((name, program)))
+}
+
+/// What is wrong with such a program, if anything.
+pub fn check(checker: &Checker, program: &Program, ways: Ways) -> Result<(), String> {
+    let few = program.steps.len() < FEW_STEPS;
+    let indexed = program.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));
+    checker.check(program, Ways { plans: ways.plans && few, scalars: ways.scalars && !indexed, ..ways })
+}

@@ -1,0 +1,185 @@
+//! What becomes of a segment in which an index was out of range.
+//!
+//! In: the segment, where its gathers and scatters were recorded ([`Site`]), and those of its inputs that are still as
+//! they were. Out: for each result its value or its error. Only what depends on an index out of range fails, with an
+//! error that names the caller's function and line, the index and the axis; what else was live is computed by a run of
+//! its own. An input that the failed run has written over or let go of cannot be read again: what depends on that fails
+//! with the segment, too, unless it was there before.
+//!
+//! This is the way of failures alone. A device that runs launches on its own tells later
+//! ([`deferred_check`](crate::deferred_check)), and its results fail together.
+
+use crate::DeviceRef;
+use crate::deferred::run_part;
+use crate::mode::Mode;
+use crate::value::{Storage, Value};
+use std::cell::Cell;
+use std::panic::Location;
+use std::sync::Arc;
+use thalweg_fusion::{BitSet, Segment, Stretch, ValueId};
+use thalweg_ir::{Arg, Op};
+use thalweg_runtime::Error;
+
+/// How an index that a caller gave became the index of the operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counted {
+    /// It is that.
+    Plain,
+    /// A negative one was counted from the end.
+    FromEnd,
+    /// Several indices were put together, -1 where one of them names nothing.
+    Combined,
+}
+
+/// Who records a gather or a scatter.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// The function that the caller called.
+    pub name: &'static str,
+    /// Where.
+    pub at: &'static Location<'static>,
+    /// What it did to the index.
+    pub counted: Counted,
+}
+
+thread_local! {
+    static NEXT: Cell<Option<Site>> = const { Cell::new(None) };
+}
+
+/// Says who records the next gather or scatter on this thread.
+#[inline]
+pub fn site(site: Site) {
+    NEXT.set(Some(site));
+}
+
+/// Who said so, once.
+#[inline]
+pub(crate) fn take_site() -> Option<Site> {
+    NEXT.take()
+}
+
+/// A segment that failed.
+pub(crate) struct Failure<'a> {
+    pub device: DeviceRef,
+    pub mode: Mode,
+    pub stream: u32,
+    pub segment: Segment<'a>,
+    pub sites: &'a [(u32, Site)],
+    /// Inputs that are as they were.
+    pub inputs: &'a [Option<Arc<Value>>],
+    /// The results; those that were written before it failed are there.
+    pub values: &'a [Arc<Value>],
+}
+
+/// What became of a segment.
+pub(crate) struct Sorted {
+    /// Of each operation, why it could not be computed.
+    pub errors: Vec<Option<Error>>,
+    /// Of those that were wanted and do not depend on what failed, the value.
+    pub made: Vec<(usize, Result<Storage, Error>)>,
+}
+
+impl Failure<'_> {
+    /// What is to be told of each result, of which those in `wanted` were to be written; `None` where no index was
+    /// found that is out of range.
+    pub fn sort_out(&self, wanted: &BitSet) -> Option<Sorted> {
+        let ops = self.segment.ops;
+        let needed = self.ancestors(wanted.iter());
+        let mut errors: Vec<Option<Error>> = Vec::with_capacity(ops.len());
+        for (i, rel) in ops.iter().enumerate() {
+            let of_args = rel.args().find_map(|arg| match arg {
+                Arg::Op(o) => errors[o].clone(),
+                _ => None,
+            });
+            let checked = of_args.is_none() && needed.has(i) && matches!(rel.op, Op::Gather | Op::Scatter(_));
+            errors.push(of_args.or_else(|| if checked { self.out_of_range(i) } else { None }));
+        }
+        if errors.iter().all(Option::is_none) {
+            return None;
+        }
+        let rest: Vec<usize> = wanted.iter().filter(|&i| errors[i].is_none() && !self.is_there(i)).collect();
+        let made = self.compute(&rest);
+        let of = |(n, &i): (usize, &usize)| (i, made.as_ref().map(|all| all[n].clone()).map_err(Error::poisoned));
+        let made = rest.iter().enumerate().map(of).collect();
+        Some(Sorted { errors, made })
+    }
+
+    fn is_there(&self, i: usize) -> bool {
+        matches!(self.values[i].state(), Some(Ok(_)))
+    }
+
+    /// These operations and all that they are computed from, down to what is there.
+    fn ancestors(&self, of: impl Iterator<Item = usize>) -> BitSet {
+        let mut all = BitSet::new(self.segment.ops.len());
+        of.filter(|&i| !self.is_there(i)).for_each(|i| all.insert(i));
+        for i in (0..self.segment.ops.len()).rev() {
+            if all.has(i) {
+                for arg in self.segment.ops[i].args() {
+                    if let Arg::Op(o) = arg
+                        && !self.is_there(o)
+                    {
+                        all.insert(o);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// The error of a gather or scatter whose index is out of range.
+    fn out_of_range(&self, i: usize) -> Option<Error> {
+        let rel = &self.segment.ops[i];
+        let shape = |arg: Arg| match arg {
+            Arg::Op(o) => Some(self.segment.shapes[o]),
+            Arg::Input(n) => Some(self.segment.inputs[n].1.shape),
+            _ => None,
+        };
+        let mut args = rel.args();
+        let (from, index) = (args.next()?, args.next()?);
+        let axis = (rel.attr & 7) as usize;
+        let size = shape(from)?[axis] as i64;
+        let bytes = match index {
+            Arg::Input(n) => self.inputs[n].as_ref()?.bytes().ok()?,
+            Arg::Op(o) if self.is_there(o) => self.values[o].bytes().ok()?,
+            Arg::Op(o) => {
+                let made = self.compute(&[o]).ok()?.pop()?;
+                Value::stored(self.device, made, self.segment.ops[o].dtype).bytes().ok()?
+            }
+            _ => return None,
+        };
+        let places = bytes.chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().expect("eight bytes")));
+        let wrong = places.into_iter().find(|&v| v < 0 || v >= size)?;
+        let site = self.sites.iter().find(|s| s.0 as usize == i).map(|s| s.1);
+        let Some(Site { name, at, counted }) = site else {
+            let name = rel.op.name();
+            return Some(Error::Index(format!("{name}: index {wrong} is out of range for axis {axis} of size {size}")));
+        };
+        Some(Error::Index(match counted {
+            Counted::Combined => format!("{name}: an index is out of range, at {at}"),
+            _ => {
+                // A negative one has been moved by the size.
+                let given = if counted == Counted::FromEnd && wrong < 0 { wrong - size } else { wrong };
+                format!("{name}: index {given} is out of range for axis {axis} of size {size}, at {at}")
+            }
+        }))
+    }
+
+    /// The results of operations that depend on nothing out of range, by a run of their own.
+    fn compute(&self, wanted: &[usize]) -> Result<Vec<Storage>, Error> {
+        if wanted.is_empty() {
+            return Ok(vec![]);
+        }
+        let part = Stretch::of(self.segment, &self.ancestors(wanted.iter().copied()));
+        let places: Vec<usize> = wanted.iter().map(|&i| part.place(i).expect("it is among its ancestors")).collect();
+        let mut live = BitSet::new(part.from.len());
+        places.iter().for_each(|&p| live.insert(p));
+        let gone = || Error::Value("a value that it is computed from went with the segment that failed".into());
+        let find = |v: &ValueId| match *v {
+            ValueId::Input(n) => self.inputs[n].clone().ok_or_else(gone),
+            ValueId::Op(o) => Ok(self.values[o].clone()),
+        };
+        let inputs: Vec<Arc<Value>> = part.inputs.iter().map(find).collect::<Result<_, _>>()?;
+        let made = run_part(self.device, (self.mode, self.stream), part.segment, inputs, &live)?;
+        Ok(places.iter().map(|&p| made[p].clone().expect("it was asked for")).collect())
+    }
+}

@@ -1,0 +1,175 @@
+//! Differences, slopes, integrals and interpolation of sampled functions.
+
+use crate::record::{check_alike, check_float, widened};
+use crate::{Axis, DType, Tensor};
+
+impl Tensor {
+    /// Differences of neighbours along an axis, `n` times, as `numpy.diff` and `torch.diff`: one element fewer each time.
+    /// Of bool, whether neighbours differ; integers wrap.
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn diff(&self, n: usize, axis: impl Into<Axis>) -> Tensor {
+        let axis = axis.into().of("diff", self.rank());
+        let mut x = self.clone();
+        for _ in 0..n {
+            let count = x.dims()[axis].saturating_sub(1);
+            let start = (x.dims()[axis] - count) as i64;
+            let (next, this) = (x.part(axis, (start, 1, count)), x.part(axis, (0, 1, count)));
+            x = if self.dtype() == DType::Bool { next.xor(this) } else { next - this };
+        }
+        x
+    }
+
+    /// The slope along an axis of samples that lie `spacing` apart, as `numpy.gradient`: central differences, at both
+    /// ends one-sided ones. ([`gradient_at`](Tensor::gradient_at) takes positions; derivatives of recorded operations
+    /// are [`backward`](Tensor::backward).)
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let y = Tensor::new([0.0f32, 1.0, 4.0, 9.0]);
+    /// assert_eq!(y.gradient(1.0, 0).to_vec::<f32>()?, [1.0, 2.0, 4.0, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when there is no such axis or it has fewer than two elements.
+    #[track_caller]
+    pub fn gradient(&self, spacing: f64, axis: impl Into<Axis>) -> Tensor {
+        let (axis, n) = self.samples("gradient", axis.into(), 2);
+        let x = widened(self);
+        let part = |start: usize, count: usize| x.part(axis, (start as i64, 1, count));
+        let first = (part(1, 1) - part(0, 1)) / spacing;
+        let last = (part(n - 1, 1) - part(n - 2, 1)) / spacing;
+        let inner = (part(2, n - 2) - part(0, n - 2)) / (2.0 * spacing);
+        Tensor::cat(&[first, inner, last], axis).cast(self.dtype())
+    }
+
+    /// The slope along an axis of samples at given positions, a vector, as `numpy.gradient` with coordinates: of the
+    /// parabola through each three neighbours, at both ends of the line through two.
+    ///
+    /// # Panics
+    /// As [`gradient`](Tensor::gradient), or when the positions are not as many or of another dtype.
+    #[track_caller]
+    pub fn gradient_at(&self, positions: &Tensor, axis: impl Into<Axis>) -> Tensor {
+        let (axis, n) = self.samples("gradient_at", axis.into(), 2);
+        let at = self.positions_along("gradient_at", positions, axis);
+        let x = widened(self);
+        let part = |t: &Tensor, start: usize, count: usize| t.part(axis, (start as i64, 1, count));
+        let step = at.diff(1, axis);
+        let first = (part(&x, 1, 1) - part(&x, 0, 1)) / part(&step, 0, 1);
+        let last = (part(&x, n - 1, 1) - part(&x, n - 2, 1)) / part(&step, n - 2, 1);
+        let (before, behind) = (part(&step, 0, n - 2), part(&step, 1, n - 2));
+        let both = &before + &behind;
+        let a = -&behind / (&before * &both);
+        let b = (&behind - &before) / (&before * &behind);
+        let c = &before / (behind * both);
+        let inner = a * part(&x, 0, n - 2) + b * part(&x, 1, n - 2) + c * part(&x, 2, n - 2);
+        Tensor::cat(&[first, inner, last], axis).cast(self.dtype())
+    }
+
+    /// The integral along an axis by the trapezoidal rule, samples `dx` apart, as `numpy.trapezoid` and
+    /// `torch.trapezoid`; 0 of fewer than two.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when there is no such axis.
+    #[doc(alias = "trapz")]
+    #[track_caller]
+    pub fn trapezoid(&self, dx: f64, axis: impl Into<Axis>) -> Tensor {
+        let (axis, _) = self.samples("trapezoid", axis.into(), 0);
+        (self.trapezoids(axis) * dx).sum(axis).cast(self.dtype())
+    }
+
+    /// [`trapezoid`](Tensor::trapezoid) of samples at given positions, a vector.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, when there is no such axis, or the positions are not as many or of another dtype.
+    #[track_caller]
+    pub fn trapezoid_at(&self, positions: &Tensor, axis: impl Into<Axis>) -> Tensor {
+        let (axis, _) = self.samples("trapezoid_at", axis.into(), 0);
+        let at = self.positions_along("trapezoid_at", positions, axis);
+        (self.trapezoids(axis) * at.diff(1, axis)).sum(axis).cast(self.dtype())
+    }
+
+    /// The running integral along an axis by the trapezoidal rule, samples `dx` apart, from the first sample to each of
+    /// the others: one element fewer, as `torch.cumulative_trapezoid` and `scipy.integrate.cumulative_trapezoid`.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when there is no such axis.
+    #[track_caller]
+    pub fn cumulative_trapezoid(&self, dx: f64, axis: impl Into<Axis>) -> Tensor {
+        let (axis, _) = self.samples("cumulative_trapezoid", axis.into(), 0);
+        (self.trapezoids(axis) * dx).cumsum(axis).cast(self.dtype())
+    }
+
+    /// The function that goes by lines through the points `(xp, fp)`, at these positions, as `numpy.interp`: `xp`
+    /// ascending, before the first and behind the last point their values; NaN at NaN. The gradient goes to the
+    /// positions and to `fp`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (xp, fp) = (Tensor::new([0.0f32, 1.0, 3.0]), Tensor::new([0.0f32, 10.0, 30.0]));
+    /// let x = Tensor::new([-1.0f32, 0.5, 2.0, 9.0]);
+    /// assert_eq!(x.interp(&xp, &fp).to_vec::<f32>()?, [0.0, 5.0, 20.0, 30.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when the points are not two vectors of one length, at least one, or of another
+    /// dtype.
+    #[track_caller]
+    pub fn interp(&self, xp: &Tensor, fp: &Tensor) -> Tensor {
+        check_float("interp", self);
+        check_alike("interp", self, xp);
+        check_alike("interp", self, fp);
+        if xp.rank() != 1 || xp.shape() != fp.shape() || xp.numel() == 0 {
+            panic!("interp: points at shape {} with values of shape {}", xp.shape(), fp.shape());
+        }
+        let n = xp.numel() as i64;
+        let x = self.flatten();
+        let right = xp.searchsorted(&x.detach(), true).clamp(1, (n - 1).max(1));
+        let left = &right - 1;
+        let right = right.minimum(n - 1);
+        let (x, xp, fp) = (widened(&x), widened(xp), widened(fp));
+        let (x0, x1) = (xp.gathered(0, &left), xp.gathered(0, &right));
+        let (f0, f1) = (fp.gathered(0, &left), fp.gathered(0, &right));
+        // Held between the points, so that values beyond are those of the ends.
+        let at = x.clamp(&x0, &x1);
+        let width = &x1 - &x0;
+        let flat = width.eq(0.0);
+        let t = (at - x0) / flat.where_(1.0, width);
+        let y = t.eq(1.0).where_(&f1, &f0 + t * (&f1 - &f0));
+        y.cast(self.dtype()).reshaped(*self.shape())
+    }
+
+    /// The axis of samples of floats, and how many there are.
+    #[track_caller]
+    fn samples(&self, name: &str, axis: Axis, least: usize) -> (usize, usize) {
+        check_float(name, self);
+        let axis = axis.of(name, self.rank());
+        let n = self.dims()[axis];
+        assert!(n >= least, "{name}: takes at least {least} elements along axis {axis}, not shape {}", self.shape());
+        (axis, n)
+    }
+
+    /// Positions of samples in a shape that broadcasts against them.
+    #[track_caller]
+    fn positions_along(&self, name: &str, positions: &Tensor, axis: usize) -> Tensor {
+        check_alike(name, self, positions);
+        if positions.rank() != 1 || positions.numel() != self.dims()[axis] {
+            panic!("{name}: positions of shape {} for axis {axis} of {}", positions.shape(), self.shape());
+        }
+        let mut shape = vec![1; self.rank()];
+        shape[axis] = positions.numel();
+        widened(positions).reshape(shape)
+    }
+
+    /// The mean of each two neighbours.
+    fn trapezoids(&self, axis: usize) -> Tensor {
+        let x = widened(self);
+        let count = x.dims()[axis].saturating_sub(1);
+        let start = (x.dims()[axis] - count) as i64;
+        (x.part(axis, (start, 1, count)) + x.part(axis, (0, 1, count))) * 0.5
+    }
+}

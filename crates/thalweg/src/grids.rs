@@ -1,0 +1,136 @@
+//! Making tensors of more than one rule: logarithmic scales, grids of coordinates, functions of the index.
+
+use crate::record::check_alike;
+use crate::{DType, Element, MAX_RANK, Options, Shape, Tensor};
+
+/// Which of a grid's dimensions the first two vectors of [`Tensor::meshgrid`] number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Indexing {
+    /// Each vector its own dimension: matrix indices, "ij". PyTorch's default.
+    #[default]
+    Matrix,
+    /// The first numbers columns and the second rows: Cartesian coordinates, "xy". NumPy's default.
+    Cartesian,
+}
+
+impl Tensor {
+    /// `count` numbers from `base^start` to `base^end`, both included, evenly spaced on a logarithmic scale, as
+    /// `numpy.logspace`. As f32.
+    ///
+    /// # Panics
+    /// When the base is not above 0.
+    #[track_caller]
+    pub fn logspace(start: f64, end: f64, count: usize, base: f64) -> Tensor {
+        Tensor::logspace_with(start, end, count, base, Options::default())
+    }
+
+    /// [`logspace`](Tensor::logspace) of a float dtype, on a device; computed in f64.
+    ///
+    /// # Panics
+    /// When the base is not above 0 or the dtype is not a float.
+    #[track_caller]
+    pub fn logspace_with(start: f64, end: f64, count: usize, base: f64, options: impl Into<Options>) -> Tensor {
+        let options = float_options("logspace", options.into());
+        assert!(base > 0.0, "logspace: the base {base} is not above 0");
+        let exponents = Tensor::linspace_with(start, end, count, (DType::F64, options.device));
+        exponents.full_like(base).pow(&exponents).cast(options.dtype())
+    }
+
+    /// `count` numbers from `start` to `end`, both included, each the one before times the same factor, as
+    /// `numpy.geomspace`. As f32.
+    ///
+    /// # Panics
+    /// When one of them is 0, or their signs differ.
+    #[track_caller]
+    pub fn geomspace(start: f64, end: f64, count: usize) -> Tensor {
+        Tensor::geomspace_with(start, end, count, Options::default())
+    }
+
+    /// [`geomspace`](Tensor::geomspace) of a float dtype, on a device; computed in f64, both ends exact.
+    ///
+    /// # Panics
+    /// When one of them is 0, their signs differ, or the dtype is not a float.
+    #[track_caller]
+    pub fn geomspace_with(start: f64, end: f64, count: usize, options: impl Into<Options>) -> Tensor {
+        let options = float_options("geomspace", options.into());
+        assert!(start * end > 0.0, "geomspace: there is no factor from {start} to {end}");
+        let i = Tensor::arange_with(count, (DType::F64, options.device));
+        if count < 2 {
+            return Tensor::full_with([count], start, options);
+        }
+        let exponents = Tensor::linspace_with(start.abs().ln(), end.abs().ln(), count, (DType::F64, options.device));
+        let inner = exponents.exp() * start.signum();
+        let ends = i.eq((count - 1) as f64).where_(end, inner);
+        i.eq(0.0).where_(start, ends).cast(options.dtype())
+    }
+
+    /// The coordinates of a grid, one tensor for each vector, all of one shape, as `numpy.meshgrid` and
+    /// `torch.meshgrid`. They are views: broadcasting the vectors themselves takes no more.
+    ///
+    /// ```
+    /// # use thalweg::{Indexing, Tensor};
+    /// let grid = Tensor::meshgrid(&[Tensor::arange(2), Tensor::arange(3)], Indexing::Matrix);
+    /// assert_eq!(grid[0].to_vec::<f32>()?, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+    /// assert_eq!(grid[1].to_vec::<f32>()?, [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// With more than eight, when one is no vector, or when dtypes differ.
+    #[track_caller]
+    pub fn meshgrid<T: AsRef<Tensor>>(vectors: &[T], indexing: Indexing) -> Vec<Tensor> {
+        let vectors: Vec<&Tensor> = vectors.iter().map(T::as_ref).collect();
+        let n = vectors.len();
+        assert!(n <= MAX_RANK, "meshgrid: {n} vectors are over the rank limit of {MAX_RANK}");
+        // The dimension that a vector numbers.
+        let along = |i: usize| match (indexing, i) {
+            (Indexing::Cartesian, 0 | 1) if n > 1 => 1 - i,
+            _ => i,
+        };
+        let mut shape = Shape::new(&[1; MAX_RANK][..n]);
+        for (i, vector) in vectors.iter().enumerate() {
+            check_alike("meshgrid", vectors[0], vector);
+            if vector.rank() != 1 {
+                panic!("meshgrid: takes vectors, not shape {}", vector.shape());
+            }
+            shape.dims_mut()[along(i)] = vector.numel();
+        }
+        vectors.iter().enumerate().map(|(i, v)| v.down(along(i), &shape)).collect()
+    }
+
+    /// The tensor whose element at each index is what a function makes of it, as `numpy.fromfunction` with one index at a
+    /// time. The function runs on the host, at once; where it can be written in tensors, [`positions`](Tensor::positions)
+    /// and arithmetic run on the device.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::from_fn([2, 3], |i| (10 * i[0] + i[1]) as i32);
+    /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 10, 11, 12]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_fn<T: Element>(shape: impl Into<Shape>, mut f: impl FnMut(&[usize]) -> T) -> Tensor {
+        let shape = shape.into();
+        let mut index = [0; MAX_RANK];
+        let mut list = Vec::with_capacity(shape.numel());
+        for _ in 0..shape.numel() {
+            list.push(f(&index[..shape.rank()]));
+            for axis in (0..shape.rank()).rev() {
+                index[axis] += 1;
+                if index[axis] < shape[axis] {
+                    break;
+                }
+                index[axis] = 0;
+            }
+        }
+        Tensor::from_slice(&list, shape)
+    }
+}
+
+#[track_caller]
+fn float_options(name: &str, options: Options) -> Options {
+    if !options.dtype().is_float() {
+        crate::record::wrong_dtype(name, "a float dtype", options.dtype());
+    }
+    options
+}

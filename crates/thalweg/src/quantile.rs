@@ -1,0 +1,346 @@
+//! Order statistics: quantiles and medians, the k-th smallest, the most frequent. All sort along the axis.
+
+use crate::record::{check_float, widened};
+use crate::{Axes, Axis, DType, MAX_RANK, Shape, Tensor};
+
+/// The quantiles that are asked for: one number gives a result without their axis, a list one with them as its first
+/// dimension. Made from an `f64`, or an array, slice or `Vec` of them; all in [0, 1].
+#[derive(Clone, Debug)]
+pub struct Quantiles {
+    list: Vec<f64>,
+    one: bool,
+}
+
+impl From<f64> for Quantiles {
+    fn from(q: f64) -> Quantiles {
+        Quantiles { list: vec![q], one: true }
+    }
+}
+impl<const N: usize> From<[f64; N]> for Quantiles {
+    fn from(list: [f64; N]) -> Quantiles {
+        Quantiles { list: list.to_vec(), one: false }
+    }
+}
+impl From<&[f64]> for Quantiles {
+    fn from(list: &[f64]) -> Quantiles {
+        Quantiles { list: list.to_vec(), one: false }
+    }
+}
+impl From<Vec<f64>> for Quantiles {
+    fn from(list: Vec<f64>) -> Quantiles {
+        Quantiles { list, one: false }
+    }
+}
+
+/// What a quantile is that lies between two elements, by NumPy's names. PyTorch has the first five.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum QuantileMethod {
+    /// On the line between the two, `(n - 1)·q` from the first element: the default of NumPy and PyTorch.
+    #[default]
+    Linear,
+    /// The lower of the two.
+    Lower,
+    /// The higher.
+    Higher,
+    /// The nearer, halves to the even position.
+    Nearest,
+    /// Their mean.
+    Midpoint,
+    /// The inverse of the empirical distribution (Hyndman and Fan's method 1).
+    InvertedCdf,
+    /// The same, averaged where it jumps (method 2).
+    AveragedInvertedCdf,
+    /// The observation that is closest to `n·q` (method 3).
+    ClosestObservation,
+    /// The inverse of the empirical distribution with lines between its points (method 4).
+    InterpolatedInvertedCdf,
+    /// Hazen's (method 5).
+    Hazen,
+    /// Weibull's (method 6).
+    Weibull,
+    /// Unbiased for the median, whatever the distribution (method 8).
+    MedianUnbiased,
+    /// Unbiased for normal distributions (method 9).
+    NormalUnbiased,
+}
+
+/// Which position is meant: `(n - less)·q + shift` from the first element.
+struct Position {
+    less: f64,
+    shift: f64,
+}
+
+impl QuantileMethod {
+    fn position(self, q: f64) -> Position {
+        use QuantileMethod::*;
+        let between = |alpha: f64, beta: f64| Position { less: 0.0, shift: alpha + q * (1.0 - alpha - beta) - 1.0 };
+        match self {
+            Linear | Lower | Higher | Nearest | Midpoint => Position { less: 1.0, shift: 0.0 },
+            InvertedCdf | AveragedInvertedCdf => Position { less: 0.0, shift: -1.0 },
+            ClosestObservation => Position { less: 0.0, shift: -1.5 },
+            InterpolatedInvertedCdf => between(0.0, 1.0),
+            Hazen => between(0.5, 0.5),
+            Weibull => between(0.0, 0.0),
+            MedianUnbiased => between(1.0 / 3.0, 1.0 / 3.0),
+            NormalUnbiased => between(3.0 / 8.0, 3.0 / 8.0),
+        }
+    }
+
+    /// How much of the higher neighbour there is, of how far the position is from the lower one.
+    fn weight(self, far: &Tensor, lower: &Tensor) -> Tensor {
+        use QuantileMethod::*;
+        let choose = |high: Tensor| high.where_(far.ones_like(), 0.0);
+        match self {
+            Lower => far.zeros_like(),
+            Higher | InvertedCdf => choose(far.gt(0.0)),
+            Nearest => choose(far.gt(0.5) | (far.eq(0.5) & lower.rem(2.0).eq(1.0))),
+            Midpoint => far.gt(0.0).where_(far.full_like(0.5), 0.0),
+            AveragedInvertedCdf => far.gt(0.0).where_(far.ones_like(), 0.5),
+            ClosestObservation => choose(!(far.eq(0.0) & lower.rem(2.0).eq(1.0))),
+            _ => far.clone(),
+        }
+    }
+}
+
+/// How quantiles are asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    name: &'static str,
+    axes: Axes,
+    keep: bool,
+    method: QuantileMethod,
+    /// Whether NaN is passed over.
+    known: bool,
+}
+
+impl Asked {
+    #[track_caller]
+    fn of(self, x: &Tensor, q: &Quantiles) -> Tensor {
+        check_float(self.name, x);
+        for q in &q.list {
+            assert!((0.0..=1.0).contains(q), "{}: {q} is not in [0, 1]", self.name);
+        }
+        let (mut shape, rows) = self.rows(x);
+        let axis = rows.rank() - 1;
+        let n = rows.dims()[axis];
+        assert!(n > 0, "{}: nothing to reduce in shape {}", self.name, x.shape());
+        let sorted = rows.sort(axis, false);
+        // How many there are, and whether the row has a value at all.
+        let f64s = |t: Tensor| t.cast(DType::F64);
+        let last = sorted.part(axis, (n as i64 - 1, 1, 1));
+        let count = if self.known { f64s((!sorted.is_nan()).sum_keepdim(axis)) } else { f64s(last.full_like(n)) };
+        let unknown = (!self.known).then(|| last.is_nan());
+        let of = |&q: &f64| {
+            let value = self.at(&sorted, &count, q);
+            unknown.as_ref().map_or(value.clone(), |u| u.where_(f64::NAN, value)).cast(x.dtype()).reshaped(shape)
+        };
+        let all: Vec<Tensor> = q.list.iter().map(of).collect();
+        match (q.one, all.is_empty()) {
+            (true, _) => all.into_iter().next().expect("there is one"),
+            (_, false) => Tensor::stack(&all, 0),
+            (_, true) => {
+                shape = shape.insert(0, 0);
+                Tensor::zeros_with(shape, crate::Options::of(x))
+            }
+        }
+    }
+
+    /// The shape of a result, and the elements as rows of what is reduced.
+    #[track_caller]
+    fn rows(&self, x: &Tensor) -> (Shape, Tensor) {
+        let (list, count) = self.axes.of(self.name, x.rank());
+        let kept: Vec<usize> = (0..x.rank()).filter(|a| !list[..count].contains(a)).collect();
+        let size = |axes: &[usize]| axes.iter().map(|&a| x.dims()[a]).product::<usize>();
+        let mut shape =
+            if self.keep { Shape::new(&[1; MAX_RANK][..x.rank()]) } else { x.without(self.name, self.axes) };
+        if self.keep {
+            kept.iter().for_each(|&a| shape.dims_mut()[a] = x.dims()[a]);
+        }
+        let sizes = [size(&kept), size(&list[..count])];
+        let order: Vec<usize> = kept.iter().chain(&list[..count]).copied().collect();
+        (shape, x.permute(order).reshape(sizes))
+    }
+
+    /// The quantile of each sorted row, as a column.
+    fn at(&self, sorted: &Tensor, count: &Tensor, q: f64) -> Tensor {
+        let Position { less, shift } = self.method.position(q);
+        let last = count - 1.0;
+        // Of nothing but NaN the first one is taken, which is NaN.
+        let at = (count - less) * q + shift;
+        let lower = at.floor();
+        let held = |at: &Tensor| at.minimum(&last).maximum(0.0).cast(DType::I64);
+        let (first, second) = (held(&lower), held(&(&lower + 1.0)));
+        let sorted = widened(sorted);
+        let t = self.method.weight(&(&at - &lower), &lower).cast(sorted.dtype());
+        let (a, b) = (sorted.gathered(1, &first), sorted.gathered(1, &second));
+        // From the nearer end, so that both ends are exact; equal infinities are themselves.
+        let (up, down) = (&a + (&b - &a) * &t, &b - (&b - &a) * (1.0 - &t));
+        let mixed = t.lt(0.5).where_(up, down);
+        let mixed = t.eq(0.0).where_(&a, t.eq(1.0).where_(&b, mixed));
+        a.eq(&b).where_(&a, mixed)
+    }
+}
+
+macro_rules! quantiles {
+    ($($(#[$doc:meta])* $name:ident $keepdim:ident ($($q:ident: $type:ty)?) |$from:ident| $list:expr, $known:literal;)*) => {
+        /// Quantiles over axes. They take floats; bf16 and f16 are interpolated in f32. NaN is the largest when sorted; the
+        /// result is NaN where there is one, but for those whose name begins with `nan`, which pass over it and are NaN
+        /// where there is nothing else. The gradient goes to the elements that the result lies between.
+        impl Tensor {$(
+            $(#[$doc])*
+            ///
+            /// # Panics
+            /// On a dtype that is not a float, when an axis does not exist or there is nothing along the axes, or a
+            /// quantile is not in its range.
+            #[track_caller]
+            pub fn $name(&self, $($q: $type,)? axes: impl Into<Axes>) -> Tensor {
+                let $from = ($($q)?);
+                let (axes, method) = (axes.into(), QuantileMethod::Linear);
+                Asked { name: stringify!($name), axes, keep: false, method, known: $known }.of(self, &$list)
+            }
+            #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") with the reduced axes kept as size 1.")]
+            ///
+            /// # Panics
+            #[doc = concat!("As [`", stringify!($name), "`](Tensor::", stringify!($name), ").")]
+            #[track_caller]
+            pub fn $keepdim(&self, $($q: $type,)? axes: impl Into<Axes>) -> Tensor {
+                let $from = ($($q)?);
+                let (axes, method) = (axes.into(), QuantileMethod::Linear);
+                Asked { name: stringify!($keepdim), axes, keep: true, method, known: $known }.of(self, &$list)
+            }
+        )*}
+    };
+}
+
+/// Percent as shares.
+fn percent(q: Quantiles) -> Quantiles {
+    Quantiles { list: q.list.iter().map(|q| q / 100.0).collect(), one: q.one }
+}
+
+quantiles! {
+    /// The median over the axes, the mean of the middle two where their number is even, as `numpy.median`
+    /// (`torch.median` takes the lower one: [`quantile_with`](Tensor::quantile_with) and [`QuantileMethod::Lower`]).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([3.0f32, 1.0, 10.0, 2.0]).median(..).item::<f32>()?, 2.5);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    median median_keepdim() |_none| Quantiles::from(0.5), false;
+    /// The median over the axes of what is not NaN, as `numpy.nanmedian`.
+    nanmedian nanmedian_keepdim() |_none| Quantiles::from(0.5), true;
+    /// Quantiles in [0, 1] over the axes, on the line between neighbours, as `numpy.quantile` and `torch.quantile`; of
+    /// several, with them as the first dimension. [`quantile_with`](Tensor::quantile_with) has the other methods.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::arange(11).reshape([1, 11]);
+    /// assert_eq!(x.quantile([0.0, 0.25, 0.5], 1).to_vec::<f32>()?, [0.0, 2.5, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    quantile quantile_keepdim(q: impl Into<Quantiles>) |q| q.into(), false;
+    /// Quantiles over the axes of what is not NaN, as `numpy.nanquantile` and `torch.nanquantile`.
+    nanquantile nanquantile_keepdim(q: impl Into<Quantiles>) |q| q.into(), true;
+    /// Quantiles in percent, in [0, 100], as `numpy.percentile`.
+    percentile percentile_keepdim(q: impl Into<Quantiles>) |q| percent(q.into()), false;
+    /// Quantiles in percent over the axes of what is not NaN, as `numpy.nanpercentile`.
+    nanpercentile nanpercentile_keepdim(q: impl Into<Quantiles>) |q| percent(q.into()), true;
+}
+
+impl Tensor {
+    /// [`quantile`](Tensor::quantile) by another method.
+    ///
+    /// # Panics
+    /// As [`quantile`](Tensor::quantile).
+    #[track_caller]
+    pub fn quantile_with(&self, q: impl Into<Quantiles>, axes: impl Into<Axes>, method: QuantileMethod) -> Tensor {
+        Asked { name: "quantile", axes: axes.into(), keep: false, method, known: false }.of(self, &q.into())
+    }
+
+    /// [`nanquantile`](Tensor::nanquantile) by another method.
+    ///
+    /// # Panics
+    /// As [`quantile`](Tensor::quantile).
+    #[track_caller]
+    pub fn nanquantile_with(&self, q: impl Into<Quantiles>, axes: impl Into<Axes>, method: QuantileMethod) -> Tensor {
+        Asked { name: "nanquantile", axes: axes.into(), keep: false, method, known: true }.of(self, &q.into())
+    }
+
+    /// The `k`-th smallest element along an axis, counted from 1, and where it stands, as `torch.kthvalue`; NaN is the
+    /// largest.
+    ///
+    /// # Panics
+    /// When there is no such axis, or `k` is 0 or beyond it.
+    #[track_caller]
+    pub fn kthvalue(&self, k: usize, axis: impl Into<Axis>) -> (Tensor, Tensor) {
+        let axis = axis.into().of("kthvalue", self.rank());
+        if k == 0 || k > self.dims()[axis] {
+            panic!("kthvalue: there is no element number {k} along axis {axis} of {}", self.shape());
+        }
+        let place = self.argsort(axis, false).part(axis, (k as i64 - 1, 1, 1));
+        let shape = self.shape().remove(axis);
+        (self.gathered(axis, &place).reshaped(shape), place.reshaped(shape))
+    }
+
+    /// The elements along an axis such that element `k` (from 0) is where sorting puts it, smaller ones before and
+    /// larger ones behind it, as `numpy.partition`. All are sorted, which is one such order.
+    ///
+    /// # Panics
+    /// When there is no such axis or element.
+    #[track_caller]
+    pub fn partition(&self, k: usize, axis: impl Into<Axis>) -> Tensor {
+        let axis = self.partition_axis("partition", k, axis.into());
+        self.sort(axis, false)
+    }
+
+    /// Where the elements of [`partition`](Tensor::partition) stand, as `numpy.argpartition`.
+    ///
+    /// # Panics
+    /// When there is no such axis or element.
+    #[track_caller]
+    pub fn argpartition(&self, k: usize, axis: impl Into<Axis>) -> Tensor {
+        let axis = self.partition_axis("argpartition", k, axis.into());
+        self.argsort(axis, false)
+    }
+
+    #[track_caller]
+    fn partition_axis(&self, name: &str, k: usize, axis: Axis) -> usize {
+        let axis = axis.of(name, self.rank());
+        assert!(k < self.dims()[axis], "{name}: there is no element {k} along axis {axis} of {}", self.shape());
+        axis
+    }
+
+    /// The most frequent element along an axis, the smallest of several, and how often it is there (i64), as
+    /// `scipy.stats.mode` (`torch.mode` gives a position in place of the count). All NaN are one, the largest.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (value, count) = Tensor::new([2i32, 7, 7, 2, 5]).mode(0);
+    /// assert_eq!((value.item::<i32>()?, count.item::<i64>()?), (2, 2));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When there is no such axis, or nothing along it.
+    #[track_caller]
+    pub fn mode(&self, axis: impl Into<Axis>) -> (Tensor, Tensor) {
+        let axis = axis.into().of("mode", self.rank());
+        let n = self.dims()[axis];
+        assert!(n > 0, "mode: nothing along axis {axis} of {}", self.shape());
+        let sorted = self.sort(axis, false);
+        // Each element's place in its run of equal ones; a run is as long as its last place.
+        let place = sorted.positions(axis, DType::I64);
+        let mut widths = vec![(0, 0); self.rank()];
+        widths[axis] = (1, 0);
+        let (here, before) = (sorted.narrow(axis, 1, n - 1), sorted.narrow(axis, 0, n - 1));
+        let mut differs = here.ne(&before);
+        if self.dtype().is_float() {
+            differs &= !(here.is_nan() & before.is_nan());
+        }
+        let begin = differs.pad(widths, true).where_(&place, 0).cummax(axis);
+        let length = place - begin + 1;
+        let best = length.argmax_keepdim(axis);
+        let shape = self.shape().remove(axis);
+        (sorted.gathered(axis, &best).reshaped(shape), length.gathered(axis, &best).reshaped(shape))
+    }
+}

@@ -1,0 +1,91 @@
+//! Random orders and choices: permutations, and places drawn by weight.
+
+use super::{DEFAULT, Generator, from_system};
+use crate::record::{check_float, widened};
+use crate::{Axis, DType, Device, Options, Shape, Tensor};
+use thalweg_ir::RandomKind;
+
+impl Generator {
+    /// 63 random bits for each element, as i64.
+    fn keys(&mut self, shape: Shape, device: Device) -> Tensor {
+        let mut bits = || self.draw(RandomKind::Bits, DType::U32, shape, device).cast(DType::I64);
+        (bits() & 0x7fff_ffffi64) << 32 | bits()
+    }
+
+    /// The numbers below `n` in random order; see [`Tensor::randperm`].
+    #[track_caller]
+    pub fn randperm(&mut self, n: usize) -> Tensor {
+        self.keys(Shape::new(&[n]), Device::default()).argsort(0, false)
+    }
+
+    /// The positions of an axis in random order; see [`Tensor::shuffle`].
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn shuffle(&mut self, x: &Tensor, axis: impl Into<Axis>) -> Tensor {
+        let axis = axis.into().of("shuffle", x.rank());
+        let order = self.keys(Shape::new(&[x.dims()[axis]]), x.device()).argsort(0, false);
+        x.gathered(axis, &order.down(axis, x.shape()))
+    }
+
+    /// Places drawn by weight; see [`Tensor::multinomial`].
+    ///
+    /// # Panics
+    /// As there.
+    #[track_caller]
+    pub fn multinomial(&mut self, weights: &Tensor, count: usize, replacement: bool) -> Tensor {
+        check_float("multinomial", weights);
+        let rank = weights.rank();
+        assert!(rank > 0, "multinomial: takes weights along an axis, not shape {}", weights.shape());
+        let (axis, n) = (rank - 1, weights.dims()[rank - 1]);
+        assert!(n > 0 || count == 0, "multinomial: there are no weights in shape {}", weights.shape());
+        assert!(
+            replacement || count <= n,
+            "multinomial: {count} different ones of {n} are asked for; with replacement there can be more than there are"
+        );
+        let w = widened(&weights.detach());
+        if !replacement {
+            // A race of exponential clocks: the first ones are distributed as draws without replacement are.
+            let u = self.rand_with(*w.shape(), Options::of(&w));
+            return (-(-u).log1p() / w).argsort(axis, false).part(axis, (0, 1, count));
+        }
+        let mut shape = *w.shape();
+        shape.dims_mut()[axis] = count;
+        let sums = w.cast(DType::F64).cumsum(axis);
+        let total = sums.part(axis, (n as i64 - 1, 1, 1));
+        let u = self.rand_with(shape, (DType::F64, w.device()));
+        // Rounded up to the total, it is the last one that has weight.
+        let last = sums.searchsorted(&total, false);
+        sums.searchsorted(&(u * total), true).minimum(last)
+    }
+}
+
+/// Random orders and choices, from the calling thread's generator.
+impl Tensor {
+    /// The numbers from 0 to `n` (excluded) in random order, each order equally likely, as i64, as `torch.randperm`.
+    #[track_caller]
+    pub fn randperm(n: usize) -> Tensor {
+        draw!(g => g.randperm(n))
+    }
+
+    /// The positions of an axis in random order, the same for all other axes, as NumPy's `shuffle`.
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn shuffle(&self, axis: impl Into<Axis>) -> Tensor {
+        draw!(g => g.shuffle(self, axis))
+    }
+
+    /// `count` places along the last axis, drawn with the elements as weights, as i64, as `torch.multinomial`: with
+    /// `replacement` each by itself, else no place twice. Weights need not add up to 1. Where fewer have weight than
+    /// different ones are asked for, the rest are places without.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float or rank 0, or when more different ones are asked for than there are.
+    #[track_caller]
+    pub fn multinomial(&self, count: usize, replacement: bool) -> Tensor {
+        draw!(g => g.multinomial(self, count, replacement))
+    }
+}

@@ -1,0 +1,94 @@
+//! Tensors as sets of their elements. How many there are is read, but for membership.
+
+use crate::record::{check_alike, wrong_dtype};
+use crate::{DType, Error, Tensor};
+
+impl Tensor {
+    /// Whether each element is among those of `test`, as bool, as `numpy.isin` and `torch.isin`. A NaN is among nothing.
+    /// Nothing is read.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([1i32, 5, 2, 5]);
+    /// assert_eq!(x.isin(&Tensor::new([5i32, 7])).to_vec::<bool>()?, [false, true, false, true]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When dtypes differ, or on bool.
+    #[track_caller]
+    pub fn isin(&self, test: &Tensor) -> Tensor {
+        check_alike("isin", self, test);
+        if self.dtype() == DType::Bool {
+            wrong_dtype("isin", "a float or integer dtype", DType::Bool);
+        }
+        if test.numel() == 0 || self.numel() == 0 {
+            return Tensor::zeros_with(*self.shape(), (DType::Bool, self.device()));
+        }
+        let sorted = test.flatten().sort(0, false);
+        let x = self.flatten();
+        let place = sorted.searchsorted(&x, false).minimum(sorted.numel() as i64 - 1);
+        sorted.gathered(0, &place).eq(&x).reshaped(*self.shape())
+    }
+
+    /// The distinct elements of two tensors in order, as `numpy.union1d`; all NaN are one. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    ///
+    /// # Panics
+    /// When dtypes differ.
+    #[track_caller]
+    pub fn union(&self, other: &Tensor) -> Result<Tensor, Error> {
+        check_alike("union", self, other);
+        Tensor::cat(&[self.flatten(), other.flatten()], 0).unique()
+    }
+
+    /// The distinct elements that are in both tensors, in order, as `numpy.intersect1d`. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    ///
+    /// # Panics
+    /// When dtypes differ, or on bool.
+    #[track_caller]
+    pub fn intersect(&self, other: &Tensor) -> Result<Tensor, Error> {
+        self.distinct_where("intersect", other, |among| among)
+    }
+
+    /// The distinct elements that are in this tensor and not in the other, in order, as `numpy.setdiff1d`. Reads their
+    /// number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    ///
+    /// # Panics
+    /// When dtypes differ, or on bool.
+    #[track_caller]
+    pub fn setdiff(&self, other: &Tensor) -> Result<Tensor, Error> {
+        self.distinct_where("setdiff", other, |among| !among)
+    }
+
+    /// The distinct elements that are in one of two tensors alone, in order, as `numpy.setxor1d`. Reads their number.
+    ///
+    /// # Errors
+    /// When it cannot be computed.
+    ///
+    /// # Panics
+    /// When dtypes differ, or on bool.
+    #[track_caller]
+    pub fn setxor(&self, other: &Tensor) -> Result<Tensor, Error> {
+        let (own, others) = (self.setdiff(other)?, other.setdiff(self)?);
+        Ok(Tensor::cat(&[own, others], 0).sort(0, false))
+    }
+
+    #[track_caller]
+    fn distinct_where(&self, name: &str, other: &Tensor, f: fn(Tensor) -> Tensor) -> Result<Tensor, Error> {
+        check_alike(name, self, other);
+        if self.dtype() == DType::Bool {
+            wrong_dtype(name, "a float or integer dtype", DType::Bool);
+        }
+        let own = self.unique()?;
+        own.masked_select(&f(own.isin(other)))
+    }
+}

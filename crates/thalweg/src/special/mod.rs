@@ -1,0 +1,39 @@
+//! Special functions: the gamma function's logarithm and derivatives, Bessel functions, the inverse of erf, and small
+//! functions of one or two arguments that NumPy and PyTorch have.
+//!
+//! They are compositions of the operations of the table, so they fuse, run on every device, and give the same bits on
+//! it each time. f64 is accurate to some 1e-15, f32 to some 1e-7, of the result, or of 1 beside a root; bf16 and f16 are
+//! computed in f32. Where a derivative has a name of its own it is recorded as that, not as the derivative of
+//! polynomials.
+
+mod bessel;
+mod bits;
+mod gamma;
+mod inverse;
+mod pairs;
+mod polynomials;
+
+use crate::record::{check_float, widened};
+use crate::tape::{self, Rule};
+use crate::{DType, Tensor};
+
+/// A polynomial in `t`, coefficients lowest first: all of them in f64, the short list in f32.
+fn polynomial(t: &Tensor, long: &[f64], short: &[f64]) -> Tensor {
+    let list = if t.dtype() == DType::F64 { long } else { short };
+    let [rest @ .., before, last] = list else { unreachable!("a polynomial has two coefficients and more") };
+    rest.iter().rev().fold(t * *last + *before, |sum, c| sum * t + *c)
+}
+
+/// A function of one float argument: `f` of it in its own dtype or in f32, and its derivative, which is told the
+/// argument. Neither `f` nor what it is made of is differentiated.
+#[track_caller]
+fn function(name: &'static str, x: &Tensor, f: fn(&Tensor) -> Tensor, derivative: fn(&Tensor) -> Tensor) -> Tensor {
+    check_float(name, x);
+    let wide = widened(x);
+    let y = f(&wide.detach());
+    let rule: Box<Rule> = Box::new(move |_, args, dy| {
+        let x = args[0].as_ref().expect("the rule reads its argument");
+        vec![Some(dy * derivative(x))]
+    });
+    tape::own(&y.value, name, (std::slice::from_ref(&wide), true), vec![], rule).cast(x.dtype())
+}

@@ -1,0 +1,210 @@
+//! Small functions of two arguments, and of one and a number.
+
+use crate::record::{check_float, widened, wrong_dtype};
+use crate::{DType, IntoOperand, Operand, Tensor};
+use std::f64::consts::LN_2;
+
+/// An argument as a tensor of the other's dtype.
+#[track_caller]
+fn tensor(name: &str, like: &Tensor, other: Operand<'_>) -> Tensor {
+    match other {
+        Operand::Tensor(t) => {
+            crate::record::check_alike(name, like, t);
+            if like.shape().broadcast(t.shape()).is_none() {
+                crate::record::shapes_differ(name, like.shape(), t.shape());
+            }
+            t.clone()
+        }
+        Operand::Scalar(v) => {
+            crate::record::scalar_bits(name, v, like.dtype());
+            Tensor::full_with((), v, crate::Options::of(like))
+        }
+    }
+}
+
+/// Whether the sign is a minus, that of -0 too.
+fn negative(x: &Tensor) -> Tensor {
+    x.lt(0.0) | (x.eq(0.0) & x.recip().lt(0.0))
+}
+
+impl Tensor {
+    /// `ln(eᵃ + eᵇ)`, without overflow, as `numpy.logaddexp`. Takes floats; NaN if either is NaN. The gradient is
+    /// shared as by a softmax.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
+    #[track_caller]
+    pub fn logaddexp(&self, other: impl IntoOperand) -> Tensor {
+        self.log_sum("logaddexp", other.operand(), |less| less.exp().log1p())
+    }
+
+    /// `log₂(2ᵃ + 2ᵇ)`, without overflow, as `numpy.logaddexp2`. Takes floats.
+    ///
+    /// # Panics
+    /// As [`logaddexp`](Tensor::logaddexp).
+    #[track_caller]
+    pub fn logaddexp2(&self, other: impl IntoOperand) -> Tensor {
+        self.log_sum("logaddexp2", other.operand(), |less| less.exp2().log1p() / LN_2)
+    }
+
+    /// The larger of two, and what the smaller adds, which is told how much less it is.
+    #[track_caller]
+    fn log_sum(&self, name: &'static str, other: Operand<'_>, more: fn(Tensor) -> Tensor) -> Tensor {
+        check_float(name, self);
+        let (a, b) = (widened(self), widened(&tensor(name, self, other)));
+        let largest = a.maximum(&b);
+        // Equal infinities are NaN apart.
+        let same = a.eq(&b);
+        let less = -(same.where_(0.0, &a - &b)).abs();
+        let finite = largest.is_finite();
+        let sum = &largest + more(less);
+        finite.where_(sum, largest).cast(self.dtype())
+    }
+
+    /// `x·ln y`, and 0 where `x` is 0 whatever `y` is, unless that is NaN: as `scipy.special.xlogy` and `torch.xlogy`.
+    /// Takes floats.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
+    #[track_caller]
+    pub fn xlogy(&self, y: impl IntoOperand) -> Tensor {
+        check_float("xlogy", self);
+        let (x, y) = (widened(self), widened(&tensor("xlogy", self, y.operand())));
+        let nothing = x.eq(0.0) & (y.le(0.0) | y.is_inf());
+        (&x * nothing.where_(1.0, y).log()).cast(self.dtype())
+    }
+
+    /// `x·ln(1 + y)`, and 0 where `x` is 0 whatever `y` is, unless that is NaN: as `scipy.special.xlog1py`. Takes floats.
+    ///
+    /// # Panics
+    /// As [`xlogy`](Tensor::xlogy).
+    #[track_caller]
+    pub fn xlog1py(&self, y: impl IntoOperand) -> Tensor {
+        check_float("xlog1py", self);
+        let (x, y) = (widened(self), widened(&tensor("xlog1py", self, y.operand())));
+        let nothing = x.eq(0.0) & (y.le(-1.0) | y.is_inf());
+        (&x * nothing.where_(0.0, y).log1p()).cast(self.dtype())
+    }
+
+    /// The magnitude of `self` with the sign of `other`, that of -0 too, as `numpy.copysign`. The sign of a NaN counts as
+    /// plus. Takes floats.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
+    #[track_caller]
+    pub fn copysign(&self, other: impl IntoOperand) -> Tensor {
+        check_float("copysign", self);
+        let size = self.abs();
+        negative(&tensor("copysign", self, other.operand())).where_(-&size, size)
+    }
+
+    /// Whether the sign is a minus, as bool, as `numpy.signbit`: true for -0. The sign of a NaN counts as plus. Takes
+    /// floats and integers.
+    ///
+    /// # Panics
+    /// On bool.
+    #[track_caller]
+    pub fn signbit(&self) -> Tensor {
+        match self.dtype() {
+            DType::Bool => wrong_dtype("signbit", "a float or integer dtype", DType::Bool),
+            dtype if dtype.is_int() => self.lt(0),
+            _ => negative(self),
+        }
+    }
+
+    /// The remainder of `a/b` with the sign of `a`, exact, as C's `fmod`, `numpy.fmod` and `torch.fmod`
+    /// ([`rem`](Tensor::rem) has the sign of `b`). Of floats by 0 NaN, of integers by 0 0. Takes floats and integers.
+    ///
+    /// # Panics
+    /// On bool, or when dtypes differ or shapes do not broadcast.
+    #[track_caller]
+    pub fn fmod(&self, other: impl IntoOperand) -> Tensor {
+        if self.dtype() == DType::Bool {
+            wrong_dtype("fmod", "a float or integer dtype", DType::Bool);
+        }
+        let other = tensor("fmod", self, other.operand());
+        if self.dtype().is_float() {
+            let rest = self.abs().rem(other.abs());
+            return negative(self).where_(-&rest, rest);
+        }
+        let rest = self.rem(&other);
+        let crossed = rest.ne(0) & rest.lt(0).ne(self.lt(0));
+        crossed.where_(&rest - &other, rest)
+    }
+
+    /// 0 below 0, 1 above, and `at_zero` at 0, as `numpy.heaviside`; NaN of NaN. Takes floats.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
+    #[track_caller]
+    pub fn heaviside(&self, at_zero: impl IntoOperand) -> Tensor {
+        check_float("heaviside", self);
+        let at_zero = tensor("heaviside", self, at_zero.operand());
+        let step = self.gt(0.0).cast(self.dtype());
+        self.is_nan().where_(self, self.eq(0.0).where_(at_zero, step))
+    }
+
+    /// Rounded to so many decimal digits behind the point, halves to even, as `numpy.round(x, digits)`; negative digits
+    /// are before it. What is multiplied by 10^digits on the way may be off by a rounding, as in NumPy. Takes floats.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float.
+    #[track_caller]
+    pub fn round_to(&self, digits: i32) -> Tensor {
+        check_float("round_to", self);
+        let (x, by) = (widened(self), 10f64.powi(digits.abs()));
+        let rounded = if digits < 0 { (&x / by).round() * by } else { (&x * by).round() / by };
+        // Too large to be multiplied: it has no digits there.
+        rounded.is_finite().where_(rounded, x).cast(self.dtype())
+    }
+
+    /// The next number of the dtype after `self` in the direction of `toward`, as C's and NumPy's `nextafter`; equal
+    /// numbers give `toward`, NaN gives NaN. Takes floats.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
+    #[track_caller]
+    pub fn nextafter(&self, toward: impl IntoOperand) -> Tensor {
+        check_float("nextafter", self);
+        let toward = tensor("nextafter", self, toward.operand());
+        let up = toward.gt(self);
+        let next = match self.dtype() {
+            DType::F64 => next_of_f64(self, &up),
+            dtype => next_of_narrow(self, &up, dtype),
+        };
+        // From an infinity it goes to the largest number.
+        let most = self.dtype().float_info().max;
+        let back = self.gt(0.0).where_(self.full_like(most), -most);
+        let next = self.is_inf().where_(back, next);
+        let unknown = self.is_nan() | toward.is_nan();
+        let equal = self.eq(&toward).where_(&toward, next);
+        unknown.where_(self + &toward, equal)
+    }
+}
+
+/// In f64, a step of between a half and one and a half units in the last place, rounded back: there is one number in
+/// that reach, from a power of two downward too.
+fn next_of_narrow(x: &Tensor, up: &Tensor, dtype: DType) -> Tensor {
+    let (digits, least) = match dtype {
+        DType::F32 => (24, -149),
+        DType::BF16 => (8, -133),
+        _ => (11, -24),
+    };
+    let wide = x.cast(DType::F64);
+    let step = (wide.abs() * (1.25 * 2f64.powi(-digits))).maximum(0.75 * 2f64.powi(least));
+    (&wide + up.where_(&step, -&step)).cast(dtype)
+}
+
+/// Rump, Zimmermann, Boldo and Melquiond 2009: half a unit and a little more, added in rounding to nearest. Numbers that
+/// are so small that half a unit is rounded itself are scaled up; the smallest have steps of one size.
+fn next_of_f64(x: &Tensor, up: &Tensor) -> Tensor {
+    const HALF_UNIT: f64 = 1.110_223_024_625_156_8e-16;
+    let size = x.abs();
+    let scale = size.lt(2f64.powi(-900)).where_(x.full_like(2f64.powi(200)), 1.0);
+    let large = x * &scale;
+    let step = large.abs() * HALF_UNIT;
+    let moved = (&large + up.where_(&step, -&step)) / scale;
+    let least = f64::from_bits(1);
+    let tiny = x + up.where_(x.full_like(least), -least);
+    size.lt(2f64.powi(-1021)).where_(tiny, moved)
+}

@@ -1,0 +1,113 @@
+//! Statistics of more than one reduction: several at once, and of pairs of variables.
+
+use crate::record::{check_alike, check_float, widened};
+use crate::{Axes, Shape, Tensor};
+
+impl Tensor {
+    /// Variance and mean over the axes, as `torch.var_mean`; the variance as [`var_with`](Tensor::var_with) has it.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when an axis does not exist.
+    #[track_caller]
+    pub fn var_mean(&self, axes: impl Into<Axes>, correction: f64) -> (Tensor, Tensor) {
+        let axes = axes.into();
+        (self.var_with(axes, correction), self.mean(axes))
+    }
+
+    /// Standard deviation and mean over the axes, as `torch.std_mean`.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when an axis does not exist.
+    #[track_caller]
+    pub fn std_mean(&self, axes: impl Into<Axes>, correction: f64) -> (Tensor, Tensor) {
+        let axes = axes.into();
+        (self.std_with(axes, correction), self.mean(axes))
+    }
+
+    /// The smallest and the largest over the axes, as `torch.aminmax`; both NaN if any is NaN.
+    ///
+    /// # Panics
+    /// On bool, when an axis does not exist, or when there is nothing along one.
+    #[track_caller]
+    pub fn aminmax(&self, axes: impl Into<Axes>) -> (Tensor, Tensor) {
+        let axes = axes.into();
+        (self.amin(axes), self.amax(axes))
+    }
+
+    /// The largest less the smallest over the axes, as `numpy.ptp`; of integers it wraps.
+    ///
+    /// # Panics
+    /// On bool, when an axis does not exist, or when there is nothing along one.
+    #[track_caller]
+    pub fn ptp(&self, axes: impl Into<Axes>) -> Tensor {
+        let axes = axes.into();
+        self.amax(axes) - self.amin(axes)
+    }
+
+    /// The mean over the axes, each element with its weight, as `numpy.average`; the weights broadcast. NaN where they add
+    /// up to 0.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, when an axis does not exist, dtypes differ, or the weights do not broadcast to this
+    /// shape.
+    #[track_caller]
+    pub fn average(&self, weights: &Tensor, axes: impl Into<Axes>) -> Tensor {
+        check_float("average", self);
+        check_alike("average", self, weights);
+        let axes = axes.into();
+        if weights.shape().broadcast(self.shape()) != Some(*self.shape()) {
+            panic!("average: weights of shape {} do not broadcast to shape {}", weights.shape(), self.shape());
+        }
+        let (x, w) = (widened(self), widened(weights).broadcast_to(*self.shape()));
+        ((x * &w).sum(axes) / w.sum(axes)).cast(self.dtype())
+    }
+
+    /// The covariances of the variables that the rows are, observations along the last axis, as `numpy.cov` and
+    /// `torch.cov`: sums of products divided by the count less 1. A vector is one variable, whose variance it gives.
+    /// Before the two dimensions there may be others.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or on rank 0.
+    #[track_caller]
+    pub fn cov(&self) -> Tensor {
+        self.cov_with(1.0)
+    }
+
+    /// [`cov`](Tensor::cov) with sums divided by the count less `correction`.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or on rank 0.
+    #[track_caller]
+    pub fn cov_with(&self, correction: f64) -> Tensor {
+        self.covariance("cov", correction).cast(self.dtype())
+    }
+
+    /// The correlations of the variables that the rows are, as `numpy.corrcoef` and `torch.corrcoef`, held in [-1, 1];
+    /// NaN of a variable that does not vary.
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or on rank 0.
+    #[track_caller]
+    pub fn corrcoef(&self) -> Tensor {
+        let c = self.covariance("corrcoef", 1.0);
+        if c.rank() == 0 {
+            return c.gt(0.0).where_(c.ones_like(), f64::NAN).cast(self.dtype());
+        }
+        let spread = c.diagonal(0).sqrt();
+        let scaled = c / spread.unsqueeze(-1) / spread.unsqueeze(-2);
+        scaled.clamp(-1.0, 1.0).cast(self.dtype())
+    }
+
+    #[track_caller]
+    fn covariance(&self, name: &str, correction: f64) -> Tensor {
+        check_float(name, self);
+        assert!(self.rank() > 0, "{name}: takes observations along an axis, not shape {}", self.shape());
+        let x = widened(self);
+        let n = (self.dims()[self.rank() - 1] as f64 - correction).max(0.0);
+        let centred = &x - x.mean_keepdim(-1);
+        if self.rank() == 1 {
+            return (centred.square().sum(..) / n).reshaped(Shape::SCALAR);
+        }
+        centred.matmul(&centred.t()) / n
+    }
+}

@@ -1,0 +1,91 @@
+//! Statistics and moves beyond the golden cases: gradients, edges of what they take, and what they cost.
+
+use crate::counting::{counted, pinned, randn};
+use thalweg::prelude::*;
+use thalweg::{Error, Histogram};
+
+#[test]
+fn gradients_go_to_the_elements_that_a_quantile_lies_between() {
+    let x = Tensor::new([4.0, 1.0, 3.0, 10.0]).tracked();
+    let g = x.median(..).backward();
+    assert_eq!(g[&x].to_vec::<f64>().unwrap(), [0.5, 0.0, 0.5, 0.0]);
+    let g = x.quantile(0.75, 0).backward();
+    assert_eq!(g[&x].to_vec::<f64>().unwrap(), [0.75, 0.0, 0.0, 0.25]);
+    let y = Tensor::new([1.0, f64::NAN, 3.0]).tracked();
+    assert_eq!(y.nanmean(0).backward()[&y].to_vec::<f64>().unwrap(), [0.5, 0.0, 0.5]);
+}
+
+#[test]
+fn masks_and_interpolation_have_gradients() {
+    let (x, v) = (Tensor::new([1.0, -2.0, 3.0]).tracked(), Tensor::new([5.0, 7.0, 9.0]).tracked());
+    let y = x.masked_scatter(&x.detach().gt(0.0), &v) * Tensor::new([1.0, 10.0, 100.0]);
+    let g = y.sum(..).backward();
+    assert_eq!(g[&x].to_vec::<f64>().unwrap(), [0.0, 10.0, 0.0]);
+    assert_eq!(g[&v].to_vec::<f64>().unwrap(), [1.0, 100.0, 0.0]);
+    let (at, f) = (Tensor::new([0.25, 5.0]).tracked(), Tensor::new([2.0, 6.0]).tracked());
+    let g = at.interp(&Tensor::new([0.0, 1.0]), &f).sum(..).backward();
+    assert_eq!(g[&at].to_vec::<f64>().unwrap(), [4.0, 0.0]);
+    assert_eq!(g[&f].to_vec::<f64>().unwrap(), [0.75, 1.25]);
+}
+
+#[test]
+fn special_values_and_empty_rows() {
+    let none = Tensor::zeros([0]);
+    assert_eq!(none.nansum(0).item::<f32>().unwrap(), 0.0);
+    assert!(none.nanmean(0).item::<f32>().unwrap().is_nan());
+    assert_eq!(none.histogram(2).0.to_vec::<i64>().unwrap(), [0, 0]);
+    assert_eq!(Tensor::new([5.0f32; 3]).histogram(2).0.to_vec::<i64>().unwrap(), [0, 3]);
+    let holes = Tensor::new([f32::NAN, 1.0, f32::INFINITY, -1.0]);
+    let (counts, _) = holes.histogram_with(2, &Histogram::new().range(-1.0, 1.0));
+    assert_eq!(counts.to_vec::<i64>().unwrap(), [1, 1]);
+    assert!(holes.median(0).item::<f32>().unwrap().is_nan());
+    assert_eq!(holes.nanmedian(0).item::<f32>().unwrap(), 1.0);
+    let infinite = Tensor::new([f32::INFINITY; 4]);
+    assert_eq!(infinite.quantile(0.3, 0).item::<f32>().unwrap(), f32::INFINITY);
+    assert_eq!(
+        Tensor::new([3i32, 1, 3]).isin(&Tensor::zeros_with([0], DType::I32)).to_vec::<bool>().unwrap(),
+        [false; 3]
+    );
+    assert_eq!(Tensor::zeros([2, 3, 0]).quantile([0.5, 1.0], 1).dims(), [2, 2, 0]);
+    assert_eq!(Tensor::zeros([3]).diff(5, 0).numel(), 0);
+    assert_eq!(Tensor::new([true, true, false]).diff(1, 0).to_vec::<bool>().unwrap(), [false, true]);
+    assert_eq!(Tensor::new([true, false]).diag(1).sum(..).item::<i64>().unwrap(), 1);
+}
+
+#[test]
+fn too_few_values_and_negative_counts_are_errors_where_they_are_read() {
+    let x = Tensor::zeros([4]);
+    let y = x.masked_scatter(&x.eq(0.0), &Tensor::new([1.0f32, 2.0]));
+    assert!(matches!(y.to_vec::<f32>(), Err(e) if e.to_string().contains("out of range")));
+    let none = x.masked_scatter(&x.ne(0.0), &Tensor::zeros([0]));
+    assert_eq!(none.to_vec::<f32>().unwrap(), [0.0; 4]);
+    let y = x.masked_scatter(&x.eq(0.0), &Tensor::zeros([0]));
+    assert!(y.to_vec::<f32>().is_err());
+    let counts = Tensor::new([1i64, -1, 0, 2]);
+    assert!(matches!(x.repeat_interleave(&counts, 0), Err(Error::Value(e)) if e.contains("-1")));
+}
+
+#[test]
+fn rows_are_gone_over_from_both_ends() {
+    let x = Tensor::arange(6).reshape([3, 2]);
+    let sums: Vec<f32> = x.iter().map(|row| row.sum(..).item().unwrap()).collect();
+    assert_eq!(sums, [1.0, 5.0, 9.0]);
+    let mut rows = x.iter();
+    assert_eq!((rows.len(), rows.next_back().unwrap().to_vec::<f32>().unwrap()), (3, vec![4.0, 5.0]));
+    assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn passing_over_nan_reads_the_tensor_once() {
+    let _pinned = pinned();
+    let x = randn([512, 300]);
+    let reductions: [fn(&Tensor) -> Tensor; 4] = [|x| x.nanmean(1), |x| x.nanmax(1), |x| x.nanvar(1), |x| x.ptp(1)];
+    for (n, f) in reductions.iter().enumerate() {
+        let (_y, c) = counted(|| f(&x));
+        // What is left to be done a row may be a kernel of its own.
+        let once = 512 * 300 * 4;
+        assert!(c.kernels <= 2 && c.bytes_read <= once + 2 * 512 * 4, "reduction {n}: {c:?}");
+    }
+    let (_y, c) = counted(|| (x.gradient(1.0, 1).square() + x.gradient(0.5, 0).square()).sqrt());
+    assert_eq!((c.kernels, c.bytes_written), (1, 512 * 300 * 4), "the length of a slope");
+}
