@@ -76,7 +76,7 @@ fn allowed() -> TokenStream {
 fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     let Signature { number, parameters, result, .. } = signature;
     let ItemFn { attrs, vis, sig, block, .. } = function;
-    let (name, generics) = (&sig.ident, &sig.generics);
+    let (name, generics, clause) = (&sig.ident, &sig.generics, &sig.generics.where_clause);
     let allow = allowed();
     // Integers and truth values may be given as plain ones.
     let (mut inputs, mut converted) = (vec![], vec![]);
@@ -108,11 +108,47 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     quote! {
         #(#attrs)*
         #allow
-        #vis fn #name #generics(#(#inputs),*) -> #output {
+        #vis fn #name #generics(#(#inputs),*) -> #output #clause {
             #(#converted)*
             #body
         }
         #operation
+    }
+}
+
+/// What `on` takes, what it gives to `Call::new`, and what the function is called with.
+#[derive(Default)]
+struct Arguments {
+    inputs: Vec<TokenStream>,
+    operands: Vec<TokenStream>,
+    arguments: Vec<TokenStream>,
+}
+
+impl Arguments {
+    fn push(&mut self, at: usize, Parameter { name, kind, ty, rank, .. }: &Parameter) {
+        // A name that cannot meet one of ours.
+        let given = format_ident!("operand_{at}", span = Span::mixed_site());
+        let number = self.operands.len();
+        let (take, argument) = match kind {
+            Kind::Number => (quote!(Number), quote!(call.number(#number))),
+            Kind::Int => (quote!(Int), quote!(call.int(#number))),
+            Kind::Mask => (quote!(Mask), quote!(call.mask(#number))),
+            Kind::Field(false) => (quote!(Field(#rank)), quote!(call.field(#number))),
+            Kind::Field(true) => (quote!(Field(#rank)), quote!(&call.field(#number))),
+            Kind::Place => return self.arguments.push(quote!(call.place::<{ #rank }>())),
+            Kind::Plain => {
+                self.inputs.push(quote!(#given: #ty));
+                return self.arguments.push(quote!(#given));
+            }
+        };
+        let text = name.to_string();
+        let (form, operand) = match kind {
+            Kind::Field(_) => (quote!(&::thalweg::Tensor), quote!(::thalweg::Operand::Tensor(#given))),
+            _ => (quote!(impl ::thalweg::IntoOperand), quote!(::thalweg::IntoOperand::operand(&#given))),
+        };
+        self.inputs.push(quote!(#given: #form));
+        self.operands.push(quote!((#text, ::thalweg::kernel::Take::#take, #operand)));
+        self.arguments.push(argument);
     }
 }
 
@@ -122,38 +158,11 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let ItemFn { attrs, vis, sig, .. } = function;
     let name = &sig.ident;
     let by_place = parameters.first().is_some_and(|p| p.kind == Kind::Place);
-    let (mut inputs, mut operands, mut arguments) = (vec![], vec![], vec![]);
-    for (at, Parameter { name, kind, ty, rank, .. }) in parameters.iter().enumerate() {
-        // A name that cannot meet one of ours.
-        let given = format_ident!("operand_{at}", span = Span::mixed_site());
-        let number = operands.len();
-        let (take, argument) = match kind {
-            Kind::Number => (quote!(Number), quote!(call.number(#number))),
-            Kind::Int => (quote!(Int), quote!(call.int(#number))),
-            Kind::Mask => (quote!(Mask), quote!(call.mask(#number))),
-            Kind::Field(false) => (quote!(Field(#rank)), quote!(call.field(#number))),
-            Kind::Field(true) => (quote!(Field(#rank)), quote!(&call.field(#number))),
-            Kind::Place => {
-                arguments.push(quote!(call.place::<{ #rank }>()));
-                continue;
-            }
-            Kind::Plain => {
-                inputs.push(quote!(#given: #ty));
-                arguments.push(quote!(#given));
-                continue;
-            }
-        };
-        let text = name.to_string();
-        let (form, operand) = match kind {
-            Kind::Field(_) => (quote!(&::thalweg::Tensor), quote!(::thalweg::Operand::Tensor(#given))),
-            _ => (quote!(impl ::thalweg::IntoOperand), quote!(::thalweg::IntoOperand::operand(&#given))),
-        };
-        inputs.push(quote!(#given: #form));
-        operands.push(quote!((#text, ::thalweg::kernel::Take::#take, #operand)));
-        arguments.push(argument);
-    }
+    let mut all = Arguments::default();
+    parameters.iter().enumerate().for_each(|(at, parameter)| all.push(at, parameter));
+    let Arguments { inputs, operands, arguments } = all;
     let (output, text) = (result.on_tensors(), name.to_string());
-    let docs = attrs.iter().filter(|a| a.path().is_ident("cfg"));
+    let conditions: Vec<_> = attrs.iter().filter(|a| a.path().is_ident("cfg")).collect();
     let about = format!("The kernel `{text}` as an operation on tensors.");
     let on = format!(
         "Records the kernel on tensors and numbers, at least one of them a tensor, which broadcast: in order `{}`.\n\n\
@@ -183,11 +192,12 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
         ),
     };
     quote! {
-        #(#docs)*
+        #(#conditions)*
         #[doc = #about]
         #[allow(non_camel_case_types, dead_code, reason = "named as its function")]
         #[derive(Clone, Copy)]
         #vis struct #name { #fields }
+        #(#conditions)*
         impl #name {
             #over
             #[doc = #on]

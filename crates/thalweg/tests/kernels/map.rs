@@ -44,6 +44,26 @@ fn black_scholes<F: Real>(spot: F, strike: F, years: F, rate: F, volatility: F) 
     (call, call - spot + strike * discount)
 }
 
+/// Left out, with all that the macro makes of it.
+#[cfg(any())]
+#[kernel]
+fn absent<F: Real>(x: F) -> F {
+    nothing_of_that_name(x)
+}
+
+/// With a clause, and a parameter that changes.
+#[kernel]
+fn halved<F>(mut x: F, mut n: i32) -> (F, i32)
+where
+    F: Real,
+{
+    if x > 1.0 {
+        x *= 0.5;
+        n = 0;
+    }
+    (x, n)
+}
+
 /// The normal distribution, a helper with numbers of its own.
 #[kernel]
 fn normal<F: Real>(x: F) -> F {
@@ -154,6 +174,8 @@ fn numbers_and_tensors_agree() {
         let want = counted_bins(x, y);
         assert!((0..3).all(|k| want[k] == all[k][i]), "{x} {y}: {want:?}");
     }
+    let (y, n) = halved::on(Tensor::new([4.0f32, 0.5]), 3);
+    assert_eq!((y.to_vec::<f32>().unwrap(), n.to_vec::<i32>().unwrap()), (vec![2.0, 0.5], vec![0, 3]));
     // On numbers the type is the caller's.
     assert_eq!((gelu(1.0f64) * 1e6).round(), 841192.0);
     assert_eq!(mixed(1.0f64, Int::from(3), true).1, mixed(1.0f32, 3, true).1.get());
