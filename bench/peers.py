@@ -572,11 +572,125 @@ def train_mlp_jax(jax, sizes, x, y, rng):
     return call
 
 
+class Draws:
+    """The generator of crates/thalweg-cli/src/first_sight.rs."""
+
+    def __init__(self, seed):
+        self.state = seed * 0x9E3779B97F4A7C15 % 2**64
+
+    def below(self, n):
+        self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
+        return (self.state >> 33) % n
+
+    def share(self):
+        return self.below(1000) / 1000
+
+
+def first_ops(seed):
+    """Random operations on six tensors of [32, 32]; every dozen of them a mean is read, and decides what comes next."""
+    import torch
+
+    draws, done = Draws(seed), 0
+    pool = [torch.arange(1024, dtype=torch.float32).reshape(32, 32) * (0.001 * (i + 1)) for i in range(6)]
+    while done < 3000:
+        a, b, to = draws.below(6), draws.below(6), draws.below(6)
+        x, y = pool[a], pool[b]
+        match draws.below(16):
+            case 0:
+                made, count = (x + y) * 0.5, 2
+            case 1:
+                made, count = x - y, 1
+            case 2:
+                made, count = (x * y).tanh(), 2
+            case 3:
+                made, count = torch.maximum(x, y), 1
+            case 4:
+                made, count = torch.minimum(x, y), 1
+            case 5:
+                made, count = x.tanh(), 1
+            case 6:
+                made, count = (-x.abs()).exp(), 3
+            case 7:
+                made, count = x.sigmoid(), 1
+            case 8:
+                made, count = x.relu(), 1
+            case 9:
+                made, count = x.abs().sqrt(), 2
+            case 10:
+                made, count = x * (draws.share() - 0.5) + draws.share(), 2
+            case 11:
+                made, count = x - x.sum(1, keepdim=True) / 32, 3
+            case 12:
+                made, count = x.t(), 1
+            case 13:
+                made, count = x / (x.abs().amax(0, keepdim=True) + 1), 4
+            case 14:
+                made, count = torch.where(x > y, x, y * 0.5), 3
+            case _:
+                at = 1 + draws.below(31)
+                made, count = torch.cat([x[at:], x[:at]]), 3
+        pool[to] = made
+        done += count
+        if draws.below(5) == 0:
+            pool[a] = pool[a] * 0.5 if pool[a].mean().item() > 0.25 else pool[a] + 0.75
+            done += 2
+    return [x.cpu().numpy() for x in pool]
+
+
+def first_images(seed):
+    """Random augmentations of images: some of seven steps, in random order, with random numbers, each image read."""
+    import torch
+
+    draws = Draws(seed)
+    image, results = (torch.arange(128 * 128 * 3) * 7919 % 256).float().reshape(128, 128, 3), []
+    for _ in range(500):
+        top, left = draws.below(33), draws.below(33)
+        x = (image.clone() / 255)[top : top + 96, left : left + 96]
+        for _ in range(5):
+            match draws.below(7):
+                case 0:
+                    x = x.flip(1)
+                case 1:
+                    x = (x * (0.6 + 0.8 * draws.share())).clamp(0, 1)
+                case 2:
+                    mean = x.mean()
+                    x = ((x - mean) * (0.6 + 0.8 * draws.share()) + mean).clamp(0, 1)
+                case 3:
+                    grey, kept = x.mean(2, keepdim=True), draws.share()
+                    x = x * kept + grey * (1 - kept)
+                case 4:
+                    x = x.abs().pow(0.7 + 0.6 * draws.share())
+                case 5:
+                    x = (x - x.mean((0, 1), keepdim=True)) / (x.std((0, 1), keepdim=True, correction=0) + 1e-3)
+                case _:
+                    top, size = draws.below(48), 8 + draws.below(24)
+                    rows = torch.arange(96).reshape(96, 1, 1)
+                    x = x.masked_fill((rows >= top) & (rows < top + size), 0.5)
+        results.append(x.permute(2, 0, 1).contiguous().cpu().numpy())
+    return results
+
+
+def first_loop(seed):
+    """Heat on a plate whose border is cold: a thousand steps."""
+    import torch
+
+    heat = torch.arange(128 * 128).reshape(128, 128).float() * 1e-4
+    for _ in range(1000):
+        p = torch.nn.functional.pad(heat, (1, 1, 1, 1))
+        near = p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2]
+        heat = heat + (near - heat * 4) * 0.1
+    return heat.cpu().numpy()
+
+
+# What is never the same twice; compiling it is what its peers' users do not do, so eager torch stands for them.
+FIRST = {"first_ops": first_ops, "first_images": first_images, "first_loop": first_loop}
+
+
 class Figures:
     """Measures workloads; keeps the last one with its arguments and its compiled form."""
 
     def __init__(self, peer):
-        self.peer, self.key, self.call, self.cold = peer, None, None, None
+        self.peer, self.key, self.call, self.cold, self.seed = peer, None, None, None, 0
 
     def once(self, calls_in_flight=1):
         """Milliseconds a call, of so many that are put in the device's queue before anybody waits."""
@@ -591,6 +705,8 @@ class Figures:
             return self.dyn_shapes(large)
         if name == "cold_start":
             return self.cold_start()
+        if name in FIRST:
+            return self.first_sight(name, runs)
         if self.key != (name, large):
             self.key = self.call = None
             # torch.compile stops compiling, silently, after eight versions of what it takes for one function.
@@ -642,6 +758,21 @@ class Figures:
                     raise RuntimeError("the process ended before it had read anything")
                 times.append((time.perf_counter() - begin) * 1e3)
         return self.figure("cold_start", times[0], times)
+
+    def first_sight(self, name, runs):
+        """Runs with seeds of their own."""
+        if self.peer.name != "torch":
+            raise RuntimeError("measured with eager torch alone")
+        import torch
+
+        torch.set_default_device(self.peer.device)
+        times = []
+        for _ in range(runs):
+            self.seed += 1
+            begin = time.perf_counter()
+            FIRST[name](self.seed)
+            times.append((time.perf_counter() - begin) * 1e3)
+        return self.figure(name, times[0], times)
 
     def figure(self, name, cold, times):
         times.sort()

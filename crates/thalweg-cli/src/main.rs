@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod failure;
+mod first_sight;
 #[cfg(feature = "cuda")]
 mod gpus;
 mod math;
@@ -74,9 +75,12 @@ fn after_help() -> String {
         rows.fold(head.to_string(), |text, (name, about)| format!("{text}\n  {name:<21} {about}"))
     };
     let all = list("Workloads:", &mut named(workloads::ALL).chain(workloads::OTHERS.iter().copied()));
-    workloads::GROUPS
+    let groups = workloads::GROUPS
         .iter()
-        .fold(all, |text, (group, entries)| text + "\n\n" + &list(&format!("Group {group}:"), &mut named(entries)))
+        .fold(all, |text, (group, entries)| text + "\n\n" + &list(&format!("Group {group}:"), &mut named(entries)));
+    let first =
+        list(&format!("Group {}:", first_sight::GROUP), &mut first_sight::ALL.iter().map(|f| (f.name, f.about)));
+    groups + "\n\n" + &first
 }
 
 fn main() -> ExitCode {

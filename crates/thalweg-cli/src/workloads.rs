@@ -7,6 +7,7 @@ pub mod blocks;
 pub mod folds;
 
 use crate::failure::{Outcome, failure};
+use crate::first_sight;
 use clap::ValueEnum;
 use std::cell::RefCell;
 use std::f64::consts::SQRT_2;
@@ -187,7 +188,8 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
 /// The failure for a name that is no workload that can run.
 pub fn unknown(name: &str) -> crate::failure::Failure {
     let all = ALL.iter().chain(blocks::ALL).chain(folds::ALL);
-    let names: Vec<&str> = all.map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).collect();
+    let names: Vec<&str> =
+        all.map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).chain(first_sight::ALL.iter().map(|f| f.name)).collect();
     failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
 }
 

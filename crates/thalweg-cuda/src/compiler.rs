@@ -154,6 +154,53 @@ impl Compiler {
         Ok(unit.function.get_or_init(|| function).clone())
     }
 
+    /// How many units have to be compiled: those that are neither there nor on disk, from where they are loaded now.
+    pub fn missing<'a>(&self, units: impl Iterator<Item = &'a Arc<Unit>>) -> usize {
+        let mut missing: Vec<&Arc<Unit>> = vec![];
+        for unit in units {
+            let known = unit.function.get().is_some() || missing.iter().any(|m| Arc::ptr_eq(m, unit));
+            if !known && !self.loaded(unit) {
+                missing.push(unit);
+            }
+        }
+        missing.len()
+    }
+
+    /// Whether a unit's code was on disk, and is loaded.
+    fn loaded(&self, unit: &Unit) -> bool {
+        let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
+        unit.function.get().is_some()
+            || self.kept(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
+    }
+
+    /// What a unit's code is kept by on disk.
+    fn key(&self, unit: &Unit) -> Key {
+        // The prelude is hashed once for all sources.
+        static PRELUDE_KEY: LazyLock<Key> = LazyLock::new(|| Key::of(&[PRELUDE.as_bytes()]));
+        let chip = self.driver.chip();
+        let Source { options, own } = &unit.source;
+        let prelude = PRELUDE_KEY.as_bytes();
+        let sm = chip.sm.to_string();
+        Key::of(&[sm.as_bytes(), chip.compiler.as_bytes(), options.as_bytes(), prelude, own.as_bytes()])
+    }
+
+    /// A unit's function from disk.
+    fn kept(&self, unit: &Unit, key: &Key) -> Option<Function> {
+        let image = disk::cache()?.get(Kind::Code, key)?;
+        let function = self.load(unit, &image).ok()?;
+        count(|c| c.programs_loaded += 1);
+        Some(function)
+    }
+
+    /// The function in machine code.
+    fn load(&self, unit: &Unit, image: &[u8]) -> Result<Function, Error> {
+        let functions = self.driver.load(image, &[unit.name])?;
+        functions.into_iter().next().ok_or_else(|| Error::Compile {
+            device: self.device.clone(),
+            message: format!("no function {} in its code", unit.name),
+        })
+    }
+
     /// Has several units compiled at once, each by a thread of its own up to as many as there are processors. What
     /// fails is told by [`Compiler::function`].
     ///
@@ -195,31 +242,14 @@ impl Compiler {
     }
 
     fn make(&self, unit: &Unit) -> Result<Function, Error> {
-        let chip = self.driver.chip();
         dump(unit);
-        // The prelude is hashed once for all sources.
-        static PRELUDE_KEY: LazyLock<Key> = LazyLock::new(|| Key::of(&[PRELUDE.as_bytes()]));
-        let Source { options, own } = &unit.source;
-        let prelude = PRELUDE_KEY.as_bytes();
-        let sm = chip.sm.to_string();
-        let key = Key::of(&[sm.as_bytes(), chip.compiler.as_bytes(), options.as_bytes(), prelude, own.as_bytes()]);
-        let load = |image: &[u8]| {
-            let functions = self.driver.load(image, &[unit.name])?;
-            functions.into_iter().next().ok_or_else(|| Error::Compile {
-                device: self.device.clone(),
-                message: format!("no function {} in its code", unit.name),
-            })
-        };
-        let cache = disk::cache();
-        if let Some(image) = cache.as_ref().and_then(|c| c.get(Kind::Code, &key))
-            && let Ok(function) = load(&image)
-        {
-            count(|c| c.programs_loaded += 1);
+        let key = self.key(unit);
+        if let Some(function) = self.kept(unit, &key) {
             return Ok(function);
         }
         let start = Instant::now();
         let image = self.driver.compile(&unit.source.text())?;
-        let function = load(&image)?;
+        let function = self.load(unit, &image)?;
         let ns = start.elapsed().as_nanos() as u64;
         unit.compile_ns.store(ns, Relaxed);
         tracing::debug!(us = ns / 1000, registers = function.info.registers, "compiled");
@@ -227,7 +257,7 @@ impl Compiler {
             c.programs_compiled += 1;
             c.compile_ns += ns;
         });
-        if let Some(cache) = cache {
+        if let Some(cache) = disk::cache() {
             cache.put(Kind::Code, &key, &image);
         }
         Ok(function)

@@ -232,6 +232,13 @@ impl Device for CudaDevice {
         plans.into_iter().map(|p| -> Result<Arc<dyn Program>, Error> { Ok(Arc::new(self.bind(p)?)) }).collect()
     }
 
+    fn uncompiled(&self, launches: &[(&Kernel, &Geometry)]) -> usize {
+        let compiler = &self.0.compiler;
+        // What cannot be planned fails where it is prepared.
+        let plans: Vec<Plan> = launches.iter().filter_map(|(k, g)| plan(k, g, compiler).ok()).collect();
+        compiler.missing(plans.iter().flat_map(|p| &p.stages).map(|s| &s.unit))
+    }
+
     fn batch(&self, key: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {
         self.0.queue.batch(key, timed, run)
     }

@@ -2,6 +2,7 @@
 //!
 //! * [`plan`] partitions a [`Segment`]'s operations into kernels. It looks at the whole graph with its sizes in bytes.
 //! * [`instantiate`] works a [`Plan`] out for concrete sizes: kernel bodies, geometry, buffers.
+//! * [`unfused`] puts a segment together of one kernel an operation, without a search.
 //! * [`schedule`] finds the order of an [`Instance`]'s launches and the memory of each result.
 //! * [`keep`] says what of a forward pass is written for the backward pass.
 //! * [`SegmentClass`] says which sizes and layouts share a plan.
@@ -14,10 +15,12 @@ mod instance;
 mod keep;
 mod memory;
 mod partition;
+mod period;
 mod plan;
 mod scalars;
 mod segment;
 pub mod text;
+mod unfused;
 mod write;
 
 pub use class::SegmentClass;
@@ -30,7 +33,9 @@ pub use instance::{Instance, Output, instantiate, instantiate_like};
 pub use keep::{Keep, MOST_AGAIN, Question, Stretch, Why, keep};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
 pub use partition::{Effort, NoPlan, PLANNER, Planned, alternatives, plan, question};
+pub use period::{independent_turns, period};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};
+pub use unfused::{Single, SingleKey, unfused, unfused_work};
 pub use write::{Form, Part, Rule, ScalarArg, Slot, Step};

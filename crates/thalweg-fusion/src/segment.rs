@@ -264,6 +264,11 @@ impl<'a> Indexed<'a> {
         self.scalar_at[i] as usize + before
     }
 
+    /// Number of the segment's scalar that the first scalar argument of operation `i` is.
+    pub fn first_scalar(&self, i: usize) -> usize {
+        self.scalar_at[i] as usize
+    }
+
     pub fn shape(&self, v: ValueId) -> Shape {
         match v {
             ValueId::Op(i) => self.seg.shapes[i],

@@ -31,6 +31,7 @@ pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
     let _ = writeln!(out, "mode {fused} {strict} {tf32} {contracts}");
     let _ = match effort {
         Effort::None => writeln!(out, "effort none"),
+        Effort::Quick => writeln!(out, "effort quick"),
         Effort::Full => writeln!(out, "effort full"),
         Effort::Visits(n) => writeln!(out, "effort {n}"),
     };
@@ -105,6 +106,7 @@ fn take(line: &str, (segment, costs, effort): &mut (OwnedSegment, Costs, Effort)
         "effort" => {
             *effort = match rest {
                 "none" => Effort::None,
+                "quick" => Effort::Quick,
                 "full" => Effort::Full,
                 visits => Effort::Visits(visits.parse().ok()?),
             }

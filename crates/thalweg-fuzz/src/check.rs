@@ -40,7 +40,7 @@ pub struct Ways {
 
 /// When handles are dropped that nobody asks for at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Drops {
+pub(crate) enum Drops {
     /// Right after the last step that names them.
     Early,
     /// All at the end.
@@ -56,7 +56,7 @@ pub const STRICT: Mode =
     Mode { fused: true, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 const UNFUSED: Mode =
     Mode { fused: false, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
-const FAST: Mode =
+pub const FAST: Mode =
     Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
 /// Bytes measured for each byte predicted beyond which a plan is wrong about its kernel, and bytes of which nothing is
@@ -163,7 +163,13 @@ impl Checker {
     }
 
     /// Records the steps, reads what is kept; the results' bytes by step.
-    fn run(&self, program: &Program, mode: Mode, drops: Drops, all: bool) -> Result<Vec<Option<Vec<u8>>>, Error> {
+    pub(crate) fn run(
+        &self,
+        program: &Program,
+        mode: Mode,
+        drops: Drops,
+        all: bool,
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         self.run_on(self.device, program, mode, drops, all)
     }
 
@@ -351,6 +357,9 @@ impl Checker {
             self.other_plans(program, &unfused)?;
             self.unread(program, &unfused)?;
             self.reproducible(program)?;
+        }
+        if !self.gpu {
+            self.at_first_sight(program, &unfused)?;
         }
         if program.steps.len().is_multiple_of(2) && !self.gpu {
             self.within_limits(program, &unfused)?;
@@ -602,7 +611,7 @@ impl Checker {
     }
 
     /// Kept results equal to the bit, all NaN being one.
-    fn equal(
+    pub(crate) fn equal(
         &self,
         program: &Program,
         got: &[Option<Vec<u8>>],
@@ -626,7 +635,12 @@ impl Checker {
 
     /// Kept results near each other: contraction, unrounded narrow floats and other orders change little where the way
     /// to a value is stable.
-    fn close(&self, program: &Program, got: &[Option<Vec<u8>>], want: &[Option<Vec<u8>>]) -> Result<(), String> {
+    pub(crate) fn close(
+        &self,
+        program: &Program,
+        got: &[Option<Vec<u8>>],
+        want: &[Option<Vec<u8>>],
+    ) -> Result<(), String> {
         let stability = Stability::new(program);
         for (i, step) in program.steps.iter().enumerate().filter(|(_, s)| s.kept) {
             let (Some(g), Some(w)) = (&got[i], &want[i]) else { return Err(format!("%{i} is missing")) };

@@ -20,6 +20,7 @@ mod products;
 mod program;
 mod segment;
 mod stability;
+mod tiers;
 mod tolerance;
 mod traffic;
 
@@ -65,6 +66,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let failed = compile::run(seed, programs, &arguments.compile);
         return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
+    // What is about plans is about those that are searched for; `tiers` is about the others.
+    thalweg_stream::set_tiers_of_new_threads(false);
     let checker = checker(arguments)?;
     // Failures are reported as such; a panic's own message would only repeat them.
     std::panic::set_hook(Box::new(move |info| {

@@ -7,6 +7,7 @@
 
 mod compose;
 
+use crate::dims;
 use compose::{composed, places, reshape_mask, valid_steps};
 use smallvec::{SmallVec, smallvec};
 use thalweg_ir::{MAX_RANK, Shape, View};
@@ -324,22 +325,36 @@ impl IndexMap {
     /// points)`, the points counted from `start`; `false` where the map is no strided view, and nothing was told.
     pub fn stretches(&self, start: usize, len: usize, mut found: impl FnMut(usize, usize, isize, usize)) -> bool {
         let Some(view) = self.as_view() else { return false };
-        let (shape, strides) = (view.shape, view.strides());
-        let Some(last) = shape.rank().checked_sub(1) else {
+        let (extents, strides) = (view.shape.dims(), view.strides());
+        let merged = dims::merge(extents, 0..extents.len(), false, |o, i, n| dims::runs_on(strides, o, i, n));
+        let (mut index, mut at, mut number) = ([0; MAX_RANK], view.offset, start);
+        for (i, m) in merged.iter().enumerate().rev() {
+            index[i] = number % m.extent;
+            at += index[i] as isize * strides[m.inner];
+            number /= m.extent;
+        }
+        let Some((last, outer)) = merged.split_last() else {
             (0..len).for_each(|i| found(i, view.offset as usize, 0, 1));
             return true;
         };
+        let (place, step) = (outer.len(), strides[last.inner]);
         let mut done = 0;
         while done < len {
-            let point = start + done;
-            let run = (shape[last] - point % shape[last]).min(len - done);
-            let (mut number, mut at) = (point, view.offset);
-            for i in (0..=last).rev() {
-                at += (number % shape[i]) as isize * strides[i];
-                number /= shape[i];
-            }
-            found(done, at as usize, strides[last], run);
+            let run = (last.extent - index[place]).min(len - done);
+            found(done, at as usize, step, run);
             done += run;
+            // To the beginning of the next line.
+            at -= index[place] as isize * step;
+            index[place] = 0;
+            for (i, m) in outer.iter().enumerate().rev() {
+                index[i] += 1;
+                at += strides[m.inner];
+                if index[i] < m.extent {
+                    break;
+                }
+                at -= m.extent as isize * strides[m.inner];
+                index[i] = 0;
+            }
         }
         true
     }
@@ -395,6 +410,31 @@ impl IndexMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stretches_are_the_positions_from_any_point_on() {
+        let whole = IndexMap::new(View::contiguous(Shape::new(&[5, 6, 3])));
+        let maps = [
+            whole.clone(),
+            whole.clone().slice(&[(1, 1, 3), (2, 1, 4), (0, 1, 3)]),
+            whole.clone().slice(&[(0, 2, 3), (5, -2, 3), (1, 1, 1)]),
+            whole.clone().permute(&[2, 0, 1]),
+            IndexMap::new(View::contiguous(Shape::new(&[4, 1]))).expand(Shape::new(&[4, 7])),
+            IndexMap::new(View::contiguous(Shape::new(&[1, 1]))),
+        ];
+        for map in &maps {
+            let points = map.shape().numel();
+            for start in 0..points {
+                let mut at = vec![];
+                assert!(map.stretches(start, points - start, |first, p, step, run| {
+                    assert_eq!(first, at.len(), "one behind the other");
+                    at.extend((0..run as isize).map(|i| (p as isize + i * step) as usize));
+                }));
+                let positions: Vec<usize> = (start..points).filter_map(|p| map.position(p)).collect();
+                assert_eq!(at, positions, "{map:?} from {start}");
+            }
+        }
+    }
 
     /// A tensor of positions, moved element by element: what the maps are compared with.
     #[derive(Clone)]

@@ -148,6 +148,13 @@ pub trait Device: Send + Sync + Debug {
         launches.iter().map(|(kernel, _)| self.program(kernel)).collect()
     }
 
+    /// How many compilations [`Device::prepare`] would make somebody wait for, of milliseconds each; none on a device
+    /// that emits code in microseconds. What the disk cache holds is loaded now.
+    fn uncompiled(&self, launches: &[(&Kernel, &Geometry)]) -> usize {
+        let _ = launches;
+        0
+    }
+
     /// Calls `run`, which allocates and launches programs of this device, and sees to it that everything is in the
     /// queue when it returns. The device may keep the launches back until then; other threads that want the queue wait.
     /// `key` is the same where the same programs are launched in the same order, and never used for others; without one

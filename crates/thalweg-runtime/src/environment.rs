@@ -130,6 +130,8 @@ pub static SEARCH: Variable = variable(
 pub static MEASURE: Variable = variable("THALWEG_MEASURE", Allowed::Percent, "run time spent on measuring plans");
 /// Whether results that nobody reads are left unwritten.
 pub static DEFER: Variable = variable("THALWEG_DEFER", ON_OFF, "whether unread results are left unwritten");
+/// Whether new segments run before a plan has been searched for.
+pub static TIERS: Variable = variable("THALWEG_TIERS", ON_OFF, "whether new code runs before it is planned for");
 /// Whether what a backward pass reads may be computed again.
 pub static RECOMPUTE: Variable =
     variable("THALWEG_RECOMPUTE", ON_OFF, "whether what a backward pass reads may be computed again");
@@ -178,7 +180,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 27] = [
+pub static ALL: [&Variable; 28] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -190,6 +192,7 @@ pub static ALL: [&Variable; 27] = [
     &SEARCH,
     &MEASURE,
     &DEFER,
+    &TIERS,
     &RECOMPUTE,
     &CACHE,
     &CALIBRATE,

@@ -11,6 +11,7 @@
 //! [`MOST_BYTES`]. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
 
 use crate::DeviceRef;
+use crate::first_sight::tiers;
 use crate::history::{History, Watch};
 use crate::mode::{Mode, measuring};
 use crate::run::{self, Timed};
@@ -24,6 +25,19 @@ use thalweg_runtime::{Error, count};
 
 /// Bytes of inputs that recipes alone keep alive, at most.
 const MOST_BYTES: usize = 256 << 20;
+
+/// Bytes of a result from which on it is worth guessing that nobody will read it.
+pub(crate) const WORTH_GUESSING: usize = 256 << 10;
+
+/// Recipes made by a guess whose values were dropped unread, and those that somebody read.
+static GUESSED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// Whether results that were never read, and never dropped unread either, may be left unwritten: while most such
+/// guesses are right. Somebody has to wait for one that is wrong.
+pub(crate) fn guesses() -> bool {
+    let [right, wrong] = [0, 1].map(|i| GUESSED[i].load(Relaxed));
+    tiers() && 4 * wrong <= right + 8
+}
 
 /// Bytes that recipes alone keep alive.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
@@ -40,6 +54,8 @@ pub(crate) struct Recipe {
     pub history: Arc<History>,
     /// Bytes of inputs that nothing else keeps.
     pub kept: usize,
+    /// Whether no run before says that these are dropped unread.
+    guess: bool,
     /// The deferred results, once one was asked for.
     made: OnceLock<Result<Vec<Option<Storage>>, Error>>,
 }
@@ -57,11 +73,12 @@ impl Recipe {
         (segment, sizes): (OwnedSegment, Vec<i64>),
         inputs: Vec<Arc<Value>>,
         (deferred, history, kept): (BitSet, Arc<History>, usize),
+        guess: bool,
     ) -> Option<Arc<Recipe>> {
         let before = KEPT.fetch_add(kept, Relaxed);
         let made = OnceLock::new();
         // Gives the bytes back when it is dropped.
-        let recipe = Recipe { device, segment, sizes, entry, inputs, deferred, history, kept, made };
+        let recipe = Recipe { device, segment, sizes, entry, inputs, deferred, history, kept, guess, made };
         (before + kept <= MOST_BYTES).then(|| Arc::new(recipe))
     }
 
@@ -76,7 +93,7 @@ impl Recipe {
 /// wanted.
 pub(crate) fn run_alone(
     device: DeviceRef,
-    entry: &Entry,
+    entry: &Arc<Entry>,
     (segment, sizes): (Segment<'_>, &[i64]),
     mut inputs: Vec<Option<Arc<Value>>>,
     wanted: &BitSet,
@@ -133,6 +150,9 @@ impl Recompute for Recipe {
 impl Drop for Recipe {
     fn drop(&mut self) {
         KEPT.fetch_sub(self.kept, Relaxed);
+        if self.guess {
+            GUESSED[self.made.get().is_some() as usize].fetch_add(1, Relaxed);
+        }
     }
 }
 

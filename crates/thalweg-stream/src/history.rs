@@ -26,6 +26,11 @@ impl History {
         Arc::new(History((0..operations).map(|_| Fate::default()).collect()))
     }
 
+    /// Whether a result was never read.
+    pub fn is_never_read(&self, i: usize) -> bool {
+        !self.0[i].read.load(Relaxed)
+    }
+
     /// Whether a result was dropped unread every time.
     pub fn is_unread(&self, i: usize) -> bool {
         self.0[i].unread.load(Relaxed) >= UNREAD && !self.0[i].read.load(Relaxed)

@@ -16,8 +16,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{
-    Instance, Needs, Plan, Planned, ScalarClasses, Schedule, Segment, alternatives, footprint, instantiate, schedule,
-    schedule_within,
+    Instance, Needs, Plan, Planned, ScalarClasses, Schedule, Segment, Step, alternatives, footprint, instantiate,
+    schedule, schedule_within,
 };
 use thalweg_kernel::Moved;
 use thalweg_runtime::{Error, Program, granted};
@@ -33,6 +33,8 @@ pub(crate) struct Ready {
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
+    /// It runs until a plan has been searched for: the plan store is asked again each time.
+    pub provisional: bool,
     /// Whether another plan is faster for these sizes.
     pub autotuning: Autotuning<Ready>,
     /// In which order its launches run, and where results lie.
@@ -129,11 +131,29 @@ pub(crate) fn prepare(
     segment: &Segment<'_>,
     instance: &Instance,
 ) -> Result<Vec<Arc<dyn Program>>, Error> {
-    let launches: Vec<_> = instance.steps.iter().map(|s| (&s.kernel, &s.geometry)).collect();
-    defect::caught("the compiler", device, segment, || device.device().prepare(&launches))?
+    defect::caught("the compiler", device, segment, || prepare_steps(device, &instance.steps))?
+}
+
+/// The programs of launches.
+pub(crate) fn prepare_steps<'a>(
+    device: DeviceRef,
+    steps: impl IntoIterator<Item = &'a Step>,
+) -> Result<Vec<Arc<dyn Program>>, Error> {
+    let launches: Vec<_> = steps.into_iter().map(|s| (&*s.kernel, &*s.geometry)).collect();
+    device.device().prepare(&launches)
 }
 
 impl Ready {
+    /// A plan of a class instantiated, nothing known of its runs.
+    pub fn new(
+        (plan, plans, classes): (Arc<Plan>, Arc<ClassPlans>, Arc<ScalarClasses>),
+        instance: Instance,
+        programs: Vec<Arc<dyn Program>>,
+    ) -> Ready {
+        let (autotuning, memory, traffic) = (Autotuning::default(), Memory::default(), Traffic::default());
+        Ready { plan, plans, instance, programs, classes, provisional: false, autotuning, memory, traffic }
+    }
+
     /// Other plans for the same segment, instantiated.
     pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named<Ready> {
         let costs = costs(device);
@@ -164,10 +184,9 @@ impl Ready {
     fn instantiated(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
         let instance = instantiate(&plan, segment, &self.classes)?;
         let programs = prepare(device, &segment, &instance);
-        let (autotuning, memory, traffic) = (Autotuning::decided(), Memory::default(), Traffic::default());
-        let (plan, classes, programs) = (Arc::new(plan), self.classes.clone(), programs.ok()?);
-        let plans = self.plans.clone();
-        Some(Arc::new(Ready { plan, plans, instance, programs, classes, autotuning, memory, traffic }))
+        let of_class = (Arc::new(plan), self.plans.clone(), self.classes.clone());
+        let ready = Ready::new(of_class, instance, programs.ok()?);
+        Some(Arc::new(Ready { autotuning: Autotuning::decided(), ..ready }))
     }
 }
 

@@ -6,13 +6,12 @@ use crate::DeviceRef;
 use crate::autotune::Turn;
 use crate::calibration::watch;
 use crate::defect;
-use crate::deferred::{Recipe, deferring};
+use crate::deferred::{Recipe, WORTH_GUESSING, deferring, guesses};
 use crate::hash::AddressHasher;
 use crate::history::History;
 use crate::index_error::{Failure, Site, Sorted, take_site};
 use crate::kept::Decision;
 use crate::mode::{Mode, measuring};
-use crate::period::{independent_turns, period};
 use crate::ready::{Numbered, Ready, held_alone};
 use crate::recognizer::{Known, Recognizer};
 use crate::report;
@@ -25,8 +24,8 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use thalweg_fusion::{BitSet, OwnedSegment, Segment};
-use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
+use thalweg_fusion::{BitSet, OwnedSegment, Segment, independent_turns, period};
+use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
 /// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one
@@ -527,7 +526,11 @@ impl Recorder {
         let known = self.recognizer.known();
         let at = known.iter().position(|k| k.live == self.planned);
         let at_hand = at.and_then(|at| match &known[at].last {
-            Some((sizes, ready)) if **sizes == *self.sizes && ready.classes.hold(&self.scalars) => Some(ready.clone()),
+            Some((sizes, ready))
+                if !ready.provisional && **sizes == *self.sizes && ready.classes.hold(&self.scalars) =>
+            {
+                Some(ready.clone())
+            }
             _ => None,
         });
         let (ready, origin) = match at_hand {
@@ -608,23 +611,60 @@ impl Recorder {
             Wanted::Value { epoch, index } if epoch == self.epoch => Some(index as usize),
             Wanted::Value { .. } | Wanted::Nothing => None,
         };
+        let guessed = self.guessed();
         let live = &self.live;
-        let known = self.recognizer.known().iter().find(|k| k.live == *live)?;
-        let (history, entry) = (known.history.clone(), known.entry.clone());
+        let known = self.recognizer.known().iter().find(|k| k.live == *live);
+        if known.is_none() && guessed.count() == 0 {
+            return None;
+        }
+        let known = known.map(|k| (k.history.clone(), k.entry.clone()));
+        let (is_new, (history, entry)) = match known {
+            Some(known) => (false, known),
+            None => {
+                let laid = self.laid_out();
+                let entry = store::entry(self.device, self.mode, self.stream, &self.segment(&laid));
+                (true, (History::new(self.ops.len()), entry))
+            }
+        };
         let mut deferred = BitSet::new(self.ops.len());
-        let unread = |&i: &usize| history.is_unread(i) && asked != Some(i);
+        let unread = |&i: &usize| {
+            let dropped = history.is_unread(i) || guessed.has(i) && history.is_never_read(i);
+            dropped && asked != Some(i)
+        };
         self.live.iter().filter(unread).for_each(|i| deferred.insert(i));
-        let bytes = |v: &Value| v.shape().numel() * v.dtype().size();
-        let saved: usize = deferred.iter().map(|i| bytes(&self.values[i])).sum();
+        let saved: usize = deferred.iter().map(|i| self.values[i].nbytes()).sum();
         let kept = self.own_input_bytes();
         if deferred.count() == 0 || kept > saved {
             return None;
         }
+        let guess = deferred.iter().any(|i| !history.is_unread(i));
         let laid = self.laid_out();
         let segment = self.segment(&laid).to_owned();
         let segment = OwnedSegment { live: self.live.clone(), ..segment };
         let inputs = self.inputs.iter().flatten().cloned().collect();
-        Recipe::new((self.device, entry), (segment, self.sizes.clone()), inputs, (deferred, history, kept))
+        if is_new {
+            let (live, history, entry) = (self.live.clone(), history.clone(), entry.clone());
+            self.recognizer.add(Known { live, entry, history, last: None });
+        }
+        Recipe::new((self.device, entry), (segment, self.sizes.clone()), inputs, (deferred, history, kept), guess)
+    }
+
+    /// Large results that something here reads already: most such handles are held until the end of a statement or a
+    /// scope, and dropped.
+    fn guessed(&self) -> BitSet {
+        let mut guessed = BitSet::new(self.ops.len());
+        if !guesses() {
+            return guessed;
+        }
+        for arg in self.ops.iter().flat_map(|op| op.args()) {
+            if let Arg::Op(i) = arg
+                && self.live.has(i)
+                && self.values[i].nbytes() >= WORTH_GUESSING
+            {
+                guessed.insert(i);
+            }
+        }
+        guessed
     }
 
     /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's

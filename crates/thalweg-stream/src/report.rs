@@ -50,6 +50,11 @@ pub(crate) fn is_timed() -> bool {
     COLLECTED.with_borrow(|c| c.is_some()) || TIMES.with_borrow(|t| t.is_some())
 }
 
+/// Whether somebody wants to know how segments are planned.
+pub(crate) fn is_explained() -> bool {
+    COLLECTED.with_borrow(|c| c.is_some())
+}
+
 /// A report for the segment about to run, if somebody wants one.
 pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> {
     COLLECTED.with_borrow(|c| c.is_some()).then(f)

@@ -25,6 +25,8 @@ pub(crate) enum Origin {
     Measured,
     /// It was searched for.
     Search,
+    /// Nobody has searched for one yet: it is what runs at first sight.
+    FirstSight,
 }
 
 /// What a plan and all that is measured of it are kept by.
@@ -46,6 +48,35 @@ pub(crate) fn plan(
     plan_in(disk::cache().as_deref(), device, segment, costs, effort, classes)
 }
 
+/// The plan of a segment from the process's disk cache, if it is there.
+pub(crate) fn kept(
+    device: DeviceRef,
+    segment: Segment<'_>,
+    costs: &Costs,
+    effort: Effort,
+    classes: &ScalarClasses,
+) -> Option<(Plan, Instance, Origin)> {
+    let cache = disk::cache()?;
+    kept_in(&cache, &plan_key(device, &segment, costs, effort), segment, costs, classes)
+}
+
+/// What a cache holds under a key, if that is a plan of the segment.
+fn kept_in(
+    cache: &Cache,
+    key: &Key,
+    segment: Segment<'_>,
+    costs: &Costs,
+    classes: &ScalarClasses,
+) -> Option<(Plan, Instance, Origin)> {
+    let kept = |kind: Kind, origin: Origin| {
+        let plan = Planned::from_bytes(&cache.get(kind, key)?, segment, costs)?.plan;
+        let instance = instantiate(&plan, segment, classes)?;
+        Some((plan, instance, origin))
+    };
+    let measured = measuring().and_then(|_| kept(Kind::Measured, Origin::Measured));
+    measured.or_else(|| kept(Kind::Plan, Origin::Disk))
+}
+
 /// As [`plan`], with that cache or without any.
 pub(crate) fn plan_in(
     cache: Option<&Cache>,
@@ -57,14 +88,8 @@ pub(crate) fn plan_in(
 ) -> Result<(Plan, Instance, Origin), Error> {
     // Without fusion there is nothing to search for.
     let place = cache.filter(|_| segment.mode.fused).map(|cache| (cache, plan_key(device, &segment, costs, effort)));
-    let kept = |kind: Kind, origin: Origin| {
-        let (cache, key) = place.as_ref()?;
-        let plan = Planned::from_bytes(&cache.get(kind, key)?, segment, costs)?.plan;
-        let instance = instantiate(&plan, segment, classes)?;
-        Some((plan, instance, origin))
-    };
-    let measured = measuring().and_then(|_| kept(Kind::Measured, Origin::Measured));
-    if let Some(kept) = measured.or_else(|| kept(Kind::Plan, Origin::Disk)) {
+    let there = place.as_ref().and_then(|(cache, key)| kept_in(cache, key, segment, costs, classes));
+    if let Some(kept) = there {
         return Ok(kept);
     }
     let defect = |why: NoPlan| defect::error(format!("the planner has no plan: {why}"), Some((device, &segment)));

@@ -16,8 +16,9 @@ use crate::autotune::Autotuning;
 use crate::calibration::planning_costs;
 use crate::class_plans::ClassPlans;
 use crate::defect;
+use crate::first_sight::{self, Asks, First, Found, Job};
 use crate::mode::{Mode, effort};
-use crate::ready::{Memory, Ready, Traffic, prepare};
+use crate::ready::{Ready, prepare};
 use crate::saved::{self, Origin};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +27,7 @@ use thalweg_fusion::{
     BitSet, Effort, Instance, Plan, ScalarClasses, Segment, SegmentClass, footprint, instantiate, instantiate_like,
 };
 use thalweg_ir::RelOp;
-use thalweg_runtime::{Error, count};
+use thalweg_runtime::{Counters, Error, Program, count};
 
 /// Instances kept for one pattern; more sizes than that and the oldest are instantiated again (microseconds).
 const MAX_INSTANCES: usize = 1024;
@@ -64,6 +65,8 @@ struct Known {
     rest: Arc<ClassPlans>,
     classes: Arc<ScalarClasses>,
     instances: HashMap<Box<[i64]>, Arc<Ready>>,
+    /// What searches in the background have cost, not yet on anybody's account.
+    spent: Option<Counters>,
 }
 
 struct PlannedClass {
@@ -71,10 +74,21 @@ struct PlannedClass {
     plans: Arc<ClassPlans>,
     /// The latest instance of the class.
     last: Option<Arc<Ready>>,
+    search: Search,
+}
+
+/// How far a class without a plan is from having one.
+enum Search {
+    /// It was met so often.
+    After(u32),
+    /// A search was asked for.
+    Asked,
+    /// The search is over, whatever it found.
+    Over,
 }
 
 /// A plan instantiated for the sizes at hand.
-type Found = (Arc<Plan>, Instance);
+type Fitting = (Arc<Plan>, Instance);
 
 #[derive(Default)]
 struct Store {
@@ -134,37 +148,64 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, stream: u32, segment: &Segmen
     let classes = Arc::new(ScalarClasses::new(segment.scalars));
     let entry = Arc::new(Entry {
         mode,
-        known: Mutex::new(Known { planned: vec![], rest: Arc::default(), classes, instances: HashMap::new() }),
+        known: Mutex::new(Known {
+            planned: vec![],
+            rest: Arc::default(),
+            classes,
+            instances: HashMap::new(),
+            spent: None,
+        }),
     });
     store.ops += segment.ops.len();
     store.entries.insert(pattern, entry.clone());
     entry
 }
 
+/// What runs a segment, before its programs are there or with them.
+struct Chosen {
+    plan: Arc<Plan>,
+    instance: Instance,
+    origin: Origin,
+    programs: Option<Vec<Arc<dyn Program>>>,
+}
+
 impl Entry {
     /// What runs the segment: from before, or instantiated now; and where the plan came from.
-    pub fn ready(&self, device: DeviceRef, segment: Segment<'_>, sizes: &[i64]) -> Result<(Arc<Ready>, Origin), Error> {
+    pub fn ready(
+        self: &Arc<Entry>,
+        device: DeviceRef,
+        segment: Segment<'_>,
+        sizes: &[i64],
+    ) -> Result<(Arc<Ready>, Origin), Error> {
         let mut known = locked(&self.known);
         if !known.classes.hold(segment.scalars) {
             known.classes = Arc::new(known.classes.split(segment.scalars));
             known.instances.clear();
         }
-        if let Some(ready) = known.instances.get(sizes) {
+        known.account();
+        let before = known.instances.get(sizes).cloned();
+        if let Some(ready) = before.as_ref().filter(|r| !r.provisional) {
             return Ok((ready.clone(), Origin::Memory));
         }
         let begin = Instant::now();
-        let (classes, class) = (known.classes.clone(), SegmentClass::of(&segment));
+        let class = SegmentClass::of(&segment);
         let at = known.planned.iter().position(|p| p.class == class);
-        let search = || match at
-            .map_or_else(|| known.beyond(device, self.mode, segment), |at| known.fitting(at, self.mode, segment))
+        let provisional = before.filter(|_| at.is_some_and(|at| known.planned[at].plans.all().is_empty()));
+        if let (Some(ready), Some(at)) = (provisional, at)
+            && known.waits(at, device, self.mode)
         {
-            Some((plan, instance)) => Ok((plan, instance, Origin::Memory)),
-            None => saved::plan(device, segment, &planning_costs(device, self.mode), effort(), &classes)
-                .map(|(plan, instance, origin)| (known.shared(plan), instance, origin)),
-        };
-        let (plan, instance, origin) = defect::caught("the planner", device, &segment, search)??;
-        let of_class = known.class(at, class, (origin != Origin::Memory).then_some(&plan));
+            self.met_again(&mut known, at, device, (segment, sizes));
+            return Ok((ready, Origin::FirstSight));
+        }
+        let chosen = self.choose(&mut known, at, device, segment)?;
+        let first_sight = chosen.origin == Origin::FirstSight;
+        let of_class = known.class(
+            at,
+            class,
+            (!matches!(chosen.origin, Origin::Memory | Origin::FirstSight)).then_some(&chosen.plan),
+        );
         let plan_ns = begin.elapsed().as_nanos() as u64;
+        let origin = chosen.origin;
         count(|c| {
             c.plan_ns += plan_ns;
             c.instances_made += 1;
@@ -173,32 +214,167 @@ impl Entry {
         });
         tracing::debug!(
             operations = segment.ops.len(),
-            kernels = plan.kernel_count(),
+            kernels = chosen.plan.kernel_count(),
             ?origin,
             plan_us = plan_ns / 1000,
             "plan instantiated for sizes"
         );
-        let programs = prepare(device, &segment, &instance);
-        let autotuning = if origin == Origin::Measured { Autotuning::decided() } else { Autotuning::default() };
-        let (memory, traffic) = (Memory::default(), Traffic::default());
-        let plans = of_class.map_or(&known.rest, |at| &known.planned[at].plans).clone();
-        let programs = programs?;
-        let ready = Arc::new(Ready { plan, plans, instance, programs, classes, autotuning, memory, traffic });
-        if known.instances.len() >= MAX_INSTANCES {
-            known.instances.clear();
-        }
-        known.instances.insert(sizes.into(), ready.clone());
-        if let Some(at) = of_class {
-            known.planned[at].last = Some(ready.clone());
+        let ready = known.made_ready(chosen, of_class, device, &segment)?;
+        known.keep(sizes, &ready, of_class);
+        if let Some(at) = of_class.filter(|_| first_sight) {
+            self.met_again(&mut known, at, device, (segment, sizes));
         }
         Ok((ready, origin))
+    }
+
+    /// A plan of the class at `at`; where it has none, what runs at first sight or what is searched for now.
+    fn choose(
+        &self,
+        known: &mut Known,
+        at: Option<usize>,
+        device: DeviceRef,
+        segment: Segment<'_>,
+    ) -> Result<Chosen, Error> {
+        let costs = planning_costs(device, self.mode);
+        let classes = known.classes.clone();
+        let fits = || match at {
+            Some(at) => known.fitting(at, self.mode, segment),
+            None => known.beyond(device, self.mode, segment),
+        };
+        if let Some((plan, instance)) = defect::caught("the planner", device, &segment, fits)? {
+            return Ok(Chosen { plan, instance, origin: Origin::Memory, programs: None });
+        }
+        let there_is_room = at.is_some() || known.planned.len() < MAX_CLASSES;
+        let waits = there_is_room
+            && at.map_or_else(|| first_sight::may_run(device, self.mode), |at| known.waits(at, device, self.mode));
+        if waits {
+            let kept = defect::caught("the planner", device, &segment, || {
+                saved::kept(device, segment, &costs, effort(), &classes)
+            })?;
+            if let Some((plan, instance, origin)) = kept {
+                return Ok(Chosen { plan: known.shared(plan), instance, origin, programs: None });
+            }
+            let chosen = |plan, instance, origin, programs| Chosen { plan: Arc::new(plan), instance, origin, programs };
+            match first_sight::first(device, segment, &costs, &classes)? {
+                Some(First::Singles(plan, instance, programs)) => {
+                    return Ok(chosen(plan, instance, Origin::FirstSight, Some(programs)));
+                }
+                Some(First::Planned(plan, instance, complete)) => {
+                    let origin = if complete { Origin::Search } else { Origin::FirstSight };
+                    return Ok(chosen(plan, instance, origin, None));
+                }
+                None => {}
+            }
+        }
+        let search = || saved::plan(device, segment, &costs, effort(), &classes);
+        let (plan, instance, origin) = defect::caught("the planner", device, &segment, search)??;
+        Ok(Chosen { plan: known.shared(plan), instance, origin, programs: None })
+    }
+
+    /// Notes that a class without a plan was met, and asks for a search where that was often enough.
+    fn met_again(
+        self: &Arc<Entry>,
+        known: &mut Known,
+        at: usize,
+        device: DeviceRef,
+        (segment, sizes): (Segment<'_>, &[i64]),
+    ) {
+        count(|c| c.first_sight += 1);
+        let classes = known.classes.clone();
+        let class = &mut known.planned[at];
+        let Search::After(met) = &mut class.search else { return };
+        *met += 1;
+        if *met < first_sight::MEETINGS {
+            return;
+        }
+        let job = Job {
+            asks: self.clone(),
+            device,
+            mode: self.mode,
+            effort: effort(),
+            segment: segment.to_owned(),
+            sizes: sizes.into(),
+            class: class.class.clone(),
+            classes,
+        };
+        if first_sight::search(job) {
+            class.search = Search::Asked;
+        }
+    }
+}
+
+impl Asks for Entry {
+    fn found(
+        &self,
+        class: &SegmentClass,
+        (sizes, classes): (Box<[i64]>, Arc<ScalarClasses>),
+        found: Result<Found, Error>,
+        spent: Counters,
+    ) {
+        let mut known = locked(&self.known);
+        known.spent = Some(known.spent.take().map_or(spent, |before| before + spent));
+        let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
+        known.planned[at].search = Search::Over;
+        let Ok(Found { plan, instance, programs }) = found else { return };
+        let plan = known.shared(plan);
+        let plans = known.planned[at].plans.clone();
+        plans.prefer(&plan);
+        // Without programs, or where scalars turned out to differ that were equal, the plan is instantiated once more.
+        if let Some(programs) = programs.filter(|_| Arc::ptr_eq(&classes, &known.classes)) {
+            let ready = Arc::new(Ready::new((plan, plans, classes), instance, programs));
+            known.keep(&sizes, &ready, Some(at));
+        }
+    }
+}
+
+impl Known {
+    /// Whether a class may run at first sight, not having been searched for in vain.
+    fn waits(&self, at: usize, device: DeviceRef, mode: Mode) -> bool {
+        !matches!(self.planned[at].search, Search::Over) && first_sight::may_run(device, mode)
+    }
+
+    /// Puts what searches in the background have cost on the account of whoever gains by them.
+    fn account(&mut self) {
+        if let Some(spent) = self.spent.take() {
+            count(|c| *c = *c + spent);
+        }
+    }
+
+    /// What was chosen with its programs.
+    fn made_ready(
+        &self,
+        chosen: Chosen,
+        of_class: Option<usize>,
+        device: DeviceRef,
+        segment: &Segment<'_>,
+    ) -> Result<Arc<Ready>, Error> {
+        let Chosen { plan, instance, origin, programs } = chosen;
+        let programs = programs.map_or_else(|| prepare(device, segment, &instance), Ok)?;
+        let plans = of_class.map_or(&self.rest, |at| &self.planned[at].plans).clone();
+        let mut ready = Ready::new((plan, plans, self.classes.clone()), instance, programs);
+        ready.provisional = origin == Origin::FirstSight;
+        if ready.provisional || origin == Origin::Measured {
+            ready.autotuning = Autotuning::decided();
+        }
+        Ok(Arc::new(ready))
+    }
+
+    /// Keeps an instance for sizes.
+    fn keep(&mut self, sizes: &[i64], ready: &Arc<Ready>, of_class: Option<usize>) {
+        if self.instances.len() >= MAX_INSTANCES {
+            self.instances.clear();
+        }
+        self.instances.insert(sizes.into(), ready.clone());
+        if let Some(at) = of_class.filter(|_| !ready.provisional) {
+            self.planned[at].last = Some(ready.clone());
+        }
     }
 }
 
 impl Known {
     /// A plan of that class that fits these sizes: the newest; where runs are to be alike the oldest, which stays the
     /// same however many more there are.
-    fn fitting(&self, at: usize, mode: Mode, segment: Segment<'_>) -> Option<Found> {
+    fn fitting(&self, at: usize, mode: Mode, segment: Segment<'_>) -> Option<Fitting> {
         let of_class = &self.planned[at];
         let plans = of_class.plans.all();
         // Most sizes differ from the last ones by a number of rows.
@@ -218,7 +394,7 @@ impl Known {
 
     /// What a class that is not planned for takes, once there are as many as may be: of all plans that fit the one that
     /// is predicted to be the fastest.
-    fn beyond(&self, device: DeviceRef, mode: Mode, segment: Segment<'_>) -> Option<Found> {
+    fn beyond(&self, device: DeviceRef, mode: Mode, segment: Segment<'_>) -> Option<Fitting> {
         if self.planned.len() < MAX_CLASSES {
             return None;
         }
@@ -248,7 +424,7 @@ impl Known {
     /// for it now.
     fn class(&mut self, at: Option<usize>, class: SegmentClass, plan: Option<&Arc<Plan>>) -> Option<usize> {
         let at = at.or_else(|| {
-            let new = PlannedClass { class, plans: Arc::default(), last: None };
+            let new = PlannedClass { class, plans: Arc::default(), last: None, search: Search::After(0) };
             (self.planned.len() < MAX_CLASSES).then(|| self.planned.push(new)).map(|()| self.planned.len() - 1)
         });
         if let Some(plan) = plan {

@@ -159,6 +159,19 @@ impl Value {
         self.compute();
         self.bytes()
     }
+
+    /// As [`Value::read`], to memory that is there.
+    ///
+    /// # Errors
+    /// What kept the value from being computed or copied.
+    ///
+    /// # Panics
+    /// When `out` is not as long as the elements are.
+    pub fn read_to(&self, out: &mut [u8]) -> Result<(), Error> {
+        assert_eq!(out.len(), self.shape().numel() * self.dtype().size(), "bytes of {} elements", self.shape());
+        self.compute();
+        self.copy_to(out)
+    }
 }
 
 /// Cuts the stream of that number, if it is still there, and runs what was recorded.

@@ -4,6 +4,7 @@ use crate::DeviceRef;
 use crate::deferred_check::DeferredChecks;
 use crate::history::Watch;
 use crate::mode::Mode;
+use crate::strided;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -180,6 +181,11 @@ impl Value {
         &self.shape
     }
 
+    /// Bytes of its elements.
+    pub(crate) fn nbytes(&self) -> usize {
+        self.shape.numel() * self.dtype.size()
+    }
+
     /// Its dtype.
     #[inline]
     pub fn dtype(&self) -> DType {
@@ -316,16 +322,20 @@ impl Value {
     /// # Errors
     /// What kept the value from being computed or copied.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
+        let mut out = vec![0; self.nbytes()];
+        self.copy_to(&mut out)?;
+        Ok(out)
+    }
+
+    /// As [`Value::bytes`], to memory of that many bytes.
+    pub(crate) fn copy_to(&self, out: &mut [u8]) -> Result<(), Error> {
         let Storage { buffer, view } = self.outcome()?;
-        let (size, count) = (self.dtype.size(), view.shape.numel());
         let device = self.device.device();
-        let mut out = vec![0u8; count * size];
-        if count == 0 {
-            return Ok(out);
+        if out.is_empty() {
+            return Ok(());
         }
         if view.is_contiguous() {
-            device.read(&buffer, &mut out)?;
-            return Ok(out);
+            return device.read(&buffer, out);
         }
         let copy;
         let source = match device.host_bytes(&buffer) {
@@ -337,33 +347,7 @@ impl Value {
                 &copy
             }
         };
-        gather(&view, source, size, &mut out);
-        Ok(out)
-    }
-}
-
-/// Copies the elements of a view, row-major.
-fn gather(view: &View, source: &[u8], size: usize, out: &mut [u8]) {
-    let rank = view.shape.rank();
-    let (inner, stride) = if rank == 0 { (1, 0) } else { (view.shape[rank - 1], view.strides()[rank - 1]) };
-    let mut index = vec![0usize; rank.saturating_sub(1)];
-    for row in out.chunks_exact_mut(inner * size) {
-        let mut full = index.clone();
-        if rank > 0 {
-            full.push(0);
-        }
-        let mut at = view.position(&full);
-        for element in row.chunks_exact_mut(size) {
-            let from = at as usize * size;
-            element.copy_from_slice(&source[from..from + size]);
-            at += stride;
-        }
-        for i in (0..index.len()).rev() {
-            index[i] += 1;
-            if index[i] < view.shape[i] {
-                break;
-            }
-            index[i] = 0;
-        }
+        strided::copy(&view, source, self.dtype.size(), out);
+        Ok(())
     }
 }

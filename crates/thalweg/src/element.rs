@@ -21,6 +21,12 @@ pub trait Element:
     /// The elements in such bytes.
     #[doc(hidden)]
     fn from_bytes(bytes: &[u8]) -> Vec<Self>;
+    /// So many elements whose bytes `fill` writes.
+    ///
+    /// # Errors
+    /// What `fill` gives.
+    #[doc(hidden)]
+    fn filled<E>(count: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Vec<Self>, E>;
 }
 
 macro_rules! elements {
@@ -32,6 +38,11 @@ macro_rules! elements {
             }
             fn from_bytes(bytes: &[u8]) -> Vec<$t> {
                 bytemuck::pod_collect_to_vec(bytes)
+            }
+            fn filled<E>(count: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Vec<$t>, E> {
+                let mut all: Vec<$t> = bytemuck::zeroed_vec(count);
+                fill(bytemuck::must_cast_slice_mut(&mut all))?;
+                Ok(all)
             }
         }
         impl sealed::Sealed for $t {}
@@ -46,6 +57,11 @@ impl Element for bool {
     }
     fn from_bytes(bytes: &[u8]) -> Vec<bool> {
         bytes.iter().map(|&b| b != 0).collect()
+    }
+    fn filled<E>(count: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Vec<bool>, E> {
+        let mut all = vec![0; count];
+        fill(&mut all)?;
+        Ok(bool::from_bytes(&all))
     }
 }
 impl sealed::Sealed for bool {}

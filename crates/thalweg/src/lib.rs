@@ -122,7 +122,7 @@ pub use loss::{ClassLoss, Reduction};
 pub use matmul::Contracted;
 pub use mode::{
     flush, set_deferring, set_matmul_precision, set_measuring, set_recomputing, set_reproducible, set_search_effort,
-    synchronize, with_fusion, with_strict,
+    set_tiers, synchronize, with_fusion, with_strict,
 };
 pub use observe::{accuracy, explain, launch_times, with_reference};
 pub use operand::{IntoOperand, Operand};
@@ -144,4 +144,4 @@ pub use thalweg_fusion::{
 pub use thalweg_ir::{DType, FloatInfo, MAX_RANK, Scalar, Shape};
 pub use thalweg_kernel::Residence;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
-pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, plan_store};
+pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, finish_searches, plan_store};

@@ -109,6 +109,30 @@ pub fn set_deferring(on: bool) -> bool {
     thalweg_stream::set_deferring(on)
 }
 
+/// Sets whether new stretches of operations of this thread run before a plan has been searched for, and returns what
+/// was set before. What comes a second time is planned for on another thread, and runs by its plan from when that is
+/// there. On unless the environment variable `THALWEG_TIERS` is `off`; off, whoever meets new code waits for the search.
+///
+/// As while plans are measured, results of a stretch may differ in the last bits from run to run; not in strict mode.
+/// In a reproducible mode every stretch is planned for before it runs.
+///
+/// ```
+/// # use thalweg::{Tensor, counters, set_tiers};
+/// # set_tiers(true);
+/// let half = |x: &Tensor| (x * 0.5).tanh().sum(..).item::<f32>();
+/// let x = Tensor::from_slice(&[1.0f32; 64], [64]);
+/// half(&x)?;
+/// half(&x)?;
+/// assert_eq!(counters().first_sight, 2);
+/// thalweg::finish_searches();
+/// half(&x)?;
+/// assert_eq!(counters().first_sight, 2, "it has a plan");
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+pub fn set_tiers(on: bool) -> bool {
+    thalweg_stream::set_tiers(on)
+}
+
 /// Whether what only a backward pass will read is written only where that beats computing it again, where the calling
 /// thread's stream is cut between the two passes: on unless `THALWEG_RECOMPUTE=off`. Off, all of it is written. In
 /// strict mode gradients have the same bits either way. Returns what it was.

@@ -12,7 +12,10 @@ impl Tensor {
     /// When `T` is not the tensor's dtype, or the value cannot be computed (no memory, a failed device).
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
         self.check_element::<T>("to_vec")?;
-        self.with_bytes(T::from_bytes)
+        if self.value.storage()?.view.is_contiguous() {
+            return self.with_bytes(T::from_bytes);
+        }
+        T::filled(self.numel(), |bytes| self.value.read_to(bytes))
     }
 
     /// The only element.

@@ -2,6 +2,7 @@
 
 use crate::write::step::{Slot, Step};
 use std::collections::HashMap;
+use std::sync::Arc;
 use thalweg_kernel::{Geometry, GroupPart, Kernel};
 
 /// One launch of several, which belong to one kernel of the plan and need nothing of each other. `out_of_range` as in
@@ -17,8 +18,8 @@ pub(crate) fn group(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
     let first_write = steps.iter().map(|s| s.first_write).sum();
     let mut all = Step {
         kernel_index: steps[0].kernel_index,
-        kernel: Kernel::Boxes(vec![]),
-        geometry: Geometry::Group(Vec::with_capacity(steps.len())),
+        kernel: Kernel::Boxes(vec![]).into(),
+        geometry: Geometry::Group(vec![]).into(),
         operands: vec![],
         first_write,
         scalars: vec![],
@@ -30,7 +31,7 @@ pub(crate) fn group(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
         form: None,
     };
     let mut written = vec![];
-    let mut numbers: HashMap<Kernel, u32> = HashMap::new();
+    let mut numbers: HashMap<Arc<Kernel>, u32> = HashMap::new();
     let mut parts = Vec::with_capacity(steps.len());
     let mut geometries = Vec::with_capacity(steps.len());
     for step in steps {
@@ -49,12 +50,13 @@ pub(crate) fn group(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
             kernel: *numbers.entry(step.kernel).or_insert(next),
         });
         all.scalars.extend(step.scalars);
-        geometries.push(step.geometry);
+        geometries.push(Arc::unwrap_or_clone(step.geometry));
     }
     all.operands.extend(written);
-    let mut kernels: Vec<(Kernel, u32)> = numbers.into_iter().collect();
+    let mut kernels: Vec<(Arc<Kernel>, u32)> = numbers.into_iter().collect();
     kernels.sort_unstable_by_key(|k| k.1);
-    all.kernel = Kernel::Group { kernels: kernels.into_iter().map(|k| k.0).collect(), parts };
-    all.geometry = Geometry::Group(geometries);
+    let kernels = kernels.into_iter().map(|k| Arc::unwrap_or_clone(k.0)).collect();
+    all.kernel = Kernel::Group { kernels, parts }.into();
+    all.geometry = Geometry::Group(geometries).into();
     all
 }

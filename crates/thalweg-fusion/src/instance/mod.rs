@@ -168,8 +168,8 @@ impl Worker<'_> {
                 let operands = map.reads.iter().copied().chain(plan.writes().map(ValueId::Op)).map(slot).collect();
                 Ok(Some(Step {
                     kernel_index,
-                    kernel: map.kernel,
-                    geometry: map.geometry,
+                    kernel: map.kernel.into(),
+                    geometry: map.geometry.into(),
                     operands,
                     first_write,
                     scalars: map.scalars,

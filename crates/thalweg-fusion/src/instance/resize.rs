@@ -63,7 +63,7 @@ pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
 /// are `reads`. `None` where it has to be written.
 pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, reads: &[ValueId]) -> Option<Step> {
     let KernelPlan::Map { domain, .. } = kernel else { return None };
-    let Kernel::Map(body) = &before.kernel else { return None };
+    let Kernel::Map(body) = &*before.kernel else { return None };
     let domain = ix.shape(*domain);
     let writes: Vec<ValueId> = kernel.writes().map(ValueId::Op).collect();
     // One access an operand, or what is read twice is written down under two maps.
@@ -80,8 +80,8 @@ pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, read
         reads.iter().enumerate().map(|(n, v)| if is_read(n) { ix.bytes(*v) } else { 0 }).collect();
     Some(Step {
         kernel_index: before.kernel_index,
-        kernel: Kernel::Map(body),
-        geometry: Geometry::Map(geometry),
+        kernel: Kernel::Map(body).into(),
+        geometry: Geometry::Map(geometry).into(),
         operands: before.operands.clone(),
         first_write: before.first_write,
         scalars: before.scalars.clone(),

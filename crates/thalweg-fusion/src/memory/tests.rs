@@ -19,8 +19,8 @@ impl Dice {
 fn step(reads: &[Slot], writes: &[usize], in_place: Vec<(usize, usize)>) -> Step {
     Step {
         kernel_index: 0,
-        kernel: Kernel::Boxes(vec![]),
-        geometry: Geometry::Group(vec![]),
+        kernel: Kernel::Boxes(vec![]).into(),
+        geometry: Geometry::Group(vec![]).into(),
         operands: reads.iter().copied().chain(writes.iter().map(|&b| Slot::Buffer(b))).collect(),
         first_write: reads.len(),
         scalars: vec![],

@@ -8,6 +8,7 @@
 //! * `run_order`: kernels in the order in which they run.
 //! * `canonical`: an order of the operations that breaks all ties.
 //! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
+//! * `periodic`: the plan of a loop's turn, repeated.
 //! * `horizontal`: short kernels of a finished plan in one launch.
 //! * `log`: what the search decides, as events.
 //! * `stored`: plans as bytes, and back, whatever the bytes are.
@@ -26,6 +27,7 @@ mod facts;
 mod horizontal;
 mod kernels;
 mod log;
+mod periodic;
 mod reach;
 mod run_order;
 mod search;
@@ -66,7 +68,10 @@ pub struct Planned {
 pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
-    let (state, complete) = components::search_all(&mut kernels, effort)?;
+    let (state, complete) = match periodic::search(&mut kernels, effort) {
+        Some(found) => found,
+        None => components::search_all(&mut kernels, effort)?,
+    };
     let plan = finish(&facts, &state);
     log::planned(&facts.ix, &plan, state.time, (kernels.visits, complete));
     Ok(Planned { plan, time: state.time, complete, visits: kernels.visits })

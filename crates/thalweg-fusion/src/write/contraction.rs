@@ -167,8 +167,8 @@ pub(crate) fn contraction(
     let writes = || wanted.stores.iter().chain(wanted.row_stores).map(|&s| ValueId::Op(s));
     Ok(Step {
         kernel_index,
-        kernel: Kernel::Contraction(made.kernel),
-        geometry: Geometry::Contraction(Box::new(made.geometry)),
+        kernel: Kernel::Contraction(made.kernel).into(),
+        geometry: Geometry::Contraction(Box::new(made.geometry)).into(),
         operands: made.reads.iter().copied().chain(writes()).map(slot).collect(),
         first_write,
         scalars: made.scalars,

@@ -43,8 +43,8 @@ pub(crate) fn opaque(
     o.slots.push(slot(ValueId::Op(op)));
     Ok(Step {
         kernel_index,
-        kernel,
-        geometry,
+        kernel: kernel.into(),
+        geometry: geometry.into(),
         operands: o.slots,
         first_write,
         scalars: o.scalars,

@@ -2,17 +2,18 @@
 //!
 //! Plain data. Always true of a [`Step`]: operands below `first_write` are only read, the others are written.
 
+use std::sync::Arc;
 use thalweg_kernel::{Geometry, Kernel};
 
 /// One launch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Step {
     /// Number of the kernel in the plan.
     pub kernel_index: usize,
     /// What is computed.
-    pub kernel: Kernel,
+    pub kernel: Arc<Kernel>,
     /// How large.
-    pub geometry: Geometry,
+    pub geometry: Arc<Geometry>,
     /// The kernel's operands; those from `first_write` on are written.
     pub operands: Vec<Slot>,
     /// Number of operands that are only read.

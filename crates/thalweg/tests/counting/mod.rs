@@ -9,7 +9,7 @@ use thalweg_stream::Mode;
 /// default one, and settings that no environment changes. So nothing of the machine shows in plans but whether it has
 /// AVX2, and tests of one process know nothing of each other.
 pub struct Pinned {
-    before: (Option<Device>, Mode, Effort, Option<f64>, bool, bool),
+    before: (Option<Device>, Mode, Effort, Option<f64>, bool, bool, bool),
 }
 
 /// A device of its own, on which things take what [`Costs::typical`] says.
@@ -30,8 +30,8 @@ pub fn pinned_with(costs: Costs) -> Pinned {
     });
     let effort = thalweg::set_search_effort(Effort::default());
     let (measuring, deferring) = (thalweg::set_measuring(None), thalweg::set_deferring(true));
-    let recomputing = thalweg::set_recomputing(true);
-    Pinned { before: (set_default_device(Some(own)), mode, effort, measuring, deferring, recomputing) }
+    let (recomputing, tiers) = (thalweg::set_recomputing(true), thalweg::set_tiers(false));
+    Pinned { before: (set_default_device(Some(own)), mode, effort, measuring, deferring, recomputing, tiers) }
 }
 
 /// A device that nobody else has: two threads, and AVX2 where there is.
@@ -42,13 +42,14 @@ pub fn device() -> Device {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let (device, mode, effort, measuring, deferring, recomputing) = self.before;
+        let (device, mode, effort, measuring, deferring, recomputing, tiers) = self.before;
         set_default_device(device);
         thalweg_stream::set_mode(mode);
         thalweg::set_search_effort(effort);
         thalweg::set_measuring(measuring);
         thalweg::set_deferring(deferring);
         thalweg::set_recomputing(recomputing);
+        thalweg::set_tiers(tiers);
     }
 }
 

@@ -4,6 +4,7 @@
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
 mod contractions;
+mod first_sight;
 mod scans;
 mod scatters;
 

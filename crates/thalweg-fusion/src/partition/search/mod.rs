@@ -24,6 +24,9 @@ pub(super) const EXACT: usize = 10;
 pub enum Effort {
     /// The first legal plan: every reduction a kernel of its own, everything else computed where it is needed.
     None,
+    /// For about half as long as the first legal plan is predicted to run, at most as long as by default: for segments
+    /// that somebody waits for.
+    Quick,
     /// Until so many operations have been written into candidates: one to two microseconds each.
     Visits(u64),
     /// Until nothing helps; the optimum where up to ten values may be stored.
@@ -41,6 +44,7 @@ impl Effort {
     fn visits(self) -> u64 {
         match self {
             Effort::None => 0,
+            Effort::Quick => Effort::default().visits(),
             Effort::Visits(n) => n,
             Effort::Full => u64::MAX,
         }
@@ -201,6 +205,17 @@ impl fmt::Display for NoPlan {
 
 impl std::error::Error for NoPlan {}
 
+/// Picoseconds that a visit takes, about.
+const VISIT_PS: u64 = 1_500_000;
+
+/// How many visits a search that begins with this state may take.
+fn budget(effort: Effort, begun: &State) -> u64 {
+    match effort {
+        Effort::Quick => effort.visits().min(begun.time / (2 * VISIT_PS)),
+        effort => effort.visits(),
+    }
+}
+
 /// Searches.
 ///
 /// # Errors
@@ -210,8 +225,11 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
         return Ok(Found { state, complete: effort != Effort::None });
     }
-    let limit = kernels.visits.saturating_add(effort.visits());
+    let limit = kernels.visits.saturating_add(budget(effort, &state));
     let state = greedy::improve(kernels, state, limit);
+    if kernels.visits >= limit && effort == Effort::Quick {
+        return Ok(Found { state, complete: false });
+    }
     if kernels.visits >= limit {
         // What is left undone is above all values that many kernels compute again, one move each. A plan that begins with
         // these stored may be ahead, and goes as far again.

@@ -3,3 +3,4 @@ mod invariance;
 mod legality;
 mod limits;
 mod optimum;
+mod periodic;

@@ -4,14 +4,14 @@
 //! In: the operations that wait. Out: the period, and whether its turns need anything of each other. Turns that do not
 //! are no one computation that goes on and on, but work side by side, which is better planned together.
 
-use crate::hash::AddressHasher;
+use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use thalweg_ir::{Arg, RelOp};
 
 /// What operation `i` looks like from its own place: arguments by distance, inputs by kind alone.
 fn signature(ops: &[RelOp], i: usize) -> u64 {
     // A step of an optimiser asks for hundreds each time; two operations taken for one cost a cut at another place.
-    let mut h = AddressHasher::default();
+    let mut h = FxHasher::default();
     let o = &ops[i];
     (o.op, o.dtype, o.rank, o.attr).hash(&mut h);
     for a in o.args() {
@@ -27,7 +27,7 @@ fn signature(ops: &[RelOp], i: usize) -> u64 {
 /// The shortest period that the last operations repeat at least twice over, if any covers at least half of the stretch.
 ///
 /// Knuth, Morris and Pratt's failure function over the reversed signatures, linear in the stretch.
-pub(crate) fn period(ops: &[RelOp]) -> Option<usize> {
+pub fn period(ops: &[RelOp]) -> Option<usize> {
     let s: Vec<u64> = (0..ops.len()).rev().map(|i| signature(ops, i)).collect();
     let mut fail = vec![0usize; s.len()];
     let mut best = None;
@@ -45,11 +45,19 @@ pub(crate) fn period(ops: &[RelOp]) -> Option<usize> {
     best
 }
 
+/// The period of a stretch and how many whole turns of it the last operations are.
+pub(crate) fn turns(ops: &[RelOp]) -> Option<(usize, usize)> {
+    let period = period(ops)?;
+    let alike = |&i: &usize| signature(ops, i) == signature(ops, i - period);
+    let repeated = (period..ops.len()).rev().take_while(alike).count();
+    Some((period, repeated / period + 1))
+}
+
 /// Where a turn begins, in operations before the end, if no turn of that period reads what an earlier one computed.
 ///
 /// No argument of the last turns may lie on the other side of their beginnings, wherever these are: of the `period`
 /// places where that could be, each argument rules out those between it and its use.
-pub(crate) fn independent_turns(ops: &[RelOp], period: usize) -> Option<usize> {
+pub fn independent_turns(ops: &[RelOp], period: usize) -> Option<usize> {
     // How many arguments are on the other side of each place, as differences; place `p` is before the operation `p + 1`
     // from the end.
     let mut crossings = vec![0i32; period + 1];
@@ -102,6 +110,7 @@ mod tests {
         }
         assert_eq!(period(&ops), Some(3));
         assert_eq!(period(&ops[..4]), None);
+        assert_eq!(turns(&ops), Some((3, 13)), "the first operation of all is another's turn");
     }
     #[test]
     fn turns_that_need_nothing_of_each_other_are_told_apart() {

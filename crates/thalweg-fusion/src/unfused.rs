@@ -1,0 +1,253 @@
+//! One kernel an operation, put together from kernels that are known: what runs a segment at first sight, where nobody
+//! wants to wait for a search or a compiler.
+//!
+//! In: a segment, and somebody who knows what single operations are as kernels (by their [`SingleKey`]). Out: a plan
+//! and its instance, with what is known beside each launch, in one pass over the operations. Movement that strides
+//! express is no kernel, as without fusion.
+//!
+//! Always true: the kernels are those that the planner gives each operation in a segment of its own, fusion being off;
+//! so results have the bits of an unfused run.
+
+use crate::instance::{Instance, Output, instantiate};
+use crate::plan::{KernelPlan, OutputPlan, Plan, Products};
+use crate::scalars::ScalarClasses;
+use crate::segment::{BitSet, Indexed, Mode, Segment, ValueId};
+use crate::write::movement::apply_op;
+use crate::write::step::{ScalarArg, Slot, Step};
+use crate::{Costs, Effort};
+use thalweg_ir::{Arg, DType, InputKind, RelArg, RelOp, Shape, View};
+use thalweg_kernel::IndexMap;
+
+/// What the kernel of one operation follows from: the operation, its arguments being inputs, and how these lie.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SingleKey {
+    op: RelOp,
+    mode: Mode,
+    shape: Shape,
+    ints: Vec<i64>,
+    inputs: Vec<(DType, View)>,
+}
+
+/// One operation as a kernel.
+#[derive(Debug)]
+pub struct Single {
+    kernel: KernelPlan,
+    /// None where it has nothing to write.
+    step: Option<Step>,
+}
+
+impl Single {
+    /// The launch, for whoever compiles it.
+    pub fn step(&self) -> Option<&Step> {
+        self.step.as_ref()
+    }
+}
+
+impl SingleKey {
+    /// Plans the operation; `None` where it is no single launch.
+    pub fn plan(&self) -> Option<Single> {
+        let mut live = BitSet::new(1);
+        live.insert(0);
+        // Different ones, so that the kernel assumes no two to be equal.
+        let scalars: Vec<u64> = (1..).take(self.op.args().filter(|a| *a == Arg::Scalar).count()).collect();
+        let segment = Segment {
+            ops: &[self.op],
+            live: &live,
+            mode: self.mode,
+            shapes: &[self.shape],
+            ints: &self.ints,
+            scalars: &scalars,
+            inputs: &self.inputs,
+        };
+        let mut plan = crate::plan(segment, &Costs::typical(), Effort::None).ok()?.plan;
+        let mut instance = instantiate(&plan, segment, &ScalarClasses::new(&scalars))?;
+        let stored = matches!(instance.outputs[..], [Output { slot: Slot::Buffer(0), .. }]);
+        let one = stored && plan.kernels.len() == 1 && instance.buffers.len() == 1 && instance.steps.len() <= 1;
+        one.then(|| Single { kernel: plan.kernels.remove(0), step: instance.steps.pop() })
+    }
+}
+
+/// How many kernels a segment is without fusion, and the bytes of all that they read and write.
+pub fn unfused_work(segment: &Segment<'_>) -> (usize, usize) {
+    let ix = Indexed::new(*segment);
+    let kernels = (0..segment.ops.len()).filter(|&i| !segment.ops[i].op.is_view());
+    kernels.fold((0, 0), |(count, bytes), i| {
+        let read: usize = ix.tensors(i).map(|(_, v)| ix.bytes(v)).sum();
+        (count + 1, bytes + read + ix.bytes(ValueId::Op(i)))
+    })
+}
+
+/// Puts a segment together. `known` tells what an operation is as a kernel, with anything beside it (its program); the
+/// last are given back in the order of the instance's launches.
+///
+/// # Errors
+/// `Ok(None)` where an operation is no single launch, and what `known` gives.
+pub fn unfused<P, E>(
+    segment: Segment<'_>,
+    known: &mut dyn FnMut(&SingleKey) -> Result<Option<(P, std::sync::Arc<Single>)>, E>,
+) -> Result<Option<(Plan, Instance, Vec<P>)>, E> {
+    let ix = Indexed::new(segment);
+    let n = segment.ops.len();
+    let needed = needed(&ix);
+    let mut plan = Plan { kernels: Vec::with_capacity(n), outputs: vec![] };
+    let mut instance = Instance { steps: Vec::with_capacity(n), outputs: vec![], buffers: vec![], fused: false };
+    let mut beside = Vec::with_capacity(n);
+    let mut lies = Lies { at: vec![None; n], buffer_of: vec![0; n] };
+    let mut asked = Asked::new(Mode { fused: false, ..segment.mode });
+    for i in needed.iter() {
+        if let Some(view) = lies.moved(&ix, i) {
+            lies.at[i] = Some(view);
+        } else {
+            asked.ask(&ix, i, &lies);
+            let Some((given, single)) = known(&asked.key)? else { return Ok(None) };
+            lies.at[i] = Some((ValueId::Op(i), View::contiguous(segment.shapes[i])));
+            lies.buffer_of[i] = instance.buffers.len();
+            instance.buffers.push(ix.bytes(ValueId::Op(i)));
+            if let Some(step) = &single.step {
+                instance.steps.push(asked.step(&ix, i, step, plan.kernels.len(), &lies));
+                beside.push(given);
+            }
+            plan.kernels.push(asked.kernel(i, &single.kernel));
+        }
+        if segment.live.has(i) {
+            let (base, view) = lies.at[i].expect("it was put there");
+            let how = if base == ValueId::Op(i) { OutputPlan::Stored } else { OutputPlan::Alias };
+            plan.outputs.push((i, how));
+            instance.outputs.push(Output { op: i, slot: lies.slot(base), view });
+        }
+    }
+    Ok(Some((plan, instance, beside)))
+}
+
+/// The operations that some live result is computed from.
+fn needed(ix: &Indexed<'_>) -> BitSet {
+    let mut needed = ix.seg.live.clone();
+    for i in (0..ix.seg.ops.len()).rev() {
+        if needed.has(i) {
+            ix.tensors(i).for_each(|(_, v)| {
+                if let ValueId::Op(a) = v {
+                    needed.insert(a);
+                }
+            });
+        }
+    }
+    needed
+}
+
+/// Where the results so far lie.
+struct Lies {
+    /// For each operation what it is a view of, and which.
+    at: Vec<Option<(ValueId, View)>>,
+    /// The buffer of each that has one.
+    buffer_of: Vec<usize>,
+}
+
+impl Lies {
+    /// Where a value lies.
+    fn of(&self, ix: &Indexed<'_>, v: ValueId) -> (ValueId, View) {
+        match v {
+            ValueId::Input(n) => (v, ix.seg.inputs[n].1),
+            ValueId::Op(i) => self.at[i].expect("an argument precedes its use"),
+        }
+    }
+
+    /// Where the result of a view lies, if strides lead to it.
+    fn moved(&self, ix: &Indexed<'_>, i: usize) -> Option<(ValueId, View)> {
+        if !ix.seg.ops[i].op.is_view() {
+            return None;
+        }
+        let (_, v) = ix.tensors(i).next()?;
+        let (base, view) = self.of(ix, v);
+        Some((base, *apply_op(ix, i, IndexMap::new(view)).as_view()?))
+    }
+
+    fn slot(&self, base: ValueId) -> Slot {
+        match base {
+            ValueId::Input(n) => Slot::Input(n),
+            ValueId::Op(i) => Slot::Buffer(self.buffer_of[i]),
+        }
+    }
+}
+
+/// The key of one operation after the other, with what its inputs are in the segment.
+struct Asked {
+    key: SingleKey,
+    /// The argument that each input is, and what that is a view of.
+    arguments: Vec<(ValueId, ValueId)>,
+}
+
+impl Asked {
+    fn new(mode: Mode) -> Asked {
+        let op = RelOp { op: thalweg_ir::Op::Cast, dtype: DType::F32, rank: 0, attr: 0, args: [RelArg::NONE; 3] };
+        let key = SingleKey { op, mode, shape: Shape::new(&[]), ints: vec![], inputs: vec![] };
+        Asked { key, arguments: vec![] }
+    }
+
+    fn ask(&mut self, ix: &Indexed<'_>, i: usize, lies: &Lies) {
+        let (key, arguments) = (&mut self.key, &mut self.arguments);
+        key.inputs.clear();
+        key.ints.clear();
+        arguments.clear();
+        key.op = ix.seg.ops[i];
+        key.shape = ix.seg.shapes[i];
+        key.ints.extend_from_slice(ix.ints(i));
+        for (n, v) in ix.tensors(i) {
+            let (base, view) = lies.of(ix, v);
+            let alike = |&at: &usize| arguments[at].1 == base && key.inputs[at].1 == view;
+            let at = (0..arguments.len()).find(alike).unwrap_or(arguments.len());
+            if at == arguments.len() {
+                arguments.push((v, base));
+                key.inputs.push((ix.dtype(v), view));
+            }
+            let kind = InputKind { dtype: ix.dtype(v), rank: view.shape.rank(), contiguous: view.is_contiguous() };
+            key.op.args[n] = RelArg::input(at, kind);
+        }
+    }
+
+    /// The launch of the operation in the segment.
+    fn step(&self, ix: &Indexed<'_>, i: usize, single: &Step, kernel_index: usize, lies: &Lies) -> Step {
+        let slot = |s: &Slot| match *s {
+            Slot::Input(n) => lies.slot(self.arguments[n].1),
+            Slot::Buffer(_) => Slot::Buffer(lies.buffer_of[i]),
+        };
+        let scalar = |s: &ScalarArg| match *s {
+            ScalarArg::Segment { index, part } => ScalarArg::Segment { index: index + ix.first_scalar(i) as u32, part },
+            size => size,
+        };
+        Step {
+            kernel_index,
+            operands: single.operands.iter().map(slot).collect(),
+            scalars: single.scalars.iter().map(scalar).collect(),
+            ..single.clone()
+        }
+    }
+
+    /// The kernel in the segment's plan.
+    fn kernel(&self, i: usize, single: &KernelPlan) -> KernelPlan {
+        let value = |v: ValueId| match v {
+            ValueId::Input(n) => self.arguments[n].0,
+            ValueId::Op(_) => ValueId::Op(i),
+        };
+        let all = |of: &[usize]| vec![i; of.len()];
+        match single {
+            KernelPlan::Map { domain, rows, stores, row_stores, column_stores, ops } => KernelPlan::Map {
+                domain: value(*domain),
+                rows: rows.map(|_| i),
+                stores: all(stores),
+                row_stores: all(row_stores),
+                column_stores: all(column_stores),
+                ops: all(ops),
+            },
+            KernelPlan::Contraction { stores, row_stores, ops, .. } => KernelPlan::Contraction {
+                products: Products { product: i, inner: None, left_rows: None, rows: None },
+                stores: all(stores),
+                row_stores: all(row_stores),
+                ops: all(ops),
+            },
+            KernelPlan::Opaque { operands, ops, .. } => {
+                KernelPlan::Opaque { op: i, operands: operands.iter().map(|&v| value(v)).collect(), ops: all(ops) }
+            }
+            KernelPlan::Group { .. } => unreachable!("one operation is no group"),
+        }
+    }
+}

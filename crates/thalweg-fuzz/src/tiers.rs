@@ -1,0 +1,55 @@
+//! A program at first sight: the same values before its plan is there, while it is searched for, and after; with tiers
+//! on and off in turns, too.
+
+use crate::check::{Checker, Drops, FAST, STRICT};
+use crate::program::Program;
+use thalweg_runtime::{Counters, counters};
+use thalweg_stream::{Mode, clear_plans, finish_searches, set_deferring, set_tiers};
+
+/// Runs of a program, each with tiers or without; before the fifth the searches that the others asked for are over.
+const TURNS: [bool; 7] = [true, true, false, true, true, true, true];
+const SEARCHED: usize = 4;
+
+type Results = Vec<Option<Vec<u8>>>;
+
+impl Checker {
+    /// Strictly the bits of an unfused run, in every tier; otherwise what fused runs may give. A pattern that was met
+    /// twice and searched for has a plan.
+    pub(crate) fn at_first_sight(&self, program: &Program, want: &Results) -> Result<(), String> {
+        for (mode, drops) in [(STRICT, Drops::Early), (STRICT, Drops::Cut(3)), (FAST, Drops::Early)] {
+            let (all, moved) = self.turns(program, mode, drops)?;
+            for (turn, got) in all.iter().enumerate() {
+                let what = format!("at first sight, run {turn} of {mode:?}");
+                match mode.strict {
+                    true => self.equal(program, got, want, &what)?,
+                    false => self.close(program, got, want).map_err(|e| format!("{what}: {e}"))?,
+                }
+            }
+            let late: u64 = moved[SEARCHED..].iter().map(|c| c.first_sight).sum();
+            if drops == Drops::Early && late > 0 {
+                return Err(format!("{late} segments run without a plan after it was searched for"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs of [`TURNS`], on a thread that knows nothing yet, with what each counts.
+    fn turns(&self, program: &Program, mode: Mode, drops: Drops) -> Result<(Vec<Results>, Vec<Counters>), String> {
+        clear_plans();
+        let run = || -> Result<(Vec<Results>, Vec<Counters>), String> {
+            set_deferring(false);
+            let (mut all, mut moved) = (vec![], vec![]);
+            for (turn, &tiers) in TURNS.iter().enumerate() {
+                if turn == SEARCHED {
+                    finish_searches();
+                }
+                set_tiers(tiers);
+                let before = counters();
+                all.push(self.run(program, mode, drops, false).map_err(|e| format!("at first sight: {e}"))?);
+                moved.push(counters() - before);
+            }
+            Ok((all, moved))
+        };
+        std::thread::scope(|s| s.spawn(run).join()).map_err(|_| "at first sight: a thread panicked".to_string())?
+    }
+}

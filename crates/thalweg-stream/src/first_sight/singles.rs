@@ -1,0 +1,98 @@
+//! Single operations as kernels with their programs, known by what they follow from: what a process has met of them.
+//!
+//! In: a segment. Out: its operations one after the other, each by its program. A program that never does the same
+//! twice uses the same operations all the same. What is new is compiled together, without the lock on what is known.
+
+use crate::DeviceRef;
+use crate::defect;
+use crate::ready::prepare_steps;
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use thalweg_fusion::{Instance, Plan, Segment, Single, SingleKey, Step, unfused};
+use thalweg_runtime::{Error, Program};
+
+/// Operations known on one device; beyond, they are found anew (ten microseconds each).
+const MOST: usize = 1 << 14;
+
+/// A single operation with its program, once it has one; it has none where it has nothing to write.
+type Known = (Option<Arc<dyn Program>>, Arc<Single>);
+
+/// What is known on one device; `None` for what is no single launch.
+type OfDevice = FxHashMap<SingleKey, Option<Known>>;
+
+static SINGLES: Mutex<Vec<(DeviceRef, OfDevice)>> = Mutex::new(Vec::new());
+
+fn singles() -> MutexGuard<'static, Vec<(DeviceRef, OfDevice)>> {
+    // What a panic leaves is a map of what is known.
+    SINGLES.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn of_device(all: &mut Vec<(DeviceRef, OfDevice)>, device: DeviceRef) -> &mut OfDevice {
+    let at = all.iter().position(|s| s.0 == device).unwrap_or_else(|| {
+        all.push((device, OfDevice::default()));
+        all.len() - 1
+    });
+    &mut all[at].1
+}
+
+/// What runs a segment.
+pub(super) type Assembled = (Plan, Instance, Vec<Arc<dyn Program>>);
+
+/// A segment as one kernel an operation; `None` where an operation is no single launch, or where `affords` says no to
+/// the launches that are new.
+///
+/// # Errors
+/// What the compiler gives.
+pub(super) fn put_together(
+    device: DeviceRef,
+    segment: Segment<'_>,
+    affords: impl FnOnce(&[&Step]) -> bool,
+) -> Result<Option<Assembled>, Error> {
+    let (made, new) = assembled(device, segment)?;
+    if new.is_empty() {
+        return Ok(made);
+    }
+    let steps: Vec<&Step> = new.iter().filter_map(|(_, single)| single.step()).collect();
+    if made.is_none() || !affords(&steps) {
+        return Ok(None);
+    }
+    let mut programs = prepare_steps(device, steps)?.into_iter();
+    let mut all = singles();
+    let known = of_device(&mut all, device);
+    if known.len() + new.len() > MOST {
+        known.clear();
+    }
+    for (key, single) in new {
+        let program = single.step().and_then(|_| programs.next());
+        known.insert(key, Some((program, single)));
+    }
+    drop(all);
+    let (made, left) = assembled(device, segment)?;
+    // Where another thread has begun anew meanwhile, the planner is asked.
+    Ok(made.filter(|_| left.is_empty()))
+}
+
+type New = Vec<(SingleKey, Arc<Single>)>;
+
+/// The segment, as far as its operations are known, and those that are not; these have no programs.
+fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Assembled>, New), Error> {
+    let mut all = singles();
+    let known = of_device(&mut all, device);
+    let mut new = New::new();
+    let mut find = |key: &SingleKey| -> Result<Option<Known>, Error> {
+        if let Some(known) = known.get(key) {
+            return Ok(known.clone());
+        }
+        if let Some((_, single)) = new.iter().find(|n| n.0 == *key) {
+            return Ok(Some((None, single.clone())));
+        }
+        let Some(single) = key.plan().map(Arc::new) else {
+            known.insert(key.clone(), None);
+            return Ok(None);
+        };
+        new.push((key.clone(), single.clone()));
+        Ok(Some((None, single)))
+    };
+    let made = defect::caught("one kernel an operation", device, &segment, || unfused(segment, &mut find))??;
+    Ok((made.map(|(plan, instance, programs)| (plan, instance, programs.into_iter().flatten().collect())), new))
+}

@@ -1,0 +1,191 @@
+//! Code that is seen for the first time runs at once, and by a plan once it has come again.
+
+mod counting;
+
+use counting::{Pinned, counted, counted_alone, pinned};
+use thalweg::prelude::*;
+use thalweg::{explain, finish_searches, set_deferring, set_reproducible, set_tiers, with_fusion, with_strict};
+
+/// A device of its own, with tiers.
+fn tiers() -> Pinned {
+    let pinned = pinned();
+    set_tiers(true);
+    set_deferring(false);
+    pinned
+}
+
+/// Six kernels without fusion, two with it.
+fn code(x: &Tensor) -> Vec<f32> {
+    let y = (x * 0.5 + 1.0).tanh();
+    let z = (&y / y.sum_keepdim(0)).exp();
+    z.t().to_vec().unwrap()
+}
+
+fn input(rows: usize) -> Tensor {
+    Tensor::from_slice(&(0..rows * 24).map(|i| (i % 17) as f32 * 0.1 - 0.6).collect::<Vec<_>>(), [rows, 24])
+}
+
+#[test]
+fn what_is_met_twice_is_searched_for_and_runs_by_its_plan_from_then_on() {
+    let _pinned = tiers();
+    let x = input(40);
+    let want = with_fusion(false, || code(&x));
+    for _ in 0..2 {
+        let (got, c) = counted(|| code(&x));
+        assert_eq!(got, want, "one kernel an operation has the bits of an unfused run");
+        assert_eq!((c.first_sight, c.kernels, c.plans_made), (1, 6, 0));
+    }
+    finish_searches();
+    let (_, c) = counted(|| code(&x));
+    assert_eq!((c.first_sight, c.plans_made), (0, 1));
+    assert!(c.kernels < 3, "{} kernels", c.kernels);
+    let (_, c) = counted(|| code(&x));
+    assert_eq!((c.first_sight, c.plans_made, c.plans_found), (0, 0, 1));
+}
+
+#[test]
+fn strictly_the_bits_are_the_same_in_every_tier() {
+    let _pinned = tiers();
+    with_strict(true, || {
+        let x = input(33);
+        let want = with_fusion(false, || code(&x));
+        for turn in 0..4 {
+            assert_eq!(code(&x), want, "run {turn}");
+            if turn == 1 {
+                finish_searches();
+            }
+        }
+    });
+}
+
+#[test]
+fn another_size_of_the_class_is_met_again_and_has_the_plan_too() {
+    let _pinned = tiers();
+    let sizes = [40, 41, 42, 43].map(input);
+    let (_, c) = counted(|| sizes[..2].iter().for_each(|x| drop(code(x))));
+    assert_eq!((c.first_sight, c.plans_made), (2, 0));
+    finish_searches();
+    let (_, c) = counted(|| sizes.iter().for_each(|x| drop(code(x))));
+    assert_eq!((c.first_sight, c.plans_made), (0, 1));
+}
+
+#[test]
+fn large_tensors_are_planned_for_at_once() {
+    let _pinned = tiers();
+    let x = Tensor::from_slice(&vec![0.5f32; 1 << 20], [1024, 1024]);
+    let (_, c) = counted(|| ((&x * 0.5 + 1.0).tanh() * &x).sum(..).item::<f32>().unwrap());
+    assert!(c.kernels < 3, "{} kernels: no temporary of four megabytes is written", c.kernels);
+}
+
+#[test]
+fn temporaries_of_a_statement_are_not_written_the_first_time_either() {
+    let _pinned = tiers();
+    set_deferring(true);
+    let x = Tensor::from_slice(&vec![0.5f32; 1 << 20], [1024, 1024]);
+    let (_, c) = counted_alone(|| x.exp().square().sqrt().tanh().sum(..).item::<f32>().unwrap());
+    assert_eq!((c.values_deferred, c.bytes_written), (4, 4), "four handles live until the semicolon; a sum is written");
+
+    // A handle that is read after all: the same bits, and from then on it is written.
+    let run = || {
+        let y = (&x * 3.0).sin();
+        let sum = y.sum(..).item::<f32>().unwrap();
+        (sum, y.to_vec::<f32>().unwrap())
+    };
+    let want = with_fusion(false, || with_strict(true, run)).1;
+    let ((_, got), c) = counted_alone(|| with_strict(true, run));
+    assert_eq!((c.values_deferred, c.values_recomputed), (1, 1));
+    assert!(got == want, "the bits of an unfused run");
+    let (_, c) = counted_alone(|| with_strict(true, run));
+    assert_eq!((c.values_deferred, c.values_recomputed), (0, 0));
+}
+
+#[test]
+fn who_wants_to_know_plans_gets_the_plan() {
+    let _pinned = tiers();
+    let x = input(50);
+    let (_, explanation) = explain(|| code(&x));
+    assert!(explanation.totals().kernels < 3, "{explanation}");
+
+    let before = set_reproducible(true);
+    let (_, c) = counted(|| code(&input(51)));
+    set_reproducible(before);
+    assert_eq!((c.first_sight, c.plans_made), (0, 1));
+
+    let device = counting::device();
+    device.set_memory_limit(Some(1 << 20));
+    let x = input(52).to_device(device).unwrap();
+    assert_eq!(counted(|| code(&x)).1.first_sight, 0);
+}
+
+#[test]
+fn code_that_never_repeats_is_never_searched_for() {
+    let _pinned = tiers();
+    let x = input(8);
+    let (_, c) = counted(|| {
+        for program in 0..64u32 {
+            let mut y = x.clone();
+            for bit in 0..6 {
+                y = if program >> bit & 1 == 0 { y.sin() } else { &y + 1.0 };
+            }
+            y.to_vec::<f32>().unwrap();
+        }
+    });
+    assert_eq!(
+        (c.first_sight, c.plans_made, c.programs_compiled),
+        (64, 0, 2),
+        "of two operations there are two programs"
+    );
+}
+
+#[test]
+fn a_loop_runs_on_while_its_turn_is_searched_for() {
+    let _pinned = tiers();
+    let turns = |n: usize| {
+        let mut x = input(30);
+        for _ in 0..n {
+            x = (&x - x.mean_keepdim(0)).tanh() + 0.25;
+        }
+        x.to_vec::<f32>().unwrap()
+    };
+    let want = with_strict(true, || with_fusion(false, || turns(900)));
+    let got = with_strict(true, || turns(900));
+    assert_eq!(got, want);
+    finish_searches();
+    let (got, c) = counted_alone(|| with_strict(true, || turns(900)));
+    assert_eq!(got, want);
+    assert!(c.first_sight < c.segments, "{} of {} segments", c.first_sight, c.segments);
+}
+
+#[test]
+fn threads_record_read_and_drop_while_plans_are_exchanged() {
+    let _pinned = tiers();
+    let device = counting::device();
+    let work = |seed: usize| {
+        set_tiers(true);
+        thalweg::set_default_device(Some(device));
+        with_strict(true, || {
+            let mut held = vec![];
+            for n in 0..60 {
+                let x = input(10 + (seed + n) % 5);
+                let y = (&x * 2.0).sin();
+                let z = if n % 3 == 0 { y.sum_keepdim(0) * &x } else { &y - y.amax_keepdim(1) };
+                held.push(z.clone());
+                if n % 4 == 1 {
+                    held.clear();
+                }
+                let got = z.to_vec::<f32>().unwrap();
+                let want = with_fusion(false, || {
+                    let y = (&x * 2.0).sin();
+                    if n % 3 == 0 { y.sum_keepdim(0) * &x } else { &y - y.amax_keepdim(1) }.to_vec::<f32>().unwrap()
+                });
+                assert_eq!(got, want, "turn {n}");
+            }
+        });
+        set_tiers(false);
+    };
+    std::thread::scope(|s| {
+        for seed in 0..6 {
+            s.spawn(move || work(seed));
+        }
+    });
+}
