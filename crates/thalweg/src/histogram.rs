@@ -86,7 +86,7 @@ impl Histogram {
 impl Tensor {
     /// How many elements are in each bin (i64), and the edges of the bins, as `numpy.histogram`. Bins that are given by
     /// their number have one width and reach from the smallest element to the largest. NaN is not counted. The edges are
-    /// f64 for integers; they may differ from NumPy's by a rounding, and an element on one is counted by the edges that
+    /// f64 for integers, and f32 for bf16 and f16; they may differ from NumPy's by a rounding, and an element on one is counted by the edges that
     /// are returned.
     ///
     /// ```
@@ -117,7 +117,12 @@ impl Tensor {
         if let Some((low, high)) = how.range {
             assert!(low < high && (high - low).is_finite(), "histogram: there is no range from {low} to {high}");
         }
-        let x = if self.dtype().is_float() { self.flatten() } else { self.flatten().cast(DType::F64) };
+        let x = match self.dtype() {
+            DType::F32 | DType::F64 => self.flatten(),
+            // Edges in so few digits would be far off.
+            DType::BF16 | DType::F16 => self.flatten().cast(DType::F32),
+            _ => self.flatten().cast(DType::F64),
+        };
         let (edges, place) = match bins.into() {
             Bins::Count(count) => x.even_bins(count, how.range),
             Bins::Edges(edges) => x.between(&edges),
@@ -171,7 +176,7 @@ impl Tensor {
         }
         let count = edges.numel() as i64 - 1;
         let (first, last) = (edges.slice(0), edges.slice(-1));
-        let place = edges.searchsorted(self, true) - 1;
+        let place = (edges.searchsorted(self, true) - 1).clamp(0, count - 1);
         let place = self.eq(&last).where_(count - 1, place);
         let inside = self.ge(first) & self.le(last);
         (edges.clone(), inside.where_(place, count))

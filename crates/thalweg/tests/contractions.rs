@@ -182,3 +182,24 @@ fn einsum_and_linear_are_products_without_copies() {
     let c = alike(&|| x.linear(&w, Some(&b)).gelu());
     assert_eq!((c.kernels, c.bytes_written), (1, 6 * 20 * 48 * F32));
 }
+
+/// A plan in which the row sums of another tensor go over the points of the product, since it has as many, does not hold
+/// for sizes where it has not.
+#[test]
+fn rows_of_another_tensor_need_as_many_points_as_the_product() {
+    let _pinned = pinned();
+    let of = |k: usize| {
+        let x = randn([9, 6, k]);
+        let product = x.matmul(&x.t()) / 2.0;
+        let sums = x.abs().sum_keepdim(-1);
+        thalweg::synchronize().unwrap();
+        let want = x.abs().to_f64_vec().unwrap().chunks(k).map(|row| row.iter().sum()).collect::<Vec<f64>>();
+        for (a, b) in sums.to_f64_vec().unwrap().iter().zip(&want) {
+            assert!((a - b).abs() < 1e-5, "{a} instead of {b} with {k} terms");
+        }
+        assert_eq!(product.dims(), [9, 6, 6]);
+    };
+    for strict in [false, true] {
+        thalweg::with_strict(strict, || [6, 2, 6, 5, 7].into_iter().for_each(of));
+    }
+}

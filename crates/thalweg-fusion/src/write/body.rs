@@ -166,6 +166,12 @@ fn write<'a>(
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
 ) -> Result<Writer<'a>, Rule> {
+    // Rows of another tensor than the one whose shape the domain has: an equality of sizes that the plan assumes.
+    if let Some(r) = outline.rows
+        && ix.shape(rows::operand(ix, r)).numel() != ix.shape(outline.domain).numel()
+    {
+        return Err(Rule::OtherPoints);
+    }
     let mut w = Writer::new(ix, outline, stored, classes);
     let mut values = vec![];
     for s in outline.writes() {
