@@ -37,5 +37,5 @@ pub use period::{independent_turns, period};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};
-pub use unfused::{Single, SingleKey, unfused, unfused_work};
+pub use unfused::{Single, SingleKey, Unfused, unfused, unfused_work};
 pub use write::{Form, Part, Rule, ScalarArg, Slot, Step};

@@ -15,6 +15,7 @@ use crate::segment::{BitSet, Indexed, Mode, Segment, ValueId};
 use crate::write::movement::apply_op;
 use crate::write::step::{ScalarArg, Slot, Step};
 use crate::{Costs, Effort};
+use std::sync::Arc;
 use thalweg_ir::{Arg, DType, InputKind, RelArg, RelOp, Shape, View};
 use thalweg_kernel::IndexMap;
 
@@ -77,15 +78,28 @@ pub fn unfused_work(segment: &Segment<'_>) -> (usize, usize) {
     })
 }
 
-/// Puts a segment together. `known` tells what an operation is as a kernel, with anything beside it (its program); the
-/// last are given back in the order of the instance's launches.
+/// What somebody knows of an operation: it as a kernel, and something beside it; `None` where it is no single launch.
+pub type Known<P, E> = Result<Option<(P, Arc<Single>)>, E>;
+
+/// A segment as one kernel an operation.
+#[derive(Debug)]
+pub struct Unfused<P> {
+    /// Its plan.
+    pub plan: Plan,
+    /// The plan's instance.
+    pub instance: Instance,
+    /// What is known beside each launch of the instance, in order.
+    pub beside: Vec<P>,
+}
+
+/// Puts a segment together. `known` tells what an operation is as a kernel, with anything beside it (its program).
 ///
 /// # Errors
 /// `Ok(None)` where an operation is no single launch, and what `known` gives.
 pub fn unfused<P, E>(
     segment: Segment<'_>,
-    known: &mut dyn FnMut(&SingleKey) -> Result<Option<(P, std::sync::Arc<Single>)>, E>,
-) -> Result<Option<(Plan, Instance, Vec<P>)>, E> {
+    known: &mut dyn FnMut(&SingleKey) -> Known<P, E>,
+) -> Result<Option<Unfused<P>>, E> {
     let ix = Indexed::new(segment);
     let n = segment.ops.len();
     let needed = needed(&ix);
@@ -116,7 +130,7 @@ pub fn unfused<P, E>(
             instance.outputs.push(Output { op: i, slot: lies.slot(base), view });
         }
     }
-    Ok(Some((plan, instance, beside)))
+    Ok(Some(Unfused { plan, instance, beside }))
 }
 
 /// The operations that some live result is computed from.

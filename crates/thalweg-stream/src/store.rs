@@ -194,7 +194,7 @@ impl Entry {
         if let (Some(ready), Some(at)) = (provisional, at)
             && known.waits(at, device, self.mode)
         {
-            self.met_again(&mut known, at, device, (segment, sizes));
+            self.met_again(&mut known, (at, &ready), device, (segment, sizes));
             return Ok((ready, Origin::FirstSight));
         }
         let chosen = self.choose(&mut known, at, device, segment)?;
@@ -222,7 +222,7 @@ impl Entry {
         let ready = known.made_ready(chosen, of_class, device, &segment)?;
         known.keep(sizes, &ready, of_class);
         if let Some(at) = of_class.filter(|_| first_sight) {
-            self.met_again(&mut known, at, device, (segment, sizes));
+            self.met_again(&mut known, (at, &ready), device, (segment, sizes));
         }
         Ok((ready, origin))
     }
@@ -275,7 +275,7 @@ impl Entry {
     fn met_again(
         self: &Arc<Entry>,
         known: &mut Known,
-        at: usize,
+        (at, ready): (usize, &Ready),
         device: DeviceRef,
         (segment, sizes): (Segment<'_>, &[i64]),
     ) {
@@ -284,7 +284,7 @@ impl Entry {
         let class = &mut known.planned[at];
         let Search::After(met) = &mut class.search else { return };
         *met += 1;
-        if *met < first_sight::MEETINGS {
+        if *met < first_sight::meetings(device, &ready.instance) {
             return;
         }
         let job = Job {

@@ -57,10 +57,10 @@ mod elementwise;
 mod frequencies;
 mod gather;
 mod grad;
-mod host;
 mod grids;
 pub mod guide;
 mod histogram;
+mod host;
 mod interpolate;
 mod io;
 mod join;
@@ -113,8 +113,8 @@ pub use grad::{
 };
 pub use grids::Indexing;
 pub use half::{bf16, f16};
-pub use host::{HostInput, HostOp, HostOutput};
 pub use histogram::{Bins, Histogram};
+pub use host::{HostInput, HostOp, HostOutput};
 pub use interpolate::Interpolation;
 #[cfg(feature = "csv")]
 pub use io::csv::{Csv, CsvOptions};

@@ -31,7 +31,16 @@ pub(crate) use background::{Asks, Found, Job, search};
 const LARGE: usize = 512 << 10;
 
 /// How often a class is met before it is searched for.
-pub(crate) const MEETINGS: u32 = 2;
+const MEETINGS: u32 = 2;
+
+/// How often a class that runs as this instance is met before it is searched for. Where compiling takes long, until
+/// launches that a plan may save have taken as long: whoever knows no better rents until buying would have been as dear.
+pub(crate) fn meetings(device: DeviceRef, instance: &Instance) -> u32 {
+    let Some(throughput) = device.device().throughput() else { return MEETINGS };
+    let bytes = (instance.bytes_read() + instance.bytes_written()) as f64;
+    let run = instance.steps.len() as f64 * throughput.launch + bytes / throughput.memory;
+    MEETINGS.max((COMPILE_NS as f64 / run.max(1.0)).min(4096.0) as u32)
+}
 
 const TIERS: Setting<bool> = setting!(bool, || !environment::TIERS.is("off"));
 
@@ -83,7 +92,7 @@ pub(crate) fn first(
         Some((planned.plan, instance, planned.complete))
     };
     let planned = || defect::caught("the planner", device, &segment, planned);
-    let singles = |made: singles::Assembled| First::Singles(made.0, made.1, made.2);
+    let singles = |made: singles::Assembled| First::Singles(made.plan, made.instance, made.beside);
     let whole = |(plan, instance, complete): (Plan, Instance, bool)| First::Planned(plan, instance, complete);
     let Some(throughput) = device.device().throughput() else {
         return match bytes > kernels * LARGE {
@@ -99,16 +108,17 @@ pub(crate) fn first(
         return Ok(Some(singles(made)));
     }
     // Else whatever keeps it shorter.
-    let Some(found) = planned()? else { return Ok(None) };
-    let fused = compiles(device, found.1.steps.iter());
-    if fused > 0 {
-        let affords = |new: &[&Step]| afford(compiles(device, new.iter().copied()) + run - fused);
-        if let Some(made) = singles::put_together(device, segment, affords)? {
-            return Ok(Some(singles(made)));
-        }
-        SPENT.fetch_add(fused, Relaxed);
+    let Some((_, instance, _)) = planned()? else { return Ok(None) };
+    let fused = compiles(device, instance.steps.iter());
+    let affords = |new: &[&Step]| afford(compiles(device, new.iter().copied()) + run - fused);
+    if fused > 0
+        && let Some(made) = singles::put_together(device, segment, affords)?
+    {
+        return Ok(Some(singles(made)));
     }
-    Ok(Some(whole(found)))
+    // Beside the compiler a search is nothing.
+    SPENT.fetch_add(fused, Relaxed);
+    Ok(None)
 }
 
 /// Nanoseconds below which it is nothing what temporaries take.

@@ -8,7 +8,7 @@ use crate::defect;
 use crate::ready::prepare_steps;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use thalweg_fusion::{Instance, Plan, Segment, Single, SingleKey, Step, unfused};
+use thalweg_fusion::{Segment, Single, SingleKey, Step, Unfused, unfused};
 use thalweg_runtime::{Error, Program};
 
 /// Operations known on one device; beyond, they are found anew (ten microseconds each).
@@ -35,8 +35,8 @@ fn of_device(all: &mut Vec<(DeviceRef, OfDevice)>, device: DeviceRef) -> &mut Of
     &mut all[at].1
 }
 
-/// What runs a segment.
-pub(super) type Assembled = (Plan, Instance, Vec<Arc<dyn Program>>);
+/// A segment with a program for each of its launches; what has nothing to write has no launch.
+pub(super) type Assembled = Unfused<Arc<dyn Program>>;
 
 /// A segment as one kernel an operation; `None` where an operation is no single launch, or where `affords` says no to
 /// the launches that are new.
@@ -94,5 +94,11 @@ fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Assemble
         Ok(Some((None, single)))
     };
     let made = defect::caught("one kernel an operation", device, &segment, || unfused(segment, &mut find))??;
-    Ok((made.map(|(plan, instance, programs)| (plan, instance, programs.into_iter().flatten().collect())), new))
+    let with_programs = |Unfused { plan, instance, beside }| Unfused { plan, instance, beside: programs_of(beside) };
+    Ok((made.map(with_programs), new))
+}
+
+/// The programs, as far as there are any: none of what is new.
+fn programs_of(beside: Vec<Option<Arc<dyn Program>>>) -> Vec<Arc<dyn Program>> {
+    beside.into_iter().flatten().collect()
 }
