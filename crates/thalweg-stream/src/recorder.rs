@@ -611,7 +611,11 @@ impl Recorder {
             Wanted::Value { epoch, index } if epoch == self.epoch => Some(index as usize),
             Wanted::Value { .. } | Wanted::Nothing => None,
         };
-        let guessed = self.guessed();
+        // What a loop or much memory cuts off goes on.
+        let guessed = match wanted {
+            Wanted::Value { .. } => self.guessed(asked),
+            Wanted::All | Wanted::Nothing => BitSet::default(),
+        };
         let live = &self.live;
         let known = self.recognizer.known().iter().find(|k| k.live == *live);
         if known.is_none() && guessed.count() == 0 {
@@ -651,19 +655,19 @@ impl Recorder {
 
     /// Large results that something here reads already: most such handles are held until the end of a statement or a
     /// scope, and dropped.
-    fn guessed(&self) -> BitSet {
-        let mut guessed = BitSet::new(self.ops.len());
-        if !guesses() {
+    fn guessed(&self, asked: Option<usize>) -> BitSet {
+        let worth = |&i: &usize| asked != Some(i) && self.values[i].nbytes() >= WORTH_GUESSING;
+        let mut guessed = BitSet::default();
+        // On the way of every run, most of which leave nothing large.
+        if !self.live.iter().any(|i| worth(&i)) || !guesses() {
             return guessed;
         }
-        for arg in self.ops.iter().flat_map(|op| op.args()) {
-            if let Arg::Op(i) = arg
-                && self.live.has(i)
-                && self.values[i].nbytes() >= WORTH_GUESSING
-            {
-                guessed.insert(i);
-            }
-        }
+        guessed.reset(self.ops.len());
+        let read = self.ops.iter().flat_map(|op| op.args()).filter_map(|a| match a {
+            Arg::Op(i) => Some(i),
+            _ => None,
+        });
+        read.filter(|&i| self.live.has(i)).filter(worth).for_each(|i| guessed.insert(i));
         guessed
     }
 
