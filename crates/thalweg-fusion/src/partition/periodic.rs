@@ -2,7 +2,7 @@
 //!
 //! In: a segment whose operations repeat with a period. Out: a plan in which a stretch of one to three turns in the
 //! middle is planned alike again and again; none where the search does not plan a few turns so, or what it finds is no
-//! plan of the whole. So the search never sees more than thirteen turns, whatever the loop's length.
+//! plan of the whole. So the search never sees more than nineteen turns, whatever the loop's length.
 //!
 //! Always true: a plan that comes from here is made of kernels that the planner allows ([`Kernels::get`]), as any other.
 
@@ -36,7 +36,13 @@ pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(S
     if !seg.mode.fused || effort == Effort::None || seg.ops.len() < WORTH_IT {
         return None;
     }
-    let found = Loop::of(&seg)?;
+    // Where the first turns and the last leave no room for what is repeated, a few more have it.
+    [0, MULTIPLE].into_iter().find_map(|more| of_few(kernels, &Loop::of(&seg, more)?, effort))
+}
+
+/// The plan of a few turns, repeated.
+fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option<(State, bool)> {
+    let seg = kernels.facts.ix.seg;
     let (live, few) = (found.live(&seg), found.begin + found.few * found.period);
     let count = |of: fn(&thalweg_ir::RelOp) -> usize| seg.ops[..few].iter().map(of).sum::<usize>();
     let ints = count(|o| o.int_count());
@@ -65,10 +71,10 @@ pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(S
 
 impl Loop {
     /// The loop that goes on to the segment's end, if it has more turns than are searched and all but the last two are
-    /// alike in sizes and in what is live.
-    fn of(seg: &Segment<'_>) -> Option<Loop> {
+    /// alike in sizes and in what is live. `more`: turns that are searched beyond the fewest.
+    fn of(seg: &Segment<'_>, more: usize) -> Option<Loop> {
         let (period, turns) = turns(seg.ops)?;
-        let few = LEAST + turns.checked_sub(LEAST)? % MULTIPLE;
+        let few = LEAST + turns.checked_sub(LEAST)? % MULTIPLE + more;
         let found = Loop { begin: seg.ops.len() - period * turns, period, turns, few };
         let n = seg.ops.len();
         let alike = |i: usize| seg.shapes[i] == seg.shapes[i + period];

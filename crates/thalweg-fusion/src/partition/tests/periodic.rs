@@ -27,7 +27,7 @@ fn rows(turns: usize, every: bool, dear: bool) -> Graph {
             a = g.unary(ElementOp::Sin, t);
         }
         if every {
-            g.live(sum);
+            g.live(a);
         }
     }
     g.live(a);
