@@ -119,13 +119,13 @@ pub fn set_deferring(on: bool) -> bool {
 /// ```
 /// # use thalweg::{Tensor, counters, set_tiers};
 /// # set_tiers(true);
-/// let half = |x: &Tensor| (x * 0.5).tanh().sum(..).item::<f32>();
+/// let shares = |x: &Tensor| x.softmax(-1).to_vec::<f32>();
 /// let x = Tensor::from_slice(&[1.0f32; 64], [64]);
-/// half(&x)?;
-/// half(&x)?;
+/// shares(&x)?;
+/// shares(&x)?;
 /// assert_eq!(counters().first_sight, 2);
 /// thalweg::finish_searches();
-/// half(&x)?;
+/// shares(&x)?;
 /// assert_eq!(counters().first_sight, 2, "it has a plan");
 /// # Ok::<(), thalweg::Error>(())
 /// ```
