@@ -115,24 +115,31 @@ pub fn record(
     args: &[Operand<'_>],
     ints: &[i64],
 ) -> Arc<Value> {
-    let recorded = LOCAL.with_borrow_mut(|local| {
-        let stream = local.stream(device);
-        match args.iter().any(|arg| is_elsewhere(arg, stream.id)) {
-            true => Err(stream.id),
-            false => Ok(stream.lock().record(mode(), op, dtype, shape, attr, args, ints)),
+    let mut computed = false;
+    loop {
+        let recorded = LOCAL.with_borrow_mut(|local| {
+            let stream = local.stream(device);
+            match !computed && args.iter().any(|arg| is_elsewhere(arg, stream.id)) {
+                true => Err(stream.id),
+                false => Ok(stream.lock().record(mode(), op, dtype, shape, attr, args, ints)),
+            }
+        });
+        match recorded {
+            Ok(value) => return value,
+            Err(own) => compute_elsewhere(args, own),
         }
-    });
-    let own = match recorded {
-        Ok(value) => return value,
-        Err(own) => own,
-    };
-    // Where it is pending, computed before it is recorded here, so that no two streams ever wait for each other. And
-    // with the thread's streams free, since a function of the user's may run.
+        computed = true;
+    }
+}
+
+/// Computes arguments where they are pending, before what they are for is recorded, so that no two streams ever wait
+/// for each other; and with the thread's streams free, since a function of the user's may run.
+#[cold]
+fn compute_elsewhere(args: &[Operand<'_>], own: u32) {
     for arg in args.iter().filter(|arg| is_elsewhere(arg, own)) {
         let Operand::Value(v) = arg else { continue };
         v.compute();
     }
-    LOCAL.with_borrow_mut(|local| local.stream(device).lock().record(mode(), op, dtype, shape, attr, args, ints))
 }
 
 /// Whether an argument has to be computed, and not by the stream of that number.
