@@ -70,11 +70,15 @@ impl SingleKey {
 
 /// How many kernels a segment is without fusion, and the bytes of all that they read and write.
 pub fn unfused_work(segment: &Segment<'_>) -> (usize, usize) {
-    let ix = Indexed::new(*segment);
-    let kernels = (0..segment.ops.len()).filter(|&i| !segment.ops[i].op.is_view());
-    kernels.fold((0, 0), |(count, bytes), i| {
-        let read: usize = ix.tensors(i).map(|(_, v)| ix.bytes(v)).sum();
-        (count + 1, bytes + read + ix.bytes(ValueId::Op(i)))
+    let result = |i: usize| segment.shapes[i].numel() * segment.ops[i].dtype.size();
+    let argument = |a: Arg| match a {
+        Arg::Op(i) => result(i),
+        Arg::Input(n) => segment.inputs[n].1.shape.numel() * segment.inputs[n].0.size(),
+        Arg::Scalar | Arg::None => 0,
+    };
+    let kernels = segment.ops.iter().enumerate().filter(|(_, rel)| !rel.op.is_view());
+    kernels.fold((0, 0), |(count, bytes), (i, rel)| {
+        (count + 1, bytes + rel.args().map(argument).sum::<usize>() + result(i))
     })
 }
 
@@ -230,9 +234,17 @@ impl Asked {
         };
         Step {
             kernel_index,
+            kernel: single.kernel.clone(),
+            geometry: single.geometry.clone(),
             operands: single.operands.iter().map(slot).collect(),
+            first_write: single.first_write,
             scalars: single.scalars.iter().map(scalar).collect(),
-            ..single.clone()
+            in_place: single.in_place.clone(),
+            out_of_range: single.out_of_range.clone(),
+            touched: single.touched.clone(),
+            bytes_read: single.bytes_read,
+            bytes_written: single.bytes_written,
+            form: None,
         }
     }
 

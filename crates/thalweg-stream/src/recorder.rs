@@ -1,31 +1,24 @@
 //! Recording: one operation after the other, in relative form.
 
+mod deferral;
 mod kept;
+mod running;
 
 use crate::DeviceRef;
-use crate::autotune::Turn;
-use crate::calibration::watch;
 use crate::defect;
-use crate::deferred::{Recipe, WORTH_GUESSING, deferring, guesses};
 use crate::hash::AddressHasher;
-use crate::history::History;
 use crate::index_error::{Failure, Site, Sorted, take_site};
 use crate::kept::Decision;
-use crate::mode::{Mode, measuring};
-use crate::ready::{Numbered, Ready, held_alone};
-use crate::recognizer::{Known, Recognizer};
+use crate::mode::Mode;
+use crate::recognizer::Recognizer;
 use crate::report;
-use crate::run::{self, Run, Timed};
-use crate::saved::{self, Origin};
-use crate::store;
 use crate::value::{Operand, Value};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
-use thalweg_fusion::{BitSet, OwnedSegment, Segment, independent_turns, period};
-use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
+use thalweg_fusion::{BitSet, Segment, independent_turns, period};
+use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
 /// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one
@@ -447,251 +440,6 @@ impl Recorder {
         }
         let laid = self.laid_out();
         defect::error(message, Some((self.device, &self.segment(&laid))))
-    }
-
-    /// Runs what was recorded: what of it is to be written, by the plan at hand or one that competes with it.
-    fn run(&mut self, wanted: Wanted) -> Result<(), Error> {
-        if self.mode.reference {
-            return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
-        }
-        // What is deferred is told by history: a stretch would get another plan when it comes the third time.
-        let watched = self.mode.fused && !self.mode.reproducible && deferring();
-        let deferred = if watched { self.set_aside(wanted) } else { BitSet::default() };
-        let left = self.decision.as_ref().is_some_and(|d| d.keep.left.count() > 0);
-        if self.planned.count() == 0 && (deferred.count() > 0 || left) {
-            return Ok(());
-        }
-        let (own, origin) = self.plan()?;
-        let history = if watched { self.history() } else { None };
-        let ready = measuring().and(own.autotuning.winner()).cloned().unwrap_or_else(|| own.clone());
-        if ready.autotuning.collect() {
-            let laid = self.laid_out();
-            self.keep_best(&ready, &laid);
-        }
-        // The host's clock says nothing about launches that run on their own.
-        let on_its_own = self.device.device().throughput().is_some();
-        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, || {
-            let laid = self.laid_out();
-            ready.others(self.device, self.segment(&laid))
-        });
-        let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
-        let found = self.schedule(chosen);
-        let runs = found.as_ref().map_or(chosen, |f| &f.0);
-        let report = report::begin(|| {
-            let laid = self.laid_out();
-            let kept = (self.decision.as_ref().map(|d| &d.keep), self.again.as_slice());
-            report::report(self.device, &self.segment(&laid), (runs, &own), origin == Origin::Search, &deferred, kept)
-        });
-        // Inputs may be gone after the run.
-        let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
-        let waits = watch::waits(self.device);
-        let timed = match &turn {
-            _ if report::is_timed() => Timed::Launches,
-            Some(_) if on_its_own => Timed::Batch,
-            _ => Timed::No,
-        };
-        let clock = waits || turn.is_some() && !on_its_own;
-        let (mut outcome, time) = self.launch(&found, history.as_ref(), timed, clock);
-        // What failed says nothing about a plan, and no more does what ran in its place for want of memory.
-        if let (Some(turn), Ok(run)) = (&turn, &mut outcome)
-            && Arc::ptr_eq(runs, chosen)
-        {
-            match (run.timing.take(), time) {
-                (Some(timing), _) => ready.autotuning.wait_for(turn.clone(), timing),
-                (None, Some(time)) if !on_its_own => self.note(&ready, turn, time, laid),
-                _ => {}
-            }
-        }
-        report::end(report, runs, &outcome);
-        if let Some(time) = time.filter(|_| waits) {
-            watch::spent(self.device, time);
-        }
-        outcome.map(|_| ())
-    }
-
-    /// Takes what need not be written out of what is planned for. Its values keep a recipe.
-    fn set_aside(&mut self, wanted: Wanted) -> BitSet {
-        let Some(recipe) = self.defer(wanted) else { return BitSet::default() };
-        for i in recipe.deferred.iter() {
-            self.values[i].defer(recipe.clone());
-            self.planned.remove(i);
-        }
-        count(|c| c.values_deferred += recipe.deferred.count() as u64);
-        recipe.deferred.clone()
-    }
-
-    /// The plan at hand (same live-outs, same sizes, scalars still equal where they were), else one found or made now;
-    /// and where it came from.
-    fn plan(&mut self) -> Result<(Arc<Ready>, Origin), Error> {
-        let known = self.recognizer.known();
-        let at = known.iter().position(|k| k.live == self.planned);
-        let at_hand = at.and_then(|at| match &known[at].last {
-            Some((sizes, ready))
-                if !ready.provisional && **sizes == *self.sizes && ready.classes.hold(&self.scalars) =>
-            {
-                Some(ready.clone())
-            }
-            _ => None,
-        });
-        let (ready, origin) = match at_hand {
-            Some(ready) => (ready, Origin::Memory),
-            None => self.instantiate(at)?,
-        };
-        count(|c| c.plans_found += (origin == Origin::Memory) as u64);
-        Ok((ready, origin))
-    }
-
-    /// What became of all that is live here in earlier runs, where there is a plan that writes it.
-    fn history(&mut self) -> Option<Arc<History>> {
-        let live = &self.live;
-        self.recognizer.known().iter().find(|k| k.live == *live).map(|k| k.history.clone())
-    }
-
-    /// What runs for a plan in the memory there is, and how.
-    fn schedule(&mut self, ready: &Arc<Ready>) -> Result<(Arc<Ready>, Arc<Numbered>), Error> {
-        held_alone(&self.inputs, &mut self.own);
-        let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            ready.schedule(self.device, &self.own, || {
-                let laid = self.laid_out();
-                ready.lean(self.device, self.segment(&laid))
-            })
-        }));
-        // On the way of every run, so the segment is laid out only where it is needed.
-        planned.unwrap_or_else(|panic| {
-            let laid = self.laid_out();
-            let message = format!("the memory planner panicked: {}", defect::said(&*panic));
-            Err(defect::error(message, Some((self.device, &self.segment(&laid)))))
-        })
-    }
-
-    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is
-    /// resolved last.
-    fn launch(
-        &mut self,
-        found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
-        history: Option<&Arc<History>>,
-        timed: Timed,
-        clock: bool,
-    ) -> (Result<Run, Error>, Option<Duration>) {
-        let (ready, schedule) = match found {
-            Ok(found) => found,
-            Err(error) => return (Err(error.clone()), None),
-        };
-        if !self.sites.is_empty() {
-            // A handle of an input that others hold, too, keeps nothing from being written over.
-            let shared = |v: &Arc<Value>| (v.dtype(), view_of(v), (Arc::strong_count(v) > 1).then(|| v.clone()));
-            self.saved.extend(self.inputs.iter().flatten().map(shared));
-        }
-        let values = (self.values.as_slice(), history);
-        let begin = clock.then(Instant::now);
-        let outcome = run::run((ready, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, timed);
-        (outcome, begin.map(|b| b.elapsed()))
-    }
-
-    /// Tells the autotuning about a plan how long a turn took; what it ends with is kept on disk.
-    fn note(&self, ready: &Arc<Ready>, turn: &Turn<Ready>, time: Duration, laid: Option<Laid>) {
-        let over = ready.autotuning.note(turn, time.as_nanos() as u64);
-        if let Some(laid) = laid.filter(|_| over) {
-            self.keep_best(ready, &laid);
-        }
-    }
-
-    /// Keeps the plan that an autotuning has ended with: for what is of the same class, and on disk.
-    fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
-        let best = ready.autotuning.winner().unwrap_or(ready);
-        ready.plans.prefer(&best.plan);
-        saved::save_measured(self.device, self.segment(laid), &best.plan);
-    }
-
-    /// What need not be written: results that this pattern's history shows to be dropped unread, if little enough is
-    /// kept to compute them after all.
-    fn defer(&mut self, wanted: Wanted) -> Option<Arc<Recipe>> {
-        let asked = match wanted {
-            Wanted::All => return None,
-            Wanted::Value { epoch, index } if epoch == self.epoch => Some(index as usize),
-            Wanted::Value { .. } | Wanted::Nothing => None,
-        };
-        // What a loop or much memory cuts off goes on.
-        let guessed = match wanted {
-            Wanted::Value { .. } => self.guessed(asked),
-            Wanted::All | Wanted::Nothing => BitSet::default(),
-        };
-        let live = &self.live;
-        let known = self.recognizer.known().iter().find(|k| k.live == *live);
-        if known.is_none() && guessed.count() == 0 {
-            return None;
-        }
-        let known = known.map(|k| (k.history.clone(), k.entry.clone()));
-        let (is_new, (history, entry)) = match known {
-            Some(known) => (false, known),
-            None => {
-                let laid = self.laid_out();
-                let entry = store::entry(self.device, self.mode, self.stream, &self.segment(&laid));
-                (true, (History::new(self.ops.len()), entry))
-            }
-        };
-        let mut deferred = BitSet::new(self.ops.len());
-        let unread = |&i: &usize| {
-            let dropped = history.is_unread(i) || guessed.has(i) && history.is_never_read(i);
-            dropped && asked != Some(i)
-        };
-        self.live.iter().filter(unread).for_each(|i| deferred.insert(i));
-        let saved: usize = deferred.iter().map(|i| self.values[i].nbytes()).sum();
-        let kept = self.own_input_bytes();
-        if deferred.count() == 0 || kept > saved {
-            return None;
-        }
-        let guess = deferred.iter().any(|i| !history.is_unread(i));
-        let laid = self.laid_out();
-        let segment = self.segment(&laid).to_owned();
-        let segment = OwnedSegment { live: self.live.clone(), ..segment };
-        let inputs = self.inputs.iter().flatten().cloned().collect();
-        if is_new {
-            let (live, history, entry) = (self.live.clone(), history.clone(), entry.clone());
-            self.recognizer.add(Known { live, entry, history, last: None });
-        }
-        Recipe::new((self.device, entry), (segment, self.sizes.clone()), inputs, (deferred, history, kept), guess)
-    }
-
-    /// Large results that something here reads already: most such handles are held until the end of a statement or a
-    /// scope, and dropped.
-    fn guessed(&self, asked: Option<usize>) -> BitSet {
-        let worth = |&i: &usize| asked != Some(i) && self.values[i].nbytes() >= WORTH_GUESSING;
-        let mut guessed = BitSet::default();
-        // On the way of every run, most of which leave nothing large.
-        if !self.live.iter().any(|i| worth(&i)) || !guesses() {
-            return guessed;
-        }
-        guessed.reset(self.ops.len());
-        let read = self.ops.iter().flat_map(|op| op.args()).filter_map(|a| match a {
-            Arg::Op(i) => Some(i),
-            _ => None,
-        });
-        read.filter(|&i| self.live.has(i)).filter(worth).for_each(|i| guessed.insert(i));
-        guessed
-    }
-
-    /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's
-    /// plans if there is one. Also where the plan came from.
-    fn instantiate(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
-        let laid = self.laid_out();
-        let segment = self.segment(&laid);
-        let entry = match at {
-            Some(at) => self.recognizer.known_at(at).entry.clone(),
-            None => store::entry(self.device, self.mode, self.stream, &segment),
-        };
-        let (ready, origin) = entry.ready(self.device, segment, &self.sizes)?;
-        let last = Some((self.sizes.as_slice().into(), ready.clone()));
-        match at {
-            Some(at) => self.recognizer.known()[at].last = last,
-            None => self.recognizer.add(Known {
-                live: self.planned.clone(),
-                entry,
-                history: History::new(self.ops.len()),
-                last,
-            }),
-        }
-        Ok((ready, origin))
     }
 
     /// See [`Laid`].

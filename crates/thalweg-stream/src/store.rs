@@ -24,7 +24,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_fusion::{
-    BitSet, Effort, Instance, Plan, ScalarClasses, Segment, SegmentClass, footprint, instantiate, instantiate_like,
+    BitSet, Effort, Instance, Plan, ScalarClasses, Segment, SegmentClass, Unfused, footprint, instantiate,
+    instantiate_like,
 };
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Counters, Error, Program, count};
@@ -256,8 +257,8 @@ impl Entry {
             }
             let chosen = |plan, instance, origin, programs| Chosen { plan: Arc::new(plan), instance, origin, programs };
             match first_sight::first(device, segment, &costs, &classes)? {
-                Some(First::Singles(plan, instance, programs)) => {
-                    return Ok(chosen(plan, instance, Origin::FirstSight, Some(programs)));
+                Some(First::Singles(Unfused { plan, instance, beside })) => {
+                    return Ok(chosen(plan, instance, Origin::FirstSight, Some(beside)));
                 }
                 Some(First::Planned(plan, instance, complete)) => {
                     let origin = if complete { Origin::Search } else { Origin::FirstSight };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_kernel::{Geometry, Kernel};
 
 /// One launch.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Step {
     /// Number of the kernel in the plan.
     pub kernel_index: usize,

@@ -10,8 +10,9 @@ use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{Mode, set_effort, set_mode};
 use crate::ready::prepare;
-use crate::saved;
+use crate::saved::{self, Origin};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_fusion::{Effort, Instance, OwnedSegment, Plan, ScalarClasses, SegmentClass};
@@ -106,7 +107,10 @@ fn work() {
         };
         waiting.busy = true;
         drop(waiting);
-        done(job);
+        // A defect must not leave those waiting who wait for the end of it.
+        if catch_unwind(AssertUnwindSafe(|| done(job))).is_err() {
+            tracing::error!("a search in the background panicked");
+        }
         queue().busy = false;
         CHANGED.notify_all();
     }
@@ -118,10 +122,7 @@ fn done(job: Job) {
     let before = counters();
     let begin = Instant::now();
     let found = find(&job);
-    count(|c| {
-        c.plan_ns += begin.elapsed().as_nanos() as u64;
-        c.plans_made += found.is_ok() as u64;
-    });
+    count(|c| c.plan_ns += begin.elapsed().as_nanos() as u64);
     if let Err(error) = &found {
         // Whoever meets the class next searches for it, and is told.
         tracing::warn!(%error, operations = job.segment.ops.len(), "a search in the background failed");
@@ -134,7 +135,11 @@ fn find(job: &Job) -> Result<Found, Error> {
     let segment = job.segment.as_segment();
     let costs = planning_costs(job.device, job.mode);
     let plan = || saved::plan(job.device, segment, &costs, job.effort, &job.classes);
-    let (plan, instance, _) = defect::caught("the planner", job.device, &segment, plan)??;
+    let (plan, instance, origin) = defect::caught("the planner", job.device, &segment, plan)??;
+    count(|c| match origin {
+        Origin::Search => c.plans_made += 1,
+        _ => c.plans_loaded += 1,
+    });
     let slow = job.device.device().throughput().is_some();
     let programs = (!slow).then(|| prepare(job.device, &segment, &instance)).transpose()?;
     Ok(Found { plan, instance, programs })

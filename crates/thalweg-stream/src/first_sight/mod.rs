@@ -18,10 +18,10 @@ use crate::defect;
 use crate::mode::{Mode, effort};
 use crate::report;
 use crate::setting::{Setting, setting};
-use std::sync::Arc;
+use singles::Singles;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use thalweg_fusion::{Costs, Effort, Instance, Plan, ScalarClasses, Segment, Step, instantiate, unfused_work};
-use thalweg_runtime::{Error, Program, environment};
+use thalweg_runtime::{Error, environment};
 
 pub use background::finish_searches;
 pub(crate) use background::{Asks, Found, Job, search};
@@ -70,7 +70,7 @@ pub(crate) fn may_run(device: DeviceRef, mode: Mode) -> bool {
 /// What runs a new segment.
 pub(crate) enum First {
     /// One kernel an operation.
-    Singles(Plan, Instance, Vec<Arc<dyn Program>>),
+    Singles(Singles),
     /// A plan, and whether the search for it came to its end.
     Planned(Plan, Instance, bool),
 }
@@ -86,39 +86,54 @@ pub(crate) fn first(
     classes: &ScalarClasses,
 ) -> Result<Option<First>, Error> {
     let (kernels, bytes) = unfused_work(&segment);
-    let planned = || {
+    if let Some(throughput) = device.device().throughput() {
+        let run = (bytes as f64 / throughput.memory) as i64;
+        return Ok(compiled(device, segment, (costs, classes), run)?.map(First::Singles));
+    }
+    if bytes <= kernels * LARGE {
+        return Ok(singles::put_together(device, segment, |_| true)?.map(First::Singles));
+    }
+    let planned = quick(device, segment, costs, classes)?;
+    Ok(planned.map(|(plan, instance, complete)| First::Planned(plan, instance, complete)))
+}
+
+/// The first legal plan, improved for as long as that pays in one run; and whether nothing is left to improve.
+fn quick(
+    device: DeviceRef,
+    segment: Segment<'_>,
+    costs: &Costs,
+    classes: &ScalarClasses,
+) -> Result<Option<(Plan, Instance, bool)>, Error> {
+    defect::caught("the planner", device, &segment, || {
         let planned = thalweg_fusion::plan(segment, costs, Effort::Quick).ok()?;
         let instance = instantiate(&planned.plan, segment, classes)?;
         Some((planned.plan, instance, planned.complete))
-    };
-    let planned = || defect::caught("the planner", device, &segment, planned);
-    let singles = |made: singles::Assembled| First::Singles(made.plan, made.instance, made.beside);
-    let whole = |(plan, instance, complete): (Plan, Instance, bool)| First::Planned(plan, instance, complete);
-    let Some(throughput) = device.device().throughput() else {
-        return match bytes > kernels * LARGE {
-            true => Ok(planned()?.map(whole)),
-            false => Ok(singles::put_together(device, segment, |_| true)?.map(singles)),
-        };
-    };
-    // Where a compiler takes long: what need not ask it, if it takes next to nothing to run.
-    let run = (bytes as f64 / throughput.memory) as i64;
+    })
+}
+
+/// Single operations on a device that compiles for long, where these keep its compiler shorter than a plan would; they
+/// take `run` nanoseconds.
+fn compiled(
+    device: DeviceRef,
+    segment: Segment<'_>,
+    (costs, classes): (&Costs, &ScalarClasses),
+    run: i64,
+) -> Result<Option<Singles>, Error> {
+    // What need not ask the compiler, if it takes next to nothing to run.
     if run < SHORT_NS
         && let Some(made) = singles::put_together(device, segment, |_| false)?
     {
-        return Ok(Some(singles(made)));
+        return Ok(Some(made));
     }
-    // Else whatever keeps it shorter.
-    let Some((_, instance, _)) = planned()? else { return Ok(None) };
+    let Some((_, instance, _)) = quick(device, segment, costs, classes)? else { return Ok(None) };
     let fused = compiles(device, instance.steps.iter());
     let affords = |new: &[&Step]| afford(compiles(device, new.iter().copied()) + run - fused);
-    if fused > 0
-        && let Some(made) = singles::put_together(device, segment, affords)?
-    {
-        return Ok(Some(singles(made)));
+    let made = if fused > 0 { singles::put_together(device, segment, affords)? } else { None };
+    if made.is_none() {
+        // Beside the compiler a search is nothing.
+        SPENT.fetch_add(fused, Relaxed);
     }
-    // Beside the compiler a search is nothing.
-    SPENT.fetch_add(fused, Relaxed);
-    Ok(None)
+    Ok(made)
 }
 
 /// Nanoseconds below which it is nothing what temporaries take.

@@ -35,8 +35,8 @@ fn of_device(all: &mut Vec<(DeviceRef, OfDevice)>, device: DeviceRef) -> &mut Of
     &mut all[at].1
 }
 
-/// A segment with a program for each of its launches; what has nothing to write has no launch.
-pub(super) type Assembled = Unfused<Arc<dyn Program>>;
+/// A segment as one kernel an operation, with the program of each launch.
+pub(crate) type Singles = Unfused<Arc<dyn Program>>;
 
 /// A segment as one kernel an operation; `None` where an operation is no single launch, or where `affords` says no to
 /// the launches that are new.
@@ -47,7 +47,7 @@ pub(super) fn put_together(
     device: DeviceRef,
     segment: Segment<'_>,
     affords: impl FnOnce(&[&Step]) -> bool,
-) -> Result<Option<Assembled>, Error> {
+) -> Result<Option<Singles>, Error> {
     let (made, new) = assembled(device, segment)?;
     if new.is_empty() {
         return Ok(made);
@@ -75,7 +75,7 @@ pub(super) fn put_together(
 type New = Vec<(SingleKey, Arc<Single>)>;
 
 /// The segment, as far as its operations are known, and those that are not; these have no programs.
-fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Assembled>, New), Error> {
+fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Singles>, New), Error> {
     let mut all = singles();
     let known = of_device(&mut all, device);
     let mut new = New::new();
@@ -94,11 +94,7 @@ fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Assemble
         Ok(Some((None, single)))
     };
     let made = defect::caught("one kernel an operation", device, &segment, || unfused(segment, &mut find))??;
-    let with_programs = |Unfused { plan, instance, beside }| Unfused { plan, instance, beside: programs_of(beside) };
-    Ok((made.map(with_programs), new))
-}
-
-/// The programs, as far as there are any: none of what is new.
-fn programs_of(beside: Vec<Option<Arc<dyn Program>>>) -> Vec<Arc<dyn Program>> {
-    beside.into_iter().flatten().collect()
+    // None of what is new has a program yet.
+    let programs = |beside: Vec<Option<_>>| beside.into_iter().flatten().collect();
+    Ok((made.map(|Unfused { plan, instance, beside }| Unfused { plan, instance, beside: programs(beside) }), new))
 }

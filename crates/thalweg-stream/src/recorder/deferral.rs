@@ -1,0 +1,99 @@
+//! What a recorder leaves unwritten: see [`crate::deferred`].
+
+use super::{Recorder, Wanted};
+use crate::deferred::{Recipe, WORTH_GUESSING, guesses};
+use crate::history::History;
+use crate::recognizer::Known;
+use crate::store::{self, Entry};
+use std::sync::Arc;
+use thalweg_fusion::{BitSet, OwnedSegment};
+use thalweg_ir::Arg;
+use thalweg_runtime::count;
+
+impl Recorder {
+    /// Takes what need not be written out of what is planned for. Its values keep a recipe.
+    pub(super) fn set_aside(&mut self, wanted: Wanted) -> BitSet {
+        let Some(recipe) = self.defer(wanted) else { return BitSet::default() };
+        for i in recipe.deferred.iter() {
+            self.values[i].defer(recipe.clone());
+            self.planned.remove(i);
+        }
+        count(|c| c.values_deferred += recipe.deferred.count() as u64);
+        recipe.deferred.clone()
+    }
+
+    /// What became of all that is live here in earlier runs, where there is a plan that writes it.
+    pub(super) fn history(&mut self) -> Option<Arc<History>> {
+        let live = &self.live;
+        self.recognizer.known().iter().find(|k| k.live == *live).map(|k| k.history.clone())
+    }
+
+    /// What need not be written: results that this pattern's history shows to be dropped unread, and large ones that it
+    /// says nothing of, if little enough is kept to compute them after all.
+    fn defer(&mut self, wanted: Wanted) -> Option<Arc<Recipe>> {
+        let (asked, guessed) = match wanted {
+            Wanted::All => return None,
+            Wanted::Value { epoch, index } => {
+                let asked = (epoch == self.epoch).then_some(index as usize);
+                (asked, self.guessed(asked))
+            }
+            // What a loop or much memory cuts off goes on.
+            Wanted::Nothing => (None, BitSet::default()),
+        };
+        let (entry, history) = self.writing_all(guessed.count() > 0)?;
+        let mut deferred = BitSet::new(self.ops.len());
+        let unread = |&i: &usize| {
+            let dropped = history.is_unread(i) || guessed.has(i) && history.is_never_read(i);
+            dropped && asked != Some(i)
+        };
+        self.live.iter().filter(unread).for_each(|i| deferred.insert(i));
+        let saved: usize = deferred.iter().map(|i| self.values[i].nbytes()).sum();
+        let kept = self.own_input_bytes();
+        if deferred.count() == 0 || kept > saved {
+            return None;
+        }
+        let guess = deferred.iter().any(|i| !history.is_unread(i));
+        let laid = self.laid_out();
+        let segment = self.segment(&laid).to_owned();
+        let segment = OwnedSegment { live: self.live.clone(), ..segment };
+        let inputs = self.inputs.iter().flatten().cloned().collect();
+        Recipe::new((self.device, entry), (segment, self.sizes.clone()), inputs, (deferred, history, kept), guess)
+    }
+
+    /// The pattern that writes all that is live, and what became of that in earlier runs; where there is none, a new one
+    /// if asked for.
+    fn writing_all(&mut self, make: bool) -> Option<(Arc<Entry>, Arc<History>)> {
+        let live = &self.live;
+        if let Some(known) = self.recognizer.known().iter().find(|k| k.live == *live) {
+            return Some((known.entry.clone(), known.history.clone()));
+        }
+        if !make {
+            return None;
+        }
+        // What is planned for is all that is live until something is set aside.
+        let laid = self.laid_out();
+        let entry = store::entry(self.device, self.mode, self.stream, &self.segment(&laid));
+        let history = History::new(self.ops.len());
+        let known = Known { live: self.live.clone(), entry: entry.clone(), history: history.clone(), last: None };
+        self.recognizer.add(known);
+        Some((entry, history))
+    }
+
+    /// Large results that something here reads already: most such handles are held until the end of a statement or a
+    /// scope, and dropped.
+    fn guessed(&self, asked: Option<usize>) -> BitSet {
+        let worth = |&i: &usize| asked != Some(i) && self.values[i].nbytes() >= WORTH_GUESSING;
+        let mut guessed = BitSet::default();
+        // On the way of every run, most of which leave nothing large.
+        if !self.live.iter().any(|i| worth(&i)) || !guesses() {
+            return guessed;
+        }
+        guessed.reset(self.ops.len());
+        let read = self.ops.iter().flat_map(|op| op.args()).filter_map(|a| match a {
+            Arg::Op(i) => Some(i),
+            _ => None,
+        });
+        read.filter(|&i| self.live.has(i)).filter(worth).for_each(|i| guessed.insert(i));
+        guessed
+    }
+}

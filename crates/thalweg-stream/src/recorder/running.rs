@@ -1,0 +1,182 @@
+//! How a recorder runs what it has recorded: the plan at hand or one that competes with it, in the memory there is.
+
+use super::{Laid, Recorder, Wanted, view_of};
+use crate::autotune::Turn;
+use crate::calibration::watch;
+use crate::defect;
+use crate::deferred::deferring;
+use crate::history::History;
+use crate::mode::measuring;
+use crate::ready::{Numbered, Ready, held_alone};
+use crate::recognizer::Known;
+use crate::report;
+use crate::run::{self, Run, Timed};
+use crate::saved::{self, Origin};
+use crate::store;
+use crate::value::Value;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg_fusion::BitSet;
+use thalweg_runtime::{Error, count};
+
+impl Recorder {
+    /// Runs what was recorded: what of it is to be written, by the plan at hand or one that competes with it.
+    pub(super) fn run(&mut self, wanted: Wanted) -> Result<(), Error> {
+        if self.mode.reference {
+            return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
+        }
+        // What is deferred is told by history: a stretch would get another plan when it comes the third time.
+        let watched = self.mode.fused && !self.mode.reproducible && deferring();
+        let deferred = if watched { self.set_aside(wanted) } else { BitSet::default() };
+        let left = self.decision.as_ref().is_some_and(|d| d.keep.left.count() > 0);
+        if self.planned.count() == 0 && (deferred.count() > 0 || left) {
+            return Ok(());
+        }
+        let (own, origin) = self.plan()?;
+        let history = if watched { self.history() } else { None };
+        let ready = measuring().and(own.autotuning.winner()).cloned().unwrap_or_else(|| own.clone());
+        if ready.autotuning.collect() {
+            let laid = self.laid_out();
+            self.keep_best(&ready, &laid);
+        }
+        // The host's clock says nothing about launches that run on their own.
+        let on_its_own = self.device.device().throughput().is_some();
+        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, || {
+            let laid = self.laid_out();
+            ready.others(self.device, self.segment(&laid))
+        });
+        let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
+        let found = self.schedule(chosen);
+        let runs = found.as_ref().map_or(chosen, |f| &f.0);
+        let report = report::begin(|| {
+            let laid = self.laid_out();
+            let kept = (self.decision.as_ref().map(|d| &d.keep), self.again.as_slice());
+            report::report(self.device, &self.segment(&laid), (runs, &own), origin == Origin::Search, &deferred, kept)
+        });
+        // Inputs may be gone after the run.
+        let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
+        let waits = watch::waits(self.device);
+        let timed = match &turn {
+            _ if report::is_timed() => Timed::Launches,
+            Some(_) if on_its_own => Timed::Batch,
+            _ => Timed::No,
+        };
+        let clock = waits || turn.is_some() && !on_its_own;
+        let (mut outcome, time) = self.launch(&found, history.as_ref(), timed, clock);
+        // What failed says nothing about a plan, and no more does what ran in its place for want of memory.
+        if let (Some(turn), Ok(run)) = (&turn, &mut outcome)
+            && Arc::ptr_eq(runs, chosen)
+        {
+            match (run.timing.take(), time) {
+                (Some(timing), _) => ready.autotuning.wait_for(turn.clone(), timing),
+                (None, Some(time)) if !on_its_own => self.note(&ready, turn, time, laid),
+                _ => {}
+            }
+        }
+        report::end(report, runs, &outcome);
+        if let Some(time) = time.filter(|_| waits) {
+            watch::spent(self.device, time);
+        }
+        outcome.map(|_| ())
+    }
+
+    /// The plan at hand (same live-outs, same sizes, scalars still equal where they were), else one found or made now;
+    /// and where it came from.
+    fn plan(&mut self) -> Result<(Arc<Ready>, Origin), Error> {
+        let known = self.recognizer.known();
+        let at = known.iter().position(|k| k.live == self.planned);
+        let at_hand = at.and_then(|at| match &known[at].last {
+            Some((sizes, ready))
+                if !ready.provisional && **sizes == *self.sizes && ready.classes.hold(&self.scalars) =>
+            {
+                Some(ready.clone())
+            }
+            _ => None,
+        });
+        let (ready, origin) = match at_hand {
+            Some(ready) => (ready, Origin::Memory),
+            None => self.instantiate(at)?,
+        };
+        count(|c| c.plans_found += (origin == Origin::Memory) as u64);
+        Ok((ready, origin))
+    }
+
+    /// What runs for a plan in the memory there is, and how.
+    fn schedule(&mut self, ready: &Arc<Ready>) -> Result<(Arc<Ready>, Arc<Numbered>), Error> {
+        held_alone(&self.inputs, &mut self.own);
+        let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            ready.schedule(self.device, &self.own, || {
+                let laid = self.laid_out();
+                ready.lean(self.device, self.segment(&laid))
+            })
+        }));
+        // On the way of every run, so the segment is laid out only where it is needed.
+        planned.unwrap_or_else(|panic| {
+            let laid = self.laid_out();
+            let message = format!("the memory planner panicked: {}", defect::said(&*panic));
+            Err(defect::error(message, Some((self.device, &self.segment(&laid)))))
+        })
+    }
+
+    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is
+    /// resolved last.
+    fn launch(
+        &mut self,
+        found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
+        history: Option<&Arc<History>>,
+        timed: Timed,
+        clock: bool,
+    ) -> (Result<Run, Error>, Option<Duration>) {
+        let (ready, schedule) = match found {
+            Ok(found) => found,
+            Err(error) => return (Err(error.clone()), None),
+        };
+        if !self.sites.is_empty() {
+            // A handle of an input that others hold, too, keeps nothing from being written over.
+            let shared = |v: &Arc<Value>| (v.dtype(), view_of(v), (Arc::strong_count(v) > 1).then(|| v.clone()));
+            self.saved.extend(self.inputs.iter().flatten().map(shared));
+        }
+        let values = (self.values.as_slice(), history);
+        let begin = clock.then(Instant::now);
+        let outcome = run::run((ready, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, timed);
+        (outcome, begin.map(|b| b.elapsed()))
+    }
+
+    /// Tells the autotuning about a plan how long a turn took; what it ends with is kept on disk.
+    fn note(&self, ready: &Arc<Ready>, turn: &Turn<Ready>, time: Duration, laid: Option<Laid>) {
+        let over = ready.autotuning.note(turn, time.as_nanos() as u64);
+        if let Some(laid) = laid.filter(|_| over) {
+            self.keep_best(ready, &laid);
+        }
+    }
+
+    /// Keeps the plan that an autotuning has ended with: for what is of the same class, and on disk.
+    fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
+        let best = ready.autotuning.winner().unwrap_or(ready);
+        ready.plans.prefer(&best.plan);
+        saved::save_measured(self.device, self.segment(laid), &best.plan);
+    }
+
+    /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's
+    /// plans if there is one. Also where the plan came from.
+    fn instantiate(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
+        let laid = self.laid_out();
+        let segment = self.segment(&laid);
+        let entry = match at {
+            Some(at) => self.recognizer.known_at(at).entry.clone(),
+            None => store::entry(self.device, self.mode, self.stream, &segment),
+        };
+        let (ready, origin) = entry.ready(self.device, segment, &self.sizes)?;
+        let last = Some((self.sizes.as_slice().into(), ready.clone()));
+        match at {
+            Some(at) => self.recognizer.known()[at].last = last,
+            None => self.recognizer.add(Known {
+                live: self.planned.clone(),
+                entry,
+                history: History::new(self.ops.len()),
+                last,
+            }),
+        }
+        Ok((ready, origin))
+    }
+}
