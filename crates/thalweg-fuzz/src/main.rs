@@ -21,7 +21,6 @@ mod products;
 mod program;
 mod segment;
 mod stability;
-mod tiers;
 mod tolerance;
 mod traffic;
 

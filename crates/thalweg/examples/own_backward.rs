@@ -8,7 +8,8 @@
 use thalweg::prelude::*;
 use thalweg::{Backward, custom_grad, explain};
 
-fn fused(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
+/// The product, with its own backward pass.
+pub fn fused(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
     custom_grad(
         [x, w, b],
         |[x, w, b]| (x.matmul(&w) + b).relu(),
@@ -19,6 +20,7 @@ fn fused(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
     )
 }
 
+#[allow(dead_code, reason = "the tests have the function from here")]
 fn main() -> Result<(), Error> {
     let (m, k, n) = (96, 160, 224);
     let (x, w, b) = (Tensor::randn([m, k]), Tensor::randn([k, n]), Tensor::randn([n]));

@@ -180,7 +180,7 @@ macro_rules! tuples {
     (list $list:ident, $($name:ident)*) => {
         /// Integers of different types may stand side by side: `(n, -1)` with a `usize`.
         impl<$($name: Into<Axis>),*> From<($($name,)*)> for $list {
-            #[allow(non_snake_case)]
+            #[allow(non_snake_case, reason = "a variable for each type")]
             #[track_caller]
             fn from(($($name,)*): ($($name,)*)) -> $list {
                 $list::new([$($name.into().0),*].into_iter())

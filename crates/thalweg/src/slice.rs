@@ -129,7 +129,7 @@ fn past(end: i64) -> Option<i64> {
 macro_rules! tuples {
     ($($name:ident)*) => {
         impl<$($name: Into<SliceArg>),*> SliceArgs for ($($name,)*) {
-            #[allow(non_snake_case)]
+            #[allow(non_snake_case, reason = "a variable for each type")]
             #[inline]
             fn args(self) -> ([SliceArg; MAX_RANK], usize) {
                 let ($($name,)*) = self;

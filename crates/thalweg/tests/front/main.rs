@@ -6,6 +6,8 @@ mod arrays;
 mod creation;
 mod display;
 mod golden;
+#[path = "../mistake/mod.rs"]
+mod mistake;
 mod mistakes;
 mod networks;
 mod npy;

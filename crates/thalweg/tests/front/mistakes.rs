@@ -1,35 +1,8 @@
 //! Mistakes: each panics with the operation's name and both sides at the caller's line, and the stream is usable
 //! afterwards.
 
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::mistake::panic_of;
 use thalweg::prelude::*;
-
-thread_local! {
-    static LAST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
-}
-
-/// Message and file of the panic that `f` ends in.
-fn panic_of<R>(f: impl FnOnce() -> R) -> (String, String) {
-    static HOOK: std::sync::Once = std::sync::Once::new();
-    HOOK.call_once(|| {
-        let usual = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            let payload = info.payload();
-            let text = payload.downcast_ref::<String>().map(String::as_str);
-            let message = text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("").to_string();
-            let file = info.location().map_or(String::new(), |l| l.file().to_string());
-            let expected = file.ends_with("mistakes.rs") && !message.contains("assertion");
-            LAST.set(Some((message, file)));
-            if !expected {
-                usual(info);
-            }
-        }));
-    });
-    LAST.set(None);
-    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "assertion: this was meant to panic");
-    LAST.take().expect("a panic leaves its message")
-}
 
 /// Each expression panics with the message, at this file; what was recorded before is still there, and the stream
 /// goes on.

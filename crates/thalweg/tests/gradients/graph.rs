@@ -2,7 +2,7 @@
 
 use crate::counting::{counted_alone, pinned};
 use crate::differences::numbers;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::mistake::{assert_mistake_at, panic_of};
 use thalweg::prelude::*;
 use thalweg::{Gradients, checkpoint, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp};
 
@@ -10,44 +10,8 @@ fn vec(x: &Tensor) -> Vec<f64> {
     x.to_f64_vec().unwrap()
 }
 
-/// What a panic says.
-fn text(payload: &(dyn std::any::Any + Send)) -> &str {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("")
-}
-
-/// File and message of a panic.
-fn mistake(f: impl FnOnce()) -> String {
-    use std::cell::RefCell;
-    use std::sync::Once;
-    thread_local! {
-        static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
-    }
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            let file = info.location().map_or("", |l| l.file());
-            let message = format!("{}: {}", file, text(info.payload()));
-            match LAST.with_borrow(Option::is_some) {
-                true => LAST.set(Some(message)),
-                false => before(info),
-            }
-        }));
-    });
-    LAST.set(Some(String::new()));
-    let outcome = catch_unwind(AssertUnwindSafe(f));
-    let message = LAST.take().unwrap();
-    assert!(outcome.is_err(), "it is a mistake");
-    message
-}
-
 fn assert_mistake(f: impl FnOnce(), parts: &[&str]) {
-    let message = mistake(f);
-    assert!(message.contains("gradients/graph.rs"), "at the caller's line: {message}");
-    for part in parts {
-        assert!(message.contains(part), "{part:?} in {message}");
-    }
+    assert_mistake_at("gradients/graph.rs", f, parts);
 }
 
 #[test]
@@ -136,7 +100,7 @@ fn hooks_replace_gradients() {
     let y = x.on_grad(|g| g * 10.0).square().on_grad(|g| g + 1.0);
     assert_eq!(vec(&y.sum(..).backward()[&x]), [120.0, -160.0]);
     let bad = x.on_grad(|g| g.sum(..)).square().sum(..);
-    assert!(mistake(|| drop(bad.backward())).contains("on_grad: a gradient f64[] for a tensor f64[2]"));
+    assert!(panic_of(|| drop(bad.backward())).0.contains("on_grad: a gradient f64[] for a tensor f64[2]"));
     let twice = grad_graph(&x.on_grad(|g| g.square()).powi(2).sum(..), &x);
     assert_eq!(vec(&twice), [36.0, 64.0]);
     // 8x, and the hook of this pass squares that.

@@ -2,6 +2,8 @@
 
 #[path = "../counting/mod.rs"]
 mod counting;
+#[path = "../mistake/mod.rs"]
+mod mistake;
 
 mod differences;
 mod elementwise;

@@ -1,29 +1,21 @@
 //! `custom_grad`.
 
+#[path = "../../examples/own_backward.rs"]
+mod program;
+
 use crate::assert_mistake;
 use crate::counting::{counted, pinned, randn};
 use crate::differences::{check, numbers};
+use program::fused;
 use thalweg::prelude::*;
 use thalweg::{Backward, custom_grad, grad, grad_graph, no_grad, retain_graph};
-
-/// Burn's example: a product, a bias and relu with a backward pass of its own.
-fn product_bias_relu(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
-    custom_grad(
-        [x, w, b],
-        |[x, w, b]| (x.matmul(&w) + b).relu(),
-        |Backward { inputs: [x, w, b], outputs: y, gradients: dy }| {
-            let d = y.gt(0).where_(dy, 0);
-            [d.matmul(&w.t()), x.t().matmul(&d), d.sum_to(*b.shape())]
-        },
-    )
-}
 
 #[test]
 fn a_product_with_its_own_backward_is_right_for_all_sizes() {
     for bias in [vec![4], vec![3, 4], vec![1, 4], vec![3, 1], vec![]] {
         let xs =
             [numbers(1, [3, 5], -1.0, 1.0), numbers(2, [5, 4], -1.0, 1.0), numbers(3, Shape::new(&bias), -0.2, 0.2)];
-        check("product_bias_relu", &xs, &|xs| product_bias_relu(&xs[0], &xs[1], &xs[2]));
+        check("fused", &xs, &|xs| fused(&xs[0], &xs[1], &xs[2]));
     }
 }
 
@@ -42,14 +34,14 @@ fn it_costs_what_the_operations_cost() {
     };
     let plain = |x: &Tensor, w: &Tensor, b: &Tensor| (x.matmul(w) + b).relu();
     let (want, p) = counted(|| step(&plain));
-    let (got, c) = counted(|| step(&product_bias_relu));
+    let (got, c) = counted(|| step(&fused));
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (p.kernels, p.bytes_read, p.bytes_written), "{c:?}\n{p:?}");
     assert_eq!((c.segments, c.plans_made), (1, 1), "forward and backward are one segment");
     for (got, want) in [(got.1, want.1), (got.2, want.2), (got.3, want.3)] {
         let apart = (got - want).abs().amax(..).item::<f32>().unwrap();
         assert!(apart < 1e-3, "{apart}");
     }
-    let (_, c) = counted(|| step(&product_bias_relu));
+    let (_, c) = counted(|| step(&fused));
     assert_eq!(c.plans_made, 0, "a loop of such steps makes no plan");
 }
 

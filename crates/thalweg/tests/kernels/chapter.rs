@@ -2,7 +2,7 @@
 
 #[path = "../../examples/kernels.rs"]
 #[allow(dead_code, reason = "what it prints is not looked at")]
-mod program;
+pub mod program;
 
 use crate::counting::{counted, pinned};
 use crate::differences::{check, numbers};

@@ -1,6 +1,7 @@
 //! `#[kernel(index)]`: one element of the result from its place.
 
 use crate::assert_mistake;
+use crate::chapter::program::warp;
 use crate::counting::{counted, pinned, randn};
 use crate::differences::{check, numbers};
 use thalweg::kernel::{Edge, Field};
@@ -26,18 +27,6 @@ fn blur<F: Real>(at: [i32; 2], x: &Field<F, 2>, edge: Edge) -> F {
         sum += x.get([at[0] * 2 + d, 1 - at[1]], edge) * F::lit(1.0 / (2.0 + d as f64));
     }
     sum
-}
-
-/// An image at places that are moved, between its elements.
-#[kernel(index)]
-fn warp<F: Real>(at: [i32; 2], image: &Field<F, 2>, dy: F, dx: F) -> F {
-    let (y, x) = (at[0] as F + dy, at[1] as F + dx);
-    let (top, left) = (y.floor(), x.floor());
-    let (fy, fx) = (y - top, x - left);
-    let (i, j) = (top as i32, left as i32);
-    let upper = image.get([i, j], Edge::Zero).lerp(image.get([i, j + 1], Edge::Zero), fx);
-    let lower = image.get([i + 1, j], Edge::Zero).lerp(image.get([i + 1, j + 1], Edge::Zero), fx);
-    upper.lerp(lower, fy)
 }
 
 /// Reads in any order of axes, along a diagonal, of one row, far outside.

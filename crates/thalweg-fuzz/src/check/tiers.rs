@@ -1,7 +1,7 @@
 //! A program at first sight: the same values before its plan is there, while it is searched for, and after; with tiers
 //! on and off in turns, too.
 
-use crate::check::{Checker, Drops, FAST, STRICT};
+use super::{Checker, Drops, FAST, STRICT};
 use crate::program::Program;
 use thalweg_runtime::{Counters, counters};
 use thalweg_stream::{Mode, clear_plans, finish_searches, set_deferring, set_tiers};
@@ -15,7 +15,7 @@ type Results = Vec<Option<Vec<u8>>>;
 impl Checker {
     /// Strictly the bits of an unfused run, in every tier; otherwise what fused runs may give. A pattern that was met
     /// twice and searched for has a plan.
-    pub(crate) fn at_first_sight(&self, program: &Program, want: &Results) -> Result<(), String> {
+    pub(super) fn at_first_sight(&self, program: &Program, want: &Results) -> Result<(), String> {
         for (mode, drops) in [(STRICT, Drops::Early), (STRICT, Drops::Cut(3)), (FAST, Drops::Early)] {
             let (all, moved) = self.turns(program, mode, drops)?;
             for (turn, got) in all.iter().enumerate() {

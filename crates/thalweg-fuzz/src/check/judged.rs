@@ -1,0 +1,172 @@
+//! Results held against what they should be: the interpreter's, the same bits, or near enough.
+
+use super::Checker;
+use crate::program::{Argument, Program, Tensor};
+use crate::stability::Stability;
+use crate::tolerance::Tolerance;
+use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
+use thalweg_kernel::reference::{self, Array, RefArg};
+
+impl Checker {
+    /// Every step of the unfused run against the interpreter on the very arguments the device had.
+    pub(super) fn against_meaning(&self, program: &Program, results: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let inputs: Vec<Array> = program.inputs.iter().map(|i| Array::from_bytes(i.shape, i.dtype, &i.bytes)).collect();
+        let arrays: Vec<Array> = program
+            .steps
+            .iter()
+            .zip(results)
+            .map(|(s, r)| Array::from_bytes(s.shape, s.dtype, r.as_ref().expect("all are kept")))
+            .collect();
+        for (i, step) in program.steps.iter().enumerate() {
+            let args: Vec<RefArg<'_>> = step
+                .args
+                .iter()
+                .map(|a| match a {
+                    Argument::Tensor(Tensor::Input(n)) => RefArg::Array(&inputs[*n]),
+                    Argument::Tensor(Tensor::Step(n)) => RefArg::Array(&arrays[*n]),
+                    Argument::Scalar(bits) => RefArg::Scalar(*bits),
+                })
+                .collect();
+            let rel = RelOp {
+                op: step.op,
+                dtype: step.dtype,
+                rank: step.shape.rank() as u8,
+                attr: step.attr,
+                args: [RelArg::NONE; 3],
+            };
+            let want = reference::evaluate(&rel, step.shape, &args, &step.ints);
+            let scalars: Vec<Array> = args
+                .iter()
+                .filter_map(|a| match a {
+                    RefArg::Scalar(bits) if step.dtype.is_float() => {
+                        let bytes = (Scalar::from_bits(*bits, step.dtype).to_f64()).to_le_bytes();
+                        Some(Array::from_bytes(Shape::SCALAR, DType::F64, &bytes))
+                    }
+                    _ => None,
+                })
+                .collect();
+            let tensors: Vec<&Array> = args
+                .iter()
+                .filter_map(|a| match a {
+                    RefArg::Array(a) => Some(*a),
+                    RefArg::Scalar(_) => None,
+                })
+                .chain(&scalars)
+                .collect();
+            let tolerance = Tolerance::new(step.op, step.dtype, step.attr, &tensors);
+            for p in 0..step.shape.numel() {
+                let (g, w) = (arrays[i].get(p), want.get(p));
+                if !tolerance.accepts(p, g, w) {
+                    return Err(format!("%{i} {} at {p}: {g:?}, the interpreter says {w:?}", step.op.name()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kept results equal to the bit, all NaN being one.
+    pub(crate) fn equal(
+        &self,
+        program: &Program,
+        got: &[Option<Vec<u8>>],
+        want: &[Option<Vec<u8>>],
+        what: &str,
+    ) -> Result<(), String> {
+        self.compare(program, got, want, |i, p, g, w| {
+            let nan = |v: Scalar| matches!(v, Scalar::Float(f) if f.is_nan());
+            let same = nan(g) && nan(w)
+                || match (g, w) {
+                    (Scalar::Float(a), Scalar::Float(b)) => a.to_bits() == b.to_bits(),
+                    _ => g == w,
+                };
+            if same {
+                Ok(())
+            } else {
+                Err(format!("%{i} {} at {p}: {what} {g:?}, not {w:?}", program.steps[i].op.name()))
+            }
+        })
+    }
+
+    /// Kept results near each other: contraction, unrounded narrow floats and other orders change little where the way
+    /// to a value is stable.
+    pub(crate) fn close(
+        &self,
+        program: &Program,
+        got: &[Option<Vec<u8>>],
+        want: &[Option<Vec<u8>>],
+    ) -> Result<(), String> {
+        let stability = Stability::new(program);
+        for (i, step) in program.steps.iter().enumerate().filter(|(_, s)| s.kept) {
+            let (Some(g), Some(w)) = (&got[i], &want[i]) else { return Err(format!("%{i} is missing")) };
+            let (g, w) = (Array::from_bytes(step.shape, step.dtype, g), Array::from_bytes(step.shape, step.dtype, w));
+            if let Some(wrong) = stability.judge(i, &g, &w) {
+                return Err(format!("%{i} {} {wrong}", step.op.name()));
+            }
+        }
+        let exact = exact(program, self.gpu);
+        self.compare(program, got, want, |i, p, g, w| {
+            let nan = |v: Scalar| matches!(v, Scalar::Float(f) if f.is_nan());
+            if !exact[i] || g == w || nan(g) && nan(w) {
+                return Ok(());
+            }
+            Err(format!("%{i} {} at {p}: {g:?}, strictly {w:?}", program.steps[i].op.name()))
+        })
+    }
+
+    fn compare(
+        &self,
+        program: &Program,
+        got: &[Option<Vec<u8>>],
+        want: &[Option<Vec<u8>>],
+        check: impl Fn(usize, usize, Scalar, Scalar) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for (i, step) in program.steps.iter().enumerate().filter(|(_, s)| s.kept) {
+            let (Some(g), Some(w)) = (&got[i], &want[i]) else { return Err(format!("%{i} is missing")) };
+            let (g, w) = (Array::from_bytes(step.shape, step.dtype, g), Array::from_bytes(step.shape, step.dtype, w));
+            for p in 0..step.shape.numel() {
+                check(i, p, g.get(p), w.get(p))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which steps have nothing on the way to them that contracts or rounds: movement, choice, integers, and single
+/// operations on what is exact.
+fn exact(program: &Program, gpu: bool) -> Vec<bool> {
+    use thalweg_ir::{ElementOp::*, Op};
+    let mut exact: Vec<bool> = vec![];
+    // Arithmetic may be contracted into the next sum: what is a step away from it is no longer exact.
+    let mut contracts: Vec<bool> = vec![];
+    for step in &program.steps {
+        let mut inner = step.args.iter().filter_map(|a| match a {
+            Argument::Tensor(Tensor::Step(s)) => Some(*s),
+            _ => None,
+        });
+        let from_exact = inner.clone().all(|s| exact[s]);
+        let through = inner.any(|s| contracts[s]);
+        let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
+        let wide = !narrow(step.dtype)
+            && step.args.iter().all(|a| !matches!(a, Argument::Tensor(t) if narrow(program.dtype(*t))));
+        let chooses = match step.op {
+            op if op.is_view() => true,
+            Op::Full | Op::Iota | Op::Cat | Op::Put | Op::Pad | Op::Gather => true,
+            Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort) => true,
+            Op::Scatter(ScatterOp::Set | ScatterOp::Max | ScatterOp::Min) => true,
+            Op::Element(Neg | Abs | Minimum | Maximum | Where | Relu) => true,
+            _ => false,
+        };
+        let single = match step.op {
+            // A GPU multiplies by the reciprocal of a scalar.
+            Op::Element(Div) if gpu => false,
+            // What is written in simpler operations may be contracted in itself.
+            Op::Element(e) => wide && (e.row().expand.is_none() || !step.dtype.is_float()),
+            Op::Cast => wide,
+            _ => false,
+        };
+        exact.push(from_exact && !through && (chooses || single));
+        let makes = matches!(step.op, Op::Matmul | Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_) | Op::Random(_));
+        contracts.push(through || (makes || single && !chooses) && step.dtype.is_float());
+    }
+    exact
+}
