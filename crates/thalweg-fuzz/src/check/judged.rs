@@ -91,11 +91,10 @@ impl Checker {
     /// to a value is stable.
     pub(crate) fn close(
         &self,
-        program: &Program,
+        (program, stability): (&Program, &Stability<'_>),
         got: &[Option<Vec<u8>>],
         want: &[Option<Vec<u8>>],
     ) -> Result<(), String> {
-        let stability = Stability::new(program);
         for (i, step) in program.steps.iter().enumerate().filter(|(_, s)| s.kept) {
             let (Some(g), Some(w)) = (&got[i], &want[i]) else { return Err(format!("%{i} is missing")) };
             let (g, w) = (Array::from_bytes(step.shape, step.dtype, g), Array::from_bytes(step.shape, step.dtype, w));
