@@ -115,12 +115,28 @@ fn rows_that_are_masked_whole_are_no_numbers() {
 
 #[test]
 fn a_convolution_is_what_the_cpu_computes() {
-    thalweg::set_matmul_precision(MatmulPrecision::Highest);
-    let [cpu, gpu] = inputs(&[&[2, 3, 9, 9], &[4, 3, 3, 3], &[4]], DType::F32);
-    let values = |x: &[Tensor]| {
-        x[0].relu().conv2d(&x[1], Some(&x[2]), thalweg::Conv::default().padding(1)).relu().to_vec::<f32>().unwrap()
-    };
-    for (g, w) in values(&gpu).iter().zip(values(&cpu)) {
-        assert!((g - w).abs() < 1e-4, "{g} {w}");
+    for (what, dtype, tolerance) in [
+        ("f32", DType::F32, 1e-5f32),
+        ("tf32", DType::F32, 5e-3),
+        ("bf16", DType::BF16, 2e-2),
+        ("f16", DType::F16, 4e-3),
+    ] {
+        let precision = if what == "tf32" { MatmulPrecision::High } else { MatmulPrecision::Highest };
+        thalweg::set_matmul_precision(precision);
+        for (side, stride, padding) in [(3, 1, 1), (3, 2, 1), (1, 2, 0), (5, 3, 0)] {
+            let [cpu, gpu] = inputs(&[&[2, 5, 17, 13], &[7, 5, side, side], &[7]], dtype);
+            let values = |x: &[Tensor]| {
+                let conv = thalweg::Conv::default().padding(padding).stride(stride);
+                x[0].relu().conv2d(&x[1], Some(&x[2]), conv).relu().cast(DType::F32).to_vec::<f32>().unwrap()
+            };
+            let (got, c) = counted(|| values(&gpu));
+            let want = values(&cpu);
+            let most = want.iter().fold(0f32, |m, v| m.max(v.abs()));
+            for (i, (g, w)) in got.iter().zip(want).enumerate() {
+                assert!((g - w).abs() <= tolerance * most, "{what} {side} by {stride}: {g} instead of {w} at {i}");
+            }
+            // Windows are in no memory: at most the bordered image is stored before.
+            assert!(c.device_launches <= 3, "{what} {side} by {stride}: {} launches", c.device_launches);
+        }
     }
 }
