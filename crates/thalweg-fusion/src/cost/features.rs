@@ -376,6 +376,9 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
 
 fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let at = factors(c, g, left, f);
+    if f.passes_once {
+        f.leave_out_unseen(c, g);
+    }
     if c.takes_rows() {
         // Each block of rows packs the right factors again.
         let blocks = g.row_blocks(c) as u64;
@@ -458,6 +461,19 @@ fn one_pass(weights: &Weights, tiles: &TileGeometry, left: &mut [u64], sums: u16
 }
 
 impl CostFeatures {
+    /// What rows do not see is not computed.
+    fn leave_out_unseen(&mut self, c: &Contraction, g: &ContractionGeometry) {
+        let Some((_, seen)) = thalweg_kernel::seen(c, g) else { return };
+        let (rows, keys) = (g.product.m as f64, g.product.k as f64);
+        let of_row = |row: f64| (row + seen.ahead as f64).clamp(0.0, keys);
+        let share = (of_row(0.0) + of_row(rows - 1.0)) / 2.0 / keys.max(1.0);
+        let part = |n: &mut u64| *n = (*n as f64 * share) as u64;
+        self.product.iter_mut().for_each(|p| part(&mut p.multiplications));
+        let Work { simple, divide, special, special_wide, convert, slow, fold, scan, sort, once: _ } = &mut self.work;
+        [simple, divide, special, special_wide, convert, slow, fold, scan, sort].into_iter().for_each(part);
+        self.traffic.iter_mut().for_each(|t| part(&mut t.again));
+    }
+
     /// Sums that are in registers are not read again, those of accesses from `first` on.
     fn forget_sums(&mut self, first: usize, sums: u16, bodies: &[Body]) {
         if !self.passes_once {

@@ -113,6 +113,37 @@ fn rows_that_are_masked_whole_are_no_numbers() {
     }
 }
 
+/// Rows that see their first keys only: blocks of keys that no row of a block sees are left out.
+#[test]
+fn causal_attention_goes_through_the_keys_that_are_seen() {
+    let attend = |x: &[Tensor], ahead: i64| {
+        let [rows, keys] = [x[0].size(-2), x[1].size(-2)];
+        let number = |n: usize| Tensor::arange_with(n, (DType::F32, x[0].device()));
+        let row = number(rows).unsqueeze(1);
+        let seen = number(keys).le(if ahead == 0 { row } else { row + ahead as f64 });
+        let scores = x[0].matmul(&x[1].transpose(-1, -2)).cast(DType::F32) * 0.125;
+        let weights = seen.where_(scores, f64::NEG_INFINITY).softmax(-1);
+        weights.cast(x[0].dtype()).matmul(&x[2])
+    };
+    for (what, dtype, tolerance) in [("bf16", DType::BF16, 2e-2), ("f16", DType::F16, 2e-3), ("tf32", DType::F32, 5e-3)]
+    {
+        for (rows, keys, ahead) in [(200, 200, 0), (70, 150, 80), (150, 70, -20), (130, 260, 1)] {
+            let shapes: [&[usize]; 3] = [&[2, rows, 64], &[2, keys, 64], &[2, keys, 40]];
+            check(what, &shapes, (dtype, tolerance), 1, |x| attend(x, ahead));
+        }
+    }
+    // As many keys as rows: half of them, and what is left of the last blocks. What a scalar moves is not reckoned.
+    let bytes = |ahead: i64| {
+        let [_, gpu] = inputs(&[&[2, 512, 64], &[2, 512, 64], &[2, 512, 64]], DType::BF16);
+        thalweg::synchronize().unwrap();
+        let (y, c) = counted(|| attend(&gpu, ahead));
+        drop(y);
+        c.bytes_read
+    };
+    let (half, all) = (bytes(0), bytes(600));
+    assert!(half < all * 2 / 3, "{half} of {all} bytes");
+}
+
 #[test]
 fn a_convolution_is_what_the_cpu_computes() {
     for (what, dtype, tolerance) in [
