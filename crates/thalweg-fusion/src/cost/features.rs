@@ -429,7 +429,7 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
         } else {
             own.extend_from_slice(&left[at..at + factor.operands]);
         }
-        if factor.inner.is_none() {
+        if factor.inner.is_none() && !only_loads(&factor.kernel, tiles) {
             f.factors += (tiles.points() * c.dtype.size()) as u64;
         }
         at += factor.operands;
@@ -442,6 +442,12 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
         tiled(&factor.kernel, tiles, &mut own, usize::MAX, f);
     }
     at
+}
+
+/// Whether a factor is what lies in memory by strides, as windows are: tiles copy it from there.
+fn only_loads(kernel: &Kernel, tiles: &TileGeometry) -> bool {
+    let ([body], [tile]) = (bodies(kernel), &tiles.boxes[..]) else { return false };
+    matches!(body.nodes[..], [Node::Load { .. }]) && tile.geometry.accesses.iter().all(|a| a.map.is_none())
 }
 
 /// Weights that are made point by point: what a point takes, and where they are exponentials the maximum, the

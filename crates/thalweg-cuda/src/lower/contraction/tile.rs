@@ -55,7 +55,7 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let huge = g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256) >= chip.multiprocessors as usize;
     let wide = c.accumulator().size() > 4;
     // Few rows and many columns, as a convolution of few channels has.
-    let flat = p.m <= 64 && g.batches() * p.n.div_ceil(256) >= chip.multiprocessors as usize;
+    let flat = p.m <= 64 && g.batches() * p.n.div_ceil(256) >= 4 * chip.multiprocessors as usize;
     match math(c, chip) {
         Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Tf32 if flat => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
