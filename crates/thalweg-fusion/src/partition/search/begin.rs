@@ -35,6 +35,7 @@ fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     for &i in &component.ops {
         if contracts(seg.ops[i].op, seg.mode) {
             stored.insert(facts.end_of_product(i));
+            facts.ix.tensors(i).filter_map(|(_, v)| windowed(facts, v)).for_each(|base| stored.insert(base));
         } else if facts.ix.takes_rows(i) {
             stored.insert(facts.end_of_chain(i));
         }
@@ -42,6 +43,22 @@ fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     cut_long_chains(facts, component, &mut stored);
     cut_chains_of_parts(facts, component, &mut stored);
     stored
+}
+
+/// What a factor's windows are taken of, where that is computed: it would be so again for each window.
+fn windowed(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
+    let seg = facts.ix.seg;
+    let mut windows = false;
+    while let ValueId::Op(i) = v {
+        let op = seg.ops[i].op;
+        if !op.is_view() {
+            return (windows && !is_constant(op)).then_some(i);
+        }
+        let of = facts.ix.tensors(i).next()?.1;
+        windows |= op == Op::Window && seg.shapes[i].numel() > facts.ix.shape(of).numel();
+        v = of;
+    }
+    None
 }
 
 /// Additions an element, over all kernels that compute a value, from which it is rather stored: about what writing it
