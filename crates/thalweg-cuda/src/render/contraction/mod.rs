@@ -53,7 +53,7 @@ pub struct Tile {
     pub n: u32,
     /// Terms a step.
     pub k: u32,
-    /// Warps along rows and along columns; of plain cores 16 times 16 threads stand as these warps do.
+    /// Warps along rows and along columns.
     pub warps: [u32; 2],
     /// Steps in shared memory at a time.
     pub stages: u32,
