@@ -21,7 +21,7 @@ pub struct Along<'a> {
     pub online: Option<&'a OnlinePasses>,
     pub layout: &'a Layout<'a>,
     /// As many as the body has.
-    scalars: &'a [u64],
+    pub scalars: &'a [u64],
     /// Outputs lie over inputs that may be read again.
     in_place: bool,
     /// What is written point by point, if it goes past the caches: in this phase, through these accesses.
