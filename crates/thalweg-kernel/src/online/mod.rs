@@ -80,7 +80,8 @@ impl Rate {
     /// No exponential.
     const NONE: Rate = Rate { constant: 0.0, scalars: vec![] };
 
-    fn is_none(&self) -> bool {
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
         self.constant == 0.0
     }
 
