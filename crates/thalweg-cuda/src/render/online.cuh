@@ -30,7 +30,7 @@ template <class T, int P, bool E, Center C> struct Shifted {
     if (!E && !is_number(d)) {
       T power = s[0];
 #pragma unroll
-      for (int q = 1; q <= P; q++) { power *= d; s[q] = power; }
+      for (int q = 1; q <= P; q++) { power *= d; s[q] = s[q] != s[q] ? s[q] : power; }
       return;
     }
     bool finite = true;
@@ -39,13 +39,15 @@ template <class T, int P, bool E, Center C> struct Shifted {
     // From the highest, which takes the lower ones as they were.
 #pragma unroll
     for (int p = P; p > 0; p--) {
-      T power = 1, ways = 1;
+      T power = 1, ways = 1, sum = s[p];
 #pragma unroll
       for (int q = p - 1; q >= 0; q--) {
         power *= d;
         ways = ways * (q + 1) / (p - q);
-        s[p] += ways * power * s[q];
+        sum += ways * power * s[q];
       }
+      // What went out of range stays there; what does so now is as large as the largest term.
+      s[p] = is_number(sum) ? sum : is_number(s[p]) ? power * s[0] : s[p];
     }
     if constexpr (E) {
       const T factor = exponential(rate * d);
