@@ -49,5 +49,6 @@ pub use mode::{
     set_reproducible,
 };
 pub use store::{PlanStoreStats, clear_plans, plan_store};
-pub use stream::{flush, record, synchronize};
+pub use recorder::{Made, MadeFrom};
+pub use stream::{flush, is_among_windows, made, record, synchronize};
 pub use value::{Kept, Operand, Storage, Value};
