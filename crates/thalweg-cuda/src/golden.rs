@@ -422,8 +422,10 @@ fn golden_sources_are_as_they_were() {
     let bless = thalweg_runtime::environment::BLESS.get().is_some();
     let mut changed = vec![];
     for (name, kernel) in kernels() {
-        let texts: Vec<String> =
-            sources(&kernel).iter().map(|s| s.replacen(PRELUDE, "", 1).replacen(CONTRACTIONS, "", 1).replacen(ONLINE, "", 1)).collect();
+        let texts: Vec<String> = sources(&kernel)
+            .iter()
+            .map(|s| s.replacen(PRELUDE, "", 1).replacen(CONTRACTIONS, "", 1).replacen(ONLINE, "", 1))
+            .collect();
         let text = texts.join("\n");
         let file = folder.join(format!("{name}.cu"));
         if bless {

@@ -4,7 +4,7 @@
 //! gradients. Nothing is known of what was computed before, so whatever is recorded instead means the same: a function
 //! that asks here promises that (and in strict mode the same bits).
 
-use crate::node::What;
+use crate::node::{Inputs, What};
 use crate::operand::Arg;
 use crate::record::push;
 use crate::{Shape, Tensor};
@@ -39,14 +39,14 @@ impl Made {
 /// The operation that made a tensor, where it is pending and, if tracked, was made by a recorded operation.
 pub(crate) fn made(x: &Tensor) -> Option<Made> {
     let stream::Made { op, attr, ints, args } = stream::made(&x.value)?;
-    let inputs = match &x.node {
+    let inputs: Option<Inputs> = match &x.node {
         None => None,
         Some(node) => match &node.what {
             What::Op { op: own, .. } if *own == op => Some(node.inputs(true)?),
             _ => return None,
         },
     };
-    let of = |(i, arg)| match arg {
+    let of = |(i, arg): (usize, MadeFrom)| match arg {
         MadeFrom::Scalar(bits) => Argument::Scalar(bits),
         MadeFrom::Value(value) => {
             let node = inputs.as_ref().and_then(|inputs| inputs.args.get(i)?.node().cloned());

@@ -73,7 +73,8 @@ impl Windows {
                 let tensors: Vec<&Argument> = made.args.iter().filter(is_tensor).collect();
                 let [Argument::Tensor(operand)] = tensors[..] else { return None };
                 let below = Windows::of(operand, less?)?;
-                let instead = |a: &Argument| if is_tensor(&a) { Argument::Tensor(below.source.clone()) } else { a.clone() };
+                let instead =
+                    |a: &Argument| if is_tensor(&a) { Argument::Tensor(below.source.clone()) } else { a.clone() };
                 let args: Vec<Argument> = made.args.iter().map(instead).collect();
                 Some(Windows { source: record_again(op, x, &args), ..below })
             }

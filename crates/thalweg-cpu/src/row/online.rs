@@ -165,9 +165,8 @@ pub unsafe fn resolve(
                 chosen(op, rescaled.dtype, shift, (0..layout.blocks()).map(|b| (left(b)(1), left(b)(0))))
             }
             Rescaling::Shifted { .. } => {
-                let parts: Vec<Part> = (0..layout.blocks())
-                    .map(|b| part(rescaled, layout.block(b).len as f64, &left(b)))
-                    .collect();
+                let parts: Vec<Part> =
+                    (0..layout.blocks()).map(|b| part(rescaled, layout.block(b).len as f64, &left(b))).collect();
                 shifted(rescaled, &parts, &value, along.scalars)
             }
         };

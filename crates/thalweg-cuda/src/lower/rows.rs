@@ -20,8 +20,8 @@ use crate::space::Space;
 use crate::traffic::{self, Domain};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Node, Orientation, Phases, RowGeometry,
-    expand, reciprocals, widen, with_lower_moments,
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Node, Orientation, Phases, RowGeometry, expand,
+    reciprocals, widen, with_lower_moments,
 };
 use thalweg_runtime::Error;
 
@@ -101,7 +101,8 @@ impl Spread<'_> {
             return None;
         }
         let more = expand(&with_lower_moments(self.body), &is_native);
-        let class = RowsClass { online: Some(self.body.folds.len() as u16), ..self.class(Sharing::Again { group: 512 }, None) };
+        let class =
+            RowsClass { online: Some(self.body.folds.len() as u16), ..self.class(Sharing::Again { group: 512 }, None) };
         class.passes(&more, &class.phases(&more)).is_some().then_some(more)
     }
 

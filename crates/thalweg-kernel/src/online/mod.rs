@@ -164,12 +164,7 @@ pub fn online_passes(body: &Body, phases: &Phases, own: usize) -> Option<OnlineP
 }
 
 /// The identity of a fold. `earlier` are the folds of the earlier pass, the first `own` are the body's.
-fn rescaled(
-    find: &Find<'_>,
-    phases: &Phases,
-    fold: &Fold,
-    (earlier, own): (&[Fold], usize),
-) -> Option<OnlineFold> {
+fn rescaled(find: &Find<'_>, phases: &Phases, fold: &Fold, (earlier, own): (&[Fold], usize)) -> Option<OnlineFold> {
     let known = |slot: u16| earlier.iter().any(|f| f.slot == slot);
     let (how, shift) = match (find.monomial_of(fold), find.choice_of(fold)) {
         (Some(m), _) => {

@@ -315,7 +315,8 @@ fn the_place_of_the_largest_is_found_with_it() {
     for nan in [false, true] {
         let mut b = BodyBuilder::new(false);
         let (x, y) = (input(&mut b), access(&mut b, 1, true));
-        let index = b.access(Access { operand: None, dtype: DType::U32, class: AccessClass::Contiguous, per_row: false });
+        let index =
+            b.access(Access { operand: None, dtype: DType::U32, class: AccessClass::Contiguous, per_row: false });
         let m = b.fold(Monoid::Max, x);
         let mut hit = b.element(ElementOp::Eq, &[x, m]);
         if nan {
