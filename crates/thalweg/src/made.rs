@@ -56,6 +56,13 @@ pub(crate) fn made(x: &Tensor) -> Option<Made> {
     Some(Made { op, attr, ints, args: args.into_iter().enumerate().map(of).collect() })
 }
 
+/// Whether sums may be added up in another order where that is cheaper: not where bits are promised, since what is
+/// pending follows from what else was recorded and asked for.
+pub(crate) fn may_reorder() -> bool {
+    let mode = stream::mode();
+    !(mode.strict || mode.reproducible)
+}
+
 /// Records an elementwise operation on other arguments than it was recorded on, of the same dtypes.
 #[track_caller]
 pub(crate) fn record_again(op: ElementOp, like: &Tensor, args: &[Argument]) -> Tensor {

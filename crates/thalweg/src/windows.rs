@@ -10,7 +10,7 @@
 //! added up in a tree, as accurate as those of a fold, in another order. So sums, products and variances of floats are
 //! left to folds in strict and reproducible mode, where nothing may depend on what was recorded together.
 
-use crate::made::{Argument, made, record_again};
+use crate::made::{Argument, made, may_reorder, record_again};
 use crate::{DType, Tensor};
 use thalweg_ir::{Monoid, Op, ReduceOp};
 use thalweg_stream as stream;
@@ -171,12 +171,6 @@ fn doubled<S: Clone>(
 /// Whether a reduction gives the same in any order.
 fn exact(op: ReduceOp, dtype: DType) -> bool {
     !dtype.is_float() || op.plain().is_some_and(|m: Monoid| !m.row().ordered)
-}
-
-/// Whether another order is allowed.
-pub(crate) fn may_reorder() -> bool {
-    let mode = stream::mode();
-    !(mode.strict || mode.reproducible)
 }
 
 impl Tensor {
