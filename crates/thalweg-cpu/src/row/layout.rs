@@ -6,6 +6,7 @@
 //! a row among themselves; the last dimension of the row stays as it is, since where runs end is part of what a fold
 //! means.
 
+use super::panels::{self, Panels};
 use crate::check::gathered;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
@@ -62,6 +63,8 @@ pub struct Layout<'a> {
     /// Points of a row.
     pub row: usize,
     pub lines: Vec<Line<'a>>,
+    /// By line: whether its elements are brought together for several runs. Along rows.
+    pub panels: Vec<bool>,
 }
 
 /// Where one block of a row lies.
@@ -156,7 +159,10 @@ impl<'a> Layout<'a> {
         }
         let sizes = |dims: Dims| dims.into_iter().map(|d| d.0).collect::<Vec<_>>();
         let n = if row == 0 { 0 } else { extents[last] };
-        Ok(Layout { kept: sizes(rows), runs: sizes(runs), n, row, lines })
+        let mut layout = Layout { kept: sizes(rows), runs: sizes(runs), n, row, lines, panels: vec![] };
+        let wants = |(i, line)| !across && panels::wants(body, i, &layout, line);
+        layout.panels = layout.lines.iter().enumerate().map(wants).collect();
+        Ok(layout)
     }
 
     pub fn rows(&self) -> usize {
@@ -185,6 +191,12 @@ impl<'a> Layout<'a> {
         along(&self.runs, &line.runs, block.run).wrapping_add(line.point.wrapping_mul(block.start as i64))
     }
 
+    /// Blocks that are better one thread's than several threads'.
+    pub fn grain(&self) -> usize {
+        let wide = self.lines.iter().zip(&self.panels).filter(|(_, wants)| **wants);
+        wide.map(|(line, _)| panels::blocks(self, line.unit)).max().unwrap_or(1)
+    }
+
     /// Whether some access goes by tables.
     pub fn is_mapped(&self) -> bool {
         self.lines.iter().any(|l| l.map.is_some())
@@ -207,6 +219,8 @@ pub struct Tables {
     positions: Vec<Vec<i32>>,
     /// Elements copied together where their positions lie too far apart for a table.
     copies: Vec<Vec<u64>>,
+    /// Elements of operands that lie across a row.
+    pub panels: Panels,
 }
 
 impl Tables {
