@@ -129,6 +129,9 @@ pub(crate) fn folded(x: &Tensor, along: Along, overlap: bool, two: &dyn Fn(&Tens
     })
 }
 
+/// Takes a part along an axis: start, step, length.
+type TakePart<'a, S> = &'a dyn Fn(&S, (i64, i64, usize)) -> S;
+
 /// The same of any state: `two` takes how many elements each side is of, `part` takes a part along the axis, `length`
 /// says how long it is.
 #[track_caller]
@@ -137,7 +140,7 @@ fn doubled<S: Clone>(
     along: Along,
     overlap: bool,
     two: &dyn Fn(&S, &S, [usize; 2]) -> S,
-    part: &dyn Fn(&S, (i64, i64, usize)) -> S,
+    part: TakePart<'_, S>,
     length: &dyn Fn(&S) -> usize,
 ) -> S {
     let Along { size, step, .. } = along;
@@ -221,6 +224,6 @@ impl Tensor {
         }
         // What differs from an infinite mean is NaN where it is that infinity.
         let (mean, squares) = state;
-        Some(squares? + (&mean - &mean))
+        Some(squares? + mean * 0.0)
     }
 }

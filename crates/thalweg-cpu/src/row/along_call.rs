@@ -123,7 +123,7 @@ impl<'a> Along<'a> {
                 args.extend([at, 0, 0, table]);
             } else if layout.panels[i] && n > 1 {
                 // SAFETY: what is called was checked against its operands.
-                let at = unsafe { tables.panels.of(self.launch, layout, (i, line), (row, block)) };
+                let at = unsafe { layout.panel(&mut tables.panels, self.launch, i, (row, block)) };
                 args.extend([at, 0, 1, 0]);
             } else {
                 let own = || line.start.wrapping_add(layout.to_row(line, row));

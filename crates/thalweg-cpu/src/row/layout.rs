@@ -160,8 +160,8 @@ impl<'a> Layout<'a> {
         let sizes = |dims: Dims| dims.into_iter().map(|d| d.0).collect::<Vec<_>>();
         let n = if row == 0 { 0 } else { extents[last] };
         let mut layout = Layout { kept: sizes(rows), runs: sizes(runs), n, row, lines, panels: vec![] };
-        let wants = |(i, line)| !across && panels::wants(body, i, &layout, line);
-        layout.panels = layout.lines.iter().enumerate().map(wants).collect();
+        let wants = |i: usize| !across && layout.wants_panels(body, i);
+        layout.panels = (0..layout.lines.len()).map(wants).collect();
         Ok(layout)
     }
 
@@ -191,10 +191,43 @@ impl<'a> Layout<'a> {
         along(&self.runs, &line.runs, block.run).wrapping_add(line.point.wrapping_mul(block.start as i64))
     }
 
+    /// Whether what an access loads is brought together for several runs: where nothing is stored point by point, so
+    /// that no operand changes.
+    fn wants_panels(&self, body: &Body, number: usize) -> bool {
+        let Some((&many, inner)) = self.runs.last().zip(self.runs.len().checked_sub(1)) else { return false };
+        let (access, line) = (&body.accesses[number], &self.lines[number]);
+        let at_points = body.stores.iter().any(|s| !body.accesses[s.access as usize].per_row || s.combine.is_some());
+        let loaded = access.operand.is_some() && body.stores.iter().all(|s| s.access as usize != number);
+        let plain = access.class == AccessClass::Strided && !access.per_row && line.map.is_none();
+        let steps = [line.unit, line.point, line.runs[inner]];
+        loaded && plain && !at_points && line.bounds() == 0 && panels::pay(steps, [many, self.n])
+    }
+
     /// Blocks that are better one thread's than several threads'.
     pub fn grain(&self) -> usize {
         let wide = self.lines.iter().zip(&self.panels).filter(|(_, wants)| **wants);
-        wide.map(|(line, _)| panels::blocks(self, line.unit)).max().unwrap_or(1)
+        wide.map(|(line, _)| panels::runs(line.unit) * self.n.div_ceil(BLOCK)).max().unwrap_or(1)
+    }
+
+    /// Where the elements of a block of a row lie side by side, for an access that is in panels.
+    ///
+    /// # Safety
+    /// The launch was checked against its operands.
+    pub unsafe fn panel(&self, panels: &mut Panels, launch: u64, number: usize, (row, block): (usize, Block)) -> u64 {
+        let (line, many) = (&self.lines[number], *self.runs.last().expect("a row of runs"));
+        let most = panels::runs(line.unit);
+        let inside = block.run % many % most;
+        let first_run = block.run - inside;
+        let first = Block { run: first_run, ..block };
+        let source = panels::Source {
+            from: line.start.wrapping_add(self.to_row(line, row)).wrapping_add(self.to_point(line, first)),
+            unit: line.unit,
+            point: line.point,
+            sizes: [most.min(many - first_run % many), block.len],
+        };
+        let key = panels::Key { launch, access: number, row, first_run, start: block.start };
+        // SAFETY: the caller's promise, of runs that the row has.
+        unsafe { panels.of(key, source, inside) }
     }
 
     /// Whether some access goes by tables.

@@ -7,10 +7,8 @@
 //! In: an access of a row geometry, a block of it. Out: where the block's elements lie side by side. Always true: they
 //! are the operand's, so bits do not change; a panel is of one launch, whose body stores nothing point by point.
 
-use super::layout::{Block, Layout, Line};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_kernel::order::BLOCK;
-use thalweg_kernel::{AccessClass, Body};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -25,39 +23,40 @@ pub fn launch() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Whether an access is brought together in panels.
-pub fn wants(body: &Body, number: usize, layout: &Layout<'_>, line: &Line<'_>) -> bool {
-    let at_points = body.stores.iter().any(|s| !body.accesses[s.access as usize].per_row || s.combine.is_some());
-    let Some((&runs, step)) = layout.runs.last().zip(layout.runs.len().checked_sub(1).map(|d| line.runs[d])) else {
-        return false;
-    };
-    let access = &body.accesses[number];
-    let loaded = access.operand.is_some() && !access.per_row && body.stores.iter().all(|s| s.access as usize != number);
-    let across = access.class == AccessClass::Strided && line.point.unsigned_abs() as usize >= LINE;
-    loaded
-        && across
-        && !at_points
-        && line.map.is_none()
-        && line.bounds() == 0
-        && step == line.unit
-        && runs >= LINE / line.unit as usize
-        && layout.n >= LINE
-        && layout.n.div_ceil(BLOCK) <= MOST_BLOCKS
+/// Runs of a panel of elements of so many bytes.
+pub fn runs(unit: i64) -> usize {
+    LINE / unit as usize
 }
 
-/// Blocks that share a panel, and so belong to one thread.
-pub fn blocks(layout: &Layout<'_>, unit: i64) -> usize {
-    LINE / unit as usize * layout.n.div_ceil(BLOCK)
+/// Whether panels pay for an operand with elements of `unit` bytes, `point` apart in a run and `run` from run to run, of
+/// `runs` runs of `n` points.
+pub fn pay([unit, point, run]: [i64; 3], [many, n]: [usize; 2]) -> bool {
+    let across = point.unsigned_abs() as usize >= LINE && run == unit;
+    across && many >= runs(unit) && n >= LINE && n.div_ceil(BLOCK) <= MOST_BLOCKS
 }
 
-/// Which runs of which row, and which block of them.
+/// Which runs of which row of which access, and which block of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Key {
-    launch: u64,
-    line: usize,
-    row: usize,
-    first_run: usize,
-    start: usize,
+pub struct Key {
+    pub launch: u64,
+    pub access: usize,
+    pub row: usize,
+    pub first_run: usize,
+    /// First point of the block.
+    pub start: usize,
+}
+
+/// Where the elements lie.
+#[derive(Clone, Copy)]
+pub struct Source {
+    /// Address of the first.
+    pub from: i64,
+    /// Bytes of an element.
+    pub unit: i64,
+    /// Bytes from point to point.
+    pub point: i64,
+    /// Runs that there are, and points of them.
+    pub sizes: [usize; 2],
 }
 
 #[derive(Default)]
@@ -71,39 +70,27 @@ struct Panel {
 pub struct Panels(Vec<Panel>);
 
 impl Panels {
-    /// Where the elements of a block of an access lie side by side.
+    /// Where the elements of the run of that number in a panel lie side by side.
     ///
     /// # Safety
-    /// The launch's geometry was checked: every point of the domain is inside the operand.
-    pub unsafe fn of(
-        &mut self,
-        launch: u64,
-        layout: &Layout<'_>,
-        (number, line): (usize, &Line<'_>),
-        (row, block): (usize, Block),
-    ) -> u64 {
-        let (unit, runs) = (line.unit as usize, *layout.runs.last().expect("a row of runs"));
-        let most = LINE / unit;
-        let inside = block.run % runs % most;
-        let first_run = block.run - inside;
-        let count = most.min(runs - first_run % runs);
-        let place = number * MOST_BLOCKS + block.start / BLOCK;
+    /// All elements of the source can be read.
+    pub unsafe fn of(&mut self, key: Key, source: Source, inside: usize) -> u64 {
+        let (unit, [count, len]) = (source.unit as usize, source.sizes);
+        let place = key.access * MOST_BLOCKS + key.start / BLOCK;
         if self.0.len() <= place {
             self.0.resize_with(place + 1, Panel::default);
         }
         let panel = &mut self.0[place];
-        let key = Key { launch, line: number, row, first_run, start: block.start };
-        let pitch = (block.len + GAP).next_multiple_of(8);
+        let pitch = (len + GAP).next_multiple_of(8);
         if panel.key != Some(key) {
             panel.key = None;
-            let words = (most * pitch * unit).div_ceil(8);
+            let words = (runs(source.unit) * pitch * unit).div_ceil(8);
             if panel.memory.len() < words {
                 panel.memory.resize(words, 0);
             }
-            let from = line.start + layout.to_row(line, row) + layout.to_point(line, Block { run: first_run, ..block });
             let to = panel.memory.as_mut_ptr().cast::<u8>();
-            // SAFETY: the caller's promise, of `count` runs that the domain has; there is room for so many rows.
-            unsafe { fill(from as *const u8, line.point as isize, unit, [count, block.len, pitch], to) };
+            // SAFETY: the caller's promise; there is room for as many rows as a line has elements.
+            unsafe { fill(source.from as *const u8, source.point as isize, unit, [count, len, pitch], to) };
             panel.key = Some(key);
         }
         panel.memory.as_ptr() as u64 + (inside * pitch * unit) as u64
