@@ -168,6 +168,10 @@ FN u32 pack_bf16(float low, float high) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, 
 FN u32 pack_f16(float low, float high) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
 #endif
 
+// How many of the keys a row sees that sees so many of more.
+FN i64 seen_keys(i64 most, i64 keys) { return most < 0 ? 0 : most < keys ? most : keys; }
+// The place of a line or of a term that is not there.
+template <class T> constexpr T NOWHERE = (T)((u64)1 << (8 * sizeof(T) - 1));
 // x·y + sum, rounded once whatever the mode: the bits of a sum depend on its terms alone.
 FN float multiply_add(float x, float y, float sum) { return fmaf(x, y, sum); }
 FN double multiply_add(double x, double y, double sum) { return fma(x, y, sum); }

@@ -61,10 +61,11 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> b
     if compiler.product(&opened.product).is_none() {
         return true;
     }
-    if !g.factors.iter().flatten().all(|f| is_plain(f)) {
+    let chip = compiler.chip();
+    let goes = |n: usize| g.factors[n].as_deref().is_none_or(|f| is_plain(f) || tile::is_windowed(c, g, n, chip));
+    if !goes(0) || !goes(1) {
         return false;
     }
-    let chip = compiler.chip();
     let [own, library] = rates(c, chip);
     let many = f64::from(chip.multiprocessors);
     let p = &g.product;
