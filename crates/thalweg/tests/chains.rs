@@ -59,11 +59,3 @@ fn gradients_flow_through_a_chain() {
     let want = b.matmul(&v).sum(1).reshape([1, 150]).broadcast_to([150, 150]);
     near(&slope, &want);
 }
-
-#[test]
-fn a_border_of_one_is_put_in_strictly() {
-    let _pinned = pinned();
-    let (x, y) = (Tensor::new([true, false]), Tensor::new([true]));
-    let z = thalweg::with_strict(true, || x.slice_scatter((1..,), &y));
-    assert_eq!(z.to_vec::<bool>().unwrap(), [true, true]);
-}
