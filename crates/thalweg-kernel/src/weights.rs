@@ -114,7 +114,9 @@ pub fn scores<'a>(c: &Contraction, g: &'a ContractionGeometry) -> Option<Vec<(Bo
 /// The same of one body.
 fn seen_by(body: &Body, tiles: &TileGeometry) -> Option<Seen> {
     use ElementOp::{Ge, Gt, Le, Lt, Where};
-    let [tile] = &tiles.boxes[..] else { return None };
+    if tiles.boxes.len() != 1 {
+        return None;
+    }
     // One dimension of rows and one of keys, whose places are exact as floats.
     let [rows, keys] = [tiles.rows, tiles.columns];
     let plain = keys == rows + 1 && tiles.extents.len() == keys + 1;

@@ -14,6 +14,7 @@ template <int B> FN void copy_element(void *to, const void *from, bool inside) {
   thalweg_runtime.loaded += inside ? B : 0;
   if (inside) __builtin_memcpy(to, from, B); else __builtin_memset(to, 0, B);
 }
+template <int B> FN void copy_element_whole(void *to, const void *from) { copy_element<B>(to, from, true); }
 FN void copies_commit() {}
 template <int N> FN void copies_wait() {}
 // What lanes of a warp tell each other: who writes in one of the two may be sure that all have read what was in it before, since all have met since.
@@ -135,6 +136,7 @@ FN void copy16_whole(void *to, const void *from) { asm volatile("cp.async.cg.sha
 template <int B> FN void copy_element(void *to, const void *from, bool inside) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(B), "r"(inside ? B : 0) : "memory");
 }
+template <int B> FN void copy_element_whole(void *to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(B) : "memory"); }
 FN void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> FN void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 FN void fragments(u32 (&r)[4], const void *p) {

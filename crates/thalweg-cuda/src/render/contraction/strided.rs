@@ -85,12 +85,10 @@ fn places(
   }}
 #pragma unroll
   for (u32 u = 0; u < {own}; u++) {{
-    const i64 x = {first} + (i32)({line});
-    lines{number}[u] = NOWHERE<{it}>;
-    if (x < {most}) {{
-      {line_apart}
-      lines{number}[u] = place{number} + {of_line};
-    }}
+    i64 x = {first} + (i32)({line});
+    x = x < {most} ? x : {most} - 1;
+    {line_apart}
+    lines{number}[u] = place{number} + {of_line};
   }}
   {it} *const table{number} = ({it} *)(shared + {table});
   auto terms{number} = [&](i32 step, i32 slot) {{
@@ -132,7 +130,8 @@ fn element(number: usize, terms: u32, along: bool, shares: &Shares, e: u32) -> [
     [line, term, own, of_term]
 }
 
-/// `copy(step, slot)`, of elements that the copying of single ones can take.
+/// `copy(step, slot)`, of elements that the copying of single ones can take. Lines that are not there are copied from the
+/// last one that is: nobody looks at their sums. Terms that are not there are zeros, in the last step alone.
 fn past_registers(
     class: &TileClass,
     number: usize,
@@ -141,23 +140,27 @@ fn past_registers(
     shares: &Shares,
 ) -> String {
     let Layout { along: kept, pitch, all } = class.layout(number);
-    let [line, term, own, of_term] = element(number, class.tile.k, along, shares, 0);
+    let terms = class.tile.k;
+    let [line, term, own, of_term] = element(number, terms, along, shares, 0);
     let it = index_type(part.space.wide);
     let place = if kept { format!("({line}) * {pitch} + {term}") } else { format!("({term}) * {pitch} + {line}") };
+    let (size, tag, k) = (class.dtype.size(), TAGS[number], read(part));
+    let to = format!("s{number} + slot * {all} + {place}");
     format!(
         r#"  auto copy{number} = [&](i32 step, i32 slot) {{
+    if ((step + 1) * {terms} <= (i32)k) {{
 #pragma unroll
-    for (u32 u = 0; u < {each}; u++) {{
-      const {it} line = {own}, term = {of_term};
-      const bool inside = line != NOWHERE<{it}> && term != NOWHERE<{it}>;
-      copy_element<{size}>(s{number} + slot * {all} + {place}, p{tag}{k} + (inside ? (i64)line + term : 0), inside);
+      for (u32 u = 0; u < {each}; u++) copy_element_whole<{size}>({to}, p{tag}{k} + {own} + {of_term});
+    }} else {{
+#pragma unroll
+      for (u32 u = 0; u < {each}; u++) {{
+        const {it} term = {of_term};
+        copy_element<{size}>({to}, p{tag}{k} + (term != NOWHERE<{it}> ? {own} + term : 0), term != NOWHERE<{it}>);
+      }}
     }}
   }};
 "#,
         each = shares.each,
-        size = class.dtype.size(),
-        tag = TAGS[number],
-        k = read(part),
     )
 }
 
@@ -174,14 +177,12 @@ fn through_registers(
     debug_assert_eq!(kept, along, "neighbours in memory are neighbours in shared memory");
     let it = index_type(part.space.wide);
     let (each, k, tag, terms) = (shares.each, read(part), TAGS[number], class.tile.k);
-    let mut loads = String::new();
+    let (mut loads, mut last) = (vec![], vec![]);
     for e in 0..shares.side {
         let [_, _, own, of_term] = element(number, terms, along, shares, e);
-        let _ = writeln!(
-            loads,
-            "      {{ const {it} line = {own}, term = {of_term}; if (line != NOWHERE<{it}> && term != NOWHERE<{it}>) word |= (u32)load1((const u16 *)p{tag}{k} + ((i64)line + term)) << {}; }}",
-            16 * e
-        );
+        let load = |term: &str| format!("(u32)load1((const u16 *)p{tag}{k} + {own} + {term}) << {}", 16 * e);
+        loads.push(load(&of_term));
+        last.push(format!("({of_term} == NOWHERE<{it}> ? 0 : {})", load(&of_term)));
     }
     let [line, term, ..] = element(number, terms, along, shares, 0);
     let place = match (class.math, kept) {
@@ -195,16 +196,20 @@ fn through_registers(
     format!(
         r#"  u32 words{number}[{each}];
   auto fetch{number} = [&](i32 step, i32 slot) {{
+    if ((step + 1) * {terms} <= (i32)k) {{
 #pragma unroll
-    for (u32 u = 0; u < {each}; u++) {{
-      u32 word = 0;
-{loads}      words{number}[u] = word;
+      for (u32 u = 0; u < {each}; u++) words{number}[u] = {loads};
+    }} else {{
+#pragma unroll
+      for (u32 u = 0; u < {each}; u++) words{number}[u] = {last};
     }}
   }};
   auto put{number} = [&](i32 slot) {{
 #pragma unroll
     for (u32 u = 0; u < {each}; u++) *(u32 *)(s{number} + slot * {all} + {place}) = words{number}[u];
   }};
-"#
+"#,
+        loads = loads.join(" | "),
+        last = last.join(" | "),
     )
 }
