@@ -24,6 +24,7 @@ FOLDS = (
     "fold_plain", "fold_rows", "fold_columns", "fold_weighted", "fold_weighted_rows", "fold_transposed", "fold_inner_slice",
     "fold_half_columns", "fold_every_second", "fold_both_ways", "fold_middle", "fold_outer", "fold_images", "fold_channels",
     "fold_scaled", "fold_scaled_channels", "fold_borderless", "fold_permuted", "fold_short", "fold_windows",
+    "fold_long_windows", "fold_wide_windows", "fold_largest", "fold_spread",
 )  # fmt: skip
 BLOCKS = ("mlp_block", "llama_block", "llama_token", "resnet18")
 TRANSFORMERS = ("attention_full", "attention_causal", "attention_long", "qkv", "gpt2")
