@@ -24,6 +24,7 @@ FOLDS = (
     "fold_plain", "fold_rows", "fold_columns", "fold_weighted", "fold_weighted_rows", "fold_transposed", "fold_inner_slice",
     "fold_half_columns", "fold_every_second", "fold_both_ways", "fold_middle", "fold_outer", "fold_images", "fold_channels",
     "fold_scaled", "fold_scaled_channels", "fold_borderless", "fold_permuted", "fold_short", "fold_windows",
+    "fold_long_windows", "fold_wide_windows", "fold_largest", "fold_spread",
 )  # fmt: skip
 BLOCKS = ("mlp_block", "llama_block", "llama_token", "resnet18")
 TRANSFORMERS = ("attention_full", "attention_causal", "attention_long", "qkv", "gpt2")
@@ -170,8 +171,11 @@ class Jax(Peer):
         pads = ((0, 0), (0, 0), (1, 1), (1, 1))
         return self.jax.lax.reduce_window(x, -np.inf, self.jax.lax.max, (1, 1, 3, 3), (1, 1, stride, stride), pads)
 
-    def mean_of_windows(self, x):
-        return self.jax.lax.reduce_window(x, 0.0, self.jax.lax.add, (3, 3), (1, 1), "VALID") / 9
+    def mean_of_windows(self, x, size):
+        return self.jax.lax.reduce_window(x, 0.0, self.jax.lax.add, size, (1, 1), "VALID") / (size[0] * size[1])
+
+    def largest_of_windows(self, x, size):
+        return self.jax.lax.reduce_window(x, -float("inf"), self.jax.lax.max, size, (1, 1), "VALID")
 
     def avg_pool(self, x, stride):
         pads = ((0, 0), (0, 0), (1, 1), (1, 1))
@@ -255,8 +259,11 @@ class Torch(Peer):
     def max_pool(self, x, stride):
         return self.torch.nn.functional.max_pool2d(x, 3, stride, 1)
 
-    def mean_of_windows(self, x):
-        return self.torch.nn.functional.avg_pool2d(x[None, None], 3, 1)
+    def mean_of_windows(self, x, size):
+        return self.torch.nn.functional.avg_pool2d(x[None, None], size, 1)
+
+    def largest_of_windows(self, x, size):
+        return self.torch.nn.functional.max_pool2d(x[None, None], size, 1)
 
     def avg_pool(self, x, stride):
         return self.torch.nn.functional.avg_pool2d(x, 3, stride, 1)
@@ -483,7 +490,12 @@ def folds(p, name, normal, large):
         "fold_both_ways": lambda p, x: (x * x.T).sum(),
         "fold_middle": lambda p, x: x.reshape(64, n // 64, n).sum((0, 2)),
         # Of what has windows: each peer's own pooling.
-        "fold_windows": lambda p, x: p.mean_of_windows(x),
+        "fold_windows": lambda p, x: p.mean_of_windows(x, (3, 3)),
+        "fold_long_windows": lambda p, x: p.mean_of_windows(x, (1, 64)),
+        "fold_wide_windows": lambda p, x: p.mean_of_windows(x, (15, 15)),
+        "fold_largest": lambda p, x: p.largest_of_windows(x, (1, 64)),
+        # Cancels where means are large, which ours does not.
+        "fold_spread": lambda p, x: p.mean_of_windows(x * x, (1, 64)) - p.mean_of_windows(x, (1, 64)) ** 2,
     }
     of_images = {
         "fold_images": lambda p, x, c: x.sum((1, 2, 3)),

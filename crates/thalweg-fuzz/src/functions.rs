@@ -106,6 +106,19 @@ const FUNCTIONS: &[Function] = &[
         let twice = if c.size(axis) < 2 { c.x.repeat(2, axis) } else { c.x.clone() };
         vec![twice.gradient(0.5, axis), c.x.trapezoid(0.5, axis), c.x.cumulative_trapezoid(2.0, axis)]
     }),
+    ("long windows", Numbers, |c| {
+        // Of 17 to 100 neighbours, along one axis or two.
+        let all = Tensor::cat(&vec![c.x.flatten(); 20usize.div_ceil(c.x.numel()).max(1)], 0);
+        let (n, step) = (all.numel(), c.rng.usize(1..4));
+        let windows = all.window(0, c.rng.usize(17..=n.min(100)), step);
+        let wide = Tensor::cat(&[&all, &all, &all], 0).reshape([3, n]);
+        let both = wide.window(0, 2, 1).window(1, c.rng.usize(9..=n.min(40)), 1);
+        let spread = match c.x.dtype().is_float() {
+            true => windows.var(1),
+            false => windows.abs().sum(1),
+        };
+        vec![windows.sum(1), windows.amax(1), spread, both.amin([2, 3]), both.sum([1, 2, 3])]
+    }),
     ("interp", Floats, |c| {
         let points = c.y.flatten().slice(..9);
         vec![c.x.interp(&points.sort(0, false), &points.sin())]

@@ -15,11 +15,15 @@ use thalweg_kernel::order::BLOCK;
 /// Elements that a tensor of a program may have; now and then a program is allowed many.
 const SMALL: usize = 3000;
 const LARGE: usize = 200_000;
+/// Of the second source of a seed.
+const LATER: u64 = 0x6d6f_6e6f_6964;
 /// With rows longer than a block.
 const LONG: usize = 8 * BLOCK;
 
 struct Generator {
     rng: Rng,
+    /// Decides about what came later: a seed keeps its program where that adds nothing.
+    later: Rng,
     program: Program,
     limit: usize,
     /// Values of the program near which floats stay: no infinities, no NaN.
@@ -37,7 +41,10 @@ pub fn program(seed: u64) -> Program {
         (_, true) => LONG,
         _ => SMALL,
     };
-    let mut g = Generator { limit, rng, program: Program::default(), tame };
+    let mut later = Rng::with_seed(seed ^ LATER);
+    let vast = later.u32(..250) == 0;
+    let limit = if vast { LARGE } else { limit };
+    let mut g = Generator { limit, rng, later, program: Program::default(), tame };
     let inputs = g.rng.usize(1..4);
     // One float dtype runs through a program more often than many mixed ones, or hardly any two values would go
     // together.
@@ -52,13 +59,18 @@ pub fn program(seed: u64) -> Program {
         DType::I64,
         DType::U8,
     ]);
-    let base = if long { g.long_shape() } else { g.shape(if large { 100_000 } else { 600 }) };
+    let base = match (vast, long) {
+        (true, _) => g.vast_shape(),
+        (_, true) => g.long_shape(),
+        _ => g.shape(if large { 100_000 } else { 600 }),
+    };
     for i in 0..inputs {
         let dtype = if g.rng.u32(..3) > 0 { main } else { g.pick(&DType::ALL) };
         let shape = if i == 0 || g.rng.bool() { base } else { g.related(base) };
         g.input(dtype, shape);
     }
     let steps = match g.rng.u32(..20) {
+        _ if vast => g.rng.usize(1..12),
         0 => g.rng.usize(60..160),
         1..4 => g.rng.usize(20..60),
         _ => g.rng.usize(1..20),
@@ -86,7 +98,7 @@ pub fn program(seed: u64) -> Program {
 
 /// A program of nothing but inputs of these dtypes and shapes.
 pub fn inputs(rng: Rng, of: &[(DType, Shape)]) -> Program {
-    let mut g = Generator { limit: SMALL, rng, program: Program::default(), tame: false };
+    let mut g = Generator { limit: SMALL, later: rng.clone(), rng, program: Program::default(), tame: false };
     g.tame = g.rng.bool();
     for &(dtype, shape) in of {
         g.input(dtype, shape);
@@ -128,6 +140,16 @@ impl Generator {
             _ => vec![2, few, n / 2 / few],
         };
         Shape::new(&dims)
+    }
+
+    /// A row beyond the caches, which online passes read once.
+    fn vast_shape(&mut self) -> Shape {
+        let n = 132_000 + self.later.usize(..50_000);
+        match self.later.u32(..3) {
+            0 => Shape::new(&[n]),
+            1 => Shape::new(&[1, n]),
+            _ => Shape::new(&[3, n / 3]),
+        }
     }
 
     fn input(&mut self, dtype: DType, shape: Shape) -> Tensor {

@@ -148,6 +148,12 @@ impl BodyBuilder {
         b
     }
 
+    /// The same body, to go on with: its nodes keep their numbers.
+    pub(crate) fn copy(from: &Body) -> BodyBuilder {
+        let known = from.nodes.iter().enumerate().map(|(i, &n)| (n, NodeId(i as u32))).collect();
+        BodyBuilder { body: from.clone(), known }
+    }
+
     fn as_unary(&self, id: NodeId, op: ElementOp) -> Option<NodeId> {
         match self.body.nodes[id.index()] {
             Node::Element { op: o, args, .. } if o == op => Some(args[0]),

@@ -34,7 +34,9 @@ pub use geometry::{
     RowGeometry, ScatterGeometry,
 };
 pub use index::IndexMap;
-pub use online::{OnlineFold, OnlineKind, OnlinePasses, Part, online_passes, with_residuals};
+pub use online::{
+    LOWER, OnlineFold, OnlinePasses, Part, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
+};
 pub use passes::{Passes, own_cost};
 pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;

@@ -48,6 +48,7 @@ pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,
     set_reproducible,
 };
+pub use recorder::{Made, MadeFrom};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
-pub use stream::{flush, record, synchronize};
+pub use stream::{flush, is_among_windows, made, record, synchronize};
 pub use value::{Kept, Operand, Storage, Value};

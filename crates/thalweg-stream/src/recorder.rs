@@ -18,7 +18,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_fusion::{BitSet, Segment, independent_turns, period};
-use thalweg_ir::{DType, InputKind, Op, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
 /// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one
@@ -54,6 +54,28 @@ pub(crate) enum Wanted {
 /// Shapes of the results, dtypes and layouts of the inputs: what a [`Segment`] borrows and recording does not keep.
 type Laid = (Vec<Shape>, Vec<(DType, View)>);
 
+/// A recorded operation.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The operation.
+    pub op: Op,
+    /// [`RelOp::attr`].
+    pub attr: u32,
+    /// Its integer arguments.
+    pub ints: Vec<i64>,
+    /// Its tensors and scalars, in order.
+    pub args: Vec<MadeFrom>,
+}
+
+/// An argument of a recorded operation.
+#[derive(Clone, Debug)]
+pub enum MadeFrom {
+    /// A tensor's value.
+    Value(Arc<Value>),
+    /// A scalar in the form of [`thalweg_ir::Scalar::to_bits`].
+    Scalar(u64),
+}
+
 /// What one stream has recorded since its last cut.
 pub(crate) struct Recorder {
     stream: u32,
@@ -87,6 +109,8 @@ pub(crate) struct Recorder {
     again: Vec<u32>,
     /// What was decided about values that a tape alone holds, while the segment runs.
     decision: Option<Arc<Decision>>,
+    /// Whether the segment has windows.
+    has_windows: bool,
     /// Who recorded the segment's gathers and scatters.
     sites: Vec<(u32, Site)>,
     /// While a segment with such runs, its inputs as they lie, and those that others hold: the run lets go of them.
@@ -125,6 +149,7 @@ impl Recorder {
             spare: Vec::new(),
             again: Vec::new(),
             decision: None,
+            has_windows: false,
             sites: Vec::new(),
             saved: Vec::new(),
             live: BitSet::default(),
@@ -194,6 +219,7 @@ impl Recorder {
         {
             self.sites.push((self.ops.len() as u32, site));
         }
+        self.has_windows |= op == Op::Window;
         self.ops.push(rel);
         self.values.push(value.clone());
         let cut = self.recognizer.step(&rel);
@@ -201,6 +227,36 @@ impl Recorder {
             self.maybe_cut(cut);
         }
         value
+    }
+
+    /// The operation that made a value which is pending here.
+    pub fn made(&self, value: &Value) -> Option<Made> {
+        if value.epoch != self.epoch {
+            return None;
+        }
+        let at = value.index as usize;
+        let (rel, behind) = (&self.ops[at], &self.ops[at + 1..]);
+        let scalars = |op: &RelOp| op.args().filter(|a| *a == Arg::Scalar).count();
+        let last = |all: usize, count: &dyn Fn(&RelOp) -> usize| {
+            let end = all - behind.iter().map(count).sum::<usize>();
+            end - count(rel)..end
+        };
+        let mut scalars = self.scalars[last(self.scalars.len(), &scalars)].iter();
+        let mut args = vec![];
+        for arg in rel.args() {
+            args.push(match arg {
+                Arg::Op(n) => MadeFrom::Value(self.values[n].clone()),
+                Arg::Input(n) => MadeFrom::Value(self.inputs[n].clone()?),
+                _ => MadeFrom::Scalar(*scalars.next()?),
+            });
+        }
+        let ints = self.ints[last(self.ints.len(), &RelOp::int_count)].to_vec();
+        Some(Made { op: rel.op, attr: rel.attr, ints, args })
+    }
+
+    /// Whether there are windows among what is pending.
+    pub fn has_windows(&self) -> bool {
+        self.has_windows
     }
 
     /// Whether an operation reads what an early turn computed of a loop whose turns need nothing of each other. The
@@ -358,6 +414,7 @@ impl Recorder {
         self.spare.extend(dead.take(room));
         self.decision = None;
         self.sites.clear();
+        self.has_windows = false;
         self.saved.clear();
         self.again.clear();
         self.ints.clear();

@@ -6,7 +6,7 @@
 
 use crate::DeviceRef;
 use crate::mode::mode;
-use crate::recorder::{Recorder, Wanted};
+use crate::recorder::{Made, Recorder, Wanted};
 use crate::value::{NO_STREAM, Operand, Storage, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -130,6 +130,26 @@ pub fn record(
         }
         computed = true;
     }
+}
+
+/// The operation that made a value, where it is pending on a stream of the calling thread.
+pub fn made(value: &Value) -> Option<Made> {
+    of_own(value, |recorder| recorder.made(value))
+}
+
+/// Whether a value is pending on a stream of the calling thread that has recorded windows since its last cut.
+pub fn is_among_windows(value: &Value) -> bool {
+    of_own(value, |recorder| recorder.has_windows().then_some(())).is_some()
+}
+
+fn of_own<R>(value: &Value, f: impl FnOnce(&Recorder) -> Option<R>) -> Option<R> {
+    if value.is_resolved() {
+        return None;
+    }
+    LOCAL.with_borrow(|local| {
+        let stream = local.0.get(value.device().0 as usize)?.as_ref().filter(|s| s.id == value.stream)?;
+        f(&stream.lock())
+    })
 }
 
 /// Computes arguments where they are pending, before what they are for is recorded, so that no two streams ever wait

@@ -3,12 +3,20 @@
 //! An index may have any integer dtype. A negative one counts from the end. One that names no element is an
 //! [`Error::Index`] where a value that depends on it is read: what an index holds is not known before.
 
+use crate::made::{Argument, made, record_again};
 use crate::operand::Arg;
 use crate::record::{check_device, push, wrong_dtype};
 use crate::{Axis, DType, Error, MAX_RANK, Shape, Tensor};
 use std::panic::Location;
 use thalweg_ir::Op;
 use thalweg_stream::{Counted, Site};
+
+/// Elements of a tensor for each that is gathered from which on a function of it is computed for the gathered ones alone.
+const FEWER: usize = 2;
+/// Functions, one of the other, that are.
+const FUNCTIONS: u32 = 8;
+/// Gathers that take the place of one.
+const GATHERS: usize = 4;
 
 /// Says which function of the front records the next gather or scatter, called from where, for the error of an index
 /// that is out of range.
@@ -46,6 +54,78 @@ impl Tensor {
     /// Records a gather of that function, which has counted its index so.
     #[track_caller]
     pub(crate) fn gathered_by(&self, by: (&'static str, Counted), axis: usize, index: &Tensor) -> Tensor {
+        // An empty axis has nothing to find out about an index with.
+        if let Some(y) = self.gathered_before(by, (axis, index), (FUNCTIONS, 1)).filter(|_| self.numel() > 0) {
+            return y;
+        }
+        self.gathered_as_it_is(by, axis, index)
+    }
+
+    /// What an elementwise function gives of few elements of what it was recorded on, in the place of a few elements of
+    /// what it gives: what a gather takes from has to be in memory. The same bits, in strict mode too.
+    #[track_caller]
+    fn gathered_before(
+        &self,
+        by: (&'static str, Counted),
+        (axis, index): (usize, &Tensor),
+        (functions, gathers): (u32, usize),
+    ) -> Option<Tensor> {
+        let fewer = |gathers: usize| gathers <= GATHERS && self.numel() >= FEWER * gathers * index.numel();
+        if functions == 0 || !fewer(gathers) {
+            return None;
+        }
+        let mut made = made(self)?;
+        if made.op == Op::Reshape {
+            // As it is of the function's arguments, where they are as many.
+            let function = made.operand().and_then(crate::made::made)?;
+            let whole = made.operand()?.shape().numel();
+            let same = |a: &Argument| !matches!(a, Argument::Tensor(t) if t.numel() != whole);
+            if !matches!(function.op, Op::Element(_) | Op::Cast) || !function.args.iter().all(same) {
+                return None;
+            }
+            made = function;
+            for arg in &mut made.args {
+                if let Argument::Tensor(t) = arg {
+                    *arg = Argument::Tensor(t.reshaped(*self.shape()));
+                }
+            }
+        }
+        let gathers = gathers * made.args.iter().filter(|a| matches!(a, Argument::Tensor(_))).count();
+        if !matches!(made.op, Op::Element(_) | Op::Cast) || !fewer(gathers) {
+            return None;
+        }
+        let taken = |arg: &Argument| match arg {
+            Argument::Scalar(bits) => Argument::Scalar(*bits),
+            Argument::Tensor(t) => Argument::Tensor(self.taken_of(t, by, (axis, index), (functions - 1, gathers))),
+        };
+        let args: Vec<Argument> = made.args.iter().map(taken).collect();
+        match (made.op, &args[..]) {
+            (Op::Element(op), _) => Some(record_again(op, self, &args)),
+            (_, [Argument::Tensor(t)]) => Some(t.cast(self.dtype())),
+            _ => None,
+        }
+    }
+
+    /// The elements of an argument that the same elements of this tensor, which was made from it, follow from.
+    #[track_caller]
+    fn taken_of(
+        &self,
+        t: &Tensor,
+        by: (&'static str, Counted),
+        (axis, index): (usize, &Tensor),
+        left: (u32, usize),
+    ) -> Tensor {
+        let own = (axis + t.rank()).checked_sub(self.rank());
+        if own.is_none_or(|own| t.dims()[own] == 1 && self.dims()[axis] != 1) {
+            return t.clone();
+        }
+        let whole = t.broadcast_to(*self.shape());
+        let before = whole.gathered_before(by, (axis, index), left);
+        before.unwrap_or_else(|| whole.gathered_as_it_is(by, axis, index))
+    }
+
+    #[track_caller]
+    fn gathered_as_it_is(&self, by: (&'static str, Counted), axis: usize, index: &Tensor) -> Tensor {
         recorded_by(by.0, by.1);
         let args = [Arg::Tensor(self), Arg::Tensor(index)];
         push(Op::Gather, self.dtype(), *index.shape(), axis as u32, args, &[])

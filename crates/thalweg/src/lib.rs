@@ -66,6 +66,7 @@ mod io;
 mod join;
 pub mod kernel;
 mod loss;
+mod made;
 mod matmul;
 mod matrices;
 mod mode;
@@ -99,6 +100,7 @@ mod sweep;
 mod tape;
 mod tensor;
 mod views;
+mod windows;
 
 pub use assign::{SliceMut, SlicePart};
 pub use attention::Attention;

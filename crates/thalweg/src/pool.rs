@@ -2,7 +2,7 @@
 //! largest, or the sum, of what its rows hold.
 //!
 //! Along an axis with few elements in a window, that is the tensor combined with itself, shifted: a map, whose loads
-//! and stores run along memory. With many elements it is a fold over the windows.
+//! and stores run along memory. With many elements it is a fold over the windows (`windows.rs` says in how many steps).
 
 use crate::record::{check_float, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, samples, unsampled};
@@ -102,9 +102,11 @@ impl<const N: usize> Sweep<N> {
         for i in (0..N).rev() {
             let axis = lead + i;
             if self.kernel[i] > FEW {
-                let windows = x.window(axis, self.span(i), self.stride[i]);
-                let inside = (0, self.dilation[i] as i64, self.kernel[i]);
-                x = all(&windows.part(windows.rank() - 1, inside), windows.rank() - 1);
+                let mut windows = x.window(axis, self.span(i), self.stride[i]);
+                if self.dilation[i] > 1 {
+                    windows = windows.part(windows.rank() - 1, (0, self.dilation[i] as i64, self.kernel[i]));
+                }
+                x = all(&windows, windows.rank() - 1);
                 continue;
             }
             let shifted =

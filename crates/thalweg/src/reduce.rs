@@ -20,8 +20,15 @@ impl Tensor {
                 rank += 1;
             }
         }
+        let shape = Shape::new(&sizes[..rank]);
+        if self.rank() > 1
+            && let Some((x, left)) = self.window_reduced(op, mask)
+        {
+            let x = if left == 0 { x } else { x.reduced(op, dtype, left, false) };
+            return x.reshaped(shape);
+        }
         let attr = mask | if keep { KEEP } else { 0 };
-        record1(Op::Reduce(op), dtype, Shape::new(&sizes[..rank]), attr, self, &[])
+        record1(Op::Reduce(op), dtype, shape, attr, self, &[])
     }
 
     #[track_caller]
@@ -202,6 +209,13 @@ impl Tensor {
         check_float(name, self);
         let count = self.reduced_count(name, axes) as f64;
         let x = widened(self);
+        if let Some(squares) = x.window_squares(axes.mask(name, self.rank())) {
+            let mut kept = *self.shape();
+            let rank = squares.rank();
+            (rank..self.rank()).for_each(|axis| kept.dims_mut()[axis] = 1);
+            let squares = if keep { squares.reshaped(kept) } else { squares };
+            return squares / (count - correction).max(0.0);
+        }
         (&x - x.mean_of(axes, true)).square().sum_of_floats(axes, keep) / (count - correction).max(0.0)
     }
 

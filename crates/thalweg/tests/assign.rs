@@ -154,3 +154,26 @@ fn rows_written_by_a_loop_are_few_plans() {
     assert_eq!(row, (0..64).map(|j| 900.0 * j as f32).collect::<Vec<_>>());
     assert_eq!(x.slice(1999).sum(..).item::<f32>().unwrap(), 0.0);
 }
+
+/// What is kept in place is a buffer of its own: a broadcast has fewer elements than it shows.
+#[test]
+fn a_part_of_a_broadcast_is_written_beside_it() {
+    for strict in [false, true] {
+        for fused in [false, true] {
+            thalweg::with_strict(strict, || {
+                thalweg::with_fusion(fused, || {
+                    // The same with a tensor that has all of its elements first, so that its plan is known.
+                    for whole in [true, false] {
+                        let y = Tensor::new([true]);
+                        let x = Tensor::new(false);
+                        let x = if whole { Tensor::new([false, false]) } else { (!!x).broadcast_to([2]) };
+                        thalweg::synchronize().unwrap();
+                        let y = y.reshape([1]) & true;
+                        let z = { x }.slice_scatter((1..,), &y);
+                        assert_eq!(z.to_vec::<bool>().unwrap(), [false, true], "{strict} {fused} {whole}");
+                    }
+                })
+            });
+        }
+    }
+}

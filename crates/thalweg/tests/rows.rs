@@ -303,3 +303,36 @@ fn a_shared_pass_may_need_what_its_own_kernel_gives() {
         assert!((*g as f64 - want).abs() <= 1e-3 * (1.0 + want.abs()), "{g} for {want}");
     }
 }
+
+/// Rows beyond the caches are read once by whatever has a rescaling identity: a user's own formula, too.
+#[test]
+fn folds_of_what_differs_from_a_fold_read_a_long_row_once() {
+    let _pinned = pinned_with(launches_are_dear());
+    let n = 1 << 19;
+    let x = randn([2, n]);
+    let differs = || &x - x.mean_keepdim(1);
+    let below = || &x - x.amax_keepdim(1);
+    type Formula<'a> = (&'a str, Box<dyn Fn() -> Tensor + 'a>);
+    let formulas: [Formula<'_>; 7] = [
+        ("variance", Box::new(|| x.var(1))),
+        ("third moment", Box::new(|| (differs().square() * differs()).sum(1))),
+        ("kurtosis", Box::new(|| differs().square().square().mean(1) / differs().square().mean(1).square())),
+        ("log-sum-exp", Box::new(|| x.logsumexp(1))),
+        ("entropy", Box::new(|| (below() * below().exp()).sum(1) / below().exp().sum(1))),
+        ("expected", Box::new(|| (below().exp() * x.abs()).sum(1) / below().exp().sum(1))),
+        ("arg max", Box::new(|| x.argmax(1).cast(DType::F32))),
+    ];
+    for (name, f) in &formulas {
+        let (y, c) = counted(f);
+        let y = y.to_vec::<f32>().unwrap();
+        assert_eq!(c.kernels, 1, "{name}");
+        assert_eq!(c.bytes_read, 2 * 4 * n as u64, "{name} reads a row twice");
+        let (two, c) = counted(|| thalweg::with_strict(true, f));
+        assert!(c.bytes_read >= 2 * 2 * 4 * n as u64, "{name}: strictly there are two passes");
+        for (a, b) in y.iter().zip(two.to_vec::<f32>().unwrap()) {
+            // The third moment of a normal distribution is what is left of numbers a thousand times as large.
+            let scale = if *name == "third moment" { n as f32 * 1e-2 } else { 0.0 };
+            assert!((a - b).abs() <= 2e-5 * b.abs().max(scale), "{name}: {a}, in two passes {b}");
+        }
+    }
+}

@@ -111,6 +111,26 @@ pub const ALL: &[Entry] = &[
         about: "the mean of each 3×3 window of x",
         make: |s| (matrix(s), |x| vec![x[0].window(0, 3, 1).window(1, 3, 1).mean([2, 3])]),
     },
+    Entry {
+        name: "fold_long_windows",
+        about: "the mean of each 64 neighbours of a row of x",
+        make: |s| (matrix(s), |x| vec![x[0].window(1, 64, 1).mean(2)]),
+    },
+    Entry {
+        name: "fold_wide_windows",
+        about: "the mean of each 15×15 window of x",
+        make: |s| (matrix(s), |x| vec![x[0].window(0, 15, 1).window(1, 15, 1).mean([2, 3])]),
+    },
+    Entry {
+        name: "fold_largest",
+        about: "the largest of each 64 neighbours of a row of x",
+        make: |s| (matrix(s), |x| vec![x[0].window(1, 64, 1).amax(2)]),
+    },
+    Entry {
+        name: "fold_spread",
+        about: "the variance of each 64 neighbours of a row of x",
+        make: |s| (matrix(s), |x| vec![x[0].window(1, 64, 1).var(2)]),
+    },
 ];
 
 fn side(size: Size) -> usize {

@@ -2,6 +2,7 @@
 
 use super::columns::Columns;
 use super::layout::{Block, Layout, Line, Tables};
+use super::panels;
 use super::passes::Places;
 use super::{Stores, may_stream};
 use crate::engine::AlongEngine;
@@ -20,8 +21,10 @@ pub struct Along<'a> {
     /// By which its first two passes run together.
     pub online: Option<&'a OnlinePasses>,
     pub layout: &'a Layout<'a>,
+    /// The number of the launch.
+    launch: u64,
     /// As many as the body has.
-    scalars: &'a [u64],
+    pub scalars: &'a [u64],
     /// Outputs lie over inputs that may be read again.
     in_place: bool,
     /// What is written point by point, if it goes past the caches: in this phase, through these accesses.
@@ -66,6 +69,7 @@ impl<'a> Along<'a> {
             phases,
             online,
             layout,
+            launch: panels::launch(),
             scalars,
             in_place,
             stream,
@@ -117,6 +121,10 @@ impl<'a> Along<'a> {
                 let first = (layout.row > 0).then(|| row * layout.row + block.run * layout.n + block.start);
                 let (at, table) = tables.fill(i, line, first, 1, n);
                 args.extend([at, 0, 0, table]);
+            } else if layout.panels[i] && n > 1 {
+                // SAFETY: what is called was checked against its operands.
+                let at = unsafe { layout.panel(&mut tables.panels, self.launch, i, (row, block)) };
+                args.extend([at, 0, 1, 0]);
             } else {
                 let own = || line.start.wrapping_add(layout.to_row(line, row));
                 let start = self.columns.as_ref().and_then(|c| c.start(i, row)).unwrap_or_else(own);

@@ -6,6 +6,7 @@
 //! a row among themselves; the last dimension of the row stays as it is, since where runs end is part of what a fold
 //! means.
 
+use super::panels::{self, Panels};
 use crate::check::gathered;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
@@ -62,6 +63,8 @@ pub struct Layout<'a> {
     /// Points of a row.
     pub row: usize,
     pub lines: Vec<Line<'a>>,
+    /// By line: whether its elements are brought together for several runs. Along rows.
+    pub panels: Vec<bool>,
 }
 
 /// Where one block of a row lies.
@@ -156,7 +159,10 @@ impl<'a> Layout<'a> {
         }
         let sizes = |dims: Dims| dims.into_iter().map(|d| d.0).collect::<Vec<_>>();
         let n = if row == 0 { 0 } else { extents[last] };
-        Ok(Layout { kept: sizes(rows), runs: sizes(runs), n, row, lines })
+        let mut layout = Layout { kept: sizes(rows), runs: sizes(runs), n, row, lines, panels: vec![] };
+        let wants = |i: usize| !across && layout.wants_panels(body, i);
+        layout.panels = (0..layout.lines.len()).map(wants).collect();
+        Ok(layout)
     }
 
     pub fn rows(&self) -> usize {
@@ -185,6 +191,45 @@ impl<'a> Layout<'a> {
         along(&self.runs, &line.runs, block.run).wrapping_add(line.point.wrapping_mul(block.start as i64))
     }
 
+    /// Whether what an access loads is brought together for several runs: where nothing is stored point by point, so
+    /// that no operand changes.
+    fn wants_panels(&self, body: &Body, number: usize) -> bool {
+        let Some((&many, inner)) = self.runs.last().zip(self.runs.len().checked_sub(1)) else { return false };
+        let (access, line) = (&body.accesses[number], &self.lines[number]);
+        let at_points = body.stores.iter().any(|s| !body.accesses[s.access as usize].per_row || s.combine.is_some());
+        let loaded = access.operand.is_some() && body.stores.iter().all(|s| s.access as usize != number);
+        let plain = access.class == AccessClass::Strided && !access.per_row && line.map.is_none();
+        let steps = [line.unit, line.point, line.runs[inner]];
+        loaded && plain && !at_points && line.bounds() == 0 && panels::pay(steps, [many, self.n])
+    }
+
+    /// Blocks that are better one thread's than several threads'.
+    pub fn grain(&self) -> usize {
+        let wide = self.lines.iter().zip(&self.panels).filter(|(_, wants)| **wants);
+        wide.map(|(line, _)| panels::runs(line.unit) * self.n.div_ceil(BLOCK)).max().unwrap_or(1)
+    }
+
+    /// Where the elements of a block of a row lie side by side, for an access that is in panels.
+    ///
+    /// # Safety
+    /// The launch was checked against its operands.
+    pub unsafe fn panel(&self, panels: &mut Panels, launch: u64, number: usize, (row, block): (usize, Block)) -> u64 {
+        let (line, many) = (&self.lines[number], *self.runs.last().expect("a row of runs"));
+        let most = panels::runs(line.unit);
+        let inside = block.run % many % most;
+        let first_run = block.run - inside;
+        let first = Block { run: first_run, ..block };
+        let source = panels::Source {
+            from: line.start.wrapping_add(self.to_row(line, row)).wrapping_add(self.to_point(line, first)),
+            unit: line.unit,
+            point: line.point,
+            sizes: [most.min(many - first_run % many), block.len],
+        };
+        let key = panels::Key { launch, access: number, row, first_run, start: block.start };
+        // SAFETY: the caller's promise, of runs that the row has.
+        unsafe { panels.of(key, source, inside) }
+    }
+
     /// Whether some access goes by tables.
     pub fn is_mapped(&self) -> bool {
         self.lines.iter().any(|l| l.map.is_some())
@@ -207,6 +252,8 @@ pub struct Tables {
     positions: Vec<Vec<i32>>,
     /// Elements copied together where their positions lie too far apart for a table.
     copies: Vec<Vec<u64>>,
+    /// Elements of operands that lie across a row.
+    pub panels: Panels,
 }
 
 impl Tables {

@@ -14,6 +14,7 @@ mod columns;
 mod fold;
 mod layout;
 mod online;
+mod panels;
 mod passes;
 mod scans;
 mod traffic;

@@ -17,13 +17,16 @@ use crate::memory::PRIVATE;
 use crate::prepare::prepare;
 use crate::row_call::ACCESS_WORDS;
 use thalweg_ir::{DType, Scalar};
-use thalweg_kernel::{AccessClass, Body, OnlinePasses, Part, Phases, online_passes, order, with_residuals};
+use thalweg_kernel::{
+    AccessClass, Body, LOWER, OnlineFold, OnlinePasses, Part, Phases, Rescaling, Shift, chosen, online_passes, order,
+    with_lower_moments,
+};
 use thalweg_runtime::{Error, ProgramInfo};
 
 /// Elements of a run below which blocks are too short to be put together one by one.
 const LEAST_RUN: usize = 1024;
-/// Words that a block leaves of a rescaling identity.
-const ONLINE_WORDS: usize = 3;
+/// Words that a block leaves of a rescaling identity: the fold, the shift, and the lower moments.
+const ONLINE_WORDS: usize = 2 + LOWER;
 
 /// A body compiled with what its rescaling identities need.
 pub struct OnlineProgram {
@@ -35,11 +38,12 @@ impl OnlineProgram {
     /// None where the body has no rescaling identities, or where no code is emitted for it though it is for the body as
     /// it was (`plain`).
     pub fn new(body: &Body, choice: Choice, plain: &ProgramInfo) -> Option<OnlineProgram> {
-        let body = with_residuals(&prepare(body));
+        let own = body.folds.len();
+        let body = with_lower_moments(&prepare(body));
         // As the engine will see it.
         let prepared = prepare(&body);
         let phases = thalweg_kernel::phases(&prepared, false);
-        let online = online_passes(&prepared, &phases)?;
+        let online = online_passes(&prepared, &phases, own)?;
         let engine = AlongEngine::new(&body, choice, false);
         (engine.info().engine == plain.engine).then_some(OnlineProgram { engine, online })
     }
@@ -56,8 +60,7 @@ pub fn pays(body: &Body, layout: &Layout<'_>) -> bool {
     !body.strict && layout.n >= LEAST_RUN && layout.row.saturating_mul(bytes) > PRIVATE
 }
 
-/// Words that a block leaves: the first pass's folds, then of each rescaling identity the fold, the shift and the
-/// residual.
+/// Words that a block leaves: the first pass's folds, then those of each rescaling identity.
 pub fn words(phases: &Phases, online: &OnlinePasses) -> usize {
     phases.list[online.phases.start].body.folds.len() + ONLINE_WORDS * online.list.len()
 }
@@ -101,14 +104,9 @@ pub unsafe fn block(
         for (f, fold) in body.folds.iter().enumerate() {
             out.add(f).write(value(chunk.own, fold.slot, body.dtype(fold.node)));
         }
-        for (l, rescaled) in online.list.iter().enumerate() {
-            // Several rescaling identities may share the earlier fold, whose value is the same for all of them.
-            if online.list[..l].iter().all(|other| other.first != rescaled.first) {
-                let own = value(chunk.own, rescaled.first, rescaled.dtype);
-                let local = rescaled.local(own, block.len, along.layout.row);
-                chunk.own.cast::<u64>().add(rescaled.first as usize).write(local);
-            }
-        }
+        let sizes = (block.len, along.layout.row);
+        let put = &mut |slot: u16, bits: u64| chunk.own.cast::<u64>().add(slot as usize).write(bits);
+        online.localise(body, sizes, &|slot, dtype| value(chunk.own, slot, dtype), put);
         // This code asks for the next row while it passes one again. Here that is the next block.
         for (line, words) in along.layout.lines.iter().zip(args.chunks_exact_mut(ACCESS_WORDS)) {
             words[1] = line.point.wrapping_mul(block.len as i64) as u64;
@@ -117,8 +115,10 @@ pub unsafe fn block(
         for (l, rescaled) in online.list.iter().enumerate() {
             let to = out.add(body.folds.len() + ONLINE_WORDS * l);
             to.write(value(chunk.own, rescaled.second, rescaled.dtype));
-            to.add(1).write(value(chunk.own, rescaled.shift, rescaled.dtype));
-            to.add(2).write(rescaled.residual.map_or(0, |r| value(chunk.own, r, rescaled.dtype)));
+            to.add(1).write(value(chunk.own, rescaled.shift, rescaled.shift_dtype));
+            for (q, slot) in lower(rescaled).iter().enumerate() {
+                to.add(2 + q).write(slot.map_or(0, |slot| value(chunk.own, slot, rescaled.dtype)));
+            }
         }
     }
     Ok(())
@@ -152,20 +152,53 @@ pub unsafe fn resolve(
         unsafe { along.once(once, chunk, (args, tables))? };
     }
     for (l, rescaled) in online.list.iter().enumerate() {
-        let float = |bits: u64| Scalar::from_bits(bits, rescaled.dtype).to_f64();
-        let part = |b: usize| {
+        let left = |b: usize| {
+            let at = b * words + body.folds.len() + ONLINE_WORDS * l;
             // SAFETY: as above.
-            let word = |w: usize| unsafe { results.add(b * words + body.folds.len() + ONLINE_WORDS * l + w).read() };
-            let [result, shift, residual] = [0, 1, 2].map(|w| float(word(w)));
-            Part { points: layout.block(b).len as f64, shift, result, residual }
+            move |w: usize| unsafe { results.add(at + w).read() }
         };
-        let parts: Vec<Part> = (0..layout.blocks()).map(part).collect();
         // SAFETY: a word for each slot.
-        let [first, shift] =
-            [rescaled.first, rescaled.shift].map(|slot| float(unsafe { value(chunk.memory, slot, rescaled.dtype) }));
-        let bits = Scalar::Float(rescaled.whole(&parts, first, shift)).to_bits(rescaled.dtype);
+        let value = |slot: u16, dtype: DType| unsafe { value(chunk.memory, slot, dtype) };
+        let bits = match rescaled.how {
+            Rescaling::Chosen { op, .. } => {
+                let shift = (value(rescaled.shift, rescaled.shift_dtype), rescaled.shift_dtype);
+                chosen(op, rescaled.dtype, shift, (0..layout.blocks()).map(|b| (left(b)(1), left(b)(0))))
+            }
+            Rescaling::Shifted { .. } => {
+                let parts: Vec<Part> =
+                    (0..layout.blocks()).map(|b| part(rescaled, layout.block(b).len as f64, &left(b))).collect();
+                shifted(rescaled, &parts, &value, along.scalars)
+            }
+        };
         // SAFETY: as above.
         unsafe { along.set(rescaled.second, chunk, (&raw const bits).cast()) };
     }
     Ok(())
+}
+
+fn lower(rescaled: &OnlineFold) -> &[Option<u16>] {
+    match &rescaled.how {
+        Rescaling::Shifted { lower, .. } => lower,
+        Rescaling::Chosen { .. } => &[],
+    }
+}
+
+/// What a block of so many points has left of a shifted fold, by word.
+fn part(rescaled: &OnlineFold, points: f64, left: &dyn Fn(usize) -> u64) -> Part {
+    let float = |word: usize| Scalar::from_bits(left(word), rescaled.dtype).to_f64();
+    let mut part = Part { points, shift: float(1), result: float(0), ..Part::default() };
+    for (q, slot) in lower(rescaled).iter().enumerate() {
+        part.lower[q] = if slot.is_some() { float(2 + q) } else { points };
+    }
+    part
+}
+
+/// The shifted fold of a row whose values are these.
+fn shifted(rescaled: &OnlineFold, parts: &[Part], value: &dyn Fn(u16, DType) -> u64, scalars: &[u64]) -> u64 {
+    let float = |slot: u16| Scalar::from_bits(value(slot, rescaled.dtype), rescaled.dtype).to_f64();
+    let total = match rescaled.how {
+        Rescaling::Shifted { from: Shift::Mean(first), .. } => float(first),
+        _ => 0.0,
+    };
+    Scalar::Float(rescaled.whole(parts, total, float(rescaled.shift), scalars)).to_bits(rescaled.dtype)
 }

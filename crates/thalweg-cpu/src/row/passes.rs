@@ -325,7 +325,7 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                 continue;
             }
             let words = joined.map_or(words, |t| t.words);
-            let grain = (CHUNK / (order::BLOCK.min(layout.n) * width)).max(1);
+            let grain = (CHUNK / (order::BLOCK.min(layout.n) * width)).max(1).next_multiple_of(layout.grain());
             let estimate = estimate_ns / (kernel.chunks() * passes) as f64;
             threads.run(blocks, grain, estimate, |range| {
                 on_this_thread(&|chunk, Scratch { args, tables, .. }| {

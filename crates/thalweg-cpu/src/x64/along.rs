@@ -91,7 +91,7 @@ pub(crate) fn assemble_along(
     let accesses: Vec<Access> = phases.list.first().map_or(body.accesses.clone(), |p| p.body.accesses.clone());
     let ahead = ahead(body, phases);
     // Where passes run together block by block, the next block is to come while the second one runs.
-    let second = online_passes(body, phases).map(|l| l.phases.end - 1);
+    let second = online_passes(body, phases, body.folds.len()).map(|l| l.phases.end - 1);
     let bytes = emit(body, &mut parts, &nothing, &accesses, (phases.values.len(), ahead, second), knobs.streaming)
         .ok_or(Unsupported::TooLarge)?;
     let passes = || parts.iter().filter(|p| p.tail.is_some());

@@ -65,6 +65,9 @@ pub enum UnitKey {
     ScatterSort(SortClass),
 }
 
+/// What stands in front of row kernels with online passes.
+pub const ONLINE: &str = include_str!("online.cuh");
+
 /// What is compiled: options and the prelude, then what follows them here.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Source {
@@ -115,7 +118,11 @@ impl UnitKey {
 
     /// What stands behind the prelude.
     fn before(&self) -> &'static str {
-        if matches!(self, UnitKey::Contraction(_) | UnitKey::Streamed(_)) { CONTRACTIONS } else { "" }
+        match self {
+            UnitKey::Contraction(_) | UnitKey::Streamed(_) => CONTRACTIONS,
+            UnitKey::Rows(_, class) if class.online.is_some() => ONLINE,
+            _ => "",
+        }
     }
 
     /// What it is, in a line for people.
@@ -137,6 +144,9 @@ impl UnitKey {
                 let how = match class.sharing {
                     Sharing::Held { group, steps, .. } => {
                         format!("Rows along: {group} threads each, {steps} vectors a thread held in registers.")
+                    }
+                    Sharing::Again { group } if class.online.is_some() => {
+                        format!("Rows along: {group} threads each, two passes at once.")
                     }
                     Sharing::Again { group } => format!("Rows along: {group} threads each, read in every pass."),
                     Sharing::Across { wide, deep } => {

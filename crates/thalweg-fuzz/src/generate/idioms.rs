@@ -10,7 +10,7 @@ use crate::program::{Argument, Step, Tensor};
 use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp, Op, REVERSE, ReduceOp, ScanOp, Shape, pack_order};
 
-use ElementOp::{Add, Div, Eq, Exp, Log, Mul, Rsqrt, Sigmoid, Square, Sub};
+use ElementOp::{Add, Div, Eq, Exp, Log, Mul, Rsqrt, Sigmoid, Square, Sub, Where};
 
 impl Generator {
     /// Adds the steps of one idiom; `None` where it did not fit.
@@ -22,6 +22,9 @@ impl Generator {
             return self.windowed().map(|_| ());
         }
         let x = self.float_tensor()?;
+        if self.later.u32(..8) == 0 {
+            return self.moment(x).map(|_| ());
+        }
         match self.rng.u32(..16) {
             0 | 1 => self.softmax(x),
             2 | 3 => self.normalise(x),
@@ -182,6 +185,37 @@ impl Generator {
             return self.reduced(ReduceOp::Sum, y, axes, keep);
         }
         Some(y)
+    }
+
+    /// `Σ w·d^p·f(d)` of what differs from a mean or an extreme, or what is chosen where that is 0: what has a rescaling
+    /// identity, and some that has none.
+    fn moment(&mut self, x: Tensor) -> Option<Tensor> {
+        let axes = self.axes(x);
+        let extreme = self.pick(&[ReduceOp::Max, ReduceOp::Min]);
+        let about = self.later.u32(..5);
+        let m = if about == 0 { self.mean(x, axes)? } else { self.kept(extreme, x, axes)? };
+        let mut y = if about == 1 {
+            let hit = self.binary(Eq, x, m)?;
+            let counted = self.unary(Square, x)?;
+            let zero = thalweg_ir::Scalar::Int(0).to_bits(self.program.dtype(x));
+            self.element_of(Where, &[Argument::Tensor(hit), Argument::Tensor(counted), Argument::Scalar(zero)])?
+        } else {
+            let d = self.binary(Sub, x, m)?;
+            // Exponentials fall off from a maximum, and rise from a minimum to the same.
+            let scaled = self.with_number(Mul, d, if extreme == ReduceOp::Max { 0.5 } else { -0.5 })?;
+            let powers = self.later.usize(..5);
+            let mut y = if about > 2 || powers == 0 { self.unary(Exp, scaled)? } else { d };
+            for _ in 1..powers {
+                y = self.binary(Mul, y, d)?;
+            }
+            y
+        };
+        if self.later.bool() {
+            let w = self.scale(x, axes);
+            y = self.binary(Mul, y, w)?;
+        }
+        let sum = self.kept(ReduceOp::Sum, y, axes)?;
+        if self.rng.bool() { self.binary(Sub, x, sum) } else { Some(sum) }
     }
 
     fn centred(&mut self, x: Tensor, axes: u32) -> Option<Tensor> {

@@ -3,7 +3,7 @@
 
 use super::Generator;
 use crate::program::{Argument, Tensor};
-use thalweg_ir::{DType, ElementOp, Op, Scalar, Shape, pack_order};
+use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Scalar, Shape, pack_order};
 
 use ElementOp::{Add, Maximum, Mul, Relu, Sigmoid};
 
@@ -21,11 +21,31 @@ struct Window {
 impl Generator {
     /// A convolution, a pooling, or a product of two tensors over some of their axes.
     pub(super) fn windowed(&mut self) -> Option<Tensor> {
+        if self.later.u32(..6) == 0 {
+            return self.long_windows();
+        }
         match self.rng.u32(..4) {
             0 => self.pooling(),
             1 => self.axes_against_axes(),
             _ => self.convolution(),
         }
+    }
+
+    /// Windows of 17 to 100 elements as one fold, perhaps of a function of them.
+    fn long_windows(&mut self) -> Option<Tensor> {
+        let dtype = self.any_number();
+        let (rows, n) = (self.later.usize(1..4), self.later.usize(17..140));
+        let (size, step) = (self.later.usize(17..=n.min(100)), self.later.usize(1..4));
+        let x = self.input(dtype, Shape::new(&[rows, n]));
+        let to = Shape::new(&[rows, (n - size) / step + 1, size]);
+        let args = vec![Argument::Tensor(x)];
+        let mut windows = self.push(Op::Window, dtype, to, 1, args, vec![size as i64, step as i64])?;
+        if self.later.bool() {
+            windows = self.binary(Mul, windows, windows)?;
+        }
+        let op = self.pick(&[ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min]);
+        let axes = self.pick(&[4, 4, 6, 7]);
+        self.reduced(op, windows, axes, false)
     }
 
     /// A number of float dtypes, f32 most often, and integers.

@@ -29,6 +29,8 @@ enum Lies {
     Flipped,
     /// Padded along every axis.
     Padded,
+    /// With the axes in the opposite order in memory.
+    Transposed,
     /// One element a row, of a tensor without the folded axes.
     PerRow,
 }
@@ -136,6 +138,12 @@ impl Case {
                 let strides: Vec<isize> = Case::strides_of(&doubled).iter().map(|s| -2 * s).collect();
                 let base = strides.iter().zip(&sizes).map(|(s, &d)| -s * (d.max(1) as isize - 1)).sum();
                 self.add(Some(operand), dtype, base, &strides, false)
+            }
+            Lies::Transposed => {
+                let operand = self.fill(rng, dtype, sizes.iter().product(), special);
+                let turned: Vec<usize> = sizes.iter().rev().copied().collect();
+                let strides: Vec<isize> = Case::strides_of(&turned).into_iter().rev().collect();
+                self.add(Some(operand), dtype, 0, &strides, false)
             }
             Lies::PerRow => {
                 let operand = self.fill(rng, dtype, self.row_sizes().iter().product(), special);
@@ -431,6 +439,41 @@ fn row_folds_of_every_kind() {
             let (dtype, lies) = (dtypes[(3 * i + j) % dtypes.len()], LAYOUTS[(i + j) % 3]);
             check(&devices, domain, true, &format!("{fold:?} {dtype} {lies:?}"), |case, rng| {
                 plain(case, rng, lies, fold, dtype)
+            });
+        }
+    }
+}
+
+/// The sum and the largest of products with what lies across the rows, and the squares of what differs from the mean of
+/// that.
+fn products_across(case: &mut Case, rng: &mut Lcg, dtype: DType) {
+    let [x, z] = [Lies::Dense, Lies::Transposed].map(|lies| case.input(rng, dtype, lies, false));
+    let carried = Monoid::carried(dtype);
+    let [x, z] = [x, z].map(|v| case.b.cast(v, carried));
+    let product = op(case, ElementOp::Mul, &[x, z]);
+    let (sum, most) = (case.b.fold(Monoid::Sum, product), case.b.fold(Monoid::Max, product));
+    let differs = op(case, ElementOp::Sub, &[z, most]);
+    let square = op(case, ElementOp::Mul, &[differs, differs]);
+    let squares = case.b.fold(Monoid::Sum, square);
+    [sum, most, squares].into_iter().for_each(|v| case.output(v, true));
+}
+
+#[test]
+fn row_folds_of_what_lies_across_the_rows() {
+    let devices = devices();
+    let dtypes = [DType::F32, DType::F64, DType::BF16, DType::I32, DType::U8];
+    let domains = [
+        domain(&[40, 70], &[0, 1]),
+        domain(&[33, 5000], &[0, 1]),
+        domain(&[3, 50, 200], &[1, 2]),
+        domain(&[2, 3, 65, 64], &[2, 3]),
+        domain(&[100, 2, 130], &[0, 2]),
+        domain(&[17, 20_000], &[0, 1]),
+    ];
+    for (i, domain) in domains.iter().enumerate() {
+        for dtype in if i == 0 { &dtypes[..] } else { &dtypes[i % 5..][..1] } {
+            check(&devices, domain, true, &format!("products across {dtype}"), |case, rng| {
+                products_across(case, rng, *dtype)
             });
         }
     }

@@ -93,6 +93,82 @@ fn soft(case: &mut Case, x: NodeId, _: NodeId) {
     case.output(y, false);
 }
 
+/// The `power`th moment about the mean, with the squares, and what is left of the mean.
+fn higher(power: u8) -> impl Fn(&mut Case, NodeId, NodeId) {
+    move |case, x, n| {
+        let s = case.b.fold(Monoid::Sum, x);
+        let mean = op(case, ElementOp::Div, &[s, n]);
+        let d = op(case, ElementOp::Sub, &[x, mean]);
+        let mut q = op(case, ElementOp::Square, &[d]);
+        if power == 3 {
+            q = op(case, ElementOp::Mul, &[q, d]);
+        } else {
+            q = op(case, ElementOp::Square, &[q]);
+        }
+        let q = case.b.fold(Monoid::Sum, q);
+        case.output(q, true);
+    }
+}
+
+/// What differs from the mean, and its squares, as a two-pass algorithm corrects them.
+fn corrected(case: &mut Case, x: NodeId, n: NodeId) {
+    let s = case.b.fold(Monoid::Sum, x);
+    let mean = op(case, ElementOp::Div, &[s, n]);
+    let d = op(case, ElementOp::Sub, &[x, mean]);
+    let q = op(case, ElementOp::Square, &[d]);
+    let (q, left) = (case.b.fold(Monoid::Sum, q), case.b.fold(Monoid::Sum, d));
+    let square = op(case, ElementOp::Square, &[left]);
+    let square = op(case, ElementOp::Div, &[square, n]);
+    let y = op(case, ElementOp::Sub, &[q, square]);
+    case.output(y, true);
+    case.output(left, true);
+}
+
+/// With weights `x²`: the mean, and the variance about it.
+fn weighted(case: &mut Case, x: NodeId, _: NodeId) {
+    let w = op(case, ElementOp::Square, &[x]);
+    let wx = op(case, ElementOp::Mul, &[w, x]);
+    let (total, sum) = (case.b.fold(Monoid::Sum, w), case.b.fold(Monoid::Sum, wx));
+    let mean = op(case, ElementOp::Div, &[sum, total]);
+    let d = op(case, ElementOp::Sub, &[x, mean]);
+    let q = op(case, ElementOp::Square, &[d]);
+    let q = op(case, ElementOp::Mul, &[q, w]);
+    let q = case.b.fold(Monoid::Sum, q);
+    let v = op(case, ElementOp::Div, &[q, total]);
+    case.output(v, true);
+}
+
+/// The entropy of a softmax, and what is expected of `x²` under it.
+fn entropy(case: &mut Case, x: NodeId, _: NodeId) {
+    let m = case.b.fold(Monoid::Max, x);
+    let d = op(case, ElementOp::Sub, &[x, m]);
+    let e = op(case, ElementOp::Exp, &[d]);
+    let de = op(case, ElementOp::Mul, &[d, e]);
+    let square = op(case, ElementOp::Square, &[x]);
+    let we = op(case, ElementOp::Mul, &[square, e]);
+    let [s, t, w] = [e, de, we].map(|node| case.b.fold(Monoid::Sum, node));
+    let log = op(case, ElementOp::Log, &[s]);
+    let mean = op(case, ElementOp::Div, &[t, s]);
+    let h = op(case, ElementOp::Sub, &[log, mean]);
+    let expected = op(case, ElementOp::Div, &[w, s]);
+    case.output(h, true);
+    case.output(expected, true);
+}
+
+/// How often the largest stands there, and the sum of the squares of those.
+fn largest(case: &mut Case, x: NodeId, _: NodeId) {
+    let m = case.b.fold(Monoid::Max, x);
+    let dtype = case.b.body().dtype(x);
+    let [one, zero] = [1, 0].map(|v| case.b.constant(Scalar::Int(v), dtype));
+    let hit = op(case, ElementOp::Eq, &[x, m]);
+    let square = op(case, ElementOp::Square, &[x]);
+    for value in [one, square] {
+        let y = op(case, ElementOp::Where, &[hit, value, zero]);
+        let y = case.b.fold(Monoid::Sum, y);
+        case.output(y, true);
+    }
+}
+
 /// Near a normal distribution, around `mean`.
 fn numbers(n: usize, mean: f64) -> Vec<f64> {
     let mut rng = Lcg(n as u64);
@@ -202,7 +278,7 @@ fn what_is_not_finite_gives_what_two_passes_give() {
             0 => x.fill(special),
             _ => x[77_777] = special,
         }
-        for build in [variance, log_sum_exp, soft] {
+        for build in [variance, log_sum_exp, soft, weighted, entropy, largest] {
             // Strict bodies take two passes.
             let (got, want) = (run(&x, 1, DType::F32, false, build), run(&x, 1, DType::F32, true, build));
             for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
@@ -211,4 +287,64 @@ fn what_is_not_finite_gives_what_two_passes_give() {
             }
         }
     }
+}
+
+#[test]
+fn moments_are_right_wherever_the_mean_lies() {
+    for (mean, dtype, relative) in [(0.3, DType::F32, 3e-5), (1e4, DType::F32, 3e-5), (1e9, DType::F64, 1e-9)] {
+        let mut x = numbers(700_001, mean);
+        // Not the same on both sides.
+        x.iter_mut().step_by(7).for_each(|v| *v += 1.0);
+        let last = dtype.round(x[x.len() - 1]);
+        let about: Vec<f64> = x.iter().map(|&v| dtype.round(v) - last).collect();
+        let center = about.iter().sum::<f64>() / about.len() as f64;
+        for power in [3, 4] {
+            let want: f64 = about.iter().map(|v| (v - center).powi(power)).sum();
+            near(run(&x, 1, dtype, false, higher(power as u8))[0][0], want, relative);
+        }
+    }
+}
+
+/// What is left of a rounded mean is what the body says, since its squares are corrected by it.
+#[test]
+fn what_a_body_corrects_by_itself_is_not_corrected_before() {
+    let x = numbers(1_000_003, 1e6);
+    let [mean, v] = exact(&x, DType::F32);
+    let got = run(&x, 1, DType::F32, false, corrected);
+    near(got[0][0], v * x.len() as f64, 2e-5);
+    // The mean is a unit in the last place off, or less: 0.06.
+    let rounded = ((x.iter().map(|&v| v as f32 as f64).sum::<f64>() as f32) / x.len() as f32) as f64;
+    let want = (mean - rounded) * x.len() as f64;
+    assert!((got[1][0] - want).abs() < 0.07 * x.len() as f64, "{} {want}", got[1][0]);
+    assert!(got[1][0].abs() > 1.0 || want.abs() < 2.0, "{} {want}", got[1][0]);
+}
+
+#[test]
+fn weights_and_entropies_are_those_of_two_passes() {
+    let n = 500_001;
+    let mut x = numbers(n, 2.0);
+    x[123_456] = 14.0;
+    let stored: Vec<f64> = x.iter().map(|&v| v as f32 as f64).collect();
+    let total: f64 = stored.iter().map(|v| v * v).sum();
+    let mean = stored.iter().map(|v| v * v * v).sum::<f64>() / total;
+    let want = stored.iter().map(|v| v * v * (v - mean).powi(2)).sum::<f64>() / total;
+    near(run(&x, 1, DType::F32, false, weighted)[0][0], want, 1e-5);
+    let weights: Vec<f64> = stored.iter().map(|v| (v - 14.0).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    let want = sum.ln() - stored.iter().zip(&weights).map(|(v, w)| (v - 14.0) * w).sum::<f64>() / sum;
+    let got = run(&x, 1, DType::F32, false, entropy);
+    near(got[0][0], want, 1e-5);
+    near(got[1][0], stored.iter().zip(&weights).map(|(v, w)| v * v * w).sum::<f64>() / sum, 1e-5);
+}
+
+#[test]
+fn the_largest_are_counted_where_they_stand() {
+    let mut x = numbers(400_001, 0.0);
+    (1_000..300_000).step_by(1_000).for_each(|i| x[i] = 9.0);
+    let got = run(&x, 1, DType::F32, false, largest);
+    assert_eq!((got[0][0], got[1][0]), (299.0, 299.0 * 81.0));
+    // Zeros of either sign are as large.
+    let mut x = vec![-1.0; 400_001];
+    (x[5], x[390_000]) = (-0.0, 0.0);
+    assert_eq!(run(&x, 1, DType::F32, false, largest)[0][0], 2.0);
 }

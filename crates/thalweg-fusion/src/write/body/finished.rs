@@ -50,7 +50,9 @@ impl Writer<'_> {
         for (n, &s) in self.outline.stores.iter().enumerate() {
             let size = self.ix.seg.ops[s].dtype.size();
             for (r, v) in self.reads.iter().enumerate() {
-                let whole = self.ix.shape(*v).numel() == points && self.ix.dtype(*v).size() == size;
+                // In memory, too: a broadcast has fewer elements than it shows, and a box of one point does not see it.
+                let as_many = self.ix.shape(*v).numel() == points && self.ix.dtype(*v).size() == size;
+                let whole = as_many && layout(self.ix, *v).is_contiguous();
                 if whole && kept.is_none_or(|k| k == r) && reads_in_place(&boxes, r as u16) {
                     in_place.push((self.reads.len() + n, r));
                 }

@@ -1,0 +1,298 @@
+//! Which function of an earlier fold a later one folds.
+//!
+//! In: a body and a fold of it. Out: the fold's node as `w·(x - m)^p·e^(a·(x - m))` ([`Monomial`]), or as what is chosen
+//! where `x` is `m` ([`Choice`]), and what `m` is made from ([`Shift`]). It is read off products, squares, quotients,
+//! negations and exponentials; `w` is whatever does not depend on a fold.
+
+use super::{Rate, Shift};
+use crate::reciprocal::RowNodes;
+use crate::{Body, BodyBuilder, Fold, Node, NodeId};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
+
+/// The highest power of `x - m` that is looked for.
+const POWERS: u8 = 4;
+/// How deep a product is looked into.
+const DEPTH: u32 = 8;
+
+/// `w·(x - m)^power·e^(rate·(x - m))`.
+#[derive(Clone, Debug)]
+pub struct Monomial {
+    pub x: NodeId,
+    /// `m`, a value of the row.
+    pub shift: NodeId,
+    pub power: u8,
+    pub rate: Rate,
+    /// The factors of `w`, and with `true` its divisors.
+    weights: Vec<(NodeId, bool)>,
+    /// The exponentials.
+    exponentials: Vec<NodeId>,
+    negative: bool,
+}
+
+/// What is chosen where `x` is the value.
+pub struct Choice {
+    /// The fold that the value is.
+    pub first: u16,
+    /// Its value.
+    pub value: NodeId,
+}
+
+pub struct Find<'a> {
+    pub body: &'a Body,
+    pub nodes: &'a RowNodes,
+}
+
+impl Monomial {
+    pub fn is_weighted(&self) -> bool {
+        !self.weights.is_empty() || self.negative
+    }
+
+    /// Powers from 0 whose moments are known without a fold: that of nothing but ones is the number of elements.
+    pub fn counted(&self) -> u8 {
+        (self.weights.is_empty() && self.exponentials.is_empty() && !self.negative && self.power > 0) as u8
+    }
+
+    /// The node of another power.
+    pub fn moment(&self, b: &mut BodyBuilder, power: u8) -> NodeId {
+        let mut all: Vec<NodeId> = self.exponentials.clone();
+        all.extend(self.weights.iter().filter(|w| !w.1).map(|w| w.0));
+        if power > 0 {
+            let d = b.element(ElementOp::Sub, &[self.x, self.shift]);
+            all.extend((0..power).map(|_| d));
+        }
+        let product = all.into_iter().reduce(|x, y| b.element(ElementOp::Mul, &[x, y]));
+        let dtype = b.body().dtype(self.x);
+        let mut node = product.unwrap_or_else(|| b.constant(Scalar::Int(1), dtype));
+        for (w, _) in self.weights.iter().filter(|w| w.1) {
+            node = b.element(ElementOp::Div, &[node, *w]);
+        }
+        if self.negative { b.element(ElementOp::Neg, &[node]) } else { node }
+    }
+
+    fn times(mut self, other: Monomial) -> Option<Monomial> {
+        let power = self.power + other.power;
+        if (self.x, self.shift) != (other.x, other.shift) || power > POWERS {
+            return None;
+        }
+        self.power = power;
+        self.rate = match (self.rate.is_none(), other.rate.is_none()) {
+            (_, true) => self.rate,
+            (true, false) => other.rate,
+            // Of equal scalars: e^(a·d)·e^(b·d).
+            _ if self.rate.scalars == other.rate.scalars => {
+                Rate { constant: self.rate.constant + other.rate.constant, ..self.rate }
+            }
+            _ => return None,
+        };
+        self.weights.extend(other.weights);
+        self.exponentials.extend(other.exponentials);
+        self.negative ^= other.negative;
+        // What cancels is a weight that is not one.
+        (self.rate.is_none() == self.exponentials.is_empty()).then_some(self)
+    }
+}
+
+impl Find<'_> {
+    fn element(&self, id: NodeId) -> Option<(ElementOp, [NodeId; 3])> {
+        match self.body.nodes[id.index()] {
+            Node::Element { op, args, .. } => Some((op, args)),
+            _ => None,
+        }
+    }
+
+    /// The same for the row, from no fold.
+    fn fixed(&self, id: NodeId) -> bool {
+        self.nodes.once[id.index()] && !self.nodes.folded[id.index()]
+    }
+
+    /// What a fold sums up, where it is such a product.
+    pub fn monomial_of(&self, fold: &Fold) -> Option<Monomial> {
+        let float = matches!(self.body.dtype(fold.node), DType::F32 | DType::F64);
+        (fold.op == Monoid::Sum && float).then(|| self.monomial(fold.node, DEPTH))?
+    }
+
+    fn monomial(&self, id: NodeId, depth: u32) -> Option<Monomial> {
+        let depth = depth.checked_sub(1)?;
+        let (op, [a, b, _]) = self.element(id)?;
+        // What does not depend on a fold.
+        let weight = |id: NodeId| !self.nodes.folded[id.index()];
+        let weighted = |id: NodeId, by: NodeId, below: bool| {
+            let mut m = self.monomial(id, depth)?;
+            m.weights.push((by, below));
+            Some(m)
+        };
+        match op {
+            ElementOp::Sub => self.difference(id),
+            ElementOp::Exp => {
+                let (mut m, rate) = self.multiple_of_difference(a, depth)?;
+                (m.power, m.rate, m.exponentials) = (0, rate, vec![id]);
+                Some(m)
+            }
+            ElementOp::Square => {
+                let m = self.monomial(a, depth)?;
+                m.clone().times(m)
+            }
+            ElementOp::Neg => {
+                let mut m = self.monomial(a, depth)?;
+                m.negative ^= true;
+                Some(m)
+            }
+            ElementOp::Mul if weight(a) => weighted(b, a, false),
+            ElementOp::Mul if weight(b) => weighted(a, b, false),
+            ElementOp::Mul if a == b => {
+                let m = self.monomial(a, depth)?;
+                m.clone().times(m)
+            }
+            ElementOp::Mul => self.monomial(a, depth)?.times(self.monomial(b, depth)?),
+            ElementOp::Div if weight(b) => weighted(a, b, true),
+            _ => None,
+        }
+    }
+
+    /// `x - m`, or with its sign changed `m - x`.
+    fn difference(&self, id: NodeId) -> Option<Monomial> {
+        let (ElementOp::Sub, [a, b, _]) = self.element(id)? else { return None };
+        let of_row = |id: NodeId| self.nodes.once[id.index()] && self.nodes.folded[id.index()];
+        let of_points = |id: NodeId| !self.nodes.once[id.index()] && !self.nodes.folded[id.index()];
+        let (x, shift, negative) = match (of_points(a) && of_row(b), of_row(a) && of_points(b)) {
+            (true, _) => (a, b, false),
+            (_, true) => (b, a, true),
+            _ => return None,
+        };
+        let (weights, exponentials) = (vec![], vec![]);
+        Some(Monomial { x, shift, power: 1, rate: Rate::NONE, weights, exponentials, negative })
+    }
+
+    /// `a·(x - m)` with a number `a`.
+    fn multiple_of_difference(&self, id: NodeId, depth: u32) -> Option<(Monomial, Rate)> {
+        let depth = depth.checked_sub(1)?;
+        let scaled = |id: NodeId, by: NodeId, below: bool| {
+            let (m, mut rate) = self.multiple_of_difference(id, depth)?;
+            match self.body.nodes[by.index()] {
+                Node::Scalar { slot, dtype } => rate.scalars.push((slot, dtype, below)),
+                Node::Const { bits, dtype } => {
+                    let c = Scalar::from_bits(bits, dtype).to_f64();
+                    rate.constant = if below { rate.constant / c } else { rate.constant * c };
+                }
+                _ => return None,
+            }
+            (rate.constant.is_finite() && rate.constant != 0.0).then_some((m, rate))
+        };
+        match self.element(id)? {
+            (ElementOp::Sub, _) => {
+                let mut m = self.difference(id)?;
+                let constant = if m.negative { -1.0 } else { 1.0 };
+                m.negative = false;
+                Some((m, Rate { constant, scalars: vec![] }))
+            }
+            (ElementOp::Neg, [a, ..]) => {
+                let (m, mut rate) = self.multiple_of_difference(a, depth)?;
+                rate.constant = -rate.constant;
+                Some((m, rate))
+            }
+            (ElementOp::Mul, [a, b, _]) if self.fixed(b) => scaled(a, b, false),
+            (ElementOp::Mul, [a, b, _]) if self.fixed(a) => scaled(b, a, false),
+            (ElementOp::Div, [a, b, _]) if self.fixed(b) => scaled(a, b, true),
+            _ => None,
+        }
+    }
+
+    /// What `m` follows from, with the folds that this is: such that each block may take its own.
+    pub fn shift(&self, m: &Monomial) -> Option<(Shift, Vec<u16>)> {
+        let is = |slot: u16, ops: &[Monoid]| {
+            let fold = &self.body.folds[slot as usize];
+            ops.contains(&fold.op) && fold.node == m.x
+        };
+        if let Some(slot) = self.replaced(m.shift).filter(|&s| is(s, &[Monoid::Max, Monoid::Min])) {
+            return Some((Shift::Extreme(slot), vec![slot]));
+        }
+        if !m.rate.is_none() {
+            return None;
+        }
+        if let Some(slot) = self.multiple(m.shift).filter(|&s| is(s, &[Monoid::Sum])) {
+            return Some((Shift::Mean(slot), vec![slot]));
+        }
+        // Σwx/Σw: a mean of the block, whatever else has a weight.
+        let (ElementOp::Div, [above, below, _]) = self.element(m.shift)? else { return None };
+        let [above, below] = [above, below].map(|id| self.value(id));
+        let (above, below) = (above?, below?);
+        let [sum, total] = [above, below].map(|s| &self.body.folds[s as usize]);
+        let (ElementOp::Mul, [a, b, _]) = self.element(sum.node)? else { return None };
+        let of = [(a, b), (b, a)].contains(&(m.x, total.node));
+        (of && sum.op == Monoid::Sum && total.op == Monoid::Sum).then(|| (Shift::Own, vec![above, below]))
+    }
+
+    fn value(&self, id: NodeId) -> Option<u16> {
+        match self.body.nodes[id.index()] {
+            Node::Value { slot, .. } => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// The fold that a row's value is a multiple of.
+    fn multiple(&self, mut id: NodeId) -> Option<u16> {
+        loop {
+            id = match self.body.nodes[id.index()] {
+                Node::Value { slot, .. } => return Some(slot),
+                Node::Cast { arg, dtype } if dtype.is_float() && self.body.dtype(arg).is_float() => arg,
+                Node::Element { op: ElementOp::Div, args: [a, c, _], .. } if self.fixed(c) => a,
+                Node::Element { op: ElementOp::Mul, args: [a, c, _], .. } if self.fixed(c) => a,
+                Node::Element { op: ElementOp::Mul, args: [c, a, _], .. } if self.fixed(c) => a,
+                _ => return None,
+            };
+        }
+    }
+
+    /// The fold that a row's value is, where it is not replaced by something fixed (an infinite maximum by 0).
+    fn replaced(&self, id: NodeId) -> Option<u16> {
+        match self.element(id) {
+            Some((ElementOp::Where, [when, a, c])) if self.nodes.once[when.index()] => {
+                match (self.value(a), self.value(c)) {
+                    (Some(slot), None) if self.fixed(c) => Some(slot),
+                    (None, Some(slot)) if self.fixed(a) => Some(slot),
+                    _ => None,
+                }
+            }
+            _ => self.value(id),
+        }
+    }
+
+    /// The fold of the moment of another power, where the body has it.
+    pub fn moment(&self, m: &Monomial, power: u8) -> Option<u16> {
+        let mut b = BodyBuilder::copy(self.body);
+        let node = m.moment(&mut b, power);
+        self.body.folds.iter().find(|f| f.op == Monoid::Sum && f.node == node).map(|f| f.slot)
+    }
+
+    /// What a fold takes where `x` is the extreme of the row, nothing anywhere else: the identity.
+    pub fn choice_of(&self, fold: &Fold) -> Option<Choice> {
+        let (ElementOp::Where, [hit, y, none]) = self.element(fold.node)? else { return None };
+        let identity = fold.op.identity(self.body.dtype(fold.node));
+        let is_none = matches!(self.body.nodes[none.index()], Node::Const { bits, .. } if bits == identity);
+        if !is_none || self.nodes.folded[y.index()] {
+            return None;
+        }
+        let (op, [a, b, _]) = self.element(hit)?;
+        let is = |id: NodeId| self.is_extreme(id);
+        match op {
+            ElementOp::Eq => is(hit).map(|(_, c)| c),
+            ElementOp::Or => [(a, b), (b, a)].into_iter().find_map(|(hit, nan)| {
+                let (x, choice) = is(hit)?;
+                let (ElementOp::Ne, [p, q, _]) = self.element(nan)? else { return None };
+                (p == x && q == x).then_some(choice)
+            }),
+            _ => None,
+        }
+    }
+
+    /// `x` and its extreme, of a node that says whether one is the other.
+    fn is_extreme(&self, id: NodeId) -> Option<(NodeId, Choice)> {
+        let (ElementOp::Eq, [a, b, _]) = self.element(id)? else { return None };
+        [(a, b), (b, a)].into_iter().find_map(|(x, value)| {
+            let first = self.value(value)?;
+            let fold = &self.body.folds[first as usize];
+            let extreme = matches!(fold.op, Monoid::Max | Monoid::Min) && fold.node == x;
+            extreme.then_some((x, Choice { first, value }))
+        })
+    }
+}
