@@ -149,6 +149,14 @@ impl fmt::Display for Reason {
 }
 
 impl KernelPlan {
+    /// The product of a kernel that has one alone.
+    pub(crate) fn product(&self) -> Option<usize> {
+        match self {
+            KernelPlan::Contraction { products: Products { product, inner: None, .. }, .. } => Some(*product),
+            _ => None,
+        }
+    }
+
     /// The kernels that it is made of: itself, or its parts.
     pub fn parts(&self) -> &[KernelPlan] {
         match self {

@@ -65,10 +65,13 @@ fn windowed(rate: f64, c: &Contraction) -> f64 {
     rate.min(if c.dtype.size() == 2 { 600.0 } else { 170.0 })
 }
 
-/// Bytes a nanosecond for each multiprocessor at which windows are written to memory, each place worked out anew.
+/// Bytes a nanosecond for each multiprocessor at which windows are written to memory, each place divided for anew.
 const WINDOWS: f64 = 2.5;
-/// Rows and columns of the library's tiles on plain cores, which split no sums: of a product of few such tiles half of them
-/// are as large.
+/// Elements of a tile on plain cores that is small, and the rate of such: a thread has 16 sums, and reads half as many
+/// numbers for each step of them. Measured on an H200.
+const SMALL: u32 = 64 * 64;
+const SMALL_RATE: f64 = 35.0;
+/// Rows and columns of the library's tiles on plain cores, which split no sums; in a batch they are smaller.
 const LIBRARY_TILE: [usize; 2] = [128, 256];
 
 /// Whether rows and columns of a computed factor are one dimension each, without maps: a tile goes through it by strides.
@@ -101,6 +104,9 @@ fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     }
     let p = &g.product;
     let tile = tile::shape(c, g, chip);
+    if tile::math(c, chip) == Math::Plain && tile.m * tile.n <= SMALL {
+        own = own.min(SMALL_RATE);
+    }
     let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     // The last round of blocks takes as long as the others.
     let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
@@ -119,7 +125,8 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     if tile::math(c, chip) == Math::Plain {
         let [m, n] = LIBRARY_TILE;
         let rounds = (g.batches() * p.m.div_ceil(m) * p.n.div_ceil(n)).div_ceil(chip.multiprocessors as usize);
-        product = product.max(rounds as f64 * (m * n * p.k) as f64 / library / 2.0);
+        let whole = rounds as f64 * (m * n * p.k) as f64 / library;
+        product = product.max(if g.batches() == 1 { whole } else { whole / 2.5 });
     }
     let size = c.dtype.size() as f64;
     let sums = if c.epilogue.is_some() { 2.0 * points(g) as f64 * size } else { 0.0 };

@@ -52,18 +52,16 @@ pub fn math(c: &Contraction, chip: &Chip) -> Math {
 pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let p = &g.product;
     let large = p.m > 64 && g.batches() * p.m.div_ceil(128) * p.n.div_ceil(128) >= chip.multiprocessors as usize;
-    // With few terms it is better to have two blocks, of which one stores while the other multiplies.
-    let huge = p.k >= 1024 && g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256) >= chip.multiprocessors as usize;
+    let huge = g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256) >= chip.multiprocessors as usize;
     let wide = c.accumulator().size() > 4;
     // Few rows and many columns, as a convolution of few channels has.
-    let flat = p.m <= 64 && g.batches() * p.n.div_ceil(256) >= 4 * chip.multiprocessors as usize;
+    let flat = p.m <= 64 && g.batches() * p.n.div_ceil(256) >= chip.multiprocessors as usize;
     match math(c, chip) {
         Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
-        Math::Plain if large && !wide => Tile { m: 128, n: 128, k: 16, warps: [4, 2], stages: 3, blocks: 2 },
-        Math::Plain if !wide => Tile { m: 64, n: 64, k: 16, warps: [2, 1], stages: 3, blocks: 8 },
-        Math::Plain => Tile { m: 64, n: 64, k: 16, warps: [4, 2], stages: 3, blocks: 2 },
         Math::Tf32 if flat => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Warpgroup if flat => Tile { m: 64, n: 128, k: 64, warps: [4, 1], stages: 3, blocks: 3 },
+        Math::Plain if large && !wide => Tile { m: 128, n: 128, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Plain => Tile { m: 64, n: 64, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Warpgroup if huge => Tile { m: 128, n: 256, k: 64, warps: [8, 1], stages: 4, blocks: 1 },
         Math::Warpgroup if large => Tile { m: 128, n: 128, k: 64, warps: [8, 1], stages: 3, blocks: 2 },
         Math::Warpgroup => Tile { m: 64, n: 64, k: 64, warps: [4, 1], stages: 4, blocks: 3 },

@@ -4,9 +4,7 @@
 //! steps are under way at a time. One that lies there by strides of more dimensions is copied element by element. Any
 //! other is loaded before the arithmetic of a step and computed behind it.
 
-use super::{
-    FactorClass, FactorSlots, Layout, Math, PartClass, PartSlots, TileClass, TileSlots, names, strided, warpgroup,
-};
+use super::{Layout, Math, PartClass, PartSlots, TileClass, names, warpgroup};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
 use crate::render::types::{held, pack};
@@ -21,7 +19,7 @@ pub(super) struct Factor {
     pub(super) number: usize,
     /// Whether it goes through registers.
     pub(super) computed: bool,
-    /// Whether the places of a step's terms are worked out before it is asked for.
+    /// Whether the places of a step's terms are computed before it is asked for.
     pub(super) prepared: bool,
 }
 
@@ -44,22 +42,6 @@ impl Factor {
     /// What is left of it when what has been asked for is there.
     pub(super) fn late(&self, slot: &str) -> String {
         if self.computed { format!("      put{}({slot});\n", self.number) } else { String::new() }
-    }
-}
-
-/// The text of factor `number`.
-pub(super) fn text(class: &TileClass, slots: &TileSlots, number: usize) -> Factor {
-    match (&class.factors[number], &slots.factors[number]) {
-        (FactorClass::Copied { along }, FactorSlots::Copied(at)) => {
-            Factor { declared: copied(class, number, *along, *at), number, computed: false, prepared: false }
-        }
-        (FactorClass::Strided { part, along }, FactorSlots::Computed(slots)) => {
-            strided::text(class, number, (part, slots), *along)
-        }
-        (FactorClass::Computed(part), FactorSlots::Computed(slots)) => {
-            Factor { declared: computed(class, number, part, slots), number, computed: true, prepared: false }
-        }
-        _ => unreachable!("slots are of their class"),
     }
 }
 
@@ -187,7 +169,8 @@ impl Copy<'_> {
     }
 }
 
-fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> String {
+/// A factor that is copied.
+pub(super) fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> Factor {
     let (tall, first, most) = lines(class, number);
     let Layout { along: kept, pitch, all } = class.layout(number);
     let copy = Copy {
@@ -208,13 +191,14 @@ fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> String {
         all,
         at,
     };
-    copy.text()
+    Factor { declared: copy.text(), number, computed: false, prepared: false }
 }
 
 /// The names of a factor's accesses.
 pub(super) const TAGS: [&str; 2] = ["a", "b"];
 
-fn computed(class: &TileClass, number: usize, part: &PartClass, slots: &PartSlots) -> String {
+/// A factor that goes through its body.
+pub(super) fn computed(class: &TileClass, number: usize, part: &PartClass, slots: &PartSlots) -> Factor {
     let (tall, first, most) = lines(class, number);
     let (threads, terms) = (class.tile.threads(), class.tile.k);
     let (space, body) = (&part.space, &part.body);
@@ -292,7 +276,7 @@ fn computed(class: &TileClass, number: usize, part: &PartClass, slots: &PartSlot
         out,
         "#pragma unroll\n      for (int v = 0; v < {v}; v++) s{number}[slot * {all} + {to}] = y[v];\n    }}\n  }};\n"
     );
-    out
+    Factor { declared: out, number, computed: true, prepared: false }
 }
 
 /// A value as tiles on plain cores take it: narrow floats as they are rounded.

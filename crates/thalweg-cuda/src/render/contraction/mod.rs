@@ -53,7 +53,7 @@ pub struct Tile {
     pub n: u32,
     /// Terms a step.
     pub k: u32,
-    /// Warps along rows and along columns.
+    /// Warps along rows and along columns; of plain cores 16 times 16 threads stand as these warps do.
     pub warps: [u32; 2],
     /// Steps in shared memory at a time.
     pub stages: u32,
@@ -305,6 +305,18 @@ fn names<'a>(
     use_names(&names);
 }
 
+/// The text of a factor.
+fn factor_text(class: &TileClass, slots: &TileSlots, number: usize) -> factor::Factor {
+    match (&class.factors[number], &slots.factors[number]) {
+        (FactorClass::Copied { along }, FactorSlots::Copied(at)) => factor::copied(class, number, *along, *at),
+        (FactorClass::Strided { part, along }, FactorSlots::Computed(slots)) => {
+            strided::text(class, number, (part, slots), *along)
+        }
+        (FactorClass::Computed(part), FactorSlots::Computed(slots)) => factor::computed(class, number, part, slots),
+        _ => unreachable!("slots are of their class"),
+    }
+}
+
 /// The source of a contraction with one function, `contraction`.
 pub fn source(class: &TileClass) -> String {
     let slots = TileSlots::new(class);
@@ -321,7 +333,7 @@ pub fn source(class: &TileClass) -> String {
             w + 3
         );
     }
-    let factors = [0, 1].map(|f| factor::text(class, &slots, f));
+    let factors = [0, 1].map(|f| factor_text(class, &slots, f));
     let [functions, behind] = multiply::around(class);
     let [ahead, loop_ahead, loop_behind, prepare] = [
         factors.each_ref().map(|f| format!("{}{}", f.early("s", "s"), f.late("s"))).concat(),

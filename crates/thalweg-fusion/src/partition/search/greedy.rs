@@ -1,7 +1,6 @@
 //! Moves from plan to plan, the one that promises most first, until none gains.
 
 use super::State;
-use super::weights::{product, stream};
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
 use crate::partition::log::{Move, considered};
 use crate::segment::{BitSet, ValueId};
@@ -14,7 +13,6 @@ use thalweg_kernel::Contracts;
 /// Improves a plan until nothing helps or so many operations have been visited.
 pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u64) -> State {
     let mut converged = Converged::default();
-    stream(kernels, &mut state);
     loop {
         let before = state.time;
         let begun = state.kernels.clone();
@@ -134,7 +132,7 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
 /// The state with all reductions of a class that a kernel uses, directly or through others of it, in that kernel.
 fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: usize) -> Result<State, Rule> {
     let facts = kernels.facts;
-    if facts.ix.seg.mode.contracts < Contracts::Rows && product(&state.kernels[home].candidate.plan).is_some() {
+    if facts.ix.seg.mode.contracts < Contracts::Rows && state.kernels[home].candidate.plan.product().is_some() {
         // By themselves they are no part of such a kernel: see `weights`.
         return Err(Rule::OtherRows);
     }

@@ -222,10 +222,11 @@ fn budget(effort: Effort, begun: &State) -> u64 {
 /// # Errors
 /// Where the component has no legal plan.
 pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Result<Found, NoPlan> {
-    let state = begin::begin(kernels, component)?;
+    let mut state = begin::begin(kernels, component)?;
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
         return Ok(Found { state, complete: effort != Effort::None });
     }
+    weights::stream(kernels, &mut state);
     let limit = kernels.visits.saturating_add(budget(effort, &state));
     let state = greedy::improve(kernels, state, limit);
     if kernels.visits >= limit && effort == Effort::Quick {
@@ -234,7 +235,8 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
     if kernels.visits >= limit {
         // What is left undone is above all values that many kernels compute again, one move each. A plan that begins with
         // these stored may be ahead, and goes as far again.
-        let other = begin::begin_shared(kernels, component)?;
+        let mut other = begin::begin_shared(kernels, component)?;
+        weights::stream(kernels, &mut other);
         let state = if other.time < state.time {
             let limit = kernels.visits.saturating_add(effort.visits());
             greedy::improve(kernels, other, limit)

@@ -10,7 +10,6 @@ use super::greedy::{stored_in, united};
 use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernels, candidate_ops};
 use crate::partition::log::{Move, considered};
-use crate::plan::{KernelPlan, Products};
 use crate::segment::ValueId;
 use crate::write::rules::{Rule, is_constant};
 use thalweg_ir::{ElementOp, Op};
@@ -24,7 +23,7 @@ pub(super) fn stream(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     }
     // Kernels are named by something they store, which stays while others are joined.
     let products = state.kernels.iter().filter(|k| has_exponentials(facts, candidate_ops(&k.candidate)));
-    let names: Vec<usize> = products.filter(|k| product(&k.candidate.plan).is_some()).map(|k| k.name(facts)).collect();
+    let names: Vec<usize> = products.filter(|k| k.candidate.plan.product().is_some()).map(|k| k.name(facts)).collect();
     for name in names {
         let next = streamed(kernels, state, state.home(name));
         let time = next.as_ref().map(|n| n.time).map_err(|rule| *rule);
@@ -37,14 +36,6 @@ pub(super) fn stream(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     }
 }
 
-/// The product of a kernel that has one alone.
-pub(super) fn product(plan: &KernelPlan) -> Option<usize> {
-    match plan {
-        KernelPlan::Contraction { products: Products { product, inner: None, .. }, .. } => Some(*product),
-        _ => None,
-    }
-}
-
 fn has_exponentials(facts: &Facts<'_>, ops: &[usize]) -> bool {
     ops.iter().any(|&i| facts.ix.seg.ops[i].op == Op::Element(ElementOp::Exp))
 }
@@ -53,8 +44,8 @@ fn has_exponentials(facts: &Facts<'_>, ops: &[usize]) -> bool {
 fn streamed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result<State, Rule> {
     let facts = kernels.facts;
     let inside = inside(facts, state, home);
-    let products: Vec<usize> = inside.iter().filter_map(|&k| product(&state.kernels[k].candidate.plan)).collect();
-    let (&[a, b], Some(outer)) = (&products[..], product(&state.kernels[home].candidate.plan)) else {
+    let products: Vec<usize> = inside.iter().filter_map(|&k| state.kernels[k].candidate.plan.product()).collect();
+    let (&[a, b], Some(outer)) = (&products[..], state.kernels[home].candidate.plan.product()) else {
         return Err(Rule::SecondProduct);
     };
     let inner = if a == outer { b } else { a };
@@ -88,7 +79,7 @@ fn inside(facts: &Facts<'_>, state: &State, home: usize) -> Vec<usize> {
     }
     let folds = inside.iter().filter(|&&k| k != home);
     let behind: Vec<usize> = folds.flat_map(|&k| loads(k)).map(|l| state.home(l)).collect();
-    inside.extend(behind.into_iter().filter(|&k| product(&state.kernels[k].candidate.plan).is_some()));
+    inside.extend(behind.into_iter().filter(|&k| state.kernels[k].candidate.plan.product().is_some()));
     inside.sort_unstable();
     inside.dedup();
     inside
