@@ -45,6 +45,7 @@ mod assign;
 mod attention;
 mod axes;
 mod calculus;
+mod complex;
 mod conv;
 mod create;
 #[cfg(feature = "cuda")]
@@ -61,10 +62,14 @@ mod grids;
 pub mod guide;
 mod histogram;
 mod host;
+#[cfg(any(feature = "linalg", feature = "fft"))]
+mod host_threads;
 mod interpolate;
 mod io;
 mod join;
 pub mod kernel;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod loss;
 mod matmul;
 mod matrices;
@@ -103,6 +108,7 @@ mod views;
 pub use assign::{SliceMut, SlicePart};
 pub use attention::Attention;
 pub use axes::{Axes, Axis, Sizes};
+pub use complex::Complex;
 pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
 pub use device::{Device, set_default_device};
@@ -122,6 +128,8 @@ pub use io::csv::{Csv, CsvOptions};
 pub use io::npz::{Npz, write_npz};
 #[cfg(feature = "safetensors")]
 pub use io::safetensors::{Safetensors, safetensors_bytes, write_safetensors};
+#[cfg(feature = "linalg")]
+pub use linalg::MatrixNorm;
 pub use loss::{ClassLoss, Reduction};
 pub use matmul::Contracted;
 pub use mode::{
