@@ -276,3 +276,52 @@ slope("qr_wide", wide, lambda x: T.qr(x)[1] ** 2)
 slope("lu", tall, lambda x: T.lu(x)[1] @ T.lu(x)[2] ** 2)
 slope("matrix_exp", a, torch.matrix_exp)
 write("linalg")
+
+# Transforms: of real numbers, and of complex ones as two.
+rng = np.random.default_rng(19)
+x, y = rng.normal(size=(3, 6, 5)), rng.normal(size=(3, 6, 5))
+z = x + 1j * y
+case("x", x)
+case("y", y)
+F = np.fft
+
+
+def complex_case(name, value):
+    case(f"{name}_re", value.real)
+    case(f"{name}_im", value.imag)
+
+
+for norm in ("backward", "ortho", "forward"):
+    complex_case(f"fft_real_{norm}", F.fft(x, axis=1, norm=norm))
+    complex_case(f"rfft_{norm}", F.rfft(x, axis=1, norm=norm))
+    complex_case(f"fft_{norm}", F.fft(z, axis=0, norm=norm))
+    complex_case(f"ifft_{norm}", F.ifft(z, axis=2, norm=norm))
+    case(f"irfft_{norm}", F.irfft(z, axis=1, norm=norm))
+    case(f"irfft_odd_{norm}", F.irfft(z, 7, axis=2, norm=norm))
+    case(f"hfft_{norm}", F.hfft(z, 9, axis=1, norm=norm))
+    complex_case(f"ihfft_{norm}", F.ihfft(x, axis=1, norm=norm))
+    complex_case(f"rfftn_{norm}", F.rfftn(x, (4, 8), (2, 0), norm=norm))
+    case(f"irfftn_{norm}", F.irfftn(z, (7, 9), (0, 2), norm=norm))
+for n in (1, 3, 8):
+    complex_case(f"fft_{n}", F.fft(z, n, axis=1))
+    complex_case(f"rfft_{n}", F.rfft(x, n, axis=2))
+    case(f"irfft_{n}", F.irfft(z, n, axis=0))
+complex_case("fft2", F.fft2(z))
+complex_case("ifft2", F.ifft2(z))
+complex_case("rfft2", F.rfft2(x))
+case("irfft2", F.irfft2(z))
+complex_case("fftn", F.fftn(z))
+complex_case("fftn_real", F.fftn(x, axes=(0, 1)))
+complex_case("ifftn", F.ifftn(z))
+
+# Complex numbers
+w = rng.normal(size=(3, 1, 5)) + 1j * rng.normal(size=(3, 1, 5))
+complex_case("w", w)
+complex_case("times", z * w)
+complex_case("over", z / w)
+complex_case("exp", np.exp(z))
+complex_case("log", np.log(z))
+complex_case("matmul", z @ z.swapaxes(-1, -2).conj())
+case("abs", np.abs(z))
+case("angle", np.angle(z))
+write("fourier")

@@ -37,6 +37,8 @@
 //!
 //! # Features
 //! - `ndarray`: conversion from and to `ndarray` arrays.
+//! - `linalg`: decompositions of matrices and what is solved by them (`cholesky`, `svd`, `eigh`, `solve` …).
+//! - `fft`: Fourier transforms (`rfft`, `fft2`, `irfft` …), of and to [`Complex`] numbers.
 //! - `safetensors`, `npz`, `csv`: files of weights, NumPy's archives, tables as text.
 
 mod activation;
@@ -55,6 +57,8 @@ mod display;
 mod einsum;
 mod element;
 mod elementwise;
+#[cfg(feature = "fft")]
+mod fft;
 mod frequencies;
 mod gather;
 mod grad;
@@ -113,6 +117,8 @@ pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
+#[cfg(feature = "fft")]
+pub use fft::{Fft, FftNorm};
 pub use grad::{
     Backward, Form, Gradients, InputGradients, Inputs, Results, checkpoint, custom_grad, grad, grad_graph, hessian,
     jacobian, jvp, no_grad, retain_graph, vjp,

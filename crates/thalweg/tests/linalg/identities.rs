@@ -140,7 +140,6 @@ fn it_costs_its_call_and_nothing_else() {
 fn a_batch_has_the_bits_of_its_matrices() {
     let all = randn([40, 30, 30]);
     let whole = all.svdvals().to_vec::<f32>().unwrap();
-    let each: Vec<f32> =
-        (0..40i64).flat_map(|i| all.slice(i).svdvals().to_vec::<f32>().unwrap()).collect();
+    let each: Vec<f32> = (0..40i64).flat_map(|i| all.slice(i).svdvals().to_vec::<f32>().unwrap()).collect();
     assert_eq!(whole, each);
 }
