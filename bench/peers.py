@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import array_peers
+
 SQRT_2 = math.sqrt(2.0)
 GELU = ("gelu_ref", "gelu_erf", "gelu_custom")
 ROWS = ("softmax", "layernorm", "rmsnorm_swiglu")
@@ -29,7 +31,7 @@ BLOCKS = ("mlp_block", "llama_block", "llama_token", "resnet18")
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
-    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", *FOLDS, *BLOCKS, "dyn_shapes",
+    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", *FOLDS, *BLOCKS, *array_peers.TORCH, "dyn_shapes",
 ]  # fmt: skip
 IMAGES = ("conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool")
 
@@ -481,6 +483,8 @@ def prepare(p, name, large):
         return blocks(p, name, normal, large)
     if name in FOLDS:
         return folds(p, name, normal, large)
+    if name in array_peers.TORCH:
+        return array_peers.prepare(p, name, normal, large)
     if name == "hub":
         n = 4096 if large else 1024
         return hub, [normal(n, n)]

@@ -3,6 +3,7 @@
 //! A workload is plain eager code over inputs that are made once. Sizes: `small` for a processor with a few cores,
 //! `large` for a GPU.
 
+pub mod array;
 pub mod blocks;
 pub mod folds;
 
@@ -122,7 +123,7 @@ pub const OTHERS: &[(&str, &str)] = &[
 ];
 
 /// Groups of workloads that `all` leaves out.
-pub const GROUPS: &[(&str, &[Entry])] = &[("blocks", blocks::ALL), ("folds", folds::ALL)];
+pub const GROUPS: &[(&str, &[Entry])] = &[("array", array::ALL), ("blocks", blocks::ALL), ("folds", folds::ALL)];
 
 /// All workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[
@@ -170,9 +171,14 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// Makes a workload of [`ALL`] with its inputs computed and at hand.
+/// The workloads of all groups.
+fn every() -> impl Iterator<Item = &'static Entry> {
+    ALL.iter().chain(GROUPS.iter().flat_map(|(_, group)| *group))
+}
+
+/// Makes a workload with its inputs computed and at hand.
 pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
-    let Some(entry) = ALL.iter().chain(blocks::ALL).chain(folds::ALL).find(|e| e.name == name) else {
+    let Some(entry) = every().find(|e| e.name == name) else {
         return Err(unknown(name));
     };
     manual_seed(1);
@@ -187,9 +193,8 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
 
 /// The failure for a name that is no workload that can run.
 pub fn unknown(name: &str) -> crate::failure::Failure {
-    let all = ALL.iter().chain(blocks::ALL).chain(folds::ALL);
     let names: Vec<&str> =
-        all.map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).chain(first_sight::ALL.iter().map(|f| f.name)).collect();
+        every().map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).chain(first_sight::ALL.iter().map(|f| f.name)).collect();
     failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
 }
 
