@@ -193,8 +193,11 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
 
 /// The failure for a name that is no workload that can run.
 pub fn unknown(name: &str) -> crate::failure::Failure {
-    let names: Vec<&str> =
-        every().map(|e| e.name).chain(OTHERS.iter().map(|o| o.0)).chain(first_sight::ALL.iter().map(|f| f.name)).collect();
+    let names: Vec<&str> = every()
+        .map(|e| e.name)
+        .chain(OTHERS.iter().map(|o| o.0))
+        .chain(first_sight::ALL.iter().map(|f| f.name))
+        .collect();
     failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
 }
 

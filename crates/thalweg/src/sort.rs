@@ -3,13 +3,18 @@
 //! Sorts are stable. A NaN is larger than every number, so that it comes last, and first where the order is descending.
 
 use crate::record::check_alike;
-use crate::{Axis, DType, Error, Scalar, Tensor};
+use crate::{Axis, DType, Error, Scalar, Shape, Tensor};
 use thalweg_ir::{ScanOp, ScatterOp};
 
 /// The most elements that [`Tensor::topk`] looks for one by one, and how many times as many there have to be. On one
 /// thread 1 takes 0.1 ns an element of the row, 8 take 1.2, 16 take 2.5, an argsort 14.
 const SELECTED: usize = 16;
 const SPARSE: usize = 16;
+/// How many times as many there have to be where blocks are looked through, and how many at least.
+const BLOCKED: usize = 32;
+const BLOCKED_LEAST: usize = 2048;
+/// Up to so many, the folds of a pass for each are faster than the sorts of blocks.
+const FOLDED: usize = 2;
 
 /// What either holds.
 fn or(a: &Option<Tensor>, b: &Option<Tensor>) -> Option<Tensor> {
@@ -70,13 +75,60 @@ impl Tensor {
             panic!("topk: {k} elements are not in axis {axis} of {}", self.shape());
         }
         let n = self.dims()[axis];
-        let few = (1..=SELECTED).contains(&k) && n >= SPARSE * k && n < 1 << 29 && self.dtype() != DType::Bool;
-        let places = if few {
+        let number = self.dtype() != DType::Bool;
+        let few = (1..=SELECTED).contains(&k) && n >= SPARSE * k && n < 1 << 29 && number;
+        let long = k > 0 && n >= BLOCKED_LEAST && n / BLOCKED >= k && number && self.numel() > 0;
+        let places = if long && k > FOLDED {
+            self.places_by_blocks(k, axis, largest)
+        } else if few {
             self.first_places(k, axis, largest)
         } else {
             self.scanned(ScanOp::Argsort, axis, largest).part(axis, (0, 1, k))
         };
         (self.gathered(axis, &places), places)
+    }
+
+    /// Where the first `k` elements of a sort stand, by blocks of the row: they are in those `k` blocks whose own first
+    /// elements come first. For an element of another block has `k` elements before it: the first ones of these, which
+    /// are before it by their values, or are equal and stand before it. So one pass finds the first elements of blocks,
+    /// and two short sorts do the rest. Blocks are as long as makes both sorts equally long.
+    fn places_by_blocks(&self, k: usize, axis: usize, largest: bool) -> Tensor {
+        let n = self.dims()[axis];
+        let rows = self.numel() / n;
+        let length = ((n as f64 / k as f64).sqrt() as usize).next_multiple_of(8);
+        let count = n / length;
+        let x = self.detach().movedim(axis, -1).reshape([rows, n]);
+        let blocks = x.narrow(1, 0, count * length).reshape([rows, count, length]);
+        let chosen = blocks.firsts(largest).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
+        // In their own order, so that equal elements are in theirs.
+        let chosen = chosen.scanned(ScanOp::Sort, 1, false).unsqueeze(-1);
+        let wide = Shape::new(&[rows, k, length]);
+        let candidates = blocks.gathered(1, &chosen.broadcast_to(wide)).reshape([rows, k * length]);
+        let own = crate::create::iota(length, DType::I64, self.device());
+        let places = (chosen * length + own).reshape([rows, k * length]);
+        // What is left behind the last block is looked at in any case.
+        let rest = crate::create::iota(n - count * length, DType::I64, self.device()) + count * length;
+        let rest = rest.broadcast_to([rows, n - count * length]);
+        let candidates = Tensor::cat(&[candidates, x.narrow(1, count * length, n - count * length)], 1);
+        let places = Tensor::cat(&[places, rest], 1);
+        let first = candidates.scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
+        let mut shape = self.shape().remove(axis);
+        shape = shape.insert(shape.rank(), k);
+        places.gathered(1, &first).reshaped(shape).movedim(-1, axis)
+    }
+
+    /// Of each row along the last axis the element that comes first in a sort.
+    fn firsts(&self, largest: bool) -> Tensor {
+        // A NaN is the largest, and what a maximum gives where there is one.
+        if largest {
+            return self.amax(-1);
+        }
+        if !self.dtype().is_float() {
+            return self.amin(-1);
+        }
+        let nan = self.is_nan();
+        let least = nan.where_(f64::INFINITY, self).amin(-1);
+        nan.all(-1).where_(f64::NAN, least)
     }
 
     /// Where the first `k` elements of a sort stand, one found after the other: all of it folds over the same rows, so

@@ -72,11 +72,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry { name: "erf_f64", about: "of 4 million f64", make: |_| (doubles(), |x| vec![x[0].erf()]) },
     Entry { name: "erfc_f64", about: "of 4 million f64", make: |_| (doubles(), |x| vec![x[0].erfc()]) },
-    Entry {
-        name: "pow_f64",
-        about: "x ** y of 4 million f64",
-        make: |_| (doubles(), |x| vec![x[0].abs().pow(&x[1])]),
-    },
+    Entry { name: "pow_f64", about: "x ** y of 4 million f64", make: |_| (doubles(), |x| vec![x[0].abs().pow(&x[1])]) },
     Entry { name: "black_scholes", about: "prices of 4 million calls in f64", make: |_| (doubles(), black_scholes) },
     Entry {
         name: "divide_i64",
@@ -100,9 +96,7 @@ pub const ALL: &[Entry] = &[
         name: "narrow_broadcast",
         about: "x * s + b, [4 million, 3] and [3]",
         make: |_| {
-            (vec![Tensor::randn([1 << 22, 3]), Tensor::randn([3]), Tensor::randn([3])], |x| {
-                vec![&x[0] * &x[1] + &x[2]]
-            })
+            (vec![Tensor::randn([1 << 22, 3]), Tensor::randn([3]), Tensor::randn([3])], |x| vec![&x[0] * &x[1] + &x[2]])
         },
     },
     Entry {
