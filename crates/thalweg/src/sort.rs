@@ -3,7 +3,7 @@
 //! Sorts are stable. A NaN is larger than every number, so that it comes last, and first where the order is descending.
 
 use crate::record::check_alike;
-use crate::{Axis, DType, Error, Scalar, Shape, Tensor};
+use crate::{Axis, DType, Error, Scalar, Tensor};
 use thalweg_ir::{ScanOp, ScatterOp};
 
 /// The most elements that [`Tensor::topk`] looks for one by one, and how many times as many there have to be. On one
@@ -102,16 +102,14 @@ impl Tensor {
         let chosen = blocks.firsts(largest).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
         // In their own order, so that equal elements are in theirs.
         let chosen = chosen.scanned(ScanOp::Sort, 1, false).unsqueeze(-1);
-        let wide = Shape::new(&[rows, k, length]);
-        let candidates = blocks.gathered(1, &chosen.broadcast_to(wide)).reshape([rows, k * length]);
         let own = crate::create::iota(length, DType::I64, self.device());
-        let places = (chosen * length + own).reshape([rows, k * length]);
-        // What is left behind the last block is looked at in any case.
-        let rest = crate::create::iota(n - count * length, DType::I64, self.device()) + count * length;
-        let rest = rest.broadcast_to([rows, n - count * length]);
-        let candidates = Tensor::cat(&[candidates, x.narrow(1, count * length, n - count * length)], 1);
-        let places = Tensor::cat(&[places, rest], 1);
-        let first = candidates.scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
+        let mut places = (chosen * length + own).reshape([rows, k * length]);
+        if count * length < n {
+            // What is left behind the last block is looked at in any case.
+            let rest = crate::create::iota(n - count * length, DType::I64, self.device()) + count * length;
+            places = Tensor::cat(&[places, rest.broadcast_to([rows, n - count * length])], 1);
+        }
+        let first = x.gathered(1, &places).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
         let mut shape = self.shape().remove(axis);
         shape = shape.insert(shape.rank(), k);
         places.gathered(1, &first).reshaped(shape).movedim(-1, axis)

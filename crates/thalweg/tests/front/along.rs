@@ -165,7 +165,8 @@ fn the_first_of_long_rows_are_those_that_a_sort_finds() {
     // Whole blocks of NaN before few other elements.
     let late = Tensor::arange(n).lt(4900).where_(f64::NAN, floats.is_nan().where_(f64::INFINITY, &floats));
     let ints = Tensor::randint(-3..3, [2, n]);
-    for x in [floats.clone(), late, floats.cast(DType::F64), ints.clone(), ints.cast(DType::U8), Tensor::randn([2, n])] {
+    for x in [floats.clone(), late, floats.cast(DType::F64), ints.clone(), ints.cast(DType::U8), Tensor::randn([2, n])]
+    {
         for (k, largest) in [(3, true), (3, false), (20, true), (20, false), (150, true), (150, false), (156, true)] {
             let (values, places) = x.topk(k, 1, largest);
             let order = x.argsort(1, largest).slice((.., ..k as i64));
