@@ -228,21 +228,26 @@ impl Tensor {
     /// Places in the flattened tensor in order, which of the sorted elements begin a run of equal ones, and where those
     /// stand among them.
     fn runs(&self) -> Result<Runs, Error> {
-        let x = self.flatten();
-        let (sorted, order) = x.sort_with_indices(0, false);
-        if x.numel() == 0 {
+        let (sorted, order) = self.flatten().sort_with_indices(0, false);
+        let (first, starts) = sorted.begins()?;
+        Ok(Runs { sorted, order, first, starts })
+    }
+
+    /// Which elements of a sorted vector begin a run of equal ones, and where those stand.
+    fn begins(&self) -> Result<(Tensor, Tensor), Error> {
+        let n = self.numel();
+        if n == 0 {
             let none = Tensor::zeros_with([0], (DType::I64, self.device()));
-            return Ok(Runs { sorted, order, first: none.eq(0), starts: none });
+            return Ok((none.eq(0), none));
         }
-        let n = x.numel();
-        let (here, before) = (sorted.narrow(0, 1, n - 1), sorted.narrow(0, 0, n - 1));
+        let (here, before) = (self.narrow(0, 1, n - 1), self.narrow(0, 0, n - 1));
         let mut differs = here.ne(&before);
-        if x.dtype().is_float() {
+        if self.dtype().is_float() {
             differs &= !(here.is_nan() & before.is_nan());
         }
         let first = differs.pad([(1, 0)], true);
         let starts = first.flat_nonzero()?;
-        Ok(Runs { sorted, order, first, starts })
+        Ok((first, starts))
     }
 
     /// The distinct elements in order, as a vector; all NaN are one. Reads their number.
@@ -250,6 +255,12 @@ impl Tensor {
     /// # Errors
     /// When it cannot be computed.
     pub fn unique(&self) -> Result<Tensor, Error> {
+        // Of integers a sort without places is the faster one.
+        if !self.dtype().is_float() {
+            let sorted = self.flatten().sort(0, false);
+            let (_, starts) = sorted.begins()?;
+            return Ok(sorted.gathered(0, &starts));
+        }
         let r = self.runs()?;
         Ok(r.sorted.gathered(0, &r.starts))
     }
