@@ -6,6 +6,7 @@
 
 use crate::record::{check_alike, check_float, shapes_differ};
 use crate::{Axes, DType, Device, Element, Error, Shape, Sizes, SliceArgs, Tensor};
+use std::borrow::Borrow;
 use std::ops;
 
 /// Complex numbers: a tensor of real and one of imaginary parts, which have one shape, one float dtype, one device. What
@@ -240,8 +241,7 @@ macro_rules! operators {
             type Output = Complex;
             #[track_caller]
             fn $method(self, other: $b) -> Complex {
-                #[allow(clippy::needless_borrow, reason = "of the two by reference")]
-                $f(&self, &other)
+                $f(self.borrow(), other.borrow())
             }
         }
     };

@@ -14,6 +14,8 @@ use thalweg_stream::{Caller, DeviceRef, Storage};
 
 type Outputs = dyn Fn(&[Tensor]) -> Vec<(Shape, DType)> + Send + Sync;
 type Run = dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync;
+/// Memory of each result, where the host sees that.
+type Places<'a> = Vec<Option<&'a mut [u8]>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Back = dyn Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> Vec<Option<Tensor>> + Send + Sync;
 
@@ -280,7 +282,7 @@ impl HostOp {
         let device = from.first().map_or_else(Device::default, Tensor::device);
         let caller = Caller { name, at: Location::caller() };
         let (run, of) = (self.run.clone(), outputs.clone());
-        let call = move |places: Vec<Option<&mut [u8]>>| call(caller, &*run, &plain, (&of, places));
+        let call = move |places: Places<'_>| call(caller, &*run, &plain, &of, places);
         let values = thalweg_stream::host_call(caller, device.0, &outputs, call);
         match &self.backward {
             None => values.into_iter().map(Tensor::of).collect(),
@@ -298,7 +300,8 @@ fn call(
     caller: Caller,
     run: &Run,
     inputs: &[Tensor],
-    (outputs, places): (&[(Shape, DType)], Vec<Option<&mut [u8]>>),
+    outputs: &[(Shape, DType)],
+    places: Places<'_>,
 ) -> Result<Vec<Vec<u8>>, Error> {
     let held = inputs.iter().map(Held::new).collect::<Result<Vec<Held>, Error>>().map_err(|e| e.poisoned())?;
     let x = held.iter().zip(inputs).map(|(held, x)| HostInput { shape: *x.shape(), dtype: x.dtype(), held });

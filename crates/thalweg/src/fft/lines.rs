@@ -232,7 +232,7 @@ impl<T: Real> Lines<T> {
             }
             Plan::Real(plan) => {
                 own.resize(plan.get_scratch_len(), zero);
-                let even = self.pass.n % 2 == 0;
+                let even = self.pass.n.is_multiple_of(2);
                 for ((re, im), y) in re.chunks_exact(taken).zip(im.chunks_exact(taken)).zip(yr.chunks_exact_mut(given))
                 {
                     complex.clear();
@@ -262,7 +262,7 @@ fn part<T>(x: &[T], from: usize, count: usize) -> &[T] {
 }
 
 /// Both slices in that many parts of that size, the last one maybe smaller; an empty one in empty parts.
-fn cut<'a, T>(y: [&'a mut [T]; 2], size: usize, count: usize) -> Vec<[&'a mut [T]; 2]> {
+fn cut<T>(y: [&mut [T]; 2], size: usize, count: usize) -> Vec<[&mut [T]; 2]> {
     let mut rest = y;
     let mut next = || {
         rest.each_mut().map(|left| {

@@ -83,7 +83,7 @@ fn pair(parts: Vec<Tensor>) -> Complex {
 /// 1 for what the whole transform of `n` numbers has once, else `twice`; along an axis of its first half.
 fn once_or_twice(like: &Tensor, axis: usize, n: usize, twice: f64) -> Tensor {
     let i = Tensor::arange_with(n / 2 + 1, (DType::I64, like.device()));
-    let once = if n % 2 == 0 { i.eq(0) | i.eq(n / 2) } else { i.eq(0) };
+    let once = if n.is_multiple_of(2) { i.eq(0) | i.eq(n / 2) } else { i.eq(0) };
     let one = Tensor::ones_with((), Options::of(like));
     let mut sizes = vec![1; like.rank()];
     sizes[axis] = n / 2 + 1;

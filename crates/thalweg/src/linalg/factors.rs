@@ -213,7 +213,7 @@ impl EachMatrix<1, 1> for Determinant {
         let f = Factored::new(a, par);
         let mut product = if f.odd { -T::one_impl() } else { T::one_impl() };
         for i in 0..a.nrows() {
-            product = product * f.lu[(i, i)];
+            product *= f.lu[(i, i)];
         }
         y[(0, 0)] = product;
         Ok(())

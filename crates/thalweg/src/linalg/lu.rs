@@ -96,14 +96,14 @@ fn lu_gradient(packed: &Tensor, order: &Tensor, g: &Tensor) -> Tensor {
     // What is beyond the square: rows of L below it, or columns of U behind it.
     if m > k {
         let (below, g) = (packed.narrow(-2, k, m - k), g.narrow(-2, k, m - k));
-        gu = gu - below.t().matmul(&g);
+        gu -= below.t().matmul(&g);
         let rest = u.solve_triangular_right(&g);
         let square = middle(&l, &u, &gl, &gu);
         return back_in_order(&Tensor::cat(&[square, rest], -2), order);
     }
     if n > k {
         let (behind, g) = (packed.narrow(-1, k, n - k), g.narrow(-1, k, n - k));
-        gl = gl - g.matmul(&behind.t());
+        gl -= g.matmul(&behind.t());
         let rest = l.t().solve_unit_triangular(&g, true);
         let square = middle(&l, &u, &gl, &gu);
         return back_in_order(&Tensor::cat(&[square, rest], -1), order);

@@ -115,11 +115,11 @@ fn svd_gradient(b: &Backward<Vec<Tensor>, Vec<Tensor>>) -> Tensor {
     let middle = skew(&ugu) / &e * &row + skew(&vgv) / &e * &column + identity(k, s) * gs.unsqueeze(-2);
     let mut left = u.matmul(&middle);
     if m > k {
-        left = left + (gu - u.matmul(&ugu)) / &row;
+        left += (gu - u.matmul(&ugu)) / &row;
     }
     let mut g = left.matmul(vt);
     if n > k {
-        g = g + u.matmul(&((gvt - vgv.t().matmul(vt)) / column));
+        g += u.matmul(&((gvt - vgv.t().matmul(vt)) / column));
     }
     g
 }

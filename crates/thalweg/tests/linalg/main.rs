@@ -2,7 +2,6 @@
 //! differences, identities on random shapes, what is an error, and what it costs.
 
 #[path = "../counting/mod.rs"]
-#[allow(dead_code, reason = "this program uses a part of it")]
 mod counting;
 #[path = "../gradients/differences.rs"]
 #[allow(dead_code, reason = "this program uses a part of it")]
