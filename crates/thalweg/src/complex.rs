@@ -10,7 +10,7 @@ use std::borrow::Borrow;
 use std::ops;
 
 /// Complex numbers: a tensor of real and one of imaginary parts, which have one shape, one float dtype, one device. What
-/// Fourier transforms and [`Tensor::eig`] give, and `torch.complex(re, im)`.
+/// Fourier transforms and `eig` give, and `torch.complex(re, im)`.
 ///
 /// Its arithmetic is recorded operations on the parts, which fuse. What moves elements, or works on real and imaginary
 /// part alike, is done by [`map`](Complex::map): `z.map(|part| part.roll(1, 0))`.

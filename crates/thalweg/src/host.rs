@@ -41,7 +41,7 @@ type Back = dyn Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> Vec<Option<Tensor>> + 
 /// let y = lengths.on(&Tensor::new([2i64, 0, 1])) * 2.0;
 /// assert_eq!(y.to_vec::<f32>()?, [8.0, 6.0, 6.0]);
 /// let error = lengths.on(&Tensor::new([7i64])).to_vec::<f32>().unwrap_err();
-/// assert!(error.to_string().starts_with("name_lengths: there is no such id, at src/"));
+/// assert!(error.to_string().starts_with("name_lengths: there is no such id, at "));
 /// # Ok::<(), thalweg::Error>(())
 /// ```
 #[derive(Clone)]
