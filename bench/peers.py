@@ -28,10 +28,11 @@ FOLDS = (
     "fold_scaled", "fold_scaled_channels", "fold_borderless", "fold_permuted", "fold_short", "fold_windows",
 )  # fmt: skip
 BLOCKS = ("mlp_block", "llama_block", "llama_token", "resnet18")
+TRANSFORMERS = ("attention_full", "attention_causal", "attention_long", "qkv", "gpt2")
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
-    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", *FOLDS, *BLOCKS, *array_peers.TORCH, "dyn_shapes",
+    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", *FOLDS, *BLOCKS, *TRANSFORMERS, *array_peers.TORCH, "dyn_shapes",
 ]  # fmt: skip
 IMAGES = ("conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool")
 
@@ -160,6 +161,11 @@ class Jax(Peer):
         q, k, v = (t.swapaxes(0, 1) for t in (q, k, v))
         return self.jax.nn.dot_product_attention(q, k, v, is_causal=causal).swapaxes(0, 1)
 
+    def batched_attention(self, q, k, v, causal):
+        # [batch, heads, n, d] here, [batch, n, heads, d] there.
+        q, k, v = (t.swapaxes(1, 2) for t in (q, k, v))
+        return self.jax.nn.dot_product_attention(q, k, v, is_causal=causal).swapaxes(1, 2)
+
     def max_pool(self, x, stride):
         import numpy as np
 
@@ -190,6 +196,8 @@ class Torch(Peer):
 
     def precision(self, tf32):
         self.torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        # Convolutions have a switch of their own, which is on unless somebody says otherwise.
+        self.torch.backends.cudnn.allow_tf32 = tf32
 
     def array(self, host, bf16=False):
         x = self.torch.from_numpy(host).to(self.device)
@@ -235,6 +243,16 @@ class Torch(Peer):
     def attention(self, q, k, v, causal):
         attend = self.torch.nn.functional.scaled_dot_product_attention
         return attend(q[None], k[None], v[None], is_causal=causal, enable_gqa=True)[0]
+
+    def batched_attention(self, q, k, v, causal):
+        attend = self.torch.nn.functional.scaled_dot_product_attention
+        if self.device == "cpu":
+            return attend(q, k, v, is_causal=causal)
+        # The fastest first, which is not the order that it takes by itself.
+        from torch.nn.attention import SDPBackend as B, sdpa_kernel
+
+        with sdpa_kernel([B.CUDNN_ATTENTION, B.FLASH_ATTENTION, B.EFFICIENT_ATTENTION, B.MATH], set_priority=True):
+            return attend(q, k, v, is_causal=causal)
 
     def max_pool(self, x, stride):
         return self.torch.nn.functional.max_pool2d(x, 3, stride, 1)
@@ -414,6 +432,44 @@ def blocks(p, name, normal, large):
     return llama, arguments + ([normal(groups, 511, 64), normal(groups, 511, 64)] if token else [])
 
 
+def gpt2(p, tokens, words, places, *rest):
+    """GPT-2 to the logits."""
+    d = words.shape[1]
+
+    def split(t):
+        return t.reshape(*t.shape[:2], d // 64, 64).swapaxes(1, 2)
+
+    x = words[tokens] + places
+    for i in range(0, len(rest) - 2, 12):
+        qkv, qkv_bias, out, out_bias, up, up_bias, down, down_bias, g1, b1, g2, b2 = rest[i : i + 12]
+        every = layernorm(p, x, g1, b1) @ qkv.T + qkv_bias
+        seen = p.batched_attention(*(split(every[..., n * d : (n + 1) * d]) for n in range(3)), True)
+        x = x + seen.swapaxes(1, 2).reshape(*x.shape) @ out.T + out_bias
+        x = x + p.gelu(layernorm(p, x, g2, b2) @ up.T + up_bias) @ down.T + down_bias
+    return layernorm(p, x, *rest[-2:]) @ words.T
+
+
+def transformers(p, name, normal, large, rng):
+    """Attention by itself, products of one input, GPT-2 small: the function and its arguments."""
+    import numpy as np
+
+    if name == "qkv":
+        rows, d = (4096, 1024) if large else (512, 256)
+        return (lambda p, x, *w: tuple(x @ w.T for w in w)), [normal(rows, d), *(weight(normal, d, d) for _ in range(3))]
+    if name == "gpt2":
+        layers, d, words, batch, positions = (12, 768, 50257, 8, 1024) if large else (2, 384, 1000, 2, 64)
+        arguments = [p.array(rng.integers(0, words, (batch, positions)).astype(np.int32)), weight(normal, words, d), weight(normal, positions, d)]
+        for _ in range(layers):
+            for out, of in ((3 * d, d), (d, d), (4 * d, d), (d, 4 * d)):
+                arguments += [weight(normal, out, of), normal(out) * 0.1]
+            arguments += [normal(d) * 0.1 + 1 - i % 2 for i in range(4)]
+        return gpt2, [*arguments, normal(d) * 0.1 + 1, normal(d) * 0.1]
+    heads, n, d = (32, 8192, 128) if name == "attention_long" else (64, 2048, 64)
+    heads, n = (heads, n) if large else (8, 512)
+    causal = name != "attention_full"
+    return (lambda p, q, k, v: p.batched_attention(q[None], k[None], v[None], causal)[0]), [normal(heads, n, d) for _ in range(3)]
+
+
 def folds(p, name, normal, large):
     """Reductions over any axes: the function and its arguments."""
     n = 8192 if large else 4096
@@ -458,10 +514,10 @@ def prepare(p, name, large):
 
     rng = np.random.default_rng(1)
 
-    def normal(*shape, bf16=False):
-        return p.array(rng.standard_normal(shape, dtype=np.float32), bf16)
+    def normal(*shape):
+        return p.array(rng.standard_normal(shape, dtype=np.float32), narrow)
 
-    bf16 = name.endswith("_bf16")
+    narrow = name.endswith("_bf16")
     p.precision(name.endswith("_tf32"))
     name = name.removesuffix("_bf16").removesuffix("_tf32")
     products = {
@@ -473,7 +529,7 @@ def prepare(p, name, large):
         shapes = ((m, k), (k, n)) if count == 1 else ((count, m, k), (count, k, n))
         if name == "matmul_f64":
             return matmul, [p.array(rng.standard_normal(shape)) for shape in shapes]
-        return matmul, [normal(*shape, bf16=bf16) for shape in shapes]
+        return matmul, [normal(*shape) for shape in shapes]
     if name in GELU:
         functions = {"gelu_ref": lambda p, x: p.gelu(x), "gelu_erf": gelu_erf, "gelu_custom": gelu_custom}
         return functions[name], [normal(32 if large else 4, 512, 2048)]
@@ -485,6 +541,8 @@ def prepare(p, name, large):
         return folds(p, name, normal, large)
     if name in array_peers.TORCH:
         return array_peers.prepare(p, name, normal, large)
+    if name in TRANSFORMERS:
+        return transformers(p, name, normal, large, rng)
     if name == "hub":
         n = 4096 if large else 1024
         return hub, [normal(n, n)]
@@ -497,13 +555,13 @@ def prepare(p, name, large):
         return rmsnorm_swiglu, [normal(n, m), normal(m), normal(n, m)]
     if name == "matmul_gelu":
         n = 4096 if large else 512
-        return matmul_gelu, [normal(n, n, bf16=bf16), normal(n, n, bf16=bf16), normal(n, bf16=bf16)]
+        return matmul_gelu, [normal(n, n), normal(n, n), normal(n)]
     if name == "small_chain":
         return small_chain, [normal(32, 32)]
     if name == "attention":
         heads, n, d = (64, 2048, 64) if large else (8, 512, 64)
         mask = np.where(np.tri(n) > 0, 0.0, -np.inf).astype(np.float32)
-        return attention, [*(normal(heads, n, d, bf16=bf16) for _ in range(3)), p.array(mask, bf16)]
+        return attention, [*(normal(heads, n, d) for _ in range(3)), p.array(mask, narrow)]
     raise NotImplementedError(f"no workload {name} for the peers")
 
 

@@ -6,6 +6,7 @@
 pub mod array;
 pub mod blocks;
 pub mod folds;
+pub mod transformers;
 
 use crate::failure::{Outcome, failure};
 use crate::first_sight;
@@ -27,7 +28,7 @@ pub enum Size {
 /// A workload, ready to be called.
 pub struct Workload {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     inputs: RefCell<Vec<Tensor>>,
     /// So many of its first results take the place of its first inputs in the next run: what a training step changes.
     carried: usize,
@@ -123,7 +124,8 @@ pub const OTHERS: &[(&str, &str)] = &[
 ];
 
 /// Groups of workloads that `all` leaves out.
-pub const GROUPS: &[(&str, &[Entry])] = &[("array", array::ALL), ("blocks", blocks::ALL), ("folds", folds::ALL)];
+pub const GROUPS: &[(&str, &[Entry])] =
+    &[("array", array::ALL), ("blocks", blocks::ALL), ("folds", folds::ALL), ("transformers", transformers::ALL)];
 
 /// All workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[
@@ -171,34 +173,46 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// The workloads of all groups.
-fn every() -> impl Iterator<Item = &'static Entry> {
-    ALL.iter().chain(GROUPS.iter().flat_map(|(_, group)| *group))
+/// All workloads that are tensor code in this process, those of groups included.
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    ALL.iter().chain(GROUPS.iter().flat_map(|g| g.1))
 }
 
-/// Makes a workload with its inputs computed and at hand.
+/// Makes a workload with its inputs computed and at hand. A name that is no workload's may be one's with `_bf16` or `_tf32`
+/// behind: its inputs in bf16, or products of f32 in TF32.
 pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
-    let Some(entry) = every().find(|e| e.name == name) else {
-        return Err(unknown(name));
-    };
+    let of = |name: &str| entries().find(|e| e.name == name);
+    let suffixed = || of(name.strip_suffix("_bf16").or_else(|| name.strip_suffix("_tf32"))?);
+    let found = of(name);
+    let Some(entry) = found.or_else(suffixed) else { return Err(unknown(name)) };
     manual_seed(1);
     // Of everything that this thread records from now on; a process measures one workload after the other.
     let tf32 = name.ends_with("_tf32");
     thalweg::set_matmul_precision(if tf32 { MatmulPrecision::High } else { MatmulPrecision::Highest });
-    let (inputs, call) = (entry.make)(size);
+    let (mut inputs, call) = (entry.make)(size);
+    if found.is_none() && !tf32 {
+        let floats = inputs.iter_mut().filter(|t| t.dtype() == DType::F32);
+        floats.for_each(|t| *t = t.cast(DType::BF16));
+    }
     thalweg::synchronize()?;
     let (inputs, carried) = (RefCell::new(inputs), if name == "train_mlp" { 19 } else { 0 });
-    Ok(Workload { name: entry.name, inputs, carried, call, read: name == "small_chain" })
+    Ok(Workload { name: name.to_string(), inputs, carried, call, read: name == "small_chain" })
 }
 
 /// The failure for a name that is no workload that can run.
 pub fn unknown(name: &str) -> crate::failure::Failure {
-    let names: Vec<&str> = every()
+    let names: Vec<&str> = entries()
         .map(|e| e.name)
         .chain(OTHERS.iter().map(|o| o.0))
         .chain(first_sight::ALL.iter().map(|f| f.name))
         .collect();
     failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
+}
+
+/// Weights of about unit gain.
+fn weight(shape: &[usize]) -> Tensor {
+    let inputs: usize = shape[1..].iter().product();
+    Tensor::randn(shape.to_vec()) / (inputs as f64).sqrt()
 }
 
 fn gelu_input(size: Size) -> Vec<Tensor> {

@@ -75,10 +75,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
   };
   float *const pa1 = (float *)a.w[27];
   __align__(16) float ra1[16][2];
-  const i32 steps = (i32)((keys + 63) / 64);
+  const i64 seen = keys;
+  const i32 steps = (i32)((seen + 63) / 64);
   copy0(0, 0);
-  copy1(0, 0);
-  copy2(0, 0);
+  if (steps) {
+    copy1(0, 0);
+    copy2(0, 0);
+  }
   copies_commit();
   auto fetch = [&](i32 step) {
     if ((step + 1) * 64 <= (i32)keys) {

@@ -1,7 +1,7 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in one queue.
 
 use crate::compiler::{Compiler, PRODUCT, Unit};
-use crate::driver::{Cuda, Driver, Launch, nvrtc};
+use crate::driver::{Absent, Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
 use crate::launch::Bound;
 use crate::lower::plan;
@@ -28,7 +28,8 @@ struct Parts {
 
 impl CudaDevice {
     /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the
-    /// host in the place of one, where that was built in (feature `emulate`).
+    /// host in the place of one, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
+    /// that plans and writes its kernels and computes nothing, so that `explain` can be asked without a GPU.
     ///
     /// # Errors
     /// When there is none of that name, or no driver or compiler: with what to install.
@@ -39,6 +40,9 @@ impl CudaDevice {
         #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
         if number == ":emulated" {
             return CudaDevice::with(Arc::new(crate::driver::Emulated::new()?), name);
+        }
+        if number == ":absent" {
+            return CudaDevice::with(Arc::new(Absent::new()), name);
         }
         let number = if number.is_empty() { Some(0) } else { number.strip_prefix(':').and_then(|n| n.parse().ok()) };
         let number = number.ok_or_else(|| none("a GPU has a number: cuda:0".into()))?;

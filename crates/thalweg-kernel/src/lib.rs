@@ -41,4 +41,4 @@ pub use reciprocal::reciprocals;
 pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen};
 pub use traffic::{Moved, Nest, Stream, Way};
-pub use weights::{Once, Weights, weights};
+pub use weights::{Once, Seen, Weights, scores, seen, weights};

@@ -1,7 +1,7 @@
 //! Whole blocks of networks: an MLP, a Llama-style transformer block over a prompt and over one token, and ResNet-18.
 //! Weights lie as PyTorch's `Linear` and `Conv2d` have them.
 
-use super::{Call, Entry, Size};
+use super::{Call, Entry, Size, weight};
 use thalweg::{Attention, Conv, Pool, Tensor};
 
 /// The blocks.
@@ -11,12 +11,6 @@ pub const ALL: &[Entry] = &[
     Entry { name: "llama_token", about: "the same for one token and a cache of 511", make: |s| llama(s, true) },
     Entry { name: "resnet18", about: "one image of 224×224 (large: 16), random weights", make: resnet18 },
 ];
-
-/// Weights of about unit gain.
-fn weight(shape: &[usize]) -> Tensor {
-    let inputs: usize = shape[1..].iter().product();
-    Tensor::randn(shape.to_vec()) / (inputs as f64).sqrt()
-}
 
 fn mlp(size: Size) -> (Vec<Tensor>, Call) {
     let (rows, d) = if size == Size::Large { (8192, 1024) } else { (512, 768) };

@@ -14,6 +14,7 @@ template <int B> FN void copy_element(void *to, const void *from, bool inside) {
   thalweg_runtime.loaded += inside ? B : 0;
   if (inside) __builtin_memcpy(to, from, B); else __builtin_memset(to, 0, B);
 }
+template <int B> FN void copy_element_whole(void *to, const void *from) { copy_element<B>(to, from, true); }
 FN void copies_commit() {}
 template <int N> FN void copies_wait() {}
 // What lanes of a warp tell each other: who writes in one of the two may be sure that all have read what was in it before, since all have met since.
@@ -135,6 +136,7 @@ FN void copy16_whole(void *to, const void *from) { asm volatile("cp.async.cg.sha
 template <int B> FN void copy_element(void *to, const void *from, bool inside) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(B), "r"(inside ? B : 0) : "memory");
 }
+template <int B> FN void copy_element_whole(void *to, const void *from) { asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(B) : "memory"); }
 FN void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> FN void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 FN void fragments(u32 (&r)[4], const void *p) {
@@ -168,6 +170,10 @@ FN u32 pack_bf16(float low, float high) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, 
 FN u32 pack_f16(float low, float high) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
 #endif
 
+// How many of the keys a row sees that sees so many of more.
+FN i64 seen_keys(i64 most, i64 keys) { return most < 0 ? 0 : most < keys ? most : keys; }
+// The place of a line or of a term that is not there.
+template <class T> constexpr T NOWHERE = (T)((u64)1 << (8 * sizeof(T) - 1));
 // x·y + sum, rounded once whatever the mode: the bits of a sum depend on its terms alone.
 FN float multiply_add(float x, float y, float sum) { return fmaf(x, y, sum); }
 FN double multiply_add(double x, double y, double sum) { return fma(x, y, sum); }

@@ -99,6 +99,9 @@ pub struct Costs {
     pub factor: f64,
     /// A value that a scatter puts in.
     pub scattered: f64,
+    /// Whether weights between two products are made in one pass, where they can be.
+    #[serde(default)]
+    pub one_pass: bool,
 }
 
 /// Two additions: read and written once.
@@ -161,6 +164,7 @@ impl Costs {
             packing: packing(),
             factor: 0.0,
             scattered: 3.2,
+            one_pass: false,
         }
     }
 
@@ -217,6 +221,7 @@ impl Costs {
             // Written and read.
             factor: 2.0 / memory,
             scattered: sector,
+            one_pass: true,
         }
     }
 

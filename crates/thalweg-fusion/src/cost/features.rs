@@ -2,10 +2,10 @@
 
 use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
-use thalweg_ir::{DType, ScatterOp};
+use thalweg_ir::{DType, ElementOp, ScatterOp};
 use thalweg_kernel::{
     AccessClass, AccessGeometry, Body, Computed, Contraction, ContractionGeometry, Geometry, Kernel, MapGeometry,
-    MatmulGeometry, Node, Orientation, RowGeometry, ScatterGeometry, TileGeometry, bodies, order,
+    MatmulGeometry, Node, Orientation, RowGeometry, ScatterGeometry, TileGeometry, Weights, bodies, order,
 };
 
 /// Bytes of a cache line.
@@ -133,6 +133,12 @@ pub struct CostFeatures {
     pub scattered: u64,
     /// Whether vector code cannot be emitted for it.
     pub portable: bool,
+    /// The same where weights between two products are made in one pass, from scores in registers, for those that can be:
+    /// what devices do that contract tiles.
+    pub one_pass: Option<Box<CostFeatures>>,
+    /// Whether these features are such.
+    #[serde(skip)]
+    passes_once: bool,
 }
 
 fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
@@ -144,6 +150,13 @@ fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
 pub fn features(kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
     let mut f = CostFeatures { boxes: 1, ..CostFeatures::default() };
     let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
+    if let Kernel::Contraction(c) = kernel
+        && c.factors[0].as_deref().is_some_and(|f| f.inner.is_some())
+    {
+        let mut once = CostFeatures { passes_once: true, ..f.clone() };
+        add(kernel, geometry, &mut left.clone(), touched.len(), &mut once);
+        f.one_pass = Some(Box::new(once));
+    }
     add(kernel, geometry, &mut left, touched.len(), &mut f);
     f.portable |= f.work.slow > 0;
     f
@@ -363,6 +376,9 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
 
 fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let at = factors(c, g, left, f);
+    if f.passes_once {
+        f.leave_out_unseen(c, g);
+    }
     if c.takes_rows() {
         // Each block of rows packs the right factors again.
         let blocks = g.row_blocks(c) as u64;
@@ -386,7 +402,9 @@ fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut Cost
     let mut own: Vec<u64> = left.to_vec();
     own.insert(epilogue.sums as usize, 0);
     own.resize((epilogue.reads + epilogue.writes) as usize, 0);
+    let first = f.traffic.len();
     tiled(&epilogue.kernel, tiles, &mut own, epilogue.reads as usize, f);
+    f.forget_sums(first, epilogue.sums, bodies(&epilogue.kernel));
     epilogue.reads as usize - 1
 }
 
@@ -411,13 +429,66 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
         } else {
             own.extend_from_slice(&left[at..at + factor.operands]);
         }
-        if factor.inner.is_none() {
+        if factor.inner.is_none() && !only_loads(&factor.kernel, tiles) {
             f.factors += (tiles.points() * c.dtype.size()) as u64;
         }
-        tiled(&factor.kernel, tiles, &mut own, usize::MAX, f);
         at += factor.operands;
+        if let Some(sums) = factor.inner.as_deref().map(|i| i.sums).filter(|_| f.passes_once)
+            && let Some(weights) = bodies(&factor.kernel).first().and_then(thalweg_kernel::weights)
+        {
+            one_pass(&weights, tiles, &mut own, sums, f);
+            continue;
+        }
+        tiled(&factor.kernel, tiles, &mut own, usize::MAX, f);
     }
     at
+}
+
+/// Whether a factor is what lies in memory by strides, as windows are: tiles copy it from there.
+fn only_loads(kernel: &Kernel, tiles: &TileGeometry) -> bool {
+    let ([body], [tile]) = (bodies(kernel), &tiles.boxes[..]) else { return false };
+    matches!(body.nodes[..], [Node::Load { .. }]) && tile.geometry.accesses.iter().all(|a| a.map.is_none())
+}
+
+/// Weights that are made point by point: what a point takes, and where they are exponentials the maximum, the
+/// exponential, the sum, and their rounding.
+fn one_pass(weights: &Weights, tiles: &TileGeometry, left: &mut [u64], sums: u16, f: &mut CostFeatures) {
+    let domain = (f.points, f.chunks, f.traffic.len());
+    let geometry = &tiles.boxes[0].geometry;
+    map(&weights.point, geometry, left, usize::MAX, f);
+    f.forget_sums(domain.2, sums, std::slice::from_ref(&weights.point));
+    (f.points, f.chunks) = (domain.0, domain.1);
+    let points = geometry.points() as u64;
+    f.work.convert += points;
+    if weights.once.is_some() {
+        f.work.special += points * u64::from(ElementOp::Exp.row().cost);
+        f.work.fold += 2 * points;
+    }
+}
+
+impl CostFeatures {
+    /// What rows do not see is not computed.
+    fn leave_out_unseen(&mut self, c: &Contraction, g: &ContractionGeometry) {
+        let Some((_, seen)) = thalweg_kernel::seen(c, g) else { return };
+        let (rows, keys) = (g.product.m as f64, g.product.k as f64);
+        let of_row = |row: f64| (row + seen.ahead as f64).clamp(0.0, keys);
+        let share = (of_row(0.0) + of_row(rows - 1.0)) / 2.0 / keys.max(1.0);
+        let part = |n: &mut u64| *n = (*n as f64 * share) as u64;
+        self.product.iter_mut().for_each(|p| part(&mut p.multiplications));
+        let Work { simple, divide, special, special_wide, convert, slow, fold, scan, sort, once: _ } = &mut self.work;
+        [simple, divide, special, special_wide, convert, slow, fold, scan, sort].into_iter().for_each(part);
+        self.traffic.iter_mut().for_each(|t| part(&mut t.again));
+    }
+
+    /// Sums that are in registers are not read again, those of accesses from `first` on.
+    fn forget_sums(&mut self, first: usize, sums: u16, bodies: &[Body]) {
+        if !self.passes_once {
+            return;
+        }
+        let operands = bodies.iter().flat_map(|b| &b.accesses).filter_map(|a| a.operand);
+        let own = self.traffic[first..].iter_mut().zip(operands);
+        own.filter(|(_, o)| *o == sums).for_each(|(t, _)| t.again = 0);
+    }
 }
 
 /// A map that is run rectangle by rectangle, or rows that are.

@@ -41,6 +41,9 @@ pub(crate) struct Facts<'a> {
     pub footprint: u64,
 }
 
+/// Operations behind a product among which its epilogue is looked for.
+const NEAR: usize = 64;
+
 impl<'a> Facts<'a> {
     /// Finds them out.
     pub fn new(segment: Segment<'a>) -> Facts<'a> {
@@ -257,6 +260,49 @@ impl<'a> Facts<'a> {
             i = user;
         }
         i
+    }
+
+    /// The end of what is made of a product's sums alone, point by point, inputs put in on the way: a bias, an
+    /// activation, a residual. All before it serves nothing else.
+    pub fn end_of_product(&self, product: usize) -> usize {
+        let seg = self.ix.seg;
+        // What is made of the sums, each with how many of these read it.
+        let mut inside: Vec<(usize, u32)> = vec![(product, 0)];
+        let mut end = product;
+        for i in product + 1..seg.ops.len().min(product + NEAR) {
+            let own = |v: ValueId| matches!(v, ValueId::Op(a) if inside.iter().any(|n| n.0 == a));
+            let by_point = matches!(seg.ops[i].op, Op::Element(_) | Op::Cast | Op::Reshape);
+            let args: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
+            let fits = by_point && seg.shapes[i].numel() == seg.shapes[product].numel() && args.iter().any(|&v| own(v));
+            if !fits || !args.iter().all(|&v| own(v) || self.is_of_inputs(v)) {
+                continue;
+            }
+            for n in inside.iter_mut().filter(|n| args.contains(&ValueId::Op(n.0))) {
+                n.1 += 1;
+            }
+            inside.push((i, 0));
+            let serves = |&(n, uses): &(usize, u32)| n == i || !self.required.has(n) && self.users[n].0 == uses;
+            let narrow = seg.ops[i].dtype.size() <= seg.ops[product].dtype.size();
+            if narrow && !seg.ops[i].op.is_view() && inside.iter().all(serves) {
+                end = i;
+            }
+        }
+        end
+    }
+
+    /// Whether a value is a view of an input, or a constant.
+    fn is_of_inputs(&self, mut v: ValueId) -> bool {
+        while let ValueId::Op(i) = v {
+            let op = self.ix.seg.ops[i].op;
+            if is_constant(op) {
+                return true;
+            }
+            match self.ix.tensors(i).next() {
+                Some((_, from)) if op.is_view() => v = from,
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// The number of the rows that the reduction behind a value goes along.

@@ -113,14 +113,61 @@ fn rows_that_are_masked_whole_are_no_numbers() {
     }
 }
 
+/// Rows that see their first keys only: blocks of keys that no row of a block sees are left out.
+#[test]
+fn causal_attention_goes_through_the_keys_that_are_seen() {
+    let attend = |x: &[Tensor], ahead: i64| {
+        let [rows, keys] = [x[0].size(-2), x[1].size(-2)];
+        let number = |n: usize| Tensor::arange_with(n, (DType::F32, x[0].device()));
+        let row = number(rows).unsqueeze(1);
+        let seen = number(keys).le(if ahead == 0 { row } else { row + ahead as f64 });
+        let scores = x[0].matmul(&x[1].transpose(-1, -2)).cast(DType::F32) * 0.125;
+        let weights = seen.where_(scores, f64::NEG_INFINITY).softmax(-1);
+        weights.cast(x[0].dtype()).matmul(&x[2])
+    };
+    for (what, dtype, tolerance) in [("bf16", DType::BF16, 2e-2), ("f16", DType::F16, 2e-3), ("tf32", DType::F32, 5e-3)]
+    {
+        for (rows, keys, ahead) in [(200, 200, 0), (70, 150, 80), (150, 70, -20), (130, 260, 1)] {
+            let shapes: [&[usize]; 3] = [&[2, rows, 64], &[2, keys, 64], &[2, keys, 40]];
+            check(what, &shapes, (dtype, tolerance), 1, |x| attend(x, ahead));
+        }
+    }
+    // As many keys as rows: half of them, and what is left of the last blocks. What a scalar moves is not reckoned.
+    let bytes = |ahead: i64| {
+        let [_, gpu] = inputs(&[&[2, 512, 64], &[2, 512, 64], &[2, 512, 64]], DType::BF16);
+        thalweg::synchronize().unwrap();
+        let (y, c) = counted(|| attend(&gpu, ahead));
+        drop(y);
+        c.bytes_read
+    };
+    let (half, all) = (bytes(0), bytes(600));
+    assert!(half < all * 2 / 3, "{half} of {all} bytes");
+}
+
 #[test]
 fn a_convolution_is_what_the_cpu_computes() {
-    thalweg::set_matmul_precision(MatmulPrecision::Highest);
-    let [cpu, gpu] = inputs(&[&[2, 3, 9, 9], &[4, 3, 3, 3], &[4]], DType::F32);
-    let values = |x: &[Tensor]| {
-        x[0].relu().conv2d(&x[1], Some(&x[2]), thalweg::Conv::default().padding(1)).relu().to_vec::<f32>().unwrap()
-    };
-    for (g, w) in values(&gpu).iter().zip(values(&cpu)) {
-        assert!((g - w).abs() < 1e-4, "{g} {w}");
+    for (what, dtype, tolerance) in [
+        ("f32", DType::F32, 1e-5f32),
+        ("tf32", DType::F32, 5e-3),
+        ("bf16", DType::BF16, 2e-2),
+        ("f16", DType::F16, 4e-3),
+    ] {
+        let precision = if what == "tf32" { MatmulPrecision::High } else { MatmulPrecision::Highest };
+        thalweg::set_matmul_precision(precision);
+        for (side, stride, padding) in [(3, 1, 1), (3, 2, 1), (1, 2, 0), (5, 3, 0)] {
+            let [cpu, gpu] = inputs(&[&[2, 5, 17, 13], &[7, 5, side, side], &[7]], dtype);
+            let values = |x: &[Tensor]| {
+                let conv = thalweg::Conv::default().padding(padding).stride(stride);
+                x[0].relu().conv2d(&x[1], Some(&x[2]), conv).relu().cast(DType::F32).to_vec::<f32>().unwrap()
+            };
+            let (got, c) = counted(|| values(&gpu));
+            let want = values(&cpu);
+            let most = want.iter().fold(0f32, |m, v| m.max(v.abs()));
+            for (i, (g, w)) in got.iter().zip(want).enumerate() {
+                assert!((g - w).abs() <= tolerance * most, "{what} {side} by {stride}: {g} instead of {w} at {i}");
+            }
+            // Windows are in no memory: at most the bordered image is stored before.
+            assert!(c.device_launches <= 3, "{what} {side} by {stride}: {} launches", c.device_launches);
+        }
     }
 }

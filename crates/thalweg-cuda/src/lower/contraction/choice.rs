@@ -7,6 +7,7 @@ use super::{points, tile};
 use crate::compiler::Compiler;
 use crate::driver::Chip;
 use crate::product;
+use crate::render::contraction::Math;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Precision, TileGeometry};
 
@@ -47,6 +48,29 @@ fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
     }
 }
 
+/// What of the library's rate is left where narrow results lie so that it stores them one by one: rows of an odd number
+/// of elements, as of a vocabulary. Measured on an H200: 8192 × 50257 × 768 in bf16 takes five times as long as with 50304.
+const ODD: f64 = 0.2;
+
+/// Multiplications below which that does not matter.
+const LARGE: usize = 1 << 28;
+
+/// Whether they lie so, of a large product.
+pub fn is_odd(c: &Contraction, g: &ContractionGeometry) -> bool {
+    c.dtype.size() == 2 && !g.product.n.is_multiple_of(8) && points(g).saturating_mul(g.product.k) >= LARGE
+}
+
+/// Our rate of factors that are copied element by element: copying, not arithmetic, is what it takes.
+fn windowed(rate: f64, c: &Contraction) -> f64 {
+    rate.min(if c.dtype.size() == 2 { 600.0 } else { 170.0 })
+}
+
+/// Bytes a nanosecond for each multiprocessor at which windows are written to memory, each place worked out anew.
+const WINDOWS: f64 = 2.5;
+/// Rows and columns of the library's tiles on plain cores, which split no sums: of a product of few such tiles half of them
+/// are as large.
+const LIBRARY_TILE: [usize; 2] = [128, 256];
+
 /// Whether rows and columns of a computed factor are one dimension each, without maps: a tile goes through it by strides.
 /// Windows are not so; each tile would work their places out again.
 fn is_plain(tiles: &TileGeometry) -> bool {
@@ -61,23 +85,49 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> b
     if compiler.product(&opened.product).is_none() {
         return true;
     }
-    if !g.factors.iter().flatten().all(|f| is_plain(f)) {
+    let chip = compiler.chip();
+    let goes = |n: usize| g.factors[n].as_deref().is_none_or(|f| is_plain(f) || tile::is_windowed(c, g, n, chip));
+    if !goes(0) || !goes(1) {
         return false;
     }
-    let chip = compiler.chip();
-    let [own, library] = rates(c, chip);
-    let many = f64::from(chip.multiprocessors);
+    own_time(c, g, chip) < opened_time(c, g, chip)
+}
+
+/// Nanoseconds that one kernel of tiles is expected to take.
+fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
+    let [mut own, _] = rates(c, chip);
+    if (0..2).any(|n| tile::is_windowed(c, g, n, chip)) {
+        own = windowed(own, c);
+    }
     let p = &g.product;
-    let multiplications = points(g) as f64 * p.k as f64;
     let tile = tile::shape(c, g, chip);
     let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     // The last round of blocks takes as long as the others.
     let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
-    let one = rounds * f64::from(tile.m * tile.n) * p.k as f64 / own;
+    rounds * f64::from(tile.m * tile.n) * p.k as f64 / own
+}
+
+/// Nanoseconds that a library's product is expected to take with what is around it in launches of their own.
+fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
+    let [_, mut library] = rates(c, chip);
+    if is_odd(c, g) {
+        library *= ODD;
+    }
+    let many = f64::from(chip.multiprocessors);
+    let p = &g.product;
+    let mut product = points(g) as f64 * p.k as f64 / (library * many);
+    if tile::math(c, chip) == Math::Plain {
+        let [m, n] = LIBRARY_TILE;
+        let rounds = (g.batches() * p.m.div_ceil(m) * p.n.div_ceil(n)).div_ceil(chip.multiprocessors as usize);
+        product = product.max(rounds as f64 * (m * n * p.k) as f64 / library / 2.0);
+    }
     let size = c.dtype.size() as f64;
     let sums = if c.epilogue.is_some() { 2.0 * points(g) as f64 * size } else { 0.0 };
-    let factors: f64 = g.factors.iter().flatten().map(|f| 2.0 * f.points() as f64 * size).sum();
+    let factor = |f: &TileGeometry| {
+        let bytes = f.points() as f64 * size;
+        if is_plain(f) { 2.0 * bytes / MEMORY } else { bytes / WINDOWS + bytes / MEMORY }
+    };
+    let factors: f64 = g.factors.iter().flatten().map(|f| factor(f)).sum();
     let around = 1 + g.factors.iter().flatten().count();
-    let several = multiplications / (library * many) + (sums + factors) / (MEMORY * many) + around as f64 * LAUNCH;
-    one < several
+    product + (sums / MEMORY + factors) / many + around as f64 * LAUNCH
 }

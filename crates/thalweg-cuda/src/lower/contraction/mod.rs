@@ -37,7 +37,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> Re
 
 /// The same, of a contraction whose sums are written in that dtype where it has no epilogue.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
-    if c.is_bare() {
+    if c.is_bare() && !(choice::is_odd(c, g) && choice::tiles(c, g, compiler)) {
         return bare::plan(c, &g.product, written, compiler);
     }
     if let Some(plan) = streamed::plan(c, g, written, compiler) {

@@ -17,8 +17,8 @@ use crate::space::divisor;
 use crate::traffic;
 use thalweg_ir::DType;
 use thalweg_kernel::{
-    Contraction, ContractionGeometry, Inner, Kernel, MatmulGeometry, Moved, Prologue, TileGeometry, Weights, expand,
-    weights,
+    Contraction, ContractionGeometry, Inner, Kernel, MatmulGeometry, Moved, Prologue, Seen, TileGeometry, Weights,
+    expand, scores, seen, weights, widen,
 };
 
 /// Columns of the result, and terms of a score, at most: more, and a warp's registers do not hold its sums.
@@ -115,11 +115,9 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let reads = inner.product.reads() as u16;
     let values = reads + prologue.operands as u16;
     let mut points = vec![];
-    if let Some((e, t)) = inner.product.epilogue.as_deref().zip(of_inner.epilogue.as_deref()) {
-        let Kernel::Map(body) = &e.kernel else { unreachable!("it was looked at") };
-        let once = thalweg_kernel::weights(body)?;
-        let part = Part::reading(&once.point, t, LANES, (2, e.reads, e.sums), 0);
-        points.push((part, e.sums));
+    let bodies = scores(c, g)?;
+    if let (Some(e), [(body, t), _]) = (inner.product.epilogue.as_deref(), &bodies[..]) {
+        points.push((Part::reading(body, t, LANES, (2, e.reads, e.sums), 0), e.sums));
     }
     let scalars = inner.product.scalars() as u16;
     let reads_of = (reads, prologue.operands as u16 + 1, inner.sums);
@@ -134,6 +132,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         (_, true) => (8, 1),
         (_, false) => (4, 2),
     };
+    let seen = seen(c, g);
     let class = StreamedClass {
         dtype: c.dtype,
         math,
@@ -144,6 +143,11 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         batch: p.batch.len() as u8,
         along,
         points: points.iter().map(|(part, sums)| (part.class(), *sums)).collect(),
+        // How far ahead is a word.
+        seen: seen.as_ref().map(|(n, s)| {
+            let body = expand(&widen(&s.body), &is_native);
+            (*n as u8, Seen { ahead: 0, body, ..s.clone() })
+        }),
         once,
         result: (result.class(), sums_operand(c)),
     };
@@ -157,6 +161,9 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     for (i, (outer, inner)) in p.batch.iter().zip(&q.batch).enumerate() {
         let [w, s] = divisor(outer.0.max(1));
         words[HEAD + 5 * i..][..5].copy_from_slice(&[w, s, inner.1 as u64, inner.2 as u64, outer.2 as u64]);
+    }
+    if let Some((_, seen)) = &seen {
+        words[slots.ahead] = seen.ahead as u64;
     }
     let mut patches = vec![];
     for (n, (lies, operand)) in [(lies(q, false), 0), (lies(q, true), 1), (lies(p, true), values)].iter().enumerate() {
@@ -181,7 +188,13 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     if plan.checked {
         patches.push((5, Word::Fault));
     }
-    plan.moved = moved((c, g), of_inner, &points, &result, class.rows() as usize);
+    plan.moved = moved(
+        (c, g),
+        of_inner,
+        &points,
+        &result,
+        (class.rows() as usize, seen.filter(|s| s.1.moved.is_none()).map(|s| s.1.ahead)),
+    );
     let (block, shared) = (class.threads(), class.shared());
     let grid = [blocks(tall * g.batches(), 1), 1, 1];
     let unit = compiler.unit(UnitKey::Streamed(Box::new(class)));
@@ -195,11 +208,15 @@ fn moved(
     of_inner: &ContractionGeometry,
     points: &[(Part, u16)],
     result: &Part,
-    rows: usize,
+    (rows, ahead): (usize, Option<i64>),
 ) -> Moved {
     let (p, q, size) = (&g.product, &of_inner.product, c.dtype.size());
-    let again = p.m.div_ceil(rows);
-    let factors = g.batches() * (p.m * q.k + again * p.k * (q.k + p.n)) * size;
+    let seen = |tile: usize| match ahead {
+        Some(ahead) => ((tile + 1) * rows) as i64 + ahead - 1,
+        None => p.k as i64,
+    };
+    let keys: i64 = (0..p.m.div_ceil(rows)).map(|tile| seen(tile).clamp(0, p.k as i64)).sum();
+    let factors = g.batches() * (p.m * q.k + keys as usize * (q.k + p.n)) * size;
     let mut all = Moved { read: factors as u64, ..Moved::default() };
     for (part, sums) in points.iter().map(|(part, sums)| (part, *sums)).chain([(result, sums_operand(c))]) {
         all.read += part.read(Some(sums));

@@ -51,12 +51,19 @@ pub fn math(c: &Contraction, chip: &Chip) -> Math {
 /// The tile of a contraction: large ones where there are enough of them to keep the chip busy.
 pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let p = &g.product;
-    let large = g.batches() * p.m.div_ceil(128) * p.n.div_ceil(128) >= chip.multiprocessors as usize;
-    let huge = g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256) >= chip.multiprocessors as usize;
+    let large = p.m > 64 && g.batches() * p.m.div_ceil(128) * p.n.div_ceil(128) >= chip.multiprocessors as usize;
+    // With few terms it is better to have two blocks, of which one stores while the other multiplies.
+    let huge = p.k >= 1024 && g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256) >= chip.multiprocessors as usize;
     let wide = c.accumulator().size() > 4;
+    // Few rows and many columns, as a convolution of few channels has.
+    let flat = p.m <= 64 && g.batches() * p.n.div_ceil(256) >= 4 * chip.multiprocessors as usize;
     match math(c, chip) {
-        Math::Plain if large && !wide => Tile { m: 128, n: 128, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
-        Math::Plain => Tile { m: 64, n: 64, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Plain if large && !wide => Tile { m: 128, n: 128, k: 16, warps: [4, 2], stages: 3, blocks: 2 },
+        Math::Plain if !wide => Tile { m: 64, n: 64, k: 16, warps: [2, 1], stages: 3, blocks: 8 },
+        Math::Plain => Tile { m: 64, n: 64, k: 16, warps: [4, 2], stages: 3, blocks: 2 },
+        Math::Tf32 if flat => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Warpgroup if flat => Tile { m: 64, n: 128, k: 64, warps: [4, 1], stages: 3, blocks: 3 },
         Math::Warpgroup if huge => Tile { m: 128, n: 256, k: 64, warps: [8, 1], stages: 4, blocks: 1 },
         Math::Warpgroup if large => Tile { m: 128, n: 128, k: 64, warps: [8, 1], stages: 3, blocks: 2 },
         Math::Warpgroup => Tile { m: 64, n: 64, k: 64, warps: [4, 1], stages: 4, blocks: 3 },
@@ -137,15 +144,11 @@ impl Part {
 /// How a factor comes into a tile.
 enum Factor {
     /// Whether terms are neighbours, operand, first element, elements from line to line or from term to term.
-    Copied {
-        along: bool,
-        operand: u16,
-        first: isize,
-        pitch: isize,
-    },
-    Computed(Part),
-    /// Loaded element by element.
-    Loaded(Part),
+    Copied { along: bool, operand: u16, first: isize, pitch: isize },
+    /// By its body; whether it is that of a matrix in memory, made to load it.
+    Computed { part: Part, loaded: bool },
+    /// As it lies, element by element; whether near elements are terms.
+    Strided { part: Part, loaded: bool, along: bool },
 }
 
 /// The kernel of a contraction that [`fits`]; its sums are written in that dtype where it has no epilogue.
@@ -168,7 +171,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         batch: p.batch.len() as u8,
         factors: factors.each_ref().map(|f| match f {
             Factor::Copied { along, .. } => FactorClass::Copied { along: *along },
-            Factor::Computed(part) | Factor::Loaded(part) => FactorClass::Computed(part.class()),
+            Factor::Computed { part, .. } => FactorClass::Computed(part.class()),
+            Factor::Strided { part, along, .. } => FactorClass::Strided { part: part.class(), along: *along },
         }),
         result: (result.class(), sums_operand(c)),
     };
@@ -180,8 +184,10 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         let [w, s] = divisor(d.0.max(1));
         let far = |n: usize, stride: isize| match &factors[n] {
             Factor::Copied { .. } => stride,
-            Factor::Loaded(_) => p.batch[i + 1..].iter().map(|d| d.0 as isize).product(),
-            Factor::Computed(part) => stride / (part.matrix() as isize).max(1),
+            Factor::Computed { loaded: true, .. } | Factor::Strided { loaded: true, .. } => {
+                p.batch[i + 1..].iter().map(|d| d.0 as isize).product()
+            }
+            Factor::Computed { part, .. } | Factor::Strided { part, .. } => stride / (part.matrix() as isize).max(1),
         };
         words[HEAD + 4 * i..][..4].copy_from_slice(&[w, s, far(0, d.1) as u64, far(1, d.2) as u64]);
     }
@@ -193,7 +199,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
                 words[at + 1] = *pitch as u64;
                 plan.needs.extend(p.reach[n].map(|(_, high)| (*operand, (high + 1) * c.dtype.size())));
             }
-            (Factor::Computed(part) | Factor::Loaded(part), FactorSlots::Computed(slots)) => {
+            (Factor::Computed { part, .. } | Factor::Strided { part, .. }, FactorSlots::Computed(slots)) => {
                 part.fill(slots, &mut words, &mut plan, &mut patches);
             }
             _ => unreachable!("slots are of their class"),
@@ -235,7 +241,7 @@ fn factor(
         own.push(NO_OPERAND);
         *operands += f.operands as u16;
         *scalars += f.scalars as u16;
-        return Factor::Computed(Part::new(body, tiles, lanes, own, first_scalar));
+        return through(c, n, math, (body, tiles, lanes, own, first_scalar), false);
     }
     *operands += 1;
     let p = &g.product;
@@ -257,7 +263,44 @@ fn factor(
     let of_matrix = if n == 0 { [line, term] } else { [term, line] };
     batch().chain(of_matrix).zip(&mut strides).for_each(|(from, to)| *to = from);
     let (body, tiles) = copy_of(c.dtype, c.dtype, extents, (first, strides, p.reach[n]), math == Math::Plain);
-    Factor::Loaded(Part::new(&body, &tiles, lanes, vec![first_operand, NO_OPERAND], 0))
+    through(c, n, math, (&body, &tiles, lanes, vec![first_operand, NO_OPERAND], 0), true)
+}
+
+/// A factor by its body, or element by element where that only loads: where elements are of a size that can be copied
+/// one by one, or narrow ones for tensor cores.
+fn through(
+    c: &Contraction,
+    n: usize,
+    math: Math,
+    (body, tiles, lanes, operands, scalar): (&Body, &TileGeometry, usize, Vec<u16>, u16),
+    loaded: bool,
+) -> Factor {
+    if !is_strided(c.dtype, math, body, tiles) {
+        return Factor::Computed { part: Part::new(body, tiles, lanes, operands, scalar), loaded };
+    }
+    let part = Part::new(body, tiles, 1, operands, scalar);
+    // How many elements lie together along lines and along terms, the gaps between them counted.
+    let read = part.body.accesses.iter().position(|a| a.operand == Some(0)).unwrap_or(0);
+    let near = |d: usize| part.space.extents[d] as f64 / part.space.steps[read].1[d].unsigned_abs().max(1) as f64;
+    let (rows, columns) = (part.groups[0] + part.groups[1] - 1, part.space.extents.len() - 1);
+    let along = if n == 0 { near(columns) > near(rows) } else { near(rows) > near(columns) };
+    Factor::Strided { part, loaded, along }
+}
+
+/// Whether a factor's body only loads by strides what the arithmetic takes as it is in memory.
+fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
+    let [store] = &body.stores[..] else { return false };
+    let Node::Load { access } = body.nodes[store.node.0 as usize] else { return false };
+    let size = if math.is_narrow() { dtype.size() == 2 } else { COPIED_APART.contains(&dtype.size()) };
+    size && body.accesses[access as usize].dtype == dtype
+        && body.nodes.len() == 1
+        && tiles.boxes[0].geometry.accesses.iter().all(|a| a.map.is_none())
+}
+
+/// Whether factor `n` is loaded by strides, element by element, if it is not computed.
+pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Chip) -> bool {
+    let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else { return false };
+    matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, math(c, chip), body, tiles))
 }
 
 /// A body over `[batch…, rows, columns]` that stores what it loads.
@@ -341,8 +384,10 @@ fn moved(factors: &[Factor; 2], result: &Part, g: &ContractionGeometry, c: &Cont
         let read = match factor {
             Factor::Copied { .. } => (g.batches() * lines[n] * p.k * c.dtype.size()) as u64,
             // A factor may be the same for several products of the batch.
-            Factor::Loaded(part) => part.read(None),
-            Factor::Computed(part) => part.read(None) * (g.batches() / (part.points() / part.matrix()).max(1)) as u64,
+            Factor::Computed { part, loaded: true } | Factor::Strided { part, loaded: true, .. } => part.read(None),
+            Factor::Computed { part, .. } | Factor::Strided { part, .. } => {
+                part.read(None) * (g.batches() / (part.points() / part.matrix()).max(1)) as u64
+            }
         };
         all.read += read * again[n] as u64;
     }

@@ -1,9 +1,12 @@
 //! How a factor comes into shared memory, step by step.
 //!
 //! A factor that lies in memory with neighbours along one of its dimensions is copied past the registers, and several
-//! steps are under way at a time. Any other is loaded before the arithmetic of a step and computed behind it.
+//! steps are under way at a time. One that lies there by strides of more dimensions is copied element by element. Any
+//! other is loaded before the arithmetic of a step and computed behind it.
 
-use super::{FactorClass, FactorSlots, Layout, Math, PartClass, PartSlots, TileClass, TileSlots, names, warpgroup};
+use super::{
+    FactorClass, FactorSlots, Layout, Math, PartClass, PartSlots, TileClass, TileSlots, names, strided, warpgroup,
+};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
 use crate::render::types::{held, pack};
@@ -15,15 +18,27 @@ use thalweg_ir::DType;
 pub(super) struct Factor {
     /// What stands before the loop.
     pub(super) declared: String,
-    number: usize,
-    computed: bool,
+    pub(super) number: usize,
+    /// Whether it goes through registers.
+    pub(super) computed: bool,
+    /// Whether the places of a step's terms are worked out before it is asked for.
+    pub(super) prepared: bool,
 }
 
 impl Factor {
+    /// What is to be known one round of all steps in shared memory ahead.
+    pub(super) fn prepare(&self, step: &str, slot: &str) -> String {
+        if self.prepared { format!("    terms{}({step}, {slot});\n", self.number) } else { String::new() }
+    }
+
     /// What begins a step: its number, and its place among those in shared memory.
     pub(super) fn early(&self, step: &str, slot: &str) -> String {
         let n = self.number;
-        if self.computed { format!("      fetch{n}({step});\n") } else { format!("      copy{n}({step}, {slot});\n") }
+        match (self.computed, self.prepared) {
+            (true, true) => format!("      fetch{n}({step}, {slot});\n"),
+            (true, false) => format!("      fetch{n}({step});\n"),
+            (false, _) => format!("      copy{n}({step}, {slot});\n"),
+        }
     }
 
     /// What is left of it when what has been asked for is there.
@@ -36,17 +51,20 @@ impl Factor {
 pub(super) fn text(class: &TileClass, slots: &TileSlots, number: usize) -> Factor {
     match (&class.factors[number], &slots.factors[number]) {
         (FactorClass::Copied { along }, FactorSlots::Copied(at)) => {
-            Factor { declared: copied(class, number, *along, *at), number, computed: false }
+            Factor { declared: copied(class, number, *along, *at), number, computed: false, prepared: false }
+        }
+        (FactorClass::Strided { part, along }, FactorSlots::Computed(slots)) => {
+            strided::text(class, number, (part, slots), *along)
         }
         (FactorClass::Computed(part), FactorSlots::Computed(slots)) => {
-            Factor { declared: computed(class, number, part, slots), number, computed: true }
+            Factor { declared: computed(class, number, part, slots), number, computed: true, prepared: false }
         }
         _ => unreachable!("slots are of their class"),
     }
 }
 
 /// Lines of a tile of a factor, the expressions of the first one and of how many there are in all.
-fn lines(class: &TileClass, number: usize) -> (u32, &'static str, &'static str) {
+pub(super) fn lines(class: &TileClass, number: usize) -> (u32, &'static str, &'static str) {
     if number == 0 { (class.tile.m, "(i32)row0", "m") } else { (class.tile.n, "(i32)column0", "n") }
 }
 
@@ -194,7 +212,7 @@ fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> String {
 }
 
 /// The names of a factor's accesses.
-const TAGS: [&str; 2] = ["a", "b"];
+pub(super) const TAGS: [&str; 2] = ["a", "b"];
 
 fn computed(class: &TileClass, number: usize, part: &PartClass, slots: &PartSlots) -> String {
     let (tall, first, most) = lines(class, number);

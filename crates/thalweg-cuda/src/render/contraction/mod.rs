@@ -4,13 +4,15 @@
 //! In: a [`TileClass`]. Out: a source with one function, `contraction`. Nothing here knows sizes; which class a
 //! contraction gets is decided in `lower/contraction`.
 //!
-//! * `factor`: how a factor comes into shared memory. `multiply`: the arithmetic on it. `result`: what is made of the
+//! * `factor`: how a factor comes into shared memory, `strided` one that lies in memory in more dimensions than a matrix
+//!   has. `multiply`: the arithmetic on it. `result`: what is made of the
 //!   sums. `streamed`: two products, the rows of one streamed through the other.
 
 mod factor;
 mod multiply;
 mod result;
 pub mod streamed;
+mod strided;
 mod warpgroup;
 
 use super::access::Accesses;
@@ -51,7 +53,7 @@ pub struct Tile {
     pub n: u32,
     /// Terms a step.
     pub k: u32,
-    /// Warps along rows and along columns; of plain cores 16 times 16 threads stand as these warps do.
+    /// Warps along rows and along columns.
     pub warps: [u32; 2],
     /// Steps in shared memory at a time.
     pub stages: u32,
@@ -78,7 +80,14 @@ pub enum FactorClass {
         /// Whether terms are neighbours.
         along: bool,
     },
-    /// Computed, or loaded element by element, on its way through registers.
+    /// As it lies, element by element: what it reads is by strides of several dimensions, as windows are.
+    Strided {
+        /// A body that loads and stores.
+        part: PartClass,
+        /// Whether elements that are near each other in memory are terms.
+        along: bool,
+    },
+    /// Computed on its way through registers.
     Computed(PartClass),
 }
 
@@ -166,7 +175,7 @@ impl TileSlots {
                 end += 2;
                 FactorSlots::Copied(end - 2)
             }
-            FactorClass::Computed(part) => {
+            FactorClass::Computed(part) | FactorClass::Strided { part, .. } => {
                 let slots = PartSlots::new(part, end);
                 end = slots.end;
                 FactorSlots::Computed(slots)
@@ -197,7 +206,7 @@ impl TileClass {
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let factors = self.factors.iter().filter_map(|f| match f {
             FactorClass::Computed(part) => Some(&part.body),
-            FactorClass::Copied { .. } => None,
+            FactorClass::Copied { .. } | FactorClass::Strided { .. } => None,
         });
         factors.chain([&self.result.0.body])
     }
@@ -215,7 +224,7 @@ impl TileClass {
         let lines = if factor == 0 { self.tile.m } else { self.tile.n };
         let along = self.math != Math::Plain
             && match &self.factors[factor] {
-                FactorClass::Copied { along } => *along,
+                FactorClass::Copied { along } | FactorClass::Strided { along, .. } => *along,
                 FactorClass::Computed(_) => factor == 0,
             };
         if self.math == Math::Warpgroup {
@@ -258,8 +267,17 @@ impl TileClass {
 
     /// Bytes of shared memory.
     pub fn shared(&self) -> u32 {
+        self.table_at(2)
+    }
+
+    /// Where the table of a strided factor's terms is in shared memory, behind everything else; of factor 2 the end of all.
+    fn table_at(&self, factor: usize) -> u32 {
         let stages = self.tile.stages * (self.layout(0).all + self.layout(1).all) * self.element_size();
-        stages.max(self.handed().bytes())
+        let tables = self.factors[..factor].iter().map(|f| match f {
+            FactorClass::Strided { part, .. } => self.tile.stages * self.tile.k * if part.space.wide { 8 } else { 4 },
+            _ => 0,
+        });
+        stages.max(self.handed().bytes()).next_multiple_of(16) + tables.sum::<u32>()
     }
 }
 
@@ -305,10 +323,11 @@ pub fn source(class: &TileClass) -> String {
     }
     let factors = [0, 1].map(|f| factor::text(class, &slots, f));
     let [functions, behind] = multiply::around(class);
-    let [ahead, loop_ahead, loop_behind] = [
+    let [ahead, loop_ahead, loop_behind, prepare] = [
         factors.each_ref().map(|f| format!("{}{}", f.early("s", "s"), f.late("s"))).concat(),
         factors.each_ref().map(|f| f.early("next", "to")).concat(),
         factors.each_ref().map(|f| f.late("to")).concat(),
+        factors.each_ref().map(|f| f.prepare(&format!("i + {stages}"), "from")).concat(),
     ];
     format!(
         r#"
@@ -343,7 +362,7 @@ pub fn source(class: &TileClass) -> String {
     copies_commit();
 {multiply}    if (next < steps) {{
 {loop_behind}    }}
-    from = from + 1 == {stages} ? 0 : from + 1;
+{prepare}    from = from + 1 == {stages} ? 0 : from + 1;
     to = to + 1 == {stages} ? 0 : to + 1;
   }}
   copies_wait<0>();

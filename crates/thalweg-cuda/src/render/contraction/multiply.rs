@@ -6,15 +6,34 @@ use crate::render::types::held;
 use std::fmt::Write;
 use thalweg_ir::DType;
 
-/// Threads of a block on plain cores along columns.
-const ACROSS: u32 = 16;
+/// Threads of a warp on plain cores along rows and along columns: what they read of a term is one line of shared memory
+/// along columns, and less along rows.
+const ACROSS: [u32; 2] = [4, 8];
+
+/// Rows and columns of a thread's sums on plain cores: blocks of four neighbours, those of the other threads between them.
+fn own(tile: &Tile) -> [u32; 2] {
+    [tile.m / tile.warps[0] / ACROSS[0], tile.n / tile.warps[1] / ACROSS[1]]
+}
+
+/// Where a thread's block of sums is in its tile: the first row and the first column of the thread.
+fn first(tile: &Tile) -> String {
+    let [i, j] = own(tile);
+    let [down, across] = tile.warps;
+    debug_assert!(i.is_multiple_of(4) && j.is_multiple_of(4) && down * across * 32 == tile.threads());
+    format!(
+        "const u32 rows_at = t / 32 / {across} * {} + t % 32 / {c} * 4, columns_at = t / 32 % {across} * {} + t % {c} * 4;",
+        i * ACROSS[0],
+        j * ACROSS[1],
+        c = ACROSS[1],
+    )
+}
 
 /// The sizes of the array of sums of a thread; an element of it has four sums of tensor cores, see `declared`.
 pub(super) fn sums(class: &TileClass) -> [String; 2] {
     let Tile { m, n, warps, .. } = class.tile;
     match class.math {
         Math::Warpgroup => ["1".into(), format!("{}][4", n / 8)],
-        Math::Plain => [(m / ACROSS).to_string(), (n / ACROSS).to_string()],
+        Math::Plain => own(&class.tile).map(|n| n.to_string()),
         _ => [(m / warps[0] / 16).to_string(), format!("{}][4", n / warps[1] / 8)],
     }
 }
@@ -31,22 +50,26 @@ pub(super) fn step(class: &TileClass) -> String {
         return out + &issue(class);
     }
     if class.math == Math::Plain {
-        let (i, j, h) = (m / ACROSS, n / ACROSS, held(class.sums));
+        let ([i, j], h) = (own(&class.tile), held(class.sums));
         let _ = write!(
             out,
-            r#"#pragma unroll
+            r#"    {first}
+#pragma unroll
     for (int p = 0; p < {k}; p++) {{
       {h} x[{i}], y[{j}];
 #pragma unroll
-      for (int i = 0; i < {i}; i++) x[i] = at[p * {pa} + i / 4 * 64 + t / {ACROSS} * 4 + i % 4];
+      for (int i = 0; i < {i}; i++) x[i] = at[p * {pa} + i / 4 * {down} + rows_at + i % 4];
 #pragma unroll
-      for (int j = 0; j < {j}; j++) y[j] = bt[p * {pb} + j / 4 * 64 + t % {ACROSS} * 4 + j % 4];
+      for (int j = 0; j < {j}; j++) y[j] = bt[p * {pb} + j / 4 * {across} + columns_at + j % 4];
 #pragma unroll
       for (int i = 0; i < {i}; i++)
 #pragma unroll
         for (int j = 0; j < {j}; j++) sum[i][j] = multiply_add(x[i], y[j], sum[i][j]);
     }}
-"#
+"#,
+            first = first(&class.tile),
+            down = 4 * ACROSS[0],
+            across = 4 * ACROSS[1],
         );
         return out;
     }
@@ -170,14 +193,20 @@ pub(super) fn hand_on(class: &TileClass) -> String {
     let Tile { m, n, warps, .. } = class.tile;
     let pitch = class.handed().pitch();
     if class.math == Math::Plain {
-        let j = n / ACROSS;
-        let high = (m / ACROSS).min(4);
+        let [i, j] = own(&class.tile);
         return format!(
-            r#"#pragma unroll
-      for (int i = 0; i < {high}; i++)
+            r#"      {first}
+      if (rows_at / {rows} == pass) {{
 #pragma unroll
-        for (int j = 0; j < {j}; j++) sums[(t / {ACROSS} * 4 + i) * {pitch} + j / 4 * 64 + t % {ACROSS} * 4 + j % 4] = sum[pass * 4 + i][j];
-"#
+        for (int i = 0; i < {i}; i++)
+#pragma unroll
+          for (int j = 0; j < {j}; j++) sums[(rows_at % {rows} + i / 4 * {down} + i % 4) * {pitch} + columns_at + j / 4 * {across} + j % 4] = sum[i][j];
+      }}
+"#,
+            first = first(&class.tile),
+            rows = class.rows_a_pass(),
+            down = 4 * ACROSS[0],
+            across = 4 * ACROSS[1],
         );
     }
     if class.math == Math::Warpgroup {

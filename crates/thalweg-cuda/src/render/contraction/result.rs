@@ -6,10 +6,11 @@
 use super::{PartClass, PartSlots, names};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
-use crate::render::types::held;
-use crate::space::{decompose, index_type, offset};
+use crate::render::types::{held, pack, stored};
+use crate::space::{Inner, Way, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
+use thalweg_kernel::Node;
 
 /// The sums of a block on their way through shared memory.
 pub(super) struct Handed<'a> {
@@ -40,6 +41,9 @@ impl Handed<'_> {
 /// The statements behind the loop over the terms; `hand_on` writes the sums of pass `pass` to `sums`.
 pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> String {
     let Handed { result: (part, operand), rows_a_pass, passes, threads, columns, .. } = *handed;
+    if let Some(text) = shifted(handed, slots, hand_on) {
+        return text;
+    }
     let (space, body) = (&part.space, &part.body);
     let (h, pitch, v) = (held(handed.sums), handed.pitch(), space.lanes as u32);
     let is_sums = |k: usize| body.accesses[k].operand == Some(*operand);
@@ -100,4 +104,77 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Str
     }
     out += "    }\n  }\n";
     out
+}
+
+/// The same where sums are written and nothing else is, to rows that begin anywhere, as those of an odd length do: what
+/// lies in whole vectors of memory is stored by vectors. What is in the way of a vector is stored one by one, by the
+/// threads of the first and last vectors of a row.
+fn shifted(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Option<String> {
+    let Handed { result: (part, operand), rows_a_pass, passes, threads, columns, .. } = *handed;
+    let (space, body) = (&part.space, &part.body);
+    let [store] = body.stores[..] else { return None };
+    let (k, rank) = (store.access as usize, space.rank());
+    let access = body.accesses[k];
+    let alone = body.accesses.iter().enumerate().all(|(i, a)| i == k || a.operand == Some(*operand));
+    let unit = matches!(space.ways[k], Way::Strided { inner: Inner::Unit, .. });
+    let own = |n: &Node| matches!(n, Node::Load { .. } | Node::Cast { .. });
+    let one_column = rank == (part.groups[0] + part.groups[1]) as usize + 1;
+    let size = access.dtype.size() as u32;
+    if space.lanes != 1 || !alone || !unit || !one_column || !body.nodes.iter().all(own) || !matches!(size, 2 | 4) {
+        return None;
+    }
+    let (h, pitch, e) = (held(handed.sums), handed.pitch(), 16 / size);
+    let (wide, it) = (columns / e + 1, index_type(space.wide));
+    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
+    let mut out = accesses.declare(&|i| i == k);
+    let _ = write!(
+        out,
+        r#"  {h} *const sums = ({h} *)shared;
+#pragma unroll
+  for (int pass = 0; pass < {passes}; pass++) {{
+    __syncthreads();
+{hand_on}    __syncthreads();
+    for (u32 c = t; c < {points}; c += {threads}) {{
+      const u32 line = c / {wide};
+      const i64 x = row0 + pass * {rows_a_pass} + line;
+      if (x >= m) continue;
+      const {it} row = ({it})x, column = ({it})column0;
+"#,
+        points = rows_a_pass * wide,
+    );
+    let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
+    out += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
+    out += &decompose(space, &slots.space, batch..batch + rows, "row", "i");
+    out += &decompose(space, &slots.space, batch + rows..rank, "column", "i");
+    let t = stored(access.dtype);
+    let load = |_: u16| "own".to_string();
+    let gather = |_: u16, _: &str, _: &str| unreachable!("nothing is gathered");
+    let mut value = String::new();
+    let mut write = |n: &Names<'_>| value += &statements(body, n, "        ");
+    names(&accesses, (part, slots), &load, &gather, &mut write, "");
+    let _ = write!(
+        out,
+        r#"      {t} *const begin = p{k} + ({position});
+      const i32 first = (i32)(c % {wide} * {e}) - (i32)((u64)begin / {size} % {e});
+      __align__(16) {t} y[{e}];
+#pragma unroll
+      for (i32 v = 0; v < {e}; v++) {{
+        const i32 at = first + v < 0 ? 0 : first + v < {columns} ? first + v : {columns} - 1;
+        const {h} own = sums[line * {pitch} + at];
+{value}        y[v] = {packed};
+      }}
+      const i32 most = n - column0 < {columns} ? (i32)(n - column0) : {columns};
+      if (first >= 0 && first + {e} <= most) {{
+        storev(begin + first, y);
+      }} else {{
+#pragma unroll
+        for (i32 v = 0; v < {e}; v++) if (first + v >= 0 && first + v < most) store1(begin + first + v, y[v]);
+      }}
+    }}
+  }}
+"#,
+        position = offset(space, &slots.space, k, 0..rank, "i"),
+        packed = pack(access.dtype, &name(store.node)),
+    );
+    Some(out)
 }

@@ -18,7 +18,7 @@ use multiply::{functions, scores, sums};
 use point::{Point, point};
 use std::fmt::Write;
 use thalweg_ir::DType;
-use thalweg_kernel::Body;
+use thalweg_kernel::{Body, Seen};
 
 /// Words before those of the batch dimensions: rows, columns of the result, keys, terms of a score, tiles of rows, where
 /// an index out of range is told.
@@ -46,6 +46,8 @@ pub struct StreamedClass {
     /// What is made of a score, each of the last one's result, which is this operand of it: the first product's
     /// epilogue, where it has one, then the weights.
     pub points: Vec<(PartClass, u16)>,
+    /// Where rows see their first keys only: which of `points` says so, and how.
+    pub seen: Option<(u8, Seen)>,
     /// What a weight is multiplied by at the end, with the values of the row that are maximum and sum; `None` where
     /// weights are no exponentials.
     pub once: Option<(Body, [u16; 2])>,
@@ -60,6 +62,8 @@ pub struct StreamedSlots {
     pub factors: [usize; 3],
     /// Of what is made of a score.
     pub points: Vec<PartSlots>,
+    /// How many keys more than its number a row sees.
+    pub ahead: usize,
     /// The scalars of the factor at the end, and their reciprocals.
     pub once: [usize; 2],
     /// Of the result.
@@ -78,9 +82,11 @@ impl StreamedSlots {
             points.push(PartSlots::new(part, end));
             end = points.last().map_or(end, |p| p.end);
         }
+        let ahead = end;
+        end += class.seen.is_some() as usize;
         let (scalars, divided) = class.once.as_ref().map_or((0, 0), |(b, _)| (b.scalars as usize, divisors(b).len()));
         let once = [end, end + scalars];
-        StreamedSlots { factors, points, once, result: PartSlots::new(&class.result.0, end + scalars + divided) }
+        StreamedSlots { factors, points, ahead, once, result: PartSlots::new(&class.result.0, end + scalars + divided) }
     }
 }
 
@@ -170,6 +176,21 @@ pub fn source(class: &StreamedClass) -> String {
     };
     let compute: String = points.iter().map(|p| p.compute.as_str()).collect();
     let declared: String = points.iter().map(|p| p.declared.as_str()).collect();
+    let (whole, first_tile) = match &class.seen {
+        None => (String::new(), "blockIdx.x % (u32)a.w[4]"),
+        Some(_) => (
+            points.iter().map(|p| p.seen.as_ref().unwrap_or(&p.compute).as_str()).collect(),
+            // Those that see most keys come first.
+            "(u32)a.w[4] - 1 - blockIdx.x % (u32)a.w[4]",
+        ),
+    };
+    let compute = match &class.seen {
+        None => compute,
+        Some(_) => format!(
+            "    if (hides && (i64)(step + 1) * {} <= row0 + ahead) {{\n{whole}    }} else {{\n{compute}    }}\n",
+            class.keys
+        ),
+    };
     format!(
         r#"
 {functions}extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER({words})) {{
@@ -179,14 +200,16 @@ pub fn source(class: &StreamedClass) -> String {
   const u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
   u32 *const fault = (u32 *)a.w[5];
   const u32 product = blockIdx.x / (u32)a.w[4];
-  const i64 row0 = (i64)(blockIdx.x % (u32)a.w[4]) * {tall}, column0 = 0;
+  const i64 row0 = (i64)({first_tile}) * {tall}, column0 = 0;
   i64 batch0 = 0, batch1 = 0, batch2 = 0;
   u32 rest = product;
 {batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0}, *const s2 = s1 + 2 * {all1};
-{copies}{declared}  const i32 steps = (i32)((keys + {last}) / {block});
+{copies}{declared}{seen}  const i32 steps = (i32)((seen + {last}) / {block});
   copy0(0, 0);
-  copy1(0, 0);
-  copy2(0, 0);
+  if (steps) {{
+    copy1(0, 0);
+    copy2(0, 0);
+  }}
   copies_commit();
 {fetch}  float sum[{oj}][4] = {{}};
 {begin}  for (i32 step = 0; step < steps; step++) {{
@@ -212,6 +235,7 @@ pub fn source(class: &StreamedClass) -> String {
         all0 = rows[1],
         all1 = keys[1],
         copies = copies(class, &slots, [rows, keys, values]),
+        seen = seen(class, &slots),
         last = class.keys - 1,
         oj = columns / 8,
         begin = begin(class),
@@ -221,6 +245,26 @@ pub fn source(class: &StreamedClass) -> String {
         sums = sums(class, [values[0], values[1]]),
         end = end(class, &slots),
         result = result::text(&class.handed(), &slots.result, &hand_on(class)),
+    )
+}
+
+/// The statements that say how many keys a block of rows goes through.
+fn seen(class: &StreamedClass, slots: &StreamedSlots) -> String {
+    let Some((point, Seen { moved, hidden, .. })) = &class.seen else { return "  const i64 seen = keys;\n".into() };
+    let scalar = |slot: u16| format!("bits_f32((u32)a.w[{}])", slots.points[*point as usize].scalars + slot as usize);
+    let (mut known, mut ahead) = (vec![], format!("(i64)a.w[{}]", slots.ahead));
+    if let Some(slot) = hidden {
+        known.push(format!("{} == -bits_f32(0x7f800000u)", scalar(*slot)));
+    }
+    if let Some((slot, minus)) = moved {
+        let by = scalar(*slot);
+        known.push(format!("fabsf({by}) < 16777216.0f && truncf({by}) == {by}"));
+        ahead += &format!(" {} (i64)({by})", if *minus { '-' } else { '+' });
+    }
+    let known = if known.is_empty() { "true".into() } else { known.join(" && ") };
+    format!(
+        "  const bool hides = {known};\n  const i64 ahead = hides ? {ahead} : 0, seen = hides ? seen_keys(row0 + {} + ahead - 1, keys) : keys;\n",
+        class.rows()
     )
 }
 

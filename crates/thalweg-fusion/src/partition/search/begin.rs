@@ -1,7 +1,8 @@
 //! The plan that a search begins with: legal, whatever the component is.
 //!
-//! Stored is what has to be, every reduction, scan and product, and what keeps a kernel from being too much: operations in the middle of
-//! long chains, and values that would be computed in too many places. Where a kernel breaks another rule all the same,
+//! Stored is what has to be, every reduction, scan and product (or what is made of its sums alone), and what keeps a
+//! kernel from being too much: operations in the middle of long chains, and values that would be computed in too many
+//! places. Where a kernel breaks another rule all the same,
 //! everything that it would compute is stored: down to one operation a kernel, which is what runs without fusion. Only
 //! if that is no kernel either there is no plan, and the answer is the rule.
 
@@ -31,13 +32,33 @@ pub(super) fn begin_shared(kernels: &mut Kernels<'_, '_>, component: &Component)
 fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     let mut stored = facts.required.clone();
     let seg = facts.ix.seg;
-    let begins = |i: usize| facts.ix.takes_rows(i) || contracts(seg.ops[i].op, seg.mode);
-    for &i in component.ops.iter().filter(|&&i| begins(i)) {
-        stored.insert(facts.end_of_chain(i));
+    for &i in &component.ops {
+        if contracts(seg.ops[i].op, seg.mode) {
+            stored.insert(facts.end_of_product(i));
+            facts.ix.tensors(i).filter_map(|(_, v)| windowed(facts, v)).for_each(|base| stored.insert(base));
+        } else if facts.ix.takes_rows(i) {
+            stored.insert(facts.end_of_chain(i));
+        }
     }
     cut_long_chains(facts, component, &mut stored);
     cut_chains_of_parts(facts, component, &mut stored);
     stored
+}
+
+/// What a factor's windows are taken of, where that is computed: it would be so again for each window.
+fn windowed(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
+    let seg = facts.ix.seg;
+    let mut windows = false;
+    while let ValueId::Op(i) = v {
+        let op = seg.ops[i].op;
+        if !op.is_view() {
+            return (windows && !is_constant(op)).then_some(i);
+        }
+        let of = facts.ix.tensors(i).next()?.1;
+        windows |= op == Op::Window && seg.shapes[i].numel() > facts.ix.shape(of).numel();
+        v = of;
+    }
+    None
 }
 
 /// Additions an element, over all kernels that compute a value, from which it is rather stored: about what writing it

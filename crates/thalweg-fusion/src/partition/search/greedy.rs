@@ -1,6 +1,7 @@
 //! Moves from plan to plan, the one that promises most first, until none gains.
 
 use super::State;
+use super::weights::{product, stream};
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
 use crate::partition::log::{Move, considered};
 use crate::segment::{BitSet, ValueId};
@@ -8,10 +9,12 @@ use crate::write::rules::{Rule, is_opaque};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 use thalweg_ir::Op;
+use thalweg_kernel::Contracts;
 
 /// Improves a plan until nothing helps or so many operations have been visited.
 pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u64) -> State {
     let mut converged = Converged::default();
+    stream(kernels, &mut state);
     loop {
         let before = state.time;
         let begun = state.kernels.clone();
@@ -131,6 +134,10 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
 /// The state with all reductions of a class that a kernel uses, directly or through others of it, in that kernel.
 fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: usize) -> Result<State, Rule> {
     let facts = kernels.facts;
+    if facts.ix.seg.mode.contracts < Contracts::Rows && product(&state.kernels[home].candidate.plan).is_some() {
+        // By themselves they are no part of such a kernel: see `weights`.
+        return Err(Rule::OtherRows);
+    }
     let mut inside: Vec<usize> = vec![home];
     let mut left = state.kernels[home].candidate.loads.clone();
     while let Some(l) = left.pop() {
@@ -332,7 +339,12 @@ fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
 }
 
 /// The state with a value stored, in a kernel that is there or in one of its own.
-fn stored_in(kernels: &mut Kernels<'_, '_>, state: &State, v: usize, home: Option<usize>) -> Result<State, Rule> {
+pub(super) fn stored_in(
+    kernels: &mut Kernels<'_, '_>,
+    state: &State,
+    v: usize,
+    home: Option<usize>,
+) -> Result<State, Rule> {
     let mut stored = state.stored.clone();
     stored.insert(v);
     match home {

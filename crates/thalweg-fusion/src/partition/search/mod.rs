@@ -6,6 +6,7 @@
 pub(super) mod begin;
 mod exact;
 pub(super) mod greedy;
+mod weights;
 
 use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};

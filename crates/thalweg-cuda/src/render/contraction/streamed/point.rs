@@ -1,11 +1,12 @@
 //! What is made of the scores of a step: maps on the sums of the first product, in the registers that these are in.
 
 use super::{StreamedClass, StreamedSlots};
-use crate::render::access::{Accesses, Stand, wanted};
+use crate::render::access::{Accesses, Stand, Wanted, wanted};
 use crate::render::body::{Names, name, statements};
 use crate::render::contraction::names;
 use crate::space::{Way, decompose, index_type, offset};
 use std::fmt::Write;
+use thalweg_kernel::Body;
 
 /// What is made of a score by one body.
 pub(super) struct Point {
@@ -13,6 +14,8 @@ pub(super) struct Point {
     /// Loads for a block of keys.
     pub(super) fetch: String,
     pub(super) compute: String,
+    /// The same where all keys are seen, if that is something else.
+    pub(super) seen: Option<String>,
 }
 
 /// The names of the accesses of what is made of scores.
@@ -24,8 +27,10 @@ pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize)
     let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: TAGS[number] };
     let is_sums = |k: usize| body.accesses[k].operand == Some(*operand);
     let wants = wanted(body);
+    // Positions by strides are a few additions where they are needed.
+    let placed = |k: usize| wants[k].position && matches!(space.ways[k], Way::Strided { .. });
     let fetched: Vec<usize> =
-        (0..wants.len()).filter(|&k| !is_sums(k) && (wants[k].load || wants[k].position)).collect();
+        (0..wants.len()).filter(|&k| !is_sums(k) && (wants[k].load || wants[k].position && !placed(k))).collect();
     let v = space.lanes as u32;
     // Two rows, of each 8 keys a thread has two.
     let keys = class.keys;
@@ -97,12 +102,23 @@ pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize)
             begin(true)
         );
     }
-    let mut compute = format!("{}#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n", begin(true));
     let own = format!("s[j][2 * h + u % {} * {v} + v]", 2 / v);
-    let load = |k: u16| if is_sums(k as usize) { own.clone() } else { accesses.element(k as usize, "[u]") };
-    let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, &stand, offset, inside);
-    let mut write = |n: &Names<'_>| compute += &statements(body, n, "        ");
-    names(&accesses, (part, slots), &load, &gather, &mut write, "[u]");
-    let _ = write!(compute, "        {own} = {};\n      }}\n    }}\n", name(body.stores[0].node));
-    Point { declared, fetch, compute }
+    let compute = |body: &Body| {
+        let wants = wanted(body);
+        let mut out = begin(true);
+        for k in (0..wants.len()).filter(|&k| placed(k) && wants[k].position) {
+            let position = Wanted { position: true, ..Wanted::default() };
+            let _ = writeln!(out, "      {}", accesses.arrays(k, position, v as usize, &format!("[{each}]")));
+            let _ = writeln!(out, "      {}", accesses.fetch(k, position, &stand, ["[u]", "[u]"]));
+        }
+        let _ = write!(out, "#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n");
+        let load = |k: u16| if is_sums(k as usize) { own.clone() } else { accesses.element(k as usize, "[u]") };
+        let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, &stand, offset, inside);
+        let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
+        names(&accesses, (part, slots), &load, &gather, &mut write, "[u]");
+        let _ = write!(out, "        {own} = {};\n      }}\n    }}\n", name(body.stores[0].node));
+        out
+    };
+    let seen = class.seen.as_ref().filter(|s| s.0 as usize == number).map(|s| compute(&s.1.body));
+    Point { declared, fetch, compute: compute(body), seen }
 }

@@ -1,0 +1,110 @@
+//! Weights between two products, where a device contracts tiles: one kernel, or three.
+//!
+//! Such a device folds nothing along rows of a factor, but for weights of one pass, whose scores are another product's
+//! sums (docs/gpu-contractions.md): a softmax by itself may be joined with neither product, only all of it with both. No
+//! move of two kernels leads there, so this is a move of its own: the product of the weights with the folds along its left
+//! factor's rows and the product of the scores. What the products take has to be in memory and is stored where it is not.
+
+use super::State;
+use super::greedy::{stored_in, united};
+use crate::partition::facts::Facts;
+use crate::partition::kernels::{Kernels, candidate_ops};
+use crate::partition::log::{Move, considered};
+use crate::plan::{KernelPlan, Products};
+use crate::segment::ValueId;
+use crate::write::rules::{Rule, is_constant};
+use thalweg_ir::{ElementOp, Op};
+use thalweg_kernel::Contracts;
+
+/// Takes all such moves that gain.
+pub(super) fn stream(kernels: &mut Kernels<'_, '_>, state: &mut State) {
+    let facts = kernels.facts;
+    if facts.ix.seg.mode.contracts != Contracts::Tiles {
+        return;
+    }
+    // Kernels are named by something they store, which stays while others are joined.
+    let products = state.kernels.iter().filter(|k| has_exponentials(facts, candidate_ops(&k.candidate)));
+    let names: Vec<usize> = products.filter(|k| product(&k.candidate.plan).is_some()).map(|k| k.name(facts)).collect();
+    for name in names {
+        let next = streamed(kernels, state, state.home(name));
+        let time = next.as_ref().map(|n| n.time).map_err(|rule| *rule);
+        considered(facts, Move::AbsorbRows, &[name], state.time, time);
+        if let Ok(next) = next
+            && next.time < state.time
+        {
+            *state = next;
+        }
+    }
+}
+
+/// The product of a kernel that has one alone.
+pub(super) fn product(plan: &KernelPlan) -> Option<usize> {
+    match plan {
+        KernelPlan::Contraction { products: Products { product, inner: None, .. }, .. } => Some(*product),
+        _ => None,
+    }
+}
+
+fn has_exponentials(facts: &Facts<'_>, ops: &[usize]) -> bool {
+    ops.iter().any(|&i| facts.ix.seg.ops[i].op == Op::Element(ElementOp::Exp))
+}
+
+/// The state in which a product is one kernel with the weights that are its left factor.
+fn streamed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result<State, Rule> {
+    let facts = kernels.facts;
+    let inside = inside(facts, state, home);
+    let products: Vec<usize> = inside.iter().filter_map(|&k| product(&state.kernels[k].candidate.plan)).collect();
+    let (&[a, b], Some(outer)) = (&products[..], product(&state.kernels[home].candidate.plan)) else {
+        return Err(Rule::SecondProduct);
+    };
+    let inner = if a == outer { b } else { a };
+    // Rows, keys and values.
+    let operands = facts.ix.tensors(inner).chain(facts.ix.tensors(outer).skip(1));
+    let computed: Vec<usize> = operands.filter_map(|(_, v)| computed(facts, state, v)).collect();
+    let mut stored = state.clone();
+    let names: Vec<usize> = inside.iter().map(|&k| state.kernels[k].name(facts)).collect();
+    for v in computed {
+        if !stored.stored.has(v) {
+            stored = stored_in(kernels, &stored, v, None)?;
+        }
+    }
+    let mut inside: Vec<usize> = names.into_iter().map(|n| stored.home(n)).collect();
+    inside.sort_unstable();
+    united(kernels, &stored, &inside)
+}
+
+/// A product's kernel, those of the folds that it reads, and those of the products that these fold.
+fn inside(facts: &Facts<'_>, state: &State, home: usize) -> Vec<usize> {
+    let loads = |k: usize| state.kernels[k].candidate.loads.iter().copied();
+    let mut inside = vec![home];
+    let class = loads(home).find_map(|l| facts.rows_behind(l));
+    // The sum may read the maximum, in a kernel of its own.
+    for _ in 0..2 {
+        let folds = inside.iter().flat_map(|&k| loads(k)).filter(|&l| class.is_some() && facts.rows_behind(l) == class);
+        let folds: Vec<usize> = folds.map(|l| state.home(l)).collect();
+        inside.extend(folds);
+        inside.sort_unstable();
+        inside.dedup();
+    }
+    let folds = inside.iter().filter(|&&k| k != home);
+    let behind: Vec<usize> = folds.flat_map(|&k| loads(k)).map(|l| state.home(l)).collect();
+    inside.extend(behind.into_iter().filter(|&k| product(&state.kernels[k].candidate.plan).is_some()));
+    inside.sort_unstable();
+    inside.dedup();
+    inside
+}
+
+/// The operation behind the views of a value that is neither stored nor an input nor constant.
+fn computed(facts: &Facts<'_>, state: &State, mut v: ValueId) -> Option<usize> {
+    while let ValueId::Op(i) = v {
+        let op = facts.ix.seg.ops[i].op;
+        if state.stored.has(i) || is_constant(op) {
+            return None;
+        }
+        if !op.is_view() {
+            return Some(i);
+        }
+        v = facts.ix.tensors(i).next()?.1;
+    }
+    None
+}
