@@ -17,11 +17,12 @@ names |= set(re.findall(r"^\s+(\w+) (\w+) => \w+", text, re.M) and
              [n for pair in re.findall(r"^\s+(\w+) (\w+) => \w+", text, re.M) for n in pair])
 names |= set(n for pair in re.findall(r"^\s+(\w+) (\w+) ?\(.*?\) \|", text, re.M) for n in pair)
 names |= set(re.findall(r"^    fn (\w+)\(x", text, re.M))
+names |= set(n for all in re.findall(r"^\s+((?:\w+ )+)-> \w+, (?:true|false) \|", text, re.M) for n in all.split())
+names |= set(re.findall(r"pub struct (\w+)", text))
 
-NO_COMPLEX = "there are no complex numbers yet"
 NO_PROMOTION = "dtypes of tensors are never promoted: operations on two dtypes panic and say to `.cast(..)`"
-NO_LINALG = "decompositions are not there yet (issue 17, part 2)"
-NO_FFT = "Fourier transforms are not there yet (issue 17, part 2)"
+LINALG = "with the feature `linalg`"
+FFT = "with the feature `fft`"
 
 # Each: the standard's name, and the name here (a note behind ;), or "-" and why not.
 GROUPS = {
@@ -67,7 +68,7 @@ bitwise_right_shift: shr; operator `>>`
 bitwise_xor: bit_xor; operator `^`
 ceil
 clip: clamp
-conj: - {NO_COMPLEX}
+conj: conj; of `Complex`
 copysign
 cos
 cosh
@@ -80,7 +81,7 @@ floor_divide: floor_div
 greater: gt
 greater_equal: ge
 hypot
-imag: - {NO_COMPLEX}
+imag: Complex; its field `im`
 isfinite: is_finite
 isinf: is_inf
 isnan: is_nan
@@ -103,7 +104,7 @@ nextafter
 not_equal: ne
 positive: - it is `x.clone()`
 pow
-real: - {NO_COMPLEX}
+real: Complex; its field `re`
 reciprocal: recip
 remainder: rem
 round
@@ -170,27 +171,27 @@ all
 any
 diff""",
     "linalg (extension)": f"""
-linalg.cholesky: - {NO_LINALG}
+linalg.cholesky: cholesky; {LINALG}
 linalg.cross: cross
-linalg.det: - {NO_LINALG}
+linalg.det: det; {LINALG}
 linalg.diagonal: diagonal
-linalg.eigh: - {NO_LINALG}
-linalg.eigvalsh: - {NO_LINALG}
-linalg.inv: - {NO_LINALG}
-linalg.matrix_norm: norm; the Frobenius norm, over two axes
+linalg.eigh: eigh; {LINALG}
+linalg.eigvalsh: eigvalsh; {LINALG}
+linalg.inv: inv; {LINALG}
+linalg.matrix_norm: matrix_norm; {LINALG}; without it `norm`, Frobenius'
 linalg.matrix_power: matrix_power
-linalg.matrix_rank: - {NO_LINALG}
+linalg.matrix_rank: matrix_rank; {LINALG}
 linalg.outer: outer
-linalg.pinv: - {NO_LINALG}
-linalg.qr: - {NO_LINALG}
-linalg.slogdet: - {NO_LINALG}
-linalg.solve: - {NO_LINALG}
-linalg.svd: - {NO_LINALG}
-linalg.svdvals: - {NO_LINALG}
+linalg.pinv: pinv; {LINALG}
+linalg.qr: qr; {LINALG}
+linalg.slogdet: slogdet; {LINALG}
+linalg.solve: solve; {LINALG}
+linalg.svd: svd; {LINALG}
+linalg.svdvals: svdvals; {LINALG}
 linalg.trace: trace
 linalg.vector_norm: norm_p""",
     "fft (extension)": "\n" + "\n".join(
-        [f"fft.{n}: - {NO_FFT}" for n in
+        [f"fft.{n}: {n}; {FFT}" for n in
          "fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft".split()]
         + [f"fft.{n}: {n}" for n in "fftfreq rfftfreq fftshift ifftshift".split()]),
 }

@@ -1,5 +1,5 @@
-"""Writes crates/thalweg/tests/array/golden.txt: what NumPy, SciPy, PyTorch and mpmath make of the cases that the tests there
-recompute.
+"""Writes crates/thalweg/tests/{array,linalg,fourier}/golden.txt: what NumPy, SciPy, PyTorch and mpmath make of the cases that
+the tests there recompute.
 
     python3 bench/golden_array.py        (needs numpy, scipy, torch, mpmath)
 """
@@ -7,12 +7,23 @@ import os
 import mpmath
 import numpy as np
 import scipy.integrate
+import scipy.linalg
 import scipy.special as sp
 import scipy.stats
 import torch
 
-out = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../crates/thalweg/tests/array/golden.txt")
+tests = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../crates/thalweg/tests")
 cases = {}
+
+
+def write(folder):
+    """The cases so far, into the file of a folder of tests."""
+    with open(f"{tests}/{folder}/golden.txt", "w") as f:
+        for name, value in cases.items():
+            dims = ",".join(map(str, value.shape))
+            values = " ".join("NaN" if v != v else repr(float(v)) for v in value.ravel())
+            f.write(f"{name}|{dims}|{values}\n")
+    cases.clear()
 
 
 def case(name, value):
@@ -185,8 +196,132 @@ for name, value in zip(("values", "first", "inverse", "counts"), np.unique(x, Tr
 # Points
 case("sobol", scipy.stats.qmc.Sobol(39, scramble=False).random(32)[16:])
 
-with open(out, "w") as f:
-    for name, value in cases.items():
-        dims = ",".join(map(str, value.shape))
-        values = " ".join("NaN" if v != v else repr(float(v)) for v in value.ravel())
-        f.write(f"{name}|{dims}|{values}\n")
+write("array")
+
+# Matrices: random ones, which have distinct singular values; vectors are compared up to their signs.
+rng = np.random.default_rng(17)
+a = rng.normal(size=(2, 4, 4))
+b = rng.normal(size=(2, 4, 3))
+tall, wide = rng.normal(size=(5, 3)), rng.normal(size=(3, 5))
+spd = a @ a.swapaxes(-1, -2) + np.eye(4)
+low = tall @ rng.normal(size=(3, 4))
+for name, value in dict(a=a, b=b, tall=tall, wide=wide, spd=spd, low=low).items():
+    case(name, value)
+L = np.linalg
+case("cholesky", L.cholesky(spd))
+case("cholesky_solve", np.stack([scipy.linalg.cho_solve((L.cholesky(s), True), v) for s, v in zip(spd, b)]))
+for name, m in dict(a=a[0], tall=tall, wide=wide).items():
+    p, l, u = scipy.linalg.lu(m)
+    case(f"lu_p_{name}", p)
+    case(f"lu_l_{name}", l)
+    case(f"lu_u_{name}", u)
+    q, r = L.qr(m)
+    signs = np.sign(np.diag(r))
+    case(f"qr_q_{name}", q * signs)
+    case(f"qr_r_{name}", r * signs[:, None])
+    u, s, vt = L.svd(m, full_matrices=False)
+    case(f"svd_s_{name}", s)
+    # What does not depend on signs: the outer product of each pair of vectors.
+    case(f"svd_pairs_{name}", np.einsum("ik,kj->kij", u, vt))
+    case(f"pinv_{name}", L.pinv(m))
+case("pinv_low", L.pinv(low))
+case("matrix_rank", [L.matrix_rank(low), L.matrix_rank(tall), L.matrix_rank(np.zeros((2, 2)))])
+w, v = L.eigh(spd)
+case("eigh_w", w)
+case("eigh_projections", np.einsum("bik,bjk->bkij", v, v))
+w, v = L.eig(a)
+order = np.argsort(w.real * 10 + w.imag, axis=-1)
+case("eig_re", np.take_along_axis(w.real, order, -1))
+case("eig_im", np.take_along_axis(w.imag, order, -1))
+case("eig_abs", np.take_along_axis(np.abs(v), order[:, None, :], -1))
+case("solve", L.solve(a, b))
+case("solve_vector", L.solve(a, np.arange(4.0)))
+case("solve_lower", np.stack([scipy.linalg.solve_triangular(m, v, lower=True) for m, v in zip(spd, b)]))
+case("solve_unit_upper", np.stack([scipy.linalg.solve_triangular(m, v, unit_diagonal=True) for m, v in zip(spd, b)]))
+case("inv", L.inv(a))
+case("det", L.det(a))
+case("slogdet_sign", L.slogdet(a).sign)
+case("slogdet_log", L.slogdet(a).logabsdet)
+for name, m, v in (("tall", tall, rng.normal(size=5)), ("wide", wide, rng.normal(size=3)), ("low", low, rng.normal(size=5))):
+    case(f"lstsq_{name}_b", v)
+    case(f"lstsq_{name}", L.lstsq(m, v)[0])
+case("matrix_exp", np.stack([scipy.linalg.expm(m * k) for m in a for k in (0.001, 0.03, 0.2, 0.5, 3.0)]))
+for name, ord in dict(fro="fro", nuc="nuc", p2=2, m2=-2, p1=1, m1=-1, inf=np.inf, minf=-np.inf).items():
+    case(f"norm_{name}", np.stack([L.norm(m, ord) for m in a]))
+    case(f"cond_{name}", np.stack([L.cond(m, ord) for m in a]))
+case("cond_tall", L.cond(tall))
+
+# Gradients of what does not depend on signs, by PyTorch: the loss is a sum with the weights below.
+weights = rng.normal(size=(5, 5))
+case("weights", weights)
+
+
+def slope(name, x, f):
+    leaf = torch.tensor(x, requires_grad=True)
+    y = f(leaf)
+    (y * torch.tensor(weights)[: y.shape[-2], : y.shape[-1]]).sum().backward()
+    case(f"slope_{name}", leaf.grad.numpy())
+
+
+T = torch.linalg
+slope("cholesky", spd, lambda x: T.cholesky(x))
+slope("inv", a, T.inv)
+slope("det", a, lambda x: T.det(x)[None])
+slope("pinv", tall, T.pinv)
+slope("svd_square", a, lambda x: (lambda u, s, v: u.tril() @ torch.diag_embed(s) @ v)(*T.svd(x, full_matrices=False)) ** 2)
+slope("svdvals", wide, lambda x: T.svdvals(x)[None])
+slope("eigh", spd, lambda x: T.eigh(x)[1] ** 2)
+slope("eig", a, lambda x: T.eig(x)[1].abs() @ torch.diag_embed(T.eig(x)[0].abs()))
+slope("qr_wide", wide, lambda x: T.qr(x)[1] ** 2)
+slope("lu", tall, lambda x: T.lu(x)[1] @ T.lu(x)[2] ** 2)
+slope("matrix_exp", a, torch.matrix_exp)
+write("linalg")
+
+# Transforms: of real numbers, and of complex ones as two.
+rng = np.random.default_rng(19)
+x, y = rng.normal(size=(3, 6, 5)), rng.normal(size=(3, 6, 5))
+z = x + 1j * y
+case("x", x)
+case("y", y)
+F = np.fft
+
+
+def complex_case(name, value):
+    case(f"{name}_re", value.real)
+    case(f"{name}_im", value.imag)
+
+
+for norm in ("backward", "ortho", "forward"):
+    complex_case(f"fft_real_{norm}", F.fft(x, axis=1, norm=norm))
+    complex_case(f"rfft_{norm}", F.rfft(x, axis=1, norm=norm))
+    complex_case(f"fft_{norm}", F.fft(z, axis=0, norm=norm))
+    complex_case(f"ifft_{norm}", F.ifft(z, axis=2, norm=norm))
+    case(f"irfft_{norm}", F.irfft(z, axis=1, norm=norm))
+    case(f"irfft_odd_{norm}", F.irfft(z, 7, axis=2, norm=norm))
+    case(f"hfft_{norm}", F.hfft(z, 9, axis=1, norm=norm))
+    complex_case(f"ihfft_{norm}", F.ihfft(x, axis=1, norm=norm))
+    complex_case(f"rfftn_{norm}", F.rfftn(x, (4, 8), (2, 0), norm=norm))
+    case(f"irfftn_{norm}", F.irfftn(z, (7, 9), (0, 2), norm=norm))
+for n in (1, 3, 8):
+    complex_case(f"fft_{n}", F.fft(z, n, axis=1))
+    complex_case(f"rfft_{n}", F.rfft(x, n, axis=2))
+    case(f"irfft_{n}", F.irfft(z, n, axis=0))
+complex_case("fft2", F.fft2(z))
+complex_case("ifft2", F.ifft2(z))
+complex_case("rfft2", F.rfft2(x))
+case("irfft2", F.irfft2(z))
+complex_case("fftn", F.fftn(z))
+complex_case("fftn_real", F.fftn(x, axes=(0, 1)))
+complex_case("ifftn", F.ifftn(z))
+
+# Complex numbers
+w = rng.normal(size=(3, 1, 5)) + 1j * rng.normal(size=(3, 1, 5))
+complex_case("w", w)
+complex_case("times", z * w)
+complex_case("over", z / w)
+complex_case("exp", np.exp(z))
+complex_case("log", np.log(z))
+complex_case("matmul", z @ z.swapaxes(-1, -2).conj())
+case("abs", np.abs(z))
+case("angle", np.angle(z))
+write("fourier")

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import array_peers
+
 SQRT_2 = math.sqrt(2.0)
 GELU = ("gelu_ref", "gelu_erf", "gelu_custom")
 ROWS = ("softmax", "layernorm", "rmsnorm_swiglu")
@@ -31,7 +33,7 @@ TRANSFORMERS = ("attention_full", "attention_causal", "attention_long", "qkv", "
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
-    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", *FOLDS, *BLOCKS, *TRANSFORMERS, "dyn_shapes",
+    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", *FOLDS, *BLOCKS, *TRANSFORMERS, *array_peers.TORCH, "dyn_shapes",
 ]  # fmt: skip
 IMAGES = ("conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool")
 
@@ -549,6 +551,8 @@ def prepare(p, name, large):
         return blocks(p, name, normal, large)
     if name in FOLDS:
         return folds(p, name, normal, large)
+    if name in array_peers.TORCH:
+        return array_peers.prepare(p, name, normal, large)
     if name in TRANSFORMERS:
         return transformers(p, name, normal, large, rng)
     if name == "hub":

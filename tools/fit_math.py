@@ -250,9 +250,21 @@ def fits():
         sq, note="(sin(x) - x)/x³ in x² (2⁻⁵³ of sin)")
     add("D_ATAN", 0, m.sqrt(2) - 1, lambda x: (m.atan(x) - x) / x**3, lambda x, g: 2**53 * x**2, 10, {}, f64, sq,
         note="(atan(x) - x)/x³ in x² (2⁻⁵³ of atan)")
+    add("D_ERF", 0, 1, lambda x: m.erf(x) / x, REL64, 12, {}, f64, sq, note="erf(x)/x in x² (2⁻⁵³)")
+    # In a variable that goes from -1 to less than 1, so that the many terms do not cancel.
+    far = mpf("3.75")
+    add("D_ERFC", 0, "27.3", lambda x: erfcx(x) * (x + far) / far, REL64, 22, {}, f64, lambda x: (x - far) / (x + far),
+        note="exp(x²)·erfc(x)·(x + 3.75)/3.75 in (x - 3.75)/(x + 3.75) (2⁻⁵³)")
+    # Its first coefficient is a sum of two, of which the second is a constant by itself.
+    first = parts("D_POW_FIRST", 2 / LN2 / 3, 2, f64)
+    add("D_POW_LOG", 0, S * mpf("1.0001"), lambda x: ((m.atanh(x) - x) / x**3 - mpf(1) / 3) / x**2 * 2 / LN2,
+        lambda x, g: mpf(2) ** 65 * x**4 * LN2 / 2, 7, {}, f64, sq,
+        note="2·(atanh(x) - x - x³/3)/(x⁵·ln 2) in x² (2⁻⁶⁵ of log₂)")
+    out.append(first)
     out.append(parts("D_PI", m.pi, 3, f64, down=True))
     out.append(parts("D_LN2", LN2, 2, f64))
     out.append(parts("D_LOG2E", 1 / LN2, 2, f64))
+    out.append(parts("D_LOG2E2", 2 / LN2, 2, f64))
     return out
 
 
@@ -289,6 +301,8 @@ def golden():
         "cos": (m.cos, around((-7, 7), (-100, 100), (-1e5, 1e5)) + magnitudes(-100, 3) + [float((k + 0.5) * m.pi) for k in range(1, 2000, 31)]),
         "atan": (m.atan, around((-3, 3), (-0.5, 0.5)) + magnitudes(-100, 100)),
         "tanh": (m.tanh, around((-3, 3), (-0.5, 0.5), (-25, 25)) + magnitudes(-100, 1)),
+        "erf": (m.erf, around((-1, 1), (-6.5, 6.5), (0.99, 1.01)) + magnitudes(-100, 1)),
+        "erfc": (m.erfc, around((-1, 1), (-6.5, 6.5), (0, 27.3), (26, 27.3)) + magnitudes(-60, 1)),
         "sigmoid": (lambda x: 1 / (1 + m.exp(-x)), around((-745, -700), (-700, 40), (-4, 4)) + magnitudes(-60, 1)),
     }
     lines = []
@@ -300,6 +314,15 @@ def golden():
             y = f(mpf(x))
             bits = struct.pack(">d", rounded(y))
             lines.append(f"{name} {struct.pack('>d', x).hex()} {bits.hex()}")
+    # Powers: of any numbers in range, of bases near 1, and of results near both ends of the range.
+    for k in range(600):
+        x = [2.0 ** rng.uniform(-1074, 1023), 2.0 ** rng.uniform(-2, 2), 1 + rng.uniform(-1, 1) * 2.0 ** -rng.randrange(2, 52)][k % 3]
+        of = m.log(mpf(x)) / m.log(2)
+        y = float(rng.choice([rng.uniform(-1, 1), 1 - rng.random() * 0.01, -1 + rng.random() * 0.04]) * 1024 / of) if of else 2.0
+        value = mpf(x) ** mpf(y)
+        if 0 < value < mpf(2) ** 1024:
+            bits = [struct.pack(">d", v).hex() for v in (x, y, rounded(value))]
+            lines.append("pow " + " ".join(bits))
     (HERE / "golden_f64.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -3,6 +3,7 @@
 //! A workload is plain eager code over inputs that are made once. Sizes: `small` for a processor with a few cores,
 //! `large` for a GPU.
 
+pub mod array;
 pub mod blocks;
 pub mod folds;
 pub mod transformers;
@@ -124,7 +125,7 @@ pub const OTHERS: &[(&str, &str)] = &[
 
 /// Groups of workloads that `all` leaves out.
 pub const GROUPS: &[(&str, &[Entry])] =
-    &[("blocks", blocks::ALL), ("folds", folds::ALL), ("transformers", transformers::ALL)];
+    &[("array", array::ALL), ("blocks", blocks::ALL), ("folds", folds::ALL), ("transformers", transformers::ALL)];
 
 /// All workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[

@@ -245,4 +245,14 @@ impl Device for CpuDevice {
         // meanwhile.
         Some(unsafe { std::slice::from_raw_parts(bytes_of(buffer), buffer.bytes()) })
     }
+
+    fn zeroed_bytes<'a>(&self, buffer: &'a mut Buffer) -> Option<&'a mut [u8]> {
+        let count = Arc::get_mut(buffer)?.bytes();
+        // SAFETY: the allocation is that long, lives as long as the borrow, and nobody else has it; all of its bytes are
+        // written before they are handed out.
+        unsafe {
+            bytes_of(buffer).write_bytes(0, count);
+            Some(std::slice::from_raw_parts_mut(bytes_of(buffer), count))
+        }
+    }
 }

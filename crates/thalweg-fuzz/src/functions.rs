@@ -11,7 +11,7 @@ use crate::gradients::{Interpreted, as_program};
 use crate::program::Program;
 use fastrand::Rng;
 use thalweg::prelude::*;
-use thalweg::{Histogram, Indexing, QuantileMethod, raw};
+use thalweg::{Complex, Histogram, Indexing, QuantileMethod, raw};
 use thalweg_ir::{Op, Shape};
 
 /// Recorded operations from which on other plans are not tried: to search for them takes many times as long.
@@ -187,6 +187,11 @@ const FUNCTIONS: &[Function] = &[
             u.set(inner, near);
         }
         vec![u]
+    }),
+    ("complex", Floats, |c| {
+        let z = Complex::new(c.x.sin(), c.y.cos());
+        let w = &z * z.conj() + z.times_i();
+        vec![w.re, w.im, z.abs(), z.angle(), z.exp().im, z.map(|t| t.sum(0)).abs_square()]
     }),
     ("poisson", Floats, |c| vec![c.x.abs().poisson()]),
     ("gamma", Floats, |c| vec![c.x.abs().standard_gamma(), c.y.sigmoid().bernoulli(), c.x.abs().exponential()]),

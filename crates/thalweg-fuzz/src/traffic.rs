@@ -207,6 +207,10 @@ impl Device for Compared {
     fn host_bytes<'a>(&self, buffer: &'a Buffer) -> Option<&'a [u8]> {
         self.device.host_bytes(buffer)
     }
+
+    fn zeroed_bytes<'a>(&self, buffer: &'a mut Buffer) -> Option<&'a mut [u8]> {
+        self.device.zeroed_bytes(buffer)
+    }
 }
 
 #[cfg(all(test, feature = "emulate"))]

@@ -197,4 +197,12 @@ pub trait Device: Send + Sync + Debug {
     /// The buffer's bytes where the host can see them as they are; `None` on a device with memory of its own.
     /// What is written there by others while the slice lives would be seen: the caller makes sure nobody does.
     fn host_bytes<'a>(&self, buffer: &'a Buffer) -> Option<&'a [u8]>;
+
+    /// The bytes of a buffer that was just allocated, and that nobody else holds, all set to zero: for the host to write
+    /// where the device will look for them. `None` on a device with memory of its own, and where somebody else holds the
+    /// buffer.
+    fn zeroed_bytes<'a>(&self, buffer: &'a mut Buffer) -> Option<&'a mut [u8]> {
+        let _ = buffer;
+        None
+    }
 }

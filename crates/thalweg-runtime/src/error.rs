@@ -1,6 +1,7 @@
 //! What the outside world can cause.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// A failure that no change of the calling program's shapes and dtypes would have avoided.
@@ -60,6 +61,8 @@ pub enum Error {
     Host {
         /// The operation's name.
         operation: String,
+        /// Where it was called.
+        at: &'static Location<'static>,
         /// Why it failed.
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
@@ -98,7 +101,7 @@ impl fmt::Display for Error {
             Error::Device { device, message } => write!(f, "{device}: {message}"),
             Error::File { path, message } => write!(f, "{path}: {message}"),
             Error::Value(message) | Error::Index(message) | Error::Environment(message) => f.write_str(message),
-            Error::Host { operation, cause } => write!(f, "{operation}: {cause}"),
+            Error::Host { operation, at, cause } => write!(f, "{operation}: {cause}, at {at}"),
             Error::Internal { message, report } => {
                 write!(f, "a defect of Thalweg, not of the calling program: {message}")?;
                 let told = |report| {

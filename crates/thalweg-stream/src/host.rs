@@ -9,18 +9,29 @@ use crate::DeviceRef;
 use crate::defect;
 use crate::history::Watch;
 use crate::value::{NO_STREAM, Recompute, Storage, Value};
+use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock};
 use thalweg_ir::{DType, Shape, View};
 use thalweg_runtime::{Error, count};
 
-/// A function that gives the elements of each result, row-major, as bytes of its dtype.
-type Function = Box<dyn FnOnce() -> Result<Vec<Vec<u8>>, Error> + Send>;
+/// A function that writes the elements of each result, row-major, as bytes of its dtype. It gets the memory of each where
+/// the host sees that, all zero; of the others it gives the bytes, in order.
+type Function = Box<dyn FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, Error> + Send>;
+
+/// An operation by its name and the place of the call, for errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it was called.
+    pub at: &'static Location<'static>,
+}
 
 /// One call of a function.
 struct Call {
-    name: &'static str,
+    caller: Caller,
     device: DeviceRef,
-    shapes: Vec<Shape>,
+    outputs: Vec<(Shape, DType)>,
     /// Until it runs; what it holds is let go then.
     function: Mutex<Option<Function>>,
     made: OnceLock<Result<Vec<Storage>, Error>>,
@@ -28,7 +39,7 @@ struct Call {
 
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Call({})", self.name)
+        write!(f, "Call({})", self.caller.name)
     }
 }
 
@@ -36,18 +47,27 @@ impl Call {
     fn run(&self) -> Result<Vec<Storage>, Error> {
         let function = self.function.lock().unwrap_or_else(|e| e.into_inner()).take().expect("it runs once");
         count(|c| c.host_calls += 1);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(function));
-        let all = outcome.unwrap_or_else(|panic| {
-            let cause = format!("it panicked: {}", defect::said(&*panic));
-            Err(Error::Host { operation: self.name.into(), cause: Arc::from(Box::from(cause)) })
-        })?;
         let device = self.device.device();
-        let written = self.shapes.iter().zip(all).map(|(&shape, bytes)| {
-            let buffer = device.allocate(bytes.len())?;
-            device.write(&buffer, &bytes)?;
-            Ok(Storage { buffer, view: View::contiguous(shape) })
-        });
-        written.collect()
+        let size = |(shape, dtype): &(Shape, DType)| shape.numel() * dtype.size();
+        let mut buffers = self.outputs.iter().map(|o| device.allocate(size(o))).collect::<Result<Vec<_>, _>>()?;
+        let places: Vec<_> = buffers
+            .iter_mut()
+            .zip(&self.outputs)
+            .map(|(b, o)| device.zeroed_bytes(b).map(|bytes| &mut bytes[..size(o)]))
+            .collect();
+        let elsewhere: Vec<bool> = places.iter().map(Option::is_none).collect();
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| function(places)));
+        let bytes = outcome.unwrap_or_else(|panic| {
+            let cause = format!("it panicked: {}", defect::said(&*panic));
+            let Caller { name, at } = self.caller;
+            Err(Error::Host { operation: name.into(), at, cause: Arc::from(Box::from(cause)) })
+        })?;
+        let there = buffers.iter().zip(elsewhere).filter(|(_, elsewhere)| *elsewhere);
+        for ((buffer, _), bytes) in there.zip(bytes) {
+            device.write(buffer, &bytes)?;
+        }
+        let all = buffers.into_iter().zip(&self.outputs);
+        Ok(all.map(|(buffer, &(shape, _))| Storage { buffer, view: View::contiguous(shape) }).collect())
     }
 }
 
@@ -58,17 +78,16 @@ impl Recompute for Call {
     }
 }
 
-/// The results of a function on the host, which runs when one of them is asked for, if ever. It gives the bytes of as
-/// many results as there are `outputs`, each as many as shape and dtype ask for.
+/// The results of a function on the host, which runs when one of them is asked for, if ever. It writes as many results as
+/// there are `outputs`, each as many bytes as shape and dtype ask for.
 pub fn host_call(
-    name: &'static str,
+    caller: Caller,
     device: DeviceRef,
     outputs: &[(Shape, DType)],
-    function: impl FnOnce() -> Result<Vec<Vec<u8>>, Error> + Send + 'static,
+    function: impl FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, Error> + Send + 'static,
 ) -> Vec<Arc<Value>> {
-    let shapes = outputs.iter().map(|o| o.0).collect();
     let function = Mutex::new(Some(Box::new(function) as Function));
-    let call = Arc::new(Call { name, device, shapes, function, made: OnceLock::new() });
+    let call = Arc::new(Call { caller, device, outputs: outputs.to_vec(), function, made: OnceLock::new() });
     let value = |(i, &(shape, dtype)): (usize, &(Shape, DType))| {
         let value = Value::pending(shape, dtype, device, NO_STREAM, 0, i as u32);
         value.defer(call.clone());

@@ -21,6 +21,12 @@ pub trait Element:
     /// The elements in such bytes.
     #[doc(hidden)]
     fn from_bytes(bytes: &[u8]) -> Vec<Self>;
+    /// The elements in such bytes where they lie, if they are aligned.
+    #[doc(hidden)]
+    fn in_bytes(bytes: &[u8]) -> Option<&[Self]>;
+    /// As [`in_bytes`](Element::in_bytes), to be written. None of bool.
+    #[doc(hidden)]
+    fn in_bytes_mut(bytes: &mut [u8]) -> Option<&mut [Self]>;
     /// So many elements whose bytes `fill` writes.
     ///
     /// # Errors
@@ -38,6 +44,12 @@ macro_rules! elements {
             }
             fn from_bytes(bytes: &[u8]) -> Vec<$t> {
                 bytemuck::pod_collect_to_vec(bytes)
+            }
+            fn in_bytes(bytes: &[u8]) -> Option<&[$t]> {
+                bytemuck::try_cast_slice(bytes).ok()
+            }
+            fn in_bytes_mut(bytes: &mut [u8]) -> Option<&mut [$t]> {
+                bytemuck::try_cast_slice_mut(bytes).ok()
             }
             fn filled<E>(count: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Vec<$t>, E> {
                 let mut all: Vec<$t> = bytemuck::zeroed_vec(count);
@@ -57,6 +69,12 @@ impl Element for bool {
     }
     fn from_bytes(bytes: &[u8]) -> Vec<bool> {
         bytes.iter().map(|&b| b != 0).collect()
+    }
+    fn in_bytes(bytes: &[u8]) -> Option<&[bool]> {
+        bytemuck::checked::try_cast_slice(bytes).ok()
+    }
+    fn in_bytes_mut(_: &mut [u8]) -> Option<&mut [bool]> {
+        None
     }
     fn filled<E>(count: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Vec<bool>, E> {
         let mut all = vec![0; count];

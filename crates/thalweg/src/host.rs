@@ -8,10 +8,14 @@ use crate::grad::{Backward, InputGradients, Inputs, checked};
 use crate::{DType, Device, Element, Error, Shape, Tensor, tape};
 use half::{bf16, f16};
 use std::any::Any;
+use std::panic::Location;
 use std::sync::Arc;
+use thalweg_stream::{Caller, DeviceRef, Storage};
 
 type Outputs = dyn Fn(&[Tensor]) -> Vec<(Shape, DType)> + Send + Sync;
-type Run = dyn Fn(&[HostInput], &mut [HostOutput]) -> Result<(), Failure> + Send + Sync;
+type Run = dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync;
+/// Memory of each result, where the host sees that.
+type Places<'a> = Vec<Option<&'a mut [u8]>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Back = dyn Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> Vec<Option<Tensor>> + Send + Sync;
 
@@ -37,7 +41,7 @@ type Back = dyn Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> Vec<Option<Tensor>> + 
 /// let y = lengths.on(&Tensor::new([2i64, 0, 1])) * 2.0;
 /// assert_eq!(y.to_vec::<f32>()?, [8.0, 6.0, 6.0]);
 /// let error = lengths.on(&Tensor::new([7i64])).to_vec::<f32>().unwrap_err();
-/// assert_eq!(error.to_string(), "name_lengths: there is no such id");
+/// assert!(error.to_string().starts_with("name_lengths: there is no such id, at "));
 /// # Ok::<(), thalweg::Error>(())
 /// ```
 #[derive(Clone)]
@@ -49,17 +53,33 @@ pub struct HostOp {
 }
 
 /// An operand of a [`HostOp`]: its elements, row-major.
-pub struct HostInput {
+pub struct HostInput<'a> {
     shape: Shape,
     dtype: DType,
-    elements: Box<dyn Any + Send>,
+    held: &'a Held,
 }
 
 /// A result of a [`HostOp`]: its elements, row-major, all zero at first.
-pub struct HostOutput {
+pub struct HostOutput<'a> {
     shape: Shape,
     dtype: DType,
-    elements: Box<dyn Any + Send>,
+    place: Place<'a>,
+}
+
+/// Elements of an operand for the time of a call.
+enum Held {
+    /// Where they are, in memory that the host sees.
+    Shared(Storage, DeviceRef),
+    /// A copy.
+    Own(Box<dyn Any + Send>),
+}
+
+/// Where a result goes.
+enum Place<'a> {
+    /// Where it will be looked for.
+    There(&'a mut [u8]),
+    /// Into a list of elements, which is copied there, where the host can.
+    Own(Box<dyn Any + Send>, Option<&'a mut [u8]>),
 }
 
 /// Calls a generic function for the element type of a dtype.
@@ -85,6 +105,10 @@ fn from_bytes<T: Element>(bytes: &[u8]) -> Box<dyn Any + Send> {
     Box::new(T::from_bytes(bytes))
 }
 
+fn lie_there<T: Element>(bytes: &[u8]) -> bool {
+    T::in_bytes(bytes).is_some()
+}
+
 fn to_bytes<T: Element>(elements: &(dyn Any + Send)) -> Vec<u8> {
     T::as_bytes(elements.downcast_ref::<Vec<T>>().expect("made for this dtype")).to_vec()
 }
@@ -94,13 +118,22 @@ fn wrong<T: Element>(dtype: DType) -> ! {
     panic!("a slice of {} was asked for, but its dtype is {dtype}", T::DTYPE)
 }
 
-impl HostInput {
-    fn new(x: &Tensor) -> Result<HostInput, Error> {
-        let dtype = x.dtype();
-        let elements = x.with_bytes(|bytes| by_dtype!(dtype, from_bytes(bytes)))?;
-        Ok(HostInput { shape: *x.shape(), dtype, elements })
+impl Held {
+    fn new(x: &Tensor) -> Result<Held, Error> {
+        let (dtype, device) = (x.dtype(), x.device().0);
+        let storage = x.value.storage()?;
+        let count = x.numel() * dtype.size();
+        if storage.view.is_contiguous()
+            && let Some(bytes) = device.device().host_bytes(&storage.buffer)
+            && by_dtype!(dtype, lie_there(&bytes[..count]))
+        {
+            return Ok(Held::Shared(storage, device));
+        }
+        Ok(Held::Own(x.with_bytes(|bytes| by_dtype!(dtype, from_bytes(bytes)))?))
     }
+}
 
+impl HostInput<'_> {
     /// Its shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
@@ -111,20 +144,35 @@ impl HostInput {
         self.dtype
     }
 
-    /// Its elements.
+    /// Its elements: of a contiguous tensor on the CPU, where they are.
     ///
     /// # Panics
     /// When `T` is not its dtype: an error of the operation.
     #[track_caller]
     pub fn slice<T: Element>(&self) -> &[T] {
-        self.elements.downcast_ref::<Vec<T>>().unwrap_or_else(|| wrong::<T>(self.dtype))
+        if T::DTYPE != self.dtype {
+            wrong::<T>(self.dtype);
+        }
+        match self.held {
+            Held::Shared(storage, device) => {
+                let bytes = device.device().host_bytes(&storage.buffer).expect("seen before");
+                T::in_bytes(&bytes[..self.shape.numel() * self.dtype.size()]).expect("seen before")
+            }
+            Held::Own(elements) => elements.downcast_ref::<Vec<T>>().expect("made for this dtype"),
+        }
     }
 }
 
-impl HostOutput {
-    fn new(&(shape, dtype): &(Shape, DType)) -> HostOutput {
-        let zeros = vec![0; shape.numel() * dtype.size()];
-        HostOutput { shape, dtype, elements: by_dtype!(dtype, from_bytes(&zeros)) }
+impl<'a> HostOutput<'a> {
+    fn new(&(shape, dtype): &(Shape, DType), place: Option<&'a mut [u8]>) -> HostOutput<'a> {
+        let place = match place {
+            Some(bytes) if dtype != DType::Bool => Place::There(bytes),
+            place => {
+                let zeros = vec![0; shape.numel() * dtype.size()];
+                Place::Own(by_dtype!(dtype, from_bytes(&zeros)), place)
+            }
+        };
+        HostOutput { shape, dtype, place }
     }
 
     /// Its shape.
@@ -143,19 +191,36 @@ impl HostOutput {
     /// When `T` is not its dtype: an error of the operation.
     #[track_caller]
     pub fn slice_mut<T: Element>(&mut self) -> &mut [T] {
-        let dtype = self.dtype;
-        self.elements.downcast_mut::<Vec<T>>().unwrap_or_else(|| wrong::<T>(dtype))
+        if T::DTYPE != self.dtype {
+            wrong::<T>(self.dtype);
+        }
+        match &mut self.place {
+            Place::There(bytes) => T::in_bytes_mut(bytes).expect("memory of a device is aligned"),
+            Place::Own(elements, _) => elements.downcast_mut::<Vec<T>>().expect("made for this dtype"),
+        }
+    }
+
+    /// The bytes that the device has to be given.
+    fn bytes(self) -> Option<Vec<u8>> {
+        match self.place {
+            Place::There(_) => None,
+            Place::Own(elements, None) => Some(by_dtype!(self.dtype, to_bytes(&*elements))),
+            Place::Own(elements, Some(place)) => {
+                place.copy_from_slice(&by_dtype!(self.dtype, to_bytes(&*elements)));
+                None
+            }
+        }
     }
 }
 
 impl HostOp {
     /// An operation of that name, which errors have in them: shape and dtype of each result out of the operands, whose
     /// values are not looked at, and the function. An error of the function, or a panic in it, is the error of whoever
-    /// reads a result ([`Error::Host`]).
+    /// reads a result ([`Error::Host`]), with the line of the call.
     pub fn new<O, S>(
         name: &'static str,
         outputs: impl Fn(&[Tensor]) -> O + Send + Sync + 'static,
-        run: impl Fn(&[HostInput], &mut [HostOutput]) -> Result<(), Failure> + Send + Sync + 'static,
+        run: impl Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> HostOp
     where
         O: IntoIterator<Item = (S, DType)>,
@@ -215,9 +280,10 @@ impl HostOp {
             panic!("{name}: a result of shape {shape} and dtype {dtype} is beyond any memory");
         }
         let device = from.first().map_or_else(Device::default, Tensor::device);
+        let caller = Caller { name, at: Location::caller() };
         let (run, of) = (self.run.clone(), outputs.clone());
-        let call = move || call(name, &*run, &plain, &of);
-        let values = thalweg_stream::host_call(name, device.0, &outputs, call);
+        let call = move |places: Places<'_>| call(caller, &*run, &plain, &of, places);
+        let values = thalweg_stream::host_call(caller, device.0, &outputs, call);
         match &self.backward {
             None => values.into_iter().map(Tensor::of).collect(),
             Some(backward) => {
@@ -229,11 +295,19 @@ impl HostOp {
     }
 }
 
-/// Runs the function.
-fn call(name: &str, run: &Run, inputs: &[Tensor], outputs: &[(Shape, DType)]) -> Result<Vec<Vec<u8>>, Error> {
-    let x: Result<Vec<HostInput>, Error> = inputs.iter().map(HostInput::new).collect();
-    let x = x.map_err(|e| e.poisoned())?;
-    let mut y: Vec<HostOutput> = outputs.iter().map(HostOutput::new).collect();
-    run(&x, &mut y).map_err(|cause| Error::Host { operation: name.into(), cause: Arc::from(cause) })?;
-    Ok(y.iter().map(|y| by_dtype!(y.dtype, to_bytes(&*y.elements))).collect())
+/// Runs the function. Gives the bytes of those results that have no place.
+fn call(
+    caller: Caller,
+    run: &Run,
+    inputs: &[Tensor],
+    outputs: &[(Shape, DType)],
+    places: Places<'_>,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let held = inputs.iter().map(Held::new).collect::<Result<Vec<Held>, Error>>().map_err(|e| e.poisoned())?;
+    let x = held.iter().zip(inputs).map(|(held, x)| HostInput { shape: *x.shape(), dtype: x.dtype(), held });
+    let x: Vec<HostInput<'_>> = x.collect();
+    let mut y: Vec<HostOutput<'_>> = outputs.iter().zip(places).map(|(o, place)| HostOutput::new(o, place)).collect();
+    let Caller { name, at } = caller;
+    run(&x, &mut y).map_err(|cause| Error::Host { operation: name.into(), at, cause: Arc::from(cause) })?;
+    Ok(y.into_iter().filter_map(HostOutput::bytes).collect())
 }

@@ -37,6 +37,8 @@
 //!
 //! # Features
 //! - `ndarray`: conversion from and to `ndarray` arrays.
+//! - `linalg`: decompositions of matrices and what is solved by them (`cholesky`, `svd`, `eigh`, `solve` …).
+//! - `fft`: Fourier transforms (`rfft`, `fft2`, `irfft` …), of and to [`Complex`] numbers.
 //! - `safetensors`, `npz`, `csv`: files of weights, NumPy's archives, tables as text.
 
 mod activation;
@@ -45,6 +47,7 @@ mod assign;
 mod attention;
 mod axes;
 mod calculus;
+mod complex;
 mod conv;
 mod create;
 #[cfg(feature = "cuda")]
@@ -54,6 +57,8 @@ mod display;
 mod einsum;
 mod element;
 mod elementwise;
+#[cfg(feature = "fft")]
+mod fft;
 mod frequencies;
 mod gather;
 mod grad;
@@ -61,10 +66,14 @@ mod grids;
 pub mod guide;
 mod histogram;
 mod host;
+#[cfg(any(feature = "linalg", feature = "fft"))]
+mod host_threads;
 mod interpolate;
 mod io;
 mod join;
 pub mod kernel;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod loss;
 mod made;
 mod matmul;
@@ -105,10 +114,13 @@ mod windows;
 pub use assign::{SliceMut, SlicePart};
 pub use attention::Attention;
 pub use axes::{Axes, Axis, Sizes};
+pub use complex::Complex;
 pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
+#[cfg(feature = "fft")]
+pub use fft::{Fft, FftNorm};
 pub use grad::{
     Backward, Form, Gradients, InputGradients, Inputs, Results, checkpoint, custom_grad, grad, grad_graph, hessian,
     jacobian, jvp, no_grad, retain_graph, vjp,
@@ -124,6 +136,8 @@ pub use io::csv::{Csv, CsvOptions};
 pub use io::npz::{Npz, write_npz};
 #[cfg(feature = "safetensors")]
 pub use io::safetensors::{Safetensors, safetensors_bytes, write_safetensors};
+#[cfg(feature = "linalg")]
+pub use linalg::MatrixNorm;
 pub use loss::{ClassLoss, Reduction};
 pub use matmul::Contracted;
 pub use mode::{

@@ -10,6 +10,11 @@ use thalweg_ir::{ScanOp, ScatterOp};
 /// thread 1 takes 0.1 ns an element of the row, 8 take 1.2, 16 take 2.5, an argsort 14.
 const SELECTED: usize = 16;
 const SPARSE: usize = 16;
+/// How many times as many there have to be where blocks are looked through, and how many at least.
+const BLOCKED: usize = 32;
+const BLOCKED_LEAST: usize = 2048;
+/// Up to so many, the folds of a pass for each are faster than the sorts of blocks.
+const FOLDED: usize = 2;
 
 /// What either holds.
 fn or(a: &Option<Tensor>, b: &Option<Tensor>) -> Option<Tensor> {
@@ -70,13 +75,58 @@ impl Tensor {
             panic!("topk: {k} elements are not in axis {axis} of {}", self.shape());
         }
         let n = self.dims()[axis];
-        let few = (1..=SELECTED).contains(&k) && n >= SPARSE * k && n < 1 << 29 && self.dtype() != DType::Bool;
-        let places = if few {
+        let number = self.dtype() != DType::Bool;
+        let few = (1..=SELECTED).contains(&k) && n >= SPARSE * k && n < 1 << 29 && number;
+        let long = k > 0 && n >= BLOCKED_LEAST && n / BLOCKED >= k && number && self.numel() > 0;
+        let places = if long && k > FOLDED {
+            self.places_by_blocks(k, axis, largest)
+        } else if few {
             self.first_places(k, axis, largest)
         } else {
             self.scanned(ScanOp::Argsort, axis, largest).part(axis, (0, 1, k))
         };
         (self.gathered(axis, &places), places)
+    }
+
+    /// Where the first `k` elements of a sort stand, by blocks of the row: they are in those `k` blocks whose own first
+    /// elements come first. For an element of another block has `k` elements before it: the first ones of these, which
+    /// are before it by their values, or are equal and stand before it. So one pass finds the first elements of blocks,
+    /// and two short sorts do the rest. Blocks are as long as makes both sorts equally long.
+    fn places_by_blocks(&self, k: usize, axis: usize, largest: bool) -> Tensor {
+        let n = self.dims()[axis];
+        let rows = self.numel() / n;
+        let length = ((n as f64 / k as f64).sqrt() as usize).next_multiple_of(8);
+        let count = n / length;
+        let x = self.detach().movedim(axis, -1).reshape([rows, n]);
+        let blocks = x.narrow(1, 0, count * length).reshape([rows, count, length]);
+        let chosen = blocks.firsts(largest).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
+        // In their own order, so that equal elements are in theirs.
+        let chosen = chosen.scanned(ScanOp::Sort, 1, false).unsqueeze(-1);
+        let own = crate::create::iota(length, DType::I64, self.device());
+        let mut places = (chosen * length + own).reshape([rows, k * length]);
+        if count * length < n {
+            // What is left behind the last block is looked at in any case.
+            let rest = crate::create::iota(n - count * length, DType::I64, self.device()) + count * length;
+            places = Tensor::cat(&[places, rest.broadcast_to([rows, n - count * length])], 1);
+        }
+        let first = x.gathered(1, &places).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
+        let mut shape = self.shape().remove(axis);
+        shape = shape.insert(shape.rank(), k);
+        places.gathered(1, &first).reshaped(shape).movedim(-1, axis)
+    }
+
+    /// Of each row along the last axis the element that comes first in a sort.
+    fn firsts(&self, largest: bool) -> Tensor {
+        // A NaN is the largest, and what a maximum gives where there is one.
+        if largest {
+            return self.amax(-1);
+        }
+        if !self.dtype().is_float() {
+            return self.amin(-1);
+        }
+        let nan = self.is_nan();
+        let least = nan.where_(f64::INFINITY, self).amin(-1);
+        nan.all(-1).where_(f64::NAN, least)
     }
 
     /// Where the first `k` elements of a sort stand, one found after the other: all of it folds over the same rows, so
@@ -178,21 +228,26 @@ impl Tensor {
     /// Places in the flattened tensor in order, which of the sorted elements begin a run of equal ones, and where those
     /// stand among them.
     fn runs(&self) -> Result<Runs, Error> {
-        let x = self.flatten();
-        let (sorted, order) = x.sort_with_indices(0, false);
-        if x.numel() == 0 {
+        let (sorted, order) = self.flatten().sort_with_indices(0, false);
+        let (first, starts) = sorted.begins()?;
+        Ok(Runs { sorted, order, first, starts })
+    }
+
+    /// Which elements of a sorted vector begin a run of equal ones, and where those stand.
+    fn begins(&self) -> Result<(Tensor, Tensor), Error> {
+        let n = self.numel();
+        if n == 0 {
             let none = Tensor::zeros_with([0], (DType::I64, self.device()));
-            return Ok(Runs { sorted, order, first: none.eq(0), starts: none });
+            return Ok((none.eq(0), none));
         }
-        let n = x.numel();
-        let (here, before) = (sorted.narrow(0, 1, n - 1), sorted.narrow(0, 0, n - 1));
+        let (here, before) = (self.narrow(0, 1, n - 1), self.narrow(0, 0, n - 1));
         let mut differs = here.ne(&before);
-        if x.dtype().is_float() {
+        if self.dtype().is_float() {
             differs &= !(here.is_nan() & before.is_nan());
         }
         let first = differs.pad([(1, 0)], true);
         let starts = first.flat_nonzero()?;
-        Ok(Runs { sorted, order, first, starts })
+        Ok((first, starts))
     }
 
     /// The distinct elements in order, as a vector; all NaN are one. Reads their number.
@@ -200,6 +255,12 @@ impl Tensor {
     /// # Errors
     /// When it cannot be computed.
     pub fn unique(&self) -> Result<Tensor, Error> {
+        // Of integers a sort without places is the faster one.
+        if !self.dtype().is_float() {
+            let sorted = self.flatten().sort(0, false);
+            let (_, starts) = sorted.begins()?;
+            return Ok(sorted.gathered(0, &starts));
+        }
         let r = self.runs()?;
         Ok(r.sorted.gathered(0, &r.starts))
     }

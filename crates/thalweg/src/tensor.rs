@@ -37,6 +37,8 @@ use thalweg_stream::Value;
 /// | normalise | [`softmax`](Tensor::softmax), [`layer_norm`](Tensor::layer_norm), [`rms_norm`](Tensor::rms_norm), [`group_norm`](Tensor::group_norm), [`batch_norm`](Tensor::batch_norm) |
 /// | compare with a target | [`cross_entropy`](Tensor::cross_entropy), [`mse_loss`](Tensor::mse_loss), [`bce_with_logits`](Tensor::bce_with_logits) |
 /// | multiply matrices | [`matmul`](Tensor::matmul), [`linear`](Tensor::linear), [`einsum`](Tensor::einsum), [`tensordot`](Tensor::tensordot), [`dot`](Tensor::dot), [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention) |
+/// | take matrices apart | `cholesky`, `lu`, `qr`, `svd`, `eigh`, `solve`, `inv`, `det`: with the feature `linalg` |
+/// | transform | `rfft`, `fft2`, `irfft`: with the feature `fft`; [`Complex`](crate::Complex) |
 /// | go over images | [`conv2d`](Tensor::conv2d), [`conv_transpose2d`](Tensor::conv_transpose2d), [`max_pool2d`](Tensor::max_pool2d), [`avg_pool2d`](Tensor::avg_pool2d), [`adaptive_avg_pool2d`](Tensor::adaptive_avg_pool2d), [`interpolate`](Tensor::interpolate) |
 /// | convert | [`cast`](Tensor::cast), [`to_device`](Tensor::to_device) |
 /// | differentiate | [`tracked`](Tensor::tracked), [`backward`](Tensor::backward), [`detach`](Tensor::detach), [`grad`](crate::grad()) |

@@ -316,3 +316,161 @@ pub fn sigmoid<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let d = m.d_add(s, e);
     m.d_div(s, d)
 }
+
+/// The error function: an odd polynomial below 1, `1 - erfc(|x|)` above
+#[inline(always)]
+pub fn erf<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let one = m.d(1.0);
+    let x2 = m.d_mul(x, x);
+    let s = poly(m, x2, &D_ERF);
+    let near = m.d_mul(x, s);
+    let a = m.d_abs(x);
+    let below = m.d_lt(a, one);
+    let c = erfc_of(m, a, 7.0);
+    let far = m.d_sub(one, c);
+    let far = m.d_copysign(far, x);
+    m.d_select(below, near, far)
+}
+
+/// `1 - erf(x)`
+#[inline(always)]
+pub fn erfc<M: Machine>(m: &mut M, x: M::D) -> M::D {
+    let a = m.d_abs(x);
+    let y = erfc_of(m, a, 27.3);
+    let (zero, two) = (m.d(0.0), m.d(2.0));
+    let below = m.d_lt(x, zero);
+    let rest = m.d_sub(two, y);
+    m.d_select(below, rest, y)
+}
+
+/// `erfc(a)` of an a that is not negative, and of `top` where a is larger: `e^(-a²)` over `(a + K)/K`, times a polynomial
+/// in `(a - K)/(a + K)`
+#[inline(always)]
+fn erfc_of<M: Machine>(m: &mut M, a: M::D, top: f64) -> M::D {
+    let (top, far) = (m.d(top), m.d(ERFC_FAR));
+    let a = m.d_min(top, a);
+    let d = m.d_add(a, far);
+    let over = m.d_sub(a, far);
+    let u = m.d_div(over, d);
+    let g = poly(m, u, &D_ERFC);
+    let inv = m.d_div(far, d);
+    let g = m.d_mul(g, inv);
+    // a² = s - lo exactly.
+    let s = m.d_mul(a, a);
+    let lo = m.d_fnma(a, a, s);
+    let (log2e, ln2_hi, ln2_lo) = (m.d(LOG2_E), m.d(D_LN2[0]), m.d(D_LN2[1]));
+    let n = m.d_mul(s, log2e);
+    let n = m.d_round(n);
+    let r = m.d_fnma(n, ln2_hi, s);
+    let lo = m.d_fma(n, ln2_lo, lo);
+    let r = m.d_sub(lo, r);
+    let e = poly(m, r, &D_EXP);
+    let y = m.d_mul(e, g);
+    let n = m.d_neg(n);
+    m.d_scale(y, n)
+}
+
+/// K of [`erfc_of`].
+const ERFC_FAR: f64 = 3.75;
+
+/// An unevaluated sum of two, the first of which is the sum rounded.
+type Sum<M> = (<M as Machine>::D, <M as Machine>::D);
+
+/// `a·b` of two sums, to about 2⁻¹⁰⁰.
+#[inline(always)]
+fn product<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M> {
+    let hi = m.d_mul(a, b);
+    let minus = m.d_neg(hi);
+    let lo = m.d_fma(a, b, minus);
+    let lo = m.d_fma(a, b_lo, lo);
+    (hi, m.d_fma(a_lo, b, lo))
+}
+
+/// `a + b` of two sums, where the first is 0 or larger.
+#[inline(always)]
+fn together<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M> {
+    let hi = m.d_add(a, b);
+    let back = m.d_sub(hi, a);
+    let left = m.d_sub(b, back);
+    let lo = m.d_add(a_lo, b_lo);
+    (hi, m.d_add(lo, left))
+}
+
+/// `log₂` of a positive finite x as a sum, to about 2⁻⁶⁴
+#[inline(always)]
+fn log2_sum<M: Machine>(m: &mut M, x: M::D) -> Sum<M> {
+    let (f, e) = split(m, x);
+    let (one, two, zero) = (m.d(1.0), m.d(2.0), m.d(0.0));
+    // s + s_lo = f/(f + 2), where f + 2 = d + d_lo.
+    let d = m.d_add(f, two);
+    let back = m.d_sub(d, two);
+    let d_lo = m.d_sub(f, back);
+    let inv = m.d_div(one, d);
+    let s = m.d_mul(f, inv);
+    let rest = m.d_fnma(s, d, f);
+    let rest = m.d_fnma(s, d_lo, rest);
+    let s_lo = m.d_mul(rest, inv);
+    let s = (s, s_lo);
+    // 2·log₂e·(s + s³/3), all in sums, + s⁵·Q(s²)
+    let square = product(m, s, s);
+    let (first, first_lo) = (m.d(D_POW_FIRST[0]), m.d(D_POW_FIRST[1]));
+    let q = poly(m, square.0, &D_POW_LOG);
+    let q = m.d_mul(q, square.0);
+    let factor = together(m, (first, first_lo), (q, zero));
+    let cube = product(m, s, square);
+    let small = product(m, cube, factor);
+    let c = (m.d(D_LOG2E2[0]), m.d(D_LOG2E2[1]));
+    let large = product(m, s, c);
+    let of = together(m, large, small);
+    let (t, lo) = together(m, (e, zero), of);
+    // What was carried along may be much for its own rounding to be multiplied with later: carry it over.
+    let sum = m.d_add(t, lo);
+    let back = m.d_sub(sum, t);
+    (sum, m.d_sub(lo, back))
+}
+
+/// `xʸ`, with every special case of IEEE 754
+#[inline(always)]
+pub fn pow<M: Machine>(m: &mut M, x: M::D, y: M::D) -> M::D {
+    let (zero, half, one, inf) = (m.d(0.0), m.d(0.5), m.d(1.0), m.d(f64::INFINITY));
+    let a = m.d_abs(x);
+    let (t_hi, t_lo) = log2_sum(m, a);
+    // log₂ of 0 is -inf, of inf and NaN the argument itself.
+    let (finite, at_zero, minus_inf) = (m.d_lt(a, inf), m.d_eq(a, zero), m.d(f64::NEG_INFINITY));
+    let t_hi = m.d_select(finite, t_hi, a);
+    let t_hi = m.d_select(at_zero, minus_inf, t_hi);
+    // |log₂ x| ≥ 2⁻⁵³ unless x is 1, so exponents beyond 2⁶⁴ change nothing; without infinities 0·inf does not arise.
+    let bounded = clamp(m, -18_446_744_073_709_551_616.0, y, 18_446_744_073_709_551_616.0);
+    let z = m.d_mul(bounded, t_hi);
+    let minus_z = m.d_neg(z);
+    let z_lo = m.d_fma(bounded, t_hi, minus_z);
+    let z_lo = m.d_fma(bounded, t_lo, z_lo);
+    let z = clamp(m, -1100.0, z, 1100.0);
+    // Beyond the clamp this may be large or NaN, where it no longer matters: bring it to a number.
+    let (low, high) = (m.d(-1.0), m.d(1.0));
+    let z_lo = m.d_min(z_lo, high);
+    let z_lo = m.d_max(z_lo, low);
+    let n = m.d_round(z);
+    let r = m.d_sub(z, n);
+    let r = m.d_add(r, z_lo);
+    let p = poly(m, r, &D_EXP2);
+    let p = m.d_scale(p, n);
+    // The sign of a negative base: kept by odd exponents, an error for fractions.
+    let whole = m.d_round(y);
+    let is_whole = m.d_eq(whole, y);
+    let h = m.d_mul(y, half);
+    let whole_h = m.d_round(h);
+    let is_odd = m.d_ne(whole_h, h);
+    let is_odd = m.m_and(is_odd, is_whole);
+    let signed = m.d_copysign(p, x);
+    let p = m.d_select(is_odd, signed, p);
+    let below = m.d_lt(x, zero);
+    let fraction = m.d_ne(whole, y);
+    let bad = m.m_and(below, fraction);
+    let bad = m.m_and(bad, finite);
+    let nan = m.d(f64::NAN);
+    let p = m.d_select(bad, nan, p);
+    let (y_zero, x_one) = (m.d_eq(y, zero), m.d_eq(x, one));
+    let certain = m.m_or(y_zero, x_one);
+    m.d_select(certain, one, p)
+}

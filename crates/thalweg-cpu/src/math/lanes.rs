@@ -129,6 +129,9 @@ mod f64s {
         Atan atan(x) or libm::atan;
         Tanh tanh(x) or libm::tanh;
         Sigmoid sigmoid(x) or unguarded;
+        Erf erf(x) or libm::erf;
+        Erfc erfc(x) or libm::erfc;
+        Pow pow(x, y) or libm::pow;
     }
 }
 

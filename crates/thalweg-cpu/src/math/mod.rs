@@ -51,7 +51,7 @@ pub fn element_f32<M: Machine>(m: &mut M, op: ElementOp, x: &[M::F]) -> Option<M
 /// Whether [`element_f64`] has the operation.
 pub fn has_f64(op: ElementOp) -> bool {
     use ElementOp::*;
-    matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log1p | Sin | Cos | Atan | Tanh | Sigmoid)
+    matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log1p | Sin | Cos | Atan | Tanh | Sigmoid | Erf | Erfc | Pow)
 }
 
 /// The operation on f64 lanes, or `None` where there is no function for it.
@@ -70,6 +70,9 @@ pub fn element_f64<M: Machine>(m: &mut M, op: ElementOp, x: &[M::D]) -> Option<M
         ElementOp::Atan => d::atan(m, x[0]),
         ElementOp::Tanh => d::tanh(m, x[0]),
         ElementOp::Sigmoid => d::sigmoid(m, x[0]),
+        ElementOp::Erf => d::erf(m, x[0]),
+        ElementOp::Erfc => d::erfc(m, x[0]),
+        ElementOp::Pow => d::pow(m, x[0], x[1]),
         _ => return None,
     })
 }

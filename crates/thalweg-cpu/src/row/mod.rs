@@ -10,6 +10,7 @@
 mod across;
 mod along;
 mod along_call;
+mod bare;
 mod columns;
 mod fold;
 mod layout;
@@ -28,6 +29,7 @@ use crate::scan;
 use crate::threads::Threads;
 use across::Across;
 use along::Along;
+use bare::Bare;
 use layout::Layout;
 use online::OnlineProgram;
 use std::sync::{Arc, OnceLock};
@@ -167,6 +169,9 @@ impl RowsProgram {
             return Moved::default();
         };
         let threads = self.threads.for_work(self.estimate_ns(geometry));
+        if let Some(bare) = Bare::of(&self.body, geometry, self.orientation()) {
+            return bare.moved(threads);
+        }
         let told = |phases: &Phases, together, width: Option<usize>| {
             let chunks = width.map_or(layout.rows(), |w| layout.rows().div_ceil(w));
             let split = passes::splits(chunks, layout.blocks(), threads);
@@ -209,6 +214,11 @@ impl RowsProgram {
         let place = |o: u16| (operands[o as usize].address(), operands[o as usize].bytes());
         let layout = Layout::new(body, geometry, self.orientation(), &place)?;
         let estimate = self.estimate_ns(geometry);
+        if let Some(bare) = Bare::of(body, geometry, self.orientation()) {
+            // SAFETY: the caller's promise.
+            unsafe { bare.run(operands, threads, estimate) };
+            return Ok(());
+        }
         let aliased = check::aliased(body, operands, |i| {
             let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
             if let Some(map) = &at.map {

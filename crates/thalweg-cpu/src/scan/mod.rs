@@ -42,7 +42,7 @@ pub fn ns_per_element(op: ScanOp) -> f64 {
 pub fn moves(op: ScanOp, dtype: DType, [n, width]: [usize; 2], split: bool) -> Moved {
     let bytes = (n * width * dtype.size()) as u64;
     match op {
-        ScanOp::Sort | ScanOp::Argsort => sort::moves(dtype, n, split).times(width as u64),
+        ScanOp::Sort | ScanOp::Argsort => sort::moves(op, dtype, n, split).times(width as u64),
         // Neither has blocks.
         ScanOp::LogSumExp => Moved::default(),
         ScanOp::Prod if dtype.is_float() => Moved::default(),
@@ -110,6 +110,8 @@ trait Element: Copy + Send + Sync {
     fn narrow(wide: Self::Wide) -> Self;
     /// Unsigned integers in the order of the elements, in the low bits.
     fn key(self) -> u64;
+    /// The element of a key, where there is one for each.
+    const OF_KEY: Option<fn(u64) -> Self> = None;
 }
 
 macro_rules! float_elements {
@@ -175,6 +177,7 @@ macro_rules! int_elements {
                 // Moved up by the least one: 0 stays 0 and unsigned ones stay what they are.
                 self.wrapping_sub(<$t>::MIN) as u64 & (u64::MAX >> (64 - <$t>::BITS))
             }
+            const OF_KEY: Option<fn(u64) -> $t> = Some(|key| (key as $t).wrapping_add(<$t>::MIN));
         }
         impl Int for $t {
             const LEAST: $t = <$t>::MIN;

@@ -152,6 +152,37 @@ fn the_first_of_many_are_those_that_a_sort_finds() {
     }
 }
 
+/// Of long rows blocks are looked through: ties, NaN and infinities in many of them, a rest behind the last one.
+#[test]
+fn the_first_of_long_rows_are_those_that_a_sort_finds() {
+    let n = 5003;
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.0];
+    let value = |i: usize| match i % 7 < 4 {
+        true => special[i * i % 5],
+        false => (i * 7919 % 13) as f32,
+    };
+    let floats = Tensor::new((0..2 * n).map(value).collect::<Vec<f32>>()).reshape([2, n]);
+    // Whole blocks of NaN before few other elements.
+    let late = Tensor::arange(n).lt(4900).where_(f64::NAN, floats.is_nan().where_(f64::INFINITY, &floats));
+    let ints = Tensor::randint(-3..3, [2, n]);
+    for x in [floats.clone(), late, floats.cast(DType::F64), ints.clone(), ints.cast(DType::U8), Tensor::randn([2, n])]
+    {
+        for (k, largest) in [(3, true), (3, false), (20, true), (20, false), (150, true), (150, false), (156, true)] {
+            let (values, places) = x.topk(k, 1, largest);
+            let order = x.argsort(1, largest).slice((.., ..k as i64));
+            assert_eq!(i64s(&places), i64s(&order), "{k} {largest} {}", x.dtype());
+            let first = x.sort(1, largest).slice((.., ..k as i64));
+            same(&f32s(&values.cast(DType::F32)), &f32s(&first.cast(DType::F32)));
+        }
+    }
+    let x = Tensor::randn([3, n, 2]);
+    let (_, places) = x.topk(40, 1, true);
+    assert_eq!(i64s(&places), i64s(&x.argsort(1, true).slice((.., ..40))));
+    let leaf = x.tracked();
+    let slopes = leaf.topk(40, 1, false).0.sum(..).backward()[&leaf].sum(..).item::<f32>().unwrap();
+    assert_eq!(slopes, 240.0);
+}
+
 #[test]
 fn gathers_are_loops() {
     let shape = [4, 5, 3];

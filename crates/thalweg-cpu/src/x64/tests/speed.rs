@@ -57,20 +57,23 @@ fn math_is_what_the_scalar_machine_computes() {
                 }
             }
             if math::has_f64(op) {
-                let code = compile(&map(DType::F64, false, 1, |b, x| b.element(op, x)), isa).unwrap();
+                let arity = op.row().arity as u16;
+                let code = compile(&map(DType::F64, false, arity, |b, x| b.element(op, x)), isa).unwrap();
                 for _ in 0..30 {
-                    let x: Vec<f64> = (0..77).map(|_| sample(&mut r)).collect();
+                    let x: Vec<Vec<f64>> = (0..arity).map(|_| (0..77).map(|_| sample(&mut r)).collect()).collect();
                     let mut y = vec![0f64; 77];
-                    let p = [x.as_ptr() as u64, y.as_mut_ptr() as u64];
+                    let mut p: Vec<u64> = x.iter().map(|x| x.as_ptr() as u64).collect();
+                    p.push(y.as_mut_ptr() as u64);
                     // SAFETY: contiguous buffers of 77 elements.
                     let whole = unsafe { code.run(&args(&p), 77, 1) };
                     let mut any = false;
                     for i in 0..77 {
                         let mut m = ScalarMachine::default();
-                        let want = math::element_f64(&mut m, op, &[x[i]]).unwrap();
+                        let x: Vec<f64> = x.iter().map(|x| x[i]).collect();
+                        let want = math::element_f64(&mut m, op, &x).unwrap();
                         any |= m.guarded;
                         let same = m.guarded || y[i].to_bits() == want.to_bits() || (y[i].is_nan() && want.is_nan());
-                        assert!(same, "{isa:?} {op:?} {}: {} {want}", x[i], y[i]);
+                        assert!(same, "{isa:?} {op:?} {x:?}: {} {want}", y[i]);
                     }
                     assert_eq!(whole, !any, "{op:?}");
                 }

@@ -1,0 +1,296 @@
+//! Fourier transforms. Behind the feature `fft`.
+//!
+//! In: tensors, or complex numbers as two ([`Complex`]), f32 or f64. Out: the same. Always true: a transform is a function
+//! on the host ([`HostOp`](crate::HostOp)) along one axis, on several threads; what is cut, padded and multiplied around
+//! it is recorded operations, and so are gradients, which are transforms again. docs/fourier.md has the choices.
+
+mod lines;
+mod pass;
+
+use crate::record::wrong_dtype;
+use crate::{Axes, Axis, Complex, DType, MAX_RANK, Tensor};
+
+/// By what transforms are divided, as the `norm` of `numpy.fft` and `torch.fft`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum FftNorm {
+    /// Inverse transforms by the number of samples: what is usual.
+    #[default]
+    Backward,
+    /// Transforms by the number of samples.
+    Forward,
+    /// Both by its root, so that they change no norm.
+    Ortho,
+}
+
+/// Sizes and norm of a transform: what `numpy.fft` and `torch.fft` take as `n` or `s`, and as `norm`.
+///
+/// ```
+/// # use thalweg::{Fft, FftNorm, Tensor};
+/// let x = Tensor::randn([100]);
+/// // Zeros are put behind it, up to a size that is fast.
+/// let z = x.rfft_with(0, &Fft::new().sizes([128]).norm(FftNorm::Ortho));
+/// assert_eq!(z.dims(), [65]);
+/// ```
+#[derive(Clone, Default, Debug)]
+pub struct Fft {
+    sizes: Option<Vec<usize>>,
+    norm: FftNorm,
+}
+
+impl Fft {
+    /// As many samples as there are, and the usual norm.
+    pub fn new() -> Fft {
+        Fft::default()
+    }
+
+    /// So many samples along each of the axes, which are cut or have zeros put behind them; for an inverse transform to
+    /// real numbers (`irfft`), how many of these there are, which may be odd.
+    pub fn sizes(self, sizes: impl Into<Vec<usize>>) -> Fft {
+        Fft { sizes: Some(sizes.into()), ..self }
+    }
+
+    /// The norm.
+    pub fn norm(self, norm: FftNorm) -> Fft {
+        Fft { norm, ..self }
+    }
+}
+
+impl FftNorm {
+    /// What a transform of `n` samples is multiplied by.
+    fn scale(self, inverse: bool, n: usize) -> f64 {
+        match (self, inverse) {
+            (FftNorm::Ortho, _) => 1.0 / (n as f64).sqrt(),
+            (FftNorm::Backward, true) | (FftNorm::Forward, false) => 1.0 / n as f64,
+            _ => 1.0,
+        }
+    }
+
+    /// The norm of the transform that goes the other way.
+    fn other(self) -> FftNorm {
+        match self {
+            FftNorm::Backward => FftNorm::Forward,
+            FftNorm::Forward => FftNorm::Backward,
+            FftNorm::Ortho => FftNorm::Ortho,
+        }
+    }
+}
+
+/// The axes of a transform with the number of samples along each.
+struct Along {
+    name: &'static str,
+    axes: Vec<(usize, usize)>,
+    norm: FftNorm,
+}
+
+impl Along {
+    /// Of an operand of that shape; `half` says whether its last axis is the half of a transform.
+    #[track_caller]
+    fn new(name: &'static str, x: &Tensor, axes: Axes, fft: &Fft, half: bool) -> Along {
+        if !matches!(x.dtype(), DType::F32 | DType::F64) {
+            wrong_dtype(name, "f32 or f64", x.dtype());
+        }
+        let (list, count) = axes.of(name, x.rank());
+        if let Some(sizes) = fft.sizes.as_ref().filter(|sizes| sizes.len() != count) {
+            panic!("{name}: {} sizes for {count} axes", sizes.len());
+        }
+        let samples = |i: usize| match &fft.sizes {
+            Some(sizes) => sizes[i],
+            None if half && i + 1 == count => 2 * x.dims()[list[i]].saturating_sub(1),
+            None => x.dims()[list[i]],
+        };
+        let axes: Vec<(usize, usize)> = (0..count).map(|i| (list[i], samples(i))).collect();
+        if let Some((axis, _)) = axes.iter().find(|(_, n)| *n == 0) {
+            panic!("{name}: a transform of no samples, along axis {axis} of shape {}", x.shape());
+        }
+        Along { name, axes, norm: fft.norm }
+    }
+
+    /// All but the last axis, by complex transforms.
+    #[track_caller]
+    fn first(&self, z: Complex, inverse: bool) -> Complex {
+        let first = &self.axes[..self.axes.len().saturating_sub(1)];
+        first.iter().fold(z, |z, &axis| self.complex(z, axis, inverse))
+    }
+
+    #[track_caller]
+    fn complex(&self, z: Complex, (axis, n): (usize, usize), inverse: bool) -> Complex {
+        let z = Complex { re: fit(&z.re, axis, n), im: fit(&z.im, axis, n) };
+        pass::complex(self.name, &z, axis, inverse, self.norm.scale(inverse, n))
+    }
+
+    #[track_caller]
+    fn all(&self, z: Complex, inverse: bool) -> Complex {
+        self.axes.iter().rev().fold(z, |z, &axis| self.complex(z, axis, inverse))
+    }
+
+    /// The first half along the last axis, then the others.
+    #[track_caller]
+    fn half(&self, x: &Tensor) -> Complex {
+        let Some(&(axis, n)) = self.axes.last() else { return Complex::real(x) };
+        let z = pass::half(self.name, &fit(x, axis, n), axis, self.norm.scale(false, n));
+        self.first(z, false)
+    }
+
+    /// The way back of [`half`](Along::half).
+    #[track_caller]
+    fn real(&self, z: Complex) -> Tensor {
+        let Some(&(axis, n)) = self.axes.last() else { return z.re };
+        let z = self.first(z, true);
+        let z = Complex { re: fit(&z.re, axis, n / 2 + 1), im: fit(&z.im, axis, n / 2 + 1) };
+        pass::real(self.name, &z, axis, n, self.norm.scale(true, n))
+    }
+}
+
+/// So many elements along an axis: the first ones, or zeros behind them.
+fn fit(x: &Tensor, axis: usize, n: usize) -> Tensor {
+    let own = x.dims()[axis];
+    if n == own {
+        return x.clone();
+    }
+    if n < own {
+        return x.narrow(axis, 0, n);
+    }
+    let mut widths = [(0, 0); MAX_RANK];
+    widths[axis] = (0, n - own);
+    x.pad(&widths[..x.rank()], 0)
+}
+
+/// Along one axis, with and without options.
+macro_rules! along_one {
+    ($($(#[$doc:meta])* $name:ident $with:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Panics
+        /// When there is no such axis, it is of no samples, or the dtype is not f32 or f64.
+        #[track_caller]
+        pub fn $name(&self, axis: impl Into<Axis>) -> $result {
+            self.$with(axis, &Fft::new())
+        }
+
+        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") of a size and with a norm of one's own.")]
+        ///
+        /// # Panics
+        /// As there, and when there is more than one size.
+        #[track_caller]
+        pub fn $with(&self, axis: impl Into<Axis>, fft: &Fft) -> $result {
+            let $x = self;
+            let axis = axis.into().of(stringify!($name), $x.shape().rank());
+            let $along = Along::new(stringify!($name), $x.one_part(), axis.into(), fft, $half);
+            $body
+        }
+    )*};
+}
+
+/// Along several axes, with and without options, and along the last two.
+macro_rules! along_several {
+    ($($(#[$doc:meta])* $name:ident $with:ident $two:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Panics
+        /// When there is no such axis, it is named twice or of no samples, or the dtype is not f32 or f64.
+        #[track_caller]
+        pub fn $name(&self, axes: impl Into<Axes>) -> $result {
+            self.$with(axes, &Fft::new())
+        }
+
+        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") of sizes and with a norm of one's own.")]
+        ///
+        /// # Panics
+        /// As there, and when there are not as many sizes as axes.
+        #[track_caller]
+        pub fn $with(&self, axes: impl Into<Axes>, fft: &Fft) -> $result {
+            let $x = self;
+            let $along = Along::new(stringify!($name), $x.one_part(), axes.into(), fft, $half);
+            $body
+        }
+
+        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") along the last two axes.")]
+        ///
+        /// # Panics
+        /// When the rank is below 2, one of the axes is of no samples, or the dtype is not f32 or f64.
+        #[track_caller]
+        pub fn $two(&self) -> $result {
+            let $x = self;
+            let $along = Along::new(stringify!($two), $x.one_part(), [-2, -1].into(), &Fft::new(), $half);
+            $body
+        }
+    )*};
+}
+
+/// What says shape and dtype.
+trait Part {
+    fn one_part(&self) -> &Tensor;
+}
+
+impl Part for Tensor {
+    fn one_part(&self) -> &Tensor {
+        self
+    }
+}
+
+impl Part for Complex {
+    fn one_part(&self) -> &Tensor {
+        &self.re
+    }
+}
+
+/// Fourier transforms of real numbers. They need the feature `fft`, take f32 and f64, and have gradients of every order;
+/// NaN goes on into all results of its line.
+impl Tensor {
+    along_one! {
+        /// The discrete Fourier transform, `Σ x[t] e^(-2πi kt/n)`, all `n` of it, as `numpy.fft.fft` and `torch.fft.fft`.
+        /// [`rfft`](Tensor::rfft) computes half of it, which says everything.
+        fft fft_with -> Complex, false |x, along| along.all(Complex::real(x), false);
+        /// The first `n/2 + 1` results of the discrete Fourier transform, as `numpy.fft.rfft` and `torch.fft.rfft`; the
+        /// others are their conjugates.
+        ///
+        /// ```
+        /// # use thalweg::Tensor;
+        /// let wave = (Tensor::arange(8) * (2.0 * std::f64::consts::PI / 8.0)).cos();
+        /// let z = wave.rfft(0);
+        /// assert_eq!(z.abs().argmax(0).item::<i64>()?, 1);
+        /// assert!((z.irfft(0) - wave).abs().amax(..).item::<f32>()? < 1e-6);
+        /// # Ok::<(), thalweg::Error>(())
+        /// ```
+        rfft rfft_with -> Complex, false |x, along| along.half(x);
+        /// The inverse of [`hfft`](Complex::hfft), as `numpy.fft.ihfft`.
+        ihfft ihfft_with -> Complex, false |x, along| {
+            // Backwards is the conjugate of forwards, with the factor of the way back.
+            Along { norm: along.norm.other(), ..along }.half(x).conj()
+        };
+    }
+
+    along_several! {
+        /// The discrete Fourier transform along several axes, as `numpy.fft.fftn` and `torch.fft.fftn`.
+        fftn fftn_with fft2 -> Complex, false |x, along| along.all(Complex::real(x), false);
+        /// [`rfft`](Tensor::rfft) along the last of the axes, then transforms along the others, as `numpy.fft.rfftn` and
+        /// `torch.fft.rfftn`.
+        rfftn rfftn_with rfft2 -> Complex, false |x, along| along.half(x);
+    }
+}
+
+/// Fourier transforms of complex numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
+/// order; NaN goes on into all results of its line.
+impl Complex {
+    along_one! {
+        /// The discrete Fourier transform, `Σ z[t] e^(-2πi kt/n)`, as `numpy.fft.fft` and `torch.fft.fft`.
+        fft fft_with -> Complex, false |z, along| along.all(z.clone(), false);
+        /// The inverse of [`fft`](Complex::fft), as `numpy.fft.ifft` and `torch.fft.ifft`.
+        ifft ifft_with -> Complex, false |z, along| along.all(z.clone(), true);
+        /// The inverse of [`Tensor::rfft`], as `numpy.fft.irfft` and `torch.fft.irfft`: of `m` numbers `2(m - 1)` real ones,
+        /// or as many as `sizes` says, which has to be said where they are odd.
+        irfft irfft_with -> Tensor, true |z, along| along.real(z.clone());
+        /// The transform of numbers whose other half is conjugate, which is real, as `numpy.fft.hfft` and `torch.fft.hfft`.
+        hfft hfft_with -> Tensor, true |z, along| Along { norm: along.norm.other(), ..along }.real(z.conj());
+    }
+
+    along_several! {
+        /// The discrete Fourier transform along several axes, as `numpy.fft.fftn` and `torch.fft.fftn`.
+        fftn fftn_with fft2 -> Complex, false |z, along| along.all(z.clone(), false);
+        /// The inverse of [`fftn`](Complex::fftn), as `numpy.fft.ifftn` and `torch.fft.ifftn`.
+        ifftn ifftn_with ifft2 -> Complex, false |z, along| along.all(z.clone(), true);
+        /// The inverse of [`Tensor::rfftn`], as `numpy.fft.irfftn` and `torch.fft.irfftn`: the last of the axes is the
+        /// half, as for [`irfft`](Complex::irfft).
+        irfftn irfftn_with irfft2 -> Tensor, true |z, along| along.real(z.clone());
+    }
+}

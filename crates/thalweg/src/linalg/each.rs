@@ -1,0 +1,169 @@
+//! One function for one matrix, as an operation on tensors of matrices.
+//!
+//! In: what becomes of a matrix ([`EachMatrix`]), over the types of `faer`. Out: a [`HostOp`], batched over the leading
+//! dimensions, for f32 and f64. Always true: matrices of a batch do not depend on each other, so which thread takes
+//! which changes nothing; the error is that of the first matrix that has one, by its place in the batch.
+
+use crate::host_threads::{has_host_threads, on_host_threads};
+use crate::{DType, Element, HostInput, HostOp, HostOutput, Shape, Tensor};
+use faer::{MatMut, MatRef, Par};
+use rayon::prelude::*;
+use std::array::from_fn;
+
+/// The elements that there are decompositions for.
+pub(super) trait Real: Element + faer::traits::RealField {
+    /// The number in f64.
+    fn wide(self) -> f64;
+    /// The number of f64 in this type, rounded.
+    fn narrow(x: f64) -> Self;
+}
+
+impl Real for f32 {
+    fn wide(self) -> f64 {
+        self as f64
+    }
+    fn narrow(x: f64) -> f32 {
+        x as f32
+    }
+}
+
+impl Real for f64 {
+    fn wide(self) -> f64 {
+        self
+    }
+    fn narrow(x: f64) -> f64 {
+        x
+    }
+}
+
+/// What one result is for each matrix.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    Matrix(usize, usize),
+    /// A column, to the function.
+    Vector(usize),
+    /// A matrix of one element, to the function.
+    Number,
+}
+
+impl Part {
+    fn sizes(self) -> (usize, usize) {
+        match self {
+            Part::Matrix(rows, columns) => (rows, columns),
+            Part::Vector(n) => (n, 1),
+            Part::Number => (1, 1),
+        }
+    }
+}
+
+/// What becomes of one matrix, or of several together.
+pub(super) trait EachMatrix<const I: usize, const O: usize>: Copy + Send + Sync + 'static {
+    /// The operation's name.
+    const NAME: &'static str;
+    /// The results for operands of these sizes.
+    fn parts(&self, x: [(usize, usize); I]) -> [Part; O];
+    /// Writes the results, which are row-major and all zero at first, or says why there are none.
+    fn run<T: Real>(&self, x: [MatRef<'_, T>; I], y: [MatMut<'_, T>; O], par: Par) -> Result<(), String>;
+}
+
+/// The sizes of the matrices in the last two dimensions.
+pub(super) fn sizes(x: &Shape) -> (usize, usize) {
+    (x[x.rank() - 2], x[x.rank() - 1])
+}
+
+/// The leading dimensions.
+pub(super) fn batch(x: &Tensor) -> &[usize] {
+    &x.dims()[..x.rank() - 2]
+}
+
+/// The operation. Its operands have equal leading dimensions and one dtype, f32 or f64.
+pub(super) fn host_op<const I: usize, const O: usize, F: EachMatrix<I, O>>(f: F) -> HostOp {
+    let outputs = move |x: &[Tensor]| {
+        let parts = f.parts(from_fn(|i| sizes(x[i].shape())));
+        let shape = |part| {
+            let lead = Shape::new(batch(&x[0]));
+            match part {
+                Part::Matrix(rows, columns) => lead.insert(lead.rank(), rows).insert(lead.rank() + 1, columns),
+                Part::Vector(n) => lead.insert(lead.rank(), n),
+                Part::Number => lead,
+            }
+        };
+        parts.map(|part| (shape(part), x[0].dtype()))
+    };
+    HostOp::new(F::NAME, outputs, move |x, y| {
+        let done = match x[0].dtype() {
+            DType::F32 => run_all::<f32, I, O, F>(f, x, y),
+            _ => run_all::<f64, I, O, F>(f, x, y),
+        };
+        done.map_err(Into::into)
+    })
+}
+
+/// Elements from which on several threads are worth waking, counted with what is computed for each.
+const PARALLEL: f64 = 1e6;
+
+fn run_all<T: Real, const I: usize, const O: usize, F: EachMatrix<I, O>>(
+    f: F,
+    x: &[HostInput<'_>],
+    y: &mut [HostOutput<'_>],
+) -> Result<(), String> {
+    let from: [(usize, usize); I] = from_fn(|i| sizes(x[i].shape()));
+    let to = f.parts(from).map(Part::sizes);
+    let lead = &x[0].shape().dims()[..x[0].shape().rank() - 2];
+    let count: usize = lead.iter().product();
+    let operands: [&[T]; I] = from_fn(|i| x[i].slice::<T>());
+    let mut left: Vec<&mut [T]> = y.iter_mut().map(HostOutput::slice_mut::<T>).collect();
+    // What each matrix has of the results, in order.
+    let results: Vec<[&mut [T]; O]> = (0..count)
+        .map(|_| {
+            from_fn(|i| {
+                let (own, rest) = std::mem::take(&mut left[i]).split_at_mut(to[i].0 * to[i].1);
+                left[i] = rest;
+                own
+            })
+        })
+        .collect();
+    let one = |(at, own): (usize, [&mut [T]; O]), par: Par| {
+        let matrix = |i: usize| {
+            let ((rows, columns), size) = (from[i], from[i].0 * from[i].1);
+            MatRef::from_row_major_slice(&operands[i][at * size..][..size], rows, columns)
+        };
+        let mut own = own.into_iter();
+        let result = |i: usize| {
+            let elements = own.next().expect("one for each");
+            MatMut::from_row_major_slice_mut(elements, to[i].0, to[i].1)
+        };
+        let (x, y) = (from_fn(matrix), from_fn(result));
+        let told = |why| if lead.is_empty() { why } else { format!("matrix {}: {why}", place(at, lead)) };
+        f.run(x, y, par).map_err(told)
+    };
+    let operations = from.iter().map(|&(m, n)| 10.0 * (m * n) as f64 * m.min(n) as f64).fold(0.0, f64::max);
+    let mut all = results.into_iter().enumerate();
+    if !has_host_threads() || operations * (count as f64) < PARALLEL {
+        return all.try_for_each(|job| one(job, Par::Seq));
+    }
+    on_host_threads(|| match count {
+        1 => all.try_for_each(|job| one(job, Par::rayon(0))),
+        _ => {
+            let all: Vec<_> = all.collect();
+            let failed = all.into_par_iter().map(|job| one(job, Par::Seq)).find_first(Result::is_err);
+            failed.unwrap_or(Ok(()))
+        }
+    })
+}
+
+/// A place in the leading dimensions, as an index of them.
+fn place(at: usize, lead: &[usize]) -> String {
+    let mut rest = at;
+    let mut index: Vec<String> = lead
+        .iter()
+        .rev()
+        .map(|&size| {
+            let own = rest % size;
+            rest /= size;
+            own.to_string()
+        })
+        .collect();
+    index.reverse();
+    format!("[{}]", index.join(", "))
+}

@@ -1,0 +1,126 @@
+//! Eigenvalues and eigenvectors.
+
+use super::each::host_op;
+use super::spectra::{General, GeneralValues, Symmetric, SymmetricValues};
+use super::{gaps, identity, skew, squares};
+use crate::{Backward, Complex, Tensor};
+
+impl Tensor {
+    /// Eigenvalues from the smallest on, and eigenvectors as columns, of symmetric matrices, as `numpy.linalg.eigh` and
+    /// `torch.linalg.eigh`. The lower half is read. Signs of the vectors are not fixed. Takes f32 and f64. NaN and infinity
+    /// are an error where a result is read. Needs the feature `linalg`.
+    ///
+    /// The gradient of the vectors takes distinct eigenvalues, and what does not depend on signs, as PyTorch's.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let a = Tensor::new([[2.0f64, 1.0], [1.0, 2.0]]);
+    /// let (w, v) = a.eigh();
+    /// assert!((&w - Tensor::new([1.0, 3.0])).abs().amax(..).item::<f64>()? < 1e-12);
+    /// assert!((a.matmul(&v) - v * w).abs().amax(..).item::<f64>()? < 1e-12);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When these are not square matrices of f32 or f64.
+    #[track_caller]
+    pub fn eigh(&self) -> (Tensor, Tensor) {
+        let n = squares("eigh", self);
+        let back = move |b: Backward<Vec<Tensor>, Vec<Tensor>>| {
+            let (w, v, gw, gv) = (&b.outputs[0], &b.outputs[1], &b.gradients[0], &b.gradients[1]);
+            // V [diag(gw) + skew(Vᵀ gV) / 2E] Vᵀ with E[i, j] = w[j] - w[i]: symmetric, as PyTorch's
+            let off = skew(&v.t().matmul(gv)) / gaps(w, n) * 0.5;
+            let middle = off + identity(n, w) * gw.unsqueeze(-2);
+            [v.matmul(&middle).matmul(&v.t())]
+        };
+        let mut both = host_op(Symmetric).backward(back).on_all(self).into_iter();
+        both.next().zip(both.next()).expect("it has two results")
+    }
+
+    /// The eigenvalues of symmetric matrices from the smallest on, as `numpy.linalg.eigvalsh`: faster than
+    /// [`eigh`](Tensor::eigh), and with a gradient wherever they are. Needs the feature `linalg`.
+    ///
+    /// # Panics
+    /// When these are not square matrices of f32 or f64.
+    #[track_caller]
+    pub fn eigvalsh(&self) -> Tensor {
+        squares("eigvalsh", self);
+        let back = |b: Backward<Vec<Tensor>, Vec<Tensor>>| {
+            let (_, v) = b.inputs[0].eigh();
+            [(&v * b.gradients[0].unsqueeze(-2)).matmul(&v.t())]
+        };
+        host_op(SymmetricValues).backward(back).on(self)
+    }
+
+    /// Eigenvalues and eigenvectors of any square matrices, as `numpy.linalg.eig` and `torch.linalg.eig`: complex, in no
+    /// order, conjugate pairs together; vectors are columns of Euclidean norm 1, whose phase is not fixed. Takes f32 and
+    /// f64. NaN and infinity are an error where a result is read. Needs the feature `linalg`.
+    ///
+    /// The gradient takes distinct eigenvalues, and of the vectors what does not depend on their phase, as PyTorch's.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (w, _) = Tensor::new([[0.0f64, -1.0], [1.0, 0.0]]).eig();
+    /// assert!((w.im.abs() - 1.0).abs().amax(..).item::<f64>()? < 1e-12);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When these are not square matrices of f32 or f64.
+    #[track_caller]
+    pub fn eig(&self) -> (Complex, Complex) {
+        squares("eig", self);
+        let back = |b: Backward<Vec<Tensor>, Vec<Tensor>>| {
+            let pair = |t: &[Tensor], i: usize| Complex { re: t[i].clone(), im: t[i + 1].clone() };
+            let (y, g) = (&b.outputs, &b.gradients);
+            [eig_gradient(&pair(y, 0), &pair(y, 2), &pair(g, 0), Some(&pair(g, 2)))]
+        };
+        let mut all = host_op(General).backward(back).on_all(self).into_iter();
+        let mut pair = || Complex { re: all.next().expect("four results"), im: all.next().expect("four results") };
+        (pair(), pair())
+    }
+
+    /// The eigenvalues of any square matrices, as `numpy.linalg.eigvals`: faster than [`eig`](Tensor::eig). Needs the
+    /// feature `linalg`.
+    ///
+    /// # Panics
+    /// When these are not square matrices of f32 or f64.
+    #[track_caller]
+    pub fn eigvals(&self) -> Complex {
+        squares("eigvals", self);
+        if self.is_tracked() {
+            // The gradient needs the vectors, and their order.
+            return self.eig().0;
+        }
+        let mut all = host_op(GeneralValues).on_all(self).into_iter();
+        Complex { re: all.next().expect("two results"), im: all.next().expect("two results") }
+    }
+}
+
+/// As in PyTorch: the real part of `V⁻ᴴ [diag(gw) + (Vᴴ gV - Vᴴ V diag(Re(Vᴴ gV))) / E*] Vᴴ` with
+/// `E[i, j] = w[j] - w[i]`, 1 on the diagonal.
+fn eig_gradient(w: &Complex, v: &Complex, gw: &Complex, gv: Option<&Complex>) -> Tensor {
+    let n = w.dims()[w.dims().len() - 1];
+    let unit = identity(n, &w.re);
+    let vh = v.adjoint();
+    let mut middle = gw.map(|g| &unit * g.unsqueeze(-2));
+    if let Some(gv) = gv {
+        let vgv = vh.matmul(gv);
+        let along = vgv.re.diagonal(0).unsqueeze(-2);
+        let off = vgv - vh.matmul(v) * along;
+        // 1 on the diagonal, where the other part of the difference is 0.
+        let e = w.map(|w| w.unsqueeze(-2) - w.unsqueeze(-1));
+        let e = Complex { re: e.re + &unit, im: -e.im };
+        middle = middle + off / e * (1.0 - &unit);
+    }
+    solve_complex(&vh, &middle.matmul(&vh)).re
+}
+
+/// X of `A X = B`, complex, as a real system of twice the size.
+fn solve_complex(a: &Complex, b: &Complex) -> Complex {
+    let top = Tensor::cat(&[a.re.clone(), -&a.im], -1);
+    let bottom = Tensor::cat(&[&a.im, &a.re], -1);
+    let n = a.dims()[a.dims().len() - 1];
+    let x = Tensor::cat(&[top, bottom], -2).solve(&Tensor::cat(&[&b.re, &b.im], -2));
+    Complex { re: x.narrow(-2, 0, n), im: x.narrow(-2, n, n) }
+}

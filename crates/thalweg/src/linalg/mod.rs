@@ -1,0 +1,68 @@
+//! Linear algebra: matrices taken apart, and what is solved by that. Behind the feature `linalg`.
+//!
+//! In: tensors whose last two dimensions are matrices, f32 or f64. Out: tensors. Always true: a decomposition is a
+//! function on the host ([`HostOp`](crate::HostOp)) that goes over the leading dimensions, and everything around it -
+//! products, transposes, gradients - is recorded operations, which fuse. What depends on the values (a singular matrix, one that is not positive
+//! definite, NaN where an iteration would not end) is an error where a result is read, and says the operation, the line
+//! of the call and the matrix of the batch. docs/linear-algebra.md has the formulas of the gradients.
+
+mod cholesky;
+mod each;
+mod eigen;
+mod exp;
+mod exponential;
+mod factors;
+mod inverse;
+mod lu;
+mod norms;
+mod qr;
+mod singular;
+mod solve;
+mod spectra;
+
+pub use norms::MatrixNorm;
+
+use crate::record::wrong_dtype;
+use crate::{DType, Options, Tensor};
+
+/// Checks that it is matrices of f32 or f64, and gives their sizes.
+#[track_caller]
+fn matrices(name: &str, x: &Tensor) -> (usize, usize) {
+    if !matches!(x.dtype(), DType::F32 | DType::F64) {
+        wrong_dtype(name, "f32 or f64", x.dtype());
+    }
+    if x.rank() < 2 {
+        panic!("{name}: takes matrices, not shape {}", x.shape());
+    }
+    each::sizes(x.shape())
+}
+
+/// Checks that it is square matrices of f32 or f64, and gives their size.
+#[track_caller]
+fn squares(name: &str, x: &Tensor) -> usize {
+    let (rows, columns) = matrices(name, x);
+    if rows != columns {
+        panic!("{name}: takes square matrices, not shape {}", x.shape());
+    }
+    rows
+}
+
+/// The identity, which broadcasts.
+fn identity(n: usize, like: &Tensor) -> Tensor {
+    Tensor::eye_with(n, n, Options::of(like))
+}
+
+/// `A - Aᵀ`.
+fn skew(a: &Tensor) -> Tensor {
+    a - a.t()
+}
+
+/// Differences `x[j] - x[i]` of a vector's elements, 1 on the diagonal.
+fn gaps(x: &Tensor, n: usize) -> Tensor {
+    x.unsqueeze(-2) - x.unsqueeze(-1) + identity(n, x)
+}
+
+/// The lower half of a matrix with half of its diagonal.
+fn lower_half(a: &Tensor, n: usize) -> Tensor {
+    a.tril(0) * (1.0 - identity(n, a) * 0.5)
+}

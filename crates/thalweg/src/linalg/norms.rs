@@ -1,0 +1,84 @@
+//! Norms and condition numbers of matrices.
+
+use super::{matrices, squares};
+use crate::Tensor;
+
+/// A norm of matrices, as the `ord` of `numpy.linalg.norm` and `torch.linalg.matrix_norm`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MatrixNorm {
+    /// `"fro"`: the root of the sum of squares.
+    Frobenius,
+    /// `"nuc"`: the sum of singular values.
+    Nuclear,
+    /// `2`: the largest singular value.
+    Two,
+    /// `-2`: the smallest singular value.
+    MinusTwo,
+    /// `1`: the largest sum of magnitudes of a column.
+    One,
+    /// `-1`: the smallest such sum.
+    MinusOne,
+    /// `inf`: the largest sum of magnitudes of a row.
+    Infinity,
+    /// `-inf`: the smallest such sum.
+    MinusInfinity,
+}
+
+impl Tensor {
+    /// A norm of the matrices in the last two dimensions, as `numpy.linalg.matrix_norm` and `torch.linalg.matrix_norm`.
+    /// Norms by singular values need f32 or f64, and NaN is an error where such a one is read; the others are NaN. Needs the
+    /// feature `linalg`; without it there are [`norm`](Tensor::norm) over two axes, and [`norm_p`](Tensor::norm_p) of
+    /// vectors.
+    ///
+    /// ```
+    /// # use thalweg::{MatrixNorm, Tensor};
+    /// let a = Tensor::new([[3.0f64, 0.0], [0.0, -4.0]]);
+    /// assert_eq!(a.matrix_norm(MatrixNorm::Frobenius).item::<f64>()?, 5.0);
+    /// assert_eq!(a.matrix_norm(MatrixNorm::One).item::<f64>()?, 4.0);
+    /// assert!((a.matrix_norm(MatrixNorm::Nuclear).item::<f64>()? - 7.0).abs() < 1e-12);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// When these are not matrices of f32 or f64, or a norm is asked for that an empty one has not.
+    #[track_caller]
+    pub fn matrix_norm(&self, norm: MatrixNorm) -> Tensor {
+        matrices("matrix_norm", self);
+        match norm {
+            MatrixNorm::Frobenius => self.norm([-2, -1]),
+            MatrixNorm::Nuclear => self.svdvals().sum(-1),
+            MatrixNorm::Two => self.svdvals().amax(-1),
+            MatrixNorm::MinusTwo => self.svdvals().amin(-1),
+            MatrixNorm::One => self.abs().sum(-2).amax(-1),
+            MatrixNorm::MinusOne => self.abs().sum(-2).amin(-1),
+            MatrixNorm::Infinity => self.abs().sum(-1).amax(-1),
+            MatrixNorm::MinusInfinity => self.abs().sum(-1).amin(-1),
+        }
+    }
+
+    /// Condition numbers: `|A| |A⁻¹|` in that norm, as `numpy.linalg.cond`; for [`MatrixNorm::Two`] and its inverse of
+    /// singular values, of any matrices. ∞ of a singular matrix. Takes f32 and f64. Needs the feature `linalg`.
+    ///
+    /// # Panics
+    /// When these are not matrices of f32 or f64, or in other norms not square.
+    #[track_caller]
+    pub fn cond(&self, norm: MatrixNorm) -> Tensor {
+        matrices("cond", self);
+        match norm {
+            MatrixNorm::Two | MatrixNorm::MinusTwo => {
+                let s = self.svdvals();
+                let (large, small) = (s.amax(-1), s.amin(-1));
+                if norm == MatrixNorm::Two { large / small } else { small / large }
+            }
+            MatrixNorm::Nuclear => {
+                squares("cond", self);
+                let s = self.svdvals();
+                s.sum(-1) * s.recip().sum(-1)
+            }
+            _ => {
+                squares("cond", self);
+                self.matrix_norm(norm) * self.inverse_or_infinity().matrix_norm(norm)
+            }
+        }
+    }
+}

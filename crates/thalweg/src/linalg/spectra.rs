@@ -1,0 +1,235 @@
+//! Singular values and eigenvalues of matrices, one at a time, by `faer`.
+
+use super::each::{EachMatrix, Part, Real};
+use super::factors::not_finite;
+use faer::diag::Diag;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::evd::{self, ComputeEigenvectors};
+use faer::linalg::svd::{self, ComputeSvdVectors};
+use faer::{Mat, MatMut, MatRef, Par};
+
+const NOT_FINITE: &str = "there is NaN or infinity in it";
+const NO_END: &str = "the iteration did not converge";
+
+/// How many singular vectors.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Vectors {
+    /// As many as there are values.
+    Thin,
+    /// All of both spaces.
+    Full,
+}
+
+/// `A = U diag(S) Vᵀ`, singular values from the largest on.
+#[derive(Clone, Copy)]
+pub(super) struct Svd(pub(super) Vectors);
+
+impl EachMatrix<1, 3> for Svd {
+    const NAME: &'static str = "svd";
+
+    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [Part; 3] {
+        let k = m.min(n);
+        let (left, right) = if self.0 == Vectors::Full { (m, n) } else { (k, k) };
+        [Part::Matrix(m, left), Part::Vector(k), Part::Matrix(right, n)]
+    }
+
+    fn run<T: Real>(
+        &self,
+        [a]: [MatRef<'_, T>; 1],
+        [mut u, s, vt]: [MatMut<'_, T>; 3],
+        par: Par,
+    ) -> Result<(), String> {
+        let (m, n) = a.shape();
+        let mut v = vt.transpose_mut();
+        if m.min(n) == 0 {
+            u.diagonal_mut().fill(T::one_impl());
+            v.diagonal_mut().fill(T::one_impl());
+            return Ok(());
+        }
+        if not_finite(a) {
+            return Err(NOT_FINITE.into());
+        }
+        let vectors = if self.0 == Vectors::Full { ComputeSvdVectors::Full } else { ComputeSvdVectors::Thin };
+        let (mut left, mut right) = (Mat::zeros(m, u.ncols()), Mat::zeros(n, v.ncols()));
+        let mut values = Diag::zeros(m.min(n));
+        let stack = &mut MemBuffer::new(svd::svd_scratch::<T>(m, n, vectors, vectors, par, Default::default()));
+        svd::svd(
+            a,
+            values.as_mut(),
+            Some(left.as_mut()),
+            Some(right.as_mut()),
+            par,
+            MemStack::new(stack),
+            Default::default(),
+        )
+        .map_err(|_| NO_END)?;
+        u.copy_from(&left);
+        v.copy_from(&right);
+        s.col_mut(0).copy_from(values.column_vector());
+        Ok(())
+    }
+}
+
+/// The singular values alone.
+#[derive(Clone, Copy)]
+pub(super) struct SingularValues;
+
+impl EachMatrix<1, 1> for SingularValues {
+    const NAME: &'static str = "svdvals";
+
+    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [Part; 1] {
+        [Part::Vector(m.min(n))]
+    }
+
+    fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [s]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
+        let (m, n) = a.shape();
+        if m.min(n) == 0 {
+            return Ok(());
+        }
+        if not_finite(a) {
+            return Err(NOT_FINITE.into());
+        }
+        let no = ComputeSvdVectors::No;
+        let mut values = Diag::zeros(m.min(n));
+        let stack = &mut MemBuffer::new(svd::svd_scratch::<T>(m, n, no, no, par, Default::default()));
+        svd::svd(a, values.as_mut(), None, None, par, MemStack::new(stack), Default::default()).map_err(|_| NO_END)?;
+        s.col_mut(0).copy_from(values.column_vector());
+        Ok(())
+    }
+}
+
+/// Eigenvalues of a symmetric matrix from the smallest on, and its eigenvectors as columns. The lower half is read.
+#[derive(Clone, Copy)]
+pub(super) struct Symmetric;
+
+impl EachMatrix<1, 2> for Symmetric {
+    const NAME: &'static str = "eigh";
+
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 2] {
+        [Part::Vector(n), Part::Matrix(n, n)]
+    }
+
+    fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [w, mut v]: [MatMut<'_, T>; 2], par: Par) -> Result<(), String> {
+        let mut vectors = Mat::zeros(a.nrows(), a.nrows());
+        let values = symmetric(a, Some(vectors.as_mut()), par)?;
+        w.col_mut(0).copy_from(values.column_vector());
+        v.copy_from(&vectors);
+        Ok(())
+    }
+}
+
+/// The eigenvalues alone.
+#[derive(Clone, Copy)]
+pub(super) struct SymmetricValues;
+
+impl EachMatrix<1, 1> for SymmetricValues {
+    const NAME: &'static str = "eigvalsh";
+
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 1] {
+        [Part::Vector(n)]
+    }
+
+    fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [w]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
+        let values = symmetric(a, None, par)?;
+        w.col_mut(0).copy_from(values.column_vector());
+        Ok(())
+    }
+}
+
+fn symmetric<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) -> Result<Diag<T>, String> {
+    let n = a.nrows();
+    let mut values = Diag::zeros(n);
+    if n == 0 {
+        return Ok(values);
+    }
+    // The upper half is not looked at, whatever is in it.
+    if (0..n).any(|j| (j..n).any(|i| !a[(i, j)].wide().is_finite())) {
+        return Err(NOT_FINITE.into());
+    }
+    let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+    let stack = &mut MemBuffer::new(evd::self_adjoint_evd_scratch::<T>(n, wanted, par, Default::default()));
+    evd::self_adjoint_evd(a, values.as_mut(), vectors, par, MemStack::new(stack), Default::default())
+        .map_err(|_| NO_END)?;
+    Ok(values)
+}
+
+/// Eigenvalues of any square matrix as real and imaginary parts, and the eigenvectors as columns of a real and an
+/// imaginary matrix, each of Euclidean norm 1.
+#[derive(Clone, Copy)]
+pub(super) struct General;
+
+impl EachMatrix<1, 4> for General {
+    const NAME: &'static str = "eig";
+
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 4] {
+        [Part::Vector(n), Part::Vector(n), Part::Matrix(n, n), Part::Matrix(n, n)]
+    }
+
+    fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], y: [MatMut<'_, T>; 4], par: Par) -> Result<(), String> {
+        let [w_re, w_im, mut v_re, mut v_im] = y;
+        let n = a.nrows();
+        let mut packed = Mat::zeros(n, n);
+        let (re, im) = general(a, Some(packed.as_mut()), par)?;
+        w_re.col_mut(0).copy_from(re.column_vector());
+        w_im.col_mut(0).copy_from(im.column_vector());
+        // A pair of conjugate values has two columns: the real and the imaginary part of the first one's vector.
+        let mut j = 0;
+        while j < n {
+            let pair = im.column_vector()[j] != T::zero_impl() && j + 1 < n;
+            let sum: f64 = (0..n)
+                .map(|i| {
+                    let other = if pair { packed[(i, j + 1)].wide() } else { 0.0 };
+                    packed[(i, j)].wide().powi(2) + other.powi(2)
+                })
+                .sum();
+            let scale = T::narrow(1.0 / sum.sqrt());
+            for i in 0..n {
+                v_re[(i, j)] = packed[(i, j)] * scale;
+                if pair {
+                    let other = packed[(i, j + 1)] * scale;
+                    v_im[(i, j)] = other;
+                    v_re[(i, j + 1)] = packed[(i, j)] * scale;
+                    v_im[(i, j + 1)] = -other;
+                }
+            }
+            j += if pair { 2 } else { 1 };
+        }
+        Ok(())
+    }
+}
+
+/// The eigenvalues alone.
+#[derive(Clone, Copy)]
+pub(super) struct GeneralValues;
+
+impl EachMatrix<1, 2> for GeneralValues {
+    const NAME: &'static str = "eigvals";
+
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 2] {
+        [Part::Vector(n), Part::Vector(n)]
+    }
+
+    fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [re, im]: [MatMut<'_, T>; 2], par: Par) -> Result<(), String> {
+        let (w_re, w_im) = general(a, None, par)?;
+        re.col_mut(0).copy_from(w_re.column_vector());
+        im.col_mut(0).copy_from(w_im.column_vector());
+        Ok(())
+    }
+}
+
+fn general<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) -> Result<(Diag<T>, Diag<T>), String> {
+    let n = a.nrows();
+    let (mut re, mut im) = (Diag::zeros(n), Diag::zeros(n));
+    if n == 0 {
+        return Ok((re, im));
+    }
+    if not_finite(a) {
+        return Err(NOT_FINITE.into());
+    }
+    let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+    let scratch = evd::evd_scratch::<T>(n, ComputeEigenvectors::No, wanted, par, Default::default());
+    let stack = &mut MemBuffer::new(scratch);
+    evd::evd_real(a, re.as_mut(), im.as_mut(), None, vectors, par, MemStack::new(stack), Default::default())
+        .map_err(|_| NO_END)?;
+    Ok((re, im))
+}

@@ -1,0 +1,145 @@
+//! What holds of every matrix, on random shapes, batches, views and both dtypes; and what the operations cost.
+
+use crate::counting::{counted, pinned, randn};
+use thalweg::prelude::*;
+
+/// The largest difference, beside the size of the values.
+fn apart(a: &Tensor, b: &Tensor) -> f64 {
+    assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()));
+    if a.numel() == 0 {
+        return 0.0;
+    }
+    let f = |x: Tensor| x.cast(DType::F64).item::<f64>().unwrap();
+    f((a - b).abs().amax(..)) / f(b.abs().amax(..)).max(1.0)
+}
+
+struct Random(fastrand::Rng);
+
+impl Random {
+    fn size(&mut self) -> usize {
+        match self.0.u32(..8) {
+            0 => 0,
+            1 => 1,
+            2 => self.0.usize(30..70),
+            _ => self.0.usize(2..9),
+        }
+    }
+
+    /// Matrices of that size, of any batch, as they are or as a view.
+    fn matrices(&mut self, m: usize, n: usize, dtype: DType) -> Tensor {
+        let batch: Vec<usize> = (0..self.0.usize(..3)).map(|_| self.0.usize(1..4)).collect();
+        let full = |m: usize, n: usize| [&batch[..], &[m, n]].concat();
+        let (way, mut rng) = (self.0.u32(..3), self.0.fork());
+        let mut make = |dims: Vec<usize>| {
+            let count = dims.iter().product();
+            let list: Vec<f64> = (0..count).map(|_| rng.f64() * 2.0 - 1.0).collect();
+            Tensor::from_slice(&list, dims).cast(dtype)
+        };
+        match way {
+            0 => make(full(n, m)).t(),
+            1 => make(full(m + 2, n + 1)).narrow(-2, 1, m).narrow(-1, 0, n),
+            _ => make(full(m, n)),
+        }
+    }
+}
+
+#[test]
+fn of_random_matrices() {
+    for seed in 0..120 {
+        let mut r = Random(fastrand::Rng::with_seed(seed));
+        let (m, n) = (r.size(), r.size());
+        let dtype = if r.0.bool() { DType::F32 } else { DType::F64 };
+        let close = dtype.float_info().epsilon * 300.0;
+        let a = r.matrices(m, n, dtype);
+        let near = |what: &str, x: Tensor, y: &Tensor| {
+            let d = apart(&x, y);
+            assert!(d < close, "seed {seed}: {what} of {dtype}{}: {d:e}", a.shape());
+        };
+        let unit = |k: usize| Tensor::eye_with(k, k, (dtype, a.device()));
+        let own = |x: &Tensor| {
+            let k = x.dims()[x.rank() - 1];
+            let want = unit(k).broadcast_to(*x.t().matmul(x).shape());
+            near("columns at right angles", x.t().matmul(x), &want);
+        };
+        for (q, r) in [a.qr(), a.qr_complete()] {
+            own(&q);
+            near("qr", q.matmul(&r), &a);
+            near("a triangle", r.triu(0), &r);
+        }
+        let (p, l, u) = a.lu();
+        near("lu", p.matmul(&l).matmul(&u), &a);
+        let (u, s, vt) = a.svd();
+        own(&u);
+        own(&vt.t());
+        near("svd", (&u * s.unsqueeze(-2)).matmul(&vt), &a);
+        near("svdvals", a.svdvals(), &s);
+        let (full_u, full_s, full_vt) = a.svd_full();
+        own(&full_u);
+        own(&full_vt.t());
+        near("svd_full", full_s, &s);
+        let p = a.pinv(None);
+        near("pinv", a.matmul(&p).matmul(&a), &a);
+        if m == n {
+            square(&a, n, &near);
+        }
+    }
+}
+
+fn square(a: &Tensor, n: usize, near: &dyn Fn(&str, Tensor, &Tensor)) {
+    let unit = Tensor::eye_with(n, n, (a.dtype(), a.device()));
+    let safe = a + &unit * 9.0;
+    near("inv", safe.matmul(&safe.inv()), &unit.broadcast_to(*a.shape()));
+    let b = a.narrow(-1, 0, n.min(2));
+    near("solve", safe.matmul(&safe.solve(&b)), &b);
+    let (lu, order) = safe.lu_factor();
+    near("lu_solve", lu.lu_solve(&order, &b), &safe.solve(&b));
+    let spd = a.matmul(&a.t()) + &unit;
+    let l = spd.cholesky();
+    near("cholesky", l.matmul(&l.t()), &spd);
+    near("cholesky_solve", spd.matmul(&l.cholesky_solve(&b)), &b);
+    let (w, v) = spd.eigh();
+    near("eigh", spd.matmul(&v), &(&v * w.unsqueeze(-2)));
+    near("eigvalsh", spd.eigvalsh(), &w);
+    let (w, v) = safe.eig();
+    let real = thalweg::Complex::real(&safe);
+    let (left, right) = (real.matmul(&v), &v * thalweg::Complex { re: w.re.unsqueeze(-2), im: w.im.unsqueeze(-2) });
+    near("eig, real", left.re, &right.re);
+    near("eig, imaginary", left.im, &right.im);
+    near("matrix_exp", (a * 0.5).matrix_exp().matmul(&(a * -0.5).matrix_exp()), &unit.broadcast_to(*a.shape()));
+    let (sign, log) = safe.slogdet();
+    near("slogdet", sign, &log.ones_like());
+    if n < 9 {
+        near("det", safe.det(), &log.exp());
+    }
+}
+
+/// A decomposition costs its call; products and gradients around it are planned as any others.
+#[test]
+fn it_costs_its_call_and_nothing_else() {
+    let _pinned = pinned();
+    let (a, b) = (randn([64, 64]) + Tensor::eye(64) * 20.0, randn([64, 3]));
+    thalweg::synchronize().unwrap();
+    let step = || (&a * 2.0).solve(&(&b + 1.0)).square() * 3.0;
+    let (y, c) = counted(step);
+    assert_eq!((c.host_calls, c.kernels, c.segments), (1, 2, 2), "{c:?}");
+    drop(y);
+    let (_, c) = counted(step);
+    assert_eq!((c.host_calls, c.plans_made), (1, 0), "{c:?}");
+    // Nobody asks, and nothing runs.
+    let (_, c) = counted(|| drop(a.svd()));
+    assert_eq!((c.host_calls, c.kernels), (0, 0), "{c:?}");
+    // A batch is one call.
+    let all = randn([50, 8, 8]);
+    thalweg::synchronize().unwrap();
+    let (_, c) = counted(|| all.svdvals().to_vec::<f32>().unwrap());
+    assert_eq!((c.host_calls, c.kernels), (1, 0), "{c:?}");
+}
+
+/// The bits do not depend on which thread took which matrix.
+#[test]
+fn a_batch_has_the_bits_of_its_matrices() {
+    let all = randn([40, 30, 30]);
+    let whole = all.svdvals().to_vec::<f32>().unwrap();
+    let each: Vec<f32> = (0..40i64).flat_map(|i| all.slice(i).svdvals().to_vec::<f32>().unwrap()).collect();
+    assert_eq!(whole, each);
+}
