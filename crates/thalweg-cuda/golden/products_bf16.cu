@@ -1,7 +1,7 @@
 // options: -fmad=false
 
 // Contraction of bf16 on plain cores: tiles of 64 times 64, 16 terms a step.
-extern "C" __global__ void __launch_bounds__(64, 8) contraction(THALWEG_PARAMETER(52)) {
+extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMETER(52)) {
   begin();
   THALWEG_SHARED_LINES(shared);
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], k = (i64)a.w[2];
@@ -16,12 +16,12 @@ extern "C" __global__ void __launch_bounds__(64, 8) contraction(THALWEG_PARAMETE
   { const Split s = split(rest, a.w[6], a.w[7]); rest = s.q; batch0 += s.r * (i64)a.w[8]; batch1 += s.r * (i64)a.w[9]; }
   float *const s0 = (float *)shared, *const s1 = s0 + 3264;
   u16 *const pa0 = (u16 *)a.w[16];
-  __align__(16) u16 ra0[4][4];
+  __align__(16) u16 ra0[1][4];
   i32 fetched0 = 0;
   auto fetch0 = [&](i32 step) {
     #pragma unroll
-    for (u32 u = 0; u < 4; u++) {
-      const u32 c = t + u * 64, line = c / 4, term = c % 4 * 4;
+    for (u32 u = 0; u < 1; u++) {
+      const u32 c = t + u * 256, line = c / 4, term = c % 4 * 4;
       const i64 x = (i32)row0 + line, p = (i64)step * 16 + term;
       fetched0 = step;
       if (x < m && p < k) {
@@ -36,8 +36,8 @@ extern "C" __global__ void __launch_bounds__(64, 8) contraction(THALWEG_PARAMETE
   };
   auto put0 = [&](i32 slot) {
     #pragma unroll
-    for (u32 u = 0; u < 4; u++) {
-      const u32 c = t + u * 64, line = c / 4, term = c % 4 * 4;
+    for (u32 u = 0; u < 1; u++) {
+      const u32 c = t + u * 256, line = c / 4, term = c % 4 * 4;
       const i64 x = (i32)row0 + line, p = (i64)fetched0 * 16 + term;
       float y[4] = {};
       if (x < m && p < k) {
@@ -56,46 +56,46 @@ extern "C" __global__ void __launch_bounds__(64, 8) contraction(THALWEG_PARAMETE
     }
   };
   u16 *const pb0 = (u16 *)a.w[30];
-  __align__(16) u16 rb0[2][8];
+  __align__(16) u16 rb0[1][4];
   i32 fetched1 = 0;
   auto fetch1 = [&](i32 step) {
     #pragma unroll
-    for (u32 u = 0; u < 2; u++) {
-      const u32 c = t + u * 64, term = c / 8, line = c % 8 * 8;
+    for (u32 u = 0; u < 1; u++) {
+      const u32 c = t + u * 256, term = c / 16, line = c % 16 * 4;
       const i64 x = (i32)column0 + line, p = (i64)step * 16 + term;
       fetched1 = step;
       if (x < n && p < k) {
-        const i32 row = (i32)p, column = (i32)(x / 8);
+        const i32 row = (i32)p, column = (i32)(x / 4);
         const i32 i0 = batch1;
         const i32 i1 = row;
         const i32 i2 = column;
 
-        { const i64 at = i0 * (i32)a.w[31] + i1 * (i32)a.w[32] + i2 * 8 * (i32)a.w[33]; for (int v = 0; v < 8; v++) rb0[u][v] = load1(pb0 + at + v * (i64)(i32)a.w[33]); }
+        { const i64 at = i0 * (i32)a.w[31] + i1 * (i32)a.w[32] + i2 * 4 * (i32)a.w[33]; for (int v = 0; v < 4; v++) rb0[u][v] = load1(pb0 + at + v * (i64)(i32)a.w[33]); }
       }
     }
   };
   auto put1 = [&](i32 slot) {
     #pragma unroll
-    for (u32 u = 0; u < 2; u++) {
-      const u32 c = t + u * 64, term = c / 8, line = c % 8 * 8;
+    for (u32 u = 0; u < 1; u++) {
+      const u32 c = t + u * 256, term = c / 16, line = c % 16 * 4;
       const i64 x = (i32)column0 + line, p = (i64)fetched1 * 16 + term;
-      float y[8] = {};
+      float y[4] = {};
       if (x < n && p < k) {
-        const i32 row = (i32)p, column = (i32)(x / 8);
+        const i32 row = (i32)p, column = (i32)(x / 4);
         const i32 i0 = batch1;
         const i32 i1 = row;
         const i32 i2 = column;
         #pragma unroll
-        for (int v = 0; v < 8; v++) {
+        for (int v = 0; v < 4; v++) {
           const float n0 = from_bf16(rb0[u][v]);
           y[v] = (float)(round_bf16(n0));
         }
       }
       #pragma unroll
-      for (int v = 0; v < 8; v++) s1[slot * 1088 + (term) * 68 + line + v] = y[v];
+      for (int v = 0; v < 4; v++) s1[slot * 1088 + (term) * 68 + line + v] = y[v];
     }
   };
-  float sum[8][8] = {};
+  float sum[4][4] = {};
   const i32 steps = (i32)((k + 15) / 16);
   #pragma unroll
   for (i32 s = 0; s < 2; s++) {
@@ -118,18 +118,17 @@ extern "C" __global__ void __launch_bounds__(64, 8) contraction(THALWEG_PARAMETE
     }
     copies_commit();
     const float *const at = s0 + from * 1088, *const bt = s1 + from * 1088;
-    const u32 rows_at = t / 32 / 1 * 32 + t % 32 / 8 * 4, columns_at = t / 32 % 1 * 64 + t % 8 * 4;
     #pragma unroll
     for (int p = 0; p < 16; p++) {
-      float x[8], y[8];
+      float x[4], y[4];
       #pragma unroll
-      for (int i = 0; i < 8; i++) x[i] = at[p * 68 + i / 4 * 16 + rows_at + i % 4];
+      for (int i = 0; i < 4; i++) x[i] = at[p * 68 + i / 4 * 64 + t / 16 * 4 + i % 4];
       #pragma unroll
-      for (int j = 0; j < 8; j++) y[j] = bt[p * 68 + j / 4 * 32 + columns_at + j % 4];
+      for (int j = 0; j < 4; j++) y[j] = bt[p * 68 + j / 4 * 64 + t % 16 * 4 + j % 4];
       #pragma unroll
-      for (int i = 0; i < 8; i++)
+      for (int i = 0; i < 4; i++)
       #pragma unroll
-      for (int j = 0; j < 8; j++) sum[i][j] = multiply_add(x[i], y[j], sum[i][j]);
+      for (int j = 0; j < 4; j++) sum[i][j] = multiply_add(x[i], y[j], sum[i][j]);
     }
     if (next < steps) {
       put0(to);
@@ -144,15 +143,12 @@ extern "C" __global__ void __launch_bounds__(64, 8) contraction(THALWEG_PARAMETE
   #pragma unroll
   for (int pass = 0; pass < 1; pass++) {
     __syncthreads();
-    const u32 rows_at = t / 32 / 1 * 32 + t % 32 / 8 * 4, columns_at = t / 32 % 1 * 64 + t % 8 * 4;
-    if (rows_at / 64 == pass) {
-      #pragma unroll
-      for (int i = 0; i < 8; i++)
-      #pragma unroll
-      for (int j = 0; j < 8; j++) sums[(rows_at % 64 + i / 4 * 16 + i % 4) * 72 + columns_at + j / 4 * 32 + j % 4] = sum[i][j];
-    }
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+    #pragma unroll
+    for (int j = 0; j < 4; j++) sums[(t / 16 * 4 + i) * 72 + j / 4 * 64 + t % 16 * 4 + j % 4] = sum[pass * 4 + i][j];
     __syncthreads();
-    for (u32 c = t; c < 512; c += 64) {
+    for (u32 c = t; c < 512; c += 256) {
       const u32 line = c / 8, first_lane = c % 8 * 8;
       const i64 x = row0 + pass * 64 + line, y = column0 + first_lane;
       if (x >= m || y >= n) continue;
