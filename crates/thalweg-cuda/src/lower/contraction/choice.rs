@@ -60,13 +60,18 @@ pub fn is_odd(c: &Contraction, g: &ContractionGeometry) -> bool {
     c.dtype.size() == 2 && !g.product.n.is_multiple_of(8) && points(g).saturating_mul(g.product.k) >= LARGE
 }
 
-/// Our rate of factors that are copied element by element: copying, not arithmetic, is what it takes.
+/// Our rate of factors that are copied element by element: copying, not arithmetic, is what it takes. Measured on an H200
+/// with the layers of ResNet-18.
 fn windowed(rate: f64, c: &Contraction) -> f64 {
-    rate.min(if c.dtype.size() == 2 { 600.0 } else { 170.0 })
+    rate.min(match (c.dtype.size(), c.precision) {
+        (2, _) => 450.0,
+        (_, Precision::Tf32) => 100.0,
+        _ => 60.0,
+    })
 }
 
-/// Bytes a nanosecond for each multiprocessor at which windows are written to memory, each place divided for anew.
-const WINDOWS: f64 = 2.5;
+/// Bytes a nanosecond for each multiprocessor at which a factor is written to memory whose places follow from maps.
+const MAPPED: f64 = 2.5;
 /// Elements of a tile on plain cores that is small, and the rate of such: a thread has 16 sums, and reads half as many
 /// numbers for each step of them. Measured on an H200.
 const SMALL: u32 = 64 * 64;
@@ -130,11 +135,13 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     }
     let size = c.dtype.size() as f64;
     let sums = if c.epilogue.is_some() { 2.0 * points(g) as f64 * size } else { 0.0 };
-    let factor = |f: &TileGeometry| {
+    let factor = |n: usize| {
+        let f = g.factors[n].as_deref()?;
         let bytes = f.points() as f64 * size;
-        if is_plain(f) { 2.0 * bytes / MEMORY } else { bytes / WINDOWS + bytes / MEMORY }
+        let strided = is_plain(f) || tile::is_windowed(c, g, n, chip);
+        Some(if strided { 2.0 * bytes / MEMORY } else { bytes / MAPPED + bytes / MEMORY })
     };
-    let factors: f64 = g.factors.iter().flatten().map(|f| factor(f)).sum();
+    let factors: f64 = (0..2).filter_map(factor).sum();
     let around = 1 + g.factors.iter().flatten().count();
     product + (sums / MEMORY + factors) / many + around as f64 * LAUNCH
 }
