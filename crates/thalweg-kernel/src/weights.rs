@@ -9,7 +9,7 @@
 //! In: the body of a left factor, over its rows or point by point. Out: what is computed at each point, and once a row.
 //! A row whose scores are all -∞ has no weights either way: its results are NaN where the body's are.
 
-use crate::{Body, BodyBuilder, Contraction, ContractionGeometry, Kernel, Node, NodeId, TileGeometry, widen};
+use crate::{Body, BodyBuilder, Node, NodeId, widen};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 
 /// A row of weights, for one pass.
@@ -64,144 +64,6 @@ pub fn weights(body: &Body) -> Option<Weights> {
     }
     let once = Once { body: only(body, value, Some((e, Put::One))), max: max.slot, sum: sum.slot };
     Some(Weights { point: only(body, find.narrowed(x), None), once: Some(once) })
-}
-
-/// Scores of which a row sees those of its first keys only: the others are -∞, whatever they are computed from.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Seen {
-    /// Row `r` sees keys below `r + ahead`.
-    pub ahead: i64,
-    /// A scalar, of f32, that is added to that, or subtracted if so; it is a whole number below 2²⁴, or nothing is known.
-    pub moved: Option<(u16, bool)>,
-    /// The scalar, of f32, that unseen scores are: unless it is -∞, nothing is known. `None` where they are -∞.
-    pub hidden: Option<u16>,
-    /// What a score is that is seen, for the body that it was found in: the same operands, accesses and scalars.
-    pub body: Body,
-}
-
-/// Which keys the rows of a product of weights see, where what is made of a score says so by comparing places, as a causal
-/// mask does; with the number of the body that says it, of [`scores`].
-pub fn seen(c: &Contraction, g: &ContractionGeometry) -> Option<(usize, Seen)> {
-    let scores = scores(c, g)?;
-    let (last, before) = scores.split_last()?;
-    if let Some(seen) = seen_by(&last.0, last.1) {
-        return Some((before.len(), seen));
-    }
-    // What is -∞ before stays so where nothing else is made of it.
-    let [first] = before else { return None };
-    let root = last.0.stores[0].node;
-    let plain = matches!(last.0.nodes[uncast(&last.0, root).index()], Node::Load { .. });
-    seen_by(&first.0, first.1).filter(|_| plain).map(|seen| (0, seen))
-}
-
-/// What is made of a score before it is a weight, each with its domain, where weights can be had in one pass: the first
-/// product's epilogue, where it has one, then what is exponentiated.
-pub fn scores<'a>(c: &Contraction, g: &'a ContractionGeometry) -> Option<Vec<(Body, &'a TileGeometry)>> {
-    let (factor, tiles) = c.factors[0].as_deref().zip(g.factors[0].as_deref())?;
-    let (inner, of_inner) = factor.inner.as_deref().zip(g.inner.as_deref())?;
-    let one = |kernel: &Kernel| match kernel {
-        Kernel::Map(body) | Kernel::Rows { body, .. } => weights(body),
-        _ => None,
-    };
-    let mut all = vec![];
-    if let Some((epilogue, t)) = inner.product.epilogue.as_deref().zip(of_inner.epilogue.as_deref()) {
-        all.push((one(&epilogue.kernel)?.point, t));
-    }
-    all.push((one(&factor.kernel)?.point, tiles));
-    Some(all)
-}
-
-/// The same of one body.
-fn seen_by(body: &Body, tiles: &TileGeometry) -> Option<Seen> {
-    use ElementOp::{Ge, Gt, Le, Lt, Where};
-    if tiles.boxes.len() != 1 {
-        return None;
-    }
-    // One dimension of rows and one of keys, whose places are exact as floats.
-    let [rows, keys] = [tiles.rows, tiles.columns];
-    let plain = keys == rows + 1 && tiles.extents.len() == keys + 1;
-    if !plain || tiles.extents[rows..].iter().any(|&n| n >= 1 << 24) {
-        return None;
-    }
-    let choice = uncast(body, body.stores[0].node);
-    let Node::Element { op: Where, args: [condition, yes, no], .. } = body.nodes[choice.index()] else { return None };
-    // Whether a value is -∞, by which scalar if by one.
-    let hidden = |id: NodeId| match body.nodes[id.index()] {
-        Node::Const { bits, dtype } => (Scalar::from_bits(bits, dtype).to_f64() == f64::NEG_INFINITY).then_some(None),
-        Node::Scalar { slot, dtype: DType::F32 } => Some(Some(slot)),
-        _ => None,
-    };
-    let (score, when, hidden) = match (hidden(no), hidden(yes)) {
-        (Some(by), _) => (yes, true, by),
-        (_, Some(by)) => (no, false, by),
-        _ => return None,
-    };
-    let Node::Element { op, args: [a, b, _], .. } = body.nodes[condition.index()] else { return None };
-    let place = |id: NodeId, along: usize| place(body, tiles, id, along);
-    // As `key op row`.
-    let turned = |op: ElementOp| match op {
-        Lt => Gt,
-        Le => Ge,
-        Gt => Lt,
-        Ge => Le,
-        other => other,
-    };
-    let (op, key, row) = match (place(a, keys).zip(place(b, rows)), place(a, rows).zip(place(b, keys))) {
-        (Some((key, row)), _) => (op, key, row),
-        (_, Some((row, key))) => (turned(op), key, row),
-        _ => return None,
-    };
-    let by = match (row.1, key.1) {
-        (by, None) => by,
-        (None, Some((slot, minus))) => Some((slot, !minus)),
-        _ => return None,
-    };
-    let ahead = match (op, when) {
-        (Le, true) | (Gt, false) => row.0 - key.0 + 1,
-        (Lt, true) | (Ge, false) => row.0 - key.0,
-        _ => return None,
-    };
-    let body = only(body, body.stores[0].node, Some((choice, Put::Node(score))));
-    Some(Seen { ahead, moved: by, hidden, body })
-}
-
-/// The first of the places that a value stands for along one dimension, step by step: those of an access without an
-/// operand; and the scalar that is added to them, or subtracted if so.
-fn place(body: &Body, tiles: &TileGeometry, id: NodeId, along: usize) -> Option<(i64, Option<(u16, bool)>)> {
-    let id = uncast(body, id);
-    let scalar = |id: NodeId| match body.nodes[id.index()] {
-        Node::Scalar { slot, dtype: DType::F32 } => Some(slot),
-        _ => None,
-    };
-    let moved = |id: NodeId, slot: u16, minus: bool| match place(body, tiles, id, along)? {
-        (first, None) => Some((first, Some((slot, minus)))),
-        _ => None,
-    };
-    match body.nodes[id.index()] {
-        Node::Index { access, .. } => {
-            let at = &tiles.boxes[0].geometry.accesses[access as usize];
-            let mut steps = tiles.extents.iter().zip(at.strides).enumerate();
-            let straight = steps.all(|(d, (&n, s))| n == 1 || s == (d == along) as isize);
-            (at.map.is_none() && straight).then_some((at.base as i64, None))
-        }
-        Node::Element { op: ElementOp::Add, args: [x, y, _], .. } => match (scalar(x), scalar(y)) {
-            (Some(slot), _) => moved(y, slot, false),
-            (_, Some(slot)) => moved(x, slot, false),
-            _ => None,
-        },
-        Node::Element { op: ElementOp::Sub, args: [x, y, _], .. } => moved(x, scalar(y)?, true),
-        _ => None,
-    }
-}
-
-/// The value before it was converted to what holds it.
-fn uncast(body: &Body, mut id: NodeId) -> NodeId {
-    while let Node::Cast { arg, dtype } = body.nodes[id.index()]
-        && matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::U32 | DType::I32)
-    {
-        id = arg;
-    }
-    id
 }
 
 struct Find<'a> {
@@ -270,7 +132,7 @@ fn of_the_row(body: &Body) -> Vec<bool> {
 
 /// What stands in the place of a node.
 #[derive(Clone, Copy)]
-enum Put {
+pub(crate) enum Put {
     One,
     /// One that comes before it.
     Node(NodeId),
@@ -278,7 +140,7 @@ enum Put {
 
 /// The body that stores nothing but this value, as f32 where it is a float, through its last access; with something else
 /// in the place of a node.
-fn only(body: &Body, root: NodeId, other: Option<(NodeId, Put)>) -> Body {
+pub(crate) fn only(body: &Body, root: NodeId, other: Option<(NodeId, Put)>) -> Body {
     let mut from = body.clone();
     (from.folds, from.stores) = (vec![], vec![]);
     let access = from.accesses.len() - 1;

@@ -7,7 +7,7 @@ use super::Generator;
 use crate::program::{Argument, Tensor};
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape, pack_order};
 
-use ElementOp::{Add, Cos, Div, Exp, Mul, Relu, Sigmoid, Square, Sub, Tanh};
+use ElementOp::{Add, Cos, Div, Exp, Ge, Le, Mul, Relu, Sigmoid, Square, Sub, Tanh, Where};
 
 /// Sizes of tiles, and their neighbours.
 const EDGES: [usize; 14] = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, 33, 65, 257];
@@ -111,6 +111,7 @@ impl Generator {
         let last = 1 << (self.program.shape(x).rank() - 1);
         match self.rng.u32(..4) {
             0 | 1 => {
+                let x = if self.rng.bool() { self.causal(x)? } else { x };
                 let m = self.kept(ReduceOp::Max, x, last)?;
                 let apart = self.binary(Sub, x, m)?;
                 let e = self.unary(Exp, apart)?;
@@ -128,6 +129,19 @@ impl Generator {
                 self.binary(Sub, x, s)
             }
         }
+    }
+
+    /// Scores of which each row sees its first keys only, one at least.
+    fn causal(&mut self, x: Tensor) -> Option<Tensor> {
+        let shape = self.program.shape(x);
+        let [rows, keys] = [2, 1].map(|back| shape[shape.rank() - back]);
+        let mut number = |n: usize| self.push(Op::Iota, DType::F32, Shape::new(&[n]), 0, vec![], vec![n as i64]);
+        let (row, key) = (number(rows)?, number(keys)?);
+        let row = self.reshaped(row, Shape::new(&[rows, 1]))?;
+        let row = if self.rng.bool() { row } else { self.with_number(Add, row, 2.0)? };
+        let seen = if self.rng.bool() { self.binary(Le, key, row)? } else { self.binary(Ge, row, key)? };
+        let hidden = thalweg_ir::Scalar::Float(f64::NEG_INFINITY).to_bits(self.program.dtype(x));
+        self.element_of(Where, &[Argument::Tensor(seen), Argument::Tensor(x), Argument::Scalar(hidden)])
     }
 
     pub(super) fn product(&mut self, a: Tensor, b: Tensor) -> Option<Tensor> {
