@@ -1,6 +1,5 @@
 //! Products of vectors and matrices.
 
-use crate::made::{Argument, made, may_reorder};
 use crate::operand::Arg;
 use crate::record::{check_alike, push, wrong_dtype};
 use crate::{Axes, DType, Shape, Tensor};
@@ -67,8 +66,8 @@ impl Tensor {
     /// # Panics
     /// When a rank is 0, the inner sizes differ, leading dimensions do not broadcast, dtypes differ or are bool.
     ///
-    /// A chain of matrices, `a.matmul(&b).matmul(&v)`, is multiplied in the order that takes the fewest
-    /// multiplications, if these are a quarter or less (of f32 and f64, not in strict and reproducible mode).
+    /// A chain of matrices is multiplied in the order in which it is written; [`einsum`](Tensor::einsum) of several takes
+    /// the order of the fewest multiplications.
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
         check_alike("matmul", self, other);
@@ -92,9 +91,7 @@ impl Tensor {
         };
         let shape = batch.insert(batch.rank(), m);
         let shape = shape.insert(shape.rank(), n);
-        let chain = if batch.rank() == 0 { in_another_order(&a, &b) } else { None };
-        let product =
-            chain.unwrap_or_else(|| push(Op::Matmul, a.dtype(), shape, 0, [Arg::Tensor(&a), Arg::Tensor(&b)], &[]));
+        let product = push(Op::Matmul, a.dtype(), shape, 0, [Arg::Tensor(&a), Arg::Tensor(&b)], &[]);
         match (row, column) {
             (false, false) => product,
             (true, true) => product.reshape(()),
@@ -126,36 +123,6 @@ impl Tensor {
         }
         self.unsqueeze(1).mul(other)
     }
-}
-
-/// Multiplications from which on the order of a chain is looked at.
-const LONG: usize = 1 << 20;
-/// How many times fewer they have to be in another order.
-const FEWER: usize = 4;
-
-/// The product of matrices of which one was just recorded as a product itself, in the other order: `(p·q)·b` as
-/// `p·(q·b)`, `a·(p·q)` as `(a·p)·q`. Where the first product is wanted for itself, the rest is still little beside it.
-#[track_caller]
-fn in_another_order(a: &Tensor, b: &Tensor) -> Option<Tensor> {
-    let [m, k, n] = [a.dims()[0], a.dims()[1], b.dims()[1]];
-    if !matches!(a.dtype(), DType::F32 | DType::F64) || m * k * n == 0 || !may_reorder() {
-        return None;
-    }
-    let factors = |x: &Tensor| -> Option<[Tensor; 2]> {
-        let made = made(x).filter(|made| made.op == Op::Matmul)?;
-        let [Argument::Tensor(p), Argument::Tensor(q)] = &made.args[..] else { return None };
-        (p.rank() == 2 && q.rank() == 2).then(|| [p.clone(), q.clone()])
-    };
-    let pays = |first: usize, then: usize| first >= LONG && FEWER * then <= first;
-    if let Some([p, q]) = factors(a) {
-        let inner = p.dims()[1];
-        if pays(m * inner * k, inner * k * n + m * inner * n) {
-            return Some(p.matmul(&q.matmul(b)));
-        }
-    }
-    let [p, q] = factors(b)?;
-    let inner = p.dims()[1];
-    pays(k * inner * n, m * k * inner + m * inner * n).then(|| a.matmul(&p).matmul(&q))
 }
 
 /// Which axes [`Tensor::tensordot`] sums over: a number (the last ones of the left, the first ones of the right), or a
