@@ -159,10 +159,10 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
       #pragma unroll
       for (int v = 0; v < 2; v++) {
         const float n0 = s[j][2 * h + u % 1 * 2 + v];
-        const float n1 = bf16_of_pair(ra1[u], v);
-        const float n2 = n1;
-        const float n3 = 0.125f;
-        const float n4 = n0 * n3;
+        const float n1 = 0.125f;
+        const float n2 = n0 * n1;
+        const float n3 = bf16_of_pair(ra1[u], v);
+        const float n4 = n3;
         const float n5 = n2 + n4;
         s[j][2 * h + u % 1 * 2 + v] = n5;
       }
@@ -263,9 +263,12 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
     for (int e = 0; e < 4; e++) sums[(warp * 16 + lane / 4 + e / 2 * 8) * 72 + j * 8 + lane % 4 * 2 + e % 2] = sum[j][e];
     __syncthreads();
     for (u32 c = t; c < 512; c += 128) {
-      const u32 line = c / 8, first_lane = c % 8 * 8;
-      const i64 x = row0 + pass * 64 + line, y = column0 + first_lane;
-      if (x >= m || y >= n) continue;
+      const u32 line = c / 8;
+      const i64 x = row0 + pass * 64 + line;
+      if (x >= m) continue;
+      const u32 first_lane = c % 8 * 8;
+      const i64 y = column0 + first_lane;
+      if (y >= n) continue;
       const i32 row = (i32)x, column = (i32)(y / 8);
       const i32 i0 = (i32)product;
       const i32 i1 = row;

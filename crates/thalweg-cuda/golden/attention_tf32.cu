@@ -149,10 +149,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       #pragma unroll
       for (int v = 0; v < 2; v++) {
         const float n0 = s[j][2 * h + u % 1 * 2 + v];
-        const float n1 = ra1[u][v];
-        const float n2 = 0.125f;
-        const float n3 = n0 * n2;
-        const float n4 = n1 + n3;
+        const float n1 = 0.125f;
+        const float n2 = n0 * n1;
+        const float n3 = ra1[u][v];
+        const float n4 = n2 + n3;
         s[j][2 * h + u % 1 * 2 + v] = n4;
       }
     }
@@ -234,9 +234,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
     for (int e = 0; e < 4; e++) sums[(warp * 16 + lane / 4 + e / 2 * 8) * 72 + j * 8 + lane % 4 * 2 + e % 2] = sum[j][e];
     __syncthreads();
     for (u32 c = t; c < 2048; c += 256) {
-      const u32 line = c / 16, first_lane = c % 16 * 4;
-      const i64 x = row0 + pass * 128 + line, y = column0 + first_lane;
-      if (x >= m || y >= n) continue;
+      const u32 line = c / 16;
+      const i64 x = row0 + pass * 128 + line;
+      if (x >= m) continue;
+      const u32 first_lane = c % 16 * 4;
+      const i64 y = column0 + first_lane;
+      if (y >= n) continue;
       const i32 row = (i32)x, column = (i32)(y / 4);
       const i32 i0 = (i32)product;
       const i32 i1 = row;

@@ -108,9 +108,12 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
     }
     __syncthreads();
     for (u32 c = t; c < 512; c += 128) {
-      const u32 line = c / 8, first_lane = c % 8 * 8;
-      const i64 x = row0 + pass * 64 + line, y = column0 + first_lane;
-      if (x >= m || y >= n) continue;
+      const u32 line = c / 8;
+      const i64 x = row0 + pass * 64 + line;
+      if (x >= m) continue;
+      const u32 first_lane = c % 8 * 8;
+      const i64 y = column0 + first_lane;
+      if (y >= n) continue;
       const i32 row = (i32)x, column = (i32)(y / 8);
       const i32 i0 = row;
       const i32 i1 = column;

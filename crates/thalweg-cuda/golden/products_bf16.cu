@@ -149,9 +149,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMET
     for (int j = 0; j < 4; j++) sums[(t / 16 * 4 + i) * 72 + j / 4 * 64 + t % 16 * 4 + j % 4] = sum[pass * 4 + i][j];
     __syncthreads();
     for (u32 c = t; c < 512; c += 256) {
-      const u32 line = c / 8, first_lane = c % 8 * 8;
-      const i64 x = row0 + pass * 64 + line, y = column0 + first_lane;
-      if (x >= m || y >= n) continue;
+      const u32 line = c / 8;
+      const i64 x = row0 + pass * 64 + line;
+      if (x >= m) continue;
+      const u32 first_lane = c % 8 * 8;
+      const i64 y = column0 + first_lane;
+      if (y >= n) continue;
       const i32 row = (i32)x, column = (i32)(y / 8);
       const i32 i0 = (i32)product;
       const i32 i1 = row;

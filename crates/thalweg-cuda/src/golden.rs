@@ -313,17 +313,45 @@ fn product_with_gelu(n: usize) -> (Kernel, Geometry) {
 
 /// `softmax(q·kᵀ/8 + mask)·v` of so many heads, that many queries and keys, and as many terms as columns.
 pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType) -> (Kernel, Geometry) {
+    let added = |of: &mut Draft, scaled: NodeId| {
+        let mask = of.load(dtype, &[0, n as isize, 1]);
+        let mask = of.b.cast(mask, DType::F32);
+        of.two(ElementOp::Add, scaled, mask)
+    };
+    masked_attention(heads, [m, n, d], dtype, (2, &added))
+}
+
+/// The same of which each row sees the keys up to its own number.
+fn causal_attention(heads: usize, sizes: [usize; 3], dtype: DType) -> (Kernel, Geometry) {
+    let seen = |of: &mut Draft, scaled: NodeId| {
+        let [row, key] = [[0, 1, 0], [0, 0, 1]].map(|steps| {
+            let access = of.access(DType::F32, &steps, false);
+            let index = of.b.node(Node::Index { access, dtype: DType::U32 });
+            of.b.cast(index, DType::F32)
+        });
+        let seen = of.two(ElementOp::Le, key, row);
+        let hidden = of.number(f64::NEG_INFINITY);
+        of.b.element(ElementOp::Where, &[seen, scaled, hidden])
+    };
+    masked_attention(heads, sizes, dtype, (1, &seen))
+}
+
+/// The same with what a mask, which reads so many operands with the scores, makes of scores.
+fn masked_attention(
+    heads: usize,
+    [m, n, d]: [usize; 3],
+    dtype: DType,
+    (reads, mask): (u16, &dyn Fn(&mut Draft, NodeId) -> NodeId),
+) -> (Kernel, Geometry) {
     let lines = [(m * n) as isize, n as isize, 1];
     let mut of = Draft::new(false, &[heads, m, n], 0);
     let sums = of.load(DType::F32, &lines);
-    let mask = of.load(dtype, &[0, n as isize, 1]);
-    let mask = of.b.cast(mask, DType::F32);
     let eighth = of.number(0.125);
     let scaled = of.two(ElementOp::Mul, sums, eighth);
-    let score = of.two(ElementOp::Add, scaled, mask);
+    let score = mask(&mut of, scaled);
     of.store(score, &lines);
     let (kernel, scored) = of.map();
-    let scores = Epilogue { kernel, sums: 0, reads: 2, writes: 1, scalars: 0 };
+    let scores = Epilogue { kernel, sums: 0, reads, writes: 1, scalars: 0 };
     let precision = if dtype == DType::F32 { Precision::Tf32 } else { Precision::Full };
     let bare = || Contraction::bare(dtype, precision);
     let inner =
@@ -346,6 +374,25 @@ pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType) -> (K
     sizes.product.reach[0] = None;
     (sizes.factors[0], sizes.inner) = (Some(Box::new(tiles(weights))), Some(Box::new(of_inner)));
     let contraction = Contraction { factors: [Some(Box::new(prologue)), None], ..bare() };
+    (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
+}
+
+/// 3 × 3 windows of 16 images of 8 channels, by 64 filters.
+fn convolution(dtype: DType, precision: Precision) -> (Kernel, Geometry) {
+    let (images, channels, side, out) = (16, 8, 16, 14);
+    let (m, n, k) = (64, out * out, 9 * channels);
+    let mut of = Draft::new(false, &[images, channels, 3, 3, out, out], 0);
+    let (row, plane) = (side as isize, (side * side) as isize);
+    let x = of.load(dtype, &[channels as isize * plane, plane, row, 1, row, 1]);
+    let own = [k * n, 9 * n, 3 * n, n, out, 1].map(|s| s as isize);
+    of.store(x, &own);
+    let (kernel, geometry) = of.map();
+    let windows = Prologue { kernel, order: FactorOrder::Own, operands: 1, scalars: 0, inner: None };
+    let mut sizes = ContractionGeometry::bare(product_of(images, [m, n, k], false));
+    sizes.product.batch[0].1 = 0;
+    sizes.product.reach = [Some((0, m * k - 1)), None];
+    sizes.factors[1] = Some(Box::new(TileGeometry { rows: 1, columns: 4, ..tiles(geometry) }));
+    let contraction = Contraction { factors: [None, Some(Box::new(windows))], ..Contraction::bare(dtype, precision) };
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
@@ -399,6 +446,9 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("product_gelu_bf16", product_with_gelu(512)),
         ("attention_bf16", attention(64, [2048, 2048, 64], DType::BF16)),
         ("attention_tf32", attention(64, [2048, 2048, 64], DType::F32)),
+        ("attention_causal_bf16", causal_attention(64, [2048, 2048, 64], DType::BF16)),
+        ("convolution_tf32", convolution(DType::F32, Precision::Tf32)),
+        ("convolution_bf16", convolution(DType::BF16, Precision::Full)),
         ("normal", normal()),
     ]
 }

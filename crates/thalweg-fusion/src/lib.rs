@@ -24,7 +24,7 @@ mod unfused;
 mod write;
 
 pub use class::SegmentClass;
-pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, features, footprint};
+pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, footprint};
 pub use explanation::{
     Candidate, EdgeReport, Explanation, KeptReport, KernelReport, OperationReport, Runner, SegmentReport, Totals,
     bytes, time,

@@ -253,7 +253,7 @@ impl Ready {
         self.memory.schedules.find(fits, || {
             let (costs, footprint) = (costs(device), self.instance.footprint());
             let times: Vec<u64> =
-                self.instance.steps.iter().map(|s| costs.time(&self.instance.features(s), footprint)).collect();
+                self.instance.steps.iter().map(|s| costs.time(&self.instance.features(s, &costs), footprint)).collect();
             let s = schedule_within(&self.instance, &needs, room, &|step| times[step])?;
             Ok(Made { own: own.into(), room: Some(room), schedule: Numbered::new(s) })
         })

@@ -1,5 +1,6 @@
 //! What the time of a kernel follows from, read from the kernel as it would be launched.
 
+use super::costs::Costs;
 use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, ScatterOp};
@@ -133,10 +134,8 @@ pub struct CostFeatures {
     pub scattered: u64,
     /// Whether vector code cannot be emitted for it.
     pub portable: bool,
-    /// The same where weights between two products are made in one pass, from scores in registers, for those that can be:
-    /// what devices do that contract tiles.
-    pub one_pass: Option<Box<CostFeatures>>,
-    /// Whether these features are such.
+    /// Whether weights between two products are made in one pass, from scores in registers, where they can be: see
+    /// [`Costs::one_pass`].
     #[serde(skip)]
     passes_once: bool,
 }
@@ -145,21 +144,16 @@ fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(dtype)
 }
 
-/// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read,
-/// `written` those of each that is written, in the order of the operands.
-pub fn features(kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
-    let mut f = CostFeatures { boxes: 1, ..CostFeatures::default() };
-    let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
-    if let Kernel::Contraction(c) = kernel
-        && c.factors[0].as_deref().is_some_and(|f| f.inner.is_some())
-    {
-        let mut once = CostFeatures { passes_once: true, ..f.clone() };
-        add(kernel, geometry, &mut left.clone(), touched.len(), &mut once);
-        f.one_pass = Some(Box::new(once));
+impl Costs {
+    /// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read,
+    /// `written` those of each that is written, in the order of the operands.
+    pub fn features(&self, kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
+        let mut f = CostFeatures { boxes: 1, passes_once: self.one_pass, ..CostFeatures::default() };
+        let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
+        add(kernel, geometry, &mut left, touched.len(), &mut f);
+        f.portable |= f.work.slow > 0;
+        f
     }
-    add(kernel, geometry, &mut left, touched.len(), &mut f);
-    f.portable |= f.work.slow > 0;
-    f
 }
 
 fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {

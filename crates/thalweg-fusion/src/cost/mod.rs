@@ -1,6 +1,6 @@
 //! What a kernel costs. Policy only: nothing here decides what is allowed.
 //!
-//! In: a kernel as it would be launched, with the bytes that it touches. [`features`] reads from it what its time
+//! In: a kernel as it would be launched, with the bytes that it touches. [`Costs::features`] reads from it what its time
 //! follows from - bytes by the way they are gone through, arithmetic by class, rows and passes, values alive at once -
 //! as plain numbers, the same on every device. [`Costs`] holds what each of these takes on one device. Out:
 //! [`Costs::time`], picoseconds as an integer, so that the sum over the kernels of a plan does not depend on their
@@ -17,7 +17,7 @@ mod tests;
 mod time;
 
 pub use costs::{Costs, Level};
-pub use features::{CostFeatures, Product, RowFeatures, Traffic, Way, features};
+pub use features::{CostFeatures, Product, RowFeatures, Traffic, Way};
 pub use nodes::Work;
 
 use crate::segment::{Indexed, Segment, ValueId};

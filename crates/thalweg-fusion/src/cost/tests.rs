@@ -20,7 +20,7 @@ fn map_of(f: impl Fn(&mut BodyBuilder, NodeId) -> NodeId, n: usize) -> CostFeatu
     let mut at = AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: Some((0, n - 1)), distinct: n };
     at.strides[0] = 1;
     let geometry = MapGeometry { extents: vec![n], accesses: vec![at.clone(), at] };
-    features(&Kernel::Map(b.finish()), &Geometry::Map(geometry), &[4 * n], &[4 * n])
+    Costs::typical().features(&Kernel::Map(b.finish()), &Geometry::Map(geometry), &[4 * n], &[4 * n])
 }
 
 /// Softmax over rows, or without the division the sum of exponentials: `passes` is 3 or 2.
@@ -45,7 +45,7 @@ fn softmax(rows: usize, row: usize) -> (Kernel, Geometry) {
 #[test]
 fn features_of_a_softmax() {
     let (kernel, geometry) = softmax(128, 1000);
-    let f = features(&kernel, &geometry, &[512_000], &[512_000]);
+    let f = Costs::typical().features(&kernel, &geometry, &[512_000], &[512_000]);
     let rows = f.rows.unwrap();
     assert_eq!((rows.rows, rows.row, rows.passes, rows.folds, rows.along), (128, 1000, 3, 2, true));
     // The exponentials are kept for the last pass: computed once.
@@ -87,7 +87,7 @@ fn time_grows_with_arithmetic_bytes_and_passes() {
         }
     }
     let (kernel, geometry) = softmax(256, 512);
-    let mut f = features(&kernel, &geometry, &[1 << 19], &[1 << 19]);
+    let mut f = Costs::typical().features(&kernel, &geometry, &[1 << 19], &[1 << 19]);
     let three = costs.time(&f, 1 << 20);
     f.rows.as_mut().unwrap().passes = 2;
     assert!(costs.time(&f, 1 << 20) < three);

@@ -14,7 +14,6 @@ impl Costs {
     /// Picoseconds that a launch takes. `footprint`: bytes of all that the segment reads and writes, which decides how
     /// near they are; the same for all plans that are compared.
     pub fn time(&self, features: &CostFeatures, footprint: u64) -> u64 {
-        let features = features.one_pass.as_deref().filter(|_| self.one_pass).unwrap_or(features);
         let level = self.level(footprint);
         let arithmetic = self.arithmetic(features, level);
         let overhead = self.overhead(features);

@@ -357,7 +357,7 @@ fn kernels(
         let (kind, domain) = described(ix, kernel);
         let (step, runner) = steps.next_if(|s| s.0.kernel_index == k).unzip();
         let Runner { engine, residence } = runner.unwrap_or_default();
-        let features = step.map(|s| instance.features(s));
+        let features = step.map(|s| instance.features(s, costs));
         let reads: Option<Vec<String>> = step.map(|s| s.operands[..s.first_write].iter().map(name).collect());
         kernels.push(KernelReport {
             kind,

@@ -9,7 +9,7 @@ use crate::write::body::{Outline, build_map};
 mod group;
 mod resize;
 
-use crate::cost::{CostFeatures, Costs, features};
+use crate::cost::{CostFeatures, Costs};
 use crate::plan::{KernelPlan, OutputPlan, Plan};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, Segment, ValueId};
@@ -206,13 +206,13 @@ impl Worker<'_> {
 
 impl Instance {
     /// What the time of a launch follows from.
-    pub fn features(&self, step: &Step) -> CostFeatures {
+    pub fn features(&self, step: &Step, costs: &Costs) -> CostFeatures {
         let bytes = |slot: &Slot| match *slot {
             Slot::Buffer(b) => self.buffers[b],
             Slot::Input(_) => unreachable!("a kernel writes buffers"),
         };
         let written: Vec<usize> = step.operands[step.first_write..].iter().map(bytes).collect();
-        features(&step.kernel, &step.geometry, &step.touched, &written)
+        costs.features(&step.kernel, &step.geometry, &step.touched, &written)
     }
 
     /// Bytes that all launches write, for how near they are: see [`crate::Costs::time`].
@@ -222,7 +222,7 @@ impl Instance {
 
     /// Picoseconds that its launches take, by the cost model; `footprint` as in [`Costs::time`].
     pub fn time(&self, costs: &Costs, footprint: u64) -> u64 {
-        self.steps.iter().map(|s| costs.time(&self.features(s), footprint)).sum()
+        self.steps.iter().map(|s| costs.time(&self.features(s, costs), footprint)).sum()
     }
 
     /// Bytes that all launches read.

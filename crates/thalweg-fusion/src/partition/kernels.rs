@@ -7,7 +7,7 @@
 use super::contractions::contraction;
 use super::facts::Facts;
 use super::reach::{Candidate, Reach};
-use crate::cost::{Costs, features};
+use crate::cost::Costs;
 use crate::plan::KernelPlan;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, ValueId};
@@ -216,7 +216,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                     ValueId::Op(i) => Slot::Buffer(i),
                 };
                 let step = opaque(ix, (*op, operands), 0, &slot, &is_stored, &self.classes)?;
-                let features = features(&step.kernel, &step.geometry, &step.touched, &[step.bytes_written]);
+                let features = self.costs.features(&step.kernel, &step.geometry, &step.touched, &[step.bytes_written]);
                 let inputs = step.operands.iter().filter_map(|s| match s {
                     Slot::Input(i) => Some(*i),
                     Slot::Buffer(_) => None,
@@ -230,7 +230,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 let written: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
                 let (kernel, geometry) =
                     (thalweg_kernel::Kernel::Contraction(made.kernel), Geometry::Contraction(made.geometry.into()));
-                let features = features(&kernel, &geometry, &made.touched, &written);
+                let features = self.costs.features(&kernel, &geometry, &made.touched, &written);
                 let inputs = made.reads.iter().filter_map(|v| match v {
                     ValueId::Input(i) => Some(*i),
                     ValueId::Op(_) => None,
@@ -244,7 +244,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                     Outline { domain: *domain, rows: *rows, stores: points, row_stores, column_stores, product: None };
                 let map = build_map(ix, outline, &is_stored, &self.classes)?;
                 let written: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
-                let features = features(&map.kernel, &map.geometry, &map.touched, &written);
+                let features = self.costs.features(&map.kernel, &map.geometry, &map.touched, &written);
                 let time = self.costs.time(&features, footprint);
                 let inputs = map.reads.iter().filter_map(|v| match v {
                     ValueId::Input(i) => Some(*i),

@@ -9,7 +9,7 @@ use super::samples::{self, Sample};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_fusion::{Costs, features};
+use thalweg_fusion::Costs;
 use thalweg_kernel::Geometry;
 use thalweg_runtime::{Buffer, Device, Error, Program};
 
@@ -168,5 +168,5 @@ const BUFFER_IS_FREE: usize = 1 << 20;
 
 fn model(costs: &Costs, sample: &Sample, footprint: u64) -> f64 {
     let (touched, written) = sample.bytes.split_at(sample.bytes.len() - 1);
-    costs.time(&features(&sample.kernel, &sample.geometry, touched, written), footprint) as f64 / 1e3
+    costs.time(&costs.features(&sample.kernel, &sample.geometry, touched, written), footprint) as f64 / 1e3
 }

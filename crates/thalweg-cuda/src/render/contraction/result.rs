@@ -40,7 +40,7 @@ impl Handed<'_> {
 
 /// The statements behind the loop over the terms; `hand_on` writes the sums of pass `pass` to `sums`.
 pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> String {
-    let Handed { result: (part, operand), rows_a_pass, passes, threads, columns, .. } = *handed;
+    let Handed { result: (part, operand), columns, .. } = *handed;
     if let Some(text) = shifted(handed, slots, hand_on) {
         return text;
     }
@@ -51,26 +51,12 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Str
     let wants = wanted(body);
     let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
     let mut out = accesses.declare(&|k| !is_sums(k) && (stored(k) || wants[k] != Default::default()));
-    let (wide, it) = (columns / v, index_type(space.wide));
-    let _ = write!(
-        out,
-        r#"  {h} *const sums = ({h} *)shared;
-#pragma unroll
-  for (int pass = 0; pass < {passes}; pass++) {{
-    __syncthreads();
-{hand_on}    __syncthreads();
-    for (u32 c = t; c < {points}; c += {threads}) {{
-      const u32 line = c / {wide}, first_lane = c % {wide} * {v};
-      const i64 x = row0 + pass * {rows_a_pass} + line, y = column0 + first_lane;
-      if (x >= m || y >= n) continue;
-      const {it} row = ({it})x, column = ({it})(y / {v});
-"#,
-        points = rows_a_pass * wide,
+    let it = index_type(space.wide);
+    let wide = columns / v;
+    let vector = format!(
+        "      const u32 first_lane = c % {wide} * {v};\n      const i64 y = column0 + first_lane;\n      if (y >= n) continue;\n"
     );
-    let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
-    out += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
-    out += &decompose(space, &slots.space, batch..batch + rows, "row", "i");
-    out += &decompose(space, &slots.space, batch + rows..space.rank(), "column", "i");
+    out += &head(handed, slots, hand_on, wide, (&vector, &format!("({it})(y / {v})")));
     let position = |k: usize| {
         let all = offset(space, &slots.space, k, 0..space.rank(), "i");
         if all.is_empty() { "0".into() } else { all }
@@ -106,11 +92,37 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Str
     out
 }
 
+/// The loop over passes and over what a thread has of each, `wide` of which are a line, down to the indices of where that
+/// stands: `column` is the expression of its column, `at` what comes before it.
+fn head(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str, wide: u32, (at, column): (&str, &str)) -> String {
+    let Handed { result: (part, _), rows_a_pass, passes, threads, .. } = *handed;
+    let (space, h) = (&part.space, held(handed.sums));
+    let it = index_type(space.wide);
+    let mut out = format!(
+        r#"  {h} *const sums = ({h} *)shared;
+#pragma unroll
+  for (int pass = 0; pass < {passes}; pass++) {{
+    __syncthreads();
+{hand_on}    __syncthreads();
+    for (u32 c = t; c < {points}; c += {threads}) {{
+      const u32 line = c / {wide};
+      const i64 x = row0 + pass * {rows_a_pass} + line;
+      if (x >= m) continue;
+{at}      const {it} row = ({it})x, column = {column};
+"#,
+        points = rows_a_pass * wide,
+    );
+    let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
+    out += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
+    out += &decompose(space, &slots.space, batch..batch + rows, "row", "i");
+    out + &decompose(space, &slots.space, batch + rows..space.rank(), "column", "i")
+}
+
 /// The same where sums are written and nothing else is, to rows that begin anywhere, as those of an odd length do: what
 /// lies in whole vectors of memory is stored by vectors. What is in the way of a vector is stored one by one, by the
 /// threads of the first and last vectors of a row.
 fn shifted(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Option<String> {
-    let Handed { result: (part, operand), rows_a_pass, passes, threads, columns, .. } = *handed;
+    let Handed { result: (part, operand), columns, .. } = *handed;
     let (space, body) = (&part.space, &part.body);
     let [store] = body.stores[..] else { return None };
     let (k, rank) = (store.access as usize, space.rank());
@@ -127,25 +139,7 @@ fn shifted(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Option<Stri
     let (wide, it) = (columns / e + 1, index_type(space.wide));
     let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
     let mut out = accesses.declare(&|i| i == k);
-    let _ = write!(
-        out,
-        r#"  {h} *const sums = ({h} *)shared;
-#pragma unroll
-  for (int pass = 0; pass < {passes}; pass++) {{
-    __syncthreads();
-{hand_on}    __syncthreads();
-    for (u32 c = t; c < {points}; c += {threads}) {{
-      const u32 line = c / {wide};
-      const i64 x = row0 + pass * {rows_a_pass} + line;
-      if (x >= m) continue;
-      const {it} row = ({it})x, column = ({it})column0;
-"#,
-        points = rows_a_pass * wide,
-    );
-    let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
-    out += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
-    out += &decompose(space, &slots.space, batch..batch + rows, "row", "i");
-    out += &decompose(space, &slots.space, batch + rows..rank, "column", "i");
+    out += &head(handed, slots, hand_on, wide, ("", &format!("({it})column0")));
     let t = stored(access.dtype);
     let load = |_: u16| "own".to_string();
     let gather = |_: u16, _: &str, _: &str| unreachable!("nothing is gathered");

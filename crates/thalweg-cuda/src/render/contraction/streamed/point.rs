@@ -106,6 +106,7 @@ pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize)
     let compute = |body: &Body| {
         let wants = wanted(body);
         let mut out = begin(true);
+        // As many as of what is fetched, since names are the same; each turn of the loop needs its own alone.
         for k in (0..wants.len()).filter(|&k| placed(k) && wants[k].position) {
             let position = Wanted { position: true, ..Wanted::default() };
             let _ = writeln!(out, "      {}", accesses.arrays(k, position, v as usize, &format!("[{each}]")));

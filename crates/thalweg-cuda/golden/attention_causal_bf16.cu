@@ -1,0 +1,299 @@
+// options: --gpu-architecture=sm_90a
+
+// Contraction of bf16 with a streamed one inside: 64 rows, 64 keys at a time.
+#ifndef THALWEG_EMULATED
+template <bool F16, bool TA, bool TB, int N> FN void warpgroup_multiply(float (&d)[8][4], Matrix a, Matrix b, u32 keep) {
+  asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, %32, %33, p, 1, 1, 0, 0;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "l"(a), "l"(b), "r"(keep) : "memory");
+}
+#endif
+#ifndef THALWEG_EMULATED
+template <bool F16, bool TB, int N> FN void warpgroup_multiply(float (&d)[8][4], const u32 (&a)[4], Matrix b) {
+  asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1) : "memory");
+}
+#endif
+extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMETER(68)) {
+  begin();
+  THALWEG_SHARED_LINES(shared);
+  const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3];
+  const u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
+  u32 *const fault = (u32 *)a.w[5];
+  const u32 product = blockIdx.x / (u32)a.w[4];
+  const i64 row0 = (i64)((u32)a.w[4] - 1 - blockIdx.x % (u32)a.w[4]) * 64, column0 = 0;
+  i64 batch0 = 0, batch1 = 0, batch2 = 0;
+  u32 rest = product;
+  { const Split s = split(rest, a.w[6], a.w[7]); rest = s.q; batch0 += s.r * (i64)a.w[8]; batch1 += s.r * (i64)a.w[9]; batch2 += s.r * (i64)a.w[10]; }
+  u16 *const s0 = (u16 *)shared, *const s1 = s0 + 4096, *const s2 = s1 + 2 * 4096;
+  const u16 *const factor0 = (const u16 *)a.w[11] + batch0;
+  const i32 pitch0 = (i32)a.w[12];
+  const i32 outer0 = (i32)t / 8, inner0 = (i32)t % 8 * 8;
+  const u16 *const from0 = factor0 + (i64)((i32)row0 + outer0) * pitch0 + (0 + inner0);
+  auto copy0 = [&](i32 step, i32 slot) {
+    u16 *const to = s0 + slot * 4096 + inner0 / 64 * 4096 + outer0 * 64 + ((inner0 % 64 / 8 ^ outer0 & 7) * 8);
+    const u16 *const from = from0 + ((i64)(step * 0) * pitch0 + step * 0);
+    const i32 outers = (i32)m - ((i32)row0 + step * 0), inners = (i32)depth - (0 + step * 0);
+    if (outers >= 64 && inners >= 64) {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1024, from + (i64)(u * 16) * pitch0);
+    } else {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) {
+        const i32 left = outer0 + u * 16 < outers ? inners - inner0 : 0;
+        const i32 inside = left < 0 ? 0 : left < 8 ? left : 8;
+        copy16(to + u * 1024, inside ? from + (i64)(u * 16) * pitch0 : factor0, inside * 2);
+      }
+    }
+  };
+  const u16 *const factor1 = (const u16 *)a.w[13] + batch1;
+  const i32 pitch1 = (i32)a.w[14];
+  const i32 outer1 = (i32)t / 8, inner1 = (i32)t % 8 * 8;
+  const u16 *const from1 = factor1 + (i64)(0 + outer1) * pitch1 + (0 + inner1);
+  auto copy1 = [&](i32 step, i32 slot) {
+    u16 *const to = s1 + slot * 4096 + inner1 / 64 * 4096 + outer1 * 64 + ((inner1 % 64 / 8 ^ outer1 & 7) * 8);
+    const u16 *const from = from1 + ((i64)(step * 64) * pitch1 + step * 0);
+    const i32 outers = (i32)keys - (0 + step * 64), inners = (i32)depth - (0 + step * 0);
+    if (outers >= 64 && inners >= 64) {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1024, from + (i64)(u * 16) * pitch1);
+    } else {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) {
+        const i32 left = outer1 + u * 16 < outers ? inners - inner1 : 0;
+        const i32 inside = left < 0 ? 0 : left < 8 ? left : 8;
+        copy16(to + u * 1024, inside ? from + (i64)(u * 16) * pitch1 : factor1, inside * 2);
+      }
+    }
+  };
+  const u16 *const factor2 = (const u16 *)a.w[15] + batch2;
+  const i32 pitch2 = (i32)a.w[16];
+  const i32 outer2 = (i32)t / 8, inner2 = (i32)t % 8 * 8;
+  const u16 *const from2 = factor2 + (i64)(0 + outer2) * pitch2 + (0 + inner2);
+  auto copy2 = [&](i32 step, i32 slot) {
+    u16 *const to = s2 + slot * 4096 + inner2 / 64 * 4096 + outer2 * 64 + ((inner2 % 64 / 8 ^ outer2 & 7) * 8);
+    const u16 *const from = from2 + ((i64)(step * 64) * pitch2 + step * 0);
+    const i32 outers = (i32)keys - (0 + step * 64), inners = (i32)n - (0 + step * 0);
+    if (outers >= 64 && inners >= 64) {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1024, from + (i64)(u * 16) * pitch2);
+    } else {
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) {
+        const i32 left = outer2 + u * 16 < outers ? inners - inner2 : 0;
+        const i32 inside = left < 0 ? 0 : left < 8 ? left : 8;
+        copy16(to + u * 1024, inside ? from + (i64)(u * 16) * pitch2 : factor2, inside * 2);
+      }
+    }
+  };
+  const bool hides = true;
+  const i64 ahead = hides ? (i64)a.w[53] : 0, seen = hides ? seen_keys(row0 + 64 + ahead - 1, keys) : keys;
+  const i32 steps = (i32)((seen + 63) / 64);
+  copy0(0, 0);
+  if (steps) {
+    copy1(0, 0);
+    copy2(0, 0);
+  }
+  copies_commit();
+  float sum[8][4] = {};
+  float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
+  for (i32 step = 0; step < steps; step++) {
+    const u32 slot = step & 1;
+    copies_wait<0>();
+    async_fence();
+    __syncthreads();
+    // The other half of the room was read in the last step.
+    if (step + 1 < steps) {
+      copy1(step + 1, slot ^ 1);
+      copy2(step + 1, slot ^ 1);
+    }
+    copies_commit();
+    float s[8][4] = {};
+    const u16 *const kt = s1 + slot * 4096;
+    const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(kt, 8192, 1024);
+    warpgroup_fence();
+    #pragma unroll
+    for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 64>(s, further(x, p / 4 * 8192 + p % 4 * 32), further(y, p / 4 * 8192 + p % 4 * 32), p);
+    warpgroup_commit();
+    warpgroup_wait<0>();
+    if (hides && (i64)(step + 1) * 64 <= row0 + ahead) {
+      #pragma unroll
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        #pragma unroll
+        for (int v = 0; v < 2; v++) {
+          const float n0 = s[j][2 * h + u % 1 * 2 + v];
+          const float n1 = 0.125f;
+          const float n2 = n0 * n1;
+          s[j][2 * h + u % 1 * 2 + v] = n2;
+        }
+      }
+      #pragma unroll
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        #pragma unroll
+        for (int v = 0; v < 2; v++) {
+          const float n0 = s[j][2 * h + u % 1 * 2 + v];
+          s[j][2 * h + u % 1 * 2 + v] = n0;
+        }
+      }
+    } else {
+      #pragma unroll
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        i64 ma1[16][1];
+        for (int v = 0; v < 1; v++) ma1[u][v] = (i64)a.w[27] + (i0 * (i32)a.w[28] + i1 * (i32)a.w[29]) + v * (i64)0;
+        i64 ma2[16][2];
+        for (int v = 0; v < 2; v++) ma2[u][v] = (i64)a.w[31] + (i0 * (i32)a.w[32] + i1 * (i32)a.w[33] + i2 * 2) + v * (i64)1;
+        #pragma unroll
+        for (int v = 0; v < 2; v++) {
+          const float n0 = s[j][2 * h + u % 1 * 2 + v];
+          const float n1 = 0.125f;
+          const float n2 = n0 * n1;
+          const u32 n3 = (u32)ma1[u][0];
+          const float n4 = (float)n3;
+          const u32 n5 = (u32)ma2[u][v];
+          const float n6 = (float)n5;
+          const bool n7 = n6 <= n4;
+          const float n8 = bits_f32(0xff800000u);
+          const float n9 = n7 ? n2 : n8;
+          s[j][2 * h + u % 1 * 2 + v] = n9;
+        }
+      }
+      #pragma unroll
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        #pragma unroll
+        for (int v = 0; v < 2; v++) {
+          const float n0 = s[j][2 * h + u % 1 * 2 + v];
+          s[j][2 * h + u % 1 * 2 + v] = n0;
+        }
+      }
+    }
+    if ((step + 1) * 64 > (i32)keys) {
+      #pragma unroll
+      for (int j = 0; j < 8; j++)
+      #pragma unroll
+      for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
+    }
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+      float now = top[h];
+      #pragma unroll
+      for (int j = 0; j < 8; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
+      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
+      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
+      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+      const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
+      const bool far = fabsf(shift) > 1.0e38f;
+      const float scaled = shift * 1.44269504f;
+      const float again = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift) * 1.44269504f : top[h] * 1.44269504f - scaled);
+      top[h] = now;
+      total[h] *= again;
+      if (!__any_sync(0xffffffffu, far)) {
+        #pragma unroll
+        for (int j = 0; j < 8; j++) {
+          s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled));
+          s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled));
+          total[h] += s[j][2 * h] + s[j][2 * h + 1];
+        }
+      } else {
+        #pragma unroll
+        for (int j = 0; j < 8; j++) {
+          s[j][2 * h] = power_of_two((s[j][2 * h] - shift) * 1.44269504f);
+          s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift) * 1.44269504f);
+          total[h] += s[j][2 * h] + s[j][2 * h + 1];
+        }
+      }
+      if (__any_sync(0xffffffffu, again != 1.0f)) {
+        #pragma unroll
+        for (int j = 0; j < 8; j++) { sum[j][2 * h] *= again; sum[j][2 * h + 1] *= again; }
+      }
+    }
+    const u16 *const vt = s2 + slot * 4096;
+    const Matrix z = matrix(vt, 8192, 1024);
+    u32 w[4][4];
+    #pragma unroll
+    for (int p = 0; p < 4; p++) {
+      w[p][0] = pack_bf16(s[2 * p][0], s[2 * p][1]);
+      w[p][1] = pack_bf16(s[2 * p][2], s[2 * p][3]);
+      w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
+      w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
+    }
+    warpgroup_fence();
+    #pragma unroll
+    for (int p = 0; p < 4; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
+    warpgroup_commit();
+    warpgroup_wait<0>();
+  }
+  copies_wait<0>();
+  #pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float all = total[h];
+    all += __shfl_xor_sync(0xffffffffu, all, 1);
+    all += __shfl_xor_sync(0xffffffffu, all, 2);
+    const float n0 = 1.0f;
+    const float n1 = all;
+    const float n2 = n0 / n1;
+    #pragma unroll
+    for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
+  }
+  u16 *const p1 = (u16 *)a.w[64];
+  float *const sums = (float *)shared;
+  #pragma unroll
+  for (int pass = 0; pass < 1; pass++) {
+    __syncthreads();
+    #pragma unroll
+    for (int j = 0; j < 8; j++)
+    #pragma unroll
+    for (int e = 0; e < 4; e++) sums[(warp * 16 + lane / 4 + e / 2 * 8) * 72 + j * 8 + lane % 4 * 2 + e % 2] = sum[j][e];
+    __syncthreads();
+    for (u32 c = t; c < 512; c += 128) {
+      const u32 line = c / 8;
+      const i64 x = row0 + pass * 64 + line;
+      if (x >= m) continue;
+      const u32 first_lane = c % 8 * 8;
+      const i64 y = column0 + first_lane;
+      if (y >= n) continue;
+      const i32 row = (i32)x, column = (i32)(y / 8);
+      const i32 i0 = (i32)product;
+      const i32 i1 = row;
+      const i32 i2 = column;
+      float own[8];
+      take(own, sums + line * 72 + first_lane);
+      __align__(16) u16 y1[8];
+      #pragma unroll
+      for (int v = 0; v < 8; v++) {
+        const float n0 = own[v];
+        const float n1 = round_bf16((float)n0);
+        y1[v] = to_bf16(n1);
+      }
+      storev(p1 + (i0 * (i32)a.w[65] + i1 * (i32)a.w[66] + i2 * 8), y1);
+    }
+  }
+}
