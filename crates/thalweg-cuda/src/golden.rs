@@ -9,7 +9,6 @@ use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
 use crate::lower::plan;
 use crate::prelude::PRELUDE;
-use crate::render::ONLINE;
 use crate::render::contraction::CONTRACTIONS;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -407,21 +406,6 @@ fn normal() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// Variances of long rows: two passes at once.
-fn variance() -> (Kernel, Geometry) {
-    let mut d = Draft::new(false, &[4, 1 << 22], 1);
-    let x = d.load(DType::F32, &[1 << 22, 1]);
-    let n = d.b.scalar(0, DType::F32);
-    let sum = d.b.fold(Monoid::Sum, x);
-    let mean = d.two(ElementOp::Div, sum, n);
-    let away = d.two(ElementOp::Sub, x, mean);
-    let square = d.one(ElementOp::Square, away);
-    let squares = d.b.fold(Monoid::Sum, square);
-    let variance = d.two(ElementOp::Div, squares, n);
-    d.store(variance, &[1, 0]);
-    d.rows(Orientation::Along)
-}
-
 /// All of them, by the name of their file.
 fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
     vec![
@@ -434,7 +418,6 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("layernorm_bf16", layernorm()),
         ("same_along_rows", same_along_rows()),
         ("sum_of_long_rows", sum(false, [4, 1 << 22], false)),
-        ("variance_of_long_rows", variance()),
         ("sum_of_columns", sum(false, [512, 1 << 14], true)),
         ("sum_in_order", sum(true, [512, 3000], false)),
         ("cumsum", scanned(ScanOp::Sum)),
@@ -472,10 +455,8 @@ fn golden_sources_are_as_they_were() {
     let bless = thalweg_runtime::environment::BLESS.get().is_some();
     let mut changed = vec![];
     for (name, kernel) in kernels() {
-        let texts: Vec<String> = sources(&kernel)
-            .iter()
-            .map(|s| s.replacen(PRELUDE, "", 1).replacen(CONTRACTIONS, "", 1).replacen(ONLINE, "", 1))
-            .collect();
+        let texts: Vec<String> =
+            sources(&kernel).iter().map(|s| s.replacen(PRELUDE, "", 1).replacen(CONTRACTIONS, "", 1)).collect();
         let text = texts.join("\n");
         let file = folder.join(format!("{name}.cu"));
         if bless {
@@ -508,7 +489,7 @@ fn a_launch_has_no_more_blocks_than_a_grid_may_have() {
 fn golden_sources_are_readable() {
     for (name, kernel) in kernels() {
         for source in sources(&kernel) {
-            let own = source.replacen(PRELUDE, "", 1).replacen(CONTRACTIONS, "", 1).replacen(ONLINE, "", 1);
+            let own = source.replacen(PRELUDE, "", 1).replacen(CONTRACTIONS, "", 1);
             for line in own.lines() {
                 assert_eq!(line.trim_end(), line, "{name}: spaces at the end");
             }

@@ -65,9 +65,6 @@ pub enum UnitKey {
     ScatterSort(SortClass),
 }
 
-/// What stands in front of row kernels with online passes.
-pub const ONLINE: &str = include_str!("online.cuh");
-
 /// What is compiled: options and the prelude, then what follows them here.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Source {
@@ -118,11 +115,7 @@ impl UnitKey {
 
     /// What stands behind the prelude.
     fn before(&self) -> &'static str {
-        match self {
-            UnitKey::Contraction(_) | UnitKey::Streamed(_) => CONTRACTIONS,
-            UnitKey::Rows(_, class) if class.online.is_some() => ONLINE,
-            _ => "",
-        }
+        if matches!(self, UnitKey::Contraction(_) | UnitKey::Streamed(_)) { CONTRACTIONS } else { "" }
     }
 
     /// What it is, in a line for people.
@@ -144,9 +137,6 @@ impl UnitKey {
                 let how = match class.sharing {
                     Sharing::Held { group, steps, .. } => {
                         format!("Rows along: {group} threads each, {steps} vectors a thread held in registers.")
-                    }
-                    Sharing::Again { group } if class.online.is_some() => {
-                        format!("Rows along: {group} threads each, two passes at once.")
                     }
                     Sharing::Again { group } => format!("Rows along: {group} threads each, read in every pass."),
                     Sharing::Across { wide, deep } => {

@@ -12,7 +12,6 @@
 //! and compute what follows from them again.
 
 mod folds;
-mod online;
 
 use super::access::{Accesses, Stand, Wanted, wanted};
 use super::body::{Names, divisors, name, statements};
@@ -20,11 +19,10 @@ use super::map::gathers;
 use super::monoid;
 use super::types::{constant, held, pack, stored};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
-pub use online::state_bytes;
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::order::BLOCK as ORDERED;
-use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Store, phases};
+use thalweg_kernel::{Access, AccessClass, Body, Fold, Phase, Phases, Store, phases};
 
 /// How rows are shared among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -99,20 +97,12 @@ pub struct RowsClass {
     pub sharing: Sharing,
     /// Which part of it runs; all where there is none.
     pub stage: Option<Stage>,
-    /// Where two passes run as one, by rescaling identities: how many of the body's folds are its own. The others are
-    /// the lower moments that these want.
-    pub online: Option<u16>,
 }
 
 impl RowsClass {
     /// Its phases: what is held in registers is kept there.
     pub fn phases(&self, body: &Body) -> Phases {
         phases(body, matches!(self.sharing, Sharing::Held { .. }) && self.stage.is_none())
-    }
-
-    /// The passes of these phases that run together.
-    pub fn passes(&self, body: &Body, phases: &Phases) -> Option<OnlinePasses> {
-        online::passes(body, phases, self.online)
     }
 }
 
@@ -136,8 +126,6 @@ pub struct RowsSlots {
     pub buffers: usize,
     /// Address of the counters.
     pub counters: usize,
-    /// Addresses of the states of online folds.
-    pub states: usize,
     /// Words in all.
     pub end: usize,
 }
@@ -157,10 +145,7 @@ impl RowsSlots {
         let partials = values + staged * body.folds.len();
         let buffers = partials + staged * body.folds.len();
         let counters = buffers + staged * phases.buffers.len();
-        let states = counters + 1;
-        let online = class.passes(body, phases).filter(|_| staged == 1);
-        let end = states + online.map_or(0, |o| o.list.len());
-        RowsSlots { space, scalars, reciprocals, fault, values, partials, buffers, counters, states, end }
+        RowsSlots { space, scalars, reciprocals, fault, values, partials, buffers, counters, end: counters + 1 }
     }
 }
 
@@ -170,14 +155,9 @@ pub fn source(body: &Body, class: &RowsClass) -> String {
     let phases = class.phases(body);
     let slots = RowsSlots::new(class, body, &phases);
     let list = all_accesses(body, &phases);
-    let online = class.passes(body, &phases);
-    if let Some(online) = &online {
-        out += &online::definitions(body, online);
-    }
     let w = Writer {
         body,
         class,
-        online,
         phases: &phases,
         slots: &slots,
         accesses: Accesses { list: &list, class: &class.space, slots: &slots.space, tag: "" },
@@ -204,7 +184,6 @@ fn all_accesses(body: &Body, phases: &Phases) -> Vec<Access> {
 struct Writer<'a> {
     body: &'a Body,
     class: &'a RowsClass,
-    online: Option<OnlinePasses>,
     phases: &'a Phases,
     slots: &'a RowsSlots,
     accesses: Accesses<'a>,
@@ -261,22 +240,12 @@ impl Writer<'_> {
         let stage = self.class.stage;
         let current = stage.map(|s| s.phase as usize);
         // Results of folds of earlier stages.
-        let together = self.online.as_ref().map(|o| o.phases.clone()).unwrap_or(0..0);
-        let inside = |number: usize| together.contains(&number) && current.is_none_or(|c| c + 1 == together.end);
         if let Some(current) = current {
-            let own = self.class.online.unwrap_or(u16::MAX);
-            let earlier = list[..current].iter().enumerate().filter(|(number, _)| !inside(*number));
-            for fold in earlier.flat_map(|(_, p)| &p.body.folds).filter(|f| f.slot < own) {
+            for fold in list[..current].iter().flat_map(|p| &p.body.folds) {
                 out += &self.read_value(fold.slot);
             }
         }
         for (number, phase) in list.iter().enumerate() {
-            if inside(number) {
-                if number == together.start {
-                    out += &self.online_pass(self.online.as_ref().expect("passes that run together"));
-                }
-                continue;
-            }
             match current {
                 // What runs once is computed again by every stage behind it, and stored by the first.
                 Some(c) if phase.once && number <= c => {
@@ -497,7 +466,8 @@ impl Writer<'_> {
             };
         }
         let (fetched, inner) = self.steps(phase, number);
-        let decomposed = self.row_point();
+        let row_dims = self.kept()..self.class.space.rank();
+        let decomposed = decompose(&self.class.space, &self.slots.space, row_dims, "q", "j");
         match self.class.sharing {
             Sharing::Held { group, steps, exact } if self.class.stage.is_none() => {
                 // All of the row is on its way before the first of it is used.
@@ -530,12 +500,6 @@ impl Writer<'_> {
             Sharing::Held { group, .. } | Sharing::Again { group } => out += &self.fold_along(phase, group, "f"),
         }
         out + &self.finish(phase, number) + "  }\n"
-    }
-
-    /// The places along the row's dimensions of point `q`.
-    fn row_point(&self) -> String {
-        let row_dims = self.kept()..self.class.space.rank();
-        decompose(&self.class.space, &self.slots.space, row_dims, "q", "j")
     }
 
     /// A strict pass: block by block of each run, lane by lane.

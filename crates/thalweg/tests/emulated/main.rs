@@ -6,7 +6,6 @@
 mod contractions;
 mod first_sight;
 mod kernels;
-mod online;
 mod scans;
 mod scatters;
 

@@ -6,7 +6,7 @@
 
 use super::{Sharing, Writer, constant, held};
 use std::fmt::Write;
-use thalweg_kernel::{Fold, Phase};
+use thalweg_kernel::Phase;
 
 impl Writer<'_> {
     /// Folds of a pass over lanes and threads of a group: `value{slot}` in all of them.
@@ -73,35 +73,31 @@ impl Writer<'_> {
     /// What the results of a stage's folds are for: partial results of a split row are put together by its last block,
     /// and later stages find them in memory.
     pub(super) fn finish(&self, phase: &Phase, number: usize) -> String {
+        let Some(stage) = self.class.stage.filter(|_| !phase.body.folds.is_empty()) else { return String::new() };
         let mut out = String::new();
-        if self.class.stage.is_some_and(|s| s.split) && !phase.body.folds.is_empty() {
-            out += &self.leave_partials(&phase.body.folds, "");
+        if stage.split {
+            out += &self.leave_partials(phase);
             out += &self.gather_partials(phase);
         }
-        out + &self.leave_values(&phase.body.folds, number)
-    }
-
-    /// Results of folds left for the stages behind phase `number`, if there are.
-    pub(super) fn leave_values(&self, folds: &[Fold], number: usize) -> String {
         let more = self.phases.list[number + 1..].iter().any(|p| !p.once);
-        if self.class.stage.is_none() || folds.is_empty() || !more {
-            return String::new();
+        if more {
+            out += "  if (t == 0 && live) {\n";
+            for f in &phase.body.folds {
+                let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
+                let w = self.slots.values + slot as usize;
+                let _ = if self.across() {
+                    writeln!(
+                        out,
+                        "    for (int v = 0; v < {0}; v++) store1(({h} *)a.w[{w}] + (i64)row * {0} + v, value{slot}[v]);",
+                        self.v
+                    )
+                } else {
+                    writeln!(out, "    store1(({h} *)a.w[{w}] + row, value{slot});")
+                };
+            }
+            out += "  }\n";
         }
-        let mut out = String::from("  if (t == 0 && live) {\n");
-        for f in folds {
-            let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
-            let w = self.slots.values + slot as usize;
-            let _ = if self.across() {
-                writeln!(
-                    out,
-                    "    for (int v = 0; v < {0}; v++) store1(({h} *)a.w[{w}] + (i64)row * {0} + v, value{slot}[v]);",
-                    self.v
-                )
-            } else {
-                writeln!(out, "    store1(({h} *)a.w[{w}] + row, value{slot});")
-            };
-        }
-        out + "  }\n"
+        out
     }
 
     /// The place of a partial result, of chunk `chunk`.
@@ -115,10 +111,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Leaves partial results of folds, and what else there is to leave; all blocks but the last of a row end here.
-    pub(super) fn leave_partials(&self, folds: &[Fold], more: &str) -> String {
+    fn leave_partials(&self, phase: &Phase) -> String {
         let mut out = String::from("  if (t == 0 && live) {\n");
-        for f in folds {
+        for f in &phase.body.folds {
             let (slot, place) = (f.slot, self.partial(f.slot, "chunk"));
             let _ = if self.across() {
                 writeln!(out, "    for (int v = 0; v < {}; v++) store1({place}, value{slot}[v]);", self.v)
@@ -126,7 +121,6 @@ impl Writer<'_> {
                 writeln!(out, "    store1({place}, value{slot});")
             };
         }
-        out += more;
         out += "    __threadfence();\n  }\n  __shared__ u32 last;\n  __syncthreads();\n  if (threadIdx.x == 0) {\n";
         let _ = writeln!(
             out,
@@ -136,7 +130,7 @@ impl Writer<'_> {
         out
     }
 
-    pub(super) fn gather_partials(&self, phase: &Phase) -> String {
+    fn gather_partials(&self, phase: &Phase) -> String {
         let (mut out, v) = (String::new(), self.v);
         let lanes = if self.across() { v } else { 1 };
         for f in &phase.body.folds {
