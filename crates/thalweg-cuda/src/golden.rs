@@ -335,12 +335,15 @@ fn causal_attention(heads: usize, sizes: [usize; 3], dtype: DType) -> (Kernel, G
     masked_attention(heads, sizes, dtype, (1, &seen))
 }
 
+/// What a mask makes of scores.
+type Mask<'a> = &'a dyn Fn(&mut Draft, NodeId) -> NodeId;
+
 /// The same with what a mask, which reads so many operands with the scores, makes of scores.
 fn masked_attention(
     heads: usize,
     [m, n, d]: [usize; 3],
     dtype: DType,
-    (reads, mask): (u16, &dyn Fn(&mut Draft, NodeId) -> NodeId),
+    (reads, mask): (u16, Mask),
 ) -> (Kernel, Geometry) {
     let lines = [(m * n) as isize, n as isize, 1];
     let mut of = Draft::new(false, &[heads, m, n], 0);
