@@ -19,6 +19,8 @@ pub(crate) struct Facts<'a> {
     pub needed: BitSet,
     /// Operations whose results are stored in every plan.
     pub required: BitSet,
+    /// What is to be stored if it is needed at all.
+    chosen: BitSet,
     /// How each live-out is had, in order of the operations.
     pub outputs: Vec<(usize, OutputPlan)>,
     /// What the operands of an opaque operation are views of.
@@ -47,11 +49,17 @@ const NEAR: usize = 64;
 impl<'a> Facts<'a> {
     /// Finds them out.
     pub fn new(segment: Segment<'a>) -> Facts<'a> {
+        Facts::with(segment, BitSet::default())
+    }
+
+    /// What holds for every plan that stores these results, as far as they are needed.
+    pub fn with(segment: Segment<'a>, chosen: BitSet) -> Facts<'a> {
         let n = segment.ops.len();
         let mut facts = Facts {
             ix: Indexed::new(segment),
             needed: BitSet::new(n),
             required: BitSet::new(n),
+            chosen,
             outputs: vec![],
             operands: FxHashMap::default(),
             in_memory: FxHashMap::default(),
@@ -108,6 +116,9 @@ impl<'a> Facts<'a> {
             return;
         }
         self.needed.insert(i);
+        if self.chosen.has(i) && !is_constant(op) {
+            self.required.insert(i);
+        }
         if is_opaque(op, seg.mode) || !seg.mode.fused && !op.is_view() {
             self.required.insert(i);
         }
@@ -269,7 +280,7 @@ impl<'a> Facts<'a> {
         // What is made of the sums, each with how many of these read it.
         let mut inside: Vec<(usize, u32)> = vec![(product, 0)];
         let mut end = product;
-        for i in product + 1..seg.ops.len().min(product + NEAR) {
+        for i in (product + 1..seg.ops.len().min(product + NEAR)).filter(|&i| self.needed.has(i)) {
             let own = |v: ValueId| matches!(v, ValueId::Op(a) if inside.iter().any(|n| n.0 == a));
             let by_point = matches!(seg.ops[i].op, Op::Element(_) | Op::Cast | Op::Reshape);
             let args: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();

@@ -150,14 +150,15 @@ fn store_all_inside(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> boo
     !inside.is_empty()
 }
 
-/// A kernel for each value that is stored, or the first that is none and why.
+/// A kernel for each value that is stored, or the first in the canonical order that is none and why: what is stored for
+/// its sake may make a kernel of another.
 fn one_by_one(
     kernels: &mut Kernels<'_, '_>,
     component: &Component,
     stored: &BitSet,
 ) -> Result<Vec<Rc<Kernel>>, (usize, Rule)> {
-    let stores = component.ops.iter().filter(|&&i| stored.has(i));
-    stores.map(|&i| kernels.get(&[i], stored).map_err(|rule| (i, rule))).collect()
+    let stores: Vec<usize> = component.ops.iter().copied().filter(|&i| stored.has(i)).collect();
+    kernels.facts.ranked(&stores).into_iter().map(|i| kernels.get(&[i], stored).map_err(|rule| (i, rule))).collect()
 }
 
 /// Stores operations in the middle of what would be too much for one kernel.

@@ -9,7 +9,7 @@ use crate::partition::{Effort, plan};
 use crate::plan::Plan;
 use crate::segment::{BitSet, OwnedSegment};
 use proptest::prelude::*;
-use thalweg_ir::{Arg, RelArg};
+use thalweg_ir::{Arg, ElementOp, Op, RelArg};
 
 /// The segment with its operations recorded in another order that `keys` decide.
 fn shuffled(from: &OwnedSegment, keys: &[u64]) -> OwnedSegment {
@@ -166,5 +166,21 @@ fn a_view_that_is_kept_is_kept_for_all() {
         }
         let n = check_segment(&g.0, &keys).expect("the same plan");
         assert_eq!(n, 3, "one copy and two products");
+    }
+}
+
+/// What nobody needs any more does not count among the users of a product's sums, wherever it was recorded.
+#[test]
+fn what_nobody_needs_is_no_part_of_a_plan() {
+    for keys in [[0, 0, 1], [0, 1, 0]] {
+        let mut g = Graph::new();
+        let (x, w) = (g.input(&[64, 64]), g.input(&[64, 64]));
+        let sums = g.matmul(x, w);
+        let [live, _] = [ElementOp::Tanh, ElementOp::Exp].map(|e| g.unary(e, sums));
+        g.live(live);
+        let recorded = shuffled(&g.0, &keys);
+        let facts = Facts::new(recorded.as_segment());
+        let end = facts.end_of_product(0);
+        assert_eq!(recorded.ops[end].op, Op::Element(ElementOp::Tanh), "what is made of the sums, {keys:?}");
     }
 }
