@@ -87,6 +87,11 @@ impl BitSet {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
+    /// The numbers in it that lie in a range, ascending.
+    pub fn within(&self, range: &std::ops::Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        range.clone().filter(|&i| self.has(i))
+    }
+
     /// The numbers in it, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(w, &bits)| {

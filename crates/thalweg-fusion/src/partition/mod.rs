@@ -8,7 +8,7 @@
 //! * `run_order`: kernels in the order in which they run.
 //! * `canonical`: an order of the operations that breaks all ties.
 //! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
-//! * `periodic`: the plan of a loop's turn, repeated.
+//! * `periodic`: the plan of a loop's turn, repeated; `turns`: the same at once, turn by turn.
 //! * `horizontal`: short kernels of a finished plan in one launch.
 //! * `log`: what the search decides, as events.
 //! * `stored`: plans as bytes, and back, whatever the bytes are.
@@ -34,6 +34,7 @@ mod search;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod why;
 
 use crate::cost::Costs;
@@ -66,6 +67,13 @@ pub struct Planned {
 /// # Errors
 /// Where there is no legal plan: see [`NoPlan`].
 pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
+    if effort == Effort::Quick
+        && let Some((facts, state, visits)) = turns::plan(segment, costs)
+    {
+        let plan = finish(&facts, &state);
+        log::planned(&facts.ix, &plan, state.time, (visits, false));
+        return Ok(Planned { plan, time: state.time, complete: false, visits });
+    }
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
     let (state, complete) = match periodic::search(&mut kernels, effort) {

@@ -22,10 +22,13 @@ const MULTIPLE: usize = 6;
 const WORTH_IT: usize = 64;
 
 /// The operations of a loop: those before it, and turns up to the segment's end.
-struct Loop {
-    begin: usize,
-    period: usize,
-    turns: usize,
+pub(super) struct Loop {
+    /// Operations before it.
+    pub begin: usize,
+    /// Operations of a turn.
+    pub period: usize,
+    /// How many turns there are.
+    pub turns: usize,
     /// Turns that are searched.
     few: usize,
 }
@@ -33,7 +36,7 @@ struct Loop {
 /// A plan of the loop that a segment is, and whether the search for a turn's came to its end.
 pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
-    if !seg.mode.fused || effort == Effort::None || seg.ops.len() < WORTH_IT {
+    if !seg.mode.fused || effort == Effort::None {
         return None;
     }
     // Where the first turns and the last leave no room for what is repeated, a few more have it.
@@ -72,7 +75,10 @@ fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option
 impl Loop {
     /// The loop that goes on to the segment's end, if it has more turns than are searched and all but the last two are
     /// alike in sizes and in what is live. `more`: turns that are searched beyond the fewest.
-    fn of(seg: &Segment<'_>, more: usize) -> Option<Loop> {
+    pub fn of(seg: &Segment<'_>, more: usize) -> Option<Loop> {
+        if seg.ops.len() < WORTH_IT {
+            return None;
+        }
         let (period, turns) = turns(seg.ops)?;
         let few = LEAST + turns.checked_sub(LEAST)? % MULTIPLE + more;
         let found = Loop { begin: seg.ops.len() - period * turns, period, turns, few };
@@ -93,8 +99,8 @@ impl Loop {
         live
     }
 
-    /// The operations of a turn.
-    fn turn(&self, number: usize) -> Range<usize> {
+    /// The operations of a turn; of the first one those before it, too.
+    pub fn turn(&self, number: usize) -> Range<usize> {
         let first = if number == 0 { 0 } else { self.begin + number * self.period };
         first..self.begin + (number + 1) * self.period
     }

@@ -85,3 +85,35 @@ fn turns_of_other_sizes_are_no_loop() {
     assert!(periodic::search(&mut Kernels::new(&facts, &costs), Effort::default()).is_none());
     planned(&g);
 }
+
+/// Steps of a stencil on a line, each made of the one before, shifted both ways.
+fn stencil(turns: usize) -> Graph {
+    let mut g = Graph::new();
+    let mut a = g.input(&[4096, 2]);
+    for _ in 0..turns {
+        let (first, last) = (g.sliced(a, 0, 1), g.sliced(a, 4095, 1));
+        let (from, to) = (g.sliced(a, 1, 4095), g.sliced(a, 0, 4095));
+        let (left, right) = (g.cat(first, to), g.cat(from, last));
+        let near = g.binary(ElementOp::Add, left, right);
+        let own = g.scaled(a, 2.0);
+        let change = g.binary(ElementOp::Sub, near, own);
+        let scaled = g.scaled(change, 0.1);
+        a = g.binary(ElementOp::Add, a, scaled);
+    }
+    g.live(a);
+    g
+}
+
+/// The quick plan of a loop is that of a turn, again and again, and takes a few visits an operation.
+#[test]
+fn quickly_a_turn_is_planned_for_all() {
+    let quick = |g: &Graph| plan(g.0.as_segment(), &Costs::typical(), Effort::Quick).expect("it has a plan");
+    for (turns, more) in [(20, 40), (21, 80)] {
+        let (g, longer) = (stencil(turns), stencil(turns + more));
+        let (few, many) = (quick(&g), quick(&longer));
+        assert!(!few.complete);
+        assert_eq!(many.plan.kernels.len() - few.plan.kernels.len(), more, "one kernel a turn");
+        let operations = more * (longer.0.ops.len() - g.0.ops.len()) / more;
+        assert!(many.visits - few.visits <= 2 * operations as u64, "{} and {} visits", few.visits, many.visits);
+    }
+}

@@ -1,0 +1,100 @@
+//! Quick plans of loops: one turn is searched for, all turns are planned as it is, and what one turn hands to another is
+//! stored.
+//!
+//! In: a segment whose operations repeat with a period. Out: a plan, for segments that somebody waits for; none where the
+//! segment is no loop. What [`super::periodic`] finds is better, since a kernel may hold parts of several turns, and
+//! takes a hundred times as long.
+//!
+//! Always true: as with any plan, the kernels are those that the planner allows ([`Kernels::get`]).
+
+use super::facts::Facts;
+use super::kernels::Kernels;
+use super::periodic::Loop;
+use super::search::{Component, Effort, State, search};
+use crate::cost::Costs;
+use crate::segment::{BitSet, Segment};
+use std::ops::Range;
+use thalweg_ir::Arg;
+
+/// Visits for each operation of a turn: enough for what is obvious.
+const VISITS: u64 = 10;
+
+/// A plan of the loop that a segment is, with what holds for all plans that store what turns hand to each other.
+pub(super) fn plan<'a>(segment: Segment<'a>, costs: &Costs) -> Option<(Facts<'a>, State, u64)> {
+    let found = Loop::of(&segment, 0).filter(|_| segment.mode.fused)?;
+    let facts = Facts::with(segment, found.handed_on(&segment));
+    let mut kernels = Kernels::new(&facts, costs);
+    let mut all = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
+    let mut before: Option<Turn> = None;
+    for number in 0..found.turns {
+        let ops = found.turn(number);
+        let as_before = before.as_ref().filter(|b| b.is_like(&facts, &ops));
+        let state = match as_before.and_then(|b| b.repeated(&mut kernels, &ops)) {
+            Some(state) => state,
+            None => {
+                let component = Component { ops: facts.needed.within(&ops).collect() };
+                let effort = Effort::Visits(VISITS * component.ops.len() as u64);
+                let state = search(&mut kernels, &component, effort).ok()?.state;
+                before = Some(Turn::new(ops, &state));
+                state
+            }
+        };
+        all.stored.union(&state.stored);
+        all.time += state.time;
+        all.kernels.extend(state.kernels);
+    }
+    let (legal, visits) = (all.check(&facts).is_ok(), kernels.visits);
+    legal.then_some((facts, all, visits))
+}
+
+impl Loop {
+    /// What turns read of other turns, through views: what the first and the following kernels of a loop share.
+    fn handed_on(&self, segment: &Segment<'_>) -> BitSet {
+        let turn = |i: usize| i.saturating_sub(self.begin) / self.period;
+        let mut handed = BitSet::new(segment.ops.len());
+        for (i, op) in segment.ops.iter().enumerate().filter(|(_, o)| !o.op.is_view()) {
+            for mut arg in op.args() {
+                // A view takes no work.
+                while let Arg::Op(a) = arg
+                    && segment.ops[a].op.is_view()
+                {
+                    arg = segment.ops[a].args().next().unwrap_or(Arg::None);
+                }
+                if let Arg::Op(a) = arg
+                    && turn(a) != turn(i)
+                {
+                    handed.insert(a);
+                }
+            }
+        }
+        handed
+    }
+}
+
+/// How a turn was planned.
+struct Turn {
+    ops: Range<usize>,
+    /// What each kernel stores.
+    kernels: Vec<Vec<usize>>,
+}
+
+impl Turn {
+    fn new(ops: Range<usize>, state: &State) -> Turn {
+        Turn { ops, kernels: state.kernels.iter().map(|k| k.stores.clone()).collect() }
+    }
+
+    /// Whether another turn is as long, needs the same, and has to store the same.
+    fn is_like(&self, facts: &Facts<'_>, other: &Range<usize>) -> bool {
+        let same = |set: &BitSet| self.ops.clone().zip(other.clone()).all(|(a, b)| set.has(a) == set.has(b));
+        self.ops.len() == other.len() && same(&facts.needed) && same(&facts.required)
+    }
+
+    /// Another turn planned as this one; `None` where that is not allowed.
+    fn repeated(&self, kernels: &mut Kernels<'_, '_>, other: &Range<usize>) -> Option<State> {
+        let later = |s: &usize| s - self.ops.start + other.start;
+        let stores: Vec<Vec<usize>> = self.kernels.iter().map(|k| k.iter().map(later).collect()).collect();
+        let mut stored = kernels.facts.required.clone();
+        stores.iter().flatten().for_each(|&s| stored.insert(s));
+        State::of(kernels, &stores, &stored)
+    }
+}
