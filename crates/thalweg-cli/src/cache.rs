@@ -3,10 +3,13 @@
 use crate::failure::{During, Outcome, failure};
 use crate::report;
 use clap::Subcommand;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use thalweg::disk::{self, Cache, Contents, Ignored};
+use thalweg::environment;
 
 /// Arguments of `thalweg cache`.
 #[derive(clap::Args, Debug)]
@@ -31,22 +34,42 @@ enum Action {
         /// The file
         file: PathBuf,
     },
+    /// Run a program whose plans are all searched for when they are met, so that
+    /// they are there when it runs the next time
+    Warm {
+        /// Write what it leaves to this file, and nothing to the folder: for a
+        /// program to bring with it (`thalweg::disk::ship`)
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+        program: Vec<OsString>,
+    },
 }
 
 impl CacheCommand {
     /// Runs the command.
     pub fn run(self) -> Outcome {
+        if let Action::Warm { to: Some(file), program } = &self.action {
+            return warm_file(file, program);
+        }
         let cache = open()?;
         match self.action {
+            Action::Warm { program, .. } => {
+                let (before, _) = total(&cache.contents());
+                warm(&program, &[])?;
+                let (after, bytes) = total(&cache.contents());
+                let added = counted(after.saturating_sub(before), "entry", "entries");
+                crate::out!("{added} more in {}, {} in all", cache.path().display(), report::size(bytes));
+            }
             Action::Info => info(&cache),
             Action::Clear => {
                 let files = counted(cache.clear(), "file", "files");
                 crate::out!("removed {files} from {}", cache.path().display());
             }
             Action::Export { file } => {
-                let mut to = BufWriter::new(File::create(&file).during(file.display())?);
-                let entries = cache.export(&mut to).during(file.display())?;
-                crate::out!("wrote {} to {}", counted(entries, "entry", "entries"), file.display());
+                written(&cache, &file)?;
             }
             Action::Import { file } => {
                 let mut from = BufReader::new(File::open(&file).during(file.display())?);
@@ -59,6 +82,35 @@ impl CacheCommand {
         }
         Ok(())
     }
+}
+
+/// Runs a program with its plans searched for when they are met.
+fn warm(program: &[OsString], environment: &[(&str, &OsStr)]) -> Outcome {
+    let name = program[0].to_string_lossy();
+    let mut command = Command::new(&program[0]);
+    command.args(&program[1..]).env(environment::TIERS.name, "off").envs(environment.iter().copied());
+    let status = command.status().during(&name)?;
+    if status.success() { Ok(()) } else { Err(failure(format!("{name}: {status}"))) }
+}
+
+/// The same in a folder of its own, of which everything is written to a file. Plans are made with the typical constants
+/// of such a device, as they are looked for where nothing has been measured yet.
+fn warm_file(file: &Path, program: &[OsString]) -> Outcome {
+    let place = std::env::temp_dir().join(format!("thalweg-warm-{}", std::process::id()));
+    let cache = Cache::open(&place).map_err(|why| failure(format!("{} is not used: {why}", place.display())))?;
+    let environment = [(environment::CACHE.name, place.as_os_str()), (environment::CALIBRATE.name, OsStr::new("off"))];
+    let warmed = warm(program, &environment).and_then(|()| written(&cache, file));
+    // Whatever became of it; a folder that stays is one of the user's own temporary files.
+    let _ = std::fs::remove_dir_all(&place);
+    warmed
+}
+
+/// Writes all of a cache to a file.
+fn written(cache: &Cache, file: &Path) -> Outcome {
+    let mut to = BufWriter::new(File::create(file).during(file.display())?);
+    let entries = cache.export(&mut to).during(file.display())?;
+    crate::out!("wrote {} to {}", counted(entries, "entry", "entries"), file.display());
+    Ok(())
 }
 
 /// The cache of the environment.

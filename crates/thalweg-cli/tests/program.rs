@@ -175,6 +175,29 @@ fn the_disk_cache_can_be_seen_emptied_and_carried_away() {
     assert!(!with(Path::new("off"), &["cache", "info"]).status.success());
 }
 
+#[test]
+fn a_cache_is_warmed_by_running_a_program() {
+    let (own, carried) = (folder().join("cache-warm"), folder().join("cache-carried"));
+    let _ = (std::fs::remove_dir_all(&own), std::fs::remove_dir_all(&carried));
+    let with = |cache: &Path, args: &[&str]| {
+        let mut command = program(args);
+        command.env("THALWEG_CACHE", cache).env("THALWEG_CALIBRATE", "off").output().expect("the program starts")
+    };
+    let this = env!("CARGO_BIN_EXE_thalweg");
+    let warm = |more: &[&str]| with(&own, &[&["cache", "warm"], more, &[this, "bench", "small_chain"]].concat());
+    // To a file: nothing is left in the folder.
+    assert!(text(&warm(&["--to", "warm.cache"])).contains("to warm.cache"));
+    assert!(text(&with(&own, &["cache", "info"])).contains("all           0 entries"));
+    text(&with(&carried, &["cache", "import", "warm.cache"]));
+    assert!(text(&warm(&[])).contains(" more in "));
+    for cache in [&own, &carried] {
+        let out = text(&with(cache, &["bench", "small_chain", "--json"]));
+        assert!(out.contains("\"plans_made\":0,") && out.contains("\"plans_loaded\":1"), "{out}");
+    }
+    let failed = with(&own, &["cache", "warm", "--to", "none.cache", this, "no-such-command"]);
+    assert!(!failed.status.success() && !folder().join("none.cache").exists());
+}
+
 /// The program with one more variable set.
 fn with_variable(name: &str, value: &str, args: &[&str]) -> Output {
     program(args).env(name, value).output().expect("the program starts")

@@ -3,14 +3,17 @@
 //! In: a segment. Out: what was found on disk, checked; or what was found now, which is then kept. Without a cache
 //! everything is as if nothing had been found.
 //!
-//! Always true: a plan from disk is a legal plan of the segment (`Planned::from_bytes`), and one that Thalweg wrote
-//! there is the plan that the search would have found: its key holds everything that a plan follows from.
+//! Always true: a plan from disk is a legal plan of the segment (`Planned::from_bytes`). What Thalweg wrote there for
+//! these sizes is the plan that the search would have found: its key holds everything that a plan follows from. What it
+//! wrote for a class is taken as memory would have it: for other sizes of the class, but in a reproducible mode.
 
 use crate::DeviceRef;
-use crate::calibration::costs;
 use crate::defect;
-use crate::mode::{effort, measuring};
-use thalweg_fusion::{Costs, Effort, Instance, NoPlan, Plan, Planned, ScalarClasses, Segment, instantiate, question};
+use crate::mode::measuring;
+use thalweg_fusion::{
+    Costs, Effort, Instance, NoPlan, Plan, Planned, ScalarClasses, Segment, SegmentClass, class_question, instantiate,
+    question,
+};
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Cache, Key, Kind};
 
@@ -21,6 +24,8 @@ pub(crate) enum Origin {
     Memory,
     /// It was on disk.
     Disk,
+    /// It was on disk, for other sizes of the same class.
+    Class,
     /// It was on disk, as what an autotuning on this device had ended with.
     Measured,
     /// It was searched for.
@@ -29,90 +34,96 @@ pub(crate) enum Origin {
     FirstSight,
 }
 
-/// What a plan and all that is measured of it are kept by.
-pub(crate) fn plan_key(device: DeviceRef, segment: &Segment<'_>, costs: &Costs, effort: Effort) -> Key {
-    Key::of(&[device.device().name().as_bytes(), &question(segment, costs, effort)])
+/// What plans are asked for: everything that a plan follows from.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub device: DeviceRef,
+    pub segment: Segment<'a>,
+    pub costs: &'a Costs,
+    pub effort: Effort,
+    pub classes: &'a ScalarClasses,
+    /// The class of the segment where a plan that was found for other sizes of it will do; `None` where the plan must be
+    /// the one that a search would find.
+    pub class: Option<&'a SegmentClass>,
+}
+
+impl Asked<'_> {
+    /// What the plan and all that is measured of it are kept by.
+    pub fn key(&self) -> Key {
+        let name = self.device.device().name();
+        Key::of(&[name.as_bytes(), &question(&self.segment, self.costs, self.effort)])
+    }
+
+    /// What the plan of its class is kept by.
+    fn class_key(&self) -> Option<Key> {
+        let asked = class_question(&self.segment, self.class?, self.costs, self.effort);
+        Some(Key::of(&[self.device.device().name().as_bytes(), &asked]))
+    }
 }
 
 /// The plan of a segment with its instance: from the process's disk cache, or searched for and kept there.
 ///
 /// # Errors
 /// [`Error::Internal`] where the planner has none.
-pub(crate) fn plan(
-    device: DeviceRef,
-    segment: Segment<'_>,
-    costs: &Costs,
-    effort: Effort,
-    classes: &ScalarClasses,
-) -> Result<(Plan, Instance, Origin), Error> {
-    plan_in(disk::cache().as_deref(), device, segment, costs, effort, classes)
+pub(crate) fn plan(asked: Asked<'_>) -> Result<(Plan, Instance, Origin), Error> {
+    plan_in(disk::cache().as_deref(), asked)
 }
 
 /// The plan of a segment from the process's disk cache, if it is there.
-pub(crate) fn kept(
-    device: DeviceRef,
-    segment: Segment<'_>,
-    costs: &Costs,
-    effort: Effort,
-    classes: &ScalarClasses,
-) -> Option<(Plan, Instance, Origin)> {
+pub(crate) fn kept(asked: Asked<'_>) -> Option<(Plan, Instance, Origin)> {
     let cache = disk::cache()?;
-    kept_in(&cache, &plan_key(device, &segment, costs, effort), segment, costs, classes)
+    kept_in(&cache, asked)
 }
 
-/// What a cache holds under a key, if that is a plan of the segment.
-fn kept_in(
-    cache: &Cache,
-    key: &Key,
-    segment: Segment<'_>,
-    costs: &Costs,
-    classes: &ScalarClasses,
-) -> Option<(Plan, Instance, Origin)> {
-    let kept = |kind: Kind, origin: Origin| {
-        let plan = Planned::from_bytes(&cache.get(kind, key)?, segment, costs)?.plan;
-        let instance = instantiate(&plan, segment, classes)?;
+/// What a cache holds for these sizes, or else for others of the same class, if that is a plan of the segment.
+fn kept_in(cache: &Cache, asked: Asked<'_>) -> Option<(Plan, Instance, Origin)> {
+    let kept = |kind: Kind, key: &Key, origin: Origin| {
+        let plan = Planned::from_bytes(&cache.get(kind, key)?, asked.segment, asked.costs)?.plan;
+        let instance = instantiate(&plan, asked.segment, asked.classes)?;
         Some((plan, instance, origin))
     };
-    let measured = measuring().and_then(|_| kept(Kind::Measured, Origin::Measured));
-    measured.or_else(|| kept(Kind::Plan, Origin::Disk))
+    let key = asked.key();
+    let measured = measuring().and_then(|_| kept(Kind::Measured, &key, Origin::Measured));
+    let own = measured.or_else(|| kept(Kind::Plan, &key, Origin::Disk));
+    own.or_else(|| kept(Kind::Class, &asked.class_key()?, Origin::Class))
 }
 
 /// As [`plan`], with that cache or without any.
-pub(crate) fn plan_in(
-    cache: Option<&Cache>,
-    device: DeviceRef,
-    segment: Segment<'_>,
-    costs: &Costs,
-    effort: Effort,
-    classes: &ScalarClasses,
-) -> Result<(Plan, Instance, Origin), Error> {
+pub(crate) fn plan_in(cache: Option<&Cache>, asked: Asked<'_>) -> Result<(Plan, Instance, Origin), Error> {
+    let Asked { device, segment, costs, effort, classes, .. } = asked;
     // Without fusion there is nothing to search for.
-    let place = cache.filter(|_| segment.mode.fused).map(|cache| (cache, plan_key(device, &segment, costs, effort)));
-    let there = place.as_ref().and_then(|(cache, key)| kept_in(cache, key, segment, costs, classes));
-    if let Some(kept) = there {
+    let cache = cache.filter(|_| segment.mode.fused);
+    if let Some(kept) = cache.and_then(|cache| kept_in(cache, asked)) {
         return Ok(kept);
     }
     let defect = |why: NoPlan| defect::error(format!("the planner has no plan: {why}"), Some((device, &segment)));
     let planned = thalweg_fusion::plan(segment, costs, effort).map_err(defect)?;
     let instance = instantiate(&planned.plan, segment, classes).expect("a plan fits the segment it was made for");
-    if let Some((cache, key)) = place {
-        cache.put(Kind::Plan, &key, &planned.to_bytes());
+    if let Some(cache) = cache {
+        cache.put(Kind::Plan, &asked.key(), &planned.to_bytes());
+        // The first plan of a class stays, as it does in memory, until one of it was measured.
+        if let Some(key) = asked.class_key().filter(|key| cache.get(Kind::Class, key).is_none()) {
+            cache.put(Kind::Class, &key, &planned.to_bytes());
+        }
     }
     Ok((planned.plan, instance, Origin::Search))
 }
 
 /// Keeps what an autotuning of a segment's plan has ended with, so that no later process holds it again.
-pub(crate) fn save_measured(device: DeviceRef, segment: Segment<'_>, plan: &Plan) {
+pub(crate) fn save_measured(asked: Asked<'_>, plan: &Plan) {
     if let Some(cache) = disk::cache() {
-        save_measured_in(&cache, device, segment, &costs(device), plan);
+        save_measured_in(&cache, asked, plan);
     }
 }
 
 /// As [`save_measured`], in that cache.
-pub(crate) fn save_measured_in(cache: &Cache, device: DeviceRef, segment: Segment<'_>, costs: &Costs, plan: &Plan) {
+pub(crate) fn save_measured_in(cache: &Cache, asked: Asked<'_>, plan: &Plan) {
     let bytes = Planned { plan: plan.clone(), time: 0, complete: true, visits: 0 }.to_bytes();
     // On disk a plan is what its kernels store; one that is more than that is measured again.
-    if Planned::from_bytes(&bytes, segment, costs).is_some_and(|p| p.plan == *plan) {
-        cache.put(Kind::Measured, &plan_key(device, &segment, costs, effort()), &bytes);
+    if Planned::from_bytes(&bytes, asked.segment, asked.costs).is_some_and(|p| p.plan == *plan) {
+        cache.put(Kind::Measured, &asked.key(), &bytes);
+        if let Some(key) = asked.class_key() {
+            cache.put(Kind::Class, &key, &bytes);
+        }
     }
 }

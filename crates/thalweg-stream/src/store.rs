@@ -19,7 +19,7 @@ use crate::defect;
 use crate::first_sight::{self, Asks, First, Found, Job};
 use crate::mode::{Mode, effort};
 use crate::ready::{Ready, prepare};
-use crate::saved::{self, Origin};
+use crate::saved::{self, Asked, Origin};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -198,7 +198,7 @@ impl Entry {
             self.met_again(&mut known, (at, &ready), device, (segment, sizes));
             return Ok((ready, Origin::FirstSight));
         }
-        let chosen = self.choose(&mut known, at, device, segment)?;
+        let chosen = self.choose(&mut known, (at, &class), device, segment)?;
         let first_sight = chosen.origin == Origin::FirstSight;
         let of_class = known.class(
             at,
@@ -211,7 +211,7 @@ impl Entry {
             c.plan_ns += plan_ns;
             c.instances_made += 1;
             c.plans_made += (origin == Origin::Search) as u64;
-            c.plans_loaded += matches!(origin, Origin::Disk | Origin::Measured) as u64;
+            c.plans_loaded += matches!(origin, Origin::Disk | Origin::Class | Origin::Measured) as u64;
         });
         tracing::debug!(
             operations = segment.ops.len(),
@@ -232,12 +232,15 @@ impl Entry {
     fn choose(
         &self,
         known: &mut Known,
-        at: Option<usize>,
+        (at, class): (Option<usize>, &SegmentClass),
         device: DeviceRef,
         segment: Segment<'_>,
     ) -> Result<Chosen, Error> {
         let costs = planning_costs(device, self.mode);
         let classes = known.classes.clone();
+        let effort = effort();
+        let class = (!self.mode.reproducible).then_some(class);
+        let asked = Asked { device, segment, costs: &costs, effort, classes: &classes, class };
         let fits = || match at {
             Some(at) => known.fitting(at, self.mode, segment),
             None => known.beyond(device, self.mode, segment),
@@ -249,9 +252,7 @@ impl Entry {
         let waits = there_is_room
             && at.map_or_else(|| first_sight::may_run(device, self.mode), |at| known.waits(at, device, self.mode));
         if waits {
-            let kept = defect::caught("the planner", device, &segment, || {
-                saved::kept(device, segment, &costs, effort(), &classes)
-            })?;
+            let kept = defect::caught("the planner", device, &segment, || saved::kept(asked))?;
             if let Some((plan, instance, origin)) = kept {
                 return Ok(Chosen { plan: known.shared(plan), instance, origin, programs: None });
             }
@@ -267,7 +268,7 @@ impl Entry {
                 None => {}
             }
         }
-        let search = || saved::plan(device, segment, &costs, effort(), &classes);
+        let search = || saved::plan(asked);
         let (plan, instance, origin) = defect::caught("the planner", device, &segment, search)??;
         Ok(Chosen { plan: known.shared(plan), instance, origin, programs: None })
     }

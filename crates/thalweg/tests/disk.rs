@@ -69,15 +69,20 @@ fn said(output: Output) -> Said {
 }
 
 fn run(place: &Place, environment: &[(&str, &str)]) -> Said {
-    said(start(&place.0, environment).wait_with_output().unwrap())
+    run_in(&place.0, environment)
+}
+
+fn run_in(folder: &Path, environment: &[(&str, &str)]) -> Said {
+    said(start(folder, environment).wait_with_output().unwrap())
 }
 
 /// Programs of all sorts; every bit of every result.
 fn programs() -> Vec<u32> {
+    let rows = std::env::var("TEST_ROWS").map_or(96, |rows| rows.parse().unwrap());
     thalweg::manual_seed(7);
     let mut bits = vec![];
     let mut take = |t: &Tensor| bits.extend(t.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits));
-    let x = Tensor::randn([96, 160]);
+    let x = Tensor::randn([rows, 160]);
     take(&x.softmax(-1));
     take(&((&x - x.mean_keepdim(-1)) / (x.square().mean_keepdim(-1) + 1e-5).sqrt()));
     take(&(x.matmul(&Tensor::randn([160, 40])).gelu() + 1.0));
@@ -95,6 +100,10 @@ fn programs() -> Vec<u32> {
 fn child() {
     if std::env::var_os("TEST_CHILD").is_none() {
         return;
+    }
+    if let Some(file) = std::env::var_os("TEST_SHIPPED") {
+        let brought = thalweg::disk::ship(&mut fs::File::open(file).unwrap()).unwrap();
+        assert!(brought.entries > 0 && brought.ignored.is_empty());
     }
     let bits = [programs(), with_strict(true, programs)].concat();
     let hash = bits.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, &b| (h ^ b as u64).wrapping_mul(0x0100_0000_01b3));
@@ -116,6 +125,34 @@ fn a_second_process_searches_and_measures_nothing() {
     // Another effort is another question.
     let other = run(&place, &[("THALWEG_SEARCH", "none")]);
     assert!(other.made == first.made && other.loaded == 0, "{other:?}");
+}
+
+#[test]
+fn other_sizes_find_the_plans_of_their_class() {
+    let place = Place::new("classes");
+    let first = run(&place, &[]);
+    let more_rows = [("TEST_ROWS", "97")];
+    let other = run(&place, &more_rows);
+    assert_eq!((other.made, other.loaded), (0, first.made), "{other:?}");
+    // Where runs are to be alike, what other processes did must not be told from results.
+    let alike = [more_rows[0], ("THALWEG_REPRODUCIBLE", "on")];
+    let alone = run(&Place::new("classes-alone"), &alike);
+    assert_eq!(run(&place, &alike).results, alone.results);
+}
+
+#[test]
+fn a_program_brings_its_plans_with_it() {
+    let (place, away) = (Place::new("shipping"), Place::new("shipped"));
+    let first = run(&place, &[]);
+    fs::create_dir(&away.0).unwrap();
+    let file = away.0.join("plans.cache");
+    let kept = thalweg::disk::Cache::open(&place.0).unwrap();
+    kept.export(&mut fs::File::create(&file).unwrap()).unwrap();
+    let brings = ("TEST_SHIPPED", file.to_str().unwrap());
+    for folder in ["off".into(), away.0.join("folder")] {
+        let second = run_in(&folder, &[brings]);
+        assert_eq!((second.made, second.loaded, &second.results), (0, first.made, &first.results), "{folder:?}");
+    }
 }
 
 #[test]
@@ -181,9 +218,11 @@ type Damage<'a> = dyn Fn(&[u8]) -> Vec<u8> + 'a;
 fn damaged_files_are_made_anew() {
     let place = Place::new("damaged");
     let first = run(&place, &[]);
-    let files = place.files("plan");
+    let (plans, classes) = (place.files("plan"), place.files("class"));
+    assert!(!classes.is_empty(), "a plan is kept for its class, too");
+    let files = [plans.as_slice(), &classes].concat();
     let good: Vec<Vec<u8>> = files.iter().map(|f| fs::read(f).unwrap()).collect();
-    let other = good.last().unwrap().clone();
+    let other = good[plans.len() - 1].clone();
     let damage: [&Damage; 6] = [
         &|_| b"garbage".to_vec(),
         &|_| vec![],
@@ -208,7 +247,7 @@ fn damaged_files_are_made_anew() {
 fn a_forged_plan_is_legal_or_not_used() {
     let place = Place::new("forged");
     let first = run(&place, &[]);
-    let files = place.files("plan");
+    let files = [place.files("plan"), place.files("class")].concat();
     let good: Vec<Vec<u8>> = files.iter().map(|f| fs::read(f).unwrap()).collect();
     // Plans of one another, of nothing, of everything in one kernel, of operations that there are not.
     let payloads: [&dyn Fn(usize) -> Vec<u8>; 5] = [

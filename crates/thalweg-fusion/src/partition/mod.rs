@@ -46,7 +46,7 @@ use search::State;
 
 pub use alternatives::alternatives;
 pub use search::{Effort, NoPlan};
-pub use stored::{PLANNER, question};
+pub use stored::{PLANNER, class_question, question};
 pub(crate) use why::why;
 
 /// A plan, and how it was come by.

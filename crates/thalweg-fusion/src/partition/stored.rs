@@ -12,6 +12,7 @@ use super::facts::Facts;
 use super::kernels::Kernels;
 use super::search::{Effort, State};
 use super::{Planned, finish};
+use crate::class::SegmentClass;
 use crate::cost::Costs;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Segment};
@@ -83,6 +84,15 @@ pub fn question(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> Vec<u8>
     let mut bytes = Bytes(PLANNER.as_bytes().to_vec());
     (costs.id(), effort, segment.mode).hash(&mut bytes);
     (segment.ops, segment.live, segment.shapes, segment.ints, segment.inputs).hash(&mut bytes);
+    ScalarClasses::new(segment.scalars).hash(&mut bytes);
+    bytes.0
+}
+
+/// The same without sizes: what the plan of a class is kept by, as it is in memory.
+pub fn class_question(segment: &Segment<'_>, class: &SegmentClass, costs: &Costs, effort: Effort) -> Vec<u8> {
+    let mut bytes = Bytes(PLANNER.as_bytes().to_vec());
+    (costs.id(), effort, segment.mode).hash(&mut bytes);
+    (segment.ops, segment.live, class).hash(&mut bytes);
     ScalarClasses::new(segment.scalars).hash(&mut bytes);
     bytes.0
 }

@@ -33,11 +33,13 @@ pub enum Kind {
     Code,
     /// The algorithm of a matrix product on a GPU.
     Product,
+    /// The plan of a class of segments.
+    Class,
 }
 
 impl Kind {
     /// All of them, in order.
-    pub const ALL: [Kind; 5] = [Kind::Plan, Kind::Calibration, Kind::Measured, Kind::Code, Kind::Product];
+    pub const ALL: [Kind; 6] = [Kind::Plan, Kind::Calibration, Kind::Measured, Kind::Code, Kind::Product, Kind::Class];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
@@ -47,6 +49,7 @@ impl Kind {
             Kind::Measured => "measured",
             Kind::Code => "code",
             Kind::Product => "product",
+            Kind::Class => "class",
         }
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! * `entry`: one entry as bytes, and what is checked of it.
 //! * `folder`: files and folders that only the user can have written.
-//! * `transfer`: all entries in one file.
+//! * `transfer`: all entries in one file, for another folder or for a program to bring with it ([`ship`]).
 
 mod entry;
 #[cfg_attr(not(unix), path = "nowhere.rs")]
@@ -23,9 +23,11 @@ pub use transfer::Imported;
 
 use crate::environment::{self, Value};
 use folder::{File, Folder};
+use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, SystemTime};
 
 /// Bytes that all entries together may have, about: beyond, the oldest are dropped.
@@ -85,14 +87,19 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// A cache folder.
+/// A cache folder; and entries that a program brought with it, which are only read.
 #[derive(Debug)]
 pub struct Cache {
     path: PathBuf,
-    root: Folder,
+    /// None where there are only entries that came with the program.
+    root: Option<Folder>,
     kinds: [OnceLock<Folder>; Kind::ALL.len()],
     limit: u64,
+    shipped: Arc<Shipped>,
 }
+
+/// Entries that came with the program.
+type Shipped = HashMap<(Kind, Key), Box<[u8]>>;
 
 /// What is in a cache, of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,7 +120,22 @@ impl Cache {
     /// # Errors
     /// Why the folder is not used.
     pub fn open(path: &Path) -> Result<Cache, Ignored> {
-        Ok(Cache { path: path.to_owned(), root: Folder::open(path)?, kinds: Default::default(), limit: LIMIT })
+        let root = Some(Folder::open(path)?);
+        Ok(Cache { path: path.to_owned(), root, kinds: Default::default(), limit: LIMIT, shipped: Arc::default() })
+    }
+
+    /// The same folder with these entries beside it; without a folder they are all there is.
+    fn with_shipped(before: Option<&Cache>, shipped: Shipped) -> Cache {
+        let opened = before.filter(|c| c.root.is_some()).and_then(|c| Cache::open(&c.path).ok());
+        let alone = Cache {
+            path: PathBuf::new(),
+            root: None,
+            kinds: Default::default(),
+            limit: LIMIT,
+            shipped: Arc::default(),
+        };
+        let limit = before.map_or(LIMIT, Cache::limit);
+        Cache { shipped: Arc::new(shipped), limit, ..opened.unwrap_or(alone) }
     }
 
     /// The same with another limit of the size.
@@ -135,7 +157,7 @@ impl Cache {
     fn folder(&self, kind: Kind) -> Option<&Folder> {
         let place = &self.kinds[kind as usize];
         if place.get().is_none() {
-            let folder = self.root.inner(kind.name()).inspect_err(|why| ignore(kind.name(), *why)).ok()?;
+            let folder = self.root.as_ref()?.inner(kind.name()).inspect_err(|why| ignore(kind.name(), *why)).ok()?;
             let _ = place.set(folder);
         }
         place.get()
@@ -143,6 +165,10 @@ impl Cache {
 
     /// The entry of that key, if there is a good one.
     pub fn get(&self, kind: Kind, key: &Key) -> Option<Vec<u8>> {
+        self.in_folder(kind, key).or_else(|| self.shipped.get(&(kind, *key)).map(|bytes| bytes.to_vec()))
+    }
+
+    fn in_folder(&self, kind: Kind, key: &Key) -> Option<Vec<u8>> {
         let name = key.to_string();
         match self.folder(kind)?.read(&name, entry::MAX) {
             Ok(bytes) => entry::payload(bytes, kind, key).inspect_err(|why| ignore(&name, *why)).ok(),
@@ -156,9 +182,10 @@ impl Cache {
         if payload.len() > MAX_PAYLOAD {
             return ignore(kind.name(), Ignored::TooLarge);
         }
+        let Some(root) = &self.root else { return };
         // Made when there is something to put in it: a process that only looks makes nothing.
         if self.kinds[kind as usize].get().is_none() {
-            self.root.make(kind.name());
+            root.make(kind.name());
         }
         let Some(folder) = self.folder(kind) else { return };
         if let Err(why) = folder.write(&key.to_string(), &entry::to_bytes(kind, key, payload)) {
@@ -250,6 +277,36 @@ pub fn cache() -> Option<Arc<Cache>> {
 /// Puts another cache in force for the whole process, or none.
 pub fn set(cache: Option<Cache>) {
     *IN_FORCE.write().unwrap_or_else(|e| e.into_inner()) = Some(cache.map(Arc::new));
+}
+
+/// Takes entries that a program brings with it, a file that `thalweg cache export` or `thalweg cache warm --to` has
+/// written: found where the cache folder has none, and never written to. So a program runs its own plans from the first
+/// call on, on whatever machine of that kind it is started. Also where there is no folder, or `THALWEG_CACHE=off`.
+///
+/// Entries are checked like those of any other file; what is not for this version, this planner or this device is not
+/// found. Machine code for a GPU cannot be checked: it runs as the file says.
+///
+/// ```no_run
+/// # fn main() -> std::io::Result<()> {
+/// thalweg_runtime::disk::ship(&mut std::fs::File::open("plans.cache")?)?;
+/// // or, inside of the program itself: disk::ship(&mut &include_bytes!("plans.cache")[..])
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Where it cannot be read, or is no such file.
+pub fn ship(from: &mut impl io::Read) -> io::Result<Imported> {
+    // One after the other: each adds to what is there.
+    static SHIPPING: Mutex<()> = Mutex::new(());
+    let _one = SHIPPING.lock().unwrap_or_else(|e| e.into_inner());
+    let before = cache();
+    let mut shipped = before.as_ref().map_or_else(Shipped::default, |c| (*c.shipped).clone());
+    let imported = transfer::read(from, LIMIT, |kind, key, payload| {
+        shipped.insert((kind, key), payload.into());
+    })?;
+    set(Some(Cache::with_shipped(before.as_deref(), shipped)));
+    Ok(imported)
 }
 
 /// The folder that the environment asks for: `THALWEG_CACHE`, unless it is `off`; else `thalweg` in `XDG_CACHE_HOME` or

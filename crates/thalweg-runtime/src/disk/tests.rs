@@ -282,6 +282,34 @@ fn what_was_exported_can_be_imported() {
 }
 
 #[test]
+fn what_a_program_brings_is_found_behind_the_folder_and_never_written() {
+    let place = Place::new("brought");
+    let from = Place::new("brings");
+    let brings = from.open();
+    brings.put(Kind::Plan, &key(1), b"brought");
+    brings.put(Kind::Plan, &key(2), b"brought, too");
+    let mut file = vec![];
+    brings.export(&mut file).unwrap();
+    let mut shipped = Shipped::default();
+    let imported = transfer::read(&mut &file[..], LIMIT, |kind, key, payload| {
+        shipped.insert((kind, key), payload.into());
+    });
+    assert_eq!(imported.unwrap().entries, 2);
+    let own = place.open();
+    own.put(Kind::Plan, &key(1), b"own");
+    for (before, first) in [(Some(&own), &b"own"[..]), (None, b"brought")] {
+        let cache = Cache::with_shipped(before, shipped.clone());
+        assert_eq!(cache.get(Kind::Plan, &key(1)).as_deref(), Some(first));
+        assert_eq!(cache.get(Kind::Plan, &key(2)).as_deref(), Some(&b"brought, too"[..]));
+        assert_eq!(cache.get(Kind::Code, &key(2)), None);
+        cache.put(Kind::Plan, &key(3), b"new");
+        assert_eq!(cache.get(Kind::Plan, &key(3)).is_some(), before.is_some(), "kept in the folder alone");
+        cache.clear();
+        assert_eq!(cache.get(Kind::Plan, &key(1)).as_deref(), Some(&b"brought"[..]));
+    }
+}
+
+#[test]
 fn a_hostile_import_stays_in_the_folder() {
     let (one, other) = (Place::new("hostile-from"), Place::new("hostile-to"));
     let (from, to) = (one.open(), other.open());

@@ -49,36 +49,45 @@ impl Cache {
     /// # Errors
     /// Where it cannot be read, or is no such file.
     pub fn import(&self, from: &mut impl Read) -> io::Result<Imported> {
-        let mut magic = [0; MAGIC.len()];
-        let read = from.read_exact(&mut magic);
-        if read.is_err() || &magic != MAGIC {
-            return Err(read.err().filter(|e| e.kind() != io::ErrorKind::UnexpectedEof).unwrap_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "not written by `thalweg cache export`")
-            }));
-        }
-        let mut imported = Imported::default();
-        let mut left = self.limit();
-        loop {
-            match next(from)? {
-                Next::End => return Ok(imported),
-                Next::Broken(why) => {
-                    *imported.ignored.entry(why).or_default() += 1;
+        read(from, self.limit(), |kind, key, payload| self.put(kind, &key, payload))
+    }
+}
+
+/// Gives each good entry of an exported file to `keep`, up to so many bytes of entries.
+///
+/// # Errors
+/// Where it cannot be read, or is no such file.
+pub(super) fn read(from: &mut impl Read, limit: u64, mut keep: impl FnMut(Kind, Key, &[u8])) -> io::Result<Imported> {
+    let mut magic = [0; MAGIC.len()];
+    let read = from.read_exact(&mut magic);
+    if read.is_err() || &magic != MAGIC {
+        return Err(read
+            .err()
+            .filter(|e| e.kind() != io::ErrorKind::UnexpectedEof)
+            .unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not written by `thalweg cache export`")));
+    }
+    let mut imported = Imported::default();
+    let mut left = limit;
+    loop {
+        match next(from)? {
+            Next::End => return Ok(imported),
+            Next::Broken(why) => {
+                *imported.ignored.entry(why).or_default() += 1;
+                return Ok(imported);
+            }
+            Next::Entry(bytes) => {
+                // A file that never ends is left where the cache would be full.
+                let Some(rest) = left.checked_sub(bytes.len() as u64 + 4) else {
+                    *imported.ignored.entry(Ignored::TooLarge).or_default() += 1;
                     return Ok(imported);
-                }
-                Next::Entry(bytes) => {
-                    // A file that never ends is left where the cache would be full.
-                    let Some(rest) = left.checked_sub(bytes.len() as u64 + 4) else {
-                        *imported.ignored.entry(Ignored::TooLarge).or_default() += 1;
-                        return Ok(imported);
-                    };
-                    left = rest;
-                    match parse(&bytes) {
-                        Ok((kind, key, payload)) => {
-                            self.put(kind, &key, payload);
-                            imported.entries += 1;
-                        }
-                        Err(why) => *imported.ignored.entry(why).or_default() += 1,
+                };
+                left = rest;
+                match parse(&bytes) {
+                    Ok((kind, key, payload)) => {
+                        keep(kind, key, payload);
+                        imported.entries += 1;
                     }
+                    Err(why) => *imported.ignored.entry(why).or_default() += 1,
                 }
             }
         }

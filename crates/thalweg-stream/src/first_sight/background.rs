@@ -10,7 +10,7 @@ use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{Mode, set_effort, set_mode};
 use crate::ready::prepare;
-use crate::saved::{self, Origin};
+use crate::saved::{self, Asked, Origin};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -134,7 +134,9 @@ fn done(job: Job) {
 fn find(job: &Job) -> Result<Found, Error> {
     let segment = job.segment.as_segment();
     let costs = planning_costs(job.device, job.mode);
-    let plan = || saved::plan(job.device, segment, &costs, job.effort, &job.classes);
+    let class = (!job.mode.reproducible).then_some(&job.class);
+    let asked = Asked { device: job.device, segment, costs: &costs, effort: job.effort, classes: &job.classes, class };
+    let plan = || saved::plan(asked);
     let (plan, instance, origin) = defect::caught("the planner", job.device, &segment, plan)??;
     count(|c| match origin {
         Origin::Search => c.plans_made += 1,

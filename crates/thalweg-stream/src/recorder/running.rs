@@ -2,21 +2,21 @@
 
 use super::{Laid, Recorder, Wanted, view_of};
 use crate::autotune::Turn;
-use crate::calibration::watch;
+use crate::calibration::{costs, watch};
 use crate::defect;
 use crate::deferred::deferring;
 use crate::history::History;
-use crate::mode::measuring;
+use crate::mode::{effort, measuring};
 use crate::ready::{Numbered, Ready, held_alone};
 use crate::recognizer::Known;
 use crate::report;
 use crate::run::{self, Run, Timed};
-use crate::saved::{self, Origin};
+use crate::saved::{self, Asked, Origin};
 use crate::store;
 use crate::value::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_fusion::BitSet;
+use thalweg_fusion::{BitSet, SegmentClass};
 use thalweg_runtime::{Error, count};
 
 impl Recorder {
@@ -154,7 +154,11 @@ impl Recorder {
     fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
         let best = ready.autotuning.winner().unwrap_or(ready);
         ready.plans.prefer(&best.plan);
-        saved::save_measured(self.device, self.segment(laid), &best.plan);
+        let (device, segment) = (self.device, self.segment(laid));
+        let class = SegmentClass::of(&segment);
+        let (costs, effort) = (costs(device), effort());
+        let asked = Asked { device, segment, costs: &costs, effort, classes: &best.classes, class: Some(&class) };
+        saved::save_measured(asked, &best.plan);
     }
 
     /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's

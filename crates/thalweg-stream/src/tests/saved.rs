@@ -1,10 +1,10 @@
 //! Plans on disk: found again by what they follow from, and never believed. Each test has a folder of its own.
 
 use super::on_its_own;
-use crate::saved::{Origin, plan_in, plan_key, save_measured_in};
+use crate::saved::{Asked, Origin, plan_in, save_measured_in};
 use crate::{DeviceRef, effort, set_measuring};
 use std::path::PathBuf;
-use thalweg_fusion::{BitSet, Costs, Mode, OwnedSegment, Plan, ScalarClasses};
+use thalweg_fusion::{BitSet, Costs, Mode, OwnedSegment, Plan, ScalarClasses, SegmentClass};
 use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::disk::{Cache, Kind};
 
@@ -50,11 +50,22 @@ fn segment(n: usize, fused: bool) -> OwnedSegment {
     }
 }
 
-fn found(cache: Option<&Cache>, device: DeviceRef, n: usize, fused: bool) -> (Plan, Origin) {
+/// What `f` gives of what is asked for so many elements: the plan of their class, or that of these sizes alone.
+fn asked<T>(device: DeviceRef, (n, fused): (usize, bool), of_class: bool, f: impl FnOnce(Asked<'_>) -> T) -> T {
     let own = segment(n, fused);
     let (segment, classes) = (own.as_segment(), ScalarClasses::new(&[]));
+    let class = SegmentClass::of(&segment);
+    let (costs, class) = (&Costs::typical(), of_class.then_some(&class));
+    f(Asked { device, segment, costs, effort: effort(), classes: &classes, class })
+}
+
+fn found(cache: Option<&Cache>, device: DeviceRef, n: usize, fused: bool) -> (Plan, Origin) {
+    found_of(cache, device, (n, fused), false)
+}
+
+fn found_of(cache: Option<&Cache>, device: DeviceRef, what: (usize, bool), of_class: bool) -> (Plan, Origin) {
     let (plan, instance, origin) =
-        plan_in(cache, device, segment, &Costs::typical(), effort(), &classes).expect("there is a plan");
+        asked(device, what, of_class, |asked| plan_in(cache, asked)).expect("there is a plan");
     assert_eq!(instance.steps.len(), plan.kernel_count());
     (plan, origin)
 }
@@ -77,8 +88,7 @@ fn a_plan_that_was_searched_for_is_found_on_disk_by_the_next_process() {
 fn what_is_no_plan_of_the_segment_is_searched_for_again_and_written_over() {
     on_its_own(|device| {
         let place = Place::new("damaged");
-        let own = segment(1000, true);
-        let key = plan_key(device, &own.as_segment(), &Costs::typical(), effort());
+        let key = asked(device, (1000, true), false, |asked| asked.key());
         let (plan, _) = found(Some(&place.1), device, 1000, true);
         let good = place.1.get(Kind::Plan, &key).expect("it was kept");
         for bad in [&b""[..], b"no plan at all", &good[..good.len() - 1]] {
@@ -94,11 +104,29 @@ fn a_measured_plan_comes_first_where_plans_are_measured() {
     on_its_own(|device| {
         let place = Place::new("measured");
         let (plan, _) = found(Some(&place.1), device, 1000, true);
-        let own = segment(1000, true);
-        save_measured_in(&place.1, device, own.as_segment(), &Costs::typical(), &plan);
+        asked(device, (1000, true), false, |asked| save_measured_in(&place.1, asked, &plan));
         assert_eq!(found(Some(&place.1), device, 1000, true).1, Origin::Disk);
         set_measuring(Some(0.05));
         assert_eq!(found(Some(&place.1), device, 1000, true).1, Origin::Measured);
+    });
+}
+
+#[test]
+fn other_sizes_of_a_class_have_its_plan_unless_it_must_be_their_own() {
+    on_its_own(|device| {
+        let place = Place::new("class");
+        let (plan, origin) = found_of(Some(&place.1), device, (1000, true), true);
+        assert_eq!(origin, Origin::Search);
+        assert_eq!(place.1.contents().iter().map(|c| c.entries).sum::<usize>(), 2, "for the sizes, and for the class");
+        let again = Cache::open(&place.0).unwrap();
+        assert_eq!(found_of(Some(&again), device, (1000, true), true).1, Origin::Disk);
+        assert_eq!(found_of(Some(&again), device, (1001, true), true), (plan.clone(), Origin::Class));
+        assert_eq!(found_of(Some(&again), device, (1001, true), false).1, Origin::Search);
+        // Two megabytes are of another class than eight kilobytes.
+        assert_eq!(found_of(Some(&again), device, (1 << 18, true), true).1, Origin::Search);
+        // What was measured is the plan of the class from then on.
+        asked(device, (1002, true), true, |asked| save_measured_in(&again, asked, &plan));
+        assert_eq!(found_of(Some(&again), device, (1003, true), true), (plan, Origin::Class));
     });
 }
 
