@@ -1,10 +1,12 @@
 //! `thalweg explain` and `thalweg trace`: what is done with a workload, and when.
 
 use crate::failure::{During, Outcome};
+use crate::measure::ms_since;
 use crate::workloads::{self, Size, Workload};
 use clap::Args;
 use std::path::PathBuf;
-use thalweg::{Tensor, explain, trace};
+use std::time::Instant;
+use thalweg::{Tensor, Tier, TierRun, explain, tier_runs, trace};
 
 /// Arguments of `thalweg explain`.
 #[derive(Args, Debug)]
@@ -20,12 +22,18 @@ pub struct Explain {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Show by what it runs from call to call, as more is known of it
+    #[arg(long, conflicts_with_all = ["html", "json"])]
+    tiers: bool,
 }
 
 impl Explain {
     /// Runs the command.
     pub fn run(self) -> Outcome {
         let workload = prepare(&self.workload, self.size)?;
+        if self.tiers {
+            return tiers(&*workload);
+        }
         let (outcome, explanation) = explain(|| {
             let out = workload();
             thalweg::synchronize().map(|()| out)
@@ -43,6 +51,44 @@ impl Explain {
         outcome?;
         Ok(())
     }
+}
+
+/// Calls of which the tiers are shown.
+const CALLS: usize = 200;
+/// The call after which searches in the background are waited for: what comes again is searched for by then.
+const WAITED: usize = 3;
+
+/// By what a workload runs from call to call: a line for the first call, and for each that runs otherwise than the one
+/// before.
+fn tiers(workload: &dyn Fn() -> Vec<Tensor>) -> Outcome {
+    thalweg::set_tiers(true);
+    crate::out!("{:<7} {:<34} {:>8} {:>8} {:>9}", "call", "tier", "segments", "kernels", "ms");
+    let mut before: Option<Vec<TierRun>> = None;
+    for call in 1..=CALLS {
+        let begin = Instant::now();
+        let (outcome, runs) = tier_runs(|| {
+            let out = workload();
+            thalweg::synchronize().map(|()| out)
+        });
+        let ms = ms_since(begin);
+        outcome?;
+        if before.as_ref() != Some(&runs) {
+            let mut all: Vec<Tier> = runs.iter().map(|r| r.tier).collect();
+            all.sort_by_key(|t| t.number());
+            all.dedup();
+            for (n, tier) in all.iter().enumerate() {
+                let of_tier: Vec<&TierRun> = runs.iter().filter(|r| r.tier == *tier).collect();
+                let kernels: usize = of_tier.iter().map(|r| r.kernels).sum();
+                let (call, ms) = if n == 0 { (call.to_string(), format!("{ms:.3}")) } else { Default::default() };
+                crate::out!("{call:<7} {tier:<34} {:>8} {kernels:>8} {ms:>9}", of_tier.len());
+            }
+        }
+        before = Some(runs);
+        if call == WAITED {
+            thalweg::finish_searches();
+        }
+    }
+    Ok(())
 }
 
 /// Arguments of `thalweg trace`.

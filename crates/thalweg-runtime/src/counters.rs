@@ -47,8 +47,11 @@ counters! {
     plans_found,
     /// Plans found in the disk cache, and so neither searched for nor there already.
     plans_loaded,
-    /// Segments that ran before a plan had been searched for.
+    /// Segments that ran before a plan had been searched for (tier 0).
     first_sight,
+    /// Segments that ran by a plan that was the fastest of several, measured (tier 2); all others ran by a plan that was
+    /// searched for (tier 1).
+    runs_of_measured,
     /// Times that what things take was measured.
     calibrations,
     /// Plans instantiated for concrete sizes (addresses, strides, programs) for the first time.

@@ -132,7 +132,7 @@ pub(crate) fn run_part(
             sizes.push(view.offset as i64);
         }
     }
-    let entry = store::entry(device, mode, stream, &segment.as_segment());
+    let entry = store::entry(device, (mode, stream), &segment.as_segment(), false);
     let inputs = inputs.into_iter().map(Some).collect();
     run_alone(device, &entry, (segment.as_segment(), &sizes), inputs, wanted)
 }

@@ -3,6 +3,7 @@
 use crate::recorder::Wanted;
 use crate::report;
 use crate::stream::each_own;
+use crate::tier::TierRun;
 use thalweg_fusion::{Explanation, OwnedSegment};
 
 /// Runs `f`, then everything it recorded and left waiting, and tells which operations went together, what that moved,
@@ -16,6 +17,12 @@ pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
 /// ran. What [`explain`] tells takes time of its own between the launches; this does not.
 pub fn launch_times<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
     alone(|f| report::timed(f), f)
+}
+
+/// Runs `f`, then everything it recorded and left waiting, and tells by what each segment ran: how much was known of it.
+/// Unlike [`explain`] this changes nothing: what is new runs at first sight.
+pub fn tier_runs<T>(f: impl FnOnce() -> T) -> (T, Vec<TierRun>) {
+    alone(|f| report::tiers(f), f)
 }
 
 /// Runs `f`, then everything it recorded and left waiting, and gives the segments that were cut off on the way, as they

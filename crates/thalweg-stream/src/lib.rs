@@ -34,12 +34,13 @@ mod stream;
 mod strided;
 #[cfg(test)]
 mod tests;
+mod tier;
 mod value;
 
 pub use calibration::{calibrate, costs, save_costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
-pub use explain::{explain, launch_times, segments};
+pub use explain::{explain, launch_times, segments, tier_runs};
 pub use first_sight::{finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
 pub use host::{Caller, host_call};
 pub use index_error::{Counted, Site, site};
@@ -51,4 +52,5 @@ pub use mode::{
 pub use recorder::{Made, MadeFrom};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{flush, is_among_windows, made, record, synchronize};
+pub use tier::{Tier, TierRun};
 pub use value::{Kept, Operand, Storage, Value};

@@ -11,6 +11,7 @@ use crate::calibration::costs;
 use crate::class_plans::ClassPlans;
 use crate::defect;
 use crate::mode::effort;
+use crate::tier::Tier;
 use crate::value::Value;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,8 +34,8 @@ pub(crate) struct Ready {
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
-    /// It runs until a plan has been searched for: the plan store is asked again each time.
-    pub provisional: bool,
+    /// Where the plan is from. Of tier 0 it runs until one has been searched for: the plan store is asked each time.
+    pub tier: Tier,
     /// Whether another plan is faster for these sizes.
     pub autotuning: Autotuning<Ready>,
     /// In which order its launches run, and where results lie.
@@ -151,7 +152,12 @@ impl Ready {
         programs: Vec<Arc<dyn Program>>,
     ) -> Ready {
         let (autotuning, memory, traffic) = (Autotuning::default(), Memory::default(), Traffic::default());
-        Ready { plan, plans, instance, programs, classes, provisional: false, autotuning, memory, traffic }
+        Ready { plan, plans, instance, programs, classes, tier: Tier::Searched, autotuning, memory, traffic }
+    }
+
+    /// Whether it runs only until a plan has been searched for.
+    pub fn is_provisional(&self) -> bool {
+        self.tier.number() == 0
     }
 
     /// Other plans for the same segment, instantiated.

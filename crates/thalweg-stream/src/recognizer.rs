@@ -108,6 +108,11 @@ impl Recognizer {
         &self.nodes[self.at as usize].known[at]
     }
 
+    /// Whether what was recorded since the last cut was run before, with whatever live results.
+    pub fn was_run(&self) -> bool {
+        self.nodes[self.at as usize].known.iter().any(|k| k.last.is_some())
+    }
+
     /// The plans known for what was recorded since the last cut.
     pub fn known(&mut self) -> &mut [Known] {
         &mut self.nodes[self.at as usize].known

@@ -4,6 +4,7 @@ use crate::DeviceRef;
 use crate::calibration::costs;
 use crate::ready::Ready;
 use crate::run::Run;
+use crate::tier::TierRun;
 use std::cell::RefCell;
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Keep, OwnedSegment, Runner, Segment, SegmentReport};
@@ -12,6 +13,7 @@ use thalweg_runtime::{Error, Program};
 thread_local! {
     static COLLECTED: RefCell<Option<Vec<SegmentReport>>> = const { RefCell::new(None) };
     static SEGMENTS: RefCell<Option<Vec<OwnedSegment>>> = const { RefCell::new(None) };
+    static TIERS: RefCell<Option<Vec<TierRun>>> = const { RefCell::new(None) };
     static TIMES: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
 }
 
@@ -34,6 +36,22 @@ pub(crate) fn cut_off<T>(f: impl FnOnce() -> T) -> (T, Vec<OwnedSegment>) {
     let outer = SEGMENTS.replace(Some(Vec::new()));
     let out = f();
     (out, SEGMENTS.replace(outer).unwrap_or_default())
+}
+
+/// Runs `f` and collects by what segments run meanwhile on this thread.
+pub(crate) fn tiers<T>(f: impl FnOnce() -> T) -> (T, Vec<TierRun>) {
+    let outer = TIERS.replace(Some(Vec::new()));
+    let out = f();
+    (out, TIERS.replace(outer).unwrap_or_default())
+}
+
+/// Notes by what a segment runs, if somebody wants to know.
+pub(crate) fn ran(run: impl FnOnce() -> TierRun) {
+    TIERS.with_borrow_mut(|t| {
+        if let Some(runs) = t {
+            runs.push(run());
+        }
+    });
 }
 
 /// Puts a segment that is cut off away, if somebody wants it.

@@ -20,6 +20,7 @@ use crate::first_sight::{self, Asks, First, Found, Job};
 use crate::mode::{Mode, effort};
 use crate::ready::{Ready, prepare};
 use crate::saved::{self, Asked, Origin};
+use crate::tier::Tier;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -64,6 +65,8 @@ struct Known {
     planned: Vec<PlannedClass>,
     /// Plans found for classes beyond those.
     rest: Arc<ClassPlans>,
+    /// How often a new class counts as met before.
+    met: u32,
     classes: Arc<ScalarClasses>,
     instances: HashMap<Box<[i64]>, Arc<Ready>>,
     /// What searches in the background have cost, not yet on anybody's account.
@@ -133,8 +136,14 @@ pub fn clear_plans() {
     locked(&STORE).take();
 }
 
-/// The entry of a pattern, made if it was not there.
-pub(crate) fn entry(device: DeviceRef, mode: Mode, stream: u32, segment: &Segment<'_>) -> Arc<Entry> {
+/// The entry of a pattern, made if it was not there. `met_otherwise`: the same operations came before, with other live
+/// results, so that this is not the first time.
+pub(crate) fn entry(
+    device: DeviceRef,
+    (mode, stream): (Mode, u32),
+    segment: &Segment<'_>,
+    met_otherwise: bool,
+) -> Arc<Entry> {
     let stream = mode.reproducible.then_some(stream);
     let pattern =
         Pattern { device, mode, stream, effort: effort(), ops: segment.ops.into(), live: segment.live.clone() };
@@ -152,6 +161,7 @@ pub(crate) fn entry(device: DeviceRef, mode: Mode, stream: u32, segment: &Segmen
         known: Mutex::new(Known {
             planned: vec![],
             rest: Arc::default(),
+            met: u32::from(met_otherwise),
             classes,
             instances: HashMap::new(),
             spent: None,
@@ -185,7 +195,7 @@ impl Entry {
         }
         known.account();
         let before = known.instances.get(sizes).cloned();
-        if let Some(ready) = before.as_ref().filter(|r| !r.provisional) {
+        if let Some(ready) = before.as_ref().filter(|r| !r.is_provisional()) {
             return Ok((ready.clone(), Origin::Memory));
         }
         let begin = Instant::now();
@@ -351,11 +361,18 @@ impl Known {
         segment: &Segment<'_>,
     ) -> Result<Arc<Ready>, Error> {
         let Chosen { plan, instance, origin, programs } = chosen;
+        let tier = match origin {
+            Origin::FirstSight if programs.is_some() => Tier::Singles,
+            Origin::FirstSight => Tier::Quick,
+            Origin::Disk | Origin::Class => Tier::Disk,
+            Origin::Measured => Tier::Measured,
+            Origin::Search | Origin::Memory => Tier::Searched,
+        };
         let programs = programs.map_or_else(|| prepare(device, segment, &instance), Ok)?;
         let plans = of_class.map_or(&self.rest, |at| &self.planned[at].plans).clone();
         let mut ready = Ready::new((plan, plans, self.classes.clone()), instance, programs);
-        ready.provisional = origin == Origin::FirstSight;
-        if ready.provisional || origin == Origin::Measured {
+        ready.tier = tier;
+        if ready.is_provisional() || tier == Tier::Measured {
             ready.autotuning = Autotuning::decided();
         }
         Ok(Arc::new(ready))
@@ -367,7 +384,7 @@ impl Known {
             self.instances.clear();
         }
         self.instances.insert(sizes.into(), ready.clone());
-        if let Some(at) = of_class.filter(|_| !ready.provisional) {
+        if let Some(at) = of_class.filter(|_| !ready.is_provisional()) {
             self.planned[at].last = Some(ready.clone());
         }
     }
@@ -426,7 +443,7 @@ impl Known {
     /// for it now.
     fn class(&mut self, at: Option<usize>, class: SegmentClass, plan: Option<&Arc<Plan>>) -> Option<usize> {
         let at = at.or_else(|| {
-            let new = PlannedClass { class, plans: Arc::default(), last: None, search: Search::After(0) };
+            let new = PlannedClass { class, plans: Arc::default(), last: None, search: Search::After(self.met) };
             (self.planned.len() < MAX_CLASSES).then(|| self.planned.push(new)).map(|()| self.planned.len() - 1)
         });
         if let Some(plan) = plan {

@@ -144,7 +144,7 @@ pub use mode::{
     flush, set_deferring, set_matmul_precision, set_measuring, set_recomputing, set_reproducible, set_search_effort,
     set_tiers, synchronize, with_fusion, with_strict,
 };
-pub use observe::{accuracy, explain, launch_times, with_reference};
+pub use observe::{accuracy, explain, launch_times, tier_runs, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
 pub use pool::Pool;
@@ -166,3 +166,4 @@ pub use thalweg_kernel::Residence;
 pub use thalweg_macros::kernel;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, finish_searches, plan_store};
+pub use thalweg_stream::{Tier, TierRun};

@@ -4,7 +4,7 @@
 
 use crate::{Accuracy, Bandwidth, Costs, Device, Error, Explanation};
 use std::sync::Arc;
-use thalweg_stream::{Mode, mode, set_mode};
+use thalweg_stream::{Mode, TierRun, mode, set_mode};
 
 /// Runs `f`, then everything it recorded and left waiting, and tells which operations shared a kernel, what was moved,
 /// and why the rest was not fused. The explanation prints as text; [`Explanation::json`] and [`Explanation::html`] give
@@ -30,6 +30,24 @@ pub fn explain<R>(f: impl FnOnce() -> R) -> (R, Explanation) {
 /// Only the calling thread's work is told of.
 pub fn launch_times<R>(f: impl FnOnce() -> R) -> (R, Vec<u64>) {
     thalweg_stream::launch_times(f)
+}
+
+/// Runs `f`, then everything it recorded and left waiting, and tells by what each segment ran: at first sight, by a plan
+/// that was searched for or lay on disk, or by one that was the fastest by measurement. [`explain`] asks for a plan at
+/// once; this changes nothing of what runs.
+///
+/// ```
+/// # use thalweg::prelude::*;
+/// # thalweg::set_tiers(true);
+/// let x = Tensor::from_slice(&[1.0f32; 60], [60]);
+/// let (_, runs) = thalweg::tier_runs(|| x.softmax(-1).to_vec::<f32>());
+/// assert_eq!((runs[0].tier.number(), runs[0].kernels), (0, 5));
+/// println!("{}", runs[0].tier); // 0: new, one kernel an operation
+/// ```
+///
+/// Only the calling thread's work is told of.
+pub fn tier_runs<R>(f: impl FnOnce() -> R) -> (R, Vec<TierRun>) {
+    thalweg_stream::tier_runs(f)
 }
 
 /// Restores the mode, also when a panic unwinds.

@@ -4,7 +4,9 @@ mod counting;
 
 use counting::{Pinned, counted, counted_alone, pinned};
 use thalweg::prelude::*;
-use thalweg::{explain, finish_searches, set_deferring, set_reproducible, set_tiers, with_fusion, with_strict};
+use thalweg::{
+    Tier, explain, finish_searches, set_deferring, set_reproducible, set_tiers, tier_runs, with_fusion, with_strict,
+};
 
 /// A device of its own, with tiers.
 fn tiers() -> Pinned {
@@ -41,6 +43,41 @@ fn what_is_met_twice_is_searched_for_and_runs_by_its_plan_from_then_on() {
     assert!(c.kernels < 3, "{} kernels", c.kernels);
     let (_, c) = counted(|| code(&x));
     assert_eq!((c.first_sight, c.plans_made, c.plans_found), (0, 0, 1));
+}
+
+/// The same operations with other live results: what ran before says that this comes again.
+#[test]
+fn other_live_results_of_known_operations_are_searched_for_at_once() {
+    let _pinned = tiers();
+    let x = input(40);
+    let run = |keep: bool| {
+        let y = (&x * 0.25 - 1.0).tanh();
+        let sums = y.sum(0);
+        let kept = keep.then(|| y.clone());
+        drop(y);
+        sums.to_vec::<f32>().unwrap();
+        kept
+    };
+    run(true);
+    let (_, c) = counted(|| run(false));
+    assert_eq!((c.first_sight, c.plans_made), (1, 0));
+    finish_searches();
+    let (_, c) = counted(|| run(false));
+    assert_eq!((c.first_sight, c.plans_made), (0, 1), "met once in each form");
+}
+
+#[test]
+fn runs_tell_by_what_they_ran() {
+    let _pinned = tiers();
+    let x = input(40);
+    let run = || tier_runs(|| code(&x)).1[0];
+    let (first, second) = (run(), run());
+    assert_eq!((first.tier, second.tier, first.kernels), (Tier::Singles, Tier::Singles, 6));
+    finish_searches();
+    assert_eq!(run().tier, Tier::Searched);
+    let large = Tensor::from_slice(&vec![0.5f32; 1 << 20], [1024, 1024]);
+    let (_, runs) = tier_runs(|| (large.softmax(0) * 2.0).sum(1).to_vec::<f32>());
+    assert_eq!(runs[0].tier.number(), u8::from(runs[0].tier == Tier::Searched), "{runs:?}");
 }
 
 #[test]

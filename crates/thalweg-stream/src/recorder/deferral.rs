@@ -72,7 +72,7 @@ impl Recorder {
         }
         // What is planned for is all that is live until something is set aside.
         let laid = self.laid_out();
-        let entry = store::entry(self.device, self.mode, self.stream, &self.segment(&laid));
+        let entry = store::entry(self.device, (self.mode, self.stream), &self.segment(&laid), false);
         let history = History::new(self.ops.len());
         let known = Known { live: self.live.clone(), entry: entry.clone(), history: history.clone(), last: None };
         self.recognizer.add(known);

@@ -13,6 +13,7 @@ use crate::report;
 use crate::run::{self, Run, Timed};
 use crate::saved::{self, Asked, Origin};
 use crate::store;
+use crate::tier::{Tier, TierRun};
 use crate::value::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ impl Recorder {
     /// Runs what was recorded: what of it is to be written, by the plan at hand or one that competes with it.
     pub(super) fn run(&mut self, wanted: Wanted) -> Result<(), Error> {
         if self.mode.reference {
+            report::ran(|| TierRun { tier: Tier::Reference, operations: self.ops.len(), kernels: 0 });
             return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
         }
         // What is deferred is told by history: a stretch would get another plan when it comes the third time.
@@ -48,6 +50,15 @@ impl Recorder {
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let found = self.schedule(chosen);
         let runs = found.as_ref().map_or(chosen, |f| &f.0);
+        let tier = match (Arc::ptr_eq(chosen, &ready), Arc::ptr_eq(&ready, &own)) {
+            (false, _) => Tier::Competing,
+            (true, false) => Tier::Measured,
+            (true, true) => own.tier,
+        };
+        if tier == Tier::Measured {
+            count(|c| c.runs_of_measured += 1);
+        }
+        report::ran(|| TierRun { tier, operations: self.ops.len(), kernels: runs.instance.steps.len() });
         let report = report::begin(|| {
             let laid = self.laid_out();
             let kept = (self.decision.as_ref().map(|d| &d.keep), self.again.as_slice());
@@ -87,7 +98,7 @@ impl Recorder {
         let at = known.iter().position(|k| k.live == self.planned);
         let at_hand = at.and_then(|at| match &known[at].last {
             Some((sizes, ready))
-                if !ready.provisional && **sizes == *self.sizes && ready.classes.hold(&self.scalars) =>
+                if !ready.is_provisional() && **sizes == *self.sizes && ready.classes.hold(&self.scalars) =>
             {
                 Some(ready.clone())
             }
@@ -168,7 +179,10 @@ impl Recorder {
         let segment = self.segment(&laid);
         let entry = match at {
             Some(at) => self.recognizer.known_at(at).entry.clone(),
-            None => store::entry(self.device, self.mode, self.stream, &segment),
+            None => {
+                let met_otherwise = self.recognizer.was_run();
+                store::entry(self.device, (self.mode, self.stream), &segment, met_otherwise)
+            }
         };
         let (ready, origin) = entry.ready(self.device, segment, &self.sizes)?;
         let last = Some((self.sizes.as_slice().into(), ready.clone()));
