@@ -43,6 +43,6 @@ pub use phases::{BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen};
-pub use seen::{Seen, scores, seen};
+pub use seen::{Seen, scores, seen, seen_of};
 pub use traffic::{Moved, Nest, Stream, Way};
 pub use weights::{Once, Weights, weights};

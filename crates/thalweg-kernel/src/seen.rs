@@ -26,33 +26,39 @@ pub struct Seen {
 /// Which keys the rows of a product of weights see, where what is made of a score says so by comparing places, as a causal
 /// mask does; with the number of the body that says it, of [`scores`].
 pub fn seen(c: &Contraction, g: &ContractionGeometry) -> Option<(usize, Seen)> {
-    let scores = scores(c, g)?;
-    let (last, before) = scores.split_last()?;
-    if let Some(seen) = seen_by(&last.0, last.1) {
+    seen_of(&scores(c)?, g)
+}
+
+/// The same where the bodies are known: those that [`scores`] gives.
+pub fn seen_of(scores: &[Body], g: &ContractionGeometry) -> Option<(usize, Seen)> {
+    let tiles = tiles(g)?;
+    let ((last, before), last_tiles) = scores.split_last().zip(tiles.last())?;
+    if let Some(seen) = seen_by(last, last_tiles) {
         return Some((before.len(), seen));
     }
     // What is -∞ before stays so where nothing else is made of it.
     let [first] = before else { return None };
-    let root = last.0.stores[0].node;
-    let plain = matches!(last.0.nodes[uncast(&last.0, root).index()], Node::Load { .. });
-    seen_by(&first.0, first.1).filter(|_| plain).map(|seen| (0, seen))
+    let root = last.stores[0].node;
+    let plain = matches!(last.nodes[uncast(last, root).index()], Node::Load { .. });
+    seen_by(first, tiles[0]).filter(|_| plain).map(|seen| (0, seen))
 }
 
-/// What is made of a score before it is a weight, each with its domain, where weights can be had in one pass: the first
-/// product's epilogue, where it has one, then what is exponentiated.
-pub fn scores<'a>(c: &Contraction, g: &'a ContractionGeometry) -> Option<Vec<(Body, &'a TileGeometry)>> {
-    let (factor, tiles) = c.factors[0].as_deref().zip(g.factors[0].as_deref())?;
-    let (inner, of_inner) = factor.inner.as_deref().zip(g.inner.as_deref())?;
+/// What is made of a score before it is a weight, where weights can be had in one pass: the first product's epilogue, where
+/// it has one, then what is exponentiated.
+pub fn scores(c: &Contraction) -> Option<Vec<Body>> {
+    let factor = c.factors[0].as_deref()?;
     let one = |kernel: &Kernel| match kernel {
-        Kernel::Map(body) | Kernel::Rows { body, .. } => weights(body),
+        Kernel::Map(body) | Kernel::Rows { body, .. } => weights(body).map(|w| w.point),
         _ => None,
     };
-    let mut all = vec![];
-    if let Some((epilogue, t)) = inner.product.epilogue.as_deref().zip(of_inner.epilogue.as_deref()) {
-        all.push((one(&epilogue.kernel)?.point, t));
-    }
-    all.push((one(&factor.kernel)?.point, tiles));
-    Some(all)
+    let epilogue = factor.inner.as_deref()?.product.epilogue.as_deref();
+    epilogue.map(|e| &e.kernel).into_iter().chain([&factor.kernel]).map(one).collect()
+}
+
+/// The domains of these bodies.
+fn tiles(g: &ContractionGeometry) -> Option<Vec<&TileGeometry>> {
+    let epilogue = g.inner.as_deref()?.epilogue.as_deref();
+    Some(epilogue.into_iter().chain([g.factors[0].as_deref()?]).collect())
 }
 
 /// The same of one body.

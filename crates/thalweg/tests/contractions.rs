@@ -172,6 +172,29 @@ fn attention_by_name_is_one_kernel() {
     assert_eq!(c.kernels, 1);
 }
 
+/// Rows that see their first keys only: of the others nothing is computed, block by block of rows. Values that no row of a
+/// block sees may be anything.
+#[test]
+fn what_a_causal_mask_hides_is_left_out() {
+    let _pinned = pinned();
+    let number = |n: usize| Tensor::arange_with(n, (DType::F32, thalweg::Device::default()));
+    let attend = |[q, k, v]: [&Tensor; 3], ahead: i64| {
+        let row = number(q.size(-2)).unsqueeze(1);
+        let seen = number(k.size(-2)).le(if ahead == 0 { row } else { row + ahead as f64 });
+        let scores = q.matmul(&k.transpose(-1, -2)) * 0.2;
+        seen.where_(scores, f64::NEG_INFINITY).softmax(-1).matmul(v)
+    };
+    for (rows, keys, ahead) in [(200, 200, 0), (70, 150, 80), (150, 70, -20), (130, 600, 1), (513, 513, 0)] {
+        let (q, k, v) = (randn([3, rows, 32]), randn([3, keys, 32]), randn([3, keys, 24]));
+        let c = alike(&|| attend([&q, &k, &v], ahead));
+        assert_eq!(c.kernels, 1, "{rows} rows, {keys} keys, {ahead} ahead");
+    }
+    let (q, k) = (randn([2, 256, 32]), randn([2, 256, 32]));
+    let v = Tensor::cat(&[randn([2, 128, 24]), Tensor::full([2, 128, 24], f64::NAN)], 1);
+    let y = attend([&q, &k, &v], 0).slice((.., ..64, ..)).to_vec::<f32>().unwrap();
+    assert!(y.iter().all(|y| y.is_finite()), "the first rows see the first keys");
+}
+
 #[test]
 fn einsum_and_linear_are_products_without_copies() {
     let _pinned = pinned();

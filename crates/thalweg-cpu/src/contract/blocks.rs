@@ -25,13 +25,15 @@ const PACKED_COLUMNS: usize = 128;
 pub unsafe fn run<T: Number>(p: &Product<'_, T>, threads: &Threads) {
     let b = blocking(&sizes(p, threads.for_work(p.ns)));
     let Right::Shared(together) = b.right else {
+        let none = Panels { of: 0..p.n, k: p.k, first: Shared(ptr::null_mut()) };
         // SAFETY: the caller's promise.
-        unsafe { tasks(p, &b, 0..p.n, ptr::null(), threads, p.ns) };
+        unsafe { tasks(p, &b, 0..p.n, &none, threads, p.ns) };
         return;
     };
-    if let Operand::Packed(panels) = p.right {
+    if let Operand::Packed { first, n, k } = p.right {
+        let panels = Panels { of: 0..n, k, first: Shared(first.get().cast()) };
         // SAFETY: the caller's promise.
-        return unsafe { tasks(p, &b, 0..p.n, panels.get().cast(), threads, p.ns) };
+        return unsafe { tasks(p, &b, 0..p.n, &panels, threads, p.ns) };
     }
     let panel = p.kernels.columns;
     scratch::with(scratch::Use::Shared, together * p.k.max(1) * size_of::<T::Wide>(), |packed| {
@@ -45,8 +47,9 @@ pub unsafe fn run<T: Number>(p: &Product<'_, T>, threads: &Threads) {
                     unsafe { pack_part(&p.right, columns.clone(), p.k, panel, number, packed.get()) };
                 }
             });
+            let panels = Panels { of: columns.clone(), k: p.k, first: packed };
             // SAFETY: the caller's promise; these are the panels of the columns.
-            unsafe { tasks(p, &b, columns, packed.get(), threads, ns) };
+            unsafe { tasks(p, &b, columns, &panels, threads, ns) };
         }
     });
 }
@@ -101,7 +104,7 @@ fn sizes<T: Number>(p: &Product<'_, T>, threads: usize) -> Sizes {
         tile: [p.kernels.rows, p.kernels.columns],
         right_rows,
         left_rows,
-        packed: matches!(p.right, Operand::Packed(_)),
+        packed: matches!(p.right, Operand::Packed { .. }),
         tiles: !own || matches!(p.result, Result::Tiles { .. }),
         threads,
     }
@@ -112,7 +115,7 @@ fn block(k: usize, number: usize) -> Range<usize> {
     number * TERMS..((number + 1) * TERMS).min(k)
 }
 
-/// All rows of some columns. `packed` holds the panels of these where they are shared.
+/// All rows of some columns. `shared` holds the panels of these where they are shared.
 ///
 /// # Safety
 /// What [`super::Contraction`] asks of its maker holds.
@@ -120,12 +123,12 @@ unsafe fn tasks<T: Number>(
     p: &Product<'_, T>,
     b: &Blocking,
     columns: Range<usize>,
-    packed: *const T::Wide,
+    shared: &Panels<T::Wide>,
     threads: &Threads,
     ns: f64,
 ) {
     let row_blocks = p.m.div_ceil(b.rows);
-    let (packed, tile) = (Shared(packed.cast_mut()), [p.kernels.rows, p.kernels.columns]);
+    let tile = [p.kernels.rows, p.kernels.columns];
     threads.run(row_blocks * b.groups, 1, ns, |range| {
         for task in range {
             let rows = even(p.m, row_blocks, tile[0], task / b.groups);
@@ -133,16 +136,16 @@ unsafe fn tasks<T: Number>(
             if rows.is_empty() || own.is_empty() {
                 continue;
             }
-            let shared = Panels { of: columns.clone(), first: packed };
             // SAFETY: the caller's promise; no two tasks have an element of c in common.
-            unsafe { task_of(p, b, rows, columns.start + own.start..columns.start + own.end, &shared) };
+            unsafe { task_of(p, b, rows, columns.start + own.start..columns.start + own.end, shared) };
         }
     });
 }
 
-/// Shared panels, and which columns they are of.
+/// Shared panels, and which columns they are of and how many terms.
 struct Panels<W> {
     of: Range<usize>,
+    k: usize,
     first: Shared<W>,
 }
 
@@ -277,7 +280,9 @@ fn right_of<T: Number>(
     match (b.right, p.right) {
         (Right::Direct, Operand::Strided(r)) => (r.at(column, terms.start).cast(), r.term * size),
         (Right::Shared(_), _) => {
-            let at = terms.start * shared.of.len().next_multiple_of(panel) + (column - shared.of.start) * terms.len();
+            // Of the last terms there may be more than the product has.
+            let packed = block(shared.k, terms.start / TERMS).len();
+            let at = terms.start * shared.of.len().next_multiple_of(panel) + (column - shared.of.start) * packed;
             (shared.first.get().wrapping_add(at).cast_const().cast(), panel as isize * size)
         }
         _ => (own.right.wrapping_add(in_part * terms.len()).cast_const().cast(), panel as isize * size),

@@ -65,8 +65,16 @@ pub enum Factor<'a> {
         /// Where it lies in memory after all, with several dimensions to its lines or terms: panels are packed from there.
         grid: Option<&'a Grid>,
     },
-    /// A right factor, all of it packed by [`Packing`], for products of several rows and columns.
-    Packed(*const u8),
+    /// A right factor, all of it packed by [`Packing`], for products of several rows and columns: of its first columns and
+    /// terms, as many as the product has.
+    Packed {
+        /// The first panel.
+        first: *const u8,
+        /// The columns that were packed.
+        n: usize,
+        /// The terms that were.
+        k: usize,
+    },
 }
 
 /// See [`Factor::Computed`].
@@ -228,7 +236,11 @@ enum Operand<'a, T> {
         grid: Option<At<'a, T>>,
     },
     /// As [`Factor::Packed`].
-    Packed(Shared<u8>),
+    Packed {
+        first: Shared<u8>,
+        n: usize,
+        k: usize,
+    },
 }
 
 /// One product of a contraction.
@@ -336,7 +348,7 @@ fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -
             let first = first.cast::<T>().wrapping_offset(offset);
             Operand::Strided(Strided { first: Shared(first.cast_mut()), line: *line, term: *term })
         }
-        Factor::Packed(first) => Operand::Packed(Shared(first.cast_mut())),
+        Factor::Packed { first, n, k } => Operand::Packed { first: Shared(first.cast_mut()), n: *n, k: *k },
         Factor::Computed { write, terms_last, grid } => Operand::Computed {
             write: *write,
             batch,
@@ -368,7 +380,7 @@ impl<T: Number> Operand<'_, T> {
                     unsafe { pack::panels(from, cuts, count, to) };
                 });
             }
-            Operand::Packed(_) => unreachable!("what is packed is not packed again"),
+            Operand::Packed { .. } => unreachable!("what is packed is not packed again"),
         }
     }
 
@@ -383,7 +395,7 @@ impl<T: Number> Operand<'_, T> {
                 let (line, term) = if terms_last { (lead as isize, 1) } else { (1, lead as isize) };
                 Strided { first: Shared(staging), line, term }
             }
-            Operand::Packed(_) => unreachable!("products of one row or column read a factor where it lies"),
+            Operand::Packed { .. } => unreachable!("products of one row or column read a factor where it lies"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One product of a contraction with where its factors come from and what is made of its sums.
 //!
-//! In: operands and scalars of a launch, taken in their order ([`Arguments`]). Out: a [`Level`], which runs some rows of
-//! one product on the calling thread.
+//! In: operands and scalars of a launch, taken in their order ([`Arguments`]). Out: a [`Level`], which runs parts of one
+//! product ([`Rows`]) on the calling thread.
 
 use super::checks::{batch_number, batch_offset, check_factor};
 use super::grid::grid;
@@ -24,6 +24,15 @@ pub(super) enum Source<'a> {
     Memory(&'a Buffer),
     /// By a body over its own points, or over those of its transpose.
     Computed(Job<'a>, FactorOrder),
+}
+
+/// A part of one product: some rows, the first columns, and the first terms of them.
+#[derive(Clone)]
+pub(super) struct Rows {
+    pub(super) batch: usize,
+    pub(super) rows: Range<usize>,
+    pub(super) columns: usize,
+    pub(super) terms: usize,
 }
 
 /// A product with its factors, and with what is made of its sums.
@@ -49,6 +58,11 @@ pub(super) struct Packed {
 impl Packed {
     fn at(&self, batch: usize) -> *mut u8 {
         self.first.get().wrapping_add(batch % self.products * self.packing.bytes())
+    }
+
+    /// The factor of one product.
+    fn factor(&self, batch: usize) -> Factor<'static> {
+        Factor::Packed { first: self.at(batch), n: self.packing.n, k: self.packing.k }
     }
 }
 
@@ -187,11 +201,16 @@ impl Level<'_> {
         grid(job, self.terms_last(n), self.dtype, batches.map(|batch| batch_number(self.product, n, batch)))
     }
 
+    /// Some rows, with all columns and terms.
+    pub(super) fn rows(&self, batch: usize, rows: Range<usize>) -> Rows {
+        Rows { batch, rows, columns: self.product.n, terms: self.product.k }
+    }
+
     /// Puts what is made of the sums of some rows of a product into `to`, densely: what its epilogue gives, or the sums
     /// in the dtype that they are added up in.
-    pub(super) fn near(&self, batch: usize, rows: Range<usize>, to: *mut u8, (isa, alone): Engine<'_>) {
-        let Some(after) = &self.epilogue else { return self.sums(batch, rows, None, to, (isa, alone)) };
-        let (start, n, to) = (rows.start, self.product.n, Shared(to));
+    pub(super) fn near(&self, of: &Rows, to: *mut u8, (isa, alone): Engine<'_>) {
+        let Some(after) = &self.epilogue else { return self.sums(of, None, to, (isa, alone)) };
+        let (batch, start, n, to) = (of.batch, of.rows.start, of.columns, Shared(to));
         let dtype = accumulator(self.dtype);
         let written = after.job.part.bodies[0].stores[0].access as usize;
         let result = after.job.part.bodies[0].accesses[written].dtype;
@@ -208,21 +227,14 @@ impl Level<'_> {
             // SAFETY: tile and block are the thread's.
             unsafe { after.job.run(&of, &near) }
         };
-        self.run(batch, rows, None, Finish::Tiles(&finish), (isa, alone));
+        self.run(of, None, Finish::Tiles(&finish), (isa, alone));
     }
 
     /// Puts the sums of some rows of a product into `to`, densely, in the dtype that they are added up in. The left
     /// factor is `left`, or the level's own.
-    pub(super) fn sums(
-        &self,
-        batch: usize,
-        rows: Range<usize>,
-        left: Option<Factor<'_>>,
-        to: *mut u8,
-        (isa, alone): Engine<'_>,
-    ) {
+    pub(super) fn sums(&self, of: &Rows, left: Option<Factor<'_>>, to: *mut u8, (isa, alone): Engine<'_>) {
         let to = Shared(to);
-        let (dtype, n) = (accumulator(self.dtype), self.product.n);
+        let (dtype, n) = (accumulator(self.dtype), of.columns);
         let copy = |tile: Tile| {
             for (i, row) in tile.rows.clone().enumerate() {
                 let size = dtype.size();
@@ -234,24 +246,18 @@ impl Level<'_> {
             }
         };
         let finish = if dtype == self.dtype { Finish::Store(to.get()) } else { Finish::Tiles(&copy) };
-        self.run(batch, rows, left, finish, (isa, alone));
+        self.run(of, left, finish, (isa, alone));
     }
 
-    /// Runs some rows of one product.
-    pub(super) fn run(
-        &self,
-        batch: usize,
-        rows: Range<usize>,
-        left: Option<Factor<'_>>,
-        finish: Finish<'_>,
-        (isa, alone): Engine<'_>,
-    ) {
+    /// Runs a part of one product.
+    pub(super) fn run(&self, of: &Rows, left: Option<Factor<'_>>, finish: Finish<'_>, (isa, alone): Engine<'_>) {
+        let Rows { batch, ref rows, columns, terms } = *of;
         let blocks = [0, 1].map(|n| {
             let first = if n == 0 { rows.start } else { 0 };
             move |block: Block, to: *mut u8, pitch: usize| self.block(n, batch, first, block, to, pitch)
         });
         // A product of one row reads its factors where they lie.
-        let packed = self.packed.filter(|_| rows.len() > 1).map(|p| Factor::Packed(p.at(batch)));
+        let packed = self.packed.filter(|_| rows.len() > 1).map(|p| p.factor(batch));
         // Rows of the left factor do not begin with its first one here, as those of a grid do.
         let grids = [None, self.grid(1, batch..batch + 1)];
         let own = |n: usize, first: usize| {
@@ -261,8 +267,8 @@ impl Level<'_> {
             dtype: self.dtype,
             batch: vec![],
             m: rows.len(),
-            n: self.product.n,
-            k: self.product.k,
+            n: columns,
+            k: terms,
             free: self.free,
             left: left.unwrap_or_else(|| own(0, rows.start)),
             right: packed.unwrap_or_else(|| own(1, 0)),

@@ -5,7 +5,7 @@
 //! map programs on the thread that packs or has the tile, and so checked like all others.
 //!
 //! * `parts`: the bodies, compiled, and their launches on rectangles. `level`: a product with its factors.
-//! * `checks`: what is refused. `grid`: factors that are only copied. `moves`: what all of it moves.
+//! * `sight`: keys that a mask leaves out. `checks`: what is refused. `grid`: factors that are only copied. `moves`: what all of it moves.
 //!
 //! Always true: no operand is touched outside its bytes, whatever geometry is given, and no element is written twice.
 
@@ -14,6 +14,7 @@ mod grid;
 mod level;
 mod moves;
 mod parts;
+mod sight;
 
 use crate::contract::{self, Block, Factor, Finish, Tile};
 use crate::engine::{Choice, OutOfRange};
@@ -21,8 +22,9 @@ use crate::row;
 use crate::simd::Shared;
 use crate::threads::Threads;
 use checks::{batch_number, check_apart, result};
-use level::{After, Arguments, Level, Packed, Source};
+use level::{After, Arguments, Level, Packed, Rows, Source};
 use parts::{Near, Part, Parts, Programs};
+use sight::{Masks, Sight};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,6 +48,7 @@ pub struct ContractionProgram {
     parts: Parts,
     /// Of the product that the left factor is computed from.
     inner: Option<Parts>,
+    masks: Masks,
     isa: Choice,
     threads: Arc<Threads>,
     /// For a block of rows, which is one thread's.
@@ -84,6 +87,7 @@ impl ContractionProgram {
         ContractionProgram {
             parts: parts(kernel),
             inner: inner_of(kernel).map(|i| parts(&i.product)),
+            masks: Masks::new(kernel),
             kernel: kernel.clone(),
             isa,
             threads,
@@ -212,25 +216,27 @@ impl ContractionProgram {
         let levels = 1 + inner.is_some() as usize;
         let estimate = (products.len() * p.m * levels) as f64 * (p.n * p.k) as f64 * NS_PER_MULTIPLY;
         let engine = (self.isa, &self.alone);
+        let sight = self.sight(g, level, inner);
         self.threads.run(products.len() * blocks, 1, estimate, |range| {
             for i in range {
                 let (batch, start) = (products.start + i / blocks, i % blocks * at_a_time);
                 let rows = start..p.m.min(start + at_a_time);
+                let of = Rows { terms: sight.of(&rows), ..level.rows(batch, rows.clone()) };
                 with_room(room, |[sums, factor, result]| {
                     let left = whole.then(|| {
-                        self.left_rows(g, (level, inner), (batch, rows.clone()), [sums, factor]);
-                        let (line, term) = (p.k as isize, 1);
+                        self.left_rows(g, (level, inner), &of, [sums, factor]);
+                        let (line, term) = (of.terms as isize, 1);
                         Factor::Strided { first: factor.cast_const(), batch: vec![], line, term }
                     });
                     let Some(After { job, sums: operand, .. }) = &level.epilogue else {
                         let offset = (batch * p.m + start) * p.n * size;
                         // SAFETY: these rows lie in the result, which was checked to have room for all.
                         let to = unsafe { store.get().add(offset) };
-                        return level.run(batch, rows, left, Finish::Store(to), engine);
+                        return level.run(&of, left, Finish::Store(to), engine);
                     };
                     let near = |at: *mut u8, pitch| Near { operand: *operand, at, pitch, dtype: c.accumulator() };
                     if along {
-                        level.sums(batch, rows.clone(), left, result, engine);
+                        level.sums(&of, left, result, engine);
                         let of = Rectangle { batch, rows, columns: 0..p.n };
                         // SAFETY: the room is this thread's.
                         return unsafe { job.run(&of, &[near(result, p.n)]) };
@@ -241,29 +247,40 @@ impl ContractionProgram {
                         // SAFETY: the tile is the thread's, and its body reads it only.
                         unsafe { job.run(&of, &[near(tile.sums.cast_mut(), tile.lead)]) }
                     };
-                    level.run(batch, rows, left, Finish::Tiles(&finish), engine);
+                    level.run(&of, left, Finish::Tiles(&finish), engine);
                 });
             }
         });
     }
 
-    /// Computes rows of the left factor, from those of the product that it is computed from.
+    /// What rows of weights see, where the left factor is such.
+    fn sight(&self, g: &ContractionGeometry, level: &Level<'_>, inner: Option<&Level<'_>>) -> Sight {
+        let epilogue = inner.and_then(|i| i.epilogue.as_ref()).map_or(&[][..], |e| e.job.scalars);
+        let weights = match &level.factors[0] {
+            Source::Computed(job, _) => job.scalars,
+            Source::Memory(_) => &[],
+        };
+        self.masks.sight(g, [epilogue, weights])
+    }
+
+    /// Computes rows of the left factor, as many terms as are wanted, from those of the product that it is computed from.
     fn left_rows(
         &self,
         g: &ContractionGeometry,
         (level, inner): (&Level<'_>, Option<&Level<'_>>),
-        (batch, rows): (usize, Range<usize>),
+        of: &Rows,
         [sums, factor]: [*mut u8; 2],
     ) {
         let Source::Computed(job, _) = &level.factors[0] else { unreachable!("a left factor that is computed") };
-        let k = g.product.k;
-        let batch = batch_number(&g.product, 0, batch);
+        let (k, rows) = (of.terms, of.rows.clone());
+        let batch = batch_number(&g.product, 0, of.batch);
         let operand = (job.operands.len() - 1) as u16;
         let mut near = vec![Near { operand, at: factor, pitch: k, dtype: self.kernel.dtype }];
         let of_inner = self.kernel.factors[0].as_ref().and_then(|f| f.inner.as_ref());
-        if let Some((of, inner)) = of_inner.zip(inner) {
-            inner.near(batch, rows.clone(), sums, (self.isa, &self.alone));
-            near.push(Near { operand: of.sums, at: sums, pitch: k, dtype: of.dtype });
+        if let Some((made, inner)) = of_inner.zip(inner) {
+            let scores = Rows { columns: k, ..inner.rows(batch, rows.clone()) };
+            inner.near(&scores, sums, (self.isa, &self.alone));
+            near.push(Near { operand: made.sums, at: sums, pitch: k, dtype: made.dtype });
         }
         // SAFETY: the room is this thread's.
         unsafe { job.run(&Rectangle { batch, rows, columns: 0..k }, &near) }

@@ -370,9 +370,7 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
 
 fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let at = factors(c, g, left, f);
-    if f.passes_once {
-        f.leave_out_unseen(c, g);
-    }
+    f.leave_out_unseen(c, g);
     if c.takes_rows() {
         // Each block of rows packs the right factors again.
         let blocks = g.row_blocks(c) as u64;

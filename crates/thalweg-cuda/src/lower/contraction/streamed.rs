@@ -115,8 +115,9 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let reads = inner.product.reads() as u16;
     let values = reads + prologue.operands as u16;
     let mut points = vec![];
-    let bodies = scores(c, g)?;
-    if let (Some(e), [(body, t), _]) = (inner.product.epilogue.as_deref(), &bodies[..]) {
+    let bodies = scores(c)?;
+    let epilogue = inner.product.epilogue.as_deref().zip(of_inner.epilogue.as_deref());
+    if let (Some((e, t)), [body, _]) = (epilogue, &bodies[..]) {
         points.push((Part::reading(body, t, LANES, (2, e.reads, e.sums), 0), e.sums));
     }
     let scalars = inner.product.scalars() as u16;
