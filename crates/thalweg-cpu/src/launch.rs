@@ -503,7 +503,7 @@ fn merge(body: &Body, geometry: &MapGeometry) -> (Vec<usize>, Vec<[isize; MAX_RA
             let mut strides = at.strides;
             if from[last] == 1 {
                 // A single element has any stride; what is merged into it has to have its class's.
-                strides[last] = (access.class == AccessClass::Contiguous) as isize;
+                strides[last] = access.class.step().unwrap_or(0);
             }
             strides
         })

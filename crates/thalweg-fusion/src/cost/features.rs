@@ -350,7 +350,8 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
         AccessClass::Mapped => return (Way::Mapped, 1),
         AccessClass::Uniform => return (Way::Uniform, 1),
         AccessClass::Contiguous if at.map.is_some() => return (Way::Mapped, 1),
-        AccessClass::Contiguous => return (Way::Contiguous, 1),
+        // Turned round on the way into the lanes, which no memory waits for.
+        AccessClass::Contiguous | AccessClass::Reversed => return (Way::Contiguous, 1),
         AccessClass::Strided => {}
     }
     let bytes = |d: usize| at.strides[d].unsigned_abs() as u64 * size;
