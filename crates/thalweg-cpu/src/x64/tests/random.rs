@@ -24,13 +24,8 @@ pub fn takes(op: ElementOp, dtype: DType) -> bool {
         && !(dtype == DType::I64 && matches!(op, ElementOp::Div | ElementOp::FloorDiv | ElementOp::Rem))
 }
 
-pub const CLASSES: [AccessClass; 5] = [
-    AccessClass::Contiguous,
-    AccessClass::Uniform,
-    AccessClass::Reversed,
-    AccessClass::Strided,
-    AccessClass::Mapped,
-];
+pub const CLASSES: [AccessClass; 5] =
+    [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Reversed, AccessClass::Strided, AccessClass::Mapped];
 
 pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
     let mut b = BodyBuilder::new(true);
