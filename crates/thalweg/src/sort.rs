@@ -255,14 +255,10 @@ impl Tensor {
     /// # Errors
     /// When it cannot be computed.
     pub fn unique(&self) -> Result<Tensor, Error> {
-        // Of integers a sort without places is the faster one.
-        if !self.dtype().is_float() {
-            let sorted = self.flatten().sort(0, false);
-            let (_, starts) = sorted.begins()?;
-            return Ok(sorted.gathered(0, &starts));
-        }
-        let r = self.runs()?;
-        Ok(r.sorted.gathered(0, &r.starts))
+        // A sort without places is the faster one.
+        let sorted = self.flatten().sort(0, false);
+        let (_, starts) = sorted.begins()?;
+        Ok(sorted.gathered(0, &starts))
     }
 
     /// The distinct elements in order, and for each element of this tensor which of them it is. Reads their number.

@@ -2,7 +2,7 @@
 //!
 //! The tensor is copied, unless the result takes its place, then values are put in. Values that meet one element do so
 //! in the order of the index, and each result is rounded to the tensor's dtype where it lies, so the bits depend on
-//! nothing else. Chunks of work differ in the dimensions beside the axis; where those are few, each chunk owns a range
+//! nothing else; what is exact in any order is put together from the tables of several threads ([`tables`]). Chunks of work differ in the dimensions beside the axis; where those are few, each chunk owns a range
 //! of the result along the axis as well and looks at all indices.
 //!
 //! Index and values may be computed by the kernel itself ([`inputs`]): part by part, each of which is put in before the
@@ -10,6 +10,7 @@
 
 mod chunks;
 mod inputs;
+mod tables;
 
 pub use inputs::{Input, ScatterProgram};
 
@@ -132,7 +133,10 @@ fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: 
 }
 
 /// An element that values are accumulated in.
-trait Element: Copy {
+trait Element: Copy + Send + Sync {
+    /// What leaves an element as it is when it is added, multiplied, or put in as a maximum or minimum, where these are
+    /// exact in any order.
+    const NEUTRAL: Option<[Self; 4]>;
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
@@ -142,6 +146,7 @@ trait Element: Copy {
 macro_rules! elements {
     (ints $($t:ty),*) => {$(
         impl Element for $t {
+            const NEUTRAL: Option<[$t; 4]> = Some([0, 1, <$t>::MIN, <$t>::MAX]);
             #[inline(always)]
             fn add(self, other: $t) -> $t { self.wrapping_add(other) }
             #[inline(always)]
@@ -154,6 +159,7 @@ macro_rules! elements {
     )*};
     (floats $($t:ty, $widen:expr, $narrow:expr, $nan:expr;)*) => {$(
         impl Element for $t {
+            const NEUTRAL: Option<[$t; 4]> = None;
             #[inline(always)]
             fn add(self, other: $t) -> $t { ($narrow)(($widen)(self) + ($widen)(other)) }
             #[inline(always)]
@@ -195,6 +201,7 @@ elements! { floats
 struct Truth(u8);
 
 impl Element for Truth {
+    const NEUTRAL: Option<[Truth; 4]> = Some([Truth(0), Truth(1), Truth(0), Truth(1)]);
     fn add(self, other: Truth) -> Truth {
         Truth(self.0 ^ other.0)
     }
@@ -216,13 +223,29 @@ fn accumulate<T: Element>(
     threads: &Threads,
     outside: &Outside,
 ) {
+    let all = (g, addresses, threads, outside);
     match op {
         ScatterOp::Set => put::<T>(g, addresses, threads, outside, |_, v| v),
-        ScatterOp::Add => put(g, addresses, threads, outside, T::add),
-        ScatterOp::Prod => put(g, addresses, threads, outside, T::mul),
-        ScatterOp::Max => put(g, addresses, threads, outside, T::max),
-        ScatterOp::Min => put(g, addresses, threads, outside, T::min),
+        ScatterOp::Add => combine(all, T::NEUTRAL.map(|n| n[0]), T::add),
+        ScatterOp::Prod => combine(all, T::NEUTRAL.map(|n| n[1]), T::mul),
+        ScatterOp::Max => combine(all, T::NEUTRAL.map(|n| n[2]), T::max),
+        ScatterOp::Min => combine(all, T::NEUTRAL.map(|n| n[3]), T::min),
     }
+}
+
+/// Puts values in, by tables where that is worth it and there is a neutral element, so that the order is free.
+fn combine<T: Element>(
+    (g, addresses, threads, outside): (&ScatterGeometry, [Shared<u8>; 3], &Threads, &Outside),
+    neutral: Option<T>,
+    with: impl Fn(T, T) -> T + Copy + Sync,
+) {
+    let Some(identity) = neutral.filter(|_| tables::pays::<T>(g)) else {
+        return put(g, addresses, threads, outside, with);
+    };
+    let estimate = NS_PER_VALUE * g.n as f64;
+    let how = tables::Combination { identity, with };
+    // SAFETY: `apply` checked all positions, and that the result is apart from index and values.
+    unsafe { tables::put(g, addresses, (threads, estimate), outside, how) }
 }
 
 fn put<T: Copy>(

@@ -418,6 +418,7 @@ impl Lower<'_> {
     fn store(&mut self, x: Val, dtype: DType, aux: u64) {
         let x = self.written(x, dtype);
         let v = &mut self.v;
+        let x = if dtype.is_int() && dtype.size() < 4 { unwrapped(v, x, 8 * dtype.size() as u8) } else { x };
         let (code, len, x): (Code, u8, Val) = match (dtype, v.masks()) {
             (DType::F64 | DType::I64, _) => (ops::MOVUPS_STORE[1], v.len(8), x),
             (DType::F32 | DType::I32 | DType::U32, _) => (ops::MOVUPS_STORE[0], v.len(4), x),
@@ -447,6 +448,18 @@ fn rounded_bits(v: &Vir, x: Val) -> Option<Val> {
     let shifted = i.op == Op::Shift && i.code == ops::SHL[0] && i.imm == 16;
     let below = v.inst(i.args[0]);
     (shifted && matches!(below.op, Op::BlendM | Op::BlendV)).then_some(i.args[0])
+}
+
+/// What a store of the low bits needs of a value: not how the others were set to its dtype's.
+fn unwrapped(v: &Vir, x: Val, bits: u8) -> Val {
+    let i = v.inst(x);
+    let is_low = |a: &Val| v.inst(*a).op == Op::Const && v.inst(*a).aux == (1u64 << bits) - 1;
+    if i.op == Op::Rvm && i.code == ops::PAND[0] && i.args().iter().any(is_low) {
+        return i.args().iter().copied().find(|a| !is_low(a)).unwrap_or(x);
+    }
+    let below = v.inst(i.args[0]);
+    let shifts = |i: &Inst, code: Code| i.op == Op::Shift && i.code == code && i.imm == 32 - bits;
+    if shifts(i, ops::SAR[0]) && shifts(below, ops::SHL[0]) { below.args[0] } else { x }
 }
 
 /// The lanes in the other order.
