@@ -132,21 +132,22 @@ macro_rules! float_elements {
             fn key(self) -> u64 {
                 let bits = self.to_bits();
                 let sign = 1 << (<$bits>::BITS - 1);
+                // Without a branch that goes by the sign: nobody could foretell it.
+                let negative: $bits = (0 as $bits).wrapping_sub(bits >> (<$bits>::BITS - 1));
                 let key = if self.is_nan() {
                     <$bits>::MAX
                 } else if bits << 1 == 0 {
                     sign
-                } else if bits & sign != 0 {
-                    !bits
                 } else {
-                    bits | sign
+                    bits ^ (negative | sign)
                 };
                 key as u64
             }
             #[inline(always)]
             fn of_key(key: u64) -> $t {
-                let (key, sign) = (key as $bits, 1 << (<$bits>::BITS - 1));
-                <$t>::from_bits(if key & sign != 0 { key ^ sign } else { !key })
+                let key = key as $bits;
+                let positive: $bits = (0 as $bits).wrapping_sub(key >> (<$bits>::BITS - 1));
+                <$t>::from_bits(key ^ (!positive | 1 << (<$bits>::BITS - 1)))
             }
             const SHARED: [u64; 2] = [1 << (<$bits>::BITS - 1), <$bits>::MAX as u64];
             #[inline(always)]

@@ -118,13 +118,13 @@ pub fn moves(op: ScanOp, dtype: DType, n: usize, split: bool) -> Moved {
 
 /// The threads that sort a column together.
 #[derive(Clone, Copy)]
-struct Together<'a> {
+struct Team<'a> {
     threads: &'a Threads,
     count: usize,
     estimate: f64,
 }
 
-impl Together<'_> {
+impl Team<'_> {
     /// Part `k` of `n` elements, one a thread.
     fn part(self, n: usize, k: usize) -> Range<usize> {
         let length = n.div_ceil(self.count);
@@ -150,7 +150,7 @@ pub unsafe fn sorted<T: Element>(
     threads: Option<&Threads>,
 ) {
     let estimate = ns_per_element(op) * rows.n as f64;
-    let all = threads.map(|threads| Together { threads, count: threads.for_work(estimate), estimate });
+    let all = threads.map(|threads| Team { threads, count: threads.for_work(estimate), estimate });
     let all = all.filter(|t| t.count > 1 && rows.n >= 2 * RADIX);
     // SAFETY: the caller's promise.
     unsafe {
@@ -177,7 +177,7 @@ fn digits<T>((some, all): (u64, u64)) -> Vec<u32> {
     (0..size_of::<T>() as u32).filter(|d| (some ^ all) >> (8 * d) & 0xff != 0).collect()
 }
 
-fn sort<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Option<Together<'_>>) {
+fn sort<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Option<Team<'_>>) {
     match all {
         _ if items.len() < RADIX => items.sort_unstable(),
         None => radix(items, scratch, digits),
@@ -186,13 +186,7 @@ fn sort<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all
 }
 
 /// Where the elements of each column go: their places in order.
-unsafe fn places<T: Element, I: Item>(
-    reverse: bool,
-    from: *const T,
-    to: *mut i64,
-    rows: Rows,
-    all: Option<Together<'_>>,
-) {
+unsafe fn places<T: Element, I: Item>(reverse: bool, from: *const T, to: *mut i64, rows: Rows, all: Option<Team<'_>>) {
     let (mut items, mut scratch): (Vec<I>, Vec<I>) = (Vec::with_capacity(rows.n), vec![]);
     for j in 0..rows.width {
         items.clear();
@@ -227,14 +221,31 @@ impl Seen {
     }
 }
 
-/// The elements of each column in order.
-unsafe fn by_keys<T: Element, K: Key>(
-    reverse: bool,
+/// Writes down the keys of a range of a column whose elements are `step` apart, and says what they are like.
+///
+/// # Safety
+/// The elements are readable, and there is room for a key at each of their numbers.
+unsafe fn keys<T: Element, K: Key>(
     from: *const T,
-    to: *mut T,
-    rows: Rows,
-    all: Option<Together<'_>>,
-) {
+    step: usize,
+    reverse: bool,
+    range: Range<usize>,
+    to: *mut K,
+) -> Seen {
+    let mut seen = Seen::NOTHING;
+    for i in range {
+        // SAFETY: the caller's promise.
+        let x = unsafe { from.add(i * step).read() };
+        let key = key_of(x, reverse);
+        seen = seen.and(Seen { bits: (key, key), shared: x.shares_key() });
+        // SAFETY: as above.
+        unsafe { to.add(i).write(K::of(key)) };
+    }
+    seen
+}
+
+/// The elements of each column in order.
+unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T, rows: Rows, all: Option<Team<'_>>) {
     let (n, width) = (rows.n, rows.width);
     let (mut items, mut scratch): (Vec<K>, Vec<K>) = (vec![K::default(); n], vec![]);
     let (from, to) = (Shared(from.cast_mut()), Shared(to));
@@ -242,17 +253,8 @@ unsafe fn by_keys<T: Element, K: Key>(
         // SAFETY: the caller's promise.
         let element = |i: usize| unsafe { from.get().add(i * width + j).read() };
         let places = Shared(items.as_mut_ptr());
-        let keys = |range: Range<usize>| {
-            let mut seen = Seen::NOTHING;
-            for i in range {
-                let x = element(i);
-                let key = key_of(x, reverse);
-                seen = seen.and(Seen { bits: (key, key), shared: x.shares_key() });
-                // SAFETY: inside the vector; each thread has places of its own.
-                unsafe { places.get().add(i).write(K::of(key)) };
-            }
-            seen
-        };
+        // SAFETY: the caller's promise; inside the vector, where each thread has places of its own.
+        let keys = |range: Range<usize>| unsafe { keys(from.get().add(j), width, reverse, range, places.get()) };
         let seen = match all {
             None => keys(0..n),
             Some(all) => {
@@ -321,7 +323,7 @@ fn radix<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32]) {
 
 /// As [`radix`], by threads together: each counts the digits of a part and moves that part to where the counts of all
 /// parts say. The order is that of one thread, however many there are.
-fn together<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Together<'_>) {
+fn together<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Team<'_>) {
     let n = items.len();
     let mut counts = vec![[0usize; 256]; all.count];
     scratch.resize(n, I::default());
@@ -332,9 +334,9 @@ fn together<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32],
         // alive at once.
         let own = |k: usize| unsafe { &mut *each.get().add(k) };
         all.run(n, |k, part| {
-            let count = own(k);
-            count.fill(0);
+            let (mut count, digit) = ([0; 256], digit);
             from[part].iter().for_each(|item| count[item.digit(digit)] += 1);
+            *own(k) = count;
         });
         let mut start = 0;
         for d in 0..256 {
@@ -344,11 +346,12 @@ fn together<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32],
             }
         }
         all.run(n, |k, part| {
-            let places = own(k);
+            // Copies that the compiler knows nobody else to write.
+            let (mut places, to, digit) = (*own(k), to.get(), digit);
             for &item in &from[part] {
                 let at = &mut places[item.digit(digit)];
                 // SAFETY: the counts give each item a place of its own below `n`.
-                unsafe { to.get().add(*at).write(item) };
+                unsafe { to.add(*at).write(item) };
                 *at += 1;
             }
         });

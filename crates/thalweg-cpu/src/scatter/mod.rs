@@ -18,6 +18,7 @@ use crate::simd::Shared;
 use crate::threads::Threads;
 use chunks::{Chunks, Outside, apart, checked};
 use half::{bf16, f16};
+use std::ops::Range;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
@@ -248,6 +249,31 @@ fn combine<T: Element>(
     unsafe { tables::put(g, addresses, (threads, estimate), outside, how) }
 }
 
+/// Puts in neighbouring values by neighbouring indices: those that are this chunk's own, and no others.
+///
+/// # Safety
+/// Index and values are readable, the result is readable and writable at each of its own places.
+#[inline(always)]
+unsafe fn line<T: Copy>(
+    [index, values, to]: [*mut u8; 3],
+    (n, own, ours): (usize, Range<u64>, impl Fn(i64) -> bool),
+    with: impl Fn(T, T) -> T,
+) {
+    let (index, values, to) = (index.cast::<i64>(), values.cast::<T>(), to.cast::<T>());
+    let len = own.end - own.start;
+    for k in 0..n {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let i = index.add(k).read();
+            // Who is not ours may be nobody's, which is noted.
+            if (i as u64).wrapping_sub(own.start) < len || ours(i) {
+                let to = to.add(i as usize);
+                to.write(with(to.read(), values.add(k).read()));
+            }
+        }
+    }
+}
+
 fn put<T: Copy>(
     g: &ScatterGeometry,
     addresses: [Shared<u8>; 3],
@@ -289,6 +315,10 @@ fn put<T: Copy>(
             // SAFETY: all positions were checked, of the result for every place inside; no two chunks write one
             // element.
             unsafe {
+                if [index_step, value_step, step, width as isize, index_columns] == [1, 1, 1, 1, 0] {
+                    line([index.cast(), values.cast(), to.cast()], (g.n, own.clone(), &ours), &with);
+                    continue;
+                }
                 for k in 0..g.n as isize {
                     let (index, values) = (index.offset(k * index_step), values.offset(k * value_step));
                     if index_columns == 0 {

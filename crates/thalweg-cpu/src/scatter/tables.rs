@@ -8,12 +8,13 @@
 use super::chunks::Outside;
 use crate::simd::Shared;
 use crate::threads::Threads;
+use std::ops::Range;
 use thalweg_kernel::ScatterGeometry;
 
 /// Bytes of a result that tables are worth being made for: a few stay in a core's second-level cache.
 const LARGEST: usize = 1 << 17;
 /// Bytes that the tables of a thread may have together where it has several.
-const SEVERAL: usize = 32 << 10;
+const SEVERAL: usize = 8 << 10;
 /// Tables of a thread, then.
 const TURNS: usize = 4;
 /// Values for each place of the result, at least.
@@ -58,26 +59,20 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
             let own = unsafe { std::slice::from_raw_parts_mut(places.get().add(part * pitch), g.size * turns) };
             let index = index.get().cast::<i64>().wrapping_offset(g.base[1]);
             let values = values.get().cast::<T>().wrapping_offset(g.base[2]);
-            let put = |own: &mut [T], k: usize, turn: usize| {
-                // SAFETY: the caller checked these positions.
-                let (i, value) = unsafe {
-                    (index.offset(k as isize * index_step).read(), values.offset(k as isize * value_step).read())
-                };
-                if i as u64 >= g.size as u64 {
-                    // The first chunk of a scatter of a vector.
-                    return outside.note(0, i);
+            // SAFETY: the caller checked these positions.
+            let place = |k: usize| unsafe { index.offset(k as isize * index_step).read() };
+            let value = |k: usize| unsafe { values.offset(k as isize * value_step).read() };
+            let sizes = (g.size, turns);
+            // What steps as most do has loops of its own.
+            match (index_step, value_step) {
+                (1, 0) if start < end => {
+                    let one = value(0);
+                    // SAFETY: as above.
+                    let index = unsafe { std::slice::from_raw_parts(index, end) };
+                    fill(own, sizes, start..end, (|k| index[k], |_| one), with, outside);
                 }
-                let place = &mut own[turn * g.size + i as usize];
-                *place = with(*place, value);
-            };
-            let whole = if turns == TURNS { start + (end - start) / TURNS * TURNS } else { start };
-            for k in (start..whole).step_by(TURNS) {
-                put(own, k, 0);
-                put(own, k + 1, 1);
-                put(own, k + 2, 2);
-                put(own, k + 3, 3);
+                _ => fill(own, sizes, start..end, (place, value), with, outside),
             }
-            (whole..end).for_each(|k| put(own, k, 0));
         }
     });
     let to = to.get().cast::<T>().wrapping_offset(g.base[3]);
@@ -90,4 +85,34 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
             to.write(with(to.read(), sum));
         }
     }
+}
+
+/// Puts the values of a range of numbers into tables of `size` places, into one after the other in turn.
+#[inline(always)]
+fn fill<T: Copy>(
+    tables: &mut [T],
+    (size, turns): (usize, usize),
+    range: Range<usize>,
+    (place, value): (impl Fn(usize) -> i64, impl Fn(usize) -> T),
+    with: impl Fn(T, T) -> T,
+    outside: &Outside,
+) {
+    let mut put = |k: usize, turn: usize| {
+        let i = place(k);
+        if i as u64 >= size as u64 {
+            // The first chunk of a scatter of a vector.
+            return outside.note(0, i);
+        }
+        let at = &mut tables[turn * size + i as usize];
+        *at = with(*at, value(k));
+    };
+    let Range { start, end } = range;
+    let whole = if turns == TURNS { start + (end - start) / TURNS * TURNS } else { start };
+    for k in (start..whole).step_by(TURNS) {
+        put(k, 0);
+        put(k + 1, 1);
+        put(k + 2, 2);
+        put(k + 3, 3);
+    }
+    (whole..end).for_each(|k| put(k, 0));
 }

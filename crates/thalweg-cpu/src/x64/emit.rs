@@ -59,6 +59,8 @@ pub struct Emit<'a> {
     pub streaming: u16,
     /// Accesses whose next row is asked for while this one is passed over for the last time, with bytes of an element.
     pub ahead: Vec<(u16, u8)>,
+    /// Accesses that go down, whose elements some rows further on are asked for, with bytes of an element.
+    pub descents: Vec<(u16, u8)>,
 }
 
 pub fn reg(r: u8) -> Rm {
@@ -84,6 +86,7 @@ impl<'a> Emit<'a> {
             copy: 0,
             streaming: 0,
             ahead: Vec::new(),
+            descents: Vec::new(),
         }
     }
 }

@@ -253,7 +253,7 @@ impl Lower<'_> {
             AccessClass::Contiguous | AccessClass::Uniform => self.neighbours(pointer(access, false), a.dtype),
             AccessClass::Reversed => {
                 let x = self.neighbours(pointer(access, false) | DOWNWARDS, a.dtype);
-                turned_round(&mut self.v, x)
+                in_reverse(&mut self.v, x)
             }
             AccessClass::Strided => {
                 let (stride, iota) = (self.word(Source::Stride(access), 4), self.v.table(self.iota_bytes(), 4));
@@ -462,8 +462,8 @@ fn unwrapped(v: &Vir, x: Val, bits: u8) -> Val {
     if shifts(i, ops::SAR[0]) && shifts(below, ops::SHL[0]) { below.args[0] } else { x }
 }
 
-/// The lanes in the other order.
-fn turned_round(v: &mut Vir, x: Val) -> Val {
+/// The lanes in reverse order.
+fn in_reverse(v: &mut Vir, x: Val) -> Val {
     let lane = v.lane(x);
     let words = v.lanes * lane as usize / 4;
     if words == 4 {

@@ -362,7 +362,7 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
         AccessClass::Mapped => return (Way::Mapped, 1),
         AccessClass::Uniform => return (Way::Uniform, 1),
         AccessClass::Contiguous if at.map.is_some() => return (Way::Mapped, 1),
-        // Turned round on the way into the lanes, which no memory waits for.
+        // Reversed on the way into the lanes, which no memory waits for.
         AccessClass::Contiguous | AccessClass::Reversed => return (Way::Contiguous, 1),
         AccessClass::Strided => {}
     }
