@@ -210,7 +210,7 @@ fn place(body: &Body, rows: bool) -> Vec<Placed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, BodyBuilder};
+    use crate::{Access, AccessClass, BodyBuilder};
     use thalweg_ir::{DType, ElementOp, Monoid};
 
     fn access(b: &mut BodyBuilder, operand: u16) -> u16 {
