@@ -11,6 +11,8 @@ use thalweg_kernel::{
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
+/// Points of a stretch that is brought together for a row again and again at next to no cost.
+const SHORT_PERIOD: usize = 256;
 /// Columns so many bytes apart fall into few sets of the caches, where there are more than so many of them.
 const CONFLICT: u64 = 1024;
 const LEAST_CONFLICT: usize = 32;
@@ -361,7 +363,10 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     match class {
         AccessClass::Mapped => return (Way::Mapped, 1),
         AccessClass::Uniform => return (Way::Uniform, 1),
-        AccessClass::Contiguous if at.map.is_some() => return (Way::Mapped, 1),
+        // What begins anew again and again is brought together once and then doubled.
+        AccessClass::Contiguous if at.map.as_ref().is_some_and(|m| m.period() > SHORT_PERIOD) => {
+            return (Way::Mapped, 1);
+        }
         // Reversed on the way into the lanes, which no memory waits for.
         AccessClass::Contiguous | AccessClass::Reversed => return (Way::Contiguous, 1),
         AccessClass::Strided => {}
