@@ -174,7 +174,7 @@ impl<'a> Narrow<'a> {
                 if whole > 0 {
                     self.call(args, self.call, whole, stores)?;
                 }
-                if points % self.call > 0 {
+                if !points.is_multiple_of(self.call) {
                     for words in args.chunks_exact_mut(4).take(self.lines.len()) {
                         words[0] = words[0].wrapping_add(words[1].wrapping_mul(whole as u64));
                     }

@@ -8,7 +8,7 @@
 //! **Example.** `images / std` of shapes `[8192, 3]` and `[3]`: the images and the result run on, the divisor repeats
 //! itself every three points. A line of 24,576 points, beside a table of some rows of the divisor.
 
-use crate::{Body, Node};
+use crate::{AccessClass, Body, Node};
 use thalweg_ir::MAX_RANK;
 
 /// How an access goes along the line.
@@ -50,7 +50,7 @@ pub fn narrow<'a>(
         let (row, step) = (strides(a)[last - 1], strides(a)[last]);
         let moved = access.operand.is_some() && !gathered(a) && !stored(a);
         ways.push(match row {
-            _ if access.class == crate::AccessClass::Mapped => return None,
+            _ if access.class == AccessClass::Mapped => return None,
             _ if row == step.wrapping_mul(width as isize) => Along::Runs,
             0 if moved => Along::Repeats,
             _ if moved && width <= WIDEST.1 => Along::Apart,
@@ -71,7 +71,7 @@ pub fn call(width: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, AccessClass, BodyBuilder};
+    use crate::{Access, BodyBuilder};
     use thalweg_ir::{DType, ElementOp};
 
     /// `x op y`, stored.
@@ -116,7 +116,8 @@ mod tests {
     fn calls_are_whole_rows_and_whole_vectors() {
         for width in 2..=128 {
             let n = call(width);
-            assert!(n % width == 0 && n % if width <= 32 { 64 } else { 16 } == 0, "{width}: {n}");
+            let vector = if width <= 32 { 64 } else { 16 };
+            assert!(n.is_multiple_of(width) && n.is_multiple_of(vector), "{width}: {n}");
             assert!((1024..4096).contains(&n), "{width}: {n}");
         }
         assert_eq!(call(3), 1536);

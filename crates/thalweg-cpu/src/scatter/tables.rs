@@ -61,6 +61,7 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
             let values = values.get().cast::<T>().wrapping_offset(g.base[2]);
             // SAFETY: the caller checked these positions.
             let place = |k: usize| unsafe { index.offset(k as isize * index_step).read() };
+            // SAFETY: as above.
             let value = |k: usize| unsafe { values.offset(k as isize * value_step).read() };
             let sizes = (g.size, turns);
             // What steps as most do has loops of its own.
