@@ -15,8 +15,7 @@ use crate::engine::{Engine, OutOfRange};
 use crate::flat;
 use crate::memory;
 use crate::narrow::{Narrow, Widened};
-use crate::stretch::{CHUNK, Stores, straight_ns};
-use std::cell::Cell;
+use crate::stretch::{CHUNK, Scratch, Stores, straight_ns};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
@@ -77,27 +76,6 @@ struct Traversal<'a> {
     column_block: usize,
     /// Row-major domain index: its steps along the dimensions.
     index_steps: [i64; MAX_RANK + 1],
-}
-
-/// What one thread works with.
-#[derive(Default)]
-pub struct Scratch {
-    pub args: Vec<u64>,
-    tables: Vec<i32>,
-    /// Elements that are brought together before a call.
-    pub blocks: Vec<u64>,
-}
-
-thread_local! {
-    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { args: Vec::new(), tables: Vec::new(), blocks: Vec::new() }) };
-}
-
-/// Calls `work` with this thread's scratch memory.
-pub fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
-    let mut scratch = SCRATCH.take();
-    let done = work(&mut scratch);
-    SCRATCH.set(scratch);
-    done
 }
 
 /// How a domain is passed over.

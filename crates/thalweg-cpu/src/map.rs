@@ -2,10 +2,11 @@
 
 use crate::engine::{Choice, Engine};
 use crate::flat::Facts;
-use crate::launch::{Job, with_scratch};
+use crate::launch::Job;
 use crate::narrow::Widened;
 use crate::prepare::prepare;
 use crate::row;
+use crate::stretch::with_scratch;
 use crate::threads::Threads;
 use crate::traffic;
 use std::collections::HashMap;

@@ -8,8 +8,7 @@
 //! Always true: a table holds what the operand held before the call that reads it writes anything.
 
 use crate::engine::{Choice, Engine, OutOfRange};
-use crate::launch::Scratch;
-use crate::stretch::{CHUNK, Stores};
+use crate::stretch::{CHUNK, Scratch, Stores};
 use std::ops::Range;
 use std::sync::OnceLock;
 use thalweg_ir::MAX_RANK;
