@@ -56,6 +56,7 @@ CASES = {
     "kl_div": ([sym(2, 4), sym(2, 4)], lambda x, y: F.kl_div(F.log_softmax(x, 1), F.softmax(y, 1), reduction="sum")),
     "cosine": ([sym(3, 4), sym(3, 4)], lambda x, y: F.cosine_similarity(x, y, 1, 1e-8)),
     "cdist": ([sym(3, 2), sym(4, 2)], lambda x, y: torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")),
+    "cdist_by_products": ([sym(3, 2), sym(4, 2)], lambda x, y: torch.cdist(x, y, compute_mode="use_mm_for_euclid_dist")),
     "gelu": ([sym(7)], lambda x: F.gelu(x * 3)),
     "gelu_tanh": ([sym(7)], lambda x: F.gelu(x * 3, approximate="tanh")),
     "silu_mish": ([sym(7)], lambda x: F.silu(x * 3) + F.mish(x * 2)),

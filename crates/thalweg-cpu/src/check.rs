@@ -54,11 +54,7 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
         (_, class) => {
             if let Some(along) = points.along {
                 let step = at.strides[along];
-                let fits = match class {
-                    AccessClass::Contiguous => step == 1,
-                    AccessClass::Uniform => step == 0,
-                    _ => true,
-                };
+                let fits = class.step().is_none_or(|s| s == step);
                 let alone = extents[along] <= 1;
                 assert!(fits || alone, "access {number} is {class:?}, and its innermost stride is {step}");
             }
@@ -80,13 +76,8 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
 #[inline]
 pub fn fits_line(body: &Body, number: usize, at: &AccessGeometry, n: usize, operands: &[&Buffer]) -> bool {
     let (access, step) = (&body.accesses[number], at.strides[0]);
-    let moves = match access.class {
-        AccessClass::Contiguous => step == 1,
-        AccessClass::Uniform => step == 0,
-        AccessClass::Strided => true,
-        AccessClass::Mapped => return false,
-    };
-    if at.map.is_some() || !moves && n > 1 {
+    let moves = access.class.step().is_none_or(|s| s == step);
+    if access.class == AccessClass::Mapped || at.map.is_some() || !moves && n > 1 {
         return false;
     }
     let Some(operand) = access.operand else { return true };

@@ -75,7 +75,7 @@ pub unsafe fn run(
     args.clear();
     for (access, at) in body.accesses.iter().zip(&geometry.accesses) {
         // A single point has any stride; its step has to be its class's.
-        let step = if n == 1 { (access.class == AccessClass::Contiguous) as isize } else { at.strides[0] };
+        let step = if n == 1 { access.class.step().unwrap_or(0) } else { at.strides[0] };
         let first = at.base.wrapping_add(step.wrapping_mul(start as isize));
         let word = match access.operand {
             Some(o) => {

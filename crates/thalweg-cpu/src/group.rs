@@ -7,9 +7,10 @@
 //! alone, and what a chunk of a part gives does not depend on who runs it: so bits do not depend on the number of
 //! threads.
 
-use crate::launch::{Job, Scratch, with_scratch};
+use crate::launch::Job;
 use crate::map::{BoxesProgram, MapProgram};
 use crate::row::{self, Failure, RowsProgram};
+use crate::stretch::{Scratch, with_scratch};
 use crate::threads::Threads;
 use std::ops::Range;
 use std::sync::Arc;

@@ -14,8 +14,8 @@ use crate::check::{self, gathered};
 use crate::engine::{Engine, OutOfRange};
 use crate::flat;
 use crate::memory;
-use crate::stretch::{CHUNK, Stores, straight_ns};
-use std::cell::Cell;
+use crate::narrow::{Narrow, Widened};
+use crate::stretch::{CHUNK, Scratch, Stores, straight_ns};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
@@ -78,24 +78,14 @@ struct Traversal<'a> {
     index_steps: [i64; MAX_RANK + 1],
 }
 
-/// What one thread works with.
-#[derive(Default)]
-pub struct Scratch {
-    pub args: Vec<u64>,
-    tables: Vec<i32>,
-    blocks: Vec<u64>,
-}
-
-thread_local! {
-    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { args: Vec::new(), tables: Vec::new(), blocks: Vec::new() }) };
-}
-
-/// Calls `work` with this thread's scratch memory.
-pub fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
-    let mut scratch = SCRATCH.take();
-    let done = work(&mut scratch);
-    SCRATCH.set(scratch);
-    done
+/// How a domain is passed over.
+enum Passed<'a> {
+    /// In one dimension: see [`flat`].
+    Flat,
+    /// As a line of narrow rows.
+    Narrow(Box<Narrow<'a>>),
+    /// In rectangles.
+    Rectangles(Box<Traversal<'a>>),
 }
 
 /// A map over a domain, found sound to run: chunks of it may be run in any order and on any thread.
@@ -105,8 +95,7 @@ pub struct Job<'a> {
     geometry: &'a MapGeometry,
     operands: &'a [&'a Buffer],
     scalars: &'a [u64],
-    /// How it is passed over; `None` where it is flat.
-    traversal: Option<Box<Traversal<'a>>>,
+    passed: Passed<'a>,
     in_place: bool,
     streams: Vec<u16>,
     /// How many chunks there are.
@@ -127,7 +116,7 @@ impl<'a> Job<'a> {
     /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points
     /// write one element.
     pub fn new(
-        (engine, body, facts): (&'a Engine, &'a Body, &flat::Facts),
+        (engine, body, facts, widened): (&'a Engine, &'a Body, &flat::Facts, &'a Widened),
         geometry: &'a MapGeometry,
         operands: &'a [&'a Buffer],
         scalars: &'a [u64],
@@ -141,7 +130,7 @@ impl<'a> Job<'a> {
                 geometry,
                 operands,
                 scalars,
-                traversal: None,
+                passed: Passed::Flat,
                 in_place: in_place(),
                 streams: streams(body, geometry, operands),
                 chunks: points.div_ceil(CHUNK),
@@ -150,19 +139,31 @@ impl<'a> Job<'a> {
             });
         }
         check(body, geometry, operands, scalars);
-        let traversal = Traversal::new(body, geometry, operands)?;
+        let merged = merge(body, geometry);
+        let narrow = Narrow::new((engine, body, widened), geometry, (&merged.0, &merged.1), operands);
+        let passed = match narrow {
+            Some(narrow) => Passed::Narrow(Box::new(narrow)),
+            None => Passed::Rectangles(Box::new(Traversal::new(body, geometry, merged, operands)?)),
+        };
+        let (chunks, grain) = match &passed {
+            Passed::Narrow(narrow) => (narrow.chunks(), narrow.grain()),
+            Passed::Rectangles(t) => {
+                (t.sizes[..t.rank].iter().product(), (CHUNK / (t.row_block * t.column_block)).max(1))
+            }
+            Passed::Flat => unreachable!("not flat"),
+        };
         Ok(Job {
             engine,
             body,
             geometry,
             operands,
             scalars,
+            passed,
             in_place: in_place(),
             streams: streams(body, geometry, operands),
-            chunks: traversal.sizes[..traversal.rank].iter().product(),
-            grain: (CHUNK / (traversal.row_block * traversal.column_block)).max(1),
+            chunks,
+            grain,
             estimate_ns: estimate_ns(body, &geometry.accesses, geometry.points(), body.cost()),
-            traversal: Some(Box::new(traversal)),
         })
     }
 
@@ -172,10 +173,11 @@ impl<'a> Job<'a> {
     /// When an index that something is gathered by is out of range: outputs are then unspecified.
     pub fn run(&self, range: Range<usize>, scratch: &mut Scratch) -> Result<(), OutOfRange> {
         let stores = Stores { in_place: self.in_place, streams: &self.streams };
-        match &self.traversal {
-            Some(traversal) => traversal.run(self.engine, self.scalars, range, stores, scratch),
+        match &self.passed {
+            Passed::Rectangles(traversal) => traversal.run(self.engine, self.scalars, range, stores, scratch),
+            Passed::Narrow(narrow) => narrow.run(self.scalars, range, stores, scratch),
             // SAFETY: found flat when the job was made.
-            None => unsafe {
+            Passed::Flat => unsafe {
                 let of = (self.engine, self.body);
                 flat::run(of, self.geometry, self.operands, self.scalars, range, stores, &mut scratch.args)
             },
@@ -245,8 +247,12 @@ fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
 }
 
 impl<'a> Traversal<'a> {
-    fn new(body: &Body, geometry: &'a MapGeometry, operands: &[&Buffer]) -> Result<Traversal<'a>, Error> {
-        let (extents, strides) = merge(body, geometry);
+    fn new(
+        body: &Body,
+        geometry: &'a MapGeometry,
+        (extents, strides): (Vec<usize>, Vec<[isize; MAX_RANK]>),
+        operands: &[&Buffer],
+    ) -> Result<Traversal<'a>, Error> {
         let mapped = geometry.accesses.iter().any(|a| a.map.is_some());
         let last = extents.len() - 1;
         let transposed = if mapped { None } else { transposed_dimension(body, &extents, &strides) };
@@ -503,7 +509,7 @@ fn merge(body: &Body, geometry: &MapGeometry) -> (Vec<usize>, Vec<[isize; MAX_RA
             let mut strides = at.strides;
             if from[last] == 1 {
                 // A single element has any stride; what is merged into it has to have its class's.
-                strides[last] = (access.class == AccessClass::Contiguous) as isize;
+                strides[last] = access.class.step().unwrap_or(0);
             }
             strides
         })

@@ -19,6 +19,7 @@ pub mod machine;
 mod map;
 pub mod math;
 mod memory;
+mod narrow;
 mod number;
 mod prepare;
 mod product_call;

@@ -2,9 +2,11 @@
 
 use crate::engine::{Choice, Engine};
 use crate::flat::Facts;
-use crate::launch::{Job, with_scratch};
+use crate::launch::Job;
+use crate::narrow::Widened;
 use crate::prepare::prepare;
 use crate::row;
+use crate::stretch::with_scratch;
 use crate::threads::Threads;
 use crate::traffic;
 use std::collections::HashMap;
@@ -19,13 +21,15 @@ pub struct MapProgram {
     engine: Engine,
     body: Body,
     facts: Facts,
+    widened: Widened,
     threads: Arc<Threads>,
 }
 
 impl MapProgram {
     /// Compiles a body.
     pub fn new(body: &Body, isa: Choice, threads: Arc<Threads>) -> MapProgram {
-        MapProgram { engine: Engine::new(body, isa), body: body.clone(), facts: Facts::new(body), threads }
+        let (engine, facts) = (Engine::new(body, isa), Facts::new(body));
+        MapProgram { engine, body: body.clone(), facts, widened: Widened::new(isa), threads }
     }
 
     /// A launch, checked.
@@ -38,7 +42,7 @@ impl MapProgram {
         operands: &'a [&'a Buffer],
         scalars: &'a [u64],
     ) -> Result<Job<'a>, Error> {
-        Job::new((&self.engine, &self.body, &self.facts), geometry, operands, scalars)
+        Job::new((&self.engine, &self.body, &self.facts, &self.widened), geometry, operands, scalars)
     }
 
     fn launch_map(&self, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {

@@ -1,7 +1,8 @@
 //! What a launch of a map is made of, whichever way it goes over its points: chunks that threads take, how long they
-//! take, how results are stored.
+//! take, how results are stored, and what a thread works with.
 
 use crate::engine::STREAM_ALIGN;
+use std::cell::Cell;
 
 /// Points that a thread takes at a time: 128 KiB of f32, some 10 µs of light work, and a whole number of cache lines.
 pub const CHUNK: usize = 32 << 10;
@@ -34,4 +35,27 @@ impl Stores<'_> {
 /// its stride.
 pub fn straight_ns(points: f64, cost: u64, bytes: f64) -> f64 {
     (points * (NS_PER_POINT + NS_PER_COST * cost as f64)).max(bytes * NS_PER_BYTE)
+}
+
+/// What one thread works with.
+#[derive(Default)]
+pub struct Scratch {
+    /// The words of a call.
+    pub args: Vec<u64>,
+    /// Positions of mapped accesses.
+    pub tables: Vec<i32>,
+    /// Elements that are brought together before a call.
+    pub blocks: Vec<u64>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch { args: Vec::new(), tables: Vec::new(), blocks: Vec::new() }) };
+}
+
+/// Calls `work` with this thread's scratch memory.
+pub fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    let mut scratch = SCRATCH.take();
+    let done = work(&mut scratch);
+    SCRATCH.set(scratch);
+    done
 }

@@ -95,6 +95,17 @@ const FUNCTIONS: &[Function] = &[
     }),
     ("cov", Floats, |c| vec![c.x.cov(), c.x.corrcoef()]),
     ("average", Floats, |c| vec![c.x.average(&c.y.abs(), c.axis()), c.x.ptp(..)]),
+    ("cdist", Floats, |c| {
+        let rows = c.x.unsqueeze(0).unsqueeze(0);
+        let others = &rows * 0.5 + c.y.cast(c.x.dtype()).sum(..);
+        vec![rows.cdist(&others, 2.0), rows.cdist_by_products(&others)]
+    }),
+    ("narrow", Numbers, |c| {
+        // Rows of three beside what is the same in each, one a row, and the other way round.
+        let x = c.x.flatten().unsqueeze(1).broadcast_to([c.x.numel(), 3]) + Tensor::arange_with(3, c.x.dtype());
+        let each = x.narrow(0, 0, 1.min(c.x.numel())) * &x;
+        vec![&each + c.x.flatten().unsqueeze(1), &x - x.flip(1)]
+    }),
     ("histogram", Numbers, |c| {
         let (counts, edges) = c.x.histogram(5);
         let own = Tensor::linspace_with(-2.0, 3.0, 6, DType::F64);

@@ -28,10 +28,35 @@ pub enum AccessClass {
     Contiguous,
     /// One element for the whole row.
     Uniform,
+    /// Neighbours in the domain are neighbours in the source, in the other order: what is read of a flipped axis.
+    /// Never written through.
+    Reversed,
     /// A constant number of elements apart, given at launch.
     Strided,
     /// By a table of positions that the launch fills; a negative position is masked out.
     Mapped,
+}
+
+impl AccessClass {
+    /// Elements from neighbour to neighbour, where the class says how many.
+    pub fn step(self) -> Option<isize> {
+        match self {
+            AccessClass::Contiguous => Some(1),
+            AccessClass::Uniform => Some(0),
+            AccessClass::Reversed => Some(-1),
+            AccessClass::Strided | AccessClass::Mapped => None,
+        }
+    }
+
+    /// The class of what is read in steps of so many elements.
+    pub fn of_step(step: isize) -> AccessClass {
+        match step {
+            1 => AccessClass::Contiguous,
+            0 => AccessClass::Uniform,
+            -1 => AccessClass::Reversed,
+            _ => AccessClass::Strided,
+        }
+    }
 }
 
 /// A way into a buffer, or into an index space without a buffer ([`Node::Index`], [`Node::Valid`]).

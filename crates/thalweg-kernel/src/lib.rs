@@ -9,6 +9,7 @@ pub mod dims;
 mod geometry;
 mod index;
 pub mod monoid;
+pub mod narrow;
 mod online;
 pub mod order;
 mod passes;

@@ -12,7 +12,7 @@
 //! Always true: a node is needed in a pass only where a node computed there takes it, or a root belongs there; what is
 //! kept is computed in the first pass that needs it, everything else in each.
 
-use crate::{AccessClass, Body, Node, NodeId};
+use crate::{Body, Node, NodeId};
 
 /// Arithmetic (in additions) from which a value is kept in a buffer rather than computed again.
 const KEEP: u32 = 8;
@@ -192,7 +192,7 @@ fn place(body: &Body, rows: bool) -> Vec<Placed> {
             Node::Scanned { scan, .. } => (p.level, p.once) = (after(body.scans[scan as usize].node), false),
             Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } => {
                 let a = body.accesses[access as usize];
-                let near = matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform) || a.operand.is_none();
+                let near = a.class.step().is_some() || a.operand.is_none();
                 p.once = rows && a.per_row;
                 p.cost = p.cost.saturating_add(if near { 0 } else { GATHERED });
             }
@@ -210,7 +210,7 @@ fn place(body: &Body, rows: bool) -> Vec<Placed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, BodyBuilder};
+    use crate::{Access, AccessClass, BodyBuilder};
     use thalweg_ir::{DType, ElementOp, Monoid};
 
     fn access(b: &mut BodyBuilder, operand: u16) -> u16 {

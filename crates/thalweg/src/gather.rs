@@ -6,7 +6,7 @@
 use crate::made::{Argument, made, record_again};
 use crate::operand::Arg;
 use crate::record::{check_device, push, wrong_dtype};
-use crate::{Axis, DType, Error, MAX_RANK, Shape, Tensor};
+use crate::{Axis, DType, Error, MAX_RANK, Options, Shape, Tensor};
 use std::panic::Location;
 use thalweg_ir::Op;
 use thalweg_stream::{Counted, Site};
@@ -339,17 +339,20 @@ impl Tensor {
     /// When it cannot be computed.
     pub fn flat_nonzero(&self) -> Result<Tensor, Error> {
         let holds = self.holds().flatten();
-        let n = holds.numel();
-        let vector = |n: usize| Tensor::arange_with(n, (DType::I64, self.device()));
-        if n == 0 {
-            return Ok(vector(0));
+        Tensor::arange_with(holds.numel(), (DType::I64, self.device())).compacted(&holds)
+    }
+
+    /// The elements of a vector where another one, of bool, holds.
+    pub(crate) fn compacted(&self, holds: &Tensor) -> Result<Tensor, Error> {
+        if holds.numel() == 0 {
+            return Ok(self.clone());
         }
         let before = holds.cumsum(0);
         let count = before.slice(-1).item::<i64>()? as usize;
         // What does not hold goes to one place more, which is then cut off.
         let places = holds.where_(before - 1, count as i64);
-        let all = Tensor::zeros_with([count + 1], (DType::I64, self.device()));
-        Ok(all.scattered(thalweg_ir::ScatterOp::Set, 0, &places, &vector(n)).narrow(0, 0, count))
+        let all = Tensor::zeros_with([count + 1], Options::of(self));
+        Ok(all.scattered(thalweg_ir::ScatterOp::Set, 0, &places, self).narrow(0, 0, count))
     }
 
     /// The places of elements that are not 0: one vector of i64 a dimension, as `numpy.nonzero`. Reads their number.
@@ -404,7 +407,6 @@ impl Tensor {
         let Some(shape) = self.shape().broadcast(mask.shape()) else {
             crate::record::shapes_differ("masked_select", self.shape(), mask.shape())
         };
-        let places = mask.broadcast_to(shape).flat_nonzero()?;
-        Ok(self.broadcast_to(shape).flatten().gathered(0, &places))
+        self.broadcast_to(shape).flatten().compacted(&mask.broadcast_to(shape).flatten())
     }
 }

@@ -4,6 +4,9 @@ use crate::record::{check_alike, wrong_dtype};
 use crate::{DType, Device, Error, Options, Scalar, Tensor};
 use thalweg_ir::ScatterOp;
 
+/// Bins of one width whose numbers, and those beside them, every float dtype that they are computed in holds exactly.
+const MOST_EVEN: usize = 1 << 22;
+
 /// The bins of a histogram: so many of one width, or their edges, ascending. Made from an integer, or from an array,
 /// slice or `Vec` of `f64`, or a vector.
 #[derive(Clone, Debug)]
@@ -154,16 +157,20 @@ impl Tensor {
             }
         };
         let i = Tensor::arange_with(count + 1, options);
-        let edges = i.eq(count as f64).where_(&high, &low + &i * ((&high - &low) / count as f64));
+        let width = (&high - &low) / count as f64;
+        let edge = |i: &Tensor| &low + i * &width;
+        let edges = i.eq(count as f64).where_(&high, edge(&i));
+        if count > MOST_EVEN {
+            return self.between(&edges);
+        }
         let inside = self.ge(&low) & self.le(&high);
-        let guess = (((self - &low) / (high - low)) * count as f64).clamp(0.0, (count - 1) as f64);
-        let guess = inside.where_(guess, 0.0).cast(DType::I64);
-        // The division may be off by one: the edges decide.
-        let (left, right) = (edges.gathered(0, &guess), edges.gathered(0, &(&guess + 1)));
-        let below = self.lt(left).cast(DType::I64);
-        let above = (self.ge(right) & guess.ne(count as i64 - 1)).cast(DType::I64);
-        let place = (guess - below + above).clamp(0, count as i64 - 1);
-        (edges, inside.where_(place, count as i64))
+        let last = (count - 1) as f64;
+        let guess = (((self - &low) / (&high - &low)) * count as f64).floor().clamp(0.0, last);
+        // The division may be off by one: the edges, computed once more, decide.
+        let below = self.lt(edge(&guess));
+        let above = self.ge(edge(&(&guess + 1.0)));
+        let place = below.where_(&guess - 1.0, above.where_(&guess + 1.0, &guess)).clamp(0.0, last);
+        (edges, inside.where_(place, count as f64).cast(DType::I64))
     }
 
     /// Which of the bins between ascending edges each element of this vector is in; their number for none.

@@ -229,25 +229,23 @@ impl Tensor {
     /// stand among them.
     fn runs(&self) -> Result<Runs, Error> {
         let (sorted, order) = self.flatten().sort_with_indices(0, false);
-        let (first, starts) = sorted.begins()?;
+        let first = sorted.begins();
+        let starts = first.flat_nonzero()?;
         Ok(Runs { sorted, order, first, starts })
     }
 
-    /// Which elements of a sorted vector begin a run of equal ones, and where those stand.
-    fn begins(&self) -> Result<(Tensor, Tensor), Error> {
+    /// Which elements of a sorted vector begin a run of equal ones.
+    fn begins(&self) -> Tensor {
         let n = self.numel();
         if n == 0 {
-            let none = Tensor::zeros_with([0], (DType::I64, self.device()));
-            return Ok((none.eq(0), none));
+            return self.ne(self);
         }
         let (here, before) = (self.narrow(0, 1, n - 1), self.narrow(0, 0, n - 1));
         let mut differs = here.ne(&before);
         if self.dtype().is_float() {
             differs &= !(here.is_nan() & before.is_nan());
         }
-        let first = differs.pad([(1, 0)], true);
-        let starts = first.flat_nonzero()?;
-        Ok((first, starts))
+        differs.pad([(1, 0)], true)
     }
 
     /// The distinct elements in order, as a vector; all NaN are one. Reads their number.
@@ -255,14 +253,9 @@ impl Tensor {
     /// # Errors
     /// When it cannot be computed.
     pub fn unique(&self) -> Result<Tensor, Error> {
-        // Of integers a sort without places is the faster one.
-        if !self.dtype().is_float() {
-            let sorted = self.flatten().sort(0, false);
-            let (_, starts) = sorted.begins()?;
-            return Ok(sorted.gathered(0, &starts));
-        }
-        let r = self.runs()?;
-        Ok(r.sorted.gathered(0, &r.starts))
+        // A sort without places is the faster one.
+        let sorted = self.flatten().sort(0, false);
+        sorted.compacted(&sorted.begins())
     }
 
     /// The distinct elements in order, and for each element of this tensor which of them it is. Reads their number.

@@ -70,6 +70,11 @@ pub const ALL: &[Entry] = &[
         about: "distances of 4,096 points from 4,096, in 64 dimensions",
         make: |_| (vec![Tensor::randn([4096, 64]), Tensor::randn([4096, 64])], |x| vec![x[0].cdist(&x[1], 2.0)]),
     },
+    Entry {
+        name: "cdist_by_products",
+        about: "the same through products",
+        make: |_| (vec![Tensor::randn([4096, 64]), Tensor::randn([4096, 64])], |x| vec![x[0].cdist_by_products(&x[1])]),
+    },
     Entry { name: "erf_f64", about: "of 4 million f64", make: |_| (doubles(), |x| vec![x[0].erf()]) },
     Entry { name: "erfc_f64", about: "of 4 million f64", make: |_| (doubles(), |x| vec![x[0].erfc()]) },
     Entry { name: "pow_f64", about: "x ** y of 4 million f64", make: |_| (doubles(), |x| vec![x[0].abs().pow(&x[1])]) },

@@ -4,9 +4,9 @@
 //! programs on the calling thread, checked like all others.
 
 use crate::engine::Choice;
-use crate::launch::with_scratch;
 use crate::map::MapProgram;
 use crate::row::RowsProgram;
+use crate::stretch::with_scratch;
 use crate::threads::Threads;
 use std::ptr::NonNull;
 use std::sync::Arc;

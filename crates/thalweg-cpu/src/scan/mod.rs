@@ -110,8 +110,14 @@ trait Element: Copy + Send + Sync {
     fn narrow(wide: Self::Wide) -> Self;
     /// Unsigned integers in the order of the elements, in the low bits.
     fn key(self) -> u64;
-    /// The element of a key, where there is one for each.
-    const OF_KEY: Option<fn(u64) -> Self> = None;
+    /// The element of a key; of several that share one, one of them.
+    fn of_key(key: u64) -> Self;
+    /// Keys that several elements share.
+    const SHARED: [u64; 2] = [0; 2];
+    /// Whether it shares its key and is not the one that the key stands for.
+    fn shares_key(self) -> bool {
+        false
+    }
 }
 
 macro_rules! float_elements {
@@ -126,16 +132,27 @@ macro_rules! float_elements {
             fn key(self) -> u64 {
                 let bits = self.to_bits();
                 let sign = 1 << (<$bits>::BITS - 1);
+                // Without a branch that goes by the sign: nobody could foretell it.
+                let negative: $bits = (0 as $bits).wrapping_sub(bits >> (<$bits>::BITS - 1));
                 let key = if self.is_nan() {
                     <$bits>::MAX
                 } else if bits << 1 == 0 {
                     sign
-                } else if bits & sign != 0 {
-                    !bits
                 } else {
-                    bits | sign
+                    bits ^ (negative | sign)
                 };
                 key as u64
+            }
+            #[inline(always)]
+            fn of_key(key: u64) -> $t {
+                let key = key as $bits;
+                let positive: $bits = (0 as $bits).wrapping_sub(key >> (<$bits>::BITS - 1));
+                <$t>::from_bits(key ^ (!positive | 1 << (<$bits>::BITS - 1)))
+            }
+            const SHARED: [u64; 2] = [1 << (<$bits>::BITS - 1), <$bits>::MAX as u64];
+            #[inline(always)]
+            fn shares_key(self) -> bool {
+                self.is_nan() | (self.to_bits() == 1 << (<$bits>::BITS - 1))
             }
         }
     )*};
@@ -177,7 +194,10 @@ macro_rules! int_elements {
                 // Moved up by the least one: 0 stays 0 and unsigned ones stay what they are.
                 self.wrapping_sub(<$t>::MIN) as u64 & (u64::MAX >> (64 - <$t>::BITS))
             }
-            const OF_KEY: Option<fn(u64) -> $t> = Some(|key| (key as $t).wrapping_add(<$t>::MIN));
+            #[inline(always)]
+            fn of_key(key: u64) -> $t {
+                (key as $t).wrapping_add(<$t>::MIN)
+            }
         }
         impl Int for $t {
             const LEAST: $t = <$t>::MIN;
@@ -208,6 +228,9 @@ impl Element for Truth {
     }
     fn key(self) -> u64 {
         self.0 as u64
+    }
+    fn of_key(key: u64) -> Truth {
+        Truth(key as u8)
     }
 }
 

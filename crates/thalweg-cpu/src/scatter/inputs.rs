@@ -5,7 +5,7 @@
 //! computed into scratch that stays in cache. Parts follow one another in the order of the index, so the cuts change no
 //! bit. What cannot be cut the same way is computed whole.
 
-use super::{apply, prepare};
+use super::{apply, prepare, tables};
 use crate::memory::PRIVATE;
 use crate::row;
 use crate::threads::Threads;
@@ -193,7 +193,9 @@ fn outermost(g: &ScatterGeometry) -> usize {
 fn rows_of_part(g: &ScatterGeometry, threads: &Threads) -> usize {
     let all: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product::<usize>() * g.n;
     let row = (all / outermost(g).max(1)).max(1);
-    (PART * threads.count() / row).max(1)
+    // Each part wakes the threads twice. Tables take so little time for a value that it shows.
+    let part = if tables::pays::<u64>(g) { 4 * PART } else { PART };
+    (part * threads.count() / row).max(1)
 }
 
 /// Strides along the outermost dimension; none along the axis of what is not the index's.

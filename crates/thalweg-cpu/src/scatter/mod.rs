@@ -2,7 +2,7 @@
 //!
 //! The tensor is copied, unless the result takes its place, then values are put in. Values that meet one element do so
 //! in the order of the index, and each result is rounded to the tensor's dtype where it lies, so the bits depend on
-//! nothing else. Chunks of work differ in the dimensions beside the axis; where those are few, each chunk owns a range
+//! nothing else; what is exact in any order is put together from the tables of several threads ([`tables`]). Chunks of work differ in the dimensions beside the axis; where those are few, each chunk owns a range
 //! of the result along the axis as well and looks at all indices.
 //!
 //! Index and values may be computed by the kernel itself ([`inputs`]): part by part, each of which is put in before the
@@ -10,6 +10,7 @@
 
 mod chunks;
 mod inputs;
+mod tables;
 
 pub use inputs::{Input, ScatterProgram};
 
@@ -17,6 +18,7 @@ use crate::simd::Shared;
 use crate::threads::Threads;
 use chunks::{Chunks, Outside, apart, checked};
 use half::{bf16, f16};
+use std::ops::Range;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
@@ -132,7 +134,10 @@ fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: 
 }
 
 /// An element that values are accumulated in.
-trait Element: Copy {
+trait Element: Copy + Send + Sync {
+    /// What leaves an element as it is when it is added, multiplied, or put in as a maximum or minimum, where these are
+    /// exact in any order.
+    const NEUTRAL: Option<[Self; 4]>;
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
@@ -142,6 +147,7 @@ trait Element: Copy {
 macro_rules! elements {
     (ints $($t:ty),*) => {$(
         impl Element for $t {
+            const NEUTRAL: Option<[$t; 4]> = Some([0, 1, <$t>::MIN, <$t>::MAX]);
             #[inline(always)]
             fn add(self, other: $t) -> $t { self.wrapping_add(other) }
             #[inline(always)]
@@ -154,6 +160,7 @@ macro_rules! elements {
     )*};
     (floats $($t:ty, $widen:expr, $narrow:expr, $nan:expr;)*) => {$(
         impl Element for $t {
+            const NEUTRAL: Option<[$t; 4]> = None;
             #[inline(always)]
             fn add(self, other: $t) -> $t { ($narrow)(($widen)(self) + ($widen)(other)) }
             #[inline(always)]
@@ -195,6 +202,7 @@ elements! { floats
 struct Truth(u8);
 
 impl Element for Truth {
+    const NEUTRAL: Option<[Truth; 4]> = Some([Truth(0), Truth(1), Truth(0), Truth(1)]);
     fn add(self, other: Truth) -> Truth {
         Truth(self.0 ^ other.0)
     }
@@ -216,12 +224,53 @@ fn accumulate<T: Element>(
     threads: &Threads,
     outside: &Outside,
 ) {
+    let all = (g, addresses, threads, outside);
     match op {
         ScatterOp::Set => put::<T>(g, addresses, threads, outside, |_, v| v),
-        ScatterOp::Add => put(g, addresses, threads, outside, T::add),
-        ScatterOp::Prod => put(g, addresses, threads, outside, T::mul),
-        ScatterOp::Max => put(g, addresses, threads, outside, T::max),
-        ScatterOp::Min => put(g, addresses, threads, outside, T::min),
+        ScatterOp::Add => combine(all, T::NEUTRAL.map(|n| n[0]), T::add),
+        ScatterOp::Prod => combine(all, T::NEUTRAL.map(|n| n[1]), T::mul),
+        ScatterOp::Max => combine(all, T::NEUTRAL.map(|n| n[2]), T::max),
+        ScatterOp::Min => combine(all, T::NEUTRAL.map(|n| n[3]), T::min),
+    }
+}
+
+/// Puts values in, by tables where that is worth it and there is a neutral element, so that the order is free.
+fn combine<T: Element>(
+    (g, addresses, threads, outside): (&ScatterGeometry, [Shared<u8>; 3], &Threads, &Outside),
+    neutral: Option<T>,
+    with: impl Fn(T, T) -> T + Copy + Sync,
+) {
+    let Some(identity) = neutral.filter(|_| tables::pays::<T>(g)) else {
+        return put(g, addresses, threads, outside, with);
+    };
+    let estimate = NS_PER_VALUE * g.n as f64;
+    let how = tables::Combination { identity, with };
+    // SAFETY: `apply` checked all positions, and that the result is apart from index and values.
+    unsafe { tables::put(g, addresses, (threads, estimate), outside, how) }
+}
+
+/// Puts in neighbouring values by neighbouring indices: those that are this chunk's own, and no others.
+///
+/// # Safety
+/// Index and values are readable, the result is readable and writable at each of its own places.
+#[inline(always)]
+unsafe fn line<T: Copy>(
+    [index, values, to]: [*mut u8; 3],
+    (n, own, ours): (usize, Range<u64>, impl Fn(i64) -> bool),
+    with: impl Fn(T, T) -> T,
+) {
+    let (index, values, to) = (index.cast::<i64>(), values.cast::<T>(), to.cast::<T>());
+    let len = own.end - own.start;
+    for k in 0..n {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let i = index.add(k).read();
+            // Who is not ours may be nobody's, which is noted.
+            if (i as u64).wrapping_sub(own.start) < len || ours(i) {
+                let to = to.add(i as usize);
+                to.write(with(to.read(), values.add(k).read()));
+            }
+        }
     }
 }
 
@@ -266,6 +315,10 @@ fn put<T: Copy>(
             // SAFETY: all positions were checked, of the result for every place inside; no two chunks write one
             // element.
             unsafe {
+                if [index_step, value_step, step, width as isize, index_columns] == [1, 1, 1, 1, 0] {
+                    line([index.cast(), values.cast(), to.cast()], (g.n, own.clone(), &ours), &with);
+                    continue;
+                }
                 for k in 0..g.n as isize {
                     let (index, values) = (index.offset(k * index_step), values.offset(k * value_step));
                     if index_columns == 0 {

@@ -17,12 +17,7 @@ fn access_of(map: &IndexMap) -> (AccessClass, AccessGeometry) {
     };
     at.base = view.offset;
     at.strides[..view.strides().len()].copy_from_slice(view.strides());
-    let class = match view.strides().last() {
-        Some(1) => AccessClass::Contiguous,
-        Some(0) => AccessClass::Uniform,
-        _ => AccessClass::Strided,
-    };
-    (class, at)
+    (view.strides().last().map_or(AccessClass::Strided, |&step| AccessClass::of_step(step)), at)
 }
 
 /// A source, as its number of elements, and a random way to see it as `shape`.

@@ -5,6 +5,7 @@ mod gathers;
 mod groups;
 mod maps;
 mod measure;
+mod narrow;
 mod products;
 mod reductions;
 mod rows;

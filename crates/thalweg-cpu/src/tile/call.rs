@@ -244,8 +244,8 @@ impl<'a> Call<'a> {
     ) {
         // SAFETY: the elements at these strides or positions are readable, the register has room for n of their size.
         unsafe {
-            if class == AccessClass::Strided {
-                let stride = self.word(access, 2) as isize;
+            if class != AccessClass::Mapped {
+                let stride = self.step_of(access) as isize;
                 let from = (self.at_row(access, row) as *const u8).offset(stride * column as isize * size as isize);
                 moves::strided(size, from, stride, to, n);
             } else {
@@ -274,6 +274,7 @@ impl<'a> Call<'a> {
         match self.accesses[access as usize].class {
             AccessClass::Contiguous => 1,
             AccessClass::Uniform => 0,
+            AccessClass::Reversed => -1,
             AccessClass::Strided => self.word(access, 2) as i64,
             AccessClass::Mapped => unreachable!("what is written or gathered from is not mapped"),
         }
@@ -318,6 +319,7 @@ impl<'a> Call<'a> {
         match self.accesses[access as usize].class {
             AccessClass::Contiguous => start.wrapping_add(column as i64),
             AccessClass::Uniform => start,
+            AccessClass::Reversed => start.wrapping_sub(column as i64),
             AccessClass::Strided => start.wrapping_add((self.word(access, 2) as i64).wrapping_mul(column as i64)),
             // SAFETY: the table has an entry for each column.
             AccessClass::Mapped => unsafe { (self.word(access, 3) as *const i32).add(column).read() as i64 },

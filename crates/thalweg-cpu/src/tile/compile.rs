@@ -295,7 +295,7 @@ impl<'a> Compiler<'a> {
                 self.push(level, Step::Uniform { access, dtype: a.dtype, width, out });
                 out
             }
-            class @ (AccessClass::Strided | AccessClass::Mapped) => {
+            class @ (AccessClass::Strided | AccessClass::Reversed | AccessClass::Mapped) => {
                 self.raw(a.dtype, last, level, |out| Step::Gather { access, size, class, out })
             }
         }

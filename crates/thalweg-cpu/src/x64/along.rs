@@ -27,7 +27,7 @@ use crate::row_call::MOST_ROWS_ABREAST;
 use crate::row_call::{ACCESS_WORDS, Along, RowArgs};
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use thalweg_kernel::{Access, Body, Phases, online_passes, phases};
+use thalweg_kernel::{Access, AccessClass, Body, Phases, online_passes, phases};
 
 /// A compiled row body.
 pub struct CompiledAlong {
@@ -121,7 +121,7 @@ pub(crate) fn assemble_along(
 fn ahead(body: &Body, phases: &Phases) -> Vec<(u16, u8)> {
     let mut passes = phases.list.iter().filter(|p| !p.once);
     let (Some(first), Some(_)) = (passes.next(), passes.next()) else { return vec![] };
-    loads_in_rows(&first.body, body.accesses.len())
+    loads_in_rows(&first.body, body.accesses.len(), AccessClass::Contiguous)
 }
 
 fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsupported> {

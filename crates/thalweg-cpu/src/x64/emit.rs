@@ -12,7 +12,7 @@ use super::isa::Isa;
 use super::ops;
 use super::regalloc::{Allocation, Loc, Step};
 use super::schedule::Program;
-use super::vir::{CACHED, Class, Inst, Op, Source, Val, Vir};
+use super::vir::{CACHED, Class, DOWNWARDS, Inst, Op, Source, Val, Vir};
 use crate::row_call::ACCESS_WORDS;
 use std::collections::HashMap;
 use thalweg_kernel::Access;
@@ -59,6 +59,8 @@ pub struct Emit<'a> {
     pub streaming: u16,
     /// Accesses whose next row is asked for while this one is passed over for the last time, with bytes of an element.
     pub ahead: Vec<(u16, u8)>,
+    /// Accesses that go down, whose elements some rows further on are asked for, with bytes of an element.
+    pub descents: Vec<(u16, u8)>,
 }
 
 pub fn reg(r: u8) -> Rm {
@@ -84,6 +86,7 @@ impl<'a> Emit<'a> {
             copy: 0,
             streaming: 0,
             ahead: Vec::new(),
+            descents: Vec::new(),
         }
     }
 }
@@ -291,16 +294,18 @@ impl Emit<'_> {
     fn access(&mut self, tail: bool, inst: &Inst, r: u8, locs: [Loc; 3]) {
         let size = inst.imm;
         let load = inst.op == Op::Load;
+        let downwards = load && inst.aux & DOWNWARDS != 0;
+        let upper = (tail && downwards && (self.avx512() || size >= 4)).then(|| self.upper_lanes(inst));
         let mem = self.neighbours(inst);
         let mut x = Extra { imm: inst.code.imm.then_some(0), ..Extra::default() };
         if tail && self.avx512() {
-            x.mask = 7;
+            x.mask = upper.unwrap_or(7);
             x.zero = load;
             return self.a.op(inst.code, inst.len, r, 0, mem, x);
         }
         if tail && size >= 4 {
             let mask = match locs[if load { 0 } else { 1 }] {
-                Loc::Reg(m) => m,
+                Loc::Reg(m) => upper.unwrap_or(m),
                 Loc::Home => unreachable!("masks of moves are in registers"),
             };
             let code = if load { ops::MASKMOV } else { ops::MASKMOV_STORE }[(size == 8) as usize];
@@ -321,6 +326,12 @@ impl Emit<'_> {
         let (outside, inside) = if load { (RSI, RDI) } else { (RDI, RSI) };
         self.a.lea(outside, mem);
         self.a.lea(inside, scratch);
+        if downwards {
+            self.lanes_past(RCX);
+            let skipped = |base| Rm::Mem { base, index: Some((RCX, size)), disp: 0 };
+            self.a.lea(outside, skipped(outside));
+            self.a.lea(inside, skipped(inside));
+        }
         self.a.load(RCX, at(RSP, FRAME_COUNT));
         if size == 2 {
             self.a.scalar(true, &[0x01], RCX, reg(RCX), 0);
@@ -331,8 +342,45 @@ impl Emit<'_> {
         }
     }
 
+    /// How many lanes of the last step are past the end of the row.
+    fn lanes_past(&mut self, to: Gpr) {
+        self.a.set(to, self.v.lanes as u32);
+        self.a.scalar(true, &[0x2B], to, at(RSP, FRAME_COUNT), 0); // sub
+    }
+
+    /// The mask of a load downwards in the last step: the elements inside the row lie in the upper lanes. AVX-512 has it
+    /// in k6, AVX2 in its last vector.
+    fn upper_lanes(&mut self, inst: &Inst) -> u8 {
+        if self.avx512() {
+            self.lanes_past(RAX);
+            self.a.set(RCX, u32::MAX);
+            self.a.raw(&[0xC4, 0xE2, 0x78, 0xF5, 0xC9]); // bzhi ecx, ecx, eax
+            self.a.scalar(false, &[0xF7], 2, reg(RCX), 0); // not
+            self.mask_op(ops::KMOV_FROM_GPR, 0, 6, 0, reg(RCX));
+            return 6;
+        }
+        let lanes = self.v.lanes;
+        let mut table = vec![0; lanes * 4];
+        table.resize(lanes * 8, 0xFF);
+        let place = self.place(table, (u64::MAX, 128 + lanes as u64), 32);
+        self.a.lea(RCX, Rm::Pool(place));
+        self.a.load(RAX, at(RSP, FRAME_COUNT));
+        let mask = Rm::Mem { base: RCX, index: Some((RAX, 4)), disp: 0 };
+        let t = self.v.isa.registers() as u8 - 1;
+        let code = if inst.imm == 8 { ops::MOVSX_DQ } else { ops::MOVUPS[0] };
+        self.vector(code, inst.len, t, 0, mask, None);
+        t
+    }
+
     /// Where the step's neighbouring elements begin.
     fn neighbours(&mut self, inst: &Inst) -> Rm {
+        if inst.op == Op::Load && inst.aux & DOWNWARDS != 0 {
+            let base = self.pointer(inst.aux as u32 as u64, RCX);
+            self.a.scalar(true, &[0x89], R14, reg(RAX), 0); // mov rax, r14
+            self.a.scalar(true, &[0xF7], 3, reg(RAX), 0); // neg
+            let last = (inst.step as i32 + 1) * self.v.lanes as i32 - 1;
+            return Rm::Mem { base, index: Some((RAX, inst.imm)), disp: -last * inst.imm as i32 };
+        }
         let base = self.pointer(inst.aux as u32 as u64, RAX);
         let disp = inst.step as i32 * self.v.lanes as i32 * inst.imm as i32;
         Rm::Mem { base, index: Some((R14, inst.imm)), disp }

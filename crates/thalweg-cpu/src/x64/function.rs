@@ -20,6 +20,9 @@ const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
 const POINTERS: [Gpr; 7] = [RBX, RBP, RDX, 8, 9, 10, 11];
 /// The most accesses that are asked for ahead.
 const MOST_AHEAD: usize = 3;
+/// How many rows ahead descents are asked for, as a power of two. The processor's prefetcher follows long ones by itself;
+/// rows of 512 bytes end before it has begun to.
+const ROWS_AHEAD_LOG: u8 = 3;
 
 /// Strides beyond this are left to the slow path: 16 of them, in bytes, must fit 32 bits.
 const STRIDE_LIMIT: i32 = 1 << 25;
@@ -64,8 +67,9 @@ pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated, streaming: b
     e.streaming = if streaming { body.accesses.len() as u16 } else { 0 };
     if body.stores.iter().any(|s| s.combine.is_some()) {
         // What accumulates takes its rows from afar, and they are short.
-        e.ahead = loads_in_rows(body, body.accesses.len());
+        e.ahead = loads_in_rows(body, body.accesses.len(), AccessClass::Contiguous);
     }
+    e.descents = loads_in_rows(body, body.accesses.len(), AccessClass::Reversed);
     e.choose_pointers();
     let (exit, leave, row) = (e.a.label(), e.a.label(), e.a.label());
     e.prologue(frame.size()?, leave);
@@ -278,6 +282,17 @@ impl Emit<'_> {
                 self.a.scalar(false, &[0x0F, 0x18], 1, place, 0); // prefetcht0
             }
         }
+        for (access, size) in self.descents.clone() {
+            self.a.load(RAX, self.arg(access, 1));
+            self.a.raw(&[0x48, 0xC1, 0xE0, ROWS_AHEAD_LOG]); // shl rax
+            self.a.scalar(true, &[0x03], RAX, at(RSP, FRAME_WORDS + 8 * access as i32), 0); // add
+            self.a.scalar(true, &[0x89], R14, reg(RCX), 0); // mov rcx, r14
+            self.a.scalar(true, &[0xF7], 3, reg(RCX), 0); // neg
+            for line in (0..points * size as i32).step_by(64) {
+                let place = Rm::Mem { base: RAX, index: Some((RCX, size)), disp: -line };
+                self.a.scalar(false, &[0x0F, 0x18], 1, place, 0); // prefetcht0
+            }
+        }
     }
 
     /// Masked steps to the end of the row.
@@ -329,13 +344,13 @@ impl Emit<'_> {
     }
 }
 
-/// The first few contiguous loads through accesses below `end`, with bytes of an element.
-pub(super) fn loads_in_rows(body: &Body, end: usize) -> Vec<(u16, u8)> {
+/// The first few loads of a class through accesses below `end`, with bytes of an element.
+pub(super) fn loads_in_rows(body: &Body, end: usize, class: AccessClass) -> Vec<(u16, u8)> {
     let loads = body.nodes.iter().filter_map(|n| match *n {
         Node::Load { access } if (access as usize) < end => Some((access, &body.accesses[access as usize])),
         _ => None,
     });
-    let in_rows = loads.filter(|(_, a)| a.class == AccessClass::Contiguous && !a.per_row);
+    let in_rows = loads.filter(|(_, a)| a.class == class && !a.per_row);
     let mut ahead: Vec<(u16, u8)> = in_rows.map(|(n, a)| (n, a.dtype.size() as u8)).collect();
     ahead.dedup();
     ahead.truncate(MOST_AHEAD);

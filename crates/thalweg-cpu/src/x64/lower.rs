@@ -7,7 +7,7 @@ use super::asm::Code;
 use super::elements::{self, lane_of};
 use super::isa::Isa;
 use super::ops;
-use super::vir::{Accumulate, CACHED, Class, Inst, Op, Slot, Source, Val, Vir, pointer};
+use super::vir::{Accumulate, CACHED, Class, DOWNWARDS, Inst, Op, Slot, Source, Val, Vir, pointer};
 use crate::machine::Machine;
 use crate::prepare::{Fused, contractions};
 use thalweg_ir::{DType, ElementOp, Monoid};
@@ -229,7 +229,7 @@ impl Lower<'_> {
                 let (n, base) = (self.lane_numbers(lane), self.word(Source::Word(access), lane));
                 self.v.two(ops::PADD, lane, n, base)
             }
-            AccessClass::Strided => {
+            AccessClass::Strided | AccessClass::Reversed => {
                 let n = self.lane_numbers(lane);
                 let stride = self.word(Source::Stride(access), lane);
                 let base = self.word(Source::Word(access), lane);
@@ -250,7 +250,11 @@ impl Lower<'_> {
                 let x = self.v.slot(Slot { source: Source::Uniform(access), dtype: a.dtype, lane });
                 return if a.dtype == DType::Bool { self.mask_of(x) } else { x };
             }
-            AccessClass::Contiguous | AccessClass::Uniform => self.neighbours(access, a.dtype),
+            AccessClass::Contiguous | AccessClass::Uniform => self.neighbours(pointer(access, false), a.dtype),
+            AccessClass::Reversed => {
+                let x = self.neighbours(pointer(access, false) | DOWNWARDS, a.dtype);
+                in_reverse(&mut self.v, x)
+            }
             AccessClass::Strided => {
                 let (stride, iota) = (self.word(Source::Stride(access), 4), self.v.table(self.iota_bytes(), 4));
                 let offsets = self.v.two(ops::PMULL, 4, iota, stride);
@@ -270,7 +274,7 @@ impl Lower<'_> {
     }
 
     /// A full vector of elements, narrow integers widened; 16-bit floats as their bits, but f16 from memory as f32.
-    fn neighbours(&mut self, access: u16, dtype: DType) -> Val {
+    fn neighbours(&mut self, aux: u64, dtype: DType) -> Val {
         let (code, lane) = match dtype {
             DType::F64 | DType::I64 => (ops::MOVUPS[1], 8),
             DType::F32 | DType::I32 | DType::U32 => (ops::MOVUPS[0], 4),
@@ -282,7 +286,6 @@ impl Lower<'_> {
         };
         let (len, class) = (self.v.len(lane), Class::Vector);
         let imm = dtype.size() as u8;
-        let aux = pointer(access, false);
         self.v.push(Inst { op: Op::Load, code, len, imm, nargs: 0, lane, args: [Val(0); 3], aux, class, step: 0 })
     }
 
@@ -306,7 +309,7 @@ impl Lower<'_> {
         let from_row = match a.class {
             _ if self.uniform(a) => None,
             AccessClass::Contiguous => Some(self.lane_numbers(8)),
-            AccessClass::Strided => {
+            AccessClass::Strided | AccessClass::Reversed => {
                 let (n, stride) = (self.lane_numbers(8), self.word(Source::Stride(access), 8));
                 Some(elements::mul64(&mut self.v, n, stride))
             }
@@ -415,6 +418,7 @@ impl Lower<'_> {
     fn store(&mut self, x: Val, dtype: DType, aux: u64) {
         let x = self.written(x, dtype);
         let v = &mut self.v;
+        let x = if dtype.is_int() && dtype.size() < 4 { unwrapped(v, x, 8 * dtype.size() as u8) } else { x };
         let (code, len, x): (Code, u8, Val) = match (dtype, v.masks()) {
             (DType::F64 | DType::I64, _) => (ops::MOVUPS_STORE[1], v.len(8), x),
             (DType::F32 | DType::I32 | DType::U32, _) => (ops::MOVUPS_STORE[0], v.len(4), x),
@@ -444,6 +448,32 @@ fn rounded_bits(v: &Vir, x: Val) -> Option<Val> {
     let shifted = i.op == Op::Shift && i.code == ops::SHL[0] && i.imm == 16;
     let below = v.inst(i.args[0]);
     (shifted && matches!(below.op, Op::BlendM | Op::BlendV)).then_some(i.args[0])
+}
+
+/// What a store of the low bits needs of a value: not how the others were set to its dtype's.
+fn unwrapped(v: &Vir, x: Val, bits: u8) -> Val {
+    let i = v.inst(x);
+    let is_low = |a: &Val| v.inst(*a).op == Op::Const && v.inst(*a).aux == (1u64 << bits) - 1;
+    if i.op == Op::Rvm && i.code == ops::PAND[0] && i.args().iter().any(is_low) {
+        return i.args().iter().copied().find(|a| !is_low(a)).unwrap_or(x);
+    }
+    let below = v.inst(i.args[0]);
+    let shifts = |i: &Inst, code: Code| i.op == Op::Shift && i.code == code && i.imm == 32 - bits;
+    if shifts(i, ops::SAR[0]) && shifts(below, ops::SHL[0]) { below.args[0] } else { x }
+}
+
+/// The lanes in reverse order.
+fn in_reverse(v: &mut Vir, x: Val) -> Val {
+    let lane = v.lane(x);
+    let words = v.lanes * lane as usize / 4;
+    if words == 4 {
+        return v.make(Op::Rm, ops::PSHUFD, lane, lane, 0b00_01_10_11, &[x]);
+    }
+    // Both halves of a 64-bit lane stay together.
+    let pairs = (lane == 8) as u32;
+    let order = (0..words as u32).rev().map(|i| i ^ pairs);
+    let order = v.table(order.flat_map(u32::to_le_bytes).collect(), lane);
+    v.make(Op::Rvm, ops::PERMD, lane, lane, 0, &[order, x])
 }
 
 /// 32-bit lanes of 16-bit values as neighbouring 16-bit ones, in the lower half of the vector.

@@ -169,6 +169,10 @@ pub struct Accumulate {
     pub value: u16,
 }
 
+/// In a load's `aux`: the pointer goes down, so the step's elements end where it starts; the vector holds them as memory
+/// does, the last point first.
+pub const DOWNWARDS: u64 = 1 << 32;
+
 /// In a store's `aux`: its lines are read again soon.
 pub const CACHED: u64 = 1 << 32;
 

@@ -6,11 +6,13 @@ use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, ScatterOp};
 use thalweg_kernel::{
     AccessClass, AccessGeometry, Body, Computed, Contraction, ContractionGeometry, Geometry, Kernel, MapGeometry,
-    MatmulGeometry, Node, Orientation, RowGeometry, ScatterGeometry, TileGeometry, Weights, bodies, order,
+    MatmulGeometry, Node, Orientation, RowGeometry, ScatterGeometry, TileGeometry, Weights, bodies, narrow, order,
 };
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
+/// Points of a stretch that is brought together for a row again and again at next to no cost.
+const SHORT_PERIOD: usize = 256;
 /// Columns so many bytes apart fall into few sets of the caches, where there are more than so many of them.
 const CONFLICT: u64 = 1024;
 const LEAST_CONFLICT: usize = 32;
@@ -198,12 +200,24 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     let inner = *g.extents.last().expect("a domain has a dimension") as u64;
     let outer = g.extents.iter().rev().nth(1).map_or(1, |&n| n as u64);
     let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
-    let (run, call) = if mapped { (inner.min(TABLE), inner.min(TABLE)) } else { (inner, (inner * outer).min(CHUNK)) };
+    let (run, call) = if mapped {
+        (inner.min(TABLE), inner.min(TABLE))
+    } else if is_narrow(body, g) {
+        // Rows one after the other, as many as a table holds.
+        ((narrow::call(inner as usize) as u64).min(inner * outer), (inner * outer).min(CHUNK))
+    } else {
+        (inner, (inner * outer).min(CHUNK))
+    };
     f.runs += points / run.max(1);
     f.calls += points.div_ceil(call.max(1));
     f.chunks += points.div_ceil(CHUNK.max(call));
     let evaluations = |i: usize| points * counted.loads[i] as u64;
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);
+}
+
+/// Whether narrow rows are passed over as one line.
+fn is_narrow(body: &Body, g: &MapGeometry) -> bool {
+    narrow::narrow(body, &g.extents, |a| &g.accesses[a].strides).is_some()
 }
 
 fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
@@ -349,8 +363,12 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     match class {
         AccessClass::Mapped => return (Way::Mapped, 1),
         AccessClass::Uniform => return (Way::Uniform, 1),
-        AccessClass::Contiguous if at.map.is_some() => return (Way::Mapped, 1),
-        AccessClass::Contiguous => return (Way::Contiguous, 1),
+        // What begins anew again and again is brought together once and then doubled.
+        AccessClass::Contiguous if at.map.as_ref().is_some_and(|m| m.period() > SHORT_PERIOD) => {
+            return (Way::Mapped, 1);
+        }
+        // Reversed on the way into the lanes, which no memory waits for.
+        AccessClass::Contiguous | AccessClass::Reversed => return (Way::Contiguous, 1),
         AccessClass::Strided => {}
     }
     let bytes = |d: usize| at.strides[d].unsigned_abs() as u64 * size;

@@ -68,9 +68,7 @@ pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body
         let at = access_geometry(access, map, strided, &mut shared);
         access.class = match (&at.map, at.strides[extents.len() - 1]) {
             (Some(_), _) => AccessClass::Mapped,
-            (None, 1) => AccessClass::Contiguous,
-            (None, 0) => AccessClass::Uniform,
-            _ => AccessClass::Strided,
+            (None, step) => AccessClass::of_step(step),
         };
         accesses.push(at);
     }

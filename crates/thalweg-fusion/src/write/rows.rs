@@ -275,6 +275,7 @@ pub(crate) fn lay_out(
             0 if !access.per_row && d.row() == 0 => AccessClass::Strided,
             // The same along a run, if not in the next one of the row.
             0 => AccessClass::Uniform,
+            -1 if orientation == Orientation::Along && !written[n] && !access.per_row => AccessClass::Reversed,
             _ => AccessClass::Strided,
         };
         accesses.push(at);

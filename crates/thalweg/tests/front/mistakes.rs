@@ -216,6 +216,7 @@ fn of_scans_sorts_gathers_and_scatters() {
         a.cross_entropy(&Tensor::zeros_with([3], DType::I64), Reduction::Mean) => "cross_entropy: logits of shape [2, 3] and classes of shape [3]";
         a.mse_loss(&v, Reduction::Sum) => "mse_loss: shapes [2, 3] and [4] do not broadcast";
         a.cdist(&v, 2.0) => "cdist: takes two matrices of rows of one length, not shapes [2, 3] and [4]";
+        a.cdist_by_products(&v) => "cdist_by_products: takes two matrices of rows of one length, not shapes [2, 3] and [4]";
         a.dropout(1.5) => "dropout: 1.5 is no probability";
     }
 }

@@ -116,6 +116,7 @@ fn distances() {
     near(&a.cosine_similarity(&b.slice(1), -1, 1e-8), &[0.0, 0.0]);
     let r = f64::sqrt;
     near(&a.cdist(&b, 2.0), &[r(2.0), 5.0, r(20.0), r(18.0), 1.0, 0.0]);
+    near(&a.cdist_by_products(&b), &[r(2.0), 5.0, r(20.0), r(18.0), 1.0, 0.0]);
     near(&a.cdist(&b, 1.0), &[2.0, 7.0, 6.0, 6.0, 1.0, 0.0]);
     near(&a.cdist(&b, f64::INFINITY), &[1.0, 4.0, 4.0, 3.0, 1.0, 0.0]);
 }

@@ -82,6 +82,7 @@ cases! {
     kl_div [sym [2, 4], sym [2, 4]] |x| x[0].log_softmax(1).kl_div(&x[1].softmax(1), Reduction::Sum);
     cosine [sym [3, 4], sym [3, 4]] |x| x[0].cosine_similarity(&x[1], 1, 1e-8);
     cdist [sym [3, 2], sym [4, 2]] |x| x[0].cdist(&x[1], 2.0);
+    cdist_by_products [sym [3, 2], sym [4, 2]] |x| x[0].cdist_by_products(&x[1]);
     gelu [sym [7]] |x| (&x[0] * 3).gelu();
     gelu_tanh [sym [7]] |x| (&x[0] * 3).gelu_tanh();
     silu_mish [sym [7]] |x| (&x[0] * 3).silu() + (&x[0] * 2).mish();

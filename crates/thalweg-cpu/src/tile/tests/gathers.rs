@@ -72,7 +72,8 @@ impl Case {
     }
 }
 
-const CLASSES: [AccessClass; 3] = [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided];
+const CLASSES: [AccessClass; 4] =
+    [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Reversed, AccessClass::Strided];
 
 #[test]
 fn elements_at_offsets_from_every_class() {

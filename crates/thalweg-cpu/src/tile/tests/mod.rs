@@ -97,6 +97,7 @@ fn operand(a: Access, n: usize, rows: usize, seed: u64) -> Operand {
     let (strides, offset) = match a.class {
         AccessClass::Contiguous => ((n as i64 + (next() % 2) as i64 * 3, 1), (next() % 3) as i64),
         AccessClass::Uniform => ((next() as i64 % 3, 0), 1),
+        AccessClass::Reversed => ((n as i64 + (next() % 2) as i64, -1), n as i64),
         // Backwards half of the time.
         AccessClass::Strided if next().is_multiple_of(2) => ((2 * n as i64, -2), 2 * n as i64),
         AccessClass::Strided => ((1, 3), 0),

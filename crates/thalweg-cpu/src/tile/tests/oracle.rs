@@ -159,6 +159,7 @@ impl Operand {
         let step = match a.class {
             AccessClass::Contiguous => 1,
             AccessClass::Uniform => 0,
+            AccessClass::Reversed => -1,
             AccessClass::Strided => self.strides.1,
             AccessClass::Mapped => return self.table[column] as i64,
         };

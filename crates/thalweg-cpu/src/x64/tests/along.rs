@@ -180,7 +180,7 @@ pub fn random_rows(r: &mut Rng, dtypes: &[DType], size: usize, folds: usize) -> 
     }
     if r.below(4) == 0 {
         let per_row = r.below(3) == 0;
-        let class = if per_row { AccessClass::Uniform } else { r.pick(&CLASSES[..3]) };
+        let class = if per_row { AccessClass::Uniform } else { r.pick(&CLASSES[..4]) };
         let access = b.access(Access { operand: None, dtype: DType::U32, class, per_row });
         nodes.push(b.node(Node::Index { access, dtype: r.pick(&[DType::U32, DType::I64]) }));
     }

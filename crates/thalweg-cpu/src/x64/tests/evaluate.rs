@@ -125,6 +125,10 @@ impl Launch {
             let count = match a.class {
                 AccessClass::Contiguous => step * rows,
                 AccessClass::Uniform => rows + 1,
+                AccessClass::Reversed => {
+                    words[2] = -1;
+                    step * rows
+                }
                 AccessClass::Strided => {
                     words[2] = r.pick(&[2, 3, 1, 0, -1, -2, 5]);
                     rows * 4 + n * words[2].abs() + 1
@@ -137,7 +141,7 @@ impl Launch {
             };
             let start = if words[2] < 0 { -words[2] * (n - 1).max(0) } else { 0 };
             words[1] = match a.class {
-                AccessClass::Contiguous => step,
+                AccessClass::Contiguous | AccessClass::Reversed => step,
                 AccessClass::Uniform => r.below(2) as i64,
                 AccessClass::Strided => r.below(4) as i64,
                 AccessClass::Mapped => 0,
@@ -180,6 +184,7 @@ impl Launch {
         Some(match body.accesses[access].class {
             AccessClass::Contiguous => base.wrapping_add(i as i64 * size),
             AccessClass::Uniform => base,
+            AccessClass::Reversed => base.wrapping_sub(i as i64 * size),
             AccessClass::Strided => base.wrapping_add(i as i64 * w[2] as i64 * size),
             AccessClass::Mapped => {
                 let t = self.tables[access][i] as i64;

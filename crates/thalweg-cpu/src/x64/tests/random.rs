@@ -24,8 +24,8 @@ pub fn takes(op: ElementOp, dtype: DType) -> bool {
         && !(dtype == DType::I64 && matches!(op, ElementOp::Div | ElementOp::FloorDiv | ElementOp::Rem))
 }
 
-pub const CLASSES: [AccessClass; 4] =
-    [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Strided, AccessClass::Mapped];
+pub const CLASSES: [AccessClass; 5] =
+    [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Reversed, AccessClass::Strided, AccessClass::Mapped];
 
 pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
     let mut b = BodyBuilder::new(true);
@@ -308,7 +308,7 @@ fn many_operands_and_large_frames() {
         let mut b = BodyBuilder::new(true);
         let x: Vec<NodeId> = (0..30)
             .map(|k| {
-                let class = CLASSES[k as usize % 3];
+                let class = CLASSES[k as usize % 4];
                 let access = b.access(Access { operand: Some(k), dtype, class, per_row: false });
                 b.node(Node::Load { access })
             })

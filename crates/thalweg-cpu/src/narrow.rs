@@ -1,0 +1,297 @@
+//! Maps over narrow rows: three channels, a few columns.
+//!
+//! In: a checked launch whose innermost dimension is narrow ([`thalweg_kernel::narrow`]). Out: calls over the line of
+//! all rows one after the other. An operand that repeats itself row by row is written down as often as a call has rows,
+//! in a table that stays in the first-level cache and that every row of calls reads again; one that lies apart is
+//! brought into order a chunk at a time. So vectors are full, and no arithmetic differs: the bits are those of rows.
+//!
+//! Always true: a table holds what the operand held before the call that reads it writes anything.
+
+use crate::engine::{Choice, Engine, OutOfRange};
+use crate::stretch::{CHUNK, Scratch, Stores};
+use std::ops::Range;
+use std::sync::OnceLock;
+use thalweg_ir::MAX_RANK;
+use thalweg_kernel::narrow::{self, Along};
+use thalweg_kernel::{AccessClass, Body, MapGeometry};
+use thalweg_runtime::Buffer;
+
+/// Points of a chunk where something is brought into order chunk by chunk: 32 KiB of f32.
+const APART: usize = 8 << 10;
+/// Bytes that tables begin at a multiple of.
+const ALIGN: usize = 64;
+
+/// The same body compiled for operands that lie in tables, where its own accesses step otherwise.
+#[derive(Debug)]
+pub struct Widened {
+    choice: Choice,
+    /// The accesses that are contiguous in it and were not, and what was compiled when they were first asked for.
+    made: OnceLock<(Vec<u16>, Engine)>,
+}
+
+impl Widened {
+    /// Nothing yet.
+    pub fn new(choice: Choice) -> Widened {
+        Widened { choice, made: OnceLock::new() }
+    }
+
+    /// The body with these accesses contiguous; `None` where others were asked for before.
+    fn engine(&self, body: &Body, accesses: &[u16]) -> Option<&Engine> {
+        let (made, engine) = self.made.get_or_init(|| {
+            let mut wide = body.clone();
+            for &a in accesses {
+                let access = &mut wide.accesses[a as usize];
+                if access.class == AccessClass::Uniform {
+                    // A row's one element: what is read of the table in its place does not count.
+                    access.operand = Some(wide.operands);
+                    wide.operands += 1;
+                }
+                access.class = AccessClass::Contiguous;
+            }
+            (accesses.to_vec(), Engine::restored(&wide, body.operands, self.choice))
+        });
+        (made == accesses).then_some(engine)
+    }
+}
+
+/// One access.
+struct Line {
+    /// Word 0 of the domain's first point.
+    start: i64,
+    /// Steps of word 0 along the dimensions before the rows.
+    steps: [i64; MAX_RANK],
+    /// From row to row and from point to point of a row.
+    row: i64,
+    step: i64,
+    /// Bytes of an element; 1 of an index.
+    unit: usize,
+    along: Along,
+    /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
+    bounds: Option<[u64; 2]>,
+}
+
+/// A map over narrow rows.
+pub struct Narrow<'a> {
+    engine: &'a Engine,
+    lines: Vec<Line>,
+    /// Sizes of the dimensions before the rows.
+    outer: Vec<usize>,
+    /// Points of a row, of a line, of a call's row, and of a chunk.
+    width: usize,
+    line: usize,
+    call: usize,
+    chunk: usize,
+}
+
+impl<'a> Narrow<'a> {
+    /// A launch that was checked, over merged dimensions; `None` where its rows are not narrow.
+    pub fn new(
+        (engine, body, widened): (&'a Engine, &Body, &'a Widened),
+        geometry: &MapGeometry,
+        (extents, strides): (&[usize], &[[isize; MAX_RANK]]),
+        operands: &[&Buffer],
+    ) -> Option<Narrow<'a>> {
+        let ways = narrow::narrow(body, extents, |a| &strides[a])?;
+        let other = |&a: &usize| ways[a] != Along::Runs && body.accesses[a].class != AccessClass::Contiguous;
+        let others: Vec<u16> = (0..ways.len()).filter(other).map(|a| a as u16).collect();
+        let engine = if others.is_empty() { engine } else { widened.engine(body, &others)? };
+        let last = extents.len() - 1;
+        let lines = ways.iter().enumerate().map(|(a, &along)| {
+            let (access, of) = (&body.accesses[a], &strides[a]);
+            let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
+            let operand = access.operand.map(|o| operands[o as usize]);
+            let mut steps = of.map(|s| s as i64 * unit as i64);
+            let (row, step) = (steps[last - 1], steps[last]);
+            steps[last - 1..].fill(0);
+            let address = operand.map_or(0, |o| o.address() as i64);
+            let start = address + geometry.accesses[a].base as i64 * unit as i64;
+            let gathered = operand.filter(|_| crate::check::gathered(body, a));
+            let bounds = gathered.map(|o| [o.address() as u64, (o.bytes() / unit) as u64]);
+            Line { start, steps, row, step, unit, along, bounds }
+        });
+        let (width, call) = (extents[last], narrow::call(extents[last]));
+        let points = if ways.contains(&Along::Apart) { APART } else { CHUNK };
+        let chunk = (points / call).max(1) * call;
+        let outer = extents[..last - 1].to_vec();
+        Some(Narrow { engine, lines: lines.collect(), outer, width, line: extents[last - 1] * width, call, chunk })
+    }
+
+    /// How many chunks there are.
+    pub fn chunks(&self) -> usize {
+        self.outer.iter().product::<usize>() * self.line.div_ceil(self.chunk)
+    }
+
+    /// Chunks that are worth taking at a time.
+    pub fn grain(&self) -> usize {
+        (CHUNK / self.chunk).max(1)
+    }
+
+    /// Runs the chunks of a range, up to one that fails.
+    ///
+    /// # Errors
+    /// When an index is out of range: outputs are then unspecified.
+    pub fn run(
+        &self,
+        scalars: &[u64],
+        range: Range<usize>,
+        stores: Stores<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), OutOfRange> {
+        let each = self.line.div_ceil(self.chunk);
+        // Where each table was filled from.
+        let mut filled = vec![None; self.lines.len()];
+        for chunk in range {
+            let first = chunk % each * self.chunk;
+            let points = self.chunk.min(self.line - first);
+            let rows = (first / self.width) as i64;
+            let Scratch { args, blocks, .. } = scratch;
+            args.clear();
+            let mut tables = self.tables(blocks);
+            for (line, filled) in self.lines.iter().zip(&mut filled) {
+                let from = self.outer_place(line, chunk / each) + line.row * rows;
+                let bounds = line.bounds.as_ref().map_or(0, |b| b.as_ptr() as u64);
+                let call = self.call as i64;
+                if line.along == Along::Runs {
+                    let step = line.step / line.unit as i64;
+                    args.extend([from as u64, (line.step * call) as u64, step as u64, bounds]);
+                    continue;
+                }
+                let table = tables.next().expect("a table for each access that does not run on");
+                let repeats = line.along == Along::Repeats;
+                if !repeats || filled.replace(from) != Some(from) {
+                    let rows = if repeats { self.call } else { points } / self.width;
+                    // SAFETY: the launch was checked, so these rows are readable; the table has room for them.
+                    unsafe { line.fill(from as *const u8, (self.width, rows), table) };
+                }
+                let next = if repeats { 0 } else { self.call * line.unit };
+                args.extend([table as u64, next as u64, 1, 0]);
+            }
+            args.extend_from_slice(scalars);
+            let whole = points / self.call;
+            // SAFETY: every access was checked over the domain, of which these points are some that no other chunk has.
+            unsafe {
+                if whole > 0 {
+                    self.call(args, self.call, whole, stores)?;
+                }
+                if !points.is_multiple_of(self.call) {
+                    for words in args.chunks_exact_mut(4).take(self.lines.len()) {
+                        words[0] = words[0].wrapping_add(words[1].wrapping_mul(whole as u64));
+                    }
+                    self.call(args, points % self.call, 1, stores)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`Engine::run`].
+    unsafe fn call(&self, args: &[u64], n: usize, rows: usize, stores: Stores<'_>) -> Result<(), OutOfRange> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if stores.may_stream(args, rows) {
+                return self.engine.run_streaming(args, n, rows);
+            }
+            self.engine.run(args, n, rows, stores.in_place)
+        }
+    }
+
+    /// Word 0 of an access at that index of the dimensions before the rows.
+    fn outer_place(&self, line: &Line, index: usize) -> i64 {
+        let (mut rest, mut at) = (index, line.start);
+        for (&size, step) in self.outer.iter().zip(line.steps).rev() {
+            at = at.wrapping_add(step.wrapping_mul((rest % size) as i64));
+            rest /= size;
+        }
+        at
+    }
+
+    /// Where the tables are, one for each access that does not run on.
+    fn tables(&self, memory: &mut Vec<u64>) -> impl Iterator<Item = *mut u8> + use<> {
+        let points = |line: &Line| match line.along {
+            Along::Runs => 0,
+            Along::Repeats => self.call,
+            Along::Apart => self.chunk,
+        };
+        let sizes: Vec<usize> = self
+            .lines
+            .iter()
+            .filter(|l| l.along != Along::Runs)
+            .map(|l| (points(l) * l.unit).next_multiple_of(ALIGN))
+            .collect();
+        let words = (sizes.iter().sum::<usize>() + ALIGN) / size_of::<u64>();
+        if memory.len() < words {
+            memory.resize(words, 0);
+        }
+        let start = memory.as_mut_ptr().cast::<u8>();
+        let mut at = start.align_offset(ALIGN);
+        sizes.into_iter().map(move |size| {
+            let table = start.wrapping_add(at);
+            at += size;
+            table
+        })
+    }
+}
+
+impl Line {
+    /// Brings so many rows of `width` points together, the first of which begins at `from`.
+    ///
+    /// # Safety
+    /// They are readable, and `to` has room for them.
+    unsafe fn fill(&self, from: *const u8, sizes: (usize, usize), to: *mut u8) {
+        let steps = (self.row as isize, self.step as isize);
+        // SAFETY: the caller's promise; elements are aligned, since operands are and steps count elements.
+        unsafe {
+            match self.unit {
+                1 => rows::<u8>(from, steps, sizes, to.cast()),
+                2 => rows::<u16>(from, steps, sizes, to.cast()),
+                4 => rows::<u32>(from, steps, sizes, to.cast()),
+                _ => rows::<u64>(from, steps, sizes, to.cast()),
+            }
+        }
+    }
+}
+
+/// Copies rows of `width` elements, `step` bytes apart, the rows `row` bytes apart, to where they follow one another.
+///
+/// # Safety
+/// As [`Line::fill`].
+unsafe fn rows<T: Copy>(from: *const u8, (row, step): (isize, isize), (width, many): (usize, usize), to: *mut T) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match width {
+            _ if row == 0 => {
+                columns(from, (0, step), (width, 1), to);
+                // What is there, behind itself, until there are enough.
+                let mut done = width;
+                while done < width * many {
+                    let more = done.min(width * many - done);
+                    to.add(done).copy_from_nonoverlapping(to, more);
+                    done += more;
+                }
+            }
+            // Loops of known length.
+            2 => columns(from, (row, step), (2, many), to),
+            3 => columns(from, (row, step), (3, many), to),
+            4 => columns(from, (row, step), (4, many), to),
+            _ => columns(from, (row, step), (width, many), to),
+        }
+    }
+}
+
+/// As [`rows`], one element after the other.
+///
+/// # Safety
+/// As [`Line::fill`].
+#[inline(always)]
+unsafe fn columns<T: Copy>(from: *const u8, (row, step): (isize, isize), (width, many): (usize, usize), to: *mut T) {
+    for r in 0..many {
+        for c in 0..width {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let element = from.offset(r as isize * row + c as isize * step).cast::<T>();
+                to.add(r * width + c).write(element.read());
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Many values that meet in few places: counts, sums by class, histograms.
+//!
+//! In: a scatter of a vector into a vector. Out: the same result, put together from tables that each thread fills for
+//! its part of the values. Only what is exact in any order goes this way - integers and truth values - so the bits are
+//! those of one value after the other, however many threads there are. A thread fills several tables in turn where they
+//! are small: a place that two neighbouring values meet in would make the second one wait for the first one's store.
+
+use super::chunks::Outside;
+use crate::simd::Shared;
+use crate::threads::Threads;
+use std::ops::Range;
+use thalweg_kernel::ScatterGeometry;
+
+/// Bytes of a result that tables are worth being made for: a few stay in a core's second-level cache.
+const LARGEST: usize = 1 << 17;
+/// Bytes that the tables of a thread may have together where it has several.
+const SEVERAL: usize = 8 << 10;
+/// Tables of a thread, then.
+const TURNS: usize = 4;
+/// Values for each place of the result, at least.
+const LEAST: usize = 4;
+
+/// Whether a scatter goes by tables of this element, whose combination is exact.
+pub fn pays<T>(g: &ScatterGeometry) -> bool {
+    let vector = g.outer.iter().chain(&g.inner).all(|d| d.0 == 1);
+    vector && g.size > 0 && g.size * size_of::<T>() <= LARGEST && g.n >= LEAST * TURNS * g.size
+}
+
+/// A value's combination and what it leaves unchanged.
+#[derive(Clone, Copy)]
+pub struct Combination<T, F> {
+    pub identity: T,
+    pub with: F,
+}
+
+/// Puts values in. Index, values and result lie at these addresses, their first positions not yet added.
+///
+/// # Safety
+/// Every position of the geometry was checked, the result is apart from what is read, and [`pays`] says so.
+pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
+    g: &ScatterGeometry,
+    [index, values, to]: [Shared<u8>; 3],
+    (threads, estimate): (&Threads, f64),
+    outside: &Outside,
+    Combination { identity, with }: Combination<T, F>,
+) {
+    let parts = threads.for_work(estimate);
+    let turns = if g.size * size_of::<T>() * TURNS <= SEVERAL { TURNS } else { 1 };
+    let [_, index_step, value_step, step] = g.steps;
+    let length = g.n.div_ceil(parts).next_multiple_of(TURNS);
+    // Each part's tables, then a cache line that nobody uses.
+    let pitch = g.size * turns + 64;
+    let mut tables = vec![identity; pitch * parts];
+    let places = Shared(tables.as_mut_ptr());
+    threads.run(parts, 1, estimate, |range| {
+        for part in range {
+            let (start, end) = ((part * length).min(g.n), ((part + 1) * length).min(g.n));
+            // SAFETY: inside the tables; this part's alone.
+            let own = unsafe { std::slice::from_raw_parts_mut(places.get().add(part * pitch), g.size * turns) };
+            let index = index.get().cast::<i64>().wrapping_offset(g.base[1]);
+            let values = values.get().cast::<T>().wrapping_offset(g.base[2]);
+            // SAFETY: the caller checked these positions.
+            let place = |k: usize| unsafe { index.offset(k as isize * index_step).read() };
+            // SAFETY: as above.
+            let value = |k: usize| unsafe { values.offset(k as isize * value_step).read() };
+            let sizes = (g.size, turns);
+            // What steps as most do has loops of its own.
+            match (index_step, value_step) {
+                (1, 0) if start < end => {
+                    let one = value(0);
+                    // SAFETY: as above.
+                    let index = unsafe { std::slice::from_raw_parts(index, end) };
+                    fill(own, sizes, start..end, (|k| index[k], |_| one), with, outside);
+                }
+                _ => fill(own, sizes, start..end, (place, value), with, outside),
+            }
+        }
+    });
+    let to = to.get().cast::<T>().wrapping_offset(g.base[3]);
+    for i in 0..g.size {
+        let from = (0..parts).flat_map(|part| (0..turns).map(move |turn| part * pitch + turn * g.size + i));
+        let sum = from.map(|at| tables[at]).fold(identity, with);
+        // SAFETY: the caller checked the position; the threads are done.
+        unsafe {
+            let to = to.offset(i as isize * step);
+            to.write(with(to.read(), sum));
+        }
+    }
+}
+
+/// Puts the values of a range of numbers into tables of `size` places, into one after the other in turn.
+#[inline(always)]
+fn fill<T: Copy>(
+    tables: &mut [T],
+    (size, turns): (usize, usize),
+    range: Range<usize>,
+    (place, value): (impl Fn(usize) -> i64, impl Fn(usize) -> T),
+    with: impl Fn(T, T) -> T,
+    outside: &Outside,
+) {
+    let mut put = |k: usize, turn: usize| {
+        let i = place(k);
+        if i as u64 >= size as u64 {
+            // The first chunk of a scatter of a vector.
+            return outside.note(0, i);
+        }
+        let at = &mut tables[turn * size + i as usize];
+        *at = with(*at, value(k));
+    };
+    let Range { start, end } = range;
+    let whole = if turns == TURNS { start + (end - start) / TURNS * TURNS } else { start };
+    for k in (start..whole).step_by(TURNS) {
+        put(k, 0);
+        put(k + 1, 1);
+        put(k + 2, 2);
+        put(k + 3, 3);
+    }
+    (whole..end).for_each(|k| put(k, 0));
+}

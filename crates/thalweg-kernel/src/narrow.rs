@@ -1,0 +1,125 @@
+//! Domains whose innermost dimension is narrow: rows of a few points - three channels, a few columns - that lie side by
+//! side in what is written, and beside which some operand does not run on from row to row.
+//!
+//! In: a map body, the sizes of its domain and the steps of its accesses. Out: how each access goes along the *line* of
+//! all rows one after the other, where the launch can pass over that instead of over rows. What does not run on is
+//! brought into that order first: what is the same in every row once for many of them, what is not a chunk at a time.
+//!
+//! **Example.** `images / std` of shapes `[8192, 3]` and `[3]`: the images and the result run on, the divisor repeats
+//! itself every three points. A line of 24,576 points, beside a table of some rows of the divisor.
+
+use crate::{AccessClass, Body, Node};
+use thalweg_ir::MAX_RANK;
+
+/// How an access goes along the line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Along {
+    /// By one step all along.
+    Runs,
+    /// The same in every row.
+    Repeats,
+    /// Otherwise in every row.
+    Apart,
+}
+
+/// The widest rows that are taken together where operands run on or repeat themselves, and where one does neither: what
+/// it costs to bring an element to its place is what a row costs, shared by its points.
+const WIDEST: (usize, usize) = (128, 8);
+/// Fewer rows are not worth it.
+const LEAST_ROWS: usize = 8;
+/// Points of a call, about.
+const CALL: usize = 1536;
+
+/// How each access goes along the rows of the innermost dimension one after the other, where the launch may pass over
+/// these; `None` where rows are wide or few, where a result does not run on, or nothing would be gained.
+pub fn narrow<'a>(
+    body: &Body,
+    extents: &[usize],
+    strides: impl Fn(usize) -> &'a [isize; MAX_RANK],
+) -> Option<Vec<Along>> {
+    let last = extents.len().checked_sub(1).filter(|&l| l > 0)?;
+    let (rows, width) = (extents[last - 1], extents[last]);
+    if rows < LEAST_ROWS || width < 2 || width > WIDEST.0 {
+        return None;
+    }
+    let gathered =
+        |a: usize| body.nodes.iter().any(|n| matches!(n, Node::Gather { access, .. } if *access as usize == a));
+    let stored = |a: usize| body.stores.iter().any(|s| s.access as usize == a);
+    let mut ways = Vec::with_capacity(body.accesses.len());
+    for (a, access) in body.accesses.iter().enumerate() {
+        let (row, step) = (strides(a)[last - 1], strides(a)[last]);
+        let moved = access.operand.is_some() && !gathered(a) && !stored(a);
+        ways.push(match row {
+            _ if access.class == AccessClass::Mapped => return None,
+            _ if row == step.wrapping_mul(width as isize) => Along::Runs,
+            0 if moved => Along::Repeats,
+            _ if moved && width <= WIDEST.1 => Along::Apart,
+            _ => return None,
+        });
+    }
+    ways.iter().any(|w| *w != Along::Runs).then_some(ways)
+}
+
+/// Points of a call along a line of narrow rows: whole rows, and whole vectors of any dtype (of wide rows: of 4 bytes).
+pub fn call(width: usize) -> usize {
+    let vectors = if width <= 32 { 64 } else { 16 };
+    // The rows that are whole vectors together.
+    let unit = vectors >> width.trailing_zeros().min(u32::trailing_zeros(vectors as u32));
+    (CALL / width).next_multiple_of(unit) * width
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, BodyBuilder};
+    use thalweg_ir::{DType, ElementOp};
+
+    /// `x op y`, stored.
+    fn body(class: AccessClass) -> Body {
+        let mut b = BodyBuilder::new(false);
+        let x = b.access(Access::contiguous(0, DType::F32));
+        let y = b.access(Access { class, ..Access::contiguous(1, DType::F32) });
+        let to = b.access(Access::contiguous(2, DType::F32));
+        let [x, y] = [x, y].map(|access| b.node(Node::Load { access }));
+        let sum = b.element(ElementOp::Add, &[x, y]);
+        b.store(sum, to);
+        b.finish()
+    }
+
+    fn ways(extents: [usize; 2], y: [isize; 2], class: AccessClass) -> Option<Vec<Along>> {
+        let width = extents[1] as isize;
+        let strides = [[width, 1], y, [width, 1]].map(|[row, step]| {
+            let mut s = [0; MAX_RANK];
+            (s[0], s[1]) = (row, step);
+            s
+        });
+        narrow(&body(class), &extents, |a| &strides[a])
+    }
+
+    #[test]
+    fn what_repeats_itself_and_what_lies_apart() {
+        use AccessClass::{Contiguous, Reversed, Strided, Uniform};
+        use Along::{Apart, Repeats, Runs};
+        let found = |y| Some(vec![Runs, y, Runs]);
+        assert_eq!(ways([100, 3], [0, 1], Contiguous), found(Repeats), "a vector of channels");
+        assert_eq!(ways([100, 3], [1, 0], Uniform), found(Apart), "one for all channels");
+        assert_eq!(ways([100, 3], [3, -1], Reversed), found(Apart), "channels in the other order");
+        assert_eq!(ways([100, 4], [1, 100], Strided), found(Apart), "planes");
+        assert_eq!(ways([100, 3], [0, 0], Uniform), None, "a scalar runs on");
+        assert_eq!(ways([100, 128], [0, 1], Contiguous), found(Repeats));
+        assert_eq!(ways([100, 129], [0, 1], Contiguous), None, "wide rows");
+        assert_eq!(ways([100, 9], [1, 0], Uniform), None, "wide rows of what lies apart");
+        assert_eq!(ways([7, 3], [0, 1], Contiguous), None, "few rows");
+    }
+
+    #[test]
+    fn calls_are_whole_rows_and_whole_vectors() {
+        for width in 2..=128 {
+            let n = call(width);
+            let vector = if width <= 32 { 64 } else { 16 };
+            assert!(n.is_multiple_of(width) && n.is_multiple_of(vector), "{width}: {n}");
+            assert!((1024..4096).contains(&n), "{width}: {n}");
+        }
+        assert_eq!(call(3), 1536);
+    }
+}
