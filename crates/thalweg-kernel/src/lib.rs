@@ -21,6 +21,7 @@ mod rewrite;
 mod seen;
 mod text;
 mod traffic;
+mod turn;
 mod weights;
 
 pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
@@ -44,5 +45,7 @@ pub use reciprocal::reciprocals;
 pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen};
 pub use seen::{Seen, scores, seen};
+
 pub use traffic::{Moved, Nest, Stream, Way};
+pub use turn::turn;
 pub use weights::{Once, Weights, weights};

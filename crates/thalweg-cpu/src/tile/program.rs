@@ -2,6 +2,7 @@
 
 use super::folds::Folder;
 use super::lanes::{Code, Loop};
+use super::looped::Looping;
 use thalweg_ir::{Compute, DType};
 use thalweg_kernel::{Access, AccessClass};
 
@@ -49,6 +50,8 @@ pub(super) enum Step {
     Valid { access: u16, out: Register },
     /// A loop over registers.
     Apply { code: Code, args: [Register; 3], out: Register },
+    /// Turns over registers until no lane is left.
+    Loop(Box<Looping>),
     /// A register into the lanes of a fold.
     Fold { value: Register, code: Folder, lanes: Register },
     /// A register to memory.

@@ -42,7 +42,7 @@ pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
     let mut words = Vec::with_capacity(2 + 3 * ops.len());
     words.extend([domain.rank() as u16, ones]);
     for &i in ops {
-        if !matches!(ix.seg.ops[i].op, Op::Element(_) | Op::Cast) {
+        if !ix.seg.ops[i].op.by_element() {
             return None;
         }
         words.push(against(ix.seg.shapes[i], domain)?);

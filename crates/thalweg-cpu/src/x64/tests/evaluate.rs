@@ -5,7 +5,7 @@ use super::Rng;
 use super::memory::Fenced;
 use crate::row_call::{ACCESS_WORDS, Rows};
 use thalweg_ir::{Compute, DType, ElementOp, Scalar};
-use thalweg_kernel::{AccessClass, Body, Node, NodeId};
+use thalweg_kernel::{AccessClass, Body, Node, NodeId, reference};
 
 /// A value: floats exactly, integers and bool sign- or zero-extended.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -249,6 +249,12 @@ impl Launch {
                     }
                 }
                 Node::Cast { dtype, arg } => convert(args[0], body.dtype(arg), dtype),
+                Node::Loop { .. } => Value::I(0),
+                Node::Looped { of, number, .. } => {
+                    let Node::Loop { of: l, .. } = body.nodes[of.index()] else { unreachable!("results are of loops") };
+                    let args: Vec<Scalar> = body.args(of).map(|a| to_scalar(out[a.index()])).collect();
+                    from_scalar(reference::looped(l, &args)[number as usize])
+                }
             });
         }
         out
@@ -284,6 +290,13 @@ impl Launch {
             assert!(b.clean(), "{isa:?} {knobs:?} n {} access {a} was written outside\n{body:?}", self.n);
         }
         true
+    }
+}
+
+fn to_scalar(v: Value) -> Scalar {
+    match v {
+        Value::F(v) => Scalar::Float(v),
+        Value::I(v) => Scalar::Int(v),
     }
 }
 

@@ -53,6 +53,19 @@ impl Writer<'_> {
                     .collect();
                 self.builder.element(e, &nodes)
             }
+            Op::Loop(l) => {
+                let mut tensors = args.iter();
+                let nodes: Vec<NodeId> = rel
+                    .args()
+                    .enumerate()
+                    .map(|(n, a)| match a {
+                        Arg::Scalar => self.scalar(i, n, l.region().args[n]),
+                        _ => *tensors.next().expect("one node a tensor"),
+                    })
+                    .collect();
+                let of = self.builder.looped(l, &nodes);
+                self.builder.node(Node::Looped { of, number: rel.attr as u16, dtype: rel.dtype })
+            }
             Op::Cast => self.builder.cast(args[0], rel.dtype),
             Op::Full => self.scalar(i, 0, rel.dtype),
             Op::Iota => {
