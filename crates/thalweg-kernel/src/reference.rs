@@ -190,7 +190,7 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         Op::Loop(l) => Array::from_fn(shape, dtype, |p| {
             let of = |(arg, &dtype): (&RefArg<'_>, &DType)| match arg {
                 RefArg::Array(a) => a.get(p),
-                RefArg::Scalar(bits) => looped::held(Scalar::from_bits(*bits, dtype), dtype),
+                RefArg::Scalar(bits) => Scalar::from_bits(*bits, dtype),
             };
             looped(l, &args.iter().zip(&l.region().args).map(of).collect::<Vec<_>>())[rel.attr as usize]
         }),

@@ -12,7 +12,7 @@ use crate::segment::{Indexed, ValueId};
 use crate::write::map_layout::lay_out;
 use crate::write::movement::layout;
 use crate::write::step::{Form, Step};
-use thalweg_ir::{Op, Shape, View};
+use thalweg_ir::{Shape, View};
 use thalweg_kernel::{Geometry, IndexMap, Kernel};
 
 /// A shape's rank, and the axes of the domain, counted from the last, along which it is broadcast.

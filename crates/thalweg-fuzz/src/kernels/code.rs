@@ -4,7 +4,7 @@
 //! same on numbers and traced. Always true: an instruction reads registers that are there, each kind for itself.
 
 use fastrand::Rng;
-use thalweg::kernel::{Edge, Field, Int, Mask, Real, Repr, and, compare, or, select, to_int, to_real};
+use thalweg::kernel::{Edge, Field, Int, Loop, Mask, Real, Repr, and, compare, looped, or, select, to_int, to_real};
 use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp};
 
@@ -31,6 +31,9 @@ pub enum Instruction {
     If(usize, Vec<Instruction>, Vec<Instruction>),
     /// A loop of so many turns, a number and an integer going through it.
     For(usize, Vec<Instruction>),
+    /// A loop of at most so many turns: while one of the last truth values holds, which the first instructions compute, and
+    /// for some turns in any case. The others change a number and an integer.
+    While(u32, usize, Vec<Instruction>, Vec<Instruction>),
     /// An element of the field, at places that are the result's (axis, scale, shift) or computed.
     Read(Vec<Place>, Edge),
 }
@@ -134,6 +137,29 @@ fn run<F: Real>(body: &[Instruction], r: &mut Registers<F>, at: &[Int<F>], field
                     r.ints.push(i);
                 }
             }
+            Instruction::While(most, mask, condition, body) => {
+                let of = Loop { kernel: "random", most: Some(*most) };
+                let (x, i) = r.last();
+                let turn = |(x, i, count): (F, Int<F>, Int<F>), body: &[Instruction]| {
+                    let mut inner = r.clone();
+                    inner.floats.push(x);
+                    inner.ints.extend([count, i]);
+                    run(body, &mut inner, at, fields);
+                    inner
+                };
+                let go = |state: (F, Int<F>, Int<F>)| {
+                    let more: Mask<F> = compare(ElementOp::Lt, state.2, 5);
+                    let inner = turn(state, condition);
+                    or(inner.mask(*mask + inner.masks.len() - 1), || more)
+                };
+                let next = |state: (F, Int<F>, Int<F>)| {
+                    let (x, i) = turn(state, body).last();
+                    (x, i, state.2 + 1)
+                };
+                let (x, i, count) = looped::<F, _, _>(of, (x, i, Int::from(0)), go, next);
+                r.floats.push(x);
+                r.ints.extend([i, count]);
+            }
             Instruction::Read(places, edge) => {
                 let place = |p: &Place| match *p {
                     Place::Affine(axis, scale, shift) => at[axis % at.len()] * scale + shift,
@@ -196,7 +222,7 @@ fn instruction(rng: &mut Rng, depth: usize, index: Option<[usize; 2]>) -> Instru
     // The last registers as often as all others, so that instructions make chains.
     let register = |rng: &mut Rng| rng.usize(..1 << 20);
     let args = [register(rng), register(rng), register(rng)];
-    match rng.usize(..20) {
+    match rng.usize(..22) {
         0 => Instruction::Literal(pick(rng, &[0.0, -0.0, 1.0, 0.5, -2.25, 3.0, 0.1, 1e-3, 100.0])),
         1 => Instruction::Integer(rng.i32(-5..40)),
         2..=8 => Instruction::Float(pick(rng, &floats), args),
@@ -212,6 +238,12 @@ fn instruction(rng: &mut Rng, depth: usize, index: Option<[usize; 2]>) -> Instru
         17 if depth > 0 => {
             let length = rng.usize(1..4);
             Instruction::For(rng.usize(1..4), block(rng, length, depth - 1, index))
+        }
+        18 | 19 if depth > 0 => {
+            let (a, b) = (rng.usize(..3), rng.usize(1..6));
+            // A read at a place that changes is refused.
+            let [condition, body] = [a, b].map(|length| block(rng, length, depth - 1, None));
+            Instruction::While(pick(rng, &[1, 2, 7, 30]), args[0] & 1, condition, body)
         }
         _ => match index {
             Some([_, dimensions]) => {

@@ -194,6 +194,7 @@ impl Launch {
     /// Values of all nodes at a point.
     pub fn point(&self, body: &Body, row: usize, i: usize, known: &[Value]) -> Vec<Value> {
         let mut out: Vec<Value> = Vec::new();
+        let mut loops: Vec<(NodeId, Vec<Scalar>)> = Vec::new();
         for (k, node) in body.nodes.iter().enumerate() {
             let id = NodeId(k as u32);
             let args: Vec<Value> = body.args(id).map(|a| out[a.index()]).collect();
@@ -249,11 +250,13 @@ impl Launch {
                     }
                 }
                 Node::Cast { dtype, arg } => convert(args[0], body.dtype(arg), dtype),
-                Node::Loop { .. } => Value::I(0),
+                Node::Loop { of, .. } => {
+                    let args: Vec<Scalar> = args.into_iter().map(to_scalar).collect();
+                    loops.push((id, reference::looped(of, &args)));
+                    Value::I(0)
+                }
                 Node::Looped { of, number, .. } => {
-                    let Node::Loop { of: l, .. } = body.nodes[of.index()] else { unreachable!("results are of loops") };
-                    let args: Vec<Scalar> = body.args(of).map(|a| to_scalar(out[a.index()])).collect();
-                    from_scalar(reference::looped(l, &args)[number as usize])
+                    from_scalar(loops.iter().find(|l| l.0 == of).expect("results are of loops").1[number as usize])
                 }
             });
         }

@@ -170,7 +170,7 @@ const KINDS: [&[DType]; 3] = [
 fn random_loops_have_the_bits_of_one_element_after_the_other() {
     let mut r = Rng(1_580_000_011);
     let mut taken = 0;
-    for turn in 0..600 {
+    for turn in 0..200 {
         let kind = r.pick(&KINDS);
         let body = body(&mut r, kind, false);
         let (n, rows) = (r.below(70), 1 + r.below(3));
@@ -184,20 +184,21 @@ fn random_loops_have_the_bits_of_one_element_after_the_other() {
             compare(&mut l, &body, &want, &format!("{turn} {isa:?} {registers:?}, n {n}"));
             taken += 1;
         }
-        let mut l = Launch::new(&body, &mut r, n * 12, rows);
+        let n = if turn % 8 == 0 { n * 12 } else { n };
+        let mut l = Launch::new(&body, &mut r, n, rows);
         let want = expected(&mut l, &body);
         // SAFETY: as above.
-        assert!(unsafe { tile::compile(&body).run(&l.args, n * 12, rows) });
-        compare(&mut l, &body, &want, &format!("{turn} tiles, n {}", n * 12));
+        assert!(unsafe { tile::compile(&body).run(&l.args, n, rows) });
+        compare(&mut l, &body, &want, &format!("{turn} tiles, n {n}"));
     }
-    assert!(taken > 500 * isas().count(), "{taken}");
+    assert!(taken > 150 * isas().count(), "{taken}");
 }
 
 #[test]
 fn random_loops_in_rows_with_folds() {
     let mut r = Rng(1_580_000_019);
     let mut taken = 0;
-    for turn in 0..400 {
+    for turn in 0..150 {
         let kind = r.pick(&KINDS);
         let body = body(&mut r, kind, true);
         let (n, rows) = (r.below(150), 1 + r.below(3));
@@ -216,7 +217,7 @@ fn random_loops_in_rows_with_folds() {
             taken += 1;
         }
     }
-    assert!(taken > 300 * isas().count(), "{taken}");
+    assert!(taken > 100 * isas().count(), "{taken}");
 }
 
 /// A turn of many values that live on across the loop around it.
