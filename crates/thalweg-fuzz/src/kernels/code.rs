@@ -84,11 +84,11 @@ pub enum Fields<F: Real> {
 }
 
 impl Code {
-    /// A kernel from a generator.
-    pub fn new(rng: &mut Rng) -> Code {
+    /// A kernel from a generator, with or without loops whose ends depend on data.
+    pub fn new(rng: &mut Rng, loops: bool) -> Code {
         let index = rng.bool().then(|| [rng.usize(1..4), rng.usize(1..3)]);
         let length = rng.usize(1..16);
-        Code { body: block(rng, length, 2, index), index }
+        Code { body: block(rng, length, 2, May { index, loops, exact: false }), index }
     }
 
     /// Its results: a number, an integer, a truth value.
@@ -209,15 +209,27 @@ fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())].clone()
 }
 
-fn block(rng: &mut Rng, length: usize, depth: usize, index: Option<[usize; 2]>) -> Vec<Instruction> {
-    (0..length).map(|_| instruction(rng, depth, index)).collect()
+/// What instructions may be.
+#[derive(Clone, Copy)]
+struct May {
+    /// See [`Code::index`].
+    index: Option<[usize; 2]>,
+    /// Loops whose ends depend on data.
+    loops: bool,
+    /// Only operations whose results are the same on every device.
+    exact: bool,
 }
 
-fn instruction(rng: &mut Rng, depth: usize, index: Option<[usize; 2]>) -> Instruction {
+fn block(rng: &mut Rng, length: usize, depth: usize, may: May) -> Vec<Instruction> {
+    (0..length).map(|_| instruction(rng, depth, may)).collect()
+}
+
+fn instruction(rng: &mut Rng, depth: usize, may: May) -> Instruction {
     let floats: Vec<ElementOp> = ElementOp::ALL
         .iter()
         .copied()
         .filter(|op| op.row().takes.has(DType::F32) && op.row().output == Output::Same && *op != ElementOp::Where)
+        .filter(|op| !may.exact || op.row().ulps == 0 && !matches!(op, ElementOp::Lerp | ElementOp::FloorDiv))
         .collect();
     // The last registers as often as all others, so that instructions make chains.
     let register = |rng: &mut Rng| rng.usize(..1 << 20);
@@ -233,19 +245,20 @@ fn instruction(rng: &mut Rng, depth: usize, index: Option<[usize; 2]>) -> Instru
         15 => Instruction::ToReal(args[0]),
         16 if depth > 0 => {
             let (a, b) = (rng.usize(..5), rng.usize(..5));
-            Instruction::If(args[0], block(rng, a, depth - 1, index), block(rng, b, depth - 1, index))
+            Instruction::If(args[0], block(rng, a, depth - 1, may), block(rng, b, depth - 1, may))
         }
         17 if depth > 0 => {
             let length = rng.usize(1..4);
-            Instruction::For(rng.usize(1..4), block(rng, length, depth - 1, index))
+            Instruction::For(rng.usize(1..4), block(rng, length, depth - 1, may))
         }
-        18 | 19 if depth > 0 => {
+        18 | 19 if depth > 0 && may.loops => {
             let (a, b) = (rng.usize(..3), rng.usize(1..6));
             // A read at a place that changes is refused.
-            let [condition, body] = [a, b].map(|length| block(rng, length, depth - 1, None));
+            let may = May { index: None, exact: may.exact || rng.usize(..3) > 0, ..may };
+            let [condition, body] = [a, b].map(|length| block(rng, length, depth - 1, may));
             Instruction::While(pick(rng, &[1, 2, 7, 30]), args[0] & 1, condition, body)
         }
-        _ => match index {
+        _ => match may.index {
             Some([_, dimensions]) => {
                 let place = |rng: &mut Rng| match rng.usize(..5) {
                     0 => Place::Computed(register(rng)),

@@ -250,6 +250,19 @@ impl Loop {
         self.0.cost
     }
 
+    /// Whether each operation of a turn is correctly rounded on every device, so that results are the same to the bit.
+    pub fn is_exact(self) -> bool {
+        self.region().nodes.iter().all(|node| match node {
+            RegionNode::Element { op, args } => {
+                let float = self.dtype(args[op.row().arity - 1]).is_float();
+                let rounded = op.row().ulps == 0 && !matches!(op, ElementOp::Lerp | ElementOp::FloorDiv);
+                !float || rounded
+            }
+            RegionNode::Loop { inner, .. } => inner.is_exact(),
+            _ => true,
+        })
+    }
+
     /// Turns that are expected.
     pub fn turns(self) -> u32 {
         self.0.region.most.clamp(1, EXPECTED_TURNS)

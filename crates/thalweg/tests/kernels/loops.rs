@@ -36,7 +36,7 @@ fn root<F: Real>(a: F) -> (F, i32) {
 
 /// Steps of the Collatz sequence to 1.
 #[kernel]
-fn collatz<F: Real>(start: i32, _scale: F) -> i32 {
+fn collatz<F: Real>(start: i32) -> i32 {
     let (mut n, mut steps) = (start, 0);
     while n > 1 {
         n = if n % 2 == 0 { n / 2 } else { 3 * n + 1 };
@@ -119,8 +119,8 @@ fn loops_on_tensors_are_those_on_numbers() {
     }
 
     let starts: Vec<i32> = (-3..700).collect();
-    let got = collatz::on(Tensor::new(starts.clone()), 1.0).to_vec::<i32>().unwrap();
-    let want: Vec<i32> = starts.iter().map(|&n| collatz(n, 1.0f32).get()).collect();
+    let got = collatz::on(Tensor::new(starts.clone())).to_vec::<i32>().unwrap();
+    let want: Vec<i32> = starts.iter().map(|&n| collatz::<f32>(n).get()).collect();
     assert_eq!((got[30], &got), (111, &want));
 
     let x: Vec<f32> = (0..200).map(|i| i as f32 * 0.03 - 3.0).collect();
