@@ -7,6 +7,7 @@
 //! the pattern. There is no symbolic dimension; relative things have types of their own
 //! ([`RelOp`], [`RelArg`]), and a size is always a concrete `usize`.
 
+use crate::region::MAX_ARGS;
 use crate::{DType, ElementOp, Loop, Monoid, ReduceOp};
 use std::borrow::Cow;
 use std::fmt;
@@ -353,10 +354,6 @@ pub struct RelOp {
     /// The arguments.
     pub args: [RelArg; MAX_ARGS],
 }
-
-/// The most arguments that an operation has. Those of a loop are what it reads of outside; all others have at most
-/// three.
-pub const MAX_ARGS: usize = 8;
 
 impl RelOp {
     /// The arguments as an operation holds them.

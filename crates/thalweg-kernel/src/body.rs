@@ -288,8 +288,8 @@ impl Body {
         self.args(id).last().map_or_else(|| self.dtype(id), |a| self.dtype(a))
     }
 
-    /// Whether a point has loops whose ends depend on data. Bodies with one are not contracted: a loop's arithmetic is
-    /// rounded as [`thalweg_ir::Region`] says, in every mode.
+    /// Whether a point has loops whose ends depend on data. Their arithmetic is rounded as [`thalweg_ir::Region`] says, in
+    /// every mode: a device that contracts a whole source or nothing contracts nothing there.
     pub fn has_loops(&self) -> bool {
         self.nodes.iter().any(|n| matches!(n, Node::Loop { .. }))
     }

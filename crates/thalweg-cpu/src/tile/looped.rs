@@ -6,35 +6,11 @@
 
 use super::call::{Block, Call};
 use super::compile::{Compiler, Level};
-use super::program::{Register, Step, width};
+use super::program::{Looping, Register, Step, Value, width};
 use crate::prepare::prepare;
-use std::mem::{replace, take};
+use std::mem::take;
 use thalweg_ir::{First, Loop};
 use thalweg_kernel::{Node, NodeId, turn};
-
-/// A register's lanes into another one's: from, to, bytes of a lane.
-type Move = (Register, Register, usize);
-
-/// A loop over the lanes of a tile.
-pub(super) struct Looping {
-    /// Turns after which it ends in any case.
-    most: u32,
-    /// What the carried values begin as.
-    first: Vec<Move>,
-    /// The lanes that have turns in the loop around it, if there is one.
-    around: Option<Register>,
-    /// The lanes that have another turn.
-    active: Register,
-    /// What tells that, and where it is then.
-    go: Vec<Step>,
-    goes: Register,
-    /// What else a turn does.
-    rest: Vec<Step>,
-    /// Carried values that others become: copied before any of them changes.
-    swapped: Vec<Move>,
-    /// What carried values become in the lanes that are active.
-    next: Vec<Move>,
-}
 
 impl Compiler<'_> {
     /// Compiles a loop on these arguments, node `id`; gives the registers of its carried values.
@@ -52,7 +28,7 @@ impl Compiler<'_> {
         }
         let carried: Vec<Register> = first.iter().map(|m| m.1).collect();
         let active = self.allocate(1, usize::MAX, Level::Point);
-        let around = replace(&mut self.active, Some(active));
+        let around = self.active.replace(active);
 
         let body = prepare(&turn(of));
         let before = self.widths.len();
@@ -111,7 +87,7 @@ impl Compiler<'_> {
 
     /// A constant in a register that keeps it.
     fn constant(&mut self, bits: u64, width: usize) -> Register {
-        self.fill(super::program::Value::Bits(bits), width, Level::Call)
+        self.fill(Value::Bits(bits), width, Level::Call)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::folds::Folder;
 use super::lanes::{Code, Loop};
-use super::looped::Looping;
 use thalweg_ir::{Compute, DType};
 use thalweg_kernel::{Access, AccessClass};
 
@@ -30,6 +29,30 @@ pub(super) enum Write {
     Apart { size: usize, convert: Option<(Loop, Register)> },
     /// Put together with what is there, neighbours or not.
     Combine(Folder),
+}
+
+/// A register's lanes into another one's: from, to, bytes of a lane.
+pub(super) type Move = (Register, Register, usize);
+
+/// A loop over the lanes of a tile.
+pub(super) struct Looping {
+    /// Turns after which it ends in any case.
+    pub most: u32,
+    /// What the carried values begin as.
+    pub first: Vec<Move>,
+    /// The lanes that have turns in the loop around it, if there is one.
+    pub around: Option<Register>,
+    /// The lanes that have another turn.
+    pub active: Register,
+    /// What tells that, and where it is then.
+    pub go: Vec<Step>,
+    pub goes: Register,
+    /// What else a turn does.
+    pub rest: Vec<Step>,
+    /// Carried values that others become: copied before any of them changes.
+    pub swapped: Vec<Move>,
+    /// What carried values become in the lanes that are active.
+    pub next: Vec<Move>,
 }
 
 /// One pass over a tile.

@@ -18,16 +18,20 @@
 
 mod text;
 
-use crate::{DType, ElementOp, MAX_ARGS};
+use crate::{DType, ElementOp};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
-/// Turns that a loop is taken to have where nothing is known, for the planner: about what Newton's method, a random
-/// walk and the border of the Mandelbrot set have in common.
+/// Turns that a loop is taken to have where nothing is known, for the planner: more than Newton's method needs, fewer than
+/// the border of the Mandelbrot set.
 const EXPECTED_TURNS: u32 = 24;
+
+/// The most arguments that an operation has. Those of a loop are what it reads of outside; all others have at most
+/// three.
+pub const MAX_ARGS: usize = 8;
 
 /// What a carried value begins as.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! loop { a; if c { b; break; } d }      { let mut goes = true; while goes { a; if c { b; goes = false; } if goes { d } } }
-//! for k in a..n { b }                   { let end = n; let mut next = a; while next < end { let k = next; next = next + 1; b } }
+//! for k in a..n { b }                   { let end = n; let mut next = a; while next < end { let k = next; next += 1; b } }
 //! ```
 //!
 //! In: a loop as it was written. Out: an expression with `while` and `if` alone, which `rewrite.rs` knows. On numbers it
@@ -201,7 +201,7 @@ pub(super) fn plain_for(e: &ExprForLoop, own: &HashSet<Ident>, errors: &mut Erro
             let mut #next: i32 = ::thalweg::kernel::bound(#from);
             while #next < #end {
                 let #pattern = #next;
-                #next = #next + 1;
+                #next += 1;
                 #(#statements)*
             }
         }));

@@ -84,6 +84,20 @@ fn a_loop_is_a_loop_in_the_kernel_of_what_surrounds_it() {
 }
 
 #[test]
+fn loops_stand_around_products_and_rows() {
+    let numbers: Vec<f32> = (0..12 * 20).map(|i| (i % 37) as f32 * 0.05 + 0.1).collect();
+    let x = tensor(&numbers).reshape([12, 20]);
+    let w = tensor(&numbers).reshape([20, 12]);
+    let all = || {
+        let behind = roots::on(x.matmul(&w)).0;
+        let rows = roots::on(behind.softmax(1) * 9.0).0;
+        [roots::on(&x).0.matmul(&w), behind, rows].map(|y| values(&y))
+    };
+    let fused = thalweg::with_strict(true, all);
+    assert_eq!(fused, thalweg::with_strict(true, || thalweg::with_fusion(false, all)));
+}
+
+#[test]
 fn a_function_on_the_host_stands_between_kernels() {
     let cubes = HostOp::new(
         "cubes",

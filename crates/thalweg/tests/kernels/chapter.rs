@@ -35,7 +35,7 @@ fn clouds_are_the_same_on_numbers() {
 #[test]
 fn loops_are_the_same_on_numbers() {
     // What a place is multiplied by may be contracted, and a number of turns hangs on its last bit.
-    let turns = thalweg::with_strict(|| mandelbrot::over([30, 40]).on(-1.3, -2.0, 0.07).to_vec::<i32>()).unwrap();
+    let turns = thalweg::with_strict(true, || mandelbrot::over([30, 40]).on(-1.3, -2.0, 0.07).to_vec::<i32>()).unwrap();
     for (p, turns) in turns.iter().enumerate() {
         assert_eq!(*turns, mandelbrot([(p / 40) as i32, (p % 40) as i32], -1.3f32, -2.0, 0.07).get(), "{p}");
     }

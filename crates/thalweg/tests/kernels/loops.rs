@@ -4,7 +4,7 @@ use crate::assert_mistake;
 use crate::counting::{counted, pinned};
 use thalweg::kernel::{Edge, Field};
 use thalweg::prelude::*;
-use thalweg::{Backward, custom_grad};
+use thalweg::{Backward, custom_grad, with_fusion, with_strict};
 
 /// Turns that `z² + c` stays inside.
 #[kernel]
@@ -25,7 +25,7 @@ fn root<F: Real>(a: F) -> (F, i32) {
     let (mut x, mut n) = (a, 0);
     loop {
         let step = 0.5 * (x - a / x);
-        x = x - step;
+        x -= step;
         n += 1;
         if step.abs() <= 1e-6 * x.abs() {
             break;
@@ -51,7 +51,7 @@ fn collatz<F: Real>(start: i32) -> i32 {
 fn series<F: Real>(x: F, terms: i32) -> (F, bool) {
     let (mut sum, mut term, mut small) = (0.0, 1.0, false);
     for k in 0..terms {
-        term = term * x / (k + 1) as F;
+        term *= x / (k + 1) as F;
         if k % 2 == 1 {
             continue;
         }
@@ -84,7 +84,7 @@ fn nested<F: Real>(x: F, n: i32) -> F {
     } else {
         // Never ends for what is greater.
         while y < -1.0 || y > 0.0 {
-            y = y * 0.5;
+            y *= 0.5;
         }
     }
     y
@@ -102,7 +102,7 @@ fn loops_on_tensors_are_those_on_numbers() {
     let (xs, ys) = (x.to_vec::<f32>().unwrap(), y.to_vec::<f32>().unwrap());
     let want: Vec<i32> = ys.iter().flat_map(|&y| xs.iter().map(move |&x| mandelbrot(x, y).get())).collect();
     assert_eq!(mandelbrot::on(&x, &y).to_vec::<i32>().unwrap(), want);
-    assert!(want.iter().any(|&n| n == 100) && want.iter().any(|&n| n < 3));
+    assert!(want.contains(&100) && want.iter().any(|&n| n < 3));
 
     let a: Vec<f32> = [1e-20f32, 0.5, 2.0, 3.0, 1e20, f32::NAN, f32::INFINITY, 0.0, -1.0].repeat(9);
     let (got, turns) = root::on(Tensor::new(a.clone()));
@@ -142,7 +142,7 @@ fn a_loop_between_maps_costs_no_launch_and_no_bytes() {
     let (x, y) = grid();
     let (x, y) = (&x + &y * 0.0, &x * 0.0 + &y);
     let (shade, d) = counted(|| {
-        let n = mandelbrot::on(&x * 0.5 + &x * 0.5, &y.abs());
+        let n = mandelbrot::on(&x * 0.5 + &x * 0.5, y.abs());
         (n.cast(DType::F32) + 1.0).log() * 0.2
     });
     assert_eq!((d.kernels, d.bytes_written as usize), (1, 4 * 47 * 61), "{d:?}");
@@ -167,6 +167,27 @@ fn the_results_of_a_loop_share_their_turns() {
     assert!((x.to_vec::<f32>().unwrap()[3999] - 90f32.sqrt()).abs() < 1e-5);
 }
 
+/// What is computed from a product, from rows, and what goes into them: fused and unfused have the same bits.
+#[test]
+fn loops_stand_around_products_and_rows() {
+    let (x, w) =
+        (Tensor::linspace(-1.0, 1.0, 24 * 40).reshape([24, 40]), Tensor::linspace(0.2, 1.1, 40 * 56).reshape([40, 56]));
+    let all = || {
+        let into = root::on(x.abs() + 0.1).0.matmul(&w);
+        let behind = root::on(x.matmul(&w).abs() + 0.5).0;
+        let (rows, turns) = root::on((&behind - behind.mean_keepdim(1)).softmax(1));
+        let of_rows = root::on(behind.amax(1)).0;
+        [into, &behind * of_rows.reshape([24, 1]), rows, turns.cast(DType::F32)].map(|y| y.to_vec::<f32>().unwrap())
+    };
+    let fused = with_strict(true, all);
+    let unfused = with_strict(true, || with_fusion(false, all));
+    assert_eq!(fused, unfused);
+    let near = all();
+    for (fast, strict) in near[..3].iter().zip(&fused) {
+        assert!(fast.iter().zip(strict).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs()));
+    }
+}
+
 /// One plan for all numbers that are operands, and one for each number of literal turns.
 #[test]
 fn numbers_are_arguments_of_a_loop() {
@@ -174,7 +195,7 @@ fn numbers_are_arguments_of_a_loop() {
     fn until<F: Real>(x: F, limit: F, factor: F) -> (F, i32) {
         let (mut y, mut n) = (x, 0);
         while y < limit {
-            y = y * factor;
+            y *= factor;
             n += 1;
         }
         (y, n)
@@ -192,7 +213,7 @@ fn numbers_are_arguments_of_a_loop() {
     }
     assert_eq!(made[2..], [0; 4], "{made:?}");
     // Numbers alone are computed in the call.
-    let (y, n) = until::on(&x.lt(0.0).where_(&x, 1.0), 8.0, 2.0);
+    let (y, n) = until::on(x.lt(0.0).where_(&x, 1.0), 8.0, 2.0);
     assert_eq!((y.to_vec::<f32>().unwrap()[0], n.to_vec::<i32>().unwrap()[0]), (8.0, 3));
 }
 
@@ -203,7 +224,7 @@ fn a_loop_ends_after_the_most_turns() {
     fn halves<F: Real>(x: F) -> F {
         let mut y = x;
         while y != 0.0 {
-            y = y * 0.5;
+            y *= 0.5;
         }
         y
     }
@@ -214,7 +235,7 @@ fn a_loop_ends_after_the_most_turns() {
     fn forever<F: Real>(x: F) -> F {
         let mut y = x;
         while y > 0.0 {
-            y = y + 1.0;
+            y += 1.0;
         }
         y
     }
@@ -269,14 +290,14 @@ fn mistakes_are_told() {
     assert_mistake(|| drop(many::on(&t, &t, &t, &t, &t, &t, &t, &t, &t)), &["many", "at most 8"]);
 
     #[kernel(index)]
-    fn walk<F: Real>(at: [i32; 1], u: &Field<F, 1>) -> F {
+    fn trail<F: Real>(at: [i32; 1], u: &Field<F, 1>) -> F {
         let [mut i] = at;
         let mut sum = 0.0;
         while i > 0 {
             sum += u.get([i], Edge::Clamp);
-            i = i / 2;
+            i /= 2;
         }
         sum
     }
-    assert_mistake(|| drop(walk::over([3]).on(&t)), &["walk", "`u`", "in a loop"]);
+    assert_mistake(|| drop(trail::over([3]).on(&t)), &["trail", "`u`", "in a loop"]);
 }
