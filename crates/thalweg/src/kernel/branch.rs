@@ -62,10 +62,10 @@ pub fn select<F: Real, C: Condition<F>, A: Branch<F>, B: Branch<F, Out = A::Out>
         Ok(true) => a().lift(),
         Ok(false) => b().lift(),
         Err(mask) => {
-            F::under(mask.0);
+            F::under(mask.0, true);
             let a = a().lift();
             F::done();
-            F::under((!mask).0);
+            F::under(mask.0, false);
             let b = b().lift();
             F::done();
             A::pick(mask, a, b)

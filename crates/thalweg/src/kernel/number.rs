@@ -114,7 +114,7 @@ macro_rules! numbers {
             fn turns(_: u32) -> Option<Box<dyn Turns<$t>>> {
                 None
             }
-            fn under(_: bool) {}
+            fn under(_: bool, _: bool) {}
             fn done() {}
         }
     )*};

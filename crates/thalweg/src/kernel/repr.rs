@@ -46,8 +46,8 @@ pub trait Repr: Copy + Debug + 'static {
     fn known(mask: Self::RawMask) -> Option<bool>;
     /// Begins a loop of at most so many turns; none on numbers, whose loops are Rust's.
     fn turns(most: u32) -> Option<Box<dyn Turns<Self>>>;
-    /// What comes next, until [`Repr::done`], is for the elements where this holds.
-    fn under(mask: Self::RawMask);
+    /// What comes next, until [`Repr::done`], is for the elements where this is that.
+    fn under(mask: Self::RawMask, is: bool);
     /// See [`Repr::under`].
     fn done();
 }

@@ -94,8 +94,8 @@ pub(super) struct Trace {
     pub loops: Vec<TracedLoop>,
     /// Loops that are being traced.
     inside: usize,
-    /// What holds in the branches that are being traced, of the innermost loop: each with all before it.
-    under: Vec<Traced>,
+    /// The branches that are being traced, within the innermost loop: conditions, and whether they hold there.
+    under: Vec<(Traced, bool)>,
     /// More was done than is noted down.
     full: bool,
 }
@@ -271,10 +271,8 @@ impl Repr for Traced {
     fn turns(most: u32) -> Option<Box<dyn Turns<Traced>>> {
         Some(Box::new(Tracing::new(most)))
     }
-    fn under(mask: Traced) {
-        let before = OPEN.with_borrow(|(_, open)| open.last().and_then(|t| t.under.last().copied()));
-        let all = before.map_or(mask, |before| <Traced as Repr>::logic(ElementOp::And, &[before, mask]));
-        with_last(|t| t.under.push(all));
+    fn under(mask: Traced, is: bool) {
+        with_last(|t| t.under.push((mask, is)));
     }
     fn done() {
         with_last(|t| t.under.pop());
@@ -293,8 +291,8 @@ struct Tracing {
     stage: Stage,
     /// How many have, this time.
     done: u32,
-    /// What holds in the branches that the loop is in.
-    under: Vec<Traced>,
+    /// The branches that the loop is in.
+    under: Vec<(Traced, bool)>,
 }
 
 #[derive(Clone, Copy)]
@@ -350,7 +348,10 @@ impl Turns<Traced> for Tracing {
     }
     fn go(&mut self, mask: Traced) {
         // Elements of the other branch have no turn.
-        let all = self.under.last().map_or(mask, |&under| <Traced as Repr>::logic(ElementOp::And, &[under, mask]));
+        let logic = <Traced as Repr>::logic;
+        let branches = self.under.iter().map(|&(on, is)| if is { on } else { logic(ElementOp::Not, &[on]) });
+        let all = branches.reduce(|a, b| logic(ElementOp::And, &[a, b]));
+        let all = all.map_or(mask, |all| logic(ElementOp::And, &[all, mask]));
         with_last(|t| t.loops[self.of as usize].go = all.node);
         (self.stage, self.done) = (Stage::Next, 0);
     }
