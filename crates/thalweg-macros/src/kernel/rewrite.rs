@@ -188,6 +188,32 @@ impl Rewrite<'_> {
         })
     }
 
+    /// A loop.
+    fn repeated(&mut self, expr: &mut Expr) {
+        match expr {
+            Expr::While(e) => match loops::plain_while(e, self.errors) {
+                Some(plain) => self.instead(expr, plain),
+                None => *expr = verbatim(self.turns(e)),
+            },
+            Expr::Loop(e) => {
+                let plain = loops::plain_loop(e, self.errors);
+                self.instead(expr, plain);
+            }
+            Expr::ForLoop(e) => match loops::plain_for(e, &self.own, self.errors) {
+                Some(plain) => self.instead(expr, plain),
+                None => {
+                    // What it counts in is a plain number.
+                    let hidden = matches!(&*e.pat, Pat::Ident(name) if self.own.remove(&name.ident));
+                    visit_mut::visit_expr_for_loop_mut(self, e);
+                    if let (true, Pat::Ident(name)) = (hidden, &*e.pat) {
+                        self.own.insert(name.ident.clone());
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+
     /// What stands in the place of an expression.
     fn instead(&mut self, expr: &mut Expr, mut plain: Expr) {
         self.visit_expr_mut(&mut plain);
@@ -306,25 +332,7 @@ impl VisitMut for Rewrite<'_> {
                 visit_mut::visit_expr_assign_mut(self, e);
             }
             Expr::If(e) => *expr = verbatim(self.choice(e)),
-            Expr::While(e) => match loops::plain_while(e, self.errors) {
-                Some(plain) => self.instead(expr, plain),
-                None => *expr = verbatim(self.turns(e)),
-            },
-            Expr::Loop(e) => {
-                let plain = loops::plain_loop(e, self.errors);
-                self.instead(expr, plain);
-            }
-            Expr::ForLoop(e) => match loops::plain_for(e, &self.own, self.errors) {
-                Some(plain) => self.instead(expr, plain),
-                None => {
-                    // What it counts in is a plain number.
-                    let hidden = matches!(&*e.pat, Pat::Ident(name) if self.own.remove(&name.ident));
-                    visit_mut::visit_expr_for_loop_mut(self, e);
-                    if let (true, Pat::Ident(name)) = (hidden, &*e.pat) {
-                        self.own.insert(name.ident.clone());
-                    }
-                }
-            },
+            Expr::While(_) | Expr::Loop(_) | Expr::ForLoop(_) => self.repeated(expr),
             Expr::Binary(e) => match self.operator(e) {
                 Some(tokens) => *expr = verbatim(tokens),
                 None => visit_mut::visit_expr_mut(self, expr),
