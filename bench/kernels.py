@@ -129,10 +129,50 @@ def clouds(out):
                 out[i, j] = F(0.9) + F(0.1) * cloud
 
 
+@njit(**HOW)
+def mandelbrot(out):
+    step = F(2.6) / F(out.shape[0])
+    for i in prange(out.shape[0]):
+        cy = F(-1.3) + F(i) * step
+        for j in range(out.shape[1]):
+            cx = F(-2) + F(j) * step
+            x, y, turns = F(0), F(0), np.int32(0)
+            while x * x + y * y <= F(4) and turns < 200:
+                x, y = x * x - y * y + cx, F(2) * x * y + cy
+                turns += np.int32(1)
+            out[i, j] = turns
+
+
+@njit(**HOW)
+def kepler(mean, out):
+    for i in prange(mean.shape[0]):
+        for j in range(mean.shape[1]):
+            m = mean[i, j]
+            e = m
+            for _ in range(30):
+                step = (e - F(0.6) * F(math.sin(e)) - m) / (F(1) - F(0.6) * F(math.cos(e)))
+                e -= step
+                if abs(step) <= F(1e-5):
+                    break
+            out[i, j] = e
+
+
+@njit(**HOW)
+def collatz(start, out):
+    for i in prange(start.shape[0]):
+        for j in range(start.shape[1]):
+            n, steps = start[i, j], np.int32(0)
+            while n > 1:
+                n = np.int32(n >> 1) if n & 1 == 0 else np.int32(np.int32(3) * n + np.int32(1))
+                steps += np.int32(1)
+            out[i, j] = steps
+
+
 def numba_times(rounds):
     rng = np.random.default_rng(1)
     x, dy, dx = (rng.standard_normal((N, N)).astype(F) for _ in range(3))
     p, out = (np.abs(x) + F(0.5)).astype(F), np.empty((N, N), F)
+    turns, starts = np.empty((N, N), np.int32), (np.arange(N * N, dtype=np.int32) % 100_000 + 1).reshape(N, N)
     calls = {
         "leaky": lambda: leaky(x, out),
         "cube_root": lambda: cube_root(p, out),
@@ -140,6 +180,9 @@ def numba_times(rounds):
         "heat": lambda: heat(x, out),
         "warp": lambda: warp(x, dy, dx, out),
         "clouds": lambda: clouds(out),
+        "mandelbrot": lambda: mandelbrot(turns),
+        "kepler": lambda: kepler(x, out),
+        "collatz": lambda: collatz(starts, turns),
     }
     best = {}
     for name, call in calls.items():

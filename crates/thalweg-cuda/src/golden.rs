@@ -436,7 +436,24 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("convolution_tf32", convolution(DType::F32, Precision::Tf32)),
         ("convolution_bf16", convolution(DType::BF16, Precision::Full)),
         ("normal", normal()),
+        ("loop_mandelbrot", mandelbrot()),
     ]
+}
+
+/// How many turns `z² + c` stays inside, and another one on the other part of its number: a loop in a kernel of fast
+/// arithmetic.
+fn mandelbrot() -> (Kernel, Geometry) {
+    let turns = "loop{200;f32,f32;k0:f32,k0:f32,k0:i32;c0,c1,mul:0:0,mul:1:1,add:2:3,k40800000:f32,le:4:5,sub:2:3,a0,add:7:8,\
+                 add:0:0,mul:10:1,a1,add:11:12,c2,k1:i32,add:14:15;6;9,13,16}";
+    let of = thalweg_ir::Loop::parse(turns).expect("a loop");
+    let mut d = Draft::new(false, &[1 << 20], 0);
+    let (x, y) = (d.load(DType::F32, &[1]), d.load(DType::F32, &[1]));
+    let half = d.number(0.5);
+    let x = d.two(ElementOp::Mul, x, half);
+    let of = d.b.looped(of, &[x, y]);
+    let n = d.b.node(Node::Looped { of, number: 2, dtype: DType::I32 });
+    d.store(n, &[1]);
+    d.map()
 }
 
 /// The sources of a kernel, each once, in the order in which they run.

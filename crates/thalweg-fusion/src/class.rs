@@ -135,7 +135,7 @@ mod tests {
     fn class(rows: usize, columns: usize, step: usize, fused: bool) -> SegmentClass {
         let wide = View::contiguous(Shape::new(&[rows, columns * step]));
         let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 2, contiguous: true });
-        let rel = |op, arg| RelOp { op, dtype: DType::F32, rank: 2, attr: 0, args: [arg, RelArg::NONE, RelArg::NONE] };
+        let rel = |op, arg| RelOp { op, dtype: DType::F32, rank: 2, attr: 0, args: RelOp::pack(&[arg]) };
         let ops = [rel(Op::Slice, input), rel(Op::Element(ElementOp::Exp), RelArg::op(0))];
         let mut live = BitSet::new(2);
         live.insert(1);

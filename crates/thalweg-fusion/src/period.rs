@@ -97,7 +97,7 @@ mod tests {
     use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg};
 
     fn op(e: ElementOp, arg: RelArg) -> RelOp {
-        RelOp { op: Op::Element(e), dtype: DType::F32, rank: 1, attr: 0, args: [arg, RelArg::NONE, RelArg::NONE] }
+        RelOp { op: Op::Element(e), dtype: DType::F32, rank: 1, attr: 0, args: RelOp::pack(&[arg]) }
     }
 
     #[test]

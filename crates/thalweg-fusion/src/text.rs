@@ -11,7 +11,7 @@ use crate::cost::Costs;
 use crate::partition::{Effort, PLANNER};
 use crate::segment::{BitSet, Mode, OwnedSegment, Segment};
 use std::fmt::Write;
-use thalweg_ir::{Arg, DType, InputKind, MAX_RANK, Op, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, MAX_RANK, Op, RelArg, RelOp, Shape, View};
 use thalweg_kernel::Contracts;
 
 /// The first line.
@@ -50,7 +50,7 @@ pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
         };
         let arguments: Vec<String> = op.args().map(argument).collect();
         let ints: Vec<i64> = ints.by_ref().take(op.int_count()).copied().collect();
-        let (live, name) = (if segment.live.has(i) { "*" } else { "" }, op.op.name());
+        let (live, name) = (if segment.live.has(i) { "*" } else { "" }, op.op.spelled());
         let (attr, dtype, shape) = (op.attr, op.dtype, segment.shapes[i].dims());
         let arguments = arguments.join(" ");
         let _ = writeln!(out, "%{i}{live} {name} ({arguments}) attr {attr:#x} ints {ints:?} -> {dtype} {shape:?}");
@@ -144,7 +144,7 @@ fn operation(word: &str, rest: &str, segment: &mut OwnedSegment) -> Option<()> {
         dtype: DType::from_name(dtype)?,
         rank: shape.rank() as u8,
         attr: u32::from_str_radix(attr, 16).ok()?,
-        args: [RelArg::NONE; 3],
+        args: [RelArg::NONE; MAX_ARGS],
     };
     for (n, text) in arguments.split_whitespace().enumerate() {
         *op.args.get_mut(n)? = match text.strip_prefix('%') {

@@ -16,7 +16,7 @@ use crate::write::movement::apply_op;
 use crate::write::step::{ScalarArg, Slot, Step};
 use crate::{Costs, Effort};
 use std::sync::Arc;
-use thalweg_ir::{Arg, DType, InputKind, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, RelArg, RelOp, Shape, View};
 use thalweg_kernel::IndexMap;
 
 /// What the kernel of one operation follows from: the operation, its arguments being inputs, and how these lie.
@@ -196,7 +196,8 @@ struct Asked {
 
 impl Asked {
     fn new(mode: Mode) -> Asked {
-        let op = RelOp { op: thalweg_ir::Op::Cast, dtype: DType::F32, rank: 0, attr: 0, args: [RelArg::NONE; 3] };
+        let op =
+            RelOp { op: thalweg_ir::Op::Cast, dtype: DType::F32, rank: 0, attr: 0, args: [RelArg::NONE; MAX_ARGS] };
         let key = SingleKey { op, mode, shape: Shape::new(&[]), ints: vec![], inputs: vec![] };
         Asked { key, arguments: vec![] }
     }

@@ -18,7 +18,7 @@ use crate::products::{Product, in_other_orders, products};
 use crate::program::{Argument, Program, Step, Tensor};
 use fastrand::Rng;
 use std::cell::RefCell;
-use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
+use thalweg_ir::{DType, ElementOp, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
 /// How often the program runs, and a large one.
@@ -280,7 +280,7 @@ fn arrays(program: &Program) -> Vec<Array> {
 
 /// A step in the form that the interpreter takes, with this operation in place of its own.
 fn rel(step: &Step, op: Op) -> RelOp {
-    RelOp { op, dtype: step.dtype, rank: step.shape.rank() as u8, attr: step.attr, args: [RelArg::NONE; 3] }
+    RelOp { op, dtype: step.dtype, rank: step.shape.rank() as u8, attr: step.attr, args: [RelArg::NONE; MAX_ARGS] }
 }
 
 /// Whether a result may be rounded otherwise in one place than in another: all but what is in memory, or movement of a

@@ -7,7 +7,9 @@
 //! the pattern. There is no symbolic dimension; relative things have types of their own
 //! ([`RelOp`], [`RelArg`]), and a size is always a concrete `usize`.
 
-use crate::{DType, ElementOp, Monoid, ReduceOp};
+use crate::region::MAX_ARGS;
+use crate::{DType, ElementOp, Loop, Monoid, ReduceOp};
+use std::borrow::Cow;
 use std::fmt;
 
 /// An operation as a stream records it. Attributes that are structure are in [`RelOp::attr`], sizes in
@@ -58,6 +60,9 @@ pub enum Op {
     /// Arguments: the tensor, the index (i64, not negative), the values. Index and values have one shape, which is the
     /// tensor's but for the axis.
     Scatter(ScatterOp),
+    /// A carried value of a loop whose end depends on data, element by element. `attr`: which one. Arguments: the
+    /// region's, of one shape, or scalars.
+    Loop(Loop),
 }
 
 /// In [`RelOp::attr`] of a scan: backwards.
@@ -183,16 +188,28 @@ impl Op {
             Op::Scan(s) => s.name(),
             Op::Gather => "gather",
             Op::Scatter(s) => s.name(),
+            Op::Loop(_) => "loop",
         }
     }
 
-    /// The operation of that name.
+    /// The name, of a loop with all that it does: a text without spaces that [`Op::from_name`] reads.
+    pub fn spelled(self) -> Cow<'static, str> {
+        match self {
+            Op::Loop(l) => Cow::Owned(l.to_string()),
+            other => Cow::Borrowed(other.name()),
+        }
+    }
+
+    /// The operation of that name; of a loop that of what [`Op::spelled`] gives.
     pub fn from_name(name: &str) -> Option<Op> {
+        if name.starts_with("loop{") {
+            return Loop::parse(name).map(Op::Loop);
+        }
         let element = ElementOp::from_name(name).map(Op::Element);
         element.or_else(|| Op::OTHERS.iter().copied().find(|op| op.name() == name))
     }
 
-    /// Every operation that is not elementwise.
+    /// Every operation that is not elementwise, but for loops, of which there is no end.
     pub const OTHERS: &[Op] = &[
         Op::Cast,
         Op::Full,
@@ -233,6 +250,11 @@ impl Op {
         Op::Scatter(ScatterOp::Max),
         Op::Scatter(ScatterOp::Min),
     ];
+
+    /// Computes each element from those at the same place.
+    pub fn by_element(self) -> bool {
+        matches!(self, Op::Element(_) | Op::Cast | Op::Loop(_))
+    }
 
     /// A pure index map: no arithmetic, no masked elements.
     pub fn is_view(self) -> bool {
@@ -330,10 +352,17 @@ pub struct RelOp {
     /// Structural attributes; [`Op`] says which.
     pub attr: u32,
     /// The arguments.
-    pub args: [RelArg; 3],
+    pub args: [RelArg; MAX_ARGS],
 }
 
 impl RelOp {
+    /// The arguments as an operation holds them.
+    pub fn pack(args: &[RelArg]) -> [RelArg; MAX_ARGS] {
+        let mut all = [RelArg::NONE; MAX_ARGS];
+        all[..args.len()].copy_from_slice(args);
+        all
+    }
+
     /// The arguments that are there.
     pub fn args(&self) -> impl Iterator<Item = Arg> + '_ {
         self.args.iter().map(|a| a.decode()).take_while(|a| *a != Arg::None)

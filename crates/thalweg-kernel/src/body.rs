@@ -8,7 +8,7 @@
 //! value of the row, known when all of it has been read, and may be used at every point of the row again.
 //! [`crate::phases`] puts that in order.
 
-use thalweg_ir::{DType, ElementOp, Monoid, ScanOp};
+use thalweg_ir::{DType, ElementOp, Loop, MAX_ARGS, Monoid, ScanOp};
 
 /// A node of a [`Body`], by position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -154,6 +154,23 @@ pub enum Node {
         /// Whether the place is inside the operand.
         inside: NodeId,
     },
+    /// A loop whose end depends on data, which is over for each point by itself. Its results are read through
+    /// [`Node::Looped`]; [`Body::dtype`] is that of the first.
+    Loop {
+        /// The loop.
+        of: Loop,
+        /// The arguments of its region; unused ones repeat the first.
+        args: [NodeId; MAX_ARGS],
+    },
+    /// A carried value of a loop after its last turn.
+    Looped {
+        /// The loop's node.
+        of: NodeId,
+        /// Which one.
+        number: u16,
+        /// Its dtype.
+        dtype: DType,
+    },
 }
 
 /// A fold over the row. Its result is [`Node::Value`] with `slot`.
@@ -239,7 +256,9 @@ impl Body {
             | Node::Element { dtype, .. }
             | Node::Cast { dtype, .. }
             | Node::Value { dtype, .. }
-            | Node::Scanned { dtype, .. } => dtype,
+            | Node::Scanned { dtype, .. }
+            | Node::Looped { dtype, .. } => dtype,
+            Node::Loop { of, .. } => of.carried(0),
         }
     }
 
@@ -265,13 +284,15 @@ impl Body {
     /// The arguments of a node.
     #[inline]
     pub fn args(&self, id: NodeId) -> impl Iterator<Item = NodeId> + use<> {
-        let (args, n) = match self.nodes[id.index()] {
-            Node::Element { op, args, .. } => (args, op.row().arity),
-            Node::Cast { arg, .. } => ([arg; 3], 1),
-            Node::Gather { offset, inside, .. } => ([offset, inside, inside], 2),
-            _ => ([NodeId(0); 3], 0),
+        let (few, many, n) = match self.nodes[id.index()] {
+            Node::Element { op, args, .. } => (args, None, op.row().arity),
+            Node::Cast { arg, .. } => ([arg; 3], None, 1),
+            Node::Gather { offset, inside, .. } => ([offset, inside, inside], None, 2),
+            Node::Loop { of, args } => ([args[0]; 3], Some(args), of.region().args.len()),
+            Node::Looped { of, .. } => ([of; 3], None, 1),
+            _ => ([NodeId(0); 3], None, 0),
         };
-        args.into_iter().take(n)
+        (0..n).map(move |i| many.map_or_else(|| few[i], |all| all[i]))
     }
 
     /// Of each access, whether an element is loaded through it.
@@ -292,6 +313,12 @@ impl Body {
         self.args(id).last().map_or_else(|| self.dtype(id), |a| self.dtype(a))
     }
 
+    /// Whether a point has loops whose ends depend on data. Their arithmetic is rounded as [`thalweg_ir::Region`] says, in
+    /// every mode: a device that contracts a whole source or nothing contracts nothing there.
+    pub fn has_loops(&self) -> bool {
+        self.nodes.iter().any(|n| matches!(n, Node::Loop { .. }))
+    }
+
     /// Arithmetic of one point, in additions.
     pub fn cost(&self) -> u64 {
         self.nodes
@@ -299,6 +326,7 @@ impl Body {
             .map(|n| match n {
                 Node::Element { op, .. } => op.row().cost as u64,
                 Node::Cast { .. } => 1,
+                Node::Loop { of, .. } => of.cost() as u64,
                 _ => 0,
             })
             .sum::<u64>()
@@ -324,6 +352,8 @@ impl Node {
             Node::Element { args, .. } => *args = args.map(place),
             Node::Cast { arg, .. } => *arg = place(*arg),
             Node::Gather { offset, inside, .. } => (*offset, *inside) = (place(*offset), place(*inside)),
+            Node::Loop { args, .. } => *args = args.map(place),
+            Node::Looped { of, .. } => *of = place(*of),
             _ => {}
         }
         self

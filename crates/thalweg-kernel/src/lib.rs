@@ -22,6 +22,7 @@ mod rewrite;
 mod seen;
 mod text;
 mod traffic;
+mod turn;
 mod weights;
 
 pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
@@ -46,4 +47,5 @@ pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen};
 pub use seen::{Seen, scores, seen, seen_of};
 pub use traffic::{Moved, Nest, Stream, Way};
+pub use turn::turn;
 pub use weights::{Once, Weights, weights};

@@ -74,7 +74,7 @@ impl Passes {
                 body.args(id).for_each(|a| self.need(a, 0));
                 continue;
             }
-            let storable = !matches!(body.nodes[i], Node::Scanned { .. });
+            let storable = !matches!(body.nodes[i], Node::Scanned { .. } | Node::Loop { .. });
             self.nodes[i].kept = keep && storable && self.nodes[i].cost >= KEEP && self.count(id) > 1;
             if self.nodes[i].kept {
                 let first = self.first(id);
@@ -165,6 +165,7 @@ pub fn own_cost(node: Node) -> u32 {
     match node {
         Node::Element { op, .. } => op.row().cost,
         Node::Cast { .. } => 1,
+        Node::Loop { of, .. } => of.cost(),
         _ => 0,
     }
 }

@@ -5,8 +5,10 @@
 //! file.
 
 mod along;
+mod looped;
 
 pub use along::{OutOfRange, order, put, scan_row};
+pub use looped::looped;
 
 use crate::random;
 use thalweg_ir::monoid::Partial;
@@ -185,6 +187,13 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         Op::Gather => along::gather(rel.attr as usize, array(0), array(1), shape, dtype),
         Op::Scatter(op) => along::scatter(op, rel.attr as usize, [array(0), array(1), array(2)], dtype),
         Op::Matmul => matmul(array(0), array(1), shape, dtype),
+        Op::Loop(l) => Array::from_fn(shape, dtype, |p| {
+            let of = |(arg, &dtype): (&RefArg<'_>, &DType)| match arg {
+                RefArg::Array(a) => a.get(p),
+                RefArg::Scalar(bits) => Scalar::from_bits(*bits, dtype),
+            };
+            looped(l, &args.iter().zip(&l.region().args).map(of).collect::<Vec<_>>())[rel.attr as usize]
+        }),
     }
 }
 

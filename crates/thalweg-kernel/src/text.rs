@@ -30,6 +30,11 @@ impl fmt::Display for Body {
                 Node::Cast { dtype, arg } => writeln!(f, "cast {}: {}", n(arg), dtype.name())?,
                 Node::Value { slot, dtype } => writeln!(f, "value {slot} of the row: {}", dtype.name())?,
                 Node::Scanned { scan, dtype } => writeln!(f, "scan {scan}: {}", dtype.name())?,
+                Node::Loop { of, .. } => {
+                    let args: Vec<String> = self.args(crate::NodeId(i as u32)).map(n).collect();
+                    writeln!(f, "{of} of {}", args.join(" "))?;
+                }
+                Node::Looped { of, number, dtype } => writeln!(f, "result {number} of {}: {}", n(of), dtype.name())?,
                 Node::Gather { access, offset, inside } => {
                     writeln!(f, "gather @{access} at {} if {}", n(offset), n(inside))?;
                 }

@@ -80,7 +80,7 @@ mod tests {
     fn segment(rows: usize) -> OwnedSegment {
         let shape = Shape::new(&[rows, 3]);
         let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 2, contiguous: true });
-        let args = [input, RelArg::NONE, RelArg::NONE];
+        let args = RelOp::pack(&[input]);
         let mut live = BitSet::new(1);
         live.insert(0);
         OwnedSegment {

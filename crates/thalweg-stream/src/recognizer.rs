@@ -138,8 +138,8 @@ impl Node {
 
 /// The operation of a root, which is never compared.
 fn root_op() -> RelOp {
-    use thalweg_ir::{DType, Op, RelArg};
-    RelOp { op: Op::Cast, dtype: DType::Bool, rank: 0, attr: u32::MAX, args: [RelArg::NONE; 3] }
+    use thalweg_ir::{DType, MAX_ARGS, Op, RelArg};
+    RelOp { op: Op::Cast, dtype: DType::Bool, rank: 0, attr: u32::MAX, args: [RelArg::NONE; MAX_ARGS] }
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
     use thalweg_ir::{DType, ElementOp, Op, RelArg};
 
     fn op(e: ElementOp, dtype: DType) -> RelOp {
-        RelOp { op: Op::Element(e), dtype, rank: 2, attr: 0, args: [RelArg::op(1), RelArg::NONE, RelArg::NONE] }
+        RelOp { op: Op::Element(e), dtype, rank: 2, attr: 0, args: RelOp::pack(&[RelArg::op(1)]) }
     }
 
     /// Where a recognizer stands after these operations.

@@ -18,7 +18,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_fusion::{BitSet, Segment, independent_turns, period};
-use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
 /// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one
@@ -193,7 +193,7 @@ impl Recorder {
                 return Value::failed(self.device, error.poisoned(), shape, dtype);
             }
         }
-        let mut rel = RelOp { op, dtype, rank: shape.rank() as u8, attr, args: [RelArg::NONE; 3] };
+        let mut rel = RelOp { op, dtype, rank: shape.rank() as u8, attr, args: [RelArg::NONE; MAX_ARGS] };
         for (to, arg) in rel.args.iter_mut().zip(args) {
             *to = match arg {
                 Operand::Value(v) if v.epoch == self.epoch => RelArg::op(v.index as usize),

@@ -1,4 +1,4 @@
-//! Six kernels from one line to forty: docs/custom-kernels.md goes through them. Each is checked against itself on
+//! Kernels from one line to forty: docs/custom-kernels.md goes through them. Each is checked against itself on
 //! numbers; `--time` also times them on large tensors, beside `bench/kernels.py`.
 //!
 //! ```sh
@@ -113,6 +113,45 @@ pub fn hashed<F: Real>(i: i32, j: i32, seed: i32) -> F {
     bits as F / 16777216.0
 }
 
+/// 7. Turns that `z² + c` stays within 2 for points of the plane: the Mandelbrot set. Each has its own number of turns.
+#[kernel(index)]
+pub fn mandelbrot<F: Real>(at: [i32; 2], top: F, left: F, step: F) -> i32 {
+    let (cy, cx) = (top + at[0] as F * step, left + at[1] as F * step);
+    let (mut x, mut y, mut turns) = (0.0, 0.0, 0);
+    while x * x + y * y <= 4.0 && turns < 200 {
+        let next = x * x - y * y + cx;
+        y = 2.0 * x * y + cy;
+        x = next;
+        turns += 1;
+    }
+    turns
+}
+
+/// 8. Kepler's equation `e - eccentricity·sin(e) = mean` by Newton's method, until it has converged.
+#[kernel(max_turns = 30)]
+pub fn kepler<F: Real>(mean: F, eccentricity: F) -> F {
+    let mut e = mean;
+    loop {
+        let step = (e - eccentricity * e.sin() - mean) / (1.0 - eccentricity * e.cos());
+        e -= step;
+        if step.abs() <= 1e-5 {
+            break;
+        }
+    }
+    e
+}
+
+/// 9. How many steps Collatz's sequence takes to 1.
+#[kernel]
+pub fn collatz<F: Real>(start: i32) -> i32 {
+    let (mut n, mut steps) = (start, 0);
+    while n > 1 {
+        n = if n & 1 == 0 { n >> 1 } else { 3 * n + 1 };
+        steps += 1;
+    }
+    steps
+}
+
 /// A kernel by its name, on tensors that it holds.
 pub type Named = (&'static str, Box<dyn Fn() -> Tensor>);
 
@@ -122,6 +161,8 @@ pub fn all(size: usize) -> Vec<Named> {
     let (x, dy, dx) = (Tensor::randn(shape), Tensor::randn(shape), Tensor::randn(shape));
     let positive = x.abs() + 0.5;
     thalweg::synchronize().expect("the device works");
+    let (starts, mean) =
+        (Tensor::arange_with((size * size) as i64, DType::I32).reshape(shape) % 100_000 + 1, x.clone());
     let (p, u, image) = (positive.clone(), x.clone(), x.clone());
     let call = move || black_scholes::on(&positive, 1.0, 0.5, 0.02, 0.3).0;
     vec![
@@ -131,6 +172,9 @@ pub fn all(size: usize) -> Vec<Named> {
         ("heat", Box::new(move || heat::over(shape).on(&u, 0.1))),
         ("warp", Box::new(move || warp::over(shape).on(&image, &dy, &dx))),
         ("clouds", Box::new(move || clouds::over(shape).on(7, size as f64 / 8.0, 4))),
+        ("mandelbrot", Box::new(move || mandelbrot::over(shape).on(-1.3, -2.0, 2.6 / size as f64))),
+        ("kepler", Box::new(move || kepler::on(&mean, 0.6))),
+        ("collatz", Box::new(move || collatz::on(&starts))),
     ]
 }
 

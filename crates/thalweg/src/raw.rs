@@ -1,7 +1,7 @@
 //! Operations as a stream takes them, for the fuzzer: its programs are such. Nothing is checked.
 
 use crate::operand::Arg;
-use crate::record::{push, record0};
+use crate::record::{push_all, record0};
 use crate::{DType, Shape, Tensor};
 use std::sync::Arc;
 use thalweg_ir::Op;
@@ -23,7 +23,7 @@ pub fn tensor(value: Arc<Value>) -> Tensor {
 /// Records an operation that is as [`Op`] says; one without tensors on the default device.
 ///
 /// # Panics
-/// With more than three arguments.
+/// With more arguments than the operation has.
 pub fn record(op: Op, dtype: DType, shape: Shape, attr: u32, args: &[RawArg<'_>], ints: &[i64]) -> Tensor {
     let arg = |i: usize| match args[i] {
         RawArg::Tensor(t) => Arg::Tensor(t),
@@ -32,9 +32,6 @@ pub fn record(op: Op, dtype: DType, shape: Shape, attr: u32, args: &[RawArg<'_>]
     match args {
         [] => record0(crate::Device::default().0, op, dtype, shape, None),
         [RawArg::Scalar(bits)] => record0(crate::Device::default().0, op, dtype, shape, Some(*bits)),
-        [_] => push(op, dtype, shape, attr, [arg(0)], ints),
-        [_, _] => push(op, dtype, shape, attr, [arg(0), arg(1)], ints),
-        [_, _, _] => push(op, dtype, shape, attr, [arg(0), arg(1), arg(2)], ints),
-        _ => panic!("{}: {} arguments", op.name(), args.len()),
+        _ => push_all(op, dtype, shape, attr, &(0..args.len()).map(arg).collect::<Vec<_>>(), ints),
     }
 }

@@ -37,6 +37,29 @@ pub(crate) fn push<const N: usize>(
     Tensor { value, node }
 }
 
+/// As [`push`], for any number of arguments.
+#[track_caller]
+pub(crate) fn push_all(op: Op, dtype: DType, shape: Shape, attr: u32, args: &[Arg<'_>], ints: &[i64]) -> Tensor {
+    let tensors = || {
+        args.iter().filter_map(|arg| match arg {
+            Arg::Tensor(t) => Some(t),
+            Arg::Scalar(_) => None,
+        })
+    };
+    let device = tensors().next().expect("an argument is a tensor").value.device();
+    let operands: Vec<stream::Operand<'_>> = args
+        .iter()
+        .map(|arg| match arg {
+            Arg::Tensor(t) => stream::Operand::Value(&t.value),
+            Arg::Scalar(bits) => stream::Operand::Scalar(*bits),
+        })
+        .collect();
+    let value = record(device, op, dtype, shape, attr, &operands, ints);
+    let tracked = tensors().any(|t| t.node.is_some());
+    let node = if tracked { tape::node(op, attr, args, ints, &value) } else { None };
+    Tensor { value, node }
+}
+
 /// Records an operation with one tensor argument.
 #[inline]
 #[track_caller]

@@ -2,7 +2,7 @@
 //! threads.
 
 use super::{Lcg, device, download, read, upload, write};
-use thalweg_ir::{DType, ElementOp, MAX_RANK, Op, REVERSE, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
+use thalweg_ir::{DType, ElementOp, MAX_ARGS, MAX_RANK, Op, REVERSE, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, Node, Orientation, RowGeometry,
@@ -194,7 +194,7 @@ fn random_layouts_agree_with_the_interpreter_on_any_number_of_threads() {
         };
         let out_dtype = if op == Op::Scan(ScanOp::Argsort) { DType::I64 } else { dtype };
         let attr = axis as u32 | if reverse && operands.len() == 1 { REVERSE } else { 0 };
-        let rel = RelOp { op, dtype: out_dtype, rank: rank as u8, attr, args: [RelArg::NONE; 3] };
+        let rel = RelOp { op, dtype: out_dtype, rank: rank as u8, attr, args: [RelArg::NONE; MAX_ARGS] };
         let args: Vec<RefArg<'_>> = operands.iter().map(|o| RefArg::Array(&o.array)).collect();
         let want = reference::evaluate(&rel, Shape::new(out), &args, &[]);
         let elements = out.iter().product::<usize>();

@@ -1,7 +1,7 @@
 //! Matrix products against the sum that defines them.
 
 use super::{Lcg, device, download, read, upload, write};
-use thalweg_ir::{DType, Op, RelArg, RelOp, Scalar, Shape};
+use thalweg_ir::{DType, MAX_ARGS, Op, RelArg, RelOp, Scalar, Shape};
 use thalweg_kernel::reference::{Array, Data, RefArg, evaluate};
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, MatmulGeometry, Precision};
 use thalweg_runtime::{Device, Error};
@@ -128,7 +128,7 @@ fn products_of_small_integers_are_what_the_interpreter_says() {
             Array { shape: Shape::new(&[rows, columns]), dtype, data }
         };
         let (a, b) = (side(m, k), side(k, n));
-        let rel = RelOp { op: Op::Matmul, dtype, rank: 2, attr: 0, args: [RelArg::NONE; 3] };
+        let rel = RelOp { op: Op::Matmul, dtype, rank: 2, attr: 0, args: [RelArg::NONE; MAX_ARGS] };
         let expected = evaluate(&rel, Shape::new(&[m, n]), &[RefArg::Array(&a), RefArg::Array(&b)], &[]);
         let device = device(1 + round % 3);
         let (da, db) = (upload(&*device, &a.to_bytes()), upload(&*device, &b.to_bytes()));

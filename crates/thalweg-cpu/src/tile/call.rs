@@ -171,6 +171,7 @@ impl<'a> Call<'a> {
                     let args = args.map(|a| self.at[a as usize] as *const u8);
                     code.run(args, self.tile(out), lanes);
                 }
+                Step::Loop(ref l) => self.looped(l, b),
                 Step::Fold { value, ref code, lanes: acc } => {
                     code.accumulate(self.at[acc as usize], self.at[value as usize], lanes)
                 }

@@ -7,6 +7,7 @@ use super::{casts, floats, folds, ints};
 use crate::math;
 use crate::prepare::{Fused, contractions, prepare};
 use std::collections::HashMap;
+use std::mem::take;
 use std::sync::{Arc, LazyLock, Mutex};
 use thalweg_ir::{Compute, DType, ElementOp, Monoid};
 use thalweg_kernel::monoid::combination;
@@ -96,19 +97,24 @@ fn derived(op: Monoid, dtype: DType) -> Derived {
 const FOLDED: usize = usize::MAX - 1;
 const STORED: usize = usize::MAX;
 
-struct Compiler<'a> {
-    body: &'a Body,
+pub(super) struct Compiler<'a> {
+    pub body: &'a Body,
     row: Level,
-    pass: Pass,
-    widths: Vec<usize>,
-    free: Vec<Register>,
+    pub pass: Pass,
+    pub widths: Vec<usize>,
+    pub free: Vec<Register>,
+    /// In the turn of a loop: the registers of its values, and the lanes that have this turn.
+    given: Vec<Register>,
+    pub active: Option<Register>,
     /// Register of each node so far; a conversion that changes nothing shares its argument's.
     place: Vec<Register>,
     level: Vec<Level>,
+    /// The registers of the results of loops so far.
+    looped: Vec<(NodeId, Vec<Register>)>,
     /// For each register, the last node that reads it (as of what is known to live in it now).
-    last: Vec<usize>,
+    pub last: Vec<usize>,
     /// For each node, the last node that reads it, conversions looked through.
-    readers: Vec<usize>,
+    pub readers: Vec<usize>,
     contractions: Contractions,
 }
 
@@ -146,20 +152,42 @@ impl<'a> Compiler<'a> {
             pass: Pass::default(),
             widths: vec![],
             free: vec![],
+            given: vec![],
+            active: None,
             place: vec![],
             level: vec![],
+            looped: vec![],
             last: vec![],
             readers,
             contractions,
         }
     }
 
-    fn register(&self, id: NodeId) -> Register {
+    /// The compiler of a turn, which goes on with the same registers; `given` are those of its values.
+    pub(super) fn inside<'b>(&mut self, body: &'b Body, given: Vec<Register>) -> Compiler<'b> {
+        Compiler {
+            pass: Pass { steps: vec![], ..take(&mut self.pass) },
+            widths: take(&mut self.widths),
+            free: take(&mut self.free),
+            last: take(&mut self.last),
+            given,
+            active: self.active,
+            ..Compiler::new(body, self.row)
+        }
+    }
+
+    /// Goes on after a turn.
+    pub(super) fn outside(&mut self, inner: Compiler<'_>, steps: Vec<Step>) {
+        let Compiler { pass, widths, free, last, .. } = inner;
+        (self.pass, self.widths, self.free, self.last) = (Pass { steps, ..pass }, widths, free, last);
+    }
+
+    pub(super) fn register(&self, id: NodeId) -> Register {
         self.place[id.index()]
     }
 
     /// A register for lanes of this many bytes, in use until `last`.
-    fn allocate(&mut self, width: usize, last: usize, level: Level) -> Register {
+    pub(super) fn allocate(&mut self, width: usize, last: usize, level: Level) -> Register {
         // What is computed once for a call or a row must not be overwritten by its tiles.
         let keep = level < Level::Point;
         let found = if keep { None } else { self.free.iter().rposition(|&r| self.widths[r as usize] == width) };
@@ -177,7 +205,7 @@ impl<'a> Compiler<'a> {
         self.last.len() as Register - 1
     }
 
-    fn push(&mut self, level: Level, step: Step) {
+    pub(super) fn push(&mut self, level: Level, step: Step) {
         match level {
             Level::Call => self.pass.hoisted.push(step),
             Level::Row => self.pass.row.push(step),
@@ -201,13 +229,14 @@ impl<'a> Compiler<'a> {
         if self.body.accesses[access as usize].class == AccessClass::Uniform { self.row } else { Level::Point }
     }
 
-    fn node(&mut self, id: NodeId) {
+    pub(super) fn node(&mut self, id: NodeId) {
         let (i, dtype) = (id.index(), self.body.dtype(id));
         let (w, last) = (width(dtype), self.readers[i]);
         let args: Vec<NodeId> = self.body.args(id).collect();
         let of_args = args.iter().map(|a| self.level[a.index()]).max().unwrap_or(Level::Call);
         let level = match self.body.nodes[i] {
-            Node::Value { .. } => self.row,
+            Node::Value { .. } if self.given.is_empty() => self.row,
+            Node::Value { .. } | Node::Loop { .. } => Level::Point,
             Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } => self.access_level(access),
             Node::Gather { access, .. } => of_args.max(self.access_level(access)),
             _ => of_args,
@@ -232,9 +261,21 @@ impl<'a> Compiler<'a> {
                 out
             }
             Node::Scanned { .. } => unreachable!("results of scans are loads in the phases of a body"),
+            Node::Value { slot, .. } if !self.given.is_empty() => self.given[slot as usize],
             Node::Value { slot, .. } => self.fill(Value::Row(slot), w, level),
             Node::Scalar { slot, .. } => self.fill(Value::Scalar(slot), w, level),
             Node::Const { bits, .. } => self.fill(Value::Bits(bits), w, level),
+            Node::Loop { of, .. } => {
+                let args: Vec<Register> = args.iter().map(|a| self.register(*a)).collect();
+                let carried = self.looped(id, of, &args);
+                let first = carried[0];
+                self.looped.push((id, carried));
+                first
+            }
+            Node::Looped { of, number, .. } => {
+                let known = self.looped.iter().find(|l| l.0 == of).expect("a loop comes before its results");
+                known.1[number as usize]
+            }
             Node::Cast { arg, .. } => match casts::cast(self.body.dtype(arg), dtype) {
                 None => self.register(arg),
                 Some(run) => {
@@ -267,13 +308,13 @@ impl<'a> Compiler<'a> {
         for a in reads(self.body, &self.contractions, id) {
             let r = self.register(a);
             let ends = self.last[r as usize] <= i && r != out && self.level[a.index()] == Level::Point;
-            if ends && !self.free.contains(&r) {
+            if ends && !self.free.contains(&r) && !self.given.contains(&r) {
                 self.free.push(r);
             }
         }
     }
 
-    fn fill(&mut self, value: Value, width: usize, level: Level) -> Register {
+    pub(super) fn fill(&mut self, value: Value, width: usize, level: Level) -> Register {
         let out = self.allocate(width, usize::MAX, level);
         self.push(level, Step::Fill { value, width, out });
         out

@@ -17,6 +17,7 @@ mod floats;
 mod folds;
 mod ints;
 mod lanes;
+mod looped;
 mod moves;
 mod program;
 mod run;

@@ -31,6 +31,30 @@ pub(super) enum Write {
     Combine(Folder),
 }
 
+/// A register's lanes into another one's: from, to, bytes of a lane.
+pub(super) type Move = (Register, Register, usize);
+
+/// A loop over the lanes of a tile.
+pub(super) struct Looping {
+    /// Turns after which it ends in any case.
+    pub most: u32,
+    /// What the carried values begin as.
+    pub first: Vec<Move>,
+    /// The lanes that have turns in the loop around it, if there is one.
+    pub around: Option<Register>,
+    /// The lanes that have another turn.
+    pub active: Register,
+    /// What tells that, and where it is then.
+    pub go: Vec<Step>,
+    pub goes: Register,
+    /// What else a turn does.
+    pub rest: Vec<Step>,
+    /// Carried values that others become: copied before any of them changes.
+    pub swapped: Vec<Move>,
+    /// What carried values become in the lanes that are active.
+    pub next: Vec<Move>,
+}
+
 /// One pass over a tile.
 pub(super) enum Step {
     /// The same value in all lanes.
@@ -49,6 +73,8 @@ pub(super) enum Step {
     Valid { access: u16, out: Register },
     /// A loop over registers.
     Apply { code: Code, args: [Register; 3], out: Register },
+    /// Turns over registers until no lane is left.
+    Loop(Box<Looping>),
     /// A register into the lanes of a fold.
     Fold { value: Register, code: Folder, lanes: Register },
     /// A register to memory.

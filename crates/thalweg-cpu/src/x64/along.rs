@@ -20,7 +20,8 @@ use super::function::{Frame, loads_in_rows};
 use super::isa::Isa;
 use super::regalloc::{self, Allocation, Limits};
 use super::schedule::{self, Program};
-use super::vir::{Op, Vir};
+use super::turn_code::{self, TurnCode};
+use super::vir::Vir;
 use super::{Knobs, Report, Unsupported, dump, limits, lower, pages, unrolled};
 use crate::prepare::prepare;
 use crate::row_call::MOST_ROWS_ABREAST;
@@ -65,6 +66,9 @@ pub(crate) fn compile_along_with(
     Ok(CompiledAlong { code, phases, report })
 }
 
+/// Vector registers that loops in a pass with folds are left, if there are so many.
+const OF_TURNS: usize = 10;
+
 /// A phase, ready to be written.
 struct Part {
     v: Vir,
@@ -72,6 +76,7 @@ struct Part {
     main: (Program, Allocation),
     tail: Option<(Program, Allocation)>,
     held: Option<Accumulators>,
+    turns: Vec<TurnCode>,
     /// The row's values that it gives, and bytes of their lanes.
     gives: Vec<(u16, u8)>,
     instructions: usize,
@@ -95,7 +100,6 @@ pub(crate) fn assemble_along(
     let bytes = emit(body, &mut parts, &nothing, &accesses, (phases.values.len(), ahead, second), knobs.streaming)
         .ok_or(Unsupported::TooLarge)?;
     let passes = || parts.iter().filter(|p| p.tail.is_some());
-    let guards = |p: &Part| p.v.effects.iter().any(|e| p.v.inst(*e).op == Op::Guard);
     let report = Report {
         isa,
         lanes: passes().map(|p| p.v.lanes).min().unwrap_or(1),
@@ -103,7 +107,7 @@ pub(crate) fn assemble_along(
         instructions: parts.iter().map(|p| p.instructions).sum(),
         bytes: bytes.len(),
         spills: parts.iter().map(|p| p.main.1.spills).sum(),
-        rereads_inputs: parts.iter().any(guards),
+        rereads_inputs: parts.iter().any(|p| turn_code::has_guards(&p.v)),
         time: Duration::ZERO,
     };
     let loops = parts.iter().enumerate().flat_map(|(k, p)| {
@@ -134,26 +138,36 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
         let a = regalloc::allocate(&p, isa, limits).ok_or(Unsupported::TooLarge)?;
         Ok((p, a))
     };
+    let loops = |limits| turn_code::compile(&v, isa, limits).ok_or(Unsupported::TooLarge);
     if once {
         let all = isa.registers() - 1;
         let limits = Limits { vectors: knobs.registers.map_or(all, |r| r.min(all)), masks: 5 };
         let main = whole(schedule::unroll(&v, &order, 1, 1, false), limits)?;
-        return Ok(Part { v, main, tail: None, held: None, gives, instructions, slots: 0 });
+        let turns = loops(limits)?;
+        return Ok(Part { v, main, tail: None, held: None, turns, gives, instructions, slots: 0 });
     }
     let mut masked = limits(&v, isa, knobs, true);
     let tail = whole(schedule::unroll(&v, &order, 1, 1, true), masked)?;
     if v.folds.is_empty() {
         let limits = limits(&v, isa, knobs, false);
         let (p, mut a) = unrolled(&v, &order, isa, limits, tail.1.peak, knobs).ok_or(Unsupported::TooLarge)?;
-        a.hoist(&p, limits.vectors);
-        return Ok(Part { v, main: (p, a), tail: Some(tail), held: None, gives, instructions, slots: 0 });
+        let turns = loops(limits)?;
+        if turns.is_empty() {
+            a.hoist(&p, limits.vectors);
+        }
+        return Ok(Part { v, main: (p, a), tail: Some(tail), held: None, turns, gives, instructions, slots: 0 });
     }
-    let held = Accumulators::new(&v, tail.1.peak, knobs.registers);
+    // Loops need some, too.
+    let need = if v.loops.is_empty() { tail.1.peak } else { tail.1.peak.max(OF_TURNS) };
+    let held = Accumulators::new(&v, need, knobs.registers);
     masked = Limits { vectors: masked.vectors.min(held.vectors), masks: held.masks };
     let tail = whole(tail.0, masked)?;
     let (p, mut a) = folding(&v, &order, isa, masked, tail.1.peak, knobs).ok_or(Unsupported::TooLarge)?;
-    a.hoist(&p, masked.vectors);
-    Ok(Part { v, main: (p, a), tail: Some(tail), held: Some(held), gives, instructions, slots: 0 })
+    let turns = loops(masked)?;
+    if turns.is_empty() {
+        a.hoist(&p, masked.vectors);
+    }
+    Ok(Part { v, main: (p, a), tail: Some(tail), held: Some(held), turns, gives, instructions, slots: 0 })
 }
 
 /// As many copies as the order of folds asks for, and as many abreast as fit in the registers.
@@ -166,7 +180,8 @@ fn folding(
     knobs: Knobs,
 ) -> Option<(Program, Allocation)> {
     let copies = LANES / v.lanes;
-    let mut abreast = knobs.copies.unwrap_or(copies).min(copies);
+    // Copies side by side would share the loops' places.
+    let mut abreast = if v.loops.is_empty() { knobs.copies.unwrap_or(copies).min(copies) } else { 1 };
     loop {
         if abreast == 1 || knobs.copies.is_some() || single * abreast <= limits.vectors + limits.vectors / 2 {
             let p = schedule::unroll(v, order, copies, abreast, false);
@@ -195,6 +210,7 @@ fn emit(
     let home = frame.vectors(values * MOST_ROWS_ABREAST);
     for p in parts.iter_mut() {
         p.slots = frame.vectors(p.v.slots.len());
+        turn_code::place(&mut p.turns, &p.v, &mut |n| frame.vectors(n));
     }
     // One phase is over when the next begins.
     let places = |p: &Part| p.main.1.places.max(p.tail.as_ref().map_or(0, |t| t.1.places)) as usize;
@@ -259,7 +275,7 @@ fn emit(
 impl<'a> Emit<'a> {
     /// Turns to a phase; jumps to the label where the call does not run it.
     fn phase(&mut self, k: usize, p: &'a Part) -> Label {
-        (self.v, self.held, self.slots) = (&p.v, p.held.as_ref(), p.slots);
+        (self.v, self.held, self.slots, self.turns) = (&p.v, p.held.as_ref(), p.slots, &p.turns);
         self.salt = (k as u64 + 1) << 32;
         let skip = self.a.label();
         self.a.arith_imm(7, at(RSP, FRAME_START), k as i32);

@@ -316,6 +316,8 @@ impl Machine for Vir {
     }
 
     fn guard(&mut self, m: Val) {
+        // What is computed for lanes that are done with a loop does not count.
+        let m = self.active.map_or(m, |active| self.mask_and(m, active));
         self.effect(Op::Guard, ops::KMOV, 0, 0, &[m], 0);
     }
 }

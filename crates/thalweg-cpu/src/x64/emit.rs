@@ -12,6 +12,7 @@ use super::isa::Isa;
 use super::ops;
 use super::regalloc::{Allocation, Loc, Step};
 use super::schedule::Program;
+use super::turn_code::TurnCode;
 use super::vir::{CACHED, Class, DOWNWARDS, Inst, Op, Source, Val, Vir};
 use crate::row_call::ACCESS_WORDS;
 use std::collections::HashMap;
@@ -53,6 +54,12 @@ pub struct Emit<'a> {
     pub along: bool,
     /// Where the step's folds are held.
     pub held: Option<&'a Accumulators>,
+    /// The step's loops.
+    pub turns: &'a [TurnCode],
+    /// In a turn of a loop: where it is left for.
+    pub leave: Option<Label>,
+    /// Loops written so far.
+    pub written: u64,
     /// The copy of the step that a masked step stands for.
     pub copy: u8,
     /// Whole vectors are stored past the caches through accesses below this number.
@@ -83,6 +90,9 @@ impl<'a> Emit<'a> {
             spills: 0,
             along: false,
             held: None,
+            turns: &[],
+            leave: None,
+            written: 0,
             copy: 0,
             streaming: 0,
             ahead: Vec::new(),
@@ -91,7 +101,7 @@ impl<'a> Emit<'a> {
     }
 }
 
-impl Emit<'_> {
+impl<'a> Emit<'a> {
     pub fn avx512(&self) -> bool {
         self.v.isa == Isa::Avx512
     }
@@ -277,6 +287,11 @@ impl Emit<'_> {
                 self.splat(RAX, 4, inst.len, dst);
             }
             Op::Guard => self.guard(prog, vals[0], r(0)),
+            Op::Put => self.put_value(&inst, r(0)),
+            Op::Take => self.take_value(&inst, dst),
+            Op::Loop => self.turns(inst.aux as usize, prog.0.tail),
+            Op::Exit => self.exit(dst, r(0)),
+            Op::Carry => self.carry(prog, inst.aux, r(0)),
             Op::Const | Op::Table | Op::Iota | Op::Slot => unreachable!("invariants are not executed"),
         }
     }

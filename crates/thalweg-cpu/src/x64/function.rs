@@ -11,6 +11,7 @@
 use super::asm::*;
 use super::emit::*;
 use super::ops;
+use super::turn_code::{self, TurnCode};
 use super::vir::{Op, Slot, Source, Vir};
 use crate::row_call::ACCESS_WORDS;
 use thalweg_ir::DType;
@@ -58,12 +59,21 @@ impl Frame {
 }
 
 /// The bytes of a map body's function, its pool behind. `None`: the frame would be too large.
-pub fn emit(v: &Vir, body: &Body, main: Allocated, tail: Allocated, streaming: bool) -> Option<Vec<u8>> {
+pub fn emit(
+    v: &Vir,
+    turns: &mut [TurnCode],
+    body: &Body,
+    main: Allocated,
+    tail: Allocated,
+    streaming: bool,
+) -> Option<Vec<u8>> {
     let mut frame = Frame::new(&body.accesses);
     let mut e = Emit::new(v, &body.accesses);
     e.slots = frame.vectors(v.slots.len());
     e.scratch = frame.vectors(1);
     e.spills = frame.vectors(main.1.places.max(tail.1.places) as usize);
+    turn_code::place(turns, v, &mut |n| frame.vectors(n));
+    e.turns = turns;
     e.streaming = if streaming { body.accesses.len() as u16 } else { 0 };
     if body.stores.iter().any(|s| s.combine.is_some()) {
         // What accumulates takes its rows from afar, and they are short.
@@ -184,7 +194,7 @@ impl Emit<'_> {
     /// Fills the frame vectors that change by row, or those that do not.
     pub fn fill_slots(&mut self, by_row: bool) {
         for (i, s) in self.v.slots.clone().into_iter().enumerate() {
-            if !matches!(s.source, Source::Tail | Source::Value(_)) && s.by_call() != by_row {
+            if !matches!(s.source, Source::Tail | Source::Value(_) | Source::Turn(_)) && s.by_call() != by_row {
                 self.fill_slot(i as u64, s);
             }
         }
@@ -215,7 +225,7 @@ impl Emit<'_> {
                 }
                 self.element(s.dtype);
             }
-            Source::Tail | Source::Value(_) => {}
+            Source::Tail | Source::Value(_) | Source::Turn(_) => {}
         }
         self.a.store(home, RAX);
         if matches!(s.source, Source::Uniform(_)) && s.dtype == DType::F16 {

@@ -3,15 +3,17 @@
 //!
 //! Either the whole body is lowered or a reason is given ([`Unsupported`]); asking changes nothing.
 
+mod looped;
+
 use super::asm::Code;
 use super::elements::{self, lane_of};
 use super::isa::Isa;
 use super::ops;
 use super::vir::{Accumulate, CACHED, Class, DOWNWARDS, Inst, Op, Slot, Source, Val, Vir, pointer};
 use crate::machine::Machine;
-use crate::prepare::{Fused, contractions};
+use crate::prepare::{Fused, contractions, prepare};
 use thalweg_ir::{DType, ElementOp, Monoid};
-use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
+use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId, turn};
 
 /// Why a body is not compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +43,7 @@ fn wide(body: &Body) -> bool {
         let by_f64 = |d: DType| matches!(d, DType::I32 | DType::U32);
         lane_of(d) == 8
             || match *n {
+                Node::Loop { of, .. } => wide(&prepare(&turn(of))),
                 Node::Element { op, .. } => {
                     let o = body.operand_dtype(id);
                     lane_of(o) == 8 || (o.is_int() && matches!(op, Div | FloorDiv | Rem))
@@ -57,6 +60,10 @@ fn wide(body: &Body) -> bool {
 struct Lower<'a> {
     body: &'a Body,
     once: bool,
+    /// Whether the body is a turn of a loop.
+    turn: bool,
+    /// The loops so far.
+    loops: Vec<NodeId>,
     v: Vir,
     place: Vec<Val>,
     /// For each node the product that it takes in.
@@ -84,8 +91,7 @@ pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported
         return Err(Unsupported::Rows);
     }
     let lanes = if once { ONCE_LANES } else { isa.bytes() / if wide(body) { 8 } else { 4 } };
-    let contractions = contractions(body);
-    let mut l = Lower { body, once, v: Vir::new(isa, lanes), place: Vec::new(), contractions, halves: Vec::new() };
+    let mut l = Lower::new(body, once, Vir::new(isa, lanes));
     if isa == Isa::Avx2 {
         // Always slots 0 and 1: masked moves of the last step ask for them.
         for lane in [4, 8] {
@@ -121,7 +127,12 @@ pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported
     Ok(l.v)
 }
 
-impl Lower<'_> {
+impl<'a> Lower<'a> {
+    fn new(body: &'a Body, once: bool, v: Vir) -> Lower<'a> {
+        let contractions = contractions(body);
+        Lower { body, once, turn: false, loops: vec![], v, place: Vec::new(), contractions, halves: Vec::new() }
+    }
+
     fn node(&mut self, id: NodeId) -> Result<Val, Unsupported> {
         let v = &mut self.v;
         Ok(match self.body.nodes[id.index()] {
@@ -138,7 +149,17 @@ impl Lower<'_> {
                 let x = v.slot(Slot { source: Source::Scalar(slot), dtype, lane: lane_of(dtype) });
                 if dtype == DType::Bool { self.mask_of(x) } else { x }
             }
+            Node::Value { slot, dtype } if self.turn => {
+                let x = v.slot(looped::turn_slot(slot as usize, dtype));
+                if dtype == DType::Bool { self.mask_of(x) } else { x }
+            }
             Node::Value { slot, dtype } => v.slot(Slot { source: Source::Value(slot), dtype, lane: lane_of(dtype) }),
+            Node::Loop { of, .. } => self.looped(id, of)?,
+            Node::Looped { of, number, dtype } => {
+                let of = self.loops.iter().position(|l| *l == of).expect("a loop comes before its results");
+                let x = v.leaf(Op::Take, lane_of(dtype), 0, (of as u64) << 16 | number as u64);
+                if dtype == DType::Bool { self.mask_of(x) } else { x }
+            }
             Node::Gather { access, offset, inside } => {
                 let (offset, inside) = (self.place[offset.index()], self.place[inside.index()]);
                 self.gather_at(access, offset, inside)?

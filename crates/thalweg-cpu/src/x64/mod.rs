@@ -22,6 +22,8 @@ mod regalloc;
 mod schedule;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turn_code;
+mod turns;
 mod vir;
 
 use crate::prepare::prepare;
@@ -103,11 +105,14 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
     let limits = limits(&v, isa, knobs, false);
     let single = schedule::unroll(&v, &order, 1, 1, true);
     let tail = regalloc::allocate(&single, isa, self::limits(&v, isa, knobs, true)).ok_or(Unsupported::TooLarge)?;
+    let mut turns = turn_code::compile(&v, isa, limits).ok_or(Unsupported::TooLarge)?;
     let (main, mut loops) = unrolled(&v, &order, isa, limits, tail.peak, knobs).ok_or(Unsupported::TooLarge)?;
-    loops.hoist(&main, limits.vectors);
-    let bytes =
-        function::emit(&v, &body, (&main, &loops), (&single, &tail), knobs.streaming).ok_or(Unsupported::TooLarge)?;
-    let guards = v.effects.iter().any(|e| v.inst(*e).op == Op::Guard);
+    // A loop leaves no register as it was.
+    if turns.is_empty() {
+        loops.hoist(&main, limits.vectors);
+    }
+    let bytes = function::emit(&v, &mut turns, &body, (&main, &loops), (&single, &tail), knobs.streaming)
+        .ok_or(Unsupported::TooLarge)?;
     let report = Report {
         isa,
         lanes: v.lanes,
@@ -116,7 +121,7 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
         bytes: bytes.len(),
         spills: loops.spills,
         // A stride out of range also ends in the slow path, but before anything is written.
-        rereads_inputs: guards,
+        rereads_inputs: turn_code::has_guards(&v),
         time: Duration::ZERO,
     };
     let parts = [("main loop".into(), &main, &loops), ("tail".into(), &single, &tail)];
@@ -146,8 +151,11 @@ fn unrolled(
     /// too long.
     const LONGEST: usize = 12_000;
     for copies in [4, 2] {
-        let promising = single * copies <= limits.vectors + limits.vectors / 2 && order.len() * copies <= LONGEST;
-        if !knobs.copies.map_or(promising, |c| c == copies) {
+        // Copies would share the loops' places.
+        let promising = v.loops.is_empty()
+            && single * copies <= limits.vectors + limits.vectors / 2
+            && order.len() * copies <= LONGEST;
+        if !knobs.copies.map_or(promising, |c| c == copies && v.loops.is_empty()) {
             continue;
         }
         let p = schedule::unroll(v, order, copies, copies, false);

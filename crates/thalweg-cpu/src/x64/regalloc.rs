@@ -153,13 +153,7 @@ impl Alloc<'_> {
         let far = |v: &Val| (self.p.insts[v.at()].invariant(), self.next_use(*v));
         let victim = held.into_iter().filter(|v| !pinned.contains(v)).max_by_key(far)?;
         let reg = self.reg[victim.at()]?;
-        if !self.p.insts[victim.at()].invariant() && !self.dies(victim) && self.out.home[victim.at()].is_none() {
-            let place = self.free.pop().unwrap_or(self.out.places);
-            self.out.places = self.out.places.max(place + 1);
-            self.out.home[victim.at()] = Some(place);
-            self.out.spills += 1;
-            self.out.steps.push(Step::Spill { val: victim, reg });
-        }
+        self.spill(victim);
         self.release(victim);
         Some(reg)
     }
@@ -237,6 +231,9 @@ impl Alloc<'_> {
         if inst.op == Op::Fma {
             return self.fused(at, &inst, locs, folded);
         }
+        if inst.op == Op::Loop {
+            self.spill_all();
+        }
         let early = inst.op == Op::Gather;
         if !early {
             self.release_dead(pinned);
@@ -254,6 +251,28 @@ impl Alloc<'_> {
         }
         self.out.steps.push(Step::Run { at: at as u32, dst, vals: args, locs, form: 0 });
         Some(())
+    }
+
+    /// Everything that lives on goes to its home: what comes next uses all registers.
+    fn spill_all(&mut self) {
+        let held: Vec<Val> = self.vectors.iter().chain(&self.masks).flatten().copied().collect();
+        for v in held {
+            self.spill(v);
+            self.release(v);
+        }
+    }
+
+    /// Writes a value to its home, where it has to be kept and is not there yet.
+    fn spill(&mut self, v: Val) {
+        let Some(reg) = self.reg[v.at()] else { return };
+        if self.p.insts[v.at()].invariant() || self.dies(v) || self.out.home[v.at()].is_some() {
+            return;
+        }
+        let place = self.free.pop().unwrap_or(self.out.places);
+        self.out.places = self.out.places.max(place + 1);
+        self.out.home[v.at()] = Some(place);
+        self.out.spills += 1;
+        self.out.steps.push(Step::Spill { val: v, reg });
     }
 
     fn release_dead(&mut self, args: &[Val]) {

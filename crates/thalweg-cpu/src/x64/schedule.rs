@@ -1,7 +1,7 @@
 //! The order of a step's instructions, and its copies.
 //!
 //! In: a [`Vir`]. Out: a [`Program`], the straight line that the allocator goes through. Depth first from the effects,
-//! the argument of larger register need first. Stores stand after every load: an output may be the very buffer of an
+//! the argument of larger register need first. What a turn of a loop carries over comes last in it. Stores stand after every load: an output may be the very buffer of an
 //! input that dies here.
 
 use super::isa::Isa;
@@ -44,7 +44,10 @@ pub fn order(v: &Vir) -> Vec<Val> {
             stack.extend(args.into_iter().map(|a| (a, false)));
         }
     }
-    stores_after_loads(v, out)
+    let (carries, before): (Vec<Val>, _) = out.into_iter().partition(|x| v.inst(*x).op == Op::Carry);
+    let mut out = stores_after_loads(v, before);
+    out.extend(carries);
+    out
 }
 
 /// Sethi-Ullman numbers, as if values were not shared.
@@ -81,7 +84,7 @@ pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool)
     let mut varies = vec![false; v.insts.len()];
     for (i, inst) in v.insts.iter().enumerate() {
         varies[i] = inst.class == Class::Effect
-            || matches!(inst.op, Op::Iota | Op::Load | Op::Merge | Op::Gather | Op::StepLow)
+            || matches!(inst.op, Op::Iota | Op::Load | Op::Merge | Op::Gather | Op::StepLow | Op::Take)
             || inst.args().iter().any(|a| varies[a.at()]);
     }
     const NONE: Val = Val(u32::MAX);

@@ -72,6 +72,17 @@ pub enum Op {
     Gather,
     /// Records that a lane of the mask is true.
     Guard,
+    /// The first argument into a frame vector of a loop ([`Vir::loops`]; `aux`: `loop << 16 | value`).
+    Put,
+    /// Runs the loop `aux`, which leaves no register as it was.
+    Loop,
+    /// What is in a frame vector of a loop (`aux` as for [`Op::Put`]).
+    Take,
+    /// In a turn: the lanes that have it, of those where the first argument is true; leaves the loop where there are
+    /// none.
+    Exit,
+    /// In a turn: the first argument becomes the carried value in the slot `aux`.
+    Carry,
 }
 
 /// What register a value is in.
@@ -136,6 +147,8 @@ pub enum Source {
     Low(u16),
     /// A value of the row, which a phase before this one left in the frame.
     Value(u16),
+    /// A value of a turn: a carried one, or an argument of the loop.
+    Turn(u16),
     /// -1 in the lanes inside the row.
     Tail,
 }
@@ -156,6 +169,14 @@ impl Slot {
     pub fn by_call(&self) -> bool {
         matches!(self.source, Source::Scalar(_) | Source::Stride(_))
     }
+}
+
+/// A loop in a step.
+pub struct Turn {
+    /// One turn.
+    pub v: Vir,
+    /// Turns after which it ends in any case.
+    pub most: u32,
 }
 
 /// A fold over the points of a row.
@@ -227,6 +248,10 @@ pub struct Vir {
     pub slots: Vec<Slot>,
     /// Folds over the points, with accumulators of their own.
     pub folds: Vec<Accumulate>,
+    /// Loops whose ends depend on data.
+    pub loops: Vec<Turn>,
+    /// In a turn, the lanes that have it.
+    pub active: Option<Val>,
     /// Pool vectors, of the register's size.
     pub tables: Vec<Vec<u8>>,
     known: HashMap<Key, Val, BuildHasherDefault<Mix>>,
@@ -242,6 +267,8 @@ impl Vir {
             effects: Vec::new(),
             slots: Vec::new(),
             folds: Vec::new(),
+            loops: Vec::new(),
+            active: None,
             tables: Vec::new(),
             known: HashMap::default(),
         }

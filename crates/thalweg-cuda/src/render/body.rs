@@ -1,6 +1,7 @@
 //! The nodes of a body as statements for one lane.
 
 use super::elements::expression;
+use super::looped;
 use super::types::{cast, constant, held, scalar};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
@@ -84,16 +85,18 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
                 format!("{} * inverse({})", name(args[0]), name(args[1]))
             }
             Node::Element { op, .. } => {
-                // Where bits are to be the same, no function of a constant is folded by the compiler, whose last bit is
-                // another.
-                let hide = body.strict && op.row().function && body.operand_dtype(id).is_float();
-                let arg = |id| if hide { format!("hidden({})", name(id)) } else { name(id) };
-                let args: Vec<String> = body.args(id).map(arg).collect();
+                let args = looped::arguments(body, id, name);
                 let args: Vec<&str> = args.iter().map(String::as_str).collect();
                 expression(op, body.operand_dtype(id), &args)
             }
             Node::Cast { dtype, arg } => cast(body.dtype(arg), dtype, &name(arg)),
             Node::Value { slot, .. } => (names.value)(slot),
+            Node::Loop { of, .. } => {
+                let args: Vec<String> = body.args(id).map(name).collect();
+                out += &looped::statements(of, &name(id), &args, indent);
+                continue;
+            }
+            Node::Looped { of, number, .. } => looped::result(&name(of), number),
             Node::Scanned { .. } => unreachable!("what is scanned is loaded from a buffer"),
             Node::Gather { access, offset, inside } => (names.gather)(access, &name(offset), &name(inside)),
         };

@@ -13,6 +13,7 @@ pub mod access;
 pub mod body;
 pub mod contraction;
 pub mod elements;
+mod looped;
 pub mod map;
 mod monoid;
 pub mod rows;
@@ -84,7 +85,7 @@ impl Source {
 impl UnitKey {
     /// The name of the function, and the source.
     pub fn source(&self) -> (&'static str, Source) {
-        let same_bits = |body: &Body| body.strict || body.repeatable;
+        let same_bits = |body: &Body| body.strict || body.repeatable || body.has_loops();
         let (name, exact, own) = match self {
             UnitKey::Map(body, class) => ("map", same_bits(body), map::source(body, class)),
             UnitKey::Rows(body, class) => ("rows", same_bits(body), rows::source(body, class)),

@@ -4,7 +4,7 @@
 //! too.
 
 use serde::Serialize;
-use thalweg_ir::{DType, ElementOp, ScanOp};
+use thalweg_ir::{DType, ElementOp, Loop, RegionNode, ScanOp};
 use thalweg_kernel::{AccessClass, Body, Node, NodeId, Passes, own_cost};
 
 /// Points of a row beyond which nothing is kept in buffers.
@@ -132,7 +132,10 @@ fn body_is_wide(body: &Body) -> bool {
     body.nodes.iter().enumerate().any(|(i, n)| {
         let id = NodeId(i as u32);
         let by_float = |op| matches!(op, Div | FloorDiv | Rem);
-        body.dtype(id).size() == 8 || matches!(*n, Node::Element { op, dtype, .. } if dtype.is_int() && by_float(op))
+        let looped = |l: Loop| (0..l.region().nodes.len() as u32).any(|n| l.dtype(n).size() == 8);
+        body.dtype(id).size() == 8
+            || matches!(*n, Node::Loop { of, .. } if looped(of))
+            || matches!(*n, Node::Element { op, dtype, .. } if dtype.is_int() && by_float(op))
     })
 }
 
@@ -173,7 +176,26 @@ fn classify(body: &Body, passes: &Passes, id: NodeId, evaluations: u64, wide: u6
                 _ => work.special += n * op.row().cost as u64,
             }
         }
+        Node::Loop { of, .. } => looped(of, n, work),
         _ => {}
+    }
+}
+
+/// Counts so many evaluations of a loop, of as many turns as are expected.
+fn looped(of: Loop, n: u64, work: &mut Work) {
+    use ElementOp::{Div, FloorDiv, Recip, Rem, Rsqrt, Sqrt};
+    let n = n.saturating_mul(of.turns() as u64);
+    // The condition, a mask and what carries values over.
+    work.simple += n * (2 + of.region().next.len() as u64);
+    for node in &of.region().nodes {
+        match node {
+            RegionNode::Element { op: Div | FloorDiv | Rem | Recip | Sqrt | Rsqrt, .. } => work.divide += n,
+            RegionNode::Element { op, .. } if op.row().cost <= 4 => work.simple += n * op.row().cost as u64,
+            RegionNode::Element { op, .. } => work.special += n * op.row().cost as u64,
+            RegionNode::Cast { .. } => work.convert += n,
+            RegionNode::Loop { inner, .. } => looped(*inner, n, work),
+            _ => {}
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::segment::{Indexed, ValueId};
 use crate::write::map_layout::lay_out;
 use crate::write::movement::layout;
 use crate::write::step::{Form, Step};
-use thalweg_ir::{Op, Shape, View};
+use thalweg_ir::{Shape, View};
 use thalweg_kernel::{Geometry, IndexMap, Kernel};
 
 /// A shape's rank, and the axes of the domain, counted from the last, along which it is broadcast.
@@ -42,7 +42,7 @@ pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
     let mut words = Vec::with_capacity(2 + 3 * ops.len());
     words.extend([domain.rank() as u16, ones]);
     for &i in ops {
-        if !matches!(ix.seg.ops[i].op, Op::Element(_) | Op::Cast) {
+        if !ix.seg.ops[i].op.by_element() {
             return None;
         }
         words.push(against(ix.seg.shapes[i], domain)?);

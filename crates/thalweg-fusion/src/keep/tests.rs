@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::segment::{Mode, OwnedSegment};
-use thalweg_ir::{ElementOp, InputKind, ReduceOp, RelArg, RelOp, Shape, View};
+use thalweg_ir::{ElementOp, InputKind, MAX_ARGS, ReduceOp, RelArg, RelOp, Shape, View};
 use thalweg_kernel::Contracts;
 
 /// Numbers that look random and are the same every time.
@@ -38,7 +38,7 @@ impl Made {
     }
 
     fn op(&mut self, op: Op, args: &[RelArg], shape: [usize; 2], attr: u32) -> RelArg {
-        let mut rel = RelOp { op, dtype: DType::F32, rank: 2, attr, args: [RelArg::NONE; 3] };
+        let mut rel = RelOp { op, dtype: DType::F32, rank: 2, attr, args: [RelArg::NONE; MAX_ARGS] };
         rel.args[..args.len()].copy_from_slice(args);
         self.0.ops.push(rel);
         self.0.shapes.push(Shape::new(&shape));

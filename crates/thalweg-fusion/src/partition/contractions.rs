@@ -102,7 +102,7 @@ fn end_of_chain(facts: &Facts<'_>, product: usize, factor: ValueId, ops: &[usize
     loop {
         let mut all = users(end);
         let (Some(user), None) = (all.next(), all.next()) else { return end };
-        let elementwise = matches!(ix.seg.ops[user].op, Op::Element(_) | Op::Cast);
+        let elementwise = ix.seg.ops[user].op.by_element();
         let alone = ix.tensors(user).all(|(_, v)| match v {
             ValueId::Op(a) => a == end || !late.contains(&a),
             ValueId::Input(_) => true,

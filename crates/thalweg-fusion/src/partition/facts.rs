@@ -256,8 +256,7 @@ impl<'a> Facts<'a> {
             return None;
         }
         let rel = &self.ix.seg.ops[user];
-        let elementwise =
-            matches!(rel.op, Op::Element(_) | Op::Cast) && rel.dtype.size() <= self.ix.seg.ops[i].dtype.size();
+        let elementwise = rel.op.by_element() && rel.dtype.size() <= self.ix.seg.ops[i].dtype.size();
         (elementwise
             && self.ix.seg.shapes[user] == self.ix.seg.shapes[i]
             && !self.required.has(i)
@@ -282,7 +281,7 @@ impl<'a> Facts<'a> {
         let mut end = product;
         for i in (product + 1..seg.ops.len().min(product + NEAR)).filter(|&i| self.needed.has(i)) {
             let own = |v: ValueId| matches!(v, ValueId::Op(a) if inside.iter().any(|n| n.0 == a));
-            let by_point = matches!(seg.ops[i].op, Op::Element(_) | Op::Cast | Op::Reshape);
+            let by_point = seg.ops[i].op.by_element() || seg.ops[i].op == Op::Reshape;
             let args: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
             let fits = by_point && seg.shapes[i].numel() == seg.shapes[product].numel() && args.iter().any(|&v| own(v));
             if !fits || !args.iter().all(|&v| own(v) || self.is_of_inputs(v)) {

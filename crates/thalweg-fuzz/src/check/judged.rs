@@ -4,7 +4,7 @@ use super::Checker;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
-use thalweg_ir::{DType, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
+use thalweg_ir::{DType, MAX_ARGS, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 
 impl Checker {
@@ -32,7 +32,7 @@ impl Checker {
                 dtype: step.dtype,
                 rank: step.shape.rank() as u8,
                 attr: step.attr,
-                args: [RelArg::NONE; 3],
+                args: [RelArg::NONE; MAX_ARGS],
             };
             let want = reference::evaluate(&rel, step.shape, &args, &step.ints);
             let scalars: Vec<Array> = args

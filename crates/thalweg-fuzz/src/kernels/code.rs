@@ -4,7 +4,7 @@
 //! same on numbers and traced. Always true: an instruction reads registers that are there, each kind for itself.
 
 use fastrand::Rng;
-use thalweg::kernel::{Edge, Field, Int, Mask, Real, Repr, and, compare, or, select, to_int, to_real};
+use thalweg::kernel::{Edge, Field, Int, Loop, Mask, Real, Repr, and, compare, looped, or, select, to_int, to_real};
 use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp};
 
@@ -31,6 +31,9 @@ pub enum Instruction {
     If(usize, Vec<Instruction>, Vec<Instruction>),
     /// A loop of so many turns, a number and an integer going through it.
     For(usize, Vec<Instruction>),
+    /// A loop of at most so many turns: while one of the last truth values holds, which the first instructions compute, and
+    /// for some turns in any case. The others change a number and an integer.
+    While(u32, usize, Vec<Instruction>, Vec<Instruction>),
     /// An element of the field, at places that are the result's (axis, scale, shift) or computed.
     Read(Vec<Place>, Edge),
 }
@@ -81,11 +84,11 @@ pub enum Fields<F: Real> {
 }
 
 impl Code {
-    /// A kernel from a generator.
-    pub fn new(rng: &mut Rng) -> Code {
+    /// A kernel from a generator, with or without loops whose ends depend on data.
+    pub fn new(rng: &mut Rng, loops: bool) -> Code {
         let index = rng.bool().then(|| [rng.usize(1..4), rng.usize(1..3)]);
         let length = rng.usize(1..16);
-        Code { body: block(rng, length, 2, index), index }
+        Code { body: block(rng, length, 2, May { index, loops, exact: false }), index }
     }
 
     /// Its results: a number, an integer, a truth value.
@@ -133,6 +136,29 @@ fn run<F: Real>(body: &[Instruction], r: &mut Registers<F>, at: &[Int<F>], field
                     r.floats.push(x);
                     r.ints.push(i);
                 }
+            }
+            Instruction::While(most, mask, condition, body) => {
+                let of = Loop { kernel: "random", most: Some(*most) };
+                let (x, i) = r.last();
+                let turn = |(x, i, count): (F, Int<F>, Int<F>), body: &[Instruction]| {
+                    let mut inner = r.clone();
+                    inner.floats.push(x);
+                    inner.ints.extend([count, i]);
+                    run(body, &mut inner, at, fields);
+                    inner
+                };
+                let go = |state: (F, Int<F>, Int<F>)| {
+                    let more: Mask<F> = compare(ElementOp::Lt, state.2, 5);
+                    let inner = turn(state, condition);
+                    or(inner.mask(*mask + inner.masks.len() - 1), || more)
+                };
+                let next = |state: (F, Int<F>, Int<F>)| {
+                    let (x, i) = turn(state, body).last();
+                    (x, i, state.2 + 1)
+                };
+                let (x, i, count) = looped::<F, _, _>(of, (x, i, Int::from(0)), go, next);
+                r.floats.push(x);
+                r.ints.extend([i, count]);
             }
             Instruction::Read(places, edge) => {
                 let place = |p: &Place| match *p {
@@ -183,20 +209,32 @@ fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())].clone()
 }
 
-fn block(rng: &mut Rng, length: usize, depth: usize, index: Option<[usize; 2]>) -> Vec<Instruction> {
-    (0..length).map(|_| instruction(rng, depth, index)).collect()
+/// What instructions may be.
+#[derive(Clone, Copy)]
+struct May {
+    /// See [`Code::index`].
+    index: Option<[usize; 2]>,
+    /// Loops whose ends depend on data.
+    loops: bool,
+    /// Only operations whose results are the same on every device.
+    exact: bool,
 }
 
-fn instruction(rng: &mut Rng, depth: usize, index: Option<[usize; 2]>) -> Instruction {
+fn block(rng: &mut Rng, length: usize, depth: usize, may: May) -> Vec<Instruction> {
+    (0..length).map(|_| instruction(rng, depth, may)).collect()
+}
+
+fn instruction(rng: &mut Rng, depth: usize, may: May) -> Instruction {
     let floats: Vec<ElementOp> = ElementOp::ALL
         .iter()
         .copied()
         .filter(|op| op.row().takes.has(DType::F32) && op.row().output == Output::Same && *op != ElementOp::Where)
+        .filter(|op| !may.exact || op.row().ulps == 0 && !matches!(op, ElementOp::Lerp | ElementOp::FloorDiv))
         .collect();
     // The last registers as often as all others, so that instructions make chains.
     let register = |rng: &mut Rng| rng.usize(..1 << 20);
     let args = [register(rng), register(rng), register(rng)];
-    match rng.usize(..20) {
+    match rng.usize(..22) {
         0 => Instruction::Literal(pick(rng, &[0.0, -0.0, 1.0, 0.5, -2.25, 3.0, 0.1, 1e-3, 100.0])),
         1 => Instruction::Integer(rng.i32(-5..40)),
         2..=8 => Instruction::Float(pick(rng, &floats), args),
@@ -207,13 +245,20 @@ fn instruction(rng: &mut Rng, depth: usize, index: Option<[usize; 2]>) -> Instru
         15 => Instruction::ToReal(args[0]),
         16 if depth > 0 => {
             let (a, b) = (rng.usize(..5), rng.usize(..5));
-            Instruction::If(args[0], block(rng, a, depth - 1, index), block(rng, b, depth - 1, index))
+            Instruction::If(args[0], block(rng, a, depth - 1, may), block(rng, b, depth - 1, may))
         }
         17 if depth > 0 => {
             let length = rng.usize(1..4);
-            Instruction::For(rng.usize(1..4), block(rng, length, depth - 1, index))
+            Instruction::For(rng.usize(1..4), block(rng, length, depth - 1, may))
         }
-        _ => match index {
+        18 | 19 if depth > 0 && may.loops => {
+            let (a, b) = (rng.usize(..3), rng.usize(1..6));
+            // A read at a place that changes is refused.
+            let may = May { index: None, exact: may.exact || rng.usize(..3) > 0, ..may };
+            let [condition, body] = [a, b].map(|length| block(rng, length, depth - 1, may));
+            Instruction::While(pick(rng, &[1, 2, 7, 30]), args[0] & 1, condition, body)
+        }
+        _ => match may.index {
             Some([_, dimensions]) => {
                 let place = |rng: &mut Rng| match rng.usize(..5) {
                     0 => Place::Computed(register(rng)),

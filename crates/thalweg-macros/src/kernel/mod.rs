@@ -6,13 +6,14 @@
 //! the user's code.
 
 mod assigned;
+mod loops;
 mod matches;
 mod rewrite;
 mod signature;
 #[cfg(test)]
 mod tests;
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use signature::{Kind, Parameter, Signature};
 use syn::{Error, Expr, ItemFn};
@@ -36,10 +37,7 @@ impl Errors {
 
 pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let by_place = syn::parse2::<Ident>(options.clone()).is_ok_and(|option| option == "index");
-    if !options.is_empty() && !by_place {
-        errors.at(options, "a kernel is #[kernel], or #[kernel(index)]");
-    }
+    let (by_place, most) = read_options(options, &mut errors);
     let mut function = match syn::parse2::<ItemFn>(function) {
         Ok(function) => function,
         Err(error) => {
@@ -49,11 +47,36 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
     };
     let signature = signature::read(&function, by_place, &mut errors);
     let Some(signature) = signature else { return told(errors) };
-    rewrite::function(&mut function, &signature.number, &mut errors);
+    rewrite::function(&mut function, &signature.number, most, &mut errors);
     match errors.0 {
         Some(_) => told(errors),
         None => write(&function, &signature),
     }
+}
+
+/// Whether a kernel is called at places, and after how many turns its loops end.
+fn read_options(options: TokenStream, errors: &mut Errors) -> (bool, Option<u32>) {
+    let (mut by_place, mut most) = (false, None);
+    let read = syn::meta::parser(|option| match () {
+        _ if option.path.is_ident("index") => {
+            by_place = true;
+            Ok(())
+        }
+        _ if option.path.is_ident("max_turns") => {
+            let value: syn::LitInt = option.value()?.parse()?;
+            let turns = value.base10_parse::<u32>()?;
+            if turns == 0 {
+                return Err(Error::new(value.span(), "a loop has a turn at least"));
+            }
+            most = Some(turns);
+            Ok(())
+        }
+        _ => Err(option.error("a kernel is #[kernel], #[kernel(index)] or #[kernel(max_turns = 1000)]")),
+    });
+    if let Err(error) = syn::parse::Parser::parse2(read, options) {
+        errors.add(error);
+    }
+    (by_place, most)
 }
 
 fn told(errors: Errors) -> TokenStream {

@@ -7,6 +7,7 @@
 //! | `if c { a } else { b }` | `select(c, \|\| a, \|\| b)`; what both assign goes in and comes out as a tuple |
 //! | `a && b` | `and(a, \|\| b)` |
 //! | `match n { 0 => a, _ => b }` | a chain of `if` |
+//! | `while c { .. }` | `looped(.., \|..\| c, \|..\| { .. })`, likewise; `loops.rs` makes one of other loops |
 //! | `let mut i = 0` | `let mut i = Int::from(0)` |
 //! | `i as F`, `x as i32` | `to_real(i)`, `to_int(x)` |
 //! | `x.get([i, 0], ..)` | `x.get([coordinate(i), coordinate(0)], ..)` |
@@ -14,13 +15,16 @@
 //! What leaves the function early, or has no meaning over all elements at once, is an error at its token.
 
 use super::assigned::assigned;
-use super::{Errors, matches, verbatim};
+use super::{Errors, loops, matches, verbatim};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use std::collections::HashSet;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
-use syn::{BinOp, Expr, ExprIf, FnArg, Item, ItemFn, Lit, Local, Pat, StmtMacro, Type, parse_quote};
+use syn::{
+    BinOp, Block, Expr, ExprForLoop, ExprIf, ExprLoop, ExprWhile, FnArg, Item, ItemFn, Lit, Local, Pat, StmtMacro,
+    Type, parse_quote,
+};
 
 /// Variables that the branches of one `if` may assign: as many as a tuple may have parts.
 const MOST_ASSIGNED: usize = 11;
@@ -29,10 +33,14 @@ const MOST_ASSIGNED: usize = 11;
 const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
 
 /// Rewrites the body of a function whose numbers are of this type.
-pub(super) fn function(function: &mut ItemFn, number: &Ident, errors: &mut Errors) {
+pub(super) fn function(function: &mut ItemFn, number: &Ident, most: Option<u32>, errors: &mut Errors) {
     let name = function.sig.ident.clone();
     // Parameters of these types are the kernel's from the start.
-    let mut rewrite = Rewrite { name, number, own: HashSet::new(), errors };
+    let most = match most {
+        Some(most) => quote!(::core::option::Option::Some(#most)),
+        None => quote!(::core::option::Option::None),
+    };
+    let mut rewrite = Rewrite { name, number, own: HashSet::new(), most, errors };
     for input in &function.sig.inputs {
         if let FnArg::Typed(typed) = input
             && let Pat::Ident(name) = &*typed.pat
@@ -51,6 +59,8 @@ struct Rewrite<'a> {
     number: &'a Ident,
     /// Variables that are integers or truth values of the kernel's, which plain ones are assigned to.
     own: HashSet<Ident>,
+    /// Turns after which its loops end: an `Option`.
+    most: TokenStream,
     errors: &'a mut Errors,
 }
 
@@ -82,7 +92,9 @@ impl Rewrite<'_> {
             (Pat::Ident(name), init) => {
                 let said = ty.is_some_and(|ty| self.own_type(ty).is_some());
                 let lifted = (said || ty.is_none() && name.mutability.is_some()) && self.lift(init);
-                self.own.extend((said || lifted).then(|| name.ident.clone()));
+                let cast =
+                    matches!(&*init, Expr::Cast(e) if matches!(&*e.ty, Type::Path(ty) if ty.path.is_ident("i32")));
+                self.own.extend((said || lifted || cast).then(|| name.ident.clone()));
             }
             _ => {}
         }
@@ -176,6 +188,69 @@ impl Rewrite<'_> {
         })
     }
 
+    /// A loop.
+    fn repeated(&mut self, expr: &mut Expr) {
+        match expr {
+            Expr::While(e) => match loops::plain_while(e, self.errors) {
+                Some(plain) => self.instead(expr, plain),
+                None => *expr = verbatim(self.turns(e)),
+            },
+            Expr::Loop(e) => {
+                let plain = loops::plain_loop(e, self.errors);
+                self.instead(expr, plain);
+            }
+            Expr::ForLoop(e) => match loops::plain_for(e, &self.own, self.errors) {
+                Some(plain) => self.instead(expr, plain),
+                None => {
+                    // What it counts in is a plain number.
+                    let hidden = matches!(&*e.pat, Pat::Ident(name) if self.own.remove(&name.ident));
+                    visit_mut::visit_expr_for_loop_mut(self, e);
+                    if let (true, Pat::Ident(name)) = (hidden, &*e.pat) {
+                        self.own.insert(name.ident.clone());
+                    }
+                }
+            },
+            _ => {}
+        }
+    }
+
+    /// What stands in the place of an expression.
+    fn instead(&mut self, expr: &mut Expr, mut plain: Expr) {
+        self.visit_expr_mut(&mut plain);
+        *expr = plain;
+    }
+
+    /// `while`, with what it assigns.
+    fn turns(&mut self, e: &mut ExprWhile) -> TokenStream {
+        let span = e.while_token.span;
+        let body: Block = e.body.clone();
+        let mut body: Expr = parse_quote!(#body);
+        let names = assigned([&*e.cond, &body]);
+        if names.is_empty() {
+            self.errors.at(e.while_token, "this loop assigns no variable of outside, so it would not end");
+        }
+        if names.len() > MOST_ASSIGNED {
+            let many = format!("more than {MOST_ASSIGNED} variables are assigned in this loop; put some into an array");
+            self.errors.at(e.while_token, many);
+        }
+        self.visit_expr_mut(&mut e.cond);
+        self.visit_expr_mut(&mut body);
+        let (condition, number, kernel, most) = (&e.cond, self.number, self.name.to_string(), &self.most);
+        let new: Vec<Ident> = (0..names.len()).map(|i| format_ident!("new_{i}", span = Span::mixed_site())).collect();
+        quote_spanned!(span=> {
+            let (#(#new,)*) = ::thalweg::kernel::looped::<#number, _, _>(
+                ::thalweg::kernel::Loop { kernel: #kernel, most: #most },
+                (#(::thalweg::kernel::lift::<#number, _>(#names),)*),
+                |(#(#names,)*)| #condition,
+                |(#(mut #names,)*)| {
+                    #body
+                    (#(::thalweg::kernel::lift::<#number, _>(#names),)*)
+                },
+            );
+            #(#names = #new;)*
+        })
+    }
+
     /// Comparisons, `&&` and `||`.
     fn operator(&mut self, e: &mut syn::ExprBinary) -> Option<TokenStream> {
         let op = match e.op {
@@ -211,23 +286,13 @@ impl Rewrite<'_> {
             ),
             Expr::Try(e) => (at(&e.question_token), "a kernel cannot return early; it gives numbers, no `Result`"),
             Expr::Let(e) => (at(e), "`let` in a condition looks at plain data; in a kernel, match that before"),
-            Expr::While(e) => (
-                at(&e.while_token),
-                "a loop whose end depends on data is not there yet; write `for _ in 0..N` with a constant, and an `if` \
-                 for what still changes",
-            ),
-            Expr::Loop(e) => (
-                at(&e.loop_token),
-                "a loop in a kernel has as many turns for each element; write `for _ in 0..N` with a constant",
-            ),
-            Expr::Break(e) => (
-                at(&e.break_token),
-                "a loop in a kernel has as many turns for each element; put what still changes into an `if`",
-            ),
-            Expr::Continue(e) => (
-                at(&e.continue_token),
-                "a turn of a loop in a kernel is the same for each element; put the rest of it into an `if`",
-            ),
+            Expr::While(ExprWhile { label: Some(label), .. })
+            | Expr::Loop(ExprLoop { label: Some(label), .. })
+            | Expr::ForLoop(ExprForLoop { label: Some(label), .. }) => {
+                (at(label), "labels cannot stand in a kernel; put the loops into functions, or assign a `bool`")
+            }
+            Expr::Break(e) => (at(&e.break_token), "there is no loop around this"),
+            Expr::Continue(e) => (at(&e.continue_token), "there is no loop around this"),
             Expr::Await(e) => (at(&e.await_token), "a kernel waits for nothing"),
             Expr::Async(e) => (at(&e.async_token), "a kernel waits for nothing"),
             Expr::Yield(e) => (at(&e.yield_token), "a kernel gives its results at its end"),
@@ -267,6 +332,7 @@ impl VisitMut for Rewrite<'_> {
                 visit_mut::visit_expr_assign_mut(self, e);
             }
             Expr::If(e) => *expr = verbatim(self.choice(e)),
+            Expr::While(_) | Expr::Loop(_) | Expr::ForLoop(_) => self.repeated(expr),
             Expr::Binary(e) => match self.operator(e) {
                 Some(tokens) => *expr = verbatim(tokens),
                 None => visit_mut::visit_expr_mut(self, expr),

@@ -58,13 +58,16 @@ fn statements(rng: &mut fastrand::Rng, depth: usize) -> String {
     let mut text = String::new();
     for _ in 0..rng.usize(..4) {
         let e = expression(rng, depth);
-        text += &match rng.usize(..8) {
+        text += &match rng.usize(..11) {
             0 => format!("let mut y = {e};"),
             1 => format!("let (mut a, b): (i32, bool) = ({e}, {e});"),
             2 => format!("x = {e};"),
             3 => format!("(x, n) = ({e}, 1);"),
             4 => format!("y += {e};"),
             5 if depth > 0 => format!("for k in 0..3 {{ {} }}", statements(rng, depth - 1)),
+            7 if depth > 0 => format!("while {e} {{ {} }}", statements(rng, depth - 1)),
+            8 if depth > 0 => format!("loop {{ if {e} {{ break; }} {} }}", statements(rng, depth - 1)),
+            9 if depth > 0 => format!("for k in 0..n {{ if {e} {{ continue; }} {} }}", statements(rng, depth - 1)),
             6 if depth > 0 => format!("if {e} {{ {} }}", statements(rng, depth - 1)),
             _ => format!("{e};"),
         };

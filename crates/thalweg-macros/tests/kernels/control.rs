@@ -11,28 +11,43 @@ fn early<F: Real>(x: F) -> F {
 #[kernel]
 fn until<F: Real>(x: F) -> F {
     let mut y = x;
-    while y > 1.0 {
-        y = y * 0.5;
+    while x > 1.0 {
+        let z = x * 0.5;
     }
     loop {
         y = y * 0.5;
     }
+    break;
     y
 }
 
 #[kernel]
-fn turns<F: Real>(x: F) -> F {
+fn turns<F: Real>(x: F, n: i32) -> F {
     let mut y = x;
-    for k in 0..8 {
-        if y > 1.0 {
-            break;
-        }
-        if k == 2 {
-            continue;
-        }
+    'outer: for k in 0..8 {
         y = y * 0.5;
     }
+    for k in 0..=n {
+        y = y * 0.5;
+        let z = [if y > 1.0 { break }; 1];
+    }
+    let found = loop {
+        y = y * 0.5;
+        if y < 1.0 {
+            break y;
+        }
+    };
     y
+}
+
+#[kernel(max_turns = 0)]
+fn never<F: Real>(x: F) -> F {
+    x
+}
+
+#[kernel(turns = 8)]
+fn other<F: Real>(x: F) -> F {
+    x
 }
 
 #[kernel]

@@ -29,13 +29,7 @@ impl Drop for Place {
 /// `exp(x)`, and its negative of which both are live: one kernel or two.
 fn segment(n: usize, fused: bool) -> OwnedSegment {
     let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 1, contiguous: true });
-    let one = |op, arg| RelOp {
-        op: Op::Element(op),
-        dtype: DType::F32,
-        rank: 1,
-        attr: 0,
-        args: [arg, RelArg::NONE, RelArg::NONE],
-    };
+    let one = |op, arg| RelOp { op: Op::Element(op), dtype: DType::F32, rank: 1, attr: 0, args: RelOp::pack(&[arg]) };
     let mut live = BitSet::new(2);
     live.insert(0);
     live.insert(1);

@@ -2,6 +2,7 @@
 
 use super::integer::{Int, Mask};
 use super::real::Real;
+use super::repr::Turns;
 
 /// What a branch of an `if` can give: numbers, integers and truth values of a kernel, tuples and arrays of them.
 #[diagnostic::on_unimplemented(
@@ -15,6 +16,8 @@ pub trait Branch<F: Real> {
     fn lift(self) -> Self::Out;
     /// `a` where the condition holds, else `b`, both of which are the kernel's.
     fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out;
+    /// Each number of it through a loop that is traced.
+    fn each(self, turns: &mut dyn Turns<F>) -> Self::Out;
 }
 
 /// A value as one of the kernel's.
@@ -59,7 +62,12 @@ pub fn select<F: Real, C: Condition<F>, A: Branch<F>, B: Branch<F, Out = A::Out>
         Ok(true) => a().lift(),
         Ok(false) => b().lift(),
         Err(mask) => {
-            let (a, b) = (a().lift(), b().lift());
+            F::under(mask.0, true);
+            let a = a().lift();
+            F::done();
+            F::under(mask.0, false);
+            let b = b().lift();
+            F::done();
             A::pick(mask, a, b)
         }
     }
@@ -137,6 +145,9 @@ impl<F: Real> Branch<F> for F {
     fn pick(c: Mask<F>, a: F, b: F) -> F {
         F::pick(c.0, a, b)
     }
+    fn each(self, turns: &mut dyn Turns<F>) -> F {
+        turns.number(self)
+    }
 }
 
 impl<F: Real> Branch<F> for Int<F> {
@@ -146,6 +157,9 @@ impl<F: Real> Branch<F> for Int<F> {
     }
     fn pick(c: Mask<F>, a: Int<F>, b: Int<F>) -> Int<F> {
         Int(F::pick_int(c.0, a.0, b.0))
+    }
+    fn each(self, turns: &mut dyn Turns<F>) -> Int<F> {
+        Int(turns.int(self.0))
     }
 }
 
@@ -157,6 +171,9 @@ impl<F: Real> Branch<F> for Mask<F> {
     fn pick(c: Mask<F>, a: Mask<F>, b: Mask<F>) -> Mask<F> {
         (c & a) | (!c & b)
     }
+    fn each(self, turns: &mut dyn Turns<F>) -> Mask<F> {
+        Mask(turns.mask(self.0))
+    }
 }
 
 impl<F: Real> Branch<F> for i32 {
@@ -167,6 +184,9 @@ impl<F: Real> Branch<F> for i32 {
     fn pick(c: Mask<F>, a: Int<F>, b: Int<F>) -> Int<F> {
         <Int<F>>::pick(c, a, b)
     }
+    fn each(self, turns: &mut dyn Turns<F>) -> Int<F> {
+        Int::from(self).each(turns)
+    }
 }
 
 impl<F: Real> Branch<F> for bool {
@@ -176,6 +196,9 @@ impl<F: Real> Branch<F> for bool {
     }
     fn pick(c: Mask<F>, a: Mask<F>, b: Mask<F>) -> Mask<F> {
         <Mask<F>>::pick(c, a, b)
+    }
+    fn each(self, turns: &mut dyn Turns<F>) -> Mask<F> {
+        Mask::from(self).each(turns)
     }
 }
 
@@ -188,6 +211,9 @@ impl<F: Real, T: Branch<F>, const N: usize> Branch<F> for [T; N] {
         let mut b = b.into_iter();
         a.map(|a| T::pick(c, a, b.next().expect("as many as in the other")))
     }
+    fn each(self, turns: &mut dyn Turns<F>) -> [T::Out; N] {
+        self.map(|x| x.each(turns))
+    }
 }
 
 /// A branch for its assignments alone.
@@ -195,6 +221,7 @@ impl<F: Real> Branch<F> for () {
     type Out = ();
     fn lift(self) {}
     fn pick(_: Mask<F>, _: (), _: ()) {}
+    fn each(self, _: &mut dyn Turns<F>) {}
 }
 
 macro_rules! tuples {
@@ -206,6 +233,9 @@ macro_rules! tuples {
             }
             fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out {
                 ($($t::pick(c, a.$n, b.$n),)+)
+            }
+            fn each(self, turns: &mut dyn Turns<F>) -> Self::Out {
+                ($(self.$n.each(turns),)+)
             }
         }
     )*};

@@ -18,7 +18,7 @@
 //!
 //! The function is generic over [`Real`]: `f32` and `f64`, and the numbers of a call on tensors, which note down what
 //! is done with them. The attribute rewrites what Rust cannot overload: numbers with a point (`0.5`), comparisons, `if`,
-//! `&&`, `match` on numbers. Everything else is the function as it was written, so the compiler checks that.
+//! `&&`, `match` on numbers, `while` and `loop`. Everything else is the function as it was written, so the compiler checks that.
 //!
 //! `leaky::on` calls it once on such numbers, and records what it notes as operations of the table. So a kernel
 //! fuses with what stands around it, has derivatives of every order, and runs on every device. Operands are tensors and
@@ -31,9 +31,11 @@ mod call;
 mod compare;
 mod field;
 mod integer;
+mod looped;
 mod number;
 mod place;
 mod real;
+mod regions;
 mod replay;
 mod repr;
 mod trace;
@@ -43,12 +45,13 @@ pub use call::{Call, Outputs, Take};
 pub use compare::{Compare, compare};
 pub use field::Field;
 pub use integer::{Int, Mask};
+pub use looped::{Loop, MOST_TURNS, bound, looped};
 #[doc(hidden)]
 pub use number::Elements;
 pub use real::Real;
 pub use repr::Edge;
 #[doc(hidden)]
-pub use repr::Repr;
+pub use repr::{Repr, Turns};
 pub use thalweg_ir::ElementOp;
 pub use trace::Traced;
 #[doc(hidden)]

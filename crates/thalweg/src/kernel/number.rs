@@ -1,6 +1,6 @@
 //! Kernels on numbers: what an operation means by its row of the table, rounded to the type.
 
-use super::repr::{Edge, Repr};
+use super::repr::{Edge, Repr, Turns};
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp};
 
@@ -111,6 +111,11 @@ macro_rules! numbers {
             fn known(mask: bool) -> Option<bool> {
                 Some(mask)
             }
+            fn turns(_: u32) -> Option<Box<dyn Turns<$t>>> {
+                None
+            }
+            fn under(_: bool, _: bool) {}
+            fn done() {}
         }
     )*};
 }

@@ -7,12 +7,14 @@
 
 use super::number::{on_floats, on_ints};
 use super::place::{self, Affine, affine_places};
+use super::regions::{Refused, Regions};
 use super::repr::Edge;
 use super::trace::{Kind, Node, Trace};
 use crate::operand::Arg;
-use crate::record::push;
+use crate::record::{push, push_all};
+use crate::tape::is_tracking;
 use crate::{DType, Device, Operand, Scalar, Shape, Tensor};
-use thalweg_ir::{ElementOp, Op};
+use thalweg_ir::{ElementOp, MAX_ARGS, Op};
 
 /// What a node of the trace is on these operands.
 #[derive(Clone)]
@@ -34,12 +36,15 @@ pub(super) struct Recording<'a> {
     trace: Trace,
     /// Of each node the number that it is, where that follows from numbers alone.
     known: Vec<Option<Scalar>>,
+    /// The loops whose ends depend on data.
+    regions: Regions,
     /// Of each node what it is by the result's place.
     affine: Vec<Option<Affine>>,
     values: Vec<Option<Value>>,
 }
 
 impl<'a> Recording<'a> {
+    #[track_caller]
     pub fn new(
         name: &'static str,
         operands: Vec<(&'static str, Operand<'a>)>,
@@ -50,9 +55,21 @@ impl<'a> Recording<'a> {
         let (names, operands): (_, Vec<_>) = operands.into_iter().unzip();
         let (known, affine) = (Vec::with_capacity(trace.nodes.len()), vec![]);
         let values = Vec::with_capacity(trace.nodes.len());
-        let mut own = Recording { name, names, operands, float, device, over, trace, known, affine, values };
+        let regions = Regions::new(&trace, float);
+        let mut own = Recording { name, names, operands, float, device, over, trace, known, regions, affine, values };
+        let loops = !own.trace.loops.is_empty();
         for i in 0..own.trace.nodes.len() {
+            if let Node::Looped { of, .. } = own.trace.nodes[i].0 {
+                own.regions.close(&own.trace, of);
+            }
             own.known.push(own.number(i));
+            if loops && let Err(Refused::Read(read)) = own.regions.push(&own.trace, own.known[i].is_some()) {
+                panic!(
+                    "{name}: a read of `{}` in a loop, at a place that the loop changes; read before it, or by a `for` \
+                     over constants",
+                    own.names[own.trace.reads[read as usize].operand]
+                );
+            }
         }
         if !own.trace.reads.is_empty() {
             own.affine = affine_places(&own.trace, &own.known);
@@ -75,7 +92,11 @@ impl<'a> Recording<'a> {
                 Kind::Int => Scalar::Int(s.to_f64() as i32 as i64),
                 _ => rounded(s),
             }),
-            Node::Place(_) | Node::Read(_) => None,
+            Node::Place(_) | Node::Read(_) | Node::Carried { .. } => None,
+            Node::Looped { of, number } => {
+                let args: Option<Vec<Scalar>> = self.regions.of(of).1.iter().map(|&a| self.known[a]).collect();
+                args.map(|args| rounded(self.regions.on_numbers(of, &args)[number as usize]))
+            }
             Node::Op { op, of, args: from } => match self.chosen(i) {
                 Some(chosen) => self.known[chosen],
                 None => {
@@ -97,7 +118,9 @@ impl<'a> Recording<'a> {
 
     /// Calls `f` with the nodes that a node is recorded from.
     fn each_needed(&self, i: usize, f: impl FnMut(usize)) {
-        match self.chosen(i) {
+        // What a turn chooses is chosen there.
+        let chosen = self.chosen(i).filter(|_| !self.in_a_turn(i));
+        match chosen {
             _ if self.known[i].is_some() => {}
             Some(chosen) => std::iter::once(chosen).for_each(f),
             None => match self.trace.nodes[i].0 {
@@ -138,8 +161,12 @@ impl<'a> Recording<'a> {
                 self.each_needed(i, |a| needed[a] = true);
             }
         }
+        if !self.trace.loops.is_empty() {
+            self.check_gradients(&needed);
+        }
         for (i, needed) in needed.into_iter().enumerate() {
-            let value = if needed { Some(self.node(i)) } else { None };
+            // What a turn computes is recorded with the loop.
+            let value = if needed && !self.in_a_turn(i) { Some(self.node(i)) } else { None };
             self.values.push(value);
         }
     }
@@ -162,6 +189,8 @@ impl<'a> Recording<'a> {
                 Value::Tensor(t) => Value::Tensor(t.cast(self.dtype(kind))),
                 Value::Scalar(_) => unreachable!("a number is known"),
             },
+            (Node::Looped { of, number }, _) => self.looped(of, number, kind),
+            (Node::Carried { .. }, _) => unreachable!("a carried value is in a turn"),
             (Node::Place(axis), _) => Value::Tensor(self.places(axis)),
             (Node::Read(read), _) => Value::Tensor(self.read(i, read as usize)),
             (Node::Op { op, of, args: from }, _) => match self.chosen(i) {
@@ -229,6 +258,85 @@ impl<'a> Recording<'a> {
         match self.value(i) {
             Value::Tensor(t) => t.cast(DType::I64),
             Value::Scalar(s) => Tensor::full_with(Shape::SCALAR, *s, (DType::I64, self.device)),
+        }
+    }
+
+    /// Whether a node is a part of what a turn of a loop does.
+    fn in_a_turn(&self, i: usize) -> bool {
+        self.regions.inside.get(i).is_some_and(Option::is_some)
+    }
+
+    /// A carried value of a loop after its last turn.
+    #[track_caller]
+    fn looped(&self, of: u32, number: u32, kind: Kind) -> Value {
+        let regions = &self.regions;
+        let (region, args) = regions.of(of);
+        if args.len() > MAX_ARGS {
+            let (name, n) = (self.name, args.len());
+            panic!(
+                "{name}: a loop takes {n} values of outside, which are at most {MAX_ARGS}; carry some of them in it"
+            );
+        }
+        let values: Vec<Value> = args.iter().map(|&a| self.value(a).clone()).collect();
+        // In wider floats where the kernel's are narrow, and of one shape.
+        let shape = values.iter().fold(Shape::SCALAR, |shape, v| match v {
+            Value::Tensor(t) => shape.broadcast(t.shape()).expect("the operands broadcast"),
+            Value::Scalar(_) => shape,
+        });
+        let values: Vec<Value> = values
+            .into_iter()
+            .zip(&region.args)
+            .map(|(v, &dtype)| match v {
+                Value::Tensor(t) => {
+                    let t = if t.dtype() == dtype { t } else { t.cast(dtype) };
+                    Value::Tensor(if *t.shape() == shape { t } else { t.broadcast_to(shape) })
+                }
+                scalar => scalar,
+            })
+            .collect();
+        let args: Vec<Arg<'_>> = values
+            .iter()
+            .zip(&region.args)
+            .map(|(v, &dtype)| match v {
+                Value::Tensor(t) => Arg::Tensor(t),
+                Value::Scalar(s) => Arg::Scalar(s.to_bits(dtype)),
+            })
+            .collect();
+        let (l, dtype) = (region.clone().intern(), regions.dtype(kind));
+        let result = push_all(Op::Loop(l), dtype, shape, number, &args, &[]);
+        Value::Tensor(if dtype == self.dtype(kind) { result } else { result.cast(self.dtype(kind)) })
+    }
+
+    /// Checks that no gradient would flow through a loop: it has no derivative.
+    #[track_caller]
+    fn check_gradients(&self, needed: &[bool]) {
+        let regions = &self.regions;
+        // Of each node the operand that a gradient would flow to from it.
+        let mut flows: Vec<Option<usize>> = vec![];
+        for (i, &(node, kind)) in self.trace.nodes.iter().enumerate() {
+            let of = |args: &[usize]| args.iter().find_map(|&a| flows[a]);
+            let tracked = |o: usize| {
+                let Operand::Tensor(t) = self.operands[o] else { return None };
+                (t.dtype().is_float() && t.node.as_ref().is_some_and(|n| n.carries())).then_some(o)
+            };
+            let flow = match node {
+                _ if kind != Kind::Float || self.known[i].is_some() => None,
+                Node::Operand(o) => tracked(o),
+                Node::Read(r) => tracked(self.trace.reads[r as usize].operand),
+                Node::Looped { of: l, .. } => of(&regions.of(l).1),
+                // A turn's own values count as those of the loop.
+                Node::Carried { .. } => None,
+                _ => of(&self.trace.args(i).collect::<Vec<_>>()),
+            };
+            let outside = regions.inside[i].is_none();
+            if let (Node::Looped { .. }, Some(o), true, true) = (node, flow, needed[i], outside && is_tracking()) {
+                panic!(
+                    "{}: a loop whose end depends on data has no derivative, and operand `{}` is tracked; say what it is \
+                     with `custom_grad`, or give `.detach()`",
+                    self.name, self.names[o]
+                );
+            }
+            flows.push(flow);
         }
     }
 

@@ -44,4 +44,23 @@ pub trait Repr: Copy + Debug + 'static {
     fn read(field: &Self::RawField, at: &[Self::RawInt], edge: Edge) -> Self;
     /// What a truth value is, where that is known: on numbers.
     fn known(mask: Self::RawMask) -> Option<bool>;
+    /// Begins a loop of at most so many turns; none on numbers, whose loops are Rust's.
+    fn turns(most: u32) -> Option<Box<dyn Turns<Self>>>;
+    /// What comes next, until [`Repr::done`], is for the elements where this is that.
+    fn under(mask: Self::RawMask, is: bool);
+    /// See [`Repr::under`].
+    fn done();
+}
+
+/// A loop that is traced. Its carried values go through it three times: as what they begin as, to become what they are
+/// in a turn; as what they are after it; and to become what they are after the loop.
+#[doc(hidden)]
+pub trait Turns<F: Repr> {
+    fn number(&mut self, x: F) -> F;
+    fn int(&mut self, x: F::RawInt) -> F::RawInt;
+    fn mask(&mut self, x: F::RawMask) -> F::RawMask;
+    /// Whether there is another turn.
+    fn go(&mut self, mask: F::RawMask);
+    /// The turn has been traced.
+    fn end(&mut self);
 }

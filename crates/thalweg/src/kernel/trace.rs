@@ -3,7 +3,7 @@
 //! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which push what is done
 //! with them, and closes it. Always true: a number is only used in the trace that it was made in.
 
-use super::repr::{Edge, Repr};
+use super::repr::{Edge, Repr, Turns};
 use std::cell::RefCell;
 use thalweg_ir::{ElementOp, Scalar};
 
@@ -44,6 +44,28 @@ pub(super) enum Node {
     Place(usize),
     /// The read of that number.
     Read(u32),
+    /// A carried value of the loop of that number, as it is before a turn.
+    Carried { of: u32 },
+    /// The carried value of that number, of the loop of that number, after its last turn.
+    Looped { of: u32, number: u32 },
+}
+
+/// A loop whose end depends on data.
+pub(super) struct TracedLoop {
+    /// Turns after which it ends.
+    pub most: u32,
+    /// How many loops it is in.
+    pub depth: usize,
+    /// What its carried values begin as.
+    pub first: Vec<u32>,
+    /// The nodes that they are in a turn.
+    pub carried: Vec<u32>,
+    /// Whether there is another turn.
+    pub go: u32,
+    /// What they are after a turn.
+    pub next: Vec<u32>,
+    /// All of these.
+    needs: Vec<u32>,
 }
 
 /// A read of an element of a field.
@@ -69,6 +91,11 @@ pub(super) struct Trace {
     /// What each is, and what its values are.
     pub nodes: Vec<(Node, Kind)>,
     pub reads: Vec<Read>,
+    pub loops: Vec<TracedLoop>,
+    /// Loops that are being traced.
+    inside: usize,
+    /// The branches that are being traced, within the innermost loop: conditions, and whether they hold there.
+    under: Vec<(Traced, bool)>,
     /// More was done than is noted down.
     full: bool,
 }
@@ -86,7 +113,9 @@ impl Open {
     pub fn new(name: &'static str) -> Open {
         OPEN.with_borrow_mut(|(next, open)| {
             *next = next.wrapping_add(1);
-            open.push(Trace { name, number: *next, nodes: Vec::with_capacity(64), reads: vec![], full: false });
+            let nodes = Vec::with_capacity(64);
+            let (reads, loops, under) = (vec![], vec![], vec![]);
+            open.push(Trace { name, number: *next, nodes, reads, loops, inside: 0, under, full: false });
             Open(*next)
         })
     }
@@ -135,11 +164,15 @@ impl Trace {
         x.node as usize
     }
 
-    /// The arguments of a node.
+    /// What a node is computed from; the result of a loop from all that says what a turn does.
     pub fn args(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let mut at: &[u32] = &[];
         let (args, n) = match self.nodes[i].0 {
-            Node::Operand(_) | Node::Constant(_) | Node::Place(_) => ([0; 3], 0),
+            Node::Operand(_) | Node::Constant(_) | Node::Place(_) | Node::Carried { .. } => ([0; 3], 0),
+            Node::Looped { of, .. } => {
+                at = &self.loops[of as usize].needs;
+                ([0; 3], 0)
+            }
             Node::Op { op, args, .. } => (args, op.row().arity),
             Node::Cast(x) => ([x, 0, 0], 1),
             Node::Read(r) => {
@@ -234,5 +267,101 @@ impl Repr for Traced {
     }
     fn known(_: Traced) -> Option<bool> {
         None
+    }
+    fn turns(most: u32) -> Option<Box<dyn Turns<Traced>>> {
+        Some(Box::new(Tracing::new(most)))
+    }
+    fn under(mask: Traced, is: bool) {
+        with_last(|t| t.under.push((mask, is)));
+    }
+    fn done() {
+        with_last(|t| t.under.pop());
+    }
+}
+
+/// Calls `f` with the trace that is open.
+fn with_last<R>(f: impl FnOnce(&mut Trace) -> R) -> R {
+    OPEN.with_borrow_mut(|(_, open)| f(open.last_mut().expect("a kernel's numbers are used while it is called")))
+}
+
+/// A loop that is being traced.
+struct Tracing {
+    of: u32,
+    /// Which time carried values go through.
+    stage: Stage,
+    /// How many have, this time.
+    done: u32,
+    /// The branches that the loop is in.
+    under: Vec<(Traced, bool)>,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    First,
+    Next,
+    Result,
+}
+
+impl Tracing {
+    fn new(most: u32) -> Tracing {
+        let (of, under) = with_last(|t| {
+            let (first, carried, next, needs) = (vec![], vec![], vec![], vec![]);
+            t.loops.push(TracedLoop { most, depth: t.inside, first, carried, go: 0, next, needs });
+            t.inside += 1;
+            (t.loops.len() as u32 - 1, std::mem::take(&mut t.under))
+        });
+        Tracing { of, stage: Stage::First, done: 0, under }
+    }
+
+    fn through(&mut self, x: Traced, kind: Kind) -> Traced {
+        let number = self.done;
+        self.done += 1;
+        let of = self.of;
+        let own = |l: &mut dyn FnMut(&mut TracedLoop)| with_last(|t| l(&mut t.loops[of as usize]));
+        match self.stage {
+            Stage::First => {
+                let carried = push_from(&[x], |_| Node::Carried { of }, kind);
+                own(&mut |l| {
+                    l.first.push(x.node);
+                    l.carried.push(carried.node);
+                });
+                carried
+            }
+            Stage::Next => {
+                own(&mut |l| l.next.push(x.node));
+                x
+            }
+            Stage::Result => push(Node::Looped { of, number }, kind),
+        }
+    }
+}
+
+impl Turns<Traced> for Tracing {
+    fn number(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Float)
+    }
+    fn int(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Int)
+    }
+    fn mask(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Mask)
+    }
+    fn go(&mut self, mask: Traced) {
+        // Elements of the other branch have no turn.
+        let logic = <Traced as Repr>::logic;
+        let branches = self.under.iter().map(|&(on, is)| if is { on } else { logic(ElementOp::Not, &[on]) });
+        let all = branches.reduce(|a, b| logic(ElementOp::And, &[a, b]));
+        let all = all.map_or(mask, |all| logic(ElementOp::And, &[all, mask]));
+        with_last(|t| t.loops[self.of as usize].go = all.node);
+        (self.stage, self.done) = (Stage::Next, 0);
+    }
+    fn end(&mut self) {
+        with_last(|t| {
+            let l = &mut t.loops[self.of as usize];
+            l.needs = l.first.iter().chain([&l.go]).chain(&l.next).copied().collect();
+            t.inside -= 1;
+            t.under = std::mem::take(&mut self.under);
+        });
+        (self.stage, self.done) = (Stage::Result, 0);
     }
 }

@@ -82,7 +82,8 @@ pub(crate) fn carried(op: Op) -> u8 {
     match op {
         Op::Element(e) => Partials::of(e)
             .map_or(0, |p| p.by.iter().enumerate().fold(0, |mask, (i, d)| mask | (d.is_some() as u8) << i)),
-        Op::Full | Op::Iota | Op::Random(_) => 0,
+        // A call of a kernel has refused what would flow there.
+        Op::Full | Op::Iota | Op::Random(_) | Op::Loop(_) => 0,
         Op::Cast | Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window | Op::Pad => 1,
         Op::Cat | Op::Put | Op::Matmul => 0b11,
         Op::Reduce(ReduceOp::Any | ReduceOp::All | ReduceOp::ArgMax | ReduceOp::ArgMin) => 0,

@@ -46,6 +46,57 @@ fn reads_around_a_place_and_at_computed_ones() {
     assert!(values(&y).into_iter().zip(0..).all(|(got, at)| (got - want(own[at as usize], at)).abs() < 1e-6));
 }
 
+/// Newton's method to convergence, in a branch, with an integer that counts and an inner loop.
+#[kernel(max_turns = 40)]
+fn roots<F: Real>(a: F) -> (F, i32) {
+    let (mut x, mut n) = (1.0, 0);
+    if a > 0.0 {
+        let mut more = true;
+        while more {
+            let before = x;
+            let mut i = 0;
+            while i < n && x < a {
+                x = x + 0.125 * (a - x * x) / x;
+                i += 1;
+            }
+            x = 0.5 * (x + a / x);
+            n += 1;
+            more = (x - before).abs() > 1e-5 * x;
+        }
+    }
+    (x, n)
+}
+
+#[test]
+fn a_loop_is_a_loop_in_the_kernel_of_what_surrounds_it() {
+    let numbers: Vec<f32> = (0..700).map(|i| i as f32 * 0.25 - 20.0).collect();
+    let x = tensor(&numbers);
+    let ((y, n), c) = counted(|| {
+        let (y, n) = roots::on(&x * 2.0);
+        (y - 1.0, n)
+    });
+    assert_eq!((c.kernels, c.bytes_written), (1, 8 * 700), "{c:?}");
+    let (y, n) = (values(&y), n.to_vec::<i32>().unwrap());
+    for (i, &x) in numbers.iter().enumerate() {
+        let want = roots(x * 2.0);
+        assert_eq!((y[i], n[i]), (want.0 - 1.0, want.1.get()), "{x}");
+    }
+}
+
+#[test]
+fn loops_stand_around_products_and_rows() {
+    let numbers: Vec<f32> = (0..12 * 20).map(|i| (i % 37) as f32 * 0.05 + 0.1).collect();
+    let x = tensor(&numbers).reshape([12, 20]);
+    let w = tensor(&numbers).reshape([20, 12]);
+    let all = || {
+        let behind = roots::on(x.matmul(&w)).0;
+        let rows = roots::on(behind.softmax(1) * 9.0).0;
+        [roots::on(&x).0.matmul(&w), behind, rows].map(|y| values(&y))
+    };
+    let fused = thalweg::with_strict(true, all);
+    assert_eq!(fused, thalweg::with_strict(true, || thalweg::with_fusion(false, all)));
+}
+
 #[test]
 fn a_function_on_the_host_stands_between_kernels() {
     let cubes = HostOp::new(

@@ -8,6 +8,7 @@ use crate::counting::{counted, pinned};
 use crate::differences::{check, numbers};
 use program::*;
 use thalweg::kernel::Field;
+use thalweg::prelude::*;
 
 /// Each is one kernel that writes its result and nothing else, and makes no plan when it comes again.
 #[test]
@@ -29,6 +30,23 @@ fn clouds_are_the_same_on_numbers() {
         assert!((y - want).abs() < 1e-5, "{p}: {y} {want}");
     }
     assert!(y.contains(&0.0) && y.iter().any(|y| *y > 0.5));
+}
+
+#[test]
+fn loops_are_the_same_on_numbers() {
+    // What a place is multiplied by may be contracted, and a number of turns hangs on its last bit.
+    let turns = thalweg::with_strict(true, || mandelbrot::over([30, 40]).on(-1.3, -2.0, 0.07).to_vec::<i32>()).unwrap();
+    for (p, turns) in turns.iter().enumerate() {
+        assert_eq!(*turns, mandelbrot([(p / 40) as i32, (p % 40) as i32], -1.3f32, -2.0, 0.07).get(), "{p}");
+    }
+    assert!(turns.contains(&200) && turns.contains(&1));
+    let mean: Vec<f32> = (0..300).map(|i| i as f32 * 0.02 - 3.0).collect();
+    let e = kepler::on(Tensor::new(mean.clone()), 0.6).to_vec::<f32>().unwrap();
+    for (e, mean) in e.into_iter().zip(mean) {
+        assert!((e - 0.6 * e.sin() - mean).abs() < 1e-5 && (e - kepler(mean, 0.6)).abs() < 1e-5, "{mean}: {e}");
+    }
+    let steps = collatz::on(Tensor::arange_with(29, DType::I32) + 1).to_vec::<i32>().unwrap();
+    assert_eq!((steps[0], steps[26], collatz::<f32>(27).get()), (0, 111, 111));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod backward;
 mod chapter;
 mod host;
 mod index;
+mod loops;
 mod map;
 
 /// Asserts that a mistake is told at the line of the test, and says all of these.

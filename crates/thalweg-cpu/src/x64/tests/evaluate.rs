@@ -5,7 +5,7 @@ use super::Rng;
 use super::memory::Fenced;
 use crate::row_call::{ACCESS_WORDS, Rows};
 use thalweg_ir::{Compute, DType, ElementOp, Scalar};
-use thalweg_kernel::{AccessClass, Body, Node, NodeId};
+use thalweg_kernel::{AccessClass, Body, Node, NodeId, reference};
 
 /// A value: floats exactly, integers and bool sign- or zero-extended.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -199,6 +199,7 @@ impl Launch {
     /// Values of all nodes at a point.
     pub fn point(&self, body: &Body, row: usize, i: usize, known: &[Value]) -> Vec<Value> {
         let mut out: Vec<Value> = Vec::new();
+        let mut loops: Vec<(NodeId, Vec<Scalar>)> = Vec::new();
         for (k, node) in body.nodes.iter().enumerate() {
             let id = NodeId(k as u32);
             let args: Vec<Value> = body.args(id).map(|a| out[a.index()]).collect();
@@ -254,6 +255,14 @@ impl Launch {
                     }
                 }
                 Node::Cast { dtype, arg } => convert(args[0], body.dtype(arg), dtype),
+                Node::Loop { of, .. } => {
+                    let args: Vec<Scalar> = args.into_iter().map(to_scalar).collect();
+                    loops.push((id, reference::looped(of, &args)));
+                    Value::I(0)
+                }
+                Node::Looped { of, number, .. } => {
+                    from_scalar(loops.iter().find(|l| l.0 == of).expect("results are of loops").1[number as usize])
+                }
             });
         }
         out
@@ -289,6 +298,13 @@ impl Launch {
             assert!(b.clean(), "{isa:?} {knobs:?} n {} access {a} was written outside\n{body:?}", self.n);
         }
         true
+    }
+}
+
+fn to_scalar(v: Value) -> Scalar {
+    match v {
+        Value::F(v) => Scalar::Float(v),
+        Value::I(v) => Scalar::Int(v),
     }
 }
 

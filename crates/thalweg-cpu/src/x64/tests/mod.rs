@@ -4,6 +4,7 @@ mod along;
 mod encoder;
 mod evaluate;
 mod gathers;
+mod loops;
 pub(crate) mod memory;
 mod product;
 mod random;

@@ -3,7 +3,7 @@
 use crate::segment::{BitSet, Mode, OwnedSegment};
 use proptest::prelude::*;
 use thalweg_ir::{
-    DType, ElementOp, InputKind, Op, ReduceOp, RelArg, RelOp, Scalar, ScatterOp, Shape, View, pack_order,
+    DType, ElementOp, InputKind, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScatterOp, Shape, View, pack_order,
 };
 
 /// A tensor of a segment that is being written down.
@@ -55,7 +55,7 @@ impl Graph {
     }
 
     fn op(&mut self, op: Op, attr: u32, args: &[T], shape: Shape) -> T {
-        let mut rel = RelOp { op, dtype: DType::F32, rank: shape.rank() as u8, attr, args: [RelArg::NONE; 3] };
+        let mut rel = RelOp { op, dtype: DType::F32, rank: shape.rank() as u8, attr, args: [RelArg::NONE; MAX_ARGS] };
         for (to, arg) in rel.args.iter_mut().zip(args) {
             *to = match *arg {
                 T::Op(i) => RelArg::op(i),

@@ -42,16 +42,13 @@ impl Writer<'_> {
         match rel.op {
             Op::Element(e) => {
                 let dtype = self.ix.operand_dtype(i);
-                let mut tensors = args.iter();
-                let nodes: Vec<NodeId> = rel
-                    .args()
-                    .enumerate()
-                    .map(|(n, a)| match a {
-                        Arg::Scalar => self.scalar(i, n, dtype),
-                        _ => *tensors.next().expect("one node a tensor"),
-                    })
-                    .collect();
+                let nodes = self.with_scalars(i, args, |_| dtype);
                 self.builder.element(e, &nodes)
+            }
+            Op::Loop(l) => {
+                let nodes = self.with_scalars(i, args, |n| l.region().args[n]);
+                let of = self.builder.looped(l, &nodes);
+                self.builder.node(Node::Looped { of, number: rel.attr as u16, dtype: rel.dtype })
             }
             Op::Cast => self.builder.cast(args[0], rel.dtype),
             Op::Full => self.scalar(i, 0, rel.dtype),
@@ -79,6 +76,17 @@ impl Writer<'_> {
             _ if rel.op.is_view() => args[0],
             other => unreachable!("{} is opaque", other.name()),
         }
+    }
+
+    /// The arguments of operation `i`, of whose tensors the nodes are given; `dtype` is that of a scalar.
+    fn with_scalars(&mut self, i: usize, tensors: &[NodeId], dtype: impl Fn(usize) -> DType) -> Vec<NodeId> {
+        let mut tensors = tensors.iter();
+        let args = self.ix.seg.ops[i].args().enumerate();
+        args.map(|(n, a)| match a {
+            Arg::Scalar => self.scalar(i, n, dtype(n)),
+            _ => *tensors.next().expect("one node a tensor"),
+        })
+        .collect()
     }
 
     /// A reduction as folds over the row, or of each of its elements.

@@ -1,0 +1,150 @@
+//! Loops whose ends depend on data, in a step: code with registers of its own.
+//!
+//! In: a [`TurnCode`] for each loop of a step. Out: its instructions. The step puts first values and arguments into frame vectors of the loop's, runs it, which leaves no register as it was,
+//! and takes its results from there:
+//!
+//! ```text
+//! active = lanes inside the row (in a loop in a loop: those that have a turn of that)
+//! repeat, at most so often:
+//!     active &= go; leave if none is left
+//!     carried = active ? next : carried        for all at once
+//! ```
+//!
+//! `active` is k6 (AVX2: the last vector register). Always true: carried values are written
+//! after everything else in a turn has been computed, so that where lanes leave, all are as the last turn left them.
+
+use super::asm::*;
+use super::emit::{Allocated, Emit, reg};
+use super::ops;
+use super::turn_code::TurnCode;
+use super::vir::{Class, Inst, Op, Val};
+
+/// Mask register of the lanes that have another turn.
+const ACTIVE: u8 = 6;
+
+impl<'a> Emit<'a> {
+    /// Puts a vector into a loop's frame vector.
+    pub fn put_value(&mut self, inst: &Inst, r: u8) {
+        let home = self.turn_slot(inst.aux);
+        self.vector(ops::MOVUPS_STORE[0], self.full(), r, 0, home, None);
+    }
+
+    /// Takes one from there.
+    pub fn take_value(&mut self, inst: &Inst, dst: u8) {
+        let home = self.turn_slot(inst.aux);
+        self.vector(ops::MOVUPS[0], self.full(), dst, 0, home, None);
+    }
+
+    /// `aux`: the loop, and the number of the value.
+    fn turn_slot(&self, aux: u64) -> Rm {
+        at(RSP, self.turns[(aux >> 16) as usize].slots + 64 * (aux & 0xFFFF) as i32)
+    }
+
+    /// The loop of that number.
+    pub fn turns(&mut self, number: usize, tail: bool) {
+        let turns: &'a [TurnCode] = self.turns;
+        let (code, turn) = (&turns[number], &self.v.loops[number]);
+        let nested = self.leave.is_some();
+        self.begin(code, nested, tail);
+        self.a.set(RAX, turn.most);
+        self.a.store(at(RSP, code.words), RAX);
+
+        let (top, out) = (self.a.label(), self.a.label());
+        let around = (self.v, self.turns, self.slots, self.spills, self.salt, self.leave);
+        self.written += 1;
+        let salt = 1 << 63 | self.written << 32;
+        (self.v, self.turns, self.slots, self.spills) = (&turn.v, &code.inner, code.slots, code.spills);
+        (self.salt, self.leave) = (salt, Some(out));
+        let own = (&code.program, &code.allocation);
+        for &(val, r) in &own.1.hoisted {
+            self.reload(own, val, r);
+        }
+        self.a.align(32);
+        self.a.bind(top);
+        self.steps(own);
+        self.a.scalar(true, &[0xFF], 1, at(RSP, code.words), 0); // dec
+        self.a.jump_if(Cond::NotEqual, top);
+        self.a.bind(out);
+        for &(val, r) in &own.1.hoisted {
+            if own.0.insts[val.at()].op == Op::Slot {
+                let (home, _) = self.home(own, val);
+                self.vector(ops::MOVUPS_STORE[0], self.full(), r, 0, home, None);
+            }
+        }
+        (self.v, self.turns, self.slots, self.spills, self.salt, self.leave) = around;
+        if nested {
+            self.restore(code);
+        }
+    }
+
+    /// The register of active lanes on AVX2.
+    fn active(&self) -> u8 {
+        self.v.isa.registers() as u8 - 1
+    }
+
+    /// The lanes that have the first turn: those inside the row. A loop in a loop begins with those of the turn, which
+    /// are kept.
+    fn begin(&mut self, code: &TurnCode, nested: bool, tail: bool) {
+        let (kept, vector) = (at(RSP, code.words + 8), at(RSP, code.words + 64));
+        match (self.avx512(), nested, tail) {
+            (true, true, _) => self.mask_op(ops::KMOV_STORE, 0, ACTIVE, 0, kept),
+            (true, _, true) => self.mask_op(ops::KMOV, 0, ACTIVE, 0, reg(7)),
+            (true, ..) => {
+                self.a.set(RAX, (1 << self.v.lanes) - 1);
+                self.mask_op(ops::KMOV_FROM_GPR, 0, ACTIVE, 0, reg(RAX));
+            }
+            (_, true, _) => self.vector(ops::MOVUPS_STORE[0], 1, self.active(), 0, vector, None),
+            (_, _, true) => {
+                let inside = self.slot_at(0);
+                self.vector(ops::MOVUPS[0], self.v.len(4), self.active(), 0, inside, None);
+            }
+            _ => {
+                let t = self.active();
+                self.vector(ops::PCMPEQ[0], self.v.len(4), t, t, reg(t), None);
+            }
+        }
+    }
+
+    fn restore(&mut self, code: &TurnCode) {
+        if self.avx512() {
+            self.mask_op(ops::KMOV, 0, ACTIVE, 0, at(RSP, code.words + 8));
+        } else {
+            self.vector(ops::MOVUPS[0], 1, self.active(), 0, at(RSP, code.words + 64), None);
+        }
+    }
+
+    /// Leaves the loop where no lane has another turn; `go` says which have.
+    pub fn exit(&mut self, dst: u8, go: u8) {
+        let out = self.leave.expect("a turn is in a loop");
+        if self.avx512() {
+            self.mask_op(ops::KAND, 1, ACTIVE, ACTIVE, reg(go));
+            self.mask_op(ops::KMOV_TO_GPR, 0, RAX, 0, reg(ACTIVE));
+        } else {
+            let (t, len) = (self.active(), self.v.len(4));
+            self.vector(ops::PAND[0], len, t, t, reg(go), None);
+            self.vector(ops::MOVMSK[0], len, RAX, 0, reg(t), None);
+        }
+        self.a.scalar(false, &[0x85], RAX, reg(RAX), 0); // test
+        self.a.jump_if(Cond::Equal, out);
+        if self.avx512() {
+            self.mask_op(ops::KMOV, 0, dst, 0, reg(ACTIVE));
+        } else {
+            self.vector(ops::MOVAPS, self.v.len(4), dst, 0, reg(self.active()), None);
+        }
+    }
+
+    /// A carried value becomes what is in the register.
+    pub fn carry(&mut self, (program, allocation): Allocated, slot: u64, r: u8) {
+        let is = |val: Val| {
+            let inst = &program.insts[val.at()];
+            inst.op == Op::Slot && inst.aux == slot && inst.class == Class::Vector
+        };
+        match allocation.hoisted.iter().find(|h| is(h.0)) {
+            Some(&(_, to)) => self.vector(ops::MOVAPS, self.full(), to, 0, reg(r), None),
+            None => {
+                let home = self.slot_at(slot);
+                self.vector(ops::MOVUPS_STORE[0], self.full(), r, 0, home, None);
+            }
+        }
+    }
+}

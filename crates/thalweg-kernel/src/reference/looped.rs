@@ -1,0 +1,94 @@
+//! What a loop means: turn after turn of one element.
+
+use super::cast;
+use thalweg_ir::{DType, First, Loop, RegionNode, Scalar};
+
+/// The carried values of a loop after its last turn, from the arguments of one element.
+pub fn looped(of: Loop, args: &[Scalar]) -> Vec<Scalar> {
+    let region = of.region();
+    let args: Vec<Scalar> = args.iter().zip(&region.args).map(|(&a, &dtype)| held(a, dtype)).collect();
+    let mut turn = Turn { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
+    let mut carried: Vec<Scalar> = region
+        .first
+        .iter()
+        .map(|first| match *first {
+            First::Arg(n) => args[n as usize],
+            First::Const { bits, dtype } => held(Scalar::from_bits(bits, dtype), dtype),
+        })
+        .collect();
+    for _ in 0..region.most {
+        turn.run(&carried, &args);
+        if turn.values[region.go as usize].to_i64() == 0 {
+            break;
+        }
+        carried.iter_mut().zip(&region.next).for_each(|(to, &n)| *to = turn.values[n as usize]);
+    }
+    carried
+}
+
+/// A scalar in the form that values of the dtype have.
+fn held(value: Scalar, dtype: DType) -> Scalar {
+    if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::Int(value.to_i64()) }
+}
+
+struct Turn {
+    of: Loop,
+    values: Vec<Scalar>,
+    /// The results of loops in the loop, by node.
+    inner: Vec<(u32, Vec<Scalar>)>,
+}
+
+impl Turn {
+    /// Computes the values of a turn.
+    fn run(&mut self, carried: &[Scalar], args: &[Scalar]) {
+        self.inner.clear();
+        for (i, node) in self.of.region().nodes.iter().enumerate() {
+            let value = |n: &u32| self.values[*n as usize];
+            self.values[i] = match node {
+                RegionNode::Carried(n) => carried[*n as usize],
+                RegionNode::Arg(n) => args[*n as usize],
+                RegionNode::Const { bits, dtype } => held(Scalar::from_bits(*bits, *dtype), *dtype),
+                RegionNode::Cast { dtype, arg } => cast(value(arg), *dtype),
+                RegionNode::Element { op, args } => {
+                    let (row, n) = (op.row(), op.row().arity);
+                    let operand = self.of.dtype(args[n - 1]);
+                    let out = op.output(operand);
+                    if operand.is_float() {
+                        let x = [0, 1, 2].map(|k| value(&args[k]).to_f64());
+                        let y = row.meaning.float.expect("defined on floats")(&x[..n]);
+                        held(Scalar::Float(out.round(y)), out)
+                    } else {
+                        let x = [0, 1, 2].map(|k| value(&args[k]).to_i64());
+                        Scalar::Int(out.wrap(row.meaning.int.expect("defined on integers")(&x[..n], operand)))
+                    }
+                }
+                RegionNode::Result { of, number } => {
+                    let (_, results) = self.inner.iter().find(|l| l.0 == *of).expect("a loop comes before its results");
+                    results[*number as usize]
+                }
+                RegionNode::Loop { inner, args } => {
+                    let args: Vec<Scalar> = args.iter().map(value).collect();
+                    self.inner.push((i as u32, looped(*inner, &args)));
+                    Scalar::Int(0)
+                }
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Halvings until it is below 1; NaN and infinities end by themselves or after the most turns.
+    #[test]
+    fn a_loop_ends_where_its_condition_does_not_hold() {
+        let text = "loop{50;f32;a0,k0:i32;c0,k3f800000:f32,ge:0:1,k3f000000:f32,mul:0:3,c1,k1:i32,add:5:6;2;4,7}";
+        let l = Loop::parse(text).expect("a loop");
+        let of = |x: f64| looped(l, &[Scalar::Float(x)]).iter().map(|v| v.to_f64()).collect::<Vec<_>>();
+        assert_eq!(of(10.0), [0.625, 4.0]);
+        assert_eq!(of(0.5), [0.5, 0.0]);
+        assert_eq!(of(f64::INFINITY), [f64::INFINITY, 50.0]);
+        assert_eq!(of(f64::NAN)[1], 0.0);
+    }
+}
