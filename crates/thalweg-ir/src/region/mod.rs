@@ -12,7 +12,7 @@
 //! value after the last turn; its arguments are the region's. Always true: the values are f32, f64, i32 or bool, and every
 //! operation is rounded by itself, in every mode: a turn more or less is not a matter of an ulp.
 //!
-//! Regions are interned: equal ones are one [`Loop`], so that an operation with one is compared by a pointer. Its hash is
+//! Regions are interned: equal ones are one [`Loop`], so that an operation with one is compared by a number. Its hash is
 //! that of the structure, so that plans on disk are found by it. What is interned stays: as many as a program's kernels
 //! have loops.
 
@@ -23,7 +23,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 /// Turns that a loop is taken to have where nothing is known, for the planner: more than Newton's method needs, fewer than
 /// the border of the Mandelbrot set.
@@ -108,9 +108,12 @@ pub struct Region {
     pub next: Vec<u32>,
 }
 
-/// A region that is interned. Equal regions are equal loops; order and hash are those of the structure's hash.
-#[derive(Clone, Copy)]
-pub struct Loop(&'static Interned);
+/// A region that is interned: its number. Equal regions are equal loops; order and hash are those of the structure's hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Loop(u32);
+
+/// All that are interned, by number.
+static INTERNED: RwLock<Vec<&'static Interned>> = RwLock::new(Vec::new());
 
 struct Interned {
     region: Region,
@@ -141,9 +144,12 @@ impl Region {
         });
         let turn = self.nodes.iter().map(node_cost).fold(1, u32::saturating_add);
         let cost = turn.saturating_mul(self.most.clamp(1, EXPECTED_TURNS)).min(1 << 20);
-        let interned = Box::leak(Box::new(Interned { region: self.clone(), dtypes, hash, cost }));
-        known.insert(self, Loop(interned));
-        Loop(interned)
+        let interned: &'static Interned = Box::leak(Box::new(Interned { region: self.clone(), dtypes, hash, cost }));
+        let mut all = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
+        let made = Loop(all.len() as u32);
+        all.push(interned);
+        known.insert(self, made);
+        made
     }
 
     /// The dtypes of its nodes, if it is a region.
@@ -234,24 +240,28 @@ fn node_cost(node: &RegionNode) -> u32 {
 }
 
 impl Loop {
+    fn interned(self) -> &'static Interned {
+        INTERNED.read().unwrap_or_else(PoisonError::into_inner)[self.0 as usize]
+    }
+
     /// What a turn does.
     pub fn region(self) -> &'static Region {
-        &self.0.region
+        &self.interned().region
     }
 
     /// The dtype of a node of the region. (A loop's is that of its first result.)
     pub fn dtype(self, node: u32) -> DType {
-        self.0.dtypes[node as usize]
+        self.interned().dtypes[node as usize]
     }
 
     /// The dtype of a carried value.
     pub fn carried(self, number: usize) -> DType {
-        self.dtype(self.0.region.next[number])
+        self.dtype(self.region().next[number])
     }
 
     /// Arithmetic of all turns that are expected, in additions.
     pub fn cost(self) -> u32 {
-        self.0.cost
+        self.interned().cost
     }
 
     /// Whether each operation of a turn is correctly rounded on every device, so that results are the same to the bit.
@@ -269,7 +279,7 @@ impl Loop {
 
     /// Turns that are expected.
     pub fn turns(self) -> u32 {
-        self.0.region.most.clamp(1, EXPECTED_TURNS)
+        self.region().most.clamp(1, EXPECTED_TURNS)
     }
 
     /// The loop that a text says; the inverse of `Display`.
@@ -278,16 +288,9 @@ impl Loop {
     }
 }
 
-impl PartialEq for Loop {
-    fn eq(&self, other: &Loop) -> bool {
-        std::ptr::eq(self.0, other.0)
-    }
-}
-impl Eq for Loop {}
-
 impl Hash for Loop {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash.hash(state);
+        self.interned().hash.hash(state);
     }
 }
 
@@ -298,7 +301,7 @@ impl PartialOrd for Loop {
 }
 impl Ord for Loop {
     fn cmp(&self, other: &Loop) -> Ordering {
-        self.0.hash.cmp(&other.0.hash)
+        self.interned().hash.cmp(&other.interned().hash)
     }
 }
 
