@@ -145,9 +145,7 @@ impl Region {
         let turn = self.nodes.iter().map(node_cost).fold(1, u32::saturating_add);
         let cost = turn.saturating_mul(self.most.clamp(1, EXPECTED_TURNS)).min(1 << 20);
         let interned: &'static Interned = Box::leak(Box::new(Interned { region: self.clone(), dtypes, hash, cost }));
-        let mut all = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
-        let made = Loop(all.len() as u32);
-        all.push(interned);
+        let made = Loop::new(interned);
         known.insert(self, made);
         made
     }
@@ -240,6 +238,13 @@ fn node_cost(node: &RegionNode) -> u32 {
 }
 
 impl Loop {
+    /// The next number. Nothing else is done under the lock: to hash a region asks for the loops in it.
+    fn new(interned: &'static Interned) -> Loop {
+        let mut all = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
+        all.push(interned);
+        Loop(all.len() as u32 - 1)
+    }
+
     fn interned(self) -> &'static Interned {
         INTERNED.read().unwrap_or_else(PoisonError::into_inner)[self.0 as usize]
     }
