@@ -280,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
       for (int v = 0; v < 8; v++) {
         const float n0 = own[v];
         const float n1 = round_bf16((float)n0);
-        y1[v] = to_bf16(n1);
+        y1[v] = bits_bf16(n1);
       }
       storev(p1 + (i0 * (i32)a.w[60] + i1 * (i32)a.w[61] + i2 * 8), y1);
     }

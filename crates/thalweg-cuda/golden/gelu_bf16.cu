@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
         const float n8 = n1 * n7;
         const float n9 = n4 * n8;
         const float n10 = round_bf16((float)n9);
-        y1[v] = to_bf16(n10);
+        y1[v] = bits_bf16(n10);
       }
       storev(p1 + (i0 * 8), y1);
     }

@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
           const float n10 = n9;
           const float n11 = n10 + n8;
           const float n12 = round_bf16((float)n11);
-          y3[v] = to_bf16(n12);
+          y3[v] = bits_bf16(n12);
         }
         if (live) {
           storev(p3 + (i0 * (i32)a.w[20] + j1 * 8), y3);

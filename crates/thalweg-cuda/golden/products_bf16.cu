@@ -7,7 +7,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMET
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], k = (i64)a.w[2];
   const u32 t = threadIdx.x;
   u32 *const fault = (u32 *)a.w[5];
-  // Blocks that run side by side share rows and columns: tiles go in groups of eight tiles of rows.
+  // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
   const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = blockIdx.x / (high * wide), tile = blockIdx.x % (high * wide);
   const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
   const i64 row0 = (i64)(first + within % rows) * 64, column0 = (i64)(within / rows) * 64;
@@ -166,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMET
       for (int v = 0; v < 8; v++) {
         const float n0 = own[v];
         const float n1 = round_bf16((float)n0);
-        y1[v] = to_bf16(n1);
+        y1[v] = bits_bf16(n1);
       }
       storev(p1 + (i0 * (i32)a.w[49] + i1 * (i32)a.w[50] + i2 * 8), y1);
     }

@@ -4,7 +4,7 @@
 //! on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is
 //! no code for the chip.
 
-use crate::driver::{Chip, Driver, Function};
+use crate::driver::{Chip, Driver, Function, MAP_WORDS, TensorMap};
 use crate::prelude::PRELUDE;
 use crate::product::Product;
 use crate::render::{Source, UnitKey};
@@ -126,6 +126,11 @@ impl Compiler {
             Arc::new(Unit { name, source: source.clone(), function, compile_ns, work })
         };
         sources.entry(source).or_insert_with_key(new).clone()
+    }
+
+    /// A map of a tensor: see [`Driver::map`].
+    pub fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
+        self.driver.map(map)
     }
 
     /// The unit of a matrix product that a library computes, with its workspace in bytes; `None` where none does.

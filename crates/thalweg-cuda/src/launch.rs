@@ -5,7 +5,7 @@
 //! the next user as soon as the launches are queued.
 
 use crate::batch::mix;
-use crate::driver::{Function, Launch};
+use crate::driver::{Function, Launch, MAP_WORDS};
 use crate::queue::Queue;
 use std::sync::Arc;
 use thalweg_runtime::{Buffer, Error, Pool, count};
@@ -21,6 +21,10 @@ pub enum Word {
     Reciprocal(u16, bool),
     /// The address of a region of scratch memory, plus so many bytes.
     Scratch(u16, i64),
+    /// The map of an operand, [`MAP_WORDS`] words, whose first element is so many bytes behind its address.
+    Map(u16, i64),
+    /// The same of a region of scratch memory.
+    ScratchMap(u16, i64),
     /// Where an index out of range is told.
     Fault,
     /// Counters that are 0 between launches.
@@ -104,19 +108,26 @@ impl Bound {
             queue.launch(launch, &mut |words| {
                 let mut addresses = 0;
                 for &(at, word) in patches {
-                    words[at] = match word {
-                        Word::Operand(o, offset) => address(operands[o as usize], offset),
-                        Word::Scalar(s) => scalars[s as usize],
-                        Word::Reciprocal(s, true) => (1.0 / f64::from_bits(scalars[s as usize])).to_bits(),
-                        Word::Reciprocal(s, false) => {
-                            u64::from((1.0 / f32::from_bits(scalars[s as usize] as u32)).to_bits())
-                        }
-                        Word::Scratch(s, offset) => address(&scratch[s as usize], offset),
-                        Word::Fault => fault,
-                        Word::Counters => queue.counters(),
+                    let address = match word {
+                        Word::Operand(o, offset) | Word::Map(o, offset) => address(operands[o as usize], offset),
+                        Word::Scratch(s, offset) | Word::ScratchMap(s, offset) => address(&scratch[s as usize], offset),
+                        _ => 0,
                     };
-                    if matches!(word, Word::Operand(..) | Word::Scratch(..)) {
-                        addresses = mix(addresses, words[at]);
+                    match word {
+                        Word::Map(..) | Word::ScratchMap(..) => {
+                            queue.driver().place(&mut words[at..][..MAP_WORDS], address)
+                        }
+                        Word::Operand(..) | Word::Scratch(..) => words[at] = address,
+                        Word::Scalar(s) => words[at] = scalars[s as usize],
+                        Word::Reciprocal(s, true) => words[at] = (1.0 / f64::from_bits(scalars[s as usize])).to_bits(),
+                        Word::Reciprocal(s, false) => {
+                            words[at] = u64::from((1.0 / f32::from_bits(scalars[s as usize] as u32)).to_bits());
+                        }
+                        Word::Fault => words[at] = fault,
+                        Word::Counters => words[at] = queue.counters(),
+                    }
+                    if address != 0 {
+                        addresses = mix(addresses, address);
                     }
                 }
                 addresses

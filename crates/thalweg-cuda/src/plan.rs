@@ -55,7 +55,13 @@ impl Plan {
                     },
                     Word::Scalar(s) => Word::Scalar(s + scalars),
                     Word::Reciprocal(s, wide) => Word::Reciprocal(s + scalars, wide),
+                    Word::Map(o, offset) => match operands[o as usize] {
+                        Word::Operand(to, base) => Word::Map(to, base + offset),
+                        Word::Scratch(region, base) => Word::ScratchMap(region, base + offset),
+                        other => other,
+                    },
                     Word::Scratch(region, offset) => Word::Scratch(region + regions, offset),
+                    Word::ScratchMap(region, offset) => Word::ScratchMap(region + regions, offset),
                     other => other,
                 };
             }

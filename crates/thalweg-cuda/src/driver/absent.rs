@@ -6,7 +6,7 @@
 //!
 //! Always true: it succeeds, needs nothing that a machine may lack, and takes no time to speak of.
 
-use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, MAP_WORDS, Module, TensorMap};
 use crate::prelude::PRELUDE;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -134,6 +134,10 @@ impl Driver for Absent {
             sources.new.push(source.to_owned());
         }
         Ok(vec![])
+    }
+
+    fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
+        (self.chip.sm >= 90 && map.is_possible()).then_some([0; MAP_WORDS])
     }
 
     fn load(&self, _: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {

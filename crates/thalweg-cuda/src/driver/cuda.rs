@@ -10,17 +10,19 @@
 //! * `gpu`: context, stream, errors, waiting.
 //! * `staging`: copies between host and device.
 //! * `graph`: launches that the device knows as one.
+//! * `map`: tensors as the chip's copies of boxes see them.
 //! * `products`: matrix products through cuBLASLt.
 
 mod api;
 mod gpu;
 mod graph;
+mod map;
 mod products;
 mod staging;
 
 use crate::product::Product;
 
-use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module, nvrtc};
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, MAP_WORDS, Module, TensorMap, nvrtc};
 use api::{Api, SUCCESS};
 use cudarc::driver::sys::{
     CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUfunction,
@@ -528,6 +530,14 @@ impl Driver for Cuda {
 
     fn product(&self, product: &Product) -> Option<Function> {
         self.chosen(product)
+    }
+
+    fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
+        (self.chip.sm >= 90 && map.is_possible()).then(|| self.gpu.map(map)).flatten()
+    }
+
+    fn place(&self, map: &mut [u64], address: u64) {
+        self.gpu.place(map, address);
     }
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {

@@ -13,6 +13,7 @@
 // All in one section, so that it can be filled with rubbish before each block.
 #define __shared__ static __attribute__((section("thalweg_shared")))
 #define THALWEG_PARAMETER(K) const Words<K>& a
+#define THALWEG_PARAMETER_LINES(K) const Words<K>& a
 #define THALWEG_SHARED(name) unsigned char* const name = thalweg_runtime.shared
 
 typedef decltype(sizeof 0) size_t;
@@ -80,12 +81,13 @@ THALWEG_VECTOR(thalweg_u64, ulonglong, 16, 16)
 THALWEG_VECTOR(double, double, 16, 16)
 #undef uint3
 
-// Barriers and warps. Kinds: 0 a barrier of the block that counts, 1 a shuffle, 2 a ballot.
+// Barriers and warps. Kinds: 0 a barrier of the block that counts, 1 a shuffle, 2 a ballot, 3 a look at what others do, for the so manieth time.
 inline thalweg_u64 thalweg_block(bool x) { return thalweg_runtime.meet(0, 0, x, 0); }
 inline void __syncthreads() { thalweg_block(false); }
 inline int __syncthreads_count(int x) { return int(unsigned(thalweg_block(x != 0))); }
 inline int __syncthreads_or(int x) { return unsigned(thalweg_block(x != 0)) != 0; }
 inline int __syncthreads_and(int x) { return unsigned(thalweg_block(x == 0)) == 0; }
+inline void thalweg_look(thalweg_u64 times) { thalweg_runtime.meet(3, 0, times, 0); }
 inline unsigned thalweg_lane() { return thalweg_runtime.thread.x & 31; }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { thalweg_runtime.meet(1, mask, 0, thalweg_lane()); }
 inline unsigned __ballot_sync(unsigned mask, int x) { return unsigned(thalweg_runtime.meet(2, mask, x != 0, 0)); }

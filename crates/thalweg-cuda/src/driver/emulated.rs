@@ -18,7 +18,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, MAP_RANK, MAP_WORDS, Module, TensorMap};
 use fibers::{Kernel, MEET, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
@@ -203,6 +203,24 @@ impl Driver for Emulated {
     fn launch(&self, launch: &Launch) -> Result<(), Error> {
         self.healthy()?;
         run(launch)
+    }
+
+    /// As `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
+    fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
+        if self.chip.sm < 90 || !map.is_possible() {
+            return None;
+        }
+        let mut words = [0; MAP_WORDS];
+        words[1] = map.extents.len() as u64;
+        words[2..2 + MAP_RANK].iter_mut().zip(&map.extents).for_each(|(w, &n)| *w = n as u64);
+        words[8..8 + MAP_RANK - 1].iter_mut().zip(&map.strides).for_each(|(w, &s)| *w = s as u64);
+        [words[12], words[13]] = map.tile.map(u64::from);
+        Some(words)
+    }
+
+    fn place(&self, map: &mut [u64], address: u64) {
+        assert!(address.is_multiple_of(16), "a map begins at {address:#x}");
+        map[0] = address;
     }
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {

@@ -8,6 +8,7 @@
 //! * `cublaslt`: NVIDIA's library of matrix products.
 //! * `cuda`: NVIDIA's driver.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
+//! * `maps`: tensors as the chip's copies of boxes see them.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
 //!
 //! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to
@@ -18,6 +19,7 @@ mod cublaslt;
 mod cuda;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
+mod maps;
 pub mod nvrtc;
 
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
@@ -25,6 +27,7 @@ pub use emulated::{Emulated, moved};
 
 pub use absent::{Absent, joined, readable};
 pub use cuda::Cuda;
+pub use maps::{MAP_RANK, MAP_WORDS, TensorMap};
 
 use crate::product::Product;
 use std::fmt::Debug;
@@ -172,6 +175,15 @@ pub trait Driver: Send + Sync + Debug {
     fn product(&self, _product: &Product) -> Option<Function> {
         None
     }
+
+    /// A map of a tensor that begins at no address yet. `None` where the chip has no copies of boxes, or cannot make this
+    /// one.
+    fn map(&self, _map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
+        None
+    }
+
+    /// Sets the address of a map of [`Driver::map`], a multiple of 16: its words among those of a launch.
+    fn place(&self, _map: &mut [u64], _address: u64) {}
 
     /// A graph of launches.
     ///

@@ -4,7 +4,7 @@
 //! `r{k}[v]`, lane by lane as it is in memory; the position that a map gives is in `m{k}[v]`; what is to be stored
 //! through it in `y{k}[v]`.
 
-use super::types::{held, pack, stored, unpack};
+use super::types::{held, pack_rounded, stored, unpack};
 use crate::space::{Inner, Slots, SpaceClass, Way, index_type, map_function};
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, Body, Node};
@@ -232,7 +232,7 @@ impl Accesses<'_> {
     /// Sets lane `v` of it.
     pub fn set(&self, k: usize, value: &str) -> String {
         let tag = self.tag;
-        format!("y{tag}{k}[v] = {}; ", pack(self.list[k].dtype, value))
+        format!("y{tag}{k}[v] = {}; ", pack_rounded(self.list[k].dtype, value))
     }
 
     /// Stores it.

@@ -24,8 +24,9 @@ mod tidy;
 pub mod types;
 
 use crate::prelude::PRELUDE;
+use contraction::fed::{self, FedClass, FedTile};
 use contraction::streamed::{self, StreamedClass};
-use contraction::{CONTRACTIONS, Math, Tile, TileClass};
+use contraction::{CONTRACTIONS, FED, Math, Tile, TileClass};
 use map::MapClass;
 use rows::{RowsClass, Sharing};
 use scan::{ScanClass, Way};
@@ -58,6 +59,8 @@ pub enum UnitKey {
     Scan(ScanClass),
     /// A contraction, tile by tile.
     Contraction(Box<TileClass>),
+    /// The same, whose factors are brought by a thread of its own.
+    Fed(Box<FedClass>),
     /// Two products with weights between them.
     Streamed(Box<StreamedClass>),
     /// A scatter.
@@ -94,6 +97,7 @@ impl UnitKey {
                 let computed = class.bodies().any(same_bits);
                 ("contraction", computed, contraction::source(class))
             }
+            UnitKey::Fed(class) => ("contraction", same_bits(&class.result.0.body), fed::source(class)),
             UnitKey::Streamed(class) => {
                 let computed = class.bodies().any(same_bits);
                 ("contraction", computed, streamed::source(class))
@@ -109,6 +113,7 @@ impl UnitKey {
     fn is_of_hopper(&self) -> bool {
         match self {
             UnitKey::Contraction(class) => class.math == Math::Warpgroup,
+            UnitKey::Fed(_) => true,
             UnitKey::Streamed(class) => class.math == Math::Warpgroup,
             _ => false,
         }
@@ -116,7 +121,11 @@ impl UnitKey {
 
     /// What stands behind the prelude.
     fn before(&self) -> &'static str {
-        if matches!(self, UnitKey::Contraction(_) | UnitKey::Streamed(_)) { CONTRACTIONS } else { "" }
+        match self {
+            UnitKey::Contraction(_) | UnitKey::Streamed(_) => CONTRACTIONS,
+            UnitKey::Fed(_) => FED,
+            _ => "",
+        }
     }
 
     /// What it is, in a line for people.
@@ -169,6 +178,12 @@ impl UnitKey {
                 };
                 let Tile { m, n, k, .. } = class.tile;
                 format!("Contraction of {} {how}: tiles of {m} times {n}, {k} terms a step.", class.dtype.name())
+            }
+            UnitKey::Fed(class) => {
+                let (FedTile { m, n, stages }, name) = (class.tile, class.dtype.name());
+                format!(
+                    "Contraction of {name} by two warpgroups in turns, fed: tiles of {m} times {n}, {stages} steps ahead."
+                )
             }
             UnitKey::Streamed(class) => {
                 let (rows, name) = (class.rows(), class.dtype.name());

@@ -126,10 +126,18 @@ template <int V> FN float bf16_of_pair(const u16 (&x)[V], int v) {
   const u32 pair = *(const u32 *)(x + (v & ~1));
   return bits_f32(v & 1 ? pair & 0xffff0000u : pair << 16);
 }
-FN u16 to_bf16(float v) {
-  u32 b = f32_bits(v);
-  return v != v ? (u16)(b >> 16 | 0x40) : (u16)((b + 0x7fff + (b >> 16 & 1)) >> 16);
+// Of a float that stands for one.
+FN u16 bits_bf16(float v) { return (u16)(f32_bits(v) >> 16); }
+#if !defined(THALWEG_EMULATED) && __CUDA_ARCH__ >= 800
+// To the upper half of a word.
+FN float round_bf16(float v) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(v), "f"(0.0f)); return bits_f32(r); }
+#else
+FN float round_bf16(float v) {
+  const u32 b = f32_bits(v);
+  return bits_f32((v != v ? b | 0x400000 : b + 0x7fff + (b >> 16 & 1)) & 0xffff0000u);
 }
+#endif
+FN u16 to_bf16(float v) { return bits_bf16(round_bf16(v)); }
 #ifdef THALWEG_EMULATED
 FN float from_f16(u16 v) { _Float16 h; __builtin_memcpy(&h, &v, 2); return (float)h; }
 FN u16 to_f16(float v) { _Float16 h = (_Float16)v; u16 b; __builtin_memcpy(&b, &h, 2); return b; }
@@ -137,7 +145,6 @@ FN u16 to_f16(float v) { _Float16 h = (_Float16)v; u16 b; __builtin_memcpy(&b, &
 FN float from_f16(u16 v) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v)); return f; }
 FN u16 to_f16(float v) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v)); return h; }
 #endif
-FN float round_bf16(float v) { return from_bf16(to_bf16(v)); }
 FN float round_f16(float v) { return from_f16(to_f16(v)); }
 // A number that the compiler knows nothing of.
 #ifdef THALWEG_EMULATED

@@ -17,7 +17,7 @@ use super::access::{Accesses, Stand, Wanted, wanted};
 use super::body::{Names, divisors, name, statements};
 use super::map::gathers;
 use super::monoid;
-use super::types::{constant, held, pack, stored};
+use super::types::{constant, held, pack_rounded, stored};
 use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
@@ -624,7 +624,7 @@ impl Writer<'_> {
             Some(b) if self.held_row().is_some() => format!("b{b}[k][v] = {};", name(s.node)),
             Some(b) => {
                 let (dtype, place) = (self.phases.buffers[b], self.buffer_place());
-                format!("if (live) set_at(b{b}, {place}, ({}){});", stored(dtype), pack(dtype, &name(s.node)))
+                format!("if (live) set_at(b{b}, {place}, ({}){});", stored(dtype), pack_rounded(dtype, &name(s.node)))
             }
             None => self.accesses.set(s.access as usize, &name(s.node)),
         }

@@ -46,6 +46,11 @@ pub fn pack(dtype: DType, value: &str) -> String {
     }
 }
 
+/// The same of the value of a node, which is rounded already.
+pub fn pack_rounded(dtype: DType, value: &str) -> String {
+    if dtype == DType::BF16 { format!("bits_bf16({value})") } else { pack(dtype, value) }
+}
+
 /// A constant, given in the form of [`Scalar::to_bits`].
 pub fn constant(dtype: DType, bits: u64) -> String {
     let scalar = Scalar::from_bits(bits, dtype);

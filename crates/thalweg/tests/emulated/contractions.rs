@@ -63,6 +63,35 @@ fn what_factors_are_computed_from_is_in_it_too() {
     }
 }
 
+#[test]
+fn factors_that_lie_in_heads_are_copied_by_boxes() {
+    let kinds = &KINDS[1..];
+    for &kind in kinds {
+        // Terms are two dimensions, then lines, then both; then terms of a right factor.
+        check("merged heads", &[&[2, 3, 128, 64], &[192, 72], &[72]], kind, 1, |x| {
+            x[0].permute([0, 2, 1, 3]).reshape([256, 192]).matmul(&x[1]) + &x[2]
+        });
+        check("of each batch", &[&[2, 2, 128, 64], &[2, 40, 128]], kind, 1, |x| {
+            x[0].permute([0, 2, 1, 3]).reshape([2, 128, 128]).matmul(&x[1].transpose(1, 2)).relu()
+        });
+        check("rows apart", &[&[4, 2, 64, 24], &[24, 40]], kind, 1, |x| {
+            (x[0].slice((.., 1..2)).reshape([256, 24]).matmul(&x[1]) * 0.5).tanh()
+        });
+        check("lines first", &[&[2, 40, 64], &[40, 72]], kind, 1, |x| {
+            x[0].permute([0, 2, 1]).reshape([128, 40]).matmul(&x[1]).relu()
+        });
+    }
+}
+
+#[test]
+fn results_of_an_odd_width_are_stored_by_vectors() {
+    for &kind in &KINDS[1..] {
+        for n in [7, 33, 71, 131] {
+            check("odd", &[&[70, 72], &[n, 72]], kind, 1, |x| x[0].matmul(&x[1].t()));
+        }
+    }
+}
+
 fn attention(x: &[Tensor]) -> Tensor {
     let scores = x[0].matmul(&x[1].transpose(-1, -2)) / 8.0 + &x[3];
     let e = (&scores - scores.amax_keepdim(-1)).exp();

@@ -9,7 +9,7 @@
 use crate::find::{self, Opened, Sought};
 use cudarc::driver::sys::{
     CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
-    CUlaunchConfig, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
+    CUlaunchConfig, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
 };
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::sync::OnceLock;
@@ -86,6 +86,10 @@ functions! {
         CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void
     );
     launch_with: "cuLaunchKernelEx" (*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
+    map: "cuTensorMapEncodeTiled" (
+        *mut CUtensorMap, u32, c_uint, *mut c_void, *const u64, *const u64, *const c_uint, *const c_uint, u32, u32, u32, u32
+    );
+    map_place: "cuTensorMapReplaceAddress" (*mut CUtensorMap, *mut c_void);
     graph: "cuGraphCreate" (*mut CUgraph, c_uint);
     graph_kernel: "cuGraphAddKernelNode_v2" (*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS);
     graph_child: "cuGraphAddChildGraphNode" (*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, CUgraph);

@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 const STACK: usize = 128 << 10;
 const BARRIER: u32 = 0;
 const BALLOT: u32 = 2;
+/// A thread looks again and again for what others do: they are to go on first.
+const LOOK: u32 = 3;
+/// Looks after which nobody does it any more.
+const MOST_LOOKS: u64 = 1 << 16;
 /// What a shuffle brings from a thread that did not take part.
 const NOBODY: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
@@ -72,6 +76,8 @@ pub(super) enum Fault {
     NotInMask(u32),
     /// These two meet, one to shuffle, one to vote.
     Kinds(usize, usize),
+    /// A thread looks for what nobody does.
+    Looks,
     /// There is no memory for another stack.
     Stacks,
     /// A signal, and the address that it is about.
@@ -95,6 +101,8 @@ pub(super) struct Scheduler {
     at_barrier: usize,
     counted: u64,
     ready: VecDeque<usize>,
+    /// Threads that look again when nobody else can go on.
+    looking: VecDeque<usize>,
     fault: Option<Fault>,
     /// Where the scheduler's own stack stands.
     main: *mut u8,
@@ -201,6 +209,7 @@ impl Scheduler {
             at_barrier: 0,
             counted: 0,
             ready: VecDeque::new(),
+            looking: VecDeque::new(),
             fault: None,
             main: null_mut(),
             parked: null_mut(),
@@ -260,6 +269,7 @@ impl Scheduler {
             // Kernels have nothing to drop: stacks that threads wait on may go as they are.
             (self.idle, self.stacks) = (vec![], vec![]);
             self.ready.clear();
+            self.looking.clear();
             return Err(why);
         }
         Ok(())
@@ -276,7 +286,9 @@ impl Scheduler {
             return Some(self.threads[thread].stack);
         }
         if self.started == self.threads.len() {
-            return None;
+            self.now = self.looking.pop_front()?;
+            self.show(self.now);
+            return Some(self.threads[self.now].stack);
         }
         self.idle.pop().or_else(|| self.new_stack())
     }
@@ -345,6 +357,11 @@ impl Scheduler {
             self.at_barrier += 1;
             self.counted += value;
             self.open_barrier();
+        } else if kind == LOOK {
+            if value > MOST_LOOKS {
+                self.fault = Some(Fault::Looks);
+            }
+            self.looking.push_back(now);
         } else if mask & (1 << lane) == 0 {
             self.fault = Some(Fault::NotInMask(mask));
         } else {
@@ -409,6 +426,7 @@ impl Scheduler {
         match fault {
             Fault::NotInMask(mask) => format!("thread {now} is not in the mask {mask:#x} that it meets others with"),
             Fault::Kinds(a, b) => format!("thread {a} and thread {b} meet, one to shuffle and one to vote"),
+            Fault::Looks => format!("thread {now} waits at a barrier in shared memory that nobody comes to"),
             Fault::Stacks => "no memory for the stacks of a block".into(),
             Fault::Signal(libc::SIGFPE, _) => format!("thread {now} divides by zero, or the least integer by -1"),
             Fault::Signal(libc::SIGILL, _) => format!("thread {now} stops itself (__trap, __builtin_unreachable)"),

@@ -3,7 +3,7 @@
 //!
 //! Always true: the answer depends on the contraction, its sizes and the chip alone, so that its bits do.
 
-use super::{points, tile};
+use super::{fed, open, points, tile};
 use crate::compiler::Compiler;
 use crate::driver::Chip;
 use crate::product;
@@ -47,6 +47,9 @@ fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
         _ => [150.0, 200.0],
     }
 }
+
+/// The same of tiles that are fed.
+const FED: f64 = 2_500.0;
 
 /// What of the library's rate is left where narrow results lie so that it stores them one by one: rows of an odd number
 /// of elements, as of a vocabulary. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96 TFLOP/s.
@@ -107,6 +110,9 @@ fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     if (0..2).any(|n| tile::is_windowed(c, g, n, chip)) {
         own = windowed(own, c);
     }
+    if let Some(fed) = fed::choose(c, g, chip) {
+        return fed.work / FED;
+    }
     let p = &g.product;
     let tile = tile::shape(c, g, chip);
     if tile::math(c, chip) == Math::Plain && tile.m * tile.n <= SMALL {
@@ -118,7 +124,8 @@ fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     rounds * f64::from(tile.m * tile.n) * p.k as f64 / own
 }
 
-/// Nanoseconds that a library's product is expected to take with what is around it in launches of their own.
+/// Nanoseconds that a library's product is expected to take with what is around it in launches of their own, or a kernel
+/// of our own behind launches that compute the factors.
 fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let [_, mut library] = rates(c, chip);
     if is_odd(c, g) {
@@ -134,7 +141,20 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
         product = product.max(if g.batches() == 1 { whole } else { whole / 2.5 });
     }
     let size = c.dtype.size() as f64;
-    let sums = if c.epilogue.is_some() { 2.0 * points(g) as f64 * size } else { 0.0 };
+    let (rest, of_rest) = open::without_factors(c, g);
+    let mut launches = 1 + g.factors.iter().flatten().count();
+    if c.epilogue.is_some() {
+        product += 2.0 * points(g) as f64 * size / MEMORY / many;
+        // What is made of the sums is part of the product where that takes less.
+        if tile::fits(&rest, &of_rest)
+            && fed::fits(&rest, &of_rest, chip)
+            && own_time(&rest, &of_rest, chip) < product + LAUNCH
+        {
+            product = own_time(&rest, &of_rest, chip);
+        } else {
+            launches += 1;
+        }
+    }
     let factor = |n: usize| {
         let f = g.factors[n].as_deref()?;
         let bytes = f.points() as f64 * size;
@@ -142,6 +162,5 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
         Some(if strided { 2.0 * bytes / MEMORY } else { bytes / MAPPED + bytes / MEMORY })
     };
     let factors: f64 = (0..2).filter_map(factor).sum();
-    let around = 1 + g.factors.iter().flatten().count();
-    product + (sums / MEMORY + factors) / many + around as f64 * LAUNCH
+    product + factors / many + launches as f64 * LAUNCH
 }

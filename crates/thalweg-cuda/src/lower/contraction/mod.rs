@@ -5,12 +5,14 @@
 //! * `open`: launches one after the other, which every contraction can be.
 //! * `bare`: a product alone: a library's, or folds where it has one row or one column.
 //! * `tile`: one kernel with prologues and epilogue.
+//! * `fed`: such a kernel with a thread that has narrow factors copied by boxes.
 //! * `streamed`: two products with weights between them, as one kernel.
 //!
 //! `choice` says which, by what each is expected to take.
 
 mod bare;
 mod choice;
+mod fed;
 mod open;
 mod streamed;
 #[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]

@@ -1,10 +1,10 @@
 //! A contraction as launches one after the other: what each factor is computed from, the product, what is made of its
-//! sums; between them scratch memory.
+//! sums, which may be one with the product; between them scratch memory.
 //!
-//! In: any contraction. Out: ordinary launches of maps, row kernels and bare products. It is what every contraction can
+//! In: any contraction. Out: ordinary launches of maps, row kernels and products. It is what every contraction can
 //! be, and what those are whose product a library computes faster than a kernel of our own would with everything in it.
 
-use super::{bare, points};
+use super::{bare, choice, points, tile};
 use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::lower;
@@ -58,6 +58,13 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         plan.absorb(product, &[sides[0], sides[1], result], 0);
         return Ok(plan);
     };
+    let (rest, of_rest) = without_factors(c, g);
+    if tile::fits(&rest, &of_rest) && choice::tiles(&rest, &of_rest, compiler) {
+        let mut all = sides.to_vec();
+        all.extend(take((e.reads - 1 + e.writes) as usize));
+        plan.absorb(tile::plan(&rest, &of_rest, written, compiler)?, &all, scalars);
+        return Ok(plan);
+    }
     let sums = scratch(&mut plan, points(g), between(c));
     plan.absorb(bare::plan(c, &g.product, between(c), compiler)?, &[sides[0], sides[1], sums], 0);
     let kernel = reading(&e.kernel, e.sums, between(c));
@@ -66,6 +73,15 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     all.extend(take(e.writes as usize));
     plan.absorb(lower::plan(&kernel, &whole(&kernel, tiles), compiler)?, &all, scalars);
     Ok(plan)
+}
+
+/// What is left of a contraction when its factors are computed.
+pub fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
+    let bare = ContractionGeometry::bare(g.product.clone());
+    (
+        Contraction { epilogue: c.epilogue.clone(), ..Contraction::bare(c.dtype, c.precision) },
+        ContractionGeometry { epilogue: g.epilogue.clone(), ..bare },
+    )
 }
 
 /// The dtype of sums between two launches: that of the product, as where nothing is fused. In strict mode they are not

@@ -3,7 +3,7 @@
 //! In: weights of one pass ([`thalweg_kernel::weights`]) between two products of factors in memory. Out: one launch. What
 //! is not of that form, or too large for the registers of a warp, is opened into several.
 
-use super::tile::{Part, alignable, math, result, sums_operand};
+use super::tile::{Part, alignable, lies_at, math, result, sums_operand};
 use crate::compiler::Compiler;
 use crate::driver::Chip;
 use crate::launch::Word;
@@ -48,7 +48,7 @@ struct Lies {
 
 fn lies(g: &MatmulGeometry, right: bool) -> Lies {
     let batch = g.batch.iter().map(|d| if right { d.2 } else { d.1 }).collect();
-    let (first, line, term) = if right { (g.b.0, g.b.2, g.b.1) } else { g.a };
+    let (first, line, term) = lies_at(g, right as usize);
     Lies { batch, first, line, term, reach: g.reach[right as usize] }
 }
 

@@ -149,6 +149,24 @@ fn large_tiles_are_taken_where_there_are_many() {
     }
 }
 
+#[test]
+fn fed_tiles_go_round() {
+    let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
+    let [a, b] = [true, false].map(|along| Lies { along, first: 0, between: 0 });
+    let bf16 = (DType::BF16, Precision::Full);
+    // More steps than there is room for; tiles of a round and of three, large ones and small ones.
+    check(&device, bf16, [1, 72, 136, 648], [a, b]);
+    check(&device, bf16, [1, 72, 136, 648], [b, a]);
+    check(&device, bf16, [33, 136, 136, 72], [b, a]);
+    check(&device, (DType::F16, Precision::Full), [70, 136, 136, 40], [a, b]);
+    check(&device, bf16, [400, 8, 72, 8], [b, b]);
+    // Both: a warpgroup waits while the other goes round more than once.
+    check(&device, bf16, [140, 8, 8, 648], [a, a]);
+    check(&device, bf16, [267, 8, 8, 1200], [b, a]);
+    let apart = |along| Lies { along, first: 8, between: 24 };
+    check(&device, bf16, [3, 65, 72, 136], [apart(true), apart(false)]);
+}
+
 /// `softmax(q·kᵀ/8 + mask)·v` of these, row-major.
 fn attention_of([heads, m, n, d]: [usize; 4], x: &[Vec<f64>]) -> Vec<f64> {
     let mut out = vec![0.0; heads * m * d];

@@ -1,5 +1,6 @@
 //! A contraction as one kernel over tiles of its result.
 
+use super::fed;
 use crate::compiler::Compiler;
 use crate::driver::Chip;
 use crate::launch::Word;
@@ -16,7 +17,7 @@ use crate::traffic;
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, BodyBuilder, Contraction, ContractionGeometry, Kernel, MapGeometry,
-    Moved, Node, Precision, TileBox, TileGeometry, expand, widen,
+    MatmulGeometry, Moved, Node, Precision, TileBox, TileGeometry, expand, widen,
 };
 use thalweg_runtime::Error;
 
@@ -75,8 +76,8 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
 /// A body with its domain, and the number of its first operand among the contraction's.
 pub struct Part {
     pub body: Body,
-    space: Space,
-    groups: [usize; 2],
+    pub space: Space,
+    pub groups: [usize; 2],
     pub geometry: MapGeometry,
     /// The contraction's operand for each of the body's own; [`NO_OPERAND`] for what is in shared memory.
     operands: Vec<u16>,
@@ -84,7 +85,7 @@ pub struct Part {
 }
 
 impl Part {
-    fn new(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>, first_scalar: u16) -> Part {
+    pub fn new(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>, first_scalar: u16) -> Part {
         let body = expand(&widen(body), &is_native);
         let geometry = tiles.boxes[0].geometry.clone();
         let accesses = (&body.accesses[..], &geometry.accesses[..]);
@@ -149,11 +150,14 @@ enum Factor {
     Strided { part: Part, loaded: bool, along: bool },
 }
 
-/// The kernel of a contraction that [`fits`]; its sums are written in that dtype where it has no epilogue.
+/// The kernel of a contraction that [`fits`], whose tiles are fed where they can be; its sums are written in that dtype where it has no epilogue.
 ///
 /// # Errors
 /// [`Error::Compile`] where there would be more blocks than a launch may have.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
+    if let Some(plan) = fed::plan(c, g, written, compiler) {
+        return Ok(plan);
+    }
     let chip = compiler.chip();
     let (tile, math) = (shape(c, g, chip), math(c, chip));
     let p = &g.product;
@@ -220,6 +224,11 @@ pub fn alignable(mut all: impl Iterator<Item = isize>, size: usize) -> bool {
     all.all(|s| (s * size as isize).rem_euclid(COPY as isize) == 0)
 }
 
+/// Where a factor begins, and elements from line to line and from term to term.
+pub fn lies_at(p: &MatmulGeometry, n: usize) -> (isize, isize, isize) {
+    if n == 0 { p.a } else { (p.b.0, p.b.2, p.b.1) }
+}
+
 /// A factor of the contraction: copied where sixteen bytes at a time can be, else computed.
 fn factor(
     c: &Contraction,
@@ -243,7 +252,7 @@ fn factor(
     }
     *operands += 1;
     let p = &g.product;
-    let (first, line, term) = if n == 0 { p.a } else { (p.b.0, p.b.2, p.b.1) };
+    let (first, line, term) = lies_at(p, n);
     let batch = || p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 });
     let size = c.dtype.size();
     let count = if n == 0 { p.m } else { p.n };
@@ -286,7 +295,7 @@ fn through(
 }
 
 /// Whether a factor's body only loads by strides what the arithmetic takes as it is in memory.
-fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
+pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
     let [store] = &body.stores[..] else { return false };
     let Node::Load { access } = body.nodes[store.node.0 as usize] else { return false };
     let size = if math.is_narrow() { dtype.size() == 2 } else { COPIED_APART.contains(&dtype.size()) };
@@ -401,7 +410,7 @@ impl Part {
     }
 
     /// Points of one of its matrices.
-    fn matrix(&self) -> usize {
+    pub fn matrix(&self) -> usize {
         self.space.extents[self.groups[0]..].iter().product()
     }
 

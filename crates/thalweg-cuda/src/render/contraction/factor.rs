@@ -7,7 +7,7 @@
 use super::{Layout, Math, PartClass, PartSlots, TileClass, names, warpgroup};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
-use crate::render::types::{held, pack};
+use crate::render::types::{held, pack_rounded};
 use crate::space::{decompose, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
@@ -259,7 +259,7 @@ pub(super) fn computed(class: &TileClass, number: usize, part: &PartClass, slots
     let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
     names(&accesses, (part, slots), &load, &gather, &mut write, "[u]");
     let value = name(store.node);
-    let value = if class.math.is_narrow() { pack(class.dtype, &value) } else { as_held(class.dtype, &value) };
+    let value = if class.math.is_narrow() { pack_rounded(class.dtype, &value) } else { as_held(class.dtype, &value) };
     let _ = writeln!(out, "        y[v] = ({element})({value});\n      }}\n      }}");
     let to = |line: &str, term: &str| {
         if class.math == Math::Warpgroup {

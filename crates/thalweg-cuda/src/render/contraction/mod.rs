@@ -6,9 +6,10 @@
 //!
 //! * `factor`: how a factor comes into shared memory, `strided` one that lies in memory in more dimensions than a matrix
 //!   has. `multiply`: the arithmetic on it. `result`: what is made of the
-//!   sums. `streamed`: two products, the rows of one streamed through the other.
+//!   sums. `fed`: a kernel with a warp that brings the factors. `streamed`: two products, the rows of one streamed through the other.
 
 mod factor;
+pub mod fed;
 mod multiply;
 mod result;
 pub mod streamed;
@@ -19,13 +20,15 @@ use super::access::Accesses;
 use super::body::{Names, divisors};
 use super::types::{held, stored};
 use crate::space::{Slots, SpaceClass};
-use result::Handed;
+use result::{By, Handed};
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
 /// What every source of a contraction has behind the prelude.
 pub const CONTRACTIONS: &str = include_str!("../contraction.cuh");
+/// What those have whose factors are copied by maps of tensors.
+pub const FED: &str = concat!(include_str!("../contraction.cuh"), include_str!("../mapped.cuh"));
 
 /// Words before those of the batch dimensions: rows, columns, terms, tiles of rows, tiles of columns, where an index
 /// out of range is told.
@@ -254,15 +257,8 @@ impl TileClass {
     }
 
     fn handed(&self) -> Handed<'_> {
-        let rows_a_pass = self.rows_a_pass();
-        Handed {
-            result: &self.result,
-            sums: self.sums,
-            columns: self.tile.n,
-            threads: self.tile.threads(),
-            rows_a_pass,
-            passes: self.tile.m / rows_a_pass,
-        }
+        let (rows, by) = (self.rows_a_pass(), By::Block(self.tile.threads()));
+        Handed { result: &self.result, sums: self.sums, rows, columns: self.tile.n, passes: self.tile.m / rows, by }
     }
 
     /// Bytes of shared memory.
@@ -317,12 +313,23 @@ fn factor_text(class: &TileClass, slots: &TileSlots, number: usize) -> factor::F
     }
 }
 
+/// The statements that say which tile a number stands for: `product` of the batch, `row0`, `column0`.
+fn which_tile(number: &str, [m, n]: [u32; 2]) -> String {
+    format!(
+        r#"  // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
+  const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = {number} / (high * wide), tile = {number} % (high * wide);
+  const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
+  const i64 row0 = (i64)(first + within % rows) * {m}, column0 = (i64)(within / rows) * {n};
+"#
+    )
+}
+
 /// The source of a contraction with one function, `contraction`.
 pub fn source(class: &TileClass) -> String {
     let slots = TileSlots::new(class);
     let Tile { m, n, k, stages, blocks, .. } = class.tile;
     let (element, sums) = (class.element(), held(class.sums));
-    let mut batches = String::new();
+    let mut batches = String::from("  i64 batch0 = 0, batch1 = 0;\n  u32 rest = product;\n");
     for d in (0..class.batch as usize).rev() {
         let w = HEAD + 4 * d;
         let _ = writeln!(
@@ -349,13 +356,7 @@ pub fn source(class: &TileClass) -> String {
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], k = (i64)a.w[2];
   const u32 t = threadIdx.x;
   u32 *const fault = (u32 *)a.w[5];
-  // Blocks that run side by side share rows and columns: tiles go in groups of eight tiles of rows.
-  const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = blockIdx.x / (high * wide), tile = blockIdx.x % (high * wide);
-  const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
-  const i64 row0 = (i64)(first + within % rows) * {m}, column0 = (i64)(within / rows) * {n};
-  i64 batch0 = 0, batch1 = 0;
-  u32 rest = product;
-{batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
+{which}{batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
 {declared0}{declared1}  {sums} sum[{micro_m}][{micro_n}] = {{}};
   const i32 steps = (i32)((k + {last}) / {k});
 #pragma unroll
@@ -380,6 +381,7 @@ pub fn source(class: &TileClass) -> String {
   copies_wait<0>();
 {result}}}
 "#,
+        which = which_tile("blockIdx.x", [m, n]),
         threads = class.tile.threads(),
         words = slots.result.end,
         all0 = stages * class.layout(0).all,

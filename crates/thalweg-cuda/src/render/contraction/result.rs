@@ -1,29 +1,43 @@
-//! What is made of the sums of a tile: its body, on the sums in shared memory, some rows at a time.
+//! What is made of the sums of a tile: its body, on the sums in shared memory, some of them at a time.
 //!
 //! Threads stand side by side along columns there, however the sums were shared among them, so that what is read and
-//! written beside the sums goes through memory in whole lines.
+//! written beside the sums goes through memory in whole lines. All threads of a block do that together, some rows at a
+//! time, or each warp for itself.
 
 use super::{PartClass, PartSlots, names};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
-use crate::render::types::{held, pack, stored};
+use crate::render::types::{held, pack_rounded, stored};
 use crate::space::{Inner, Way, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::Node;
 
-/// The sums of a block on their way through shared memory.
+/// Vectors that a thread of a warp has under way at a time.
+const MOST_AHEAD: u32 = 8;
+
+/// Sums on their way through shared memory.
 pub(super) struct Handed<'a> {
     /// What is made of them, and which of its operands they are.
     pub(super) result: &'a (PartClass, u16),
     /// Their dtype.
     pub(super) sums: DType,
-    /// Columns of the block.
+    /// Rows and columns that are there at a time, and how many times.
+    pub(super) rows: u32,
     pub(super) columns: u32,
-    pub(super) threads: u32,
-    /// Rows that are there at a time, and how many times.
-    pub(super) rows_a_pass: u32,
     pub(super) passes: u32,
+    /// Who does it.
+    pub(super) by: By,
+}
+
+/// Who makes something of the sums together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum By {
+    /// All threads of a block, of so many.
+    Block(u32),
+    /// A warp: where its own sums are in shared memory, in bytes from the beginning, and how many passes are beside each
+    /// other. The kernel says where its first row is (`warp_row`).
+    Warp { at: u32, across: u32 },
 }
 
 impl Handed<'_> {
@@ -32,31 +46,49 @@ impl Handed<'_> {
         self.columns + 8
     }
 
-    /// Bytes of shared memory.
+    /// Bytes of shared memory, of all threads of a block or of a warp.
     pub(super) fn bytes(&self) -> u32 {
-        self.rows_a_pass * self.pitch() * self.sums.size() as u32
+        self.rows * self.pitch() * self.sums.size() as u32
+    }
+
+    /// Who is alone with these sums: a thread's number among them, and how many they are.
+    fn threads(&self) -> (&'static str, u32) {
+        match self.by {
+            By::Block(threads) => ("t", threads),
+            By::Warp { .. } => ("t % 32", 32),
+        }
+    }
+
+    /// The first row and the first column of a pass.
+    fn origin(&self) -> [String; 2] {
+        match self.by {
+            By::Block(_) => [format!("row0 + pass * {}", self.rows), "column0".into()],
+            By::Warp { across, .. } => {
+                [format!("warp_row + pass / {across} * 64"), format!("(column0 + pass % {across} * {})", self.columns)]
+            }
+        }
     }
 }
 
 /// The statements behind the loop over the terms; `hand_on` writes the sums of pass `pass` to `sums`.
 pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> String {
-    let Handed { result: (part, operand), columns, .. } = *handed;
     if let Some(text) = shifted(handed, slots, hand_on) {
         return text;
     }
+    let Handed { result: (part, operand), columns, .. } = *handed;
     let (space, body) = (&part.space, &part.body);
-    let (h, pitch, v) = (held(handed.sums), handed.pitch(), space.lanes as u32);
     let is_sums = |k: usize| body.accesses[k].operand == Some(*operand);
     let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
     let wants = wanted(body);
     let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
     let mut out = accesses.declare(&|k| !is_sums(k) && (stored(k) || wants[k] != Default::default()));
-    let it = index_type(space.wide);
+    let v = space.lanes as u32;
     let wide = columns / v;
-    let vector = format!(
-        "      const u32 first_lane = c % {wide} * {v};\n      const i64 y = column0 + first_lane;\n      if (y >= n) continue;\n"
+    let [_, column0] = handed.origin();
+    let at = format!(
+        "      const u32 first_lane = c % {wide} * {v};\n      const i64 y = {column0} + first_lane;\n      if (y >= n) continue;\n"
     );
-    out += &head(handed, slots, hand_on, wide, (&vector, &format!("({it})(y / {v})")));
+    let column = format!("({})(y / {v})", index_type(space.wide));
     let position = |k: usize| {
         let all = offset(space, &slots.space, k, 0..space.rank(), "i");
         if all.is_empty() { "0".into() } else { all }
@@ -67,50 +99,107 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Str
         step: "1".into(),
         lanes: v as usize,
     };
-    let fetched = |k: &usize| !is_sums(*k) && (wants[*k].load || wants[*k].position);
-    for k in (0..wants.len()).filter(fetched) {
-        let _ = writeln!(out, "      {}", accesses.arrays(k, wants[k], v as usize, ""));
-        let _ = writeln!(out, "      {}", accesses.fetch(k, wants[k], &stand, ["", ""]));
+    let fetched: Vec<usize> =
+        (0..wants.len()).filter(|&k| !is_sums(k) && (wants[k].load || wants[k].position)).collect();
+    let points = || points(handed, slots, handed.rows, wide, (&at, &column));
+    // What a warp reads beside its sums is under way while they change places.
+    let each = handed.rows * wide / 32;
+    let ahead = matches!(handed.by, By::Warp { .. }) && !fetched.is_empty() && each <= MOST_AHEAD;
+    let (each, number) = if ahead { (format!("[{each}]"), "[u]") } else { Default::default() };
+    let arrays = |k: usize| accesses.arrays(k, wants[k], v as usize, &each);
+    let mut fetch = String::new();
+    for &k in &fetched {
+        let _ = writeln!(fetch, "      {}", accesses.fetch(k, wants[k], &stand, [number, number]));
     }
-    let _ = writeln!(out, "      {h} own[{v}];\n      take(own, sums + line * {pitch} + first_lane);");
-    for s in &body.stores {
-        let _ = writeln!(out, "      {}", accesses.result(s.access as usize, v as usize));
+    out += &passes(handed);
+    if ahead {
+        fetched.iter().for_each(|&k| out += &format!("    {}\n", arrays(k)));
+        out += &format!("{}{fetch}    }}\n", points());
     }
-    let _ = write!(out, "#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n");
-    let load = |k: u16| if is_sums(k as usize) { "own[v]".into() } else { accesses.element(k as usize, "") };
-    let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, &stand, offset, inside);
-    let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
-    names(&accesses, (part, slots), &load, &gather, &mut write, "");
-    for s in &body.stores {
-        let _ = writeln!(out, "        {}", accesses.set(s.access as usize, &name(s.node)));
+    out += &changing_places(handed, hand_on);
+    out += &points();
+    if !ahead {
+        fetched.iter().for_each(|&k| out += &format!("      {}\n", arrays(k)));
+        out += &fetch;
     }
-    out += "      }\n";
-    for s in &body.stores {
-        let _ = writeln!(out, "      {}", accesses.store(s.access as usize, &stand));
-    }
-    out += "    }\n  }\n";
-    out
+    let compute = Compute { accesses: &accesses, stand: &stand, number, is_sums: &is_sums };
+    out + &compute.text(handed, (part, slots)) + "    }\n  }\n"
 }
 
-/// The loop over passes and over what a thread has of each, `wide` of which are a line, down to the indices of where that
-/// stands: `column` is the expression of its column, `at` what comes before it.
-fn head(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str, wide: u32, (at, column): (&str, &str)) -> String {
-    let Handed { result: (part, _), rows_a_pass, passes, threads, .. } = *handed;
-    let (space, h) = (&part.space, held(handed.sums));
+/// What is made of the sums of one thread.
+struct Compute<'a> {
+    accesses: &'a Accesses<'a>,
+    stand: &'a Stand<'a>,
+    /// The index of what was fetched.
+    number: &'static str,
+    is_sums: &'a dyn Fn(usize) -> bool,
+}
+
+impl Compute<'_> {
+    fn text(&self, handed: &Handed<'_>, (part, slots): (&PartClass, &PartSlots)) -> String {
+        let Compute { accesses, stand, number, is_sums } = *self;
+        let (body, v, h) = (&part.body, stand.lanes, held(handed.sums));
+        let mut out = format!("      {h} own[{v}];\n      take(own, sums + line * {} + first_lane);\n", handed.pitch());
+        for s in &body.stores {
+            let _ = writeln!(out, "      {}", accesses.result(s.access as usize, v));
+        }
+        let _ = write!(out, "#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n");
+        let load = |k: u16| if is_sums(k as usize) { "own[v]".into() } else { accesses.element(k as usize, number) };
+        let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, stand, offset, inside);
+        let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
+        names(accesses, (part, slots), &load, &gather, &mut write, number);
+        for s in &body.stores {
+            let _ = writeln!(out, "        {}", accesses.set(s.access as usize, &name(s.node)));
+        }
+        out += "      }\n";
+        for s in &body.stores {
+            let _ = writeln!(out, "      {}", accesses.store(s.access as usize, stand));
+        }
+        out
+    }
+}
+
+/// The begin of the loop over passes.
+fn passes(handed: &Handed<'_>) -> String {
+    let h = held(handed.sums);
+    let (room, unroll) = match handed.by {
+        By::Block(_) => (format!("({h} *)shared"), "#pragma unroll"),
+        By::Warp { at, .. } => {
+            let own = handed.bytes();
+            (format!("({h} *)(shared + {at} + t / 32 * {own})"), "#pragma unroll 1")
+        }
+    };
+    format!("  {h} *const sums = {room};\n{unroll}\n  for (int pass = 0; pass < {}; pass++) {{\n", handed.passes)
+}
+
+/// The sums of a pass, from where they were computed to where something is made of them.
+fn changing_places(handed: &Handed<'_>, hand_on: &str) -> String {
+    let meet = if matches!(handed.by, By::Block(_)) { "__syncthreads()" } else { "__syncwarp()" };
+    format!("    {meet};\n{hand_on}    {meet};\n")
+}
+
+/// The loop over what a thread has of so many rows, `wide` things each, down to the indices of where that stands: `column`
+/// is the expression of its column, `at` what comes before it.
+fn points(handed: &Handed<'_>, slots: &PartSlots, rows: u32, wide: u32, (at, column): (&str, &str)) -> String {
+    let part = &handed.result.0;
+    let space = &part.space;
     let it = index_type(space.wide);
+    let ((lane, threads), [row0, _]) = (handed.threads(), handed.origin());
+    let all = rows * wide;
+    let each = match handed.by {
+        By::Block(_) => format!("    for (u32 c = {lane}; c < {all}; c += {threads}) {{\n"),
+        By::Warp { .. } => format!(
+            "#pragma unroll {}\n    for (u32 u = 0; u < {}; u++) {{\n      const u32 c = {lane} + u * {threads};\n",
+            MOST_AHEAD.min(all / threads),
+            all / threads
+        ),
+    };
     let mut out = format!(
-        r#"  {h} *const sums = ({h} *)shared;
-#pragma unroll
-  for (int pass = 0; pass < {passes}; pass++) {{
-    __syncthreads();
-{hand_on}    __syncthreads();
-    for (u32 c = t; c < {points}; c += {threads}) {{
-      const u32 line = c / {wide};
-      const i64 x = row0 + pass * {rows_a_pass} + line;
+        r#"{each}      const u32 line = c / {wide};
+      const i64 x = {row0} + line;
       if (x >= m) continue;
 {at}      const {it} row = ({it})x, column = {column};
-"#,
-        points = rows_a_pass * wide,
+"#
     );
     let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
     out += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
@@ -119,10 +208,9 @@ fn head(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str, wide: u32, (at, c
 }
 
 /// The same where sums are written and nothing else is, to rows that begin anywhere, as those of an odd length do: what
-/// lies in whole vectors of memory is stored by vectors. What is in the way of a vector is stored one by one, by the
-/// threads of the first and last vectors of a row.
+/// lies in whole vectors of memory is stored by vectors, then what is before and behind them one by one.
 fn shifted(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Option<String> {
-    let Handed { result: (part, operand), columns, .. } = *handed;
+    let Handed { result: (part, operand), columns, rows, .. } = *handed;
     let (space, body) = (&part.space, &part.body);
     let [store] = body.stores[..] else { return None };
     let (k, rank) = (store.access as usize, space.rank());
@@ -136,39 +224,56 @@ fn shifted(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Option<Stri
         return None;
     }
     let (h, pitch, e) = (held(handed.sums), handed.pitch(), 16 / size);
-    let (wide, it) = (columns / e + 1, index_type(space.wide));
+    let it = index_type(space.wide);
+    let [_, column0] = handed.origin();
     let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
     let mut out = accesses.declare(&|i| i == k);
-    out += &head(handed, slots, hand_on, wide, ("", &format!("({it})column0")));
     let t = stored(access.dtype);
     let load = |_: u16| "own".to_string();
     let gather = |_: u16, _: &str, _: &str| unreachable!("nothing is gathered");
     let mut value = String::new();
     let mut write = |n: &Names<'_>| value += &statements(body, n, "        ");
     names(&accesses, (part, slots), &load, &gather, &mut write, "");
+    let packed = pack_rounded(access.dtype, &name(store.node));
+    out += &passes(handed);
+    out += &changing_places(handed, hand_on);
+    // Where the row's part begins, how many elements are before its first vector, and how many it has.
+    let row = format!(
+        r#"      {t} *const begin = p{k} + ({position});
+      const i32 before = (i32)((0 - (u64)begin / {size}) % {e});
+      const i32 most = n - {column0} < {columns} ? (i32)(n - {column0}) : {columns};
+"#,
+        position = offset(space, &slots.space, k, 0..rank, "i"),
+    );
+    out += &points(handed, slots, rows, columns / e, ("", &format!("({it}){column0}")));
     let _ = write!(
         out,
-        r#"      {t} *const begin = p{k} + ({position});
-      const i32 first = (i32)(c % {wide} * {e}) - (i32)((u64)begin / {size} % {e});
+        r#"{row}      const i32 first = (i32)(c % {wide} * {e}) + before;
+      if (first + {e} > most) continue;
       __align__(16) {t} y[{e}];
 #pragma unroll
       for (i32 v = 0; v < {e}; v++) {{
-        const i32 at = first + v < 0 ? 0 : first + v < {columns} ? first + v : {columns} - 1;
-        const {h} own = sums[line * {pitch} + at];
+        const {h} own = sums[line * {pitch} + first + v];
 {value}        y[v] = {packed};
       }}
-      const i32 most = n - column0 < {columns} ? (i32)(n - column0) : {columns};
-      if (first >= 0 && first + {e} <= most) {{
-        storev(begin + first, y);
-      }} else {{
-#pragma unroll
-        for (i32 v = 0; v < {e}; v++) if (first + v >= 0 && first + v < most) store1(begin + first + v, y[v]);
-      }}
+      storev(begin + first, y);
+    }}
+"#,
+        wide = columns / e,
+    );
+    out += &points(handed, slots, rows, 2 * e, ("", &format!("({it}){column0}")));
+    let _ = write!(
+        out,
+        r#"{row}      const i32 v = (i32)(c % {edges}), whole = most < before ? 0 : (most - before) / {e} * {e};
+      const i32 at = v < {e} ? v : before + whole + v - {e};
+      if (v < {e} ? v >= before : at < before) continue;
+      if (at >= most) continue;
+      const {h} own = sums[line * {pitch} + at];
+{value}      store1(begin + at, ({t})({packed}));
     }}
   }}
 "#,
-        position = offset(space, &slots.space, k, 0..rank, "i"),
-        packed = pack(access.dtype, &name(store.node)),
+        edges = 2 * e,
     );
     Some(out)
 }

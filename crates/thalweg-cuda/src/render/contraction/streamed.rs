@@ -9,7 +9,7 @@ mod multiply;
 mod point;
 
 use super::factor::{Copy, Placing, Side};
-use super::result::{self, Handed};
+use super::result::{self, By, Handed};
 use super::warpgroup::LINE_ELEMENTS;
 use super::{Math, PartClass, PartSlots};
 use crate::render::body::{Names, divisors, name, statements};
@@ -129,10 +129,10 @@ impl StreamedClass {
         Handed {
             result: &self.result,
             sums: DType::F32,
+            rows: self.rows(),
             columns: self.sizes[1],
-            threads: self.threads(),
-            rows_a_pass: self.rows(),
             passes: 1,
+            by: By::Block(self.threads()),
         }
     }
 

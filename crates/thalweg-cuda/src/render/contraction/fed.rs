@@ -1,0 +1,327 @@
+//! Tiles that are fed: one thread has the chip copy the factors, and two warpgroups compute a tile each, so that one
+//! multiplies while the other makes something of its sums. Blocks stay until all tiles are done.
+//!
+//! In: a [`FedClass`]. Out: a source with one function, `contraction`. docs/gpu-contractions.md has the idea.
+
+use super::result::{self, By, Handed};
+use super::warpgroup::{self, EIGHT, LINE, LINE_ELEMENTS, Left};
+use super::{HEAD, PartClass, PartSlots, which_tile};
+use crate::driver::MAP_WORDS;
+use crate::render::types::stored;
+use std::fmt::Write;
+use thalweg_ir::DType;
+
+/// Terms of a step: those of a line in shared memory.
+pub const TERMS: u32 = LINE_ELEMENTS;
+/// Threads of a block: two warpgroups that compute, and one that has the factors copied.
+pub const THREADS: u32 = 3 * 128;
+/// Bytes of a barrier.
+const BARRIER: u32 = 8;
+
+/// The tile of a warpgroup.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FedTile {
+    /// Rows: 64 or 128.
+    pub m: u32,
+    /// Columns.
+    pub n: u32,
+    /// Steps in shared memory at a time.
+    pub stages: u32,
+}
+
+/// How a factor lies.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FedFactor {
+    /// Whether terms are neighbours in memory.
+    pub along: bool,
+    /// Dimensions of its terms, of its lines, and of its batch.
+    pub terms: u8,
+    /// See above.
+    pub lines: u8,
+    /// See above.
+    pub batch: u8,
+}
+
+/// What decides the source.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FedClass {
+    /// Of the factors.
+    pub dtype: DType,
+    /// The tile.
+    pub tile: FedTile,
+    /// Batch dimensions.
+    pub batch: u8,
+    /// The factors.
+    pub factors: [FedFactor; 2],
+    /// What is made of the sums, which are this operand of it.
+    pub result: (PartClass, u16),
+}
+
+/// Where the words are.
+#[derive(Clone, Debug)]
+pub struct FedSlots {
+    /// The maps of the factors.
+    pub maps: [usize; 2],
+    /// Of each factor, two words to divide by for each of its dimensions but the outermost ones: of terms, lines, batch.
+    pub dims: [usize; 2],
+    /// Of the result.
+    pub result: PartSlots,
+    /// All, a multiple of those of a map, as the argument is aligned.
+    pub end: usize,
+}
+
+/// The word with the number of tiles.
+pub const TILES: usize = HEAD;
+
+impl FedSlots {
+    /// Those of a class. Behind those of every contraction is the number of tiles. Each batch dimension has four words: two
+    /// to divide by its size, then how many matrices it goes further in each factor.
+    pub fn new(class: &FedClass) -> FedSlots {
+        let first = FedSlots::batch(class.batch as usize);
+        let second = first + class.factors[0].divisors();
+        let maps = (second + class.factors[1].divisors()).next_multiple_of(MAP_WORDS);
+        let result = PartSlots::new(&class.result.0, maps + 2 * MAP_WORDS);
+        let end = result.end.next_multiple_of(MAP_WORDS);
+        FedSlots { maps: [maps, maps + MAP_WORDS], dims: [first, second], result, end }
+    }
+
+    /// The first word of a batch dimension.
+    pub fn batch(d: usize) -> usize {
+        HEAD + 1 + 4 * d
+    }
+}
+
+impl FedFactor {
+    /// Words to divide by.
+    fn divisors(&self) -> usize {
+        let inner = |n: u8| 2 * (n as usize).saturating_sub(1);
+        inner(self.terms) + inner(self.lines) + inner(self.batch)
+    }
+}
+
+impl FedClass {
+    /// Elements of a step of a factor.
+    fn all(&self, factor: usize) -> u32 {
+        TERMS * if factor == 0 { self.tile.m } else { self.tile.n }
+    }
+
+    /// Where the warps' sums are in shared memory.
+    fn sums_at(&self) -> u32 {
+        self.tile.stages * (self.all(0) + self.all(1)) * 2
+    }
+
+    fn handed(&self) -> Handed<'_> {
+        let columns = 64;
+        let across = self.tile.n / columns;
+        let by = By::Warp { at: self.sums_at(), across };
+        Handed { result: &self.result, sums: DType::F32, rows: 16, columns, passes: self.tile.m / 64 * across, by }
+    }
+
+    fn barriers_at(&self) -> u32 {
+        self.sums_at() + 8 * self.handed().bytes()
+    }
+
+    /// Bytes of shared memory.
+    pub fn shared(&self) -> u32 {
+        self.barriers_at() + (2 * self.tile.stages + 2) * BARRIER
+    }
+
+    /// Lines of a copy of a factor, and copies of a step.
+    fn copies(&self, factor: usize) -> [u32; 2] {
+        let lines = if factor == 0 { self.tile.m } else { self.tile.n };
+        if self.factors[factor].along { [lines, 1] } else { [TERMS, lines / LINE_ELEMENTS] }
+    }
+}
+
+/// Statements that take a number apart along so many dimensions, whose divisors begin at a word, and what each of them is:
+/// the innermost first.
+fn apart(number: &str, name: &str, dims: u8, mut words: usize) -> (String, Vec<String>) {
+    let (mut out, mut parts, mut rest) = (String::new(), vec![], number.to_string());
+    // Words are of the inner dimensions, outermost first.
+    words += 2 * (dims as usize).saturating_sub(1);
+    for d in 1..dims {
+        words -= 2;
+        let _ = write!(out, "const Split {name}{d} = split((u32)({rest}), a.w[{words}], a.w[{}]); ", words + 1);
+        parts.push(format!("(i32){name}{d}.r"));
+        rest = format!("{name}{d}.q");
+    }
+    if dims > 0 {
+        parts.push(format!("(i32)({rest})"));
+    }
+    (out, parts)
+}
+
+/// The copies of a step of a factor.
+fn copies(class: &FedClass, slots: &FedSlots, number: usize) -> String {
+    let (factor, map) = (class.factors[number], slots.maps[number]);
+    let [lines, many] = class.copies(number);
+    let words = slots.dims[number];
+    let behind_terms = words + 2 * (factor.terms as usize).saturating_sub(1);
+    let behind_lines = behind_terms + 2 * (factor.lines as usize).saturating_sub(1);
+    let line = if number == 0 { "row0" } else { "column0" };
+    let (of_batch, batch) = apart(&format!("batch{number}"), "b", factor.batch, behind_lines);
+    let (of_terms, terms) = apart(&format!("i * {TERMS}"), "p", factor.terms, words);
+    let mut out = format!("        {{ {of_batch}{of_terms}\n");
+    for c in 0..many {
+        let (of_lines, own) =
+            apart(&format!("{line} + {}", c * LINE_ELEMENTS), &format!("x{c}_"), factor.lines, behind_terms);
+        let (near, next) = if factor.along { (&terms, &own) } else { (&own, &terms) };
+        let at: Vec<&String> =
+            [&near[0], &next[0]].into_iter().chain(&terms[1..]).chain(&own[1..]).chain(&batch).collect();
+        let at = at.into_iter().map(String::as_str).collect::<Vec<_>>();
+        let to = format!("s{number} + slot * {} + {}", class.all(number), c * lines * LINE_ELEMENTS);
+        let _ = writeln!(
+            out,
+            "        {of_lines}const i32 at{c}[{}] = {{{}}}; map_copy({to}, &a.w[{map}], full + slot, at{c});",
+            at.len(),
+            at.join(", ")
+        );
+    }
+    out + "        }\n"
+}
+
+/// The numbers of a product's matrices among those of each factor.
+fn batches(class: &FedClass) -> String {
+    let mut out = String::from("      u32 rest = product, batch0 = 0, batch1 = 0;\n");
+    for d in (0..class.batch as usize).rev() {
+        let w = FedSlots::batch(d);
+        let _ = writeln!(
+            out,
+            "      {{ const Split s = split(rest, a.w[{w}], a.w[{}]); rest = s.q; batch0 += (u32)s.r * (u32)a.w[{}]; batch1 += (u32)s.r * (u32)a.w[{}]; }}",
+            w + 1,
+            w + 2,
+            w + 3
+        );
+    }
+    out
+}
+
+/// The multiplications of a step.
+fn multiply(class: &FedClass) -> String {
+    let FedTile { m, n, .. } = class.tile;
+    let slice = TERMS * LINE;
+    let step = |along: bool| if along { 32 } else { 16 * LINE };
+    // 64 rows lie together either way: as so many lines of terms, or as a part of every term's line.
+    let mut out = format!(
+        "        const Matrix x = matrix(s0 + slot * {}, {slice}, {EIGHT}), y = matrix(s1 + slot * {}, {slice}, {EIGHT});\n        warpgroup_fence();\n#pragma unroll\n        for (int p = 0; p < {}; p++) {{\n",
+        class.all(0),
+        class.all(1),
+        TERMS / 16
+    );
+    for part in 0..m / 64 {
+        let _ = writeln!(
+            out,
+            "          warpgroup_multiply<{f16}, {ta}, {tb}, {n}>(sum[{part}], further(x, {own} + p * {dx}), further(y, p * {dy}), i > 0 || p > 0);",
+            f16 = class.dtype == DType::F16,
+            ta = !class.factors[0].along,
+            tb = !class.factors[1].along,
+            own = part * 64 * LINE,
+            dx = step(class.factors[0].along),
+            dy = step(class.factors[1].along),
+        );
+    }
+    out + "        }\n        warpgroup_commit();\n"
+}
+
+/// Statements that write the sums of a pass to shared memory.
+fn hand_on(class: &FedClass) -> String {
+    let handed = class.handed();
+    let (pitch, across) = (handed.pitch(), class.tile.n / handed.columns);
+    let mut out = String::from("    switch (pass) {\n");
+    for pass in 0..handed.passes {
+        let (eights, part) = (handed.columns / 8, pass / across);
+        let first = pass % across * eights;
+        let _ = writeln!(out, "      case {pass}: hand_on<{pitch}, {eights}>(sums, sum[{part}], {first}); break;");
+    }
+    out + "    }\n"
+}
+
+/// The source of a contraction with one function, `contraction`.
+pub fn source(class: &FedClass) -> String {
+    let slots = FedSlots::new(class);
+    let FedTile { m, n, stages } = class.tile;
+    let left = Left::Shared { across: !class.factors[0].along };
+    let which = which_tile("at", [m, n]);
+    format!(
+        r#"
+{function}extern "C" __global__ void __launch_bounds__({THREADS}, 1) contraction(THALWEG_PARAMETER_LINES({words})) {{
+  begin();
+  THALWEG_SHARED_LINES(shared);
+  const i64 m = (i64)a.w[0], n = (i64)a.w[1];
+  const u32 t = threadIdx.x, group = t / 128, tiles = (u32)a.w[{TILES}];
+  const i32 steps = (i32)(((i64)a.w[2] + {last}) / {TERMS});
+  u32 *const fault = (u32 *)a.w[5];
+  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
+  Barrier *const full = (Barrier *)(shared + {barriers}), *const empty = full + {stages}, *const turns = empty + {stages};
+  if (t == 0) {{
+    for (int s = 0; s < 2 * {stages} + 2; s++) barrier_start(full + s, 1);
+    barriers_started();
+  }}
+  __syncthreads();
+  // Steps of all tiles of the block go round the places in shared memory.
+  u32 slot = 0, phase = 0;
+  if (group == 2) {{
+    registers_less<24>();
+    if (t % 128) return;
+    map_ahead(&a.w[{map0}]);
+    map_ahead(&a.w[{map1}]);
+    for (u32 at = blockIdx.x; at < tiles; at += gridDim.x) {{
+{which}{batches}      for (i32 i = 0; i < steps; i++) {{
+        barrier_wait(empty + slot, phase ^ 1);
+        barrier_expect(full + slot, {bytes});
+{copies0}{copies1}        if (++slot == {stages}) {{ slot = 0; phase ^= 1; }}
+      }}
+    }}
+    return;
+  }}
+  registers_more<240>();
+  for (u32 at = blockIdx.x, own = 0; at < tiles; at += gridDim.x, own++) {{
+    // Tiles go to the two warpgroups in turns.
+    if (own % 2 != group) {{
+      const u32 behind = slot + (u32)steps;
+      phase ^= behind / {stages} & 1;
+      slot = behind % {stages};
+      continue;
+    }}
+{which}    const i64 warp_row = row0 + t / 32 % 4 * 16;
+    float sum[{parts}][{eights}][4];
+    Barrier *before = empty;
+    // A barrier tells a phase from the next, not from the one behind that: a warpgroup looks at no step before the other
+    // has seen all of its own.
+    barrier_wait(turns + group, (own / 2 & 1) ^ (group == 0));
+    for (i32 i = 0; i < steps; i++) {{
+      barrier_wait(full + slot, phase);
+      if (i + 1 == steps && t % 128 == 0) barrier_arrive(turns + (group ^ 1));
+      {{
+{multiply}      }}
+      // What the step before has read may be written over.
+      if (i > 0) {{
+        warpgroup_wait<1>();
+        if (t % 128 == 0) barrier_arrive(before);
+      }}
+      before = empty + slot;
+      if (++slot == {stages}) {{ slot = 0; phase ^= 1; }}
+    }}
+    warpgroup_wait<0>();
+    if (t % 128 == 0) barrier_arrive(before);
+{result}  }}
+}}
+"#,
+        function = warpgroup::function(class.dtype == DType::F16, left, !class.factors[1].along, n),
+        words = slots.end,
+        last = TERMS - 1,
+        element = stored(class.dtype),
+        all0 = stages * class.all(0),
+        barriers = class.barriers_at(),
+        map0 = slots.maps[0],
+        map1 = slots.maps[1],
+        batches = batches(class),
+        bytes = (class.all(0) + class.all(1)) * 2,
+        copies0 = copies(class, &slots, 0),
+        copies1 = copies(class, &slots, 1),
+        parts = m / 64,
+        eights = n / 8,
+        multiply = multiply(class),
+        result = result::text(&class.handed(), &slots.result, &hand_on(class)),
+    )
+}

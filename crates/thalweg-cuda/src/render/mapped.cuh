@@ -1,0 +1,75 @@
+
+// Copies of boxes of a tensor, which the chip makes by itself from a map of it, and barriers in shared memory that such copies and threads come to. The emulator copies
+// at once.
+#ifdef THALWEG_EMULATED
+// Bytes and threads that are missing in this phase, threads that a phase has, and which of two it is.
+struct Barrier { i32 bytes; u16 missing; u8 count, phase; };
+FN void barrier_turn(Barrier *b) {
+  if (b->missing || b->bytes) return;
+  b->missing = b->count;
+  b->phase ^= 1;
+}
+FN void barrier_start(Barrier *b, u32 count) { *b = {0, (u16)count, (u8)count, 0}; }
+FN void barriers_started() {}
+FN void barrier_arrive(Barrier *b) { b->missing--; barrier_turn(b); }
+FN void barrier_expect(Barrier *b, u32 bytes) { b->bytes += bytes; barrier_arrive(b); }
+FN void barrier_wait(Barrier *b, u32 phase) {
+  for (u64 times = 0; *(volatile u8 *)&b->phase == phase; times++) thalweg_look(times);
+}
+template <int R> FN void map_copy(void *to, const u64 *map, Barrier *b, const i32 (&at)[R]) {
+  const u64 wide = map[12], high = map[13], base = (u64)thalweg_runtime.shared;
+  bool inside = map[1] == R;
+  u64 first = map[0];
+  for (i32 d = 2; d < R; d++) {
+    inside = inside && at[d] >= 0 && (u64)at[d] < map[2 + d];
+    first += at[d] * map[7 + d];
+  }
+  for (u64 y = 0; y < high; y++)
+    for (u64 x = 0; x < wide; x++) {
+      const i64 column = at[0] + (i64)x, row = at[1] + (i64)y;
+      const bool own = inside && column >= 0 && (u64)column < map[2] && row >= 0 && (u64)row < map[3];
+      const u64 place = (u64)to - base + (y * wide + x) * 2;
+      *(u16 *)(base + (place ^ (place >> 7 & 7) << 4)) = own ? *(const u16 *)(first + row * map[8] + column * 2) : 0;
+      thalweg_runtime.loaded += own ? 2 : 0;
+    }
+  b->bytes -= (i32)(wide * high * 2);
+  barrier_turn(b);
+}
+FN void map_ahead(const u64 *) {}
+template <int N> FN void registers_less() {}
+template <int N> FN void registers_more() {}
+#else
+#define THALWEG_PARAMETER_LINES(K) const __grid_constant__ WordLines<K> a
+template <int K> struct __align__(128) WordLines { u64 w[K]; };
+struct Barrier { u64 x; };
+FN void barrier_start(Barrier *b, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory"); }
+FN void barriers_started() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+FN void barrier_arrive(Barrier *b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory"); }
+FN void barrier_expect(Barrier *b, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes) : "memory"); }
+// Until the phase of that number is over.
+FN void barrier_wait(Barrier *b, u32 phase) {
+  asm volatile("{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra again;\ndone:\n}" ::"r"(shared_address(b)), "r"(phase) : "memory");
+}
+template <int R> FN void map_copy(void *to, const u64 *map, Barrier *b, const i32 (&at)[R]) {
+  const u32 s = shared_address(to), bar = shared_address(b);
+  if constexpr (R == 2)
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3}], [%4];" ::"r"(s), "l"(map), "r"(at[0]), "r"(at[1]), "r"(bar) : "memory");
+  else if constexpr (R == 3)
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3,%4}], [%5];" ::"r"(s), "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(bar) : "memory");
+  else if constexpr (R == 4)
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3,%4,%5}], [%6];" ::"r"(s), "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(bar) : "memory");
+  else
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3,%4,%5,%6}], [%7];" ::"r"(s), "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(bar) : "memory");
+}
+FN void map_ahead(const u64 *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+template <int N> FN void registers_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
+template <int N> FN void registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
+#endif
+// The sums of eight columns J times, from that one of the eights on, to lines of P elements: 16 rows of a warp.
+template <int P, int J, int N> FN void hand_on(float *to, const float (&sum)[N][4], int first) {
+  const u32 lane = threadIdx.x % 32;
+#pragma unroll
+  for (int j = 0; j < J; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) to[(lane / 4 + e / 2 * 8) * P + j * 8 + lane % 4 * 2 + e % 2] = sum[first + j][e];
+}
