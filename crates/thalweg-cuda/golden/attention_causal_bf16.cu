@@ -11,7 +11,7 @@ template <bool F16, bool TB, int N> FN void warpgroup_multiply(float (&d)[8][4],
   asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1) : "memory");
 }
 #endif
-extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMETER(68)) {
+extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMETER_LINES(112)) {
   begin();
   THALWEG_SHARED_LINES(shared);
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3];
@@ -22,89 +22,45 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
   i64 batch0 = 0, batch1 = 0, batch2 = 0;
   u32 rest = product;
   { const Split s = split(rest, a.w[6], a.w[7]); rest = s.q; batch0 += s.r * (i64)a.w[8]; batch1 += s.r * (i64)a.w[9]; batch2 += s.r * (i64)a.w[10]; }
-  u16 *const s0 = (u16 *)shared, *const s1 = s0 + 4096, *const s2 = s1 + 2 * 4096;
-  const u16 *const factor0 = (const u16 *)a.w[11] + batch0;
-  const i32 pitch0 = (i32)a.w[12];
-  const i32 outer0 = (i32)t / 8, inner0 = (i32)t % 8 * 8;
-  const u16 *const from0 = factor0 + (i64)((i32)row0 + outer0) * pitch0 + (0 + inner0);
-  auto copy0 = [&](i32 step, i32 slot) {
-    u16 *const to = s0 + slot * 4096 + inner0 / 64 * 4096 + outer0 * 64 + ((inner0 % 64 / 8 ^ outer0 & 7) * 8);
-    const u16 *const from = from0 + ((i64)(step * 0) * pitch0 + step * 0);
-    const i32 outers = (i32)m - ((i32)row0 + step * 0), inners = (i32)depth - (0 + step * 0);
-    if (outers >= 64 && inners >= 64) {
-      #pragma unroll
-      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1024, from + (i64)(u * 16) * pitch0);
-    } else {
-      #pragma unroll
-      for (i32 u = 0; u < 4; u++) {
-        const i32 left = outer0 + u * 16 < outers ? inners - inner0 : 0;
-        const i32 inside = left < 0 ? 0 : left < 8 ? left : 8;
-        copy16(to + u * 1024, inside ? from + (i64)(u * 16) * pitch0 : factor0, inside * 2);
-      }
-    }
-  };
-  const u16 *const factor1 = (const u16 *)a.w[13] + batch1;
-  const i32 pitch1 = (i32)a.w[14];
-  const i32 outer1 = (i32)t / 8, inner1 = (i32)t % 8 * 8;
-  const u16 *const from1 = factor1 + (i64)(0 + outer1) * pitch1 + (0 + inner1);
-  auto copy1 = [&](i32 step, i32 slot) {
-    u16 *const to = s1 + slot * 4096 + inner1 / 64 * 4096 + outer1 * 64 + ((inner1 % 64 / 8 ^ outer1 & 7) * 8);
-    const u16 *const from = from1 + ((i64)(step * 64) * pitch1 + step * 0);
-    const i32 outers = (i32)keys - (0 + step * 64), inners = (i32)depth - (0 + step * 0);
-    if (outers >= 64 && inners >= 64) {
-      #pragma unroll
-      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1024, from + (i64)(u * 16) * pitch1);
-    } else {
-      #pragma unroll
-      for (i32 u = 0; u < 4; u++) {
-        const i32 left = outer1 + u * 16 < outers ? inners - inner1 : 0;
-        const i32 inside = left < 0 ? 0 : left < 8 ? left : 8;
-        copy16(to + u * 1024, inside ? from + (i64)(u * 16) * pitch1 : factor1, inside * 2);
-      }
-    }
-  };
-  const u16 *const factor2 = (const u16 *)a.w[15] + batch2;
-  const i32 pitch2 = (i32)a.w[16];
-  const i32 outer2 = (i32)t / 8, inner2 = (i32)t % 8 * 8;
-  const u16 *const from2 = factor2 + (i64)(0 + outer2) * pitch2 + (0 + inner2);
-  auto copy2 = [&](i32 step, i32 slot) {
-    u16 *const to = s2 + slot * 4096 + inner2 / 64 * 4096 + outer2 * 64 + ((inner2 % 64 / 8 ^ outer2 & 7) * 8);
-    const u16 *const from = from2 + ((i64)(step * 64) * pitch2 + step * 0);
-    const i32 outers = (i32)keys - (0 + step * 64), inners = (i32)n - (0 + step * 0);
-    if (outers >= 64 && inners >= 64) {
-      #pragma unroll
-      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1024, from + (i64)(u * 16) * pitch2);
-    } else {
-      #pragma unroll
-      for (i32 u = 0; u < 4; u++) {
-        const i32 left = outer2 + u * 16 < outers ? inners - inner2 : 0;
-        const i32 inside = left < 0 ? 0 : left < 8 ? left : 8;
-        copy16(to + u * 1024, inside ? from + (i64)(u * 16) * pitch2 : factor2, inside * 2);
-      }
-    }
-  };
-  const bool hides = true;
-  const i64 ahead = hides ? (i64)a.w[53] : 0, seen = hides ? seen_keys(row0 + 64 + ahead - 1, keys) : keys;
-  const i32 steps = (i32)((seen + 63) / 64);
-  copy0(0, 0);
-  if (steps) {
-    copy1(0, 0);
-    copy2(0, 0);
+  u16 *const s0 = (u16 *)shared, *const s1 = s0 + 4096, *const s2 = s1 + 3 * 4096;
+  Barrier *const full = (Barrier *)(shared + 75776), *const empty = full + 3;
+  if (t == 0) {
+    for (int s = 0; s < 2 * 3; s++) barrier_start(full + s, 1);
+    barriers_started();
   }
-  copies_commit();
+  __syncthreads();
+  const bool hides = true;
+  const i64 ahead = hides ? (i64)a.w[47] : 0, seen = hides ? seen_keys(row0 + 64 + ahead - 1, keys) : keys;
+  const i32 steps = (i32)((seen + 63) / 64);
+  if (warp == 4) {
+    if (lane) return;
+    for (i32 step = 0; step < steps; step++) {
+      const u32 slot = (u32)step % 3;
+      barrier_wait(empty + slot, ((u32)step / 3 & 1) ^ 1);
+      barrier_expect(full + slot, 16384 + (step ? 0 : 8192));
+      if (step == 0) {
+        {
+          const i32 at0[3] = {(i32)(0 + 0), (i32)(row0 + 0), (i32)(batch0)};
+          map_copy(s0 + 0, &a.w[64], full + slot, at0);
+        }
+      }
+      {
+        const i32 at0[3] = {(i32)(0 + 0), (i32)(step * 64 + 0), (i32)(batch1)};
+        map_copy(s1 + slot * 4096 + 0, &a.w[80], full + slot, at0);
+      }
+      {
+        const i32 at0[3] = {(i32)(0 + 0), (i32)(step * 64 + 0), (i32)(batch2)};
+        map_copy(s2 + slot * 4096 + 0, &a.w[96], full + slot, at0);
+      }
+    }
+    return;
+  }
+  const i64 warp_row = row0 + warp * 16;
   float sum[8][4] = {};
   float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
   for (i32 step = 0; step < steps; step++) {
-    const u32 slot = step & 1;
-    copies_wait<0>();
-    async_fence();
-    __syncthreads();
-    // The other half of the room was read in the last step.
-    if (step + 1 < steps) {
-      copy1(step + 1, slot ^ 1);
-      copy2(step + 1, slot ^ 1);
-    }
-    copies_commit();
+    const u32 slot = (u32)step % 3;
+    barrier_wait(full + slot, (u32)step / 3 & 1);
     float s[8][4] = {};
     const u16 *const kt = s1 + slot * 4096;
     const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(kt, 8192, 1024);
@@ -160,9 +116,9 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
         const i32 i1 = row;
         const i32 i2 = column;
         i64 ma1[16][1];
-        for (int v = 0; v < 1; v++) ma1[u][v] = (i64)a.w[27] + (i0 * (i32)a.w[28] + i1 * (i32)a.w[29]) + v * (i64)0;
+        for (int v = 0; v < 1; v++) ma1[u][v] = (i64)a.w[21] + (i0 * (i32)a.w[22] + i1 * (i32)a.w[23]) + v * (i64)0;
         i64 ma2[16][2];
-        for (int v = 0; v < 2; v++) ma2[u][v] = (i64)a.w[31] + (i0 * (i32)a.w[32] + i1 * (i32)a.w[33] + i2 * 2) + v * (i64)1;
+        for (int v = 0; v < 2; v++) ma2[u][v] = (i64)a.w[25] + (i0 * (i32)a.w[26] + i1 * (i32)a.w[27] + i2 * 2) + v * (i64)1;
         #pragma unroll
         for (int v = 0; v < 2; v++) {
           const float n0 = s[j][2 * h + u % 1 * 2 + v];
@@ -250,8 +206,8 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
     for (int p = 0; p < 4; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
     warpgroup_commit();
     warpgroup_wait<0>();
+    if (t == 0) barrier_arrive(empty + slot);
   }
-  copies_wait<0>();
   #pragma unroll
   for (int h = 0; h < 2; h++) {
     float all = total[h];
@@ -263,22 +219,24 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
     #pragma unroll
     for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
   }
-  u16 *const p1 = (u16 *)a.w[64];
-  float *const sums = (float *)shared;
-  #pragma unroll
+  u16 *const p1 = (u16 *)a.w[58];
+  float *const sums = (float *)(shared + 57344 + t / 32 * 4608);
+  #pragma unroll 1
   for (int pass = 0; pass < 1; pass++) {
-    __syncthreads();
-    #pragma unroll
-    for (int j = 0; j < 8; j++)
-    #pragma unroll
-    for (int e = 0; e < 4; e++) sums[(warp * 16 + lane / 4 + e / 2 * 8) * 72 + j * 8 + lane % 4 * 2 + e % 2] = sum[j][e];
-    __syncthreads();
-    for (u32 c = t; c < 512; c += 128) {
+    __syncwarp();
+    switch (pass) {
+      case 0: hand_on<72, 8>(sums, sum, 0);
+      break;
+    }
+    __syncwarp();
+    #pragma unroll 4
+    for (u32 u = 0; u < 4; u++) {
+      const u32 c = t % 32 + u * 32;
       const u32 line = c / 8;
-      const i64 x = row0 + pass * 64 + line;
+      const i64 x = warp_row + pass / 1 * 64 + line;
       if (x >= m) continue;
       const u32 first_lane = c % 8 * 8;
-      const i64 y = column0 + first_lane;
+      const i64 y = (column0 + pass % 1 * 64) + first_lane;
       if (y >= n) continue;
       const i32 row = (i32)x, column = (i32)(y / 8);
       const i32 i0 = (i32)product;
@@ -293,7 +251,7 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
         const float n1 = round_bf16((float)n0);
         y1[v] = bits_bf16(n1);
       }
-      storev(p1 + (i0 * (i32)a.w[65] + i1 * (i32)a.w[66] + i2 * 8), y1);
+      storev(p1 + (i0 * (i32)a.w[59] + i1 * (i32)a.w[60] + i2 * 8), y1);
     }
   }
 }

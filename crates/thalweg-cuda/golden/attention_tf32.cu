@@ -211,7 +211,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       for (int j = 0; j < 8; j++) multiply_tf32(sum[j], x, to_tf32(vt[(key) * 68 + j * 8 + lane / 4]), to_tf32(vt[(key + 1) * 68 + j * 8 + lane / 4]));
     }
   }
-  copies_wait<0>();
   #pragma unroll
   for (int h = 0; h < 2; h++) {
     float all = total[h];

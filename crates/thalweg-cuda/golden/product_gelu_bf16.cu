@@ -38,13 +38,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
         barrier_wait(empty + slot, phase ^ 1);
         barrier_expect(full + slot, 32768);
         {
-          const i32 at0[3] = {(i32)(i * 64), (i32)(row0 + 0), (i32)(batch0)};
+          const i32 at0[3] = {(i32)(i * 64 + 0), (i32)(row0 + 0), (i32)(batch0)};
           map_copy(s0 + slot * 8192 + 0, &a.w[16], full + slot, at0);
         }
         {
-          const i32 at0[3] = {(i32)(column0 + 0), (i32)(i * 64), (i32)(batch1)};
+          const i32 at0[3] = {(i32)(column0 + 0), (i32)(i * 64 + 0), (i32)(batch1)};
           map_copy(s1 + slot * 8192 + 0, &a.w[32], full + slot, at0);
-          const i32 at1[3] = {(i32)(column0 + 64), (i32)(i * 64), (i32)(batch1)};
+          const i32 at1[3] = {(i32)(column0 + 64), (i32)(i * 64 + 0), (i32)(batch1)};
           map_copy(s1 + slot * 8192 + 4096, &a.w[32], full + slot, at1);
         }
         if (++slot == 5) { slot = 0; phase ^= 1; }

@@ -122,8 +122,9 @@ impl UnitKey {
     /// What stands behind the prelude.
     fn before(&self) -> &'static str {
         match self {
-            UnitKey::Contraction(_) | UnitKey::Streamed(_) => CONTRACTIONS,
             UnitKey::Fed(_) => FED,
+            UnitKey::Streamed(class) if class.fed.is_some() => FED,
+            UnitKey::Contraction(_) | UnitKey::Streamed(_) => CONTRACTIONS,
             _ => "",
         }
     }

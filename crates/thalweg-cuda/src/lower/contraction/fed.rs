@@ -37,17 +37,17 @@ pub struct Fed {
 }
 
 /// A factor: sizes and elements from neighbour to neighbour, outermost dimension first.
-struct Factor {
+pub struct Factor {
     /// Among the contraction's, and where it begins.
-    operand: u16,
-    first: isize,
+    pub operand: u16,
+    pub first: isize,
     /// Whether terms are neighbours in memory.
-    along: bool,
+    pub along: bool,
     terms: Vec<(usize, isize)>,
     lines: Vec<(usize, isize)>,
     batch: Vec<(usize, isize)>,
     /// How many of its matrices each dimension of the contraction's batch goes further.
-    far: Vec<usize>,
+    pub far: Vec<usize>,
 }
 
 impl Factor {
@@ -72,17 +72,27 @@ impl Factor {
             return Factor::lying(first_operand, *first, [terms, lines, batch], far);
         }
         let (first, line, term) = lies_at(p, n);
-        let own = p.batch.iter().map(|d| (d.0, if n == 0 { d.1 } else { d.2 }));
-        let mut far = vec![];
-        let mut products = 1;
-        for (extent, stride) in own.clone().rev() {
-            // What is the same for all of a batch is one.
-            far.insert(0, if stride == 0 { 0 } else { products });
-            products *= if stride == 0 { 1 } else { extent };
-        }
-        let batch: Vec<_> = own.filter(|d| d.1 != 0).collect();
+        let batch: Vec<_> = p.batch.iter().map(|d| (d.0, if n == 0 { d.1 } else { d.2 })).collect();
         let lines = if n == 0 { p.m } else { p.n };
-        Factor::lying(first_operand, first, [&[(p.k, term)], &[(lines, line)], &batch], far)
+        Factor::in_memory(first_operand, first, [(p.k, term), (lines, line)], &batch)
+    }
+
+    /// A matrix of these terms and lines for each product of the batch.
+    pub fn in_memory(
+        operand: u16,
+        first: isize,
+        [terms, lines]: [(usize, isize); 2],
+        products: &[(usize, isize)],
+    ) -> Option<Factor> {
+        let mut far = vec![];
+        let mut many = 1;
+        for &(extent, stride) in products.iter().rev() {
+            // What is the same for all of a batch is one.
+            far.insert(0, if stride == 0 { 0 } else { many });
+            many *= if stride == 0 { 1 } else { extent };
+        }
+        let batch: Vec<_> = products.iter().copied().filter(|d| d.1 != 0).collect();
+        Factor::lying(operand, first, [&[terms], &[lines], &batch], far)
     }
 
     fn lying(operand: u16, first: isize, dims: [&[(usize, isize)]; 3], far: Vec<usize>) -> Option<Factor> {
@@ -99,13 +109,13 @@ impl Factor {
         Some(Factor { operand, first, along, terms, lines, batch, far })
     }
 
-    /// Its map, where boxes have so many lines (of 128 bytes where these are neighbours).
-    fn map(&self, dtype: DType, lines: u32) -> Option<TensorMap> {
+    /// Its map, where so many lines and terms are copied at a time, in slices of 64 neighbours.
+    pub fn map(&self, dtype: DType, [lines, terms]: [u32; 2]) -> Option<TensorMap> {
         let size = dtype.size();
         let whole =
             |dims: &[(usize, isize)], n: u32| dims.len() == 1 || dims[dims.len() - 1].0.is_multiple_of(n as usize);
-        let box_lines = if self.along { lines } else { TERMS };
-        if !whole(&self.terms, TERMS) || !whole(&self.lines, box_lines) || self.first < 0 {
+        let [of_terms, of_lines] = if self.along { [TERMS, lines] } else { [terms, TERMS] };
+        if !whole(&self.terms, of_terms) || !whole(&self.lines, of_lines) || self.first < 0 {
             return None;
         }
         let (near, next) = if self.along { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
@@ -118,23 +128,20 @@ impl Factor {
         let bytes = |d: &(usize, isize)| if d.0 == 1 { Some(16) } else { usize::try_from(d.1 * size as isize).ok() };
         let strides = dims[1..].iter().map(bytes).collect::<Option<Vec<_>>>()?;
         let extents = dims.iter().map(|d| d.0).collect();
-        let map = TensorMap {
-            f16: dtype == DType::F16,
-            extents,
-            strides,
-            tile: [TERMS, if self.along { lines } else { TERMS }],
-        };
+        let tile = [TERMS, if self.along { of_lines } else { of_terms }];
+        let map = TensorMap { f16: dtype == DType::F16, extents, strides, tile };
         let aligned = (self.first as usize * size).is_multiple_of(16) && dims.len() <= MAP_RANK;
         (aligned && map.is_possible()).then_some(map)
     }
 
-    fn class(&self) -> FedFactor {
+    /// What of it decides the source.
+    pub fn class(&self) -> FedFactor {
         let [terms, lines, batch] = [&self.terms, &self.lines, &self.batch].map(|d| d.len() as u8);
         FedFactor { along: self.along, terms, lines, batch }
     }
 
     /// Fills the words that say where a box is: by how many inner dimensions are divided.
-    fn fill(&self, at: usize, words: &mut [u64]) {
+    pub fn fill(&self, at: usize, words: &mut [u64]) {
         let inner = [&self.terms, &self.lines, &self.batch].into_iter().flat_map(|d| d.iter().skip(1));
         for (i, d) in inner.enumerate() {
             words[at + 2 * i..][..2].copy_from_slice(&divisor(d.0.max(1)));
@@ -155,7 +162,8 @@ pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<F
     }
     let reads = c.factors[0].as_ref().map_or(1, |f| f.operands as u16);
     let factors = [Factor::new(c, g, 0, 0)?, Factor::new(c, g, 1, reads)?];
-    let possible = |t: &FedTile| [t.m, t.n].iter().zip(&factors).all(|(&lines, f)| f.map(c.dtype, lines).is_some());
+    let possible =
+        |t: &FedTile| [t.m, t.n].iter().zip(&factors).all(|(&lines, f)| f.map(c.dtype, [lines, TERMS]).is_some());
     let time = |(t, rate): &(FedTile, f64)| {
         let tiles = g.batches() * p.m.div_ceil(t.m as usize) * p.n.div_ceil(t.n as usize);
         tiles.div_ceil(chip.multiprocessors as usize) as f64 * f64::from(t.m * t.n) * p.k as f64 / rate
@@ -193,7 +201,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     }
     let mut patches = vec![];
     for (n, factor) in factors.iter().enumerate() {
-        let map = factor.map(c.dtype, if n == 0 { tile.m } else { tile.n })?;
+        let map = factor.map(c.dtype, [if n == 0 { tile.m } else { tile.n }, TERMS])?;
         let at = slots.maps[n];
         words[at..][..MAP_WORDS].copy_from_slice(&compiler.map(&map)?);
         patches.push((at, Word::Map(factor.operand, factor.first as i64 * c.dtype.size() as i64)));

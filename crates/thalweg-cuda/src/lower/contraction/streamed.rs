@@ -3,9 +3,10 @@
 //! In: weights of one pass ([`thalweg_kernel::weights`]) between two products of factors in memory. Out: one launch. What
 //! is not of that form, or too large for the registers of a warp, is opened into several.
 
+use super::fed::Factor;
 use super::tile::{Part, alignable, lies_at, math, result, sums_operand};
 use crate::compiler::Compiler;
-use crate::driver::Chip;
+use crate::driver::{Chip, MAP_WORDS};
 use crate::launch::Word;
 use crate::lower::operands::add_reciprocals;
 use crate::plan::{Draft, Plan, blocks};
@@ -134,15 +135,24 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         (_, false) => (4, 2),
     };
     let seen = seen(c, g);
+    let sizes = [q.k, p.n].map(|n| n.next_power_of_two().max(if math == Math::Warpgroup { 64 } else { 16 }) as u32);
+    let (rows, keys) = (16 * warps, 64);
+    let by_boxes = match math {
+        Math::Warpgroup => {
+            boxes(c, (p, q), (values, along), [[rows, sizes[0]], [keys, sizes[0]], [sizes[1], keys]], compiler)
+        }
+        _ => None,
+    };
     let class = StreamedClass {
         dtype: c.dtype,
         math,
         warps,
-        keys: 64,
+        keys,
         blocks: blocks_held,
-        sizes: [q.k, p.n].map(|n| n.next_power_of_two().max(if math == Math::Warpgroup { 64 } else { 16 }) as u32),
+        sizes,
         batch: p.batch.len() as u8,
         along,
+        fed: by_boxes.as_ref().map(|all| all.each_ref().map(|b| b.0.class())),
         points: points.iter().map(|(part, sums)| (part.class(), *sums)).collect(),
         // How far ahead is a word.
         seen: seen.as_ref().map(|(n, s)| {
@@ -156,21 +166,35 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         return None;
     }
     let slots = StreamedSlots::new(&class);
-    let mut words = vec![0u64; slots.result.end];
+    let mut words = vec![0u64; slots.end];
     let tall = p.m.div_ceil(class.rows() as usize);
     words[..5].copy_from_slice(&[p.m, p.n, p.k, q.k, tall].map(|v| v as u64));
     for (i, (outer, inner)) in p.batch.iter().zip(&q.batch).enumerate() {
         let [w, s] = divisor(outer.0.max(1));
-        words[HEAD + 5 * i..][..5].copy_from_slice(&[w, s, inner.1 as u64, inner.2 as u64, outer.2 as u64]);
+        let far = match &by_boxes {
+            Some(all) => all.each_ref().map(|b| b.0.far[i] as u64),
+            None => [inner.1, inner.2, outer.2].map(|far| far as u64),
+        };
+        words[HEAD + 5 * i..][..5].copy_from_slice(&[w, s, far[0], far[1], far[2]]);
     }
     if let Some((_, seen)) = &seen {
         words[slots.ahead] = seen.ahead as u64;
     }
     let mut patches = vec![];
     for (n, (lies, operand)) in [(lies(q, false), 0), (lies(q, true), 1), (lies(p, true), values)].iter().enumerate() {
-        let at = slots.factors[n];
-        patches.push((at, Word::Operand(*operand, lies.first as i64 * size as i64)));
-        words[at + 1] = lies.pitch(along[n]) as u64;
+        let (at, first) = (slots.factors[n], lies.first as i64 * size as i64);
+        match &by_boxes {
+            Some(all) => {
+                let (factor, map) = &all[n];
+                factor.fill(at, &mut words);
+                words[slots.maps[n]..][..MAP_WORDS].copy_from_slice(map);
+                patches.push((slots.maps[n], Word::Map(*operand, first)));
+            }
+            None => {
+                patches.push((at, Word::Operand(*operand, first)));
+                words[at + 1] = lies.pitch(along[n]) as u64;
+            }
+        }
         plan.needs.extend(lies.reach.map(|(_, high)| (*operand, (high + 1) * size)));
     }
     for ((part, _), slots) in points.iter().zip(&slots.points) {
@@ -201,6 +225,33 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let unit = compiler.unit(UnitKey::Streamed(Box::new(class)));
     plan.stages.push(Draft { unit, grid, block, shared, words, patches });
     Some(plan)
+}
+
+/// Rows, keys and values with their maps, where boxes of so many lines and terms are copied; `None` where they lie
+/// otherwise, or the driver makes no such maps.
+fn boxes(
+    c: &Contraction,
+    (p, q): (&MatmulGeometry, &MatmulGeometry),
+    (values, along): (u16, [bool; 3]),
+    counts: [[u32; 2]; 3],
+    compiler: &Compiler,
+) -> Option<[(Factor, [u64; MAP_WORDS]); 3]> {
+    let one = |n: usize| {
+        let (lies, operand, lines, terms) = match n {
+            0 => (lies(q, false), 0, q.m, q.k),
+            1 => (lies(q, true), 1, q.n, q.k),
+            _ => (lies(p, true), values, p.n, p.k),
+        };
+        let sizes = if n == 2 { &p.batch } else { &q.batch };
+        let products: Vec<_> = sizes.iter().map(|d| d.0).zip(lies.batch.iter().copied()).collect();
+        let factor = Factor::in_memory(operand, lies.first, [(terms, lies.term), (lines, lies.line)], &products)?;
+        if factor.along != along[n] {
+            return None;
+        }
+        let map = compiler.map(&factor.map(c.dtype, counts[n])?)?;
+        Some((factor, map))
+    };
+    Some([one(0)?, one(1)?, one(2)?])
 }
 
 /// What it moves: each block of rows goes through keys and values, and everything else is read once.

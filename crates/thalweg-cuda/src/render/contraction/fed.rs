@@ -16,7 +16,7 @@ pub const TERMS: u32 = LINE_ELEMENTS;
 /// Threads of a block: two warpgroups that compute, and one that has the factors copied.
 pub const THREADS: u32 = 3 * 128;
 /// Bytes of a barrier.
-const BARRIER: u32 = 8;
+pub(super) const BARRIER: u32 = 8;
 
 /// The tile of a warpgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,8 +93,7 @@ impl FedSlots {
 
 impl FedFactor {
     /// Words to divide by.
-    fn divisors(&self) -> usize {
-        let inner = |n: u8| 2 * (n as usize).saturating_sub(1);
+    pub(super) fn divisors(&self) -> usize {
         inner(self.terms) + inner(self.lines) + inner(self.batch)
     }
 }
@@ -125,12 +124,6 @@ impl FedClass {
     pub fn shared(&self) -> u32 {
         self.barriers_at() + (2 * self.tile.stages + 2) * BARRIER
     }
-
-    /// Lines of a copy of a factor, and copies of a step.
-    fn copies(&self, factor: usize) -> [u32; 2] {
-        let lines = if factor == 0 { self.tile.m } else { self.tile.n };
-        if self.factors[factor].along { [lines, 1] } else { [TERMS, lines / LINE_ELEMENTS] }
-    }
 }
 
 /// Statements that take a number apart along so many dimensions, whose divisors begin at a word, and what each of them is:
@@ -151,33 +144,71 @@ fn apart(number: &str, name: &str, dims: u8, mut words: usize) -> (String, Vec<S
     (out, parts)
 }
 
+/// What is copied of a factor at a time: slices of 64 neighbours.
+pub(super) struct Boxes<'a> {
+    pub(super) factor: FedFactor,
+    /// Its number, for names.
+    pub(super) number: usize,
+    /// The first word to divide by, and its map.
+    pub(super) words: usize,
+    pub(super) map: usize,
+    /// Lines and terms of a step, and expressions of the first ones.
+    pub(super) counts: [u32; 2],
+    pub(super) first: [&'a str; 2],
+    /// Expressions of where it goes, and of the barrier that waits for it.
+    pub(super) to: &'a str,
+    pub(super) barrier: &'a str,
+}
+
+impl Boxes<'_> {
+    /// The statements.
+    pub(super) fn text(&self) -> String {
+        let Boxes { factor, number, words, map, counts: [lines, terms], first, to, barrier } = *self;
+        let behind_terms = words + inner(factor.terms);
+        let behind_lines = behind_terms + inner(factor.lines);
+        let (of_batch, batch) = apart(&format!("batch{number}"), "b", factor.batch, behind_lines);
+        let (near, next) = if factor.along { (terms, lines) } else { (lines, terms) };
+        let mut out = format!("        {{ {of_batch}\n");
+        for c in 0..near / LINE_ELEMENTS {
+            let far = |of_near: bool| if of_near { c * LINE_ELEMENTS } else { 0 };
+            let at = |n: usize, near: bool| format!("{} + {}", first[n], far(near));
+            let (of_lines, lines) = apart(&at(0, !factor.along), &format!("x{c}_"), factor.lines, behind_terms);
+            let (of_terms, terms) = apart(&at(1, factor.along), &format!("p{c}_"), factor.terms, words);
+            let two = if factor.along { [&terms[0], &lines[0]] } else { [&lines[0], &terms[0]] };
+            let all = two.into_iter().chain(&terms[1..]).chain(&lines[1..]).chain(&batch);
+            let all: Vec<&str> = all.map(String::as_str).collect();
+            let _ = writeln!(
+                out,
+                "        {of_lines}{of_terms}const i32 at{c}[{}] = {{{}}}; map_copy({to} + {}, &a.w[{map}], {barrier}, at{c});",
+                all.len(),
+                all.join(", "),
+                c * next * LINE_ELEMENTS
+            );
+        }
+        out + "        }\n"
+    }
+}
+
+/// Words to divide by along so many dimensions.
+fn inner(dims: u8) -> usize {
+    2 * (dims as usize).saturating_sub(1)
+}
+
 /// The copies of a step of a factor.
 fn copies(class: &FedClass, slots: &FedSlots, number: usize) -> String {
-    let (factor, map) = (class.factors[number], slots.maps[number]);
-    let [lines, many] = class.copies(number);
-    let words = slots.dims[number];
-    let behind_terms = words + 2 * (factor.terms as usize).saturating_sub(1);
-    let behind_lines = behind_terms + 2 * (factor.lines as usize).saturating_sub(1);
-    let line = if number == 0 { "row0" } else { "column0" };
-    let (of_batch, batch) = apart(&format!("batch{number}"), "b", factor.batch, behind_lines);
-    let (of_terms, terms) = apart(&format!("i * {TERMS}"), "p", factor.terms, words);
-    let mut out = format!("        {{ {of_batch}{of_terms}\n");
-    for c in 0..many {
-        let (of_lines, own) =
-            apart(&format!("{line} + {}", c * LINE_ELEMENTS), &format!("x{c}_"), factor.lines, behind_terms);
-        let (near, next) = if factor.along { (&terms, &own) } else { (&own, &terms) };
-        let at: Vec<&String> =
-            [&near[0], &next[0]].into_iter().chain(&terms[1..]).chain(&own[1..]).chain(&batch).collect();
-        let at = at.into_iter().map(String::as_str).collect::<Vec<_>>();
-        let to = format!("s{number} + slot * {} + {}", class.all(number), c * lines * LINE_ELEMENTS);
-        let _ = writeln!(
-            out,
-            "        {of_lines}const i32 at{c}[{}] = {{{}}}; map_copy({to}, &a.w[{map}], full + slot, at{c});",
-            at.len(),
-            at.join(", ")
-        );
-    }
-    out + "        }\n"
+    let (line, lines) = if number == 0 { ("row0", class.tile.m) } else { ("column0", class.tile.n) };
+    let step = format!("i * {TERMS}");
+    let boxes = Boxes {
+        factor: class.factors[number],
+        number,
+        words: slots.dims[number],
+        map: slots.maps[number],
+        counts: [lines, TERMS],
+        first: [line, &step],
+        to: &format!("s{number} + slot * {}", class.all(number)),
+        barrier: "full + slot",
+    };
+    boxes.text()
 }
 
 /// The numbers of a product's matrices among those of each factor.

@@ -5,13 +5,16 @@
 //! weights are exponentials, the sums so far are multiplied by what a larger score changes
 //! ([`thalweg_kernel::Weights`]).
 
+mod feed;
 mod multiply;
 mod point;
 
 use super::factor::{Copy, Placing, Side};
+use super::fed::{BARRIER, FedFactor};
 use super::result::{self, By, Handed};
 use super::warpgroup::LINE_ELEMENTS;
 use super::{Math, PartClass, PartSlots};
+use crate::driver::MAP_WORDS;
 use crate::render::body::{Names, divisors, name, statements};
 use crate::render::types::stored;
 use multiply::{functions, scores, sums};
@@ -43,6 +46,8 @@ pub struct StreamedClass {
     pub batch: u8,
     /// Of rows, keys and values: whether terms are neighbours (of values the keys are the terms).
     pub along: [bool; 3],
+    /// How they lie, where a warp of its own has them copied by boxes: then the others are one warpgroup.
+    pub fed: Option<[FedFactor; 3]>,
     /// What is made of a score, each of the last one's result, which is this operand of it: the first product's
     /// epilogue, where it has one, then the weights.
     pub points: Vec<(PartClass, u16)>,
@@ -58,8 +63,12 @@ pub struct StreamedClass {
 /// Where the words are.
 #[derive(Clone, Debug)]
 pub struct StreamedSlots {
-    /// Address and pitch of rows, keys and values.
+    /// Address and pitch of rows, keys and values; of those that are copied by boxes the words to divide by.
     pub factors: [usize; 3],
+    /// Their maps.
+    pub maps: [usize; 3],
+    /// All.
+    pub end: usize,
     /// Of what is made of a score.
     pub points: Vec<PartSlots>,
     /// How many keys more than its number a row sees.
@@ -75,8 +84,12 @@ impl StreamedSlots {
     /// keys and values.
     pub fn new(class: &StreamedClass) -> StreamedSlots {
         let mut end = HEAD + 5 * class.batch as usize;
-        let factors = [end, end + 2, end + 4];
+        let mut factors = [end, end + 2, end + 4];
         end += 6;
+        if let Some(fed) = &class.fed {
+            factors = [0, 1, 2].map(|n| factors[0] + fed[..n].iter().map(FedFactor::divisors).sum::<usize>());
+            end = factors[2] + fed[2].divisors();
+        }
         let mut points = vec![];
         for (part, _) in &class.points {
             points.push(PartSlots::new(part, end));
@@ -86,7 +99,15 @@ impl StreamedSlots {
         end += class.seen.is_some() as usize;
         let (scalars, divided) = class.once.as_ref().map_or((0, 0), |(b, _)| (b.scalars as usize, divisors(b).len()));
         let once = [end, end + scalars];
-        StreamedSlots { factors, points, ahead, once, result: PartSlots::new(&class.result.0, end + scalars + divided) }
+        let result = PartSlots::new(&class.result.0, end + scalars + divided);
+        let mut end = result.end;
+        let mut maps = [0; 3];
+        if class.fed.is_some() {
+            let first = end.next_multiple_of(MAP_WORDS);
+            maps = [0, 1, 2].map(|n| first + n * MAP_WORDS);
+            end = first + 3 * MAP_WORDS;
+        }
+        StreamedSlots { factors, maps, points, ahead, once, result, end }
     }
 }
 
@@ -99,7 +120,12 @@ impl StreamedClass {
 
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
-        32 * self.warps
+        32 * (self.warps + self.fed.is_some() as u32)
+    }
+
+    /// Steps in shared memory at a time.
+    fn stages(&self) -> u32 {
+        if self.fed.is_some() && self.sizes.iter().all(|&n| n <= 64) { 3 } else { 2 }
     }
 
     /// Rows of a block.
@@ -125,22 +151,40 @@ impl StreamedClass {
         [inner + pad, (inner + pad) * outer]
     }
 
+    /// Bytes of rows, keys and values in shared memory.
+    fn factors(&self) -> u32 {
+        let [rows, keys, values] = [0, 1, 2].map(|f| self.layout(f)[1]);
+        (rows + self.stages() * (keys + values)) * self.dtype.size() as u32
+    }
+
     fn handed(&self) -> Handed<'_> {
-        Handed {
+        let columns = self.sizes[1];
+        let all = Handed {
             result: &self.result,
             sums: DType::F32,
             rows: self.rows(),
-            columns: self.sizes[1],
+            columns,
             passes: 1,
             by: By::Block(self.threads()),
+        };
+        if self.fed.is_none() {
+            return all;
         }
+        let across = columns / LINE_ELEMENTS;
+        Handed { rows: 16, columns: LINE_ELEMENTS, passes: across, by: By::Warp { at: self.factors(), across }, ..all }
+    }
+
+    /// Where the barriers of a block that is fed are in shared memory.
+    fn barriers_at(&self) -> u32 {
+        self.factors() + self.warps * self.handed().bytes()
     }
 
     /// Bytes of shared memory.
     pub fn shared(&self) -> u32 {
-        let size = self.dtype.size() as u32;
-        let factors = (self.layout(0)[1] + 2 * (self.layout(1)[1] + self.layout(2)[1])) * size;
-        factors.max(self.handed().bytes())
+        match self.fed {
+            Some(_) => self.barriers_at() + 2 * self.stages() * BARRIER,
+            None => self.factors().max(self.handed().bytes()),
+        }
     }
 }
 
@@ -162,7 +206,10 @@ pub fn source(class: &StreamedClass) -> String {
         );
     }
     let functions = functions(class);
-    let arrived = if class.math == Math::Warpgroup { "    async_fence();\n" } else { "" };
+    let [copies, first_copies, arrive, leave] = match &class.fed {
+        Some(factors) => feed::text(class, &slots, factors),
+        None => copies(class, &slots),
+    };
     let [rows, keys, values] = [0, 1, 2].map(|f| class.layout(f));
     let points: Vec<Point> = (0..class.points.len()).map(|n| point(class, &slots, n)).collect();
     let loads: String = points.iter().map(|p| p.fetch.as_str()).collect();
@@ -193,7 +240,7 @@ pub fn source(class: &StreamedClass) -> String {
     };
     format!(
         r#"
-{functions}extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER({words})) {{
+{functions}extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER{lines}({words})) {{
   begin();
   THALWEG_SHARED_LINES(shared);
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3];
@@ -203,38 +250,23 @@ pub fn source(class: &StreamedClass) -> String {
   const i64 row0 = (i64)({first_tile}) * {tall}, column0 = 0;
   i64 batch0 = 0, batch1 = 0, batch2 = 0;
   u32 rest = product;
-{batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0}, *const s2 = s1 + 2 * {all1};
+{batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0}, *const s2 = s1 + {stages} * {all1};
 {copies}{declared}{seen}  const i32 steps = (i32)((seen + {last}) / {block});
-  copy0(0, 0);
-  if (steps) {{
-    copy1(0, 0);
-    copy2(0, 0);
-  }}
-  copies_commit();
-{fetch}  float sum[{oj}][4] = {{}};
+{first_copies}{fetch}  float sum[{oj}][4] = {{}};
 {begin}  for (i32 step = 0; step < steps; step++) {{
-    const u32 slot = step & 1;
-    copies_wait<0>();
-{arrived}    __syncthreads();
-    // The other half of the room was read in the last step.
-    if (step + 1 < steps) {{
-      copy1(step + 1, slot ^ 1);
-      copy2(step + 1, slot ^ 1);
-    }}
-    copies_commit();
-    float s[{sj}][4] = {{}};
-{scores}{compute}{ahead}{weigh}{sums}  }}
-  copies_wait<0>();
+{arrive}    float s[{sj}][4] = {{}};
+{scores}{compute}{ahead}{weigh}{sums}{leave}  }}
 {end}{result}}}
 "#,
         threads = class.threads(),
         blocks = class.blocks,
         block = class.keys,
-        words = slots.result.end,
+        words = slots.end,
+        lines = if class.fed.is_some() { "_LINES" } else { "" },
+        stages = class.stages(),
         tall = class.rows(),
         all0 = rows[1],
         all1 = keys[1],
-        copies = copies(class, &slots, [rows, keys, values]),
         seen = seen(class, &slots),
         last = class.keys - 1,
         oj = columns / 8,
@@ -268,11 +300,12 @@ fn seen(class: &StreamedClass, slots: &StreamedSlots) -> String {
     )
 }
 
-/// What copies rows, keys and values to shared memory.
-fn copies(class: &StreamedClass, slots: &StreamedSlots, layouts: [[u32; 2]; 3]) -> String {
+/// What copies rows, keys and values to shared memory, by all threads: its functions, what begins before the first step,
+/// what a step begins with and what it ends with.
+fn copies(class: &StreamedClass, slots: &StreamedSlots) -> [String; 4] {
     let [depth, columns] = class.sizes;
     let copy = |number: usize, lines: Side<'_>, terms: Side<'_>| {
-        let [pitch, all] = layouts[number];
+        let [pitch, all] = class.layout(number);
         Copy {
             number,
             element: stored(class.dtype),
@@ -292,7 +325,28 @@ fn copies(class: &StreamedClass, slots: &StreamedSlots, layouts: [[u32; 2]; 3]) 
     let keys = Side { count: class.keys, first: "0", step: class.keys, most: "keys" };
     let depth = Side { count: depth, first: "0", step: 0, most: "depth" };
     let columns = Side { count: columns, first: "0", step: 0, most: "n" };
-    copy(0, rows, depth) + &copy(1, keys, depth) + &copy(2, columns, keys)
+    let functions = copy(0, rows, depth) + &copy(1, keys, depth) + &copy(2, columns, keys);
+    let first = r#"  copy0(0, 0);
+  if (steps) {
+    copy1(0, 0);
+    copy2(0, 0);
+  }
+  copies_commit();
+"#;
+    let arrive = format!(
+        r#"    const u32 slot = step & 1;
+    copies_wait<0>();
+{fence}    __syncthreads();
+    // The other half of the room was read in the last step.
+    if (step + 1 < steps) {{
+      copy1(step + 1, slot ^ 1);
+      copy2(step + 1, slot ^ 1);
+    }}
+    copies_commit();
+"#,
+        fence = if class.math == Math::Warpgroup { "    async_fence();\n" } else { "" },
+    );
+    [functions, first.into(), arrive, String::new()]
 }
 
 /// What a row knows of its scores so far: a thread has a part of two rows, eight apart.
@@ -414,6 +468,12 @@ fn end(class: &StreamedClass, slots: &StreamedSlots) -> String {
 
 /// Statements that write the sums to shared memory.
 fn hand_on(class: &StreamedClass) -> String {
+    if class.fed.is_some() {
+        let (pitch, eights) = (class.handed().pitch(), LINE_ELEMENTS / 8);
+        let pass = |p: u32| format!("      case {p}: hand_on<{pitch}, {eights}>(sums, sum, {}); break;\n", p * eights);
+        let all: String = (0..class.handed().passes).map(pass).collect();
+        return format!("    switch (pass) {{\n{all}    }}\n");
+    }
     format!(
         r#"#pragma unroll
       for (int j = 0; j < {}; j++)
