@@ -91,97 +91,93 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
   if (steps) fetch(0);
   float sum[8][4] = {};
   float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
-  for (i32 step = 0; step < steps; step++) {
-    const u32 slot = (u32)step % 3;
-    barrier_wait(full + slot, (u32)step / 3 & 1);
-    float s[8][4] = {};
-    const u16 *const kt = s1 + slot * 4096;
-    const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(kt, 8192, 1024);
+  float s[8][4];
+  if (steps) {
+    barrier_wait(full, 0);
+    const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + 0 * 4096, 8192, 1024);
     warpgroup_fence();
     #pragma unroll
     for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 64>(s, further(x, p / 4 * 8192 + p % 4 * 32), further(y, p / 4 * 8192 + p % 4 * 32), p);
     warpgroup_commit();
     warpgroup_wait<0>();
-    #pragma unroll
-    for (i32 u = 0; u < 16; u++) {
-      const i32 j = u / 2, h = u / 1 % 2;
-      i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
-      x = x < (i32)m ? x : (i32)m - 1;
-      y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
-      const i32 row = x, column = y;
-      const i32 i0 = (i32)product;
-      const i32 i1 = row;
-      const i32 i2 = column;
+    keep(s);
+    { const i32 step = 0;
       #pragma unroll
-      for (int v = 0; v < 2; v++) {
-        const float n0 = s[j][2 * h + u % 1 * 2 + v];
-        const float n1 = 0.125f;
-        const float n2 = n0 * n1;
-        const float n3 = bf16_of_pair(ra1[u], v);
-        const float n4 = n3;
-        const float n5 = n2 + n4;
-        s[j][2 * h + u % 1 * 2 + v] = n5;
-      }
-    }
-    #pragma unroll
-    for (i32 u = 0; u < 16; u++) {
-      const i32 j = u / 2, h = u / 1 % 2;
-      i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
-      x = x < (i32)m ? x : (i32)m - 1;
-      y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
-      const i32 row = x, column = y;
-      const i32 i0 = (i32)product;
-      const i32 i1 = row;
-      const i32 i2 = column;
-      #pragma unroll
-      for (int v = 0; v < 2; v++) {
-        const float n0 = s[j][2 * h + u % 1 * 2 + v];
-        s[j][2 * h + u % 1 * 2 + v] = n0;
-      }
-    }
-    if (step + 1 < steps) fetch(step + 1);
-    if ((step + 1) * 64 > (i32)keys) {
-      #pragma unroll
-      for (int j = 0; j < 8; j++)
-      #pragma unroll
-      for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
-    }
-    #pragma unroll
-    for (int h = 0; h < 2; h++) {
-      float now = top[h];
-      #pragma unroll
-      for (int j = 0; j < 8; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
-      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
-      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
-      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-      const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
-      const bool far = fabsf(shift) > 1.0e38f;
-      const float scaled = shift * 1.44269504f;
-      const float again = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift) * 1.44269504f : top[h] * 1.44269504f - scaled);
-      top[h] = now;
-      total[h] *= again;
-      if (!__any_sync(0xffffffffu, far)) {
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
         #pragma unroll
-        for (int j = 0; j < 8; j++) {
-          s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled));
-          s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled));
-          total[h] += s[j][2 * h] + s[j][2 * h + 1];
-        }
-      } else {
-        #pragma unroll
-        for (int j = 0; j < 8; j++) {
-          s[j][2 * h] = power_of_two((s[j][2 * h] - shift) * 1.44269504f);
-          s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift) * 1.44269504f);
-          total[h] += s[j][2 * h] + s[j][2 * h + 1];
+        for (int v = 0; v < 2; v++) {
+          const float n0 = s[j][2 * h + u % 1 * 2 + v];
+          const float n1 = 0.125f;
+          const float n2 = n0 * n1;
+          const float n3 = bf16_of_pair(ra1[u], v);
+          const float n4 = n3;
+          const float n5 = n2 + n4;
+          s[j][2 * h + u % 1 * 2 + v] = n5;
         }
       }
-      if (__any_sync(0xffffffffu, again != 1.0f)) {
+      #pragma unroll
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
         #pragma unroll
-        for (int j = 0; j < 8; j++) { sum[j][2 * h] *= again; sum[j][2 * h + 1] *= again; }
+        for (int v = 0; v < 2; v++) {
+          const float n0 = s[j][2 * h + u % 1 * 2 + v];
+          s[j][2 * h + u % 1 * 2 + v] = n0;
+        }
+      }
+      if (step + 1 < steps) fetch(step + 1);
+      if ((step + 1) * 64 > (i32)keys) {
+        #pragma unroll
+        for (int j = 0; j < 8; j++)
+        #pragma unroll
+        for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
+      }
+      float again[2];
+      #pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float now = top[h];
+        #pragma unroll
+        for (int j = 0; j < 8; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
+        now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
+        now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
+        // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+        const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
+        const bool far = fabsf(shift) > 1.0e38f;
+        const float scaled = shift * 1.44269504f;
+        again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift) * 1.44269504f : top[h] * 1.44269504f - scaled);
+        top[h] = now;
+        total[h] *= again[h];
+        if (!__any_sync(0xffffffffu, far)) {
+          #pragma unroll
+          for (int j = 0; j < 8; j++) {
+            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled));
+            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled));
+            total[h] += s[j][2 * h] + s[j][2 * h + 1];
+          }
+        } else {
+          #pragma unroll
+          for (int j = 0; j < 8; j++) {
+            s[j][2 * h] = power_of_two((s[j][2 * h] - shift) * 1.44269504f);
+            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift) * 1.44269504f);
+            total[h] += s[j][2 * h] + s[j][2 * h + 1];
+          }
+        }
       }
     }
-    const u16 *const vt = s2 + slot * 4096;
-    const Matrix z = matrix(vt, 8192, 1024);
     u32 w[4][4];
     #pragma unroll
     for (int p = 0; p < 4; p++) {
@@ -190,12 +186,126 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
       w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
       w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
     }
+    for (i32 step = 1; step < steps; step++) {
+      const u32 slot = (u32)step % 3, before = (u32)(step - 1) % 3;
+      barrier_wait(full + slot, (u32)step / 3 & 1);
+      {
+        const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 4096, 8192, 1024);
+        warpgroup_fence();
+        #pragma unroll
+        for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 64>(s, further(x, p / 4 * 8192 + p % 4 * 32), further(y, p / 4 * 8192 + p % 4 * 32), p);
+        warpgroup_commit();
+      }
+      {
+        const Matrix z = matrix(s2 + before * 4096, 8192, 1024);
+        warpgroup_fence();
+        #pragma unroll
+        for (int p = 0; p < 4; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
+        warpgroup_commit();
+      }
+      warpgroup_wait<1>();
+      keep(s);
+      #pragma unroll
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        #pragma unroll
+        for (int v = 0; v < 2; v++) {
+          const float n0 = s[j][2 * h + u % 1 * 2 + v];
+          const float n1 = 0.125f;
+          const float n2 = n0 * n1;
+          const float n3 = bf16_of_pair(ra1[u], v);
+          const float n4 = n3;
+          const float n5 = n2 + n4;
+          s[j][2 * h + u % 1 * 2 + v] = n5;
+        }
+      }
+      #pragma unroll
+      for (i32 u = 0; u < 16; u++) {
+        const i32 j = u / 2, h = u / 1 % 2;
+        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+        x = x < (i32)m ? x : (i32)m - 1;
+        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+        const i32 row = x, column = y;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        #pragma unroll
+        for (int v = 0; v < 2; v++) {
+          const float n0 = s[j][2 * h + u % 1 * 2 + v];
+          s[j][2 * h + u % 1 * 2 + v] = n0;
+        }
+      }
+      if (step + 1 < steps) fetch(step + 1);
+      if ((step + 1) * 64 > (i32)keys) {
+        #pragma unroll
+        for (int j = 0; j < 8; j++)
+        #pragma unroll
+        for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
+      }
+      float again[2];
+      #pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float now = top[h];
+        #pragma unroll
+        for (int j = 0; j < 8; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
+        now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
+        now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
+        // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+        const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
+        const bool far = fabsf(shift) > 1.0e38f;
+        const float scaled = shift * 1.44269504f;
+        again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift) * 1.44269504f : top[h] * 1.44269504f - scaled);
+        top[h] = now;
+        total[h] *= again[h];
+        if (!__any_sync(0xffffffffu, far)) {
+          #pragma unroll
+          for (int j = 0; j < 8; j++) {
+            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled));
+            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled));
+            total[h] += s[j][2 * h] + s[j][2 * h + 1];
+          }
+        } else {
+          #pragma unroll
+          for (int j = 0; j < 8; j++) {
+            s[j][2 * h] = power_of_two((s[j][2 * h] - shift) * 1.44269504f);
+            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift) * 1.44269504f);
+            total[h] += s[j][2 * h] + s[j][2 * h + 1];
+          }
+        }
+      }
+      warpgroup_wait<0>();
+      keep(sum);
+      if (t == 0) barrier_arrive(empty + before);
+      #pragma unroll
+      for (int h = 0; h < 2; h++) {
+        if (__any_sync(0xffffffffu, again[h] != 1.0f)) {
+          #pragma unroll
+          for (int j = 0; j < 8; j++) { sum[j][2 * h] *= again[h]; sum[j][2 * h + 1] *= again[h]; }
+        }
+      }
+      #pragma unroll
+      for (int p = 0; p < 4; p++) {
+        w[p][0] = pack_bf16(s[2 * p][0], s[2 * p][1]);
+        w[p][1] = pack_bf16(s[2 * p][2], s[2 * p][3]);
+        w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
+        w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
+      }
+    }
+    const u32 last = (u32)(steps - 1) % 3;
+    const Matrix z = matrix(s2 + last * 4096, 8192, 1024);
     warpgroup_fence();
     #pragma unroll
     for (int p = 0; p < 4; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
     warpgroup_commit();
     warpgroup_wait<0>();
-    if (t == 0) barrier_arrive(empty + slot);
+    keep(sum);
   }
   #pragma unroll
   for (int h = 0; h < 2; h++) {

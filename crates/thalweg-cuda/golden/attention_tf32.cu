@@ -179,6 +179,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       #pragma unroll
       for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
     }
+    float again[2];
     #pragma unroll
     for (int h = 0; h < 2; h++) {
       float now = top[h];
@@ -188,18 +189,21 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
       // Of a row that has had nothing but -infinity nothing is to be NaN yet.
       const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
-      const float again = top[h] == -bits_f32(0x7f800000u) ? 0.0f : expf(top[h] - shift);
+      again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : expf(top[h] - shift);
       top[h] = now;
-      total[h] *= again;
+      total[h] *= again[h];
       #pragma unroll
       for (int j = 0; j < 8; j++) {
         s[j][2 * h] = expf(s[j][2 * h] - shift);
         s[j][2 * h + 1] = expf(s[j][2 * h + 1] - shift);
         total[h] += s[j][2 * h] + s[j][2 * h + 1];
       }
-      if (__any_sync(0xffffffffu, again != 1.0f)) {
+    }
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+      if (__any_sync(0xffffffffu, again[h] != 1.0f)) {
         #pragma unroll
-        for (int j = 0; j < 8; j++) { sum[j][2 * h] *= again; sum[j][2 * h + 1] *= again; }
+        for (int j = 0; j < 8; j++) { sum[j][2 * h] *= again[h]; sum[j][2 * h + 1] *= again[h]; }
       }
     }
     const float *const vt = s2 + slot * 4352;
@@ -211,6 +215,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       for (int j = 0; j < 8; j++) multiply_tf32(sum[j], x, to_tf32(vt[(key) * 68 + j * 8 + lane / 4]), to_tf32(vt[(key + 1) * 68 + j * 8 + lane / 4]));
     }
   }
+  copies_wait<0>();
   #pragma unroll
   for (int h = 0; h < 2; h++) {
     float all = total[h];

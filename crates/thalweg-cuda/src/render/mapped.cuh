@@ -36,6 +36,7 @@ template <int R> FN void map_copy(void *to, const u64 *map, Barrier *b, const i3
   barrier_turn(b);
 }
 FN void map_ahead(const u64 *) {}
+template <int N> FN void keep(float (&)[N][4]) {}
 template <int N> FN void registers_less() {}
 template <int N> FN void registers_more() {}
 #else
@@ -60,6 +61,11 @@ template <int R> FN void map_copy(void *to, const u64 *map, Barrier *b, const i3
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3,%4,%5}], [%6];" ::"r"(s), "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(bar) : "memory");
   else
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3,%4,%5,%6}], [%7];" ::"r"(s), "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4]), "r"(bar) : "memory");
+}
+// What was under way until now is not used before.
+template <int N> FN void keep(float (&x)[N][4]) {
+#pragma unroll
+  for (int j = 0; j < N; j++) asm volatile("" : "+f"(x[j][0]), "+f"(x[j][1]), "+f"(x[j][2]), "+f"(x[j][3])::"memory");
 }
 FN void map_ahead(const u64 *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 template <int N> FN void registers_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }

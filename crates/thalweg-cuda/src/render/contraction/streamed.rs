@@ -206,7 +206,7 @@ pub fn source(class: &StreamedClass) -> String {
         );
     }
     let functions = functions(class);
-    let [copies, first_copies, arrive, leave] = match &class.fed {
+    let [copies, first_copies, arrive] = match &class.fed {
         Some(factors) => feed::text(class, &slots, factors),
         None => copies(class, &slots),
     };
@@ -238,6 +238,17 @@ pub fn source(class: &StreamedClass) -> String {
             class.keys
         ),
     };
+    let make = compute + ahead + &weigh(class);
+    let rescale = rescale(class);
+    let steps = match &class.fed {
+        Some(_) => feed::steps(class, &make, &rescale),
+        None => format!(
+            "  for (i32 step = 0; step < steps; step++) {{\n{arrive}    float s[{}][4] = {{}};\n{}{make}{rescale}{}  }}\n  copies_wait<0>();\n",
+            class.keys / 8,
+            scores(class, depth, [rows[0], keys[0], keys[1]]),
+            sums(class, values),
+        ),
+    };
     format!(
         r#"
 {functions}extern "C" __global__ void __launch_bounds__({threads}, {blocks}) contraction(THALWEG_PARAMETER{lines}({words})) {{
@@ -253,10 +264,7 @@ pub fn source(class: &StreamedClass) -> String {
 {batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0}, *const s2 = s1 + {stages} * {all1};
 {copies}{declared}{seen}  const i32 steps = (i32)((seen + {last}) / {block});
 {first_copies}{fetch}  float sum[{oj}][4] = {{}};
-{begin}  for (i32 step = 0; step < steps; step++) {{
-{arrive}    float s[{sj}][4] = {{}};
-{scores}{compute}{ahead}{weigh}{sums}{leave}  }}
-{end}{result}}}
+{begin}{steps}{end}{result}}}
 "#,
         threads = class.threads(),
         blocks = class.blocks,
@@ -271,10 +279,6 @@ pub fn source(class: &StreamedClass) -> String {
         last = class.keys - 1,
         oj = columns / 8,
         begin = begin(class),
-        sj = class.keys / 8,
-        scores = scores(class, depth, [rows[0], keys[0], keys[1]]),
-        weigh = weigh(class),
-        sums = sums(class, [values[0], values[1]]),
         end = end(class, &slots),
         result = result::text(&class.handed(), &slots.result, &hand_on(class)),
     )
@@ -301,8 +305,8 @@ fn seen(class: &StreamedClass, slots: &StreamedSlots) -> String {
 }
 
 /// What copies rows, keys and values to shared memory, by all threads: its functions, what begins before the first step,
-/// what a step begins with and what it ends with.
-fn copies(class: &StreamedClass, slots: &StreamedSlots) -> [String; 4] {
+/// and what a step begins with.
+fn copies(class: &StreamedClass, slots: &StreamedSlots) -> [String; 3] {
     let [depth, columns] = class.sizes;
     let copy = |number: usize, lines: Side<'_>, terms: Side<'_>| {
         let [pitch, all] = class.layout(number);
@@ -346,7 +350,7 @@ fn copies(class: &StreamedClass, slots: &StreamedSlots) -> [String; 4] {
 "#,
         fence = if class.math == Math::Warpgroup { "    async_fence();\n" } else { "" },
     );
-    [functions, first.into(), arrive, String::new()]
+    [functions, first.into(), arrive]
 }
 
 /// What a row knows of its scores so far: a thread has a part of two rows, eight apart.
@@ -376,7 +380,7 @@ fn weigh(class: &StreamedClass) -> String {
     // Narrow weights are powers of two of scaled scores: one multiplication and addition each. Where the maximum is
     // rounded as it is scaled, all weights of the row are off by the same. Scores that overflow as they are scaled
     // (masks of the smallest number) go the long way.
-    let (columns, narrow) = (class.sizes[1], class.math.is_narrow());
+    let narrow = class.math.is_narrow();
     let weights = |from: [&str; 2]| {
         let [low, high] = ["s[j][2 * h]", "s[j][2 * h + 1]"].map(|x| from.join(x));
         format!(
@@ -407,7 +411,8 @@ fn weigh(class: &StreamedClass) -> String {
     };
     let _ = write!(
         out,
-        r#"#pragma unroll
+        r#"    float again[2];
+#pragma unroll
     for (int h = 0; h < 2; h++) {{
       float now = top[h];
 #pragma unroll
@@ -416,18 +421,31 @@ fn weigh(class: &StreamedClass) -> String {
       now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
       // Of a row that has had nothing but -infinity nothing is to be NaN yet.
       const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
-{scaled}      const float again = top[h] == -bits_f32(0x7f800000u) ? 0.0f : {again};
+{scaled}      again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : {again};
       top[h] = now;
-      total[h] *= again;
-{weights}      if (__any_sync(0xffffffffu, again != 1.0f)) {{
+      total[h] *= again[h];
+{weights}    }}
+"#
+    );
+    out
+}
+
+/// What a larger score changes of the sums so far.
+fn rescale(class: &StreamedClass) -> String {
+    if class.once.is_none() {
+        return String::new();
+    }
+    format!(
+        r#"#pragma unroll
+    for (int h = 0; h < 2; h++) {{
+      if (__any_sync(0xffffffffu, again[h] != 1.0f)) {{
 #pragma unroll
-        for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= again; sum[j][2 * h + 1] *= again; }}
+        for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= again[h]; sum[j][2 * h + 1] *= again[h]; }}
       }}
     }}
 "#,
-        columns / 8
-    );
-    out
+        class.sizes[1] / 8
+    )
 }
 
 /// What the sums of a row are multiplied by at the end.

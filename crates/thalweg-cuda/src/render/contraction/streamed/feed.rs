@@ -1,10 +1,11 @@
 //! Rows, keys and values by boxes: a warp of its own has them copied, some steps ahead of those that compute.
 
+use super::multiply::{begin_scores, begin_sums, pack};
 use super::{StreamedClass, StreamedSlots};
 use crate::render::contraction::fed::{Boxes, FedFactor};
 
-/// As `copies` beside this: barriers, what the copying warp does, and how a step waits and ends.
-pub(super) fn text(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 3]) -> [String; 4] {
+/// As `copies` beside this: barriers, and what the copying warp does.
+pub(super) fn text(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 3]) -> [String; 3] {
     let stages = class.stages();
     let [depth, columns] = class.sizes;
     let keys = class.keys;
@@ -55,10 +56,46 @@ pub(super) fn text(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedF
         of_keys = copy(1, [keys, depth], [&step, "0"], &place(1)),
         of_values = copy(2, [columns, keys], ["0", &step], &place(2)),
     );
-    let arrive = format!(
-        "    const u32 slot = (u32)step % {stages};\n    barrier_wait(full + slot, (u32)step / {stages} & 1);\n"
-    );
-    let leave = "    if (t == 0) barrier_arrive(empty + slot);\n";
     let warp_row = "  const i64 warp_row = row0 + warp * 16;\n";
-    [barriers, producer + warp_row, arrive, leave.into()]
+    [barriers, producer + warp_row, String::new()]
+}
+
+/// The loop over steps: `make` makes weights of the scores of step `step`, `rescale` says what they change of the sums.
+/// While it does, the second product of the step before is under way.
+pub(super) fn steps(class: &StreamedClass, make: &str, rescale: &str) -> String {
+    let stages = class.stages();
+    format!(
+        r#"  float s[{eights}][4];
+  if (steps) {{
+    barrier_wait(full, 0);
+{first}    warpgroup_wait<0>();
+    keep(s);
+    {{ const i32 step = 0;
+{make}    }}
+{pack}    for (i32 step = 1; step < steps; step++) {{
+      const u32 slot = (u32)step % {stages}, before = (u32)(step - 1) % {stages};
+      barrier_wait(full + slot, (u32)step / {stages} & 1);
+      {{
+{scores}      }}
+      {{
+{sums}      }}
+      warpgroup_wait<1>();
+      keep(s);
+{make}      warpgroup_wait<0>();
+      keep(sum);
+      if (t == 0) barrier_arrive(empty + before);
+{rescale}{pack_again}    }}
+    const u32 last = (u32)(steps - 1) % {stages};
+{last}    warpgroup_wait<0>();
+    keep(sum);
+  }}
+"#,
+        eights = class.keys / 8,
+        first = begin_scores(class, "0"),
+        pack = format!("    u32 w[{}][4];\n{}", class.keys / 16, pack(class)),
+        pack_again = pack(class),
+        scores = begin_scores(class, "slot"),
+        sums = begin_sums(class, "before"),
+        last = begin_sums(class, "last"),
+    )
 }

@@ -17,8 +17,8 @@ pub(super) fn functions(class: &StreamedClass) -> String {
         + &warpgroup::function(f16, Left::Registers, !class.along[2], class.sizes[1])
 }
 
-/// The first product of a block of keys, by warpgroups.
-fn scores_of_warpgroup(class: &StreamedClass) -> String {
+/// Begins the first product of the block of keys in a place in shared memory, by warpgroups.
+pub(super) fn begin_scores(class: &StreamedClass, slot: &str) -> String {
     let [depth, _] = class.sizes;
     // Where terms are neighbours, 64 of them are a slice of lines; where lines are, 64 of those.
     let (slice_x, slice_y) = (class.rows() * LINE, class.keys * LINE);
@@ -28,14 +28,14 @@ fn scores_of_warpgroup(class: &StreamedClass) -> String {
         false => format!("p * {}", 16 * LINE),
     };
     format!(
-        r#"    const Matrix x = matrix(s0 + t / 128 * {own}, {lines}, {EIGHT}), y = matrix(kt, {lines}, {EIGHT});
+        r#"    const Matrix x = matrix(s0 + t / 128 * {own}, {lines}, {EIGHT}), y = matrix(s1 + {slot} * {all}, {lines}, {EIGHT});
     warpgroup_fence();
 #pragma unroll
     for (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {ta}, {tb}, {}>(s, further(x, {dx}), further(y, {dy}), p);
     warpgroup_commit();
-    warpgroup_wait<0>();
 "#,
         class.keys,
+        all = class.layout(1)[1],
         lines = depth * LINE,
         steps = depth / 16,
         f16 = class.dtype == DType::F16,
@@ -46,26 +46,33 @@ fn scores_of_warpgroup(class: &StreamedClass) -> String {
     )
 }
 
-/// The second product of a block of keys, by warpgroups.
-fn sums_of_warpgroup(class: &StreamedClass) -> String {
-    let f16 = class.dtype == DType::F16;
-    let pack = if f16 { "pack_f16" } else { "pack_bf16" };
+/// The weights as the left factor of the second product.
+pub(super) fn pack(class: &StreamedClass) -> String {
+    let pack = if class.dtype == DType::F16 { "pack_f16" } else { "pack_bf16" };
     format!(
-        r#"    const Matrix z = matrix(vt, {slice}, {EIGHT});
-    u32 w[{steps}][4];
-#pragma unroll
+        r#"#pragma unroll
     for (int p = 0; p < {steps}; p++) {{
       w[p][0] = {pack}(s[2 * p][0], s[2 * p][1]); w[p][1] = {pack}(s[2 * p][2], s[2 * p][3]);
       w[p][2] = {pack}(s[2 * p + 1][0], s[2 * p + 1][1]); w[p][3] = {pack}(s[2 * p + 1][2], s[2 * p + 1][3]);
     }}
+"#,
+        steps = class.keys / 16,
+    )
+}
+
+/// Begins the second product of a block of keys, by warpgroups.
+pub(super) fn begin_sums(class: &StreamedClass, slot: &str) -> String {
+    format!(
+        r#"    const Matrix z = matrix(s2 + {slot} * {all}, {slice}, {EIGHT});
     warpgroup_fence();
 #pragma unroll
     for (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {tb}, {columns}>(sum, w[p], further(z, {dz}));
     warpgroup_commit();
-    warpgroup_wait<0>();
 "#,
+        all = class.layout(2)[1],
         slice = class.keys * LINE,
         steps = class.keys / 16,
+        f16 = class.dtype == DType::F16,
         columns = class.sizes[1],
         tb = !class.along[2],
         dz = match class.along[2] {
@@ -78,11 +85,11 @@ fn sums_of_warpgroup(class: &StreamedClass) -> String {
 /// The first product of a block of keys.
 pub(super) fn scores(class: &StreamedClass, depth: u32, [pr, pk, all]: [u32; 3]) -> String {
     let element = stored(class.dtype);
+    if class.math == Math::Warpgroup {
+        return begin_scores(class, "slot") + "    warpgroup_wait<0>();\n";
+    }
     let mut out = format!("    const {element} *const kt = s1 + slot * {all};\n");
     let j = class.keys / 8;
-    if class.math == Math::Warpgroup {
-        return out + &scores_of_warpgroup(class);
-    }
     if class.math == Math::Tf32 {
         let left = |row: &str, term: &str| match class.along[0] {
             true => format!("s0[({row}) * {pr} + {term}]"),
@@ -150,10 +157,11 @@ pub(super) fn scores(class: &StreamedClass, depth: u32, [pr, pk, all]: [u32; 3])
 pub(super) fn sums(class: &StreamedClass, [pitch, all]: [u32; 2]) -> String {
     let element = stored(class.dtype);
     let columns = class.sizes[1];
-    let mut out = format!("    const {element} *const vt = s2 + slot * {all};\n");
     if class.math == Math::Warpgroup {
-        return out + &sums_of_warpgroup(class);
+        let declared = format!("    u32 w[{}][4];\n", class.keys / 16);
+        return declared + &pack(class) + &begin_sums(class, "slot") + "    warpgroup_wait<0>();\n";
     }
+    let mut out = format!("    const {element} *const vt = s2 + slot * {all};\n");
     if class.math == Math::Tf32 {
         // The order of terms within eight is the threads' own: a thread's two scores are its two terms.
         let right = |key: &str| match class.along[2] {
