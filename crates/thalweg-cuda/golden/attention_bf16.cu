@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
   u16 *const s0 = (u16 *)shared, *const s1 = s0 + 4096, *const s2 = s1 + 3 * 4096;
   Barrier *const full = (Barrier *)(shared + 75776), *const empty = full + 3;
   if (t == 0) {
-    for (int s = 0; s < 2 * 3; s++) barrier_start(full + s, 1);
+    for (int s = 0; s < 3; s++) { barrier_start(full + s, 1); barrier_start(empty + s, 1); }
     barriers_started();
   }
   __syncthreads();
@@ -146,37 +146,48 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
         #pragma unroll
         for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
       }
-      float again[2];
+      float most[2][2] = {{top[0], s[0][0]}, {top[1], s[0][2]}}, part[2][2] = {}, now[2], shift[2], again[2];
+      #pragma unroll
+      for (int j = 0; j < 8; j++)
+      #pragma unroll
+      for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
+      #pragma unroll
+      for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
+      #pragma unroll
+      for (int x = 1; x < 4; x *= 2)
+      #pragma unroll
+      for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
+      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+      #pragma unroll
+      for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
+      const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;
+      const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
       #pragma unroll
       for (int h = 0; h < 2; h++) {
-        float now = top[h];
+        again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
+        top[h] = now[h];
+      }
+      if (!__any_sync(0xffffffffu, far)) {
         #pragma unroll
-        for (int j = 0; j < 8; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
-        now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
-        now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
-        // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-        const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
-        const bool far = fabsf(shift) > 1.0e38f;
-        const float scaled = shift * 1.44269504f;
-        again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift) * 1.44269504f : top[h] * 1.44269504f - scaled);
-        top[h] = now;
-        total[h] *= again[h];
-        if (!__any_sync(0xffffffffu, far)) {
-          #pragma unroll
-          for (int j = 0; j < 8; j++) {
-            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled));
-            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled));
-            total[h] += s[j][2 * h] + s[j][2 * h + 1];
-          }
-        } else {
-          #pragma unroll
-          for (int j = 0; j < 8; j++) {
-            s[j][2 * h] = power_of_two((s[j][2 * h] - shift) * 1.44269504f);
-            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift) * 1.44269504f);
-            total[h] += s[j][2 * h] + s[j][2 * h + 1];
-          }
+        for (int j = 0; j < 8; j++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+          s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled[h]));
+          s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled[h]));
+          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+        }
+      } else {
+        #pragma unroll
+        for (int j = 0; j < 8; j++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+          s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * 1.44269504f);
+          s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * 1.44269504f);
+          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
         }
       }
+      #pragma unroll
+      for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
     }
     u32 w[4][4];
     #pragma unroll
@@ -249,40 +260,51 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
         #pragma unroll
         for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
       }
-      float again[2];
+      float most[2][2] = {{top[0], s[0][0]}, {top[1], s[0][2]}}, part[2][2] = {}, now[2], shift[2], again[2];
+      #pragma unroll
+      for (int j = 0; j < 8; j++)
+      #pragma unroll
+      for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
+      #pragma unroll
+      for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
+      #pragma unroll
+      for (int x = 1; x < 4; x *= 2)
+      #pragma unroll
+      for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
+      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+      #pragma unroll
+      for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
+      const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;
+      const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
       #pragma unroll
       for (int h = 0; h < 2; h++) {
-        float now = top[h];
+        again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
+        top[h] = now[h];
+      }
+      if (!__any_sync(0xffffffffu, far)) {
         #pragma unroll
-        for (int j = 0; j < 8; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
-        now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
-        now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
-        // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-        const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
-        const bool far = fabsf(shift) > 1.0e38f;
-        const float scaled = shift * 1.44269504f;
-        again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift) * 1.44269504f : top[h] * 1.44269504f - scaled);
-        top[h] = now;
-        total[h] *= again[h];
-        if (!__any_sync(0xffffffffu, far)) {
-          #pragma unroll
-          for (int j = 0; j < 8; j++) {
-            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled));
-            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled));
-            total[h] += s[j][2 * h] + s[j][2 * h + 1];
-          }
-        } else {
-          #pragma unroll
-          for (int j = 0; j < 8; j++) {
-            s[j][2 * h] = power_of_two((s[j][2 * h] - shift) * 1.44269504f);
-            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift) * 1.44269504f);
-            total[h] += s[j][2 * h] + s[j][2 * h + 1];
-          }
+        for (int j = 0; j < 8; j++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+          s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled[h]));
+          s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled[h]));
+          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+        }
+      } else {
+        #pragma unroll
+        for (int j = 0; j < 8; j++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+          s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * 1.44269504f);
+          s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * 1.44269504f);
+          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
         }
       }
+      #pragma unroll
+      for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
       warpgroup_wait<0>();
       keep(sum);
-      if (t == 0) barrier_arrive(empty + before);
+      if (t % 128 == 0) barrier_arrive(empty + before);
       #pragma unroll
       for (int h = 0; h < 2; h++) {
         if (__any_sync(0xffffffffu, again[h] != 1.0f)) {

@@ -179,26 +179,35 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       #pragma unroll
       for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
     }
-    float again[2];
+    float most[2][2] = {{top[0], s[0][0]}, {top[1], s[0][2]}}, part[2][2] = {}, now[2], shift[2], again[2];
+    #pragma unroll
+    for (int j = 0; j < 8; j++)
+    #pragma unroll
+    for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
+    #pragma unroll
+    for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
+    #pragma unroll
+    for (int x = 1; x < 4; x *= 2)
+    #pragma unroll
+    for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
+    // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+    #pragma unroll
+    for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
     #pragma unroll
     for (int h = 0; h < 2; h++) {
-      float now = top[h];
-      #pragma unroll
-      for (int j = 0; j < 8; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
-      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
-      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
-      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-      const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
-      again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : expf(top[h] - shift);
-      top[h] = now;
-      total[h] *= again[h];
-      #pragma unroll
-      for (int j = 0; j < 8; j++) {
-        s[j][2 * h] = expf(s[j][2 * h] - shift);
-        s[j][2 * h + 1] = expf(s[j][2 * h + 1] - shift);
-        total[h] += s[j][2 * h] + s[j][2 * h + 1];
-      }
+      again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : expf(top[h] - shift[h]);
+      top[h] = now[h];
     }
+    #pragma unroll
+    for (int j = 0; j < 8; j++)
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+      s[j][2 * h] = expf(s[j][2 * h] - shift[h]);
+      s[j][2 * h + 1] = expf(s[j][2 * h + 1] - shift[h]);
+      part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+    }
+    #pragma unroll
+    for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
     #pragma unroll
     for (int h = 0; h < 2; h++) {
       if (__any_sync(0xffffffffu, again[h] != 1.0f)) {

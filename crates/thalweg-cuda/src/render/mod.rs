@@ -188,7 +188,10 @@ impl UnitKey {
             }
             UnitKey::Streamed(class) => {
                 let (rows, name) = (class.rows(), class.dtype.name());
-                format!("Contraction of {name} with a streamed one inside: {rows} rows, {} keys at a time.", class.keys)
+                format!(
+                    "Contraction of {name} with a streamed one inside: {rows} rows, {} keys at a time.",
+                    class.block.keys
+                )
             }
             UnitKey::Scatter(ScatterClass { way, dtype, .. }) => match way {
                 ScatterWay::Copy => "Scatter: the copy of the tensor.".into(),

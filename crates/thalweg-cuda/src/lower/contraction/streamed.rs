@@ -12,7 +12,7 @@ use crate::lower::operands::add_reciprocals;
 use crate::plan::{Draft, Plan, blocks};
 use crate::render::UnitKey;
 use crate::render::contraction::Math;
-use crate::render::contraction::streamed::{HEAD, StreamedClass, StreamedSlots};
+use crate::render::contraction::streamed::{HEAD, StreamedBlock, StreamedClass, StreamedSlots};
 use crate::render::elements::is_native;
 use crate::space::divisor;
 use crate::traffic;
@@ -127,28 +127,21 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let (c_reads, c_scalars) = (values + 1, scalars + prologue.scalars as u16);
     let result = result(c, g, written, c_reads, c_scalars);
     let once = weights.once.map(|o| (expand(&o.body, &is_native), [o.max, o.sum]));
-    let many = g.batches() * p.m.div_ceil(128) >= compiler.chip().multiprocessors as usize;
-    // Measured on an H200: four warps, of which three blocks run side by side, hide each other's steps.
-    let (warps, blocks_held) = match (math, many) {
-        (Math::Warpgroup, _) => (4, 3),
-        (_, true) => (8, 1),
-        (_, false) => (4, 2),
-    };
     let seen = seen(c, g);
     let sizes = [q.k, p.n].map(|n| n.next_power_of_two().max(if math == Math::Warpgroup { 64 } else { 16 }) as u32);
-    let (rows, keys) = (16 * warps, 64);
+    let mut block = StreamedBlock::fed(sizes);
     let by_boxes = match math {
-        Math::Warpgroup => {
-            boxes(c, (p, q), (values, along), [[rows, sizes[0]], [keys, sizes[0]], [sizes[1], keys]], compiler)
-        }
+        Math::Warpgroup => boxes(c, (p, q), (values, along), block.boxes(sizes), compiler),
         _ => None,
     };
+    if by_boxes.is_none() {
+        let many = g.batches() * p.m.div_ceil(128) >= compiler.chip().multiprocessors as usize;
+        block = StreamedBlock::unfed(math, many);
+    }
     let class = StreamedClass {
         dtype: c.dtype,
         math,
-        warps,
-        keys,
-        blocks: blocks_held,
+        block,
         sizes,
         batch: p.batch.len() as u8,
         along,
@@ -225,6 +218,29 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let unit = compiler.unit(UnitKey::Streamed(Box::new(class)));
     plan.stages.push(Draft { unit, grid, block, shared, words, patches });
     Some(plan)
+}
+
+impl StreamedBlock {
+    /// One whose rows, keys and values are copied by boxes. Measured on an H200: blocks of one warpgroup side by side, as
+    /// many as there are registers for, hide each other's steps better than larger steps or warpgroups that share keys.
+    fn fed(sizes: [u32; 2]) -> StreamedBlock {
+        StreamedBlock { warps: 4, keys: 64, blocks: if sizes.iter().all(|&n| n <= 64) { 3 } else { 2 } }
+    }
+
+    /// One in which all threads copy. Measured on an H200: four warps, of which three blocks run side by side, hide each
+    /// other's steps.
+    fn unfed(math: Math, many: bool) -> StreamedBlock {
+        match (math, many) {
+            (Math::Warpgroup, _) => StreamedBlock { warps: 4, keys: 64, blocks: 3 },
+            (_, true) => StreamedBlock { warps: 8, keys: 64, blocks: 1 },
+            (_, false) => StreamedBlock { warps: 4, keys: 64, blocks: 2 },
+        }
+    }
+
+    /// Lines and terms that are copied at a time of rows, keys and values.
+    fn boxes(&self, [depth, columns]: [u32; 2]) -> [[u32; 2]; 3] {
+        [[16 * self.warps, depth], [self.keys, depth], [columns, self.keys]]
+    }
 }
 
 /// Rows, keys and values with their maps, where boxes of so many lines and terms are copied; `None` where they lie

@@ -191,7 +191,9 @@ fn attention_of([heads, m, n, d]: [usize; 4], x: &[Vec<f64>]) -> Vec<f64> {
 fn attention_is_right_on_every_kind_of_tensor_cores() {
     for (sm, dtype) in [(80, DType::BF16), (80, DType::F32), (90, DType::F16), (90, DType::BF16)] {
         let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
-        for sizes in [[2, 70, 136, 40], [1, 3, 64, 64], [1, 65, 63, 8], [33, 5, 70, 72], [17, 129, 66, 8]] {
+        for sizes in
+            [[2, 70, 136, 40], [1, 3, 64, 64], [1, 65, 63, 8], [33, 5, 70, 72], [17, 129, 66, 8], [2, 130, 300, 128]]
+        {
             let [heads, m, n, d] = sizes;
             let masked = |i: usize| if (i % n) > i / n % m + n / 2 { f64::NEG_INFINITY } else { (i % 7) as f64 / 4.0 };
             let inputs = [heads * m * d, heads * n * d, m * n, heads * n * d].into_iter().enumerate();

@@ -27,6 +27,17 @@ use thalweg_kernel::{Body, Seen};
 /// an index out of range is told.
 pub const HEAD: usize = 6;
 
+/// What a block has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct StreamedBlock {
+    /// Warps that compute, each with 16 rows.
+    pub warps: u32,
+    /// Keys of a step.
+    pub keys: u32,
+    /// Blocks that a multiprocessor is to hold, for the compiler's use of registers.
+    pub blocks: u32,
+}
+
 /// What decides the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StreamedClass {
@@ -34,12 +45,8 @@ pub struct StreamedClass {
     pub dtype: DType,
     /// On tensor cores: any but [`Math::Plain`].
     pub math: Math,
-    /// Warps of a block, each with 16 rows.
-    pub warps: u32,
-    /// Keys of a step.
-    pub keys: u32,
-    /// Blocks that a multiprocessor is to hold, for the compiler's use of registers.
-    pub blocks: u32,
+    /// How it is shared among threads.
+    pub block: StreamedBlock,
     /// Terms of a score and columns of the result, as powers of two, at least 16, for warpgroups 64.
     pub sizes: [u32; 2],
     /// Batch dimensions.
@@ -120,25 +127,25 @@ impl StreamedClass {
 
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
-        32 * (self.warps + self.fed.is_some() as u32)
+        32 * (self.block.warps + self.fed.is_some() as u32)
     }
 
     /// Steps in shared memory at a time.
     fn stages(&self) -> u32 {
-        if self.fed.is_some() && self.sizes.iter().all(|&n| n <= 64) { 3 } else { 2 }
+        if self.fed.is_some() && self.block.keys * self.sizes[0].max(self.sizes[1]) <= 64 * 64 { 3 } else { 2 }
     }
 
     /// Rows of a block.
     pub fn rows(&self) -> u32 {
-        16 * self.warps
+        16 * self.block.warps
     }
 
     /// Of rows, keys and values: elements from line to line or term to term in shared memory, and all of a block's.
     fn layout(&self, factor: usize) -> [u32; 2] {
         let (lines, terms) = match factor {
             0 => (self.rows(), self.sizes[0]),
-            1 => (self.keys, self.sizes[0]),
-            _ => (self.sizes[1], self.keys),
+            1 => (self.block.keys, self.sizes[0]),
+            _ => (self.sizes[1], self.block.keys),
         };
         if self.math == Math::Warpgroup {
             return [LINE_ELEMENTS, lines * terms];
@@ -176,7 +183,7 @@ impl StreamedClass {
 
     /// Where the barriers of a block that is fed are in shared memory.
     fn barriers_at(&self) -> u32 {
-        self.factors() + self.warps * self.handed().bytes()
+        self.factors() + self.block.warps * self.handed().bytes()
     }
 
     /// Bytes of shared memory.
@@ -235,7 +242,7 @@ pub fn source(class: &StreamedClass) -> String {
         None => compute,
         Some(_) => format!(
             "    if (hides && (i64)(step + 1) * {} <= row0 + ahead) {{\n{whole}    }} else {{\n{compute}    }}\n",
-            class.keys
+            class.block.keys
         ),
     };
     let make = compute + ahead + &weigh(class);
@@ -244,7 +251,7 @@ pub fn source(class: &StreamedClass) -> String {
         Some(_) => feed::steps(class, &make, &rescale),
         None => format!(
             "  for (i32 step = 0; step < steps; step++) {{\n{arrive}    float s[{}][4] = {{}};\n{}{make}{rescale}{}  }}\n  copies_wait<0>();\n",
-            class.keys / 8,
+            class.block.keys / 8,
             scores(class, depth, [rows[0], keys[0], keys[1]]),
             sums(class, values),
         ),
@@ -267,8 +274,8 @@ pub fn source(class: &StreamedClass) -> String {
 {begin}{steps}{end}{result}}}
 "#,
         threads = class.threads(),
-        blocks = class.blocks,
-        block = class.keys,
+        blocks = class.block.blocks,
+        block = class.block.keys,
         words = slots.end,
         lines = if class.fed.is_some() { "_LINES" } else { "" },
         stages = class.stages(),
@@ -276,7 +283,7 @@ pub fn source(class: &StreamedClass) -> String {
         all0 = rows[1],
         all1 = keys[1],
         seen = seen(class, &slots),
-        last = class.keys - 1,
+        last = class.block.keys - 1,
         oj = columns / 8,
         begin = begin(class),
         end = end(class, &slots),
@@ -326,7 +333,7 @@ fn copies(class: &StreamedClass, slots: &StreamedSlots) -> [String; 3] {
         .text()
     };
     let rows = Side { count: class.rows(), first: "(i32)row0", step: 0, most: "m" };
-    let keys = Side { count: class.keys, first: "0", step: class.keys, most: "keys" };
+    let keys = Side { count: class.block.keys, first: "0", step: class.block.keys, most: "keys" };
     let depth = Side { count: depth, first: "0", step: 0, most: "depth" };
     let columns = Side { count: columns, first: "0", step: 0, most: "n" };
     let functions = copy(0, rows, depth) + &copy(1, keys, depth) + &copy(2, columns, keys);
@@ -363,7 +370,7 @@ fn begin(class: &StreamedClass) -> String {
 
 /// From scores to weights, with the maximum and the sum of each row so far.
 fn weigh(class: &StreamedClass) -> String {
-    let (j, keys) = (class.keys / 8, class.keys);
+    let (j, keys) = (class.block.keys / 8, class.block.keys);
     let outside = if class.once.is_some() { "-bits_f32(0x7f800000u)" } else { "0" };
     let mut out = format!(
         r#"    if ((step + 1) * {keys} > (i32)keys) {{
@@ -381,50 +388,62 @@ fn weigh(class: &StreamedClass) -> String {
     // rounded as it is scaled, all weights of the row are off by the same. Scores that overflow as they are scaled
     // (masks of the smallest number) go the long way.
     let narrow = class.math.is_narrow();
+    // Both rows of a thread side by side, each in two parts: what waits for what is short then.
     let weights = |from: [&str; 2]| {
         let [low, high] = ["s[j][2 * h]", "s[j][2 * h + 1]"].map(|x| from.join(x));
         format!(
             r#"#pragma unroll
-      for (int j = 0; j < {j}; j++) {{
-        s[j][2 * h] = {low};
-        s[j][2 * h + 1] = {high};
-        total[h] += s[j][2 * h] + s[j][2 * h + 1];
-      }}
+      for (int j = 0; j < {j}; j++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {{
+          s[j][2 * h] = {low};
+          s[j][2 * h + 1] = {high};
+          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+        }}
 "#
         )
     };
     let (again, weights) = match narrow {
-        false => ("expf(top[h] - shift)".to_string(), weights(["expf(", " - shift)"])),
+        false => ("expf(top[h] - shift[h])".to_string(), weights(["expf(", " - shift[h])"])),
         true => {
-            let [scaled, far] = ["top[h] * 1.44269504f - scaled", "(top[h] - shift) * 1.44269504f"];
-            let near = weights(["power_of_two(fmaf(", ", 1.44269504f, -scaled))"]);
-            let long = weights(["power_of_two((", " - shift) * 1.44269504f)"]);
+            let [scaled, far] = ["top[h] * 1.44269504f - scaled[h]", "(top[h] - shift[h]) * 1.44269504f"];
+            let near = weights(["power_of_two(fmaf(", ", 1.44269504f, -scaled[h]))"]);
+            let long = weights(["power_of_two((", " - shift[h]) * 1.44269504f)"]);
             (
                 format!("power_of_two(far ? {far} : {scaled})"),
-                format!("      if (!__any_sync(0xffffffffu, far)) {{\n{near}      }} else {{\n{long}      }}\n"),
+                format!("    if (!__any_sync(0xffffffffu, far)) {{\n{near}    }} else {{\n{long}    }}\n"),
             )
         }
     };
     let scaled = match narrow {
-        true => "      const bool far = fabsf(shift) > 1.0e38f;\n      const float scaled = shift * 1.44269504f;\n",
+        true => {
+            "    const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;\n    const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};\n"
+        }
         false => "",
     };
     let _ = write!(
         out,
-        r#"    float again[2];
+        r#"    float most[2][2] = {{{{top[0], s[0][0]}}, {{top[1], s[0][2]}}}}, part[2][2] = {{}}, now[2], shift[2], again[2];
 #pragma unroll
+    for (int j = 0; j < {j}; j++)
+#pragma unroll
+      for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
+#pragma unroll
+    for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
+#pragma unroll
+    for (int x = 1; x < 4; x *= 2)
+#pragma unroll
+      for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
+    // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+#pragma unroll
+    for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
+{scaled}#pragma unroll
     for (int h = 0; h < 2; h++) {{
-      float now = top[h];
-#pragma unroll
-      for (int j = 0; j < {j}; j++) now = larger(now, larger(s[j][2 * h], s[j][2 * h + 1]));
-      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 1));
-      now = larger(now, __shfl_xor_sync(0xffffffffu, now, 2));
-      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-      const float shift = now == -bits_f32(0x7f800000u) ? 0.0f : now;
-{scaled}      again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : {again};
-      top[h] = now;
-      total[h] *= again[h];
-{weights}    }}
+      again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : {again};
+      top[h] = now[h];
+    }}
+{weights}#pragma unroll
+    for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
 "#
     );
     out

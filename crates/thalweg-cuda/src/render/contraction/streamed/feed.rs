@@ -8,7 +8,7 @@ use crate::render::contraction::fed::{Boxes, FedFactor};
 pub(super) fn text(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 3]) -> [String; 3] {
     let stages = class.stages();
     let [depth, columns] = class.sizes;
-    let keys = class.keys;
+    let keys = class.block.keys;
     let size = class.dtype.size() as u32;
     let bytes = [0, 1, 2].map(|n| class.layout(n)[1] * size);
     let step = format!("step * {keys}");
@@ -29,12 +29,13 @@ pub(super) fn text(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedF
     let barriers = format!(
         r#"  Barrier *const full = (Barrier *)(shared + {at}), *const empty = full + {stages};
   if (t == 0) {{
-    for (int s = 0; s < 2 * {stages}; s++) barrier_start(full + s, 1);
+    for (int s = 0; s < {stages}; s++) {{ barrier_start(full + s, 1); barrier_start(empty + s, {groups}); }}
     barriers_started();
   }}
   __syncthreads();
 "#,
         at = class.barriers_at(),
+        groups = class.block.warps / 4,
     );
     let producer = format!(
         r#"  if (warp == {warps}) {{
@@ -49,7 +50,7 @@ pub(super) fn text(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedF
     return;
   }}
 "#,
-        warps = class.warps,
+        warps = class.block.warps,
         pair = bytes[1] + bytes[2],
         rows_bytes = bytes[0],
         rows = copy(0, [class.rows(), depth], ["row0", "0"], "s0"),
@@ -83,16 +84,16 @@ pub(super) fn steps(class: &StreamedClass, make: &str, rescale: &str) -> String 
       keep(s);
 {make}      warpgroup_wait<0>();
       keep(sum);
-      if (t == 0) barrier_arrive(empty + before);
+      if (t % 128 == 0) barrier_arrive(empty + before);
 {rescale}{pack_again}    }}
     const u32 last = (u32)(steps - 1) % {stages};
 {last}    warpgroup_wait<0>();
     keep(sum);
   }}
 "#,
-        eights = class.keys / 8,
+        eights = class.block.keys / 8,
         first = begin_scores(class, "0"),
-        pack = format!("    u32 w[{}][4];\n{}", class.keys / 16, pack(class)),
+        pack = format!("    u32 w[{}][4];\n{}", class.block.keys / 16, pack(class)),
         pack_again = pack(class),
         scores = begin_scores(class, "slot"),
         sums = begin_sums(class, "before"),

@@ -13,7 +13,7 @@ pub(super) fn functions(class: &StreamedClass) -> String {
         return String::new();
     }
     let f16 = class.dtype == DType::F16;
-    warpgroup::function(f16, Left::Shared { across: !class.along[0] }, !class.along[1], class.keys)
+    warpgroup::function(f16, Left::Shared { across: !class.along[0] }, !class.along[1], class.block.keys)
         + &warpgroup::function(f16, Left::Registers, !class.along[2], class.sizes[1])
 }
 
@@ -21,7 +21,7 @@ pub(super) fn functions(class: &StreamedClass) -> String {
 pub(super) fn begin_scores(class: &StreamedClass, slot: &str) -> String {
     let [depth, _] = class.sizes;
     // Where terms are neighbours, 64 of them are a slice of lines; where lines are, 64 of those.
-    let (slice_x, slice_y) = (class.rows() * LINE, class.keys * LINE);
+    let (slice_x, slice_y) = (class.rows() * LINE, class.block.keys * LINE);
     let own = if class.along[0] { 64 * LINE_ELEMENTS } else { depth * LINE_ELEMENTS };
     let far = |along: bool, slice: u32| match along {
         true => format!("p / 4 * {slice} + p % 4 * 32"),
@@ -34,7 +34,7 @@ pub(super) fn begin_scores(class: &StreamedClass, slot: &str) -> String {
     for (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {ta}, {tb}, {}>(s, further(x, {dx}), further(y, {dy}), p);
     warpgroup_commit();
 "#,
-        class.keys,
+        class.block.keys,
         all = class.layout(1)[1],
         lines = depth * LINE,
         steps = depth / 16,
@@ -56,7 +56,7 @@ pub(super) fn pack(class: &StreamedClass) -> String {
       w[p][2] = {pack}(s[2 * p + 1][0], s[2 * p + 1][1]); w[p][3] = {pack}(s[2 * p + 1][2], s[2 * p + 1][3]);
     }}
 "#,
-        steps = class.keys / 16,
+        steps = class.block.keys / 16,
     )
 }
 
@@ -70,8 +70,8 @@ pub(super) fn begin_sums(class: &StreamedClass, slot: &str) -> String {
     warpgroup_commit();
 "#,
         all = class.layout(2)[1],
-        slice = class.keys * LINE,
-        steps = class.keys / 16,
+        slice = class.block.keys * LINE,
+        steps = class.block.keys / 16,
         f16 = class.dtype == DType::F16,
         columns = class.sizes[1],
         tb = !class.along[2],
@@ -89,7 +89,7 @@ pub(super) fn scores(class: &StreamedClass, depth: u32, [pr, pk, all]: [u32; 3])
         return begin_scores(class, "slot") + "    warpgroup_wait<0>();\n";
     }
     let mut out = format!("    const {element} *const kt = s1 + slot * {all};\n");
-    let j = class.keys / 8;
+    let j = class.block.keys / 8;
     if class.math == Math::Tf32 {
         let left = |row: &str, term: &str| match class.along[0] {
             true => format!("s0[({row}) * {pr} + {term}]"),
@@ -158,7 +158,7 @@ pub(super) fn sums(class: &StreamedClass, [pitch, all]: [u32; 2]) -> String {
     let element = stored(class.dtype);
     let columns = class.sizes[1];
     if class.math == Math::Warpgroup {
-        let declared = format!("    u32 w[{}][4];\n", class.keys / 16);
+        let declared = format!("    u32 w[{}][4];\n", class.block.keys / 16);
         return declared + &pack(class) + &begin_sums(class, "slot") + "    warpgroup_wait<0>();\n";
     }
     let mut out = format!("    const {element} *const vt = s2 + slot * {all};\n");
@@ -178,7 +178,7 @@ pub(super) fn sums(class: &StreamedClass, [pitch, all]: [u32; 2]) -> String {
       for (int j = 0; j < {}; j++) multiply_tf32(sum[j], x, to_tf32({}), to_tf32({}));
     }}
 "#,
-            class.keys / 8,
+            class.block.keys / 8,
             columns / 8,
             right("key"),
             right("key + 1"),
@@ -209,7 +209,7 @@ pub(super) fn sums(class: &StreamedClass, [pitch, all]: [u32; 2]) -> String {
       }}
     }}
 "#,
-        class.keys / 16,
+        class.block.keys / 16,
         columns / 16,
     );
     out

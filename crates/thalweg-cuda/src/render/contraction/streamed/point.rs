@@ -33,7 +33,7 @@ pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize)
         (0..wants.len()).filter(|&k| !is_sums(k) && (wants[k].load || wants[k].position && !placed(k))).collect();
     let v = space.lanes as u32;
     // Two rows, of each 8 keys a thread has two.
-    let keys = class.keys;
+    let keys = class.block.keys;
     let each = keys / 8 * 2 * (2 / v);
     let mut declared = accesses.declare(&|k| !is_sums(k) && wants[k] != Default::default());
     let it = index_type(space.wide);
