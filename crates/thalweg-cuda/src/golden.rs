@@ -529,8 +529,12 @@ fn golden_sources_compile_for_every_chip() {
     chips.dedup();
     for (name, kernel) in kernels() {
         for (source, &sm) in sources(&kernel).iter().flat_map(|s| chips.iter().map(move |sm| (s, sm))) {
-            let image = nvrtc::compile_for(sm, source).unwrap_or_else(|why| panic!("{name} for sm_{sm}: {why}"));
+            let compiled = nvrtc::remarks_for(sm, source);
+            let (image, log) = compiled.unwrap_or_else(|why| panic!("{name} for sm_{sm}: {why}"));
             assert_eq!(&image[..4], b"\x7fELF", "{name} for sm_{sm}");
+            // Remarks of that kind say that multiplications of warpgroups wait for each other.
+            assert!(!log.contains("C75"), "{name} for sm_{sm}: {log}");
+            assert!(!log.contains("spill") || log.contains(" 0 bytes spill stores"), "{name} for sm_{sm}: {log}");
         }
     }
     eprintln!("compiled for {chips:?}");

@@ -87,7 +87,16 @@ pub fn supported_sms() -> Result<Vec<u32>, Error> {
 /// # Errors
 /// [`Error::Compile`] with what the compiler said, or with what to install when there is none.
 pub fn compile_for(sm: u32, source: &str) -> Result<Vec<u8>, Error> {
-    nvrtc(None)?.run(sm, source)
+    nvrtc(None)?.run(sm, source).map(|compiled| compiled.0)
+}
+
+/// The same, and what the assembler says of it: registers, spilled bytes, what it has to do one after the other.
+///
+/// # Errors
+/// As [`compile_for`].
+#[cfg(test)]
+pub fn remarks_for(sm: u32, source: &str) -> Result<(Vec<u8>, String), Error> {
+    nvrtc(None)?.run(sm, &source.replacen('\n', " --ptxas-options=-v\n", 1))
 }
 
 /// What the first line of a source asks for.
@@ -154,7 +163,8 @@ impl Nvrtc {
         }
     }
 
-    fn run(&self, sm: u32, source: &str) -> Result<Vec<u8>, Error> {
+    /// Code, and the log.
+    fn run(&self, sm: u32, source: &str) -> Result<(Vec<u8>, String), Error> {
         let (target, mut machine_code) = self.target(sm)?;
         let mut options = vec!["-default-device", "--std=c++17"];
         if self.version >= (12, 4) {
@@ -177,14 +187,14 @@ impl Nvrtc {
         self.check(made)?;
         // SAFETY: as many options as are said, which live until the call returns.
         let compiled = unsafe { (self.compile)(program.program, options.len() as c_int, options.as_ptr()) };
+        let log = program.output(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(log.strip_suffix(b"\0").unwrap_or(&log)).trim().to_owned();
         if compiled != 0 {
-            let log = program.output(&self.log).unwrap_or_default();
-            let log = String::from_utf8_lossy(log.strip_suffix(b"\0").unwrap_or(&log)).trim().to_owned();
             return Err(self
                 .check(compiled)
                 .map_or_else(|e| if log.is_empty() { e } else { failed(log) }, |()| unreachable!()));
         }
-        program.output(if machine_code { &self.cubin } else { &self.ptx })
+        Ok((program.output(if machine_code { &self.cubin } else { &self.ptx })?, log))
     }
 
     fn check(&self, result: c_int) -> Result<(), Error> {
