@@ -409,12 +409,12 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
     for (u32 u = 0; u < 4; u++) {
       const u32 c = t % 32 + u * 32;
       const u32 line = c / 8;
-      const i64 x = warp_row + pass / 1 * 64 + line;
-      if (x >= m) continue;
+      const i32 x = (i32)(warp_row + pass / 1 * 64) + (i32)line;
+      if (x >= (i32)m) continue;
       const u32 first_lane = c % 8 * 8;
-      const i64 y = (column0 + pass % 1 * 64) + first_lane;
-      if (y >= n) continue;
-      const i32 row = (i32)x, column = (i32)(y / 8);
+      const i32 y = (i32)((column0 + pass % 1 * 64)) + (i32)first_lane;
+      if (y >= (i32)n) continue;
+      const i32 row = x, column = y / 8;
       const i32 i0 = (i32)product;
       const i32 i1 = row;
       const i32 i2 = column;

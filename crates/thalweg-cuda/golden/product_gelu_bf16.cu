@@ -104,12 +104,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
       for (u32 u = 0; u < 4; u++) {
         const u32 c = t % 32 + u * 32;
         const u32 line = c / 8;
-        const i64 x = warp_row + pass / 2 * 64 + line;
-        if (x >= m) continue;
+        const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line;
+        if (x >= (i32)m) continue;
         const u32 first_lane = c % 8 * 8;
-        const i64 y = (column0 + pass % 2 * 64) + first_lane;
-        if (y >= n) continue;
-        const i32 row = (i32)x, column = (i32)(y / 8);
+        const i32 y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
+        if (y >= (i32)n) continue;
+        const i32 row = x, column = y / 8;
         const i32 i0 = row;
         const i32 i1 = column;
         loadv(r1[u], p1 + (i0 * (i32)a.w[56] + i1 * 8));
@@ -130,12 +130,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
       for (u32 u = 0; u < 4; u++) {
         const u32 c = t % 32 + u * 32;
         const u32 line = c / 8;
-        const i64 x = warp_row + pass / 2 * 64 + line;
-        if (x >= m) continue;
+        const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line;
+        if (x >= (i32)m) continue;
         const u32 first_lane = c % 8 * 8;
-        const i64 y = (column0 + pass % 2 * 64) + first_lane;
-        if (y >= n) continue;
-        const i32 row = (i32)x, column = (i32)(y / 8);
+        const i32 y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
+        if (y >= (i32)n) continue;
+        const i32 row = x, column = y / 8;
         const i32 i0 = row;
         const i32 i1 = column;
         float own[8];

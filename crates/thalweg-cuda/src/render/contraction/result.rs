@@ -84,11 +84,11 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Str
     let mut out = accesses.declare(&|k| !is_sums(k) && (stored(k) || wants[k] != Default::default()));
     let v = space.lanes as u32;
     let wide = columns / v;
-    let [_, column0] = handed.origin();
+    let ([_, column0], it) = (handed.origin(), index_type(space.wide));
     let at = format!(
-        "      const u32 first_lane = c % {wide} * {v};\n      const i64 y = {column0} + first_lane;\n      if (y >= n) continue;\n"
+        "      const u32 first_lane = c % {wide} * {v};\n      const {it} y = ({it})({column0}) + ({it})first_lane;\n      if (y >= ({it})n) continue;\n"
     );
-    let column = format!("({})(y / {v})", index_type(space.wide));
+    let column = format!("y / {v}");
     let position = |k: usize| {
         let all = offset(space, &slots.space, k, 0..space.rank(), "i");
         if all.is_empty() { "0".into() } else { all }
@@ -196,9 +196,9 @@ fn points(handed: &Handed<'_>, slots: &PartSlots, rows: u32, wide: u32, (at, col
     };
     let mut out = format!(
         r#"{each}      const u32 line = c / {wide};
-      const i64 x = {row0} + line;
-      if (x >= m) continue;
-{at}      const {it} row = ({it})x, column = {column};
+      const {it} x = ({it})({row0}) + ({it})line;
+      if (x >= ({it})m) continue;
+{at}      const {it} row = x, column = {column};
 "#
     );
     let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
