@@ -12,6 +12,9 @@
 //! `l + 8`, and so on to one. The blocks of all runs, in order, are put together pairwise: [`Tree`]. A row without
 //! elements gives the identity.
 //!
+//! What a combine of the user's own puts together ([`Loop::is_combine`](thalweg_ir::Loop)) has an order that is made of
+//! whole vectors alone, so that any engine runs it with elementwise operations: [`fold_by`], [`scan_by`].
+//!
 //! Maxima and minima take -0 for less than +0 and give the canonical NaN if any element is NaN, so for them the order
 //! does not matter.
 
@@ -26,6 +29,57 @@ pub const BLOCK: usize = 4096;
 pub const SCAN_BLOCK: usize = 4064;
 /// Partial results that a block is folded in.
 pub const LANES: usize = 32;
+
+/// Elements of a segment of a scan by a combine of the user's own.
+pub const SEGMENT: usize = 64;
+/// How often such a scan puts each element together with another, about: by doubling in its segment, then with all before.
+pub const SCAN_STEPS: u64 = SEGMENT.ilog2() as u64 + 1;
+
+/// The steps of a fold of `n` elements by a combine of the user's own: with `(half, count)` element `i` becomes itself with
+/// element `i + half` after it, for `i` below `count`; in the end element 0 is the result. The combine is commutative, as
+/// those of all folds are.
+pub fn halves(mut n: usize) -> impl Iterator<Item = (usize, usize)> {
+    std::iter::from_fn(move || {
+        let half = n.div_ceil(2);
+        let step = (n > 1).then_some((half, n - half));
+        n = half;
+        step
+    })
+}
+
+/// A fold by a combine of the user's own; `identity` of no elements.
+pub fn fold_by<T: Clone>(mut row: Vec<T>, identity: T, combine: impl Fn(&T, &T) -> T) -> T {
+    for (half, count) in halves(row.len()) {
+        for i in 0..count {
+            row[i] = combine(&row[i], &row[i + half]);
+        }
+    }
+    row.into_iter().next().unwrap_or(identity)
+}
+
+/// A scan by a combine of the user's own. In segments of [`SEGMENT`] elements each element is put together with the one 1
+/// before it, then 2, 4, … (Hillis and Steele 1986); the last of all segments are scanned in the same way; then all elements
+/// of a segment are put together with the scanned last one of the segment before.
+pub fn scan_by<T: Clone>(row: &mut [T], combine: &impl Fn(&T, &T) -> T) {
+    for segment in row.chunks_mut(SEGMENT) {
+        let mut step = 1;
+        while step < segment.len() {
+            for i in (step..segment.len()).rev() {
+                segment[i] = combine(&segment[i - step], &segment[i]);
+            }
+            step *= 2;
+        }
+    }
+    if row.len() <= SEGMENT {
+        return;
+    }
+    let last = |s: &[T]| s.last().expect("a segment has an element").clone();
+    let mut lasts: Vec<T> = row.chunks(SEGMENT).map(last).collect();
+    scan_by(&mut lasts, combine);
+    for (segment, before) in row.chunks_mut(SEGMENT).skip(1).zip(&lasts) {
+        segment.iter_mut().for_each(|x| *x = combine(before, x));
+    }
+}
 
 /// Two partial results put together as the monoid's row says; values in the form of [`Scalar::to_bits`], f32, f64, i32,
 /// u32 or i64.

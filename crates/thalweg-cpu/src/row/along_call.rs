@@ -16,7 +16,7 @@ const NEAR_BYTES: usize = 24 << 10;
 
 /// One launch.
 pub struct Along<'a> {
-    engine: &'a AlongEngine,
+    pub engine: &'a AlongEngine,
     pub phases: &'a Phases,
     /// By which its first two passes run together.
     pub online: Option<&'a OnlinePasses>,

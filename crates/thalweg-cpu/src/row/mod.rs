@@ -12,6 +12,7 @@ mod along;
 mod along_call;
 mod bare;
 mod columns;
+pub mod combined;
 mod fold;
 mod layout;
 mod online;
@@ -77,7 +78,8 @@ impl RowsProgram {
     /// Compiles a body.
     pub fn new(body: &Body, orientation: Orientation, choice: Choice, threads: Arc<Threads>) -> RowsProgram {
         let phases = phases(&prepare(body), true);
-        let cost = phases.list.iter().filter(|p| !p.once).map(|p| p.body.cost()).sum();
+        let combined: u64 = body.combined.iter().map(|c| c.cost()).sum();
+        let cost = combined + phases.list.iter().filter(|p| !p.once).map(|p| p.body.cost()).sum::<u64>();
         let way = match orientation {
             Orientation::Along => {
                 let kept = Box::new(AlongEngine::new(body, choice, true));

@@ -282,6 +282,26 @@ impl Loop {
         })
     }
 
+    /// Whether it is the combine of a monoid of the user's own: one turn, which is always taken, puts the arguments (a
+    /// partial result that comes after) to the carried values (one that comes before). These begin as constants, which are
+    /// the identity, and are as many as the arguments and of their dtypes: f32, f64 or i32.
+    pub fn is_combine(self) -> bool {
+        let r = self.region();
+        let constant = |f: &First| matches!(f, First::Const { .. });
+        let always = matches!(r.nodes[r.go as usize], RegionNode::Const { bits: 1, .. });
+        let number = |d: &DType| matches!(d, DType::F32 | DType::F64 | DType::I32);
+        let same = r.first.len() == r.args.len() && r.args.iter().enumerate().all(|(i, &d)| d == self.carried(i));
+        r.most == 1 && always && same && r.first.iter().all(constant) && r.args.iter().all(number)
+    }
+
+    /// The identity of a combine, by component, in the form of [`crate::Scalar::to_bits`].
+    pub fn identity(self) -> impl Iterator<Item = u64> {
+        self.region().first.iter().map(|f| match *f {
+            First::Const { bits, .. } => bits,
+            First::Arg(_) => unreachable!("a combine begins with constants"),
+        })
+    }
+
     /// Turns that are expected.
     pub fn turns(self) -> u32 {
         self.region().most.clamp(1, EXPECTED_TURNS)
