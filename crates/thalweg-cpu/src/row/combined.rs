@@ -276,8 +276,10 @@ impl Line {
 
     /// The first element in memory of a part of the segment whose first row stands at that place.
     fn start(self, segment: usize, part: std::ops::Range<usize>) -> isize {
-        let row = if self.reverse { self.n - segment - part.end } else { segment + part.start };
-        (row * self.width) as isize
+        // (Of a part that is empty it may be none.)
+        let [n, first, last] = [self.n, segment + part.start, segment + part.end].map(|i| i as isize);
+        let row = if self.reverse { n - last } else { first };
+        row * self.width as isize
     }
 
     /// Elements from segment to segment.

@@ -28,6 +28,7 @@
 
 mod branch;
 mod call;
+mod combining;
 mod compare;
 mod field;
 mod integer;
@@ -37,11 +38,13 @@ mod place;
 mod real;
 mod regions;
 mod replay;
+mod replay_rows;
 mod repr;
+mod row;
 mod trace;
 
 pub use branch::{Branch, Condition, Logic, and, lift, or, select};
-pub use call::{Call, Outputs, Take};
+pub use call::{Call, Output, Outputs, Take};
 pub use compare::{Compare, compare};
 pub use field::Field;
 pub use integer::{Int, Mask};
@@ -50,6 +53,7 @@ pub use looped::{Loop, MOST_TURNS, bound, looped};
 pub use number::Elements;
 pub use real::Real;
 pub use repr::Edge;
+pub use row::Row;
 #[doc(hidden)]
 pub use repr::{Repr, Turns};
 pub use thalweg_ir::ElementOp;

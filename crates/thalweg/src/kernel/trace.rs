@@ -3,9 +3,11 @@
 //! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which push what is done
 //! with them, and closes it. Always true: a number is only used in the trace that it was made in.
 
+use super::combining::{Combining, TracedCombined};
 use super::repr::{Edge, Repr, Turns};
 use std::cell::RefCell;
 use thalweg_ir::{ElementOp, Scalar};
+use thalweg_kernel::Along;
 
 /// Operations that one call may note down: beyond, a loop has been unrolled that should not be.
 const MOST: usize = 1 << 14;
@@ -46,6 +48,10 @@ pub(super) enum Node {
     Read(u32),
     /// A carried value of the loop of that number, as it is before a turn.
     Carried { of: u32 },
+    /// A component of one side of a combine, of the fold or scan of that number.
+    Side { of: u32, number: u32, after: bool },
+    /// A component of what the fold or scan of that number gives.
+    Combined { of: u32, number: u32 },
     /// The carried value of that number, of the loop of that number, after its last turn.
     Looped { of: u32, number: u32 },
 }
@@ -92,6 +98,10 @@ pub(super) struct Trace {
     pub nodes: Vec<(Node, Kind)>,
     pub reads: Vec<Read>,
     pub loops: Vec<TracedLoop>,
+    /// Folds and scans of rows.
+    pub combined: Vec<TracedCombined>,
+    /// The axis along which rows are, of a row kernel.
+    pub axis: Option<usize>,
     /// Loops that are being traced.
     inside: usize,
     /// The branches that are being traced, within the innermost loop: conditions, and whether they hold there.
@@ -114,8 +124,10 @@ impl Open {
         OPEN.with_borrow_mut(|(next, open)| {
             *next = next.wrapping_add(1);
             let nodes = Vec::with_capacity(64);
-            let (reads, loops, under) = (vec![], vec![], vec![]);
-            open.push(Trace { name, number: *next, nodes, reads, loops, inside: 0, under, full: false });
+            let (reads, loops, combined, under) = (vec![], vec![], vec![], vec![]);
+            let number = *next;
+            let (axis, inside, full) = (None, 0, false);
+            open.push(Trace { name, number, nodes, reads, loops, combined, axis, inside, under, full });
             Open(*next)
         })
     }
@@ -123,6 +135,11 @@ impl Open {
     /// Reads an operand.
     pub fn operand(&self, i: usize, kind: Kind) -> Traced {
         push(Node::Operand(i), kind)
+    }
+
+    /// Rows are along that axis.
+    pub fn along(&self, axis: usize) {
+        with_last(|t| t.axis = Some(axis));
     }
 
     /// The result's place along an axis.
@@ -168,9 +185,15 @@ impl Trace {
     pub fn args(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let mut at: &[u32] = &[];
         let (args, n) = match self.nodes[i].0 {
-            Node::Operand(_) | Node::Constant(_) | Node::Place(_) | Node::Carried { .. } => ([0; 3], 0),
+            Node::Operand(_) | Node::Constant(_) | Node::Place(_) | Node::Carried { .. } | Node::Side { .. } => {
+                ([0; 3], 0)
+            }
             Node::Looped { of, .. } => {
                 at = &self.loops[of as usize].needs;
+                ([0; 3], 0)
+            }
+            Node::Combined { of, .. } => {
+                at = &self.combined[of as usize].elements;
                 ([0; 3], 0)
             }
             Node::Op { op, args, .. } => (args, op.row().arity),
@@ -189,7 +212,7 @@ fn push(node: Node, kind: Kind) -> Traced {
 }
 
 /// Pushes a node that is made of these.
-fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) -> Traced {
+pub(super) fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) -> Traced {
     OPEN.with_borrow_mut(|(_, open)| {
         let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
         let own = args.iter().all(|a| a.trace == trace.number);
@@ -271,6 +294,13 @@ impl Repr for Traced {
     fn turns(most: u32) -> Option<Box<dyn Turns<Traced>>> {
         Some(Box::new(Tracing::new(most)))
     }
+    fn combining(along: Along) -> Option<Box<dyn Turns<Traced>>> {
+        Some(Box::new(Combining::new(along)))
+    }
+    fn place(_: i32) -> Traced {
+        let axis = with_last(|t| t.axis).expect("a row is one of a row kernel's");
+        push(Node::Place(axis), Kind::Int)
+    }
     fn under(mask: Traced, is: bool) {
         with_last(|t| t.under.push((mask, is)));
     }
@@ -280,7 +310,7 @@ impl Repr for Traced {
 }
 
 /// Calls `f` with the trace that is open.
-fn with_last<R>(f: impl FnOnce(&mut Trace) -> R) -> R {
+pub(super) fn with_last<R>(f: impl FnOnce(&mut Trace) -> R) -> R {
     OPEN.with_borrow_mut(|(_, open)| f(open.last_mut().expect("a kernel's numbers are used while it is called")))
 }
 
