@@ -1,0 +1,66 @@
+//! Folds and scans of rows of scratch memory by combines of the user's own (`render/combined.rs`): a block a row.
+
+use crate::compiler::Compiler;
+use crate::launch::Word;
+use crate::plan::{Draft, Plan, blocks};
+use crate::render::UnitKey;
+use crate::render::combined::{BLOCK, CombinedClass, LEVELS};
+use thalweg_kernel::order::SEGMENT;
+use thalweg_kernel::{Along, Moved};
+
+/// A fold or scan of rows.
+pub struct RowCombined<'a> {
+    pub class: CombinedClass,
+    /// How many rows, and points of each.
+    pub size: [usize; 2],
+    /// Elements from row to row, and from point to point.
+    pub steps: [usize; 2],
+    /// The regions with the components of the elements.
+    pub buffers: &'a [u16],
+    /// Those for the results of a fold.
+    pub results: &'a [u16],
+}
+
+impl RowCombined<'_> {
+    /// Adds its launch.
+    pub fn add(self, plan: &mut Plan, compiler: &Compiler) {
+        let RowCombined { class, size: [rows, n], steps, buffers, results } = self;
+        let scans = class.along != Along::Fold;
+        if rows == 0 || scans && n == 0 {
+            return;
+        }
+        let dtypes = &class.of.region().args;
+        let bytes: u64 = dtypes.iter().map(|d| (rows * n * d.size()) as u64).sum();
+        let lasts = lasts(n);
+        // A fold reads two elements for each that it writes. A scan goes over all once, in shared memory in between, and
+        // then over all with what stands before them, which is read for each.
+        plan.moved += match scans {
+            true if n > SEGMENT => Moved { read: 3 * bytes, written: 2 * bytes, ..Moved::default() },
+            true => Moved { read: bytes, written: bytes, ..Moved::default() },
+            false => Moved { read: 2 * bytes, written: bytes, ..Moved::default() },
+        };
+        let memory: Vec<u16> = match scans {
+            true => dtypes
+                .iter()
+                .map(|d| {
+                    plan.scratch.push((rows * lasts * d.size()).max(64));
+                    plan.scratch.len() as u16 - 1
+                })
+                .collect(),
+            false => results.to_vec(),
+        };
+        let mut words = vec![0; class.words()];
+        let sizes = [n, steps[0], steps[1], lasts];
+        words[2 * buffers.len()..].iter_mut().zip(sizes).for_each(|(w, v)| *w = v as u64);
+        let regions = buffers.iter().chain(&memory).enumerate();
+        let patches = regions.map(|(at, &region)| (at, Word::Scratch(region, 0))).collect();
+        let unit = compiler.unit(UnitKey::Combined(class));
+        plan.stages.push(Draft { unit, grid: [blocks(rows, 1), 1, 1], block: BLOCK, shared: 0, words, patches });
+    }
+}
+
+/// Elements of all levels of a scan of so many points above these.
+fn lasts(n: usize) -> usize {
+    let above = |n: &usize| (*n > SEGMENT).then(|| n.div_ceil(SEGMENT));
+    std::iter::successors(above(&n), above).take(LEVELS).sum()
+}
