@@ -65,7 +65,7 @@ struct Map {
 pub struct Program {
     pub phases: Phases,
     maps: Vec<Map>,
-    combines: Combines,
+    pub combines: Combines,
 }
 
 impl Program {

@@ -32,6 +32,8 @@ pub struct Combine {
     of: Loop,
     /// Bytes of an element of each component.
     sizes: Vec<usize>,
+    /// Bytes that an element of either side loads.
+    loads: [u64; 2],
     /// Both sides element by element.
     plain: Engine,
     /// One partial result before many elements; of scans.
@@ -98,10 +100,17 @@ impl Combine {
     fn new(of: Loop, scans: bool, choice: Choice) -> Combine {
         use AccessClass::{Contiguous, Uniform};
         let engine = |before| Engine::new(&combine_map(of, [before, Contiguous]), choice);
+        let sizes: Vec<usize> = of.region().args.iter().map(|d| d.size()).collect();
+        let plain = combine_map(of, [Contiguous; 2]);
+        let mut loads = [0; 2];
+        for (access, _) in plain.loaded().into_iter().enumerate().filter(|(_, loaded)| *loaded) {
+            loads[access / sizes.len()] += sizes[access % sizes.len()] as u64;
+        }
         Combine {
             of,
-            sizes: of.region().args.iter().map(|d| d.size()).collect(),
-            plain: engine(Contiguous),
+            sizes,
+            loads,
+            plain: Engine::new(&plain, choice),
             lead: scans.then(|| engine(Uniform)),
             copy: scans.then(|| Engine::new(&copy_map(of), choice)),
         }
@@ -137,6 +146,34 @@ impl Combine {
             // SAFETY: both halves lie in the buffers, and the first is written where it is read.
             unsafe { self.call(&self.plain, [buffers, buffers, buffers], of) };
         }
+    }
+
+    /// Bytes that are loaded and stored for a row of `n` elements, one of `width` side by side.
+    pub fn issued(&self, along: Along, [n, width]: [usize; 2]) -> [u64; 2] {
+        let size: u64 = self.sizes.iter().map(|&s| s as u64).sum();
+        let both = self.loads[0] + self.loads[1];
+        if along == Along::Fold {
+            let pairs = n.saturating_sub(1) as u64;
+            return [pairs * both, pairs * size];
+        }
+        let (mut put, mut copied, mut step, mut steps) = (0, 0, 1, 0);
+        let segments = [(n / SEGMENT, SEGMENT), (1, n % SEGMENT)];
+        while step < SEGMENT.min(n) {
+            for (rows, len) in segments {
+                put += (rows * (len - step.min(len))) as u64;
+                copied += (rows * (step.min(len) - (step / 2).min(len))) as u64;
+            }
+            (step, steps) = (2 * step, steps + 1);
+        }
+        copied += if steps % 2 == 1 { n as u64 } else { 0 };
+        let (mut loaded, mut stored) = (put * both + copied * size, (put + copied) * size);
+        if n > SEGMENT {
+            let [more, written] = self.issued(along, [n.div_ceil(SEGMENT), width]);
+            let rest = (n - SEGMENT) as u64;
+            loaded += more + rest * if width == 1 { self.loads[1] } else { both };
+            stored += written + rest * size;
+        }
+        [loaded, stored]
     }
 
     /// The identity of a component, for so many columns.

@@ -31,6 +31,7 @@ use crate::threads::Threads;
 use across::Across;
 use along::Along;
 use bare::Bare;
+use combined::Combines;
 use layout::Layout;
 use online::OnlineProgram;
 use std::sync::{Arc, OnceLock};
@@ -174,7 +175,7 @@ impl RowsProgram {
         if let Some(bare) = Bare::of(&self.body, geometry, self.orientation()) {
             return bare.moved(threads);
         }
-        let told = |phases: &Phases, together, width: Option<usize>| {
+        let told = |phases: &Phases, combines: &Combines, together, width: Option<usize>| {
             let chunks = width.map_or(layout.rows(), |w| layout.rows().div_ceil(w));
             let split = passes::splits(chunks, layout.blocks(), threads);
             let scan = |phase: usize, number: usize, size| {
@@ -182,18 +183,18 @@ impl RowsProgram {
                 scan::moves(scan.scan.op, phases.buffers[scan.from as usize], size, split)
             };
             let (body, at, layout) = (&self.body, &geometry.accesses[..], &layout);
-            traffic::Rows { body, at, layout, phases, together, width, scans: &scan }.moves()
+            traffic::Rows { body, at, layout, phases, together, width, scans: &scan, combines }.moves()
         };
         match &self.way {
             Way::Along { kept, bare, online } => {
                 let (engine, online) = self.passes_along(kept, (bare, online), &layout);
-                told(engine.phases(), online.map(|o| o.phases.clone()), None)
+                told(engine.phases(), engine.combines(), online.map(|o| o.phases.clone()), None)
             }
             Way::Across { kept, bare } => {
                 let program = self.across(kept, bare, layout.row);
                 let stores = Stores { aliased: false, stream: false };
                 let width = Across::new(program, &layout, &[], stores, threads).width;
-                told(&program.phases, None, Some(width))
+                told(&program.phases, &program.combines, None, Some(width))
             }
         }
     }

@@ -4,6 +4,7 @@
 //! [`Moved`].
 
 use super::columns::GROUPS;
+use super::combined::Combines;
 use super::layout::{Layout, Line};
 use crate::memory::PRIVATE;
 use crate::traffic::{each_point, issued, loads, varying, way};
@@ -26,6 +27,7 @@ pub struct Rows<'a> {
     /// Bytes that a scan of a phase, by their numbers, moves of so many rows and columns beyond loading and storing the
     /// buffer once.
     pub scans: &'a dyn Fn(usize, usize, [usize; 2]) -> Moved,
+    pub combines: &'a Combines,
 }
 
 /// One loop of a nest: its size, and the steps that lines take along it.
@@ -146,6 +148,10 @@ impl Rows<'_> {
                 let buffer = |a: usize| (a >= lines).then(|| points * phase.body.accesses[a].dtype.size() as u64);
                 moved.read += loads(&phase.body).iter().filter_map(|l| buffer(l.0)).sum::<u64>();
                 moved.written += phase.body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
+            }
+            for c in &phase.combined {
+                let [loaded, stored] = self.combines.of(c.of).issued(c.along, [self.layout.row, self.width.unwrap_or(1)]);
+                (moved.loaded, moved.stored) = (moved.loaded + rows * loaded, moved.stored + rows * stored);
             }
             for c in phase.combined.iter().filter(|_| !near) {
                 // A fold reads all and half again, halves of halves; a scan goes over all in each of its steps.

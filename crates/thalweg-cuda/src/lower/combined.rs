@@ -30,15 +30,9 @@ impl RowCombined<'_> {
             return;
         }
         let dtypes = &class.of.region().args;
-        let bytes: u64 = dtypes.iter().map(|d| (rows * n * d.size()) as u64).sum();
-        let lasts = lasts(n);
-        // A fold reads two elements for each that it writes. A scan goes over all once, in shared memory in between, and
-        // then over all with what stands before them, which is read for each.
-        plan.moved += match scans {
-            true if n > SEGMENT => Moved { read: 3 * bytes, written: 2 * bytes, ..Moved::default() },
-            true => Moved { read: bytes, written: bytes, ..Moved::default() },
-            false => Moved { read: 2 * bytes, written: bytes, ..Moved::default() },
-        };
+        let size: u64 = dtypes.iter().map(|d| d.size() as u64).sum();
+        let lasts: usize = levels(n).skip(1).sum();
+        plan.moved += moved(n, scans).times(rows as u64 * size);
         let memory: Vec<u16> = match scans {
             true => dtypes
                 .iter()
@@ -59,8 +53,23 @@ impl RowCombined<'_> {
     }
 }
 
-/// Elements of all levels of a scan of so many points above these.
-fn lasts(n: usize) -> usize {
-    let above = |n: &usize| (*n > SEGMENT).then(|| n.div_ceil(SEGMENT));
-    std::iter::successors(above(&n), above).take(LEVELS).sum()
+/// The elements of a scan of so many points, the last ones of its segments, the last ones of the segments of these, …
+fn levels(n: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(n), |n| (*n > SEGMENT).then(|| n.div_ceil(SEGMENT))).take(LEVELS)
+}
+
+/// What a row moves, in elements. A fold reads two for each that it writes, and leaves its result. A scan goes over all once,
+/// in shared memory in between, leaves the last ones, and goes over what follows them, each read with what it follows.
+fn moved(n: usize, scans: bool) -> Moved {
+    if !scans {
+        let (n, pairs) = (n as u64, n.saturating_sub(1) as u64);
+        return Moved { read: 2 * pairs + n.min(1), written: pairs + 1, ..Moved::default() };
+    }
+    let mut moved = Moved::default();
+    for n in levels(n) {
+        let (behind, lasts) = (n.saturating_sub(SEGMENT), if n > SEGMENT { n.div_ceil(SEGMENT) } else { 0 });
+        moved.read += (n + 2 * behind) as u64;
+        moved.written += (n + lasts + behind) as u64;
+    }
+    moved
 }

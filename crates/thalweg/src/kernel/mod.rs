@@ -24,6 +24,9 @@
 //! fuses with what stands around it, has derivatives of every order, and runs on every device. Operands are tensors and
 //! numbers that broadcast; numbers are arguments, no part of the plan.
 //!
+//! Three shapes: an element from elements (`#[kernel]`), an element from its place and fields (`#[kernel(index)]`), and rows with
+//! folds and scans (`#[kernel(row)]`, [`Row`]).
+//!
 //! docs/custom-kernels.md tells what can stand in a kernel, and what it gains over methods of tensors.
 
 mod branch;
