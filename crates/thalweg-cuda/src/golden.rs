@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Along, Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Epilogue, FactorOrder,
+    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Contraction, ContractionGeometry, Epilogue, FactorOrder,
     Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue,
     RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
 };

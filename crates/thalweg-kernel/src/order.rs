@@ -12,8 +12,8 @@
 //! `l + 8`, and so on to one. The blocks of all runs, in order, are put together pairwise: [`Tree`]. A row without
 //! elements gives the identity.
 //!
-//! What a combine of the user's own puts together ([`Loop::is_combine`](thalweg_ir::Loop)) has an order that is made of
-//! whole vectors alone, so that any engine runs it with elementwise operations: [`fold_by`], [`scan_by`].
+//! What a combine of the user's own puts together ([`Loop::is_combine`](thalweg_ir::Loop)) has an order in which
+//! whole vectors of partial results meet, so that any engine runs it with elementwise operations: [`fold_by`], [`scan_by`].
 //!
 //! Maxima and minima take -0 for less than +0 and give the canonical NaN if any element is NaN, so for them the order
 //! does not matter.
@@ -32,8 +32,8 @@ pub const LANES: usize = 32;
 
 /// Elements of a segment of a scan by a combine of the user's own.
 pub const SEGMENT: usize = 64;
-/// How often such a scan puts each element together with another, about: by doubling in its segment, then with all before.
-pub const SCAN_STEPS: u64 = SEGMENT.ilog2() as u64 + 1;
+/// How often such a scan puts each element together with another: in its segment, then with all before.
+pub const SCAN_STEPS: u64 = 2;
 
 /// The steps of a fold of `n` elements by a combine of the user's own: with `(half, count)` element `i` becomes itself with
 /// element `i + half` after it, for `i` below `count`; in the end element 0 is the result. The combine is commutative, as
@@ -57,17 +57,13 @@ pub fn fold_by<T: Clone>(mut row: Vec<T>, identity: T, combine: impl Fn(&T, &T) 
     row.into_iter().next().unwrap_or(identity)
 }
 
-/// A scan by a combine of the user's own. In segments of [`SEGMENT`] elements each element is put together with the one 1
-/// before it, then 2, 4, … (Hillis and Steele 1986); the last of all segments are scanned in the same way; then all elements
-/// of a segment are put together with the scanned last one of the segment before.
+/// A scan by a combine of the user's own. In segments of [`SEGMENT`] elements they are put together one after the other; the
+/// last ones of all segments are scanned in the same way; then all elements of a segment are put together with the scanned last
+/// one of the segment before (Blelloch 1990).
 pub fn scan_by<T: Clone>(row: &mut [T], combine: &impl Fn(&T, &T) -> T) {
     for segment in row.chunks_mut(SEGMENT) {
-        let mut step = 1;
-        while step < segment.len() {
-            for i in (step..segment.len()).rev() {
-                segment[i] = combine(&segment[i - step], &segment[i]);
-            }
-            step *= 2;
+        for i in 1..segment.len() {
+            segment[i] = combine(&segment[i - 1], &segment[i]);
         }
     }
     if row.len() <= SEGMENT {

@@ -46,9 +46,7 @@ impl Passes {
     /// row. With `keep`, dear values are kept.
     pub fn new(body: &Body, rows: bool, keep: bool) -> Passes {
         let nodes = place(body, rows);
-        let point_roots = || {
-            along(body).chain(stores(body, false))
-        };
+        let point_roots = || along(body).chain(stores(body, false));
         let last = point_roots().map(|id| nodes[id.index()].level).max().unwrap_or(0) as usize;
         let words = last / 64 + 1;
         let mut p = Passes { needed: vec![0; nodes.len() * words], nodes, last, words };

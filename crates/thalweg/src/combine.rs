@@ -28,7 +28,9 @@ impl Combined {
     /// The reduction or scan of the table that it is.
     fn plain(&self) -> Option<(ReduceOp, ScanOp)> {
         let region = self.of.region();
-        let [RegionNode::Element { op, args }] = [region.nodes.get(*region.next.first()? as usize)?] else { return None };
+        let [RegionNode::Element { op, args }] = [region.nodes.get(*region.next.first()? as usize)?] else {
+            return None;
+        };
         let side = |n: u32| &region.nodes[n as usize];
         let both = matches!(
             [side(args[0]), side(args[1])],
@@ -46,34 +48,9 @@ impl Combined {
         (own || self.along != Along::Fold).then_some(found)
     }
 
-    /// Of a linear recurrence the components that are the coefficient and the value:
-    /// `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)`.
-    fn linear(&self) -> Option<[usize; 2]> {
-        let region = self.of.region();
-        let node = |n: u32| &region.nodes[n as usize];
-        let pair = |n: u32, op: ElementOp| match node(n) {
-            RegionNode::Element { op: o, args } if *o == op => Some([args[0], args[1]]),
-            _ => None,
-        };
-        let product = |n: u32, x: &RegionNode, y: &RegionNode| {
-            pair(n, ElementOp::Mul).is_some_and(|[p, q]| {
-                node(p) == x && node(q) == y || node(p) == y && node(q) == x
-            })
-        };
-        if region.next.len() != 2 || self.of.carried(0) != self.of.carried(1) || !self.of.carried(0).is_float() {
-            return None;
-        }
-        [[0, 1], [1, 0]].into_iter().find(|&[a, b]: &[usize; 2]| {
-            let (before, after) = (|c: usize| RegionNode::Carried(c as u16), |c: usize| RegionNode::Arg(c as u16));
-            let sum = pair(region.next[b], ElementOp::Add);
-            let value = |p: u32, q: u32| product(p, &after(a), &before(b)) && *node(q) == after(b);
-            product(region.next[a], &before(a), &after(a)) && sum.is_some_and(|[p, q]| value(p, q) || value(q, p))
-        })
-    }
-
     /// Whether it has a derivative.
     pub fn is_differentiable(&self) -> bool {
-        self.along == Along::Fold || self.plain().is_some() || self.linear().is_some()
+        self.along == Along::Fold || self.plain().is_some() || self.of.linear().is_some()
     }
 
     fn reversed(&self) -> Combined {
@@ -123,7 +100,7 @@ impl Combined {
     }
 
     fn tracked_scan(&self, elements: &[Tensor], numbers: &[usize]) -> Vec<Tensor> {
-        let [a, b] = self.linear().expect("asked before");
+        let [a, b] = self.of.linear().expect("asked before");
         let one = |&n: &usize| match n == a {
             true => elements[a].scanned(ScanOp::Prod, self.axis, self.along == Along::Reversed),
             false => self.recurrence(&elements[a], &elements[b], [a, b]),
@@ -133,7 +110,8 @@ impl Combined {
 
     /// `h_t = a_t·h_{t-1} + b_t`, whose components have these numbers.
     fn recurrence(&self, a: &Tensor, b: &Tensor, [first, second]: [usize; 2]) -> Tensor {
-        let elements = |a: &Tensor, b: &Tensor| if first == 0 { [a.clone(), b.clone()] } else { [b.clone(), a.clone()] };
+        let elements =
+            |a: &Tensor, b: &Tensor| if first == 0 { [a.clone(), b.clone()] } else { [b.clone(), a.clone()] };
         let (own, back) = (self.clone(), self.reversed());
         custom_grad(
             [a, b],

@@ -5,19 +5,25 @@
 //! [`thalweg_kernel::order::scan_by`], whose steps are made of whole vectors, so that the combine is compiled as a map
 //! ([`combine_map`]), once for each way in which its arguments lie, by the engine that compiles everything else.
 //!
-//! A step of a scan reads what it would write over, so steps go from one set of buffers to another and back. What a step
-//! leaves as it is has been there before, but for what the step before it changed last: that is copied.
+//! In a segment of a scan each element waits for the one before it, so segments go side by side: where columns are few, they are
+//! brought to be columns first. A linear recurrence has code of its own where it runs along a row.
 
 use super::passes::{Arena, Places};
 use crate::engine::{Choice, Engine};
+use crate::simd::{Job, dispatch};
 use std::cell::Cell;
+use std::ops::{Add, Mul};
 use thalweg_ir::Loop;
 use thalweg_kernel::monoid::combine_map;
 use thalweg_kernel::order::{SEGMENT, halves};
-use thalweg_kernel::{Access, AccessClass, Along, Body, BodyBuilder, Node};
+use thalweg_kernel::{AccessClass, Along, Body};
 
 /// Memory that a thread keeps from scan to scan.
 const KEEP_BYTES: usize = 4 << 20;
+/// Columns from which on segments need not go side by side.
+const WIDE: usize = 64;
+/// Segments of a recurrence that go side by side: each waits for a product and a sum.
+const ABREAST: usize = 4;
 
 thread_local! {
     static MEMORY: Cell<Arena> = const { Cell::new(Arena::new()) };
@@ -38,8 +44,8 @@ pub struct Combine {
     plain: Engine,
     /// One partial result before many elements; of scans.
     lead: Option<Engine>,
-    /// What copies elements; of scans.
-    copy: Option<Engine>,
+    /// Of a linear recurrence its coefficient and its value.
+    linear: Option<[usize; 2]>,
 }
 
 /// Rectangles of elements, in elements of a buffer: the first element of the first row of each argument, the step from row
@@ -54,6 +60,31 @@ struct Rectangle<const N: usize> {
 
 /// A buffer for each component.
 type Buffers = [*mut u8];
+
+/// Memory of this thread for so many elements of each component.
+struct Columns {
+    memory: Arena,
+    bytes: usize,
+    buffers: Vec<*mut u8>,
+}
+
+impl Columns {
+    fn new(sizes: &[usize], elements: usize) -> Columns {
+        let mut places = Places::default();
+        let at: Vec<usize> = sizes.iter().map(|s| places.take(elements * s)).collect();
+        // Taken out, so that a scan within a scan finds none and makes its own.
+        let mut memory = MEMORY.take();
+        let base = memory.bytes(places.bytes);
+        Columns { memory, bytes: places.bytes, buffers: at.into_iter().map(|at| base.wrapping_add(at)).collect() }
+    }
+
+    /// Leaves the memory to the next one.
+    fn end(&mut self) {
+        if self.bytes <= KEEP_BYTES {
+            MEMORY.set(std::mem::take(&mut self.memory));
+        }
+    }
+}
 
 /// Which way a scan goes over rows of columns.
 #[derive(Clone, Copy)]
@@ -82,20 +113,6 @@ impl Combines {
     }
 }
 
-/// A map that copies elements of these sizes.
-fn copy_map(of: Loop) -> Body {
-    let mut b = BodyBuilder::new(true);
-    let dtypes = &of.region().args;
-    let n = dtypes.len() as u16;
-    let from: Vec<u16> = dtypes.iter().zip(0..).map(|(&d, o)| b.access(Access::contiguous(o, d))).collect();
-    let to: Vec<u16> = dtypes.iter().zip(n..).map(|(&d, o)| b.access(Access::contiguous(o, d))).collect();
-    for (from, to) in from.into_iter().zip(to) {
-        let x = b.node(Node::Load { access: from });
-        b.store(x, to);
-    }
-    b.finish()
-}
-
 impl Combine {
     fn new(of: Loop, scans: bool, choice: Choice) -> Combine {
         use AccessClass::{Contiguous, Uniform};
@@ -112,7 +129,7 @@ impl Combine {
             loads,
             plain: Engine::new(&plain, choice),
             lead: scans.then(|| engine(Uniform)),
-            copy: scans.then(|| Engine::new(&copy_map(of), choice)),
+            linear: of.linear(),
         }
     }
 
@@ -156,17 +173,8 @@ impl Combine {
             let pairs = n.saturating_sub(1) as u64;
             return [pairs * both, pairs * size];
         }
-        let (mut put, mut copied, mut step, mut steps) = (0, 0, 1, 0);
-        let segments = [(n / SEGMENT, SEGMENT), (1, n % SEGMENT)];
-        while step < SEGMENT.min(n) {
-            for (rows, len) in segments {
-                put += (rows * (len - step.min(len))) as u64;
-                copied += (rows * (step.min(len) - (step / 2).min(len))) as u64;
-            }
-            (step, steps) = (2 * step, steps + 1);
-        }
-        copied += if steps % 2 == 1 { n as u64 } else { 0 };
-        let (mut loaded, mut stored) = (put * both + copied * size, (put + copied) * size);
+        let pairs = if self.is_native(width) { 0 } else { (n - n.div_ceil(SEGMENT)) as u64 };
+        let (mut loaded, mut stored) = (pairs * both, pairs * size);
         if n > SEGMENT {
             let [more, written] = self.issued(along, [n.div_ceil(SEGMENT), width]);
             let rest = (n - SEGMENT) as u64;
@@ -174,6 +182,11 @@ impl Combine {
             stored += written + rest * size;
         }
         [loaded, stored]
+    }
+
+    /// Whether segments of so many columns go through code that is not compiled for the combine.
+    fn is_native(&self, width: usize) -> bool {
+        self.linear.is_some() && width == 1
     }
 
     /// The identity of a component, for so many columns.
@@ -190,54 +203,15 @@ impl Combine {
     /// # Safety
     /// As [`Combine::fold`].
     pub unsafe fn scan(&self, buffers: &Buffers, [n, width]: [usize; 2], reverse: bool) {
-        // The other set of buffers, and those of the last elements of segments, of those of these, …
-        let mut places = Places::default();
-        let mut sets: Vec<(usize, Vec<usize>)> = vec![];
-        let mut rows = n;
-        loop {
-            let segments = rows.div_ceil(SEGMENT);
-            sets.push((rows, self.sizes.iter().map(|s| places.take(rows * width * s)).collect()));
-            if rows <= SEGMENT {
-                break;
-            }
-            sets.push((segments, self.sizes.iter().map(|s| places.take(segments * width * s)).collect()));
-            rows = segments;
-        }
-        let mut memory = MEMORY.take();
-        let base = memory.bytes(places.bytes);
-        let sets: Vec<Vec<*mut u8>> =
-            sets.into_iter().map(|(_, at)| at.into_iter().map(|at| base.wrapping_add(at)).collect()).collect();
-        // SAFETY: the caller's promise; the sets have room for as many rows as they are used for.
-        unsafe { self.scan_in(buffers, &sets, Line { n, width, reverse }) };
-        if places.bytes <= KEEP_BYTES {
-            MEMORY.set(memory);
-        }
-    }
-
-    /// As [`Combine::scan`], with memory: a set of buffers for the rows, then one for the last of each segment, and so on.
-    ///
-    /// # Safety
-    /// As [`Combine::scan`]; the sets lie apart.
-    unsafe fn scan_in(&self, buffers: &Buffers, sets: &[Vec<*mut u8>], line: Line) {
-        let Line { n, width, reverse } = line;
-        let (mut from, mut to) = (buffers, &sets[0][..]);
-        let mut step = 1;
-        while step < SEGMENT.min(n) {
-            // SAFETY: the caller's promise.
-            unsafe { self.double(from, to, step, line) };
-            std::mem::swap(&mut from, &mut to);
-            step *= 2;
-        }
-        if from.as_ptr() != buffers.as_ptr() {
-            let all = Rectangle { at: [0; 2], step: [0; 2], n: n * width, rows: 1 };
-            // SAFETY: both sets hold all elements.
-            unsafe { self.call(self.copy.as_ref().expect("a scan copies"), [from, to], all) };
-        }
+        let line = Line { n, width, reverse };
+        // SAFETY: the caller's promise.
+        unsafe { self.in_segments(buffers, line) };
         if n <= SEGMENT {
             return;
         }
-        let (lasts, segments) = (&sets[1][..], n.div_ceil(SEGMENT));
-        for ((from, to), size) in buffers.iter().zip(lasts).zip(&self.sizes) {
+        let segments = n.div_ceil(SEGMENT);
+        let mut lasts = Columns::new(&self.sizes, segments * width);
+        for ((from, to), size) in buffers.iter().zip(&lasts.buffers).zip(&self.sizes) {
             for s in 0..segments {
                 let last = line.place((s + 1) * SEGMENT - 1);
                 let row = width * size;
@@ -247,33 +221,55 @@ impl Combine {
         }
         // SAFETY: the caller's promise; the lasts are as many as segments, in the order of the scan.
         unsafe {
-            self.scan_in(lasts, &sets[2..], Line { n: segments, width, reverse: false });
-            self.put_before(lasts, buffers, Line { n, width, reverse });
+            self.scan(&lasts.buffers, [segments, width], false);
+            self.put_before(&lasts.buffers, buffers, line);
         }
+        lasts.end();
     }
 
-    /// In each segment elements from number `step` on with those `step` before them.
+    /// Scans each segment by itself.
     ///
     /// # Safety
-    /// As [`Combine::scan_in`].
-    unsafe fn double(&self, from: &Buffers, to: &Buffers, step: usize, line: Line) {
-        let copy = self.copy.as_ref().expect("a scan copies");
-        let (whole, rest) = (line.n / SEGMENT, line.n % SEGMENT);
-        for (first, rows, len) in [(0, whole, SEGMENT), (whole * SEGMENT, 1, rest)] {
-            let (at, row) = (|part| line.start(first, part), line.row_step());
-            let changed = step.min(len)..len;
-            let kept = (step / 2).min(len)..step.min(len);
-            let back = if line.reverse { step as isize } else { -(step as isize) } * line.width as isize;
-            // SAFETY: the caller's promise; the one set is read, the other written.
-            unsafe {
-                let of = Rectangle { at: [at(kept.clone()); 2], step: [row; 2], n: kept.len() * line.width, rows };
-                self.call(copy, [from, to], of);
-                let at = at(changed.clone());
-                let n = changed.len() * line.width;
-                let of = Rectangle { at: [at + back, at, at], step: [row; 3], n, rows };
-                self.call(&self.plain, [from, from, to], of);
-            }
+    /// As [`Combine::scan`].
+    unsafe fn in_segments(&self, buffers: &Buffers, line: Line) {
+        let Line { n, width, .. } = line;
+        let segments = n.div_ceil(SEGMENT);
+        if let Some([a, b]) = self.linear.filter(|_| self.is_native(width)) {
+            // SAFETY: the caller's promise, for the type that the size says.
+            return unsafe {
+                match self.sizes[0] {
+                    4 => recurrence::<f32>(buffers[a].cast(), buffers[b].cast(), line),
+                    _ => recurrence::<f64>(buffers[a].cast(), buffers[b].cast(), line),
+                }
+            };
         }
+        if segments <= 1 || width >= WIDE {
+            for i in (0..n).filter(|i| i % SEGMENT != 0) {
+                let [before, after] = [i - 1, i].map(|i| (line.place(i) * width) as isize);
+                let of = Rectangle { at: [before, after, after], step: [0; 3], n: width, rows: 1 };
+                // SAFETY: the caller's promise.
+                unsafe { self.call(&self.plain, [buffers, buffers, buffers], of) };
+            }
+            return;
+        }
+        let mut columns = Columns::new(&self.sizes, SEGMENT * segments * width);
+        for ((own, turned), &size) in buffers.iter().zip(&columns.buffers).zip(&self.sizes) {
+            // SAFETY: the columns have a place for each element.
+            unsafe { turn(*own, *turned, (line, size), false) };
+        }
+        for i in 1..SEGMENT.min(n) {
+            // The last segment may be shorter.
+            let lanes = segments - (n - (segments - 1) * SEGMENT <= i) as usize;
+            let [before, after] = [i - 1, i].map(|i| (i * segments * width) as isize);
+            let of = Rectangle { at: [before, after, after], step: [0; 3], n: lanes * width, rows: 1 };
+            // SAFETY: as above.
+            unsafe { self.call(&self.plain, [&columns.buffers, &columns.buffers, &columns.buffers], of) };
+        }
+        for ((own, turned), &size) in buffers.iter().zip(&columns.buffers).zip(&self.sizes) {
+            // SAFETY: as above.
+            unsafe { turn(*own, *turned, (line, size), true) };
+        }
+        columns.end();
     }
 
     /// All elements of each segment but the first with the scanned last one of the segment before.
@@ -305,7 +301,7 @@ impl Combine {
 }
 
 impl Line {
-    /// The row at a place of the scan, or the last one.
+    /// The row at a place of the scan, or the last one in its order.
     fn place(self, i: usize) -> usize {
         let i = i.min(self.n - 1);
         if self.reverse { self.n - 1 - i } else { i }
@@ -323,5 +319,94 @@ impl Line {
     fn row_step(self) -> isize {
         let step = (SEGMENT * self.width) as isize;
         if self.reverse { -step } else { step }
+    }
+}
+
+/// Brings segments side by side: element `i` of segment `s` to row `i`, place `s`; or back.
+///
+/// # Safety
+/// `own` holds the line's elements of so many bytes, `turned` as many as whole segments have.
+unsafe fn turn(own: *mut u8, turned: *mut u8, (line, size): (Line, usize), back: bool) {
+    let (segments, row) = (line.n.div_ceil(SEGMENT), line.width * size);
+    for i in 0..line.n {
+        let (segment, at) = (i / SEGMENT, i % SEGMENT);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (x, y) = (own.add(line.place(i) * row), turned.add((at * segments + segment) * row));
+            let (from, to) = if back { (y, x) } else { (x, y) };
+            match row {
+                // A copy of a known size is an instruction.
+                4 => to.cast::<u32>().write(from.cast::<u32>().read()),
+                8 => to.cast::<u64>().write(from.cast::<u64>().read()),
+                _ => std::ptr::copy_nonoverlapping(from, to, row),
+            }
+        }
+    }
+}
+
+/// The segments of `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` along a row, some side by side; rounded as the map is.
+///
+/// # Safety
+/// Both hold the line's elements, in one column.
+unsafe fn recurrence<T: Copy + Mul<Output = T> + Add<Output = T>>(a: *mut T, b: *mut T, line: Line) {
+    // Compiled for what the machine has: more registers hold more segments.
+    dispatch(Recurrence { a, b, line });
+}
+
+struct Recurrence<T> {
+    a: *mut T,
+    b: *mut T,
+    line: Line,
+}
+
+impl<T: Copy + Mul<Output = T> + Add<Output = T>> Job for Recurrence<T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Recurrence { a, b, line } = self;
+        let whole = line.n / SEGMENT / ABREAST * ABREAST;
+        for first in (0..whole).step_by(ABREAST) {
+            // SAFETY: the promise of `recurrence`.
+            unsafe { segments::<T, ABREAST>(a, b, line, first, SEGMENT) };
+        }
+        for first in whole..line.n.div_ceil(SEGMENT) {
+            // SAFETY: as above.
+            unsafe { segments::<T, 1>(a, b, line, first, SEGMENT.min(line.n - first * SEGMENT)) };
+        }
+    }
+}
+
+/// `K` segments of that length, from number `first` on.
+///
+/// # Safety
+/// As [`recurrence`].
+#[inline(always)]
+unsafe fn segments<T: Copy + Mul<Output = T> + Add<Output = T>, const K: usize>(
+    a: *mut T,
+    b: *mut T,
+    line: Line,
+    first: usize,
+    len: usize,
+) {
+    // Segments of a line lie one way or the other, a fixed distance apart.
+    let (step, apart) = if line.reverse { (-1, -(SEGMENT as isize)) } else { (1, SEGMENT as isize) };
+    let start = line.place(first * SEGMENT);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (mut a, mut b) = (a.add(start), b.add(start));
+        let mut state: [(T, T); K] = std::array::from_fn(|k| {
+            let k = k as isize * apart;
+            (a.offset(k).read(), b.offset(k).read())
+        });
+        for _ in 1..len {
+            (a, b) = (a.offset(step), b.offset(step));
+            for (k, (product, value)) in state.iter_mut().enumerate() {
+                let k = k as isize * apart;
+                let coefficient = a.offset(k).read();
+                (*product, *value) = (*product * coefficient, coefficient * *value + b.offset(k).read());
+                a.offset(k).write(*product);
+                b.offset(k).write(*value);
+            }
+        }
     }
 }

@@ -150,7 +150,8 @@ impl Rows<'_> {
                 moved.written += phase.body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
             }
             for c in &phase.combined {
-                let [loaded, stored] = self.combines.of(c.of).issued(c.along, [self.layout.row, self.width.unwrap_or(1)]);
+                let [loaded, stored] =
+                    self.combines.of(c.of).issued(c.along, [self.layout.row, self.width.unwrap_or(1)]);
                 (moved.loaded, moved.stored) = (moved.loaded + rows * loaded, moved.stored + rows * stored);
             }
             for c in phase.combined.iter().filter(|_| !near) {

@@ -59,7 +59,7 @@ fn levels(n: usize) -> impl Iterator<Item = usize> {
 }
 
 /// What a row moves, in elements. A fold reads two for each that it writes, and leaves its result. A scan goes over all once,
-/// in shared memory in between, leaves the last ones, and goes over what follows them, each read with what it follows.
+/// leaves the last ones of segments, and goes over what follows them, each read with what it follows.
 fn moved(n: usize, scans: bool) -> Moved {
     if !scans {
         let (n, pairs) = (n as u64, n.saturating_sub(1) as u64);
@@ -69,7 +69,7 @@ fn moved(n: usize, scans: bool) -> Moved {
     for n in levels(n) {
         let (behind, lasts) = (n.saturating_sub(SEGMENT), if n > SEGMENT { n.div_ceil(SEGMENT) } else { 0 });
         moved.read += (n + 2 * behind) as u64;
-        moved.written += (n + lasts + behind) as u64;
+        moved.written += (n - n.div_ceil(SEGMENT) + lasts + behind) as u64;
     }
     moved
 }

@@ -5,8 +5,8 @@
 //! combined with what lies in memory (a fold over other dimensions than the row's) is written down point by point and
 //! folded by a kernel of its own.
 
-use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
 use super::combined::RowCombined;
+use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
 use super::row_scan::RowScan;
 use crate::compiler::Compiler;
 use crate::launch::Word;
@@ -22,8 +22,8 @@ use crate::space::Space;
 use crate::traffic::{self, Domain};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Along, Body, BodyBuilder, BufferCombined, Node, Orientation, Phases, RowGeometry, expand,
-    reciprocals, widen,
+    Access, AccessClass, AccessGeometry, Along, Body, BodyBuilder, BufferCombined, Node, Orientation, Phases,
+    RowGeometry, expand, reciprocals, widen,
 };
 use thalweg_runtime::Error;
 

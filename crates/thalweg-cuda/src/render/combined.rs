@@ -120,13 +120,12 @@ fn fold(class: &CombinedClass) -> String {
     )
 }
 
-/// Segments by doubling, the last of each as a level above, and these put before what follows.
+/// Segments, a thread each; their last ones as a level above; and these put before what follows.
 fn scan(class: &CombinedClass) -> String {
     let k = class.components();
     let place = if class.along == Along::Reversed { "(n - 1 - i) * step" } else { "i * step" };
     format!(
         r#"  const Places lasts = {{{}}};
-  __shared__ State points[{BLOCK}];
   i64 at = 0, count = n;
   i64 starts[{LEVELS}], counts[{LEVELS}];
   int level = 0;
@@ -134,25 +133,18 @@ fn scan(class: &CombinedClass) -> String {
     starts[level] = at;
     counts[level] = count;
     const i64 next = level == 0 ? 0 : at + count;
-    for (i64 first = 0; first < count; first += {BLOCK}) {{
-      const i64 i = first + t;
-      if (i < count) points[t] = level == 0 ? get(of, {place}) : get(lasts, at + i);
-      __syncthreads();
-      for (int s = 1; s < {SEGMENT}; s *= 2) {{
-        const bool puts = i < count && t % {SEGMENT} >= s;
-        State both;
-        if (puts) both = combined(points[t - s], points[t]);
-        __syncthreads();
-        if (puts) points[t] = both;
-        __syncthreads();
+    for (i64 segment = t; segment * {SEGMENT} < count; segment += {BLOCK}) {{
+      i64 i = segment * {SEGMENT};
+      const i64 end = count - i < {SEGMENT} ? count : i + {SEGMENT};
+      State y = level == 0 ? get(of, {place}) : get(lasts, at + i);
+      for (i++; i < end; i++) {{
+        y = combined(y, level == 0 ? get(of, {place}) : get(lasts, at + i));
+        if (level == 0) put(of, {place}, y);
+        else put(lasts, at + i, y);
       }}
-      if (i < count) {{
-        if (level == 0) put(of, {place}, points[t]);
-        else put(lasts, at + i, points[t]);
-        if (count > {SEGMENT} && (t % {SEGMENT} == {SEGMENT} - 1 || i == count - 1)) put(lasts, next + i / {SEGMENT}, points[t]);
-      }}
-      __syncthreads();
+      if (count > {SEGMENT}) put(lasts, next + segment, y);
     }}
+    __syncthreads();
     if (count <= {SEGMENT}) break;
     at = next;
     count = (count + {SEGMENT} - 1) / {SEGMENT};

@@ -88,9 +88,8 @@ impl Case {
                 select::<F, _, _, _>(or(compare(ElementOp::Gt, v2, v1), || same), || (v2, i2), || (v1, i1))
             }),
             2 => {
-                let (n, sum, squares) = x.map(|x| (one, x, x * x)).fold((zero, zero, zero), |a, b| {
-                    (a.0 + b.0, a.1 + b.1, a.2 + b.2)
-                });
+                let (n, sum, squares) =
+                    x.map(|x| (one, x, x * x)).fold((zero, zero, zero), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
                 (squares / n - (sum / n) * (sum / n), Int::from(3))
             }
             3 => {

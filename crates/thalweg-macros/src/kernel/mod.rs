@@ -75,7 +75,9 @@ fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>
             most = Some(turns);
             Ok(())
         }
-        _ => Err(option.error("a kernel is #[kernel], #[kernel(index)], #[kernel(row)] or #[kernel(max_turns = 1000)]")),
+        _ => {
+            Err(option.error("a kernel is #[kernel], #[kernel(index)], #[kernel(row)] or #[kernel(max_turns = 1000)]"))
+        }
     });
     if let Err(error) = syn::parse::Parser::parse2(read, options) {
         errors.add(error);

@@ -76,7 +76,9 @@ impl Given {
             Type::Tuple(all) if !all.elems.is_empty() => {
                 Given::Tuple(all.elems.iter().map(|t| Given::of(t, number, form, errors)).collect())
             }
-            Type::Array(array) => Given::Array(Box::new(Given::of(&array.elem, number, form, errors)), array.len.clone()),
+            Type::Array(array) => {
+                Given::Array(Box::new(Given::of(&array.elem, number, form, errors)), array.len.clone())
+            }
             _ => match kind(ty, number) {
                 Some(kind) => Given::One(kind),
                 None => {
@@ -294,9 +296,9 @@ fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<P
                 Form::Map | Form::Index if mentions(quote!(#ty), &format_ident!("Row")) => {
                     "a row is taken by a kernel that is #[kernel(row)]".into()
                 }
-                Form::Row => format!(
-                    "a parameter of a row kernel is `Row<{number}>`, `{number}`, `i32`, `bool`, or plain data"
-                ),
+                Form::Row => {
+                    format!("a parameter of a row kernel is `Row<{number}>`, `{number}`, `i32`, `bool`, or plain data")
+                }
                 Form::Index => format!(
                     "a parameter of an index kernel is `&Field<{number}, 2>`, `{number}`, `i32`, `bool`, or plain data"
                 ),

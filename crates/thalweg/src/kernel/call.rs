@@ -4,9 +4,9 @@
 //! Always true: every check is made before anything is recorded.
 
 use super::field::Field;
-use super::row::Row;
 use super::integer::{Int, Mask};
 use super::replay::Recording;
+use super::row::Row;
 use super::trace::Traced;
 use super::trace::{Kind, Open, TracedField};
 use crate::{Axis, DType, Device, Operand, Shape, Tensor};

@@ -102,12 +102,7 @@ impl Turns<Traced> for Combining {
 }
 
 /// The combine of a fold or scan, `known` being what follows from numbers alone; or what is wrong with it.
-pub(super) fn combine(
-    trace: &Trace,
-    known: &[Option<Scalar>],
-    float: DType,
-    of: usize,
-) -> Result<Loop, &'static str> {
+pub(super) fn combine(trace: &Trace, known: &[Option<Scalar>], float: DType, of: usize) -> Result<Loop, &'static str> {
     let c = &trace.combined[of];
     let dtype = |i: usize| match trace.nodes[i].1 {
         Kind::Float => float,
@@ -122,9 +117,9 @@ pub(super) fn combine(
     }
     let args: Vec<DType> = c.elements.iter().map(|&e| dtype(e as usize)).collect();
     let identity = |(n, &dtype): (usize, &DType)| match c.identity.get(n) {
-        Some(&i) => {
-            known[i as usize].map(|s| s.to_bits(dtype)).ok_or("the identity of a fold is a number, the same for all rows")
-        }
+        Some(&i) => known[i as usize]
+            .map(|s| s.to_bits(dtype))
+            .ok_or("the identity of a fold is a number, the same for all rows"),
         None => Ok(0),
     };
     let bits: Result<Vec<u64>, _> = args.iter().enumerate().map(identity).collect();

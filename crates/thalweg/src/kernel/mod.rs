@@ -56,9 +56,9 @@ pub use looped::{Loop, MOST_TURNS, bound, looped};
 pub use number::Elements;
 pub use real::Real;
 pub use repr::Edge;
-pub use row::Row;
 #[doc(hidden)]
 pub use repr::{Repr, Turns};
+pub use row::Row;
 pub use thalweg_ir::ElementOp;
 pub use trace::Traced;
 #[doc(hidden)]

@@ -87,7 +87,11 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
             return Row { elements: vec![self.combined(trace, None, combine)], of: PhantomData };
         }
         let mut elements = self.elements.clone();
-        let reversed = |row: &mut Vec<T>| if along == Along::Reversed { row.reverse() };
+        let reversed = |row: &mut Vec<T>| {
+            if along == Along::Reversed {
+                row.reverse()
+            }
+        };
         reversed(&mut elements);
         order::scan_by(&mut elements, &|&a, &b| combine(a, b).lift());
         reversed(&mut elements);
