@@ -123,3 +123,23 @@ impl Tree {
         value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Strings put together show the order.
+    #[test]
+    fn a_scan_by_a_combine_keeps_the_order_and_a_fold_takes_each_once() {
+        for n in [0, 1, 2, 63, 64, 65, 500, 64 * 64 + 1] {
+            let row: Vec<Vec<usize>> = (0..n).map(|i| vec![i]).collect();
+            let both = |a: &Vec<usize>, b: &Vec<usize>| [&a[..], b].concat();
+            let mut scanned = row.clone();
+            scan_by(&mut scanned, &both);
+            assert!(scanned.iter().enumerate().all(|(i, s)| s.iter().copied().eq(0..=i)), "{n}");
+            let mut folded = fold_by(row, vec![], both);
+            folded.sort_unstable();
+            assert!(folded.into_iter().eq(0..n), "{n}");
+        }
+    }
+}

@@ -159,7 +159,7 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
 
 /// What is wrong with the kernel of a seed, if anything.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
-    if seed % ROWS == 0 {
+    if seed.is_multiple_of(ROWS) {
         return rows::check(checker, seed, ways);
     }
     let case = Case::new(seed, true);
@@ -222,12 +222,15 @@ fn recorded(case: &Case, inputs: &[Tensor]) -> Result<Program, String> {
     record_program(&case.inputs, inputs, &|i, x| before(x, case.around[0] + i), &made)
 }
 
+/// Results of tensors: one, and more that are kept or not.
+type Made<'a> = dyn Fn(&[Tensor]) -> (Tensor, Vec<Tensor>) + 'a;
+
 /// What is recorded as results are `made` of inputs on which an operation has been done before, as a program.
 fn record_program(
     inputs: &[Input],
     tensors: &[Tensor],
     before: &dyn Fn(usize, &Tensor) -> Tensor,
-    made: &dyn Fn(&[Tensor]) -> (Tensor, Vec<Tensor>),
+    made: &Made<'_>,
 ) -> Result<Program, String> {
     let record = |all: bool| {
         thalweg_stream::segments(|| {
