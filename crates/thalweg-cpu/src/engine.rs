@@ -8,7 +8,6 @@
 //! its launch.
 
 use crate::prepare::prepare;
-use crate::row::combined::Combines;
 use crate::row_call::{ACCESS_WORDS, Along, RowArgs, Rows};
 use crate::tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
@@ -275,7 +274,6 @@ pub struct AlongEngine {
     body: Body,
     keep: bool,
     phases: Phases,
-    combines: Combines,
     fast: Option<Box<dyn Along>>,
     /// The same with stores past the caches, made when first needed.
     streaming: OnceLock<Option<Box<dyn Along>>>,
@@ -295,7 +293,6 @@ impl AlongEngine {
             body: body.clone(),
             keep,
             phases: phases(&prepare(body), keep),
-            combines: Combines::new(body, choice),
             fast,
             streaming,
             choice,
@@ -307,11 +304,6 @@ impl AlongEngine {
     /// The parts that it runs in.
     pub fn phases(&self) -> &Phases {
         &self.phases
-    }
-
-    /// The combines of the user's own.
-    pub fn combines(&self) -> &Combines {
-        &self.combines
     }
 
     /// What was compiled.

@@ -8,9 +8,10 @@
 //! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they
 //! run as one long row. What has one element a column is repeated as often for that.
 
+use super::arena::Places;
 use super::combined::Combines;
 use super::layout::{Block, Layout, Tables};
-use super::passes::{Chunk, Kernel, Places};
+use super::passes::{Chunk, Kernel};
 use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
 use crate::memory::PRIVATE;

@@ -147,7 +147,7 @@ impl Kernel for Along<'_> {
     }
 
     fn combines(&self) -> &Combines {
-        self.engine.combines()
+        self.combines
     }
 
     unsafe fn block(

@@ -8,7 +8,7 @@
 //! In a segment of a scan each element waits for the one before it, so segments go side by side: where columns are few, they are
 //! brought to be columns first. A linear recurrence has code of its own where it runs along a row.
 
-use super::passes::{Arena, Places};
+use super::arena::{Arena, Places};
 use crate::engine::{Choice, Engine};
 use crate::simd::{Job, dispatch};
 use std::cell::Cell;

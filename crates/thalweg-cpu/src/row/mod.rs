@@ -10,9 +10,10 @@
 mod across;
 mod along;
 mod along_call;
+mod arena;
 mod bare;
 mod columns;
-pub mod combined;
+mod combined;
 mod fold;
 mod layout;
 mod online;
@@ -62,6 +63,7 @@ type Later<T> = OnceLock<Option<Box<T>>>;
 enum Way {
     Along {
         kept: Box<AlongEngine>,
+        combines: Combines,
         /// The same without buffers, for long rows; made when first needed.
         bare: Later<AlongEngine>,
         /// With the rescaling identities by which two passes read a row as one, for rows beyond the caches; made when
@@ -84,7 +86,8 @@ impl RowsProgram {
         let way = match orientation {
             Orientation::Along => {
                 let kept = Box::new(AlongEngine::new(body, choice, true));
-                Way::Along { kept, bare: OnceLock::new(), online: OnceLock::new() }
+                let combines = Combines::new(body, choice);
+                Way::Along { kept, combines, bare: OnceLock::new(), online: OnceLock::new() }
             }
             Orientation::Across => {
                 let kept = Box::new(across::Program::new(phases, body, choice));
@@ -186,9 +189,9 @@ impl RowsProgram {
             traffic::Rows { body, at, layout, phases, together, width, scans: &scan, combines }.moves()
         };
         match &self.way {
-            Way::Along { kept, bare, online } => {
+            Way::Along { kept, combines, bare, online } => {
                 let (engine, online) = self.passes_along(kept, (bare, online), &layout);
-                told(engine.phases(), engine.combines(), online.map(|o| o.phases.clone()), None)
+                told(engine.phases(), combines, online.map(|o| o.phases.clone()), None)
             }
             Way::Across { kept, bare } => {
                 let program = self.across(kept, bare, layout.row);
@@ -241,9 +244,9 @@ impl RowsProgram {
         // no two points share one.
         unsafe {
             match &self.way {
-                Way::Along { kept, bare, online } => {
+                Way::Along { kept, combines, bare, online } => {
                     let (engine, online) = self.passes_along(kept, (bare, online), &layout);
-                    Along::new(engine, online, body, &layout, scalars, stores).run(threads, estimate)
+                    Along::new((engine, combines), online, body, &layout, scalars, stores).run(threads, estimate)
                 }
                 Way::Across { kept, bare } => {
                     let program = self.across(kept, bare, layout.row);

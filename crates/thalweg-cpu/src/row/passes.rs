@@ -11,6 +11,7 @@
 //! Threads take chunks; where there are too few of them for the threads, they take the blocks of each phase in turn.
 //! Partial results are kept by block then, and put together afterwards, so it makes no difference to the bits.
 
+use super::arena::Arena;
 use super::combined::Combines;
 use super::fold::Tree;
 use super::layout::{Block, Layout, Tables};
@@ -27,45 +28,6 @@ use thalweg_runtime::Error;
 pub const CHUNK: usize = 32 << 10;
 /// Scratch memory that a thread keeps from launch to launch.
 const KEEP_BYTES: usize = 8 << 20;
-
-/// A cache line, for its alignment.
-#[repr(align(64))]
-#[derive(Clone, Copy)]
-struct Line(#[allow(dead_code, reason = "only ever reached through pointers")] [u8; 64]);
-
-/// Memory aligned to cache lines, which only grows.
-#[derive(Default)]
-pub struct Arena(Vec<Line>);
-
-impl Arena {
-    /// Without memory.
-    pub const fn new() -> Arena {
-        Arena(Vec::new())
-    }
-
-    pub fn bytes(&mut self, bytes: usize) -> *mut u8 {
-        let lines = bytes.div_ceil(64);
-        if self.0.len() < lines {
-            self.0.resize(lines, Line([0; 64]));
-        }
-        self.0.as_mut_ptr().cast()
-    }
-}
-
-/// Places for arrays one after the other in an [`Arena`]: each begins a line later than it would have to, since arrays
-/// whose size is a power of two would otherwise fall into the same sets of the caches.
-#[derive(Default)]
-pub struct Places {
-    pub bytes: usize,
-}
-
-impl Places {
-    pub fn take(&mut self, bytes: usize) -> usize {
-        let at = self.bytes;
-        self.bytes += bytes.next_multiple_of(64) + 64;
-        at
-    }
-}
 
 /// What one thread works with.
 #[derive(Default)]
@@ -89,7 +51,7 @@ pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
     // Taken out, so that a launch within a launch finds none and makes its own.
     let mut scratch = SCRATCH.take().unwrap_or_default();
     work(&mut scratch);
-    if (scratch.chunk.0.len() + scratch.own.0.len()) * 64 <= KEEP_BYTES {
+    if scratch.chunk.len() + scratch.own.len() <= KEEP_BYTES {
         SCRATCH.set(Some(scratch));
     }
 }

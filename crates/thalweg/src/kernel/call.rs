@@ -192,6 +192,7 @@ impl<'a> Call<'a> {
         results.numbers(&mut numbers);
         let rows: Vec<bool> = numbers.iter().map(|o| o.row).collect();
         let results: Vec<usize> = numbers.into_iter().map(|o| trace.place(o.number)).collect();
+        let operands = operands.into_iter().map(|(name, take, given)| (name, take == Take::Row, given)).collect();
         let mut recording = Recording::new(name, operands, (float, device), shape, trace);
         recording.run(&results);
         let tensors: Vec<Tensor> = results.into_iter().zip(rows).map(|(i, row)| recording.result(i, row)).collect();

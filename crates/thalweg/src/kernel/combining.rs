@@ -1,105 +1,11 @@
-//! Folds and scans of a row kernel, noted down, and their combines as regions.
+//! The combines of a trace's folds and scans, as regions.
 //!
-//! In: what a row kernel does with the numbers of a row. Out: for each fold and scan the nodes that its elements are made of,
-//! and the combine, a [`Region`] of one turn: what comes before is carried, what comes after are its arguments.
+//! In: a trace, and what of it follows from numbers alone. Out: a [`Region`] of one turn: what comes before is carried, what
+//! comes after are its arguments.
 
-use super::repr::Turns;
-use super::trace::{Kind, Node, Trace, Traced, push_from, with_last};
+use super::trace::{Kind, Node, Trace};
 use std::collections::HashMap;
 use thalweg_ir::{DType, First, Loop, MAX_ARGS, Region, RegionNode, Scalar};
-use thalweg_kernel::Along;
-
-/// A fold or scan.
-pub(super) struct TracedCombined {
-    pub along: Along,
-    /// The components of an element.
-    pub elements: Vec<u32>,
-    /// Those of the identity, of a fold.
-    pub identity: Vec<u32>,
-    /// Those of two partial results put together.
-    pub next: Vec<u32>,
-}
-
-/// A fold or scan that is being traced.
-pub(super) struct Combining {
-    of: u32,
-    stage: Stage,
-    /// Components that have gone through, in this stage.
-    done: u32,
-}
-
-#[derive(Clone, Copy)]
-enum Stage {
-    /// An element, which becomes what comes before.
-    Before,
-    /// An element, which becomes what comes after.
-    After,
-    Identity,
-    Next,
-    Result,
-}
-
-impl Combining {
-    pub fn new(along: Along) -> Combining {
-        let of = with_last(|t| {
-            let (elements, identity, next) = (vec![], vec![], vec![]);
-            t.combined.push(TracedCombined { along, elements, identity, next });
-            t.combined.len() as u32 - 1
-        });
-        Combining { of, stage: Stage::Before, done: 0 }
-    }
-
-    fn through(&mut self, x: Traced, kind: Kind) -> Traced {
-        let (of, number) = (self.of, self.done);
-        self.done += 1;
-        let note = |place: fn(&mut TracedCombined) -> &mut Vec<u32>| {
-            with_last(|t| {
-                let node = t.place(x) as u32;
-                place(&mut t.combined[of as usize]).push(node);
-            });
-        };
-        match self.stage {
-            Stage::Before => {
-                note(|c| &mut c.elements);
-                push_from(&[], |_| Node::Side { of, number, after: false }, kind)
-            }
-            Stage::After => push_from(&[], |_| Node::Side { of, number, after: true }, kind),
-            Stage::Identity => {
-                note(|c| &mut c.identity);
-                x
-            }
-            Stage::Next => {
-                note(|c| &mut c.next);
-                x
-            }
-            Stage::Result => push_from(&[], |_| Node::Combined { of, number }, kind),
-        }
-    }
-}
-
-impl Turns<Traced> for Combining {
-    fn number(&mut self, x: Traced) -> Traced {
-        self.through(x, Kind::Float)
-    }
-    fn int(&mut self, x: Traced) -> Traced {
-        self.through(x, Kind::Int)
-    }
-    fn mask(&mut self, x: Traced) -> Traced {
-        self.through(x, Kind::Mask)
-    }
-    fn go(&mut self, _: Traced) {
-        unreachable!("a combine is no loop")
-    }
-    fn end(&mut self) {
-        self.done = 0;
-        self.stage = match self.stage {
-            Stage::Before => Stage::After,
-            Stage::After => Stage::Identity,
-            Stage::Identity => Stage::Next,
-            Stage::Next | Stage::Result => Stage::Result,
-        };
-    }
-}
 
 /// The combine of a fold or scan, `known` being what follows from numbers alone; or what is wrong with it.
 pub(super) fn combine(trace: &Trace, known: &[Option<Scalar>], float: DType, of: usize) -> Result<Loop, &'static str> {

@@ -5,7 +5,6 @@
 //! and is a number, no operation, and an `if` on it is the branch that it says. Reads at places that follow from the
 //! result's are views, others gathers.
 
-use super::call::Take;
 use super::number::{on_floats, on_ints};
 use super::place::{self, Affine, affine_places};
 use super::regions::{Refused, Regions};
@@ -53,16 +52,17 @@ pub(super) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
+    /// Of operands with their names, and whether they have rows.
     #[track_caller]
     pub fn new(
         name: &'static str,
-        operands: Vec<(&'static str, Take, Operand<'a>)>,
+        operands: Vec<(&'static str, bool, Operand<'a>)>,
         (float, device): (DType, Device),
         over: Shape,
         trace: Trace,
     ) -> Recording<'a> {
         let names = operands.iter().map(|o| o.0).collect();
-        let rows = operands.iter().map(|o| o.1 == Take::Row).collect();
+        let rows = operands.iter().map(|o| o.1).collect();
         let operands: Vec<_> = operands.into_iter().map(|o| o.2).collect();
         let (known, affine) = (Vec::with_capacity(trace.nodes.len()), vec![]);
         let values = Vec::with_capacity(trace.nodes.len());

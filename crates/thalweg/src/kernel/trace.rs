@@ -3,7 +3,6 @@
 //! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which push what is done
 //! with them, and closes it. Always true: a number is only used in the trace that it was made in.
 
-use super::combining::{Combining, TracedCombined};
 use super::repr::{Edge, Repr, Turns};
 use std::cell::RefCell;
 use thalweg_ir::{ElementOp, Scalar};
@@ -72,6 +71,17 @@ pub(super) struct TracedLoop {
     pub next: Vec<u32>,
     /// All of these.
     needs: Vec<u32>,
+}
+
+/// A fold or scan of rows.
+pub(super) struct TracedCombined {
+    pub along: Along,
+    /// The components of an element.
+    pub elements: Vec<u32>,
+    /// Those of the identity, of a fold.
+    pub identity: Vec<u32>,
+    /// Those of two partial results put together.
+    pub next: Vec<u32>,
 }
 
 /// A read of an element of a field.
@@ -212,7 +222,7 @@ fn push(node: Node, kind: Kind) -> Traced {
 }
 
 /// Pushes a node that is made of these.
-pub(super) fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) -> Traced {
+fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) -> Traced {
     OPEN.with_borrow_mut(|(_, open)| {
         let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
         let own = args.iter().all(|a| a.trace == trace.number);
@@ -310,7 +320,7 @@ impl Repr for Traced {
 }
 
 /// Calls `f` with the trace that is open.
-pub(super) fn with_last<R>(f: impl FnOnce(&mut Trace) -> R) -> R {
+fn with_last<R>(f: impl FnOnce(&mut Trace) -> R) -> R {
     OPEN.with_borrow_mut(|(_, open)| f(open.last_mut().expect("a kernel's numbers are used while it is called")))
 }
 
@@ -393,5 +403,86 @@ impl Turns<Traced> for Tracing {
             t.under = std::mem::take(&mut self.under);
         });
         (self.stage, self.done) = (Stage::Result, 0);
+    }
+}
+
+/// A fold or scan that is being traced.
+struct Combining {
+    of: u32,
+    stage: Part,
+    /// Components that have gone through, in this stage.
+    done: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    /// An element, which becomes what comes before.
+    Before,
+    /// An element, which becomes what comes after.
+    After,
+    Identity,
+    Next,
+    Result,
+}
+
+impl Combining {
+    fn new(along: Along) -> Combining {
+        let of = with_last(|t| {
+            let (elements, identity, next) = (vec![], vec![], vec![]);
+            t.combined.push(TracedCombined { along, elements, identity, next });
+            t.combined.len() as u32 - 1
+        });
+        Combining { of, stage: Part::Before, done: 0 }
+    }
+
+    fn through(&mut self, x: Traced, kind: Kind) -> Traced {
+        let (of, number) = (self.of, self.done);
+        self.done += 1;
+        let note = |place: fn(&mut TracedCombined) -> &mut Vec<u32>| {
+            with_last(|t| {
+                let node = t.place(x) as u32;
+                place(&mut t.combined[of as usize]).push(node);
+            });
+        };
+        match self.stage {
+            Part::Before => {
+                note(|c| &mut c.elements);
+                push_from(&[], |_| Node::Side { of, number, after: false }, kind)
+            }
+            Part::After => push_from(&[], |_| Node::Side { of, number, after: true }, kind),
+            Part::Identity => {
+                note(|c| &mut c.identity);
+                x
+            }
+            Part::Next => {
+                note(|c| &mut c.next);
+                x
+            }
+            Part::Result => push_from(&[], |_| Node::Combined { of, number }, kind),
+        }
+    }
+}
+
+impl Turns<Traced> for Combining {
+    fn number(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Float)
+    }
+    fn int(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Int)
+    }
+    fn mask(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Mask)
+    }
+    fn go(&mut self, _: Traced) {
+        unreachable!("a combine is no loop")
+    }
+    fn end(&mut self) {
+        self.done = 0;
+        self.stage = match self.stage {
+            Part::Before => Part::After,
+            Part::After => Part::Identity,
+            Part::Identity => Part::Next,
+            Part::Next | Part::Result => Part::Result,
+        };
     }
 }
