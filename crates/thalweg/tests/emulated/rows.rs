@@ -37,7 +37,7 @@ fn they_have_the_bits_of_the_cpu() {
             let [a, b] = on(d);
             with_strict(true, || {
                 let (v, i, below) = largest::on(&a);
-                let across = recurrence::along(0, &a.t(), &b.t()).t();
+                let across = recurrence::along(0, a.t(), b.t()).t();
                 let all = [recurrence::on(&a, &b), across, v, below].map(|t| values(&t));
                 (all, i.to_vec::<i32>().unwrap())
             })

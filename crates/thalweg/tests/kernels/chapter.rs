@@ -56,7 +56,7 @@ fn gradients_against_differences() {
     check("cube_root", one, &|x| cube_root::on(&x[0]));
     check("black_scholes", one, &|x| black_scholes::on(&x[0], 1.0, 0.5, 0.02, &x[0] * 0.3).0);
     check("heat", one, &|x| heat::over([5, 4]).on(&x[0], 0.2).square());
-    check("recurrence", one, &|x| recurrence::on(&(&x[0] * 0.5), &x[0].square()));
+    check("recurrence", one, &|x| recurrence::on(&(&x[0] * 0.5), x[0].square()));
     first_order("softmax", one, &|x| softmax::on(&(&x[0] * 3.0)));
     check("warp", one, &|x| warp::over([5, 4]).on(&x[0], 0.4, &x[0] * 0.3));
     let of = Field::<f64, 2>::new(&u.to_vec::<f64>().unwrap(), [5, 4]);

@@ -120,7 +120,7 @@ fn numbers_interpreter_and_kernels_have_the_same_bits() {
             .map(f32::to_bits)
             .collect();
         assert_eq!(fused, numbers, "{shape:?}");
-        let across = with_strict(true, || backwards::along(0, &a.t(), &b.t()).t());
+        let across = with_strict(true, || backwards::along(0, a.t(), b.t()).t());
         assert_eq!(bits(&across), bits(&with_strict(true, || backwards::on(&a, &b))), "{shape:?}");
     }
 }
@@ -142,7 +142,7 @@ fn a_softmax_of_ones_own_is_one_kernel_with_its_neighbours() {
 fn a_recurrence_is_one_kernel_with_what_it_is_made_of() {
     let _pinned = pinned();
     let (a, b) = (tensor([16, 3000], 8), tensor([16, 3000], 9));
-    let run = || recurrence::on(&a.sigmoid(), &(&b * 0.5)).tanh();
+    let run = || recurrence::on(a.sigmoid(), &(&b * 0.5)).tanh();
     drop(run().to_vec::<f32>().unwrap());
     let (_, c) = counted(run);
     assert_eq!(c.kernels, 1, "{c:?}");
@@ -154,7 +154,7 @@ fn a_recurrence_is_one_kernel_with_what_it_is_made_of() {
 #[test]
 fn results_have_a_row_or_an_element_a_row() {
     let x = Tensor::new([[1.0f32, 5.0, 2.0, 5.0], [-3.0, -7.0, -3.0, -9.0]]);
-    let (v, i, below) = largest::on(&x, &Tensor::new([1.0f32, 10.0]));
+    let (v, i, below) = largest::on(&x, Tensor::new([1.0f32, 10.0]));
     assert_eq!((v.dims(), i.dims(), below.dims()), (&[2][..], &[2][..], &[2, 4][..]));
     assert_eq!(v.to_vec::<f32>().unwrap(), [5.0, -3.0]);
     assert_eq!(i.to_vec::<i32>().unwrap(), [1, 0]);
@@ -165,7 +165,7 @@ fn results_have_a_row_or_an_element_a_row() {
     let (v, i, below) = largest(Row::new([1.0f32, 5.0, 2.0]), 1.0);
     assert_eq!((v, i.get(), below.elements()), (5.0, 1, &[4.0, 0.0, 3.0][..]));
     // No elements: the identity.
-    let (v, i, _) = largest::on(&Tensor::zeros([2, 0]), 1.0);
+    let (v, i, _) = largest::on(Tensor::zeros([2, 0]), 1.0);
     assert_eq!(v.to_vec::<f32>().unwrap(), [f32::NEG_INFINITY; 2]);
     assert_eq!(i.to_vec::<i32>().unwrap(), [i32::MAX; 2]);
 }
@@ -233,11 +233,11 @@ fn mistakes_are_told_at_the_line_of_the_call() {
     let x = tensor([4, 5], 17);
     let t = x.tracked();
     assert_mistake(|| drop(last_of::on(&t)), &["last_of", "`x`", "no derivative", "custom_grad", ".detach()"]);
-    assert_eq!(last_of::on(&t.detach()).dims(), [4, 5]);
+    assert_eq!(last_of::on(t.detach()).dims(), [4, 5]);
     let own = custom_grad(&t, |x| last_of::on(&x), |b| b.gradients);
     assert_eq!(own.dims(), [4, 5]);
     assert_mistake(|| drop(softmax::along(2, &x)), &["softmax", "axis 2"]);
-    assert_mistake(|| drop(recurrence::on(&x, &tensor([4, 6], 1))), &["recurrence", "`b`", "[4, 6]"]);
-    assert_mistake(|| drop(largest::on(&x, &tensor([4, 5], 1))), &["largest", "`scale`", "an element a row"]);
+    assert_mistake(|| drop(recurrence::on(&x, tensor([4, 6], 1))), &["recurrence", "`b`", "[4, 6]"]);
+    assert_mistake(|| drop(largest::on(&x, tensor([4, 5], 1))), &["largest", "`scale`", "an element a row"]);
     assert_mistake(|| drop(softmax::on(2.0)), &["softmax", "no operand is a tensor"]);
 }
