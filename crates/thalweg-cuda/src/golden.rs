@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Epilogue, FactorOrder,
+    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Contraction, ContractionGeometry, Epilogue, FactorOrder,
     Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue,
     RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
 };
@@ -437,6 +437,8 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("convolution_bf16", convolution(DType::BF16, Precision::Full)),
         ("normal", normal()),
         ("loop_mandelbrot", mandelbrot()),
+        ("recurrence", combined(Along::Scan)),
+        ("fold_by_two", combined(Along::Fold)),
     ]
 }
 
@@ -454,6 +456,19 @@ fn mandelbrot() -> (Kernel, Geometry) {
     let n = d.b.node(Node::Looped { of, number: 2, dtype: DType::I32 });
     d.store(n, &[1]);
     d.map()
+}
+
+/// A linear recurrence along rows, or its last element for each; the combine of the user's own is a launch between passes.
+fn combined(along: Along) -> (Kernel, Geometry) {
+    let of = "loop{1;f32,f32;k3f800000:f32,k0:f32;k1:bool,c0,c1,a0,a1,mul:1:3,mul:3:2,add:6:4;0;5,7}";
+    let of = thalweg_ir::Loop::parse(of).expect("a combine");
+    let mut d = Draft::new(false, &[64, 4096], 1);
+    let (a, b) = (d.load(DType::F32, &[4096, 1]), d.load(DType::F32, &[4096, 1]));
+    let a = d.b.element(ElementOp::Sigmoid, &[a]);
+    let h = d.b.combined(of, along, &[a, b], 1);
+    let y = d.two(ElementOp::Mul, h, b);
+    d.store(y, &[4096, 1]);
+    d.rows(Orientation::Along)
 }
 
 /// The sources of a kernel, each once, in the order in which they run.

@@ -255,7 +255,8 @@ impl<'a> Indexed<'a> {
 
     /// Whether operation `i` needs whole rows of its operand.
     pub fn takes_rows(&self, i: usize) -> bool {
-        matches!(self.seg.ops[i].op, Op::Reduce(_) | Op::Scan(_)) && !self.is_unrolled(i)
+        let op = self.seg.ops[i].op;
+        (op.is_fold() || matches!(op, Op::Scan(_) | Op::ScanBy(_))) && !self.is_unrolled(i)
     }
 
     /// The integer arguments of operation `i`.

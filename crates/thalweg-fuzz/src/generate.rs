@@ -1,6 +1,7 @@
 //! Random programs: every operation, view and dtype, broadcasts, empty and single dimensions, special values;
 //! [`idioms`] of several steps among them; now and then rows longer than a block of a fold.
 
+mod combined;
 mod idioms;
 mod products;
 mod siblings;
@@ -17,6 +18,8 @@ const SMALL: usize = 3000;
 const LARGE: usize = 200_000;
 /// Of the second source of a seed.
 const LATER: u64 = 0x6d6f_6e6f_6964;
+/// Of the source for folds and scans by combines.
+const COMBINES: u64 = 0x636f_6d62_696e;
 /// With rows longer than a block.
 const LONG: usize = 8 * BLOCK;
 
@@ -77,13 +80,15 @@ pub fn program(seed: u64) -> Program {
     };
     // Some programs are mostly idioms, some have none.
     let idioms = g.pick(&[0, 1, 3]);
+    let mut combines = Rng::with_seed(seed ^ COMBINES);
     let mut failures = 0;
     while g.program.steps.len() < steps && failures < 200 {
         if g.rng.u32(..6) < idioms {
             failures += g.idiom().is_none() as u32;
             continue;
         }
-        match g.step() {
+        let step = if combines.u32(..20) == 0 { g.combined() } else { g.step() };
+        match step {
             Some(step) if step.shape.numel() <= g.limit => g.program.steps.push(step),
             _ => failures += 1,
         }

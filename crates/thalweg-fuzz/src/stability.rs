@@ -293,6 +293,7 @@ fn rounds(op: Op, dtype: DType) -> bool {
         Op::Element(_) | Op::Cast | Op::Matmul | Op::Random(_) | Op::Reduce(_) => true,
         Op::Scan(s) => !matches!(s, ScanOp::Sort | ScanOp::Argsort),
         Op::Scatter(s) => s != ScatterOp::Set,
+        Op::FoldBy(_) | Op::ScanBy(_) => true,
         _ => false,
     }
 }

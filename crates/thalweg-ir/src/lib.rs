@@ -16,7 +16,9 @@ mod view;
 pub use dtype::{Compute, DType, FloatInfo};
 pub use element::ElementOp;
 pub use monoid::{Monoid, ReduceOp};
-pub use op::{Arg, InputKind, Op, REVERSE, RandomKind, RelArg, RelOp, ScanOp, ScatterOp, pack_order, unpack_order};
+pub use op::{
+    Arg, COMPONENT, InputKind, Op, REVERSE, RandomKind, RelArg, RelOp, ScanOp, ScatterOp, pack_order, unpack_order,
+};
 pub use region::{First, Loop, MAX_ARGS, Region, RegionNode};
 pub use scalar::Scalar;
 pub use shape::{MAX_RANK, Shape};

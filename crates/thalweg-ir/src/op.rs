@@ -64,7 +64,17 @@ pub enum Op {
     /// A carried value of a loop whose end depends on data, element by element. `attr`: which one. Arguments: the
     /// region's, of one shape, or scalars.
     Loop(Loop),
+    /// A component of a fold along an axis by a combine of the user's own ([`Loop::is_combine`]). `attr`: the axis as a bit
+    /// mask, bit 8 set where it is kept as size 1, the component from bit [`COMPONENT`] on. Arguments: the components of
+    /// the elements, of one shape.
+    FoldBy(Loop),
+    /// A component of a scan along an axis by a combine of the user's own. `attr`: the axis, [`REVERSE`] as of a scan, the
+    /// component from bit [`COMPONENT`] on. Arguments: the components of the elements, of one shape.
+    ScanBy(Loop),
 }
+
+/// In [`RelOp::attr`] of [`Op::FoldBy`] and [`Op::ScanBy`]: the lowest bit of the component's number.
+pub const COMPONENT: u32 = 16;
 
 /// In [`RelOp::attr`] of a scan: backwards.
 pub const REVERSE: u32 = 1 << 8;
@@ -190,27 +200,53 @@ impl Op {
             Op::Gather => "gather",
             Op::Scatter(s) => s.name(),
             Op::Loop(_) => "loop",
+            Op::FoldBy(_) => "fold",
+            Op::ScanBy(_) => "scan",
         }
     }
 
-    /// The name, of a loop with all that it does: a text without spaces that [`Op::from_name`] reads.
+    /// Makes one element of each row: a reduction.
+    pub fn is_fold(self) -> bool {
+        matches!(self, Op::Reduce(_) | Op::FoldBy(_))
+    }
+
+    /// A fold or scan by a combine of the user's own.
+    pub fn is_combined(self) -> bool {
+        matches!(self, Op::FoldBy(_) | Op::ScanBy(_))
+    }
+
+    /// The region that it is written with.
+    pub fn region(self) -> Option<Loop> {
+        match self {
+            Op::Loop(l) | Op::FoldBy(l) | Op::ScanBy(l) => Some(l),
+            _ => None,
+        }
+    }
+
+    /// The name, of what has a region with all that this does: a text without spaces that [`Op::from_name`] reads.
     pub fn spelled(self) -> Cow<'static, str> {
         match self {
             Op::Loop(l) => Cow::Owned(l.to_string()),
+            Op::FoldBy(l) => Cow::Owned(format!("fold:{l}")),
+            Op::ScanBy(l) => Cow::Owned(format!("scan:{l}")),
             other => Cow::Borrowed(other.name()),
         }
     }
 
-    /// The operation of that name; of a loop that of what [`Op::spelled`] gives.
+    /// The operation of that name; of what has a region that of what [`Op::spelled`] gives.
     pub fn from_name(name: &str) -> Option<Op> {
         if name.starts_with("loop{") {
             return Loop::parse(name).map(Op::Loop);
+        }
+        if let Some((way, l)) = name.split_once(':').filter(|(way, _)| matches!(*way, "fold" | "scan")) {
+            let combine = Loop::parse(l).filter(|l| l.is_combine())?;
+            return Some(if way == "fold" { Op::FoldBy(combine) } else { Op::ScanBy(combine) });
         }
         let element = ElementOp::from_name(name).map(Op::Element);
         element.or_else(|| Op::OTHERS.iter().copied().find(|op| op.name() == name))
     }
 
-    /// Every operation that is not elementwise, but for loops, of which there is no end.
+    /// Every operation that is not elementwise, but for those with regions, of which there is no end.
     pub const OTHERS: &[Op] = &[
         Op::Cast,
         Op::Full,
@@ -356,7 +392,7 @@ pub struct RelOp {
     pub args: [RelArg; MAX_ARGS],
 }
 
-/// Arguments that any operation may have; more than that loops alone have.
+/// Arguments that any operation may have; more than that those with regions alone have.
 const FEW: usize = 3;
 
 impl PartialEq for RelOp {
@@ -366,13 +402,13 @@ impl PartialEq for RelOp {
         let ([a, b, c, rest @ ..], [x, y, z, others @ ..]) = (&self.args, &other.args);
         let differ = self.attr ^ other.attr | a.0 ^ x.0 | b.0 ^ y.0 | c.0 ^ z.0;
         let same = differ == 0 && self.op == other.op && (self.dtype, self.rank) == (other.dtype, other.rank);
-        same && (!matches!(self.op, Op::Loop(_)) || rest == others)
+        same && (self.op.region().is_none() || rest == others)
     }
 }
 
 impl Hash for RelOp {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let args = if matches!(self.op, Op::Loop(_)) { &self.args[..] } else { &self.args[..FEW] };
+        let args = if self.op.region().is_some() { &self.args[..] } else { &self.args[..FEW] };
         (self.op, self.dtype, self.rank, self.attr, args).hash(state);
     }
 }

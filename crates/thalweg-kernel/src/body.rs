@@ -144,6 +144,16 @@ pub enum Node {
         /// Its dtype.
         dtype: DType,
     },
+    /// A component of what a [`Combined`] of the row gives: of a fold a value of the row, of a scan an element of this
+    /// point.
+    Combined {
+        /// Number of the [`Combined`].
+        number: u16,
+        /// Which component.
+        component: u16,
+        /// Its dtype.
+        dtype: DType,
+    },
     /// The element of an operand at the place that an access points at, plus `offset` elements (i64). Where `inside` is
     /// false nothing is read, the value is 0, and the launch ends in an index error.
     Gather {
@@ -195,6 +205,42 @@ pub struct Scan {
     pub node: NodeId,
 }
 
+/// What becomes of a row by a combine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Along {
+    /// One partial result.
+    Fold,
+    /// The partial result of the elements up to each.
+    Scan,
+    /// The same from the last element to the first.
+    Reversed,
+}
+
+/// A fold or a scan of the row by a combine of the user's own, in the order that [`crate::order`] says. What it gives is
+/// [`Node::Combined`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Combined {
+    /// The combine ([`Loop::is_combine`]).
+    pub of: Loop,
+    /// What becomes of the row.
+    pub along: Along,
+    /// The components of an element; unused ones repeat the first.
+    pub nodes: [NodeId; MAX_ARGS],
+}
+
+impl Combined {
+    /// The components of an element.
+    pub fn elements(&self) -> &[NodeId] {
+        &self.nodes[..self.of.region().args.len()]
+    }
+
+    /// Arithmetic of a point, in additions.
+    pub fn cost(&self) -> u64 {
+        let steps = if self.along == Along::Fold { 1 } else { crate::order::SCAN_STEPS };
+        steps * u64::from(self.of.cost())
+    }
+}
+
 /// A value computed once a row and known to later phases as [`Node::Value`] (only in [`crate::Phase`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Set {
@@ -229,6 +275,8 @@ pub struct Body {
     pub folds: Vec<Fold>,
     /// The scans along the row, by number.
     pub scans: Vec<Scan>,
+    /// The folds and scans by combines of the user's own, by number.
+    pub combined: Vec<Combined>,
     /// The values of the row that this phase computes.
     pub sets: Vec<Set>,
     /// Number of scalars the launch gives.
@@ -257,6 +305,7 @@ impl Body {
             | Node::Cast { dtype, .. }
             | Node::Value { dtype, .. }
             | Node::Scanned { dtype, .. }
+            | Node::Combined { dtype, .. }
             | Node::Looped { dtype, .. } => dtype,
             Node::Loop { of, .. } => of.carried(0),
         }
@@ -264,20 +313,23 @@ impl Body {
 
     /// Whether values of a point depend on other points of its row.
     pub fn has_rows(&self) -> bool {
-        !self.folds.is_empty() || !self.scans.is_empty()
+        !self.folds.is_empty() || !self.scans.is_empty() || !self.combined.is_empty()
     }
 
     /// The nodes that something outside the graph needs: what is stored, folded, scanned or set.
     pub fn roots(&self) -> impl Iterator<Item = NodeId> + '_ {
         let stores = self.stores.iter().map(|s| s.node);
         let folds = self.folds.iter().map(|f| f.node);
-        stores.chain(folds).chain(self.scans.iter().map(|s| s.node)).chain(self.sets.iter().map(|s| s.node))
+        let combined = self.combined.iter().flat_map(|c| c.elements().iter().copied());
+        let scans = self.scans.iter().map(|s| s.node);
+        stores.chain(folds).chain(scans).chain(combined).chain(self.sets.iter().map(|s| s.node))
     }
 
     pub(crate) fn map_roots(&mut self, place: impl Fn(NodeId) -> NodeId) {
         self.stores.iter_mut().for_each(|s| s.node = place(s.node));
         self.folds.iter_mut().for_each(|f| f.node = place(f.node));
         self.scans.iter_mut().for_each(|s| s.node = place(s.node));
+        self.combined.iter_mut().for_each(|c| c.nodes = c.nodes.map(&place));
         self.sets.iter_mut().for_each(|s| s.node = place(s.node));
     }
 
@@ -331,6 +383,7 @@ impl Body {
             })
             .sum::<u64>()
             + self.folds.len() as u64
+            + self.combined.iter().map(|c| c.cost()).sum::<u64>()
     }
 }
 

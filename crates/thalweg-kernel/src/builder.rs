@@ -1,9 +1,9 @@
 //! Building bodies: equal nodes are shared, identities that hold exactly are applied, what nothing needs is dropped.
 
-use crate::{Access, Body, Fold, Node, NodeId, Scan, Set, Store};
+use crate::{Access, Along, Body, Combined, Fold, Node, NodeId, Scan, Set, Store};
 use rustc_hash::FxHashMap;
 use thalweg_ir::element::{Build, Expr};
-use thalweg_ir::{DType, ElementOp, Monoid, Scalar, ScanOp};
+use thalweg_ir::{DType, ElementOp, Loop, MAX_ARGS, Monoid, Scalar, ScanOp};
 
 /// Builds a [`Body`]: equal nodes are shared, identities that hold exactly in floating point are applied.
 #[derive(Default)]
@@ -79,6 +79,19 @@ impl BodyBuilder {
         self.node(Node::Scanned { scan: scan as u16, dtype })
     }
 
+    /// A component of the fold or scan of the row by a combine of the user's own, whose elements have these components.
+    pub fn combined(&mut self, of: Loop, along: Along, elements: &[NodeId], component: u16) -> NodeId {
+        let mut nodes = [elements[0]; MAX_ARGS];
+        nodes[..elements.len()].copy_from_slice(elements);
+        let wanted = Combined { of, along, nodes };
+        let known = self.body.combined.iter().position(|c| *c == wanted);
+        let number = known.unwrap_or_else(|| {
+            self.body.combined.push(wanted);
+            self.body.combined.len() - 1
+        });
+        self.node(Node::Combined { number: number as u16, component, dtype: of.carried(component as usize) })
+    }
+
     /// A scalar argument.
     pub fn scalar(&mut self, slot: u16, dtype: DType) -> NodeId {
         self.body.scalars = self.body.scalars.max(slot + 1);
@@ -126,6 +139,7 @@ impl BodyBuilder {
         self.body.stores = from.stores.clone();
         self.body.folds = from.folds.clone();
         self.body.scans = from.scans.clone();
+        self.body.combined = from.combined.clone();
         self.body.sets = from.sets.clone();
         self.body.map_roots(|n| place[n.index()]);
     }
@@ -135,6 +149,7 @@ impl BodyBuilder {
         self.body.stores = roots.stores;
         self.body.folds = roots.folds;
         self.body.scans = roots.scans;
+        self.body.combined = roots.combined;
         self.body.sets = roots.sets;
     }
 

@@ -25,7 +25,7 @@ mod traffic;
 mod turn;
 mod weights;
 
-pub use body::{Access, AccessClass, Body, Fold, Node, NodeId, Scan, Set, Store};
+pub use body::{Access, AccessClass, Along, Body, Combined, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
 pub use geometry::contraction::{
     Contraction, ContractionGeometry, Contracts, Epilogue, FactorOrder, Inner, Local, Prologue, Rectangle, TileBox,
@@ -41,7 +41,7 @@ pub use online::{
     LOWER, OnlineFold, OnlinePasses, Part, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
 };
 pub use passes::{Passes, own_cost};
-pub use phases::{BufferScan, Phase, Phases, phases};
+pub use phases::{BufferCombined, BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen};

@@ -3,9 +3,9 @@
 //! In: a row of the table ([`thalweg_ir::monoid`]), of one component. Out: a body without accesses, from the values 0
 //! (what came before) and 1 (what comes after) to the value 0.
 
-use crate::{Body, BodyBuilder, Node, NodeId};
+use crate::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Store, turn};
 use thalweg_ir::element::{Build, Expr};
-use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
+use thalweg_ir::{DType, ElementOp, Loop, Monoid, Scalar};
 
 /// What puts two partial results of a dtype together. `canonical`: where the row says so, a NaN is made the one that
 /// all are; not for those whose own extremes give one NaN anyway.
@@ -25,6 +25,31 @@ pub fn combination(op: Monoid, dtype: DType, canonical: bool) -> Body {
     }
     b.set(0, NodeId(result.0));
     b.finish()
+}
+
+/// A combine of the user's own ([`Loop::is_combine`]) as a map. With `n` components operands 0 to `n - 1` are those of what
+/// comes before, the next `n` those of what comes after, and the last `n` those of the result; `before` and `after` say how the
+/// first ones lie.
+pub fn combine_map(of: Loop, [before, after]: [AccessClass; 2]) -> Body {
+    let mut body = turn(of);
+    let dtypes = &of.region().args;
+    let n = dtypes.len() as u16;
+    for (number, class) in [before, after, AccessClass::Contiguous].into_iter().enumerate() {
+        body.accesses.extend(dtypes.iter().enumerate().map(|(i, &dtype)| {
+            let operand = Some(number as u16 * n + i as u16);
+            Access { operand, dtype, class, per_row: false }
+        }));
+    }
+    for node in &mut body.nodes {
+        if let Node::Value { slot, .. } = *node {
+            *node = Node::Load { access: slot };
+        }
+    }
+    // The first of a turn's values is whether there is one.
+    let results = std::mem::take(&mut body.sets).into_iter().skip(1);
+    body.stores = results.map(|s| Store { node: s.node, access: 2 * n + s.slot - 1, combine: None }).collect();
+    body.operands = 3 * n;
+    body
 }
 
 #[cfg(test)]

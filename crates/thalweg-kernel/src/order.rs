@@ -12,6 +12,9 @@
 //! `l + 8`, and so on to one. The blocks of all runs, in order, are put together pairwise: [`Tree`]. A row without
 //! elements gives the identity.
 //!
+//! What a combine of the user's own puts together ([`Loop::is_combine`](thalweg_ir::Loop)) has an order in which
+//! whole vectors of partial results meet, so that any engine runs it with elementwise operations: [`fold_by`], [`scan_by`].
+//!
 //! Maxima and minima take -0 for less than +0 and give the canonical NaN if any element is NaN, so for them the order
 //! does not matter.
 
@@ -26,6 +29,53 @@ pub const BLOCK: usize = 4096;
 pub const SCAN_BLOCK: usize = 4064;
 /// Partial results that a block is folded in.
 pub const LANES: usize = 32;
+
+/// Elements of a segment of a scan by a combine of the user's own.
+pub const SEGMENT: usize = 64;
+/// How often such a scan puts each element together with another: in its segment, then with all before.
+pub const SCAN_STEPS: u64 = 2;
+
+/// The steps of a fold of `n` elements by a combine of the user's own: with `(half, count)` element `i` becomes itself with
+/// element `i + half` after it, for `i` below `count`; in the end element 0 is the result. The combine is commutative, as
+/// those of all folds are.
+pub fn halves(mut n: usize) -> impl Iterator<Item = (usize, usize)> {
+    std::iter::from_fn(move || {
+        let half = n.div_ceil(2);
+        let step = (n > 1).then_some((half, n - half));
+        n = half;
+        step
+    })
+}
+
+/// A fold by a combine of the user's own; `identity` of no elements.
+pub fn fold_by<T: Clone>(mut row: Vec<T>, identity: T, combine: impl Fn(&T, &T) -> T) -> T {
+    for (half, count) in halves(row.len()) {
+        for i in 0..count {
+            row[i] = combine(&row[i], &row[i + half]);
+        }
+    }
+    row.into_iter().next().unwrap_or(identity)
+}
+
+/// A scan by a combine of the user's own. In segments of [`SEGMENT`] elements they are put together one after the other; the
+/// last ones of all segments are scanned in the same way; then all elements of a segment are put together with the scanned last
+/// one of the segment before (Blelloch 1990).
+pub fn scan_by<T: Clone>(row: &mut [T], combine: &impl Fn(&T, &T) -> T) {
+    for segment in row.chunks_mut(SEGMENT) {
+        for i in 1..segment.len() {
+            segment[i] = combine(&segment[i - 1], &segment[i]);
+        }
+    }
+    if row.len() <= SEGMENT {
+        return;
+    }
+    let last = |s: &[T]| s.last().expect("a segment has an element").clone();
+    let mut lasts: Vec<T> = row.chunks(SEGMENT).map(last).collect();
+    scan_by(&mut lasts, combine);
+    for (segment, before) in row.chunks_mut(SEGMENT).skip(1).zip(&lasts) {
+        segment.iter_mut().for_each(|x| *x = combine(before, x));
+    }
+}
 
 /// Two partial results put together as the monoid's row says; values in the form of [`Scalar::to_bits`], f32, f64, i32,
 /// u32 or i64.
@@ -71,5 +121,25 @@ impl Tree {
             value = combine(self.op, self.dtype, before, value);
         }
         value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Strings put together show the order.
+    #[test]
+    fn a_scan_by_a_combine_keeps_the_order_and_a_fold_takes_each_once() {
+        for n in [0, 1, 2, 63, 64, 65, 500, 64 * 64 + 1] {
+            let row: Vec<Vec<usize>> = (0..n).map(|i| vec![i]).collect();
+            let both = |a: &Vec<usize>, b: &Vec<usize>| [&a[..], b].concat();
+            let mut scanned = row.clone();
+            scan_by(&mut scanned, &both);
+            assert!(scanned.iter().enumerate().all(|(i, s)| s.iter().copied().eq(0..=i)), "{n}");
+            let mut folded = fold_by(row, vec![], both);
+            folded.sort_unstable();
+            assert!(folded.into_iter().eq(0..n), "{n}");
+        }
     }
 }

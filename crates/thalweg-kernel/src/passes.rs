@@ -12,7 +12,7 @@
 //! Always true: a node is needed in a pass only where a node computed there takes it, or a root belongs there; what is
 //! kept is computed in the first pass that needs it, everything else in each.
 
-use crate::{Body, Node, NodeId};
+use crate::{Along, Body, Node, NodeId};
 
 /// Arithmetic (in additions) from which a value is kept in a buffer rather than computed again.
 const KEEP: u32 = 8;
@@ -46,14 +46,11 @@ impl Passes {
     /// row. With `keep`, dear values are kept.
     pub fn new(body: &Body, rows: bool, keep: bool) -> Passes {
         let nodes = place(body, rows);
-        let point_roots = || {
-            let folded = body.folds.iter().map(|f| f.node);
-            folded.chain(body.scans.iter().map(|s| s.node)).chain(stores(body, false))
-        };
+        let point_roots = || along(body).chain(stores(body, false));
         let last = point_roots().map(|id| nodes[id.index()].level).max().unwrap_or(0) as usize;
         let words = last / 64 + 1;
         let mut p = Passes { needed: vec![0; nodes.len() * words], nodes, last, words };
-        for id in body.folds.iter().map(|f| f.node).chain(body.scans.iter().map(|s| s.node)) {
+        for id in along(body) {
             p.need(id, p.level(id));
         }
         stores(body, false).for_each(|id| p.need(id, last));
@@ -74,7 +71,7 @@ impl Passes {
                 body.args(id).for_each(|a| self.need(a, 0));
                 continue;
             }
-            let storable = !matches!(body.nodes[i], Node::Scanned { .. } | Node::Loop { .. });
+            let storable = !matches!(body.nodes[i], Node::Scanned { .. } | Node::Combined { .. } | Node::Loop { .. });
             self.nodes[i].kept = keep && storable && self.nodes[i].cost >= KEEP && self.count(id) > 1;
             if self.nodes[i].kept {
                 let first = self.first(id);
@@ -155,6 +152,13 @@ impl Passes {
     }
 }
 
+/// What is folded, scanned and combined along the row.
+fn along(body: &Body) -> impl Iterator<Item = NodeId> + '_ {
+    let folded = body.folds.iter().map(|f| f.node);
+    let combined = body.combined.iter().flat_map(|c| c.elements().iter().copied());
+    folded.chain(body.scans.iter().map(|s| s.node)).chain(combined)
+}
+
 /// What is stored, once a row or at each point.
 fn stores(body: &Body, per_row: bool) -> impl Iterator<Item = NodeId> + '_ {
     body.stores.iter().filter(move |s| body.accesses[s.access as usize].per_row == per_row).map(|s| s.node)
@@ -191,6 +195,11 @@ fn place(body: &Body, rows: bool) -> Vec<Placed> {
         match *node {
             Node::Value { slot, .. } => p.level = after(body.folds[slot as usize].node),
             Node::Scanned { scan, .. } => (p.level, p.once) = (after(body.scans[scan as usize].node), false),
+            Node::Combined { number, .. } => {
+                let c = &body.combined[number as usize];
+                p.level = c.elements().iter().map(|&e| after(e)).max().unwrap_or(1);
+                p.once = rows && c.along == Along::Fold;
+            }
             Node::Load { access } | Node::Index { access, .. } | Node::Valid { access } => {
                 let a = body.accesses[access as usize];
                 let near = a.class.step().is_some() || a.operand.is_none();

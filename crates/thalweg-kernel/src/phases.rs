@@ -13,16 +13,17 @@
 //! points, so an output may lie over an input which the row reads at the same points.
 
 use crate::passes::Passes;
-use crate::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Scan, Set, Store};
+use crate::{Access, AccessClass, Along, Body, BodyBuilder, Node, NodeId, Scan, Set, Store};
 use rustc_hash::FxHashMap;
-use thalweg_ir::DType;
+use thalweg_ir::{DType, Loop};
 
 /// A row body in phases.
 #[derive(Clone, Debug)]
 pub struct Phases {
     /// In the order in which they run.
     pub list: Vec<Phase>,
-    /// Dtypes of the values of a row: the results of folds, by fold, then what is computed once a row.
+    /// Dtypes of the values of a row: the results of folds, by fold, then those of folds by combines of the user's own, then
+    /// what is computed once a row.
     pub values: Vec<DType>,
     /// Dtypes of the buffers: operands from [`Body::operands`] of the whole body on, accesses from its accesses on.
     pub buffers: Vec<DType>,
@@ -40,6 +41,28 @@ pub struct Phase {
     pub once: bool,
     /// Scans to run when it has filled their buffers.
     pub scans: Vec<BufferScan>,
+    /// What combines of the user's own make of buffers, to run then, too.
+    pub combined: Vec<BufferCombined>,
+}
+
+impl Phase {
+    /// Whether something is to run over whole buffers when it has filled them.
+    pub fn leaves_buffers(&self) -> bool {
+        !self.scans.is_empty() || !self.combined.is_empty()
+    }
+}
+
+/// A fold or scan of buffers by a combine of the user's own. A fold leaves nothing of its buffers, a scan its result.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BufferCombined {
+    /// The combine.
+    pub of: Loop,
+    /// What becomes of a row.
+    pub along: Along,
+    /// The first of the buffers with the components of the elements.
+    pub buffers: u16,
+    /// The first of the values of the row that a fold gives.
+    pub slot: u16,
 }
 
 /// A scan from one buffer to another.
@@ -67,14 +90,18 @@ struct Planner<'a> {
     held: FxHashMap<NodeId, u16>,
     values: Vec<DType>,
     buffers: Vec<DType>,
+    /// Of what is combined the first buffer, and the first value of the row.
+    combined: Vec<(u16, u16)>,
 }
 
 /// Puts a row body in order. With `keep`, dear values are kept in buffers.
 pub fn phases(body: &Body, keep: bool) -> Phases {
     let values = body.folds.iter().map(|f| body.dtype(f.node)).collect();
     let (kept, held) = (FxHashMap::default(), FxHashMap::default());
-    let mut p = Planner { body, passes: Passes::new(body, true, keep), kept, held, values, buffers: vec![] };
+    let passes = Passes::new(body, true, keep);
+    let mut p = Planner { body, passes, kept, held, values, buffers: vec![], combined: vec![] };
     let scanned = p.scan_buffers();
+    p.combine_buffers();
     p.keep_and_hold();
     let last = p.passes.last();
     let deepest = body.roots().map(|id| p.passes.level(id)).max().unwrap_or(0);
@@ -101,7 +128,8 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
 impl Planner<'_> {
     /// What pass `l` over the points has to give.
     fn roots(&self, l: usize) -> impl Iterator<Item = NodeId> + '_ {
-        let ends = self.body.folds.iter().map(|f| f.node).chain(self.body.scans.iter().map(|s| s.node));
+        let combined = self.body.combined.iter().flat_map(|c| c.elements().iter().copied());
+        let ends = self.body.folds.iter().map(|f| f.node).chain(self.body.scans.iter().map(|s| s.node)).chain(combined);
         let stores = self.body.stores.iter().filter(move |_| l == self.passes.last());
         let at_points = stores.filter(|s| !self.body.accesses[s.access as usize].per_row).map(|s| s.node);
         ends.filter(move |id| self.passes.level(*id) == l).chain(at_points)
@@ -121,6 +149,36 @@ impl Planner<'_> {
             (first, if from == to { first } else { buffer(to) })
         });
         both.collect()
+    }
+
+    /// Buffers for the elements of what is combined, and values of the row for what its folds give.
+    fn combine_buffers(&mut self) {
+        for c in &self.body.combined {
+            self.combined.push((self.buffers.len() as u16, self.values.len() as u16));
+            let dtypes = c.elements().iter().map(|&e| self.body.dtype(e));
+            self.buffers.extend(dtypes.clone());
+            if c.along == Along::Fold {
+                self.values.extend(dtypes);
+            }
+        }
+    }
+
+    /// What is combined, as later phases read it.
+    fn read_combined(&self, b: &mut BodyBuilder, done: &mut FxHashMap<NodeId, NodeId>) {
+        for (i, node) in self.body.nodes.iter().enumerate() {
+            let Node::Combined { number, component, dtype } = *node else { continue };
+            let (buffer, slot) = self.combined[number as usize];
+            let read = match self.body.combined[number as usize].along {
+                Along::Fold => Node::Value { slot: slot + component, dtype },
+                Along::Scan | Along::Reversed => Node::Load { access: self.buffer_access(buffer + component) },
+            };
+            done.insert(NodeId(i as u32), b.node(read));
+        }
+    }
+
+    /// The last level at which something combined has its elements: that of its latest component.
+    fn combined_level(&self, number: usize) -> usize {
+        self.body.combined[number].elements().iter().map(|&e| self.passes.level(e)).max().unwrap_or(0)
     }
 
     /// Gives what is kept a buffer, and what passes need of the row a value.
@@ -219,6 +277,7 @@ impl Planner<'_> {
 
     fn once_phase(&self, l: usize, sets: &[(NodeId, u16)], stores: &[&Store]) -> Phase {
         let (mut b, mut done) = (self.builder(), FxHashMap::default());
+        self.read_combined(&mut b, &mut done);
         let mut out = Body::default();
         for &(node, slot) in sets {
             let node = self.write(&mut b, &mut done, node, None, l);
@@ -229,7 +288,7 @@ impl Planner<'_> {
             out.stores.push(Store { node, ..**s });
         }
         b.set_roots(out);
-        Phase { body: b.finish(), once: true, scans: vec![] }
+        Phase { body: b.finish(), once: true, scans: vec![], combined: vec![] }
     }
 
     fn pass_phase(&self, l: usize, last: usize, scanned: &[(u16, u16)]) -> Phase {
@@ -242,8 +301,9 @@ impl Planner<'_> {
                 done.insert(NodeId(i as u32), load);
             }
         }
+        self.read_combined(&mut b, &mut done);
         let mut out = Body::default();
-        let mut scans = vec![];
+        let (mut scans, mut combined) = (vec![], vec![]);
         // Values set before this pass have levels up to its own.
         let below = l + 1;
         for f in self.body.folds.iter().filter(|f| self.passes.level(f.node) == l) {
@@ -255,6 +315,14 @@ impl Planner<'_> {
             let (from, to) = scanned[n];
             fill.push((s.node, from));
             scans.push(BufferScan { scan: *s, from, to });
+        }
+        for (n, c) in self.body.combined.iter().enumerate() {
+            let (buffers, slot) = self.combined[n];
+            let elements = c.elements().iter().zip(buffers..);
+            fill.extend(elements.filter(|(e, _)| self.passes.level(**e) == l).map(|(e, buffer)| (*e, buffer)));
+            if self.combined_level(n) == l {
+                combined.push(BufferCombined { of: c.of, along: c.along, buffers, slot });
+            }
         }
         // A node is kept by the first pass that computes it.
         let mut kept: Vec<(NodeId, u16)> = self.kept.iter().map(|(n, b)| (*n, *b)).collect();
@@ -271,7 +339,7 @@ impl Planner<'_> {
             }
         }
         b.set_roots(out);
-        Phase { body: b.finish(), once: false, scans }
+        Phase { body: b.finish(), once: false, scans, combined }
     }
 }
 

@@ -187,6 +187,10 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         Op::Gather => along::gather(rel.attr as usize, array(0), array(1), shape, dtype),
         Op::Scatter(op) => along::scatter(op, rel.attr as usize, [array(0), array(1), array(2)], dtype),
         Op::Matmul => matmul(array(0), array(1), shape, dtype),
+        Op::FoldBy(l) | Op::ScanBy(l) => {
+            let components: Vec<&Array> = (0..args.len()).map(array).collect();
+            along::combined(rel, l, &components, shape)
+        }
         Op::Loop(l) => Array::from_fn(shape, dtype, |p| {
             let of = |(arg, &dtype): (&RefArg<'_>, &DType)| match arg {
                 RefArg::Array(a) => a.get(p),

@@ -30,6 +30,9 @@ impl fmt::Display for Body {
                 Node::Cast { dtype, arg } => writeln!(f, "cast {}: {}", n(arg), dtype.name())?,
                 Node::Value { slot, dtype } => writeln!(f, "value {slot} of the row: {}", dtype.name())?,
                 Node::Scanned { scan, dtype } => writeln!(f, "scan {scan}: {}", dtype.name())?,
+                Node::Combined { number, component, dtype } => {
+                    writeln!(f, "component {component} of combined {number}: {}", dtype.name())?;
+                }
                 Node::Loop { of, .. } => {
                     let args: Vec<String> = self.args(crate::NodeId(i as u32)).map(n).collect();
                     writeln!(f, "{of} of {}", args.join(" "))?;
@@ -46,6 +49,10 @@ impl fmt::Display for Body {
         for (i, scan) in self.scans.iter().enumerate() {
             let reverse = if scan.reverse { ", reversed" } else { "" };
             writeln!(f, "scan {i} of %{} by {:?}{reverse}", scan.node.index(), scan.op)?;
+        }
+        for (i, c) in self.combined.iter().enumerate() {
+            let of: Vec<String> = c.elements().iter().map(|n| format!("%{}", n.index())).collect();
+            writeln!(f, "combined {i}: {:?} of {} by {}", c.along, of.join(" "), c.of)?;
         }
         for set in &self.sets {
             writeln!(f, "value {} = %{}", set.slot, set.node.index())?;

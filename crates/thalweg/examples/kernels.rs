@@ -7,7 +7,7 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::time::Instant;
-use thalweg::kernel::{Edge, Field};
+use thalweg::kernel::{Edge, Field, Row};
 use thalweg::prelude::*;
 
 /// 1. Where `x` is negative, a part of it.
@@ -152,10 +152,28 @@ pub fn collatz<F: Real>(start: i32) -> i32 {
     steps
 }
 
+/// 10. The linear recurrence `h[t] = a[t]·h[t-1] + b[t]`, by a scan: two steps put together are one.
+#[kernel(row)]
+pub fn recurrence<F: Real>(a: &Row<F>, b: &Row<F>) -> Row<F> {
+    let steps = a.zip(b).scan(|(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2));
+    steps.map(|(_, h)| h)
+}
+
+/// 11. Softmax with the largest exponent and the sum in one fold (Milakov and Gimelshein 2018).
+#[kernel(row)]
+pub fn softmax<F: Real>(x: &Row<F>) -> Row<F> {
+    let none = (F::lit(f64::NEG_INFINITY), 0.0);
+    let (m, s) = x.map(|x| (x, 1.0)).fold(none, |(m1, s1), (m2, s2)| {
+        let m = m1.max(m2);
+        (m, s1 * (m1 - m).exp() + s2 * (m2 - m).exp())
+    });
+    x.map(|x| (x - m).exp() / s)
+}
+
 /// A kernel by its name, on tensors that it holds.
 pub type Named = (&'static str, Box<dyn Fn() -> Tensor>);
 
-/// The kernels on tensors of this size.
+/// The kernels on tensors of this size; those with rows on a 64th and a quarter of them.
 pub fn all(size: usize) -> Vec<Named> {
     let shape = [size, size];
     let (x, dy, dx) = (Tensor::randn(shape), Tensor::randn(shape), Tensor::randn(shape));
@@ -164,6 +182,9 @@ pub fn all(size: usize) -> Vec<Named> {
     let (starts, mean) =
         (Tensor::arange_with((size * size) as i64, DType::I32).reshape(shape) % 100_000 + 1, x.clone());
     let (p, u, image) = (positive.clone(), x.clone(), x.clone());
+    let rows = [Tensor::rand([size / 64, size]), Tensor::randn([size / 64, size]), Tensor::randn([size, size / 4])];
+    thalweg::synchronize().expect("the device works");
+    let [a, b, wide] = rows;
     let call = move || black_scholes::on(&positive, 1.0, 0.5, 0.02, 0.3).0;
     vec![
         ("leaky", Box::new(move || leaky::on(&x, 0.1))),
@@ -175,6 +196,8 @@ pub fn all(size: usize) -> Vec<Named> {
         ("mandelbrot", Box::new(move || mandelbrot::over(shape).on(-1.3, -2.0, 2.6 / size as f64))),
         ("kepler", Box::new(move || kepler::on(&mean, 0.6))),
         ("collatz", Box::new(move || collatz::on(&starts))),
+        ("recurrence", Box::new(move || recurrence::on(&a, &b))),
+        ("softmax", Box::new(move || softmax::on(&wide))),
     ]
 }
 

@@ -47,6 +47,7 @@ mod assign;
 mod attention;
 mod axes;
 mod calculus;
+mod combine;
 mod complex;
 mod conv;
 mod create;

@@ -8,8 +8,10 @@
 //! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they
 //! run as one long row. What has one element a column is repeated as often for that.
 
+use super::arena::Places;
+use super::combined::Combines;
 use super::layout::{Block, Layout, Tables};
-use super::passes::{Chunk, Kernel, Places};
+use super::passes::{Chunk, Kernel};
 use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
 use crate::memory::PRIVATE;
@@ -64,13 +66,14 @@ struct Map {
 pub struct Program {
     pub phases: Phases,
     maps: Vec<Map>,
+    pub combines: Combines,
 }
 
 impl Program {
     /// Compiles the phases of a body.
     pub fn new(phases: Phases, of: &Body, choice: Choice) -> Program {
         let maps = phases.list.iter().map(|p| convert(&phases, p, of, choice)).collect();
-        Program { phases, maps }
+        Program { phases, maps, combines: Combines::new(of, choice) }
     }
 
     /// The engines of the phases.
@@ -479,6 +482,10 @@ impl Kernel for Across<'_> {
 
     fn buffer(&self, number: usize) -> usize {
         self.buffers[number]
+    }
+
+    fn combines(&self) -> &Combines {
+        &self.program.combines
     }
 
     unsafe fn block(

@@ -6,6 +6,7 @@
 
 pub use super::along_call::Along;
 use super::columns::Columns;
+use super::combined::Combines;
 use super::layout::{Block, Layout, Tables};
 use super::online;
 use super::passes::{self, Blockwise, CHUNK, Chunk, Failure, Kernel, Scratch};
@@ -20,7 +21,7 @@ impl Along<'_> {
     /// # Safety
     /// The layout was checked against its operands.
     pub unsafe fn run(&self, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
-        let scans = self.phases.list.iter().any(|p| !p.scans.is_empty());
+        let scans = self.phases.list.iter().any(|p| p.leaves_buffers());
         let single = self.layout.runs.is_empty() && self.layout.n <= order::BLOCK;
         // SAFETY: the caller's promise.
         unsafe {
@@ -143,6 +144,10 @@ impl Kernel for Along<'_> {
 
     fn buffer(&self, number: usize) -> usize {
         self.buffers[number]
+    }
+
+    fn combines(&self) -> &Combines {
+        self.combines
     }
 
     unsafe fn block(

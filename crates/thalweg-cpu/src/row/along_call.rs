@@ -1,9 +1,10 @@
 //! A call of a kernel along rows: the words for some rows, or for a block of one.
 
+use super::arena::Places;
 use super::columns::Columns;
+use super::combined::Combines;
 use super::layout::{Block, Layout, Line, Tables};
 use super::panels;
-use super::passes::Places;
 use super::{Stores, may_stream};
 use crate::engine::AlongEngine;
 use crate::row_call::{ACCESS_WORDS, MOST_ROWS_ABREAST};
@@ -17,6 +18,8 @@ const NEAR_BYTES: usize = 24 << 10;
 /// One launch.
 pub struct Along<'a> {
     engine: &'a AlongEngine,
+    /// The combines of the user's own.
+    pub combines: &'a Combines,
     pub phases: &'a Phases,
     /// By which its first two passes run together.
     pub online: Option<&'a OnlinePasses>,
@@ -41,7 +44,7 @@ pub struct Along<'a> {
 
 impl<'a> Along<'a> {
     pub fn new(
-        engine: &'a AlongEngine,
+        (engine, combines): (&'a AlongEngine, &'a Combines),
         online: Option<&'a OnlinePasses>,
         body: &Body,
         layout: &'a Layout<'a>,
@@ -66,6 +69,7 @@ impl<'a> Along<'a> {
         let together = (NEAR_BYTES / (point * layout.n).max(1)).clamp(1, MOST_ROWS_ABREAST);
         Along {
             engine,
+            combines,
             phases,
             online,
             layout,

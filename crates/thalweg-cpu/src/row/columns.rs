@@ -4,9 +4,9 @@
 //! together in a partial result of the group; at the end the groups' partial results are put together pairwise. So bits
 //! do not depend on the number of threads.
 
+use super::arena::{Arena, Places};
 use super::fold;
 use super::layout::Layout;
-use super::passes::{Arena, Places};
 use crate::check;
 use crate::simd::Shared;
 use crate::tile;

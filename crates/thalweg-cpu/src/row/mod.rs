@@ -10,8 +10,10 @@
 mod across;
 mod along;
 mod along_call;
+mod arena;
 mod bare;
 mod columns;
+mod combined;
 mod fold;
 mod layout;
 mod online;
@@ -30,6 +32,7 @@ use crate::threads::Threads;
 use across::Across;
 use along::Along;
 use bare::Bare;
+use combined::Combines;
 use layout::Layout;
 use online::OnlineProgram;
 use std::sync::{Arc, OnceLock};
@@ -60,6 +63,7 @@ type Later<T> = OnceLock<Option<Box<T>>>;
 enum Way {
     Along {
         kept: Box<AlongEngine>,
+        combines: Combines,
         /// The same without buffers, for long rows; made when first needed.
         bare: Later<AlongEngine>,
         /// With the rescaling identities by which two passes read a row as one, for rows beyond the caches; made when
@@ -77,11 +81,13 @@ impl RowsProgram {
     /// Compiles a body.
     pub fn new(body: &Body, orientation: Orientation, choice: Choice, threads: Arc<Threads>) -> RowsProgram {
         let phases = phases(&prepare(body), true);
-        let cost = phases.list.iter().filter(|p| !p.once).map(|p| p.body.cost()).sum();
+        let combined: u64 = body.combined.iter().map(|c| c.cost()).sum();
+        let cost = combined + phases.list.iter().filter(|p| !p.once).map(|p| p.body.cost()).sum::<u64>();
         let way = match orientation {
             Orientation::Along => {
                 let kept = Box::new(AlongEngine::new(body, choice, true));
-                Way::Along { kept, bare: OnceLock::new(), online: OnceLock::new() }
+                let combines = Combines::new(body, choice);
+                Way::Along { kept, combines, bare: OnceLock::new(), online: OnceLock::new() }
             }
             Orientation::Across => {
                 let kept = Box::new(across::Program::new(phases, body, choice));
@@ -172,7 +178,7 @@ impl RowsProgram {
         if let Some(bare) = Bare::of(&self.body, geometry, self.orientation()) {
             return bare.moved(threads);
         }
-        let told = |phases: &Phases, together, width: Option<usize>| {
+        let told = |phases: &Phases, combines: &Combines, together, width: Option<usize>| {
             let chunks = width.map_or(layout.rows(), |w| layout.rows().div_ceil(w));
             let split = passes::splits(chunks, layout.blocks(), threads);
             let scan = |phase: usize, number: usize, size| {
@@ -180,18 +186,18 @@ impl RowsProgram {
                 scan::moves(scan.scan.op, phases.buffers[scan.from as usize], size, split)
             };
             let (body, at, layout) = (&self.body, &geometry.accesses[..], &layout);
-            traffic::Rows { body, at, layout, phases, together, width, scans: &scan }.moves()
+            traffic::Rows { body, at, layout, phases, together, width, scans: &scan, combines }.moves()
         };
         match &self.way {
-            Way::Along { kept, bare, online } => {
+            Way::Along { kept, combines, bare, online } => {
                 let (engine, online) = self.passes_along(kept, (bare, online), &layout);
-                told(engine.phases(), online.map(|o| o.phases.clone()), None)
+                told(engine.phases(), combines, online.map(|o| o.phases.clone()), None)
             }
             Way::Across { kept, bare } => {
                 let program = self.across(kept, bare, layout.row);
                 let stores = Stores { aliased: false, stream: false };
                 let width = Across::new(program, &layout, &[], stores, threads).width;
-                told(&program.phases, None, Some(width))
+                told(&program.phases, &program.combines, None, Some(width))
             }
         }
     }
@@ -238,9 +244,9 @@ impl RowsProgram {
         // no two points share one.
         unsafe {
             match &self.way {
-                Way::Along { kept, bare, online } => {
+                Way::Along { kept, combines, bare, online } => {
                     let (engine, online) = self.passes_along(kept, (bare, online), &layout);
-                    Along::new(engine, online, body, &layout, scalars, stores).run(threads, estimate)
+                    Along::new((engine, combines), online, body, &layout, scalars, stores).run(threads, estimate)
                 }
                 Way::Across { kept, bare } => {
                     let program = self.across(kept, bare, layout.row);

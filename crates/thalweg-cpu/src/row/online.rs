@@ -57,7 +57,7 @@ pub fn pays(body: &Body, layout: &Layout<'_>) -> bool {
         a.operand.is_some() && !a.per_row && a.class != AccessClass::Uniform && loads(*number)
     };
     let bytes: usize = (0..body.accesses.len()).filter(moves).map(|i| body.accesses[i].dtype.size()).sum();
-    !body.strict && layout.n >= LEAST_RUN && layout.row.saturating_mul(bytes) > PRIVATE
+    !body.strict && body.combined.is_empty() && layout.n >= LEAST_RUN && layout.row.saturating_mul(bytes) > PRIVATE
 }
 
 /// Words that a block leaves: the first pass's folds, then those of each rescaling identity.

@@ -11,6 +11,8 @@
 //! Threads take chunks; where there are too few of them for the threads, they take the blocks of each phase in turn.
 //! Partial results are kept by block then, and put together afterwards, so it makes no difference to the bits.
 
+use super::arena::Arena;
+use super::combined::Combines;
 use super::fold::Tree;
 use super::layout::{Block, Layout, Tables};
 use super::scans;
@@ -19,47 +21,13 @@ use crate::threads::Threads;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Mutex;
-use thalweg_kernel::{Phases, order};
+use thalweg_kernel::{Along, Phases, order};
 use thalweg_runtime::Error;
 
 /// Points that a thread takes at a time, where chunks are small.
 pub const CHUNK: usize = 32 << 10;
 /// Scratch memory that a thread keeps from launch to launch.
 const KEEP_BYTES: usize = 8 << 20;
-
-/// A cache line, for its alignment.
-#[repr(align(64))]
-#[derive(Clone, Copy)]
-struct Line(#[allow(dead_code, reason = "only ever reached through pointers")] [u8; 64]);
-
-/// Memory aligned to cache lines, which only grows.
-#[derive(Default)]
-pub struct Arena(Vec<Line>);
-
-impl Arena {
-    pub fn bytes(&mut self, bytes: usize) -> *mut u8 {
-        let lines = bytes.div_ceil(64);
-        if self.0.len() < lines {
-            self.0.resize(lines, Line([0; 64]));
-        }
-        self.0.as_mut_ptr().cast()
-    }
-}
-
-/// Places for arrays one after the other in an [`Arena`]: each begins a line later than it would have to, since arrays
-/// whose size is a power of two would otherwise fall into the same sets of the caches.
-#[derive(Default)]
-pub struct Places {
-    pub bytes: usize,
-}
-
-impl Places {
-    pub fn take(&mut self, bytes: usize) -> usize {
-        let at = self.bytes;
-        self.bytes += bytes.next_multiple_of(64) + 64;
-        at
-    }
-}
 
 /// What one thread works with.
 #[derive(Default)]
@@ -83,7 +51,7 @@ pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
     // Taken out, so that a launch within a launch finds none and makes its own.
     let mut scratch = SCRATCH.take().unwrap_or_default();
     work(&mut scratch);
-    if (scratch.chunk.0.len() + scratch.own.0.len()) * 64 <= KEEP_BYTES {
+    if scratch.chunk.len() + scratch.own.len() <= KEEP_BYTES {
         SCRATCH.set(Some(scratch));
     }
 }
@@ -140,6 +108,8 @@ pub trait Kernel: Sync {
     fn memory(&self) -> [usize; 2];
     /// Where a buffer lies in the memory of a chunk.
     fn buffer(&self, number: usize) -> usize;
+    /// The combines of the user's own.
+    fn combines(&self) -> &Combines;
 
     /// Runs a block of a pass. Its fold number `f` leaves [`Kernel::width`] results at word `f·widest` of `out`.
     ///
@@ -284,6 +254,7 @@ pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) 
                 kernel.set(fold.slot, chunk, out.cast());
             }
             run_scans(kernel, number, chunk, width, None);
+            run_combines(kernel, number, chunk, width);
         }
     }
     Ok(())
@@ -355,7 +326,10 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
             }
             on_this_thread(&|chunk, _| {
                 // SAFETY: scans run over whole buffers of the chunk, and nobody else is at work.
-                unsafe { run_scans(kernel, p, chunk, width, Some(threads)) };
+                unsafe {
+                    run_scans(kernel, p, chunk, width, Some(threads));
+                    run_combines(kernel, p, chunk, width);
+                }
             });
             let chunk = Chunk { number, memory: memory.get(), own: std::ptr::null_mut() };
             // SAFETY: every block has left its results; nobody else is at work.
@@ -400,6 +374,31 @@ unsafe fn run_scans(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: usi
             let [from, to] = [scan.from, scan.to].map(|b| chunk.memory.add(kernel.buffer(b as usize)));
             let size = [kernel.layout().row, width];
             scans::run(&scan.scan, phases.buffers[scan.from as usize], from, to, size, threads);
+        }
+    }
+}
+
+/// Runs what combines of the user's own make of the buffers that a phase has left. On one thread, however long the rows.
+unsafe fn run_combines(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: usize) {
+    let (phases, n) = (kernel.phases(), kernel.layout().row);
+    for c in &phases.list[phase].combined {
+        let (combine, components) = (kernel.combines().of(c.of), c.of.region().args.len());
+        let first = c.buffers as usize;
+        let place = |b| chunk.memory.wrapping_add(kernel.buffer(b));
+        let buffers: Vec<*mut u8> = (first..first + components).map(place).collect();
+        // SAFETY: the buffers are of the chunk's length and width, and lie apart; nobody else is at work.
+        unsafe {
+            match c.along {
+                Along::Scan | Along::Reversed => combine.scan(&buffers, [n, width], c.along == Along::Reversed),
+                Along::Fold => {
+                    combine.fold(&buffers, [n, width]);
+                    for (i, &folded) in buffers.iter().enumerate() {
+                        let none = if n == 0 { combine.identity(i, width) } else { vec![] };
+                        let from = if n == 0 { none.as_ptr().cast() } else { folded.cast_const() };
+                        kernel.set(c.slot + i as u16, chunk, from);
+                    }
+                }
+            }
         }
     }
 }

@@ -4,11 +4,13 @@
 //! [`Moved`].
 
 use super::columns::GROUPS;
+use super::combined::Combines;
 use super::layout::{Layout, Line};
 use crate::memory::PRIVATE;
 use crate::traffic::{each_point, issued, loads, varying, way};
 use std::ops::Range;
-use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Moved, Nest, Phases, Stream};
+use thalweg_kernel::order::SCAN_STEPS;
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, Along, Body, Moved, Nest, Phases, Stream};
 
 /// How a row kernel passes over its rows.
 pub struct Rows<'a> {
@@ -25,6 +27,7 @@ pub struct Rows<'a> {
     /// Bytes that a scan of a phase, by their numbers, moves of so many rows and columns beyond loading and storing the
     /// buffer once.
     pub scans: &'a dyn Fn(usize, usize, [usize; 2]) -> Moved,
+    pub combines: &'a Combines,
 }
 
 /// One loop of a nest: its size, and the steps that lines take along it.
@@ -145,6 +148,18 @@ impl Rows<'_> {
                 let buffer = |a: usize| (a >= lines).then(|| points * phase.body.accesses[a].dtype.size() as u64);
                 moved.read += loads(&phase.body).iter().filter_map(|l| buffer(l.0)).sum::<u64>();
                 moved.written += phase.body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
+            }
+            for c in &phase.combined {
+                let [loaded, stored] =
+                    self.combines.of(c.of).issued(c.along, [self.layout.row, self.width.unwrap_or(1)]);
+                (moved.loaded, moved.stored) = (moved.loaded + rows * loaded, moved.stored + rows * stored);
+            }
+            for c in phase.combined.iter().filter(|_| !near) {
+                // A fold reads all and half again, halves of halves; a scan goes over all in each of its steps.
+                let steps = if c.along == Along::Fold { 2 } else { SCAN_STEPS };
+                let size: u64 = c.of.region().args.iter().map(|d| d.size() as u64).sum();
+                moved.read += steps * points * size;
+                moved.written += (steps - 1) * points * size;
             }
             for (s, scan) in phase.scans.iter().enumerate() {
                 let width = self.width.unwrap_or(1);

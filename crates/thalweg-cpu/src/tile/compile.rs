@@ -260,7 +260,9 @@ impl<'a> Compiler<'a> {
                 self.push(level, Step::Valid { access, out });
                 out
             }
-            Node::Scanned { .. } => unreachable!("results of scans are loads in the phases of a body"),
+            Node::Scanned { .. } | Node::Combined { .. } => {
+                unreachable!("results of scans are loads in the phases of a body")
+            }
             Node::Value { slot, .. } if !self.given.is_empty() => self.given[slot as usize],
             Node::Value { slot, .. } => self.fill(Value::Row(slot), w, level),
             Node::Scalar { slot, .. } => self.fill(Value::Scalar(slot), w, level),

@@ -79,6 +79,8 @@ struct Part {
     turns: Vec<TurnCode>,
     /// The row's values that it gives, and bytes of their lanes.
     gives: Vec<(u16, u8)>,
+    /// Those that the caller makes of its buffers before the next phase, by combines of the user's own.
+    left: Vec<(u16, u8)>,
     instructions: usize,
     slots: i32,
 }
@@ -90,7 +92,7 @@ pub(crate) fn assemble_along(
     isa: Isa,
     knobs: Knobs,
 ) -> Result<(Vec<u8>, Report), Unsupported> {
-    let make = |p: &thalweg_kernel::Phase| part(&p.body, p.once, isa, knobs);
+    let make = |p: &thalweg_kernel::Phase| Ok(Part { left: left(p), ..part(&p.body, p.once, isa, knobs)? });
     let mut parts = phases.list.iter().map(make).collect::<Result<Vec<Part>, _>>()?;
     let nothing = Vir::new(isa, isa.bytes() / 4);
     let accesses: Vec<Access> = phases.list.first().map_or(body.accesses.clone(), |p| p.body.accesses.clone());
@@ -128,12 +130,18 @@ fn ahead(body: &Body, phases: &Phases) -> Vec<(u16, u8)> {
     loads_in_rows(&first.body, body.accesses.len(), AccessClass::Contiguous)
 }
 
+/// The values that folds by combines of the user's own give of what a phase leaves in buffers.
+fn left(phase: &thalweg_kernel::Phase) -> Vec<(u16, u8)> {
+    let folds = phase.combined.iter().filter(|c| c.along == thalweg_kernel::Along::Fold);
+    folds.flat_map(|c| (c.slot..).zip(c.of.region().args.iter().map(|&d| lane_of(d)))).collect()
+}
+
 fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsupported> {
     let v = lower::lower_phase(body, isa, once)?;
     let order = schedule::order(&v);
     let given = body.folds.iter().map(|f| (f.slot, f.node)).chain(body.sets.iter().map(|s| (s.slot, s.node)));
     let gives = given.map(|(slot, node)| (slot, lane_of(body.dtype(node)))).collect();
-    let instructions = order.len();
+    let (instructions, left) = (order.len(), vec![]);
     let whole = |p: Program, limits| {
         let a = regalloc::allocate(&p, isa, limits).ok_or(Unsupported::TooLarge)?;
         Ok((p, a))
@@ -144,7 +152,7 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
         let limits = Limits { vectors: knobs.registers.map_or(all, |r| r.min(all)), masks: 5 };
         let main = whole(schedule::unroll(&v, &order, 1, 1, false), limits)?;
         let turns = loops(limits)?;
-        return Ok(Part { v, main, tail: None, held: None, turns, gives, instructions, slots: 0 });
+        return Ok(Part { v, main, tail: None, held: None, turns, gives, left, instructions, slots: 0 });
     }
     let mut masked = limits(&v, isa, knobs, true);
     let tail = whole(schedule::unroll(&v, &order, 1, 1, true), masked)?;
@@ -155,7 +163,7 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
         if turns.is_empty() {
             a.hoist(&p, limits.vectors);
         }
-        return Ok(Part { v, main: (p, a), tail: Some(tail), held: None, turns, gives, instructions, slots: 0 });
+        return Ok(Part { v, main: (p, a), tail: Some(tail), held: None, turns, gives, left, instructions, slots: 0 });
     }
     // Loops need some, too.
     let need = if v.loops.is_empty() { tail.1.peak } else { tail.1.peak.max(OF_TURNS) };
@@ -167,7 +175,7 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
     if turns.is_empty() {
         a.hoist(&p, masked.vectors);
     }
-    Ok(Part { v, main: (p, a), tail: Some(tail), held: Some(held), turns, gives, instructions, slots: 0 })
+    Ok(Part { v, main: (p, a), tail: Some(tail), held: Some(held), turns, gives, left, instructions, slots: 0 })
 }
 
 /// As many copies as the order of folds asks for, and as many abreast as fit in the registers.
@@ -366,7 +374,7 @@ impl<'a> Emit<'a> {
         for (k, p) in parts.iter().enumerate() {
             self.a.arith_imm(7, at(RSP, FRAME_START), k as i32);
             self.a.jump_if(Cond::BelowEqual, first);
-            for &(value, lane) in &p.gives {
+            for &(value, lane) in p.gives.iter().chain(&p.left) {
                 self.spread(at(RAX, 8 * value as i32), lane, self.value_at(value));
             }
         }

@@ -164,7 +164,7 @@ impl<'a> Lower<'a> {
                 let (offset, inside) = (self.place[offset.index()], self.place[inside.index()]);
                 self.gather_at(access, offset, inside)?
             }
-            Node::Scanned { .. } => return Err(Unsupported::Rows),
+            Node::Scanned { .. } | Node::Combined { .. } => return Err(Unsupported::Rows),
             Node::Const { bits, dtype: DType::Bool } => v.mask_const(bits != 0),
             Node::Const { bits, dtype } => v.constant(bits, lane_of(dtype)),
             Node::Element { op, .. } => {

@@ -7,6 +7,7 @@
 //!   of each other, as one.
 //! * `operands`: words of operands and scalars.
 
+mod combined;
 mod contraction;
 mod group;
 mod map;

@@ -5,6 +5,7 @@
 //! combined with what lies in memory (a fold over other dimensions than the row's) is written down point by point and
 //! folded by a kernel of its own.
 
+use super::combined::RowCombined;
 use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
 use super::row_scan::RowScan;
 use crate::compiler::Compiler;
@@ -13,15 +14,16 @@ use crate::plan::{Draft, Plan};
 use crate::queue::COUNTERS;
 use crate::render::UnitKey;
 use crate::render::access::wanted;
+use crate::render::combined::CombinedClass;
 use crate::render::elements::is_native;
 use crate::render::map::gathers;
-use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage};
+use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind};
 use crate::space::Space;
 use crate::traffic::{self, Domain};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Node, Orientation, Phases, RowGeometry, expand,
-    reciprocals, widen,
+    Access, AccessClass, AccessGeometry, Along, Body, BodyBuilder, BufferCombined, Node, Orientation, Phases,
+    RowGeometry, expand, reciprocals, widen,
 };
 use thalweg_runtime::Error;
 
@@ -58,7 +60,7 @@ pub fn add(
     let sharing = spread.sharing();
     needs(&mut plan.needs, body, &geometry.accesses);
     plan.checked |= gathers(body);
-    if body.scans.is_empty() && !spread.is_split(sharing) {
+    if body.scans.is_empty() && body.combined.is_empty() && !spread.is_split(sharing) {
         let class = RowsClass { space: space.class.clone(), sharing, stage: None };
         let held = matches!(sharing, Sharing::Held { .. });
         plan.moved += traffic::whole(&class.phases(body).list, Domain::of(geometry), held);
@@ -221,6 +223,8 @@ impl Spread<'_> {
         };
         let size = |f: &thalweg_kernel::Fold| self.body.dtype(f.node).size();
         let mut folds: Vec<u16> = self.body.folds.iter().map(|f| region(per_row * size(f))).collect();
+        let values = &phases.values[folds.len()..][..combined_values(self.body)];
+        folds.extend(values.iter().map(|d| region(per_row * d.size())));
         let parts: Vec<u16> = self.body.folds.iter().map(|f| region(per_row * chunks * size(f))).collect();
         folds.extend(parts);
         let points = per_row * self.space.row();
@@ -230,11 +234,32 @@ impl Spread<'_> {
             for scan in &phase.scans {
                 self.scan(plan, &phases, scan, &buffers);
             }
+            for c in &phase.combined {
+                self.combined(plan, c, &buffers, &folds);
+            }
+        }
+        for (number, phase) in phases.list.iter().enumerate().filter(|(n, _)| runs_behind(&phases, *n)) {
+            debug_assert!(phase.once, "what runs behind the last pass runs once a row");
+            self.draft(plan, class(Some(Stage { phase: number as u8, split: false })), 1, &folds, &buffers);
         }
         // What runs once a row and nothing passes: a row without points to store.
         if phases.list.iter().all(|p| p.once) {
             self.draft(plan, RowsClass { stage: None, ..class(None) }, 1, &[], &[]);
         }
+    }
+
+    fn combined(&self, plan: &mut Plan, c: &BufferCombined, buffers: &[u16], values: &[u16]) {
+        let (rows, row) = (self.space.rows(), self.space.row());
+        let class = CombinedClass { of: c.of, along: c.along };
+        let components = class.components();
+        RowCombined {
+            class,
+            size: [rows, row],
+            steps: if self.space.class.across { [1, rows] } else { [row, 1] },
+            buffers: &buffers[c.buffers as usize..][..components],
+            results: if c.along == Along::Fold { &values[c.slot as usize..][..components] } else { &[] },
+        }
+        .add(plan, self.compiler);
     }
 
     fn scan(&self, plan: &mut Plan, phases: &Phases, scan: &thalweg_kernel::BufferScan, buffers: &[u16]) {

@@ -97,7 +97,7 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
                 continue;
             }
             Node::Looped { of, number, .. } => looped::result(&name(of), number),
-            Node::Scanned { .. } => unreachable!("what is scanned is loaded from a buffer"),
+            Node::Scanned { .. } | Node::Combined { .. } => unreachable!("what is scanned is loaded from a buffer"),
             Node::Gather { access, offset, inside } => (names.gather)(access, &name(offset), &name(inside)),
         };
         out += &format!("{indent}const {} {} = {value};\n", held(dtype), name(id));

@@ -53,12 +53,12 @@ pub fn statements(of: Loop, name: &str, args: &[String], indent: &str) -> String
 }
 
 /// The variable of a node of a turn.
-fn inner(name: &str, id: NodeId) -> String {
+pub fn inner(name: &str, id: NodeId) -> String {
     format!("{name}n{}", id.0)
 }
 
 /// A node of a turn, carried values being the first `carried` of its values and the others `args`.
-fn statement(body: &Body, id: NodeId, (name, args, carried): (&str, &[String], usize), indent: &str) -> String {
+pub fn statement(body: &Body, id: NodeId, (name, args, carried): (&str, &[String], usize), indent: &str) -> String {
     let own = |id| inner(name, id);
     let value = match body.nodes[id.index()] {
         // A copy, since it changes before the turn is over.

@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod body;
+pub mod combined;
 pub mod contraction;
 pub mod elements;
 mod looped;
@@ -24,6 +25,7 @@ mod tidy;
 pub mod types;
 
 use crate::prelude::PRELUDE;
+use combined::CombinedClass;
 use contraction::fed::{self, FedClass, FedTile};
 use contraction::streamed::{self, StreamedClass};
 use contraction::{CONTRACTIONS, FED, Math, Tile, TileClass};
@@ -31,7 +33,7 @@ use map::MapClass;
 use rows::{RowsClass, Sharing};
 use scan::{ScanClass, Way};
 use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
-use thalweg_kernel::Body;
+use thalweg_kernel::{Along, Body};
 use tidy::tidy;
 
 /// The first line of a source: what the compiler is asked for. Without contraction where the same bits are wanted,
@@ -57,6 +59,8 @@ pub enum UnitKey {
     Rows(Body, RowsClass),
     /// A scan of rows in memory.
     Scan(ScanClass),
+    /// A fold or scan of rows in memory by a combine of the user's own.
+    Combined(CombinedClass),
     /// A contraction, tile by tile.
     Contraction(Box<TileClass>),
     /// The same, whose factors are brought by a thread of its own.
@@ -93,6 +97,7 @@ impl UnitKey {
             UnitKey::Map(body, class) => ("map", same_bits(body), map::source(body, class)),
             UnitKey::Rows(body, class) => ("rows", same_bits(body), rows::source(body, class)),
             UnitKey::Scan(class) => ("scan", true, scan_source(class)),
+            UnitKey::Combined(class) => ("combine", true, combined::source(class)),
             UnitKey::Contraction(class) => {
                 let computed = class.bodies().any(same_bits);
                 ("contraction", computed, contraction::source(class))
@@ -169,6 +174,10 @@ impl UnitKey {
                     Way::Merge => "merges of sorted runs",
                 };
                 format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
+            }
+            UnitKey::Combined(class) => {
+                let what = if class.along == Along::Fold { "Fold" } else { "Scan" };
+                format!("{what} of rows in memory by a combine of the user's own, a block a row.")
             }
             UnitKey::Contraction(class) => {
                 let how = match class.math {

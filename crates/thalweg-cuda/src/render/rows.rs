@@ -22,7 +22,7 @@ use crate::space::{Slots, SpaceClass, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::order::BLOCK as ORDERED;
-use thalweg_kernel::{Access, AccessClass, Body, Fold, Phase, Phases, Store, phases};
+use thalweg_kernel::{Access, AccessClass, Along, Body, Fold, Phase, Phases, Store, phases};
 
 /// How rows are shared among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -142,11 +142,30 @@ impl RowsSlots {
         let fault = reciprocals + divisors(body).len();
         let values = fault + 1;
         let staged = class.stage.is_some() as usize;
-        let partials = values + staged * body.folds.len();
+        let partials = values + staged * (body.folds.len() + combined_values(body));
         let buffers = partials + staged * body.folds.len();
         let counters = buffers + staged * phases.buffers.len();
         RowsSlots { space, scalars, reciprocals, fault, values, partials, buffers, counters, end: counters + 1 }
     }
+}
+
+/// Values of a row that folds by combines of the user's own give; they follow those of the folds.
+pub fn combined_values(body: &Body) -> usize {
+    let folds = body.combined.iter().filter(|c| c.along == Along::Fold);
+    folds.map(|c| c.elements().len()).sum()
+}
+
+/// The values of a row that a phase leaves to folds by combines of the user's own.
+fn left(phase: &Phase) -> impl Iterator<Item = u16> + '_ {
+    let folds = phase.combined.iter().filter(|c| c.along == Along::Fold);
+    folds.flat_map(|c| (c.slot..).take(c.of.region().args.len()))
+}
+
+/// Whether a phase runs once a row behind the last pass, and takes what a fold by a combine of the user's own makes of it: a
+/// launch of its own.
+pub fn runs_behind(phases: &Phases, number: usize) -> bool {
+    let last = phases.list.iter().rposition(|p| !p.once);
+    last.is_some_and(|last| last < number && left(&phases.list[last]).next().is_some())
 }
 
 /// The source of a kernel with one function, `rows`.
@@ -241,8 +260,9 @@ impl Writer<'_> {
         let current = stage.map(|s| s.phase as usize);
         // Results of folds of earlier stages.
         if let Some(current) = current {
-            for fold in list[..current].iter().flat_map(|p| &p.body.folds) {
-                out += &self.read_value(fold.slot);
+            for phase in &list[..current] {
+                let slots = phase.body.folds.iter().map(|f| f.slot).chain(left(phase));
+                slots.for_each(|slot| out += &self.read_value(slot));
             }
         }
         for (number, phase) in list.iter().enumerate() {
@@ -254,6 +274,7 @@ impl Writer<'_> {
                 }
                 Some(c) if number == c => out += &self.pass(phase, number),
                 // Behind the last pass, its last block does the rest.
+                Some(_) if runs_behind(self.phases, number) => {}
                 Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {
                     out += &self.once(phase, Some(String::new()));
                 }

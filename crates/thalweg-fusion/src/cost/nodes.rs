@@ -5,7 +5,8 @@
 
 use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, Loop, RegionNode, ScanOp};
-use thalweg_kernel::{AccessClass, Body, Node, NodeId, Passes, own_cost};
+use thalweg_kernel::order::SCAN_STEPS;
+use thalweg_kernel::{AccessClass, Along, Body, Node, NodeId, Passes, own_cost};
 
 /// Points of a row beyond which nothing is kept in buffers.
 const KEEP_POINTS: u64 = 1 << 20;
@@ -108,6 +109,13 @@ pub(super) fn nodes(body: &Body, points: u64, rows: u64) -> NodeCounts {
         out.kept += 2 * (from + to);
         out.held += from + to;
     }
+    for c in &body.combined {
+        let steps = if c.along == Along::Fold { 1 } else { SCAN_STEPS };
+        region(c.of, points * wide * steps, &mut out.work);
+        let size: u64 = c.elements().iter().map(|&e| body.dtype(e).size() as u64).sum();
+        out.kept += 2 * size;
+        out.held += size;
+    }
     out
 }
 
@@ -183,10 +191,15 @@ fn classify(body: &Body, passes: &Passes, id: NodeId, evaluations: u64, wide: u6
 
 /// Counts so many evaluations of a loop, of as many turns as are expected.
 fn looped(of: Loop, n: u64, work: &mut Work) {
-    use ElementOp::{Div, FloorDiv, Recip, Rem, Rsqrt, Sqrt};
     let n = n.saturating_mul(of.turns() as u64);
     // The condition, a mask and what carries values over.
     work.simple += n * (2 + of.region().next.len() as u64);
+    region(of, n, work);
+}
+
+/// Counts so many evaluations of a region.
+fn region(of: Loop, n: u64, work: &mut Work) {
+    use ElementOp::{Div, FloorDiv, Recip, Rem, Rsqrt, Sqrt};
     for node in &of.region().nodes {
         match node {
             RegionNode::Element { op: Div | FloorDiv | Rem | Recip | Sqrt | Rsqrt, .. } => work.divide += n,

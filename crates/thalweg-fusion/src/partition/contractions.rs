@@ -67,12 +67,16 @@ pub(super) fn contraction(
             return Err(Rule::SecondProduct);
         }
     }
+    // Tiles have no buffers of whole rows.
+    if reach.ops.iter().any(|&i| ix.seg.ops[i].op.is_combined()) {
+        return Err(Rule::OtherRows);
+    }
     let points = shapes[product].numel();
     let (mut at_points, mut at_rows) = (vec![], vec![]);
     for s in facts.ranked(stores) {
         let own = shapes[s].numel();
         let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
-        let reduced = matches!(ix.seg.ops[s].op, Op::Reduce(_)) && ix.takes_rows(s);
+        let reduced = ix.seg.ops[s].op.is_fold() && ix.takes_rows(s);
         match () {
             () if by_row && (reduced || own != points) => at_rows.push(s),
             () if own == points => at_points.push(s),

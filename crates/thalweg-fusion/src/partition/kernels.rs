@@ -78,7 +78,7 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     for s in facts.ranked(stores).into_iter().filter(|s| !columns.contains(s)) {
         let own = ix.seg.shapes[s].numel();
         let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
-        let reduced = matches!(ix.seg.ops[s].op, Op::Reduce(_)) && ix.takes_rows(s);
+        let reduced = ix.seg.ops[s].op.is_fold() && ix.takes_rows(s);
         match rows {
             Some(_) if by_row && (reduced || own != points) => at_rows.push(s),
             _ if own == points => at_points.push(s),

@@ -298,7 +298,7 @@ impl Writer<'_> {
     /// Whether an operation of this kernel is computed where the map leads.
     fn computed_at(&self, i: usize, map: &IndexMap) -> bool {
         let own = self.ix.seg.shapes[i];
-        if self.outline.row_stores.contains(&i) || matches!(self.ix.seg.ops[i].op, Op::Reduce(_)) {
+        if self.outline.row_stores.contains(&i) || self.ix.seg.ops[i].op.is_fold() {
             let Some(reduction) = self.outline.rows else { return false };
             let row = |r| rows::row_map(self.ix, r);
             return own.numel() == rows::row_count(self.ix, reduction) && rows::same_places(&row(reduction), map);

@@ -25,7 +25,7 @@ pub(crate) fn operand(ix: &Indexed<'_>, reduction: usize) -> ValueId {
 /// The axes that a reduction reduces, as a bit mask.
 pub(crate) fn axes(ix: &Indexed<'_>, reduction: usize) -> u32 {
     match ix.seg.ops[reduction].op {
-        Op::Scan(_) => 1 << (ix.seg.ops[reduction].attr & 0xFF),
+        Op::Scan(_) | Op::ScanBy(_) => 1 << (ix.seg.ops[reduction].attr & 0xFF),
         _ => ix.seg.ops[reduction].attr & 0xFF,
     }
 }
@@ -154,7 +154,7 @@ fn axes_in_order(
 /// Whether the elements of a row may meet in any order: no results that are reproducible across layouts were asked for,
 /// and nothing in the body depends on what stands before what.
 fn is_free(ix: &Indexed<'_>, body: &Body) -> bool {
-    !ix.seg.mode.strict && body.scans.is_empty()
+    !ix.seg.mode.strict && body.scans.is_empty() && body.combined.is_empty()
 }
 
 /// The dimensions of a row kernel over a domain whose reduced axes stand last, from dimension `kept` on.

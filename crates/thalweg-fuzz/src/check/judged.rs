@@ -164,7 +164,8 @@ fn exact(program: &Program, gpu: bool) -> Vec<bool> {
             _ => false,
         };
         exact.push(from_exact && !through && (chooses || single));
-        let makes = matches!(step.op, Op::Matmul | Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_) | Op::Random(_));
+        let makes = matches!(step.op, Op::Matmul | Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_) | Op::Random(_))
+            || step.op.is_combined();
         contracts.push(through || (makes || single && !chooses) && step.dtype.is_float());
     }
     exact

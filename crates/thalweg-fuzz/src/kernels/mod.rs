@@ -6,6 +6,7 @@
 //! so on.
 
 mod code;
+mod rows;
 
 use crate::check::{Checker, Ways};
 use crate::program::{Input, Program};
@@ -14,6 +15,9 @@ use fastrand::Rng;
 use thalweg::kernel::{Call, Field, Int, Mask, Real, Take, Traced};
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, Op, Shape};
+
+/// Every so many kernels have rows.
+const ROWS: u64 = 4;
 
 /// A kernel, and what it is called with.
 struct Case {
@@ -155,6 +159,9 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
 
 /// What is wrong with the kernel of a seed, if anything.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
+    if seed.is_multiple_of(ROWS) {
+        return rows::check(checker, seed, ways);
+    }
     let case = Case::new(seed, true);
     let told = |why: String| format!("{why}\n{:?} over {:?}\n{:#?}", case.dtype, case.over, case.code);
     let tensors = inputs(checker, &case)?;
@@ -208,13 +215,28 @@ fn by_numbers(case: &Case, x: &[Tensor]) -> Result<(), String> {
 
 /// What is recorded as the kernel is called between other operations, as a program.
 fn recorded(case: &Case, inputs: &[Tensor]) -> Result<Program, String> {
+    let made = |x: &[Tensor]| {
+        let (y, i, m) = case.on(x);
+        (after(&y, case.around[1]), if case.around[2] < 2 { vec![i, m] } else { vec![] })
+    };
+    record_program(&case.inputs, inputs, &|i, x| before(x, case.around[0] + i), &made)
+}
+
+/// Results of tensors: one, and more that are kept or not.
+type Made<'a> = dyn Fn(&[Tensor]) -> (Tensor, Vec<Tensor>) + 'a;
+
+/// What is recorded as results are `made` of inputs on which an operation has been done before, as a program.
+fn record_program(
+    inputs: &[Input],
+    tensors: &[Tensor],
+    before: &dyn Fn(usize, &Tensor) -> Tensor,
+    made: &Made<'_>,
+) -> Result<Program, String> {
     let record = |all: bool| {
         thalweg_stream::segments(|| {
             // Each input is first read here, in order.
-            let x: Vec<Tensor> = inputs.iter().enumerate().map(|(i, x)| before(x, case.around[0] + i)).collect();
-            let (y, i, m) = case.on(&x);
-            let y = after(&y, case.around[1]);
-            let rest = if case.around[2] < 2 { vec![i, m] } else { vec![] };
+            let x: Vec<Tensor> = tensors.iter().enumerate().map(|(i, x)| before(i, x)).collect();
+            let (y, rest) = made(&x);
             (y, rest, if all { x } else { vec![] })
         })
     };
@@ -227,7 +249,7 @@ fn recorded(case: &Case, inputs: &[Tensor]) -> Result<Program, String> {
     if segment.inputs.len() != inputs.len() {
         return Err(format!("{} inputs of {}", segment.inputs.len(), inputs.len()));
     }
-    Ok(Program::of(segment, case.inputs.clone()))
+    Ok(Program::of(segment, inputs.to_vec()))
 }
 
 /// An operation whose result has the input's shape and dtype.

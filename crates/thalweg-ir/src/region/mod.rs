@@ -282,6 +282,52 @@ impl Loop {
         })
     }
 
+    /// Whether it is the combine of a monoid of the user's own: one turn, which is always taken, puts the arguments (a
+    /// partial result that comes after) to the carried values (one that comes before). These begin as constants, which are
+    /// the identity, and are as many as the arguments and of their dtypes: f32, f64 or i32.
+    pub fn is_combine(self) -> bool {
+        let r = self.region();
+        let constant = |f: &First| matches!(f, First::Const { .. });
+        let always = matches!(r.nodes[r.go as usize], RegionNode::Const { bits: 1, .. });
+        let number = |d: &DType| matches!(d, DType::F32 | DType::F64 | DType::I32);
+        let same = r.first.len() == r.args.len() && r.args.iter().enumerate().all(|(i, &d)| d == self.carried(i));
+        r.most == 1 && always && same && r.first.iter().all(constant) && r.args.iter().all(number)
+    }
+
+    /// The identity of a combine, by component, in the form of [`crate::Scalar::to_bits`].
+    pub fn identity(self) -> impl Iterator<Item = u64> {
+        self.region().first.iter().map(|f| match *f {
+            First::Const { bits, .. } => bits,
+            First::Arg(_) => unreachable!("a combine begins with constants"),
+        })
+    }
+
+    /// Of a combine that is the linear recurrence, `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` of floats of one dtype: which
+    /// components are the coefficient and the value.
+    pub fn linear(self) -> Option<[usize; 2]> {
+        let region = self.region();
+        let node = |n: u32| &region.nodes[n as usize];
+        let pair = |n: u32, op: ElementOp| match node(n) {
+            RegionNode::Element { op: o, args } if *o == op => Some([args[0], args[1]]),
+            _ => None,
+        };
+        let product = |n: u32, x: &RegionNode, y: &RegionNode| {
+            let factors = pair(n, ElementOp::Mul).map(|f| f.map(node));
+            factors.is_some_and(|[p, q]| p == x && q == y || p == y && q == x)
+        };
+        if !self.is_combine() || region.next.len() != 2 {
+            return None;
+        }
+        let dtype = self.carried(0);
+        let found = [[0, 1], [1, 0]].into_iter().find(|&[a, b]: &[usize; 2]| {
+            let (before, after) = (|c: usize| RegionNode::Carried(c as u16), |c: usize| RegionNode::Arg(c as u16));
+            let value = |p: u32, q: u32| product(p, &after(a), &before(b)) && *node(q) == after(b);
+            let sum = pair(region.next[b], ElementOp::Add);
+            product(region.next[a], &before(a), &after(a)) && sum.is_some_and(|[p, q]| value(p, q) || value(q, p))
+        });
+        found.filter(|_| dtype.is_float() && self.carried(1) == dtype)
+    }
+
     /// Turns that are expected.
     pub fn turns(self) -> u32 {
         self.region().most.clamp(1, EXPECTED_TURNS)

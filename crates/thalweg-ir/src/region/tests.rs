@@ -73,3 +73,21 @@ fn what_is_no_region_is_refused() {
     }
     assert_eq!(Loop::parse("loop{5;f32;a0;c0;0;0}"), None);
 }
+
+/// Whichever way a linear recurrence is written, it is one; what is near it is none.
+#[test]
+fn a_linear_recurrence_is_known_as_one() {
+    let of = |nodes: &str, next: &str| {
+        let text = format!("loop{{1;f32,f32;k0:f32,k0:f32;k1:bool,c0,c1,a0,a1,{nodes};0;{next}}}");
+        Loop::parse(&text).expect("a region")
+    };
+    assert_eq!(of("mul:1:3,mul:3:2,add:6:4", "5,7").linear(), Some([0, 1]));
+    assert_eq!(of("mul:3:1,mul:2:3,add:4:6", "5,7").linear(), Some([0, 1]));
+    assert_eq!(of("mul:2:4,mul:4:1,add:6:3", "7,5").linear(), Some([1, 0]));
+    // The coefficient of what comes before; a difference; a side that is missing.
+    assert_eq!(of("mul:1:3,mul:1:2,add:6:4", "5,7").linear(), None);
+    assert_eq!(of("mul:1:3,mul:3:2,sub:6:4", "5,7").linear(), None);
+    assert_eq!(of("mul:1:3,mul:3:2,add:6:2", "5,7").linear(), None);
+    let more = Loop::parse("loop{2;f32;k0:f32;k1:bool,c0,a0,add:1:2;0;3}").expect("a region");
+    assert!(!more.is_combine() && more.linear().is_none());
+}

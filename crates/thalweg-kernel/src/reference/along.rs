@@ -1,10 +1,10 @@
 //! Meanings of what goes along an axis: scans and sorts, gather, scatter.
 
 use super::{Array, ravel, unravel};
-use crate::order::SCAN_BLOCK;
+use crate::order::{self, SCAN_BLOCK};
 use std::cmp::Ordering;
 use thalweg_ir::monoid::Partial;
-use thalweg_ir::{DType, REVERSE, RelOp, Scalar, ScanOp, ScatterOp, Shape};
+use thalweg_ir::{COMPONENT, DType, Loop, Op, REVERSE, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 
 /// The order that sorts go by: numbers as they are (-0 and +0 alike), NaN above all of them.
 pub fn order(a: Scalar, b: Scalar) -> Ordering {
@@ -27,6 +27,38 @@ pub(super) fn scan(op: ScanOp, attr: u32, a: &Array, shape: Shape, dtype: DType)
         }
     }
     Array::from_fn(shape, dtype, |p| out[p])
+}
+
+/// A component of the fold or scan of every row by a combine of the user's own: in the components' dtypes, in the order
+/// that is part of the meaning.
+pub(super) fn combined(rel: &RelOp, of: Loop, args: &[&Array], shape: Shape) -> Array {
+    let fold = matches!(rel.op, Op::FoldBy(_));
+    let from = args[0].shape;
+    let axis = if fold { (rel.attr & 0xFF).trailing_zeros() } else { rel.attr & 0xFF } as usize;
+    let (n, component) = (from[axis], (rel.attr >> COMPONENT) as usize);
+    let step: usize = from[axis + 1..].iter().product();
+    let combine = |a: &Vec<Scalar>, b: &Vec<Scalar>| super::looped::combined(of, a, b);
+    let rows = (0..shape.numel() / if fold { 1 } else { n.max(1) }).map(|r| (r / step) * step * n + r % step);
+    let mut out = vec![Scalar::Int(0); shape.numel()];
+    for (r, first) in rows.enumerate() {
+        let element = |i: usize| args.iter().map(|a| a.get(first + i * step)).collect::<Vec<_>>();
+        let mut row: Vec<Vec<Scalar>> = (0..n).map(element).collect();
+        if fold {
+            let identity = of.identity().zip(&of.region().args).map(|(bits, &d)| Scalar::from_bits(bits, d)).collect();
+            out[r] = order::fold_by(row, identity, combine)[component];
+            continue;
+        }
+        let reverse = rel.attr & REVERSE != 0;
+        if reverse {
+            row.reverse();
+        }
+        order::scan_by(&mut row, &combine);
+        for (i, v) in row.into_iter().enumerate() {
+            let i = if reverse { n - 1 - i } else { i };
+            out[first + i * step] = v[component];
+        }
+    }
+    Array::from_fn(shape, rel.dtype, |p| out[p])
 }
 
 /// A scan of one row of elements of a dtype, not yet rounded.

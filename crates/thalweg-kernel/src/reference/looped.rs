@@ -26,6 +26,17 @@ pub fn looped(of: Loop, args: &[Scalar]) -> Vec<Scalar> {
     carried
 }
 
+/// Two partial results put together by a combine of the user's own ([`Loop::is_combine`]).
+pub fn combined(of: Loop, before: &[Scalar], after: &[Scalar]) -> Vec<Scalar> {
+    let region = of.region();
+    let mut turn = Turn { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
+    let held = |values: &[Scalar]| -> Vec<Scalar> {
+        values.iter().zip(&region.args).map(|(&v, &dtype)| held(v, dtype)).collect()
+    };
+    turn.run(&held(before), &held(after));
+    region.next.iter().map(|&n| turn.values[n as usize]).collect()
+}
+
 /// A scalar in the form that values of the dtype have.
 fn held(value: Scalar, dtype: DType) -> Scalar {
     if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::Int(value.to_i64()) }

@@ -15,7 +15,7 @@ mod tests;
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
-use signature::{Kind, Parameter, Signature};
+use signature::{Form, Kind, Parameter, Signature};
 use syn::{Error, Expr, ItemFn};
 
 /// The errors of one kernel, each at its token.
@@ -37,7 +37,7 @@ impl Errors {
 
 pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let (by_place, most) = read_options(options, &mut errors);
+    let (form, most) = read_options(options, &mut errors);
     let mut function = match syn::parse2::<ItemFn>(function) {
         Ok(function) => function,
         Err(error) => {
@@ -45,7 +45,7 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
             return errors.0.expect("one was added").to_compile_error();
         }
     };
-    let signature = signature::read(&function, by_place, &mut errors);
+    let signature = signature::read(&function, form, &mut errors);
     let Some(signature) = signature else { return told(errors) };
     rewrite::function(&mut function, &signature.number, most, &mut errors);
     match errors.0 {
@@ -54,12 +54,16 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
     }
 }
 
-/// Whether a kernel is called at places, and after how many turns its loops end.
-fn read_options(options: TokenStream, errors: &mut Errors) -> (bool, Option<u32>) {
-    let (mut by_place, mut most) = (false, None);
+/// What a kernel is written over, and after how many turns its loops end.
+fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>) {
+    let (mut form, mut most) = (Form::Map, None);
     let read = syn::meta::parser(|option| match () {
         _ if option.path.is_ident("index") => {
-            by_place = true;
+            form = Form::Index;
+            Ok(())
+        }
+        _ if option.path.is_ident("row") => {
+            form = Form::Row;
             Ok(())
         }
         _ if option.path.is_ident("max_turns") => {
@@ -71,12 +75,14 @@ fn read_options(options: TokenStream, errors: &mut Errors) -> (bool, Option<u32>
             most = Some(turns);
             Ok(())
         }
-        _ => Err(option.error("a kernel is #[kernel], #[kernel(index)] or #[kernel(max_turns = 1000)]")),
+        _ => {
+            Err(option.error("a kernel is #[kernel], #[kernel(index)], #[kernel(row)] or #[kernel(max_turns = 1000)]"))
+        }
     });
     if let Err(error) = syn::parse::Parser::parse2(read, options) {
         errors.add(error);
     }
-    (by_place, most)
+    (form, most)
 }
 
 fn told(errors: Errors) -> TokenStream {
@@ -105,7 +111,7 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     let (mut inputs, mut converted) = (vec![], vec![]);
     for Parameter { name, mutable, kind, ty, rank } in parameters {
         let own = match kind {
-            Kind::Number | Kind::Plain | Kind::Field(_) => {
+            Kind::Number | Kind::Plain | Kind::Field(_) | Kind::Row(_) => {
                 inputs.push(quote!(#mutable #name: #ty));
                 continue;
             }
@@ -158,6 +164,8 @@ impl Arguments {
             Kind::Mask => (quote!(Mask), quote!(call.mask(#number))),
             Kind::Field(false) => (quote!(Field(#rank)), quote!(call.field(#number))),
             Kind::Field(true) => (quote!(Field(#rank)), quote!(&call.field(#number))),
+            Kind::Row(false) => (quote!(Row), quote!(call.row(#number))),
+            Kind::Row(true) => (quote!(Row), quote!(&call.row(#number))),
             Kind::Place => return self.arguments.push(quote!(call.place::<{ #rank }>())),
             Kind::Plain => {
                 self.inputs.push(quote!(#given: #ty));
@@ -181,6 +189,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let ItemFn { attrs, vis, sig, .. } = function;
     let name = &sig.ident;
     let by_place = parameters.first().is_some_and(|p| p.kind == Kind::Place);
+    let by_row = parameters.iter().any(|p| matches!(p.kind, Kind::Row(_)));
     let mut all = Arguments::default();
     parameters.iter().enumerate().for_each(|(at, parameter)| all.push(at, parameter));
     let Arguments { inputs, operands, arguments } = all;
@@ -214,6 +223,39 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
             quote!(::core::option::Option::Some(self.over)),
         ),
     };
+    if by_row {
+        let on_last = format!("{on} Rows are along the last axis.");
+        let along = format!("The same with rows along an axis. {on}");
+        let given: Vec<_> = inputs.iter().map(|input| input.clone().into_iter().next()).collect();
+        return quote! {
+            #(#conditions)*
+            #[doc = #about]
+            #[allow(non_camel_case_types, dead_code, reason = "named as its function")]
+            #[derive(Clone, Copy)]
+            #vis struct #name {}
+            #(#conditions)*
+            impl #name {
+                #[doc = #on_last]
+                #[track_caller]
+                #[allow(dead_code, clippy::too_many_arguments, reason = "written by #[kernel]")]
+                #vis fn on<#(#declared),*>(#(#inputs),*) -> #output {
+                    #name::along::<#(#used),*>(-1 #(, #given)*)
+                }
+                #[doc = #along]
+                #[track_caller]
+                #[allow(dead_code, clippy::too_many_arguments, reason = "written by #[kernel]")]
+                #vis fn along<#(#declared),*>(
+                    axis: impl ::core::convert::Into<::thalweg::Axis>
+                    #(, #inputs)*
+                ) -> #output {
+                    let axis = ::core::convert::Into::into(axis);
+                    let call = ::thalweg::kernel::Call::along(#text, axis, &[#(#operands),*]);
+                    let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
+                    call.record(results)
+                }
+            }
+        };
+    }
     quote! {
         #(#conditions)*
         #[doc = #about]

@@ -40,30 +40,50 @@ pub(super) enum Kind {
     Place,
     /// A field that an index kernel reads; whether by reference.
     Field(bool),
+    /// A row of a row kernel; whether by reference.
+    Row(bool),
     /// Plain data, known when the kernel is called on tensors.
     Plain,
+}
+
+/// What a kernel is written over.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Form {
+    /// Numbers.
+    #[default]
+    Map,
+    /// The place of the result, and fields.
+    Index,
+    /// Rows.
+    Row,
 }
 
 /// What a kernel gives.
 pub(super) enum Given {
     One(Kind),
+    /// A row.
+    Row,
     Tuple(Vec<Given>),
     Array(Box<Given>, syn::Expr),
 }
 
 impl Given {
-    fn of(ty: &Type, number: &Ident, errors: &mut Errors) -> Given {
+    fn of(ty: &Type, number: &Ident, form: Form, errors: &mut Errors) -> Given {
         match ty {
-            Type::Paren(inner) => Given::of(&inner.elem, number, errors),
-            Type::Group(inner) => Given::of(&inner.elem, number, errors),
+            _ if form == Form::Row && is_row(ty) => Given::Row,
+            Type::Paren(inner) => Given::of(&inner.elem, number, form, errors),
+            Type::Group(inner) => Given::of(&inner.elem, number, form, errors),
             Type::Tuple(all) if !all.elems.is_empty() => {
-                Given::Tuple(all.elems.iter().map(|t| Given::of(t, number, errors)).collect())
+                Given::Tuple(all.elems.iter().map(|t| Given::of(t, number, form, errors)).collect())
             }
-            Type::Array(array) => Given::Array(Box::new(Given::of(&array.elem, number, errors)), array.len.clone()),
+            Type::Array(array) => {
+                Given::Array(Box::new(Given::of(&array.elem, number, form, errors)), array.len.clone())
+            }
             _ => match kind(ty, number) {
                 Some(kind) => Given::One(kind),
                 None => {
-                    let takes = format!("a kernel gives `{number}`, `i32`, `bool`, tuples or arrays of them");
+                    let row = if form == Form::Row { format!("`Row<{number}>`, ") } else { String::new() };
+                    let takes = format!("a kernel gives {row}`{number}`, `i32`, `bool`, tuples or arrays of them");
                     errors.at(ty, takes);
                     Given::One(Kind::Number)
                 }
@@ -77,6 +97,7 @@ impl Given {
             Given::One(Kind::Int) => quote!(::thalweg::kernel::Int<#number>),
             Given::One(Kind::Mask) => quote!(::thalweg::kernel::Mask<#number>),
             Given::One(_) => quote!(#number),
+            Given::Row => quote!(::thalweg::kernel::Row<#number>),
             Given::Tuple(all) => {
                 let all = all.iter().map(|g| g.on_numbers(number));
                 quote!((#(#all,)*))
@@ -91,7 +112,7 @@ impl Given {
     /// The type of a call on tensors.
     pub fn on_tensors(&self) -> TokenStream {
         match self {
-            Given::One(_) => quote!(::thalweg::Tensor),
+            Given::One(_) | Given::Row => quote!(::thalweg::Tensor),
             Given::Tuple(all) => {
                 let all = all.iter().map(Given::on_tensors);
                 quote!((#(#all,)*))
@@ -107,6 +128,7 @@ impl Given {
     pub fn has_plain(&self) -> bool {
         match self {
             Given::One(kind) => matches!(kind, Kind::Int | Kind::Mask),
+            Given::Row => false,
             Given::Tuple(all) => all.iter().any(Given::has_plain),
             Given::Array(one, _) => one.has_plain(),
         }
@@ -143,7 +165,7 @@ fn is_real<'a>(mut bounds: impl Iterator<Item = &'a TypeParamBound>) -> bool {
 }
 
 /// Reads the signature; none where it cannot be made sense of.
-pub(super) fn read(function: &ItemFn, by_place: bool, errors: &mut Errors) -> Option<Signature> {
+pub(super) fn read(function: &ItemFn, form: Form, errors: &mut Errors) -> Option<Signature> {
     let sig = &function.sig;
     let plain = "a kernel is a plain function";
     sig.constness.iter().for_each(|t| errors.at(t, plain));
@@ -185,19 +207,23 @@ pub(super) fn read(function: &ItemFn, by_place: bool, errors: &mut Errors) -> Op
         match input {
             FnArg::Receiver(own) => errors.at(own, "a kernel is a function by itself, not a method"),
             FnArg::Typed(typed) => {
-                let of = Of { number: &number, by_place, first: at == 0 };
+                let of = Of { number: &number, form, first: at == 0 };
                 parameters.extend(parameter(typed, &of, errors));
             }
         }
     }
-    if errors.0.is_none() && by_place && parameters.first().is_none_or(|p| p.kind != Kind::Place) {
+    if errors.0.is_none() && form == Form::Index && parameters.first().is_none_or(|p| p.kind != Kind::Place) {
         errors.at(&sig.ident, "the first parameter of an index kernel is the place of the result: `at: [i32; 2]`");
+    }
+    let rows = parameters.iter().any(|p| matches!(p.kind, Kind::Row(_)));
+    if errors.0.is_none() && form == Form::Row && !rows {
+        errors.at(&sig.ident, format!("a row kernel takes a row: a parameter of type `Row<{number}>`"));
     }
     if errors.0.is_none() && parameters.iter().all(|p| matches!(p.kind, Kind::Plain | Kind::Place)) {
         errors.at(&sig.ident, format!("a kernel takes an operand: a parameter of type `{number}`, `i32` or `bool`"));
     }
     let result = match &sig.output {
-        ReturnType::Type(_, ty) => Given::of(ty, &number, errors),
+        ReturnType::Type(_, ty) => Given::of(ty, &number, form, errors),
         ReturnType::Default => {
             errors.at(&sig.ident, format!("a kernel gives something: `-> {number}`"));
             Given::One(Kind::Number)
@@ -209,8 +235,8 @@ pub(super) fn read(function: &ItemFn, by_place: bool, errors: &mut Errors) -> Op
 /// What a parameter is one of.
 struct Of<'a> {
     number: &'a Ident,
-    /// Whether it is an index kernel.
-    by_place: bool,
+    /// What the kernel is written over.
+    form: Form,
     first: bool,
 }
 
@@ -234,6 +260,12 @@ fn by_place(ty: &Type, of: &Of<'_>) -> Option<(Kind, TokenStream)> {
     }
 }
 
+/// Whether a type is `Row<..>`.
+fn is_row(ty: &Type) -> bool {
+    let Type::Path(path) = ty else { return false };
+    path.path.segments.last().is_some_and(|s| s.ident == "Row" && !s.arguments.is_empty())
+}
+
 fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<Parameter> {
     let number = of.number;
     let name = match &*typed.pat {
@@ -243,21 +275,34 @@ fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<P
             return None;
         }
     };
-    if let Some((kind, rank)) = by_place(&typed.ty, of).filter(|_| of.by_place) {
+    if let Some((kind, rank)) = by_place(&typed.ty, of).filter(|_| of.form == Form::Index) {
         let (name, mutable) = (name.ident.clone(), name.mutability);
         return Some(Parameter { name, mutable, kind, ty: (*typed.ty).clone(), rank: Some(rank) });
     }
-    let kind = kind(&typed.ty, number).unwrap_or(Kind::Plain);
+    let row = |ty: &Type| match ty {
+        Type::Reference(r) if r.mutability.is_none() && is_row(&r.elem) => Some(Kind::Row(true)),
+        ty => is_row(ty).then_some(Kind::Row(false)),
+    };
+    let row = row(&typed.ty).filter(|_| of.form == Form::Row);
+    let kind = row.or_else(|| kind(&typed.ty, number)).unwrap_or(Kind::Plain);
     if kind == Kind::Plain {
         let ty = &typed.ty;
         if mentions(quote!(#ty), number) {
             let field = format_ident!("Field");
-            let takes = match of.by_place {
-                false if mentions(quote!(#ty), &field) => "a field is read by a kernel that is #[kernel(index)]".into(),
-                true => format!(
+            let takes = match of.form {
+                Form::Map | Form::Row if mentions(quote!(#ty), &field) => {
+                    "a field is read by a kernel that is #[kernel(index)]".into()
+                }
+                Form::Map | Form::Index if mentions(quote!(#ty), &format_ident!("Row")) => {
+                    "a row is taken by a kernel that is #[kernel(row)]".into()
+                }
+                Form::Row => {
+                    format!("a parameter of a row kernel is `Row<{number}>`, `{number}`, `i32`, `bool`, or plain data")
+                }
+                Form::Index => format!(
                     "a parameter of an index kernel is `&Field<{number}, 2>`, `{number}`, `i32`, `bool`, or plain data"
                 ),
-                false => format!(
+                Form::Map => format!(
                     "a parameter of a kernel is `{number}`, `i32`, `bool`, or plain data; for several numbers write \
                      several parameters"
                 ),

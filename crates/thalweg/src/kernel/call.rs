@@ -6,14 +6,15 @@
 use super::field::Field;
 use super::integer::{Int, Mask};
 use super::replay::Recording;
+use super::row::Row;
 use super::trace::Traced;
 use super::trace::{Kind, Open, TracedField};
-use crate::{DType, Device, Operand, Shape, Tensor};
+use crate::{Axis, DType, Device, Operand, Shape, Tensor};
 
 /// A call of a kernel on tensors, in the making; what `#[kernel]` writes.
 pub struct Call<'a> {
     name: &'static str,
-    operands: Vec<(&'static str, Operand<'a>)>,
+    operands: Vec<(&'static str, Take, Operand<'a>)>,
     /// What the operands broadcast to.
     shape: Shape,
     /// The kernel's float dtype.
@@ -33,6 +34,16 @@ pub enum Take {
     Mask,
     /// A `Field` of so many dimensions.
     Field(usize),
+    /// A `Row`.
+    Row,
+}
+
+/// A number that a kernel gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    number: Traced,
+    /// Whether it stands for a row.
+    row: bool,
 }
 
 /// What a kernel can give: numbers, integers, truth values, tuples and arrays of them.
@@ -41,7 +52,7 @@ pub trait Outputs {
     /// The same with tensors in their places.
     type Tensors;
     /// The numbers in order.
-    fn numbers(&self, list: &mut Vec<Traced>);
+    fn numbers(&self, list: &mut Vec<Output>);
     /// Takes their tensors.
     fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> Self::Tensors;
 }
@@ -54,12 +65,30 @@ impl<'a> Call<'a> {
     /// When none is a tensor (of an index kernel there may be none), dtypes or ranks are not what the signature says, or shapes do not broadcast.
     #[track_caller]
     pub fn new(name: &'static str, over: Option<Shape>, operands: &[(&'static str, Take, Operand<'a>)]) -> Call<'a> {
+        Call::with(name, (over, None), operands)
+    }
+
+    /// A call of a row kernel along an axis of what its rows broadcast to.
+    ///
+    /// # Panics
+    /// As [`Call::new`]; when no row is a tensor, or there is no such axis.
+    #[track_caller]
+    pub fn along(name: &'static str, axis: Axis, operands: &[(&'static str, Take, Operand<'a>)]) -> Call<'a> {
+        Call::with(name, (None, Some(axis)), operands)
+    }
+
+    #[track_caller]
+    fn with(
+        name: &'static str,
+        (over, rows): (Option<Shape>, Option<Axis>),
+        operands: &[(&'static str, Take, Operand<'a>)],
+    ) -> Call<'a> {
         let float = float_dtype(name, operands);
         let mut shape = over.unwrap_or(Shape::SCALAR);
         let mut first: Option<&Tensor> = None;
         for &(operand, take, given) in operands {
             let dtype = match take {
-                Take::Number | Take::Field(_) => float,
+                Take::Number | Take::Field(_) | Take::Row => float,
                 Take::Int => DType::I32,
                 Take::Mask => DType::Bool,
             };
@@ -86,6 +115,10 @@ impl<'a> Call<'a> {
                 }
                 continue;
             }
+            // What has one element a row is looked at when it is known which rows there are.
+            if rows.is_some() && take != Take::Row {
+                continue;
+            }
             let both = shape.broadcast(t.shape()).filter(|both| over.is_none_or(|over| *both == over));
             let Some(both) = both else {
                 panic!("{name}: operand `{operand}` of shape {} does not broadcast with {shape}", t.shape())
@@ -98,13 +131,23 @@ impl<'a> Call<'a> {
             None if over.is_some() => Device::default(),
             None => panic!("{name}: no operand is a tensor; on numbers, call {name}(..) itself"),
         };
-        let operands = operands.iter().map(|o| (o.0, o.2)).collect();
+        if let Some(axis) = rows {
+            let open = Open::new(name);
+            open.along(check_rows(name, shape, axis, operands));
+            return Call { name, operands: operands.to_vec(), shape, float, device, open };
+        }
+        let operands = operands.to_vec();
         Call { name, operands, shape, float, device, open: Open::new(name) }
     }
 
     /// Operand `i`, an `F`.
     pub fn number(&self, i: usize) -> Traced {
         self.open.operand(i, Kind::Float)
+    }
+
+    /// Operand `i`, a row.
+    pub fn row(&self, i: usize) -> Row<Traced> {
+        Row::new([self.number(i)])
     }
 
     /// Operand `i`, an `i32`.
@@ -119,7 +162,7 @@ impl<'a> Call<'a> {
 
     /// Operand `i`, a field.
     pub fn field<const N: usize>(&self, i: usize) -> Field<Traced, N> {
-        let Operand::Tensor(t) = self.operands[i].1 else { unreachable!("a field is a tensor") };
+        let Operand::Tensor(t) = self.operands[i].2 else { unreachable!("a field is a tensor") };
         Field(TracedField { operand: i, sizes: t.dims().to_vec() })
     }
 
@@ -147,11 +190,34 @@ impl<'a> Call<'a> {
         trace.check();
         let mut numbers = vec![];
         results.numbers(&mut numbers);
-        let results: Vec<usize> = numbers.into_iter().map(|x| trace.place(x)).collect();
+        let rows: Vec<bool> = numbers.iter().map(|o| o.row).collect();
+        let results: Vec<usize> = numbers.into_iter().map(|o| trace.place(o.number)).collect();
+        let operands = operands.into_iter().map(|(name, take, given)| (name, take == Take::Row, given)).collect();
         let mut recording = Recording::new(name, operands, (float, device), shape, trace);
         recording.run(&results);
-        O::tensors(&mut results.into_iter().map(|i| recording.result(i)).collect::<Vec<_>>().into_iter())
+        let tensors: Vec<Tensor> = results.into_iter().zip(rows).map(|(i, row)| recording.result(i, row)).collect();
+        O::tensors(&mut tensors.into_iter())
     }
+}
+
+/// The axis of a row kernel whose rows broadcast to a shape, where its operands fit that.
+#[track_caller]
+fn check_rows(name: &str, shape: Shape, axis: Axis, operands: &[(&str, Take, Operand<'_>)]) -> usize {
+    if !operands.iter().any(|o| o.1 == Take::Row && matches!(o.2, Operand::Tensor(_))) {
+        panic!("{name}: no row is a tensor; on numbers, call {name}(..) itself");
+    }
+    let axis = axis.of(name, shape.rank());
+    if shape[axis] > i32::MAX as usize {
+        panic!("{name}: rows of {} elements are beyond i32", shape[axis]);
+    }
+    let once = shape.remove(axis);
+    for (operand, take, given) in operands {
+        let Operand::Tensor(t) = given else { continue };
+        if *take != Take::Row && once.broadcast(t.shape()) != Some(once) {
+            panic!("{name}: operand `{operand}` of shape {} does not broadcast to an element a row, {once}", t.shape());
+        }
+    }
+    axis
 }
 
 /// The float dtype of a call: that of its tensors, of which there may be none.
@@ -159,7 +225,7 @@ impl<'a> Call<'a> {
 fn float_dtype(name: &str, operands: &[(&str, Take, Operand<'_>)]) -> DType {
     let mut found: Option<(&str, DType)> = None;
     for &(operand, take, given) in operands {
-        let (Operand::Tensor(t), Take::Number | Take::Field(_)) = (given, take) else { continue };
+        let (Operand::Tensor(t), Take::Number | Take::Field(_) | Take::Row) = (given, take) else { continue };
         if !t.dtype().is_float() {
             panic!("{name}: operand `{operand}` takes a float dtype, not {}; .cast(DType::F32) first", t.dtype());
         }
@@ -178,9 +244,9 @@ macro_rules! numbers {
     ($($t:ty: $x:ident => $number:expr;)*) => {$(
         impl Outputs for $t {
             type Tensors = Tensor;
-            fn numbers(&self, list: &mut Vec<Traced>) {
+            fn numbers(&self, list: &mut Vec<Output>) {
                 let $x = self;
-                list.push($number);
+                list.push(Output { number: $number, row: false });
             }
             fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> Tensor {
                 each.next().expect("there is one for each")
@@ -194,9 +260,22 @@ numbers! {
     Mask<Traced>: x => x.0;
 }
 
+/// A row of numbers.
+impl<T: Outputs<Tensors = Tensor> + Copy> Outputs for Row<Traced, T> {
+    type Tensors = Tensor;
+    fn numbers(&self, list: &mut Vec<Output>) {
+        let first = list.len();
+        self.elements()[0].numbers(list);
+        list[first..].iter_mut().for_each(|o| o.row = true);
+    }
+    fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> Tensor {
+        T::tensors(each)
+    }
+}
+
 impl<T: Outputs, const N: usize> Outputs for [T; N] {
     type Tensors = [T::Tensors; N];
-    fn numbers(&self, list: &mut Vec<Traced>) {
+    fn numbers(&self, list: &mut Vec<Output>) {
         self.iter().for_each(|x| x.numbers(list));
     }
     fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> [T::Tensors; N] {
@@ -208,7 +287,7 @@ macro_rules! tuples {
     ($($($t:ident $n:tt)+;)*) => {$(
         impl<$($t: Outputs),+> Outputs for ($($t,)+) {
             type Tensors = ($($t::Tensors,)+);
-            fn numbers(&self, list: &mut Vec<Traced>) {
+            fn numbers(&self, list: &mut Vec<Output>) {
                 $(self.$n.numbers(list);)+
             }
             fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> Self::Tensors {

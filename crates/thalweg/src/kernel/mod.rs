@@ -24,10 +24,14 @@
 //! fuses with what stands around it, has derivatives of every order, and runs on every device. Operands are tensors and
 //! numbers that broadcast; numbers are arguments, no part of the plan.
 //!
+//! Three shapes: an element from elements (`#[kernel]`), an element from its place and fields (`#[kernel(index)]`), and rows with
+//! folds and scans (`#[kernel(row)]`, [`Row`]).
+//!
 //! docs/custom-kernels.md tells what can stand in a kernel, and what it gains over methods of tensors.
 
 mod branch;
 mod call;
+mod combining;
 mod compare;
 mod field;
 mod integer;
@@ -37,11 +41,13 @@ mod place;
 mod real;
 mod regions;
 mod replay;
+mod replay_rows;
 mod repr;
+mod row;
 mod trace;
 
 pub use branch::{Branch, Condition, Logic, and, lift, or, select};
-pub use call::{Call, Outputs, Take};
+pub use call::{Call, Output, Outputs, Take};
 pub use compare::{Compare, compare};
 pub use field::Field;
 pub use integer::{Int, Mask};
@@ -52,6 +58,7 @@ pub use real::Real;
 pub use repr::Edge;
 #[doc(hidden)]
 pub use repr::{Repr, Turns};
+pub use row::Row;
 pub use thalweg_ir::ElementOp;
 pub use trace::Traced;
 #[doc(hidden)]

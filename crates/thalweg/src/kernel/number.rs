@@ -3,6 +3,7 @@
 use super::repr::{Edge, Repr, Turns};
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp};
+use thalweg_kernel::Along;
 
 /// The result of an operation on integers or truth values of a dtype.
 pub(super) fn on_ints(op: ElementOp, dtype: DType, args: &[i64]) -> i64 {
@@ -113,6 +114,12 @@ macro_rules! numbers {
             }
             fn turns(_: u32) -> Option<Box<dyn Turns<$t>>> {
                 None
+            }
+            fn combining(_: Along) -> Option<Box<dyn Turns<$t>>> {
+                None
+            }
+            fn place(i: i32) -> i32 {
+                i
             }
             fn under(_: bool, _: bool) {}
             fn done() {}

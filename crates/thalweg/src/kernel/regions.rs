@@ -24,6 +24,8 @@ pub(super) struct Regions {
 pub(super) enum Refused {
     /// A read at a place that a loop changes: of the read of that number.
     Read(u32),
+    /// A fold or scan of a row that a loop changes.
+    Combined,
 }
 
 impl Regions {
@@ -50,8 +52,10 @@ impl Regions {
             Node::Looped { of, .. } => self.around(trace, &self.of(of).1),
             _ => self.around(trace, &trace.args(i).collect::<Vec<_>>()),
         };
-        if let (Node::Read(read), Some(_)) = (node, inside) {
-            return Err(Refused::Read(read));
+        match (node, inside) {
+            (Node::Read(read), Some(_)) => return Err(Refused::Read(read)),
+            (Node::Combined { .. }, Some(_)) => return Err(Refused::Combined),
+            _ => {}
         }
         self.inside.push(inside);
         Ok(())

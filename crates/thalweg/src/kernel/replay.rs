@@ -14,67 +14,94 @@ use crate::operand::Arg;
 use crate::record::{push, push_all};
 use crate::tape::is_tracking;
 use crate::{DType, Device, Operand, Scalar, Shape, Tensor};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use thalweg_ir::{ElementOp, MAX_ARGS, Op};
 
 /// What a node of the trace is on these operands.
 #[derive(Clone)]
-enum Value {
+pub(super) enum Value {
     Tensor(Tensor),
     Scalar(Scalar),
 }
 
 /// The replay of a trace on operands.
 pub(super) struct Recording<'a> {
-    name: &'static str,
-    names: Vec<&'static str>,
-    operands: Vec<Operand<'a>>,
+    pub(super) name: &'static str,
+    pub(super) names: Vec<&'static str>,
+    pub(super) operands: Vec<Operand<'a>>,
     /// The kernel's float dtype.
     float: DType,
-    device: Device,
+    pub(super) device: Device,
     /// The shape of the results.
-    over: Shape,
-    trace: Trace,
+    pub(super) over: Shape,
+    pub(super) trace: Trace,
     /// Of each node the number that it is, where that follows from numbers alone.
-    known: Vec<Option<Scalar>>,
+    pub(super) known: Vec<Option<Scalar>>,
     /// The loops whose ends depend on data.
-    regions: Regions,
+    pub(super) regions: Regions,
+    /// What is asked for of the results of folds and scans, by their numbers.
+    pub(super) wanted: Vec<Vec<bool>>,
+    /// What they have given.
+    pub(super) combined: RefCell<HashMap<u32, Vec<Option<Tensor>>>>,
+    /// Of each operand whether it has rows, of a row kernel.
+    pub(super) rows: Vec<bool>,
     /// Of each node what it is by the result's place.
     affine: Vec<Option<Affine>>,
     values: Vec<Option<Value>>,
 }
 
 impl<'a> Recording<'a> {
+    /// Of operands with their names, and whether they have rows.
     #[track_caller]
     pub fn new(
         name: &'static str,
-        operands: Vec<(&'static str, Operand<'a>)>,
+        operands: Vec<(&'static str, bool, Operand<'a>)>,
         (float, device): (DType, Device),
         over: Shape,
         trace: Trace,
     ) -> Recording<'a> {
-        let (names, operands): (_, Vec<_>) = operands.into_iter().unzip();
+        let names = operands.iter().map(|o| o.0).collect();
+        let rows = operands.iter().map(|o| o.1).collect();
+        let operands: Vec<_> = operands.into_iter().map(|o| o.2).collect();
         let (known, affine) = (Vec::with_capacity(trace.nodes.len()), vec![]);
         let values = Vec::with_capacity(trace.nodes.len());
         let regions = Regions::new(&trace, float);
-        let mut own = Recording { name, names, operands, float, device, over, trace, known, regions, affine, values };
+        let wanted = trace.combined.iter().map(|c| vec![false; c.elements.len()]).collect();
+        let combined = RefCell::default();
+        #[rustfmt::skip]
+        let mut own = Recording {
+            name, names, operands, rows, float, device, over, trace, known, regions, wanted, combined, affine, values,
+        };
         let loops = !own.trace.loops.is_empty();
         for i in 0..own.trace.nodes.len() {
             if let Node::Looped { of, .. } = own.trace.nodes[i].0 {
                 own.regions.close(&own.trace, of);
             }
             own.known.push(own.number(i));
-            if loops && let Err(Refused::Read(read)) = own.regions.push(&own.trace, own.known[i].is_some()) {
-                panic!(
-                    "{name}: a read of `{}` in a loop, at a place that the loop changes; read before it, or by a `for` \
-                     over constants",
-                    own.names[own.trace.reads[read as usize].operand]
-                );
+            if loops && let Err(refused) = own.regions.push(&own.trace, own.known[i].is_some()) {
+                own.refuse(refused);
             }
         }
         if !own.trace.reads.is_empty() {
             own.affine = affine_places(&own.trace, &own.known);
         }
         own
+    }
+
+    #[track_caller]
+    fn refuse(&self, refused: Refused) -> ! {
+        let name = self.name;
+        match refused {
+            Refused::Read(read) => panic!(
+                "{name}: a read of `{}` in a loop, at a place that the loop changes; read before it, or by a `for` \
+                 over constants",
+                self.names[self.trace.reads[read as usize].operand]
+            ),
+            Refused::Combined => {
+                panic!("{name}: a fold or scan in a loop, of a row that the loop changes; use a `for` over constants")
+            }
+        }
     }
 
     /// What a node is, where that follows from numbers alone; of an `if` whose condition does, what it chooses.
@@ -92,7 +119,7 @@ impl<'a> Recording<'a> {
                 Kind::Int => Scalar::Int(s.to_f64() as i32 as i64),
                 _ => rounded(s),
             }),
-            Node::Place(_) | Node::Read(_) | Node::Carried { .. } => None,
+            Node::Place(_) | Node::Read(_) | Node::Carried { .. } | Node::Side { .. } | Node::Combined { .. } => None,
             Node::Looped { of, number } => {
                 let args: Option<Vec<Scalar>> = self.regions.of(of).1.iter().map(|&a| self.known[a]).collect();
                 args.map(|args| rounded(self.regions.on_numbers(of, &args)[number as usize]))
@@ -132,9 +159,18 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// A result, of the shape that all have.
+    /// A result: of a row kernel a row each, or one element for each row.
     #[track_caller]
-    pub fn result(&self, i: usize) -> Tensor {
+    pub fn result(&self, i: usize, row: bool) -> Tensor {
+        match self.trace.axis {
+            Some(axis) if !row => self.once_a_row(i, axis),
+            _ => self.all(i),
+        }
+    }
+
+    /// A value, of the shape that all results have.
+    #[track_caller]
+    fn all(&self, i: usize) -> Tensor {
         match self.value(i) {
             Value::Tensor(t) if *t.shape() == self.over => t.clone(),
             Value::Tensor(t) => t.broadcast_to(self.over),
@@ -142,7 +178,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    fn dtype(&self, kind: Kind) -> DType {
+    pub(super) fn dtype(&self, kind: Kind) -> DType {
         match kind {
             Kind::Float => self.float,
             Kind::Int => DType::I32,
@@ -164,6 +200,11 @@ impl<'a> Recording<'a> {
         if !self.trace.loops.is_empty() {
             self.check_gradients(&needed);
         }
+        for (i, _) in needed.iter().enumerate().filter(|(_, needed)| **needed) {
+            if let Node::Combined { of, number } = self.trace.nodes[i].0 {
+                self.wanted[of as usize][number as usize] = true;
+            }
+        }
         for (i, needed) in needed.into_iter().enumerate() {
             // What a turn computes is recorded with the loop.
             let value = if needed && !self.in_a_turn(i) { Some(self.node(i)) } else { None };
@@ -171,7 +212,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    fn value(&self, i: usize) -> &Value {
+    pub(super) fn value(&self, i: usize) -> &Value {
         self.values[i].as_ref().expect("what it is made of comes first")
     }
 
@@ -181,7 +222,7 @@ impl<'a> Recording<'a> {
         match (node, self.known[i]) {
             (_, Some(s)) => Value::Scalar(s),
             (Node::Operand(o), _) => match self.operands[o] {
-                Operand::Tensor(t) => Value::Tensor(t.clone()),
+                Operand::Tensor(t) => Value::Tensor(self.operand(o, t)),
                 Operand::Scalar(_) => unreachable!("a number is known"),
             },
             (Node::Constant(_), _) => unreachable!("a number is known"),
@@ -191,6 +232,8 @@ impl<'a> Recording<'a> {
             },
             (Node::Looped { of, number }, _) => self.looped(of, number, kind),
             (Node::Carried { .. }, _) => unreachable!("a carried value is in a turn"),
+            (Node::Combined { of, number }, _) => self.combined(of, number, kind),
+            (Node::Side { .. }, _) => unreachable!("a combine is recorded as one"),
             (Node::Place(axis), _) => Value::Tensor(self.places(axis)),
             (Node::Read(read), _) => Value::Tensor(self.read(i, read as usize)),
             (Node::Op { op, of, args: from }, _) => match self.chosen(i) {

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use thalweg_ir::ElementOp;
+use thalweg_kernel::Along;
 
 /// What a read outside of a [`Field`](super::Field) gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +47,12 @@ pub trait Repr: Copy + Debug + 'static {
     fn known(mask: Self::RawMask) -> Option<bool>;
     /// Begins a loop of at most so many turns; none on numbers, whose loops are Rust's.
     fn turns(most: u32) -> Option<Box<dyn Turns<Self>>>;
+    /// Begins a fold or scan of a row; none on numbers. Components go through it five times, each stage ended by
+    /// [`Turns::end`]: an element to become what comes before, an element to become what comes after, the identity (of a
+    /// fold), what both are put together, and an element to become the result.
+    fn combining(along: Along) -> Option<Box<dyn Turns<Self>>>;
+    /// The place of element `i` of a row.
+    fn place(i: i32) -> Self::RawInt;
     /// What comes next, until [`Repr::done`], is for the elements where this is that.
     fn under(mask: Self::RawMask, is: bool);
     /// See [`Repr::under`].

@@ -6,6 +6,7 @@
 use super::repr::{Edge, Repr, Turns};
 use std::cell::RefCell;
 use thalweg_ir::{ElementOp, Scalar};
+use thalweg_kernel::Along;
 
 /// Operations that one call may note down: beyond, a loop has been unrolled that should not be.
 const MOST: usize = 1 << 14;
@@ -46,6 +47,10 @@ pub(super) enum Node {
     Read(u32),
     /// A carried value of the loop of that number, as it is before a turn.
     Carried { of: u32 },
+    /// A component of one side of a combine, of the fold or scan of that number.
+    Side { of: u32, number: u32, after: bool },
+    /// A component of what the fold or scan of that number gives.
+    Combined { of: u32, number: u32 },
     /// The carried value of that number, of the loop of that number, after its last turn.
     Looped { of: u32, number: u32 },
 }
@@ -66,6 +71,17 @@ pub(super) struct TracedLoop {
     pub next: Vec<u32>,
     /// All of these.
     needs: Vec<u32>,
+}
+
+/// A fold or scan of rows.
+pub(super) struct TracedCombined {
+    pub along: Along,
+    /// The components of an element.
+    pub elements: Vec<u32>,
+    /// Those of the identity, of a fold.
+    pub identity: Vec<u32>,
+    /// Those of two partial results put together.
+    pub next: Vec<u32>,
 }
 
 /// A read of an element of a field.
@@ -92,6 +108,10 @@ pub(super) struct Trace {
     pub nodes: Vec<(Node, Kind)>,
     pub reads: Vec<Read>,
     pub loops: Vec<TracedLoop>,
+    /// Folds and scans of rows.
+    pub combined: Vec<TracedCombined>,
+    /// The axis along which rows are, of a row kernel.
+    pub axis: Option<usize>,
     /// Loops that are being traced.
     inside: usize,
     /// The branches that are being traced, within the innermost loop: conditions, and whether they hold there.
@@ -114,8 +134,10 @@ impl Open {
         OPEN.with_borrow_mut(|(next, open)| {
             *next = next.wrapping_add(1);
             let nodes = Vec::with_capacity(64);
-            let (reads, loops, under) = (vec![], vec![], vec![]);
-            open.push(Trace { name, number: *next, nodes, reads, loops, inside: 0, under, full: false });
+            let (reads, loops, combined, under) = (vec![], vec![], vec![], vec![]);
+            let number = *next;
+            let (axis, inside, full) = (None, 0, false);
+            open.push(Trace { name, number, nodes, reads, loops, combined, axis, inside, under, full });
             Open(*next)
         })
     }
@@ -123,6 +145,11 @@ impl Open {
     /// Reads an operand.
     pub fn operand(&self, i: usize, kind: Kind) -> Traced {
         push(Node::Operand(i), kind)
+    }
+
+    /// Rows are along that axis.
+    pub fn along(&self, axis: usize) {
+        with_last(|t| t.axis = Some(axis));
     }
 
     /// The result's place along an axis.
@@ -168,9 +195,15 @@ impl Trace {
     pub fn args(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let mut at: &[u32] = &[];
         let (args, n) = match self.nodes[i].0 {
-            Node::Operand(_) | Node::Constant(_) | Node::Place(_) | Node::Carried { .. } => ([0; 3], 0),
+            Node::Operand(_) | Node::Constant(_) | Node::Place(_) | Node::Carried { .. } | Node::Side { .. } => {
+                ([0; 3], 0)
+            }
             Node::Looped { of, .. } => {
                 at = &self.loops[of as usize].needs;
+                ([0; 3], 0)
+            }
+            Node::Combined { of, .. } => {
+                at = &self.combined[of as usize].elements;
                 ([0; 3], 0)
             }
             Node::Op { op, args, .. } => (args, op.row().arity),
@@ -271,6 +304,13 @@ impl Repr for Traced {
     fn turns(most: u32) -> Option<Box<dyn Turns<Traced>>> {
         Some(Box::new(Tracing::new(most)))
     }
+    fn combining(along: Along) -> Option<Box<dyn Turns<Traced>>> {
+        Some(Box::new(Combining::new(along)))
+    }
+    fn place(_: i32) -> Traced {
+        let axis = with_last(|t| t.axis).expect("a row is one of a row kernel's");
+        push(Node::Place(axis), Kind::Int)
+    }
     fn under(mask: Traced, is: bool) {
         with_last(|t| t.under.push((mask, is)));
     }
@@ -363,5 +403,86 @@ impl Turns<Traced> for Tracing {
             t.under = std::mem::take(&mut self.under);
         });
         (self.stage, self.done) = (Stage::Result, 0);
+    }
+}
+
+/// A fold or scan that is being traced.
+struct Combining {
+    of: u32,
+    stage: Part,
+    /// Components that have gone through, in this stage.
+    done: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    /// An element, which becomes what comes before.
+    Before,
+    /// An element, which becomes what comes after.
+    After,
+    Identity,
+    Next,
+    Result,
+}
+
+impl Combining {
+    fn new(along: Along) -> Combining {
+        let of = with_last(|t| {
+            let (elements, identity, next) = (vec![], vec![], vec![]);
+            t.combined.push(TracedCombined { along, elements, identity, next });
+            t.combined.len() as u32 - 1
+        });
+        Combining { of, stage: Part::Before, done: 0 }
+    }
+
+    fn through(&mut self, x: Traced, kind: Kind) -> Traced {
+        let (of, number) = (self.of, self.done);
+        self.done += 1;
+        let note = |place: fn(&mut TracedCombined) -> &mut Vec<u32>| {
+            with_last(|t| {
+                let node = t.place(x) as u32;
+                place(&mut t.combined[of as usize]).push(node);
+            });
+        };
+        match self.stage {
+            Part::Before => {
+                note(|c| &mut c.elements);
+                push_from(&[], |_| Node::Side { of, number, after: false }, kind)
+            }
+            Part::After => push_from(&[], |_| Node::Side { of, number, after: true }, kind),
+            Part::Identity => {
+                note(|c| &mut c.identity);
+                x
+            }
+            Part::Next => {
+                note(|c| &mut c.next);
+                x
+            }
+            Part::Result => push_from(&[], |_| Node::Combined { of, number }, kind),
+        }
+    }
+}
+
+impl Turns<Traced> for Combining {
+    fn number(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Float)
+    }
+    fn int(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Int)
+    }
+    fn mask(&mut self, x: Traced) -> Traced {
+        self.through(x, Kind::Mask)
+    }
+    fn go(&mut self, _: Traced) {
+        unreachable!("a combine is no loop")
+    }
+    fn end(&mut self) {
+        self.done = 0;
+        self.stage = match self.stage {
+            Part::Before => Part::After,
+            Part::After => Part::Identity,
+            Part::Identity => Part::Next,
+            Part::Next | Part::Result => Part::Result,
+        };
     }
 }

@@ -6,6 +6,7 @@
 mod contractions;
 mod first_sight;
 mod kernels;
+mod rows;
 mod scans;
 mod scatters;
 

@@ -111,7 +111,11 @@ pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], ro
         let id = NodeId(i as u32);
         let args: Vec<Val> = body.args(id).map(|a| values[a.index()]).collect();
         values.push(match *node {
-            Node::Scanned { .. } | Node::Gather { .. } | Node::Loop { .. } | Node::Looped { .. } => {
+            Node::Scanned { .. }
+            | Node::Combined { .. }
+            | Node::Gather { .. }
+            | Node::Loop { .. }
+            | Node::Looped { .. } => {
                 unreachable!("no body here has these")
             }
             Node::Value { slot, dtype } => row.get(slot as usize).copied().unwrap_or_else(|| scalar(0, dtype)),

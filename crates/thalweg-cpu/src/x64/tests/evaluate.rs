@@ -208,7 +208,7 @@ impl Launch {
                 Node::Value { slot, dtype } => {
                     known.get(slot as usize).copied().unwrap_or(from_scalar(Scalar::from_bits(0, dtype)))
                 }
-                Node::Scanned { .. } => unreachable!("the emitter has not these"),
+                Node::Scanned { .. } | Node::Combined { .. } => unreachable!("the emitter has not these"),
                 Node::Gather { access, .. } => {
                     let dtype = body.accesses[access as usize].dtype;
                     let at = self.position(body, access as usize, row, i).unwrap() + args[0].i() * dtype.size() as i64;

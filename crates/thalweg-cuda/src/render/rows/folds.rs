@@ -58,7 +58,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn read_value(&self, slot: u16) -> String {
-        let h = held(self.fold_dtype(slot));
+        let h = held(self.phases.values[slot as usize]);
         let w = self.slots.values + slot as usize;
         if self.across() {
             format!(

@@ -115,7 +115,7 @@ fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
 fn own_additions(op: Op) -> u64 {
     match op {
         Op::Element(e) => u64::from(e.row().cost),
-        Op::Loop(l) => u64::from(l.cost()),
+        Op::Loop(l) | Op::FoldBy(l) | Op::ScanBy(l) => u64::from(l.cost()),
         Op::Random(_) => 100,
         Op::Gather => 10,
         op => u64::from(counts(op)),

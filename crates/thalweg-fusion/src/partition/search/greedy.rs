@@ -319,7 +319,7 @@ fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
     while let Some(i) = left.pop() {
         work += match ix.seg.ops[i].op {
             Op::Element(e) => e.row().cost as u64 + 1,
-            Op::Loop(l) => l.cost() as u64,
+            Op::Loop(l) | Op::FoldBy(l) | Op::ScanBy(l) => l.cost() as u64,
             Op::Random(_) => 100,
             Op::Gather | Op::Cast => 8,
             _ => 1,

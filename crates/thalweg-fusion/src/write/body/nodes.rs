@@ -7,8 +7,8 @@ use crate::write::rows;
 use crate::write::rules::Rule;
 use crate::write::step::Part;
 use thalweg_ir::element::Expr;
-use thalweg_ir::{Arg, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
-use thalweg_kernel::{BodyBuilder, IndexMap, Node, NodeId, order, random::random_node};
+use thalweg_ir::{Arg, COMPONENT, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
+use thalweg_kernel::{Along, BodyBuilder, IndexMap, Node, NodeId, order, random::random_node};
 
 /// A fold written out, its elements meeting as those of a row do (`thalweg_kernel::order`): each alone in its lane, and
 /// lane `l` put together with lane `l + 8`, then `l + 4` …
@@ -72,6 +72,11 @@ impl Writer<'_> {
                 let narrow = rel.dtype;
                 let node = self.builder.scan(op, rel.attr & REVERSE != 0, args[0]);
                 self.builder.cast(node, narrow)
+            }
+            Op::FoldBy(of) => self.builder.combined(of, Along::Fold, args, (rel.attr >> COMPONENT) as u16),
+            Op::ScanBy(of) => {
+                let along = if rel.attr & REVERSE != 0 { Along::Reversed } else { Along::Scan };
+                self.builder.combined(of, along, args, (rel.attr >> COMPONENT) as u16)
             }
             _ if rel.op.is_view() => args[0],
             other => unreachable!("{} is opaque", other.name()),

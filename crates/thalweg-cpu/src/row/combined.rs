@@ -1,0 +1,412 @@
+//! Folds and scans of buffers by combines of the user's own, between phases.
+//!
+//! In: a buffer for each component of the elements, `n` rows of `width` columns. Out: the fold's components in the first row
+//! of each, or the scan's in their place. The order is [`thalweg_kernel::order::fold_by`] and
+//! [`thalweg_kernel::order::scan_by`], whose steps are made of whole vectors, so that the combine is compiled as a map
+//! ([`combine_map`]), once for each way in which its arguments lie, by the engine that compiles everything else.
+//!
+//! In a segment of a scan each element waits for the one before it, so segments go side by side: where columns are few, they are
+//! brought to be columns first. A linear recurrence has code of its own where it runs along a row.
+
+use super::arena::{Arena, Places};
+use crate::engine::{Choice, Engine};
+use crate::simd::{Job, dispatch};
+use std::cell::Cell;
+use std::ops::{Add, Mul};
+use thalweg_ir::Loop;
+use thalweg_kernel::monoid::combine_map;
+use thalweg_kernel::order::{SEGMENT, halves};
+use thalweg_kernel::{AccessClass, Along, Body};
+
+/// Memory that a thread keeps from scan to scan.
+const KEEP_BYTES: usize = 4 << 20;
+/// Columns from which on segments need not go side by side.
+const WIDE: usize = 64;
+/// Segments of a recurrence that go side by side: each waits for a product and a sum.
+const ABREAST: usize = 4;
+
+thread_local! {
+    static MEMORY: Cell<Arena> = const { Cell::new(Arena::new()) };
+}
+
+/// The combines of a body, compiled.
+#[derive(Default)]
+pub struct Combines(Vec<Combine>);
+
+/// A combine, compiled.
+pub struct Combine {
+    of: Loop,
+    /// Bytes of an element of each component.
+    sizes: Vec<usize>,
+    /// Bytes that an element of either side loads.
+    loads: [u64; 2],
+    /// Both sides element by element.
+    plain: Engine,
+    /// One partial result before many elements; of scans.
+    lead: Option<Engine>,
+    /// Of a linear recurrence its coefficient and its value.
+    linear: Option<[usize; 2]>,
+}
+
+/// Rectangles of elements, in elements of a buffer: the first element of the first row of each argument, the step from row
+/// to row of each, the elements of a row, and how many rows.
+#[derive(Clone, Copy)]
+struct Rectangle<const N: usize> {
+    at: [isize; N],
+    step: [isize; N],
+    n: usize,
+    rows: usize,
+}
+
+/// A buffer for each component.
+type Buffers = [*mut u8];
+
+/// Memory of this thread for so many elements of each component.
+struct Columns {
+    memory: Arena,
+    bytes: usize,
+    buffers: Vec<*mut u8>,
+}
+
+impl Columns {
+    fn new(sizes: &[usize], elements: usize) -> Columns {
+        let mut places = Places::default();
+        let at: Vec<usize> = sizes.iter().map(|s| places.take(elements * s)).collect();
+        // Taken out, so that a scan within a scan finds none and makes its own.
+        let mut memory = MEMORY.take();
+        let base = memory.bytes(places.bytes);
+        Columns { memory, bytes: places.bytes, buffers: at.into_iter().map(|at| base.wrapping_add(at)).collect() }
+    }
+
+    /// Leaves the memory to the next one.
+    fn end(&mut self) {
+        if self.bytes <= KEEP_BYTES {
+            MEMORY.set(std::mem::take(&mut self.memory));
+        }
+    }
+}
+
+/// Which way a scan goes over rows of columns.
+#[derive(Clone, Copy)]
+struct Line {
+    n: usize,
+    width: usize,
+    reverse: bool,
+}
+
+impl Combines {
+    /// Those of a row body.
+    pub fn new(body: &Body, choice: Choice) -> Combines {
+        let mut list: Vec<Combine> = vec![];
+        for c in &body.combined {
+            let scans = body.combined.iter().any(|o| o.of == c.of && o.along != Along::Fold);
+            if list.iter().all(|known| known.of != c.of) {
+                list.push(Combine::new(c.of, scans, choice));
+            }
+        }
+        Combines(list)
+    }
+
+    /// That of a phase.
+    pub fn of(&self, of: Loop) -> &Combine {
+        self.0.iter().find(|c| c.of == of).expect("the combines of a body are compiled with it")
+    }
+}
+
+impl Combine {
+    fn new(of: Loop, scans: bool, choice: Choice) -> Combine {
+        use AccessClass::{Contiguous, Uniform};
+        let engine = |before| Engine::new(&combine_map(of, [before, Contiguous]), choice);
+        let sizes: Vec<usize> = of.region().args.iter().map(|d| d.size()).collect();
+        let plain = combine_map(of, [Contiguous; 2]);
+        let mut loads = [0; 2];
+        for (access, _) in plain.loaded().into_iter().enumerate().filter(|(_, loaded)| *loaded) {
+            loads[access / sizes.len()] += sizes[access % sizes.len()] as u64;
+        }
+        Combine {
+            of,
+            sizes,
+            loads,
+            plain: Engine::new(&plain, choice),
+            lead: scans.then(|| engine(Uniform)),
+            linear: of.linear(),
+        }
+    }
+
+    /// Calls a map whose arguments are these sets of buffers.
+    ///
+    /// # Safety
+    /// All elements of the rectangle lie in the buffers; what is written is read at the same points alone.
+    unsafe fn call<const N: usize>(&self, engine: &Engine, sets: [&Buffers; N], of: Rectangle<N>) {
+        if of.n == 0 || of.rows == 0 {
+            return;
+        }
+        let mut args = Vec::with_capacity(4 * N * self.sizes.len());
+        for ((buffers, at), step) in sets.iter().zip(of.at).zip(of.step) {
+            for (buffer, &size) in buffers.iter().zip(&self.sizes) {
+                let first = buffer.wrapping_offset(at * size as isize);
+                args.extend([first as u64, (step * size as isize) as u64, 1, 0]);
+            }
+        }
+        // SAFETY: the caller's promise. Where lanes may have to be computed again, they are by what needs no second run.
+        let done = unsafe { engine.run(&args, of.n, of.rows, engine.rereads_inputs()) };
+        done.expect("a combine selects nothing by an index");
+    }
+
+    /// Folds the columns of `n` rows; the result is the first row. Nothing is done where there is no row.
+    ///
+    /// # Safety
+    /// The buffers hold `n` rows of `width` elements each and lie apart.
+    pub unsafe fn fold(&self, buffers: &Buffers, [n, width]: [usize; 2]) {
+        for (half, count) in halves(n) {
+            let of = Rectangle { at: [0, (half * width) as isize, 0], step: [0; 3], n: count * width, rows: 1 };
+            // SAFETY: both halves lie in the buffers, and the first is written where it is read.
+            unsafe { self.call(&self.plain, [buffers, buffers, buffers], of) };
+        }
+    }
+
+    /// Bytes that are loaded and stored for a row of `n` elements, one of `width` side by side.
+    pub fn issued(&self, along: Along, [n, width]: [usize; 2]) -> [u64; 2] {
+        let size: u64 = self.sizes.iter().map(|&s| s as u64).sum();
+        let both = self.loads[0] + self.loads[1];
+        if along == Along::Fold {
+            let pairs = n.saturating_sub(1) as u64;
+            return [pairs * both, pairs * size];
+        }
+        let pairs = if self.is_native(width) { 0 } else { (n - n.div_ceil(SEGMENT)) as u64 };
+        let (mut loaded, mut stored) = (pairs * both, pairs * size);
+        if n > SEGMENT {
+            let [more, written] = self.issued(along, [n.div_ceil(SEGMENT), width]);
+            let rest = (n - SEGMENT) as u64;
+            loaded += more + rest * if width == 1 { self.loads[1] } else { both };
+            stored += written + rest * size;
+        }
+        [loaded, stored]
+    }
+
+    /// Whether segments of so many columns go through code that is not compiled for the combine.
+    fn is_native(&self, width: usize) -> bool {
+        self.linear.is_some() && width == 1
+    }
+
+    /// The identity of a component, for so many columns.
+    pub fn identity(&self, component: usize, width: usize) -> Vec<u64> {
+        let bits = self.of.identity().nth(component).expect("a component of the combine");
+        match self.sizes[component] {
+            4 => vec![bits as u32 as u64 | bits << 32; width.div_ceil(2)],
+            _ => vec![bits; width],
+        }
+    }
+
+    /// Scans the columns of `n` rows in place.
+    ///
+    /// # Safety
+    /// As [`Combine::fold`].
+    pub unsafe fn scan(&self, buffers: &Buffers, [n, width]: [usize; 2], reverse: bool) {
+        let line = Line { n, width, reverse };
+        // SAFETY: the caller's promise.
+        unsafe { self.in_segments(buffers, line) };
+        if n <= SEGMENT {
+            return;
+        }
+        let segments = n.div_ceil(SEGMENT);
+        let mut lasts = Columns::new(&self.sizes, segments * width);
+        for ((from, to), size) in buffers.iter().zip(&lasts.buffers).zip(&self.sizes) {
+            for s in 0..segments {
+                let last = line.place((s + 1) * SEGMENT - 1);
+                let row = width * size;
+                // SAFETY: the last element of a segment, or of the line, and a row for each.
+                unsafe { std::ptr::copy_nonoverlapping(from.add(last * row), to.add(s * row), row) };
+            }
+        }
+        // SAFETY: the caller's promise; the lasts are as many as segments, in the order of the scan.
+        unsafe {
+            self.scan(&lasts.buffers, [segments, width], false);
+            self.put_before(&lasts.buffers, buffers, line);
+        }
+        lasts.end();
+    }
+
+    /// Scans each segment by itself.
+    ///
+    /// # Safety
+    /// As [`Combine::scan`].
+    unsafe fn in_segments(&self, buffers: &Buffers, line: Line) {
+        let Line { n, width, .. } = line;
+        let segments = n.div_ceil(SEGMENT);
+        if let Some([a, b]) = self.linear.filter(|_| self.is_native(width)) {
+            // SAFETY: the caller's promise, for the type that the size says.
+            return unsafe {
+                match self.sizes[0] {
+                    4 => recurrence::<f32>(buffers[a].cast(), buffers[b].cast(), line),
+                    _ => recurrence::<f64>(buffers[a].cast(), buffers[b].cast(), line),
+                }
+            };
+        }
+        if segments <= 1 || width >= WIDE {
+            for i in (0..n).filter(|i| i % SEGMENT != 0) {
+                let [before, after] = [i - 1, i].map(|i| (line.place(i) * width) as isize);
+                let of = Rectangle { at: [before, after, after], step: [0; 3], n: width, rows: 1 };
+                // SAFETY: the caller's promise.
+                unsafe { self.call(&self.plain, [buffers, buffers, buffers], of) };
+            }
+            return;
+        }
+        let mut columns = Columns::new(&self.sizes, SEGMENT * segments * width);
+        for ((own, turned), &size) in buffers.iter().zip(&columns.buffers).zip(&self.sizes) {
+            // SAFETY: the columns have a place for each element.
+            unsafe { turn(*own, *turned, (line, size), false) };
+        }
+        for i in 1..SEGMENT.min(n) {
+            // The last segment may be shorter.
+            let lanes = segments - (n - (segments - 1) * SEGMENT <= i) as usize;
+            let [before, after] = [i - 1, i].map(|i| (i * segments * width) as isize);
+            let of = Rectangle { at: [before, after, after], step: [0; 3], n: lanes * width, rows: 1 };
+            // SAFETY: as above.
+            unsafe { self.call(&self.plain, [&columns.buffers, &columns.buffers, &columns.buffers], of) };
+        }
+        for ((own, turned), &size) in buffers.iter().zip(&columns.buffers).zip(&self.sizes) {
+            // SAFETY: as above.
+            unsafe { turn(*own, *turned, (line, size), true) };
+        }
+        columns.end();
+    }
+
+    /// All elements of each segment but the first with the scanned last one of the segment before.
+    ///
+    /// # Safety
+    /// As [`Combine::scan_in`].
+    unsafe fn put_before(&self, lasts: &Buffers, buffers: &Buffers, line: Line) {
+        let (whole, rest, width) = (line.n / SEGMENT, line.n % SEGMENT, line.width as isize);
+        if line.width == 1 {
+            let lead = self.lead.as_ref().expect("a scan leads");
+            let row = line.row_step();
+            for (segment, rows, len) in [(1, whole - 1, SEGMENT), (whole, 1, rest)] {
+                let at = line.start(segment * SEGMENT, 0..len);
+                let of = Rectangle { at: [segment as isize - 1, at, at], step: [1, row, row], n: len, rows };
+                // SAFETY: the caller's promise.
+                unsafe { self.call(lead, [lasts, buffers, buffers], of) };
+            }
+            return;
+        }
+        for segment in 1..line.n.div_ceil(SEGMENT) {
+            let len = SEGMENT.min(line.n - segment * SEGMENT);
+            let at = line.start(segment * SEGMENT, 0..len);
+            let before = (segment as isize - 1) * width;
+            let of = Rectangle { at: [before, at, at], step: [0, width, width], n: line.width, rows: len };
+            // SAFETY: the caller's promise.
+            unsafe { self.call(&self.plain, [lasts, buffers, buffers], of) };
+        }
+    }
+}
+
+impl Line {
+    /// The row at a place of the scan, or the last one in its order.
+    fn place(self, i: usize) -> usize {
+        let i = i.min(self.n - 1);
+        if self.reverse { self.n - 1 - i } else { i }
+    }
+
+    /// The first element in memory of a part of the segment whose first row stands at that place.
+    fn start(self, segment: usize, part: std::ops::Range<usize>) -> isize {
+        // (Of a part that is empty it may be none.)
+        let [n, first, last] = [self.n, segment + part.start, segment + part.end].map(|i| i as isize);
+        let row = if self.reverse { n - last } else { first };
+        row * self.width as isize
+    }
+
+    /// Elements from segment to segment.
+    fn row_step(self) -> isize {
+        let step = (SEGMENT * self.width) as isize;
+        if self.reverse { -step } else { step }
+    }
+}
+
+/// Brings segments side by side: element `i` of segment `s` to row `i`, place `s`; or back.
+///
+/// # Safety
+/// `own` holds the line's elements of so many bytes, `turned` as many as whole segments have.
+unsafe fn turn(own: *mut u8, turned: *mut u8, (line, size): (Line, usize), back: bool) {
+    let (segments, row) = (line.n.div_ceil(SEGMENT), line.width * size);
+    for i in 0..line.n {
+        let (segment, at) = (i / SEGMENT, i % SEGMENT);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (x, y) = (own.add(line.place(i) * row), turned.add((at * segments + segment) * row));
+            let (from, to) = if back { (y, x) } else { (x, y) };
+            match row {
+                // A copy of a known size is an instruction.
+                4 => to.cast::<u32>().write(from.cast::<u32>().read()),
+                8 => to.cast::<u64>().write(from.cast::<u64>().read()),
+                _ => std::ptr::copy_nonoverlapping(from, to, row),
+            }
+        }
+    }
+}
+
+/// The segments of `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` along a row, some side by side; rounded as the map is.
+///
+/// # Safety
+/// Both hold the line's elements, in one column.
+unsafe fn recurrence<T: Copy + Mul<Output = T> + Add<Output = T>>(a: *mut T, b: *mut T, line: Line) {
+    // Compiled for what the machine has: more registers hold more segments.
+    dispatch(Recurrence { a, b, line });
+}
+
+struct Recurrence<T> {
+    a: *mut T,
+    b: *mut T,
+    line: Line,
+}
+
+impl<T: Copy + Mul<Output = T> + Add<Output = T>> Job for Recurrence<T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let Recurrence { a, b, line } = self;
+        let whole = line.n / SEGMENT / ABREAST * ABREAST;
+        for first in (0..whole).step_by(ABREAST) {
+            // SAFETY: the promise of `recurrence`.
+            unsafe { segments::<T, ABREAST>(a, b, line, first, SEGMENT) };
+        }
+        for first in whole..line.n.div_ceil(SEGMENT) {
+            // SAFETY: as above.
+            unsafe { segments::<T, 1>(a, b, line, first, SEGMENT.min(line.n - first * SEGMENT)) };
+        }
+    }
+}
+
+/// `K` segments of that length, from number `first` on.
+///
+/// # Safety
+/// As [`recurrence`].
+#[inline(always)]
+unsafe fn segments<T: Copy + Mul<Output = T> + Add<Output = T>, const K: usize>(
+    a: *mut T,
+    b: *mut T,
+    line: Line,
+    first: usize,
+    len: usize,
+) {
+    // Segments of a line lie one way or the other, a fixed distance apart.
+    let (step, apart) = if line.reverse { (-1, -(SEGMENT as isize)) } else { (1, SEGMENT as isize) };
+    let start = line.place(first * SEGMENT);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (mut a, mut b) = (a.add(start), b.add(start));
+        let mut state: [(T, T); K] = std::array::from_fn(|k| {
+            let k = k as isize * apart;
+            (a.offset(k).read(), b.offset(k).read())
+        });
+        for _ in 1..len {
+            (a, b) = (a.offset(step), b.offset(step));
+            for (k, (product, value)) in state.iter_mut().enumerate() {
+                let k = k as isize * apart;
+                let coefficient = a.offset(k).read();
+                (*product, *value) = (*product * coefficient, coefficient * *value + b.offset(k).read());
+                a.offset(k).write(*product);
+                b.offset(k).write(*value);
+            }
+        }
+    }
+}

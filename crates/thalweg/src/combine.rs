@@ -1,0 +1,238 @@
+//! Folds and scans along an axis by a combine of the user's own: recorded, and differentiated.
+//!
+//! In: a combine ([`Loop::is_combine`]) and the components of the elements, tensors of one shape. Out: the components of the
+//! result. A combine that is a row of the table of monoids is recorded as that row, with its derivative. Else
+//!
+//! * a fold `y = x_0 ∘ x_1 ∘ …` has the derivative of `(before_i ∘ x_i) ∘ after_i` by `x_i`, what stands before and after it
+//!   being two scans;
+//! * of scans the linear recurrence `h_t = a_t·h_{t-1} + b_t` has one: with `dh` the gradient of `h`, that of `b` is the
+//!   recurrence `λ_t = dh_t + a_{t+1}·λ_{t+1}` from the last element to the first, that of `a` is `λ_t·h_{t-1}`.
+
+use crate::grad::{Backward, custom_grad};
+use crate::operand::Arg;
+use crate::record::{push, push_all, record1};
+use crate::tape::{Tracking, is_tracking};
+use crate::{Border, DType, Scalar, Shape, Tensor};
+use thalweg_ir::{COMPONENT, ElementOp, Loop, Op, REVERSE, ReduceOp, RegionNode, ScanOp};
+use thalweg_kernel::{Along, reference};
+
+/// A fold or scan.
+#[derive(Clone)]
+pub(crate) struct Combined {
+    pub of: Loop,
+    pub along: Along,
+    pub axis: usize,
+}
+
+impl Combined {
+    /// The reduction or scan of the table that it is.
+    fn plain(&self) -> Option<(ReduceOp, ScanOp)> {
+        let region = self.of.region();
+        let [RegionNode::Element { op, args }] = [region.nodes.get(*region.next.first()? as usize)?] else {
+            return None;
+        };
+        let side = |n: u32| &region.nodes[n as usize];
+        let both = matches!(
+            [side(args[0]), side(args[1])],
+            [RegionNode::Carried(0), RegionNode::Arg(0)] | [RegionNode::Arg(0), RegionNode::Carried(0)]
+        );
+        let found = match op {
+            _ if !both || region.next.len() != 1 => return None,
+            ElementOp::Add => (ReduceOp::Sum, ScanOp::Sum),
+            ElementOp::Mul => (ReduceOp::Prod, ScanOp::Prod),
+            ElementOp::Maximum => (ReduceOp::Max, ScanOp::Max),
+            ElementOp::Minimum => (ReduceOp::Min, ScanOp::Min),
+            _ => return None,
+        };
+        let own = self.of.identity().next() == Some(found.0.monoid().identity(self.of.carried(0)));
+        (own || self.along != Along::Fold).then_some(found)
+    }
+
+    /// Whether it has a derivative.
+    pub fn is_differentiable(&self) -> bool {
+        self.along == Along::Fold || self.plain().is_some() || self.of.linear().is_some()
+    }
+
+    fn reversed(&self) -> Combined {
+        let along = if self.along == Along::Scan { Along::Reversed } else { Along::Scan };
+        Combined { along, ..self.clone() }
+    }
+
+    /// A component of the result, without a derivative.
+    fn component(&self, elements: &[Tensor], number: usize) -> Tensor {
+        let args: Vec<Arg<'_>> = elements.iter().map(Arg::Tensor).collect();
+        let (mut shape, component) = (*elements[0].shape(), (number as u32) << COMPONENT);
+        let (op, attr) = match self.along {
+            Along::Fold => {
+                shape.dims_mut()[self.axis] = 1;
+                (Op::FoldBy(self.of), 1 << self.axis | 1 << 8)
+            }
+            Along::Scan => (Op::ScanBy(self.of), self.axis as u32),
+            Along::Reversed => (Op::ScanBy(self.of), self.axis as u32 | REVERSE),
+        };
+        push_all(op, self.of.carried(number), shape, attr | component, &args, &[])
+    }
+
+    /// The components of the result that are asked for. Of a fold the axis stays, with one element.
+    #[track_caller]
+    pub fn record(&self, elements: &[Tensor], wanted: &[bool]) -> Vec<Option<Tensor>> {
+        let x = &elements[0];
+        if let Some((reduce, scan)) = self.plain() {
+            return vec![Some(match self.along {
+                Along::Fold => {
+                    let mut shape = *x.shape();
+                    shape.dims_mut()[self.axis] = 1;
+                    record1(Op::Reduce(reduce), x.dtype(), shape, 1 << self.axis | 1 << 8, x, &[])
+                }
+                along => x.scanned(scan, self.axis, along == Along::Reversed),
+            })];
+        }
+        let numbers: Vec<usize> = (0..wanted.len()).filter(|&n| wanted[n]).collect();
+        let tracked = is_tracking() && elements.iter().any(Tensor::is_tracked);
+        let results = match (tracked, self.along) {
+            (false, _) => numbers.iter().map(|&n| self.component(elements, n)).collect(),
+            (true, Along::Fold) => self.tracked_fold(elements, &numbers),
+            (true, _) => self.tracked_scan(elements, &numbers),
+        };
+        let mut all = vec![None; wanted.len()];
+        numbers.into_iter().zip(results).for_each(|(n, y)| all[n] = Some(y));
+        all
+    }
+
+    fn tracked_scan(&self, elements: &[Tensor], numbers: &[usize]) -> Vec<Tensor> {
+        let [a, b] = self.of.linear().expect("asked before");
+        let one = |&n: &usize| match n == a {
+            true => elements[a].scanned(ScanOp::Prod, self.axis, self.along == Along::Reversed),
+            false => self.recurrence(&elements[a], &elements[b], [a, b]),
+        };
+        numbers.iter().map(one).collect()
+    }
+
+    /// `h_t = a_t·h_{t-1} + b_t`, whose components have these numbers.
+    fn recurrence(&self, a: &Tensor, b: &Tensor, [first, second]: [usize; 2]) -> Tensor {
+        let elements =
+            |a: &Tensor, b: &Tensor| if first == 0 { [a.clone(), b.clone()] } else { [b.clone(), a.clone()] };
+        let (own, back) = (self.clone(), self.reversed());
+        custom_grad(
+            [a, b],
+            |[a, b]| own.component(&elements(&a, &b), second),
+            move |Backward { inputs: [a, _], outputs: h, gradients: dh }| {
+                // The coefficient that the element before in the order of this pass has.
+                let next = back.moved(&a, Scalar::Float(0.0));
+                let gradient = match next.is_tracked() || dh.is_tracked() {
+                    true => back.recurrence(&next, &dh, [first, second]),
+                    false => {
+                        let of = if first == 0 { [next, dh] } else { [dh, next] };
+                        back.component(&of, second)
+                    }
+                };
+                let before = back.reversed().moved(&h, Scalar::Float(0.0));
+                [&gradient * before, gradient]
+            },
+        )
+    }
+
+    /// Each element in the place of the one after it in the order of the scan, `first` in that of the first.
+    fn moved(&self, x: &Tensor, first: Scalar) -> Tensor {
+        let n = x.dims()[self.axis];
+        if n == 0 {
+            return x.clone();
+        }
+        let mut widths = vec![(0, 0); x.rank()];
+        let start = if self.along == Along::Reversed { 1 } else { 0 };
+        widths[self.axis] = if self.along == Along::Reversed { (0, 1) } else { (1, 0) };
+        x.part(self.axis, (start, 1, n - 1)).pad(&widths, Border::Constant(first))
+    }
+
+    fn tracked_fold(&self, elements: &[Tensor], numbers: &[usize]) -> Vec<Tensor> {
+        let (own, each, which) = (self.clone(), self.clone(), numbers.to_vec());
+        custom_grad(
+            elements,
+            |x: Vec<Tensor>| -> Vec<Tensor> { numbers.iter().map(|&n| own.component(&x, n)).collect() },
+            move |Backward { inputs: x, gradients: dy, .. }| each.fold_gradients(&x, &which, &dy),
+        )
+    }
+
+    /// The gradients of the elements of a fold, where those of the components of these numbers are `dy`.
+    fn fold_gradients(&self, x: &[Tensor], numbers: &[usize], dy: &[Tensor]) -> Vec<Option<Tensor>> {
+        if x.iter().chain(dy).any(Tensor::is_tracked) {
+            panic!("a fold by a combine of one's own has no second derivative; say what it is with `custom_grad`");
+        }
+        let beside = |along: Along| -> Vec<Part> {
+            let scan = Combined { along, ..self.clone() };
+            let identity = self.of.identity().enumerate();
+            identity
+                .map(|(n, bits)| {
+                    let first = Scalar::from_bits(bits, self.of.carried(n));
+                    Part::Tensor(scan.moved(&scan.component(x, n), first))
+                })
+                .collect()
+        };
+        let leaves: Vec<Tensor> =
+            x.iter().map(|x| if x.dtype().is_float() { x.detach().tracked() } else { x.clone() }).collect();
+        let _tracking = Tracking::set(true);
+        let own: Vec<Part> = leaves.iter().cloned().map(Part::Tensor).collect();
+        let y = put(self.of, &put(self.of, &beside(Along::Scan), &own), &beside(Along::Reversed));
+        let products = numbers.iter().zip(dy).filter_map(|(&n, dy)| match &y[n] {
+            Part::Tensor(y) if y.is_tracked() => Some((y * dy).sum(..)),
+            _ => None,
+        });
+        let sum = products.reduce(|a, b| a + b);
+        let gradients = sum.map(|sum| sum.backward());
+        let of = |x: &Tensor| gradients.as_ref().and_then(|g| g.get(x)).cloned();
+        leaves.iter().map(|x| x.is_tracked().then(|| of(x).unwrap_or_else(|| x.detach().zeros_like()))).collect()
+    }
+}
+
+/// A part of what is put together: tensors of one shape, and numbers.
+#[derive(Clone)]
+enum Part {
+    Tensor(Tensor),
+    Scalar(Scalar),
+}
+
+/// Two partial results put together, in recorded operations.
+fn put(of: Loop, before: &[Part], after: &[Part]) -> Vec<Part> {
+    let region = of.region();
+    let mut values: Vec<Part> = Vec::with_capacity(region.nodes.len());
+    for (i, node) in region.nodes.iter().enumerate() {
+        let value = match node {
+            RegionNode::Carried(n) => before[*n as usize].clone(),
+            RegionNode::Arg(n) => after[*n as usize].clone(),
+            RegionNode::Const { bits, dtype } => Part::Scalar(Scalar::from_bits(*bits, *dtype)),
+            RegionNode::Cast { dtype, arg } => match &values[*arg as usize] {
+                Part::Tensor(t) => Part::Tensor(t.cast(*dtype)),
+                Part::Scalar(s) => Part::Scalar(reference::cast(*s, *dtype)),
+            },
+            RegionNode::Element { op, args } => {
+                let args = &args[..op.row().arity];
+                element(*op, args.iter().map(|&a| (&values[a as usize], of.dtype(a))), of.dtype(i as u32))
+            }
+            RegionNode::Loop { .. } | RegionNode::Result { .. } => unreachable!("a combine has no loops"),
+        };
+        values.push(value);
+    }
+    region.next.iter().map(|&n| values[n as usize].clone()).collect()
+}
+
+/// An operation on parts, of which one is a tensor (numbers alone were computed when the combine was traced).
+fn element<'a>(op: ElementOp, args: impl Iterator<Item = (&'a Part, DType)>, dtype: DType) -> Part {
+    let (mut all, mut n, mut shape) = ([Arg::Scalar(0); 3], 0, Shape::SCALAR);
+    for (part, dtype) in args {
+        all[n] = match part {
+            Part::Tensor(t) => {
+                shape = *t.shape();
+                Arg::Tensor(t)
+            }
+            Part::Scalar(s) => Arg::Scalar(s.to_bits(dtype)),
+        };
+        n += 1;
+    }
+    let [a, b, c] = all;
+    let op = Op::Element(op);
+    Part::Tensor(match n {
+        1 => push(op, dtype, shape, 0, [a], &[]),
+        2 => push(op, dtype, shape, 0, [a, b], &[]),
+        _ => push(op, dtype, shape, 0, [a, b, c], &[]),
+    })
+}

@@ -1,0 +1,93 @@
+//! The replay of what a row kernel does: operands with one element a row, folds, scans, and results.
+
+use super::combining::combine;
+use super::replay::{Recording, Value};
+use super::trace::{Kind, Node};
+use crate::combine::Combined;
+use crate::tape::is_tracking;
+use crate::{DType, Operand, Tensor};
+
+impl Recording<'_> {
+    /// An operand as the kernel has it: of a row kernel what has one element a row, beside rows.
+    pub(super) fn operand(&self, number: usize, t: &Tensor) -> Tensor {
+        let Some(axis) = self.trace.axis.filter(|_| !self.rows[number]) else { return t.clone() };
+        // Dimensions behind the axis stand behind it here, too.
+        let behind = self.over.rank() - 1 - axis;
+        if t.rank() <= behind { t.clone() } else { t.unsqueeze(t.rank() - behind) }
+    }
+
+    /// A result with one element for each row.
+    #[track_caller]
+    pub(super) fn once_a_row(&self, i: usize, axis: usize) -> Tensor {
+        let mut kept = self.over;
+        kept.dims_mut()[axis] = 1;
+        let shape = self.over.remove(axis);
+        match self.value(i) {
+            Value::Tensor(t) if *t.shape() == kept => t.reshaped(shape),
+            Value::Tensor(t) => t.broadcast_to(kept).reshaped(shape),
+            Value::Scalar(s) => Tensor::full_with(shape, *s, (self.dtype(self.trace.nodes[i].1), self.device)),
+        }
+    }
+
+    /// A component of what a fold or scan gives.
+    #[track_caller]
+    pub(super) fn combined(&self, of: u32, number: u32, kind: Kind) -> Value {
+        let known = self.combined.borrow().get(&of).map(|all| all[number as usize].clone());
+        let result = match known {
+            Some(result) => result,
+            None => {
+                let all = self.combine(of as usize);
+                let result = all[number as usize].clone();
+                self.combined.borrow_mut().insert(of, all);
+                result
+            }
+        };
+        let result = result.expect("what is asked for is recorded");
+        let dtype = self.dtype(kind);
+        Value::Tensor(if result.dtype() == dtype { result } else { result.cast(dtype) })
+    }
+
+    #[track_caller]
+    fn combine(&self, of: usize) -> Vec<Option<Tensor>> {
+        let name = self.name;
+        let c = &self.trace.combined[of];
+        let l = match combine(&self.trace, &self.known, self.regions.dtype(Kind::Float), of) {
+            Ok(l) => l,
+            Err(wrong) => panic!("{name}: {wrong}"),
+        };
+        let axis = self.trace.axis.expect("a fold is a row kernel's");
+        let combined = Combined { of: l, along: c.along, axis };
+        let element = |(&e, &dtype): (&u32, &DType)| match self.value(e as usize) {
+            Value::Tensor(t) => {
+                let t = if t.dtype() == dtype { t.clone() } else { t.cast(dtype) };
+                if *t.shape() == self.over { t } else { t.broadcast_to(self.over) }
+            }
+            Value::Scalar(s) => Tensor::full_with(self.over, *s, (dtype, self.device)),
+        };
+        let elements: Vec<Tensor> = c.elements.iter().zip(&l.region().args).map(element).collect();
+        if is_tracking() && elements.iter().any(Tensor::is_tracked) && !combined.is_differentiable() {
+            let operand = self.tracked(&c.elements).map_or("?", |o| self.names[o]);
+            panic!(
+                "{name}: a scan by a combine of one's own has no derivative where it is no linear recurrence, and operand \
+                 `{operand}` is tracked; say what it is with `custom_grad`, or give `.detach()`"
+            );
+        }
+        combined.record(&elements, &self.wanted[of])
+    }
+
+    /// A tracked operand that these nodes are computed from.
+    fn tracked(&self, nodes: &[u32]) -> Option<usize> {
+        let mut left: Vec<usize> = nodes.iter().map(|&n| n as usize).collect();
+        let mut seen = vec![false; self.trace.nodes.len()];
+        while let Some(i) = left.pop() {
+            if std::mem::replace(&mut seen[i], true) {
+                continue;
+            }
+            match self.trace.nodes[i].0 {
+                Node::Operand(o) if matches!(self.operands[o], Operand::Tensor(t) if t.is_tracked()) => return Some(o),
+                _ => left.extend(self.trace.args(i)),
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,135 @@
+//! What a row kernel is written over: rows of operands.
+
+use super::branch::Branch;
+use super::integer::{Int, Mask};
+use super::real::Real;
+use super::repr::Turns;
+use std::marker::PhantomData;
+use thalweg_kernel::{Along, order};
+
+/// A row of an operand, or what a row kernel has made of one, element by element.
+///
+/// On tensors it stands for every row along an axis; on numbers it holds the elements ([`Row::new`]).
+#[derive(Clone, Debug)]
+pub struct Row<F: Real, T = F> {
+    /// Of a trace one, which stands for all.
+    elements: Vec<T>,
+    of: PhantomData<F>,
+}
+
+impl<F: Real> Row<F> {
+    /// These elements, for a call on numbers.
+    pub fn new(elements: impl Into<Vec<F>>) -> Row<F> {
+        Row { elements: elements.into(), of: PhantomData }
+    }
+}
+
+impl<F: Real, T: Copy> Row<F, T> {
+    /// The elements, on numbers; of a call on tensors one that stands for all.
+    pub fn elements(&self) -> &[T] {
+        &self.elements
+    }
+
+    /// Each element as a function says: numbers, `i32`, or tuples and arrays of them.
+    pub fn map<U: Branch<F, Out: Copy>>(&self, f: impl Fn(T) -> U) -> Row<F, U::Out> {
+        Row { elements: self.elements.iter().map(|&x| f(x).lift()).collect(), of: PhantomData }
+    }
+
+    /// Pairs of the elements of two rows.
+    ///
+    /// # Panics
+    /// On numbers, where the rows are of different lengths.
+    #[track_caller]
+    pub fn zip<U: Copy>(&self, other: &Row<F, U>) -> Row<F, (T, U)> {
+        let (n, m) = (self.elements.len(), other.elements.len());
+        assert!(n == m, "zip: a row of {n} elements and one of {m}");
+        let elements = self.elements.iter().copied().zip(other.elements.iter().copied()).collect();
+        Row { elements, of: PhantomData }
+    }
+
+    /// The place of each element, 0, 1, 2, …
+    pub fn places(&self) -> Row<F, Int<F>> {
+        let place = |i| Int(F::place(i as i32));
+        Row { elements: (0..self.elements.len()).map(place).collect(), of: PhantomData }
+    }
+}
+
+impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
+    /// All elements put together to one by `combine`, which takes two partial results and gives one; `identity` is that of
+    /// no elements, which changes nothing that it is put together with.
+    ///
+    /// Elements meet in any order: `combine` is associative and commutative, as a sum is.
+    pub fn fold<I, R>(&self, identity: I, combine: impl Fn(T, T) -> R) -> T
+    where
+        I: Branch<F, Out = T>,
+        R: Branch<F, Out = T>,
+    {
+        match F::combining(Along::Fold) {
+            Some(trace) => self.combined(trace, Some(identity.lift()), combine),
+            None => order::fold_by(self.elements.clone(), identity.lift(), |&a, &b| combine(a, b).lift()),
+        }
+    }
+
+    /// Each element put together with all before it by `combine`, which takes what comes before and what comes after, two
+    /// partial results, and gives one. It is associative.
+    pub fn scan<R: Branch<F, Out = T>>(&self, combine: impl Fn(T, T) -> R) -> Row<F, T> {
+        self.scanned(Along::Scan, combine)
+    }
+
+    /// The same from the last element to the first: each element is put together with all after it, which `combine` takes
+    /// first.
+    pub fn scan_reverse<R: Branch<F, Out = T>>(&self, combine: impl Fn(T, T) -> R) -> Row<F, T> {
+        self.scanned(Along::Reversed, combine)
+    }
+
+    fn scanned<R: Branch<F, Out = T>>(&self, along: Along, combine: impl Fn(T, T) -> R) -> Row<F, T> {
+        if let Some(trace) = F::combining(along) {
+            return Row { elements: vec![self.combined(trace, None, combine)], of: PhantomData };
+        }
+        let mut elements = self.elements.clone();
+        let reversed = |row: &mut Vec<T>| {
+            if along == Along::Reversed {
+                row.reverse()
+            }
+        };
+        reversed(&mut elements);
+        order::scan_by(&mut elements, &|&a, &b| combine(a, b).lift());
+        reversed(&mut elements);
+        Row { elements, of: PhantomData }
+    }
+
+    /// Has a fold or scan noted down: see [`Repr::combining`](super::Repr::combining) for the stages.
+    fn combined<R: Branch<F, Out = T>>(
+        &self,
+        mut trace: Box<dyn Turns<F>>,
+        identity: Option<T>,
+        combine: impl Fn(T, T) -> R,
+    ) -> T {
+        let element = self.elements[0];
+        let before = element.each(&mut *trace);
+        trace.end();
+        let after = element.each(&mut *trace);
+        trace.end();
+        if let Some(identity) = identity {
+            identity.each(&mut *trace);
+        }
+        trace.end();
+        combine(before, after).lift().each(&mut *trace);
+        trace.end();
+        element.each(&mut *trace)
+    }
+}
+
+/// Rows whose elements are chosen one by one.
+impl<F: Real, T: Branch<F, Out = T> + Copy> Branch<F> for Row<F, T> {
+    type Out = Row<F, T>;
+    fn lift(self) -> Row<F, T> {
+        self
+    }
+    fn pick(c: Mask<F>, a: Row<F, T>, b: Row<F, T>) -> Row<F, T> {
+        a.zip(&b).map(|(a, b)| T::pick(c, a, b))
+    }
+    fn each(self, turns: &mut dyn Turns<F>) -> Row<F, T> {
+        Row { elements: self.elements.into_iter().map(|x| x.each(turns)).collect(), of: PhantomData }
+    }
+}
