@@ -11,7 +11,7 @@ use thalweg_ir::{ElementOp, MAX_RANK};
 pub struct Copied {
     /// The number of the access that reads it.
     pub access: usize,
-    /// Where its elements lie, and which points have one.
+    /// Where its elements lie, and which points have one: at most [`MAX_RANK`] bounds.
     pub from: Bordered,
     /// A constant or a scalar of the launch: what the other points have. `None`: there are no others.
     pub outside: Option<NodeId>,
@@ -47,7 +47,7 @@ pub fn copied(body: &Body, g: &MapGeometry) -> Option<Copied> {
             }
             let (mut from, bounds) = (bordered(access)?, bordered(asked)?.bounds);
             // What is outside of another bound is 0, and not the value around.
-            if from.bounds.iter().any(|b| !bounds.contains(b)) {
+            if bounds.len() > MAX_RANK || from.bounds.iter().any(|b| !bounds.contains(b)) {
                 return None;
             }
             from.bounds = bounds;
