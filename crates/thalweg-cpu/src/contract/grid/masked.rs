@@ -30,6 +30,23 @@ pub(super) fn bits<W: Wide>(value: W) -> u32 {
     unsafe { std::mem::transmute_copy(&value) }
 }
 
+/// Lanes of a vector, and of the two that every other lane of is loaded from.
+#[derive(Clone, Copy, Default)]
+struct Lanes {
+    own: u16,
+    pair: [u16; 2],
+}
+
+impl Lanes {
+    fn new(own: u16) -> Lanes {
+        let mut wide = own as u32;
+        for (shift, keep) in [(8, 0x00ff_00ff), (4, 0x0f0f_0f0f), (2, 0x3333_3333), (1, 0x5555_5555)] {
+            wide = (wide | wide << shift) & keep;
+        }
+        Lanes { own, pair: [wide as u16, (wide >> 16) as u16] }
+    }
+}
+
 /// The vectors of a panel.
 #[derive(Default)]
 pub(super) struct Vectors {
@@ -42,7 +59,7 @@ pub(super) struct Vectors {
     /// Of each load the offset of the vector's first lane, were it all of that stretch.
     offsets: Vec<isize>,
     /// Of each tap the lanes of each load.
-    masks: Vec<u16>,
+    masks: Vec<Lanes>,
 }
 
 impl Vectors {
@@ -70,7 +87,7 @@ impl Vectors {
                         Some(&(start, end)) => (s.place + start as usize, s.place + end as usize),
                         None => (s.place, s.place + s.count),
                     };
-                    self.masks.push(lanes(start, end, vector));
+                    self.masks.push(Lanes::new(lanes(start, end, vector)));
                     if tap == 0 {
                         let lane = (vector * LANES) as isize - s.place as isize;
                         self.offsets.push(s.offset + lane * step);
@@ -79,7 +96,7 @@ impl Vectors {
                 }
                 let last = if tap == 0 { self.offsets.last().copied().unwrap_or(0) } else { 0 };
                 for _ in 0..left {
-                    self.masks.push(0);
+                    self.masks.push(Lanes::default());
                     if tap == 0 {
                         self.offsets.push(last);
                     }
@@ -101,6 +118,8 @@ impl Vectors {
                 (1, 2) => x86::fill::<1, 2>(self, first, terms, outside, to),
                 (1, 3) => x86::fill::<1, 3>(self, first, terms, outside, to),
                 (1, _) => x86::fill::<1, 0>(self, first, terms, outside, to),
+                (_, 1) => x86::fill::<2, 1>(self, first, terms, outside, to),
+                (_, 2) => x86::fill::<2, 2>(self, first, terms, outside, to),
                 _ => x86::fill::<2, 0>(self, first, terms, outside, to),
             }
         }
@@ -118,17 +137,8 @@ fn lanes(start: usize, end: usize, vector: usize) -> u16 {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{LANES, Vectors, lanes};
+    use super::{LANES, Lanes, Vectors, lanes};
     use std::arch::x86_64::*;
-
-    /// The lanes of a mask, every other one of twice as many.
-    fn spread(mask: u16) -> u32 {
-        let mut wide = mask as u32;
-        for (shift, keep) in [(8, 0x00ff_00ff), (4, 0x0f0f_0f0f), (2, 0x3333_3333), (1, 0x5555_5555)] {
-            wide = (wide | wide << shift) & keep;
-        }
-        wide
-    }
 
     /// With `EACH` loads a vector (0: as many as there are) of lines `STEP` apart.
     ///
@@ -159,17 +169,16 @@ mod x86 {
                 // The next panel goes on where this one ends; hardware does not follow so many short stretches.
                 let next = first.wrapping_offset(term + offsets[0]).wrapping_add(v.room * STEP);
                 _mm_prefetch::<_MM_HINT_T0>(next.cast());
-                for (&offset, &mask) in offsets.iter().zip(masks) {
+                for (&offset, &Lanes { own, pair }) in offsets.iter().zip(masks) {
                     let from = first.wrapping_offset(term + offset).cast::<i32>();
                     // SAFETY: the caller's promise for the lanes of the mask; others are not read.
                     x = unsafe {
                         if STEP == 1 {
-                            _mm512_mask_loadu_epi32(x, mask, from)
+                            _mm512_mask_loadu_epi32(x, own, from)
                         } else {
-                            let wide = spread(mask);
-                            let low = _mm512_maskz_loadu_epi32(wide as u16, from);
-                            let high = _mm512_maskz_loadu_epi32((wide >> 16) as u16, from.wrapping_add(LANES));
-                            _mm512_mask_mov_epi32(x, mask, _mm512_permutex2var_epi32(low, even, high))
+                            let low = _mm512_maskz_loadu_epi32(pair[0], from);
+                            let high = _mm512_maskz_loadu_epi32(pair[1], from.wrapping_add(LANES));
+                            _mm512_mask_mov_epi32(x, own, _mm512_permutex2var_epi32(low, even, high))
                         }
                     };
                 }
