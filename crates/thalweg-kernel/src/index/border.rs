@@ -5,8 +5,10 @@
 //! position that the map gives, and is masked out exactly where a bound is left.
 
 use super::IndexMap;
-use super::compose::places;
-use thalweg_ir::MAX_RANK;
+use super::compose::{places, valid_steps};
+use smallvec::SmallVec;
+use std::ops::Range;
+use thalweg_ir::{MAX_RANK, Shape};
 
 /// A coordinate that follows the domain's index by steps, and its valid range.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +32,72 @@ pub struct Bordered {
     pub bounds: Vec<Bound>,
 }
 
+impl Bordered {
+    /// Writes the positions of the points `start..start + out.len()` of the domain, of that shape, less `origin`; -1
+    /// where one is masked out.
+    pub(super) fn fill(&self, shape: Shape, start: usize, origin: i64, out: &mut [i32]) {
+        let Some(last) = shape.rank().checked_sub(1) else {
+            return out.fill(if self.bounds.is_empty() { (self.base as i64 - origin) as i32 } else { -1 });
+        };
+        // An odometer: what a step along each dimension adds to the position and to each coordinate.
+        let mut index = [0usize; MAX_RANK];
+        let mut number = start;
+        for d in (0..=last).rev() {
+            (index[d], number) = (number % shape[d], number / shape[d]);
+        }
+        let at =
+            |first: i64, steps: &dyn Fn(usize) -> i64| (0..=last).fold(first, |at, d| at + index[d] as i64 * steps(d));
+        let mut position = at(self.base as i64 - origin, &|d| self.strides[d] as i64);
+        let mut coordinates: SmallVec<[i64; 4]> = self.bounds.iter().map(|b| at(b.start, &|d| b.steps[d])).collect();
+        let mut done = 0;
+        while done < out.len() {
+            let run = (shape[last] - index[last]).min(out.len() - done);
+            let inside = coordinates.iter().zip(&self.bounds).map(|(at, b)| b.within(*at, last, run));
+            let inside = inside.fold(0..run, |a, b| a.start.max(b.start)..a.end.min(b.end));
+            let row = &mut out[done..done + run];
+            if inside.len() < run {
+                row.fill(-1);
+            }
+            let step = self.strides[last] as i64;
+            for i in inside {
+                row[i] = (position + i as i64 * step) as i32;
+            }
+            done += run;
+            // Along the last dimension, and on to the next line of the one before wherever one is done.
+            let (mut d, mut by) = (last, run as i64);
+            loop {
+                index[d] = (index[d] as i64 + by) as usize;
+                position += by * self.strides[d] as i64;
+                coordinates.iter_mut().zip(&self.bounds).for_each(|(at, b)| *at += by * b.steps[d]);
+                if index[d] < shape[d] {
+                    break;
+                }
+                index[d] = 0;
+                position -= (shape[d] as i64) * self.strides[d] as i64;
+                coordinates.iter_mut().zip(&self.bounds).for_each(|(at, b)| *at -= shape[d] as i64 * b.steps[d]);
+                if d == 0 {
+                    break;
+                }
+                (d, by) = (d - 1, 1);
+            }
+        }
+    }
+}
+
+impl Bound {
+    /// Which of `count` points along a dimension, the first of them at that coordinate, are valid: they follow one another.
+    fn within(&self, at: i64, d: usize, count: usize) -> Range<usize> {
+        let (lo, hi, count) = (self.valid.0 - at, self.valid.1 - at, count as i64);
+        let (first, end) = match self.steps[d] {
+            0 if lo <= 0 && hi > 0 => (0, count),
+            0 => (0, 0),
+            1 => (lo, hi),
+            step => valid_steps(self.valid, at, step),
+        };
+        first.clamp(0, count) as usize..end.clamp(0, count) as usize
+    }
+}
+
 /// A number that follows the domain's index by steps.
 #[derive(Clone, Copy)]
 struct Affine {
@@ -50,6 +118,16 @@ impl Affine {
 }
 
 impl IndexMap {
+    /// The same over another shape of the domain's points, where there is one: dimensions that were merged are taken
+    /// apart.
+    pub(super) fn bordered_apart(&self) -> Option<(Shape, Bordered)> {
+        let own = self.bordered().map(|b| (self.shape(), b));
+        own.or_else(|| {
+            let shapes: SmallVec<[Shape; 4]> = self.renumberings().collect();
+            shapes.into_iter().find_map(|shape| Some((shape, self.clone().reshape(shape).bordered()?)))
+        })
+    }
+
     /// The map as strides inside of bounds, if it is that: of each level every coordinate has to follow the domain's
     /// index without carrying into another one.
     pub fn bordered(&self) -> Option<Bordered> {
@@ -85,7 +163,7 @@ impl IndexMap {
 }
 
 /// The coordinates of a row-major index in a shape, if none ever carries into the one before it.
-fn taken_apart(index: Affine, shape: thalweg_ir::Shape, sizes: &[usize]) -> Option<Vec<Affine>> {
+fn taken_apart(index: Affine, shape: Shape, sizes: &[usize]) -> Option<Vec<Affine>> {
     let places = places(shape);
     let mut coordinates = vec![Affine { start: 0, steps: [0; MAX_RANK] }; shape.rank()];
     let mut put = |mut number: i64, at: &dyn Fn(&mut Affine) -> &mut i64| {
@@ -111,7 +189,7 @@ fn taken_apart(index: Affine, shape: thalweg_ir::Shape, sizes: &[usize]) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_ir::{Shape, View};
+    use thalweg_ir::View;
 
     /// The bounds and strides of a map against the map, at every point.
     fn check(map: &IndexMap) -> Bordered {
@@ -130,7 +208,20 @@ mod tests {
             let want = inside.iter().all(|i| *i).then_some(at as usize);
             assert_eq!(map.position(point), want, "point {point} of {map:?}");
         }
+        filled(map);
         b
+    }
+
+    /// Tables from any point on against the map.
+    fn filled(map: &IndexMap) {
+        let points = map.shape().numel();
+        let all: Vec<i32> = (0..points).map(|p| map.position(p).map_or(-1, |p| p as i32 - 3)).collect();
+        let (shape, b) = map.bordered_apart().expect("strides inside of bounds");
+        for start in [0, 1, 7, points / 2, points - 1] {
+            let mut table = vec![-7; points - start.min(points)];
+            b.fill(shape, start.min(points), 3, &mut table);
+            assert_eq!(table, all[start.min(points)..], "{map:?} from {start}");
+        }
     }
 
     #[test]
@@ -140,11 +231,22 @@ mod tests {
             let padded = image.clone().pad(&[(0, 0), (0, 0), pads[0], pads[1]]);
             let windows = padded.window(2, 3, step).window(3, 3, step).permute(&[0, 1, 4, 5, 2, 3]);
             assert_eq!(check(&windows).bounds.len(), pads.iter().filter(|p| **p != (0, 0)).count());
-            check(&windows.clone().permute(&[1, 2, 3, 0, 4, 5]).slice(&[(0, 1, 2), (2, -1, 3), (0, 2, 2)].repeat(2)));
+            // Backwards along one axis, every second element of two.
+            let turned = windows.clone().permute(&[2, 4, 0, 5, 3, 1]);
+            let d = turned.shape();
+            check(&turned.slice(&[
+                (2, -1, 3),
+                (0, 1, d[1]),
+                (0, 1, 2),
+                (0, 2, d[3].div_ceil(2)),
+                (0, 2, 2),
+                (1, 1, 2),
+            ]));
             // The same points, numbered anew, go through a table.
             let shape = windows.shape();
             let merged = windows.reshape(Shape::new(&[2, 27, shape[4] * shape[5]]));
             assert_eq!(merged.bordered(), None);
+            filled(&merged);
         }
     }
 
@@ -156,6 +258,9 @@ mod tests {
         check(&padded.clone().window(0, 2, 2).window(1, 3, 1));
         // Of a pad of windows what is outside leads nowhere in particular.
         assert_eq!(padded.window(1, 3, 1).pad(&[(0, 1), (1, 0), (0, 0)]).bordered(), None);
+        // Elements of small windows, each twice along an axis.
+        let twice = IndexMap::new(View::contiguous(Shape::new(&[4, 3, 1]))).expand(Shape::new(&[4, 3, 2]));
+        filled(&twice.reshape(Shape::new(&[4, 6])));
         let plain = check(&IndexMap::new(View::contiguous(Shape::new(&[3, 4]))));
         assert_eq!((plain.base, &plain.strides[..2], plain.bounds.len()), (0, &[4, 1][..], 0));
     }
