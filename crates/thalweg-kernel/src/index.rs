@@ -9,13 +9,10 @@ mod border;
 mod compose;
 
 use crate::dims;
-pub use border::{Bordered, Bound};
+pub use border::{Bordered, Bound, Positions};
 use compose::{composed, places, reshape_mask, valid_steps};
 use smallvec::{SmallVec, smallvec};
 use thalweg_ir::{MAX_RANK, Shape, View};
-
-/// Points from which on it pays to find out whether a table follows from strides.
-const LONG: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Level {
@@ -269,14 +266,6 @@ impl IndexMap {
     ///
     /// Sources of more than 2³¹ elements need positions relative to `origin`, which is subtracted.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
-        // One division a dimension, level and point is dear; to find out whether it takes none costs as much as some
-        // points.
-        if self.levels.len() > 1
-            && out.len() >= LONG
-            && let Some((shape, bordered)) = self.bordered_apart()
-        {
-            return bordered.fill(shape, start, origin, out);
-        }
         let (top, below) = self.levels.split_last().expect("a map has a level");
         let below = IndexMap { levels: below.iter().cloned().collect() };
         let shape = top.view.shape;

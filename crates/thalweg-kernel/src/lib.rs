@@ -38,7 +38,7 @@ pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,
     RowGeometry, ScatterGeometry,
 };
-pub use index::{Bordered, Bound, IndexMap};
+pub use index::{Bordered, Bound, IndexMap, Positions};
 pub use online::{
     LOWER, OnlineFold, OnlinePasses, Part, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
 };

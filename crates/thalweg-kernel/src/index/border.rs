@@ -35,7 +35,7 @@ pub struct Bordered {
 impl Bordered {
     /// Writes the positions of the points `start..start + out.len()` of the domain, of that shape, less `origin`; -1
     /// where one is masked out.
-    pub(super) fn fill(&self, shape: Shape, start: usize, origin: i64, out: &mut [i32]) {
+    fn fill(&self, shape: Shape, start: usize, origin: i64, out: &mut [i32]) {
         let Some(last) = shape.rank().checked_sub(1) else {
             return out.fill(if self.bounds.is_empty() { (self.base as i64 - origin) as i32 } else { -1 });
         };
@@ -98,6 +98,24 @@ impl Bound {
     }
 }
 
+/// The positions of a map, found out once for many tables of them.
+#[derive(Clone, Debug)]
+pub struct Positions<'a> {
+    map: &'a IndexMap,
+    /// The shape of the points that they go by strides over.
+    strided: Option<(Shape, Bordered)>,
+}
+
+impl Positions<'_> {
+    /// As [`IndexMap::fill`], without a division for each dimension, level and point where there are strides.
+    pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
+        match &self.strided {
+            Some((shape, strided)) => strided.fill(*shape, start, origin, out),
+            None => self.map.fill(start, origin, out),
+        }
+    }
+}
+
 /// A number that follows the domain's index by steps.
 #[derive(Clone, Copy)]
 struct Affine {
@@ -118,14 +136,15 @@ impl Affine {
 }
 
 impl IndexMap {
-    /// The same over another shape of the domain's points, where there is one: dimensions that were merged are taken
-    /// apart.
-    pub(super) fn bordered_apart(&self) -> Option<(Shape, Bordered)> {
+    /// Its positions, for tables: by strides where the map has them, over the domain or over a shape with dimensions
+    /// that were merged taken apart.
+    pub fn positions(&self) -> Positions<'_> {
         let own = self.bordered().map(|b| (self.shape(), b));
-        own.or_else(|| {
+        let strided = own.or_else(|| {
             let shapes: SmallVec<[Shape; 4]> = self.renumberings().collect();
             shapes.into_iter().find_map(|shape| Some((shape, self.clone().reshape(shape).bordered()?)))
-        })
+        });
+        Positions { map: self, strided }
     }
 
     /// The map as strides inside of bounds, if it is that: of each level every coordinate has to follow the domain's
@@ -216,10 +235,11 @@ mod tests {
     fn filled(map: &IndexMap) {
         let points = map.shape().numel();
         let all: Vec<i32> = (0..points).map(|p| map.position(p).map_or(-1, |p| p as i32 - 3)).collect();
-        let (shape, b) = map.bordered_apart().expect("strides inside of bounds");
+        let positions = map.positions();
+        assert!(positions.strided.is_some(), "{map:?} goes by strides inside of bounds");
         for start in [0, 1, 7, points / 2, points - 1] {
             let mut table = vec![-7; points - start.min(points)];
-            b.fill(shape, start.min(points), 3, &mut table);
+            positions.fill(start.min(points), 3, &mut table);
             assert_eq!(table, all[start.min(points)..], "{map:?} from {start}");
         }
     }
