@@ -21,6 +21,8 @@ const LEAST_CONFLICT: usize = 32;
 const CHUNK: u64 = 32 << 10;
 /// Points of a call through tables of positions.
 const TABLE: u64 = 2048;
+/// Calls that take as long as a table for a short run of a row.
+const TABLE_CALLS: u64 = 4;
 /// Bytes that the strips of a kernel across rows are cut to, and the columns they have.
 const STRIP_BYTES: u64 = 512 << 10;
 const STRIP_COLUMNS: (u64, u64) = (64, 2048);
@@ -237,8 +239,13 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         let loads = counted.loads[i] as u64;
         if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
     };
+    let first = f.traffic.len();
     traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
-    let r = row_features(body, along, g, &counted);
+    let mut r = row_features(body, along, g, &counted);
+    if along {
+        // A table is filled for each run, or elements are brought together for it.
+        r.calls += r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(|t| t.way == Way::Mapped).count() as u64;
+    }
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
     let stretches = passes * points / (g.extents[lane] as u64).max(1);
