@@ -48,6 +48,9 @@ pub struct Limit {
     pub valid: (i64, i64),
 }
 
+/// Taps up to which it is cheap to find out what is outside for all of them.
+const FEW_TAPS: usize = 64;
+
 // SAFETY: its addresses are only read, under the promise of whoever makes a contraction of it.
 unsafe impl Sync for Grid {}
 
@@ -61,10 +64,19 @@ pub struct At<'a, T> {
 
 impl Grid {
     /// Whether panels are filled from stretches of terms: where lines do not lie side by side, or in shorter stretches.
+    /// Masked vectors take short ones as well, while few taps say what is outside of them.
     fn terms_are_neighbours<T: Number>(&self) -> bool {
         let (lines, terms) = (inner(&self.lines), inner(&self.terms));
-        let lines_run = (lines.1 == 1 || masked::takes::<T>(lines.1)) && (lines.0 >= 8 || lines.0 >= terms.0);
+        let masked = lines.0 >= 3 && masked::takes::<T>(lines.1) && self.taps() <= FEW_TAPS;
+        let lines_run = masked || lines.1 == 1 && (lines.0 >= 8 || lines.0 >= terms.0);
         !lines_run && terms.1 == 1 && terms.0 >= 4
+    }
+
+    /// How many terms add different things to the coordinates of the limits: after so many they begin anew.
+    fn taps(&self) -> usize {
+        let moves = |d: &usize| self.limits.iter().any(|l| l.terms[*d] != 0);
+        let first = (0..self.terms.len()).find(moves).unwrap_or(self.terms.len());
+        self.terms[first..].iter().map(|d| d.0).product()
     }
 
     /// The factor of product number `batch`.

@@ -120,10 +120,7 @@ impl Terms {
         if grid.limits.is_empty() {
             return made;
         }
-        // The first dimension along which a limit moves: what lies outside of it repeats the taps.
-        let moves = |d: &usize| grid.limits.iter().any(|l| l.terms[*d] != 0);
-        let first = (0..grid.terms.len()).find(moves).unwrap_or(grid.terms.len());
-        let period: usize = grid.terms[first..].iter().map(|d| d.0).product();
+        let period = grid.taps();
         made.taps = (0..period as u32).cycle().take(terms.len()).collect();
         for term in terms.take(period) {
             made.reaches.extend(grid.limits.iter().map(|l| stepped(&grid.terms, |d| l.terms[d], term)));
