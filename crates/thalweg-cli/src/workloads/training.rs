@@ -49,9 +49,7 @@ pub fn train_mlp(inputs: &[Tensor]) -> Vec<Tensor> {
 /// Two convolutions, each with the scale and the shift of the norm behind it, and a linear layer; the norms' running
 /// means and variances.
 pub fn conv_net() -> Vec<Tensor> {
-    let conv = |out: usize, of: usize| {
-        [uniform(&[out, of, 3, 3], 9 * of), Tensor::ones([out]), Tensor::zeros([out])]
-    };
+    let conv = |out: usize, of: usize| [uniform(&[out, of, 3, 3], 9 * of), Tensor::ones([out]), Tensor::zeros([out])];
     let head = [uniform(&[10, 128], 128), uniform(&[10], 128)];
     let parameters = [conv(16, 1), conv(32, 16)].into_iter().flatten().chain(head).collect();
     let kept = [16, 32].into_iter().flat_map(|n| [Tensor::zeros([n]), Tensor::ones([n])]).collect();
@@ -66,8 +64,7 @@ pub fn train_conv(inputs: &[Tensor]) -> Vec<Tensor> {
     let (mut x, mut kept) = (batch.clone(), vec![]);
     for (w, running) in leaves.chunks_exact(3).zip(inputs[3 * parameters + 1..][..layers].chunks_exact(2)) {
         let sums = x.conv2d(&w[0], None, Conv::default().padding(1));
-        let (y, mean, var) =
-            sums.batch_norm_train((&running[0], &running[1]), Some(&w[1]), Some(&w[2]), 0.1, 1e-5);
+        let (y, mean, var) = sums.batch_norm_train((&running[0], &running[1]), Some(&w[1]), Some(&w[2]), 0.1, 1e-5);
         x = y.relu().max_pool2d(Pool::new(2));
         kept.extend([mean, var].map(|t| t.detach()));
     }
