@@ -22,7 +22,7 @@ pub fn copied(body: &Body, g: &MapGeometry) -> Option<Copied> {
     let [store] = &body.stores[..] else { return None };
     let bordered = |access: u16| -> Option<Bordered> {
         match &g.accesses[access as usize] {
-            AccessGeometry { map: Some(map), .. } => map.bordered(),
+            AccessGeometry { map: Some(map), .. } => map.bordered().filter(|_| map.shape().dims() == g.extents),
             AccessGeometry { base, strides, .. } => {
                 let mut own = [0; MAX_RANK];
                 own[..g.extents.len()].copy_from_slice(&strides[..g.extents.len()]);
