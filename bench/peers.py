@@ -33,7 +33,7 @@ TRANSFORMERS = ("attention_full", "attention_causal", "attention_long", "qkv", "
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
-    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", *FOLDS, *BLOCKS, *TRANSFORMERS, *array_peers.TORCH, "dyn_shapes",
+    "conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool", "train_mlp", "train_conv", *FOLDS, *BLOCKS, *TRANSFORMERS, *array_peers.TORCH, "dyn_shapes",
 ]  # fmt: skip
 IMAGES = ("conv2d", "depthwise", "conv2d_relu", "max_pool", "avg_pool")
 
@@ -589,10 +589,33 @@ def train_mlp(p):
     if p.name == "numpy":
         raise NotImplementedError("numpy has no gradients")
     torch = p.torch
-    torch.set_grad_enabled(True)
     torch.manual_seed(1)
     layers = [torch.nn.Linear(sizes[0], sizes[1]), torch.nn.ReLU(), torch.nn.Linear(sizes[1], sizes[2]), torch.nn.ReLU(), torch.nn.Linear(sizes[2], sizes[3])]
-    model = torch.nn.Sequential(*layers).to(p.device)
+    return train_torch(p, torch.nn.Sequential(*layers), x, y)
+
+
+def train_conv(p):
+    """A training step of two convolutions with norms and pooling on 64 images of 8×8, by Adam."""
+    import numpy as np
+
+    if not p.name.startswith("torch"):
+        raise NotImplementedError("written for torch alone")
+    torch = p.torch
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((64, 1, 8, 8), dtype=np.float32), rng.integers(0, 10, 64)
+    torch.manual_seed(1)
+
+    def conv(of, out):
+        return [torch.nn.Conv2d(of, out, 3, padding=1, bias=False), torch.nn.BatchNorm2d(out), torch.nn.ReLU(), torch.nn.MaxPool2d(2)]
+
+    model = torch.nn.Sequential(*conv(1, 16), *conv(16, 32), torch.nn.Flatten(), torch.nn.Linear(128, 10))
+    return train_torch(p, model, x, y)
+
+
+def train_torch(p, model, x, y):
+    torch = p.torch
+    torch.set_grad_enabled(True)
+    model = model.to(p.device)
     x, y = torch.from_numpy(x).to(p.device), torch.from_numpy(y).to(p.device)
     # Of its forms of Adam the fastest: all parameters in one kernel, or, compiled, what the compiler makes of them.
     compiled = p.name == "torch.compile"
@@ -644,6 +667,9 @@ def train_mlp_jax(jax, sizes, x, y, rng):
         return state["all"], loss
 
     return call
+
+
+TRAINING = {"train_mlp": train_mlp, "train_conv": train_conv}
 
 
 class Draws:
@@ -785,13 +811,13 @@ class Figures:
             self.key = self.call = None
             # torch.compile stops compiling, silently, after eight versions of what it takes for one function.
             self.peer.forget()
-            function, arguments = (None, []) if name == "train_mlp" else prepare(self.peer, name, large)
+            function, arguments = (None, []) if name in TRAINING else prepare(self.peer, name, large)
             compiled = function and self.peer.jit(functools.partial(function, self.peer))
             if name == "small_chain":
                 self.call = lambda: self.peer.host(compiled(*arguments))
                 calls_in_flight = 1
-            elif name == "train_mlp":
-                self.call = train_mlp(self.peer)
+            elif name in TRAINING:
+                self.call = TRAINING[name](self.peer)
             else:
                 self.call = lambda: compiled(*arguments)
             self.key, self.cold = (name, large), self.once()

@@ -6,6 +6,7 @@
 pub mod array;
 pub mod blocks;
 pub mod folds;
+pub mod training;
 pub mod transformers;
 
 use crate::failure::{Outcome, failure};
@@ -14,7 +15,7 @@ use clap::ValueEnum;
 use std::cell::RefCell;
 use std::f64::consts::SQRT_2;
 use std::path::Path;
-use thalweg::{Conv, DType, MatmulPrecision, Pool, Reduction, Tensor, manual_seed};
+use thalweg::{Conv, DType, MatmulPrecision, Pool, Tensor, manual_seed};
 
 /// The size class of a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -169,7 +170,12 @@ pub const ALL: &[Entry] = &[
     Entry {
         name: "train_mlp",
         about: "784-512-512-10, batch 128: forward, backward, Adam",
-        make: |_| (mlp(), train_mlp),
+        make: |_| (training::mlp(), training::train_mlp),
+    },
+    Entry {
+        name: "train_conv",
+        about: "two convolutions with norms and pooling, 64 images of 8×8: forward, backward, Adam",
+        make: |_| (training::conv_net(), training::train_conv),
     },
 ];
 
@@ -195,7 +201,7 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
         floats.for_each(|t| *t = t.cast(DType::BF16));
     }
     thalweg::synchronize()?;
-    let (inputs, carried) = (RefCell::new(inputs), if name == "train_mlp" { 19 } else { 0 });
+    let (inputs, carried) = (RefCell::new(inputs), training::carried(name));
     Ok(Workload { name: name.to_string(), inputs, carried, call, read: name == "small_chain" })
 }
 
@@ -355,42 +361,6 @@ fn conv2d_relu(size: Size) -> (Vec<Tensor>, Call) {
 /// 3×3, by so many.
 fn pool(stride: usize) -> Pool<2> {
     Pool::new(3).stride(stride).padding(1)
-}
-
-/// Three layers' weights and biases, the two moments of each, the number of steps so far; a batch of inputs and classes.
-fn mlp() -> Vec<Tensor> {
-    let sizes = [784, 512, 512, 10];
-    let mut parameters = Vec::new();
-    for pair in sizes.windows(2) {
-        let bound = 1.0 / (pair[0] as f64).sqrt();
-        parameters.extend([vec![pair[1], pair[0]], vec![pair[1]]].map(|s| (Tensor::rand(s) * 2.0 - 1.0) * bound));
-    }
-    let zeros: Vec<Tensor> = parameters.iter().map(Tensor::zeros_like).collect();
-    let batch = [Tensor::zeros([0; 0]), Tensor::randn([128, 784]), Tensor::randint(0..10, [128])];
-    [parameters, zeros.clone(), zeros, batch.to_vec()].concat()
-}
-
-/// One step of Adam: what [`mlp`] made, a step on, and the loss.
-fn train_mlp(inputs: &[Tensor]) -> Vec<Tensor> {
-    let (rate, keep, keep_square) = (1e-3, 0.9f64, 0.999f64);
-    let leaves: Vec<Tensor> = inputs[..6].iter().map(Tensor::tracked).collect();
-    let (x, classes) = (&inputs[19], &inputs[20]);
-    let hidden = x.linear(&leaves[0], Some(&leaves[1])).relu().linear(&leaves[2], Some(&leaves[3])).relu();
-    let loss = hidden.linear(&leaves[4], Some(&leaves[5])).cross_entropy(classes, Reduction::Mean);
-    let gradients = loss.backward();
-    let number = &inputs[18] + 1.0;
-    let lacking = |keep: f64| 1.0 - (&number * keep.ln()).exp();
-    let (first, second) = (lacking(keep), lacking(keep_square).sqrt());
-    let mut out: [Vec<Tensor>; 3] = [const { Vec::new() }; 3];
-    for i in 0..6 {
-        let gradient = &gradients[&leaves[i]];
-        let mean = &inputs[6 + i] * keep + gradient * (1.0 - keep);
-        let square = &inputs[12 + i] * keep_square + gradient.square() * (1.0 - keep_square);
-        out[0].push(&inputs[i] - rate / &first * &mean / (square.sqrt() / &second + 1e-8));
-        out[1].push(mean);
-        out[2].push(square);
-    }
-    [out.concat(), vec![number, loss.detach()]].concat()
 }
 
 /// The calls of dyn_shapes: gelu_custom on `[b, 2048]` (large: `[64·b, 2048]`) for b from 1 to 64.

@@ -19,7 +19,7 @@ use crate::stretch::{CHUNK, Scratch, Stores, straight_ns};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Node, Store, dims};
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Node, Positions, Store, dims};
 use thalweg_runtime::{Buffer, Error};
 
 /// Points of a call through tables of positions: 8 KiB a table, which stays in the first-level cache.
@@ -56,6 +56,7 @@ struct Line<'a> {
 
 struct Mapped<'a> {
     map: &'a Arc<IndexMap>,
+    positions: Positions<'a>,
     /// Positions that the operand has; `None` for index-only accesses.
     len: Option<usize>,
     /// Line with the same map, whose table serves.
@@ -288,6 +289,7 @@ impl<'a> Traversal<'a> {
             let address = access.operand.map_or(0, |o| operands[o as usize].address() as i64);
             let map = at.map.as_ref().filter(|_| access.class == AccessClass::Mapped).map(|map| Mapped {
                 map,
+                positions: map.positions(),
                 len: access.operand.map(|o| operands[o as usize].bytes() / unit),
                 same_as: (0..i).find(|&j| {
                     let other = geometry.accesses[j].map.as_ref();
@@ -473,7 +475,7 @@ impl<'a> Traversal<'a> {
             let at = mapped.same_as.unwrap_or(i);
             let table = &mut tables[at * n..(at + 1) * n];
             if mapped.same_as.is_none() {
-                mapped.map.fill(index, origin, table);
+                mapped.positions.fill(index, origin, table);
             }
             if let Some(len) = mapped.len {
                 // Negative positions are masked out and never read.

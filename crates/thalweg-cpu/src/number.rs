@@ -6,6 +6,8 @@ pub trait Wide: Copy + Send + Sync + 'static {
     const ZERO: Self;
     /// Whether it is rounded.
     const FLOAT: bool;
+    /// The value of a scalar given in the form of [`thalweg_ir::Scalar::to_bits`].
+    fn of_bits(bits: u64) -> Self;
     /// `self + other`, integers wrap
     fn plus(self, other: Self) -> Self;
     /// `self · other + sum`, rounded once, integers wrap
@@ -13,10 +15,11 @@ pub trait Wide: Copy + Send + Sync + 'static {
 }
 
 macro_rules! wide {
-    ($($t:ty, $zero:expr, $float:expr, $plus:expr, $times_plus:expr;)*) => {$(
+    ($($t:ty, $zero:expr, $float:expr, $of_bits:expr, $plus:expr, $times_plus:expr;)*) => {$(
         impl Wide for $t {
             const ZERO: $t = $zero;
             const FLOAT: bool = $float;
+            fn of_bits(bits: u64) -> $t { ($of_bits)(bits) }
             #[inline(always)]
             fn plus(self, other: $t) -> $t { ($plus)(self, other) }
             #[inline(always)]
@@ -25,12 +28,12 @@ macro_rules! wide {
     )*};
 }
 wide! {
-    f32, 0.0, true, |a: f32, b| a + b, f32::mul_add;
-    f64, 0.0, true, |a: f64, b| a + b, f64::mul_add;
-    u8, 0, false, u8::wrapping_add, |a: u8, b, sum| a.wrapping_mul(b).wrapping_add(sum);
-    i16, 0, false, i16::wrapping_add, |a: i16, b, sum| a.wrapping_mul(b).wrapping_add(sum);
-    i32, 0, false, i32::wrapping_add, |a: i32, b, sum| a.wrapping_mul(b).wrapping_add(sum);
-    i64, 0, false, i64::wrapping_add, |a: i64, b, sum| a.wrapping_mul(b).wrapping_add(sum);
+    f32, 0.0, true, |b| f32::from_bits(b as u32), |a: f32, b| a + b, f32::mul_add;
+    f64, 0.0, true, f64::from_bits, |a: f64, b| a + b, f64::mul_add;
+    u8, 0, false, |b| b as u8, u8::wrapping_add, |a: u8, b, sum| a.wrapping_mul(b).wrapping_add(sum);
+    i16, 0, false, |b| b as i16, i16::wrapping_add, |a: i16, b, sum| a.wrapping_mul(b).wrapping_add(sum);
+    i32, 0, false, |b| b as i32, i32::wrapping_add, |a: i32, b, sum| a.wrapping_mul(b).wrapping_add(sum);
+    i64, 0, false, |b| b as i64, i64::wrapping_add, |a: i64, b, sum| a.wrapping_mul(b).wrapping_add(sum);
 }
 
 /// An element that sums and products are taken of. Integers are wrapped to their width, which is to add in that width:

@@ -5,9 +5,11 @@
 //! view can express changes the top; only a reshape that it cannot express puts a new view on the stack
 //! (the idea of tinygrad's ShapeTracker). Padding is a range of valid indices kept beside a view.
 
+mod border;
 mod compose;
 
 use crate::dims;
+pub use border::{Bordered, Bound, Positions};
 use compose::{composed, places, reshape_mask, valid_steps};
 use smallvec::{SmallVec, smallvec};
 use thalweg_ir::{MAX_RANK, Shape, View};

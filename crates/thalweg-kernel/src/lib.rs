@@ -5,6 +5,7 @@
 
 mod body;
 mod builder;
+mod copied;
 pub mod dims;
 mod geometry;
 mod index;
@@ -27,6 +28,7 @@ mod weights;
 
 pub use body::{Access, AccessClass, Along, Body, Combined, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
+pub use copied::{Copied, copied};
 pub use geometry::contraction::{
     Contraction, ContractionGeometry, Contracts, Epilogue, FactorOrder, Inner, Local, Prologue, Rectangle, TileBox,
     TileGeometry, accumulator, bodies,
@@ -36,7 +38,7 @@ pub use geometry::{
     AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,
     RowGeometry, ScatterGeometry,
 };
-pub use index::IndexMap;
+pub use index::{Bordered, Bound, IndexMap, Positions};
 pub use online::{
     LOWER, OnlineFold, OnlinePasses, Part, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
 };

@@ -11,7 +11,7 @@ mod common;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
-use thalweg::{Csv, CsvOptions};
+use thalweg::{Csv, CsvOptions, Pool};
 use thalweg_nn::data::{DataLoader, Dataset, Rows};
 use thalweg_nn::optim::{AdamW, Ema, Optimizer, Schedule};
 use thalweg_nn::prelude::*;
@@ -49,19 +49,19 @@ struct ConvNet {
 impl ConvNet {
     fn new() -> ConvNet {
         ConvNet {
-            conv1: Conv2d::new(1, 16, 3).without_bias(),
+            conv1: Conv2d::new(1, 16, 3).padding(1).without_bias(),
             norm1: BatchNorm2d::new(16),
-            conv2: Conv2d::new(16, 32, 3).without_bias(),
+            conv2: Conv2d::new(16, 32, 3).padding(1).without_bias(),
             norm2: BatchNorm2d::new(32),
             drop: Dropout::new(0.3),
-            head: Linear::new(32 * 4 * 4, 10),
+            head: Linear::new(32 * 2 * 2, 10),
         }
     }
 
     fn forward(&self, x: &Tensor) -> Tensor {
         let x = x.reshape([-1, 1, 8, 8]);
-        let x = self.norm1.forward(&self.conv1.forward(&x)).relu();
-        let x = self.norm2.forward(&self.conv2.forward(&x)).relu();
+        let x = self.norm1.forward(&self.conv1.forward(&x)).relu().max_pool2d(Pool::new(2));
+        let x = self.norm2.forward(&self.conv2.forward(&x)).relu().max_pool2d(Pool::new(2));
         self.head.forward(&self.drop.forward(&x.flatten_axes(1, -1)))
     }
 }

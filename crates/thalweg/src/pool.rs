@@ -6,7 +6,7 @@
 
 use crate::record::{check_float, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, samples, unsampled};
-use crate::{DType, Options, Scalar, Shape, Tensor};
+use crate::{Backward, DType, Options, Scalar, Shape, Tensor, custom_grad};
 
 /// Elements of a window along an axis up to which it is shifted views put together.
 const FEW: usize = 16;
@@ -129,7 +129,35 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
         false => Scalar::Int(x.dtype().int_range().0),
     };
     let padded = sweep.padded(&x, least);
-    unsampled(sweep.folded(&padded, |a, b| a.maximum(b), |x, axis| x.amax(axis)), added)
+    let largest = |x: &Tensor| sweep.folded(x, |a, b| a.maximum(b), |x, axis| x.amax(axis));
+    let few = sweep.kernel.iter().product::<usize>() <= FEW;
+    if !few || sweep.stride != sweep.kernel || !x.dtype().is_float() {
+        return unsampled(largest(&padded), added);
+    }
+    // Windows side by side: what lies behind the last one is in none.
+    let covered = (0..N).fold(padded, |x, i| x.narrow(x.rank() - N + i, 0, sweep.out[i] * sweep.kernel[i]));
+    let backward = move |Backward { inputs: x, outputs: y, gradients: dy }: Backward<Tensor, Tensor>| {
+        side_by_side(&sweep, &x, &y, &dy)
+    };
+    unsampled(custom_grad(&covered, |x| largest(&x), backward), added)
+}
+
+/// The gradient of the largest elements of windows that lie side by side: those that are as large share it. It is said
+/// window by window, where elements of a window lie beside one another; put back among zeros, each of its elements would
+/// be a tensor with gaps.
+fn side_by_side<const N: usize>(sweep: &Sweep<N>, x: &Tensor, y: &Tensor, dy: &Tensor) -> Tensor {
+    // Not below is as large, or NaN.
+    let as_large = |x: &Tensor, y: &Tensor, share: &Tensor| x.lt(y).where_(0, share);
+    let one = dy.ones_like();
+    let count = sweep.positions().map(|at| as_large(&sweep.element(x, at), y, &one)).reduce(|a, b| a + b);
+    let share = dy / count.expect("a window has an element");
+    let lead = &x.dims()[..x.rank() - N];
+    let pairs = |inner: [usize; N]| -> Vec<usize> {
+        lead.iter().copied().chain((0..N).flat_map(|i| [sweep.out[i], inner[i]])).collect()
+    };
+    let (windows, alone) = (pairs(sweep.kernel), pairs([1; N]));
+    let (y, share) = (y.reshape(&alone), share.reshape(&alone));
+    as_large(&x.reshape(&windows), &y, &share).reshape(*x.shape())
 }
 
 #[track_caller]

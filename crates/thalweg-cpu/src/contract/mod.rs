@@ -31,7 +31,7 @@ use crate::number::{Bf16, F16, Number};
 use crate::simd::Shared;
 use crate::threads::Threads;
 use grid::At;
-pub use grid::Grid;
+pub use grid::{Grid, Limit};
 use kernel::Kernels;
 use pack::Strided;
 use std::any::TypeId;

@@ -1,12 +1,12 @@
 //! Factors that are copied: where a body does nothing but load an element and store it, the factor lies in memory after
-//! all, with several dimensions to its lines and terms.
+//! all, with several dimensions to its lines and terms, and with one value around it where it was padded.
 //!
 //! In: the job of a factor. Out: where its elements are, checked against the operand's bytes.
 
 use super::parts::{Job, Programs};
-use crate::contract::Grid;
+use crate::contract::{Grid, Limit};
 use thalweg_ir::DType;
-use thalweg_kernel::Node;
+use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied};
 
 /// The longest step from line to line for which lines are packed one by one from memory.
 const MOST_STEP: usize = 4;
@@ -22,37 +22,78 @@ pub(super) fn grid(
     let (Programs::Maps(_), [body], [part]) = (&job.part.programs, &job.part.bodies[..], &job.tiles.boxes[..]) else {
         return None;
     };
-    let ([Node::Load { access }], [store]) = (&body.nodes[..], &body.stores[..]) else { return None };
-    let (from, at) = (&body.accesses[*access as usize], &part.geometry.accesses[*access as usize]);
-    let to = &body.accesses[store.access as usize];
     let whole = part.origin.iter().all(|&o| o == 0) && part.geometry.extents == job.tiles.extents;
-    if !whole || at.map.is_some() || from.dtype != dtype || to.dtype != dtype {
+    if !whole || part.geometry.points() == 0 {
         return None;
     }
-    let dims: Vec<(usize, isize)> = job.tiles.extents.iter().copied().zip(at.strides).collect();
+    let Copied { access, from: lying, outside } = copied(body, &part.geometry)?;
+    let (from, at) = (&body.accesses[access], &part.geometry.accesses[access]);
+    let to = &body.accesses[body.stores[0].access as usize];
+    if from.dtype != dtype || to.dtype != dtype {
+        return None;
+    }
+    let extents = &job.tiles.extents;
     let most = if terms_last { 1 } else { MOST_STEP };
-    if dims.iter().any(|d| d.0 == 0) || dims.last().is_none_or(|d| d.1.unsigned_abs() > most) {
+    if lying.strides[extents.len() - 1].unsigned_abs() > most {
         return None;
     }
     // What an operand has not is refused where the body is launched.
     let operand = job.operands[from.operand? as usize];
-    let span = |sign: i128| {
-        let spans = dims.iter().map(|&(size, stride)| (size as i128 - 1) * stride as i128);
-        at.base as i128 + spans.filter(|s| s.signum() == sign).sum::<i128>()
-    };
-    if span(-1) < 0 || span(1) >= (operand.bytes() / dtype.size()) as i128 {
+    if !inside(&lying, at, extents, operand.bytes() / dtype.size()) {
         return None;
     }
-    let first = |mut batch: usize| {
-        let mut offset = at.base;
-        for &(size, stride) in dims[..job.tiles.rows].iter().rev() {
-            offset += (batch % size) as isize * stride;
-            batch /= size;
-        }
-        operand.address().wrapping_offset(offset * dtype.size() as isize).cast_const()
+    let outside = outside.map_or(Some(0), |node| match body.nodes[node.index()] {
+        Node::Const { bits, .. } => Some(bits),
+        Node::Scalar { slot, .. } => job.scalars.get(slot as usize).copied(),
+        _ => None,
+    })?;
+    let (rows, columns) = (job.tiles.rows, job.tiles.columns);
+    let batches: Vec<usize> = batches.collect();
+    // What a number that goes by steps is at the first point of each batch.
+    let firsts = |start: i64, steps: &[i64]| -> Vec<i64> {
+        let of = |mut batch: usize| {
+            (0..rows).rev().fold(start, |at, d| {
+                let index = batch % extents[d];
+                batch /= extents[d];
+                at + index as i64 * steps[d]
+            })
+        };
+        batches.iter().map(|&batch| of(batch)).collect()
     };
-    let columns = job.tiles.columns;
-    let (rows, columns) = (dims[job.tiles.rows..columns].to_vec(), dims[columns..].to_vec());
-    let (lines, terms) = if terms_last { (rows, columns) } else { (columns, rows) };
-    Some(Grid { first: batches.map(first).collect(), lines, terms })
+    let sides = |steps: &[i64]| {
+        let (rows, columns) = (steps[rows..columns].to_vec(), steps[columns..extents.len()].to_vec());
+        if terms_last { (rows, columns) } else { (columns, rows) }
+    };
+    let sizes = sides(&extents.iter().map(|&n| n as i64).collect::<Vec<_>>());
+    let strides = lying.strides.map(|s| s as i64);
+    let steps = sides(&strides);
+    let dims =
+        |sizes: &[i64], steps: &[i64]| sizes.iter().zip(steps).map(|(&n, &s)| (n as usize, s as isize)).collect();
+    let address = |at: i64| operand.address().wrapping_offset(at as isize * dtype.size() as isize).cast_const();
+    let limits = lying.bounds.iter().map(|b| {
+        let (lines, terms) = sides(&b.steps);
+        Limit { first: firsts(b.start, &b.steps), lines, terms, valid: b.valid }
+    });
+    Some(Grid {
+        first: firsts(lying.base as i64, &strides).into_iter().map(address).collect(),
+        lines: dims(&sizes.0, &steps.0),
+        terms: dims(&sizes.1, &steps.1),
+        limits: limits.collect(),
+        outside,
+    })
+}
+
+/// Whether all elements lie among so many.
+fn inside(lying: &Bordered, at: &AccessGeometry, extents: &[usize], elements: usize) -> bool {
+    // A map says itself what its valid points reach; strides without bounds reach what they lead to.
+    let (least, most) = match &at.map {
+        Some(map) => map.reach().map_or((0, -1), |(least, most)| (least as i128, most as i128)),
+        None => {
+            extents.iter().zip(lying.strides).fold((lying.base as i128, lying.base as i128), |range, (&n, step)| {
+                let far = (n as i128 - 1) * step as i128;
+                (range.0 + far.min(0), range.1 + far.max(0))
+            })
+        }
+    };
+    least >= 0 && most < elements as i128
 }

@@ -11,7 +11,7 @@ use crate::check::gathered;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::order::BLOCK;
-use thalweg_kernel::{AccessClass, Body, IndexMap, Orientation, RowGeometry, dims};
+use thalweg_kernel::{AccessClass, Body, IndexMap, Orientation, Positions, RowGeometry, dims};
 use thalweg_runtime::Error;
 
 /// One access with everything that a call needs of it, in bytes (index only: in positions).
@@ -42,6 +42,7 @@ impl Line<'_> {
 /// What fills the tables of a mapped access.
 pub struct Mapped<'a> {
     map: &'a Arc<IndexMap>,
+    positions: Positions<'a>,
     /// The operand's address and how many positions it has; `None` for index-only accesses.
     operand: Option<(*const u8, usize)>,
     /// Whether positions may not fit an i32.
@@ -126,6 +127,7 @@ impl<'a> Layout<'a> {
             let operand = access.operand.map(place);
             let map = at.map.as_ref().filter(|_| mapped(i)).map(|map| Mapped {
                 map,
+                positions: map.positions(),
                 operand: operand.map(|(at, bytes)| (at.cast_const(), bytes / unit as usize)),
                 wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
                 packed: access.class != AccessClass::Mapped,
@@ -313,7 +315,7 @@ impl Tables {
             origin = if low <= high { low as i64 } else { 0 };
         }
         if step == 1 {
-            mapped.map.fill(first, origin, table);
+            mapped.positions.fill(first, origin, table);
         } else {
             for (i, entry) in table.iter_mut().enumerate() {
                 *entry = position(i).map_or(-1, |p| (p as i64 - origin) as i32);
@@ -346,7 +348,7 @@ unsafe fn pack(
     let copy = |p: usize, at: usize, n: usize| {
         assert!(p + n <= len, "a map leads to element {} of an operand of {len}", p + n - 1);
         // SAFETY: both stretches are inside, as just checked and as the caller promises.
-        unsafe { std::ptr::copy_nonoverlapping(from.add(p * unit), to.add(at * unit), n * unit) };
+        unsafe { spread(from.add(p * unit), 1, to.add(at * unit), n, unit) };
     };
     // What begins anew again and again is brought together once, and then doubled.
     let n = table.len();
@@ -377,7 +379,7 @@ unsafe fn pack(
         }
         return;
     }
-    mapped.map.fill(first, 0, table);
+    mapped.positions.fill(first, 0, table);
     let mut at = 0;
     while at < table.len() {
         let start = table[at];
@@ -389,6 +391,9 @@ unsafe fn pack(
         at += n;
     }
 }
+
+/// Fewer elements are copied one by one: a call takes longer.
+const SHORT: usize = 8;
 
 /// Copies `n` elements of `unit` bytes, `step` elements apart, together.
 ///
@@ -412,7 +417,7 @@ unsafe fn spread(from: *const u8, step: isize, to: *mut u8, n: usize, unit: usiz
     // SAFETY: the caller's promise.
     unsafe {
         match (step, unit) {
-            (1, _) => std::ptr::copy_nonoverlapping(from, to, n * unit),
+            (1, _) if n >= SHORT => std::ptr::copy_nonoverlapping(from, to, n * unit),
             (_, 1) => each::<u8>(from, step, to, n),
             (_, 2) => each::<u16>(from, step, to, n),
             (_, 4) => each::<u32>(from, step, to, n),

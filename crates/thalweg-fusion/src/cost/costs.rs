@@ -102,6 +102,13 @@ pub struct Costs {
     /// Whether weights between two products are made in one pass, where they can be.
     #[serde(default)]
     pub one_pass: bool,
+    /// Whether a factor of a product that was padded is copied from where it lies, as one that was not is.
+    #[serde(default = "yes")]
+    pub borders: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Two additions: read and written once.
@@ -165,6 +172,7 @@ impl Costs {
             factor: 0.0,
             scattered: 3.2,
             one_pass: false,
+            borders: true,
         }
     }
 
@@ -224,6 +232,7 @@ impl Costs {
             factor: 2.0 / memory,
             scattered: sector,
             one_pass: true,
+            borders: false,
         }
     }
 

@@ -5,8 +5,9 @@ use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, ScatterOp};
 use thalweg_kernel::{
-    AccessClass, AccessGeometry, Body, Computed, Contraction, ContractionGeometry, Geometry, Kernel, MapGeometry,
-    MatmulGeometry, Node, Orientation, RowGeometry, ScatterGeometry, TileGeometry, Weights, bodies, narrow, order,
+    Access, AccessClass, AccessGeometry, Body, Computed, Contraction, ContractionGeometry, Copied, Geometry, Kernel,
+    MapGeometry, MatmulGeometry, Node, NodeId, Orientation, RowGeometry, ScatterGeometry, Store, TileGeometry, Weights,
+    bodies, copied, narrow, order,
 };
 
 /// Bytes of a cache line.
@@ -20,6 +21,8 @@ const LEAST_CONFLICT: usize = 32;
 const CHUNK: u64 = 32 << 10;
 /// Points of a call through tables of positions.
 const TABLE: u64 = 2048;
+/// Calls that take as long as a table for a short run of a row.
+const TABLE_CALLS: u64 = 4;
 /// Bytes that the strips of a kernel across rows are cut to, and the columns they have.
 const STRIP_BYTES: u64 = 512 << 10;
 const STRIP_COLUMNS: (u64, u64) = (64, 2048);
@@ -140,6 +143,9 @@ pub struct CostFeatures {
     /// [`Costs::one_pass`].
     #[serde(skip)]
     passes_once: bool,
+    /// See [`Costs::borders`].
+    #[serde(skip)]
+    borders: bool,
 }
 
 fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
@@ -150,7 +156,8 @@ impl Costs {
     /// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read,
     /// `written` those of each that is written, in the order of the operands.
     pub fn features(&self, kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
-        let mut f = CostFeatures { boxes: 1, passes_once: self.one_pass, ..CostFeatures::default() };
+        let own = CostFeatures { passes_once: self.one_pass, borders: self.borders, ..CostFeatures::default() };
+        let mut f = CostFeatures { boxes: 1, ..own };
         let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
         add(kernel, geometry, &mut left, touched.len(), &mut f);
         f.portable |= f.work.slow > 0;
@@ -232,8 +239,13 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         let loads = counted.loads[i] as u64;
         if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
     };
+    let first = f.traffic.len();
     traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
-    let r = row_features(body, along, g, &counted);
+    let mut r = row_features(body, along, g, &counted);
+    if along {
+        // A table is filled for each run, or elements are brought together for it.
+        r.calls += r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(|t| t.way == Way::Mapped).count() as u64;
+    }
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
     let stretches = passes * points / (g.extents[lane] as u64).max(1);
@@ -439,10 +451,16 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
         } else {
             own.extend_from_slice(&left[at..at + factor.operands]);
         }
-        if factor.inner.is_none() && !only_loads(&factor.kernel, tiles) {
+        at += factor.operands;
+        if let Some((loads, g)) = only_loads(&factor.kernel, tiles, f.borders) {
+            let domain = (f.points, f.chunks);
+            map(&loads, &g, &mut own, usize::MAX, f);
+            (f.points, f.chunks) = domain;
+            continue;
+        }
+        if factor.inner.is_none() {
             f.factors += (tiles.points() * c.dtype.size()) as u64;
         }
-        at += factor.operands;
         if let Some(sums) = factor.inner.as_deref().map(|i| i.sums).filter(|_| f.passes_once)
             && let Some(weights) = bodies(&factor.kernel).first().and_then(thalweg_kernel::weights)
         {
@@ -454,10 +472,25 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
     at
 }
 
-/// Whether a factor is what lies in memory by strides, as windows are: tiles copy it from there.
-fn only_loads(kernel: &Kernel, tiles: &TileGeometry) -> bool {
-    let ([body], [tile]) = (bodies(kernel), &tiles.boxes[..]) else { return false };
-    matches!(body.nodes[..], [Node::Load { .. }]) && tile.geometry.accesses.iter().all(|a| a.map.is_none())
+/// A factor that lies in memory by strides, as windows do, as a body that loads it: tiles copy it from there, and where
+/// the device says so, with what it is padded by.
+fn only_loads(kernel: &Kernel, tiles: &TileGeometry, borders: bool) -> Option<(Body, MapGeometry)> {
+    let ([body], [tile]) = (bodies(kernel), &tiles.boxes[..]) else { return None };
+    let g = &tile.geometry;
+    let Copied { access, from, .. } = copied(body, g).filter(|c| borders || c.outside.is_none())?;
+    let store = Store { node: NodeId(0), access: 1, combine: None };
+    let to = body.stores[0].access as usize;
+    let class = AccessClass::of_step(from.strides[g.extents.len() - 1]);
+    let loads = Body {
+        nodes: vec![Node::Load { access: 0 }],
+        accesses: vec![Access { class, ..body.accesses[access] }, body.accesses[to]],
+        stores: vec![store],
+        operands: body.operands,
+        ..Body::default()
+    };
+    let at = AccessGeometry { base: from.base, strides: from.strides, map: None, ..g.accesses[access].clone() };
+    let accesses = vec![at, g.accesses[to].clone()];
+    Some((loads, MapGeometry { extents: g.extents.clone(), accesses }))
 }
 
 /// Weights that are made point by point: what a point takes, and where they are exponentials the maximum, the

@@ -1,0 +1,95 @@
+//! Training steps: forward, backward, Adam.
+//!
+//! Inputs are the parameters, the first and the second moment of each, the number of steps so far, what else a step
+//! leaves to the next one, then a batch of inputs and classes. A step gives all but the batch, and the loss.
+
+use thalweg::{Conv, Gradients, Pool, Reduction, Tensor};
+
+/// Parameters of `train_mlp` and of `train_conv`, and what the layers of the latter keep.
+const MLP: usize = 6;
+const CONV_NET: (usize, usize) = (8, 4);
+
+/// How many of its results a workload is called with again.
+pub fn carried(name: &str) -> usize {
+    match name {
+        "train_mlp" => 3 * MLP + 1,
+        "train_conv" => 3 * CONV_NET.0 + 1 + CONV_NET.1,
+        _ => 0,
+    }
+}
+
+/// What a step starts from.
+fn start(parameters: Vec<Tensor>, kept: Vec<Tensor>, batch: [Tensor; 2]) -> Vec<Tensor> {
+    let zeros: Vec<Tensor> = parameters.iter().map(Tensor::zeros_like).collect();
+    [parameters, zeros.clone(), zeros, vec![Tensor::zeros([0; 0])], kept, batch.to_vec()].concat()
+}
+
+/// Uniform, as PyTorch's layers start, for so many inputs of a sum.
+fn uniform(shape: &[usize], fan: usize) -> Tensor {
+    (Tensor::rand(shape.to_vec()) * 2.0 - 1.0) / (fan as f64).sqrt()
+}
+
+/// Three layers' weights and biases.
+pub fn mlp() -> Vec<Tensor> {
+    let layer = |pair: &[usize]| [uniform(&[pair[1], pair[0]], pair[0]), uniform(&[pair[1]], pair[0])];
+    let parameters = [784, 512, 512, 10].windows(2).flat_map(layer).collect();
+    start(parameters, vec![], [Tensor::randn([128, 784]), Tensor::randint(0..10, [128])])
+}
+
+/// One step of Adam of the perceptron.
+pub fn train_mlp(inputs: &[Tensor]) -> Vec<Tensor> {
+    let leaves: Vec<Tensor> = inputs[..MLP].iter().map(Tensor::tracked).collect();
+    let [.., x, classes] = inputs else { unreachable!("a batch comes last") };
+    let hidden = x.linear(&leaves[0], Some(&leaves[1])).relu().linear(&leaves[2], Some(&leaves[3])).relu();
+    let loss = hidden.linear(&leaves[4], Some(&leaves[5])).cross_entropy(classes, Reduction::Mean);
+    let gradients = loss.backward();
+    adam(inputs, &leaves, &gradients, vec![loss.detach()])
+}
+
+/// Two convolutions, each with the scale and the shift of the norm behind it, and a linear layer; the norms' running
+/// means and variances.
+pub fn conv_net() -> Vec<Tensor> {
+    let conv = |out: usize, of: usize| [uniform(&[out, of, 3, 3], 9 * of), Tensor::ones([out]), Tensor::zeros([out])];
+    let head = [uniform(&[10, 128], 128), uniform(&[10], 128)];
+    let parameters = [conv(16, 1), conv(32, 16)].into_iter().flatten().chain(head).collect();
+    let kept = [16, 32].into_iter().flat_map(|n| [Tensor::zeros([n]), Tensor::ones([n])]).collect();
+    start(parameters, kept, [Tensor::randn([64, 1, 8, 8]), Tensor::randint(0..10, [64])])
+}
+
+/// One step of Adam of the convolutional network.
+pub fn train_conv(inputs: &[Tensor]) -> Vec<Tensor> {
+    let (parameters, layers) = CONV_NET;
+    let leaves: Vec<Tensor> = inputs[..parameters].iter().map(Tensor::tracked).collect();
+    let [.., batch, classes] = inputs else { unreachable!("a batch comes last") };
+    let (mut x, mut kept) = (batch.clone(), vec![]);
+    for (w, running) in leaves.chunks_exact(3).zip(inputs[3 * parameters + 1..][..layers].chunks_exact(2)) {
+        let sums = x.conv2d(&w[0], None, Conv::default().padding(1));
+        let (y, mean, var) = sums.batch_norm_train((&running[0], &running[1]), Some(&w[1]), Some(&w[2]), 0.1, 1e-5);
+        x = y.relu().max_pool2d(Pool::new(2));
+        kept.extend([mean, var].map(|t| t.detach()));
+    }
+    let [.., w, b] = &leaves[..] else { unreachable!("a linear layer comes last") };
+    let loss = x.flatten_axes(1, -1).linear(w, Some(b)).cross_entropy(classes, Reduction::Mean);
+    let gradients = loss.backward();
+    kept.push(loss.detach());
+    adam(inputs, &leaves, &gradients, kept)
+}
+
+/// The parameters after a step, their moments, the number of steps, and what else there is.
+fn adam(inputs: &[Tensor], leaves: &[Tensor], gradients: &Gradients, more: Vec<Tensor>) -> Vec<Tensor> {
+    let (rate, keep, keep_square) = (1e-3, 0.9f64, 0.999f64);
+    let n = leaves.len();
+    let number = &inputs[3 * n] + 1.0;
+    let lacking = |keep: f64| 1.0 - (&number * keep.ln()).exp();
+    let (first, second) = (lacking(keep), lacking(keep_square).sqrt());
+    let mut out: [Vec<Tensor>; 3] = [const { Vec::new() }; 3];
+    for (i, leaf) in leaves.iter().enumerate() {
+        let gradient = &gradients[leaf];
+        let mean = &inputs[n + i] * keep + gradient * (1.0 - keep);
+        let square = &inputs[2 * n + i] * keep_square + gradient.square() * (1.0 - keep_square);
+        out[0].push(&inputs[i] - rate / &first * &mean / (square.sqrt() / &second + 1e-8));
+        out[1].push(mean);
+        out[2].push(square);
+    }
+    [out.concat(), vec![number], more].concat()
+}

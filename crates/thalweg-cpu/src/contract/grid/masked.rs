@@ -1,0 +1,196 @@
+//! Panels of elements of 4 bytes, filled by vectors of AVX-512 with masks.
+//!
+//! In: the stretches of a panel's lines and, of each tap, which of them are inside. Out: the panel, a vector at a time: a
+//! load for each stretch that the vector has a part of, under the mask of what is inside, into what is there of the
+//! others. Lines two steps apart are every other lane of two loads. Always true: lanes outside of a mask are not read.
+
+use super::terms::Stretch;
+use crate::number::{Number, Wide};
+use std::any::TypeId;
+
+/// Lanes of a vector.
+const LANES: usize = 16;
+
+/// Whether panels of these elements, whose lines lie so many apart, are filled so.
+pub(super) fn takes<T: Number>(step: isize) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if TypeId::of::<T>() == TypeId::of::<T::Wide>() && size_of::<T>() == 4 && matches!(step, 1 | 2) {
+        return std::arch::is_x86_feature_detected!("avx512f");
+    }
+    let _ = step;
+    false
+}
+
+/// The bits of a value of 4 bytes; 0 of others.
+pub(super) fn bits<W: Wide>(value: W) -> u32 {
+    if size_of::<W>() != 4 {
+        return 0;
+    }
+    // SAFETY: `Wide` types are plain numbers, this one of 4 bytes.
+    unsafe { std::mem::transmute_copy(&value) }
+}
+
+/// Lanes of a vector, and of the two that every other lane of is loaded from.
+#[derive(Clone, Copy, Default)]
+struct Lanes {
+    own: u16,
+    pair: [u16; 2],
+}
+
+impl Lanes {
+    fn new(own: u16) -> Lanes {
+        let mut wide = own as u32;
+        for (shift, keep) in [(8, 0x00ff_00ff), (4, 0x0f0f_0f0f), (2, 0x3333_3333), (1, 0x5555_5555)] {
+            wide = (wide | wide << shift) & keep;
+        }
+        Lanes { own, pair: [wide as u16, (wide >> 16) as u16] }
+    }
+}
+
+/// The vectors of a panel.
+#[derive(Default)]
+pub(super) struct Vectors {
+    /// Elements of a panel, and lines of this one.
+    room: usize,
+    width: usize,
+    step: usize,
+    /// Loads of each vector: the same number for all, those that are not needed with empty masks.
+    each: usize,
+    /// Of each load the offset of the vector's first lane, were it all of that stretch.
+    offsets: Vec<isize>,
+    /// Of each tap the lanes of each load.
+    masks: Vec<Lanes>,
+}
+
+impl Vectors {
+    /// Finds the loads of a panel of `(width, room, step)`. Without taps all lines are inside.
+    pub(super) fn set(
+        &mut self,
+        (width, room, step): (usize, usize, isize),
+        stretches: &[Stretch],
+        inside: &[(u32, u32)],
+    ) {
+        (self.width, self.room, self.step) = (width, room, step as usize);
+        let count = room.div_ceil(LANES);
+        let meets = |s: &Stretch, vector: usize| s.place < (vector + 1) * LANES && s.place + s.count > vector * LANES;
+        let loads = |vector: usize| stretches.iter().filter(|s| meets(s, vector)).count();
+        self.each = (0..count).map(loads).max().unwrap_or(0).max(1);
+        self.offsets.clear();
+        self.masks.clear();
+        let taps = if inside.is_empty() { 1 } else { inside.len() / stretches.len().max(1) };
+        for tap in 0..taps {
+            for vector in 0..count {
+                let own = stretches.iter().enumerate().filter(|(_, s)| meets(s, vector));
+                let mut left = self.each;
+                for (n, s) in own {
+                    let (start, end) = match inside.get(tap * stretches.len() + n) {
+                        Some(&(start, end)) => (s.place + start as usize, s.place + end as usize),
+                        None => (s.place, s.place + s.count),
+                    };
+                    self.masks.push(Lanes::new(lanes(start, end, vector)));
+                    if tap == 0 {
+                        let lane = (vector * LANES) as isize - s.place as isize;
+                        self.offsets.push(s.offset + lane * step);
+                    }
+                    left -= 1;
+                }
+                let last = if tap == 0 { self.offsets.last().copied().unwrap_or(0) } else { 0 };
+                for _ in 0..left {
+                    self.masks.push(Lanes::default());
+                    if tap == 0 {
+                        self.offsets.push(last);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fills the panel: of terms at these offsets, of these taps (all of the first if there are none).
+    ///
+    /// # Safety
+    /// [`takes`] says so of the elements; what is inside is readable, and there is room for the panel.
+    pub(super) unsafe fn fill(&self, first: *const u32, terms: (&[isize], &[u32]), outside: u32, to: *mut u32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's promise; the instructions are there where `takes` says so.
+        unsafe {
+            match (self.step, self.each) {
+                (1, 1) => x86::fill::<1, 1>(self, first, terms, outside, to),
+                (1, 2) => x86::fill::<1, 2>(self, first, terms, outside, to),
+                (1, 3) => x86::fill::<1, 3>(self, first, terms, outside, to),
+                (1, _) => x86::fill::<1, 0>(self, first, terms, outside, to),
+                (_, 1) => x86::fill::<2, 1>(self, first, terms, outside, to),
+                (_, 2) => x86::fill::<2, 2>(self, first, terms, outside, to),
+                _ => x86::fill::<2, 0>(self, first, terms, outside, to),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (first, terms, outside, to);
+    }
+}
+
+/// The lanes of a vector that have lines of `start..end`.
+fn lanes(start: usize, end: usize, vector: usize) -> u16 {
+    let at = |line: usize| line.clamp(vector * LANES, (vector + 1) * LANES) - vector * LANES;
+    let below = |lanes: usize| ((1u32 << lanes) - 1) as u16;
+    below(at(end)) & !below(at(start))
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{LANES, Lanes, Vectors, lanes};
+    use std::arch::x86_64::*;
+
+    /// With `EACH` loads a vector (0: as many as there are) of lines `STEP` apart.
+    ///
+    /// # Safety
+    /// As of [`Vectors::fill`], and the machine has AVX-512 F.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn fill<const STEP: usize, const EACH: usize>(
+        v: &Vectors,
+        first: *const u32,
+        (terms, taps): (&[isize], &[u32]),
+        outside: u32,
+        to: *mut u32,
+    ) {
+        let each = if EACH == 0 { v.each } else { EACH };
+        let count = v.room.div_ceil(LANES);
+        let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        for vector in 0..count {
+            // Behind the last line is 0.
+            let around = _mm512_maskz_set1_epi32(lanes(0, v.width, vector), outside as i32);
+            let room = lanes(0, v.room, vector);
+            let offsets = &v.offsets[vector * each..(vector + 1) * each];
+            let to = to.wrapping_add(vector * LANES);
+            for (number, &term) in terms.iter().enumerate() {
+                let tap = taps.get(number).map_or(0, |&tap| tap as usize);
+                let start = (tap * count + vector) * each;
+                let masks = &v.masks[start..start + each];
+                let mut x = around;
+                // The next panel goes on where this one ends; hardware does not follow so many short stretches.
+                let next = first.wrapping_offset(term + offsets[0]).wrapping_add(v.room * STEP);
+                _mm_prefetch::<_MM_HINT_T0>(next.cast());
+                for (&offset, &Lanes { own, pair }) in offsets.iter().zip(masks) {
+                    let from = first.wrapping_offset(term + offset).cast::<i32>();
+                    // SAFETY: the caller's promise for the lanes of the mask; others are not read.
+                    x = unsafe {
+                        if STEP == 1 {
+                            _mm512_mask_loadu_epi32(x, own, from)
+                        } else {
+                            let low = _mm512_maskz_loadu_epi32(pair[0], from);
+                            let high = _mm512_maskz_loadu_epi32(pair[1], from.wrapping_add(LANES));
+                            _mm512_mask_mov_epi32(x, own, _mm512_permutex2var_epi32(low, even, high))
+                        }
+                    };
+                }
+                let to = to.wrapping_add(number * v.room).cast::<i32>();
+                // SAFETY: the panel has room for its lines.
+                unsafe {
+                    match room {
+                        u16::MAX => _mm512_storeu_si512(to.cast(), x),
+                        _ => _mm512_mask_storeu_epi32(to, room, x),
+                    }
+                }
+            }
+        }
+    }
+}

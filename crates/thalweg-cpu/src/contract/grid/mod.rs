@@ -1,0 +1,104 @@
+//! Factors in memory whose lines and terms have several dimensions: the windows of a convolution, axes that a product
+//! has merged.
+//!
+//! In: sizes and strides of the lines and of the terms, both outermost first, and limits outside of which every element
+//! is the same value (the border of an image). Out: panels as those of `pack`, filled in stretches of neighbouring lines,
+//! or of neighbouring terms that are turned. Nothing is computed and nothing is put down in between, as it is where a
+//! body gives a block of the factor. Always true: values are kept (widening is exact), and only elements of the factor
+//! are read.
+
+mod masked;
+mod panel;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+use super::pack::Cuts;
+use crate::number::Number;
+use crate::simd::Shared;
+use panel::Panel;
+use std::ops::Range;
+use terms::{Terms, inner};
+
+/// A factor as it lies. Strides are in elements.
+#[derive(Debug)]
+pub struct Grid {
+    /// The first element of each product of the batch (or where it would be, were it inside).
+    pub first: Vec<*const u8>,
+    /// Sizes and strides of the lines.
+    pub lines: Vec<(usize, isize)>,
+    /// Sizes and strides of the terms.
+    pub terms: Vec<(usize, isize)>,
+    /// What an element has to keep to be in memory: at most [`thalweg_ir::MAX_RANK`].
+    pub limits: Vec<Limit>,
+    /// What the others are, in the form of [`thalweg_ir::Scalar::to_bits`].
+    pub outside: u64,
+}
+
+/// A coordinate that goes by steps along lines and terms, and its valid range.
+#[derive(Debug)]
+pub struct Limit {
+    /// At the first element of each product.
+    pub first: Vec<i64>,
+    /// From line to line, for each of their dimensions.
+    pub lines: Vec<i64>,
+    /// From term to term.
+    pub terms: Vec<i64>,
+    /// `lo..hi`.
+    pub valid: (i64, i64),
+}
+
+/// Taps up to which it is cheap to find out what is outside for all of them.
+const FEW_TAPS: usize = 64;
+
+// SAFETY: its addresses are only read, under the promise of whoever makes a contraction of it.
+unsafe impl Sync for Grid {}
+
+/// The factor of one product.
+#[derive(Clone, Copy)]
+pub struct At<'a, T> {
+    grid: &'a Grid,
+    product: usize,
+    first: Shared<T>,
+}
+
+impl Grid {
+    /// Whether panels are filled from stretches of terms: where lines do not lie side by side, or in shorter stretches.
+    /// Masked vectors take short ones as well, while few taps say what is outside of them.
+    fn terms_are_neighbours<T: Number>(&self) -> bool {
+        let (lines, terms) = (inner(&self.lines), inner(&self.terms));
+        let masked = lines.0 >= 3 && masked::takes::<T>(lines.1) && self.taps() <= FEW_TAPS;
+        let lines_run = masked || lines.1 == 1 && (lines.0 >= 8 || lines.0 >= terms.0);
+        !lines_run && terms.1 == 1 && terms.0 >= 4
+    }
+
+    /// How many terms add different things to the coordinates of the limits: after so many they begin anew.
+    fn taps(&self) -> usize {
+        let moves = |d: &usize| self.limits.iter().any(|l| l.terms[*d] != 0);
+        let first = (0..self.terms.len()).find(moves).unwrap_or(self.terms.len());
+        self.terms[first..].iter().map(|d| d.0).product()
+    }
+
+    /// The factor of product number `batch`.
+    pub fn of_product<T>(&self, batch: usize) -> At<'_, T> {
+        At { grid: self, product: batch, first: Shared(self.first[batch].cast::<T>().cast_mut()) }
+    }
+}
+
+impl<'a, T: Number> At<'a, T> {
+    /// Packs lines × terms into panels.
+    ///
+    /// # Safety
+    /// The rectangle is inside the factor, whose elements are readable, and `to` has room for the panels.
+    pub unsafe fn pack(self, lines: Range<usize>, terms: Range<usize>, cuts: Cuts, to: *mut T::Wide) {
+        let terms = Terms::new(self.grid, terms, self.grid.terms_are_neighbours::<T>());
+        let mut panel = Panel::new(self, &terms, cuts.most());
+        for number in 0..cuts.count() {
+            let (start, width) = cuts.get(number);
+            let start = lines.start + start;
+            let to = to.wrapping_add(number * cuts.most() * terms.count);
+            // SAFETY: the caller's promise for these lines.
+            unsafe { panel.fill(start..start + width, to) };
+        }
+    }
+}

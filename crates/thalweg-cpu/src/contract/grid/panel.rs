@@ -1,0 +1,238 @@
+//! One panel of a grid after the other.
+//!
+//! In: terms, and the lines of a panel. Out: the panel. Where lines lie one step apart they are copied in stretches,
+//! where terms do they are turned in stretches; what is outside of the limits is put in between. Elements of 4 bytes go
+//! by masked vectors where the processor has them ([`masked`]).
+
+use super::masked::{self, Vectors};
+use super::terms::{Stretch, Stretches, Terms, inner, stepped, within};
+use super::{At, Limit};
+use crate::contract::pack::{self, Strided};
+use crate::number::{Number, Wide};
+use crate::simd::{Job, Shared, dispatch};
+use std::ops::Range;
+use thalweg_ir::MAX_RANK;
+
+/// What fills panels, with what it has found out of the lines of the one at hand.
+pub(super) struct Panel<'a, T: Number> {
+    of: At<'a, T>,
+    terms: &'a Terms,
+    /// Room for so many lines.
+    most: usize,
+    /// From line to line of a stretch.
+    step: isize,
+    outside: T::Wide,
+    /// How many lines there are.
+    width: usize,
+    stretches: Vec<Stretch>,
+    /// Of each stretch the coordinates of the limits at its first line, without what a term adds.
+    at: Vec<i64>,
+    /// Of each tap, and of each stretch, the lines that are inside of all limits: the first, and behind the last.
+    inside: Vec<(u32, u32)>,
+    vectors: Option<Vectors>,
+}
+
+impl<'a, T: Number> Panel<'a, T> {
+    pub(super) fn new(of: At<'a, T>, terms: &'a Terms, most: usize) -> Panel<'a, T> {
+        let step = inner(&of.grid.lines).1;
+        Panel {
+            of,
+            terms,
+            most,
+            step,
+            outside: T::Wide::of_bits(of.grid.outside),
+            width: 0,
+            stretches: vec![],
+            at: vec![],
+            inside: vec![],
+            vectors: masked::takes::<T>(step).then(Vectors::default),
+        }
+    }
+
+    /// Fills the panel of these lines.
+    ///
+    /// # Safety
+    /// Lines and terms are in the factor, whose elements are readable, and `to` has room for the panel.
+    pub(super) unsafe fn fill(&mut self, lines: Range<usize>, to: *mut T::Wide) {
+        let grid = self.of.grid;
+        self.width = lines.len();
+        self.stretches.clear();
+        self.stretches.extend(Stretches::new(&grid.lines, lines));
+        self.at.clear();
+        for s in &self.stretches {
+            let at = |l: &Limit| l.first[self.of.product] + stepped(&grid.lines, |d| l.lines[d], s.number);
+            self.at.extend(grid.limits.iter().map(at));
+        }
+        if let Some(terms) = &self.terms.stretches {
+            // SAFETY: the caller's promise.
+            return unsafe { self.turned(terms, to) };
+        }
+        self.find_inside();
+        let Some(vectors) = &mut self.vectors else { return dispatch(Copy { panel: self, to: Shared(to) }) };
+        vectors.set((self.width, self.most, self.step), &self.stretches, &self.inside);
+        let first = self.of.first.get().cast_const().cast();
+        let terms = (&self.terms.offsets[..], &self.terms.taps[..]);
+        // SAFETY: the caller's promise; elements of 4 bytes are their own wide ones.
+        unsafe { vectors.fill(first, terms, masked::bits(self.outside), to.cast()) }
+    }
+
+    /// Which lines of each stretch are inside, for each tap.
+    fn find_inside(&mut self) {
+        let limits = &self.of.grid.limits;
+        self.inside.clear();
+        if limits.is_empty() {
+            return;
+        }
+        let step = |l: &Limit| l.lines.last().copied().unwrap_or(0);
+        for tap in self.terms.reaches.chunks_exact(limits.len()) {
+            for (s, at) in self.stretches.iter().zip(self.at.chunks_exact(limits.len())) {
+                let r = within(limits, at.iter().zip(tap).map(|(a, b)| a + b), step, s.count);
+                self.inside.push((r.start as u32, r.end as u32));
+            }
+        }
+    }
+
+    /// Fills it from stretches of terms.
+    ///
+    /// # Safety
+    /// As of [`Panel::fill`].
+    unsafe fn turned(&self, terms: &[Stretch], to: *mut T::Wide) {
+        let limits = self.of.grid.limits.len();
+        for (n, lines) in self.stretches.iter().enumerate() {
+            for terms in terms {
+                // SAFETY: the caller's promise for these lines and terms.
+                unsafe { self.turn(lines, &self.at[n * limits..(n + 1) * limits], terms, to) };
+            }
+        }
+        for line in (0..self.terms.count).flat_map(|term| (self.width..self.most).map(move |l| term * self.most + l)) {
+            // SAFETY: the panel has room for all its lines.
+            unsafe { to.add(line).write(T::Wide::ZERO) };
+        }
+    }
+
+    /// A stretch of lines and of terms. Terms that are inside on all lines are turned together; the rest are few.
+    ///
+    /// # Safety
+    /// As of [`Panel::fill`].
+    unsafe fn turn(&self, lines: &Stretch, at: &[i64], terms: &Stretch, to: *mut T::Wide) {
+        let grid = self.of.grid;
+        let from = self.of.first.get().wrapping_offset(lines.offset + terms.offset);
+        let to = to.wrapping_add(terms.place * self.most + lines.place);
+        let of_terms = |l: &Limit| stepped(&grid.terms, |d| l.terms[d], terms.number);
+        let mut first = [0; MAX_RANK];
+        first.iter_mut().zip(at.iter().zip(&grid.limits)).for_each(|(first, (at, l))| *first = at + of_terms(l));
+        let inside = |line: usize| {
+            let of_line = |l: &Limit| l.lines.last().map_or(0, |step| line as i64 * step);
+            let at = first.iter().zip(&grid.limits).map(|(at, l)| at + of_line(l));
+            within(&grid.limits, at, |l| l.terms.last().copied().unwrap_or(0), terms.count)
+        };
+        let both = |a: Range<usize>, b: Range<usize>| a.start.max(b.start)..a.end.min(b.end);
+        let common = match grid.limits.is_empty() {
+            true => 0..terms.count,
+            false => (0..lines.count).map(inside).reduce(both).filter(|r| !r.is_empty()).unwrap_or(0..0),
+        };
+        let start = Shared(from.wrapping_add(common.start));
+        let turned = Strided { first: start, line: self.step, term: 1 };
+        let there = to.wrapping_add(common.start * self.most);
+        // SAFETY: the caller's promise for these lines and terms, which are inside.
+        unsafe { pack::transposed(turned, lines.count, common.len(), self.most, there) };
+        if common.len() == terms.count {
+            return;
+        }
+        for line in 0..lines.count {
+            let own = inside(line);
+            for term in (0..common.start).chain(common.end..terms.count) {
+                let element = from.wrapping_offset(line as isize * self.step + term as isize);
+                // SAFETY: the caller's promise: the panel has room, and what is inside is in memory.
+                unsafe {
+                    let value = if own.contains(&term) { element.read().widen() } else { self.outside };
+                    to.wrapping_add(term * self.most + line).write(value);
+                }
+            }
+        }
+    }
+}
+
+/// Stretches of lines, one term after the other.
+struct Copy<'p, 'a, T: Number> {
+    panel: &'p Panel<'a, T>,
+    to: Shared<T::Wide>,
+}
+
+impl<T: Number> Job for Copy<'_, '_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        let p = self.panel;
+        for (number, &term) in p.terms.offsets.iter().enumerate() {
+            let to = self.to.get().wrapping_add(number * p.most);
+            let from = p.of.first.get().cast_const().wrapping_offset(term);
+            let inside = match p.terms.taps.get(number) {
+                Some(&tap) => &p.inside[tap as usize * p.stretches.len()..],
+                None => &[],
+            };
+            for (n, s) in p.stretches.iter().enumerate() {
+                let (from, to) = (from.wrapping_offset(s.offset), to.wrapping_add(s.place));
+                let (start, end) = inside.get(n).map_or((0, s.count), |r| (r.0 as usize, r.1 as usize));
+                // SAFETY: the promise of `fill`: the lines of a stretch are in the panel, those inside in the factor.
+                unsafe {
+                    if end - start < s.count {
+                        (0..s.count).for_each(|line| to.add(line).write(p.outside));
+                    }
+                    lines::<T>(from.wrapping_offset(start as isize * p.step), to.add(start), end - start, p.step);
+                }
+            }
+            for line in p.width..p.most {
+                // SAFETY: the panel has room for all its lines.
+                unsafe { to.add(line).write(T::Wide::ZERO) };
+            }
+        }
+    }
+}
+
+/// Lines of a stretch for one term.
+///
+/// # Safety
+/// So many elements, one step apart, are readable, and there is room for them.
+#[inline(always)]
+unsafe fn lines<T: Number>(from: *const T, to: *mut T::Wide, count: usize, step: isize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if step == 1 {
+            return neighbours(from, to, count);
+        }
+        for line in 0..count {
+            to.add(line).write(from.wrapping_offset(line as isize * step).read().widen());
+        }
+    }
+}
+
+/// Copies neighbours in chunks of a size that is known, the last of which may overlap the one before.
+///
+/// # Safety
+/// So many elements are readable and writable.
+#[inline(always)]
+unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) {
+    // SAFETY: the caller's promise: the chunks lie within the elements.
+    unsafe {
+        match count {
+            16.. => chunks::<T, 16>(from, to, count),
+            8.. => chunks::<T, 8>(from, to, count),
+            4.. => chunks::<T, 4>(from, to, count),
+            _ => chunks::<T, 1>(from, to, count),
+        }
+    }
+}
+
+/// # Safety
+/// So many elements are readable and writable; there are `N` or more, or none.
+#[inline(always)]
+unsafe fn chunks<T: Number, const N: usize>(from: *const T, to: *mut T::Wide, count: usize) {
+    let mut at = 0;
+    while at < count {
+        let start = at.min(count - N);
+        // SAFETY: the caller's promise.
+        unsafe { to.add(start).cast::<[T::Wide; N]>().write(from.add(start).cast::<[T; N]>().read().map(T::widen)) };
+        at += N;
+    }
+}
