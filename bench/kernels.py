@@ -240,6 +240,10 @@ def numba_times(rounds):
     return best
 
 
+def build():
+    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "thalweg", "--example", "kernels"], check=True)
+
+
 def own_times():
     out = subprocess.run(["target/release/examples/kernels", "--time"], check=True, capture_output=True, text=True).stdout
     lines = [line.split() for line in out.splitlines()]
@@ -248,6 +252,7 @@ def own_times():
 
 def main():
     turns = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    build()
     own, peer = {}, {}
     for _ in range(turns):
         for best, times in ((own, own_times()), (peer, numba_times(15))):

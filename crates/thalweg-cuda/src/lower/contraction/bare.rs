@@ -1,6 +1,5 @@
 //! Bare products: by the library that the driver has; of one row or column as folds; else tiles of our own.
 
-use super::tile;
 use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::lower;
@@ -29,7 +28,7 @@ pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, compiler: &Comp
         return lower::plan(&kernel, &geometry, compiler);
     }
     let bare = Contraction::bare(c.dtype, c.precision);
-    tile::plan(&bare, &ContractionGeometry::bare(g.clone()), written, compiler)
+    super::tiles(&bare, &ContractionGeometry::bare(g.clone()), written, compiler)
 }
 
 /// A product that a library computes; `None` where none does.

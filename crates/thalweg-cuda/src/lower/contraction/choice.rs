@@ -3,7 +3,7 @@
 //!
 //! Always true: the answer depends on the contraction, its sizes and the chip alone, so that its bits do.
 
-use super::{fed, open, points, tile};
+use super::{fed, points, tile};
 use crate::compiler::Compiler;
 use crate::driver::Chip;
 use crate::product;
@@ -141,7 +141,7 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
         product = product.max(if g.batches() == 1 { whole } else { whole / 2.5 });
     }
     let size = c.dtype.size() as f64;
-    let (rest, of_rest) = open::without_factors(c, g);
+    let (rest, of_rest) = super::without_factors(c, g);
     let mut launches = 1 + g.factors.iter().flatten().count();
     if c.epilogue.is_some() {
         product += 2.0 * points(g) as f64 * size / MEMORY / many;

@@ -46,9 +46,23 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compil
         return Ok(plan);
     }
     if tile::fits(c, g) && choice::tiles(c, g, compiler) {
-        return tile::plan(c, g, written, compiler);
+        return tiles(c, g, written, compiler);
     }
     open::plan(c, g, written, compiler)
+}
+
+/// What is left of a contraction when its factors are computed.
+fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
+    let bare = ContractionGeometry::bare(g.product.clone());
+    (
+        Contraction { epilogue: c.epilogue.clone(), ..Contraction::bare(c.dtype, c.precision) },
+        ContractionGeometry { epilogue: g.epilogue.clone(), ..bare },
+    )
+}
+
+/// One kernel of tiles, which are fed where they can be.
+fn tiles(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
+    fed::plan(c, g, written, compiler).map_or_else(|| tile::plan(c, g, written, compiler), Ok)
 }
 
 /// Elements of the product's result.

@@ -58,11 +58,11 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         plan.absorb(product, &[sides[0], sides[1], result], 0);
         return Ok(plan);
     };
-    let (rest, of_rest) = without_factors(c, g);
+    let (rest, of_rest) = super::without_factors(c, g);
     if tile::fits(&rest, &of_rest) && choice::tiles(&rest, &of_rest, compiler) {
         let mut all = sides.to_vec();
         all.extend(take((e.reads - 1 + e.writes) as usize));
-        plan.absorb(tile::plan(&rest, &of_rest, written, compiler)?, &all, scalars);
+        plan.absorb(super::tiles(&rest, &of_rest, written, compiler)?, &all, scalars);
         return Ok(plan);
     }
     let sums = scratch(&mut plan, points(g), between(c));
@@ -73,15 +73,6 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     all.extend(take(e.writes as usize));
     plan.absorb(lower::plan(&kernel, &whole(&kernel, tiles), compiler)?, &all, scalars);
     Ok(plan)
-}
-
-/// What is left of a contraction when its factors are computed.
-pub fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
-    let bare = ContractionGeometry::bare(g.product.clone());
-    (
-        Contraction { epilogue: c.epilogue.clone(), ..Contraction::bare(c.dtype, c.precision) },
-        ContractionGeometry { epilogue: g.epilogue.clone(), ..bare },
-    )
 }
 
 /// The dtype of sums between two launches: that of the product, as where nothing is fused. In strict mode they are not

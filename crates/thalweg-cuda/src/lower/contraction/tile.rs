@@ -1,6 +1,5 @@
 //! A contraction as one kernel over tiles of its result.
 
-use super::fed;
 use crate::compiler::Compiler;
 use crate::driver::Chip;
 use crate::launch::Word;
@@ -150,14 +149,11 @@ enum Factor {
     Strided { part: Part, loaded: bool, along: bool },
 }
 
-/// The kernel of a contraction that [`fits`], whose tiles are fed where they can be; its sums are written in that dtype where it has no epilogue.
+/// The kernel of a contraction that [`fits`]; its sums are written in that dtype where it has no epilogue.
 ///
 /// # Errors
 /// [`Error::Compile`] where there would be more blocks than a launch may have.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
-    if let Some(plan) = fed::plan(c, g, written, compiler) {
-        return Ok(plan);
-    }
     let chip = compiler.chip();
     let (tile, math) = (shape(c, g, chip), math(c, chip));
     let p = &g.product;

@@ -73,6 +73,7 @@ pub(super) fn steps(class: &StreamedClass, make: &str, rescale: &str) -> String 
     keep(s);
     {{ const i32 step = 0;
 {make}    }}
+    u32 w[{fragments}][4];
 {pack}    for (i32 step = 1; step < steps; step++) {{
       const u32 slot = (u32)step % {stages}, before = (u32)(step - 1) % {stages};
       barrier_wait(full + slot, (u32)step / {stages} & 1);
@@ -85,7 +86,7 @@ pub(super) fn steps(class: &StreamedClass, make: &str, rescale: &str) -> String 
 {make}      warpgroup_wait<0>();
       keep(sum);
       if (t % 128 == 0) barrier_arrive(empty + before);
-{rescale}{pack_again}    }}
+{rescale}{pack}    }}
     const u32 last = (u32)(steps - 1) % {stages};
 {last}    warpgroup_wait<0>();
     keep(sum);
@@ -93,8 +94,8 @@ pub(super) fn steps(class: &StreamedClass, make: &str, rescale: &str) -> String 
 "#,
         eights = class.block.keys / 8,
         first = begin_scores(class, "0"),
-        pack = format!("    u32 w[{}][4];\n{}", class.block.keys / 16, pack(class)),
-        pack_again = pack(class),
+        pack = pack(class),
+        fragments = class.block.keys / 16,
         scores = begin_scores(class, "slot"),
         sums = begin_sums(class, "before"),
         last = begin_sums(class, "last"),
