@@ -118,9 +118,26 @@ pub fn reading(body: &Body, operand: u16, dtype: DType) -> Body {
 /// is strict, results are rounded back. What follows - expansion, code generation - then sees no narrow arithmetic, and
 /// rounds after an operation, not after each step of one.
 pub fn widen(body: &Body) -> Body {
+    widen_sums(body, None)
+}
+
+/// The same, with an operand of f32 that stands for narrow floats: the sums of a product, which are rounded where they are
+/// stored, not where they are used further, as other values of a kernel are. (They are where the same bits are wanted, or
+/// wherever something is computed twice.)
+pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
     let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
     let ids = || (0..body.nodes.len() as u32).map(NodeId);
-    if !ids().any(|n| matches!(body.nodes[n.index()], Node::Element { .. }) && narrow(body.operand_dtype(n))) {
+    let exact = body.strict || body.repeatable;
+    let is_sum = |id: NodeId| match body.nodes[id.index()] {
+        Node::Load { access } => sums.is_some() && body.accesses[access as usize].operand == sums,
+        _ => false,
+    };
+    let rounds_sums = |id: NodeId| match body.nodes[id.index()] {
+        Node::Cast { dtype, arg } => !exact && narrow(dtype) && is_sum(arg),
+        _ => false,
+    };
+    let is_narrow = |n: NodeId| matches!(body.nodes[n.index()], Node::Element { .. }) && narrow(body.operand_dtype(n));
+    if !ids().any(|n| is_narrow(n) || rounds_sums(n)) {
         return body.clone();
     }
     let mut b = BodyBuilder::like(body);
@@ -142,6 +159,7 @@ pub fn widen(body: &Body) -> Body {
                 let result = b.element(op, &args);
                 if wide && narrow(dtype) && body.strict { b.cast(result, dtype) } else { result }
             }
+            Node::Cast { arg, .. } if rounds_sums(id) => place[arg.index()],
             Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
             other => b.node(other.with_args(|a| place[a.index()])),
         };

@@ -19,7 +19,7 @@ use crate::traffic;
 use thalweg_ir::DType;
 use thalweg_kernel::{
     Contraction, ContractionGeometry, Inner, Kernel, MatmulGeometry, Moved, Prologue, Seen, TileGeometry, Weights,
-    expand, scores, seen, weights, widen,
+    expand, scores, seen, weights, widen_sums,
 };
 
 /// Columns of the result, and terms of a score, at most: more, and a warp's registers do not hold its sums.
@@ -149,7 +149,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         points: points.iter().map(|(part, sums)| (part.class(), *sums)).collect(),
         // How far ahead is a word.
         seen: seen.as_ref().map(|(n, s)| {
-            let body = expand(&widen(&s.body), &is_native);
+            let body = expand(&widen_sums(&s.body, Some(points[*n].1)), &is_native);
             (*n as u8, Seen { ahead: 0, body, ..s.clone() })
         }),
         once,

@@ -16,7 +16,7 @@ use crate::traffic;
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, BodyBuilder, Contraction, ContractionGeometry, Kernel, MapGeometry,
-    MatmulGeometry, Moved, Node, Precision, TileBox, TileGeometry, expand, widen,
+    MatmulGeometry, Moved, Node, Precision, TileBox, TileGeometry, expand, widen_sums,
 };
 use thalweg_runtime::Error;
 
@@ -85,7 +85,9 @@ pub struct Part {
 
 impl Part {
     pub fn new(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>, first_scalar: u16) -> Part {
-        let body = expand(&widen(body), &is_native);
+        // The sums are what is in shared memory or in registers, of what it reads.
+        let sums = operands.iter().position(|&o| o == NO_OPERAND).map(|o| o as u16);
+        let body = expand(&widen_sums(body, sums), &is_native);
         let geometry = tiles.boxes[0].geometry.clone();
         let accesses = (&body.accesses[..], &geometry.accesses[..]);
         let (space, groups) = Space::grouped(&tiles.extents, [tiles.rows, tiles.columns], accesses, lanes);
