@@ -80,19 +80,19 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
         let scratch = kernel.operations.iter().any(named(&["sort", "argsort", "cum", "logcum"]));
         let beyond = kernel.bytes_written_measured.saturating_sub(kernel.bytes_written);
         let again = if scratch { kernel.bytes_written } else { beyond };
-        // The components of combines of the user's own, up to eight, are such buffers, several times where it is a scan.
-        let components = kernel.operations.iter().any(named(&["fold", "scan"]));
-        let buffers = if components { MOST * kernel.bytes_written } else { 0 };
+        // The components of combines of the user's own are such buffers, too: the plan knows how often they go by.
+        let combined = kernel.operations.iter().any(named(&["fold", "scan"]));
+        let buffers = kernel.features.rows.filter(|_| combined).map_or(0, |r| r.again as usize);
         if kernel.launches != 1 || kernel.in_place > 0 || kernel.operations.iter().any(by_index) {
             continue;
         }
         for (what, planned, measured) in [
-            ("reads", (kernel.bytes_read, again), kernel.bytes_read_measured),
+            ("reads", (kernel.bytes_read, MOST * again), kernel.bytes_read_measured),
             ("writes", (kernel.bytes_written, buffers), kernel.bytes_written_measured),
         ] {
-            let (planned, again) = planned;
+            let (planned, beside) = planned;
             let least = if what == "writes" { planned } else { planned.saturating_sub(FEW) / 2 };
-            if measured < least || measured > MOST * (planned + again) + FEW {
+            if measured < least || measured > MOST * planned + beside + FEW {
                 return Err(format!(
                     "kernel {n}, {} over {}, {what} {planned} bytes by the plan, {measured} by the device\n{explanation}",
                     kernel.kind, kernel.domain

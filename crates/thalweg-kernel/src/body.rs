@@ -216,6 +216,19 @@ pub enum Along {
     Reversed,
 }
 
+impl Along {
+    /// How often each element is put together with another.
+    pub fn steps(self) -> u64 {
+        if self == Along::Fold { 1 } else { crate::order::SCAN_STEPS }
+    }
+
+    /// How often the elements of its buffers are read and written on the way: a fold reads all and half again, halves of
+    /// halves, and writes half of what it reads; each step of a scan reads and writes all.
+    pub fn moves(self) -> [u64; 2] {
+        if self == Along::Fold { [2, 1] } else { [self.steps(); 2] }
+    }
+}
+
 /// A fold or a scan of the row by a combine of the user's own, in the order that [`crate::order`] says. What it gives is
 /// [`Node::Combined`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -236,8 +249,7 @@ impl Combined {
 
     /// Arithmetic of a point, in additions.
     pub fn cost(&self) -> u64 {
-        let steps = if self.along == Along::Fold { 1 } else { crate::order::SCAN_STEPS };
-        steps * u64::from(self.of.cost())
+        self.along.steps() * u64::from(self.of.cost())
     }
 }
 

@@ -9,8 +9,7 @@ use super::layout::{Layout, Line};
 use crate::memory::PRIVATE;
 use crate::traffic::{each_point, issued, loads, varying, way};
 use std::ops::Range;
-use thalweg_kernel::order::SCAN_STEPS;
-use thalweg_kernel::{Access, AccessClass, AccessGeometry, Along, Body, Moved, Nest, Phases, Stream};
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Moved, Nest, Phases, Stream};
 
 /// How a row kernel passes over its rows.
 pub struct Rows<'a> {
@@ -155,11 +154,10 @@ impl Rows<'_> {
                 (moved.loaded, moved.stored) = (moved.loaded + rows * loaded, moved.stored + rows * stored);
             }
             for c in phase.combined.iter().filter(|_| !near) {
-                // A fold reads all and half again, halves of halves; a scan goes over all in each of its steps.
-                let steps = if c.along == Along::Fold { 2 } else { SCAN_STEPS };
+                let [reads, writes] = c.along.moves();
                 let size: u64 = c.of.region().args.iter().map(|d| d.size() as u64).sum();
-                moved.read += steps * points * size;
-                moved.written += (steps - 1) * points * size;
+                moved.read += reads * points * size;
+                moved.written += writes * points * size;
             }
             for (s, scan) in phase.scans.iter().enumerate() {
                 let width = self.width.unwrap_or(1);

@@ -5,7 +5,6 @@
 
 use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, Loop, RegionNode, ScanOp};
-use thalweg_kernel::order::SCAN_STEPS;
 use thalweg_kernel::{AccessClass, Along, Body, Node, NodeId, Passes, own_cost};
 
 /// Points of a row beyond which nothing is kept in buffers.
@@ -110,10 +109,10 @@ pub(super) fn nodes(body: &Body, points: u64, rows: u64) -> NodeCounts {
         out.held += from + to;
     }
     for c in &body.combined {
-        let steps = if c.along == Along::Fold { 1 } else { SCAN_STEPS };
-        region(c.of, points * wide * steps, &mut out.work);
+        region(c.of, points * wide * c.along.steps(), &mut out.work);
         let size: u64 = c.elements().iter().map(|&e| body.dtype(e).size() as u64).sum();
-        out.kept += 2 * size;
+        // They are filled, and what a scan leaves is read.
+        out.kept += size * (1 + c.along.moves().iter().sum::<u64>() + u64::from(c.along != Along::Fold));
         out.held += size;
     }
     out

@@ -28,7 +28,7 @@ use crate::cost::{Costs, Level};
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
 use network::{ENDLESS, Network, SINK, SOURCE};
 use thalweg_ir::{DType, Op, ScanOp};
-use thalweg_kernel::order::SCAN_STEPS;
+use thalweg_kernel::Along;
 
 /// Operations that a value may be away from what it is computed from again.
 pub const MOST_AGAIN: usize = 256;
@@ -423,7 +423,9 @@ fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
         Op::Pad | Op::Cat | Op::Put => SHOWS * elements * costs.simple / threads,
         Op::Reduce(_) => own + from * wide * costs.fold / threads,
         Op::FoldBy(l) => own + from * wide * l.cost() as f64 * costs.simple / threads,
-        Op::ScanBy(l) => own + elements * wide * (SCAN_STEPS * u64::from(l.cost())) as f64 * costs.simple / threads,
+        Op::ScanBy(l) => {
+            own + elements * wide * (Along::Scan.steps() * u64::from(l.cost())) as f64 * costs.simple / threads
+        }
         Op::Matmul => {
             let kind = match ix.operand_dtype(i) {
                 DType::F32 => 0,
