@@ -155,7 +155,7 @@ impl Program {
             let _ = writeln!(out, "in{i}: {}{}", input.dtype, input.shape);
         }
         for (i, s) in self.steps.iter().enumerate() {
-            let _ = write!(out, "%{i}{} = {} ", if s.kept { "*" } else { "" }, s.op.name());
+            let _ = write!(out, "%{i}{} = {} ", if s.kept { "*" } else { "" }, s.op.spelled());
             for a in &s.args {
                 let _ = match a {
                     Argument::Tensor(Tensor::Input(n)) => write!(out, "in{n} "),

@@ -371,6 +371,12 @@ impl Allocation {
                     }
                 }
                 Step::Copy { val, from, .. } => *from = place(*val).unwrap_or(*from),
+                // A value that a loop carries changes in its register alone.
+                Step::Fresh { val, reg } => {
+                    if let Some(from) = place(*val) {
+                        *s = Step::Copy { val: *val, from, to: *reg };
+                    }
+                }
                 _ => {}
             }
         }

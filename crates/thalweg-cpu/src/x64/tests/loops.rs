@@ -7,8 +7,8 @@ use super::evaluate::Launch;
 use super::{Rng, isas};
 use crate::row_call::{Along, Rows};
 use crate::tile;
-use thalweg_ir::{DType, ElementOp, First, Loop, Monoid, Region, RegionNode};
-use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node, NodeId};
+use thalweg_ir::{DType, ElementOp, First, Loop, Monoid, Region, RegionNode, Scalar};
+use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node, NodeId, reference};
 
 /// A region in the making: values of a turn, by dtype.
 struct Making<'a> {
@@ -265,5 +265,41 @@ fn what_lives_across_a_loop_is_there_after_it() {
         // SAFETY: the launch was made for the body.
         assert!(unsafe { code.run(&l.args, 37, 2) });
         compare(&mut l, &body, &want, &format!("{isa:?}"));
+    }
+}
+
+/// The remainder in a quotient's floor is a sum with a product of a carried value, which changes in its register.
+#[test]
+fn what_a_loop_carries_is_a_factor_of_a_sum_with_a_product() {
+    let text = "loop{3;f32,f32;a1;k1:bool,a0,c0,floor_div:1:2;0;3}";
+    let l = Loop::parse(text).expect("a loop");
+    let mut b = BodyBuilder::new(true);
+    let mut operand = 0;
+    let mut loaded = || {
+        let at = access(&mut b, &mut operand, DType::F32, AccessClass::Contiguous, false);
+        b.node(Node::Load { access: at })
+    };
+    let args = [loaded(), loaded()];
+    let of = b.looped(l, &args);
+    let y = b.node(Node::Looped { of, number: 0, dtype: DType::F32 });
+    let at = access(&mut b, &mut operand, DType::F32, AccessClass::Contiguous, false);
+    b.store(y, at);
+    let body = b.finish();
+    let x = [3.0f32, -3.0, 0.5, -0.5, 100.0, 7.7, 5.0, 1e-40, 2.0, -9.0, 64.0];
+    let z = [-1.0f32, -1.0, -1.0, 0.5, -1.0, 7.7, f32::NEG_INFINITY, -0.0, 2.0, 4.0, -3.0];
+    let meaning = |(&x, &z): (&f32, &f32)| {
+        let all = reference::looped(l, &[x, z].map(|v| Scalar::Float(f64::from(v))));
+        all[0].to_f64() as f32
+    };
+    let want: Vec<u32> = x.iter().zip(&z).map(|at| meaning(at).to_bits()).collect();
+    for isa in isas() {
+        for registers in [None, Some(8)] {
+            let code = compile_with(&body, isa, Knobs { registers, ..Knobs::default() }).unwrap();
+            let mut got = [0f32; 11];
+            let args = [x.as_ptr() as u64, 0, 1, 0, z.as_ptr() as u64, 0, 1, 0, got.as_mut_ptr() as u64, 0, 1, 0];
+            // SAFETY: as many elements of each as are asked for.
+            assert!(unsafe { code.run(&args, x.len(), 1) });
+            assert_eq!(got.map(f32::to_bits).to_vec(), want, "{isa:?} {registers:?}: {got:?}");
+        }
     }
 }
