@@ -29,7 +29,7 @@ FOLDS = (
     "fold_long_windows", "fold_wide_windows", "fold_largest", "fold_spread",
 )  # fmt: skip
 BLOCKS = ("mlp_block", "llama_block", "llama_token", "resnet18")
-TRANSFORMERS = ("attention_full", "attention_causal", "attention_long", "qkv", "gpt2")
+TRANSFORMERS = ("attention_full", "attention_causal", "attention_long", "qkv", "gpt2", "train_gpt2")
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
     "matmul_gelu", "matmul_gelu_tf32", "matmul_gelu_bf16", "small_chain", "attention", "attention_tf32", "attention_bf16",
@@ -612,6 +612,32 @@ def train_conv(p):
     return train_torch(p, model, x, y)
 
 
+def train_gpt2(p, large):
+    """A training step of GPT-2 small by Adam: parameters in f32, products in bf16."""
+    import numpy as np
+
+    if not p.name.startswith("torch"):
+        raise NotImplementedError("written for torch alone")
+    torch = p.torch
+    rng = np.random.default_rng(1)
+    normal = lambda *shape: p.array(rng.standard_normal(shape, dtype=np.float32))
+    function, (tokens, *parameters) = transformers(p, "gpt2", normal, large, rng)
+    x = tokens.cpu().numpy().astype(np.int64)
+
+    class Gpt2(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.all = [torch.nn.Parameter(t.clone()) for t in parameters]
+            for i, t in enumerate(self.all):
+                self.register_parameter(f"p{i}", t)
+
+        def forward(self, tokens):
+            with torch.autocast(p.device, torch.bfloat16):
+                return function(p, tokens, *self.all).float().flatten(0, 1)
+
+    return train_torch(p, Gpt2(), x, np.roll(x, -1, 1).reshape(-1))
+
+
 def train_torch(p, model, x, y):
     torch = p.torch
     torch.set_grad_enabled(True)
@@ -669,7 +695,7 @@ def train_mlp_jax(jax, sizes, x, y, rng):
     return call
 
 
-TRAINING = {"train_mlp": train_mlp, "train_conv": train_conv}
+TRAINING = {"train_mlp": lambda p, _: train_mlp(p), "train_conv": lambda p, _: train_conv(p), "train_gpt2": train_gpt2}
 
 
 class Draws:
@@ -817,7 +843,7 @@ class Figures:
                 self.call = lambda: self.peer.host(compiled(*arguments))
                 calls_in_flight = 1
             elif name in TRAINING:
-                self.call = TRAINING[name](self.peer)
+                self.call = TRAINING[name](self.peer, large)
             else:
                 self.call = lambda: compiled(*arguments)
             self.key, self.cold = (name, large), self.once()

@@ -201,7 +201,8 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
         floats.for_each(|t| *t = t.cast(DType::BF16));
     }
     thalweg::synchronize()?;
-    let (inputs, carried) = (RefCell::new(inputs), training::carried(name));
+    let carried = training::carried(name, inputs.len());
+    let inputs = RefCell::new(inputs);
     Ok(Workload { name: name.to_string(), inputs, carried, call, read: name == "small_chain" })
 }
 

@@ -3,17 +3,20 @@
 //! Inputs are the parameters, the first and the second moment of each, the number of steps so far, what else a step
 //! leaves to the next one, then a batch of inputs and classes. A step gives all but the batch, and the loss.
 
-use thalweg::{Conv, Gradients, Pool, Reduction, Tensor};
+use super::{Size, transformers};
+use thalweg::{Conv, DType, Gradients, Pool, Reduction, Tensor};
 
 /// Parameters of `train_mlp` and of `train_conv`, and what the layers of the latter keep.
 const MLP: usize = 6;
 const CONV_NET: (usize, usize) = (8, 4);
 
-/// How many of its results a workload is called with again.
-pub fn carried(name: &str) -> usize {
+/// How many of its results a workload of so many inputs is called with again.
+pub fn carried(name: &str, inputs: usize) -> usize {
     match name {
         "train_mlp" => 3 * MLP + 1,
         "train_conv" => 3 * CONV_NET.0 + 1 + CONV_NET.1,
+        // All but the batch.
+        "train_gpt2" => inputs - 2,
         _ => 0,
     }
 }
@@ -73,6 +76,24 @@ pub fn train_conv(inputs: &[Tensor]) -> Vec<Tensor> {
     let gradients = loss.backward();
     kept.push(loss.detach());
     adam(inputs, &leaves, &gradients, kept)
+}
+
+/// GPT-2 small: the same parameters and tokens as `gpt2` has, and the words that come next.
+pub fn gpt2(size: Size) -> Vec<Tensor> {
+    let (tokens, parameters) = transformers::gpt2_inputs(size);
+    let next = tokens.roll(-1, 1);
+    start(parameters, vec![], [tokens, next])
+}
+
+/// One step of Adam of GPT-2: parameters and moments in f32, everything between in bf16, the loss in f32.
+pub fn train_gpt2(inputs: &[Tensor]) -> Vec<Tensor> {
+    let [.., tokens, next] = inputs else { unreachable!("a batch comes last") };
+    let leaves: Vec<Tensor> = inputs[..(inputs.len() - 3) / 3].iter().map(Tensor::tracked).collect();
+    let narrow: Vec<Tensor> = leaves.iter().map(|t| t.cast(DType::BF16)).collect();
+    let logits = transformers::gpt2_logits(tokens, &narrow).cast(DType::F32).flatten_axes(0, 1);
+    let loss = logits.cross_entropy(&next.flatten_axes(0, 1), Reduction::Mean);
+    let gradients = loss.backward();
+    adam(inputs, &leaves, &gradients, vec![loss.detach()])
 }
 
 /// The parameters after a step, their moments, the number of steps, and what else there is.

@@ -1,7 +1,7 @@
 //! What transformers are made of, by itself and as a whole: attention without a mask, causal, and long; three products of
 //! one input; GPT-2 small. With `_bf16` behind their names they run in bf16.
 
-use super::{Call, Entry, Size};
+use super::{Call, Entry, Size, training};
 use thalweg::{Attention, Tensor};
 
 /// The workloads.
@@ -11,6 +11,11 @@ pub const ALL: &[Entry] = &[
     Entry { name: "attention_long", about: "32 heads of 8192 × 128, causal", make: |s| attention(s, 128, true) },
     Entry { name: "qkv", about: "three products of one input, 4096 × 1024 × 1024", make: qkv },
     Entry { name: "gpt2", about: "GPT-2 small, 8 × 1024 tokens, to the logits", make: gpt2 },
+    Entry {
+        name: "train_gpt2",
+        about: "a step of it by Adam, parameters in f32, the rest in bf16",
+        make: |s| (training::gpt2(s), training::train_gpt2),
+    },
 ];
 
 fn attention(size: Size, d: usize, causal: bool) -> (Vec<Tensor>, Call) {
@@ -37,26 +42,33 @@ fn qkv(size: Size) -> (Vec<Tensor>, Call) {
 /// Elements of a head, and what GPT-2 small has of everything (Radford et al. 2019); small: two layers of half the width.
 const HEAD: usize = 64;
 
-fn gpt2(size: Size) -> (Vec<Tensor>, Call) {
+/// Token numbers, and GPT-2's parameters: embeddings of words and of places, twelve of each layer, the last norm's.
+pub(super) fn gpt2_inputs(size: Size) -> (Tensor, Vec<Tensor>) {
     let (layers, d, words, batch, positions) =
         if size == Size::Large { (12, 768, 50257, 8, 1024) } else { (2, 384, 1000, 2, 64) };
-    let mut inputs = vec![Tensor::randint(0..words as i64, [batch, positions])];
-    inputs.extend([super::weight(&[words, d]), super::weight(&[positions, d])]);
+    let tokens = Tensor::randint(0..words as i64, [batch, positions]);
+    let mut parameters = vec![super::weight(&[words, d]), super::weight(&[positions, d])];
     for _ in 0..layers {
         for [out, of] in [[3 * d, d], [d, d], [4 * d, d], [d, 4 * d]] {
-            inputs.extend([super::weight(&[out, of]), Tensor::randn([out]) * 0.1]);
+            parameters.extend([super::weight(&[out, of]), Tensor::randn([out]) * 0.1]);
         }
-        inputs.extend([0, 1, 2, 3].map(|i| Tensor::randn([d]) * 0.1 + (1 - i % 2) as f64));
+        parameters.extend([0, 1, 2, 3].map(|i| Tensor::randn([d]) * 0.1 + (1 - i % 2) as f64));
     }
-    inputs.extend([Tensor::randn([d]) * 0.1 + 1.0, Tensor::randn([d]) * 0.1]);
-    (inputs, |x| {
-        let [tokens, words, places, layers @ .., scale, shift] = x else { unreachable!("GPT-2's inputs") };
-        let mut x = words.embedding(tokens) + places;
-        for layer in layers.chunks_exact(12) {
-            x = gpt2_layer(&x, layer);
-        }
-        vec![x.layer_norm_with(-1, Some(scale), Some(shift), 1e-5).linear(words, None)]
-    })
+    parameters.extend([Tensor::randn([d]) * 0.1 + 1.0, Tensor::randn([d]) * 0.1]);
+    (tokens, parameters)
+}
+
+fn gpt2(size: Size) -> (Vec<Tensor>, Call) {
+    let (tokens, parameters) = gpt2_inputs(size);
+    ([vec![tokens], parameters].concat(), |x| vec![gpt2_logits(&x[0], &x[1..])])
+}
+
+/// What GPT-2 says of the word behind each token.
+pub(super) fn gpt2_logits(tokens: &Tensor, parameters: &[Tensor]) -> Tensor {
+    let [words, places, layers @ .., scale, shift] = parameters else { unreachable!("GPT-2's parameters") };
+    let start = words.embedding(tokens) + places;
+    let x = layers.chunks_exact(12).fold(start, |x, layer| gpt2_layer(&x, layer));
+    x.layer_norm_with(-1, Some(scale), Some(shift), 1e-5).linear(words, None)
 }
 
 fn gpt2_layer(x: &Tensor, layer: &[Tensor]) -> Tensor {

@@ -23,6 +23,10 @@ pub(crate) const MAX_KERNEL_OPS: usize = 2048;
 pub(crate) const MAX_PARTS: usize = 8;
 /// The most index maps under which one kernel computes the same operation.
 pub(crate) const MAX_MAPS: usize = 16;
+
+/// Values that a kernel stores at most that folds, where a compiler takes it: the gradients of all norms of a network, with their
+/// moments, are 220 stores of one domain, and keep NVRTC busy for minutes.
+pub(crate) const MAX_STORES: usize = 24;
 /// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor
 /// (`cat(a, a)`) doubles the maps of all before it.
 pub(crate) const HOPELESS_MAPS: usize = 4 * MAX_MAPS;
@@ -57,7 +61,7 @@ pub enum Rule {
     /// A kernel computes at most `MAX_KERNEL_OPS` operations, views and constants not counted, so that compiling stays
     /// linear in practice and code within the instruction cache, of which at most `MAX_PARTS` put a part into a tensor; and one operation at most `MAX_MAPS` times. As an
     /// operation has three arguments at most, this bounds those of a kernel too, far below the 65,536 operands and
-    /// scalars that its body can name.
+    /// scalars that its body can name. A kernel that folds stores at most `MAX_STORES` values on a GPU.
     Full,
 }
 

@@ -1,6 +1,6 @@
 //! Contractions on the emulated GPU: what is one launch, and that it is what the CPU computes.
 
-use super::{counted, emulated};
+use super::{counted, emulated, tensor};
 use thalweg::prelude::*;
 use thalweg::{DType, MatmulPrecision};
 
@@ -199,4 +199,20 @@ fn a_convolution_is_what_the_cpu_computes() {
             assert!(c.device_launches <= 3, "{what} {side} by {stride}: {} launches", c.device_launches);
         }
     }
+}
+
+#[test]
+fn products_of_heads_beside_each_other_are_one_launch() {
+    let (samples, rows, heads, d) = (3, 72, 2, 64);
+    let input: Vec<f32> = (0..samples * rows * heads * d * 2).map(|i| ((i * 7 + i / 11) % 5) as f32 - 2.0).collect();
+    let product = |x: &Tensor| {
+        let x = x.reshape([samples, rows, 2 * heads * d]).cast(DType::BF16);
+        let part = |i: usize| x.narrow(-1, i * heads * d, heads * d).unflatten(-1, [heads, d]).transpose(1, 2);
+        let (a, b) = (part(0), part(1));
+        let scores = a.matmul(&b.transpose(-1, -2));
+        let sums = scores.matmul(&b);
+        [scores, sums].map(|t| t.to_f64_vec().unwrap())
+    };
+    let (got, want) = (product(&tensor(&input)), product(&Tensor::new(&input[..])));
+    assert!(got == want);
 }

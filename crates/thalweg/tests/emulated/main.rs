@@ -342,3 +342,16 @@ fn strict_functions_of_constants_have_the_bits_that_the_chip_gives() {
     let fused = thalweg::with_strict(true, f);
     assert_eq!(fused, thalweg::with_strict(true, || with_fusion(false, f)));
 }
+
+#[test]
+fn many_folds_across_rows_take_turns_in_shared_memory() {
+    let (rows, columns) = (2000, 64);
+    let input: Vec<f32> = (0..rows * columns).map(|i: usize| (i % 7) as f32 - 3.0).collect();
+    let x = tensor(&input).reshape([rows, columns]);
+    let (all, c) = counted(|| (1..=20).map(|k| (&x * k as f32).abs().sum(0)).collect::<Vec<_>>());
+    assert_eq!(c.kernels, 1, "one pass over what all of them read");
+    for (k, sum) in all.iter().enumerate() {
+        let want = |column: usize| (0..rows).map(|r| input[r * columns + column].abs() * (k + 1) as f32).sum::<f32>();
+        assert_eq!(values(sum), (0..columns).map(want).collect::<Vec<f32>>(), "sum {k}");
+    }
+}

@@ -7,9 +7,9 @@ use super::{fed, points, tile};
 use crate::compiler::Compiler;
 use crate::driver::Chip;
 use crate::product;
-use crate::render::contraction::Math;
+use crate::render::contraction::{Math, Tile};
 use thalweg_ir::DType;
-use thalweg_kernel::{Contraction, ContractionGeometry, Precision, TileGeometry};
+use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Precision, TileGeometry};
 
 /// Nanoseconds that a launch takes by itself, its start hidden as far as it can be.
 const LAUNCH: f64 = 2_000.0;
@@ -51,16 +51,24 @@ fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
 /// The same of tiles that are fed.
 const FED: f64 = 2_500.0;
 
-/// What of the library's rate is left where narrow results lie so that it stores them one by one: rows of an odd number
-/// of elements, as of a vocabulary. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96 TFLOP/s.
+/// What of the library's rate is left where rows of narrow results, or terms of narrow factors, are no multiple of 16 bytes: it moves
+/// them one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96 TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
 const ODD: f64 = 0.15;
 
 /// Multiplications below which that does not matter.
-const LARGE: usize = 1 << 28;
+pub const LARGE: usize = 1 << 28;
 
 /// Whether they lie so, of a large product.
 pub fn is_odd(c: &Contraction, g: &ContractionGeometry) -> bool {
-    c.dtype.size() == 2 && !g.product.n.is_multiple_of(8) && points(g).saturating_mul(g.product.k) >= LARGE
+    let p = &g.product;
+    let odd = !p.n.is_multiple_of(8) || !p.k.is_multiple_of(8);
+    c.dtype.size() == 2 && odd && points(g).saturating_mul(p.k) >= LARGE
+}
+
+/// Whether a bare product may be better off with tiles of our own: where the library is slow, or is launched for each part of a batch.
+pub fn is_own(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
+    let several = || product::launches(c.dtype, c.precision, &g.product).is_some_and(|l| l.places.len() > 1);
+    is_odd(c, g) || fed::fits(c, g, chip) && several()
 }
 
 /// Our rate of factors that are copied element by element: copying, not arithmetic, is what it takes. Measured on an H200
@@ -121,7 +129,28 @@ fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     // The last round of blocks takes as long as the others.
     let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
-    rounds * f64::from(tile.m * tile.n) * p.k as f64 / own
+    rounds * f64::from(tile.m * tile.n) * p.k as f64 / own + computed_time(c, g, tile, chip)
+}
+
+/// Elements a nanosecond that a multiprocessor computes of a factor by a body of few operations, as it goes into tiles
+/// for tensor cores; a longer body takes that much longer. Measured on an H200: 1.3 of a norm's and a cast's elements, 0.2 of
+/// a gradient's by 16 operations.
+const COMPUTED: f64 = 1.3;
+const FEW: f64 = 4.0;
+
+/// Nanoseconds that it takes to compute factors in tiles, each again for each tile of the other side. Plain cores hide it.
+fn computed_time(c: &Contraction, g: &ContractionGeometry, tile: Tile, chip: &Chip) -> f64 {
+    if tile::math(c, chip) == Math::Plain {
+        return 0.0;
+    }
+    let again = [g.product.n.div_ceil(tile.n as usize), g.product.m.div_ceil(tile.m as usize)];
+    let of = |n: usize| {
+        let (f, tiles) = c.factors[n].as_deref().zip(g.factors[n].as_deref())?;
+        let Kernel::Map(body) = &f.kernel else { return None };
+        let length = (body.nodes.len() as f64 / FEW).max(1.0);
+        (!tile::is_windowed(c, g, n, chip)).then(|| tiles.points() as f64 * again[n] as f64 * length / COMPUTED)
+    };
+    (0..2).filter_map(of).sum::<f64>() / f64::from(chip.multiprocessors)
 }
 
 /// Nanoseconds that a library's product is expected to take with what is around it in launches of their own, or a kernel
@@ -142,7 +171,8 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     }
     let size = c.dtype.size() as f64;
     let (rest, of_rest) = super::without_factors(c, g);
-    let mut launches = 1 + g.factors.iter().flatten().count();
+    let parts = product::launches(c.dtype, c.precision, p).map_or(1, |l| l.places.len());
+    let mut launches = parts + g.factors.iter().flatten().count();
     if c.epilogue.is_some() {
         product += 2.0 * points(g) as f64 * size / MEMORY / many;
         // What is made of the sums is part of the product where that takes less.

@@ -6,10 +6,12 @@
 //! * `bare`: a product alone: a library's, or folds where it has one row or one column.
 //! * `tile`: one kernel with prologues and epilogue.
 //! * `fed`: such a kernel with a thread that has narrow factors copied by boxes.
+//! * `aside`: factors whose rows begin anywhere are copied first, for any of the others.
 //! * `streamed`: two products with weights between them, as one kernel.
 //!
 //! `choice` says which, by what each is expected to take.
 
+mod aside;
 mod bare;
 mod choice;
 mod fed;
@@ -39,7 +41,10 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> Re
 
 /// The same, of a contraction whose sums are written in that dtype where it has no epilogue.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
-    if c.is_bare() && !(choice::is_odd(c, g) && choice::tiles(c, g, compiler)) {
+    if let Some(plan) = aside::plan(c, g, written, compiler) {
+        return plan;
+    }
+    if c.is_bare() && !(choice::is_own(c, g, compiler.chip()) && choice::tiles(c, g, compiler)) {
         return bare::plan(c, &g.product, written, compiler);
     }
     if let Some(plan) = streamed::plan(c, g, written, compiler) {

@@ -4,7 +4,7 @@
 //! In: any contraction. Out: ordinary launches of maps, row kernels and products. It is what every contraction can
 //! be, and what those are whose product a library computes faster than a kernel of our own would with everything in it.
 
-use super::{bare, choice, points, tile};
+use super::{aside, bare, choice, points, tile};
 use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::lower;
@@ -54,15 +54,23 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     }
     let Some((e, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else {
         let result = take(1)[0];
-        let product = bare::plan(c, &g.product, written, compiler)?;
+        let (product, geometry) = super::without_factors(c, g);
+        let product = super::plan_writing(&product, &geometry, written, compiler)?;
         plan.absorb(product, &[sides[0], sides[1], result], 0);
         return Ok(plan);
     };
     let (rest, of_rest) = super::without_factors(c, g);
-    if tile::fits(&rest, &of_rest) && choice::tiles(&rest, &of_rest, compiler) {
+    let one = match aside::plan(&rest, &of_rest, written, compiler) {
+        Some(plan) => Some(plan?),
+        None if tile::fits(&rest, &of_rest) && choice::tiles(&rest, &of_rest, compiler) => {
+            Some(super::tiles(&rest, &of_rest, written, compiler)?)
+        }
+        None => None,
+    };
+    if let Some(one) = one {
         let mut all = sides.to_vec();
         all.extend(take((e.reads - 1 + e.writes) as usize));
-        plan.absorb(super::tiles(&rest, &of_rest, written, compiler)?, &all, scalars);
+        plan.absorb(one, &all, scalars);
         return Ok(plan);
     }
     let sums = scratch(&mut plan, points(g), between(c));

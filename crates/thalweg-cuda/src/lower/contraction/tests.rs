@@ -167,6 +167,16 @@ fn fed_tiles_go_round() {
     check(&device, bf16, [3, 65, 72, 136], [apart(true), apart(false)]);
 }
 
+#[test]
+fn factors_whose_rows_begin_anywhere_are_copied_aside() {
+    let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
+    let [a, b, c] = [(true, 0), (false, 0), (true, 3)].map(|(along, first)| Lies { along, first, between: 0 });
+    let bf16 = (DType::BF16, Precision::Full);
+    // An odd number of terms that are neighbours, then of columns.
+    check(&device, bf16, [1, 64, 66, 65537], [c, b]);
+    check(&device, bf16, [1, 64, 2051, 2048], [a, b]);
+}
+
 /// `softmax(q·kᵀ/8 + mask)·v` of these, row-major.
 fn attention_of([heads, m, n, d]: [usize; 4], x: &[Vec<f64>]) -> Vec<f64> {
     let mut out = vec![0.0; heads * m * d];

@@ -21,7 +21,7 @@ use thalweg_kernel::{
 use thalweg_runtime::Error;
 
 /// Bytes of a copy past the registers.
-const COPY: usize = 16;
+pub const COPY: usize = 16;
 /// Bytes of the elements that plain cores can have copied one by one.
 const COPIED_APART: [usize; 2] = [4, 8];
 /// What stands for what is in shared memory among the operands of a part.
@@ -309,7 +309,7 @@ pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Ch
 }
 
 /// A body over `[batch…, rows, columns]` that stores what it loads.
-fn copy_of(
+pub fn copy_of(
     from: DType,
     to: DType,
     extents: Vec<usize>,

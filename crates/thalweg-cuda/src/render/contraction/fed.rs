@@ -285,7 +285,8 @@ pub fn source(class: &FedClass) -> String {
   {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
   Barrier *const full = (Barrier *)(shared + {barriers}), *const empty = full + {stages}, *const turns = empty + {stages};
   if (t == 0) {{
-    for (int s = 0; s < 2 * {stages} + 2; s++) barrier_start(full + s, 1);
+    for (int s = 0; s < 2 * {stages}; s++) barrier_start(full + s, 1);
+    for (int g = 0; g < 2; g++) barrier_start(turns + g, 4);
     barriers_started();
   }}
   __syncthreads();
@@ -317,12 +318,12 @@ pub fn source(class: &FedClass) -> String {
 {which}    const i64 warp_row = row0 + t / 32 % 4 * 16;
     float sum[{parts}][{eights}][4];
     Barrier *before = empty;
-    // A barrier tells a phase from the next, not from the one behind that: a warpgroup looks at no step before the other
-    // has seen all of its own.
+    // A barrier tells a phase from the next, not from the one behind that: a warpgroup looks at no step before all warps of
+    // the other have seen all of its own.
     barrier_wait(turns + group, (own / 2 & 1) ^ (group == 0));
     for (i32 i = 0; i < steps; i++) {{
       barrier_wait(full + slot, phase);
-      if (i + 1 == steps && t % 128 == 0) barrier_arrive(turns + (group ^ 1));
+      if (i + 1 == steps && t % 32 == 0) barrier_arrive(turns + (group ^ 1));
       {{
 {multiply}      }}
       // What the step before has read may be written over.

@@ -6,7 +6,11 @@
 
 use super::{Sharing, Writer, constant, held};
 use std::fmt::Write;
-use thalweg_kernel::Phase;
+use thalweg_kernel::{Fold, Phase};
+
+/// Bytes of shared memory for the folds of a pass across rows, of which there may be two: of points, and of what blocks
+/// have left. Without asking for more a block has 48 KiB.
+const ROOM: usize = 16 << 10;
 
 impl Writer<'_> {
     /// Folds of a pass over lanes and threads of a group: `value{slot}` in all of them.
@@ -33,26 +37,54 @@ impl Writer<'_> {
         out
     }
 
-    /// Folds of a pass over the threads that share the points of a row: `value{slot}[v]` in all of them.
+    /// Folds of a pass over the threads that share the points of a row: `value{slot}[v]` in all of them. More of them than
+    /// there is shared memory for take turns in it.
     pub(super) fn fold_across(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> String {
-        let (mut out, v) = (String::new(), self.v);
-        if phase.body.folds.is_empty() {
-            return out;
+        let v = self.v;
+        let bytes = |f: &Fold| self.fold_dtype(f.slot).size().max(4) * wide as usize * deep as usize * v as usize;
+        let folds = &phase.body.folds;
+        let all: usize = folds.iter().map(bytes).sum();
+        let (mut out, first) = (String::new(), folds.first().map_or(0, |f| f.slot));
+        if all > ROOM {
+            let largest = folds.iter().map(bytes).max().unwrap_or(0).max(ROOM);
+            let _ = writeln!(out, "  __shared__ __align__(16) unsigned char {from}room{first}[{largest}];");
         }
-        for f in &phase.body.folds {
-            let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
-            let _ = write!(
-                out,
-                "  __shared__ {h} {from}parts{slot}[{deep}][{v}][{wide}];\n#pragma unroll\n  for (int v = 0; v < {v}; v++) {from}parts{slot}[t][v][tx] = {from}{slot}[v];\n"
-            );
-        }
-        out += "  __syncthreads();\n";
-        for f in &phase.body.folds {
-            let (slot, op) = (f.slot, self.op_name(f));
-            let _ = write!(
-                out,
-                "#pragma unroll\n  for (int v = 0; v < {v}; v++) {{\n    value{slot}[v] = {from}parts{slot}[0][v][tx];\n    for (int d = 1; d < {deep}; d++) value{slot}[v] = {op}::of(value{slot}[v], {from}parts{slot}[d][v][tx]);\n  }}\n"
-            );
+        let mut left = &folds[..];
+        while !left.is_empty() {
+            let mut end = 0;
+            let mut fits = |f: &Fold| {
+                end += bytes(f);
+                end <= ROOM
+            };
+            let (round, rest) = left.split_at(left.iter().take_while(|f| fits(f)).count().max(1));
+            let mut at = 0;
+            for f in round {
+                let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
+                let _ = match all > ROOM {
+                    true => writeln!(
+                        out,
+                        "  auto &{from}parts{slot} = *({h} (*)[{deep}][{v}][{wide}])({from}room{first} + {at});"
+                    ),
+                    false => writeln!(out, "  __shared__ {h} {from}parts{slot}[{deep}][{v}][{wide}];"),
+                };
+                at += bytes(f);
+                let _ = write!(
+                    out,
+                    "#pragma unroll\n  for (int v = 0; v < {v}; v++) {from}parts{slot}[t][v][tx] = {from}{slot}[v];\n"
+                );
+            }
+            out += "  __syncthreads();\n";
+            for f in round {
+                let (slot, op) = (f.slot, self.op_name(f));
+                let _ = write!(
+                    out,
+                    "#pragma unroll\n  for (int v = 0; v < {v}; v++) {{\n    value{slot}[v] = {from}parts{slot}[0][v][tx];\n    for (int d = 1; d < {deep}; d++) value{slot}[v] = {op}::of(value{slot}[v], {from}parts{slot}[d][v][tx]);\n  }}\n"
+                );
+            }
+            if !rest.is_empty() {
+                out += "  __syncthreads();\n";
+            }
+            left = rest;
         }
         out
     }

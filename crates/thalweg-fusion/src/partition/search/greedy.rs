@@ -334,7 +334,8 @@ fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
     let again = evaluations.saturating_sub(elements);
     let saved = kernels.costs.most(again * work, places.saturating_sub(1) * bytes, facts.footprint);
     let own = ix.bytes(ValueId::Op(v)) as u64;
-    saved > kernels.costs.least(0, own, own, facts.footprint)
+    let factors = (places * own) as f64 * kernels.costs.factor * 1e3;
+    saved + factors as u64 > kernels.costs.least(0, own, own, facts.footprint)
 }
 
 /// The state with a value stored, in a kernel that is there or in one of its own.

@@ -209,10 +209,15 @@ impl std::error::Error for NoPlan {}
 /// Picoseconds that a visit takes, about.
 const VISIT_PS: u64 = 1_500_000;
 
+/// What takes long may be searched for as long as so many runs of the first plan take, but for no more visits than this.
+const RUNS: u64 = 10;
+const MOST_VISITS: u64 = 1_000_000;
+
 /// How many visits a search that begins with this state may take.
 fn budget(effort: Effort, begun: &State) -> u64 {
     match effort {
         Effort::Quick => effort.visits().min(begun.time / (2 * VISIT_PS)),
+        Effort::Visits(n) => n.max((begun.time * RUNS / VISIT_PS).min(MOST_VISITS)),
         effort => effort.visits(),
     }
 }
@@ -227,6 +232,7 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         return Ok(Found { state, complete: effort != Effort::None });
     }
     weights::stream(kernels, &mut state);
+    weights::store_factors(kernels, &mut state);
     let limit = kernels.visits.saturating_add(budget(effort, &state));
     let state = greedy::improve(kernels, state, limit);
     if kernels.visits >= limit && effort == Effort::Quick {
@@ -237,6 +243,7 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         // these stored may be ahead, and goes as far again.
         let mut other = begin::begin_shared(kernels, component)?;
         weights::stream(kernels, &mut other);
+        weights::store_factors(kernels, &mut other);
         let state = if other.time < state.time {
             let limit = kernels.visits.saturating_add(effort.visits());
             greedy::improve(kernels, other, limit)
