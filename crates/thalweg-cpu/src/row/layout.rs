@@ -42,7 +42,7 @@ impl Line<'_> {
 /// What fills the tables of a mapped access.
 pub struct Mapped<'a> {
     map: &'a Arc<IndexMap>,
-    positions: Positions<'a>,
+    positions: Positions,
     /// The operand's address and how many positions it has; `None` for index-only accesses.
     operand: Option<(*const u8, usize)>,
     /// Whether positions may not fit an i32.

@@ -8,6 +8,7 @@ use super::IndexMap;
 use super::compose::{places, valid_steps};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape};
 
 /// A coordinate that follows the domain's index by steps, and its valid range.
@@ -100,13 +101,18 @@ impl Bound {
 
 /// The positions of a map, found out once for many tables of them.
 #[derive(Clone, Debug)]
-pub struct Positions<'a> {
-    map: &'a IndexMap,
+pub struct Positions {
+    map: Arc<IndexMap>,
     /// The shape of the points that they go by strides over.
     strided: Option<(Shape, Bordered)>,
 }
 
-impl Positions<'_> {
+impl Positions {
+    /// The map.
+    pub fn map(&self) -> &IndexMap {
+        &self.map
+    }
+
     /// As [`IndexMap::fill`], without a division for each dimension, level and point where there are strides.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
         match &self.strided {
@@ -138,13 +144,13 @@ impl Affine {
 impl IndexMap {
     /// Its positions, for tables: by strides where the map has them, over the domain or over a shape with dimensions
     /// that were merged taken apart.
-    pub fn positions(&self) -> Positions<'_> {
+    pub fn positions(self: &Arc<IndexMap>) -> Positions {
         let own = self.bordered().map(|b| (self.shape(), b));
         let strided = own.or_else(|| {
             let shapes: SmallVec<[Shape; 4]> = self.renumberings().collect();
-            shapes.into_iter().find_map(|shape| Some((shape, self.clone().reshape(shape).bordered()?)))
+            shapes.into_iter().find_map(|shape| Some((shape, IndexMap::clone(self).reshape(shape).bordered()?)))
         });
-        Positions { map: self, strided }
+        Positions { map: self.clone(), strided }
     }
 
     /// The map as strides inside of bounds, if it is that: of each level every coordinate has to follow the domain's
@@ -235,7 +241,7 @@ mod tests {
     fn filled(map: &IndexMap) {
         let points = map.shape().numel();
         let all: Vec<i32> = (0..points).map(|p| map.position(p).map_or(-1, |p| p as i32 - 3)).collect();
-        let positions = map.positions();
+        let positions = Arc::new(map.clone()).positions();
         assert!(positions.strided.is_some(), "{map:?} goes by strides inside of bounds");
         for start in [0, 1, 7, points / 2, points - 1] {
             let mut table = vec![-7; points - start.min(points)];
