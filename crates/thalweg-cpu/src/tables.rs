@@ -4,7 +4,7 @@
 //! and a table of positions counted from there. Always true: the positions of the stretch are inside of the operand.
 //!
 //! To find a position takes several times as long as to read through it. So a table is filled once for a run of chunks
-//! wherever positions begin anew ([`IndexMap::shift`]): with each image of a batch, as a rule. Chunks are whole numbers
+//! wherever positions begin anew ([`Positions::shift`]): with each image of a batch, as a rule. Chunks are whole numbers
 //! of such stretches then, and only the address moves on.
 
 use std::sync::Arc;
@@ -36,8 +36,9 @@ impl Mapped {
     /// map, and an operand where this one does.
     pub fn new(map: &Arc<IndexMap>, (unit, len): (usize, Option<usize>), same_as: Option<usize>) -> Mapped {
         let wide = map.reach().is_some_and(|(_, high)| high > i32::MAX as usize);
-        let shift = map.shift().filter(|_| !wide);
-        Mapped { positions: map.positions(), unit: unit as i64, len, same_as, wide, shift }
+        let positions = map.positions();
+        let shift = positions.shift().filter(|_| !wide);
+        Mapped { positions, unit: unit as i64, len, same_as, wide, shift }
     }
 
     /// Whether it cannot go by a table: positions themselves are asked for, and do not fit one.
@@ -144,7 +145,7 @@ impl<'s> Tables<'s> {
 
 /// The lowest and the highest position in a table; the lowest is above the highest where all are masked out, and so
 /// negative and never read.
-fn ends(table: &[i32]) -> (i64, i64) {
+pub fn ends(table: &[i32]) -> (i64, i64) {
     let low = table.iter().fold(i32::MAX, |low, &p| if p < 0 { low } else { low.min(p) });
     (low as i64, table.iter().copied().fold(-1, i32::max) as i64)
 }

@@ -14,7 +14,8 @@
 use super::arena::Arena;
 use super::combined::Combines;
 use super::fold::Tree;
-use super::layout::{Block, Layout, Tables};
+use super::layout::{Block, Layout};
+use super::tables::Tables;
 use super::scans;
 use crate::simd::Shared;
 use crate::threads::Threads;

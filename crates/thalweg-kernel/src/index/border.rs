@@ -34,6 +34,21 @@ pub struct Bordered {
 }
 
 impl Bordered {
+    /// The outer dimensions that are one with a stride, and that no bound follows: points of the others, and the stride.
+    fn shift(&self, shape: Shape) -> Option<(usize, i64)> {
+        let mut found: Option<(usize, isize)> = None;
+        let mut points = shape.numel();
+        for d in (0..shape.rank()).filter(|&d| shape[d] != 1) {
+            let runs_on = found.is_none_or(|(_, outer)| outer == self.strides[d].wrapping_mul(shape[d] as isize));
+            if !runs_on || self.bounds.iter().any(|b| b.steps[d] != 0) {
+                break;
+            }
+            points /= shape[d];
+            found = Some((points, self.strides[d]));
+        }
+        found.map(|(points, stride)| (points, stride as i64))
+    }
+
     /// Writes the positions of the points `start..start + out.len()` of the domain, of that shape, less `origin`; -1
     /// where one is masked out.
     fn fill(&self, shape: Shape, start: usize, origin: i64, out: &mut [i32]) {
@@ -111,6 +126,13 @@ impl Positions {
     /// The map.
     pub fn map(&self) -> &IndexMap {
         &self.map
+    }
+
+    /// After how many points positions begin anew, and how far away: as [`IndexMap::shift`], which does not see where the
+    /// domain's own dimensions keep an index from carrying.
+    pub fn shift(&self) -> Option<(usize, i64)> {
+        let own = self.strided.as_ref().and_then(|(shape, strided)| strided.shift(*shape));
+        own.into_iter().chain(self.map.shift()).min_by_key(|(points, _)| *points)
     }
 
     /// As [`IndexMap::fill`], without a division for each dimension, level and point where there are strides.
@@ -243,6 +265,11 @@ mod tests {
         let all: Vec<i32> = (0..points).map(|p| map.position(p).map_or(-1, |p| p as i32 - 3)).collect();
         let positions = Arc::new(map.clone()).positions();
         assert!(positions.strided.is_some(), "{map:?} goes by strides inside of bounds");
+        if let Some((further, step)) = positions.shift() {
+            let moved = |p: usize| map.position(p).map(|at| at as i64 + step);
+            let anew = |p: usize| map.position(p + further).map(|at| at as i64) == moved(p);
+            assert!((0..points.saturating_sub(further)).all(anew), "{map:?}: {further} points, {step}");
+        }
         for start in [0, 1, 7, points / 2, points - 1] {
             let mut table = vec![-7; points - start.min(points)];
             positions.fill(start.min(points), 3, &mut table);
