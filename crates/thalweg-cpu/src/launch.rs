@@ -17,7 +17,7 @@ use crate::memory;
 use crate::narrow::{Narrow, Widened};
 use crate::short::short;
 use crate::stretch::{CHUNK, Scratch, Stores, straight_ns};
-use crate::tables::{self, Mapped, Tables, TooFar};
+use crate::tables::{self, Mapped, Tables, TooFar, numbers};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
@@ -472,9 +472,9 @@ fn rectangles<'a>(
 
 /// The accesses that go by tables of positions.
 fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<Vec<Option<Mapped>>, Error> {
-    let of = |i: usize| (geometry.accesses[i].map.as_ref(), body.accesses[i].operand.is_some());
+    let of = |i: usize| (geometry.accesses[i].map.as_ref(), numbers(body, i));
     let same = |i: usize, j: &usize| match (of(i), of(*j)) {
-        ((Some(a), has), (Some(b), too)) => Arc::ptr_eq(a, b) && has == too,
+        ((Some(a), numbers), (Some(b), too)) => Arc::ptr_eq(a, b) && numbers == too,
         _ => false,
     };
     let mut all = Vec::with_capacity(body.accesses.len());
@@ -482,7 +482,7 @@ fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<V
         let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
         let len = access.operand.map(|o| operands[o as usize].bytes() / unit);
         let map = geometry.accesses[i].map.as_ref().filter(|_| access.class == AccessClass::Mapped);
-        let map = map.map(|map| Mapped::new(map, (unit, len), (0..i).find(|j| same(i, j))));
+        let map = map.map(|map| Mapped::new(map, (unit, len), numbers(body, i), (0..i).find(|j| same(i, j))));
         if map.as_ref().is_some_and(Mapped::is_too_wide) {
             return Err(Error::Device {
                 device: "cpu".into(),

@@ -49,12 +49,7 @@ impl Widened {
         self.with(&self.mapped, (body, AccessClass::Mapped), accesses)
     }
 
-    fn with<'a>(
-        &self,
-        made: &'a Made,
-        (body, class): (&Body, AccessClass),
-        accesses: &[u16],
-    ) -> Option<&'a Engine> {
+    fn with<'a>(&self, made: &'a Made, (body, class): (&Body, AccessClass), accesses: &[u16]) -> Option<&'a Engine> {
         let (made, engine) = made.get_or_init(|| {
             let mut wide = body.clone();
             for &a in accesses {

@@ -11,15 +11,16 @@
 
 use crate::check::gathered;
 use crate::launch::Merged;
-use crate::tables::Mapped;
+use crate::tables::{Mapped, numbers};
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
 use thalweg_kernel::{Body, IndexMap, MapGeometry, dims};
 use thalweg_runtime::Buffer;
 
-/// Rows of so many points, and calls of so many, are as good as others.
+/// Rows of so many points, and calls of so many, are as good as others; calls with tables have one row.
 const LONG: usize = 16;
 const MANY: usize = 64;
+const LONG_BY_TABLE: usize = 256;
 /// A call has to become so many times as long.
 const GAIN: usize = 8;
 
@@ -44,7 +45,7 @@ pub fn short(
     let has_tables = mapped.iter().any(Option::is_some);
     let rows = if last > 0 && !has_tables { extents[last - 1] } else { 1 };
     let call = rows.saturating_mul(extents[last]);
-    if extents[last] >= LONG || call >= MANY {
+    if if has_tables { call >= LONG_BY_TABLE } else { extents[last] >= LONG || call >= MANY } {
         return None;
     }
     let runs_on = |a: usize, d: usize| mapped[a].is_some() || dims::runs_on(&strides[a], d, d + 1, extents[d + 1]);
@@ -65,8 +66,8 @@ pub fn short(
     for &a in &others {
         let access = &body.accesses[a];
         let map = IndexMap::new(View::new(shape, &strides[a][..=last], geometry.accesses[a].base));
-        // One table for all accesses that go the same way, of those with an operand and of those without.
-        let same = made.iter().find(|(b, m)| **m == map && body.accesses[*b].operand.is_some() == access.operand.is_some());
+        // One table for all accesses that go the same way, of those whose positions are asked for and of the others.
+        let same = made.iter().find(|(b, m)| **m == map && numbers(body, *b) == numbers(body, a));
         let (map, like) = match same {
             Some((b, map)) => (map.clone(), Some(*b)),
             None => (Arc::new(map), None),
@@ -74,7 +75,7 @@ pub fn short(
         let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
         let len = access.operand.map(|o| operands[o as usize].bytes() / unit);
         made.push((a, map.clone()));
-        maps[a] = Some(Mapped::new(&map, (unit, len), like)).filter(|m| !m.is_too_wide())?.into();
+        maps[a] = Some(Mapped::new(&map, (unit, len), numbers(body, a), like)).filter(|m| !m.is_too_wide())?.into();
     }
     let one = |of: &[isize; MAX_RANK]| {
         let mut strides = [0; MAX_RANK];

@@ -8,7 +8,7 @@
 //! of such stretches then, and only the address moves on.
 
 use std::sync::Arc;
-use thalweg_kernel::{IndexMap, Positions};
+use thalweg_kernel::{Body, IndexMap, Node, Positions};
 
 /// The most points of a call through tables: 8 KiB a table, which stays in the first-level cache.
 const MOST: usize = 2048;
@@ -24,7 +24,9 @@ pub struct Mapped {
     unit: i64,
     /// Positions that the operand has; `None` for index-only accesses.
     len: Option<usize>,
-    /// Access with the same map, with an operand where this one has one, whose table serves.
+    /// Whether positions themselves are asked for: no address moves on with them.
+    numbers: bool,
+    /// Access with the same map, that is asked for the same, whose table serves.
     same_as: Option<usize>,
     /// Whether positions may not fit an i32.
     wide: bool,
@@ -32,19 +34,29 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// An access of that map to an operand of so many elements of `unit` bytes, or without one. `same_as` has the same
-    /// map, and an operand where this one does.
-    pub fn new(map: &Arc<IndexMap>, (unit, len): (usize, Option<usize>), same_as: Option<usize>) -> Mapped {
+    /// An access of that map to an operand of so many elements of `unit` bytes, or without one; `same_as` has the same
+    /// map and `numbers` ([`numbers`]).
+    pub fn new(
+        map: &Arc<IndexMap>,
+        (unit, len): (usize, Option<usize>),
+        numbers: bool,
+        same_as: Option<usize>,
+    ) -> Mapped {
         let wide = map.reach().is_some_and(|(_, high)| high > i32::MAX as usize);
         let positions = map.positions();
         let shift = positions.shift().filter(|_| !wide);
-        Mapped { positions, unit: unit as i64, len, same_as, wide, shift }
+        Mapped { positions, unit: unit as i64, len, numbers, same_as, wide, shift }
     }
 
     /// Whether it cannot go by a table: positions themselves are asked for, and do not fit one.
     pub fn is_too_wide(&self) -> bool {
         self.wide && self.len.is_none()
     }
+}
+
+/// Whether a body asks for the positions of an access themselves, and not only for elements, or for what is masked out.
+pub fn numbers(body: &Body, access: usize) -> bool {
+    body.nodes.iter().any(|n| matches!(n, Node::Index { access: a, .. } if *a as usize == access))
 }
 
 /// Points of a call over a row of `columns` points.
@@ -119,8 +131,7 @@ impl<'s> Tables<'s> {
             further.is_multiple_of(points).then_some((further / points) as i64 * step)
         };
         let known = self.filled[at].and_then(|f| Some((f, serves(&f)?)));
-        // Where positions themselves are asked for there is no address that could move on.
-        let known = known.filter(|(_, moved)| *moved == 0 || mapped.len.is_some());
+        let known = known.filter(|(_, moved)| *moved == 0 || !mapped.numbers);
         let (filled, moved) = known.unwrap_or_else(|| {
             mapped.positions.fill(index, origin, table);
             let (low, high) = ends(table);

@@ -8,6 +8,7 @@
 
 use super::panels;
 use crate::check::gathered;
+use crate::tables::numbers;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::order::BLOCK;
@@ -45,6 +46,8 @@ pub struct Mapped<'a> {
     pub positions: Positions,
     /// After so many points, and so far away, positions begin anew.
     pub shift: Option<(usize, i64)>,
+    /// Whether positions themselves are asked for: no address moves on with them.
+    pub numbers: bool,
     /// The number of the launch.
     pub launch: u64,
     /// The operand's address and how many positions it has; `None` for index-only accesses.
@@ -138,6 +141,7 @@ impl<'a> Layout<'a> {
                 map,
                 shift: positions.shift(),
                 positions,
+                numbers: numbers(body, i),
                 launch,
                 operand: operand.map(|(at, bytes)| (at.cast_const(), bytes / unit as usize)),
                 wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
@@ -227,7 +231,13 @@ impl<'a> Layout<'a> {
     ///
     /// # Safety
     /// The launch was checked against its operands.
-    pub unsafe fn panel(&self, panels: &mut panels::Panels, launch: u64, number: usize, (row, block): (usize, Block)) -> u64 {
+    pub unsafe fn panel(
+        &self,
+        panels: &mut panels::Panels,
+        launch: u64,
+        number: usize,
+        (row, block): (usize, Block),
+    ) -> u64 {
         let (line, many) = (&self.lines[number], *self.runs.last().expect("a row of runs"));
         let most = panels::runs(line.unit);
         let inside = block.run % many % most;

@@ -11,8 +11,8 @@
 
 use super::along_call::Along;
 use super::layout::{Block, Layout};
-use super::tables::Tables;
 use super::passes::{Chunk, Kernel};
+use super::tables::Tables;
 use crate::engine::{AlongEngine, Choice};
 use crate::memory::PRIVATE;
 use crate::prepare::prepare;

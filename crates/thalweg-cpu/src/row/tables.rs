@@ -53,7 +53,9 @@ impl Tables {
                 } else {
                     let moved = self.positions_of(number, mapped, (first, n)) * line.unit;
                     // SAFETY: as above.
-                    unsafe { gather(from.offset(moved as isize), &self.positions[number][..n], to, line.unit as usize) };
+                    unsafe {
+                        gather(from.offset(moved as isize), &self.positions[number][..n], to, line.unit as usize)
+                    };
                 }
             }
             return (to as u64, 0);
@@ -150,9 +152,8 @@ impl Tables {
             let points = points.min(i64::MAX as usize) as i64;
             (f.launch == mapped.launch && f.n == n && further % points == 0).then(|| further / points * step)
         };
-        // Where positions themselves are asked for there is no address that could move on.
         let known = self.filled[number].and_then(|f| Some((f, moved(&f)?)));
-        let known = known.filter(|(_, moved)| *moved == 0 || mapped.operand.is_some());
+        let known = known.filter(|(_, moved)| *moved == 0 || !mapped.numbers);
         let (filled, moved) = known.unwrap_or_else(|| {
             mapped.positions.fill(first, 0, table);
             (Filled { launch: mapped.launch, start: first, n, ends: tables::ends(table) }, 0)
