@@ -15,7 +15,7 @@ use crate::engine::{Engine, OutOfRange};
 use crate::flat;
 use crate::memory;
 use crate::narrow::{Narrow, Widened};
-use crate::short::short;
+use crate::short::{Merged, short};
 use crate::stretch::{CHUNK, Scratch, Stores, straight_ns};
 use crate::tables::{self, Mapped, Tables, TooFar, numbers};
 use std::ops::Range;
@@ -53,9 +53,6 @@ struct Line {
     /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
     bounds: Option<[u64; 2]>,
 }
-
-/// The sizes of a domain, and the strides of each access.
-pub type Merged = (Vec<usize>, Vec<[isize; MAX_RANK]>);
 
 /// How a launch is passed over.
 struct Traversal {

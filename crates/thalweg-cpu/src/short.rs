@@ -10,7 +10,6 @@
 //! calls of 4 points; as one dimension 32 of 1,024, beside a table.
 
 use crate::check::gathered;
-use crate::launch::Merged;
 use crate::tables::{Mapped, numbers};
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
@@ -23,6 +22,9 @@ const MANY: usize = 64;
 const LONG_BY_TABLE: usize = 256;
 /// A call has to become so many times as long.
 const GAIN: usize = 8;
+
+/// The sizes of a domain, and the strides of each access.
+pub type Merged = (Vec<usize>, Vec<[isize; MAX_RANK]>);
 
 /// A launch whose innermost dimensions are one.
 pub struct Short {

@@ -58,10 +58,13 @@ impl Along<'_> {
                     self.args(row, whole, layout.n, memory, memory, (args, tables));
                     *args.last_mut().expect("args end in a count of rows") = self.together as u64;
                     let phases = 0..self.phases.list.len();
+                    let phases = 0..self.phases.list.len();
                     // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for
                     // all slots. A call by tables has one row.
-                    failure.note(unsafe { self.call(args, layout.n, count, phases.clone()) });
-                    unsafe { self.part(row, whole, phases, tables) };
+                    unsafe {
+                        failure.note(self.call(args, layout.n, count, phases.clone()));
+                        self.part(row, whole, phases, tables);
+                    }
                 }
             });
         });
