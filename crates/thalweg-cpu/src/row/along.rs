@@ -58,7 +58,6 @@ impl Along<'_> {
                     self.args(row, whole, layout.n, memory, memory, (args, tables));
                     *args.last_mut().expect("args end in a count of rows") = self.together as u64;
                     let phases = 0..self.phases.list.len();
-                    let phases = 0..self.phases.list.len();
                     // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for
                     // all slots. A call by tables has one row.
                     unsafe {
