@@ -363,7 +363,7 @@ fn maps_over_windows_are_those_of_their_operations() {
         let y = x.max_pool2d(thalweg::Pool::new(2));
         let each = |t: &Tensor| t.reshape([n, c, h / 2, 1, w / 2, 1]).expand([n, c, h / 2, 2, w / 2, 2]);
         let largest = || (&x - each(&y).reshape([n, c, h, w])) * each(&y).reshape([n, c, h, w]);
-        let bordered = || (&x * 2.0).pad(&[(0, 0), (0, 0), (1, 1), (1, 1)], 3);
+        let bordered = || (&x * 2.0).pad([(0, 0), (0, 0), (1, 1), (1, 1)], 3);
         for f in [&largest as &dyn Fn() -> Tensor, &bordered] {
             let unfused = thalweg::with_fusion(false, || f().to_vec::<f32>().unwrap());
             let fused = thalweg::with_strict(true, || f().to_vec::<f32>().unwrap());
