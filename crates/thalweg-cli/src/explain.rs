@@ -6,7 +6,7 @@ use crate::workloads::{self, Size, Workload};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Instant;
-use thalweg::{Tensor, Tier, TierRun, explain, tier_runs, trace};
+use thalweg::{Explanation, Tensor, Tier, TierRun, explain, launch_times, tier_runs, trace};
 
 /// Arguments of `thalweg explain`.
 #[derive(Args, Debug)]
@@ -25,6 +25,9 @@ pub struct Explain {
     /// Show by what it runs from call to call, as more is known of it
     #[arg(long, conflicts_with_all = ["html", "json"])]
     tiers: bool,
+    /// Explain a call after many, each kernel with the least time that it took in as many more
+    #[arg(long, conflicts_with = "tiers")]
+    hot: bool,
 }
 
 impl Explain {
@@ -34,10 +37,17 @@ impl Explain {
         if self.tiers {
             return tiers(&*workload);
         }
-        let (outcome, explanation) = explain(|| {
+        let call = || {
             let out = workload();
             thalweg::synchronize().map(|()| out)
-        });
+        };
+        if self.hot {
+            warm(call)?;
+        }
+        let (outcome, mut explanation) = explain(call);
+        if self.hot {
+            time_launches(&mut explanation, call)?;
+        }
         if self.json {
             crate::out!("{}", explanation.json());
         }
@@ -51,6 +61,44 @@ impl Explain {
         outcome?;
         Ok(())
     }
+}
+
+/// Calls before one that is explained as a hot one, and as many whose launches are timed.
+const HOT: usize = 300;
+
+/// Calls until what comes again has been searched for, its plans have competed and its memory has been touched.
+fn warm<T>(call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
+    // Decided as soon as may be, lest plans take turns while launches are timed.
+    thalweg::set_measuring(thalweg::set_measuring(None).map(|_| 1.0));
+    for _ in 0..HOT {
+        call()?;
+    }
+    thalweg::finish_searches();
+    for _ in 0..HOT {
+        call()?;
+    }
+    Ok(())
+}
+
+/// Puts the least time that each kernel takes in the place of what it took while it was explained. Where plans still
+/// compete, calls that run by another number of launches are left out.
+fn time_launches<T>(explanation: &mut Explanation, call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
+    let mut least: Vec<Vec<u64>> = explanation.segments.iter().map(|s| vec![u64::MAX; s.kernels.len()]).collect();
+    let launched = explanation.segments.iter().enumerate().flat_map(|(s, of)| of.launched.iter().map(move |&k| (s, k)));
+    let launched: Vec<(usize, usize)> = launched.collect();
+    for _ in 0..HOT {
+        let (outcome, ns) = launch_times(&call);
+        outcome?;
+        if ns.len() == launched.len() {
+            let mut once: Vec<Vec<u64>> = least.iter().map(|of| vec![0; of.len()]).collect();
+            launched.iter().zip(ns).for_each(|(&(s, k), ns)| once[s][k] += ns);
+            least.iter_mut().flatten().zip(once.into_iter().flatten()).for_each(|(l, ns)| *l = ns.min(*l));
+        }
+    }
+    let kernels = explanation.segments.iter_mut().flat_map(|s| &mut s.kernels);
+    let timed = kernels.zip(least.into_iter().flatten()).filter(|(_, ns)| *ns < u64::MAX);
+    timed.for_each(|(kernel, ns)| kernel.measured_ns = ns);
+    Ok(())
 }
 
 /// Calls of which the tiers are shown.

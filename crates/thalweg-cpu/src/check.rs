@@ -25,7 +25,8 @@ pub struct Points<'a> {
     pub along: Option<usize>,
     /// How many points the whole domain has, which a map has to have too.
     pub domain: usize,
-    /// Whether contiguous loads may have a map, by which their elements are brought together before a call.
+    /// Whether contiguous accesses may have a map, by which their elements are brought together before a call, or apart
+    /// behind it.
     pub packs: bool,
 }
 
@@ -45,8 +46,7 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
     let extents = points.extents;
     let reach = match (&at.map, access.class) {
         (Some(map), class) if class == AccessClass::Mapped || points.packs && class == AccessClass::Contiguous => {
-            let written = body.stores.iter().any(|s| s.access as usize == number);
-            assert!(class == AccessClass::Mapped || !written && !map.is_masked(), "access {number} cannot be packed");
+            assert!(class == AccessClass::Mapped || !map.is_masked(), "access {number} cannot be packed");
             assert_eq!(map.shape().numel(), points.domain, "access {number}: its map has another number of points");
             map.reach()
         }
@@ -99,11 +99,23 @@ pub fn strided_reach(extents: &[usize], at: &AccessGeometry) -> (usize, usize) {
     (position(low), position(high))
 }
 
-/// Whether no two points share an element: each stride steps over all that the smaller ones reach.
+/// Whether no two points share an element: each stride steps over all that the smaller ones reach. Of maps strided views
+/// alone are found to be so.
 pub fn injective(extents: &[usize], at: &AccessGeometry) -> bool {
+    let (extents, strides) = match &at.map {
+        None => (extents, &at.strides[..]),
+        Some(map) => match map.as_view() {
+            Some(view) => (view.shape.dims(), view.strides()),
+            None => return false,
+        },
+    };
+    steps_over(extents, strides)
+}
+
+fn steps_over(extents: &[usize], strides: &[isize]) -> bool {
     let mut dims = [(0usize, 0usize); MAX_RANK];
     let mut rank = 0;
-    for (&extent, &stride) in extents.iter().zip(&at.strides).filter(|(e, _)| **e > 1) {
+    for (&extent, &stride) in extents.iter().zip(strides).filter(|(e, _)| **e > 1) {
         dims[rank] = (stride.unsigned_abs(), extent);
         rank += 1;
     }

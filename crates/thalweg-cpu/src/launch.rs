@@ -15,15 +15,15 @@ use crate::engine::{Engine, OutOfRange};
 use crate::flat;
 use crate::memory;
 use crate::narrow::{Narrow, Widened};
+use crate::short::{Merged, short};
 use crate::stretch::{CHUNK, Scratch, Stores, straight_ns};
+use crate::tables::{self, Mapped, Tables, TooFar, numbers};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::{AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, Node, Positions, Store, dims};
+use thalweg_kernel::{AccessClass, AccessGeometry, Body, MapGeometry, Node, Store, dims};
 use thalweg_runtime::{Buffer, Error};
 
-/// Points of a call through tables of positions: 8 KiB a table, which stays in the first-level cache.
-const TABLE: usize = 2048;
 /// Rows and columns of a call that reads a transposed source: each line that is fetched is used whole while in cache.
 const BLOCK: (usize, usize) = (32, 64);
 const LINE_BYTES: usize = 64;
@@ -38,7 +38,7 @@ const PITCH: usize = BLOCK.1 + 4;
 const NS_PER_POSITION: f64 = 2.0;
 
 /// One access with everything that a call needs of it, in bytes (index only: in positions).
-struct Line<'a> {
+struct Line {
     /// Word 0 of the domain's first point.
     start: i64,
     /// Steps of word 0 along the traversal's dimensions.
@@ -49,25 +49,14 @@ struct Line<'a> {
     unit: usize,
     /// Whether blocks are copied together before a call.
     packed: bool,
-    map: Option<Mapped<'a>>,
+    map: Option<Mapped>,
     /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
     bounds: Option<[u64; 2]>,
 }
 
-struct Mapped<'a> {
-    map: &'a Arc<IndexMap>,
-    positions: Positions<'a>,
-    /// Positions that the operand has; `None` for index-only accesses.
-    len: Option<usize>,
-    /// Line with the same map, whose table serves.
-    same_as: Option<usize>,
-    /// Whether positions may not fit an i32.
-    wide: bool,
-}
-
 /// How a launch is passed over.
-struct Traversal<'a> {
-    lines: Vec<Line<'a>>,
+struct Traversal {
+    lines: Vec<Line>,
     /// Sizes of the dimensions counted through, the last two being the blocks of rows and of columns.
     sizes: [usize; MAX_RANK + 1],
     rank: usize,
@@ -86,7 +75,7 @@ enum Passed<'a> {
     /// As a line of narrow rows.
     Narrow(Box<Narrow<'a>>),
     /// In rectangles.
-    Rectangles(Box<Traversal<'a>>),
+    Rectangles(Box<Traversal>),
 }
 
 /// A map over a domain, found sound to run: chunks of it may be run in any order and on any thread.
@@ -142,9 +131,12 @@ impl<'a> Job<'a> {
         check(body, geometry, operands, scalars);
         let merged = merge(body, geometry);
         let narrow = Narrow::new((engine, body, widened), geometry, (&merged.0, &merged.1), operands);
-        let passed = match narrow {
-            Some(narrow) => Passed::Narrow(Box::new(narrow)),
-            None => Passed::Rectangles(Box::new(Traversal::new(body, geometry, merged, operands)?)),
+        let (passed, engine) = match narrow {
+            Some(narrow) => (Passed::Narrow(Box::new(narrow)), engine),
+            None => {
+                let (traversal, tabled) = rectangles((body, widened), geometry, merged, operands)?;
+                (Passed::Rectangles(Box::new(traversal)), tabled.unwrap_or(engine))
+            }
         };
         let (chunks, grain) = match &passed {
             Passed::Narrow(narrow) => (narrow.chunks(), narrow.grain()),
@@ -247,21 +239,21 @@ fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
     })
 }
 
-impl<'a> Traversal<'a> {
+impl Traversal {
     fn new(
         body: &Body,
-        geometry: &'a MapGeometry,
-        (extents, strides): (Vec<usize>, Vec<[isize; MAX_RANK]>),
+        geometry: &MapGeometry,
+        ((extents, strides), maps): (Merged, Vec<Option<Mapped>>),
         operands: &[&Buffer],
-    ) -> Result<Traversal<'a>, Error> {
-        let mapped = geometry.accesses.iter().any(|a| a.map.is_some());
+    ) -> Traversal {
+        let mapped = maps.iter().any(Option::is_some);
         let last = extents.len() - 1;
         let transposed = if mapped { None } else { transposed_dimension(body, &extents, &strides) };
         let row_dim = transposed.or((last > 0 && !mapped).then(|| last.wrapping_sub(1)));
         let columns = extents[last];
         let rows = row_dim.map_or(1, |d| extents[d]);
         let (row_block, column_block) = match transposed {
-            _ if mapped => (1, columns.min(TABLE)),
+            _ if mapped => (1, tables::points(maps.iter().flatten(), columns)),
             Some(_) => (rows.min(BLOCK.0), columns.min(BLOCK.1)),
             None if columns > CHUNK => (1, CHUNK),
             None => ((CHUNK / columns).clamp(1, rows), columns),
@@ -284,25 +276,9 @@ impl<'a> Traversal<'a> {
             steps
         };
         let mut lines: Vec<Line> = Vec::with_capacity(body.accesses.len());
-        for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
+        for (i, ((access, at), map)) in body.accesses.iter().zip(&geometry.accesses).zip(maps).enumerate() {
             let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
             let address = access.operand.map_or(0, |o| operands[o as usize].address() as i64);
-            let map = at.map.as_ref().filter(|_| access.class == AccessClass::Mapped).map(|map| Mapped {
-                map,
-                positions: map.positions(),
-                len: access.operand.map(|o| operands[o as usize].bytes() / unit),
-                same_as: (0..i).find(|&j| {
-                    let other = geometry.accesses[j].map.as_ref();
-                    body.accesses[j].class == AccessClass::Mapped && other.is_some_and(|m| Arc::ptr_eq(m, map))
-                }),
-                wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
-            });
-            if map.as_ref().is_some_and(|m| m.wide && access.operand.is_none()) {
-                return Err(Error::Device {
-                    device: "cpu".into(),
-                    message: "indices over more than 2^31 positions through a reshaped or padded view".into(),
-                });
-            }
             let of = if map.is_some() { [0; MAX_RANK] } else { strides[i] };
             let bounds = access.operand.filter(|_| gathered(body, i)).map(|o| {
                 let operand = operands[o as usize];
@@ -330,7 +306,7 @@ impl<'a> Traversal<'a> {
             step *= extents[d] as isize;
         }
         let index_steps = spread(&row_major, 1);
-        Ok(Traversal { lines, sizes, rank, rows, columns, row_block, column_block, index_steps })
+        Traversal { lines, sizes, rank, rows, columns, row_block, column_block, index_steps }
     }
 
     /// Runs the chunks of a range, up to one that fails.
@@ -364,11 +340,12 @@ impl<'a> Traversal<'a> {
             }
         }
         let mapped = self.lines.iter().any(|l| l.map.is_some());
+        let mut tables = Tables::new(&mut scratch.tables, if mapped { self.lines.len() } else { 0 }, self.column_block);
         for chunk in range.clone() {
             let rows = self.row_block.min(self.rows - digits[self.rank - 2] * self.row_block);
             let n = self.column_block.min(self.columns - digits[self.rank - 1] * self.column_block);
             if mapped {
-                self.run_mapped(engine, args, &mut scratch.tables, index as usize, 0, n, in_place)?;
+                self.run_mapped(engine, args, &mut tables, (index as usize, 0, n), in_place)?;
             } else if self.lines.iter().any(|l| l.packed) {
                 self.run_packed(engine, args, &mut scratch.blocks, n, rows, in_place)?;
             } else if stores.may_stream(args, rows) {
@@ -439,51 +416,27 @@ impl<'a> Traversal<'a> {
     }
 
     /// Runs `n` points from point `index` on, which lies `skip` points into the row that the args stand at.
-    #[expect(clippy::too_many_arguments, reason = "the state of one chunk, handed down once")]
     fn run_mapped(
         &self,
         engine: &Engine,
         args: &mut [u64],
-        tables: &mut Vec<i32>,
-        index: usize,
-        skip: usize,
-        n: usize,
+        tables: &mut Tables<'_>,
+        (index, skip, n): (usize, usize, usize),
         in_place: bool,
     ) -> Result<(), OutOfRange> {
-        if tables.len() < n * self.lines.len() {
-            tables.resize(n * self.lines.len(), 0);
-        }
-        let mut origins = Vec::new();
         for (i, line) in self.lines.iter().enumerate() {
             let Some(mapped) = &line.map else { continue };
-            if mapped.wide {
-                // A stretch whose positions lie further apart than an i32 reaches is halved until they do not.
-                let positions = (index..index + n).filter_map(|p| mapped.map.position(p));
-                let (low, high) = positions.fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));
-                if low < high && high - low > i32::MAX as usize {
-                    let half = n / 2;
-                    self.run_mapped(engine, args, tables, index, skip, half, in_place)?;
-                    return self.run_mapped(engine, args, tables, index + half, skip + half, n - half, in_place);
+            match tables.of(i, mapped, index, n) {
+                Ok((moved, table)) => {
+                    args[4 * i] = (line.start + moved) as u64;
+                    args[4 * i + 3] = table;
                 }
-                origins.resize(self.lines.len(), 0);
-                origins[i] = if low <= high { low as i64 } else { 0 };
+                Err(TooFar) => {
+                    let half = n / 2;
+                    self.run_mapped(engine, args, tables, (index, skip, half), in_place)?;
+                    return self.run_mapped(engine, args, tables, (index + half, skip + half, n - half), in_place);
+                }
             }
-        }
-        for (i, line) in self.lines.iter().enumerate() {
-            let Some(mapped) = &line.map else { continue };
-            let origin = origins.get(i).copied().unwrap_or(0);
-            let at = mapped.same_as.unwrap_or(i);
-            let table = &mut tables[at * n..(at + 1) * n];
-            if mapped.same_as.is_none() {
-                mapped.positions.fill(index, origin, table);
-            }
-            if let Some(len) = mapped.len {
-                // Negative positions are masked out and never read.
-                let highest = table.iter().copied().fold(-1, i32::max) as i64 + origin;
-                assert!(highest < len as i64, "a map leads to element {highest} of an operand of {len}");
-            }
-            args[4 * i] = (line.start + origin * line.unit as i64) as u64;
-            args[4 * i + 3] = table.as_ptr() as u64;
         }
         let moved = skip as i64;
         for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.map.is_none()) {
@@ -498,9 +451,49 @@ impl<'a> Traversal<'a> {
     }
 }
 
+/// A checked launch in rectangles, and what compiled the body for it, where that is not its own engine.
+fn rectangles<'a>(
+    (body, widened): (&Body, &'a Widened),
+    geometry: &MapGeometry,
+    merged: Merged,
+    operands: &[&Buffer],
+) -> Result<(Traversal, Option<&'a Engine>), Error> {
+    let maps = mapped(body, geometry, operands)?;
+    if let Some(short) = short(body, geometry, &merged, operands, &maps)
+        && let Some(engine) = widened.mapped(body, &short.others)
+    {
+        return Ok((Traversal::new(body, geometry, (short.merged, short.maps), operands), Some(engine)));
+    }
+    Ok((Traversal::new(body, geometry, (merged, maps), operands), None))
+}
+
+/// The accesses that go by tables of positions.
+fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<Vec<Option<Mapped>>, Error> {
+    let of = |i: usize| (geometry.accesses[i].map.as_ref(), numbers(body, i));
+    let same = |i: usize, j: &usize| match (of(i), of(*j)) {
+        ((Some(a), numbers), (Some(b), too)) => Arc::ptr_eq(a, b) && numbers == too,
+        _ => false,
+    };
+    let mut all = Vec::with_capacity(body.accesses.len());
+    for (i, access) in body.accesses.iter().enumerate() {
+        let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
+        let len = access.operand.map(|o| operands[o as usize].bytes() / unit);
+        let map = geometry.accesses[i].map.as_ref().filter(|_| access.class == AccessClass::Mapped);
+        let map = map.map(|map| Mapped::new(map, (unit, len), numbers(body, i), (0..i).find(|j| same(i, j))));
+        if map.as_ref().is_some_and(Mapped::is_too_wide) {
+            return Err(Error::Device {
+                device: "cpu".into(),
+                message: "indices over more than 2^31 positions through a reshaped or padded view".into(),
+            });
+        }
+        all.push(map);
+    }
+    Ok(all)
+}
+
 /// The domain with neighbouring dimensions merged wherever every access runs on from one to the next, with the strides
 /// of each access. Accesses through maps go by the row-major index, which merging keeps.
-fn merge(body: &Body, geometry: &MapGeometry) -> (Vec<usize>, Vec<[isize; MAX_RANK]>) {
+fn merge(body: &Body, geometry: &MapGeometry) -> Merged {
     let from = &geometry.extents;
     let last = from.len() - 1;
     let strides: Vec<[isize; MAX_RANK]> = geometry

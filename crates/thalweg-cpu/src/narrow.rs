@@ -21,32 +21,45 @@ const APART: usize = 8 << 10;
 /// Bytes that tables begin at a multiple of.
 const ALIGN: usize = 64;
 
-/// The same body compiled for operands that lie in tables, where its own accesses step otherwise.
+/// The same body compiled for operands that lie otherwise than its own accesses step.
 #[derive(Debug)]
 pub struct Widened {
     choice: Choice,
-    /// The accesses that are contiguous in it and were not, and what was compiled when they were first asked for.
-    made: OnceLock<(Vec<u16>, Engine)>,
+    /// With operands in tables of elements, and with those that go by tables of positions.
+    contiguous: Made,
+    mapped: Made,
 }
+
+/// The accesses that have another class in it than they had, and what was compiled when they were first asked for.
+type Made = OnceLock<(Vec<u16>, Engine)>;
 
 impl Widened {
     /// Nothing yet.
     pub fn new(choice: Choice) -> Widened {
-        Widened { choice, made: OnceLock::new() }
+        Widened { choice, contiguous: OnceLock::new(), mapped: OnceLock::new() }
     }
 
     /// The body with these accesses contiguous; `None` where others were asked for before.
     fn engine(&self, body: &Body, accesses: &[u16]) -> Option<&Engine> {
-        let (made, engine) = self.made.get_or_init(|| {
+        self.with(&self.contiguous, (body, AccessClass::Contiguous), accesses)
+    }
+
+    /// The body with these accesses by tables of positions; `None` where others were asked for before.
+    pub fn mapped(&self, body: &Body, accesses: &[u16]) -> Option<&Engine> {
+        self.with(&self.mapped, (body, AccessClass::Mapped), accesses)
+    }
+
+    fn with<'a>(&self, made: &'a Made, (body, class): (&Body, AccessClass), accesses: &[u16]) -> Option<&'a Engine> {
+        let (made, engine) = made.get_or_init(|| {
             let mut wide = body.clone();
             for &a in accesses {
                 let access = &mut wide.accesses[a as usize];
-                if access.class == AccessClass::Uniform {
+                if access.class == AccessClass::Uniform && access.operand.is_some() {
                     // A row's one element: what is read of the table in its place does not count.
                     access.operand = Some(wide.operands);
                     wide.operands += 1;
                 }
-                access.class = AccessClass::Contiguous;
+                access.class = class;
             }
             (accesses.to_vec(), Engine::restored(&wide, body.operands, self.choice))
         });

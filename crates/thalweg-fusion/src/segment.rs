@@ -28,6 +28,12 @@ impl Mode {
 }
 
 impl Mode {
+    /// Whether the device brings the elements that a row kernel writes to where they belong, if that is no stretch of
+    /// memory: CPUs do, whose runs are calls.
+    pub fn parts_rows(self) -> bool {
+        self.contracts == Contracts::Rows
+    }
+
     /// Whether a device without rows around products computes a product of another one's weights in one kernel.
     pub fn streams(self, dtype: DType) -> bool {
         match dtype {

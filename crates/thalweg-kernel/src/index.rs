@@ -7,6 +7,7 @@
 
 mod border;
 mod compose;
+mod shift;
 
 use crate::dims;
 pub use border::{Bordered, Bound, Positions};
@@ -622,6 +623,12 @@ mod tests {
             assert!(a <= *lo && *hi <= b && b < source);
         }
         assert!(map.distinct() >= reached.len());
+        if let Some((points, step)) = map.shift() {
+            for p in 0..n.saturating_sub(points) {
+                let moved = map.position(p).map(|at| at as i64 + step);
+                assert_eq!(map.position(p + points).map(|at| at as i64), moved, "{map:?} {points} points behind {p}");
+            }
+        }
         // A renumbered domain has the same positions in the same order.
         for shape in map.renumberings().collect::<Vec<_>>() {
             let again = map.clone().reshape(shape);

@@ -8,7 +8,7 @@
 
 use crate::record::{check_alike, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, joined, samples, unsampled};
-use crate::{DType, Scalar, Tensor};
+use crate::{Backward, DType, Scalar, Tensor, custom_grad};
 
 /// Elements of a window up to which a depthwise convolution is a sum of shifted inputs; beyond, it is a product too.
 const FEW_TAPS: usize = 64;
@@ -169,7 +169,13 @@ fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Te
 }
 
 #[track_caller]
-fn conv<const N: usize>(name: &str, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: Conv<N>) -> Tensor {
+fn conv<const N: usize>(
+    name: &'static str,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    options: Conv<N>,
+) -> Tensor {
     let Conv { stride, padding, dilation, groups } = options;
     check::<N>(name, x, weight, groups);
     let (x, added) = samples::<N>(name, x);
@@ -185,14 +191,45 @@ fn conv<const N: usize>(name: &str, x: &Tensor, weight: &Tensor, bias: Option<&T
     check_bias(name, bias, weight, outer);
     let kernel = kernel_of::<N>(weight);
     let sweep = Sweep::new(name, &x, kernel, (stride, dilation), padding);
-    let padded = sweep.padded(&x, Scalar::Int(0));
     let out = joined(&[n, outer], &sweep.out);
     let taps: usize = kernel.iter().product();
     if groups > 1 && inner == 1 && taps <= FEW_TAPS {
+        let padded = sweep.padded(&x, Scalar::Int(0));
         return unsampled(depthwise(&padded, weight, bias, &sweep).reshaped(out), added);
     }
-    let weight = weight.reshape([groups, outer / groups, inner * taps]);
-    unsampled(biased(products(&padded, &weight, &sweep), bias, 1).reshaped(out), added)
+    let of = move |x: &Tensor, weight: &Tensor| {
+        let weight = weight.reshape([groups, outer / groups, inner * taps]);
+        products(&sweep.padded(x, Scalar::Int(0)), &weight, &sweep)
+    };
+    let tracked = x.is_tracked() || weight.is_tracked();
+    let sums = if stride == [1; N] && tracked && x.numel() > 0 {
+        let backward = move |Backward { inputs: (x, w), gradients: dy, .. }: Backward<(Tensor, Tensor), Tensor>| {
+            let dy = dy.reshaped(out);
+            let way = ConvTranspose { stride, padding: sweep.pads, output_padding: [0; N], dilation, groups };
+            (conv_transpose::<N>(name, &dy, &w, None, way), of_weights(&x, &dy, &sweep, groups).reshape(*w.shape()))
+        };
+        custom_grad((&x, weight), |(x, w)| of(&x, &w), backward)
+    } else {
+        of(&x, weight)
+    };
+    unsampled(biased(sums, bias, 1).reshaped(out), added)
+}
+
+/// The gradient of a convolution's weights, `[groups, out, in·kernel]`: sums over all windows of all samples, of those of
+/// the result's gradient, each times the window.
+#[track_caller]
+fn of_weights<const N: usize>(x: &Tensor, dy: &Tensor, sweep: &Sweep<N>, groups: usize) -> Tensor {
+    let windows = sweep.windows(&sweep.padded(x, Scalar::Int(0)));
+    let (n, outer, points) = (x.dims()[0], dy.dims()[1], sweep.out.iter().product::<usize>());
+    let terms = x.dims()[1] / groups * sweep.kernel.iter().product::<usize>();
+    let rank = windows.rank();
+    let order: Vec<usize> = (1..rank - N).chain([0]).chain(rank - N..rank).collect();
+    let windows = windows.permute(order).reshape([groups, terms, n * points]);
+    let dy = dy.reshape([n, outer, points]).transpose(0, 1).reshape([groups, outer / groups, n * points]);
+    match groups {
+        1 => dy.squeeze(0).matmul(&windows.squeeze(0).transpose(0, 1)).unsqueeze(0),
+        _ => dy.matmul(&windows.transpose(1, 2)),
+    }
 }
 
 /// Sums of shifted inputs, each times a weight: `[samples, channels, outputs of each, windows…]`.
@@ -248,7 +285,7 @@ fn conv_transpose<const N: usize>(
     // Element s·q + r of the result is the sum of w[r + s·j]·x[q - j] over j: for each r of 0..s one convolution with
     // every s-th weight. They are one product with s times the rows, whose results lie s apart.
     let (mut taps, mut first, mut count, mut out) = ([0; N], [0; N], [0; N], [0; N]);
-    let (mut weight, mut input) = (weight.clone(), x.clone());
+    let (mut weight, mut seen) = (weight.clone(), [(0, 0); N]);
     for i in 0..N {
         let (s, d, size) = (stride[i], dilation[i], x.dims()[2 + i]);
         let (before, after) = padding[i];
@@ -267,8 +304,9 @@ fn conv_transpose<const N: usize>(
         }
         (taps[i], out[i], first[i]) = (tapped, inside, before / s);
         count[i] = (before + inside).div_ceil(s) - first[i];
-        input = input.shifted(2 + i, reach as i64 - first[i] as i64, count[i] + reach);
+        seen[i] = (reach as i64 - first[i] as i64, count[i] + reach);
     }
+    let input = x.shifted(2, &seen);
     let windows = [1; N];
     let own = std::array::from_fn(|i| if stride[i] == 1 { dilation[i] } else { 1 });
     let sweep = Sweep::new(name, &input, taps, (windows, own), Padding::Valid);
@@ -321,17 +359,21 @@ impl Tensor {
 
     /// With zeros behind an axis, so that it has that size.
     fn padded_to(&self, axis: usize, size: usize) -> Tensor {
-        self.shifted(axis, 0, size)
+        self.shifted(axis, &[(0, size)])
     }
 
-    /// `size` elements of an axis that goes on with zeros, of which the tensor's first is number `first`.
-    fn shifted(&self, axis: usize, first: i64, size: usize) -> Tensor {
-        let own = self.dims()[axis] as i64;
-        let (start, end) = ((-first).clamp(0, own), (size as i64 - first).clamp(0, own));
-        let kept = self.part(axis, (start, 1, (end - start).max(0) as usize));
-        let before = first.clamp(0, size as i64) as usize;
-        let mut widths = [(0, 0); crate::MAX_RANK];
-        widths[axis] = (before, size - before - kept.dims()[axis]);
+    /// Of the axes from `axis` on, which go on with zeros, so many elements each, of which the tensor's first is number
+    /// `first`: `(first, size)`.
+    fn shifted(&self, axis: usize, seen: &[(i64, usize)]) -> Tensor {
+        let (mut kept, mut widths) = (self.clone(), [(0, 0); crate::MAX_RANK]);
+        for (i, &(first, size)) in seen.iter().enumerate() {
+            let own = self.dims()[axis + i] as i64;
+            let (start, end) = ((-first).clamp(0, own), (size as i64 - first).clamp(0, own));
+            let count = (end - start).max(0) as usize;
+            kept = kept.part(axis + i, (start, 1, count));
+            let before = first.clamp(0, size as i64) as usize;
+            widths[axis + i] = (before, size - before - count);
+        }
         kept.pad(&widths[..self.rank()], 0)
     }
 }

@@ -336,3 +336,38 @@ fn folds_of_what_differs_from_a_fold_read_a_long_row_once() {
         }
     }
 }
+
+/// Channels of small images are rows of short runs, which are brought together, and apart again where they are stored.
+#[test]
+fn channels_of_small_images_are_rows_of_one_call() {
+    let _pinned = pinned_with(launches_are_dear());
+    for [n, c, h, w] in [[40, 6, 4, 4], [7, 3, 5, 3], [100, 2, 8, 8]] {
+        let x = randn([n, c, h, w]);
+        let centred = || &x - x.mean_keepdim([0, 2, 3]);
+        let normed = || centred() / (centred().square().mean_keepdim([0, 2, 3]) + 1e-5).sqrt();
+        let bytes = 4 * n * c * h * w;
+        one_kernel(bytes, bytes, normed);
+        let strict = thalweg::with_strict(true, || normed().to_vec::<f32>().unwrap());
+        for (a, b) in normed().to_vec::<f32>().unwrap().iter().zip(&strict) {
+            assert!((a - b).abs() <= 1e-5 * (1.0 + b.abs()), "{a}, strictly {b}");
+        }
+    }
+}
+
+/// Windows of 2×2 have dimensions of two points, which run as one by tables; a border is read by a mask.
+#[test]
+fn maps_over_windows_are_those_of_their_operations() {
+    let _pinned = pinned_with(launches_are_dear());
+    for [n, c, h, w] in [[64, 8, 4, 4], [129, 5, 8, 6], [2, 3, 2, 2]] {
+        let x = randn([n, c, h, w]);
+        let y = x.max_pool2d(thalweg::Pool::new(2));
+        let each = |t: &Tensor| t.reshape([n, c, h / 2, 1, w / 2, 1]).expand([n, c, h / 2, 2, w / 2, 2]);
+        let largest = || (&x - each(&y).reshape([n, c, h, w])) * each(&y).reshape([n, c, h, w]);
+        let bordered = || (&x * 2.0).pad([(0, 0), (0, 0), (1, 1), (1, 1)], 3);
+        for f in [&largest as &dyn Fn() -> Tensor, &bordered] {
+            let unfused = thalweg::with_fusion(false, || f().to_vec::<f32>().unwrap());
+            let fused = thalweg::with_strict(true, || f().to_vec::<f32>().unwrap());
+            assert!(fused == unfused);
+        }
+    }
+}

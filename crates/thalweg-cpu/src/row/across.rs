@@ -10,8 +10,9 @@
 
 use super::arena::Places;
 use super::combined::Combines;
-use super::layout::{Block, Layout, Tables};
+use super::layout::{Block, Layout};
 use super::passes::{Chunk, Kernel};
+use super::tables::Tables;
 use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
 use crate::memory::PRIVATE;

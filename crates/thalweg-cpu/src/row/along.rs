@@ -7,9 +7,10 @@
 pub use super::along_call::Along;
 use super::columns::Columns;
 use super::combined::Combines;
-use super::layout::{Block, Layout, Tables};
+use super::layout::{Block, Layout};
 use super::online;
 use super::passes::{self, Blockwise, CHUNK, Chunk, Failure, Kernel, Scratch};
+use super::tables::Tables;
 use crate::threads::Threads;
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, order};
@@ -56,9 +57,13 @@ impl Along<'_> {
                     let whole = Block { run: 0, start: 0, len: layout.n };
                     self.args(row, whole, layout.n, memory, memory, (args, tables));
                     *args.last_mut().expect("args end in a count of rows") = self.together as u64;
+                    let phases = 0..self.phases.list.len();
                     // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for
-                    // all slots.
-                    failure.note(unsafe { self.call(args, layout.n, count, 0..self.phases.list.len()) });
+                    // all slots. A call by tables has one row.
+                    unsafe {
+                        failure.note(self.call(args, layout.n, count, phases.clone()));
+                        self.part(row, whole, phases, tables);
+                    }
                 }
             });
         });
@@ -165,7 +170,10 @@ impl Kernel for Along<'_> {
         unsafe { std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values) };
         self.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
         // SAFETY: every access of the block is inside its operand, and buffers have room for the row.
-        unsafe { self.call(args, block.len, 1, phase..phase + 1)? };
+        unsafe {
+            self.call(args, block.len, 1, phase..phase + 1)?;
+            self.part(chunk.number, block, phase..phase + 1, tables);
+        }
         let body = &self.phases.list[phase].body;
         for (f, fold) in body.folds.iter().enumerate() {
             // SAFETY: a word for each slot, a place for each fold.

@@ -3,8 +3,9 @@
 use super::arena::Places;
 use super::columns::Columns;
 use super::combined::Combines;
-use super::layout::{Block, Layout, Line, Tables};
+use super::layout::{Block, Layout, Line};
 use super::panels;
+use super::tables::Tables;
 use super::{Stores, may_stream};
 use crate::engine::AlongEngine;
 use crate::row_call::{ACCESS_WORDS, MOST_ROWS_ABREAST};
@@ -54,7 +55,9 @@ impl<'a> Along<'a> {
         let phases = engine.phases();
         let in_place = stores.aliased && engine.rereads_inputs();
         let written = body.stores.iter().map(|s| s.access as usize).filter(|&a| !body.accesses[a].per_row);
-        let last = phases.list.iter().rposition(|p| !p.once).filter(|_| stores.stream);
+        // What is brought apart goes through the caches.
+        let parted = layout.lines.iter().any(|l| l.map.as_ref().is_some_and(|m| m.written));
+        let last = phases.list.iter().rposition(|p| !p.once).filter(|_| stores.stream && !parted);
         let stream = last.map(|l| (l, written.collect()));
         let mut places = Places::default();
         places.take(8 * phases.values.len());
@@ -122,7 +125,7 @@ impl<'a> Along<'a> {
         for (i, line) in layout.lines.iter().enumerate() {
             if line.map.is_some() {
                 // A row without points has no places; a phase that runs once may still ask.
-                let first = (layout.row > 0).then(|| row * layout.row + block.run * layout.n + block.start);
+                let first = (layout.row > 0).then(|| self.first_point(row, block));
                 let (at, table) = tables.fill(i, line, first, 1, n);
                 args.extend([at, 0, 0, table]);
             } else if layout.panels[i] && n > 1 {
@@ -144,6 +147,31 @@ impl<'a> Along<'a> {
         args.push(values as u64);
         args.push(1);
         debug_assert_eq!(args.len(), ACCESS_WORDS * (layout.lines.len() + self.buffers.len()) + self.scalars.len() + 2);
+    }
+}
+
+impl Along<'_> {
+    /// The number of a block's first point in the domain.
+    fn first_point(&self, row: usize, block: Block) -> usize {
+        row * self.layout.row + block.run * self.layout.n + block.start
+    }
+
+    /// Brings what these phases have stored for a block, where they store it side by side, to where it belongs.
+    ///
+    /// # Safety
+    /// A call with the words of [`Along::args`] for this block, of as many points, has just run them.
+    pub unsafe fn part(&self, row: usize, block: Block, phases: Range<usize>, tables: &Tables) {
+        let parted = |i: &usize| self.layout.lines.get(*i).is_some_and(|l| l.map.as_ref().is_some_and(|m| m.written));
+        if self.layout.row == 0 {
+            return;
+        }
+        for phase in self.phases.list[phases].iter().filter(|p| !p.once) {
+            for number in phase.body.stores.iter().map(|s| s.access as usize).filter(parted) {
+                let first = self.first_point(row, block);
+                // SAFETY: the caller's promise; rows and blocks are one thread's.
+                unsafe { tables.part(number, &self.layout.lines[number], first, block.len) };
+            }
+        }
     }
 }
 

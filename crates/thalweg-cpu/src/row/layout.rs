@@ -6,8 +6,9 @@
 //! a row among themselves; the last dimension of the row stays as it is, since where runs end is part of what a fold
 //! means.
 
-use super::panels::{self, Panels};
+use super::panels;
 use crate::check::gathered;
+use crate::tables::numbers;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::order::BLOCK;
@@ -41,14 +42,23 @@ impl Line<'_> {
 
 /// What fills the tables of a mapped access.
 pub struct Mapped<'a> {
-    map: &'a Arc<IndexMap>,
-    positions: Positions<'a>,
+    pub map: &'a Arc<IndexMap>,
+    pub positions: Positions,
+    /// After so many points, and so far away, positions begin anew.
+    pub shift: Option<(usize, i64)>,
+    /// Whether positions themselves are asked for: no address moves on with them.
+    pub numbers: bool,
+    /// The number of the launch.
+    pub launch: u64,
     /// The operand's address and how many positions it has; `None` for index-only accesses.
-    operand: Option<(*const u8, usize)>,
+    pub operand: Option<(*const u8, usize)>,
     /// Whether positions may not fit an i32.
-    wide: bool,
-    /// Whether the elements are brought together before a call, which then reads them as neighbours.
-    packed: bool,
+    pub wide: bool,
+    /// Whether the elements are brought together before a call, which then reads them as neighbours, or apart behind
+    /// one that writes them so.
+    pub packed: bool,
+    /// Whether it is written.
+    pub written: bool,
 }
 // SAFETY: the address is only read through, in operands that live as long as the launch.
 unsafe impl Sync for Mapped<'_> {}
@@ -121,16 +131,22 @@ impl<'a> Layout<'a> {
         }
         let last = extents.len() - 1;
         let runs = if row == 0 { vec![] } else { merge(kept..last, false) };
+        let launch = if (0..body.accesses.len()).any(mapped) { panels::launch() } else { 0 };
         let mut lines = Vec::with_capacity(body.accesses.len());
         for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
             let unit = if access.operand.is_some() { access.dtype.size() as i64 } else { 1 };
             let operand = access.operand.map(place);
-            let map = at.map.as_ref().filter(|_| mapped(i)).map(|map| Mapped {
+            let positions = at.map.as_ref().filter(|_| mapped(i)).map(|map| (map, map.positions()));
+            let map = positions.map(|(map, positions)| Mapped {
                 map,
-                positions: map.positions(),
+                shift: positions.shift(),
+                positions,
+                numbers: numbers(body, i),
+                launch,
                 operand: operand.map(|(at, bytes)| (at.cast_const(), bytes / unit as usize)),
                 wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
                 packed: access.class != AccessClass::Mapped,
+                written: body.stores.iter().any(|s| s.access as usize == i),
             });
             if map.as_ref().is_some_and(|m| m.wide && m.operand.is_none()) {
                 return Err(Error::Device {
@@ -215,7 +231,13 @@ impl<'a> Layout<'a> {
     ///
     /// # Safety
     /// The launch was checked against its operands.
-    pub unsafe fn panel(&self, panels: &mut Panels, launch: u64, number: usize, (row, block): (usize, Block)) -> u64 {
+    pub unsafe fn panel(
+        &self,
+        panels: &mut panels::Panels,
+        launch: u64,
+        number: usize,
+        (row, block): (usize, Block),
+    ) -> u64 {
         let (line, many) = (&self.lines[number], *self.runs.last().expect("a row of runs"));
         let most = panels::runs(line.unit);
         let inside = block.run % many % most;
@@ -246,182 +268,4 @@ fn along(sizes: &[usize], steps: &[i64; MAX_RANK], mut number: usize) -> i64 {
         number /= size;
     }
     moved
-}
-
-/// The tables of one thread.
-#[derive(Default)]
-pub struct Tables {
-    positions: Vec<Vec<i32>>,
-    /// Elements copied together where their positions lie too far apart for a table.
-    copies: Vec<Vec<u64>>,
-    /// Elements of operands that lie across a row.
-    pub panels: Panels,
-}
-
-impl Tables {
-    /// Fills the table of access `number` for `n` points of the domain, `step` apart from `first` on (`None`: points
-    /// that there are none of). Returns words 0 and 3 of the access.
-    pub fn fill(&mut self, number: usize, line: &Line<'_>, first: Option<usize>, step: usize, n: usize) -> (u64, u64) {
-        let mapped = line.map.as_ref().expect("the access goes by a table");
-        if self.positions.len() <= number {
-            self.positions.resize(number + 1, vec![]);
-            self.copies.resize(number + 1, vec![]);
-        }
-        let table = &mut self.positions[number];
-        // One entry at least, for phases that run once over rows without points.
-        if table.len() < n.max(1) {
-            table.resize(n.max(1), 0);
-        }
-        if first.is_none() {
-            table.fill(-1);
-        }
-        let table = &mut table[..n];
-        let Some(first) = first else {
-            return (line.start as u64, table.as_ptr() as u64);
-        };
-        let position = |i: usize| mapped.map.position(first + i * step);
-        if let (true, Some((from, len))) = (mapped.packed && step == 1, mapped.operand) {
-            let copy = &mut self.copies[number];
-            copy.resize((n * line.unit as usize).div_ceil(8).max(copy.len()), 0);
-            let to = copy.as_mut_ptr().cast::<u8>();
-            // SAFETY: the copy has room for `n` elements; positions are checked against the operand.
-            unsafe { pack(mapped, first, line.unit as usize, table, (from, len), to) };
-            return (copy.as_ptr() as u64, 0);
-        }
-        let mut origin = 0;
-        if mapped.wide {
-            let (low, high) = (0..n).filter_map(position).fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));
-            if low < high && high - low > i32::MAX as usize {
-                // A block is folded as one, so it cannot be halved until its positions lie close together.
-                let (from, len) = mapped.operand.expect("wide maps have operands");
-                let copy = &mut self.copies[number];
-                copy.resize(n.max(copy.len()), 0);
-                assert!(high < len, "a map leads to element {high} of an operand of {len}");
-                for (i, entry) in table.iter_mut().enumerate() {
-                    let at = position(i);
-                    *entry = at.map_or(-1, |_| i as i32);
-                    if let Some(p) = at {
-                        let unit = line.unit as usize;
-                        // SAFETY: the position is inside the operand, as just checked; the copy has a word for each
-                        // point.
-                        unsafe {
-                            let to = copy.as_mut_ptr().cast::<u8>().add(i * unit);
-                            std::ptr::copy_nonoverlapping(from.add(p * unit), to, unit);
-                        }
-                    }
-                }
-                return (copy.as_ptr() as u64, table.as_ptr() as u64);
-            }
-            origin = if low <= high { low as i64 } else { 0 };
-        }
-        if step == 1 {
-            mapped.positions.fill(first, origin, table);
-        } else {
-            for (i, entry) in table.iter_mut().enumerate() {
-                *entry = position(i).map_or(-1, |p| (p as i64 - origin) as i32);
-            }
-        }
-        if let Some((_, len)) = mapped.operand {
-            // Negative positions are masked out and never read.
-            let highest = table.iter().copied().fold(-1, i32::max) as i64 + origin;
-            assert!(
-                highest < len as i64 || highest < origin,
-                "a map leads to element {highest} of an operand of {len}"
-            );
-        }
-        (line.start.wrapping_add(origin.wrapping_mul(line.unit)) as u64, table.as_ptr() as u64)
-    }
-}
-
-/// Copies the elements of the points `first..first + table.len()` together, stretches of neighbours at a time.
-///
-/// # Safety
-/// `to` has room for them; `from` holds `len` elements of `unit` bytes.
-unsafe fn pack(
-    mapped: &Mapped<'_>,
-    first: usize,
-    unit: usize,
-    table: &mut [i32],
-    (from, len): (*const u8, usize),
-    to: *mut u8,
-) {
-    let copy = |p: usize, at: usize, n: usize| {
-        assert!(p + n <= len, "a map leads to element {} of an operand of {len}", p + n - 1);
-        // SAFETY: both stretches are inside, as just checked and as the caller promises.
-        unsafe { spread(from.add(p * unit), 1, to.add(at * unit), n, unit) };
-    };
-    // What begins anew again and again is brought together once, and then doubled.
-    let n = table.len();
-    let whole = mapped.map.period().min(n);
-    let strided = mapped.map.stretches(first, whole, |at, p, step, run| {
-        let end = p as i64 + step as i64 * (run as i64 - 1);
-        assert!(
-            p < len && (0..len as i64).contains(&end),
-            "a map leads to element {} of an operand of {len}",
-            end.max(p as i64)
-        );
-        // SAFETY: first and last element, and so all, are inside, as just checked; the caller promises room.
-        unsafe { spread(from.add(p * unit), step, to.add(at * unit), run, unit) };
-    });
-    if strided {
-        let mut done = whole;
-        while done < n {
-            let more = done.min(n - done);
-            // SAFETY: the caller promises room for all points; the stretches lie one behind the other.
-            unsafe { std::ptr::copy_nonoverlapping(to, to.add(done * unit), more * unit) };
-            done += more;
-        }
-        return;
-    }
-    if mapped.wide {
-        for i in 0..table.len() {
-            copy(mapped.map.position(first + i).expect("what is packed has no mask"), i, 1);
-        }
-        return;
-    }
-    mapped.positions.fill(first, 0, table);
-    let mut at = 0;
-    while at < table.len() {
-        let start = table[at];
-        let mut n = 1;
-        while at + n < table.len() && table[at + n] == start + n as i32 {
-            n += 1;
-        }
-        copy(start as usize, at, n);
-        at += n;
-    }
-}
-
-/// Fewer elements are copied one by one: a call takes longer.
-const SHORT: usize = 8;
-
-/// Copies `n` elements of `unit` bytes, `step` elements apart, together.
-///
-/// # Safety
-/// All of them can be read, and there is room for them at `to`.
-unsafe fn spread(from: *const u8, step: isize, to: *mut u8, n: usize, unit: usize) {
-    /// # Safety
-    /// As of `spread`.
-    unsafe fn each<T: Copy>(from: *const u8, step: isize, to: *mut u8, n: usize) {
-        let (from, to) = (from.cast::<T>(), to.cast::<T>());
-        // SAFETY: the caller's promise.
-        unsafe {
-            if step == 0 {
-                let value = from.read_unaligned();
-                (0..n).for_each(|i| to.add(i).write_unaligned(value));
-            } else {
-                (0..n).for_each(|i| to.add(i).write_unaligned(from.offset(i as isize * step).read_unaligned()));
-            }
-        }
-    }
-    // SAFETY: the caller's promise.
-    unsafe {
-        match (step, unit) {
-            (1, _) if n >= SHORT => std::ptr::copy_nonoverlapping(from, to, n * unit),
-            (_, 1) => each::<u8>(from, step, to, n),
-            (_, 2) => each::<u16>(from, step, to, n),
-            (_, 4) => each::<u32>(from, step, to, n),
-            _ => each::<u64>(from, step, to, n),
-        }
-    }
 }

@@ -20,6 +20,7 @@ mod online;
 mod panels;
 mod passes;
 mod scans;
+mod tables;
 mod traffic;
 
 use crate::check::{self, Points};

@@ -10,8 +10,9 @@
 //! Always true: blocks are those of the layout and are put together in their order, so threads make no difference.
 
 use super::along_call::Along;
-use super::layout::{Block, Layout, Tables};
+use super::layout::{Block, Layout};
 use super::passes::{Chunk, Kernel};
+use super::tables::Tables;
 use crate::engine::{AlongEngine, Choice};
 use crate::memory::PRIVATE;
 use crate::prepare::prepare;

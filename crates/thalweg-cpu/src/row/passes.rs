@@ -14,8 +14,9 @@
 use super::arena::Arena;
 use super::combined::Combines;
 use super::fold::Tree;
-use super::layout::{Block, Layout, Tables};
+use super::layout::{Block, Layout};
 use super::scans;
+use super::tables::Tables;
 use crate::simd::Shared;
 use crate::threads::Threads;
 use std::cell::Cell;

@@ -64,6 +64,8 @@ pub struct SegmentReport {
     pub inputs: Vec<String>,
     /// The kernels in the order of running.
     pub kernels: Vec<KernelReport>,
+    /// The kernel of each launch, in the order in which they ran.
+    pub launched: Vec<usize>,
     /// Values that went from one kernel to another through memory.
     pub edges: Vec<EdgeReport>,
     /// Whether the plan was made now; otherwise it was there already.
@@ -255,6 +257,7 @@ impl SegmentReport {
             operations,
             inputs,
             kernels,
+            launched: vec![],
             edges,
             plan_made,
             totals,
@@ -295,6 +298,7 @@ impl SegmentReport {
         (t.arena, t.arena_live) = (schedule.arena.bytes, schedule.arena.live);
         (t.peak, t.repeated) = (schedule.peak, schedule.repeated);
         for ((((step, &bytes), &reused), moved), &ns) in steps.zip(allocated).zip(in_place).zip(moved).zip(ns) {
+            self.launched.push(step.kernel_index);
             let kernel = &mut self.kernels[step.kernel_index];
             kernel.launches += 1;
             kernel.measured_ns += ns;

@@ -11,6 +11,10 @@ use thalweg_kernel::IndexMap;
 
 /// The most boxes a domain is cut into; beyond, masked accesses go through tables of positions.
 const MAX_BOXES: usize = 64;
+/// Stretches of points in a box shorter than this, so many or more of them, take longer than a table, where rows are
+/// parts of calls.
+const SHORT: usize = 16;
+const MANY: usize = 256;
 
 /// The domain in the shape over which the most maps are strided, and the maps over that. One shape may show another:
 /// dimensions that were merged, moved and merged again are taken apart one after the other.
@@ -90,6 +94,16 @@ pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>
     boxes
 }
 
+/// Whether the points of a domain in these boxes are many short stretches: borders around small images.
+pub(crate) fn are_short(domain: Shape, boxes: &[Vec<(usize, usize)>]) -> bool {
+    let whole = |d: &usize| boxes.iter().all(|b| b[*d].1 == domain[*d]);
+    let uncut = (0..domain.rank()).rev().take_while(whole).count();
+    let Some(cut) = domain.rank().checked_sub(uncut + 1) else { return false };
+    let inner: usize = domain.dims()[cut + 1..].iter().product();
+    let longest = boxes.iter().map(|b| b[cut].1).max().unwrap_or(0) * inner;
+    longest < SHORT && domain.numel() >= MANY * longest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +138,11 @@ mod tests {
         assert_eq!(all.len(), 9);
         assert_eq!(all.iter().map(|b| b.iter().map(|p| p.1).product::<usize>()).sum::<usize>(), 7 * 9);
         assert_eq!(all.iter().filter(|b| x.on_box(b).is_some()).count(), 1);
+        assert!(!are_short(x.shape(), &all), "there are few stretches");
+        let images = IndexMap::new(View::contiguous(Shape::new(&[64, 32, 4, 4])));
+        for (pad, short) in [([(1, 1), (1, 1)], true), ([(1, 1), (0, 0)], false), ([(0, 0), (1, 30)], false)] {
+            let x = images.clone().pad(&[(0, 0), (0, 0), pad[0], pad[1]]);
+            assert_eq!(are_short(x.shape(), &boxes(x.shape(), std::slice::from_ref(&x))), short, "{pad:?}");
+        }
     }
 }

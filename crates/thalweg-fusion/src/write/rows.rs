@@ -190,15 +190,14 @@ fn run_on(views: &[Option<View>], domain: Shape, outer: usize, i: usize) -> bool
 }
 
 /// The dimensions of the row, from dimension `kept` on, that are gone through as one: those that all accesses run on
-/// over, and, where `written` says what a kernel of long runs writes, those that would make a short run: what is read
-/// can be brought together, what is written cannot.
-fn merged(domain: Shape, kept: usize, views: &[Option<View>], written: Option<&[bool]>) -> Vec<Vec<usize>> {
-    let written: Option<Vec<Option<View>>> =
-        written.map(|w| views.iter().zip(w).filter(|(_, w)| **w).map(|(v, _)| *v).collect());
+/// over, and, where `fixed` says what cannot be brought together, those that would make a short run.
+fn merged(domain: Shape, kept: usize, views: &[Option<View>], fixed: Option<&[bool]>) -> Vec<Vec<usize>> {
+    let fixed: Option<Vec<Option<View>>> =
+        fixed.map(|w| views.iter().zip(w).filter(|(_, w)| **w).map(|(v, _)| *v).collect());
     let mut groups: Vec<Vec<usize>> = vec![];
     for i in (kept..domain.rank()).rev().filter(|&i| domain[i] != 1) {
         let size = |g: &[usize]| g.iter().map(|&i| domain[i]).product::<usize>();
-        let may_join = |g: &[usize]| written.as_ref().is_some_and(|w| run_on(w, domain, i, g[0]));
+        let may_join = |g: &[usize]| fixed.as_ref().is_some_and(|w| run_on(w, domain, i, g[0]));
         let short = groups.len() == 1 && size(&groups[0]) < SHORT_RUN && may_join(&groups[0]);
         match groups.first_mut() {
             Some(group) if short || run_on(views, domain, i, group[0]) => group.insert(0, i),
@@ -222,6 +221,9 @@ pub(crate) fn lay_out(
     let views: Vec<Option<View>> = maps.iter().map(|m| m.as_view().copied()).collect();
     let domain = Shape::new(&order.iter().map(|&o| domain[o]).collect::<Vec<_>>());
     let written: Vec<bool> = (0..maps.len()).map(|n| body.stores.iter().any(|s| s.access as usize == n)).collect();
+    // What is written can be brought together, and apart again, by devices that do; not where it is put to what is there.
+    let combines = body.stores.iter().any(|s| s.combine.is_some());
+    let fixed = if ix.seg.mode.parts_rows() && !combines { vec![false; maps.len()] } else { written.clone() };
     let per_row = |body: &Body, d: &Dims, n: usize| {
         // What is stored point by point is, even where a row has a single point.
         if let Some(store) = body.stores.iter().position(|s| s.access as usize == n) {
@@ -241,7 +243,7 @@ pub(crate) fn lay_out(
     let (d, orientation) = if is_free(ix, &body) {
         match laid(&mut body, &merged(domain, kept, &views, None)) {
             // Along memory a short run is worth less than bringing together what does not run on.
-            (_, Orientation::Along) => laid(&mut body, &merged(domain, kept, &views, Some(&written))),
+            (_, Orientation::Along) => laid(&mut body, &merged(domain, kept, &views, Some(&fixed))),
             across => across,
         }
     } else {

@@ -8,6 +8,7 @@ use super::IndexMap;
 use super::compose::{places, valid_steps};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape};
 
 /// A coordinate that follows the domain's index by steps, and its valid range.
@@ -33,6 +34,21 @@ pub struct Bordered {
 }
 
 impl Bordered {
+    /// The outer dimensions that are one with a stride, and that no bound follows: points of the others, and the stride.
+    fn shift(&self, shape: Shape) -> Option<(usize, i64)> {
+        let mut found: Option<(usize, isize)> = None;
+        let mut points = shape.numel();
+        for d in (0..shape.rank()).filter(|&d| shape[d] != 1) {
+            let runs_on = found.is_none_or(|(_, outer)| outer == self.strides[d].wrapping_mul(shape[d] as isize));
+            if !runs_on || self.bounds.iter().any(|b| b.steps[d] != 0) {
+                break;
+            }
+            points /= shape[d];
+            found = Some((points, self.strides[d]));
+        }
+        found.map(|(points, stride)| (points, stride as i64))
+    }
+
     /// Writes the positions of the points `start..start + out.len()` of the domain, of that shape, less `origin`; -1
     /// where one is masked out.
     fn fill(&self, shape: Shape, start: usize, origin: i64, out: &mut [i32]) {
@@ -100,13 +116,25 @@ impl Bound {
 
 /// The positions of a map, found out once for many tables of them.
 #[derive(Clone, Debug)]
-pub struct Positions<'a> {
-    map: &'a IndexMap,
+pub struct Positions {
+    map: Arc<IndexMap>,
     /// The shape of the points that they go by strides over.
     strided: Option<(Shape, Bordered)>,
 }
 
-impl Positions<'_> {
+impl Positions {
+    /// The map.
+    pub fn map(&self) -> &IndexMap {
+        &self.map
+    }
+
+    /// After how many points positions begin anew, and how far away: as [`IndexMap::shift`], which does not see where the
+    /// domain's own dimensions keep an index from carrying.
+    pub fn shift(&self) -> Option<(usize, i64)> {
+        let own = self.strided.as_ref().and_then(|(shape, strided)| strided.shift(*shape));
+        own.into_iter().chain(self.map.shift()).min_by_key(|(points, _)| *points)
+    }
+
     /// As [`IndexMap::fill`], without a division for each dimension, level and point where there are strides.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
         match &self.strided {
@@ -138,13 +166,13 @@ impl Affine {
 impl IndexMap {
     /// Its positions, for tables: by strides where the map has them, over the domain or over a shape with dimensions
     /// that were merged taken apart.
-    pub fn positions(&self) -> Positions<'_> {
+    pub fn positions(self: &Arc<IndexMap>) -> Positions {
         let own = self.bordered().map(|b| (self.shape(), b));
         let strided = own.or_else(|| {
             let shapes: SmallVec<[Shape; 4]> = self.renumberings().collect();
-            shapes.into_iter().find_map(|shape| Some((shape, self.clone().reshape(shape).bordered()?)))
+            shapes.into_iter().find_map(|shape| Some((shape, IndexMap::clone(self).reshape(shape).bordered()?)))
         });
-        Positions { map: self, strided }
+        Positions { map: self.clone(), strided }
     }
 
     /// The map as strides inside of bounds, if it is that: of each level every coordinate has to follow the domain's
@@ -235,8 +263,13 @@ mod tests {
     fn filled(map: &IndexMap) {
         let points = map.shape().numel();
         let all: Vec<i32> = (0..points).map(|p| map.position(p).map_or(-1, |p| p as i32 - 3)).collect();
-        let positions = map.positions();
+        let positions = Arc::new(map.clone()).positions();
         assert!(positions.strided.is_some(), "{map:?} goes by strides inside of bounds");
+        if let Some((further, step)) = positions.shift() {
+            let moved = |p: usize| map.position(p).map(|at| at as i64 + step);
+            let anew = |p: usize| map.position(p + further).map(|at| at as i64) == moved(p);
+            assert!((0..points.saturating_sub(further)).all(anew), "{map:?}: {further} points, {step}");
+        }
         for start in [0, 1, 7, points / 2, points - 1] {
             let mut table = vec![-7; points - start.min(points)];
             positions.fill(start.min(points), 3, &mut table);

@@ -96,7 +96,8 @@ impl Writer<'_> {
         }
         let (domain, maps) = boxes::renumbered(self.domain, &self.maps);
         let boxes = boxes::boxes(domain, &maps);
-        if boxes.len() == 1 {
+        let by_table = self.ix.seg.mode.parts_rows() && boxes::are_short(domain, &boxes);
+        if boxes.len() == 1 || by_table {
             let (body, geometry) = lay_out(body, domain, &maps);
             return (Kernel::Map(body), Geometry::Map(geometry));
         }

@@ -1,0 +1,295 @@
+//! Elements that no strides lead to, for rows: tables of their positions, and copies of them side by side.
+//!
+//! In: an access that goes by a map, points of the domain. Out: the words by which a call reads or writes them. Loads
+//! without masks read copies, stores write them, and what they hold is then brought to where it belongs. A table is
+//! filled once for all points further on where positions begin anew ([`Positions::shift`](thalweg_kernel::Positions)), as
+//! they do from row to row.
+
+use super::layout::{Line, Mapped};
+use super::panels::Panels;
+use crate::tables;
+
+/// The tables of one thread.
+#[derive(Default)]
+pub struct Tables {
+    positions: Vec<Vec<i32>>,
+    /// What stands in them.
+    filled: Vec<Option<Filled>>,
+    /// Elements copied together where their positions lie too far apart for a table.
+    copies: Vec<Vec<u64>>,
+    /// Elements of operands that lie across a row.
+    pub panels: Panels,
+}
+
+impl Tables {
+    /// Fills the table of access `number` for `n` points of the domain, `step` apart from `first` on (`None`: points
+    /// that there are none of). Returns words 0 and 3 of the access.
+    pub fn fill(&mut self, number: usize, line: &Line<'_>, first: Option<usize>, step: usize, n: usize) -> (u64, u64) {
+        let mapped = line.map.as_ref().expect("the access goes by a table");
+        if self.positions.len() <= number {
+            self.positions.resize(number + 1, vec![]);
+            self.copies.resize(number + 1, vec![]);
+            self.filled.resize(number + 1, None);
+        }
+        // One entry at least, for phases that run once over rows without points.
+        if self.positions[number].len() < n.max(1) {
+            self.positions[number].resize(n.max(1), 0);
+        }
+        let Some(first) = first else {
+            self.filled[number] = None;
+            let table = &mut self.positions[number];
+            table.fill(-1);
+            return (line.start as u64, table.as_ptr() as u64);
+        };
+        if let (true, Some((from, _))) = (mapped.packed && step == 1, mapped.operand) {
+            let copy = &mut self.copies[number];
+            copy.resize((n * line.unit as usize).div_ceil(8).max(copy.len()), 0);
+            let to = copy.as_mut_ptr().cast::<u8>();
+            // SAFETY: the copy has room for `n` elements; positions are checked against the operand.
+            if !mapped.written && !unsafe { stretches(mapped, (first, n), line.unit as usize, to) } {
+                if mapped.wide {
+                    // SAFETY: as above.
+                    unsafe { one_by_one(mapped, (first, n), line.unit as usize, to) };
+                } else {
+                    let moved = self.positions_of(number, mapped, (first, n)) * line.unit;
+                    // SAFETY: as above.
+                    unsafe {
+                        gather(from.offset(moved as isize), &self.positions[number][..n], to, line.unit as usize)
+                    };
+                }
+            }
+            return (to as u64, 0);
+        }
+        if step == 1 && !mapped.wide {
+            let moved = self.positions_of(number, mapped, (first, n));
+            let table = self.positions[number].as_ptr();
+            return (line.start.wrapping_add(moved.wrapping_mul(line.unit)) as u64, table as u64);
+        }
+        self.filled[number] = None;
+        let table = &mut self.positions[number][..n];
+        let position = |i: usize| mapped.map.position(first + i * step);
+        let mut origin = 0;
+        if mapped.wide {
+            let (low, high) = (0..n).filter_map(position).fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));
+            if low < high && high - low > i32::MAX as usize {
+                // A block is folded as one, so it cannot be halved until its positions lie close together.
+                let (from, len) = mapped.operand.expect("wide maps have operands");
+                let copy = &mut self.copies[number];
+                copy.resize(n.max(copy.len()), 0);
+                assert!(high < len, "a map leads to element {high} of an operand of {len}");
+                for (i, entry) in table.iter_mut().enumerate() {
+                    let at = position(i);
+                    *entry = at.map_or(-1, |_| i as i32);
+                    if let Some(p) = at {
+                        let unit = line.unit as usize;
+                        // SAFETY: the position is inside the operand, as just checked; the copy has a word for each
+                        // point.
+                        unsafe {
+                            let to = copy.as_mut_ptr().cast::<u8>().add(i * unit);
+                            std::ptr::copy_nonoverlapping(from.add(p * unit), to, unit);
+                        }
+                    }
+                }
+                return (copy.as_ptr() as u64, table.as_ptr() as u64);
+            }
+            origin = if low <= high { low as i64 } else { 0 };
+        }
+        if step == 1 {
+            mapped.positions.fill(first, origin, table);
+        } else {
+            for (i, entry) in table.iter_mut().enumerate() {
+                *entry = position(i).map_or(-1, |p| (p as i64 - origin) as i32);
+            }
+        }
+        if let Some((_, len)) = mapped.operand {
+            // Negative positions are masked out and never read.
+            let highest = table.iter().copied().fold(-1, i32::max) as i64 + origin;
+            assert!(
+                highest < len as i64 || highest < origin,
+                "a map leads to element {highest} of an operand of {len}"
+            );
+        }
+        (line.start.wrapping_add(origin.wrapping_mul(line.unit)) as u64, table.as_ptr() as u64)
+    }
+}
+
+impl Tables {
+    /// Brings what a call has written through access `number`, from point `first` of the domain on, to where it belongs.
+    ///
+    /// # Safety
+    /// [`Tables::fill`] gave the call its place, with as many points; the operand is written by nobody else there.
+    pub unsafe fn part(&self, number: usize, line: &Line<'_>, first: usize, n: usize) {
+        let mapped = line.map.as_ref().expect("the access goes by a map");
+        let (to, len) = mapped.operand.expect("what is written has an operand");
+        let (from, unit) = (self.copies[number].as_ptr().cast::<u8>(), line.unit as usize);
+        let parted = mapped.map.stretches(first, n, |at, p, step, run| {
+            let end = p as i64 + step as i64 * (run as i64 - 1);
+            assert!(p < len && (0..len as i64).contains(&end), "a map leads outside of an operand of {len}");
+            // SAFETY: first and last element, and so all, are inside, as just checked; the call has written `n`.
+            unsafe { apart(from.add(at * unit), to.cast_mut().add(p * unit), step, run, unit) };
+        });
+        assert!(parted, "what is written goes by a view");
+    }
+}
+
+/// What stands in a table: the positions of so many points from that one on, of which the lowest and the highest.
+#[derive(Clone, Copy)]
+struct Filled {
+    launch: u64,
+    start: usize,
+    n: usize,
+    ends: (i64, i64),
+}
+
+impl Tables {
+    /// Sees to it that the table of access `number` holds the positions of `n` points from `first` on, but for how far
+    /// they have moved on, which is the result. All of them are inside of the operand.
+    fn positions_of(&mut self, number: usize, mapped: &Mapped<'_>, (first, n): (usize, usize)) -> i64 {
+        let table = &mut self.positions[number][..n];
+        let moved = |f: &Filled| {
+            let further = first as i64 - f.start as i64;
+            let (points, step) = mapped.shift.unwrap_or((usize::MAX, 0));
+            let points = points.min(i64::MAX as usize) as i64;
+            (f.launch == mapped.launch && f.n == n && further % points == 0).then(|| further / points * step)
+        };
+        let known = self.filled[number].and_then(|f| Some((f, moved(&f)?)));
+        let known = known.filter(|(_, moved)| *moved == 0 || !mapped.numbers);
+        let (filled, moved) = known.unwrap_or_else(|| {
+            mapped.positions.fill(first, 0, table);
+            (Filled { launch: mapped.launch, start: first, n, ends: tables::ends(table) }, 0)
+        });
+        self.filled[number] = Some(filled);
+        if let Some((_, len)) = mapped.operand {
+            let (low, high) = filled.ends;
+            let inside = low + moved >= 0 && high + moved < len as i64 || low > high;
+            assert!(inside, "a map leads to elements {} to {} of an operand of {len}", low + moved, high + moved);
+        }
+        moved
+    }
+}
+
+/// Copies the elements of `n` points from `first` on together, stretches of neighbours at a time; `false` where the map
+/// does not tell of stretches.
+///
+/// # Safety
+/// `to` has room for them.
+unsafe fn stretches(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize, to: *mut u8) -> bool {
+    let (from, len) = mapped.operand.expect("what is brought together has an operand");
+    // What begins anew again and again is brought together once, and then doubled.
+    let whole = mapped.map.period().min(n);
+    let strided = mapped.map.stretches(first, whole, |at, p, step, run| {
+        let end = p as i64 + step as i64 * (run as i64 - 1);
+        assert!(
+            p < len && (0..len as i64).contains(&end),
+            "a map leads to element {} of an operand of {len}",
+            end.max(p as i64)
+        );
+        // SAFETY: first and last element, and so all, are inside, as just checked; the caller promises room.
+        unsafe { spread(from.add(p * unit), step, to.add(at * unit), run, unit) };
+    });
+    let mut done = if strided { whole } else { n };
+    while done < n {
+        let more = done.min(n - done);
+        // SAFETY: the caller promises room for all points; the stretches lie one behind the other.
+        unsafe { std::ptr::copy_nonoverlapping(to, to.add(done * unit), more * unit) };
+        done += more;
+    }
+    strided
+}
+
+/// As [`stretches`], element by element, of a map whose positions fit no table.
+///
+/// # Safety
+/// `to` has room for them.
+unsafe fn one_by_one(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize, to: *mut u8) {
+    let (from, len) = mapped.operand.expect("what is brought together has an operand");
+    for i in 0..n {
+        let p = mapped.map.position(first + i).expect("what is packed has no mask");
+        assert!(p < len, "a map leads to element {p} of an operand of {len}");
+        // SAFETY: the element is inside, as just checked; the caller promises room.
+        unsafe { spread(from.add(p * unit), 1, to.add(i * unit), 1, unit) };
+    }
+}
+
+/// Copies the elements at these positions together.
+///
+/// # Safety
+/// All of them can be read, and there is room for them.
+unsafe fn gather(from: *const u8, positions: &[i32], to: *mut u8, unit: usize) {
+    /// # Safety
+    /// As of `gather`.
+    unsafe fn each<T: Copy>(from: *const u8, positions: &[i32], to: *mut u8) {
+        let (from, to) = (from.cast::<T>(), to.cast::<T>());
+        for (i, &p) in positions.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            unsafe { to.add(i).write_unaligned(from.offset(p as isize).read_unaligned()) };
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match unit {
+            1 => each::<u8>(from, positions, to),
+            2 => each::<u16>(from, positions, to),
+            4 => each::<u32>(from, positions, to),
+            _ => each::<u64>(from, positions, to),
+        }
+    }
+}
+
+/// Copies `n` elements of `unit` bytes to places that are `step` elements apart.
+///
+/// # Safety
+/// All of them can be read, and there is room for them.
+unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize) {
+    /// # Safety
+    /// As of `apart`.
+    unsafe fn each<T: Copy>(from: *const u8, to: *mut u8, step: isize, n: usize) {
+        let (from, to) = (from.cast::<T>(), to.cast::<T>());
+        // SAFETY: the caller's promise.
+        (0..n).for_each(|i| unsafe { to.offset(i as isize * step).write_unaligned(from.add(i).read_unaligned()) });
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (step, unit) {
+            (1, _) if n >= SHORT => std::ptr::copy_nonoverlapping(from, to, n * unit),
+            (_, 1) => each::<u8>(from, to, step, n),
+            (_, 2) => each::<u16>(from, to, step, n),
+            (_, 4) => each::<u32>(from, to, step, n),
+            _ => each::<u64>(from, to, step, n),
+        }
+    }
+}
+
+/// Fewer elements are copied one by one: a call takes longer.
+const SHORT: usize = 8;
+
+/// Copies `n` elements of `unit` bytes, `step` elements apart, together.
+///
+/// # Safety
+/// All of them can be read, and there is room for them at `to`.
+unsafe fn spread(from: *const u8, step: isize, to: *mut u8, n: usize, unit: usize) {
+    /// # Safety
+    /// As of `spread`.
+    unsafe fn each<T: Copy>(from: *const u8, step: isize, to: *mut u8, n: usize) {
+        let (from, to) = (from.cast::<T>(), to.cast::<T>());
+        // SAFETY: the caller's promise.
+        unsafe {
+            if step == 0 {
+                let value = from.read_unaligned();
+                (0..n).for_each(|i| to.add(i).write_unaligned(value));
+            } else {
+                (0..n).for_each(|i| to.add(i).write_unaligned(from.offset(i as isize * step).read_unaligned()));
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (step, unit) {
+            (1, _) if n >= SHORT => std::ptr::copy_nonoverlapping(from, to, n * unit),
+            (_, 1) => each::<u8>(from, step, to, n),
+            (_, 2) => each::<u16>(from, step, to, n),
+            (_, 4) => each::<u32>(from, step, to, n),
+            _ => each::<u64>(from, step, to, n),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Maps over dimensions of a few points each: windows of 2×2, and what is broadcast over them.
+//!
+//! In: a checked launch whose calls would have a few points, since some operand runs on from none of the innermost
+//! dimensions into the next. Out: the same launch with these dimensions as one, over which results run on. What does not
+//! run on there goes by tables of positions. These are filled once for many calls where positions begin anew with an
+//! outer dimension ([`crate::tables`]), as they do here.
+//!
+//! **Example.** The gradient of 2×2 max pooling over `[2048, 4, 4]`, with the dimensions `[2048, 2, 2, 2, 2]`: the image
+//! and the result run on, the largest element is one for 2×2 points that are no neighbours. By rectangles these are 8,192
+//! calls of 4 points; as one dimension 32 of 1,024, beside a table.
+
+use crate::check::gathered;
+use crate::tables::{Mapped, numbers};
+use std::sync::Arc;
+use thalweg_ir::{MAX_RANK, Shape, View};
+use thalweg_kernel::{Body, IndexMap, MapGeometry, dims};
+use thalweg_runtime::Buffer;
+
+/// Rows of so many points, and calls of so many, are as good as others; calls with tables have one row.
+const LONG: usize = 16;
+const MANY: usize = 64;
+const LONG_BY_TABLE: usize = 256;
+/// A call has to become so many times as long.
+const GAIN: usize = 8;
+
+/// The sizes of a domain, and the strides of each access.
+pub type Merged = (Vec<usize>, Vec<[isize; MAX_RANK]>);
+
+/// A launch whose innermost dimensions are one.
+pub struct Short {
+    pub merged: Merged,
+    /// By access; those that went by a table before among them.
+    pub maps: Vec<Option<Mapped>>,
+    /// The accesses that go by tables and did not.
+    pub others: Vec<u16>,
+}
+
+/// The launch so, where it gains by that.
+pub fn short(
+    body: &Body,
+    geometry: &MapGeometry,
+    (extents, strides): &Merged,
+    operands: &[&Buffer],
+    mapped: &[Option<Mapped>],
+) -> Option<Short> {
+    let last = extents.len() - 1;
+    let has_tables = mapped.iter().any(Option::is_some);
+    let rows = if last > 0 && !has_tables { extents[last - 1] } else { 1 };
+    let call = rows.saturating_mul(extents[last]);
+    if if has_tables { call >= LONG_BY_TABLE } else { extents[last] >= LONG || call >= MANY } {
+        return None;
+    }
+    let runs_on = |a: usize, d: usize| mapped[a].is_some() || dims::runs_on(&strides[a], d, d + 1, extents[d + 1]);
+    let written = |d: &usize| body.stores.iter().all(|s| runs_on(s.access as usize, *d));
+    let first = (0..last).rev().take_while(written).last()?;
+    let points: usize = extents[first..].iter().product();
+    if points < GAIN * call {
+        return None;
+    }
+    let others = |a: &usize| mapped[*a].is_none() && !(first..last).all(|d| runs_on(*a, d));
+    let others: Vec<usize> = (0..body.accesses.len()).filter(others).collect();
+    if others.iter().any(|&a| gathered(body, a)) {
+        return None;
+    }
+    let shape = Shape::new(extents);
+    let mut maps: Vec<Option<Mapped>> = mapped.to_vec();
+    let mut made: Vec<(usize, Arc<IndexMap>)> = vec![];
+    for &a in &others {
+        let access = &body.accesses[a];
+        let map = IndexMap::new(View::new(shape, &strides[a][..=last], geometry.accesses[a].base));
+        // One table for all accesses that go the same way, of those whose positions are asked for and of the others.
+        let same = made.iter().find(|(b, m)| **m == map && numbers(body, *b) == numbers(body, a));
+        let (map, like) = match same {
+            Some((b, map)) => (map.clone(), Some(*b)),
+            None => (Arc::new(map), None),
+        };
+        let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
+        let len = access.operand.map(|o| operands[o as usize].bytes() / unit);
+        made.push((a, map.clone()));
+        maps[a] = Some(Mapped::new(&map, (unit, len), numbers(body, a), like)).filter(|m| !m.is_too_wide())?.into();
+    }
+    let one = |of: &[isize; MAX_RANK]| {
+        let mut strides = [0; MAX_RANK];
+        strides[..first].copy_from_slice(&of[..first]);
+        strides[first] = of[last];
+        strides
+    };
+    let extents = extents[..first].iter().copied().chain([points]).collect();
+    let merged = (extents, strides.iter().map(one).collect());
+    Some(Short { merged, maps, others: others.into_iter().map(|a| a as u16).collect() })
+}
