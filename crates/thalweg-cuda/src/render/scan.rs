@@ -18,6 +18,7 @@
 mod chunked;
 mod text;
 
+pub use text::Running;
 use text::Text;
 use thalweg_ir::{DType, ScanOp};
 
