@@ -13,9 +13,9 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
   float *const p0 = (float *)a.w[8];
   float *const p1 = (float *)a.w[10];
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
-  u64 *const told = (u64 *)a.w[14];
+  u64 *const words = (u64 *)a.w[14];
   __shared__ u64 drawn;
-  const Ticket own = ticket(told, &drawn);
+  const Ticket own = ticket(words, &drawn);
   const u32 chunks = (u32)a.w[2], tile = own.number / chunks, chunk = own.number % chunks;
   const i32 begin = (i32)((chunks - 1 - chunk) * a.w[3]), stop = n - begin < (i32)a.w[3] ? n : begin + (i32)a.w[3];
   const u32 t = threadIdx.x % 256;
@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
       }
     }
     __shared__ Scan0::Wide parts0[32];
-    scan_row<Scan0, 256, true>(b0, t, (u32)(stop - begin), parts0, links(told, own, (u32)row, chunk, chunks));
+    scan_row<Scan0, 256, true>(b0, t, (u32)(stop - begin), parts0, links(words, own, (u32)row, chunk, chunks));
   }
   {
     #pragma unroll

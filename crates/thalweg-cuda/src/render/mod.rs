@@ -17,6 +17,7 @@ pub mod elements;
 mod looped;
 pub mod map;
 mod monoid;
+pub mod radix;
 pub mod rows;
 pub mod scan;
 pub mod scatter;
@@ -174,6 +175,8 @@ impl UnitKey {
                     Way::Across => "rows side by side",
                     Way::Stretch => "a stretch a block",
                     Way::Merge => "merges of sorted runs",
+                    Way::Count => "digits counted",
+                    Way::Pass => "moved to where its digit is",
                 };
                 format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
             }
@@ -230,6 +233,7 @@ impl UnitKey {
 fn scan_source(class: &ScanClass) -> String {
     match class.way {
         Way::Stretch | Way::Merge => sort::source(class),
+        Way::Count | Way::Pass => radix::source(class),
         _ => scan::source(class),
     }
 }

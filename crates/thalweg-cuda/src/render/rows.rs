@@ -14,7 +14,7 @@
 mod folds;
 mod scans;
 
-pub use scans::{SCANNED, is_in_registers};
+pub use scans::{SCANNED, TOLD, is_in_registers};
 
 use super::access::{Accesses, Stand, Wanted, wanted};
 use super::body::{Names, divisors, name, statements};

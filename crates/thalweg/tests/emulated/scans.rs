@@ -126,6 +126,41 @@ fn places_of_sorts_are_those_of_the_host() {
     }
 }
 
+/// Rows from which on a sort goes by digits; of all dtypes, with ties, and with digits in which all keys agree.
+#[test]
+fn long_rows_are_sorted_by_digits() {
+    let dtypes = [
+        (DType::U8, 5_000),
+        (DType::I8, 9_001),
+        (DType::Bool, 5_000),
+        (DType::BF16, 20_000),
+        (DType::I16, 9_000),
+        (DType::F16, 9_000),
+        (DType::F32, 40_000),
+        (DType::I32, 40_001),
+        (DType::U32, 33_000),
+        (DType::I64, 140_000),
+        (DType::F64, 140_000),
+    ];
+    for (i, (dtype, n)) in dtypes.into_iter().enumerate() {
+        let spread = |shape| scattered(shape, DType::F64) * if dtype == DType::U8 { 3.0 } else { 2500.0 };
+        let x = match dtype {
+            DType::F64 => spread([1, n]),
+            DType::Bool => scattered([1, n], DType::I32).gt(100),
+            DType::U8 | DType::U32 => spread([1, n]).abs().cast(dtype),
+            DType::I8 => (scattered([2, n], DType::I32) % 100).cast(dtype),
+            dtype if dtype.is_float() => spread([2, n]).cast(dtype),
+            DType::I16 => spread([1, n]).clamp(-30_000.0, 30_000.0).cast(dtype),
+            _ => spread([2, n]).cast(dtype),
+        };
+        compare("sort", &x, true, |x| x.sort(1, i % 2 == 0));
+        compare("argsort", &x, true, |x| x.argsort(1, i % 2 == 1));
+    }
+    // All the same, and of columns.
+    compare("argsort", &Tensor::full([1, 40_000], 2.5f32), true, |x| x.argsort(1, false));
+    compare("sort", &scattered([40_000, 3], DType::F32), true, |x| x.sort(0, true));
+}
+
 #[test]
 fn few_long_rows_are_shared_by_blocks() {
     let launches = |shape: [usize; 2], f: &dyn Fn(&Tensor) -> Tensor| {
@@ -151,6 +186,8 @@ fn few_long_rows_are_shared_by_blocks() {
     assert_eq!(launches([30, 256], &|x| x.sort(1, false)), 3);
     assert_eq!(launches([1, 2048], &|x| x.argsort(1, false)), 3);
     assert_eq!(launches([1, 20000], &|x| x.sort(1, false)), 3 + 4);
+    // Or digits: counted, and one after the other.
+    assert_eq!(launches([2, 40_000], &|x| x.sort(1, false)), 3 + 4);
 }
 
 /// Rows of several tiles, of several groups of 32 tiles, and of more groups than a warp looks at.

@@ -11,7 +11,9 @@ use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::{Phase, Scan};
 
 /// What stands behind the prelude.
-pub const SCANNED: &str = include_str!("../scanned.cuh");
+pub const SCANNED: &str = concat!(include_str!("../told.cuh"), include_str!("../scanned.cuh"));
+/// What blocks of a launch tell each other.
+pub const TOLD: &str = include_str!("../told.cuh");
 
 /// Whether a scan of such elements can run in registers: not what is sorted; and of products of floats in another order
 /// one may overflow where the other vanishes.
@@ -51,7 +53,7 @@ fn narrowed(dtype: DType) -> String {
 impl Writer<'_> {
     /// Draws a block's number in the order of their beginning; that, and the number of its tile in memory.
     pub(super) fn ticket(&self, out: &mut String) -> (&'static str, &'static str) {
-        let _ = writeln!(out, "  u64 *const told = (u64 *)a.w[{}];\n  __shared__ u64 drawn;\n  const Ticket own = ticket(told, &drawn);", self.slots.counters);
+        let _ = writeln!(out, "  u64 *const words = (u64 *)a.w[{}];\n  __shared__ u64 drawn;\n  const Ticket own = ticket(words, &drawn);", self.slots.counters);
         ("own.number", if self.linked_back() { "(chunks - 1 - chunk)" } else { "chunk" })
     }
 
@@ -69,7 +71,7 @@ impl Writer<'_> {
             let (number, back) = (s.from, s.scan.reverse);
             let parts = (steps as usize * group.div_ceil(32) as usize).max(1);
             let (count, at) = match self.class.is_linked() {
-                true => ("stop - begin", "links(told, own, (u32)row, chunk, chunks)"),
+                true => ("stop - begin", "links(words, own, (u32)row, chunk, chunks)"),
                 false => ("n", "Alone()"),
             };
             let _ = writeln!(
