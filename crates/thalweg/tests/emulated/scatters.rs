@@ -42,13 +42,16 @@ const SCATTERS: [ScatterOp; 5] = [ScatterOp::Set, ScatterOp::Add, ScatterOp::Pro
 fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
     // Shape of the tensor, axis, indices along it, places that they name, launches that sort and put in.
-    let cases: [(&[usize], usize, usize, u64, u64); 6] = [
+    let cases: [(&[usize], usize, usize, u64, u64); 8] = [
         (&[300], 0, 1000, 300, 3),
         (&[4, 5], 0, 65, 4, 2),
         (&[70_000], 0, 2500, 70_000, 10),
         (&[3, 40], 1, 700, 7, 2),
         (&[2, 90, 3], 1, 129, 90, 2),
         (&[20, 1], 0, 5000, 3, 4),
+        // Several lines a thread.
+        (&[50, 64], 0, 700, 50, 2),
+        (&[3, 40, 24], 1, 700, 7, 2),
     ];
     for (case, &(shape, axis, n, below, launches)) in cases.iter().enumerate() {
         let mut own = shape.to_vec();
