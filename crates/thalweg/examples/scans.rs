@@ -34,7 +34,7 @@ fn main() -> Result<(), thalweg::Error> {
         ("sort", true, |x| x.sort(1, false)),
         ("argsort", true, |x| x.argsort(1, true)),
     ];
-    let shapes = [[1, 1 << 24], [1, 4_000_001], [7, 300_007], [40, 50_000], [2000, 8192]];
+    let shapes = [[300, 8192], [40, 50_000], [7, 300_007], [1, 4_000_001], [1, 1 << 23]];
     let mut wrong = 0;
     for shape in shapes {
         for dtype in [DType::F32, DType::I64, DType::BF16, DType::F64] {
@@ -52,7 +52,7 @@ fn main() -> Result<(), thalweg::Error> {
                 for run in 0..RUNS {
                     let again = f(&there);
                     // Nothing that is no number is compared.
-                    let same = again.eq(&first).logical_or(again.ne(&again)).all(..).to_vec::<bool>()?;
+                    let same = (again.eq(&first) | again.ne(&again)).all(..).to_vec::<bool>()?;
                     if same != [true] {
                         println!("{name} of {} {shape:?}: other bits in run {run}", dtype.name());
                         wrong += 1;
@@ -61,6 +61,7 @@ fn main() -> Result<(), thalweg::Error> {
                 }
             }
         }
+        println!("{shape:?} compared");
     }
     println!("{wrong} of {} scans and sorts are wrong", shapes.len() * 4 * scans.len());
     std::process::exit(i32::from(wrong > 0));
