@@ -518,7 +518,9 @@ fn golden_sources_are_as_they_were() {
     for (name, kernel) in kernels() {
         let texts: Vec<String> = sources(&kernel)
             .iter()
-            .map(|s| s.replacen(PRELUDE, "", 1).replacen(FED, "", 1).replacen(CONTRACTIONS, "", 1).replacen(SCANNED, "", 1))
+            .map(|s| {
+                s.replacen(PRELUDE, "", 1).replacen(FED, "", 1).replacen(CONTRACTIONS, "", 1).replacen(SCANNED, "", 1)
+            })
             .collect();
         let text = texts.join("\n");
         let file = folder.join(format!("{name}.cu"));
@@ -552,7 +554,11 @@ fn a_launch_has_no_more_blocks_than_a_grid_may_have() {
 fn golden_sources_are_readable() {
     for (name, kernel) in kernels() {
         for source in sources(&kernel) {
-            let own = source.replacen(PRELUDE, "", 1).replacen(FED, "", 1).replacen(CONTRACTIONS, "", 1).replacen(SCANNED, "", 1);
+            let own = source
+                .replacen(PRELUDE, "", 1)
+                .replacen(FED, "", 1)
+                .replacen(CONTRACTIONS, "", 1)
+                .replacen(SCANNED, "", 1);
             for line in own.lines() {
                 assert_eq!(line.trim_end(), line, "{name}: spaces at the end");
             }

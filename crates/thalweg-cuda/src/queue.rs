@@ -91,7 +91,15 @@ impl Queue {
         driver.fill(counters, 0, bytes)?;
         let faults = Faults::new(driver.clone()).ok_or_else(none)?;
         let graphs = !environment::CUDA_GRAPHS.is("off");
-        Ok(Queue { driver, device: device.into(), counters, told: Mutex::default(), faults, gate: Mutex::default(), graphs })
+        Ok(Queue {
+            driver,
+            device: device.into(),
+            counters,
+            told: Mutex::default(),
+            faults,
+            gate: Mutex::default(),
+            graphs,
+        })
     }
 
     /// The driver, for what needs no turn.

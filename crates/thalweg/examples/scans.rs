@@ -21,7 +21,8 @@ fn tolerance(exact: bool, dtype: DType) -> f64 {
 }
 
 fn differs(a: &[f64], b: &[f64], tolerance: f64) -> Option<usize> {
-    let same = |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tolerance * a.abs().max(1.0);
+    let same =
+        |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tolerance * a.abs().max(1.0);
     a.iter().zip(b).position(|pair| !same(pair))
 }
 

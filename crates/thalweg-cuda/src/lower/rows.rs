@@ -224,7 +224,8 @@ impl Spread<'_> {
             1
         };
         let (alone, tail) = phases.list.split_at(linked.map_or(phases.list.len(), |l| l.phase));
-        plan.moved += traffic::staged(alone, !tail.is_empty(), Domain::of(self.geometry), chunks);
+        let more = !tail.is_empty() || (0..phases.list.len()).any(|n| runs_behind(&phases, n));
+        plan.moved += traffic::staged(alone, more, Domain::of(self.geometry), chunks);
         plan.moved += traffic::whole(tail, Domain::of(self.geometry), true);
         let per_row = self.space.rows();
         let mut region = |bytes: usize| {

@@ -109,7 +109,13 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
             words.extend(strides.map(|s| (s * vector as isize) as u64));
             words.push(*sorted as u64);
         }
-        let unit = compiler.unit(UnitKey::Scatter(ScatterClass { way, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 }));
+        let unit = compiler.unit(UnitKey::Scatter(ScatterClass {
+            way,
+            dtype,
+            dims: dims.len() as u8,
+            wide,
+            lanes: lanes as u8,
+        }));
         let grid = [blocks(threads, BLOCK as usize), 1, 1];
         plan.stages.push(Draft { unit, grid, block: BLOCK, shared: 0, words, patches });
     };

@@ -149,7 +149,10 @@ impl UnitKey {
             UnitKey::Rows(_, class) => {
                 let part = match class.stage {
                     None => String::new(),
-                    Some(s) if s.linked => format!(" Phase {} to the last, several blocks a row, which pass on what comes before.", s.phase),
+                    Some(s) if s.linked => format!(
+                        " Phase {} to the last, several blocks a row, which pass on what comes before.",
+                        s.phase
+                    ),
                     Some(s) if s.split => format!(" Phase {}, several blocks a row.", s.phase),
                     Some(s) => format!(" Phase {}.", s.phase),
                 };

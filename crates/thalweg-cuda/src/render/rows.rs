@@ -316,7 +316,8 @@ impl Writer<'_> {
                 }
                 Some(c) if number == c => out += &self.pass(phase, number),
                 Some(c) if self.class.is_linked() && number > c => {
-                    let behind = if phase.once { self.once(phase, Some(self.first_chunk())) } else { self.pass(phase, number) };
+                    let behind =
+                        if phase.once { self.once(phase, Some(self.first_chunk())) } else { self.pass(phase, number) };
                     out += &behind;
                 }
                 // Behind the last pass, its last block does the rest.

@@ -53,7 +53,11 @@ fn narrowed(dtype: DType) -> String {
 impl Writer<'_> {
     /// Draws a block's number in the order of their beginning; that, and the number of its tile in memory.
     pub(super) fn ticket(&self, out: &mut String) -> (&'static str, &'static str) {
-        let _ = writeln!(out, "  u64 *const words = (u64 *)a.w[{}];\n  __shared__ u64 drawn;\n  const Ticket own = ticket(words, &drawn);", self.slots.counters);
+        let _ = writeln!(
+            out,
+            "  u64 *const words = (u64 *)a.w[{}];\n  __shared__ u64 drawn;\n  const Ticket own = ticket(words, &drawn);",
+            self.slots.counters
+        );
         ("own.number", if self.linked_back() { "(chunks - 1 - chunk)" } else { "chunk" })
     }
 
