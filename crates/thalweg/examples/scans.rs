@@ -6,7 +6,7 @@
 use thalweg::prelude::*;
 
 /// Runs of each, whose blocks are ready in another order each time.
-const RUNS: usize = 50;
+const RUNS: usize = 20;
 
 type Function = fn(&Tensor) -> Tensor;
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), thalweg::Error> {
         ("sort", true, |x| x.sort(1, false)),
         ("argsort", true, |x| x.argsort(1, true)),
     ];
-    let shapes = [[300, 8192], [40, 50_000], [7, 300_007], [1, 4_000_001], [1, 1 << 23]];
+    let shapes = [[300, 8192], [40, 50_000], [7, 300_007], [1, 4_000_001]];
     let mut wrong = 0;
     for shape in shapes {
         for dtype in [DType::F32, DType::I64, DType::BF16, DType::F64] {
