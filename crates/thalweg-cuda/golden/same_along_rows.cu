@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 4 + t;
-      if (q < n) {
+      if (q < stop) {
         const i32 j1 = q;
         r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
       }
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 4 + t;
-      if (q < n) {
+      if (q < stop) {
         const i32 j1 = q;
         #pragma unroll
         for (int v = 0; v < 8; v++) {
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 4 + t;
-      if (q < n) {
+      if (q < stop) {
         const i32 j1 = q;
         r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
       }
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 4 + t;
-      if (q < n) {
+      if (q < stop) {
         const i32 j1 = q;
         __align__(16) u8 y1[8];
         __align__(16) float y2[8];

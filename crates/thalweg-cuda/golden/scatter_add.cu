@@ -17,7 +17,9 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24))
   rest = cut.r;
   if (!a.w[16]) { const number swapped = along; along = rest; rest = swapped; }
   { const Split s = split(rest, a.w[17], a.w[18]); const i64 i = s.r; rest = s.q; at0 += i * (i64)a.w[19]; at1 += i * (i64)a.w[20]; at2 += i * (i64)a.w[21]; at3 += i * (i64)a.w[22]; at4 += i * (i64)a.w[23]; }
-  store1(to + at3 + (i64)along * (i64)a.w[10], load1(tensor + at0 + (i64)along * (i64)a.w[7]));
+  __align__(16) float raw[4];
+  loadv(raw, tensor + at0 + (i64)along * (i64)a.w[7]);
+  storev(to + at3 + (i64)along * (i64)a.w[10], raw);
 }
 
 // options: -fmad=false
@@ -267,26 +269,26 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24))
   const u32 place = (u32)(own >> 32);
   if (place == (u32)a.w[6]) return;
   if (along > 0 && (u32)(load1(sorted + along - 1) >> 32) == place) return;
-  float element = load1(to + at3 + (i64)place * (i64)a.w[10]);
-  float *const p = &element;
+  __align__(16) float elements[4];
+  loadv(elements, to + at3 + (i64)place * (i64)a.w[10]);
   // Loads of several values at once, and then one after the other.
   for (u32 first = (u32)along;; first += 8) {
     u64 pairs[8];
-    float raws[8];
+    __align__(16) float raws[8][4];
     bool mine[8];
     #pragma unroll
     for (u32 k = 0; k < 8; k++) pairs[k] = first + k < n ? load1(sorted + first + k) : ~0ull;
     #pragma unroll
     for (u32 k = 0; k < 8; k++) {
       mine[k] = (u32)(pairs[k] >> 32) == place;
-      if (mine[k]) raws[k] = load1(values + at2 + (i64)(u32)pairs[k] * (i64)a.w[9]);
+      if (mine[k]) loadv(raws[k], values + at2 + (i64)(u32)pairs[k] * (i64)a.w[9]);
     }
     #pragma unroll
     for (u32 k = 0; k < 8; k++) if (mine[k]) {
-      const float raw = raws[k];
-      { const float before = (*p), value = raw; *p = (before + value); }
+      #pragma unroll
+      for (u32 v = 0; v < 4; v++) { const float raw = raws[k][v]; float *const p = &elements[v]; { const float before = (*p), value = raw; *p = (before + value); } }
     }
     if (!mine[7]) break;
   }
-  store1(to + at3 + (i64)place * (i64)a.w[10], element);
+  storev(to + at3 + (i64)place * (i64)a.w[10], elements);
 }

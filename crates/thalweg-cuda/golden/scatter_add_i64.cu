@@ -17,7 +17,9 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24))
   rest = cut.r;
   if (!a.w[16]) { const number swapped = along; along = rest; rest = swapped; }
   { const Split s = split(rest, a.w[17], a.w[18]); const i64 i = s.r; rest = s.q; at0 += i * (i64)a.w[19]; at1 += i * (i64)a.w[20]; at2 += i * (i64)a.w[21]; at3 += i * (i64)a.w[22]; at4 += i * (i64)a.w[23]; }
-  store1(to + at3 + (i64)along * (i64)a.w[10], load1(tensor + at0 + (i64)along * (i64)a.w[7]));
+  __align__(16) i64 raw[2];
+  loadv(raw, tensor + at0 + (i64)along * (i64)a.w[7]);
+  storev(to + at3 + (i64)along * (i64)a.w[10], raw);
 }
 
 // options: -fmad=false

@@ -29,6 +29,9 @@ pub enum Word {
     Fault,
     /// Counters that are 0 between launches.
     Counters,
+    /// Memory of so many bytes in which blocks of a launch tell each other something, in words that also say which
+    /// launch wrote them.
+    Told(usize),
 }
 
 /// One launch of a bound kernel.
@@ -57,6 +60,8 @@ pub struct Bound {
     scratch: Vec<usize>,
     /// The bytes that each operand must have.
     needs: Vec<(u16, usize)>,
+    /// Bytes in which the blocks of its launches tell each other something.
+    told: usize,
     /// Whether an index may be out of range.
     pub checked: bool,
 }
@@ -64,7 +69,9 @@ pub struct Bound {
 impl Bound {
     /// Of stages that run one after the other.
     pub fn new(stages: Vec<Stage>, scratch: Vec<usize>, needs: Vec<(u16, usize)>, checked: bool) -> Bound {
-        let patches = stages.iter().map(|s| s.patches.clone()).collect();
+        let patches: Vec<_> = stages.iter().map(|s| s.patches.clone()).collect();
+        let told = |&(_, word): &(usize, Word)| if let Word::Told(bytes) = word { bytes } else { 0 };
+        let told = patches.iter().flatten().map(told).max().unwrap_or(0);
         let launch = |s: Stage| Launch {
             function: s.function,
             grid: s.grid,
@@ -73,7 +80,7 @@ impl Bound {
             arguments: s.words,
             early: true,
         };
-        Bound { launches: stages.into_iter().map(launch).collect(), patches, scratch, needs, checked }
+        Bound { launches: stages.into_iter().map(launch).collect(), patches, scratch, needs, told, checked }
     }
 
     /// Its launches, with arguments that are not all set.
@@ -103,6 +110,7 @@ impl Bound {
         if !scratch.is_empty() {
             count(|c| c.scratch_bytes += self.scratch.iter().sum::<usize>() as u64);
         }
+        let told = if self.told == 0 { 0 } else { queue.told(self.told)? };
         let address = |b: &Buffer, offset| (b.address() as u64).wrapping_add_signed(offset);
         for (launch, patches) in self.launches.iter().zip(&self.patches) {
             queue.launch(launch, &mut |words| {
@@ -111,13 +119,14 @@ impl Bound {
                     let address = match word {
                         Word::Operand(o, offset) | Word::Map(o, offset) => address(operands[o as usize], offset),
                         Word::Scratch(s, offset) | Word::ScratchMap(s, offset) => address(&scratch[s as usize], offset),
+                        Word::Told(_) => told,
                         _ => 0,
                     };
                     match word {
                         Word::Map(..) | Word::ScratchMap(..) => {
                             queue.driver().place(&mut words[at..][..MAP_WORDS], address)
                         }
-                        Word::Operand(..) | Word::Scratch(..) => words[at] = address,
+                        Word::Operand(..) | Word::Scratch(..) | Word::Told(_) => words[at] = address,
                         Word::Scalar(s) => words[at] = scalars[s as usize],
                         Word::Reciprocal(s, true) => words[at] = (1.0 / f64::from_bits(scalars[s as usize])).to_bits(),
                         Word::Reciprocal(s, false) => {

@@ -18,6 +18,9 @@ use thalweg_runtime::{Batch, Check, Error, environment};
 /// Counters that a launch may use: one for each group of blocks that ends in one of them finding itself the last.
 pub const COUNTERS: usize = 1 << 16;
 
+/// The least memory in which blocks tell each other something.
+const TOLD: usize = 1 << 20;
+
 /// Schedules remembered; beyond, those that did not come for long are forgotten.
 const MOST_RUNS: usize = 512;
 
@@ -25,8 +28,13 @@ const MOST_RUNS: usize = 512;
 #[derive(Debug)]
 pub struct Queue {
     driver: Arc<dyn Driver>,
+    /// Its name.
+    device: String,
     /// Device memory: the counters.
     counters: u64,
+    /// Memory in which blocks of a launch tell each other something, with its bytes; the last is the largest. What was
+    /// too small for a launch may still be named by a graph.
+    told: Mutex<Vec<(u64, usize)>>,
     faults: Arc<Faults>,
     gate: Mutex<Gate>,
     graphs: bool,
@@ -83,7 +91,15 @@ impl Queue {
         driver.fill(counters, 0, bytes)?;
         let faults = Faults::new(driver.clone()).ok_or_else(none)?;
         let graphs = !environment::CUDA_GRAPHS.is("off");
-        Ok(Queue { driver, counters, faults, gate: Mutex::default(), graphs })
+        Ok(Queue {
+            driver,
+            device: device.into(),
+            counters,
+            told: Mutex::default(),
+            faults,
+            gate: Mutex::default(),
+            graphs,
+        })
     }
 
     /// The driver, for what needs no turn.
@@ -94,6 +110,25 @@ impl Queue {
     /// The address of the counters, all 0 between launches.
     pub fn counters(&self) -> u64 {
         self.counters
+    }
+
+    /// The address of at least so many bytes in which the blocks of a launch tell each other something. They begin as
+    /// zeros, and nobody else ever writes there: what is not of this launch is of an earlier one.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn told(&self, bytes: usize) -> Result<u64, Error> {
+        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&(address, _)) = all.last().filter(|l| l.1 >= bytes) {
+            return Ok(address);
+        }
+        let bytes = bytes.next_power_of_two().max(TOLD);
+        let device = self.device.clone();
+        let address =
+            self.driver.obtain(bytes).ok_or(Error::OutOfMemory { requested: bytes, in_use: 0, limit: None, device })?;
+        self.driver.fill(address, 0, bytes)?;
+        all.push((address, bytes));
+        Ok(address)
     }
 
     fn id(&self) -> usize {
@@ -227,6 +262,8 @@ impl Gate {
 impl Drop for Queue {
     fn drop(&mut self) {
         self.driver.release(self.counters);
+        let told = self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
+        told.iter().for_each(|&(address, _)| self.driver.release(address));
     }
 }
 

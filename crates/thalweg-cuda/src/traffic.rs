@@ -91,8 +91,8 @@ pub fn whole(phases: &[Phase], domain: Domain<'_>, held: bool) -> Moved {
 }
 
 /// A row kernel of a launch for each pass: buffers are memory, and so are the folds' results and the partial results of
-/// `chunks` of a row.
-pub fn staged(phases: &[Phase], domain: Domain<'_>, chunks: usize) -> Moved {
+/// `chunks` of a row. `more`: other passes come behind.
+pub fn staged(phases: &[Phase], more: bool, domain: Domain<'_>, chunks: usize) -> Moved {
     let mut moved = whole(phases, domain, false);
     let rows = domain.extents[..domain.kept].iter().product::<usize>() as u64;
     let points = domain.extents.iter().product::<usize>() as u64;
@@ -104,7 +104,7 @@ pub fn staged(phases: &[Phase], domain: Domain<'_>, chunks: usize) -> Moved {
         let results: u64 = body.folds.iter().map(|f| rows * body.dtype(f.node).size() as u64).sum();
         let parts = if chunks > 1 { chunks as u64 } else { 0 };
         // Results are left where a later pass takes them.
-        let taken = phases[number + 1..].iter().any(|p| !p.once) as u64;
+        let taken = (more || phases[number + 1..].iter().any(|p| !p.once)) as u64;
         moved += scratch(results * (parts + taken));
     }
     moved

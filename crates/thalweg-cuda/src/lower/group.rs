@@ -28,7 +28,7 @@ fn can_be_part(draft: &Draft) -> bool {
     draft.unit.is_simple()
         && draft.shared == 0
         && draft.grid[1..] == [1, 1]
-        && !draft.patches.iter().any(|p| matches!(p.1, Word::Counters))
+        && !draft.patches.iter().any(|p| matches!(p.1, Word::Counters | Word::Told(_)))
 }
 
 /// Puts launches of the plan together; `which` of them need nothing of each other, and nothing of the rest.

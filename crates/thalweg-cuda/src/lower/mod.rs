@@ -12,6 +12,7 @@ mod contraction;
 mod group;
 mod map;
 mod operands;
+mod radix;
 mod row_scan;
 mod rows;
 mod scan;

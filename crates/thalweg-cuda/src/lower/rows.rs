@@ -5,6 +5,8 @@
 //! combined with what lies in memory (a fold over other dimensions than the row's) is written down point by point and
 //! folded by a kernel of its own.
 
+mod linked;
+
 use super::combined::RowCombined;
 use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
 use super::row_scan::RowScan;
@@ -60,7 +62,8 @@ pub fn add(
     let sharing = spread.sharing();
     needs(&mut plan.needs, body, &geometry.accesses);
     plan.checked |= gathers(body);
-    if body.scans.is_empty() && body.combined.is_empty() && !spread.is_split(sharing) {
+    let one = if body.scans.is_empty() { !spread.is_split(sharing) } else { spread.scans_are_held(sharing) };
+    if one && body.combined.is_empty() {
         let class = RowsClass { space: space.class.clone(), sharing, stage: None };
         let held = matches!(sharing, Sharing::Held { .. });
         plan.moved += traffic::whole(&class.phases(body).list, Domain::of(geometry), held);
@@ -179,11 +182,14 @@ impl Spread<'_> {
         // Values first, then partials: `folds` has both.
         patches.extend(place(slots.values, folds));
         patches.extend(place(slots.buffers, buffers));
-        if class.stage.is_some() {
-            patches.push((slots.counters, Word::Counters));
-        }
         let sharing = class.sharing;
         let tiles = rows.div_ceil(sharing.rows() as usize);
+        if let Some(tile) = class.tile() {
+            words[3] = tile as u64;
+            patches.push((slots.counters, Word::Told(linked::told(tiles, chunks))));
+        } else if class.stage.is_some() {
+            patches.push((slots.counters, Word::Counters));
+        }
         let grid = [u32::try_from(tiles * chunks).expect("a launch has fewer than 2^31 blocks"), 1, 1];
         let unit = self.compiler.unit(UnitKey::Rows(self.body.clone(), class));
         plan.stages.push(Draft { unit, grid, block: sharing.block(), shared: 0, words, patches });
@@ -192,6 +198,7 @@ impl Spread<'_> {
     /// A kernel for each pass, with scans between.
     fn stages(&self, plan: &mut Plan, sharing: Sharing) {
         let split = self.is_split(sharing);
+        let linked = self.linked(sharing);
         // Blocks that share a row are whole.
         let sharing = match sharing {
             Sharing::Held { .. } | Sharing::Again { .. } if split => Sharing::Again { group: 512 },
@@ -200,7 +207,8 @@ impl Spread<'_> {
             other => other,
         };
         let class = |stage: Option<Stage>| RowsClass { space: self.space.class.clone(), sharing, stage };
-        let phases = class(Some(Stage { phase: 0, split })).phases(self.body);
+        let stage = |phase: usize, split| Some(Stage { phase: phase as u8, split, linked: false });
+        let phases = class(stage(0, split)).phases(self.body);
         let (rows, n) = self.counts();
         let tiles = rows.div_ceil(sharing.rows() as usize);
         let chunks = if split {
@@ -215,7 +223,10 @@ impl Spread<'_> {
         } else {
             1
         };
-        plan.moved += traffic::staged(&phases.list, Domain::of(self.geometry), chunks);
+        let (alone, tail) = phases.list.split_at(linked.map_or(phases.list.len(), |l| l.phase));
+        let more = !tail.is_empty() || (0..phases.list.len()).any(|n| runs_behind(&phases, n));
+        plan.moved += traffic::staged(alone, more, Domain::of(self.geometry), chunks);
+        plan.moved += traffic::whole(tail, Domain::of(self.geometry), true);
         let per_row = self.space.rows();
         let mut region = |bytes: usize| {
             plan.scratch.push(bytes.max(64));
@@ -228,9 +239,10 @@ impl Spread<'_> {
         let parts: Vec<u16> = self.body.folds.iter().map(|f| region(per_row * chunks * size(f))).collect();
         folds.extend(parts);
         let points = per_row * self.space.row();
-        let buffers: Vec<u16> = phases.buffers.iter().map(|d| region(points * d.size())).collect();
-        for (number, phase) in phases.list.iter().enumerate().filter(|(_, p)| !p.once) {
-            self.draft(plan, class(Some(Stage { phase: number as u8, split })), chunks, &folds, &buffers);
+        let in_memory = if linked.is_some() { &[] } else { &phases.buffers[..] };
+        let buffers: Vec<u16> = in_memory.iter().map(|d| region(points * d.size())).collect();
+        for (number, phase) in alone.iter().enumerate().filter(|(_, p)| !p.once) {
+            self.draft(plan, class(stage(number, split)), chunks, &folds, &buffers);
             for scan in &phase.scans {
                 self.scan(plan, &phases, scan, &buffers);
             }
@@ -238,9 +250,14 @@ impl Spread<'_> {
                 self.combined(plan, c, &buffers, &folds);
             }
         }
+        if let Some(linked) = linked {
+            let class = self.linked_class(linked);
+            let chunks = n.div_ceil(class.tile().expect("it has tiles"));
+            return self.draft(plan, class, chunks, &folds, &[]);
+        }
         for (number, phase) in phases.list.iter().enumerate().filter(|(n, _)| runs_behind(&phases, *n)) {
             debug_assert!(phase.once, "what runs behind the last pass runs once a row");
-            self.draft(plan, class(Some(Stage { phase: number as u8, split: false })), 1, &folds, &buffers);
+            self.draft(plan, class(stage(number, false)), 1, &folds, &buffers);
         }
         // What runs once a row and nothing passes: a row without points to store.
         if phases.list.iter().all(|p| p.once) {

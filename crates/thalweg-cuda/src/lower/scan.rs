@@ -24,6 +24,9 @@ impl RowScan {
             return;
         }
         if matches!(op, ScanOp::Sort | ScanOp::Argsort) {
+            if self.is_radix() {
+                return self.add_radix(plan, compiler);
+            }
             return sort::add(self, plan, compiler);
         }
         plan.moved += traffic::scratch((rows * n * dtype.size()) as u64);

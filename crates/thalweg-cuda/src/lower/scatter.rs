@@ -48,6 +48,25 @@ fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usiz
     Way::Runs(op)
 }
 
+/// Lines that a thread takes as a vector: they lie side by side in tensor, values and result, each vector on its own size,
+/// and have their indices in common.
+fn lanes(g: &ScatterGeometry, dtype: DType, targets: &[(usize, Word)]) -> usize {
+    let most = (16 / dtype.size()).min(8);
+    let Some(&(size, innermost)) = g.inner.last() else { return 1 };
+    let others = g.outer.iter().chain(g.inner.iter().rev().skip(1)).map(|(_, strides)| strides);
+    let vectors = |k: usize| {
+        let mut steps = others.clone().map(|s| s[k]).chain([g.steps[k], g.base[k]]);
+        innermost[k] == 1 && steps.all(|s| s % most as isize == 0)
+    };
+    let aligned = |&(_, word): &(usize, Word)| match word {
+        Word::Operand(_, offset) | Word::Scratch(_, offset) => offset % (most * dtype.size()) as i64 == 0,
+        _ => true,
+    };
+    let own = targets.iter().filter(|(at, _)| [0, 2, 3].contains(at));
+    let fits = size % most == 0 && innermost[1] == 0 && [0, 2, 3].into_iter().all(vectors) && own.clone().all(aligned);
+    if fits { most } else { 1 }
+}
+
 /// Adds a scatter. `targets`: where tensor, index, values and result are.
 pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, targets: [Word; 4], compiler: &Compiler) {
     let (dims, rows) = dimensions(g);
@@ -68,18 +87,35 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
         patches.push((i, word));
     }
     plan.checked = true;
+    let most = lanes(g, dtype, &patches);
     let stage = |plan: &mut Plan, way: Way, (threads, across): (usize, bool), patches: Vec<(usize, Word)>| {
+        // Where a thread has whole lines, it takes enough of them to keep the chip busy.
+        let vectors = match way {
+            Way::AtOnce(_) => false,
+            Way::Lines(_) => lines / most >= 512 * compiler.chip().multiprocessors as usize,
+            Way::Copy | Way::Runs(_) => true,
+        };
+        let lanes = if across && vectors { most } else { 1 };
+        let (lines, threads) = (lines / lanes, threads / lanes);
         let wide = threads >= 1 << 31;
         let by = |d: usize| if wide { [d.max(1) as u64, 0] } else { divisor(d.max(1)) };
         let mut words = words.clone();
         words[13..15].copy_from_slice(&by(if across { lines } else { threads / lines }));
         words[15..17].copy_from_slice(&[threads as u64, u64::from(across)]);
-        for (d, strides, sorted) in &dims {
-            words.extend(by(*d));
-            words.extend(strides.map(|s| s as u64));
+        for (i, (d, strides, sorted)) in dims.iter().enumerate() {
+            // The innermost one is numbered by vectors.
+            let vector = if i + 1 == dims.len() { lanes } else { 1 };
+            words.extend(by(d / vector));
+            words.extend(strides.map(|s| (s * vector as isize) as u64));
             words.push(*sorted as u64);
         }
-        let unit = compiler.unit(UnitKey::Scatter(ScatterClass { way, dtype, dims: dims.len() as u8, wide }));
+        let unit = compiler.unit(UnitKey::Scatter(ScatterClass {
+            way,
+            dtype,
+            dims: dims.len() as u8,
+            wide,
+            lanes: lanes as u8,
+        }));
         let grid = [blocks(threads, BLOCK as usize), 1, 1];
         plan.stages.push(Draft { unit, grid, block: BLOCK, shared: 0, words, patches });
     };

@@ -17,6 +17,7 @@ pub mod elements;
 mod looped;
 pub mod map;
 mod monoid;
+pub mod radix;
 pub mod rows;
 pub mod scan;
 pub mod scatter;
@@ -30,7 +31,7 @@ use contraction::fed::{self, FedClass, FedTile};
 use contraction::streamed::{self, StreamedClass};
 use contraction::{CONTRACTIONS, FED, Math, Tile, TileClass};
 use map::MapClass;
-use rows::{RowsClass, Sharing};
+use rows::{RowsClass, SCANNED, Sharing};
 use scan::{ScanClass, Way};
 use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
 use thalweg_kernel::{Along, Body};
@@ -95,7 +96,7 @@ impl UnitKey {
         let same_bits = |body: &Body| body.strict || body.repeatable || body.has_loops();
         let (name, exact, own) = match self {
             UnitKey::Map(body, class) => ("map", same_bits(body), map::source(body, class)),
-            UnitKey::Rows(body, class) => ("rows", same_bits(body), rows::source(body, class)),
+            UnitKey::Rows(body, class) => (class.name(body), same_bits(body), rows::source(body, class)),
             UnitKey::Scan(class) => ("scan", true, scan_source(class)),
             UnitKey::Combined(class) => ("combine", true, combined::source(class)),
             UnitKey::Contraction(class) => {
@@ -130,6 +131,7 @@ impl UnitKey {
             UnitKey::Fed(_) => FED,
             UnitKey::Streamed(class) if class.fed.is_some() => FED,
             UnitKey::Contraction(_) | UnitKey::Streamed(_) => CONTRACTIONS,
+            UnitKey::Rows(body, class) if class.has_scans(body) => SCANNED,
             _ => "",
         }
     }
@@ -147,6 +149,10 @@ impl UnitKey {
             UnitKey::Rows(_, class) => {
                 let part = match class.stage {
                     None => String::new(),
+                    Some(s) if s.linked => format!(
+                        " Phase {} to the last, several blocks a row, which pass on what comes before.",
+                        s.phase
+                    ),
                     Some(s) if s.split => format!(" Phase {}, several blocks a row.", s.phase),
                     Some(s) => format!(" Phase {}.", s.phase),
                 };
@@ -172,6 +178,8 @@ impl UnitKey {
                     Way::Across => "rows side by side",
                     Way::Stretch => "a stretch a block",
                     Way::Merge => "merges of sorted runs",
+                    Way::Count => "digits counted",
+                    Way::Pass => "moved to where its digit is",
                 };
                 format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
             }
@@ -228,6 +236,7 @@ impl UnitKey {
 fn scan_source(class: &ScanClass) -> String {
     match class.way {
         Way::Stretch | Way::Merge => sort::source(class),
+        Way::Count | Way::Pass => radix::source(class),
         _ => scan::source(class),
     }
 }

@@ -12,6 +12,9 @@
 //! and compute what follows from them again.
 
 mod folds;
+mod scans;
+
+pub use scans::{SCANNED, TOLD, is_in_registers};
 
 use super::access::{Accesses, Stand, Wanted, wanted};
 use super::body::{Names, divisors, name, statements};
@@ -86,6 +89,9 @@ pub struct Stage {
     pub phase: u8,
     /// Whether several blocks share a row.
     pub split: bool,
+    /// Whether the scan behind the phase and the pass behind that are part of it: blocks have a tile of a row in
+    /// registers, and tell each other what comes before.
+    pub linked: bool,
 }
 
 /// What decides the source of a row kernel, beside its body.
@@ -100,6 +106,30 @@ pub struct RowsClass {
 }
 
 impl RowsClass {
+    /// Whether blocks have a tile of a row each, and pass on what comes before.
+    pub fn is_linked(&self) -> bool {
+        self.stage.is_some_and(|s| s.linked)
+    }
+
+    /// The vectors of a tile, where blocks have one each.
+    pub fn tile(&self) -> Option<usize> {
+        match self.sharing {
+            Sharing::Held { group, steps, .. } if self.is_linked() => Some(group as usize * steps as usize),
+            _ => None,
+        }
+    }
+
+    /// Whether what it runs has scans in registers.
+    pub fn has_scans(&self, body: &Body) -> bool {
+        let held = matches!(self.sharing, Sharing::Held { .. }) && (self.stage.is_none() || self.is_linked());
+        held && !body.scans.is_empty()
+    }
+
+    /// The name of its function.
+    pub fn name(&self, body: &Body) -> &'static str {
+        if self.has_scans(body) { "scanned" } else { "rows" }
+    }
+
     /// Its phases: what is held in registers is kept there.
     pub fn phases(&self, body: &Body) -> Phases {
         phases(body, matches!(self.sharing, Sharing::Held { .. }) && self.stage.is_none())
@@ -124,7 +154,7 @@ pub struct RowsSlots {
     pub partials: usize,
     /// Addresses of the buffers.
     pub buffers: usize,
-    /// Address of the counters.
+    /// Address of the counters, or of what blocks tell each other.
     pub counters: usize,
     /// Words in all.
     pub end: usize,
@@ -173,6 +203,9 @@ pub fn source(body: &Body, class: &RowsClass) -> String {
     let mut out = monoid::definitions(body.folds.iter().map(|f| (f.op, body.dtype(f.node))));
     let phases = class.phases(body);
     let slots = RowsSlots::new(class, body, &phases);
+    if class.has_scans(body) {
+        out += &scans::definitions(&phases);
+    }
     let list = all_accesses(body, &phases);
     let w = Writer {
         body,
@@ -186,8 +219,9 @@ pub fn source(body: &Body, class: &RowsClass) -> String {
     };
     let _ = write!(
         out,
-        "\nextern \"C\" __global__ void __launch_bounds__({}) rows(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
+        "\nextern \"C\" __global__ void __launch_bounds__({}) {}(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
         class.sharing.block(),
+        class.name(body),
         slots.end,
         w.function()
     );
@@ -239,18 +273,26 @@ impl Writer<'_> {
 
     fn held_row(&self) -> Option<(u16, u8, bool)> {
         match self.class.sharing {
-            Sharing::Held { group, steps, exact } if self.class.stage.is_none() => Some((group, steps, exact)),
+            Sharing::Held { group, steps, exact } if self.class.stage.is_none() || self.class.is_linked() => {
+                Some((group, steps, exact))
+            }
             _ => None,
         }
     }
 
     /// Whether an access is loaded once and kept in registers.
     fn cached(&self, k: usize) -> bool {
-        let loads = |p: &&Phase| !p.once && wanted(&p.body)[k].load;
         self.held_row().is_some()
             && k < self.first_buffer
             && !self.body.accesses[k].per_row
-            && self.phases.list.iter().filter(loads).count() > 1
+            && self.loading(k).nth(1).is_some()
+    }
+
+    /// The passes of this kernel that load through an access, by number.
+    fn loading(&self, k: usize) -> impl Iterator<Item = usize> + '_ {
+        let first = self.class.stage.map_or(0, |s| s.phase as usize);
+        let own = self.phases.list.iter().enumerate().skip(first);
+        own.filter(move |(_, p)| !p.once && wanted(&p.body)[k].load).map(|(number, _)| number)
     }
 
     fn function(&self) -> String {
@@ -273,6 +315,11 @@ impl Writer<'_> {
                     out += &self.once(phase, stores.then(|| self.first_chunk()));
                 }
                 Some(c) if number == c => out += &self.pass(phase, number),
+                Some(c) if self.class.is_linked() && number > c => {
+                    let behind =
+                        if phase.once { self.once(phase, Some(self.first_chunk())) } else { self.pass(phase, number) };
+                    out += &behind;
+                }
                 // Behind the last pass, its last block does the rest.
                 Some(_) if runs_behind(self.phases, number) => {}
                 Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {
@@ -287,7 +334,7 @@ impl Writer<'_> {
     }
 
     fn first_chunk(&self) -> String {
-        if self.class.stage.is_some_and(|s| s.split) { "chunk == 0".into() } else { String::new() }
+        if self.class.stage.is_some_and(|s| s.split || s.linked) { "chunk == 0".into() } else { String::new() }
     }
 
     /// Where the threads stand, and what is kept all along.
@@ -306,11 +353,12 @@ impl Writer<'_> {
         };
         out += &self.accesses.declare(&|k| k < self.first_buffer && used[k]);
         let _ = writeln!(out, "  const {t} rows = ({t})a.w[0], n = ({t})a.w[1];");
-        let split = self.class.stage.is_some_and(|s| s.split);
+        let split = self.class.stage.is_some_and(|s| s.split || s.linked);
         let tile = if split {
+            let (block, chunk) = if self.class.is_linked() { self.ticket(&mut out) } else { ("blockIdx.x", "chunk") };
             let _ = writeln!(
                 out,
-                "  const u32 chunks = (u32)a.w[2], tile = blockIdx.x / chunks, chunk = blockIdx.x % chunks;\n  const {t} begin = ({t})(chunk * a.w[3]), stop = n - begin < ({t})a.w[3] ? n : begin + ({t})a.w[3];"
+                "  const u32 chunks = (u32)a.w[2], tile = {block} / chunks, chunk = {block} % chunks;\n  const {t} begin = ({t})({chunk} * a.w[3]), stop = n - begin < ({t})a.w[3] ? n : begin + ({t})a.w[3];"
             );
             "tile"
         } else {
@@ -490,14 +538,15 @@ impl Writer<'_> {
         let row_dims = self.kept()..self.class.space.rank();
         let decomposed = decompose(&self.class.space, &self.slots.space, row_dims, "q", "j");
         match self.class.sharing {
-            Sharing::Held { group, steps, exact } if self.class.stage.is_none() => {
+            Sharing::Held { group, steps, exact } if self.held_row().is_some() => {
                 // All of the row is on its way before the first of it is used.
-                let guard = if exact { String::new() } else { "if (q < n) ".into() };
+                let guard = if exact { String::new() } else { "if (q < stop) ".into() };
+                let begin = if self.class.is_linked() { "begin + " } else { "" };
                 out += &self.row_arrays(phase, steps);
                 for part in [fetched, inner].iter().filter(|p| !p.is_empty()) {
                     let _ = write!(
                         out,
-                        "#pragma unroll\n  for (int k = 0; k < {steps}; k++) {{\n    const {t} q = k * {group} + t;\n    {guard}{{\n    {decomposed}{part}    }}\n  }}\n"
+                        "#pragma unroll\n  for (int k = 0; k < {steps}; k++) {{\n    const {t} q = {begin}k * {group} + t;\n    {guard}{{\n    {decomposed}{part}    }}\n  }}\n"
                     );
                 }
             }
@@ -520,7 +569,7 @@ impl Writer<'_> {
             Sharing::Across { wide, deep } => out += &self.fold_across(phase, wide, deep, "f"),
             Sharing::Held { group, .. } | Sharing::Again { group } => out += &self.fold_along(phase, group, "f"),
         }
-        out + &self.finish(phase, number) + "  }\n"
+        out + &self.finish(phase, number) + &self.scans(phase) + "  }\n"
     }
 
     /// A strict pass: block by block of each run, lane by lane.
@@ -615,8 +664,7 @@ impl Writer<'_> {
     fn fetches(&self, body: &Body, number: usize, stand: &Stand<'_>) -> (String, String) {
         let wants = wanted(body);
         let held_row = self.held_row().is_some();
-        let first_pass =
-            |k: usize| self.phases.list.iter().position(|p| !p.once && wanted(&p.body)[k].load) == Some(number);
+        let first_pass = |k: usize| self.loading(k).next() == Some(number);
         let (mut fetched, mut out) = (String::new(), String::new());
         for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
             if held_row {

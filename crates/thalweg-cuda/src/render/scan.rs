@@ -18,6 +18,7 @@
 mod chunked;
 mod text;
 
+pub use text::Running;
 use text::Text;
 use thalweg_ir::{DType, ScanOp};
 
@@ -49,6 +50,10 @@ pub enum Way {
     Stretch,
     /// Of a sort: a block has a stretch of two runs that are merged.
     Merge,
+    /// Of a sort by digits: blocks share a row to count them.
+    Count,
+    /// Of a sort by digits: a block has a tile of a row, and moves it by one of them.
+    Pass,
 }
 
 /// Words: from, to, rows, points, step from row to row, from point to point; threads of a row, or points of a chunk;
@@ -69,6 +74,6 @@ pub fn source(class: &ScanClass) -> String {
         Way::Short => text.short(),
         Way::Long => text.long(),
         Way::Across => text.across(),
-        Way::Stretch | Way::Merge => unreachable!("a sort has a source of its own"),
+        Way::Stretch | Way::Merge | Way::Count | Way::Pass => unreachable!("a sort has a source of its own"),
     }
 }

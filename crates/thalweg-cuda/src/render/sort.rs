@@ -26,8 +26,9 @@ pub fn is_wide(dtype: DType) -> bool {
     dtype.size() == 8
 }
 
-/// A statement that makes an element's key of `raw`: NaN the largest, zeros equal.
-fn key(dtype: DType) -> String {
+/// A statement that makes an element's key of `raw`, in the lowest bytes, as many as the element has: NaN the largest,
+/// zeros equal.
+pub(super) fn key(dtype: DType) -> String {
     match dtype {
         DType::F64 => "const i64 b = __double_as_longlong(raw); Key key = raw != raw ? ~0ull : raw == 0 ? 1ull << 63 : b < 0 ? ~(u64)b : (u64)b | 1ull << 63;".into(),
         DType::F32 => "const u32 b = f32_bits(raw); Key key = raw != raw ? 0xffffffffu : raw == 0 ? 0x80000000u : b >> 31 ? ~b : b | 0x80000000u;".into(),
@@ -37,7 +38,9 @@ fn key(dtype: DType) -> String {
         ),
         DType::U8 | DType::U32 | DType::Bool => "Key key = raw;".into(),
         DType::I64 => "Key key = (u64)raw ^ 1ull << 63;".into(),
-        _ => "Key key = (u32)(i32)raw ^ 0x80000000u;".into(),
+        DType::I8 => "Key key = (u8)raw ^ 0x80u;".into(),
+        DType::I16 => "Key key = (u16)raw ^ 0x8000u;".into(),
+        _ => "Key key = (u32)raw ^ 0x80000000u;".into(),
     }
 }
 

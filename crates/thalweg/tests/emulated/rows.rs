@@ -20,6 +20,14 @@ fn largest<F: Real>(x: Row<F>) -> (F, i32, Row<F>) {
     (v, i, x.map(|x| x - v))
 }
 
+/// The same without a row.
+#[kernel(row)]
+fn top<F: Real>(x: Row<F>) -> (F, i32) {
+    x.zip(&x.places()).fold((F::lit(f64::NEG_INFINITY), i32::MAX), |(v1, i1), (v2, i2)| {
+        if v2 > v1 || v2 == v1 && i2 < i1 { (v2, i2) } else { (v1, i1) }
+    })
+}
+
 fn numbers(shape: [usize; 2], salt: usize) -> Tensor {
     let list: Vec<f32> =
         (0..shape[0] * shape[1]).map(|i| ((i * 7919 + salt * 101) % 1009) as f32 / 504.5 - 1.0).collect();
@@ -40,6 +48,22 @@ fn they_have_the_bits_of_the_cpu() {
                 let across = recurrence::along(0, a.t(), b.t()).t();
                 let all = [recurrence::on(&a, &b), across, v, below].map(|t| values(&t));
                 (all, i.to_vec::<i32>().unwrap())
+            })
+        });
+        assert_eq!(both[0], both[1], "{shape:?}");
+    }
+}
+
+/// What is folded in the last pass is stored by the launch behind the combine, which finds it in memory.
+#[test]
+fn folds_beside_them_are_kept() {
+    let device = emulated();
+    for shape in [[3, 1], [5, 64], [2, 300]] {
+        let both = [Device::cpu(), device].map(|d| {
+            let x = numbers(shape, 5).to_device(d).unwrap();
+            with_strict(true, || {
+                let (low, (v, i)) = (x.amin_keepdim(1), top::on(&x));
+                (values(&low), values(&v), i.to_vec::<i32>().unwrap())
             })
         });
         assert_eq!(both[0], both[1], "{shape:?}");

@@ -126,6 +126,41 @@ fn places_of_sorts_are_those_of_the_host() {
     }
 }
 
+/// Rows from which on a sort goes by digits; of all dtypes, with ties, and with digits in which all keys agree.
+#[test]
+fn long_rows_are_sorted_by_digits() {
+    let dtypes = [
+        (DType::U8, 5_000),
+        (DType::I8, 9_001),
+        (DType::Bool, 5_000),
+        (DType::BF16, 20_000),
+        (DType::I16, 9_000),
+        (DType::F16, 9_000),
+        (DType::F32, 40_000),
+        (DType::I32, 40_001),
+        (DType::U32, 33_000),
+        (DType::I64, 140_000),
+        (DType::F64, 140_000),
+    ];
+    for (i, (dtype, n)) in dtypes.into_iter().enumerate() {
+        let spread = |shape| scattered(shape, DType::F64) * if dtype == DType::U8 { 3.0 } else { 2500.0 };
+        let x = match dtype {
+            DType::F64 => spread([1, n]),
+            DType::Bool => scattered([1, n], DType::I32).gt(100),
+            DType::U8 | DType::U32 => spread([1, n]).abs().cast(dtype),
+            DType::I8 => (scattered([2, n], DType::I32) % 100).cast(dtype),
+            dtype if dtype.is_float() => spread([2, n]).cast(dtype),
+            DType::I16 => spread([1, n]).clamp(-30_000.0, 30_000.0).cast(dtype),
+            _ => spread([2, n]).cast(dtype),
+        };
+        compare("sort", &x, true, |x| x.sort(1, i % 2 == 0));
+        compare("argsort", &x, true, |x| x.argsort(1, i % 2 == 1));
+    }
+    // All the same, and of columns.
+    compare("argsort", &Tensor::full([1, 40_000], 2.5f32), true, |x| x.argsort(1, false));
+    compare("sort", &scattered([40_000, 3], DType::F32), true, |x| x.sort(0, true));
+}
+
 #[test]
 fn few_long_rows_are_shared_by_blocks() {
     let launches = |shape: [usize; 2], f: &dyn Fn(&Tensor) -> Tensor| {
@@ -139,26 +174,79 @@ fn few_long_rows_are_shared_by_blocks() {
         assert_eq!((y.dims(), c.kernels), (&shape[..], 1));
         c.device_launches
     };
-    // Elements to a buffer, the scan, and the result from there; folds of chunks before.
-    assert_eq!(launches([1, 20000], &|x| x.cumsum(1)), 4);
-    assert_eq!(launches([3, 8193], &|x| x.cumsum(1)), 4);
-    assert_eq!(launches([1, 8192], &|x| x.cumsum(1)), 3);
+    // In the registers of a block, or of several that pass on what comes before.
+    assert_eq!(launches([1, 20000], &|x| x.cumsum(1)), 1);
+    assert_eq!(launches([3, 8193], &|x| x.cumsum(1)), 1);
+    assert_eq!(launches([2, 40000], &|x| x.cumsum_reverse(1)), 1);
+    // Of columns: elements to a buffer, folds of chunks, the scan, and the result from there. Of products of floats:
+    // no folds.
     assert_eq!(launches([2100, 40], &|x| x.cumsum(0)), 4);
+    assert_eq!(launches([1, 8192], &|x| x.cumprod(1)), 3);
     // Stretches, and merges.
     assert_eq!(launches([30, 256], &|x| x.sort(1, false)), 3);
     assert_eq!(launches([1, 2048], &|x| x.argsort(1, false)), 3);
     assert_eq!(launches([1, 20000], &|x| x.sort(1, false)), 3 + 4);
+    // Or digits: counted, and one after the other.
+    assert_eq!(launches([2, 40_000], &|x| x.sort(1, false)), 3 + 4);
+}
+
+/// Rows of several tiles, of several groups of 32 tiles, and of more groups than a warp looks at.
+#[test]
+fn long_rows_are_passed_on_from_tile_to_tile() {
+    for (i, shape) in [[2, 70_000], [3, 50_001], [1, 1_200_001]].into_iter().enumerate() {
+        let x = scattered(shape, DType::F32);
+        compare("cumsum", &x, false, |x| x.cumsum(1));
+        if i < 2 {
+            compare("cumsum_reverse", &scattered(shape, DTYPES[i]), i == 0, |x| x.cumsum_reverse(1));
+            compare("cummax_reverse", &x, true, |x| x.cummax_reverse(1));
+            compare("logcumsumexp", &x, false, |x| x.logcumsumexp(1));
+        }
+    }
+}
+
+/// What goes into a scan and what is made of it stays in registers, in rows that a block holds and in longer ones.
+#[test]
+fn maps_before_and_behind_a_scan_are_in_its_kernel() {
+    for n in [1000, 5000, 40_000] {
+        let f = |x: &Tensor| (x * 0.5).exp().cumsum(1) / (x.abs() + 1.0);
+        let x = scattered([2, n], DType::F32).cummax(1);
+        compare("between maps", &x, false, f);
+        let x = x.to_device(emulated()).unwrap();
+        thalweg::synchronize().unwrap();
+        let (_y, c) = counted(|| {
+            let y = f(&x);
+            thalweg::synchronize().unwrap();
+            y
+        });
+        assert_eq!((c.kernels, c.device_launches, c.scratch_bytes), (1, 1, 0), "{n}");
+        assert_eq!([c.bytes_read, c.bytes_written], [2 * 4 * n as u64; 2], "{n}: each element once");
+    }
+    // Folds before it, a value of the row in between: a fold and a pass where the row is long.
+    for (n, launches) in [(3000, 1), (40_000, 2)] {
+        let f = |x: &Tensor| (x - x.amax_keepdim(1)).exp().cumsum(1);
+        let x = scattered([2, n], DType::F32).cummax(1);
+        compare("behind a fold", &x, false, f);
+        let x = x.to_device(emulated()).unwrap();
+        thalweg::synchronize().unwrap();
+        let (_y, c) = counted(|| {
+            let y = f(&x);
+            thalweg::synchronize().unwrap();
+            y
+        });
+        assert_eq!((c.kernels, c.device_launches), (1, launches), "{n}");
+    }
 }
 
 #[test]
 fn a_running_sum_has_the_same_bits_whoever_shares_its_row() {
-    // Enough rows that each has a block, and one of them alone, which has several.
-    let n = 8200;
-    let row: Vec<f64> = (0..n).map(|i| ((i * 7919 % 1009) as f64 - 504.0) / 7.0).collect();
-    let x = Tensor::from_slice(&row, [1, n]).to_device(emulated()).unwrap();
-    let bits = |x: &Tensor| -> Vec<u64> { wide(x).iter().map(|x| x.to_bits()).collect() };
-    let many = x.expand([264, n]).cumsum(1);
-    thalweg::synchronize().unwrap();
-    let many = many.narrow(0, 170, 1);
-    assert_eq!(bits(&x.cumsum(1)), bits(&many));
+    // Enough rows that each has a block, and one of them alone; rows that several blocks share.
+    for (n, rows) in [(8200, 264), (40_000, 3)] {
+        let row: Vec<f64> = (0..n).map(|i| ((i * 7919 % 1009) as f64 - 504.0) / 7.0).collect();
+        let x = Tensor::from_slice(&row, [1, n]).to_device(emulated()).unwrap();
+        let bits = |x: &Tensor| -> Vec<u64> { wide(x).iter().map(|x| x.to_bits()).collect() };
+        let many = x.expand([rows, n]).cumsum(1);
+        thalweg::synchronize().unwrap();
+        let many = many.narrow(0, rows / 2, 1);
+        assert_eq!(bits(&x.cumsum(1)), bits(&many));
+    }
 }

@@ -92,6 +92,26 @@ fn lines_with_the_same_indices_are_sorted_once() {
         assert_eq!(bits(&y[0]), bits(&x.index_add(axis, &index, &v)));
         assert_eq!(bits(&y[1]), bits(&x.index_copy(axis, &index, &v)));
     }
+    // Vectors of lines; values that begin or go on where no vector does, and those of two dimensions.
+    let index = Tensor::new(&drawn(90, 30, 8)[..]);
+    let i = on(&index);
+    for dtype in [DType::F32, DType::BF16, DType::I64] {
+        let (x, v) = (uneven(&[30, 24], dtype, 1), uneven(&[91, 32], dtype, 2));
+        let parts: [fn(&Tensor) -> Tensor; 3] = [
+            |v| v.narrow(0, 1, 90).narrow(1, 8, 24),
+            |v| v.narrow(0, 0, 90).narrow(1, 1, 24),
+            |v| v.narrow(0, 0, 90).narrow(1, 0, 24).flip(1),
+        ];
+        for part in parts {
+            let (got, want) = (on(&x).index_add(0, &i, part(&on(&v))), x.index_add(0, &index, part(&v)));
+            assert_eq!(bits(&got), bits(&want), "{dtype}");
+        }
+    }
+    let (x, v) = (uneven(&[5, 30, 3, 8], DType::F32, 1), uneven(&[5, 90, 3, 8], DType::F32, 2));
+    let [a, b] = [&x, &v].map(on);
+    assert_eq!(bits(&a.index_add(1, &i, &b)), bits(&x.index_add(1, &index, &v)));
+    assert_eq!(bits(&a.index_copy(1, &i, &b)), bits(&x.index_copy(1, &index, &v)));
+
     let index = Tensor::from_slice(&drawn(3 * 200, 11, 6), [3usize, 200, 1]);
     let (x, v) = (uneven(&[3, 11, 4], DType::BF16, 3), uneven(&[3, 200, 4], DType::BF16, 4));
     let [a, b, i] = [&x, &v, &index].map(on);

@@ -4,7 +4,7 @@
 //! over lanes, threads of a group, threads that share the points of a row across, and in a split stage over blocks, by
 //! partial results in scratch memory.
 
-use super::{Sharing, Writer, constant, held};
+use super::{Sharing, Writer, constant, held, runs_behind};
 use std::fmt::Write;
 use thalweg_kernel::{Fold, Phase};
 
@@ -111,8 +111,8 @@ impl Writer<'_> {
             out += &self.leave_partials(phase);
             out += &self.gather_partials(phase);
         }
-        let more = self.phases.list[number + 1..].iter().any(|p| !p.once);
-        if more {
+        let list = &self.phases.list;
+        if (number + 1..list.len()).any(|n| !list[n].once || runs_behind(self.phases, n)) {
             out += "  if (t == 0 && live) {\n";
             for f in &phase.body.folds {
                 let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));

@@ -22,34 +22,55 @@ pub(super) struct Text {
     pub(super) combined: String,
 }
 
-impl Text {
-    pub(super) fn new(class: &ScanClass) -> Text {
-        let float = class.dtype.is_float();
-        let wide = if float { "double" } else { "i64" };
-        let carried = if float { DType::F64 } else { DType::I64 };
-        let monoid = class.op.monoid().expect("what is no sort runs a monoid");
-        let neutral = (monoid.row().neutral)(carried).to_bits(carried);
+/// What a scan accumulates.
+pub struct Running {
+    /// Its type.
+    pub wide: &'static str,
+    /// Of nothing.
+    pub identity: String,
+    /// Two of them, `x` before `y`, put together.
+    pub combined: String,
+    /// Functions that this needs.
+    pub functions: &'static str,
+}
+
+impl Running {
+    /// Of elements of that dtype.
+    pub fn new(op: ScanOp, dtype: DType) -> Running {
+        let (wide, carried) = if dtype.is_float() { ("double", DType::F64) } else { ("i64", DType::I64) };
+        let monoid = op.monoid().expect("what is no sort runs a monoid");
+        let identity = constant(carried, (monoid.row().neutral)(carried).to_bits(carried));
         // A running logarithm is its own state: the logarithm of two sums is found from theirs.
-        let of = match monoid {
-            Monoid::LogSumExp => "log_add(x, y)".into(),
-            other => combined(other, carried, "x", "y"),
+        let (combined, functions) = match monoid {
+            Monoid::LogSumExp => ("log_add(x, y)".into(), LOG_ADD),
+            other => (combined(other, carried, "x", "y"), ""),
         };
-        let log_add = r#"
+        Running { wide, identity, combined, functions }
+    }
+}
+
+const LOG_ADD: &str = r#"
+#ifndef LOG_ADD
+#define LOG_ADD
 FN double log_add(double x, double y) {
   double high = larger(x, y), low = smaller(x, y);
   if (high != high) return high;
   if (high == -__longlong_as_double(0x7ff0000000000000ll) || high == __longlong_as_double(0x7ff0000000000000ll)) return high;
   return high + log1p(exp(low - high));
-}"#;
-        let log_add = if class.op == ScanOp::LogSumExp { log_add } else { "" };
+}
+#endif"#;
+
+impl Text {
+    pub(super) fn new(class: &ScanClass) -> Text {
+        let Running { wide, identity, combined, functions } = Running::new(class.op, class.dtype);
         Text {
             element: stored(class.dtype),
             wide,
-            identity: constant(carried, neutral),
+            identity,
             value: unpack(class.dtype, "raw"),
             narrowed: narrow(class.dtype, "y"),
             place: if class.reverse { "(n - 1 - i)" } else { "i" },
-            combined: format!("{log_add}\nFN {wide} combined({wide} x, {wide} y) {{ return {of}; }}"),
+            combined: format!("{functions}\nFN {wide} combined({wide} x, {wide} y) {{ return {combined}; }}"),
         }
     }
 

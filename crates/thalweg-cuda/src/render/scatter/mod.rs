@@ -6,6 +6,7 @@
 //! * *in lines*: each thread takes one line along the axis, and puts its values in one after the other.
 //! * *in runs* (`sorted`), where lines are too few to keep the chip busy: indices are sorted by place, and each thread
 //!   takes the values that meet one element.
+//!   Where lines that lie side by side have their indices in common, a thread of these takes a vector of lines.
 //! * *at once*, there too, where the order cannot be seen (sums and extremes of integers): a thread for each value, and
 //!   atomic operations.
 //!
@@ -54,11 +55,13 @@ pub struct ScatterClass {
     pub dims: u8,
     /// Whether threads are numbered by 64 bits.
     pub wide: bool,
+    /// Lines of a thread that lie side by side and have their indices in common: what fills a vector, or one.
+    pub lanes: u8,
 }
 
 /// The source of a launch, with one function, `scatter`.
 pub fn source(class: &ScatterClass) -> String {
-    let (s, dims, wide) = (stored(class.dtype), class.dims as usize, class.wide);
+    let (s, dims, wide, lanes) = (stored(class.dtype), class.dims as usize, class.wide, class.lanes);
     let mut lines = String::new();
     for d in (0..dims).rev() {
         let w = HEAD + EACH * d;
@@ -82,19 +85,26 @@ pub fn source(class: &ScatterClass) -> String {
         _ => "  if (!a.w[16]) { const number swapped = along; along = rest; rest = swapped; }\n",
     };
     let body = match class.way {
-        Way::Copy => {
-            "  store1(to + at3 + (i64)along * (i64)a.w[10], load1(tensor + at0 + (i64)along * (i64)a.w[7]));\n".into()
-        }
+        Way::Copy => format!(
+            "  __align__(16) {s} raw[{lanes}];\n  loadv(raw, tensor + at0 + (i64)along * (i64)a.w[7]);\n  storev(to + at3 + (i64)along * (i64)a.w[10], raw);\n"
+        ),
         Way::Lines(op) => format!(
             r#"  for (i64 i = 0; i < (i64)a.w[5]; i++) {{
     const i64 place = load1(index + at1 + i * (i64)a.w[8]);
     if (place < 0 || place >= (i64)a.w[6]) {{ *(u32 *)a.w[11] = 1; continue; }}
-    const {s} raw = load1(values + at2 + i * (i64)a.w[9]);
-    {s} *const p = to + at3 + place * (i64)a.w[10];
+    __align__(16) {s} raws[{lanes}];
+    loadv(raws, values + at2 + i * (i64)a.w[9]);
+    {s} *const line = to + at3 + place * (i64)a.w[10];
     {}
   }}
 "#,
-            put(op, class.dtype)
+            match op {
+                ScatterOp::Set => "storev(line, raws);".into(),
+                op => format!(
+                    "__align__(16) {s} elements[{lanes}];\n    loadv(elements, line);\n#pragma unroll\n    for (u32 v = 0; v < {lanes}; v++) {{ const {s} raw = raws[v]; {s} *const p = &elements[v]; {} }}\n    storev(line, elements);",
+                    put(op, class.dtype)
+                ),
+            }
         ),
         Way::AtOnce(op) => format!(
             r#"  const i64 place = load1(index + at1 + (i64)along * (i64)a.w[8]);
@@ -105,7 +115,7 @@ pub fn source(class: &ScatterClass) -> String {
 "#,
             at_once(op, class.dtype)
         ),
-        Way::Runs(op) => sorted::runs(op, class.dtype),
+        Way::Runs(op) => sorted::runs(op, class.dtype, lanes),
     };
     let own = if class.way == Way::Copy { "  if (a.w[0] == a.w[3]) return;\n" } else { "" };
     format!(

@@ -210,7 +210,7 @@ FN u32 sum_to(u32 x, u32 lane) {
 
 /// What a thread does that has index number `along` of the sorted ones: nothing, but where a run begins (of values that
 /// replace each other: where it ends).
-pub fn runs(op: ScatterOp, dtype: DType) -> String {
+pub fn runs(op: ScatterOp, dtype: DType, lanes: u8) -> String {
     let s = stored(dtype);
     let head = r#"  const u64 *const sorted = (const u64 *)a.w[12] + at4;
   const u32 n = (u32)a.w[5];
@@ -221,34 +221,36 @@ pub fn runs(op: ScatterOp, dtype: DType) -> String {
     if op == ScatterOp::Set {
         return format!(
             r#"{head}  if (along + 1 < n && (u32)(load1(sorted + along + 1) >> 32) == place) return;
-  store1(to + at3 + (i64)place * (i64)a.w[10], load1(values + at2 + (i64)(u32)own * (i64)a.w[9]));
+  __align__(16) {s} raws[{lanes}];
+  loadv(raws, values + at2 + (i64)(u32)own * (i64)a.w[9]);
+  storev(to + at3 + (i64)place * (i64)a.w[10], raws);
 "#
         );
     }
     format!(
         r#"{head}  if (along > 0 && (u32)(load1(sorted + along - 1) >> 32) == place) return;
-  {s} element = load1(to + at3 + (i64)place * (i64)a.w[10]);
-  {s} *const p = &element;
+  __align__(16) {s} elements[{lanes}];
+  loadv(elements, to + at3 + (i64)place * (i64)a.w[10]);
   // Loads of several values at once, and then one after the other.
   for (u32 first = (u32)along;; first += {AHEAD}) {{
     u64 pairs[{AHEAD}];
-    {s} raws[{AHEAD}];
+    __align__(16) {s} raws[{AHEAD}][{lanes}];
     bool mine[{AHEAD}];
 #pragma unroll
     for (u32 k = 0; k < {AHEAD}; k++) pairs[k] = first + k < n ? load1(sorted + first + k) : ~0ull;
 #pragma unroll
     for (u32 k = 0; k < {AHEAD}; k++) {{
       mine[k] = (u32)(pairs[k] >> 32) == place;
-      if (mine[k]) raws[k] = load1(values + at2 + (i64)(u32)pairs[k] * (i64)a.w[9]);
+      if (mine[k]) loadv(raws[k], values + at2 + (i64)(u32)pairs[k] * (i64)a.w[9]);
     }}
 #pragma unroll
     for (u32 k = 0; k < {AHEAD}; k++) if (mine[k]) {{
-      const {s} raw = raws[k];
-      {put}
+#pragma unroll
+      for (u32 v = 0; v < {lanes}; v++) {{ const {s} raw = raws[k][v]; {s} *const p = &elements[v]; {put} }}
     }}
     if (!mine[{last}]) break;
   }}
-  store1(to + at3 + (i64)place * (i64)a.w[10], element);
+  storev(to + at3 + (i64)place * (i64)a.w[10], elements);
 "#,
         put = put(op, dtype),
         last = AHEAD - 1,
