@@ -16,7 +16,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
   u16 *const s0 = (u16 *)shared, *const s1 = s0 + 40960;
   Barrier *const full = (Barrier *)(shared + 200704), *const empty = full + 5, *const turns = empty + 5;
   if (t == 0) {
-    for (int s = 0; s < 2 * 5 + 2; s++) barrier_start(full + s, 1);
+    for (int s = 0; s < 2 * 5; s++) barrier_start(full + s, 1);
+    for (int g = 0; g < 2; g++) barrier_start(turns + g, 4);
     barriers_started();
   }
   __syncthreads();
@@ -68,12 +69,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
     const i64 warp_row = row0 + t / 32 % 4 * 16;
     float sum[2][16][4];
     Barrier *before = empty;
-    // A barrier tells a phase from the next, not from the one behind that: a warpgroup looks at no step before the other
-    // has seen all of its own.
+    // A barrier tells a phase from the next, not from the one behind that: a warpgroup looks at no step before all warps of
+    // the other have seen all of its own.
     barrier_wait(turns + group, (own / 2 & 1) ^ (group == 0));
     for (i32 i = 0; i < steps; i++) {
       barrier_wait(full + slot, phase);
-      if (i + 1 == steps && t % 128 == 0) barrier_arrive(turns + (group ^ 1));
+      if (i + 1 == steps && t % 32 == 0) barrier_arrive(turns + (group ^ 1));
       {
         const Matrix x = matrix(s0 + slot * 8192, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
         warpgroup_fence();
