@@ -125,8 +125,13 @@ pub const OTHERS: &[(&str, &str)] = &[
 ];
 
 /// Groups of workloads that `all` leaves out.
-pub const GROUPS: &[(&str, &[Entry])] =
-    &[("array", array::ALL), ("blocks", blocks::ALL), ("folds", folds::ALL), ("transformers", transformers::ALL)];
+pub const GROUPS: &[(&str, &[Entry])] = &[
+    ("array", array::ALL),
+    ("blocks", blocks::ALL),
+    ("folds", folds::ALL),
+    ("transformers", transformers::ALL),
+    ("training", training::ALL),
+];
 
 /// All workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[

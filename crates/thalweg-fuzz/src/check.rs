@@ -64,6 +64,12 @@ pub const FAST: Mode =
 const MOST: usize = 8;
 const FEW: usize = 16 << 10;
 
+/// Bytes of an element of a result that is told as `f32[2, 3]`.
+fn element_size(result: &str) -> usize {
+    let name = result.split('[').next().unwrap_or(result);
+    thalweg::DType::from_name(name).map_or(0, thalweg::DType::size)
+}
+
 /// What the plan says that a kernel writes is no more than what the device says, and not much less. Of what it reads it
 /// may be more: a device loads nothing that its simplified body does not need, such as the condition of a choice between equal
 /// values.
@@ -77,12 +83,17 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
         let by_index = named(&["gather", "scatter"]);
         // A sort or a scan reads again what it wrote to scratch; others what they wrote beyond their results: the buffers
         // of a row too long for the caches.
-        let scratch = kernel.operations.iter().any(named(&["sort", "argsort", "cum", "logcum"]));
+        let scanned = named(&["sort", "argsort", "cum", "logcum"]);
+        let scratch = kernel.operations.iter().any(scanned);
         let beyond = kernel.bytes_written_measured.saturating_sub(kernel.bytes_written);
         let again = if scratch { kernel.bytes_written } else { beyond };
         // The components of combines of the user's own are such buffers, too: the plan knows how often they go by.
         let combined = kernel.operations.iter().any(named(&["fold", "scan"]));
         let buffers = kernel.features.rows.filter(|_| combined).map_or(0, |r| r.again as usize);
+        // What is scanned goes to scratch before and behind where a row is not held, whatever is made of it.
+        let points = kernel.features.points as usize;
+        let bytes = |&o: &usize| points * element_size(&segment.operations[o].result);
+        let buffers = buffers + kernel.operations.iter().filter(|&o| scanned(o)).map(|o| 2 * bytes(o)).sum::<usize>();
         if kernel.launches != 1 || kernel.in_place > 0 || kernel.operations.iter().any(by_index) {
             continue;
         }

@@ -3,8 +3,15 @@
 //! Inputs are the parameters, the first and the second moment of each, the number of steps so far, what else a step
 //! leaves to the next one, then a batch of inputs and classes. A step gives all but the batch, and the loss.
 
-use super::{Size, transformers};
+use super::{Entry, Size, transformers};
 use thalweg::{Conv, DType, Gradients, Pool, Reduction, Tensor};
+
+/// Workloads of a group by themselves: a step of a network that is no small one.
+pub const ALL: &[Entry] = &[Entry {
+    name: "train_gpt2",
+    about: "a step of gpt2 by Adam, parameters in f32, the rest in bf16",
+    make: |s| (gpt2(s), train_gpt2),
+}];
 
 /// Parameters of `train_mlp` and of `train_conv`, and what the layers of the latter keep.
 const MLP: usize = 6;
@@ -79,14 +86,14 @@ pub fn train_conv(inputs: &[Tensor]) -> Vec<Tensor> {
 }
 
 /// GPT-2 small: the same parameters and tokens as `gpt2` has, and the words that come next.
-pub fn gpt2(size: Size) -> Vec<Tensor> {
+fn gpt2(size: Size) -> Vec<Tensor> {
     let (tokens, parameters) = transformers::gpt2_inputs(size);
     let next = tokens.roll(-1, 1);
     start(parameters, vec![], [tokens, next])
 }
 
 /// One step of Adam of GPT-2: parameters and moments in f32, everything between in bf16, the loss in f32.
-pub fn train_gpt2(inputs: &[Tensor]) -> Vec<Tensor> {
+fn train_gpt2(inputs: &[Tensor]) -> Vec<Tensor> {
     let [.., tokens, next] = inputs else { unreachable!("a batch comes last") };
     let leaves: Vec<Tensor> = inputs[..(inputs.len() - 3) / 3].iter().map(Tensor::tracked).collect();
     let narrow: Vec<Tensor> = leaves.iter().map(|t| t.cast(DType::BF16)).collect();

@@ -1,7 +1,7 @@
 //! What transformers are made of, by itself and as a whole: attention without a mask, causal, and long; three products of
 //! one input; GPT-2 small. With `_bf16` behind their names they run in bf16.
 
-use super::{Call, Entry, Size, training};
+use super::{Call, Entry, Size};
 use thalweg::{Attention, Tensor};
 
 /// The workloads.
@@ -11,11 +11,6 @@ pub const ALL: &[Entry] = &[
     Entry { name: "attention_long", about: "32 heads of 8192 × 128, causal", make: |s| attention(s, 128, true) },
     Entry { name: "qkv", about: "three products of one input, 4096 × 1024 × 1024", make: qkv },
     Entry { name: "gpt2", about: "GPT-2 small, 8 × 1024 tokens, to the logits", make: gpt2 },
-    Entry {
-        name: "train_gpt2",
-        about: "a step of it by Adam, parameters in f32, the rest in bf16",
-        make: |s| (training::gpt2(s), training::train_gpt2),
-    },
 ];
 
 fn attention(size: Size, d: usize, causal: bool) -> (Vec<Tensor>, Call) {

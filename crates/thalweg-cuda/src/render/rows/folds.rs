@@ -41,7 +41,7 @@ impl Writer<'_> {
     /// there is shared memory for take turns in it.
     pub(super) fn fold_across(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> String {
         let v = self.v;
-        let bytes = |f: &Fold| self.fold_dtype(f.slot).size().max(4) * wide as usize * deep as usize * v as usize;
+        let bytes = |f: &Fold| self.fold_dtype(f.slot).size().max(4) * wide as usize * deep as usize * v;
         let folds = &phase.body.folds;
         let all: usize = folds.iter().map(bytes).sum();
         let (mut out, first) = (String::new(), folds.first().map_or(0, |f| f.slot));
