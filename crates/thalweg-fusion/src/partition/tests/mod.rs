@@ -1,3 +1,4 @@
+mod factors;
 mod graphs;
 mod invariance;
 mod legality;

@@ -1,0 +1,68 @@
+//! Plans for a device that contracts tiles: what products take, and kernels that a compiler must not be kept busy with.
+
+use super::graphs::{Graph, T};
+use crate::cost::Costs;
+use crate::partition::{Effort, Planned, plan};
+use crate::write::rules::MAX_STORES;
+use thalweg_ir::{ElementOp, ReduceOp};
+use thalweg_kernel::Contracts;
+
+/// What an H200 gives.
+fn planned(g: &mut Graph) -> Planned {
+    g.0.mode.contracts = Contracts::Tiles;
+    let costs = Costs::of_throughput(4224.0, (8448.0, 60 << 20), 18_959.0, 2_000.0);
+    plan(g.0.as_segment(), &costs, Effort::default()).unwrap()
+}
+
+/// The operations that each kernel of a plan stores, parts of groups by themselves.
+fn stores(planned: &Planned) -> Vec<Vec<usize>> {
+    let parts = planned.plan.kernels.iter().flat_map(|k| k.parts());
+    parts.map(|part| part.writes().collect()).collect()
+}
+
+#[test]
+fn what_a_product_takes_is_written_by_the_kernel_that_folds_its_rows() {
+    let mut g = Graph::new();
+    let (mut x, mut norms) = (g.input(&[4096, 1024]), vec![]);
+    for _ in 0..8 {
+        let most = g.reduce(ReduceOp::Max, x, 1);
+        let most = g.reshaped(most, &[4096, 1]);
+        let norm = g.binary(ElementOp::Div, x, most);
+        let T::Op(number) = norm else { panic!("it is computed") };
+        norms.push(vec![number]);
+        let w = g.input(&[1024, 1024]);
+        x = g.matmul(norm, w);
+    }
+    g.live(x);
+    let stores = stores(&planned(&mut g));
+    assert!(norms.iter().all(|n| stores.contains(n)), "{stores:?}");
+    assert_eq!(stores.len(), 16, "{stores:?}");
+}
+
+#[test]
+fn a_weight_that_is_made_for_two_products_is_made_once() {
+    let mut g = Graph::new();
+    let (x, y, w) = (g.input(&[4096, 1024]), g.input(&[4096, 1024]), g.input(&[1024, 1024]));
+    let made = g.unary(ElementOp::Exp, w);
+    for (left, turned) in [(x, false), (y, true)] {
+        let right = if turned { g.transposed(made) } else { made };
+        let out = g.matmul(left, right);
+        g.live(out);
+    }
+    assert_eq!(stores(&planned(&mut g)).len(), 3);
+}
+
+#[test]
+fn many_folds_of_one_tensor_are_several_kernels() {
+    let mut g = Graph::new();
+    let x = g.input(&[4096, 1024]);
+    for by in 0..3 * MAX_STORES {
+        let scaled = g.scaled(x, by as f64 + 0.5);
+        let exp = g.unary(ElementOp::Exp, scaled);
+        let sum = g.reduce(ReduceOp::Sum, exp, 0);
+        g.live(sum);
+    }
+    let stores = stores(&planned(&mut g));
+    assert!(stores.iter().all(|s| s.len() <= MAX_STORES), "{stores:?}");
+    assert!(stores.len() < MAX_STORES, "those that fit share a pass: {}", stores.len());
+}
