@@ -1,13 +1,14 @@
 //! What the time of a kernel follows from, read from the kernel as it would be launched.
 
+mod contraction;
+
 use super::costs::Costs;
 use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
-use thalweg_ir::{DType, ElementOp, ScatterOp};
+use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, Computed, Contraction, ContractionGeometry, Copied, Geometry, Kernel,
-    MapGeometry, MatmulGeometry, Node, NodeId, Orientation, RowGeometry, ScatterGeometry, Store, TileGeometry, Weights,
-    bodies, copied, narrow, order,
+    AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, MapGeometry, Node, Orientation, RowGeometry,
+    ScatterGeometry, narrow, order,
 };
 
 /// Bytes of a cache line.
@@ -28,8 +29,6 @@ const STRIP_BYTES: u64 = 512 << 10;
 const STRIP_COLUMNS: (u64, u64) = (64, 2048);
 /// Rows side by side that may run as one stretch.
 const JOINED: u64 = 128;
-/// Rows and columns of a chunk of a product.
-const PRODUCT_CHUNK: u64 = 96;
 /// A row longer than this is passed over block by block where rescaling identities tie its folds.
 const ONLINE_BYTES: u64 = 512 << 10;
 
@@ -173,7 +172,7 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
             bodies.iter().zip(all).for_each(|(b, g)| map(b, g, left, reads, f));
         }
         (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
-        (Kernel::Contraction(c), Geometry::Contraction(g)) => contraction(c, g, left, reads, f),
+        (Kernel::Contraction(c), Geometry::Contraction(g)) => contraction::contraction(c, g, left, reads, f),
         (Kernel::Scatter { op, inputs, .. }, Geometry::Scatter(g)) => scatter(*op, inputs, g, left, f),
         (Kernel::Group { kernels, parts }, Geometry::Group(all)) => {
             // All reads of all parts, then all writes.
@@ -396,171 +395,6 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
         _ => Way::Strided,
     };
     (way, spread)
-}
-
-fn contraction(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
-    let at = factors(c, g, left, f);
-    f.leave_out_unseen(c, g);
-    if c.takes_rows() {
-        // Each block of rows packs the right factors again.
-        let blocks = g.row_blocks(c) as u64;
-        let packed = |g: &ContractionGeometry| (g.product.k * g.product.n) as u64;
-        let elements = packed(g) + g.inner.as_deref().map_or(0, packed);
-        f.packed = blocks * elements;
-        f.chunks = blocks;
-    }
-    match c.epilogue {
-        Some(_) => {
-            epilogue(c, g, &left[at..], f);
-        }
-        None => contiguous(&left[reads..], 0, f),
-    }
-}
-
-/// What is made of the sums of a product; how many operands it reads.
-fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut CostFeatures) -> usize {
-    let Some((epilogue, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else { return 0 };
-    // The sums are a tile that stays in cache, and so is what a factor is computed from.
-    let mut own: Vec<u64> = left.to_vec();
-    own.insert(epilogue.sums as usize, 0);
-    own.resize((epilogue.reads + epilogue.writes) as usize, 0);
-    let first = f.traffic.len();
-    tiled(&epilogue.kernel, tiles, &mut own, epilogue.reads as usize, f);
-    f.forget_sums(first, epilogue.sums, bodies(&epilogue.kernel));
-    epilogue.reads as usize - 1
-}
-
-/// The product and what its factors are read or computed from; how many operands that are.
-fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut CostFeatures) -> usize {
-    product(c.dtype, &g.product, f);
-    let mut at = 0;
-    for (factor, tiles) in c.factors.iter().zip(&g.factors) {
-        let Some((factor, tiles)) = factor.as_deref().zip(tiles.as_deref()) else {
-            contiguous(&left[at..at + 1], 1, f);
-            at += 1;
-            continue;
-        };
-        // What it writes is a panel that stays in cache, and so are the sums that it is computed from.
-        let mut own = vec![];
-        if let Some((inner, g)) = factor.inner.as_deref().zip(g.inner.as_deref()) {
-            at += factors(&inner.product, g, &mut left[at..], f);
-            let reads = inner.product.reads() - inner.product.factor_operands();
-            at += epilogue(&inner.product, g, &left[at..at + reads], f);
-            own.extend_from_slice(&left[at..at + factor.operands]);
-            own.insert(inner.sums as usize, 0);
-        } else {
-            own.extend_from_slice(&left[at..at + factor.operands]);
-        }
-        at += factor.operands;
-        if let Some((loads, g)) = only_loads(&factor.kernel, tiles, f.borders) {
-            let domain = (f.points, f.chunks);
-            map(&loads, &g, &mut own, usize::MAX, f);
-            (f.points, f.chunks) = domain;
-            continue;
-        }
-        if factor.inner.is_none() {
-            f.factors += (tiles.points() * c.dtype.size()) as u64;
-        }
-        if let Some(sums) = factor.inner.as_deref().map(|i| i.sums).filter(|_| f.passes_once)
-            && let Some(weights) = bodies(&factor.kernel).first().and_then(thalweg_kernel::weights)
-        {
-            one_pass(&weights, tiles, &mut own, sums, f);
-            continue;
-        }
-        tiled(&factor.kernel, tiles, &mut own, usize::MAX, f);
-    }
-    at
-}
-
-/// A factor that lies in memory by strides, as windows do, as a body that loads it: tiles copy it from there, and where
-/// the device says so, with what it is padded by.
-fn only_loads(kernel: &Kernel, tiles: &TileGeometry, borders: bool) -> Option<(Body, MapGeometry)> {
-    let ([body], [tile]) = (bodies(kernel), &tiles.boxes[..]) else { return None };
-    let g = &tile.geometry;
-    let Copied { access, from, .. } = copied(body, g).filter(|c| borders || c.outside.is_none())?;
-    let store = Store { node: NodeId(0), access: 1, combine: None };
-    let to = body.stores[0].access as usize;
-    let class = AccessClass::of_step(from.strides[g.extents.len() - 1]);
-    let loads = Body {
-        nodes: vec![Node::Load { access: 0 }],
-        accesses: vec![Access { class, ..body.accesses[access] }, body.accesses[to]],
-        stores: vec![store],
-        operands: body.operands,
-        ..Body::default()
-    };
-    let at = AccessGeometry { base: from.base, strides: from.strides, map: None, ..g.accesses[access].clone() };
-    let accesses = vec![at, g.accesses[to].clone()];
-    Some((loads, MapGeometry { extents: g.extents.clone(), accesses }))
-}
-
-/// Weights that are made point by point: what a point takes, and where they are exponentials the maximum, the
-/// exponential, the sum, and their rounding.
-fn one_pass(weights: &Weights, tiles: &TileGeometry, left: &mut [u64], sums: u16, f: &mut CostFeatures) {
-    let domain = (f.points, f.chunks, f.traffic.len());
-    let geometry = &tiles.boxes[0].geometry;
-    map(&weights.point, geometry, left, usize::MAX, f);
-    f.forget_sums(domain.2, sums, std::slice::from_ref(&weights.point));
-    (f.points, f.chunks) = (domain.0, domain.1);
-    let points = geometry.points() as u64;
-    f.work.convert += points;
-    if weights.once.is_some() {
-        f.work.special += points * u64::from(ElementOp::Exp.row().cost);
-        f.work.fold += 2 * points;
-    }
-}
-
-impl CostFeatures {
-    /// What rows do not see is not computed.
-    fn leave_out_unseen(&mut self, c: &Contraction, g: &ContractionGeometry) {
-        let Some((_, seen)) = thalweg_kernel::seen(c, g) else { return };
-        let (rows, keys) = (g.product.m as f64, g.product.k as f64);
-        let of_row = |row: f64| (row + seen.ahead as f64).clamp(0.0, keys);
-        let share = (of_row(0.0) + of_row(rows - 1.0)) / 2.0 / keys.max(1.0);
-        let part = |n: &mut u64| *n = (*n as f64 * share) as u64;
-        self.product.iter_mut().for_each(|p| part(&mut p.multiplications));
-        let Work { simple, divide, special, special_wide, convert, slow, fold, scan, sort, once: _ } = &mut self.work;
-        [simple, divide, special, special_wide, convert, slow, fold, scan, sort].into_iter().for_each(part);
-        self.traffic.iter_mut().for_each(|t| part(&mut t.again));
-    }
-
-    /// Sums that are in registers are not read again, those of accesses from `first` on.
-    fn forget_sums(&mut self, first: usize, sums: u16, bodies: &[Body]) {
-        if !self.passes_once {
-            return;
-        }
-        let operands = bodies.iter().flat_map(|b| &b.accesses).filter_map(|a| a.operand);
-        let own = self.traffic[first..].iter_mut().zip(operands);
-        own.filter(|(_, o)| *o == sums).for_each(|(t, _)| t.again = 0);
-    }
-}
-
-/// A map that is run rectangle by rectangle, or rows that are.
-fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
-    let points = (f.points, f.chunks);
-    f.boxes = f.boxes.max(tiles.boxes.len() as u32);
-    if let Kernel::Rows { body, orientation } = kernel {
-        let MapGeometry { extents, accesses } = tiles.boxes[0].geometry.clone();
-        let g = RowGeometry { kept: extents.len() - 1, extents, accesses };
-        rows(body, *orientation, &g, left, reads, f);
-        (f.points, f.chunks) = points;
-        return;
-    }
-    for (body, part) in bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0) {
-        map(body, &part.geometry, left, reads, f);
-    }
-    // It runs as the product does.
-    (f.points, f.chunks) = points;
-}
-
-fn product(dtype: DType, g: &MatmulGeometry, f: &mut CostFeatures) {
-    let count = g.batch.iter().map(|d| d.0 as u64).product::<u64>();
-    let (m, n, k) = (g.m as u64, g.n as u64, g.k as u64);
-    f.points += count * m * n;
-    f.chunks += count * m.max(n).div_ceil(PRODUCT_CHUNK);
-    let vector = m == 1 || n == 1;
-    let before = f.product.map_or((0, 0), |p| (p.multiplications, p.count));
-    let (multiplications, count) = (before.0 + count * m * n * k, before.1 + count);
-    f.product = Some(Product { dtype, multiplications, count, vector });
 }
 
 /// Operands that are gone through once.

@@ -35,7 +35,8 @@ pub enum Effort {
 }
 
 impl Default for Effort {
-    /// Enough for most segments, and some ten milliseconds.
+    /// Enough for most segments, and some ten milliseconds; what takes long to run is searched for as long as ten runs
+    /// take.
     fn default() -> Effort {
         Effort::Visits(10_000)
     }
@@ -217,7 +218,7 @@ const MOST_VISITS: u64 = 1_000_000;
 fn budget(effort: Effort, begun: &State) -> u64 {
     match effort {
         Effort::Quick => effort.visits().min(begun.time / (2 * VISIT_PS)),
-        Effort::Visits(n) => n.max((begun.time * RUNS / VISIT_PS).min(MOST_VISITS)),
+        effort if effort == Effort::default() => effort.visits().max((begun.time * RUNS / VISIT_PS).min(MOST_VISITS)),
         effort => effort.visits(),
     }
 }
