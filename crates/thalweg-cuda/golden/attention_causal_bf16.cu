@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
   u16 *const s0 = (u16 *)shared, *const s1 = s0 + 4096, *const s2 = s1 + 3 * 4096;
   Barrier *const full = (Barrier *)(shared + 75776), *const empty = full + 3;
   if (t == 0) {
-    for (int s = 0; s < 3; s++) { barrier_start(full + s, 1); barrier_start(empty + s, 1); }
+    for (int s = 0; s < 3; s++) { barrier_start(full + s, 1); barrier_start(empty + s, 4); }
     barriers_started();
   }
   __syncthreads();
@@ -359,7 +359,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
       for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
       warpgroup_wait<0>();
       keep(sum);
-      if (t % 128 == 0) barrier_arrive(empty + before);
+      if (t % 32 == 0) barrier_arrive(empty + before);
       #pragma unroll
       for (int h = 0; h < 2; h++) {
         if (__any_sync(0xffffffffu, again[h] != 1.0f)) {

@@ -16,8 +16,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
   u16 *const s0 = (u16 *)shared, *const s1 = s0 + 40960;
   Barrier *const full = (Barrier *)(shared + 200704), *const empty = full + 5, *const turns = empty + 5;
   if (t == 0) {
-    for (int s = 0; s < 2 * 5; s++) barrier_start(full + s, 1);
-    for (int g = 0; g < 2; g++) barrier_start(turns + g, 4);
+    for (int s = 0; s < 5; s++) barrier_start(full + s, 1);
+    // Each warp says for itself what it has seen and is done with.
+    for (int s = 0; s < 5 + 2; s++) barrier_start(empty + s, 4);
     barriers_started();
   }
   __syncthreads();
@@ -74,7 +75,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
     barrier_wait(turns + group, (own / 2 & 1) ^ (group == 0));
     for (i32 i = 0; i < steps; i++) {
       barrier_wait(full + slot, phase);
-      if (i + 1 == steps && t % 32 == 0) barrier_arrive(turns + (group ^ 1));
+      if (i + 1 == steps) {
+        __syncwarp();
+        if (t % 32 == 0) barrier_arrive(turns + (group ^ 1));
+      }
       {
         const Matrix x = matrix(s0 + slot * 8192, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
         warpgroup_fence();
@@ -88,13 +92,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
       // What the step before has read may be written over.
       if (i > 0) {
         warpgroup_wait<1>();
-        if (t % 128 == 0) barrier_arrive(before);
+        if (t % 32 == 0) barrier_arrive(before);
       }
       before = empty + slot;
       if (++slot == 5) { slot = 0; phase ^= 1; }
     }
     warpgroup_wait<0>();
-    if (t % 128 == 0) barrier_arrive(before);
+    if (t % 32 == 0) barrier_arrive(before);
     u16 *const p1 = (u16 *)a.w[55];
     u16 *const p2 = (u16 *)a.w[58];
     float *const sums = (float *)(shared + 163840 + t / 32 * 4608);

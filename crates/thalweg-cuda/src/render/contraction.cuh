@@ -91,7 +91,7 @@ FN Matrix further(Matrix x, u32 bytes) { return {x.p + bytes, x.leading, x.strid
 FN void async_fence() {}
 FN void warpgroup_fence() {}
 FN void warpgroup_commit() {}
-template <int N> FN void warpgroup_wait() {}
+template <int N> FN void warpgroup_wait() { __syncwarp(); }
 // Its element: `line` of the side that stays, `term` of the 16 that are summed over; `T`: lines lie together in memory, 64 at a time.
 template <bool T> FN u16 matrix_element(Matrix x, u32 line, u32 term) {
   const u64 base = (u64)thalweg_runtime.shared, own = (u64)x.p - base;

@@ -5,8 +5,9 @@
 //! a stack of its own; threads that never wait run one after the other on one stack, as a loop would.
 //!
 //! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it.
-//! Threads run forwards or backwards, and so do blocks, as a number drawn for each launch says: what needs an order
-//! that nothing enforces fails sooner or later.
+//! Threads run forwards or backwards, and so do blocks, as a number drawn for each launch says; in half of the blocks the
+//! threads of one warp are late where they look for what others do. What needs an order that nothing enforces fails sooner
+//! or later.
 
 use super::memory::{self, Guarded};
 use std::collections::VecDeque;
@@ -21,6 +22,8 @@ const BALLOT: u32 = 2;
 const LOOK: u32 = 3;
 /// Looks after which nobody does it any more.
 const MOST_LOOKS: u64 = 1 << 16;
+/// Looks of others before those of a late warp.
+const PATIENCE: u64 = 1 << 10;
 /// What a shuffle brings from a thread that did not take part.
 const NOBODY: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
@@ -103,6 +106,10 @@ pub(super) struct Scheduler {
     ready: VecDeque<usize>,
     /// Threads that look again when nobody else can go on.
     looking: VecDeque<usize>,
+    /// Blocks and looks so far; the warp of this block that is late.
+    blocks: u64,
+    looks: u64,
+    late: Option<usize>,
     fault: Option<Fault>,
     /// Where the scheduler's own stack stands.
     main: *mut u8,
@@ -210,6 +217,9 @@ impl Scheduler {
             counted: 0,
             ready: VecDeque::new(),
             looking: VecDeque::new(),
+            blocks: 0,
+            looks: 0,
+            late: None,
             fault: None,
             main: null_mut(),
             parked: null_mut(),
@@ -250,6 +260,9 @@ impl Scheduler {
         self.warps.clear();
         self.warps.extend((0..threads.div_ceil(32)).map(|w| Warp { live: live(w), waiting: 0 }));
         (self.started, self.live, self.at_barrier, self.counted) = (0, threads, 0, 0);
+        self.blocks += 1;
+        let drawn = self.blocks.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        self.late = (drawn & 1 != 0).then_some((drawn >> 1) as usize % self.warps.len());
         let s: *mut Scheduler = self;
         RUNNING.store(s, Relaxed);
         // SAFETY: the stacks that are gone to use `s` only while this waits in `switch`.
@@ -286,11 +299,19 @@ impl Scheduler {
             return Some(self.threads[thread].stack);
         }
         if self.started == self.threads.len() {
-            self.now = self.looking.pop_front()?;
+            self.now = self.look_again()?;
             self.show(self.now);
             return Some(self.threads[self.now].stack);
         }
         self.idle.pop().or_else(|| self.new_stack())
+    }
+
+    /// The thread that is to look again: of the late warp every so many looks only, or where nobody else looks.
+    fn look_again(&mut self) -> Option<usize> {
+        self.looks += 1;
+        let in_time = |&t: &usize| Some(t / 32) != self.late;
+        let at = if self.looks.is_multiple_of(PATIENCE) { None } else { self.looking.iter().position(in_time) };
+        self.looking.remove(at.unwrap_or(0))
     }
 
     /// A stack that begins with [`worker`].

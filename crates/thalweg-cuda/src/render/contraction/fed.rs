@@ -285,8 +285,9 @@ pub fn source(class: &FedClass) -> String {
   {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
   Barrier *const full = (Barrier *)(shared + {barriers}), *const empty = full + {stages}, *const turns = empty + {stages};
   if (t == 0) {{
-    for (int s = 0; s < 2 * {stages}; s++) barrier_start(full + s, 1);
-    for (int g = 0; g < 2; g++) barrier_start(turns + g, 4);
+    for (int s = 0; s < {stages}; s++) barrier_start(full + s, 1);
+    // Each warp says for itself what it has seen and is done with.
+    for (int s = 0; s < {stages} + 2; s++) barrier_start(empty + s, 4);
     barriers_started();
   }}
   __syncthreads();
@@ -323,19 +324,22 @@ pub fn source(class: &FedClass) -> String {
     barrier_wait(turns + group, (own / 2 & 1) ^ (group == 0));
     for (i32 i = 0; i < steps; i++) {{
       barrier_wait(full + slot, phase);
-      if (i + 1 == steps && t % 32 == 0) barrier_arrive(turns + (group ^ 1));
+      if (i + 1 == steps) {{
+        __syncwarp();
+        if (t % 32 == 0) barrier_arrive(turns + (group ^ 1));
+      }}
       {{
 {multiply}      }}
       // What the step before has read may be written over.
       if (i > 0) {{
         warpgroup_wait<1>();
-        if (t % 128 == 0) barrier_arrive(before);
+        if (t % 32 == 0) barrier_arrive(before);
       }}
       before = empty + slot;
       if (++slot == {stages}) {{ slot = 0; phase ^= 1; }}
     }}
     warpgroup_wait<0>();
-    if (t % 128 == 0) barrier_arrive(before);
+    if (t % 32 == 0) barrier_arrive(before);
 {result}  }}
 }}
 "#,

@@ -29,13 +29,13 @@ pub(super) fn text(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedF
     let barriers = format!(
         r#"  Barrier *const full = (Barrier *)(shared + {at}), *const empty = full + {stages};
   if (t == 0) {{
-    for (int s = 0; s < {stages}; s++) {{ barrier_start(full + s, 1); barrier_start(empty + s, {groups}); }}
+    for (int s = 0; s < {stages}; s++) {{ barrier_start(full + s, 1); barrier_start(empty + s, {warps}); }}
     barriers_started();
   }}
   __syncthreads();
 "#,
         at = class.barriers_at(),
-        groups = class.block.warps / 4,
+        warps = class.block.warps,
     );
     let producer = format!(
         r#"  if (warp == {warps}) {{
@@ -85,7 +85,7 @@ pub(super) fn steps(class: &StreamedClass, make: &str, rescale: &str) -> String 
       keep(s);
 {make}      warpgroup_wait<0>();
       keep(sum);
-      if (t % 128 == 0) barrier_arrive(empty + before);
+      if (t % 32 == 0) barrier_arrive(empty + before);
 {rescale}{pack}    }}
     const u32 last = (u32)(steps - 1) % {stages};
 {last}    warpgroup_wait<0>();
