@@ -28,6 +28,11 @@ impl Mode {
 }
 
 impl Mode {
+    /// Whether a kernel's code takes a compiler that does not end soon where there is much of it: a GPU's.
+    pub fn compiles_long(self) -> bool {
+        self.contracts == Contracts::Tiles
+    }
+
     /// Whether the device brings the elements that a row kernel writes to where they belong, if that is no stretch of
     /// memory: CPUs do, whose runs are calls.
     pub fn parts_rows(self) -> bool {

@@ -9,7 +9,6 @@ use crate::segment::{BitSet, ValueId};
 use crate::write::rules::{MAX_KERNEL_OPS, MAX_PARTS, MAX_STORES, Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashSet;
 use thalweg_ir::Op;
-use thalweg_kernel::Contracts;
 
 /// What a kernel would be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,8 +78,7 @@ impl Reach {
                 None => left.extend(ix.tensors(i).filter_map(|(_, v)| op_of(v))),
             }
         }
-        let compiles_long = ix.seg.mode.contracts == Contracts::Tiles;
-        if compiles_long && !folds.is_empty() && stores.len() > MAX_STORES {
+        if ix.seg.mode.compiles_long() && !folds.is_empty() && stores.len() > MAX_STORES {
             return Err(Rule::Full);
         }
         ops.sort_unstable();

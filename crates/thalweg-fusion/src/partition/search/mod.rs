@@ -5,6 +5,7 @@
 
 pub(super) mod begin;
 mod exact;
+mod factors;
 pub(super) mod greedy;
 mod weights;
 
@@ -233,7 +234,7 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         return Ok(Found { state, complete: effort != Effort::None });
     }
     weights::stream(kernels, &mut state);
-    weights::store_factors(kernels, &mut state);
+    factors::store_factors(kernels, &mut state);
     let limit = kernels.visits.saturating_add(budget(effort, &state));
     let state = greedy::improve(kernels, state, limit);
     if kernels.visits >= limit && effort == Effort::Quick {
@@ -244,7 +245,7 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         // these stored may be ahead, and goes as far again.
         let mut other = begin::begin_shared(kernels, component)?;
         weights::stream(kernels, &mut other);
-        weights::store_factors(kernels, &mut other);
+        factors::store_factors(kernels, &mut other);
         let state = if other.time < state.time {
             let limit = kernels.visits.saturating_add(effort.visits());
             greedy::improve(kernels, other, limit)

@@ -1,0 +1,75 @@
+//! What products take, on a device that contracts tiles: in memory from the start of a search.
+//!
+//! In: a legal plan. Out: one that stores the factors of its products. They need not be there: what gains by being
+//! computed again the search finds. docs/planner.md, "Factors in memory", has the idea.
+
+use super::State;
+use super::greedy::stored_in;
+use crate::partition::facts::Facts;
+use crate::partition::kernels::{Kernels, candidate_ops};
+use crate::partition::log::{Move, considered};
+use crate::segment::ValueId;
+use crate::write::rules::{contracts, is_constant};
+use rustc_hash::FxHashSet;
+use thalweg_kernel::Contracts;
+
+/// Stores what products take that is computed, each by a kernel of its own: tiles find their factors in memory, so
+/// something writes them in any case, and only what is stored can become part of the kernel that makes it (a norm), or
+/// be written once for several products (a weight's cast).
+pub(super) fn store_factors(kernels: &mut Kernels<'_, '_>, state: &mut State) {
+    let facts = kernels.facts;
+    if facts.ix.seg.mode.contracts != Contracts::Tiles {
+        return;
+    }
+    let mut factors: Vec<usize> = vec![];
+    for k in &state.kernels {
+        let ops = candidate_ops(&k.candidate);
+        let products = ops.iter().copied().filter(|&i| contracts(facts.ix.seg.ops[i].op, facts.ix.seg.mode));
+        let all = products.flat_map(|i| facts.ix.tensors(i)).filter_map(|(_, v)| computed(facts, state, v));
+        // The weights of a second product are made of the first one.
+        factors.extend(all.filter(|&i| facts.may_store(i) && !is_of_product(facts, state, i)));
+    }
+    factors.sort_unstable();
+    factors.dedup();
+    let mut stored = state.stored.clone();
+    factors.iter().for_each(|&i| stored.insert(i));
+    let own: Vec<Vec<usize>> = factors.iter().map(|&i| vec![i]).collect();
+    let next = state.with(kernels, (stored, &factors), &[], &own);
+    considered(facts, Move::Store, &factors, state.time, next.as_ref().map(|n| n.time).map_err(|rule| *rule));
+    match next {
+        Ok(next) => *state = next,
+        // One that cannot be stored is no reason to store none.
+        Err(_) => factors.iter().for_each(|&i| {
+            if let Ok(next) = stored_in(kernels, state, i, None) {
+                *state = next;
+            }
+        }),
+    }
+}
+
+/// Whether something is computed from a product's sums that are in no memory.
+fn is_of_product(facts: &Facts<'_>, state: &State, i: usize) -> bool {
+    let (mut seen, mut left) = (FxHashSet::default(), vec![i]);
+    while let Some(i) = left.pop() {
+        if contracts(facts.ix.seg.ops[i].op, facts.ix.seg.mode) {
+            return true;
+        }
+        left.extend(facts.read_by(i).filter(|&a| !state.stored.has(a) && seen.insert(a)));
+    }
+    false
+}
+
+/// The operation behind the views of a value that is neither stored nor an input nor constant.
+pub(super) fn computed(facts: &Facts<'_>, state: &State, mut v: ValueId) -> Option<usize> {
+    while let ValueId::Op(i) = v {
+        let op = facts.ix.seg.ops[i].op;
+        if state.stored.has(i) || is_constant(op) {
+            return None;
+        }
+        if !op.is_view() {
+            return Some(i);
+        }
+        v = facts.ix.tensors(i).next()?.1;
+    }
+    None
+}
