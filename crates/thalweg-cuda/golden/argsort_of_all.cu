@@ -32,51 +32,6 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(16)) {
 // options: -fmad=false
 
 // Scan of rows in memory: Argsort of f32, digits counted.
-// What blocks of a launch tell each other (docs/cuda.md, "Passing on"). It stands in words that also say in which launch they were written (a tag), so that nobody has to clear them,
-// and that are read and written as a whole, so that whoever finds the tag has what comes with it, and no fence is needed. A number of 64 bits is two such words.
-#ifdef THALWEG_EMULATED
-FN void tell(u64 *at, u64 word) { *(volatile u64 *)at = word; }
-FN u64 told(const u64 *at) { return *(const volatile u64 *)at; }
-FN void tell(u64 *at, u32 tag, u64 bits) {
-  tell(at, (u64)tag << 32 | (u32)bits);
-  tell(at + 1, (u64)tag << 32 | bits >> 32);
-}
-FN bool told(const u64 *at, u32 tag, u64 &bits) {
-  const u64 low = told(at), high = told(at + 1);
-  bits = high << 32 | (u32)low;
-  return (u32)(low >> 32) == tag && (u32)(high >> 32) == tag;
-}
-FN void look_again(u64 times) { thalweg_look(times); }
-// Blocks run one after the other here, so the nearest sum is always there. Some are not told, for others to look further back.
-FN bool is_told(u32 number) { return number % 29 == 7 || (number * 2654435761u >> 13) % 3 == 0; }
-#else
-FN void tell(u64 *at, u64 word) { asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory"); }
-FN u64 told(const u64 *at) { u64 word; asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory"); return word; }
-FN void tell(u64 *at, u32 tag, u64 bits) {
-  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"((u64)tag << 32 | (u32)bits), "l"((u64)tag << 32 | bits >> 32) : "memory");
-}
-FN bool told(const u64 *at, u32 tag, u64 &bits) {
-  u64 low, high;
-  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(low), "=l"(high) : "l"(at) : "memory");
-  bits = high << 32 | (u32)low;
-  return (u32)(low >> 32) == tag && (u32)(high >> 32) == tag;
-}
-FN void look_again(u64) {}
-FN bool is_told(u32) { return true; }
-#endif
-
-// A block's number in the order in which blocks begin, so that those before it have begun, too; and the launch's tag. The first word has the launch in its upper half, and how many
-// blocks have begun in its lower one; the last block to begin sets it for the next launch. `drawn` is shared memory. What blocks tell begins at the eighth word.
-struct Ticket { u32 number, tag; };
-FN Ticket ticket(u64 *words, u64 *drawn) {
-  if (threadIdx.x == 0) {
-    const u64 own = atomicAdd(words, 1ull);
-    if ((u32)own == gridDim.x - 1) tell(words, ((own >> 32) + 1) << 32);
-    *drawn = own;
-  }
-  __syncthreads();
-  return {(u32)*drawn, (u32)(*drawn >> 32) + 1};
-}
 
 typedef float S;
 typedef u32 Key;
@@ -216,51 +171,6 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(14)) {
 // options: -fmad=false
 
 // Scan of rows in memory: Argsort of f32, moved to where its digit is.
-// What blocks of a launch tell each other (docs/cuda.md, "Passing on"). It stands in words that also say in which launch they were written (a tag), so that nobody has to clear them,
-// and that are read and written as a whole, so that whoever finds the tag has what comes with it, and no fence is needed. A number of 64 bits is two such words.
-#ifdef THALWEG_EMULATED
-FN void tell(u64 *at, u64 word) { *(volatile u64 *)at = word; }
-FN u64 told(const u64 *at) { return *(const volatile u64 *)at; }
-FN void tell(u64 *at, u32 tag, u64 bits) {
-  tell(at, (u64)tag << 32 | (u32)bits);
-  tell(at + 1, (u64)tag << 32 | bits >> 32);
-}
-FN bool told(const u64 *at, u32 tag, u64 &bits) {
-  const u64 low = told(at), high = told(at + 1);
-  bits = high << 32 | (u32)low;
-  return (u32)(low >> 32) == tag && (u32)(high >> 32) == tag;
-}
-FN void look_again(u64 times) { thalweg_look(times); }
-// Blocks run one after the other here, so the nearest sum is always there. Some are not told, for others to look further back.
-FN bool is_told(u32 number) { return number % 29 == 7 || (number * 2654435761u >> 13) % 3 == 0; }
-#else
-FN void tell(u64 *at, u64 word) { asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(word) : "memory"); }
-FN u64 told(const u64 *at) { u64 word; asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory"); return word; }
-FN void tell(u64 *at, u32 tag, u64 bits) {
-  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"((u64)tag << 32 | (u32)bits), "l"((u64)tag << 32 | bits >> 32) : "memory");
-}
-FN bool told(const u64 *at, u32 tag, u64 &bits) {
-  u64 low, high;
-  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(low), "=l"(high) : "l"(at) : "memory");
-  bits = high << 32 | (u32)low;
-  return (u32)(low >> 32) == tag && (u32)(high >> 32) == tag;
-}
-FN void look_again(u64) {}
-FN bool is_told(u32) { return true; }
-#endif
-
-// A block's number in the order in which blocks begin, so that those before it have begun, too; and the launch's tag. The first word has the launch in its upper half, and how many
-// blocks have begun in its lower one; the last block to begin sets it for the next launch. `drawn` is shared memory. What blocks tell begins at the eighth word.
-struct Ticket { u32 number, tag; };
-FN Ticket ticket(u64 *words, u64 *drawn) {
-  if (threadIdx.x == 0) {
-    const u64 own = atomicAdd(words, 1ull);
-    if ((u32)own == gridDim.x - 1) tell(words, ((own >> 32) + 1) << 32);
-    *drawn = own;
-  }
-  __syncthreads();
-  return {(u32)*drawn, (u32)(*drawn >> 32) + 1};
-}
 
 typedef float S;
 typedef u32 Key;

@@ -10,7 +10,8 @@ use crate::driver::{Absent, nvrtc};
 use crate::lower::plan;
 use crate::prelude::PRELUDE;
 use crate::render::contraction::{CONTRACTIONS, FED};
-use crate::render::rows::SCANNED;
+use crate::render::radix::RADIX;
+use crate::render::rows::{SCANNED, TOLD};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
@@ -510,18 +511,20 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     all
 }
 
+/// A source without what it shares with others.
+fn own(source: &str) -> String {
+    // What contains another part comes first.
+    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, RADIX];
+    shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
+}
+
 #[test]
 fn golden_sources_are_as_they_were() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden");
     let bless = thalweg_runtime::environment::BLESS.get().is_some();
     let mut changed = vec![];
     for (name, kernel) in kernels() {
-        let texts: Vec<String> = sources(&kernel)
-            .iter()
-            .map(|s| {
-                s.replacen(PRELUDE, "", 1).replacen(FED, "", 1).replacen(CONTRACTIONS, "", 1).replacen(SCANNED, "", 1)
-            })
-            .collect();
+        let texts: Vec<String> = sources(&kernel).iter().map(|s| own(s)).collect();
         let text = texts.join("\n");
         let file = folder.join(format!("{name}.cu"));
         if bless {
@@ -554,16 +557,40 @@ fn a_launch_has_no_more_blocks_than_a_grid_may_have() {
 fn golden_sources_are_readable() {
     for (name, kernel) in kernels() {
         for source in sources(&kernel) {
-            let own = source
-                .replacen(PRELUDE, "", 1)
-                .replacen(FED, "", 1)
-                .replacen(CONTRACTIONS, "", 1)
-                .replacen(SCANNED, "", 1);
-            for line in own.lines() {
+            for line in own(&source).lines() {
                 assert_eq!(line.trim_end(), line, "{name}: spaces at the end");
             }
         }
     }
+}
+
+/// A product of so many rows, columns and terms of bf16, terms lying together on the left and columns on the right.
+fn bare(m: usize, n: usize, k: usize) -> (Kernel, Geometry) {
+    let product = MatmulGeometry {
+        batch: vec![],
+        m,
+        n,
+        k,
+        a: (0, k as isize, 1),
+        b: (0, n as isize, 1),
+        reach: [Some((0, m * k - 1)), Some((0, k * n - 1))],
+    };
+    let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
+    (kernel, Geometry::Contraction(Box::new(ContractionGeometry::bare(product))))
+}
+
+#[test]
+fn factors_whose_rows_begin_anywhere_are_copied_before_they_are_fed() {
+    let fed = |s: &String| s.contains("barrier_expect(full");
+    let copies = |product: &(Kernel, Geometry)| {
+        let all = sources(product);
+        assert!(all.last().is_some_and(fed), "the product is fed");
+        all.len() - 1
+    };
+    assert_eq!(copies(&bare(8192, 768, 50257)), 1, "terms that are neighbours, in odd numbers");
+    assert_eq!(copies(&bare(768, 50257, 8192)), 1, "columns in odd numbers");
+    assert_eq!(copies(&bare(8192, 50257, 768)), 1, "the same, of few terms");
+    assert_eq!(sources(&bare(8, 50257, 768)).iter().filter(|s| fed(s)).count(), 0, "few rows read them once");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub const DIGITS: usize = 256;
 /// each other, or counters.
 pub const WORDS: usize = 14;
 /// What stands behind the prelude.
-const RADIX: &str = include_str!("radix.cuh");
+pub const RADIX: &str = include_str!("radix.cuh");
 
 /// Passes of a sort of such elements.
 pub fn passes(dtype: DType) -> usize {

@@ -4,7 +4,7 @@
 //! In: any contraction. Out: ordinary launches of maps, row kernels and products. It is what every contraction can
 //! be, and what those are whose product a library computes faster than a kernel of our own would with everything in it.
 
-use super::{aside, bare, choice, points, tile};
+use super::{bare, points};
 use crate::compiler::Compiler;
 use crate::launch::Word;
 use crate::lower;
@@ -52,27 +52,15 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         plan.absorb(lower::plan(&kernel, &whole(&kernel, tiles), compiler)?, &all, scalars);
         scalars += f.scalars as u16;
     }
-    let Some((e, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else {
-        let result = take(1)[0];
-        let (product, geometry) = super::without_factors(c, g);
-        let product = super::plan_writing(&product, &geometry, written, compiler)?;
-        plan.absorb(product, &[sides[0], sides[1], result], 0);
-        return Ok(plan);
-    };
-    let (rest, of_rest) = super::without_factors(c, g);
-    let one = match aside::plan(&rest, &of_rest, written, compiler) {
-        Some(plan) => Some(plan?),
-        None if tile::fits(&rest, &of_rest) && choice::tiles(&rest, &of_rest, compiler) => {
-            Some(super::tiles(&rest, &of_rest, written, compiler)?)
-        }
-        None => None,
-    };
-    if let Some(one) = one {
+    if c.factors.iter().any(Option::is_some) {
+        // Of what is in memory now: any form that it can have.
+        let (rest, of_rest) = super::without_factors(c, g);
         let mut all = sides.to_vec();
-        all.extend(take((e.reads - 1 + e.writes) as usize));
-        plan.absorb(one, &all, scalars);
+        all.extend(take(c.epilogue.as_ref().map_or(1, |e| (e.reads - 1 + e.writes) as usize)));
+        plan.absorb(super::plan_writing(&rest, &of_rest, written, compiler)?, &all, scalars);
         return Ok(plan);
     }
+    let (e, tiles) = c.epilogue.as_deref().zip(g.epilogue.as_deref()).expect("a bare product is not opened");
     let sums = scratch(&mut plan, points(g), between(c));
     plan.absorb(bare::plan(c, &g.product, between(c), compiler)?, &[sides[0], sides[1], sums], 0);
     let kernel = reading(&e.kernel, e.sums, between(c));
