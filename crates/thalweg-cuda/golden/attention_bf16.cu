@@ -350,29 +350,35 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
       break;
     }
     __syncwarp();
-    #pragma unroll 4
-    for (u32 u = 0; u < 4; u++) {
-      const u32 c = t % 32 + u * 32;
-      const u32 line = c / 8;
-      const i32 x = (i32)(warp_row + pass / 1 * 64) + (i32)line;
-      if (x >= (i32)m) continue;
-      const u32 first_lane = c % 8 * 8;
-      const i32 y = (i32)((column0 + pass % 1 * 64)) + (i32)first_lane;
-      if (y >= (i32)n) continue;
-      const i32 row = x, column = y / 8;
-      const i32 i0 = (i32)product;
-      const i32 i1 = row;
-      const i32 i2 = column;
-      float own[8];
-      take(own, sums + line * 72 + first_lane);
-      __align__(16) u16 y1[8];
+    #pragma unroll
+    for (u32 first_u = 0; first_u < 4; first_u += 2) {
+      float taken[2][8];
       #pragma unroll
-      for (int v = 0; v < 8; v++) {
-        const float n0 = own[v];
-        const float n1 = round_bf16((float)n0);
-        y1[v] = bits_bf16(n1);
+      for (u32 o = 0; o < 2; o++) {
+        const u32 c = t % 32 + (first_u + o) * 32;
+        take(taken[o], sums + c / 8 * 72 + c % 8 * 8);
       }
-      storev(p1 + (i0 * (i32)a.w[54] + i1 * (i32)a.w[55] + i2 * 8), y1);
+      #pragma unroll
+      for (u32 o = 0; o < 2; o++) {
+        const u32 u = first_u + o;
+        const u32 c = t % 32 + u * 32, line = c / 8, first_lane = c % 8 * 8;
+        const i32 x = (i32)(warp_row + pass / 1 * 64) + (i32)line, y = (i32)((column0 + pass % 1 * 64)) + (i32)first_lane;
+        const bool inside = x < (i32)m && y < (i32)n;
+        const i32 row = x, column = y / 8;
+        const i32 i0 = (i32)product;
+        const i32 i1 = row;
+        const i32 i2 = column;
+        __align__(16) u16 y1[8];
+        #pragma unroll
+        for (int v = 0; v < 8; v++) {
+          const float n0 = taken[o][v];
+          const float n1 = round_bf16((float)n0);
+          y1[v] = bits_bf16(n1);
+        }
+        if (inside) {
+          storev(p1 + (i0 * (i32)a.w[54] + i1 * (i32)a.w[55] + i2 * 8), y1);
+        }
+      }
     }
   }
 }

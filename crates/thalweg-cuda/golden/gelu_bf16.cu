@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
         const float n3 = 1.0f;
         const float n4 = 0.5f;
         const float n5 = n1 * n2;
-        const float n6 = erff(n5);
+        const float n6 = error_function(n5);
         const float n7 = n3 + n6;
         const float n8 = n1 * n7;
         const float n9 = n4 * n8;

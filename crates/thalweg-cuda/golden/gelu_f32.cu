@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
         const float n2 = 1.0f;
         const float n3 = 0.5f;
         const float n4 = n0 * n1;
-        const float n5 = erff(n4);
+        const float n5 = error_function(n4);
         const float n6 = n2 + n5;
         const float n7 = n0 * n6;
         const float n8 = n3 * n7;

@@ -101,24 +101,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
     if (t % 32 == 0) barrier_arrive(before);
     u16 *const p1 = (u16 *)a.w[55];
     u16 *const p2 = (u16 *)a.w[58];
+    __align__(16) u16 r1[4][8];
+    auto fetch = [&](int pass, u32 u) {
+      const u32 c = t % 32 + u * 32, line = c / 8, first_lane = c % 8 * 8;
+      const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
+      const bool inside = x < (i32)m && y < (i32)n;
+      const i32 row = x, column = y / 8;
+      const i32 i0 = row;
+      const i32 i1 = column;
+      if (inside) { loadv(r1[u], p1 + (i0 * (i32)a.w[56] + i1 * 8));  }
+    };
+    #pragma unroll
+    for (u32 u = 0; u < 4; u++) fetch(0, u);
     float *const sums = (float *)(shared + 163840 + t / 32 * 4608);
     #pragma unroll 1
     for (int pass = 0; pass < 4; pass++) {
-      __align__(16) u16 r1[4][8];
-      #pragma unroll 4
-      for (u32 u = 0; u < 4; u++) {
-        const u32 c = t % 32 + u * 32;
-        const u32 line = c / 8;
-        const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line;
-        if (x >= (i32)m) continue;
-        const u32 first_lane = c % 8 * 8;
-        const i32 y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
-        if (y >= (i32)n) continue;
-        const i32 row = x, column = y / 8;
-        const i32 i0 = row;
-        const i32 i1 = column;
-        loadv(r1[u], p1 + (i0 * (i32)a.w[56] + i1 * 8));
-      }
       __syncwarp();
       switch (pass) {
         case 0: hand_on<72, 8>(sums, sum[0], 0);
@@ -131,39 +128,46 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
         break;
       }
       __syncwarp();
-      #pragma unroll 4
-      for (u32 u = 0; u < 4; u++) {
-        const u32 c = t % 32 + u * 32;
-        const u32 line = c / 8;
-        const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line;
-        if (x >= (i32)m) continue;
-        const u32 first_lane = c % 8 * 8;
-        const i32 y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
-        if (y >= (i32)n) continue;
-        const i32 row = x, column = y / 8;
-        const i32 i0 = row;
-        const i32 i1 = column;
-        float own[8];
-        take(own, sums + line * 72 + first_lane);
-        __align__(16) u16 y2[8];
+      #pragma unroll
+      for (u32 first_u = 0; first_u < 4; first_u += 2) {
+        float taken[2][8];
         #pragma unroll
-        for (int v = 0; v < 8; v++) {
-          const float n0 = own[v];
-          const float n1 = bf16_of_pair(r1[u], v);
-          const float n2 = n1;
-          const float n3 = n0 + n2;
-          const float n4 = 0.70710677f;
-          const float n5 = 1.0f;
-          const float n6 = 0.5f;
-          const float n7 = n3 * n4;
-          const float n8 = erff(n7);
-          const float n9 = n5 + n8;
-          const float n10 = n3 * n9;
-          const float n11 = n6 * n10;
-          const float n12 = round_bf16((float)n11);
-          y2[v] = bits_bf16(n12);
+        for (u32 o = 0; o < 2; o++) {
+          const u32 c = t % 32 + (first_u + o) * 32;
+          take(taken[o], sums + c / 8 * 72 + c % 8 * 8);
         }
-        storev(p2 + (i0 * (i32)a.w[59] + i1 * 8), y2);
+        #pragma unroll
+        for (u32 o = 0; o < 2; o++) {
+          const u32 u = first_u + o;
+          const u32 c = t % 32 + u * 32, line = c / 8, first_lane = c % 8 * 8;
+          const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
+          const bool inside = x < (i32)m && y < (i32)n;
+          const i32 row = x, column = y / 8;
+          const i32 i0 = row;
+          const i32 i1 = column;
+          __align__(16) u16 y2[8];
+          #pragma unroll
+          for (int v = 0; v < 8; v++) {
+            const float n0 = taken[o][v];
+            const float n1 = bf16_of_pair(r1[u], v);
+            const float n2 = n1;
+            const float n3 = n0 + n2;
+            const float n4 = 0.70710677f;
+            const float n5 = 1.0f;
+            const float n6 = 0.5f;
+            const float n7 = n3 * n4;
+            const float n8 = error_function(n7);
+            const float n9 = n5 + n8;
+            const float n10 = n3 * n9;
+            const float n11 = n6 * n10;
+            const float n12 = round_bf16((float)n11);
+            y2[v] = bits_bf16(n12);
+          }
+          if (inside) {
+            storev(p2 + (i0 * (i32)a.w[59] + i1 * 8), y2);
+          }
+          if (pass + 1 < 4) fetch(pass + 1, u);
+        }
       }
     }
   }

@@ -79,6 +79,7 @@ fn float(op: ElementOp, dtype: DType, a: &[&str]) -> Option<String> {
         Asinh => call("asinh"),
         Acosh => call("acosh"),
         Atanh => call("atanh"),
+        Erf if dtype == DType::F32 => format!("error_function({x})"),
         Erf => call("erf"),
         Erfc => call("erfc"),
         Sigmoid => format!("sigmoid({x})"),

@@ -4,6 +4,8 @@
 //! written beside the sums goes through memory in whole lines. All threads of a block do that together, some rows at a
 //! time, or each warp for itself.
 
+mod warp;
+
 use super::{PartClass, PartSlots, names};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
@@ -99,52 +101,48 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Str
         step: "1".into(),
         lanes: v as usize,
     };
-    let fetched: Vec<usize> =
-        (0..wants.len()).filter(|&k| !is_sums(k) && (wants[k].load || wants[k].position)).collect();
-    let points = || points(handed, slots, handed.rows, wide, (&at, &column));
-    // What a warp reads beside its sums is under way while they change places.
-    let each = handed.rows * wide / 32;
-    let ahead = matches!(handed.by, By::Warp { .. }) && !fetched.is_empty() && each <= MOST_AHEAD;
-    let (each, number) = if ahead { (format!("[{each}]"), "[u]") } else { Default::default() };
-    let arrays = |k: usize| accesses.arrays(k, wants[k], v as usize, &each);
-    let mut fetch = String::new();
-    for &k in &fetched {
-        let _ = writeln!(fetch, "      {}", accesses.fetch(k, wants[k], &stand, [number, number]));
+    let compute = Compute { accesses: &accesses, stand: &stand, slots, is_sums: &is_sums, part };
+    if matches!(handed.by, By::Warp { .. })
+        && let Some(text) = warp::text(handed, &compute, &wants, [hand_on, &column0, &column])
+    {
+        return out + &text;
     }
     out += &passes(handed);
-    if ahead {
-        fetched.iter().for_each(|&k| out += &format!("    {}\n", arrays(k)));
-        out += &format!("{}{fetch}    }}\n", points());
-    }
     out += &changing_places(handed, hand_on);
-    out += &points();
-    if !ahead {
-        fetched.iter().for_each(|&k| out += &format!("      {}\n", arrays(k)));
-        out += &fetch;
+    out += &points(handed, slots, handed.rows, wide, (&at, &column));
+    for k in (0..wants.len()).filter(|&k| !is_sums(k) && (wants[k].load || wants[k].position)) {
+        let _ = writeln!(out, "      {}", accesses.arrays(k, wants[k], v as usize, ""));
+        let _ = writeln!(out, "      {}", accesses.fetch(k, wants[k], &stand, ["", ""]));
     }
-    let compute = Compute { accesses: &accesses, stand: &stand, number, is_sums: &is_sums };
-    out + &compute.text(handed, (part, slots)) + "    }\n  }\n"
+    let _ = write!(
+        out,
+        "      {} own[{v}];\n      take(own, sums + line * {} + first_lane);\n",
+        held(handed.sums),
+        handed.pitch()
+    );
+    out + &compute.text("own[v]", "", "", "") + "    }\n  }\n"
 }
 
 /// What is made of the sums of one thread.
 struct Compute<'a> {
+    part: &'a PartClass,
+    slots: &'a PartSlots,
     accesses: &'a Accesses<'a>,
     stand: &'a Stand<'a>,
-    /// The index of what was fetched.
-    number: &'static str,
     is_sums: &'a dyn Fn(usize) -> bool,
 }
 
 impl Compute<'_> {
-    fn text(&self, handed: &Handed<'_>, (part, slots): (&PartClass, &PartSlots)) -> String {
-        let Compute { accesses, stand, number, is_sums } = *self;
-        let (body, v, h) = (&part.body, stand.lanes, held(handed.sums));
-        let mut out = format!("      {h} own[{v}];\n      take(own, sums + line * {} + first_lane);\n", handed.pitch());
+    /// The statements for a vector: its sums are `own`, what was fetched has the index `number`, and the stores stand
+    /// between `before` and `behind`.
+    fn text(&self, own: &str, number: &str, before: &str, behind: &str) -> String {
+        let Compute { part, slots, accesses, stand, is_sums } = *self;
+        let (body, v, mut out) = (&part.body, stand.lanes, String::new());
         for s in &body.stores {
             let _ = writeln!(out, "      {}", accesses.result(s.access as usize, v));
         }
         let _ = write!(out, "#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n");
-        let load = |k: u16| if is_sums(k as usize) { "own[v]".into() } else { accesses.element(k as usize, number) };
+        let load = |k: u16| if is_sums(k as usize) { own.into() } else { accesses.element(k as usize, number) };
         let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, stand, offset, inside);
         let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
         names(accesses, (part, slots), &load, &gather, &mut write, number);
@@ -152,10 +150,11 @@ impl Compute<'_> {
             let _ = writeln!(out, "        {}", accesses.set(s.access as usize, &name(s.node)));
         }
         out += "      }\n";
+        out += before;
         for s in &body.stores {
             let _ = writeln!(out, "      {}", accesses.store(s.access as usize, stand));
         }
-        out
+        out + behind
     }
 }
 
@@ -194,17 +193,24 @@ fn points(handed: &Handed<'_>, slots: &PartSlots, rows: u32, wide: u32, (at, col
             all / threads
         ),
     };
-    let mut out = format!(
+    let out = format!(
         r#"{each}      const u32 line = c / {wide};
       const {it} x = ({it})({row0}) + ({it})line;
       if (x >= ({it})m) continue;
 {at}      const {it} row = x, column = {column};
 "#
     );
+    out + &decomposed(handed, slots)
+}
+
+/// The indices of a place, from its product, row and column.
+fn decomposed(handed: &Handed<'_>, slots: &PartSlots) -> String {
+    let part = &handed.result.0;
+    let (space, it) = (&part.space, index_type(part.space.wide));
     let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
-    out += &decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i");
-    out += &decompose(space, &slots.space, batch..batch + rows, "row", "i");
-    out + &decompose(space, &slots.space, batch + rows..space.rank(), "column", "i")
+    decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i")
+        + &decompose(space, &slots.space, batch..batch + rows, "row", "i")
+        + &decompose(space, &slots.space, batch + rows..space.rank(), "column", "i")
 }
 
 /// The same where sums are written and nothing else is, to rows that begin anywhere, as those of an odd length do: what
