@@ -3,12 +3,12 @@
 // Contraction of bf16 with a streamed one inside: 64 rows, 64 keys at a time.
 #ifndef THALWEG_EMULATED
 template <bool F16, bool TA, bool TB, int N> FN void warpgroup_multiply(float (&d)[8][4], Matrix a, Matrix b, u32 keep) {
-  asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, %32, %33, p, 1, 1, 0, 0;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "l"(a), "l"(b), "r"(keep) : "memory");
+  asm volatile("{.reg .pred p;\n.reg .b64 x, y;\nmov.b64 x, {%32, %33};\nmov.b64 y, {%34, %35};\nsetp.ne.b32 p, %36, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, x, y, p, 1, 1, 0, 0;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "r"(a.place), "r"(a.form), "r"(b.place), "r"(b.form), "r"(keep) : "memory");
 }
 #endif
 #ifndef THALWEG_EMULATED
 template <bool F16, bool TB, int N> FN void warpgroup_multiply(float (&d)[8][4], const u32 (&a)[4], Matrix b) {
-  asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1) : "memory");
+  asm volatile("{.reg .pred p;\n.reg .b64 x, y;\nmov.b64 y, {%36, %37};\nsetp.ne.b32 p, %38, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, y, p, 1, 1, 1;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.place), "r"(b.form), "r"(1) : "memory");
 }
 #endif
 extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMETER_LINES(112)) {
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
   float s[8][4];
   if (steps) {
     barrier_wait(full, 0);
-    const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + 0 * 4096, 8192, 1024);
+    const Matrix x = matrix(s0, 8192, 1024), y = matrix(s1 + 0 * 4096, 8192, 1024);
     warpgroup_fence();
     #pragma unroll
     for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 64>(s, further(x, p / 4 * 8192 + p % 4 * 32), further(y, p / 4 * 8192 + p % 4 * 32), p);
@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
       const u32 slot = (u32)step % 3, before = (u32)(step - 1) % 3;
       barrier_wait(full + slot, (u32)step / 3 & 1);
       {
-        const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 4096, 8192, 1024);
+        const Matrix x = matrix(s0, 8192, 1024), y = matrix(s1 + slot * 4096, 8192, 1024);
         warpgroup_fence();
         #pragma unroll
         for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 64>(s, further(x, p / 4 * 8192 + p % 4 * 32), further(y, p / 4 * 8192 + p % 4 * 32), p);

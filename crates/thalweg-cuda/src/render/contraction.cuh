@@ -155,11 +155,12 @@ FN void multiply_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 // See above; the descriptor of one.
-typedef u64 Matrix;
+// In two words: only the first says where, and what is added to it goes no further. As one of 64 bits they took a third of a step's instructions.
+struct Matrix { u32 place, form; };
 FN Matrix matrix(const void *p, u32 leading, u32 stride) {
-  return (u64)((shared_address(p) & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | 1ull << 62;
+  return {(shared_address(p) & 0x3ffff) >> 4 | (leading >> 4) << 16, stride >> 4 | 1u << 30};
 }
-FN Matrix further(Matrix x, u32 bytes) { return x + (bytes >> 4); }
+FN Matrix further(Matrix x, u32 bytes) { return {x.place + (bytes >> 4), x.form}; }
 // What threads have written to shared memory is there for warpgroups' multiplications.
 FN void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 FN void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -71,6 +71,8 @@ FN void map_ahead(const u64 *map) { asm volatile("prefetch.tensormap [%0];" ::"l
 template <int N> FN void registers_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N> FN void registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 #endif
+// A number that is the same in all threads of a warp, said so that the compiler knows: what follows from it is in uniform registers then.
+FN u32 same_in_warp(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
 // The sums of eight columns J times, from that one of the eights on, to lines of P elements: 16 rows of a warp.
 template <int P, int J, int N> FN void hand_on(float *to, const float (&sum)[N][4], int first) {
   const u32 lane = threadIdx.x % 32;

@@ -216,3 +216,14 @@ fn products_of_heads_beside_each_other_are_one_launch() {
     let (got, want) = (product(&tensor(&input)), product(&Tensor::new(&input[..])));
     assert!(got == want);
 }
+
+#[test]
+fn a_row_that_is_a_matrix_in_another_order_is_a_factor() {
+    // Of a side of one line no dimension is left; the terms are two that do not merge.
+    for kind in KINDS {
+        let row = |x: &[Tensor]| x[0].t().reshape([1, 24]).matmul(&x[1].permute([3, 1, 0, 2]).reshape([24, 3]));
+        check("a row", &[&[6, 4], &[3, 6, 1, 4]], kind, 1, row);
+        let column = |x: &[Tensor]| x[1].permute([0, 2, 3, 1]).reshape([3, 24]).matmul(&x[0].t().reshape([24, 1]));
+        check("a column", &[&[6, 4], &[3, 6, 1, 4]], kind, 1, column);
+    }
+}

@@ -286,9 +286,14 @@ fn through(
     let part = Part::new(body, tiles, 1, operands, scalar);
     // How many elements lie together along lines and along terms, the gaps between them counted.
     let read = part.body.accesses.iter().position(|a| a.operand == Some(0)).unwrap_or(0);
-    let near = |d: usize| part.space.extents[d] as f64 / part.space.steps[read].1[d].unsigned_abs().max(1) as f64;
-    let (rows, columns) = (part.groups[0] + part.groups[1] - 1, part.space.extents.len() - 1);
-    let along = if n == 0 { near(columns) > near(rows) } else { near(rows) > near(columns) };
+    let innermost = |dims: std::ops::Range<usize>| {
+        let of = |d: usize| part.space.extents[d] as f64 / part.space.steps[read].1[d].unsigned_abs().max(1) as f64;
+        // Of a side of one element no dimension is left.
+        dims.last().map_or(1.0, of)
+    };
+    let (batch, matrix) = (part.groups[0], part.groups[0] + part.groups[1]);
+    let (rows, columns) = (innermost(batch..matrix), innermost(matrix..part.space.extents.len()));
+    let along = if n == 0 { columns > rows } else { rows > columns };
     Factor::Strided { part, loaded, along }
 }
 

@@ -279,7 +279,7 @@ pub fn source(class: &FedClass) -> String {
   begin();
   THALWEG_SHARED_LINES(shared);
   const i64 m = (i64)a.w[0], n = (i64)a.w[1];
-  const u32 t = threadIdx.x, group = t / 128, tiles = (u32)a.w[{TILES}];
+  const u32 t = threadIdx.x, group = same_in_warp(t / 128), tiles = (u32)a.w[{TILES}];
   const i32 steps = (i32)(((i64)a.w[2] + {last}) / {TERMS});
   u32 *const fault = (u32 *)a.w[5];
   {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};

@@ -51,8 +51,7 @@ pub(super) fn text(
     if !fetched.is_empty() {
         let arrays: String =
             fetched.iter().map(|&k| accesses.arrays(k, wants[k], v as usize, &format!("[{each}]"))).collect();
-        let loads: String =
-            fetched.iter().map(|&k| accesses.fetch(k, wants[k], stand, [number, number])).collect();
+        let loads: String = fetched.iter().map(|&k| accesses.fetch(k, wants[k], stand, [number, number])).collect();
         fetch = format!(
             "  {arrays}\n  auto fetch = [&](int pass, u32 u) {{\n{place}      if (inside) {{ {loads} }}\n  }};\n"
         );

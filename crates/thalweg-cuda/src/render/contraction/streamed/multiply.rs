@@ -22,13 +22,17 @@ pub(super) fn begin_scores(class: &StreamedClass, slot: &str) -> String {
     let [depth, _] = class.sizes;
     // Where terms are neighbours, 64 of them are a slice of lines; where lines are, 64 of those.
     let (slice_x, slice_y) = (class.rows() * LINE, class.block.keys * LINE);
-    let own = if class.along[0] { 64 * LINE_ELEMENTS } else { depth * LINE_ELEMENTS };
+    let own = match (class.block.warps, class.along[0]) {
+        (..=4, _) => String::new(),
+        (_, true) => format!(" + t / 128 * {}", 64 * LINE_ELEMENTS),
+        (_, false) => format!(" + t / 128 * {}", depth * LINE_ELEMENTS),
+    };
     let far = |along: bool, slice: u32| match along {
         true => format!("p / 4 * {slice} + p % 4 * 32"),
         false => format!("p * {}", 16 * LINE),
     };
     format!(
-        r#"    const Matrix x = matrix(s0 + t / 128 * {own}, {lines}, {EIGHT}), y = matrix(s1 + {slot} * {all}, {lines}, {EIGHT});
+        r#"    const Matrix x = matrix(s0{own}, {lines}, {EIGHT}), y = matrix(s1 + {slot} * {all}, {lines}, {EIGHT});
     warpgroup_fence();
 #pragma unroll
     for (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {ta}, {tb}, {}>(s, further(x, {dx}), further(y, {dy}), p);
