@@ -6,7 +6,7 @@
 use super::checks::{batch_number, batch_offset, check_factor};
 use super::grid::grid;
 use super::parts::{Job, Near, Parts, Programs};
-use crate::contract::{self, Block, Factor, Finish, Grid, Packing, Tile, Write};
+use crate::contract::{self, Block, Factor, Finish, Grid, Numbers, Packing, Tile, Write};
 use crate::engine::Choice;
 use crate::simd::Shared;
 use crate::threads::Threads;
@@ -142,11 +142,15 @@ impl<'a> Arguments<'a> {
 }
 
 impl Level<'_> {
+    fn numbers(&self) -> Numbers {
+        Numbers { dtype: self.dtype, free: self.free }
+    }
+
     /// How its right factor is packed for several blocks of rows; `None` for products of one column, which read it
     /// where it lies.
     pub(super) fn packing(&self, isa: Choice) -> Option<Packing> {
         let (n, k) = (self.product.n, self.product.k);
-        (n > 1 && k > 0).then_some(Packing { dtype: self.dtype, n, k, isa })
+        (n > 1 && k > 0).then_some(Packing { numbers: self.numbers(), n, k, isa })
     }
 
     /// Packs a part of the right factor of a product.
@@ -264,12 +268,11 @@ impl Level<'_> {
             self.in_memory(n, batch, first).unwrap_or_else(|| self.computed(n, &blocks[n], grids[n].as_ref()))
         };
         let product = contract::Contraction {
-            dtype: self.dtype,
+            numbers: self.numbers(),
             batch: vec![],
             m: rows.len(),
             n: columns,
             k: terms,
-            free: self.free,
             left: left.unwrap_or_else(|| own(0, rows.start)),
             right: packed.unwrap_or_else(|| own(1, 0)),
             finish,
