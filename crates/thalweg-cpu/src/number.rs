@@ -119,6 +119,8 @@ pub trait Scheme: Send + Sync + 'static {
     /// Whether the sign bits of the right factor's bytes are turned in its slots, which adds 128 to each: 128 times the
     /// left factor's terms is then too much in a sum.
     const OFFSET: bool = false;
+    /// Whether the factors may be exchanged.
+    const SYMMETRIC: bool = true;
     /// Whether sums are handed over as they are stored: a dtype's own sums are as wide as it says, however they are taken.
     const HANDED_AS_STORED: bool = false;
     /// A slot of these terms.
@@ -127,6 +129,11 @@ pub trait Scheme: Send + Sync + 'static {
     fn dot(left: Self::Slot, right: Self::Slot, sum: Self::Sum) -> Self::Sum;
     /// The sum as it is stored.
     fn store(sum: Self::Sum) -> Self::Stored;
+    /// What is to be added to the sums of a row whose left factor's bytes, with their signs, add up to so much, because of
+    /// [`Scheme::OFFSET`].
+    fn amends(_total: i64) -> Self::Sum {
+        Self::Sum::ZERO
+    }
 }
 
 impl<T: Number> Scheme for T {
@@ -204,7 +211,7 @@ impl Scheme for Quads {
     }
 }
 
-/// As [`Quads`], the right factor's bytes with or without signs, and the sums as they are.
+/// As [`Quads`], the sums stored as they are: products of i8 as i32 with i8 as i32 (`SIGNED`) or u8 as i32.
 pub struct WideQuads<const SIGNED: bool>;
 
 impl<const SIGNED: bool> Scheme for WideQuads<SIGNED> {
@@ -214,6 +221,7 @@ impl<const SIGNED: bool> Scheme for WideQuads<SIGNED> {
     type Stored = i32;
     const GROUP: usize = 4;
     const OFFSET: bool = SIGNED;
+    const SYMMETRIC: bool = SIGNED;
     #[inline(always)]
     fn slot(term: impl Fn(usize) -> u8) -> u32 {
         Quads::slot(term)
@@ -225,5 +233,8 @@ impl<const SIGNED: bool> Scheme for WideQuads<SIGNED> {
     #[inline(always)]
     fn store(sum: i32) -> i32 {
         sum
+    }
+    fn amends(total: i64) -> i32 {
+        if SIGNED { total.wrapping_mul(-128) as i32 } else { 0 }
     }
 }

@@ -6,7 +6,6 @@ use crate::memory::{PRIVATE, last_level_cache};
 use crate::number::{Scheme, Wide};
 use std::any::TypeId;
 
-
 /// Nanoseconds a fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 75 to 92
 /// GFLOP/s, bf16 alike); f64 takes twice that. Where an instruction adds up several products it takes as much for all
 /// of them (measured on Zen 5 with AVX-512).

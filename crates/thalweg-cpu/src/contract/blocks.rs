@@ -169,13 +169,18 @@ unsafe fn task_of<T: Scheme>(
     scratch::with(scratch::Use::Own, (elements + 48) * size_of::<T::Slot>(), |memory| {
         let (left, right) = (left.next_multiple_of(16), right.next_multiple_of(16));
         let first = memory.cast::<T::Slot>();
-        let sums = first.wrapping_add(left + right).cast();
-        let own = Own { left: first, right: first.wrapping_add(left), sums, lead };
+        let sums = first.wrapping_add(left + right).cast::<T::Sum>();
+        let own = Own::<T> { left: first, right: first.wrapping_add(left), sums, lead };
+        let amends: Vec<T::Sum> = if T::OFFSET { rows.clone().map(|row| p.amends(row)).collect() } else { vec![] };
         for start in (columns.start..columns.end).step_by(b.columns) {
             let part = start..(start + b.columns).min(columns.end);
             let fresh = start == columns.start || !b.keeps_left;
             // SAFETY: the caller's promise; the task's memory has room as it was just counted.
             unsafe {
+                for (row, with) in amends.iter().enumerate() {
+                    // Sums of such a scheme begin with what is amended.
+                    std::slice::from_raw_parts_mut(own.sums.add(row * lead), part.len()).fill(*with);
+                }
                 for number in 0..p.k.div_ceil(TERMS) {
                     terms_of(p, b, &rows, &part, block(p.k, number), &own, shared, fresh);
                 }
@@ -222,7 +227,7 @@ unsafe fn terms_of<T: Scheme>(
         }
         _ => (own.sums.cast::<u8>(), lead),
     };
-    let from = if terms.start == 0 { ptr::null() } else { own.sums.cast::<u8>().cast_const() };
+    let from = if terms.start == 0 && !T::OFFSET { ptr::null() } else { own.sums.cast::<u8>().cast_const() };
     for panel in 0..panels.count() {
         let (column, wide) = panels.get(panel);
         let (right, right_term) = right_of(p, b, columns.start + column, &terms, own, shared, column);

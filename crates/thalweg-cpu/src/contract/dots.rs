@@ -103,6 +103,12 @@ unsafe fn columns_of<T: Scheme>(
         let right = right.from(columns.start, 0);
         dispatch(Rest::<T> { left, right, slots: whole..p.k, terms: p.right.k, sizes: [p.m, n], sums: Shared(sums) });
     }
+    for row in (0..p.m).filter(|_| T::OFFSET) {
+        let amends = p.amends(row);
+        // SAFETY: the sums are this thread's.
+        let sums = unsafe { std::slice::from_raw_parts_mut(sums.wrapping_add(row * n), n) };
+        sums.iter_mut().for_each(|sum| *sum = sum.plus(amends));
+    }
     match p.result {
         Result::Store(to) => {
             for row in 0..p.m {

@@ -28,7 +28,7 @@ mod scratch;
 mod tests;
 
 use crate::engine::Choice;
-use crate::number::{Bf16, F16, Number, Pairs, Quads, Scheme};
+use crate::number::{Bf16, F16, Number, Pairs, Quads, Scheme, Wide, WideQuads};
 use crate::simd::Shared;
 use crate::threads::Threads;
 use grid::At;
@@ -150,6 +150,18 @@ pub struct Numbers {
     pub dtype: DType,
     /// Whether the order of a sum may depend on more than its length (never on the number of threads).
     pub free: bool,
+    /// The factors are bytes that were converted to `dtype`, i32: grids by strides ([`Grid::strides`]), of which the left
+    /// one's have signs, and the right one's do or do not. Only where [`Choice::quads`] says that there is something to multiply them.
+    pub bytes: Option<Signs>,
+}
+
+/// Whether the bytes of a right factor have signs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signs {
+    /// i8
+    Signed,
+    /// u8
+    Unsigned,
 }
 
 /// Runs code with the scheme of numbers on an engine.
@@ -163,6 +175,8 @@ macro_rules! by_numbers {
         }
         let numbers: Numbers = $numbers;
         match numbers.dtype {
+            _ if numbers.bytes == Some(crate::contract::Signs::Signed) => with!(WideQuads<true>),
+            _ if numbers.bytes == Some(crate::contract::Signs::Unsigned) => with!(WideQuads<false>),
             DType::F32 => with!(f32),
             DType::F64 => with!(f64),
             DType::BF16 if numbers.free && $isa.pairs() => with!(Pairs),
@@ -366,8 +380,12 @@ unsafe fn typed<T: Scheme>(c: &Contraction<'_>, isa: Choice, threads: &Threads) 
 impl<'a, T: Scheme> Product<'a, T> {
     fn new(c: &'a Contraction<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
         // A product with one column is one with one row of the factors exchanged.
-        let turned = c.n == 1 && c.m > 1;
+        let turned = c.n == 1 && c.m > 1 && T::SYMMETRIC;
         let (mut left, mut right) = (operand(&c.left, &c.batch, batch), operand(&c.right, &c.batch, batch));
+        if T::GROUP > 1 {
+            // Panels of groups are faster packed from strides.
+            (left, right) = (left.plain(), right.plain());
+        }
         let (mut m, mut n) = (c.m, c.n);
         if turned {
             (left, right, m, n) = (right, left, n, m);
@@ -412,7 +430,42 @@ fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -
     }
 }
 
+impl<T: Copy> Operand<'_, T> {
+    /// The same, by strides if the grid of it has no more than one for its lines and one for its terms.
+    fn plain(self) -> Self {
+        match self {
+            Operand::Computed { grid: Some(grid), .. } => grid.strided().map_or(self, Operand::Strided),
+            _ => self,
+        }
+    }
+}
+
+impl<T: Scheme> Product<'_, T> {
+    /// What is to be added to the sums of a row.
+    fn amends(&self, row: usize) -> T::Sum {
+        if T::OFFSET { T::amends(self.left.total(row)) } else { T::Sum::ZERO }
+    }
+}
+
 impl<T: Scheme> Side<'_, T> {
+    /// The sum of a line's bytes, with their signs.
+    fn total(&self, line: usize) -> i64 {
+        if let Operand::Strided(s) = self.operand
+            && s.term == 1
+        {
+            // SAFETY: the terms of a line are inside the factor, one beside the other, each a byte.
+            return pack::total(unsafe { std::slice::from_raw_parts(s.at(line, 0).cast(), self.k) });
+        }
+        let groups = groups::<T>(self.k);
+        scratch::with(scratch::Use::Staging, groups * size_of::<T::Slot>(), |room| {
+            // SAFETY: there is room for the slots of a line, whose bytes are those of its terms and zeros.
+            unsafe {
+                self.pack(line..line + 1, 0..groups, pack::Cuts::whole(1, 1), room.cast());
+                pack::total(std::slice::from_raw_parts(room.cast(), groups * size_of::<T::Slot>()))
+            }
+        })
+    }
+
     /// The terms of some groups.
     fn terms(&self, groups: &Range<usize>) -> Range<usize> {
         groups.start * T::GROUP..(groups.end * T::GROUP).min(self.k)

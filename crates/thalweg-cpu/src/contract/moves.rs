@@ -8,7 +8,7 @@ use super::kernel::Kernels;
 use super::{Numbers, by_numbers, dots, row, stored_as_carried};
 use crate::engine::Choice;
 use crate::memory::PRIVATE;
-use crate::number::{Bf16, F16, Pairs, Quads, Scheme};
+use crate::number::{Bf16, F16, Pairs, Quads, Scheme, WideQuads};
 use crate::threads::Threads;
 use std::any::TypeId;
 use thalweg_ir::DType;

@@ -137,7 +137,12 @@ unsafe fn last_group<T: Scheme>(from: Strided<T::Element>, width: usize, terms: 
 ///
 /// # Safety
 /// There are `terms` of `panel` elements each at `from`, and room for their slots at `to`, which lies apart.
-pub unsafe fn grouped<T: Scheme>(from: *const <T::Element as Number>::Wide, terms: usize, panel: usize, to: *mut T::Slot) {
+pub unsafe fn grouped<T: Scheme>(
+    from: *const <T::Element as Number>::Wide,
+    terms: usize,
+    panel: usize,
+    to: *mut T::Slot,
+) {
     struct Group<T: Scheme> {
         from: Shared<<T::Element as Number>::Wide>,
         terms: usize,
@@ -154,7 +159,9 @@ pub unsafe fn grouped<T: Scheme>(from: *const <T::Element as Number>::Wide, term
                 for line in 0..self.panel {
                     let term = |term: usize| match first + term < self.terms {
                         // SAFETY: the promise of `grouped`.
-                        true => T::Element::narrow(unsafe { self.from.get().add((first + term) * self.panel + line).read() }),
+                        true => T::Element::narrow(unsafe {
+                            self.from.get().add((first + term) * self.panel + line).read()
+                        }),
                         false => zero,
                     };
                     // SAFETY: as above.
@@ -181,6 +188,21 @@ pub unsafe fn turn_signs<S: Copy>(slots: *mut S, count: usize) {
     }
     // SAFETY: the caller's promise; slots are plain bytes.
     dispatch(Turn(unsafe { std::slice::from_raw_parts_mut(slots.cast(), count * size_of::<S>()) }));
+}
+
+/// The sum of bytes with signs.
+pub fn total(bytes: &[i8]) -> i64 {
+    struct Total<'a>(&'a [i8]);
+    impl Job for Total<'_> {
+        type Out = i64;
+        #[inline(always)]
+        fn run(self) -> i64 {
+            // 128 of them fit 16 bits.
+            let of = |chunk: &[i8]| chunk.iter().fold(0i16, |sum, byte| sum + *byte as i16);
+            self.0.chunks(128).map(|chunk| of(chunk) as i64).sum()
+        }
+    }
+    dispatch(Total(bytes))
 }
 
 /// One element after the other, whole groups of terms.
@@ -230,7 +252,8 @@ unsafe fn whole_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, panel:
                 let line = |term: usize| unsafe {
                     from.wrapping_offset(term as isize * self.from.term).cast::<[T::Element; P]>().read()
                 };
-                let lines: [[T::Element; P]; 4] = std::array::from_fn(|term| line(if term < T::GROUP { term } else { 0 }));
+                let lines: [[T::Element; P]; 4] =
+                    std::array::from_fn(|term| line(if term < T::GROUP { term } else { 0 }));
                 let slots = std::array::from_fn(|at| T::slot(|term| lines[term][at]));
                 // SAFETY: as above.
                 unsafe { to.cast::<[T::Slot; P]>().write(slots) };

@@ -54,7 +54,9 @@ unsafe fn part<T: Scheme>(args: &TileArgs, [row, column]: [usize; 2], rows: usiz
     // SAFETY: the promise of `tile`, here and below; only elements of the rows, columns and terms are touched.
     let sums = unsafe {
         match (rows, columns) {
-            (ROWS, COLUMNS) => chains::<T, ROWS>(args, row, column, |at| at.cast::<[T::Slot; COLUMNS]>().read_unaligned()),
+            (ROWS, COLUMNS) => {
+                chains::<T, ROWS>(args, row, column, |at| at.cast::<[T::Slot; COLUMNS]>().read_unaligned())
+            }
             _ => {
                 let read = |at: *const T::Slot| {
                     let mut right = [T::Slot::default(); COLUMNS];
@@ -142,8 +144,9 @@ pub unsafe fn stream<T: Scheme>(terms: usize, first: bool, args: &StreamArgs) {
             for term in 0..self.terms {
                 let row = args.right.wrapping_offset(term as isize * args.right_term).cast::<T::Slot>();
                 // SAFETY: as above; the columns of a term are neighbours.
-                let (x, row) =
-                    unsafe { (args.left.cast::<T::Slot>().add(term).read(), std::slice::from_raw_parts(row, args.columns)) };
+                let (x, row) = unsafe {
+                    (args.left.cast::<T::Slot>().add(term).read(), std::slice::from_raw_parts(row, args.columns))
+                };
                 for (sum, &y) in sums.iter_mut().zip(row) {
                     *sum = T::dot(x, y, *sum);
                 }

@@ -232,6 +232,12 @@ unsafe fn add<W: Wide>(all: *mut W, sums: *const W, count: usize) {
 /// # Safety
 /// As of [`columns_of`].
 unsafe fn finish<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>, sums: *mut T::Sum) {
+    if T::OFFSET {
+        let amends = p.amends(0);
+        // SAFETY: the caller's promise: the sums are this thread's.
+        let sums = unsafe { std::slice::from_raw_parts_mut(sums, columns.len()) };
+        sums.iter_mut().for_each(|sum| *sum = sum.plus(amends));
+    }
     match p.result {
         // SAFETY: the caller's promise.
         Result::Store(to) => unsafe {

@@ -1,6 +1,6 @@
 //! Contractions against the sums that define them, to the bit.
 
-use super::{Block, Contraction, Factor, Finish, Numbers, TERMS, Tile, run};
+use super::{Block, Contraction, Factor, Finish, Grid, Numbers, Signs, TERMS, Tile, run};
 use crate::engine::Choice;
 use crate::number::{Bf16, F16, Number, Pairs, Scheme, Wide};
 use crate::tests::Lcg;
@@ -218,7 +218,7 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
         }
     };
     let contraction = Contraction {
-        numbers: Numbers { dtype: T::DTYPE, free: way.free },
+        numbers: Numbers { dtype: T::DTYPE, free: way.free, bytes: None },
         batch: vec![batches],
         m,
         n,
@@ -377,7 +377,7 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
     for isa in engines() {
         let mut got = vec![f32::NAN; 3 * m * n];
         let contraction = Contraction {
-            numbers: Numbers { dtype: DType::F32, free: false },
+            numbers: Numbers { dtype: DType::F32, free: false, bytes: None },
             batch: vec![3],
             m,
             n,
@@ -391,18 +391,79 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
     }
 }
 
+/// Bytes that are converted to i32, laid out in any way, with every sign and at both ends of their range.
+#[test]
+fn bytes_are_multiplied_as_they_lie_and_added_up_in_i32() {
+    let mut rng = Lcg(12);
+    for isa in engines().filter(|isa| isa.quads()) {
+        for round in 0..300 {
+            let large = round % 20 == 0;
+            let k = [0, 1, 3, 4, 5, 63, 64, 67, 260, 1023, 1024, 1025, 2100][rng.below(13)];
+            let (m, n) = if large { (130 + size(&mut rng), 260) } else { (size(&mut rng), size(&mut rng)) };
+            let signs = [Signs::Signed, Signs::Unsigned][rng.below(2)];
+            let mut bytes =
+                |count: usize| (0..count).map(|_| [0u8, 0x80, 0x7f, 0xff][rng.below(4)] ^ rng.below(3) as u8).collect();
+            let (left, right): (Vec<u8>, Vec<u8>) = (bytes(m * k), bytes(n * k));
+            let lies = [0, 1].map(|_| [Lies::ByLines, Lies::ByTerms, Lies::Backwards][rng.below(3)]);
+            let (l, r) = (lay(&left, [1, m, k], lies[0], 77), lay(&right, [1, n, k], lies[1], 77));
+            let grid = |laid: &Laid<u8>, lines: usize, dtype: DType| Grid {
+                dtype,
+                first: vec![laid.memory[laid.first.min(laid.memory.len() - 1)..].as_ptr()],
+                // Two dimensions that are one.
+                lines: vec![(1, 0), (lines, laid.strides[1])],
+                terms: vec![(k, laid.strides[2])],
+                limits: vec![],
+                outside: 0,
+            };
+            let right_dtype = if signs == Signs::Signed { DType::I8 } else { DType::U8 };
+            let (left_grid, right_grid) = (grid(&l, m, DType::I8), grid(&r, n, right_dtype));
+            let write = |_: Block, _: *mut u8, _: usize| unreachable!("bytes are packed from where they lie");
+            let factor = |grid, terms_last| Factor::Computed { write: &write, terms_last, grid: Some(grid) };
+            let mut got = vec![-1i32; m * n];
+            let contraction = Contraction {
+                numbers: Numbers { dtype: DType::I32, free: false, bytes: Some(signs) },
+                batch: vec![],
+                m,
+                n,
+                k,
+                left: factor(&left_grid, true),
+                right: factor(&right_grid, false),
+                finish: Finish::Store(got.as_mut_ptr().cast()),
+            };
+            run(&contraction, isa, &Threads::new([1, 2][rng.below(2)], 0.0));
+            let value = |byte: u8| if signs == Signs::Signed { byte as i8 as i32 } else { byte as i32 };
+            for (at, got) in got.iter().enumerate() {
+                let (x, y) = (&left[at / n * k..][..k], &right[at % n * k..][..k]);
+                let want: i32 = x.iter().zip(y).map(|(x, y)| *x as i8 as i32 * value(*y)).sum();
+                assert_eq!(*got, want, "element {at} of {m} {n} {k}, {signs:?}, {lies:?}");
+            }
+        }
+    }
+}
+
 /// Factors and result that begin or end at a page that must not be touched.
 #[cfg(all(unix, target_arch = "x86_64"))]
 #[test]
 fn nothing_outside_the_factors_is_touched() {
+    fenced::<f32>(11);
+    fenced::<Bf16>(12);
+    fenced::<u8>(13);
+}
+
+#[cfg(all(unix, target_arch = "x86_64"))]
+fn fenced<T: Element>(seed: u64) {
     use crate::x64::tests::memory::Fenced;
-    let mut rng = Lcg(11);
+    let mut rng = Lcg(seed);
+    let size = size_of::<T>();
     for round in 0..400 {
         let (m, n, k) = (1 + rng.below(20), 1 + rng.below(40), [1, 3, 8, 33, 257][rng.below(5)]);
         let at_end = round % 2 == 0;
         let mut of = |elements: usize| {
-            let mut fenced = Fenced::new(elements * 4, at_end);
-            fenced.bytes().chunks_exact_mut(4).for_each(|x| x.copy_from_slice(&f32::any(&mut rng).to_le_bytes()));
+            let mut fenced = Fenced::new(elements * size, at_end);
+            for element in fenced.bytes().chunks_exact_mut(size) {
+                // SAFETY: the chunk has room for one.
+                unsafe { element.as_mut_ptr().cast::<T>().write_unaligned(T::any(&mut rng)) };
+            }
             fenced
         };
         let (mut left, mut right, mut to) = (of(m * k), of(n * k), of(m * n));
@@ -413,7 +474,7 @@ fn nothing_outside_the_factors_is_touched() {
         };
         for isa in engines() {
             let contraction = Contraction {
-                numbers: Numbers { dtype: DType::F32, free: round % 4 < 2 },
+                numbers: Numbers { dtype: T::DTYPE, free: round % 4 < 2, bytes: None },
                 batch: vec![],
                 m,
                 n,

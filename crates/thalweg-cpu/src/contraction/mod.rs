@@ -119,7 +119,7 @@ impl ContractionProgram {
         let dtype = self.kernel.accumulator();
         let blocks = [0, 1]
             .map(|n| move |block: Block, to: *mut u8, pitch: usize| level.block(n, block.batch, 0, block, to, pitch));
-        let grids = [0, 1].map(|n| level.grid(n, 0..g.batches()));
+        let (grids, bytes) = level.grids(0..g.batches(), self.isa);
         let factor = |n: usize| match level.in_memory(n, 0, 0) {
             Some(Factor::Strided { first, line, term, .. }) => {
                 let batch = p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect();
@@ -135,7 +135,7 @@ impl ContractionProgram {
             unsafe { after.job.run(&of, &[near]) }
         };
         let product = contract::Contraction {
-            numbers: numbers(&self.kernel),
+            numbers: Numbers { bytes, ..numbers(&self.kernel) },
             batch: p.batch.iter().map(|d| d.0).collect(),
             m: p.m,
             n: p.n,
@@ -326,7 +326,7 @@ fn inner_of(c: &Contraction) -> Option<&Inner> {
 
 /// What its product multiplies.
 fn numbers(c: &Contraction) -> Numbers {
-    Numbers { dtype: c.dtype, free: free(c) }
+    Numbers { dtype: c.dtype, free: free(c), bytes: None }
 }
 
 /// Whether the order of its sums is free.

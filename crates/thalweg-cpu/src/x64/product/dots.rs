@@ -104,8 +104,7 @@ impl Emitter {
         for row in 0..rows {
             for column in 0..columns {
                 let (first, spare) = (sum(row, column, 0), sum(rows, 0, 0));
-                (1..vectors as u8)
-                    .for_each(|v| self.add_sums(first, first, Rm::Reg(first + v)));
+                (1..vectors as u8).for_each(|v| self.add_sums(first, first, Rm::Reg(first + v)));
                 self.total(first, spare);
                 let x = Extra::default();
                 self.a.op(ops::MOVD_STORE[self.pair], 0, first, 0, at(R14, column as i32 * self.size), x);

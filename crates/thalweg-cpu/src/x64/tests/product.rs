@@ -95,7 +95,10 @@ fn every_form_is_whole_and_stays_in_its_registers() {
                     assert!(!register.is_vector_register() || fits, "{isa:?} {arithmetic:?} {form:?}: {i}");
                 }
                 if i.is_jcc_short_or_near() {
-                    assert!(all.iter().any(|to| to.ip() == i.near_branch_target()), "{isa:?} {arithmetic:?} {form:?}: {i}");
+                    assert!(
+                        all.iter().any(|to| to.ip() == i.near_branch_target()),
+                        "{isa:?} {arithmetic:?} {form:?}: {i}"
+                    );
                 }
             }
         }
