@@ -7,7 +7,7 @@
 use super::parts::{Job, Programs};
 use crate::contract::{Grid, Limit};
 use thalweg_ir::DType;
-use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied};
+use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied, widened_bytes};
 
 /// The longest step from line to line for which lines are packed one by one from memory.
 const MOST_STEP: usize = 4;
@@ -27,7 +27,8 @@ pub(super) fn grid(
     if !whole || part.geometry.points() == 0 {
         return None;
     }
-    let Copied { access, from: lying, outside } = copied(body, &part.geometry)?;
+    let Copied { access, from: lying, outside } =
+        copied(body, &part.geometry).or_else(|| widened_bytes(body, &part.geometry))?;
     let (from, at) = (&body.accesses[access], &part.geometry.accesses[access]);
     let to = &body.accesses[body.stores[0].access as usize];
     let widened = dtype == DType::I32 && matches!(from.dtype, DType::I8 | DType::U8);
