@@ -68,7 +68,9 @@ fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
         ("multiply f32", c.multiply[0]),
         ("multiply f64", c.multiply[1]),
         ("multiply bf16", c.multiply[2]),
-        ("multiply i32", c.multiply[3]),
+        ("multiply f16", c.multiply[3]),
+        ("multiply i8", c.multiply[4]),
+        ("multiply i32", c.multiply[5]),
     ]
 }
 

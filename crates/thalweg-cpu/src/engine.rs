@@ -21,6 +21,9 @@ use thalweg_runtime::{Error, ProgramInfo};
 /// Who compiles map bodies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
+    /// The x86-64 emitter with AVX-512, and in matrix products with what the machine has of AVX512_BF16 and AVX512_VNNI:
+    /// instructions that add up several products of narrow numbers.
+    Avx512Narrow,
     /// The x86-64 emitter with AVX-512.
     Avx512,
     /// The x86-64 emitter with AVX2 and FMA.
@@ -35,8 +38,7 @@ impl Choice {
     /// # Errors
     /// Where `THALWEG_ISA` is no engine, or one that this machine does not have.
     pub fn from_environment() -> Result<Choice, Error> {
-        let all = [Choice::Avx512, Choice::Avx2, Choice::Tile];
-        let there: Vec<Choice> = all.into_iter().filter(|c| c.available()).collect();
+        let there: Vec<Choice> = Choice::all().collect();
         let Some(Value::Word(asked)) = environment::ISA.read()? else { return Ok(there[0]) };
         there.iter().copied().find(|c| c.name() == asked).ok_or_else(|| {
             let names: Vec<&str> = there.iter().map(|c| c.name()).collect();
@@ -44,9 +46,15 @@ impl Choice {
         })
     }
 
+    /// Those that this machine runs, the best first.
+    pub fn all() -> impl Iterator<Item = Choice> {
+        [Choice::Avx512Narrow, Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available())
+    }
+
     /// The name that `THALWEG_ISA` takes.
     pub fn name(self) -> &'static str {
         match self {
+            Choice::Avx512Narrow => "avx512-narrow",
             Choice::Avx512 => "avx512",
             Choice::Avx2 => "avx2",
             Choice::Tile => "tile",
@@ -57,15 +65,31 @@ impl Choice {
     pub fn available(self) -> bool {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa() {
-            return isa.available();
+            return isa.available() && (self != Choice::Avx512Narrow || self.pairs() || self.quads());
         }
         self == Choice::Tile
+    }
+
+    /// Whether products of bf16 go in pairs of terms.
+    pub(crate) fn pairs(self) -> bool {
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        return self == Choice::Avx512Narrow && is_x86_feature_detected!("avx512bf16");
+        #[cfg(not(all(unix, target_arch = "x86_64")))]
+        false
+    }
+
+    /// Whether products of bytes go in fours of terms.
+    pub(crate) fn quads(self) -> bool {
+        #[cfg(all(unix, target_arch = "x86_64"))]
+        return self == Choice::Avx512Narrow && is_x86_feature_detected!("avx512vnni");
+        #[cfg(not(all(unix, target_arch = "x86_64")))]
+        false
     }
 
     #[cfg(all(unix, target_arch = "x86_64"))]
     pub(crate) fn isa(self) -> Option<x64::Isa> {
         match self {
-            Choice::Avx512 => Some(x64::Isa::Avx512),
+            Choice::Avx512Narrow | Choice::Avx512 => Some(x64::Isa::Avx512),
             Choice::Avx2 => Some(x64::Isa::Avx2),
             Choice::Tile => None,
         }

@@ -40,8 +40,9 @@ pub struct Stability<'a> {
     runs: Vec<Vec<Array>>,
     /// Those of a second opinion, as far as there was need of one.
     more: RefCell<Vec<Vec<Array>>>,
-    /// What the interpreter gives, and the same with products in other orders; none where that changes nothing.
-    orders: Option<[Vec<Array>; 3]>,
+    /// What the interpreter gives, and the same with products in other orders, or with subnormals as 0; none where that
+    /// changes nothing.
+    orders: Option<[Vec<Array>; 4]>,
     /// Steps that hang on a decision between narrow floats.
     decided: Vec<bool>,
 }
@@ -124,28 +125,56 @@ fn apart(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The program as the interpreter runs it, and with the products that depend on it in other orders; `None` where none
-/// does.
-fn orders(program: &Program) -> Option<[Vec<Array>; 3]> {
+/// The program as the interpreter runs it, with the products that depend on it in other orders, and with what is
+/// subnormal as 0 where bf16 is multiplied by a matrix; `None` where that changes nothing.
+fn orders(program: &Program) -> Option<[Vec<Array>; 4]> {
     let product = |s: &Step| s.op == Op::Reduce(ReduceOp::Prod) && s.dtype.is_float();
-    if !program.steps.iter().any(product) {
+    let pairs = |s: &Step| s.op == Op::Matmul && s.dtype == DType::BF16;
+    if !program.steps.iter().any(|s| product(s) || pairs(s)) {
         return None;
     }
     let mut any = false;
     let mut one = |way: Option<usize>| {
         evaluate(program, |step, args, result| {
+            if pairs(step) {
+                let Some(flushed) = without_subnormals(args) else { return };
+                any = true;
+                if way == Some(2) {
+                    let args: Vec<RefArg<'_>> = flushed.iter().map(RefArg::Array).collect();
+                    *result = reference::evaluate(&rel(step, step.op), step.shape, &args, &step.ints);
+                }
+                return;
+            }
             let (Some(RefArg::Array(a)), true) = (args.first(), product(step)) else { return };
             let [falling, rising] = in_other_orders(step.attr, a, result);
             any |= products(step.attr, a, result.dtype).iter().any(Product::depends);
             match way {
                 Some(0) => *result = falling,
-                Some(_) => *result = rising,
-                None => {}
+                Some(1) => *result = rising,
+                _ => {}
             }
         })
     };
-    let all = [one(None), one(Some(0)), one(Some(1))];
+    let all = [one(None), one(Some(0)), one(Some(1)), one(Some(2))];
     any.then_some(all)
+}
+
+/// The factors of a matrix product with 0 for what is subnormal in f32, where there is such: so do instructions that add
+/// up pairs of bf16, and infinity times that is NaN.
+fn without_subnormals(args: &[RefArg<'_>]) -> Option<Vec<Array>> {
+    let mut any = false;
+    let mut flushed = |arg: &RefArg<'_>| {
+        let RefArg::Array(a) = arg else { return None };
+        let mut a = (*a).clone();
+        if let Data::Float(values) = &mut a.data {
+            for v in values.iter_mut().filter(|v| **v != 0.0 && v.abs() < f32::MIN_POSITIVE as f64) {
+                (*v, any) = (0f64.copysign(*v), true);
+            }
+        }
+        Some(a)
+    };
+    let all: Option<Vec<Array>> = args.iter().take(2).map(&mut flushed).collect();
+    all.filter(|_| any)
 }
 
 /// Which steps hang on a decision between narrow floats: a comparison, the place of an extremum, a cast to an integer.

@@ -28,7 +28,7 @@ mod weights;
 
 pub use body::{Access, AccessClass, Along, Body, Combined, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
-pub use copied::{Copied, copied};
+pub use copied::{Copied, copied, widened_bytes};
 pub use geometry::contraction::{
     Contraction, ContractionGeometry, Contracts, Epilogue, FactorOrder, Inner, Local, Prologue, Rectangle, TileBox,
     TileGeometry, accumulator, bodies,

@@ -5,7 +5,7 @@ mod counting;
 
 use counting::{counted, pinned, randn};
 use thalweg::prelude::*;
-use thalweg::{Attention, Conv, Counters, Pool};
+use thalweg::{Attention, Conv, Costs, Counters, CpuEngine, CpuOptions, DType, Device, Pool, set_default_device};
 use thalweg_stream::{Mode, mode, set_mode};
 
 /// Runs `f` fused and unfused, strictly and not: strictly to the bit, else nearly. Gives what the fused run counted.
@@ -38,6 +38,84 @@ fn what_follows_a_product_is_in_its_kernel() {
     let c = alike(&|| (a.matmul(&b) + &bias).gelu());
     assert_eq!((c.kernels, c.bytes_written), (1, 300 * 200 * F32));
     assert_eq!(c.bytes_read, (300 * 70 + 70 * 200 + 200) * F32);
+}
+
+/// Runs `f` on a device of each engine that the machine has.
+fn on_every_engine(f: impl Fn(CpuEngine)) {
+    for isa in CpuEngine::all() {
+        let own = Device::new_cpu(CpuOptions { threads: 2, parallel_ns: 30_000.0, isa });
+        own.set_costs(Costs::typical());
+        let before = set_default_device(Some(own));
+        f(isa);
+        set_default_device(before);
+    }
+}
+
+#[test]
+fn bytes_that_are_converted_for_a_product_are_read_as_they_are() {
+    let _pinned = pinned();
+    let (m, n, k) = (90u64, 75u64, 301u64);
+    let byte = |i: u64| (i.wrapping_mul(2_654_435_761) >> 11) as u8;
+    let left: Vec<i8> = (0..m * k).map(|i| byte(i) as i8).collect();
+    let right: Vec<i8> = (0..k * n).map(|i| byte(i + 7) as i8).collect();
+    let free: Vec<u8> = (0..n * k).map(|i| byte(i + 9)).collect();
+    let sum = |i: u64, of: &dyn Fn(u64) -> i32| (0..k).map(|p| left[(i * k + p) as usize] as i32 * of(p)).sum::<i32>();
+    on_every_engine(|isa| {
+        let a = Tensor::from_slice(&left, [m as usize, k as usize]);
+        let b = Tensor::from_slice(&right, [k as usize, n as usize]);
+        // In the layout of a linear layer's weights.
+        let c = Tensor::from_slice(&free, [n as usize, k as usize]);
+        let (out, counted) = counted(|| a.cast(DType::I32).matmul(&b.cast(DType::I32)));
+        assert_eq!(
+            (counted.kernels, counted.bytes_read, counted.bytes_written),
+            (1, m * k + k * n, m * n * 4),
+            "{isa:?}"
+        );
+        let other = (a.cast(DType::I32).matmul(&c.t().cast(DType::I32)) + 5).to_vec::<i32>().unwrap();
+        for (at, (got, other)) in out.to_vec::<i32>().unwrap().into_iter().zip(other).enumerate() {
+            let (i, j) = (at as u64 / n, at as u64 % n);
+            assert_eq!(got, sum(i, &|p| right[(p * n + j) as usize] as i32), "{i} {j} {isa:?}");
+            assert_eq!(other, 5 + sum(i, &|p| free[(j * k + p) as usize] as i32), "{i} {j} {isa:?}");
+        }
+    });
+}
+
+#[test]
+fn products_of_bf16_with_what_surrounds_them_are_near_and_one_kernel_on_every_engine() {
+    let _pinned = pinned();
+    let half = |shape: [usize; 2]| randn(shape).cast(DType::BF16);
+    let (x, w, bias) =
+        (half([70, 203]).to_vec::<half::bf16>().unwrap(), half([203, 90]).to_vec().unwrap(), randn([90]));
+    let bias = bias.cast(DType::BF16).to_vec::<half::bf16>().unwrap();
+    on_every_engine(|isa| {
+        let (x, w) = (Tensor::from_slice(&x, [70, 203]), Tensor::from_slice::<half::bf16>(&w, [203, 90]));
+        let bias = Tensor::from_slice(&bias, [90]);
+        let f = || (x.square().matmul(&w) + &bias).gelu();
+        let (out, counted) = counted(f);
+        assert_eq!(counted.kernels, 1, "{isa:?}");
+        let exact = {
+            let [x, w, bias] = [&x.square(), &w, &bias].map(|t| t.cast(DType::F64));
+            (x.matmul(&w) + &bias).gelu().to_vec::<f64>().unwrap()
+        };
+        for (got, want) in out.cast(DType::F64).to_vec::<f64>().unwrap().into_iter().zip(exact) {
+            assert!((got - want).abs() <= 0.02 * want.abs() + 0.4, "{got} is not {want}, {isa:?}");
+        }
+        // Of small integers every order gives the same, odd numbers of terms and single rows included.
+        for (m, k) in [(1, 31), (3, 65), (70, 203)] {
+            let [a, b] = [[m, k], [k, 90]].map(|s| in_memory((Tensor::randn(s) * 2.0).round().cast(DType::BF16)));
+            let exact = a.cast(DType::F32).matmul(&b.cast(DType::F32)).cast(DType::BF16);
+            let got = [a.matmul(&b), a.matmul(&in_memory(b.t() * 1.0).t())];
+            let want = exact.cast(DType::F32).to_vec::<f32>().unwrap();
+            for got in got {
+                assert_eq!(got.cast(DType::F32).to_vec::<f32>().unwrap(), want, "{m} {k} {isa:?}");
+            }
+        }
+    });
+}
+
+fn in_memory(x: Tensor) -> Tensor {
+    thalweg::synchronize().unwrap();
+    x
 }
 
 #[test]

@@ -3,10 +3,12 @@
 
 use super::TERMS;
 use crate::memory::{PRIVATE, last_level_cache};
-use thalweg_ir::DType;
+use crate::number::{Scheme, Wide};
+use std::any::TypeId;
 
 /// Nanoseconds a fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 75 to 92
-/// GFLOP/s, bf16 alike); f64 takes twice that.
+/// GFLOP/s, bf16 alike); f64 takes twice that. Where an instruction adds up several products it takes as much for all
+/// of them (measured on Zen 5 with AVX-512).
 const NS_PER_MULTIPLY: f64 = 0.024;
 /// Of integers (measured there: 60 billion operations a second of i32, 44 of i8).
 const NS_PER_INT_MULTIPLY: f64 = 0.04;
@@ -14,14 +16,15 @@ const NS_PER_INT_MULTIPLY: f64 = 0.04;
 const NS_PER_BYTE: f64 = 0.045;
 
 /// The time that one thread will take for one product.
-pub fn estimate_ns(dtype: DType, m: usize, n: usize, k: usize) -> f64 {
+pub fn estimate_ns<T: Scheme>(m: usize, n: usize, k: usize) -> f64 {
     let multiplications = m as f64 * n as f64 * k as f64;
+    let element = size_of::<T::Element>();
     multiplications
-        * match dtype {
-            _ if m == 1 || n == 1 => NS_PER_BYTE * dtype.size() as f64,
-            DType::F64 => 2.0 * NS_PER_MULTIPLY,
-            _ if dtype.is_float() => NS_PER_MULTIPLY,
-            _ => NS_PER_INT_MULTIPLY,
+        * match T::GROUP {
+            _ if m == 1 || n == 1 => NS_PER_BYTE * element as f64,
+            1 if !T::Sum::FLOAT => NS_PER_INT_MULTIPLY,
+            1 if TypeId::of::<T::Element>() == TypeId::of::<f64>() => 2.0 * NS_PER_MULTIPLY,
+            group => NS_PER_MULTIPLY / group as f64,
         }
 }
 
@@ -41,14 +44,15 @@ pub enum Right {
 pub struct Sizes {
     pub m: usize,
     pub n: usize,
+    /// Groups of terms.
     pub k: usize,
-    /// Bytes of a sum.
+    /// Bytes of a sum, and of a slot.
     pub size: usize,
     /// The most rows and columns of a tile.
     pub tile: [usize; 2],
-    /// Bytes from term to term of a right factor whose columns are neighbours, in the type of the sums.
+    /// Bytes from term to term of a right factor whose slots are neighbours along its columns.
     pub right_rows: Option<isize>,
-    /// Bytes between lines or terms of a left factor whose terms or lines are neighbours, in the type of the sums.
+    /// Bytes between lines or terms of a left factor whose slots are neighbours along its terms or lines.
     pub left_rows: Option<isize>,
     /// Whether all of the right factor is packed.
     pub packed: bool,

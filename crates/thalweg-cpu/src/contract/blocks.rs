@@ -2,13 +2,13 @@
 //!
 //! In: a product and the cuts of `blocking`. Out: sums. A task owns a block of rows and some columns, and carries their
 //! sums through all terms: through registers in a block of terms, through its own memory between blocks. So a result is
-//! written once, and tiles are handed over where they were computed. Panels of the right factor are packed for all
+//! written once, and tiles are handed over where they were computed. Terms are counted in groups ([`Scheme::GROUP`]). Panels of the right factor are packed for all
 //! tasks first, unless one block of rows is all there is or the factor is so small that it is read where it lies.
 
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::pack::Cuts;
-use super::{Operand, Product, Result, TERMS, own_width, scratch};
-use crate::number::Number;
+use super::{Operand, Product, Result, Side, TERMS, groups, scratch, stored_as_carried};
+use crate::number::Scheme;
 use crate::product_call::TileArgs;
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
@@ -22,7 +22,7 @@ const PACKED_COLUMNS: usize = 128;
 ///
 /// # Safety
 /// What [`super::Contraction`] asks of its maker holds.
-pub unsafe fn run<T: Number>(p: &Product<'_, T>, threads: &Threads) {
+pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     let b = blocking(&sizes(p, threads.for_work(p.ns)));
     let Right::Shared(together) = b.right else {
         let none = Panels { of: 0..p.n, k: p.k, first: Shared(ptr::null_mut()) };
@@ -30,21 +30,22 @@ pub unsafe fn run<T: Number>(p: &Product<'_, T>, threads: &Threads) {
         unsafe { tasks(p, &b, 0..p.n, &none, threads, p.ns) };
         return;
     };
-    if let Operand::Packed { first, n, k } = p.right {
-        let panels = Panels { of: 0..n, k, first: Shared(first.get().cast()) };
+    if let Operand::Packed { first, n, k } = p.right.operand {
+        debug_assert!(p.right.k == k || p.right.k.is_multiple_of(T::GROUP), "part of a group of packed terms");
+        let panels = Panels { of: 0..n, k: groups::<T>(k), first: Shared(first.get().cast()) };
         // SAFETY: the caller's promise.
         return unsafe { tasks(p, &b, 0..p.n, &panels, threads, p.ns) };
     }
     let panel = p.kernels.columns;
-    scratch::with(scratch::Use::Shared, together * p.k.max(1) * size_of::<T::Wide>(), |packed| {
-        let packed = Shared(packed.cast::<T::Wide>());
+    scratch::with(scratch::Use::Shared, together * p.k.max(1) * size_of::<T::Slot>(), |packed| {
+        let packed = Shared(packed.cast::<T::Slot>());
         for first in (0..p.n).step_by(together) {
             let columns = first..(first + together).min(p.n);
             let ns = p.ns * columns.len() as f64 / p.n as f64;
             threads.run(parts(columns.len(), p.k), 1, ns, |range| {
                 for number in range {
                     // SAFETY: the caller's promise; the block has room for all panels.
-                    unsafe { pack_part(&p.right, columns.clone(), p.k, panel, number, packed.get()) };
+                    unsafe { pack_part(&p.right, columns.clone(), panel, number, packed.get()) };
                 }
             });
             let panels = Panels { of: columns.clone(), k: p.k, first: packed };
@@ -65,14 +66,14 @@ pub fn parts(columns: usize, k: usize) -> usize {
 /// # Safety
 /// What [`super::Contraction`] asks of a factor holds; there is room for all panels at `to`, and nobody else writes
 /// this part.
-pub unsafe fn pack_part<T: Number>(
-    right: &Operand<'_, T>,
+pub unsafe fn pack_part<T: Scheme>(
+    right: &Side<'_, T>,
     columns: Range<usize>,
-    k: usize,
     panel: usize,
     number: usize,
-    to: *mut T::Wide,
+    to: *mut T::Slot,
 ) {
+    let k = groups::<T>(right.k);
     let blocks = k.div_ceil(TERMS);
     let terms = block(k, number % blocks);
     let start = number / blocks * PACKED_COLUMNS;
@@ -84,28 +85,17 @@ pub unsafe fn pack_part<T: Number>(
 }
 
 /// What decides how a product is cut.
-fn sizes<T: Number>(p: &Product<'_, T>, threads: usize) -> Sizes {
-    let bytes = |stride: isize| stride * size_of::<T>() as isize;
-    let own = own_width::<T>();
-    let right_rows = match p.right {
-        Operand::Strided(r) if own && r.line == 1 => Some(bytes(r.term)),
-        _ => None,
-    };
-    let left_rows = match p.left {
-        Operand::Strided(l) if own && l.term == 1 => Some(bytes(l.line)),
-        Operand::Strided(l) if own && l.line == 1 => Some(bytes(l.term)),
-        _ => None,
-    };
+fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
     Sizes {
         m: p.m,
         n: p.n,
         k: p.k,
-        size: size_of::<T::Wide>(),
+        size: size_of::<T::Slot>(),
         tile: [p.kernels.rows, p.kernels.columns],
-        right_rows,
-        left_rows,
-        packed: matches!(p.right, Operand::Packed { .. }),
-        tiles: !own || matches!(p.result, Result::Tiles { .. }),
+        right_rows: p.right.slots_along_lines(),
+        left_rows: p.left.slots_along_terms().or_else(|| p.left.slots_along_lines()),
+        packed: matches!(p.right.operand, Operand::Packed { .. }),
+        tiles: !stored_as_carried::<T>() || matches!(p.result, Result::Tiles { .. }),
         threads,
     }
 }
@@ -119,11 +109,11 @@ fn block(k: usize, number: usize) -> Range<usize> {
 ///
 /// # Safety
 /// What [`super::Contraction`] asks of its maker holds.
-unsafe fn tasks<T: Number>(
+unsafe fn tasks<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
     columns: Range<usize>,
-    shared: &Panels<T::Wide>,
+    shared: &Panels<T::Slot>,
     threads: &Threads,
     ns: f64,
 ) {
@@ -150,10 +140,10 @@ struct Panels<W> {
 }
 
 /// A task's memory: packed rows, packed columns, sums.
-struct Own<W> {
-    left: *mut W,
-    right: *mut W,
-    sums: *mut W,
+struct Own<T: Scheme> {
+    left: *mut T::Slot,
+    right: *mut T::Slot,
+    sums: *mut T::Sum,
     /// Elements from row to row of the sums.
     lead: usize,
 }
@@ -162,12 +152,12 @@ struct Own<W> {
 ///
 /// # Safety
 /// What [`super::Contraction`] asks of its maker holds, for these elements of c.
-unsafe fn task_of<T: Number>(
+unsafe fn task_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
     rows: Range<usize>,
     columns: Range<usize>,
-    shared: &Panels<T::Wide>,
+    shared: &Panels<T::Slot>,
 ) {
     let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
     // A cache line more than a power of two, so that rows do not share the sets of a cache.
@@ -176,15 +166,21 @@ unsafe fn task_of<T: Number>(
     let left = if b.left_direct { 0 } else { rows.len().next_multiple_of(tile_rows) * kept };
     let right = if b.right == Right::Own { p.k.min(TERMS) * lead } else { 0 };
     let elements = left + right + rows.len() * lead;
-    scratch::with(scratch::Use::Own, (elements + 48) * size_of::<T::Wide>(), |memory| {
+    scratch::with(scratch::Use::Own, (elements + 48) * size_of::<T::Slot>(), |memory| {
         let (left, right) = (left.next_multiple_of(16), right.next_multiple_of(16));
-        let first = memory.cast::<T::Wide>();
-        let own = Own { left: first, right: first.wrapping_add(left), sums: first.wrapping_add(left + right), lead };
+        let first = memory.cast::<T::Slot>();
+        let sums = first.wrapping_add(left + right).cast::<T::Sum>();
+        let own = Own::<T> { left: first, right: first.wrapping_add(left), sums, lead };
+        let amends: Vec<T::Sum> = if T::OFFSET { rows.clone().map(|row| p.amends(row)).collect() } else { vec![] };
         for start in (columns.start..columns.end).step_by(b.columns) {
             let part = start..(start + b.columns).min(columns.end);
             let fresh = start == columns.start || !b.keeps_left;
             // SAFETY: the caller's promise; the task's memory has room as it was just counted.
             unsafe {
+                for (row, with) in amends.iter().enumerate() {
+                    // Sums of such a scheme begin with what is amended.
+                    std::slice::from_raw_parts_mut(own.sums.add(row * lead), part.len()).fill(*with);
+                }
                 for number in 0..p.k.div_ceil(TERMS) {
                     terms_of(p, b, &rows, &part, block(p.k, number), &own, shared, fresh);
                 }
@@ -199,17 +195,17 @@ unsafe fn task_of<T: Number>(
 /// # Safety
 /// As of [`task_of`]; blocks of terms come in order.
 #[allow(clippy::too_many_arguments, reason = "the loop's whole position")]
-unsafe fn terms_of<T: Number>(
+unsafe fn terms_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
     rows: &Range<usize>,
     columns: &Range<usize>,
     terms: Range<usize>,
-    own: &Own<T::Wide>,
-    shared: &Panels<T::Wide>,
+    own: &Own<T>,
+    shared: &Panels<T::Slot>,
     fresh: bool,
 ) {
-    let size = size_of::<T::Wide>() as isize;
+    let size = size_of::<T::Slot>() as isize;
     let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
     let cuts = Cuts::balanced(rows.len(), tile_rows);
     let panels = Cuts::whole(columns.len(), tile_columns);
@@ -225,13 +221,13 @@ unsafe fn terms_of<T: Number>(
     }
     let (last, lead) = (terms.end == p.k, own.lead as isize * size);
     let (to, to_row) = match p.result {
-        Result::Store(to) if last && own_width::<T>() => {
+        Result::Store(to) if last && stored_as_carried::<T>() => {
             let row = p.n as isize * size;
             (to.get().wrapping_offset(rows.start as isize * row + columns.start as isize * size), row)
         }
         _ => (own.sums.cast::<u8>(), lead),
     };
-    let from = if terms.start == 0 { ptr::null() } else { own.sums.cast::<u8>().cast_const() };
+    let from = if terms.start == 0 && !T::OFFSET { ptr::null() } else { own.sums.cast::<u8>().cast_const() };
     for panel in 0..panels.count() {
         let (column, wide) = panels.get(panel);
         let (right, right_term) = right_of(p, b, columns.start + column, &terms, own, shared, column);
@@ -240,9 +236,12 @@ unsafe fn terms_of<T: Number>(
             let place =
                 |base: *const u8, stride: isize| base.wrapping_offset(row as isize * stride + column as isize * size);
             let packed = left.wrapping_add(tile * tile_rows * terms.len());
-            let (left, left_row, left_term) = match p.left {
+            let (left, left_row, left_term) = match p.left.operand {
                 Operand::Strided(l) if b.left_direct => {
-                    (l.at(rows.start + row, terms.start).cast::<u8>(), l.line * size, l.term * size)
+                    let first = l.at(rows.start + row, terms.start * T::GROUP).cast::<u8>();
+                    let element = size_of::<T::Element>() as isize;
+                    // From slot to slot along terms, where these are neighbours.
+                    (first, l.line * element, l.term * element * T::GROUP as isize)
                 }
                 _ => (packed.cast::<u8>().cast_const(), size, tile_rows as isize * size),
             };
@@ -267,17 +266,17 @@ unsafe fn terms_of<T: Number>(
 }
 
 /// A panel of the right factor and the bytes from term to term of it.
-fn right_of<T: Number>(
+fn right_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
     column: usize,
     terms: &Range<usize>,
-    own: &Own<T::Wide>,
-    shared: &Panels<T::Wide>,
+    own: &Own<T>,
+    shared: &Panels<T::Slot>,
     in_part: usize,
 ) -> (*const u8, isize) {
-    let (size, panel) = (size_of::<T::Wide>() as isize, p.kernels.columns);
-    match (b.right, p.right) {
+    let (size, panel) = (size_of::<T::Slot>() as isize, p.kernels.columns);
+    match (b.right, p.right.operand) {
         (Right::Direct, Operand::Strided(r)) => (r.at(column, terms.start).cast(), r.term * size),
         (Right::Shared(_), _) => {
             // Of the last terms there may be more than the product has.
@@ -293,7 +292,7 @@ fn right_of<T: Number>(
 ///
 /// # Safety
 /// As of [`task_of`].
-unsafe fn finish<T: Number>(p: &Product<'_, T>, rows: &Range<usize>, columns: &Range<usize>, own: &Own<T::Wide>) {
+unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &Range<usize>, own: &Own<T>) {
     if p.k == 0 {
         for row in 0..rows.len() {
             // SAFETY: the task's memory has room for its rows; zero is 0 in every type.
@@ -301,15 +300,16 @@ unsafe fn finish<T: Number>(p: &Product<'_, T>, rows: &Range<usize>, columns: &R
         }
     }
     match p.result {
-        Result::Store(_) if own_width::<T>() && p.k > 0 => {}
+        Result::Store(_) if stored_as_carried::<T>() && p.k > 0 => {}
         Result::Store(to) => {
             for (row, at) in rows.clone().enumerate() {
-                let to = to.get().cast::<T>().wrapping_add(at * p.n + columns.start);
+                let to = to.get().cast::<T::Stored>().wrapping_add(at * p.n + columns.start);
                 // SAFETY: the caller's promise; the sums of a row are neighbours.
-                unsafe { narrow(own.sums.wrapping_add(row * own.lead), to, columns.len()) };
+                unsafe { store::<T>(own.sums.wrapping_add(row * own.lead), to, columns.len()) };
             }
         }
-        Result::Tiles { .. } => p.result.tile(rows.clone(), columns.clone(), own.sums.cast_const().cast(), own.lead),
+        // SAFETY: the sums are the task's.
+        Result::Tiles { .. } => unsafe { p.result.tile::<T>(rows.clone(), columns.clone(), own.sums, own.lead) },
     }
 }
 
@@ -317,19 +317,19 @@ unsafe fn finish<T: Number>(p: &Product<'_, T>, rows: &Range<usize>, columns: &R
 ///
 /// # Safety
 /// So many elements are readable at `from` and writable at `to`, which lie apart.
-pub unsafe fn narrow<T: Number>(from: *const T::Wide, to: *mut T, count: usize) {
-    struct Narrow<'a, T: Number>(&'a [T::Wide], &'a mut [std::mem::MaybeUninit<T>]);
-    impl<T: Number> Job for Narrow<'_, T> {
+pub unsafe fn store<T: Scheme>(from: *const T::Sum, to: *mut T::Stored, count: usize) {
+    struct Store<'a, T: Scheme>(&'a [T::Sum], &'a mut [std::mem::MaybeUninit<T::Stored>]);
+    impl<T: Scheme> Job for Store<'_, T> {
         type Out = ();
         #[inline(always)]
         fn run(self) {
             for (from, to) in self.0.iter().zip(self.1) {
-                to.write(T::narrow(*from));
+                to.write(T::store(*from));
             }
         }
     }
     // SAFETY: the caller's promise.
     let (from, to) =
         unsafe { (std::slice::from_raw_parts(from, count), std::slice::from_raw_parts_mut(to.cast(), count)) };
-    dispatch(Narrow::<T>(from, to));
+    dispatch(Store::<T>(from, to));
 }

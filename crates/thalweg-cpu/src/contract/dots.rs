@@ -3,15 +3,15 @@
 //! In: such a product, whose order is free ([`super::Contraction::free`]). Out: its sums. They are bound by reading the
 //! right factor, so it is read where it lies, once, a few columns at a time from end to end. Always true, for every number of
 //! threads and every engine: terms are taken in blocks of [`BLOCK`]; in a block there are as many lanes as 64 bytes
-//! hold, term `p` meets lane `p` modulo their number, and a lane is one chain of fused multiply-adds over ascending
+//! hold, term `p` (of schemes with groups, group `p`) meets lane `p` modulo their number, and a lane is one chain of fused multiply-adds over ascending
 //! terms; lanes are added in halves (of 16 `l` and `l + 8`, then `l + 4`, …) and blocks in order. What is left, terms
 //! too few for all lanes, is one chain that is added last. So the error of an f32 stays below
 //! (BLOCK/16 + k/BLOCK + 20)·u·Σ|x·y|.
 
 use super::kernel::DOT_ROWS;
 use super::pack::{Cuts, Strided};
-use super::{Operand, Product, Result, blocks, own_width, row, scratch};
-use crate::number::{Number, Wide};
+use super::{Operand, Product, Result, blocks, portable, row, scratch};
+use crate::number::{Scheme, Wide};
 use crate::product_call::{DotArgs, lanes};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
@@ -23,32 +23,32 @@ const BLOCK: usize = 4096;
 const MOST: usize = 8;
 
 /// The right factor of a product that is run so.
-pub fn lines<T: Number>(p: &Product<'_, T>) -> Option<Strided<T>> {
-    match p.right {
-        Operand::Strided(r) if takes::<T>(p.free, [p.m, p.k], r.term) => Some(r),
+pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
+    match p.right.operand {
+        Operand::Strided(r) if takes::<T>(p.free, [p.m, p.right.k], r.term) => Some(r),
         _ => None,
     }
 }
 
 /// Whether a product of so many rows and terms, whose right factor lies in memory with such a step from term to term,
 /// is run so where its order is free (integers have none that can be seen).
-pub fn takes<T: Number>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
-    (free || !T::Wide::FLOAT) && m <= DOT_ROWS && step == 1 && k >= lanes::<T::Wide>()
+pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
+    (free || !T::Sum::FLOAT) && m <= DOT_ROWS && step == 1 && k >= lanes::<T::Sum>() * T::GROUP
 }
 
 /// Runs a product.
 ///
 /// # Safety
 /// What [`super::Contraction`] asks of its maker holds; `right` is from [`lines`].
-pub unsafe fn run<T: Number>(p: &Product<'_, T>, right: Strided<T>, threads: &Threads) {
+pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, right: Strided<T::Element>, threads: &Threads) {
     let chunk = row::chunk(p.n, threads.for_work(p.ns));
     threads.run(p.n.div_ceil(chunk), 1, p.ns, |range| {
         for columns in range.map(|c| c * chunk..((c + 1) * chunk).min(p.n)) {
             let (rows, sums) = (p.m * row_room(p.k), p.m * columns.len());
-            scratch::with(scratch::Use::Own, (rows + sums) * size_of::<T::Wide>(), |memory| {
-                let room = memory.cast::<T::Wide>();
+            scratch::with(scratch::Use::Own, (rows + sums) * size_of::<T::Slot>(), |memory| {
+                let room = memory.cast::<T::Slot>();
                 // SAFETY: the caller's promise; no two chunks have a column in common.
-                unsafe { columns_of(p, right, columns, room, room.wrapping_add(rows)) };
+                unsafe { columns_of(p, right, columns, room, room.wrapping_add(rows).cast()) };
             });
         }
     });
@@ -56,36 +56,38 @@ pub unsafe fn run<T: Number>(p: &Product<'_, T>, right: Strided<T>, threads: &Th
 
 /// # Safety
 /// As of [`run`], for these columns; there is room for the left factor's rows, and for the sums.
-unsafe fn columns_of<T: Number>(
+unsafe fn columns_of<T: Scheme>(
     p: &Product<'_, T>,
-    right: Strided<T>,
+    right: Strided<T::Element>,
     columns: Range<usize>,
-    room: *mut T::Wide,
-    sums: *mut T::Wide,
+    room: *mut T::Slot,
+    sums: *mut T::Sum,
 ) {
     // SAFETY: the caller's promise.
     let (left, lead) = unsafe { rows_of(p, room) };
     let (n, most) = (columns.len(), p.kernels.dot_columns(p.m));
-    let whole = p.k - p.k % lanes::<T::Wide>();
-    let bytes = |elements: usize| (elements * size_of::<T::Wide>()) as isize;
+    // Slots that fill all lanes, without one that is filled up.
+    let whole = p.right.k / T::GROUP;
+    let whole = whole - whole % lanes::<T::Sum>();
+    let bytes = |elements: usize| (elements * size_of::<T::Sum>()) as isize;
     let mut column = 0;
     while column < n {
         let now = if n - column >= most { most } else { 1 };
         let (first, from) = (sums.wrapping_add(column), right.from(columns.start + column, 0));
         for start in (0..whole).step_by(BLOCK) {
-            let mut block = [T::Wide::ZERO; DOT_ROWS * MOST];
+            let mut block = [T::Sum::ZERO; DOT_ROWS * MOST];
             let (to, to_row) = if start == 0 { (first, n) } else { (block.as_mut_ptr(), now) };
             let args = DotArgs {
                 left: left.wrapping_add(start).cast(),
-                left_row: lead * size_of::<T::Wide>() as isize,
-                right: from.at(0, start).cast(),
-                right_column: right.line * size_of::<T>() as isize,
+                left_row: lead * size_of::<T::Slot>() as isize,
+                right: from.at(0, start * T::GROUP).cast(),
+                right_column: right.line * size_of::<T::Element>() as isize,
                 terms: BLOCK.min(whole - start),
                 sums: to.cast(),
                 sums_row: bytes(to_row),
             };
             // SAFETY: the caller's promise; there is room for so many sums in both places.
-            unsafe { p.kernels.dots::<T>(p.m, now, &args) };
+            unsafe { p.kernels.dots(p.m, now, &args) };
             if start > 0 {
                 for (row, sums) in block.chunks_exact(now).enumerate().take(p.m) {
                     // SAFETY: the sums are this thread's, and the first block wrote them.
@@ -99,27 +101,34 @@ unsafe fn columns_of<T: Number>(
     if whole < p.k {
         let left = Strided { first: Shared(left.cast_mut()), line: lead, term: 1 };
         let right = right.from(columns.start, 0);
-        dispatch(Rest { left, right, terms: whole..p.k, sizes: [p.m, n], sums: Shared(sums) });
+        dispatch(Rest::<T> { left, right, slots: whole..p.k, terms: p.right.k, sizes: [p.m, n], sums: Shared(sums) });
+    }
+    for row in (0..p.m).filter(|_| T::OFFSET) {
+        let amends = p.amends(row);
+        // SAFETY: the sums are this thread's.
+        let sums = unsafe { std::slice::from_raw_parts_mut(sums.wrapping_add(row * n), n) };
+        sums.iter_mut().for_each(|sum| *sum = sum.plus(amends));
     }
     match p.result {
         Result::Store(to) => {
             for row in 0..p.m {
-                let to = to.get().cast::<T>().wrapping_add(row * p.n + columns.start);
+                let to = to.get().cast::<T::Stored>().wrapping_add(row * p.n + columns.start);
                 // SAFETY: the caller's promise.
-                unsafe { blocks::narrow(sums.wrapping_add(row * n), to, n) };
+                unsafe { blocks::store::<T>(sums.wrapping_add(row * n), to, n) };
             }
         }
-        Result::Tiles { .. } => p.result.tile(0..p.m, columns, sums.cast_const().cast(), n),
+        // SAFETY: the sums are this thread's.
+        Result::Tiles { .. } => unsafe { p.result.tile::<T>(0..p.m, columns, sums, n) },
     }
 }
 
-/// The left factor's rows, as wide as sums, and elements from row to row: where they lie, or widened into `room`.
+/// The slots of the left factor's rows, and slots from row to row: where they lie, or put into `room`.
 ///
 /// # Safety
 /// What [`super::Contraction`] asks of its maker holds; there is room for the rows, [`row_room`] each.
-unsafe fn rows_of<T: Number>(p: &Product<'_, T>, room: *mut T::Wide) -> (*const T::Wide, isize) {
-    match p.left {
-        Operand::Strided(l) if l.term == 1 && own_width::<T>() => (l.at(0, 0).cast(), l.line),
+unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> (*const T::Slot, isize) {
+    match (p.left.operand, p.left.slots_along_terms()) {
+        (Operand::Strided(l), Some(_)) if T::GROUP == 1 => (l.at(0, 0).cast(), l.line),
         _ => {
             let lead = row_room(p.k);
             for row in 0..p.m {
@@ -131,32 +140,35 @@ unsafe fn rows_of<T: Number>(p: &Product<'_, T>, room: *mut T::Wide) -> (*const 
     }
 }
 
-/// Elements from row to row of what is widened: rows begin a line of cache each.
+/// Slots from row to row of what is packed: rows begin a line of cache each.
 fn row_room(k: usize) -> usize {
     k.next_multiple_of(64)
 }
 
-/// Terms that are too few for all lanes.
-struct Rest<T: Number> {
-    left: Strided<T::Wide>,
-    right: Strided<T>,
-    terms: Range<usize>,
+/// Slots that are too few for all lanes, the last of which may have terms that there are not.
+struct Rest<T: Scheme> {
+    left: Strided<T::Slot>,
+    right: Strided<T::Element>,
+    slots: Range<usize>,
+    terms: usize,
     /// Rows and columns.
     sizes: [usize; 2],
     /// Row-major.
-    sums: Shared<T::Wide>,
+    sums: Shared<T::Sum>,
 }
 
-impl<T: Number> Job for Rest<T> {
+impl<T: Scheme> Job for Rest<T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         let [rows, columns] = self.sizes;
         for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-            let sum = self.terms.clone().fold(T::Wide::ZERO, |sum, term| {
-                // SAFETY: the terms are inside both factors.
-                let (x, y) = unsafe { (self.left.at(row, term).read(), self.right.at(column, term).read()) };
-                x.times_plus(y.widen(), sum)
+            // SAFETY: the terms are inside the factor, one beside the other.
+            let line = unsafe { std::slice::from_raw_parts(self.right.at(column, 0), self.terms) };
+            let sum = self.slots.clone().fold(T::Sum::ZERO, |sum, slot| {
+                // SAFETY: the slots are inside both factors.
+                let x = unsafe { self.left.at(row, slot).read() };
+                T::dot(x, portable::lying::<T>(line, slot), sum)
             });
             let to = self.sums.get().wrapping_add(row * columns + column);
             // SAFETY: the sums are this thread's, and hold those of the other terms.

@@ -1,21 +1,22 @@
 //! The loops that contractions are made of: a tile of sums carried through a block of terms, terms of one row added
 //! into sums in memory, and lines whose terms are neighbours.
 //!
-//! In: addresses, strides in bytes, counts. Out: sums. Emitted code runs them for floats where the machine has an
-//! instruction set that the emitter writes, portable code elsewhere and for integers. Always true: a sum is one chain
-//! of fused multiply-adds from 0 over ascending terms, of the last loop as many chains as 64 bytes hold, so all ways of
+//! In: addresses, strides in bytes, counts. Out: sums. Emitted code runs them for floats and for bytes where the machine
+//! has an instruction set that the emitter writes, portable code elsewhere and for other integers. What is said of terms
+//! here holds of groups of them ([`Scheme::GROUP`]). Always true: a sum is one chain of fused multiply-adds
+//! ([`Scheme::dot`]) from 0 over ascending terms, of the last loop as many chains as 64 bytes hold, so all ways of
 //! running give the same bits; what lies outside `rows`, `columns` and `terms` is not touched.
 
 use super::portable;
 use crate::engine::Choice;
-use crate::number::{Number, Wide};
+use crate::number::{Scheme, Wide};
 use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use std::marker::PhantomData;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use {
-    crate::number::{Bf16, F16},
+    crate::number::{Bf16, F16, Pairs},
     crate::x64::Isa,
-    crate::x64::product::{self, Form, Micro, dots::Lying},
+    crate::x64::product::{self, Arithmetic, Form, Micro, dots::Lying},
     std::any::TypeId,
     std::sync::OnceLock,
 };
@@ -38,32 +39,34 @@ fn mask(lanes: usize, size: usize) -> (*const u8, u64) {
     (MASKS.0.as_ptr().cast::<u8>().wrapping_add(64 - lanes * size), (1 << lanes) - 1)
 }
 
-/// The loops for one type of sums.
-pub struct Kernels<W> {
+/// The loops of a scheme.
+pub struct Kernels<T> {
     #[cfg(all(unix, target_arch = "x86_64"))]
-    isa: Option<Isa>,
+    emitted: Option<(Isa, Arithmetic)>,
     /// The most rows of a tile.
     pub rows: usize,
     /// The most columns of a tile.
     pub columns: usize,
-    sums: PhantomData<W>,
+    scheme: PhantomData<T>,
 }
 
-impl<W: Wide> Kernels<W> {
+impl<T: Scheme> Kernels<T> {
     /// Those of an engine.
-    pub fn new(choice: Choice) -> Kernels<W> {
+    pub fn new(choice: Choice) -> Kernels<T> {
+        const { assert!(size_of::<T::Slot>() == size_of::<T::Sum>()) };
         #[cfg(all(unix, target_arch = "x86_64"))]
-        if let Some(isa) = choice.isa().filter(|i| W::FLOAT && i.available()) {
-            let columns = product::VECTORS * isa.bytes() / size_of::<W>();
-            return Kernels { isa: Some(isa), rows: product::rows(isa), columns, sums: PhantomData };
+        if let Some((isa, arithmetic)) = choice.isa().filter(|i| i.available()).zip(arithmetic::<T>()) {
+            let columns = product::VECTORS * isa.bytes() / size_of::<T::Sum>();
+            let emitted = Some((isa, arithmetic));
+            return Kernels { emitted, rows: product::rows(isa), columns, scheme: PhantomData };
         }
         let _ = choice;
         Kernels {
             #[cfg(all(unix, target_arch = "x86_64"))]
-            isa: None,
+            emitted: None,
             rows: portable::ROWS,
             columns: portable::COLUMNS,
-            sums: PhantomData,
+            scheme: PhantomData,
         }
     }
 
@@ -75,22 +78,23 @@ impl<W: Wide> Kernels<W> {
     /// the factors meanwhile. `from` and `to` are the same elements or apart.
     pub unsafe fn tile(&self, rows: usize, columns: usize, along_terms: bool, args: &mut TileArgs) {
         debug_assert!((1..=self.rows).contains(&rows) && (1..=self.columns).contains(&columns) && args.terms > 0);
-        debug_assert_eq!(if along_terms { args.left_term } else { args.left_row }, size_of::<W>() as isize);
+        debug_assert_eq!(if along_terms { args.left_term } else { args.left_row }, size_of::<T::Slot>() as isize);
         #[cfg(all(unix, target_arch = "x86_64"))]
-        if let Some(isa) = self.isa {
-            let lanes = isa.bytes() / size_of::<W>();
+        if let Some((isa, arithmetic)) = self.emitted {
+            let size = size_of::<T::Sum>();
+            let lanes = isa.bytes() / size;
             let vectors = columns.div_ceil(lanes);
             let last = columns - (vectors - 1) * lanes;
-            (args.lanes, args.bits) = mask(last, size_of::<W>());
+            (args.lanes, args.bits) = mask(last, size);
             let form = Form::Tile { rows, vectors, masked: last < lanes, along_terms };
-            if let Some(micro) = emitted(isa, size_of::<W>() == 8, form) {
+            if let Some(micro) = emitted(isa, arithmetic, form) {
                 // SAFETY: the machine has the instruction set (`new`); the rest is the caller's promise.
                 unsafe { micro.tile(args) };
                 return;
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { portable::tile::<W>(rows, columns, args) };
+        unsafe { portable::tile::<T>(rows, columns, args) };
     }
 
     /// Adds so many terms, at least 1 and at most [`STREAMED`], into `args.columns` sums, which begin with them if
@@ -101,22 +105,23 @@ impl<W: Wide> Kernels<W> {
     pub unsafe fn stream(&self, terms: usize, first: bool, args: &mut StreamArgs) {
         debug_assert!((1..=STREAMED).contains(&terms));
         #[cfg(all(unix, target_arch = "x86_64"))]
-        if let Some(isa) = self.isa {
-            (args.lanes, args.bits) = mask(args.columns % (isa.bytes() / size_of::<W>()), size_of::<W>());
-            if let Some(micro) = emitted(isa, size_of::<W>() == 8, Form::Stream { terms, first }) {
+        if let Some((isa, arithmetic)) = self.emitted {
+            let size = size_of::<T::Sum>();
+            (args.lanes, args.bits) = mask(args.columns % (isa.bytes() / size), size);
+            if let Some(micro) = emitted(isa, arithmetic, Form::Stream { terms, first }) {
                 // SAFETY: as above.
                 unsafe { micro.stream(args) };
                 return;
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { portable::stream::<W>(terms, first, args) };
+        unsafe { portable::stream::<T>(terms, first, args) };
     }
 
     /// The most columns that [`Kernels::dots`] takes with so many rows.
     pub fn dot_columns(&self, rows: usize) -> usize {
         #[cfg(all(unix, target_arch = "x86_64"))]
-        if let Some(isa) = self.isa {
+        if let Some((isa, _)) = self.emitted {
             return product::dots::columns(isa, rows);
         }
         let _ = rows;
@@ -128,17 +133,18 @@ impl<W: Wide> Kernels<W> {
     ///
     /// # Safety
     /// As of [`Kernels::tile`].
-    pub unsafe fn dots<T: Number<Wide = W>>(&self, rows: usize, columns: usize, args: &DotArgs) {
+    pub unsafe fn dots(&self, rows: usize, columns: usize, args: &DotArgs) {
         debug_assert!((1..=DOT_ROWS).contains(&rows) && (columns == 1 || columns == self.dot_columns(rows)));
-        debug_assert!(args.terms.is_multiple_of(lanes::<W>()));
+        debug_assert!(args.terms.is_multiple_of(lanes::<T::Sum>()));
         #[cfg(all(unix, target_arch = "x86_64"))]
-        if let Some(isa) = self.isa {
+        if let Some((isa, arithmetic)) = self.emitted {
             let right = match TypeId::of::<T>() {
                 t if t == TypeId::of::<Bf16>() => Lying::Bf16,
                 t if t == TypeId::of::<F16>() => Lying::F16,
-                _ => Lying::Wide,
+                _ if T::OFFSET => Lying::Offset,
+                _ => Lying::Slots,
             };
-            if let Some(micro) = emitted(isa, size_of::<W>() == 8, Form::Dots { rows, columns, right }) {
+            if let Some(micro) = emitted(isa, arithmetic, Form::Dots { rows, columns, right }) {
                 // SAFETY: as above.
                 unsafe { micro.dots(args) };
                 return;
@@ -146,6 +152,18 @@ impl<W: Wide> Kernels<W> {
         }
         // SAFETY: the caller's promise.
         unsafe { portable::dots::<T>(rows, columns, args) };
+    }
+}
+
+/// How the emitter multiplies, if it does.
+#[cfg(all(unix, target_arch = "x86_64"))]
+fn arithmetic<T: Scheme>() -> Option<Arithmetic> {
+    match TypeId::of::<T>() {
+        t if t == TypeId::of::<Pairs>() => Some(Arithmetic::Pairs),
+        _ if T::GROUP == 4 => Some(Arithmetic::Quads),
+        _ if !T::Sum::FLOAT => None,
+        _ if size_of::<T::Sum>() == 8 => Some(Arithmetic::F64),
+        _ => Some(Arithmetic::F32),
     }
 }
 
@@ -157,27 +175,27 @@ const _: () = assert!(DOT_ROWS == product::dots::ROWS && product::dots::BYTES ==
 /// The most terms that [`Kernels::stream`] takes at a time.
 pub const STREAMED: usize = 8;
 
-/// Forms that there can be of one instruction set and width.
+/// Forms that there can be of one instruction set and arithmetic.
 #[cfg(all(unix, target_arch = "x86_64"))]
-const FORMS: usize = STREAMS + 2 * product::STREAMED + 2 * 3 * product::dots::ROWS;
+const FORMS: usize = STREAMS + 2 * product::STREAMED + 2 * 4 * product::dots::ROWS;
 /// The number of the first stream kernel: tiles come before.
 #[cfg(all(unix, target_arch = "x86_64"))]
 const STREAMS: usize = 2 * 4 * 14;
 
 /// The code of a form, emitted when first asked for. `None`: the operating system gives no executable memory.
 #[cfg(all(unix, target_arch = "x86_64"))]
-fn emitted(isa: Isa, wide: bool, form: Form) -> Option<&'static Micro> {
-    static EMITTED: [[[OnceLock<Option<Micro>>; FORMS]; 2]; 2] =
-        [const { [const { [const { OnceLock::new() }; FORMS] }; 2] }; 2];
+fn emitted(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<&'static Micro> {
+    static EMITTED: [[[OnceLock<Option<Micro>>; FORMS]; 4]; 2] =
+        [const { [const { [const { OnceLock::new() }; FORMS] }; 4] }; 2];
     let number = match form {
         Form::Tile { rows, vectors, masked, along_terms } => {
             ((rows - 1) * product::VECTORS + vectors - 1) * 4 + 2 * masked as usize + along_terms as usize
         }
         Form::Stream { terms, first } => STREAMS + 2 * (terms - 1) + first as usize,
         Form::Dots { rows, columns, right } => {
-            STREAMS + 2 * product::STREAMED + ((rows - 1) * 3 + right as usize) * 2 + (columns == 1) as usize
+            STREAMS + 2 * product::STREAMED + ((rows - 1) * 4 + right as usize) * 2 + (columns == 1) as usize
         }
     };
-    let place = &EMITTED[(isa == Isa::Avx512) as usize][wide as usize][number];
-    place.get_or_init(|| Micro::new(isa, wide, form)).as_ref()
+    let place = &EMITTED[(isa == Isa::Avx512) as usize][arithmetic as usize][number];
+    place.get_or_init(|| Micro::new(isa, arithmetic, form)).as_ref()
 }

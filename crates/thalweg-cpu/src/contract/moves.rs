@@ -5,11 +5,12 @@
 
 use super::blocking::{Right, Sizes, blocking, estimate_ns};
 use super::kernel::Kernels;
-use super::{dots, row};
+use super::{Numbers, by_numbers, dots, row, stored_as_carried};
 use crate::engine::Choice;
 use crate::memory::PRIVATE;
-use crate::number::{Bf16, F16, Number};
+use crate::number::{Bf16, F16, Pairs, Quads, Scheme, WideQuads};
 use crate::threads::Threads;
+use std::any::TypeId;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Moved};
 
@@ -23,22 +24,15 @@ struct Side {
 }
 
 /// What a launch moves.
-pub fn moves(dtype: DType, free: bool, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
-    match dtype {
-        DType::F32 => typed::<f32>(dtype, free, geometry, isa, threads),
-        DType::F64 => typed::<f64>(dtype, free, geometry, isa, threads),
-        DType::BF16 => typed::<Bf16>(dtype, free, geometry, isa, threads),
-        DType::F16 => typed::<F16>(dtype, free, geometry, isa, threads),
-        DType::I8 | DType::U8 | DType::Bool => typed::<u8>(dtype, free, geometry, isa, threads),
-        DType::I16 => typed::<i16>(dtype, free, geometry, isa, threads),
-        DType::I32 | DType::U32 => typed::<i32>(dtype, free, geometry, isa, threads),
-        DType::I64 => typed::<i64>(dtype, free, geometry, isa, threads),
-    }
+pub fn moves(numbers: Numbers, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
+    // A plan may have products of bool, which are refused when they are run.
+    let numbers = if numbers.dtype == DType::Bool { Numbers { dtype: DType::I8, ..numbers } } else { numbers };
+    by_numbers!(numbers, isa, T => typed::<T>(numbers.free, geometry, isa, threads))
 }
 
-fn typed<T: Number>(dtype: DType, free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
-    let (batches, size): (usize, usize) = (g.batch.iter().map(|d| d.0).product(), size_of::<T>());
-    let written = batches * g.m * g.n * size;
+fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
+    let (batches, size): (usize, usize) = (g.batch.iter().map(|d| d.0).product(), size_of::<T::Element>());
+    let written = batches * g.m * g.n * size_of::<T::Stored>();
     if written == 0 || g.k == 0 {
         return Moved { written: written as u64, ..Moved::default() };
     }
@@ -50,12 +44,12 @@ fn typed<T: Number>(dtype: DType, free: bool, g: &MatmulGeometry, isa: Choice, t
     };
     let left = side(g.m, [g.a.1, g.a.2], |d| d.1);
     let right = side(g.n, [g.b.2, g.b.1], |d| d.2);
-    let whole = left.bytes + right.bytes + g.m * g.n * size;
+    let whole = left.bytes + right.bytes + written / batches;
     if whole <= PRIVATE {
         let read = [left, right].iter().map(|s| s.bytes * batches / s.shared).sum::<usize>();
         return Moved { read: read as u64, written: written as u64, ..Moved::default() };
     }
-    let each = estimate_ns(dtype, g.m, g.n, g.k);
+    let each = estimate_ns::<T>(g.m, g.n, g.k);
     let helpers = threads.for_work(each * batches as f64);
     let helpers = if batches >= 2 * helpers { 1 } else { threads.for_work(each) };
     let (read, scratch) = match (g.m, g.n) {
@@ -78,25 +72,27 @@ fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
 }
 
 /// What a product of several rows reads of its factors, and bytes of panels that are written to memory and read again.
-fn of_blocks<T: Number>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice, threads: usize) -> (usize, usize) {
-    let kernels = Kernels::<T::Wide>::new(isa);
-    let wide = size_of::<T::Wide>();
-    let own = wide == size_of::<T>();
-    let bytes = |stride: isize| stride * wide as isize;
+fn of_blocks<T: Scheme>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice, threads: usize) -> (usize, usize) {
+    let kernels = Kernels::<T>::new(isa);
+    let slot = size_of::<T::Slot>();
+    let k = g.k.div_ceil(T::GROUP);
+    let bytes = |stride: isize| stride * size_of::<T::Element>() as isize;
+    let single = TypeId::of::<T::Element>() == TypeId::of::<T::Slot>();
+    let along_terms = T::GROUP * size_of::<T::Element>() == slot && g.k.is_multiple_of(T::GROUP);
     let b = blocking(&Sizes {
         m: g.m,
         n: g.n,
-        k: g.k,
-        size: wide,
+        k,
+        size: slot,
         tile: [kernels.rows, kernels.columns],
-        right_rows: (own && right.line == 1).then(|| bytes(right.term)),
-        left_rows: match (own, left.line, left.term) {
-            (true, line, 1) => Some(bytes(line)),
-            (true, 1, term) => Some(bytes(term)),
+        right_rows: (single && right.line == 1).then(|| bytes(right.term)),
+        left_rows: match (left.line, left.term) {
+            (line, 1) if along_terms => Some(bytes(line)),
+            (1, term) if single => Some(bytes(term)),
             _ => None,
         },
         packed: false,
-        tiles: !own,
+        tiles: !stored_as_carried::<T>(),
         threads,
     });
     let row_blocks = g.m.div_ceil(b.rows);
@@ -112,7 +108,7 @@ fn of_blocks<T: Number>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice
         false if !b.keeps_left && !b.left_direct => g.n.div_ceil(b.columns),
         false => passes * b.groups,
     };
-    let panels = g.k * pass * wide;
+    let panels = k * pass * slot;
     let (right_again, packed) = match b.right {
         Right::Shared(_) if near(panels) => (1, 0),
         // Each block of rows reads what was packed once.

@@ -1,10 +1,10 @@
 //! Panels: what a micro-kernel reads, in the order in which it reads it, as wide as sums are carried.
 //!
-//! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term the elements of `panel` lines,
-//! side by side; lines that the factor does not have are 0. Always true: values are kept (widening is exact), and only
-//! elements of the rectangle are read.
+//! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term, or group of terms
+//! ([`Scheme::GROUP`]), the slots of `panel` lines, side by side; lines and terms that the factor does not have are 0.
+//! Always true: values are kept (widening is exact), and only elements of the rectangle are read.
 
-use crate::number::{Number, Wide};
+use crate::number::{Number, Scheme, Wide};
 use crate::simd::{Job, Shared, dispatch};
 
 /// A rectangle of a factor: its first element, and its strides in elements.
@@ -26,7 +26,7 @@ impl<T: Copy> Strided<T> {
 }
 
 /// Terms of lines that lie side by side which are copied before the next panel's: enough to fill a few lines of cache
-/// of a panel, and few enough that rows of the factor are read nearly from end to end.
+/// of a panel, and few enough that rows of the factor are read nearly from end to end. Whole groups of every scheme.
 const TOGETHER: usize = 8;
 
 /// How lines are cut into panels of at most `most`.
@@ -77,15 +77,16 @@ impl Cuts {
 ///
 /// # Safety
 /// The rectangle's elements are readable, and `to` has room for the panels.
-pub unsafe fn panels<T: Number>(from: Strided<T>, cuts: Cuts, terms: usize, to: *mut T::Wide) {
+pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: usize, to: *mut T::Slot) {
     let together = if from.line == 1 { TOGETHER } else { terms };
+    let groups = terms.div_ceil(T::GROUP);
     for term in (0..terms).step_by(together.max(1)) {
         let now = together.min(terms - term);
         for number in 0..cuts.count() {
             let (line, width) = cuts.get(number);
-            let to = to.wrapping_add(number * cuts.most * terms + term * cuts.most);
+            let to = to.wrapping_add((number * groups + term / T::GROUP) * cuts.most);
             // SAFETY: the caller's promise for a part.
-            unsafe { part(from.from(line, term), width, now, cuts.most, to) };
+            unsafe { part::<T>(from.from(line, term), width, now, cuts.most, to) };
         }
     }
 }
@@ -94,69 +95,169 @@ pub unsafe fn panels<T: Number>(from: Strided<T>, cuts: Cuts, terms: usize, to: 
 ///
 /// # Safety
 /// As of [`panels`].
-pub unsafe fn part<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
+pub unsafe fn part<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usize, panel: usize, to: *mut T::Slot) {
     if width < panel {
-        for term in 0..terms {
+        for group in 0..terms.div_ceil(T::GROUP) {
             for line in width..panel {
                 // SAFETY: the caller's promise: the panel has room for all its lines.
-                unsafe { to.add(term * panel + line).write(T::Wide::ZERO) };
+                unsafe { to.add(group * panel + line).write(T::Slot::default()) };
             }
         }
     }
+    let whole = terms - terms % T::GROUP;
     // SAFETY: the caller's promise.
     unsafe {
         match (from.line, width == panel) {
-            (1, true) if matches!(panel, 6 | 8 | 14 | 16 | 32) => whole_lines(from, terms, panel, to),
-            (1, _) => dispatch(Each { from, width, terms, panel, to: Shared(to) }),
-            _ if from.term == 1 => transposed(from, width, terms, panel, to),
-            _ => dispatch(Each { from, width, terms, panel, to: Shared(to) }),
+            (1, true) if matches!(panel, 6 | 8 | 14 | 16 | 32) => whole_lines::<T>(from, whole, panel, to),
+            (1, _) => dispatch(Each::<T> { from, width, terms: whole, panel, to: Shared(to) }),
+            _ if from.term == 1 => transposed::<T>(from, width, whole, panel, to),
+            _ => dispatch(Each::<T> { from, width, terms: whole, panel, to: Shared(to) }),
+        }
+        if whole < terms {
+            last_group::<T>(from.from(0, whole), width, terms - whole, to.add(whole / T::GROUP * panel));
         }
     }
 }
 
-/// One element after the other.
-struct Each<T: Number> {
-    from: Strided<T>,
+/// A slot for each line of terms that are too few for one.
+///
+/// # Safety
+/// So many terms of the lines are readable, and `to` has room for the slots.
+unsafe fn last_group<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usize, to: *mut T::Slot) {
+    let zero = T::Element::narrow(Wide::ZERO);
+    for line in 0..width {
+        // SAFETY: the caller's promise.
+        let term = |term: usize| if term < terms { unsafe { from.at(line, term).read() } } else { zero };
+        // SAFETY: as above.
+        unsafe { to.add(line).write(T::slot(term)) };
+    }
+}
+
+/// Puts together groups of terms that lie in a panel one by one.
+///
+/// # Safety
+/// There are `terms` of `panel` elements each at `from`, and room for their slots at `to`, which lies apart.
+pub unsafe fn grouped<T: Scheme>(
+    from: *const <T::Element as Number>::Wide,
+    terms: usize,
+    panel: usize,
+    to: *mut T::Slot,
+) {
+    struct Group<T: Scheme> {
+        from: Shared<<T::Element as Number>::Wide>,
+        terms: usize,
+        panel: usize,
+        to: Shared<T::Slot>,
+    }
+    impl<T: Scheme> Job for Group<T> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            let zero = T::Element::narrow(Wide::ZERO);
+            for first in (0..self.terms).step_by(T::GROUP) {
+                let to = self.to.get().wrapping_add(first / T::GROUP * self.panel);
+                for line in 0..self.panel {
+                    let term = |term: usize| match first + term < self.terms {
+                        // SAFETY: the promise of `grouped`.
+                        true => T::Element::narrow(unsafe {
+                            self.from.get().add((first + term) * self.panel + line).read()
+                        }),
+                        false => zero,
+                    };
+                    // SAFETY: as above.
+                    unsafe { to.add(line).write(T::slot(term)) };
+                }
+            }
+        }
+    }
+    dispatch(Group::<T> { from: Shared(from.cast_mut()), terms, panel, to: Shared(to) });
+}
+
+/// Turns the sign bits of the bytes in slots.
+///
+/// # Safety
+/// So many slots are readable and writable, and nobody else uses them meanwhile.
+pub unsafe fn turn_signs<S: Copy>(slots: *mut S, count: usize) {
+    struct Turn<'a>(&'a mut [u8]);
+    impl Job for Turn<'_> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            self.0.iter_mut().for_each(|byte| *byte ^= 0x80);
+        }
+    }
+    // SAFETY: the caller's promise; slots are plain bytes.
+    dispatch(Turn(unsafe { std::slice::from_raw_parts_mut(slots.cast(), count * size_of::<S>()) }));
+}
+
+/// The sum of bytes with signs.
+pub fn total(bytes: &[i8]) -> i64 {
+    struct Total<'a>(&'a [i8]);
+    impl Job for Total<'_> {
+        type Out = i64;
+        #[inline(always)]
+        fn run(self) -> i64 {
+            // 128 of them fit 16 bits.
+            let of = |chunk: &[i8]| chunk.iter().fold(0i16, |sum, byte| sum + *byte as i16);
+            self.0.chunks(128).map(|chunk| of(chunk) as i64).sum()
+        }
+    }
+    dispatch(Total(bytes))
+}
+
+/// One element after the other, whole groups of terms.
+struct Each<T: Scheme> {
+    from: Strided<T::Element>,
     width: usize,
     terms: usize,
     panel: usize,
-    to: Shared<T::Wide>,
+    to: Shared<T::Slot>,
 }
 
-impl<T: Number> Job for Each<T> {
+impl<T: Scheme> Job for Each<T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        for term in 0..self.terms {
-            let (from, to) = (self.from.at(0, term), self.to.get().wrapping_add(term * self.panel));
+        for term in (0..self.terms).step_by(T::GROUP) {
+            let (from, to) = (self.from.at(0, term), self.to.get().wrapping_add(term / T::GROUP * self.panel));
             let step = if self.from.line == 1 { 1 } else { self.from.line };
             for line in 0..self.width {
+                let from = from.wrapping_offset(line as isize * step);
                 // SAFETY: the promise of `part`.
-                unsafe { to.add(line).write(from.wrapping_offset(line as isize * step).read().widen()) };
+                let term = |term: usize| unsafe { from.wrapping_offset(term as isize * self.from.term).read() };
+                // SAFETY: as above.
+                unsafe { to.add(line).write(T::slot(term)) };
             }
         }
     }
 }
 
-/// Lines side by side, all of the panel's.
+/// Lines side by side, all of the panel's, whole groups of terms.
 ///
 /// # Safety
 /// As of [`part`]; the panel is one of those below.
-unsafe fn whole_lines<T: Number>(from: Strided<T>, terms: usize, panel: usize, to: *mut T::Wide) {
-    struct Whole<T: Number, const P: usize> {
-        from: Strided<T>,
+unsafe fn whole_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, panel: usize, to: *mut T::Slot) {
+    struct Whole<T: Scheme, const P: usize> {
+        from: Strided<T::Element>,
         terms: usize,
-        to: Shared<T::Wide>,
+        to: Shared<T::Slot>,
     }
-    impl<T: Number, const P: usize> Job for Whole<T, P> {
+    impl<T: Scheme, const P: usize> Job for Whole<T, P> {
         type Out = ();
         #[inline(always)]
         fn run(self) {
             let (mut from, mut to) = (self.from.first.get().cast_const(), self.to.get());
-            for _ in 0..self.terms {
+            for _ in 0..self.terms / T::GROUP {
                 // SAFETY: the promise of `part`, for all lines of a term.
-                unsafe { to.cast::<[T::Wide; P]>().write(from.cast::<[T; P]>().read().map(T::widen)) };
-                (from, to) = (from.wrapping_offset(self.from.term), to.wrapping_add(P));
+                let line = |term: usize| unsafe {
+                    from.wrapping_offset(term as isize * self.from.term).cast::<[T::Element; P]>().read()
+                };
+                let lines: [[T::Element; P]; 4] =
+                    std::array::from_fn(|term| line(if term < T::GROUP { term } else { 0 }));
+                let slots = std::array::from_fn(|at| T::slot(|term| lines[term][at]));
+                // SAFETY: as above.
+                unsafe { to.cast::<[T::Slot; P]>().write(slots) };
+                (from, to) = (from.wrapping_offset(self.from.term * T::GROUP as isize), to.wrapping_add(P));
             }
         }
     }
@@ -170,26 +271,32 @@ unsafe fn whole_lines<T: Number>(from: Strided<T>, terms: usize, panel: usize, t
     }
 }
 
-/// Terms side by side: squares are transposed in registers where there are instructions for it.
+/// Terms side by side, whole groups of them: squares are transposed in registers where there are instructions for it.
 ///
 /// # Safety
 /// As of [`part`], but that nothing is put behind the lines.
-pub unsafe fn transposed<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
-    // SAFETY: the caller's promise; the types have the same size where they are taken as bits, and then elements are
-    // not changed by widening.
+pub unsafe fn transposed<T: Scheme>(
+    from: Strided<T::Element>,
+    width: usize,
+    terms: usize,
+    panel: usize,
+    to: *mut T::Slot,
+) {
+    // SAFETY: the caller's promise; where slots are taken as bits they are the elements as they lie.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
-            let own = std::any::TypeId::of::<T>() == std::any::TypeId::of::<T::Wide>();
-            let as_bits = Rows { line: from.line, width, terms, panel };
-            match (own, size_of::<T>()) {
+            let (element, slot) = (size_of::<T::Element>(), size_of::<T::Slot>());
+            let line = from.line * element as isize;
+            let as_bits = Rows { line, width, terms: terms / T::GROUP, panel };
+            match (T::GROUP * element == slot, slot) {
                 (true, 4) => return x86::four_bytes(from.first.get().cast(), as_bits, to.cast()),
                 (true, 8) => return x86::eight_bytes(from.first.get().cast(), as_bits, to.cast()),
-                (false, 2) => return widened(from, width, terms, panel, to),
+                (false, 4) if element == 2 => return widened::<T>(from, width, terms, panel, to),
                 _ => {}
             }
         }
-        dispatch(Each { from, width, terms, panel, to: Shared(to) });
+        dispatch(Each::<T> { from, width, terms, panel, to: Shared(to) });
     }
 }
 
@@ -198,16 +305,16 @@ pub unsafe fn transposed<T: Number>(from: Strided<T>, width: usize, terms: usize
 /// # Safety
 /// As of [`part`].
 #[cfg(target_arch = "x86_64")]
-unsafe fn widened<T: Number>(from: Strided<T>, width: usize, terms: usize, panel: usize, to: *mut T::Wide) {
+unsafe fn widened<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usize, panel: usize, to: *mut T::Slot) {
     const TERMS: usize = 64;
     const LINES: usize = 32;
-    struct Widen<'a, T: Number> {
-        from: Strided<T>,
+    struct Widen<'a, T: Scheme> {
+        from: Strided<T::Element>,
         width: usize,
         terms: usize,
-        to: &'a mut [[T::Wide; TERMS]; LINES],
+        to: &'a mut [[T::Slot; TERMS]; LINES],
     }
-    impl<T: Number> Job for Widen<'_, T> {
+    impl<T: Scheme> Job for Widen<'_, T> {
         type Out = ();
         #[inline(always)]
         fn run(self) {
@@ -215,30 +322,30 @@ unsafe fn widened<T: Number>(from: Strided<T>, width: usize, terms: usize, panel
                 // SAFETY: the promise of `part`: the terms of a line are neighbours.
                 let from = unsafe { std::slice::from_raw_parts(self.from.at(line, 0), self.terms) };
                 for (to, from) in to.iter_mut().zip(from) {
-                    *to = from.widen();
+                    *to = T::slot(|_| *from);
                 }
             }
         }
     }
-    let mut block = [[T::Wide::ZERO; TERMS]; LINES];
+    let mut block = [[T::Slot::default(); TERMS]; LINES];
     for line in (0..width).step_by(LINES) {
         let width = LINES.min(width - line);
         for term in (0..terms).step_by(TERMS) {
             let now = TERMS.min(terms - term);
-            dispatch(Widen { from: from.from(line, term), width, terms: now, to: &mut block });
-            let rows = Rows { line: TERMS as isize, width, terms: now, panel };
+            dispatch(Widen::<T> { from: from.from(line, term), width, terms: now, to: &mut block });
+            let rows = Rows { line: size_of_val(&block[0]) as isize, width, terms: now, panel };
             let to = to.wrapping_add(term * panel + line);
-            // SAFETY: the block holds the rectangle as f32, which both narrow types widen to; the caller's promise for
-            // `to`.
+            // SAFETY: the block holds the rectangle in slots of 4 bytes; the caller's promise for `to`.
             unsafe { x86::four_bytes(block.as_ptr().cast(), rows, to.cast()) };
         }
     }
 }
 
-/// A rectangle whose terms are neighbours.
+/// A rectangle whose terms, or groups of terms, are neighbours, wherever they begin.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 struct Rows {
+    /// Bytes from line to line.
     line: isize,
     width: usize,
     terms: usize,
@@ -258,7 +365,7 @@ mod x86 {
     fn in_strips<T>(from: *const T, rows: Rows, to: *mut T, strip: impl Fn(usize, *const T, *mut T) -> usize) {
         let mut line = 0;
         while line < rows.width {
-            let from = from.wrapping_offset(line as isize * rows.line);
+            let from = from.wrapping_byte_offset(line as isize * rows.line);
             line += strip(rows.width - line, from, to.wrapping_add(line));
         }
     }
@@ -270,9 +377,9 @@ mod x86 {
     unsafe fn rest<T: Copy>(lines: usize, from: *const T, rows: Rows, done: usize, to: *mut T) {
         for term in done..rows.terms {
             for i in 0..lines {
-                let from = from.wrapping_offset(i as isize * rows.line + term as isize);
+                let from = from.wrapping_byte_offset(i as isize * rows.line).wrapping_add(term);
                 // SAFETY: the caller's promise.
-                unsafe { to.add(term * rows.panel + i).write(from.read()) };
+                unsafe { to.add(term * rows.panel + i).write(from.read_unaligned()) };
             }
         }
     }
@@ -301,7 +408,7 @@ mod x86 {
     /// As of [`four_bytes`].
     #[target_feature(enable = "avx2")]
     unsafe fn strip_of_four<const N: usize>(from: *const u32, rows: Rows, to: *mut u32) -> usize {
-        let line = |i: usize| from.wrapping_offset(i.min(N - 1) as isize * rows.line);
+        let line = |i: usize| from.wrapping_byte_offset(i.min(N - 1) as isize * rows.line);
         let whole = if N == 1 { 0 } else { rows.terms / 8 * 8 };
         for term in (0..whole).step_by(8) {
             // SAFETY: the caller's promise: 8 terms of each line, and 8 times `N` elements of the panel.
@@ -375,7 +482,7 @@ mod x86 {
     /// As of [`eight_bytes`].
     #[target_feature(enable = "avx2")]
     unsafe fn strip_of_eight<const N: usize>(from: *const u64, rows: Rows, to: *mut u64) -> usize {
-        let line = |i: usize| from.wrapping_offset(i.min(N - 1) as isize * rows.line);
+        let line = |i: usize| from.wrapping_byte_offset(i.min(N - 1) as isize * rows.line);
         let whole = if N == 1 { 0 } else { rows.terms / 4 * 4 };
         for term in (0..whole).step_by(4) {
             // SAFETY: the caller's promise: 4 terms of each line, and 4 times `N` elements of the panel.

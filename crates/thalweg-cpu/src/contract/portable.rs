@@ -1,8 +1,8 @@
-//! The loops of `kernel.rs` in Rust: for integers, and for machines that the emitter does not write for.
+//! The loops of `kernel.rs` in Rust: for what the emitter has no instruction for, and for machines that it does not write for.
 //!
 //! The compiler vectorises them over the columns; each sum's chain is the one that the emitted code takes.
 
-use crate::number::{Number, Wide};
+use crate::number::{Number, Scheme, Wide};
 use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::simd::{Job, dispatch};
 
@@ -16,33 +16,33 @@ pub const DOT_COLUMNS: usize = 1;
 ///
 /// # Safety
 /// See there.
-pub unsafe fn tile<W: Wide>(rows: usize, columns: usize, args: &TileArgs) {
-    struct Tile<'a, W> {
+pub unsafe fn tile<T: Scheme>(rows: usize, columns: usize, args: &TileArgs) {
+    struct Tile<'a, T> {
         rows: usize,
         columns: usize,
         args: &'a TileArgs,
-        sums: std::marker::PhantomData<W>,
+        scheme: std::marker::PhantomData<T>,
     }
-    impl<W: Wide> Job for Tile<'_, W> {
+    impl<T: Scheme> Job for Tile<'_, T> {
         type Out = ();
         #[inline(always)]
         fn run(self) {
             // SAFETY: the promise of `tile`.
             unsafe {
                 if self.rows <= ROWS && self.columns <= COLUMNS {
-                    return part::<W>(self.args, [0, 0], self.rows, self.columns);
+                    return part::<T>(self.args, [0, 0], self.rows, self.columns);
                 }
                 // A tile of emitted code that could not be published.
                 for row in (0..self.rows).step_by(ROWS) {
                     for column in (0..self.columns).step_by(COLUMNS) {
                         let (rows, columns) = (ROWS.min(self.rows - row), COLUMNS.min(self.columns - column));
-                        part::<W>(self.args, [row, column], rows, columns);
+                        part::<T>(self.args, [row, column], rows, columns);
                     }
                 }
             }
         }
     }
-    dispatch(Tile::<W> { rows, columns, args, sums: std::marker::PhantomData });
+    dispatch(Tile::<T> { rows, columns, args, scheme: std::marker::PhantomData });
 }
 
 /// A part of a tile, from a row and a column on.
@@ -50,29 +50,31 @@ pub unsafe fn tile<W: Wide>(rows: usize, columns: usize, args: &TileArgs) {
 /// # Safety
 /// As of [`tile`].
 #[inline(always)]
-unsafe fn part<W: Wide>(args: &TileArgs, [row, column]: [usize; 2], rows: usize, columns: usize) {
+unsafe fn part<T: Scheme>(args: &TileArgs, [row, column]: [usize; 2], rows: usize, columns: usize) {
     // SAFETY: the promise of `tile`, here and below; only elements of the rows, columns and terms are touched.
     let sums = unsafe {
         match (rows, columns) {
-            (ROWS, COLUMNS) => chains::<W, ROWS>(args, row, column, |at| at.cast::<[W; COLUMNS]>().read_unaligned()),
+            (ROWS, COLUMNS) => {
+                chains::<T, ROWS>(args, row, column, |at| at.cast::<[T::Slot; COLUMNS]>().read_unaligned())
+            }
             _ => {
-                let read = |at: *const W| {
-                    let mut right = [W::ZERO; COLUMNS];
+                let read = |at: *const T::Slot| {
+                    let mut right = [T::Slot::default(); COLUMNS];
                     right[..columns].iter_mut().enumerate().for_each(|(j, r)| *r = at.add(j).read_unaligned());
                     right
                 };
                 match rows {
-                    1 => widened(chains::<W, 1>(args, row, column, read)),
-                    2 => widened(chains::<W, 2>(args, row, column, read)),
-                    3 => widened(chains::<W, 3>(args, row, column, read)),
-                    _ => chains::<W, ROWS>(args, row, column, read),
+                    1 => widened(chains::<T, 1>(args, row, column, read)),
+                    2 => widened(chains::<T, 2>(args, row, column, read)),
+                    3 => widened(chains::<T, 3>(args, row, column, read)),
+                    _ => chains::<T, ROWS>(args, row, column, read),
                 }
             }
         }
     };
     for (i, sums) in sums.iter().enumerate().take(rows) {
         let place = |base: *const u8, stride: isize| {
-            base.wrapping_offset((row + i) as isize * stride).cast::<W>().wrapping_add(column)
+            base.wrapping_offset((row + i) as isize * stride).cast::<T::Sum>().wrapping_add(column)
         };
         let (from, to) = (place(args.from, args.from_row), place(args.to, args.to_row).cast_mut());
         for (j, &sum) in sums.iter().enumerate().take(columns) {
@@ -94,22 +96,22 @@ fn widened<W: Wide, const N: usize>(sums: [[W; COLUMNS]; N]) -> [[W; COLUMNS]; R
 /// # Safety
 /// As of [`tile`].
 #[inline(always)]
-unsafe fn chains<W: Wide, const N: usize>(
+unsafe fn chains<T: Scheme, const N: usize>(
     args: &TileArgs,
     row: usize,
     column: usize,
-    right: impl Fn(*const W) -> [W; COLUMNS],
-) -> [[W; COLUMNS]; N] {
-    let mut sums = [[W::ZERO; COLUMNS]; N];
+    right: impl Fn(*const T::Slot) -> [T::Slot; COLUMNS],
+) -> [[T::Sum; COLUMNS]; N] {
+    let mut sums = [[T::Sum::ZERO; COLUMNS]; N];
     let mut from_left = args.left.wrapping_offset(row as isize * args.left_row);
-    let mut from_right = args.right.wrapping_add(column * size_of::<W>());
+    let mut from_right = args.right.wrapping_add(column * size_of::<T::Slot>());
     for _ in 0..args.terms {
         let right = right(from_right.cast());
         for (i, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the promise of `tile`.
-            let x = unsafe { from_left.wrapping_offset(i as isize * args.left_row).cast::<W>().read() };
+            let x = unsafe { from_left.wrapping_offset(i as isize * args.left_row).cast::<T::Slot>().read_unaligned() };
             for (sum, y) in sums.iter_mut().zip(right) {
-                *sum = x.times_plus(y, *sum);
+                *sum = T::dot(x, y, *sum);
             }
         }
         from_left = from_left.wrapping_offset(args.left_term);
@@ -122,52 +124,53 @@ unsafe fn chains<W: Wide, const N: usize>(
 ///
 /// # Safety
 /// See there.
-pub unsafe fn stream<W: Wide>(terms: usize, first: bool, args: &StreamArgs) {
-    struct Stream<'a, W> {
+pub unsafe fn stream<T: Scheme>(terms: usize, first: bool, args: &StreamArgs) {
+    struct Stream<'a, T> {
         terms: usize,
         first: bool,
         args: &'a StreamArgs,
-        sums: std::marker::PhantomData<W>,
+        scheme: std::marker::PhantomData<T>,
     }
-    impl<W: Wide> Job for Stream<'_, W> {
+    impl<T: Scheme> Job for Stream<'_, T> {
         type Out = ();
         #[inline(always)]
         fn run(self) {
             let args = self.args;
             // SAFETY: the promise of `stream`: so many sums, which nobody else touches.
-            let sums = unsafe { std::slice::from_raw_parts_mut(args.sums.cast::<W>(), args.columns) };
+            let sums = unsafe { std::slice::from_raw_parts_mut(args.sums.cast::<T::Sum>(), args.columns) };
             if self.first {
-                sums.fill(W::ZERO);
+                sums.fill(T::Sum::ZERO);
             }
             for term in 0..self.terms {
-                let row = args.right.wrapping_offset(term as isize * args.right_term).cast::<W>();
+                let row = args.right.wrapping_offset(term as isize * args.right_term).cast::<T::Slot>();
                 // SAFETY: as above; the columns of a term are neighbours.
-                let (x, row) =
-                    unsafe { (args.left.cast::<W>().add(term).read(), std::slice::from_raw_parts(row, args.columns)) };
+                let (x, row) = unsafe {
+                    (args.left.cast::<T::Slot>().add(term).read(), std::slice::from_raw_parts(row, args.columns))
+                };
                 for (sum, &y) in sums.iter_mut().zip(row) {
-                    *sum = x.times_plus(y, *sum);
+                    *sum = T::dot(x, y, *sum);
                 }
             }
         }
     }
-    dispatch(Stream::<W> { terms, first, args, sums: std::marker::PhantomData });
+    dispatch(Stream::<T> { terms, first, args, scheme: std::marker::PhantomData });
 }
 
 /// See `Kernels::dots`.
 ///
 /// # Safety
 /// See there.
-pub unsafe fn dots<T: Number>(rows: usize, columns: usize, args: &DotArgs) {
-    struct Dot<'a, T: Number> {
-        left: &'a [T::Wide],
-        right: &'a [T],
+pub unsafe fn dots<T: Scheme>(rows: usize, columns: usize, args: &DotArgs) {
+    struct Dot<'a, T: Scheme> {
+        left: &'a [T::Slot],
+        right: &'a [T::Element],
     }
-    impl<T: Number> Job for Dot<'_, T> {
-        type Out = T::Wide;
+    impl<T: Scheme> Job for Dot<'_, T> {
+        type Out = T::Sum;
         #[inline(always)]
-        fn run(self) -> T::Wide {
+        fn run(self) -> T::Sum {
             // The number of lanes as a constant, so that they are carried in registers.
-            match lanes::<T::Wide>() {
+            match lanes::<T::Sum>() {
                 8 => self.sum::<8>(),
                 16 => self.sum::<16>(),
                 32 => self.sum::<32>(),
@@ -175,13 +178,13 @@ pub unsafe fn dots<T: Number>(rows: usize, columns: usize, args: &DotArgs) {
             }
         }
     }
-    impl<T: Number> Dot<'_, T> {
+    impl<T: Scheme> Dot<'_, T> {
         #[inline(always)]
-        fn sum<const LANES: usize>(self) -> T::Wide {
-            let mut lanes = [T::Wide::ZERO; LANES];
-            for (left, right) in self.left.chunks_exact(LANES).zip(self.right.chunks_exact(LANES)) {
-                for ((lane, x), y) in lanes.iter_mut().zip(left).zip(right) {
-                    *lane = x.times_plus(y.widen(), *lane);
+        fn sum<const LANES: usize>(self) -> T::Sum {
+            let mut lanes = [T::Sum::ZERO; LANES];
+            for (left, right) in self.left.chunks_exact(LANES).zip(self.right.chunks_exact(LANES * T::GROUP)) {
+                for (n, (lane, x)) in lanes.iter_mut().zip(left).enumerate() {
+                    *lane = T::dot(*x, lying::<T>(right, n), *lane);
                 }
             }
             let mut half = LANES / 2;
@@ -196,12 +199,24 @@ pub unsafe fn dots<T: Number>(rows: usize, columns: usize, args: &DotArgs) {
     for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
         let left = args.left.wrapping_offset(row as isize * args.left_row).cast();
         let right = args.right.wrapping_offset(column as isize * args.right_column).cast();
-        let to = args.sums.wrapping_offset(row as isize * args.sums_row).cast::<T::Wide>();
+        let to = args.sums.wrapping_offset(row as isize * args.sums_row).cast::<T::Sum>();
         // SAFETY: the promise of `dots`: so many neighbours on both sides, and room for a sum.
         unsafe {
             let left = std::slice::from_raw_parts(left, args.terms);
-            let right = std::slice::from_raw_parts(right, args.terms);
+            let right = std::slice::from_raw_parts(right, args.terms * T::GROUP);
             to.add(column).write(dispatch(Dot::<T> { left, right }));
         }
     }
+}
+
+/// Slot `n` of a line of a right factor that is read where it lies; behind the line is 0.
+#[inline(always)]
+pub fn lying<T: Scheme>(line: &[T::Element], n: usize) -> T::Slot {
+    let zero = T::Element::narrow(Wide::ZERO);
+    let mut slot = T::slot(|term| line.get(n * T::GROUP + term).copied().unwrap_or(zero));
+    if T::OFFSET {
+        // SAFETY: one slot, of plain bytes.
+        unsafe { super::pack::turn_signs(&mut slot, 1) };
+    }
+    slot
 }

@@ -7,9 +7,9 @@
 
 use super::kernel::STREAMED;
 use super::pack::{self, Cuts, Strided};
-use super::{Operand, Product, Result, TERMS, blocks, own_width, scratch};
+use super::{Operand, Product, Result, TERMS, blocks, scratch};
 use crate::memory::PRIVATE;
-use crate::number::{Number, Wide};
+use crate::number::{Number, Scheme, Wide};
 use crate::product_call::{StreamArgs, TileArgs};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
@@ -34,7 +34,7 @@ const PACKED: usize = 8;
 ///
 /// # Safety
 /// What [`super::Contraction`] asks of its maker holds.
-pub unsafe fn run<T: Number>(p: &Product<'_, T>, threads: &Threads) {
+pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     if p.n < FEW && p.k > TERMS {
         // SAFETY: the caller's promise.
         unsafe { few_columns(p, threads) };
@@ -58,58 +58,57 @@ pub fn chunk(n: usize, threads: usize) -> usize {
 
 /// # Safety
 /// As of [`run`], for these columns.
-unsafe fn columns_of<T: Number>(p: &Product<'_, T>, columns: Range<usize>) {
+unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
     let n = columns.len().next_multiple_of(64) + 64;
     let elements = 2 * n + TURNED + (STRETCH * p.kernels.columns).max(PACKED * n);
-    scratch::with(scratch::Use::Own, elements * size_of::<T::Wide>(), |memory| {
-        let first = memory.cast::<T::Wide>();
-        let (sums, all) = (first, first.wrapping_add(n));
-        let own = Own { sums, all, left: all.wrapping_add(n), packed: all.wrapping_add(n + TURNED) };
+    scratch::with(scratch::Use::Own, elements * size_of::<T::Slot>(), |memory| {
+        let (first, slots) = (memory.cast::<T::Sum>(), memory.cast::<T::Slot>().wrapping_add(2 * n));
+        let own = Own::<T> { sums: first, all: first.wrapping_add(n), left: slots, packed: slots.wrapping_add(TURNED) };
         // SAFETY: the caller's promise; the memory has room for the sums (zero is 0 in every type), for so many
         // elements of the left factor, and for what is packed.
         unsafe {
-            match p.right {
-                _ if p.k == 0 => all.write_bytes(0, columns.len()),
-                Operand::Strided(r) if r.term == 1 && r.line != 1 => dots(p, r, &columns, &own),
+            match p.right.operand {
+                _ if p.k == 0 => own.all.write_bytes(0, columns.len()),
+                Operand::Strided(r) if r.term == 1 && r.line != 1 => dots(p, &columns, &own),
                 _ => rows(p, &columns, &own),
             }
-            finish(p, columns, all);
+            finish(p, columns, own.all);
         }
     });
 }
 
 /// A thread's memory.
-struct Own<W> {
+struct Own<T: Scheme> {
     /// Sums of a block of terms.
-    sums: *mut W,
+    sums: *mut T::Sum,
     /// Sums of all blocks so far.
-    all: *mut W,
-    /// Elements of the left factor.
-    left: *mut W,
+    all: *mut T::Sum,
+    /// Slots of the left factor.
+    left: *mut T::Slot,
     /// Parts of the right one.
-    packed: *mut W,
+    packed: *mut T::Slot,
 }
 
 /// A matrix whose rows are streamed, as they lie or packed.
 ///
 /// # Safety
 /// As of [`columns_of`], whose memory this is.
-unsafe fn rows<T: Number>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<T::Wide>) {
+unsafe fn rows<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<T>) {
     for start in (0..p.k).step_by(TERMS) {
         let terms = start..(start + TERMS).min(p.k);
         let (sums, count) = (if start == 0 { own.all } else { own.sums }, terms.len());
         // SAFETY: the caller's promise.
         unsafe {
             p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left);
-            match p.right {
-                Operand::Strided(r) if r.line == 1 && own_width::<T>() => {
+            match (p.right.operand, p.right.slots_along_lines()) {
+                (Operand::Strided(r), Some(_)) => {
                     let first = r.at(columns.start, start).cast();
                     stream(p, (first, r.term), own.left, count, true, sums, columns.len());
                 }
                 _ => packed_rows(p, columns, &terms, own, sums),
             }
             if start > 0 {
-                add::<T::Wide>(own.all, own.sums, columns.len());
+                add::<T::Sum>(own.all, own.sums, columns.len());
             }
         }
     }
@@ -119,20 +118,20 @@ unsafe fn rows<T: Number>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
 ///
 /// # Safety
 /// So many terms of so many columns are readable, and so many sums writable.
-unsafe fn stream<T: Number>(
+unsafe fn stream<T: Scheme>(
     p: &Product<'_, T>,
-    (right, step): (*const T::Wide, isize),
-    left: *const T::Wide,
+    (right, step): (*const T::Slot, isize),
+    left: *const T::Slot,
     terms: usize,
     first: bool,
-    sums: *mut T::Wide,
+    sums: *mut T::Sum,
     columns: usize,
 ) {
     for term in (0..terms).step_by(STREAMED) {
         let mut args = StreamArgs {
             left: left.wrapping_add(term).cast(),
             right: right.wrapping_offset(term as isize * step).cast(),
-            right_term: step * size_of::<T::Wide>() as isize,
+            right_term: step * size_of::<T::Slot>() as isize,
             sums: sums.cast(),
             columns,
             lanes: ptr::null(),
@@ -147,12 +146,12 @@ unsafe fn stream<T: Number>(
 ///
 /// # Safety
 /// As of [`columns_of`].
-unsafe fn packed_rows<T: Number>(
+unsafe fn packed_rows<T: Scheme>(
     p: &Product<'_, T>,
     columns: &Range<usize>,
     terms: &Range<usize>,
-    own: &Own<T::Wide>,
-    sums: *mut T::Wide,
+    own: &Own<T>,
+    sums: *mut T::Sum,
 ) {
     let n = columns.len();
     for start in terms.clone().step_by(PACKED) {
@@ -172,8 +171,8 @@ unsafe fn packed_rows<T: Number>(
 ///
 /// # Safety
 /// As of [`columns_of`], whose memory this is.
-unsafe fn dots<T: Number>(p: &Product<'_, T>, right: Strided<T>, columns: &Range<usize>, own: &Own<T::Wide>) {
-    let (panel, size) = (p.kernels.columns, size_of::<T::Wide>() as isize);
+unsafe fn dots<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<T>) {
+    let (panel, size) = (p.kernels.columns, size_of::<T::Slot>() as isize);
     for start in (0..p.k).step_by(TURNED) {
         let terms = start..(start + TURNED).min(p.k);
         // SAFETY: the caller's promise.
@@ -183,10 +182,9 @@ unsafe fn dots<T: Number>(p: &Product<'_, T>, right: Strided<T>, columns: &Range
             let sums = own.all.wrapping_add(column);
             for part in terms.clone().step_by(STRETCH) {
                 let part = part..(part + STRETCH).min(terms.end);
+                let lines = columns.start + column..columns.start + column + width;
                 // SAFETY: the caller's promise.
-                unsafe {
-                    pack::part(right.from(columns.start + column, part.start), width, part.len(), panel, own.packed)
-                };
+                unsafe { p.right.pack(lines, part.clone(), Cuts::whole(width, panel), own.packed) };
                 for block in part.clone().step_by(TERMS) {
                     let mut args = TileArgs {
                         left: own.left.wrapping_add(block - start).cast_const().cast(),
@@ -233,15 +231,22 @@ unsafe fn add<W: Wide>(all: *mut W, sums: *const W, count: usize) {
 ///
 /// # Safety
 /// As of [`columns_of`].
-unsafe fn finish<T: Number>(p: &Product<'_, T>, columns: Range<usize>, sums: *const T::Wide) {
+unsafe fn finish<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>, sums: *mut T::Sum) {
+    if T::OFFSET {
+        let amends = p.amends(0);
+        // SAFETY: the caller's promise: the sums are this thread's.
+        let sums = unsafe { std::slice::from_raw_parts_mut(sums, columns.len()) };
+        sums.iter_mut().for_each(|sum| *sum = sum.plus(amends));
+    }
     match p.result {
         // SAFETY: the caller's promise.
         Result::Store(to) => unsafe {
-            blocks::narrow(sums, to.get().cast::<T>().wrapping_add(columns.start), columns.len());
+            blocks::store::<T>(sums, to.get().cast::<T::Stored>().wrapping_add(columns.start), columns.len());
         },
         Result::Tiles { .. } => {
             let lead = columns.len();
-            p.result.tile(0..1, columns, sums.cast(), lead);
+            // SAFETY: the sums are this thread's.
+            unsafe { p.result.tile::<T>(0..1, columns, sums, lead) };
         }
     }
 }
@@ -250,11 +255,11 @@ unsafe fn finish<T: Number>(p: &Product<'_, T>, columns: Range<usize>, sums: *co
 ///
 /// # Safety
 /// As of [`run`].
-unsafe fn few_columns<T: Number>(p: &Product<'_, T>, threads: &Threads) {
+unsafe fn few_columns<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     let blocks = p.k.div_ceil(TERMS);
-    let size = size_of::<T::Wide>();
+    let size = size_of::<T::Sum>();
     scratch::with(scratch::Use::Shared, blocks * p.n * size, |memory| {
-        let sums = Shared(memory.cast::<T::Wide>());
+        let sums = Shared(memory.cast::<T::Sum>());
         // Enough blocks that what they read is worth a chunk.
         let grain = (PRIVATE / 4 / (TERMS * size)).next_multiple_of(SIDE_BY_SIDE);
         threads.run(blocks.div_ceil(grain), 1, p.ns, |range| {
@@ -283,24 +288,28 @@ unsafe fn few_columns<T: Number>(p: &Product<'_, T>, threads: &Threads) {
 ///
 /// # Safety
 /// As of [`run`]; `to` has room for the sums of all blocks.
-unsafe fn sums_of_blocks<T: Number>(p: &Product<'_, T>, column: usize, blocks: Range<usize>, to: *mut T::Wide) {
+unsafe fn sums_of_blocks<T: Scheme>(p: &Product<'_, T>, column: usize, blocks: Range<usize>, to: *mut T::Sum) {
     const BLOCK: usize = SIDE_BY_SIDE * TERMS;
     // What is computed goes behind what is packed, 16 lines or terms more of it.
-    let computed = 17 * (BLOCK + 16) * size_of::<T>();
-    scratch::with(scratch::Use::Own, 2 * BLOCK * size_of::<T::Wide>() + 2 * computed, |memory| {
-        let (left, right) = (memory.cast::<T::Wide>(), memory.cast::<T::Wide>().wrapping_add(BLOCK));
-        let staging = memory.wrapping_add(2 * BLOCK * size_of::<T::Wide>());
+    let computed = 17 * (BLOCK * T::GROUP + 16) * size_of::<T::Element>();
+    let slots = BLOCK * size_of::<T::Slot>();
+    scratch::with(scratch::Use::Own, 2 * slots + 2 * computed, |memory| {
+        let (left, right) = (memory.cast::<T::Slot>(), memory.cast::<T::Slot>().wrapping_add(BLOCK));
+        let staging = memory.wrapping_add(2 * slots);
         for first in blocks.clone().step_by(SIDE_BY_SIDE) {
             let count = SIDE_BY_SIDE.min(blocks.end - first);
-            let terms = first * TERMS..((first + count) * TERMS).min(p.k);
-            let length = terms.len();
+            let groups = first * TERMS..((first + count) * TERMS).min(p.k);
+            let terms = p.left.terms(&groups);
             let l = p.left.staged(0..1, terms.clone(), staging.cast());
-            let r = p.right.staged(column..column + 1, terms, staging.wrapping_add(computed).cast());
+            let r = p.right.staged(column..column + 1, terms.clone(), staging.wrapping_add(computed).cast());
             // SAFETY: the caller's promise; both have so many terms, and there is room for the panels.
             unsafe {
-                blocks_as_lines(l, length, left);
-                blocks_as_lines(r, length, right);
-                chains::<T::Wide>(left, right, length, to.wrapping_add(first));
+                blocks_as_lines::<T>(l, terms.len(), left);
+                blocks_as_lines::<T>(r, terms.len(), right);
+                if p.right.offset {
+                    pack::turn_signs(right, BLOCK);
+                }
+                chains::<T>(left, right, groups.len(), to.wrapping_add(first));
             }
         }
     });
@@ -310,16 +319,17 @@ unsafe fn sums_of_blocks<T: Number>(p: &Product<'_, T>, column: usize, blocks: R
 ///
 /// # Safety
 /// So many terms are readable, and `to` has room for [`SIDE_BY_SIDE`] blocks.
-unsafe fn blocks_as_lines<T: Number>(from: Strided<T>, terms: usize, to: *mut T::Wide) {
-    let lines = Strided { first: from.first, line: from.term * TERMS as isize, term: from.term };
-    let (whole, rest) = (terms / TERMS, terms % TERMS);
+unsafe fn blocks_as_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, to: *mut T::Slot) {
+    let block = TERMS * T::GROUP;
+    let lines = Strided { first: from.first, line: from.term * block as isize, term: from.term };
+    let (whole, rest) = (terms / block, terms % block);
+    let zero = T::Element::narrow(Wide::ZERO);
     // SAFETY: the caller's promise.
     unsafe {
-        pack::part(lines, whole, TERMS, SIDE_BY_SIDE, to);
-        if rest > 0 {
-            for term in 0..rest {
-                to.add(term * SIDE_BY_SIDE + whole).write(lines.at(whole, term).read().widen());
-            }
+        pack::part::<T>(lines, whole, block, SIDE_BY_SIDE, to);
+        for first in (0..rest).step_by(T::GROUP) {
+            let term = |term: usize| if first + term < rest { lines.at(whole, first + term).read() } else { zero };
+            to.add(first / T::GROUP * SIDE_BY_SIDE + whole).write(T::slot(term));
         }
     }
 }
@@ -328,19 +338,19 @@ unsafe fn blocks_as_lines<T: Number>(from: Strided<T>, terms: usize, to: *mut T:
 ///
 /// # Safety
 /// Both sides hold [`SIDE_BY_SIDE`] blocks; `to` has room for the sums of those that have terms.
-unsafe fn chains<W: Wide>(left: *const W, right: *const W, terms: usize, to: *mut W) {
-    struct Chains<'a, W> {
-        left: &'a [[W; SIDE_BY_SIDE]],
-        right: &'a [[W; SIDE_BY_SIDE]],
-        sums: [W; SIDE_BY_SIDE],
+unsafe fn chains<T: Scheme>(left: *const T::Slot, right: *const T::Slot, terms: usize, to: *mut T::Sum) {
+    struct Chains<'a, T: Scheme> {
+        left: &'a [[T::Slot; SIDE_BY_SIDE]],
+        right: &'a [[T::Slot; SIDE_BY_SIDE]],
+        sums: [T::Sum; SIDE_BY_SIDE],
     }
-    impl<W: Wide> Job for Chains<'_, W> {
-        type Out = [W; SIDE_BY_SIDE];
+    impl<T: Scheme> Job for Chains<'_, T> {
+        type Out = [T::Sum; SIDE_BY_SIDE];
         #[inline(always)]
         fn run(mut self) -> Self::Out {
             for (left, right) in self.left.iter().zip(self.right) {
                 for ((sum, x), y) in self.sums.iter_mut().zip(left).zip(right) {
-                    *sum = x.times_plus(*y, *sum);
+                    *sum = T::dot(*x, *y, *sum);
                 }
             }
             self.sums
@@ -348,14 +358,14 @@ unsafe fn chains<W: Wide>(left: *const W, right: *const W, terms: usize, to: *mu
     }
     // SAFETY: the caller's promise.
     let (left, right) = unsafe {
-        let side = |of: *const W| std::slice::from_raw_parts(of.cast::<[W; SIDE_BY_SIDE]>(), TERMS);
+        let side = |of: *const T::Slot| std::slice::from_raw_parts(of.cast::<[T::Slot; SIDE_BY_SIDE]>(), TERMS);
         (side(left), side(right))
     };
-    let mut sums = dispatch(Chains { left, right, sums: [W::ZERO; SIDE_BY_SIDE] });
+    let mut sums = dispatch(Chains::<T> { left, right, sums: [T::Sum::ZERO; SIDE_BY_SIDE] });
     if let rest @ 1.. = terms % TERMS {
         // The last chain ends where its terms do: a 0·0 more would make +0 of a sum that is -0.
         let last = terms / TERMS;
-        sums[last] = (0..rest).fold(W::ZERO, |sum, term| left[term][last].times_plus(right[term][last], sum));
+        sums[last] = (0..rest).fold(T::Sum::ZERO, |sum, term| T::dot(left[term][last], right[term][last], sum));
     }
     for (block, sum) in sums.into_iter().enumerate().take(terms.div_ceil(TERMS)) {
         // SAFETY: the caller's promise.

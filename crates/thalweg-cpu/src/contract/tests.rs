@@ -1,8 +1,8 @@
 //! Contractions against the sums that define them, to the bit.
 
-use super::{Block, Contraction, Factor, Finish, TERMS, Tile, run};
+use super::{Block, Contraction, Factor, Finish, Grid, Numbers, Signs, TERMS, Tile, run};
 use crate::engine::Choice;
-use crate::number::{Bf16, F16, Number, Wide};
+use crate::number::{Bf16, F16, Number, Pairs, Scheme, Wide};
 use crate::tests::Lcg;
 use crate::threads::Threads;
 use std::fmt::Debug;
@@ -15,6 +15,10 @@ trait Element: Number<Wide: PartialEq + Debug> {
     const DTYPE: DType;
     /// Any value of a certain spread.
     fn any(rng: &mut Lcg) -> Self;
+    /// Its sums where they are free and narrow numbers go in groups, if these are others: in order, and in lanes.
+    fn in_groups(_sizes: [usize; 4], _factors: [&[Self]; 2]) -> Option<[Vec<Self::Wide>; 2]> {
+        None
+    }
 }
 
 macro_rules! element {
@@ -28,7 +32,6 @@ macro_rules! element {
 element! {
     f32, F32, |r| (r.below(1 << 24) as f32 / (1 << 23) as f32 - 1.0) * 1.7;
     f64, F64, |r| (r.below(1 << 30) as f64 / (1 << 29) as f64 - 1.0) * 1.7;
-    Bf16, BF16, |r| Bf16::narrow(r.value() as f32);
     F16, F16, |r| F16::narrow(r.value() as f32);
     u8, U8, |r| r.below(256) as u8;
     i16, I16, |r| r.below(1 << 16) as i16;
@@ -36,31 +39,58 @@ element! {
     i64, I64, |r| (r.below(1 << 31) as i64).wrapping_mul(0x1234_5678_9abc);
 }
 
+impl Element for Bf16 {
+    const DTYPE: DType = DType::BF16;
+    fn any(rng: &mut Lcg) -> Bf16 {
+        match rng.below(40) {
+            // Subnormal, and of a size whose products are.
+            0 => Bf16(rng.below(0x80) as u16),
+            1 => Bf16::narrow(rng.value() as f32 * 1e-20),
+            _ => Bf16::narrow(rng.value() as f32),
+        }
+    }
+    fn in_groups(sizes: [usize; 4], [left, right]: [&[Bf16]; 2]) -> Option<[Vec<f32>; 2]> {
+        Some([defined::<Pairs>(sizes, left, right), in_lanes::<Pairs>(sizes, left, right)])
+    }
+}
+
+/// The slots of a line.
+fn slots<S: Scheme>(line: &[S::Element]) -> Vec<S::Slot> {
+    let zero = S::Element::narrow(Wide::ZERO);
+    line.chunks(S::GROUP).map(|group| S::slot(|term| group.get(term).copied().unwrap_or(zero))).collect()
+}
+
 /// The sums as the module's doc defines them; factors dense, `[batch][line][term]`.
-fn defined<T: Element>([batches, m, n, k]: [usize; 4], left: &[T], right: &[T]) -> Vec<T::Wide> {
+fn defined<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right: &[S::Element]) -> Vec<S::Sum> {
+    let lines = |of: &[S::Element]| of.chunks(k.max(1)).map(slots::<S>).collect::<Vec<_>>();
+    let (left, right) = (lines(left), lines(right));
     let mut sums = Vec::with_capacity(batches * m * n);
     for (b, i, j) in (0..batches).flat_map(|b| (0..m).flat_map(move |i| (0..n).map(move |j| (b, i, j)))) {
-        let (left, right) = (&left[(b * m + i) * k..][..k], &right[(b * n + j) * k..][..k]);
-        let blocks = left
+        if k == 0 {
+            sums.push(S::Sum::ZERO);
+            continue;
+        }
+        let blocks = left[b * m + i]
             .chunks(TERMS)
-            .zip(right.chunks(TERMS))
-            .map(|(l, r)| l.iter().zip(r).fold(T::Wide::ZERO, |sum, (x, y)| x.widen().times_plus(y.widen(), sum)));
-        sums.push(blocks.reduce(T::Wide::plus).unwrap_or(T::Wide::ZERO));
+            .zip(right[b * n + j].chunks(TERMS))
+            .map(|(l, r)| l.iter().zip(r).fold(S::Sum::ZERO, |sum, (x, y)| S::dot(*x, *y, sum)));
+        sums.push(blocks.reduce(S::Sum::plus).expect("a block"));
     }
     sums
 }
 
 /// The sums of the same as `dots` defines them.
-fn in_lanes<T: Element>([batches, m, n, k]: [usize; 4], left: &[T], right: &[T]) -> Vec<T::Wide> {
-    let lanes = 64 / size_of::<T::Wide>();
+fn in_lanes<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right: &[S::Element]) -> Vec<S::Sum> {
+    let lanes = 64 / size_of::<S::Sum>();
     let mut sums = Vec::with_capacity(batches * m * n);
     for (b, i, j) in (0..batches).flat_map(|b| (0..m).flat_map(move |i| (0..n).map(move |j| (b, i, j)))) {
-        let (left, right) = (&left[(b * m + i) * k..][..k], &right[(b * n + j) * k..][..k]);
-        let whole = k - k % lanes;
+        let (left, right) = (slots::<S>(&left[(b * m + i) * k..][..k]), slots::<S>(&right[(b * n + j) * k..][..k]));
+        let whole = k / S::GROUP;
+        let whole = whole - whole % lanes;
         let blocks = left[..whole].chunks(4096).zip(right[..whole].chunks(4096)).map(|(l, r)| {
-            let mut sums = vec![T::Wide::ZERO; lanes];
+            let mut sums = vec![S::Sum::ZERO; lanes];
             for (p, (x, y)) in l.iter().zip(r).enumerate() {
-                sums[p % lanes] = x.widen().times_plus(y.widen(), sums[p % lanes]);
+                sums[p % lanes] = S::dot(*x, *y, sums[p % lanes]);
             }
             while sums.len() > 1 {
                 let upper = sums.split_off(sums.len() / 2);
@@ -68,10 +98,10 @@ fn in_lanes<T: Element>([batches, m, n, k]: [usize; 4], left: &[T], right: &[T])
             }
             sums[0]
         });
-        let chain = |sum, (x, y): (&T, &T)| x.widen().times_plus(y.widen(), sum);
-        let rest = (whole < k).then(|| left[whole..].iter().zip(&right[whole..]).fold(T::Wide::ZERO, chain));
+        let chain = |sum, (x, y): (&S::Slot, &S::Slot)| S::dot(*x, *y, sum);
+        let rest = (whole < left.len()).then(|| left[whole..].iter().zip(&right[whole..]).fold(S::Sum::ZERO, chain));
         let blocks = blocks.chain(rest);
-        sums.push(blocks.reduce(T::Wide::plus).unwrap_or(T::Wide::ZERO));
+        sums.push(blocks.reduce(S::Sum::plus).unwrap_or(S::Sum::ZERO));
     }
     sums
 }
@@ -139,7 +169,13 @@ impl Way {
     fn in_lanes<T: Element>(&self, [_, m, n, k]: [usize; 4]) -> bool {
         let (rows, lines, lies) = if n == 1 && m > 1 { (1, m, self.left) } else { (m, n, self.right) };
         let neighbours = matches!(lies, Lies::ByLines) || (matches!(lies, Lies::ByTerms) && lines == 1);
-        self.free && T::Wide::FLOAT && rows <= 4 && neighbours && k >= 64 / size_of::<T::Wide>()
+        let group = if self.in_groups::<T>() { 2 } else { 1 };
+        self.free && T::Wide::FLOAT && rows <= 4 && neighbours && k >= 64 / size_of::<T::Wide>() * group
+    }
+
+    /// Whether sums are those of pairs.
+    fn in_groups<T: Element>(&self) -> bool {
+        self.free && T::DTYPE == DType::BF16 && self.isa.pairs()
     }
 }
 
@@ -182,12 +218,11 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
         }
     };
     let contraction = Contraction {
-        dtype: T::DTYPE,
+        numbers: Numbers { dtype: T::DTYPE, free: way.free, bytes: None },
         batch: vec![batches],
         m,
         n,
         k,
-        free: way.free,
         left: match way.left {
             Lies::Computed { terms_last } => {
                 Factor::Computed { write: if terms_last { &of_left } else { &of_left_turned }, terms_last, grid: None }
@@ -212,7 +247,7 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
 }
 
 fn engines() -> impl Iterator<Item = Choice> {
-    [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available())
+    Choice::all()
 }
 
 /// Runs one product in `ways` different ways, and compares bits.
@@ -223,8 +258,8 @@ where
     let [batches, m, n, k] = sizes;
     let left: Vec<T> = (0..batches * m * k).map(|_| T::any(rng)).collect();
     let right: Vec<T> = (0..batches * n * k).map(|_| T::any(rng)).collect();
-    let defined = defined(sizes, &left, &right);
-    let in_lanes = in_lanes(sizes, &left, &right);
+    let each = [defined::<T>(sizes, &left, &right), in_lanes::<T>(sizes, &left, &right)];
+    let in_groups = T::in_groups(sizes, [&left, &right]);
     let engines: Vec<Choice> = engines().collect();
     for _ in 0..ways {
         let way = Way {
@@ -236,7 +271,8 @@ where
             free: rng.below(2) == 0,
         };
         let got = sums(sizes, &left, &right, hole, way);
-        let want = if way.in_lanes::<T>(sizes) { &in_lanes } else { &defined };
+        let orders = in_groups.as_ref().filter(|_| way.in_groups::<T>()).unwrap_or(&each);
+        let want = &orders[way.in_lanes::<T>(sizes) as usize];
         for (i, (got, want)) in got.into_iter().zip(want).enumerate() {
             let want = if way.tiles { *want } else { T::narrow(*want).widen() };
             let (got, want): (Bits, Bits) = (got.into(), want.into());
@@ -309,6 +345,10 @@ fn large_products_keep_their_bits_through_shared_panels() {
     for sizes in [[1, 203, 611, 300], [1, 130, 260, 1100], [2, 100, 140, 257], [1, 1, 5000, 300], [1, 4100, 1, 700]] {
         agree::<f32>(&mut rng, sizes, f32::NAN, 5);
     }
+    for sizes in [[1, 203, 611, 601], [1, 130, 260, 1100]] {
+        agree::<Bf16>(&mut rng, sizes, Bf16::narrow(f32::NAN), 5);
+        agree::<u8>(&mut rng, sizes, 77, 5);
+    }
     for sizes in [[1, 150, 300, 520], [1, 2300, 2, 600]] {
         agree::<f64>(&mut rng, sizes, f64::NAN, 4);
     }
@@ -316,6 +356,7 @@ fn large_products_keep_their_bits_through_shared_panels() {
     for rows in 1..=5 {
         agree::<f32>(&mut rng, [1, rows, 37, 9_411], f32::NAN, 24);
         agree::<F16>(&mut rng, [1, rows, 17, 4_113], F16::narrow(f32::NAN), 12);
+        agree::<Bf16>(&mut rng, [1, rows, 17, 8_237], Bf16::narrow(f32::NAN), 12);
     }
     // A product of two vectors, and of one with few columns: blocks of terms side by side.
     for sizes in [[1, 1, 1, 20_000], [1, 1, 3, 9_001], [1, 2, 1, 4_097]] {
@@ -332,16 +373,15 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
     let right: Vec<f32> = (0..n * k).map(|_| f32::any(&mut rng)).collect();
     let dense_left: Vec<f32> = (0..3 * m).flat_map(|_| left.iter().copied()).collect();
     let dense_right: Vec<f32> = (0..3).flat_map(|_| right.iter().copied()).collect();
-    let want = defined([3, m, n, k], &dense_left, &dense_right);
+    let want = defined::<f32>([3, m, n, k], &dense_left, &dense_right);
     for isa in engines() {
         let mut got = vec![f32::NAN; 3 * m * n];
         let contraction = Contraction {
-            dtype: DType::F32,
+            numbers: Numbers { dtype: DType::F32, free: false, bytes: None },
             batch: vec![3],
             m,
             n,
             k,
-            free: false,
             left: Factor::Strided { first: left.as_ptr().cast(), batch: vec![0], line: 0, term: 1 },
             right: Factor::Strided { first: right.as_ptr().cast(), batch: vec![0], line: k as isize, term: 1 },
             finish: Finish::Store(got.as_mut_ptr().cast()),
@@ -351,18 +391,79 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
     }
 }
 
+/// Bytes that are converted to i32, laid out in any way, with every sign and at both ends of their range.
+#[test]
+fn bytes_are_multiplied_as_they_lie_and_added_up_in_i32() {
+    let mut rng = Lcg(12);
+    for isa in engines().filter(|isa| isa.quads()) {
+        for round in 0..300 {
+            let large = round % 20 == 0;
+            let k = [0, 1, 3, 4, 5, 63, 64, 67, 260, 1023, 1024, 1025, 2100][rng.below(13)];
+            let (m, n) = if large { (130 + size(&mut rng), 260) } else { (size(&mut rng), size(&mut rng)) };
+            let signs = [Signs::Signed, Signs::Unsigned][rng.below(2)];
+            let mut bytes =
+                |count: usize| (0..count).map(|_| [0u8, 0x80, 0x7f, 0xff][rng.below(4)] ^ rng.below(3) as u8).collect();
+            let (left, right): (Vec<u8>, Vec<u8>) = (bytes(m * k), bytes(n * k));
+            let lies = [0, 1].map(|_| [Lies::ByLines, Lies::ByTerms, Lies::Backwards][rng.below(3)]);
+            let (l, r) = (lay(&left, [1, m, k], lies[0], 77), lay(&right, [1, n, k], lies[1], 77));
+            let grid = |laid: &Laid<u8>, lines: usize, dtype: DType| Grid {
+                dtype,
+                first: vec![laid.memory[laid.first.min(laid.memory.len() - 1)..].as_ptr()],
+                // Two dimensions that are one.
+                lines: vec![(1, 0), (lines, laid.strides[1])],
+                terms: vec![(k, laid.strides[2])],
+                limits: vec![],
+                outside: 0,
+            };
+            let right_dtype = if signs == Signs::Signed { DType::I8 } else { DType::U8 };
+            let (left_grid, right_grid) = (grid(&l, m, DType::I8), grid(&r, n, right_dtype));
+            let write = |_: Block, _: *mut u8, _: usize| unreachable!("bytes are packed from where they lie");
+            let factor = |grid, terms_last| Factor::Computed { write: &write, terms_last, grid: Some(grid) };
+            let mut got = vec![-1i32; m * n];
+            let contraction = Contraction {
+                numbers: Numbers { dtype: DType::I32, free: false, bytes: Some(signs) },
+                batch: vec![],
+                m,
+                n,
+                k,
+                left: factor(&left_grid, true),
+                right: factor(&right_grid, false),
+                finish: Finish::Store(got.as_mut_ptr().cast()),
+            };
+            run(&contraction, isa, &Threads::new([1, 2][rng.below(2)], 0.0));
+            let value = |byte: u8| if signs == Signs::Signed { byte as i8 as i32 } else { byte as i32 };
+            for (at, got) in got.iter().enumerate() {
+                let (x, y) = (&left[at / n * k..][..k], &right[at % n * k..][..k]);
+                let want: i32 = x.iter().zip(y).map(|(x, y)| *x as i8 as i32 * value(*y)).sum();
+                assert_eq!(*got, want, "element {at} of {m} {n} {k}, {signs:?}, {lies:?}");
+            }
+        }
+    }
+}
+
 /// Factors and result that begin or end at a page that must not be touched.
 #[cfg(all(unix, target_arch = "x86_64"))]
 #[test]
 fn nothing_outside_the_factors_is_touched() {
+    fenced::<f32>(11);
+    fenced::<Bf16>(12);
+    fenced::<u8>(13);
+}
+
+#[cfg(all(unix, target_arch = "x86_64"))]
+fn fenced<T: Element>(seed: u64) {
     use crate::x64::tests::memory::Fenced;
-    let mut rng = Lcg(11);
+    let mut rng = Lcg(seed);
+    let size = size_of::<T>();
     for round in 0..400 {
         let (m, n, k) = (1 + rng.below(20), 1 + rng.below(40), [1, 3, 8, 33, 257][rng.below(5)]);
         let at_end = round % 2 == 0;
         let mut of = |elements: usize| {
-            let mut fenced = Fenced::new(elements * 4, at_end);
-            fenced.bytes().chunks_exact_mut(4).for_each(|x| x.copy_from_slice(&f32::any(&mut rng).to_le_bytes()));
+            let mut fenced = Fenced::new(elements * size, at_end);
+            for element in fenced.bytes().chunks_exact_mut(size) {
+                // SAFETY: the chunk has room for one.
+                unsafe { element.as_mut_ptr().cast::<T>().write_unaligned(T::any(&mut rng)) };
+            }
             fenced
         };
         let (mut left, mut right, mut to) = (of(m * k), of(n * k), of(m * n));
@@ -373,12 +474,11 @@ fn nothing_outside_the_factors_is_touched() {
         };
         for isa in engines() {
             let contraction = Contraction {
-                dtype: DType::F32,
+                numbers: Numbers { dtype: T::DTYPE, free: round % 4 < 2, bytes: None },
                 batch: vec![],
                 m,
                 n,
                 k,
-                free: round % 4 < 2,
                 left: factor(&left, m, turned[0]),
                 right: factor(&right, n, turned[1]),
                 finish: Finish::Store(to.address() as *mut u8),

@@ -1,12 +1,13 @@
 //! Factors that are copied: where a body does nothing but load an element and store it, the factor lies in memory after
 //! all, with several dimensions to its lines and terms, and with one value around it where it was padded.
 //!
-//! In: the job of a factor. Out: where its elements are, checked against the operand's bytes.
+//! In: the job of a factor. Out: where its elements are, checked against the operand's bytes. Bytes that are converted to
+//! i32 lie in memory, too, for products that multiply bytes.
 
 use super::parts::{Job, Programs};
 use crate::contract::{Grid, Limit};
 use thalweg_ir::DType;
-use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied};
+use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied, widened_bytes};
 
 /// The longest step from line to line for which lines are packed one by one from memory.
 const MOST_STEP: usize = 4;
@@ -26,10 +27,12 @@ pub(super) fn grid(
     if !whole || part.geometry.points() == 0 {
         return None;
     }
-    let Copied { access, from: lying, outside } = copied(body, &part.geometry)?;
+    let Copied { access, from: lying, outside } =
+        copied(body, &part.geometry).or_else(|| widened_bytes(body, &part.geometry))?;
     let (from, at) = (&body.accesses[access], &part.geometry.accesses[access]);
     let to = &body.accesses[body.stores[0].access as usize];
-    if from.dtype != dtype || to.dtype != dtype {
+    let widened = dtype == DType::I32 && matches!(from.dtype, DType::I8 | DType::U8);
+    if from.dtype != dtype && !widened || to.dtype != dtype || widened && outside.is_some() {
         return None;
     }
     let extents = &job.tiles.extents;
@@ -39,7 +42,7 @@ pub(super) fn grid(
     }
     // What an operand has not is refused where the body is launched.
     let operand = job.operands[from.operand? as usize];
-    if !inside(&lying, at, extents, operand.bytes() / dtype.size()) {
+    if !inside(&lying, at, extents, operand.bytes() / from.dtype.size()) {
         return None;
     }
     let outside = outside.map_or(Some(0), |node| match body.nodes[node.index()] {
@@ -47,6 +50,11 @@ pub(super) fn grid(
         Node::Scalar { slot, .. } => job.scalars.get(slot as usize).copied(),
         _ => None,
     })?;
+    // An element is rounded where the body stores it, and so is what is around.
+    let outside = match dtype {
+        DType::BF16 => half::bf16::from_f32(f32::from_bits(outside as u32)).to_f32().to_bits() as u64,
+        _ => outside,
+    };
     let (rows, columns) = (job.tiles.rows, job.tiles.columns);
     let batches: Vec<usize> = batches.collect();
     // What a number that goes by steps is at the first point of each batch.
@@ -69,12 +77,13 @@ pub(super) fn grid(
     let steps = sides(&strides);
     let dims =
         |sizes: &[i64], steps: &[i64]| sizes.iter().zip(steps).map(|(&n, &s)| (n as usize, s as isize)).collect();
-    let address = |at: i64| operand.address().wrapping_offset(at as isize * dtype.size() as isize).cast_const();
+    let address = |at: i64| operand.address().wrapping_offset(at as isize * from.dtype.size() as isize).cast_const();
     let limits = lying.bounds.iter().map(|b| {
         let (lines, terms) = sides(&b.steps);
         Limit { first: firsts(b.start, &b.steps), lines, terms, valid: b.valid }
     });
     Some(Grid {
+        dtype: from.dtype,
         first: firsts(lying.base as i64, &strides).into_iter().map(address).collect(),
         lines: dims(&sizes.0, &steps.0),
         terms: dims(&sizes.1, &steps.1),

@@ -6,7 +6,7 @@
 use super::checks::{batch_number, batch_offset, check_factor};
 use super::grid::grid;
 use super::parts::{Job, Near, Parts, Programs};
-use crate::contract::{self, Block, Factor, Finish, Grid, Packing, Tile, Write};
+use crate::contract::{self, Block, Factor, Finish, Grid, Numbers, Packing, Signs, Tile, Write};
 use crate::engine::Choice;
 use crate::simd::Shared;
 use crate::threads::Threads;
@@ -142,11 +142,15 @@ impl<'a> Arguments<'a> {
 }
 
 impl Level<'_> {
+    fn numbers(&self) -> Numbers {
+        Numbers { dtype: self.dtype, free: self.free, bytes: None }
+    }
+
     /// How its right factor is packed for several blocks of rows; `None` for products of one column, which read it
     /// where it lies.
     pub(super) fn packing(&self, isa: Choice) -> Option<Packing> {
         let (n, k) = (self.product.n, self.product.k);
-        (n > 1 && k > 0).then_some(Packing { dtype: self.dtype, n, k, isa })
+        (n > 1 && k > 0).then_some(Packing { numbers: self.numbers(), n, k, isa })
     }
 
     /// Packs a part of the right factor of a product.
@@ -196,7 +200,27 @@ impl Level<'_> {
     }
 
     /// Where factor `n` of these products lies, if its body only copies it.
-    pub(super) fn grid(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
+    fn grid(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
+        self.lying(n, batches).filter(|grid| grid.dtype == self.dtype)
+    }
+
+    /// As `grid`, of both factors; where they are bytes that the engine multiplies, these, and what is to be known of them.
+    pub(super) fn grids(&self, batches: Range<usize>, isa: Choice) -> ([Option<Grid>; 2], Option<Signs>) {
+        let lying = [0, 1].map(|n| self.lying(n, batches.clone()));
+        let strided = |grid: &Option<Grid>| grid.as_ref().filter(|g| g.strides().is_some()).map(|g| g.dtype);
+        let bytes = match lying.each_ref().map(strided) {
+            [Some(DType::I8), Some(DType::I8)] if self.dtype == DType::I32 => Some(Signs::Signed),
+            [Some(DType::I8), Some(DType::U8)] if self.dtype == DType::I32 => Some(Signs::Unsigned),
+            _ => None,
+        };
+        match bytes.filter(|_| isa.quads()) {
+            Some(signs) => (lying, Some(signs)),
+            None => (lying.map(|grid| grid.filter(|grid| grid.dtype == self.dtype)), None),
+        }
+    }
+
+    /// Where the elements lie that the body of factor `n` copies, or converts.
+    fn lying(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
         let Source::Computed(job, _) = &self.factors[n] else { return None };
         grid(job, self.terms_last(n), self.dtype, batches.map(|batch| batch_number(self.product, n, batch)))
     }
@@ -264,12 +288,11 @@ impl Level<'_> {
             self.in_memory(n, batch, first).unwrap_or_else(|| self.computed(n, &blocks[n], grids[n].as_ref()))
         };
         let product = contract::Contraction {
-            dtype: self.dtype,
+            numbers: self.numbers(),
             batch: vec![],
             m: rows.len(),
             n: columns,
             k: terms,
-            free: self.free,
             left: left.unwrap_or_else(|| own(0, rows.start)),
             right: packed.unwrap_or_else(|| own(1, 0)),
             finish,

@@ -16,7 +16,7 @@ mod moves;
 mod parts;
 mod sight;
 
-use crate::contract::{self, Block, Factor, Finish, Tile};
+use crate::contract::{self, Block, Factor, Finish, Numbers, Tile};
 use crate::engine::{Choice, OutOfRange};
 use crate::row;
 use crate::simd::Shared;
@@ -119,7 +119,7 @@ impl ContractionProgram {
         let dtype = self.kernel.accumulator();
         let blocks = [0, 1]
             .map(|n| move |block: Block, to: *mut u8, pitch: usize| level.block(n, block.batch, 0, block, to, pitch));
-        let grids = [0, 1].map(|n| level.grid(n, 0..g.batches()));
+        let (grids, bytes) = level.grids(0..g.batches(), self.isa);
         let factor = |n: usize| match level.in_memory(n, 0, 0) {
             Some(Factor::Strided { first, line, term, .. }) => {
                 let batch = p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect();
@@ -135,12 +135,11 @@ impl ContractionProgram {
             unsafe { after.job.run(&of, &[near]) }
         };
         let product = contract::Contraction {
-            dtype: self.kernel.dtype,
+            numbers: Numbers { bytes, ..numbers(&self.kernel) },
             batch: p.batch.iter().map(|d| d.0).collect(),
             m: p.m,
             n: p.n,
             k: p.k,
-            free: free(&self.kernel),
             left: factor(0),
             right: factor(1),
             finish: if level.epilogue.is_some() { Finish::Tiles(&finish) } else { Finish::Store(store) },
@@ -297,7 +296,7 @@ impl Program for ContractionProgram {
         let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
         let c = &self.kernel;
         if c.is_bare() {
-            return contract::moves::moves(c.dtype, free(c), &g.product, self.isa, &self.threads);
+            return contract::moves::moves(numbers(c), &g.product, self.isa, &self.threads);
         }
         moves::moves(c, g)
     }
@@ -323,6 +322,11 @@ impl Program for ContractionProgram {
 /// The product that the left factor is computed from.
 fn inner_of(c: &Contraction) -> Option<&Inner> {
     c.factors[0].as_ref().and_then(|f| f.inner.as_deref())
+}
+
+/// What its product multiplies.
+fn numbers(c: &Contraction) -> Numbers {
+    Numbers { dtype: c.dtype, free: free(c), bytes: None }
 }
 
 /// Whether the order of its sums is free.

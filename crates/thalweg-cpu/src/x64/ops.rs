@@ -63,6 +63,10 @@ pub const SCALEF: Pair = dq(2, 0x2C, 0x2C);
 pub const FMADD: Pair = dq(2, 0xA8, 0xA8);
 pub const FMSUB: Pair = dq(2, 0xAA, 0xAA);
 pub const FNMADD: Pair = dq(2, 0xAC, 0xAC);
+/// Sums of f32 with products of two bf16; sums of i32 with products of four bytes, those of the second argument (vvvv)
+/// without signs, those of the third with them.
+pub const DOT_PAIRS: Code = c(2, 2, 0x52, 0);
+pub const DOT_QUADS: Code = c(2, 1, 0x50, 0);
 pub const BLENDM: Pair = dq(2, 0x65, 0x65);
 pub const BLENDV: Pair = [c(3, 1, 0x4A, 0).imm(), c(3, 1, 0x4B, 0).imm()];
 

@@ -1,6 +1,6 @@
 //! Micro-kernels of contractions (`contract/`), emitted as straight loops with fixed registers.
 //!
-//! In: an instruction set, the width of an element and a [`Form`]. Out: one function. A *tile* kernel carries a
+//! In: an instruction set, an [`Arithmetic`] and a [`Form`]. Out: one function. A *tile* kernel carries a
 //! rectangle of sums in registers through a block of terms; a *stream* kernel adds several terms of one row into sums
 //! that lie in memory; a *dots* kernel multiplies lines whose terms are neighbours, 64 bytes of lanes side by side.
 //! Always true: in the first two each sum is one chain of fused multiply-adds over ascending terms, in the third each
@@ -38,7 +38,21 @@ pub const fn rows(isa: Isa) -> usize {
     }
 }
 
-/// What a function is specialised by.
+/// What a step of a chain adds to a sum: the product of an element of each factor, or the products of as many narrow ones
+/// as fill the same bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arithmetic {
+    /// f32.
+    F32,
+    /// f64.
+    F64,
+    /// Two bf16, added up in f32 (AVX512_BF16).
+    Pairs,
+    /// Four bytes, of the left factor with signs, of the right one without, added up in i32 (AVX512_VNNI).
+    Quads,
+}
+
+/// What a function is specialised by. What is said of terms and elements holds of groups of narrow ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// So many rows of so many vectors, the last of them masked or whole; elements of the left factor are neighbours
@@ -55,11 +69,11 @@ pub struct Micro(pages::Code);
 
 impl Micro {
     /// Emits one. `None`: the operating system gives no executable memory.
-    pub fn new(isa: Isa, wide: bool, form: Form) -> Option<Micro> {
-        let bytes = assemble(isa, wide, form);
+    pub fn new(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<Micro> {
+        let bytes = assemble(isa, arithmetic, form);
         let name = format!("cpu-{isa:?}-product").to_lowercase();
         thalweg_runtime::dump(&name, || {
-            [("txt", format!("{form:?} wide: {wide}").into_bytes()), ("bin", bytes.clone())]
+            [("txt", format!("{form:?} {arithmetic:?}").into_bytes()), ("bin", bytes.clone())]
         });
         pages::Code::publish(&bytes).map(Micro)
     }
@@ -97,8 +111,9 @@ impl Micro {
 }
 
 /// The machine code of a form.
-pub(super) fn assemble(isa: Isa, wide: bool, form: Form) -> Vec<u8> {
-    let mut e = Emitter { a: Asm::new(isa), isa, pair: wide as usize, size: if wide { 8 } else { 4 } };
+pub(super) fn assemble(isa: Isa, arithmetic: Arithmetic, form: Form) -> Vec<u8> {
+    let wide = arithmetic == Arithmetic::F64;
+    let mut e = Emitter { a: Asm::new(isa), isa, arithmetic, pair: wide as usize, size: if wide { 8 } else { 4 } };
     match form {
         Form::Tile { rows, vectors, masked, along_terms } => e.tile(rows, vectors, masked, along_terms),
         Form::Stream { terms, first } => e.stream(terms, first),
@@ -119,6 +134,7 @@ const POINTERS: [Gpr; 5] = [RSI, RBX, RBP, R12, R13];
 struct Emitter {
     a: Asm,
     isa: Isa,
+    arithmetic: Arithmetic,
     /// Which of a pair of instructions.
     pair: usize,
     /// Bytes of an element.
@@ -184,11 +200,25 @@ impl Emitter {
         self.op(ops::BROADCAST[self.pair], to, 0, from, Extra::default());
     }
 
-    /// `sum += x · y`, rounded once.
+    /// `sum += x · y`, an element of the left factor by one of the right.
     fn add_product(&mut self, sum: u8, x: u8, y: Rm) {
-        // The 231 form is 16 higher than the 213 one.
-        let code = Code { opcode: ops::FMADD[self.pair].opcode + 0x10, ..ops::FMADD[self.pair] };
-        self.op(code, sum, x, y, Extra::default());
+        match (self.arithmetic, y) {
+            (Arithmetic::Pairs, _) => self.op(ops::DOT_PAIRS, sum, x, y, Extra::default()),
+            // What has signs is the operand that may be in memory.
+            (Arithmetic::Quads, Rm::Reg(y)) => self.op(ops::DOT_QUADS, sum, y, Rm::Reg(x), Extra::default()),
+            (Arithmetic::Quads, _) => unreachable!("the right factor's bytes are read before"),
+            _ => {
+                // The 231 form is 16 higher than the 213 one.
+                let code = Code { opcode: ops::FMADD[self.pair].opcode + 0x10, ..ops::FMADD[self.pair] };
+                self.op(code, sum, x, y, Extra::default());
+            }
+        }
+    }
+
+    /// `to = x + y`
+    fn add_sums(&mut self, to: u8, x: u8, y: Rm) {
+        let code = if self.arithmetic == Arithmetic::Quads { ops::PADD[0] } else { ops::ADD[self.pair] };
+        self.op(code, to, x, y, Extra::default());
     }
 
     fn zero(&mut self, register: u8) {
@@ -359,9 +389,9 @@ impl Emitter {
                 let (sum, place) = (t.sum(row, v), at(R10, v as i32 * self.vector_bytes()));
                 if t.masked && v + 1 == t.vectors {
                     self.load(x, place, true);
-                    self.op(ops::ADD[self.pair], sum, x, Rm::Reg(sum), Extra::default());
+                    self.add_sums(sum, x, Rm::Reg(sum));
                 } else {
-                    self.op(ops::ADD[self.pair], sum, sum, place, Extra::default());
+                    self.add_sums(sum, sum, place);
                 }
             }
             self.add(R10, R15);
@@ -422,8 +452,8 @@ impl Emitter {
             let index = [None, Some((R11, 1)), Some((R11, 2))][term % 3];
             for v in 0..vectors {
                 let place = Rm::Mem { base: POINTERS[term / 3], index, disp: v * self.vector_bytes() };
-                if masked {
-                    self.load(14, place, true);
+                if masked || self.arithmetic == Arithmetic::Quads {
+                    self.load(14, place, masked);
                     self.add_product(sum(v), term as u8, Rm::Reg(14));
                 } else {
                     self.add_product(sum(v), term as u8, place);

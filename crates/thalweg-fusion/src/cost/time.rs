@@ -105,8 +105,10 @@ impl Costs {
             let kind = match p.dtype {
                 DType::F32 => 0,
                 DType::F64 => 1,
-                DType::BF16 | DType::F16 => 2,
-                _ => 3,
+                DType::BF16 => 2,
+                DType::F16 => 3,
+                DType::I8 | DType::U8 => 4,
+                _ => 5,
             };
             p.multiplications as f64 * self.multiply[kind] + p.count as f64 * self.product
         });

@@ -113,7 +113,8 @@ pub fn calibrate(device: DeviceRef) -> Result<Costs, Error> {
     moving(&mut b)?;
     rows(&mut b)?;
     b.fit(samples::scatter, |c, f| c.scattered *= f)?;
-    for (i, dtype) in [DType::F32, DType::F64, DType::BF16, DType::I32].into_iter().enumerate() {
+    let multiplied = [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I8, DType::I32];
+    for (i, dtype) in multiplied.into_iter().enumerate() {
         b.fit_with(&|| samples::product(dtype, 1, 96), |c, f| c.multiply[i] *= f)?;
     }
     b.fit_with(&|| samples::product(DType::F32, 64, 8), |c, f| c.product *= f)?;

@@ -13,16 +13,19 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-use super::pack::Cuts;
+use super::pack::{Cuts, Strided};
 use crate::number::Number;
 use crate::simd::Shared;
 use panel::Panel;
 use std::ops::Range;
 use terms::{Terms, inner};
+use thalweg_ir::DType;
 
 /// A factor as it lies. Strides are in elements.
 #[derive(Debug)]
 pub struct Grid {
+    /// Of the elements. A conversion may follow where they are packed.
+    pub dtype: DType,
     /// The first element of each product of the batch (or where it would be, were it inside).
     pub first: Vec<*const u8>,
     /// Sizes and strides of the lines.
@@ -79,9 +82,35 @@ impl Grid {
         self.terms[first..].iter().map(|d| d.0).product()
     }
 
+    /// From line to line and from term to term, if it has no more than one such stride each and no limits.
+    pub fn strides(&self) -> Option<[isize; 2]> {
+        let both = [merged(&self.lines)?, merged(&self.terms)?];
+        self.limits.is_empty().then_some(both)
+    }
+
     /// The factor of product number `batch`.
     pub fn of_product<T>(&self, batch: usize) -> At<'_, T> {
         At { grid: self, product: batch, first: Shared(self.first[batch].cast::<T>().cast_mut()) }
+    }
+}
+
+/// One stride for all of these dimensions, if there is one.
+fn merged(dims: &[(usize, isize)]) -> Option<isize> {
+    let mut dims = dims.iter().filter(|d| d.0 != 1).rev();
+    let &(mut size, step) = dims.next().unwrap_or(&(1, 0));
+    for &(outer, stride) in dims {
+        if stride != step * size as isize {
+            return None;
+        }
+        size *= outer;
+    }
+    Some(step)
+}
+
+impl<T: Copy> At<'_, T> {
+    /// The factor by [`Grid::strides`].
+    pub fn strided(self) -> Option<Strided<T>> {
+        self.grid.strides().map(|[line, term]| Strided { first: self.first, line, term })
     }
 }
 

@@ -135,7 +135,7 @@ impl<'a, T: Number> Panel<'a, T> {
         let turned = Strided { first: start, line: self.step, term: 1 };
         let there = to.wrapping_add(common.start * self.most);
         // SAFETY: the caller's promise for these lines and terms, which are inside.
-        unsafe { pack::transposed(turned, lines.count, common.len(), self.most, there) };
+        unsafe { pack::transposed::<T>(turned, lines.count, common.len(), self.most, there) };
         if common.len() == terms.count {
             return;
         }

@@ -31,6 +31,7 @@ impl Windows {
         };
         let limits = vec![limit([1, 0], [0, 1, 0], 11), limit([0, step as i64], [0, 0, 1], 40)];
         Grid {
+            dtype: DType::F32,
             first: vec![std::ptr::null(), first.cast()],
             lines: vec![(self.rows(), 40), (self.width(), step as isize)],
             terms: vec![(4, 440), (3, 40), (2, 1)],

@@ -342,7 +342,7 @@ pub fn same(dtype: DType, a: &[u8], b: &[u8]) -> Result<(), String> {
 
 fn devices() -> Vec<(String, Arc<CpuDevice>)> {
     let mut devices = vec![];
-    for isa in [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+    for isa in Choice::all() {
         for threads in if isa == Choice::Tile { vec![1, 2, 8] } else { vec![1, 2] } {
             let options = CpuOptions { threads, parallel_ns: 0.0, isa };
             devices.push((format!("{isa:?} {threads}"), CpuDevice::with(options)));
@@ -541,7 +541,7 @@ fn an_index_out_of_range_ends_a_launch_of_rows() {
 /// What math functions give depends on the engine, but neither on orientation nor on threads.
 #[test]
 fn row_softmax_is_the_same_in_both_orientations() {
-    for isa in [Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available()) {
+    for isa in Choice::all() {
         let device = |threads| CpuDevice::with(CpuOptions { threads, parallel_ns: 0.0, isa });
         let devices = [1, 2, 8].map(|t| (format!("{isa:?} {t}"), device(t)));
         for domain in domains(true) {

@@ -7,7 +7,7 @@
 use super::super::asm::{Cond, Extra, Gpr, R14, R15, RAX, RCX, RDX, RSI, Rm, at};
 use super::super::isa::Isa;
 use super::super::ops;
-use super::{Emitter, POINTERS, R8, R9, R10, R11};
+use super::{Arithmetic, Emitter, POINTERS, R8, R9, R10, R11};
 use crate::product_call::DotArgs;
 use std::mem::offset_of;
 
@@ -15,6 +15,8 @@ use std::mem::offset_of;
 pub const ROWS: usize = 4;
 /// Bytes of lanes that a dots kernel carries for each sum.
 pub const BYTES: usize = 64;
+/// The register of the signs of [`Lying::Offset`].
+const SIGNS: u8 = 31;
 /// Bytes that a dots kernel asks for ahead on each line of the right factor.
 const AHEAD: i32 = 1024;
 
@@ -30,12 +32,14 @@ pub const fn columns(isa: Isa, rows: usize) -> usize {
 /// How elements of a dots kernel's right factor lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lying {
-    /// As wide as sums.
-    Wide,
+    /// As wide as sums, or in groups as wide as these.
+    Slots,
     /// As bf16, under f32 sums.
     Bf16,
     /// As f16, under f32 sums.
     F16,
+    /// Bytes with signs, 128 to be added to each: slots whose bytes have none.
+    Offset,
 }
 
 impl Emitter {
@@ -61,8 +65,12 @@ impl Emitter {
         }
         let sum = |row: usize, column: usize, v: usize| ((row * columns + column) * vectors + v) as u8;
         (0..sum(rows, 0, 0)).for_each(|r| self.zero(r));
+        if right == Lying::Offset {
+            self.a.set(RAX, 0x8080_8080);
+            self.op(ops::BROADCAST_GPR[0], SIGNS, 0, Rm::Reg(RAX), Extra::default());
+        }
         let (top, end, lanes) = (self.a.label(), self.a.label(), BYTES as i32 / self.size);
-        let element = if right == Lying::Wide { self.size } else { 2 };
+        let element = if matches!(right, Lying::Slots | Lying::Offset) { self.size } else { 2 };
         self.a.arith_imm(7, Rm::Reg(RCX), lanes);
         self.a.jump_if(Cond::Below, end);
         self.a.align(32);
@@ -96,8 +104,7 @@ impl Emitter {
         for row in 0..rows {
             for column in 0..columns {
                 let (first, spare) = (sum(row, column, 0), sum(rows, 0, 0));
-                (1..vectors as u8)
-                    .for_each(|v| self.op(ops::ADD[self.pair], first, first, Rm::Reg(first + v), Extra::default()));
+                (1..vectors as u8).for_each(|v| self.add_sums(first, first, Rm::Reg(first + v)));
                 self.total(first, spare);
                 let x = Extra::default();
                 self.a.op(ops::MOVD_STORE[self.pair], 0, first, 0, at(R14, column as i32 * self.size), x);
@@ -110,7 +117,7 @@ impl Emitter {
     /// Adds up the lanes of a vector in halves, into its first.
     fn total(&mut self, lanes: u8, spare: u8) {
         let imm = |imm| Extra { imm: Some(imm), ..Extra::default() };
-        let add = ops::ADD[self.pair];
+        let add = if self.arithmetic == Arithmetic::Quads { ops::PADD[0] } else { ops::ADD[self.pair] };
         if self.isa == Isa::Avx512 {
             self.a.op(ops::EXTRACT_HALF, 2, lanes, 0, Rm::Reg(spare), imm(1));
             self.a.op(add, 1, lanes, lanes, Rm::Reg(spare), Extra::default());
@@ -127,8 +134,9 @@ impl Emitter {
     /// Reads a vector of elements as wide as sums, unless one row alone can take it from memory as it lies.
     fn widened(&mut self, to: u8, from: Rm, lying: Lying, rows: usize) -> bool {
         match lying {
-            Lying::Wide if rows == 1 => return false,
-            Lying::Wide => self.load(to, from, false),
+            Lying::Slots if rows == 1 && self.arithmetic != Arithmetic::Quads => return false,
+            Lying::Slots => self.load(to, from, false),
+            Lying::Offset => self.op(ops::PXOR[0], to, SIGNS, from, Extra::default()),
             Lying::F16 => self.op(ops::F16_F32, to, 0, from, Extra::default()),
             Lying::Bf16 => {
                 self.op(ops::MOVZX_W, to, 0, from, Extra::default());

@@ -3,7 +3,7 @@
 
 use super::super::Isa;
 use super::super::product::{
-    Form, STREAMED, VECTORS, assemble,
+    Arithmetic, Form, STREAMED, VECTORS, assemble,
     dots::{self, Lying},
     rows,
 };
@@ -20,9 +20,37 @@ fn forms(isa: Isa) -> Vec<Form> {
     let streams = (1..=STREAMED).flat_map(|terms| flags.map(|first| Form::Stream { terms, first }));
     let dots = (1..=dots::ROWS).flat_map(|rows| [1, dots::columns(isa, rows)].map(|columns| (rows, columns)));
     let dots = dots.flat_map(|(rows, columns)| {
-        [Lying::Wide, Lying::Bf16, Lying::F16].map(|right| Form::Dots { rows, columns, right })
+        [Lying::Slots, Lying::Bf16, Lying::F16].map(|right| Form::Dots { rows, columns, right })
     });
     tiles.chain(streams).chain(dots).collect()
+}
+
+/// Every arithmetic with the forms that an instruction set has of it.
+fn all(isa: Isa) -> impl Iterator<Item = (Arithmetic, Form)> {
+    use Arithmetic::{F32, F64, Pairs, Quads};
+    let narrow = if isa == Isa::Avx512 { &[Pairs, Quads][..] } else { &[] };
+    let narrow = narrow.iter().flat_map(move |&arithmetic| {
+        let forms = forms(isa).into_iter().map(|form| match form {
+            // Bytes that lie with their signs; what is widened goes one by one.
+            Form::Dots { rows, columns, right: Lying::Bf16 | Lying::F16 } => {
+                let right = if arithmetic == Quads { Lying::Offset } else { Lying::Slots };
+                Form::Dots { rows, columns, right }
+            }
+            form => form,
+        });
+        forms.map(move |form| (arithmetic, form)).collect::<Vec<_>>()
+    });
+    [F32, F64].into_iter().flat_map(move |a| forms(isa).into_iter().map(move |form| (a, form))).chain(narrow)
+}
+
+/// What adds products to a sum.
+fn adds_products(arithmetic: Arithmetic) -> Mnemonic {
+    match arithmetic {
+        Arithmetic::F32 => Mnemonic::Vfmadd231ps,
+        Arithmetic::F64 => Mnemonic::Vfmadd231pd,
+        Arithmetic::Pairs => Mnemonic::Vdpbf16ps,
+        Arithmetic::Quads => Mnemonic::Vpdpbusd,
+    }
 }
 
 /// Every instruction up to the return.
@@ -42,9 +70,9 @@ fn decoded(code: &[u8]) -> Vec<Instruction> {
 #[test]
 fn every_form_is_whole_and_stays_in_its_registers() {
     for isa in [Isa::Avx2, Isa::Avx512] {
-        for (form, wide) in forms(isa).into_iter().flat_map(|f| [(f, false), (f, true)]) {
-            let all = decoded(&assemble(isa, wide, form));
-            let fused = if wide { Mnemonic::Vfmadd231pd } else { Mnemonic::Vfmadd231ps };
+        for (arithmetic, form) in all(isa) {
+            let all = decoded(&assemble(isa, arithmetic, form));
+            let fused = adds_products(arithmetic);
             let count = all.iter().filter(|i| i.mnemonic() == fused).count();
             let expected = match form {
                 // Four terms in the loop, one behind it.
@@ -54,20 +82,23 @@ fn every_form_is_whole_and_stays_in_its_registers() {
                 // 64 bytes of lanes for each sum.
                 Form::Dots { rows, columns, .. } => rows * columns * (64 / isa.bytes()),
             };
-            assert_eq!(count, expected, "{isa:?} {form:?}");
+            assert_eq!(count, expected, "{isa:?} {arithmetic:?} {form:?}");
             let pushed = all.iter().filter(|i| i.mnemonic() == Mnemonic::Push).count();
             let popped = all.iter().filter(|i| i.mnemonic() == Mnemonic::Pop).count();
-            assert_eq!(pushed, popped, "{isa:?} {form:?}");
+            assert_eq!(pushed, popped, "{isa:?} {arithmetic:?} {form:?}");
             for i in &all {
                 for register in
                     (0..i.op_count()).filter(|o| i.op_kind(*o) == OpKind::Register).map(|o| i.op_register(o))
                 {
                     let limit = if isa == Isa::Avx2 { 16 } else { 32 };
                     let fits = register.size() <= isa.bytes() && register.number() < limit;
-                    assert!(!register.is_vector_register() || fits, "{isa:?} {form:?}: {i}");
+                    assert!(!register.is_vector_register() || fits, "{isa:?} {arithmetic:?} {form:?}: {i}");
                 }
                 if i.is_jcc_short_or_near() {
-                    assert!(all.iter().any(|to| to.ip() == i.near_branch_target()), "{isa:?} {form:?}: {i}");
+                    assert!(
+                        all.iter().any(|to| to.ip() == i.near_branch_target()),
+                        "{isa:?} {arithmetic:?} {form:?}: {i}"
+                    );
                 }
             }
         }
@@ -77,21 +108,22 @@ fn every_form_is_whole_and_stays_in_its_registers() {
 #[test]
 fn sums_do_not_share_registers_with_factors() {
     for isa in [Isa::Avx2, Isa::Avx512] {
-        for form in forms(isa) {
+        for (arithmetic, form) in all(isa) {
             let count = match form {
                 Form::Tile { rows, vectors, .. } => rows * vectors,
                 Form::Dots { rows, columns, .. } => rows * columns * (64 / isa.bytes()),
                 Form::Stream { .. } => continue,
             };
-            let all = decoded(&assemble(isa, false, form));
-            let products: Vec<&Instruction> = all.iter().filter(|i| i.mnemonic() == Mnemonic::Vfmadd231ps).collect();
+            let all = decoded(&assemble(isa, arithmetic, form));
+            let fused = adds_products(arithmetic);
+            let products: Vec<&Instruction> = all.iter().filter(|i| i.mnemonic() == fused).collect();
             let mut sums: Vec<usize> = products.iter().map(|i| i.op_register(0).number()).collect();
             sums.sort_unstable();
             sums.dedup();
-            assert_eq!(sums.len(), count, "{isa:?} {form:?}");
+            assert_eq!(sums.len(), count, "{isa:?} {arithmetic:?} {form:?}");
             for i in products {
                 let factors = (1..3).filter(|o| i.op_kind(*o) == OpKind::Register).map(|o| i.op_register(o).number());
-                assert!(factors.into_iter().all(|r| !sums.contains(&r)), "{isa:?} {form:?}: {i}");
+                assert!(factors.into_iter().all(|r| !sums.contains(&r)), "{isa:?} {arithmetic:?} {form:?}: {i}");
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::cost::nodes::Work;
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, Contraction, ContractionGeometry, Copied, Kernel, MapGeometry,
-    MatmulGeometry, Node, NodeId, RowGeometry, Store, TileGeometry, Weights, bodies, copied,
+    MatmulGeometry, Node, NodeId, RowGeometry, Store, TileGeometry, Weights, bodies, copied, widened_bytes,
 };
 
 /// Rows and columns of a chunk of a product.
@@ -95,11 +95,12 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
 }
 
 /// A factor that lies in memory by strides, as windows do, as a body that loads it: tiles copy it from there, and where
-/// the device says so, with what it is padded by.
+/// the device says so (a CPU), with what it is padded by, or converted from bytes.
 fn only_loads(kernel: &Kernel, tiles: &TileGeometry, borders: bool) -> Option<(Body, MapGeometry)> {
     let ([body], [tile]) = (bodies(kernel), &tiles.boxes[..]) else { return None };
     let g = &tile.geometry;
-    let Copied { access, from, .. } = copied(body, g).filter(|c| borders || c.outside.is_none())?;
+    let bytes = || widened_bytes(body, g).filter(|_| borders);
+    let Copied { access, from, .. } = copied(body, g).filter(|c| borders || c.outside.is_none()).or_else(bytes)?;
     let store = Store { node: NodeId(0), access: 1, combine: None };
     let to = body.stores[0].access as usize;
     let class = AccessClass::of_step(from.strides[g.extents.len() - 1]);
