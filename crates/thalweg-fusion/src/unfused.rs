@@ -272,7 +272,7 @@ impl Asked {
                 ops: all(ops),
             },
             KernelPlan::Opaque { operands, ops, .. } => {
-                KernelPlan::Opaque { op: i, operands: operands.iter().map(|&v| value(v)).collect(), ops: all(ops) }
+                KernelPlan::Opaque { stores: vec![i], operands: operands.iter().map(|&v| value(v)).collect(), ops: all(ops) }
             }
             KernelPlan::Group { .. } => unreachable!("one operation is no group"),
         }

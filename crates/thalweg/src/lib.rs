@@ -53,6 +53,7 @@ mod conv;
 mod create;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod cuda_op;
 mod device;
 mod display;
 mod einsum;
@@ -86,6 +87,7 @@ mod ndarray;
 mod node;
 mod normalize;
 mod observe;
+mod opaque;
 mod operand;
 mod pad;
 mod pool;
@@ -129,6 +131,7 @@ pub use grad::{
 pub use grids::Indexing;
 pub use half::{bf16, f16};
 pub use histogram::{Bins, Histogram};
+pub use cuda_op::{CudaLaunch, CudaOp};
 pub use host::{HostInput, HostOp, HostOutput};
 pub use interpolate::Interpolation;
 #[cfg(feature = "csv")]
