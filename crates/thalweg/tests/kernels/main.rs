@@ -13,6 +13,7 @@ mod host;
 mod index;
 mod loops;
 mod map;
+mod orders;
 mod rows;
 
 /// Asserts that a mistake is told at the line of the test, and says all of these.
