@@ -38,6 +38,7 @@ mod integer;
 mod looped;
 mod number;
 mod place;
+mod prepared;
 mod real;
 mod regions;
 mod replay;
@@ -54,6 +55,7 @@ pub use integer::{Int, Mask};
 pub use looped::{Loop, MOST_TURNS, bound, looped};
 #[doc(hidden)]
 pub use number::Elements;
+pub use prepared::Prepared;
 pub use real::Real;
 pub use repr::Edge;
 #[doc(hidden)]
