@@ -171,7 +171,9 @@ impl Failure<'_> {
     /// The error of an operation in another language that does not compile, with the line of its call.
     fn not_compiled(&self, i: usize) -> Option<Error> {
         let error = self.compute(&[i]).err().filter(|e| matches!(e, Error::Compile { .. }))?;
-        let Some((_, Site { name, at, .. })) = self.sites.iter().find(|s| s.0 as usize == i) else { return Some(error) };
+        let Some((_, Site { name, at, .. })) = self.sites.iter().find(|s| s.0 as usize == i) else {
+            return Some(error);
+        };
         Some(Error::Host { operation: (*name).into(), at, cause: Arc::new(error) })
     }
 

@@ -465,13 +465,16 @@ impl Recorder {
     #[cold]
     fn sort_out(&self, error: &Error) -> Option<Sorted> {
         // What does not compile is found out before anything runs.
-        let compiling = matches!(error, Error::Compile { .. }) && self.ops.iter().any(|o| matches!(o.op, Op::Foreign(_)));
+        let compiling =
+            matches!(error, Error::Compile { .. }) && self.ops.iter().any(|o| matches!(o.op, Op::Foreign(_)));
         let indexed = matches!(error, Error::Index(_)) && self.saved.len() == self.inputs.len();
         if !(compiling || indexed) || self.mode.reference {
             return None;
         }
         let saved: Vec<_> = match compiling {
-            true => self.inputs.iter().map(|v| v.as_ref().map(|v| (v.dtype(), view_of(v), None))).collect::<Option<_>>()?,
+            true => {
+                self.inputs.iter().map(|v| v.as_ref().map(|v| (v.dtype(), view_of(v), None))).collect::<Option<_>>()?
+            }
             false => self.saved.clone(),
         };
         let there = |v: &Arc<Value>| matches!(v.state(), Some(Ok(_)));

@@ -120,6 +120,7 @@ pub use axes::{Axes, Axis, Sizes};
 pub use complex::Complex;
 pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
+pub use cuda_op::{CudaLaunch, CudaOp};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 #[cfg(feature = "fft")]
@@ -131,7 +132,6 @@ pub use grad::{
 pub use grids::Indexing;
 pub use half::{bf16, f16};
 pub use histogram::{Bins, Histogram};
-pub use cuda_op::{CudaLaunch, CudaOp};
 pub use host::{HostInput, HostOp, HostOutput};
 pub use interpolate::Interpolation;
 #[cfg(feature = "csv")]

@@ -4,11 +4,13 @@
 //! a later call with operands of the same dtypes, numbers in the same places, records at the price of methods. Always true:
 //! it records what the trace would; where that depends on more (places, rows, loops, a branch by a number) there is none.
 
-use super::replay::{Given, Recording, operation, spread};
+use super::replay::{Given, Recording, broadcast, spread, taken};
 use super::trace::{Node, Trace};
+use crate::operand::Arg;
+use crate::record::push;
 use crate::{DType, Device, Operand, Scalar, Shape, Tensor};
 use std::sync::{Arc, PoisonError, RwLock};
-use thalweg_ir::ElementOp;
+use thalweg_ir::{ElementOp, Op};
 
 /// What is known of a kernel whose trace follows from its operands' dtypes, and from which of them are numbers: what
 /// `#[kernel]` keeps for each.
@@ -37,14 +39,23 @@ enum Slot {
     Given(u32),
     /// What a step gives.
     Made(u32),
-    Number(Scalar),
+    /// A number, and its bits in the dtype that the step takes there.
+    Number(Scalar, u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// On arguments of a dtype.
-    Element { op: ElementOp, of: DType, args: [Slot; 3] },
-    Cast { to: DType, arg: Slot },
+    Element {
+        op: ElementOp,
+        of: DType,
+        out: DType,
+        args: [Slot; 3],
+    },
+    Cast {
+        to: DType,
+        arg: Slot,
+    },
 }
 
 impl Prepared {
@@ -85,9 +96,20 @@ impl Program {
         let mut made: Vec<Tensor> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
             let next = match *step {
-                Step::Element { op, of, args } => {
-                    let args = args.map(|a| given(a, &operand, &made));
-                    operation(op, of, &args[..op.row().arity])
+                Step::Element { op, of, out, args } => {
+                    let arg = |n: usize| match args[n] {
+                        Slot::Made(m) => Arg::Tensor(&made[m as usize]),
+                        Slot::Number(_, bits) => Arg::Scalar(bits),
+                        Slot::Given(o) => match operand(o as usize) {
+                            Operand::Tensor(t) => Arg::Tensor(t),
+                            Operand::Scalar(s) => Arg::Scalar(s.to_bits(taken(op, of, n))),
+                        },
+                    };
+                    match op.row().arity {
+                        1 => alike(op, out, [arg(0)]),
+                        2 => alike(op, out, [arg(0), arg(1)]),
+                        _ => alike(op, out, [arg(0), arg(1), arg(2)]),
+                    }
                 }
                 Step::Cast { to, arg } => match given(arg, &operand, &made) {
                     Given::Tensor(t) => t.cast(to),
@@ -100,11 +122,26 @@ impl Program {
     }
 }
 
+/// Records an elementwise operation, whose tensors mostly have one shape.
+#[inline]
+#[track_caller]
+fn alike<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_>; N]) -> Tensor {
+    let mut shapes = args.iter().filter_map(|arg| match arg {
+        Arg::Tensor(t) => Some(t.shape()),
+        Arg::Scalar(_) => None,
+    });
+    let first = shapes.next().expect("what follows from numbers alone is known");
+    match shapes.all(|shape| shape == first) {
+        true => push(Op::Element(op), out, *first, 0, args, &[]),
+        false => broadcast(op, out, args),
+    }
+}
+
 /// What a slot stands for.
 fn given<'b, 'a: 'b>(slot: Slot, operand: &impl Fn(usize) -> Operand<'a>, made: &'b [Tensor]) -> Given<'b> {
     match slot {
         Slot::Made(n) => Given::Tensor(&made[n as usize]),
-        Slot::Number(s) => Given::Scalar(s),
+        Slot::Number(s, _) => Given::Scalar(s),
         Slot::Given(n) => match operand(n as usize) {
             Operand::Tensor(t) => Given::Tensor(t),
             Operand::Scalar(s) => Given::Scalar(s),
@@ -130,14 +167,18 @@ impl Recording<'_> {
                 _ if !self.is_recorded(i) => None,
                 (Node::Operand(o), _) => Some(Slot::Given(o as u32)),
                 (_, Some(_)) if follows => return None,
-                (_, Some(s)) => Some(Slot::Number(s)),
+                (_, Some(s)) => Some(Slot::Number(s, 0)),
                 (Node::Op { op, of, args }, None) => match self.chosen(i) {
                     Some(_) if by_operands[args[0] as usize] => return None,
                     Some(chosen) => slots[chosen],
                     None => {
-                        let arg = |k: usize| slots[args[if k < op.row().arity { k } else { 0 }] as usize];
+                        let of = self.dtype(of);
+                        let arg = |k: usize| match slots[args[if k < op.row().arity { k } else { 0 }] as usize] {
+                            Some(Slot::Number(s, _)) => Some(Slot::Number(s, s.to_bits(taken(op, of, k)))),
+                            other => other,
+                        };
                         let args = [arg(0)?, arg(1)?, arg(2)?];
-                        steps.push(Step::Element { op, of: self.dtype(of), args });
+                        steps.push(Step::Element { op, of, out: op.output(of), args });
                         Some(Slot::Made(steps.len() as u32 - 1))
                     }
                 },

@@ -401,12 +401,32 @@ impl Value {
     }
 }
 
+/// The dtype of an argument of an operation that computes in one.
+pub(super) fn taken(op: ElementOp, of: DType, argument: usize) -> DType {
+    if op == ElementOp::Where && argument == 0 { DType::Bool } else { of }
+}
+
 /// Records an elementwise operation on arguments of a dtype, which broadcast and of which one is a tensor.
 #[track_caller]
-pub(super) fn operation(op: ElementOp, dtype: DType, args: &[Given<'_>]) -> Tensor {
+fn operation(op: ElementOp, dtype: DType, args: &[Given<'_>]) -> Tensor {
+    let arg = |n: usize| match args[n] {
+        Given::Tensor(t) => Arg::Tensor(t),
+        Given::Scalar(s) => Arg::Scalar(s.to_bits(taken(op, dtype, n))),
+    };
+    let out = op.output(dtype);
+    match args.len() {
+        1 => broadcast(op, out, [arg(0)]),
+        2 => broadcast(op, out, [arg(0), arg(1)]),
+        _ => broadcast(op, out, [arg(0), arg(1), arg(2)]),
+    }
+}
+
+/// The same of arguments as they are recorded.
+#[track_caller]
+pub(super) fn broadcast<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_>; N]) -> Tensor {
     let mut shape: Option<Shape> = None;
-    for arg in args {
-        if let Given::Tensor(t) = arg
+    for arg in &args {
+        if let Arg::Tensor(t) = arg
             && shape != Some(*t.shape())
         {
             let both = shape.map_or(Some(*t.shape()), |shape| shape.broadcast(t.shape()));
@@ -414,26 +434,12 @@ pub(super) fn operation(op: ElementOp, dtype: DType, args: &[Given<'_>]) -> Tens
         }
     }
     let shape = shape.expect("what follows from numbers alone is known");
-    let (mut attr, mut operands) = (0, [Arg::Scalar(0); 3]);
-    for (i, arg) in args.iter().enumerate() {
-        let of = if op == ElementOp::Where && i == 0 { DType::Bool } else { dtype };
-        operands[i] = match *arg {
-            Given::Tensor(t) => {
-                if *t.shape() != shape {
-                    attr |= (t.shape().broadcast_mask(&shape) as u32) << (8 * i);
-                }
-                Arg::Tensor(t)
-            }
-            Given::Scalar(s) => Arg::Scalar(s.to_bits(of)),
-        };
-    }
-    let [a, b, c] = operands;
-    let (arity, op, out) = (op.row().arity, Op::Element(op), op.output(dtype));
-    match arity {
-        1 => push(op, out, shape, attr, [a], &[]),
-        2 => push(op, out, shape, attr, [a, b], &[]),
-        _ => push(op, out, shape, attr, [a, b, c], &[]),
-    }
+    let mask = |(i, arg): (usize, &Arg<'_>)| match arg {
+        Arg::Tensor(t) if *t.shape() != shape => (t.shape().broadcast_mask(&shape) as u32) << (8 * i),
+        _ => 0,
+    };
+    let attr = args.iter().enumerate().map(mask).fold(0, |all, mask| all | mask);
+    push(Op::Element(op), out, shape, attr, args, &[])
 }
 
 /// A value of the shape that all results have.

@@ -226,7 +226,9 @@ fn mistakes_are_told_at_the_call() {
     };
     let one = || CudaLaunch::linear(2, 32);
     assert!(said(&|| plain(one()).on(&x.tracked())).starts_with("plain: operand 0 of shape [2] is tracked"));
-    assert!(said(&|| plain(one()).on(&Tensor::new([1.0f32]))).starts_with("plain: it is written in CUDA C++, which cpu"));
+    assert!(
+        said(&|| plain(one()).on(&Tensor::new([1.0f32]))).starts_with("plain: it is written in CUDA C++, which cpu")
+    );
     assert!(said(&|| with_reference(|| plain(one()).on(&x))).contains("the reference interpreter does not run"));
     assert!(said(&|| plain(CudaLaunch::linear(0, 32)).on(&x)).contains("0 x 1 x 1 blocks"));
     assert!(said(&|| plain(CudaLaunch::new([1, 1, 1], [64, 32, 1])).on(&x)).contains("[64, 32, 1] threads"));

@@ -3,7 +3,7 @@
 use crate::assert_mistake;
 use crate::counting::{counted, pinned, randn};
 use crate::differences::{check, numbers};
-use thalweg::kernel::Int;
+use thalweg::kernel::{Int, Mask};
 use thalweg::prelude::*;
 use thalweg::{with_fusion, with_reference, with_strict};
 
@@ -302,9 +302,9 @@ fn a_later_call_records_what_a_trace_would() {
                 let (y, c) = (y.to_vec::<f32>().unwrap(), c.to_vec::<i32>().unwrap());
                 assert_eq!((half.dims(), half.to_vec::<f32>().unwrap()), (&[3usize][..], vec![0.5; 3]));
                 for (i, &x) in numbers.iter().enumerate() {
-                    let (want, count, _) = signed(x, up.into(), by, count(i).into());
+                    let (want, count, _) = signed(x, Mask::from(up), by, Int::from(count(i)));
                     assert_eq!((y[i], c[i]), (want, count.get()), "{x} {up} {by}");
-                    assert_eq!(wide[i], signed(f64::from(x), up.into(), f64::from(by), 5.into()).0);
+                    assert_eq!(wide[i], signed(f64::from(x), Mask::from(up), f64::from(by), Int::from(5)).0);
                 }
             }
         }

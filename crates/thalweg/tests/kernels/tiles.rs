@@ -16,22 +16,32 @@ fn gated<F: Real>(a: F, b: F) -> F {
     a / (1.0 + (-a).exp()) * b
 }
 
-/// Attention with an own score function.
-#[test]
-fn attention_with_scores_of_ones_own_is_one_kernel() {
+/// Kernels and bytes written of attention with an own score function, whose values are checked.
+fn attention(heads: usize) -> (u64, u64) {
     let _pinned = pinned();
     let (n, d) = (128usize, 32usize);
-    let (q, k, v) = (randn([4, n, d]), randn([4, n, d]), randn([4, n, d]));
+    let (q, k, v) = (randn([heads, n, d]), randn([heads, n, d]), randn([heads, n, d]));
     let (i, j) = (Tensor::arange_with(n, DType::I32).reshape([n, 1]), Tensor::arange_with(n, DType::I32));
     let (y, c) = counted(|| {
         let s = q.matmul(&k.transpose(-1, -2)) / (d as f64).sqrt();
         score::on(s, &i, &j).softmax(-1).matmul(&v)
     });
-    assert_eq!((c.kernels, c.bytes_written), (1, 4 * (4 * n * d) as u64), "{c:?}");
     let s = (q.matmul(&k.transpose(-1, -2)) / (d as f64).sqrt() / 20.0).tanh() * 20.0
         - (&i - &j).abs().cast(DType::F32) * 0.05;
     let want = j.gt(&i).where_(f32::NEG_INFINITY, s).softmax(-1).matmul(&v);
     assert!(y.allclose(&want, 1e-4, 1e-5).unwrap());
+    (c.kernels, c.bytes_written)
+}
+
+#[test]
+fn attention_with_scores_of_ones_own_is_one_kernel() {
+    assert_eq!(attention(1), (1, 4 * 128 * 32));
+}
+
+/// What heads share, the distances, the planner chooses to store where there are several.
+#[test]
+fn what_heads_share_may_be_stored() {
+    assert_eq!(attention(4), (2, 4 * (4 * 128 * 32 + 128 * 128)));
 }
 
 /// A product by weights of 8 bits with a scale for each group of 32 rows, and what follows it.
@@ -60,7 +70,6 @@ fn a_gated_network_is_its_products() {
     thalweg::synchronize().unwrap();
     let whole = || gated::on(x.matmul(&w), x.matmul(&u)).matmul(&down) + &x;
     let (y, c) = counted(whole);
-    println!("gated: {} kernels, {} bytes written", c.kernels, c.bytes_written);
     assert_eq!((c.kernels, c.bytes_written), (3, 4 * (2 * m * h + m * k) as u64), "{c:?}");
     assert!(y.allclose(&thalweg::with_fusion(false, whole), 1e-3, 1e-2).unwrap());
 }
