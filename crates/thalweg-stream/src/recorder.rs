@@ -1,6 +1,7 @@
 //! Recording: one operation after the other, in relative form.
 
 mod deferral;
+mod dense;
 mod kept;
 mod running;
 
@@ -13,6 +14,7 @@ use crate::mode::Mode;
 use crate::recognizer::Recognizer;
 use crate::report;
 use crate::value::{Operand, Value};
+use dense::Parts;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -191,7 +193,7 @@ impl Recorder {
                 }
                 // What is written in another language knows no strides.
                 if matches!((op, v.state()), (Op::Foreign(_), Some(Ok(s))) if !s.view.is_dense()) {
-                    return self.record_dense(mode, op, dtype, shape, attr, args, ints);
+                    return self.record_dense(Parts { mode, op, dtype, shape, attr, ints }, args);
                 }
                 let Some(Err(error)) = v.state() else { continue };
                 return Value::failed(self.device, error.poisoned(), shape, dtype);
@@ -231,31 +233,6 @@ impl Recorder {
             self.maybe_cut(cut);
         }
         value
-    }
-
-    /// Records an operation whose operands have to lie row-major: those that do not are copied first.
-    #[cold]
-    #[allow(clippy::too_many_arguments, reason = "as of `record`")]
-    fn record_dense(
-        &mut self,
-        mode: Mode,
-        op: Op,
-        dtype: DType,
-        shape: Shape,
-        attr: u32,
-        args: &[Operand<'_>],
-        ints: &[i64],
-    ) -> Arc<Value> {
-        let mut copied = |arg: &Operand<'_>| match arg {
-            Operand::Value(v) if matches!(v.state(), Some(Ok(s)) if !s.view.is_dense()) => {
-                Some(self.record(mode, Op::Cast, v.dtype(), *v.shape(), 0, &[*arg], &[]))
-            }
-            _ => None,
-        };
-        let made: Vec<Option<Arc<Value>>> = args.iter().map(&mut copied).collect();
-        let args: Vec<Operand<'_>> =
-            args.iter().zip(&made).map(|(arg, made)| made.as_ref().map_or(*arg, Operand::Value)).collect();
-        self.record(mode, op, dtype, shape, attr, &args, ints)
     }
 
     /// The operation that made a value which is pending here.

@@ -14,7 +14,7 @@ use thalweg_ir::{ElementOp, Op};
 
 /// What is known of a kernel whose trace follows from its operands' dtypes, and from which of them are numbers: what
 /// `#[kernel]` keeps for each.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Prepared(RwLock<Vec<(Signature, Option<Arc<Program>>)>>);
 
 /// The float dtype of a call, and which operands are numbers.
@@ -60,7 +60,6 @@ enum Step {
 
 impl Prepared {
     /// Nothing is known.
-    #[allow(clippy::new_without_default, reason = "of statics, which #[kernel] writes")]
     pub const fn new() -> Prepared {
         Prepared(RwLock::new(Vec::new()))
     }

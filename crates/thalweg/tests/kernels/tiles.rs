@@ -58,7 +58,7 @@ fn a_quantised_product_is_one_kernel() {
     };
     let (y, c) = counted(whole);
     assert_eq!((c.kernels, c.bytes_written), (1, 4 * (m * n) as u64), "{c:?}");
-    assert!(y.allclose(&thalweg::with_fusion(false, whole), 1e-4, 1e-3).unwrap());
+    assert!(y.allclose(thalweg::with_fusion(false, whole), 1e-4, 1e-3).unwrap());
 }
 
 /// Two products of one input, a function of both, and a third: what stands between them is computed in them.
@@ -71,5 +71,5 @@ fn a_gated_network_is_its_products() {
     let whole = || gated::on(x.matmul(&w), x.matmul(&u)).matmul(&down) + &x;
     let (y, c) = counted(whole);
     assert_eq!((c.kernels, c.bytes_written), (3, 4 * (2 * m * h + m * k) as u64), "{c:?}");
-    assert!(y.allclose(&thalweg::with_fusion(false, whole), 1e-3, 1e-2).unwrap());
+    assert!(y.allclose(thalweg::with_fusion(false, whole), 1e-3, 1e-2).unwrap());
 }
