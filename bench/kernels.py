@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The kernels of `cargo run --release --example kernels -- --time` in numba (parallel, fastmath), in turns with them.
 
-    bench/kernels.py [ROUNDS]
+    bench/kernels.py [ROUNDS] [SIZE]
 
 Needs numba and numpy, and takes jax for the recurrence, too, where it is installed. Prints the least time of each in
-milliseconds, tensors of 4096 by 4096 f32 (the recurrence 64 by 4096, softmax 4096 by 1024), and the ratio to the best.
+milliseconds, tensors of SIZE by SIZE f32 (4096; the recurrence of a 64th of the rows, softmax a quarter as wide), and the ratio to the best.
 """
 
 import math
@@ -15,7 +15,9 @@ import time
 import numpy as np
 from numba import njit, prange
 
-N = 4096
+N = int(sys.argv[2]) if len(sys.argv) > 2 else 4096
+# Shorter ones are called more often.
+CALLS = 15 * max(1, 4096 // N)
 F = np.float32
 HOW = dict(parallel=True, fastmath=True, error_model="numpy")
 
@@ -245,7 +247,7 @@ def build():
 
 
 def own_times():
-    out = subprocess.run(["target/release/examples/kernels", "--time"], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(["target/release/examples/kernels", "--time", str(N)], check=True, capture_output=True, text=True).stdout
     lines = [line.split() for line in out.splitlines()]
     return {words[0]: float(words[1]) for words in lines if len(words) == 2 and words[0] in globals()}
 
@@ -255,7 +257,7 @@ def main():
     build()
     own, peer = {}, {}
     for _ in range(turns):
-        for best, times in ((own, own_times()), (peer, numba_times(15))):
+        for best, times in ((own, own_times()), (peer, numba_times(CALLS))):
             for name, ms in times.items():
                 best[name] = min(best.get(name, 1e9), ms)
     for name, ms in own.items():

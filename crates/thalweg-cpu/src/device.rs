@@ -127,6 +127,10 @@ impl CpuDevice {
                 let inputs = [compile(&inputs[0])?, compile(&inputs[1])?];
                 Compiled::Whole(Arc::new(ScatterProgram::new(*op, *dtype, inputs, self.pool.clone(), threads)))
             }
+            Kernel::Foreign { of, .. } => {
+                let message = format!("{} is written in CUDA C++", of.source().name);
+                return Err(Error::Compile { device: "cpu".into(), message });
+            }
             Kernel::Group { kernels, parts } => {
                 // The same programs as those of launches of their own.
                 let program = |kernel: &Kernel| match self.compiled(kernel)? {

@@ -5,6 +5,8 @@
 //! writes them anew. What is the same in all, the prelude, is left out. Where there is an NVRTC, each is compiled for
 //! the chips that matter.
 
+mod foreign;
+
 use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
 use crate::lower::plan;
@@ -466,6 +468,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("loop_mandelbrot", mandelbrot()),
         ("recurrence", combined(Along::Scan)),
         ("fold_by_two", combined(Along::Fold)),
+        ("users_own", foreign::transposed()),
     ]
 }
 

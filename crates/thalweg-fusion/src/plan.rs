@@ -45,11 +45,12 @@ pub enum KernelPlan {
         /// Every operation computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// A scatter, or a matrix product on a device without contractions, its operands read through views. A scatter
-    /// computes index and values where they are not in memory.
+    /// A scatter, an operation in another language, or a matrix product on a device without contractions, its operands read
+    /// through views. A scatter computes index and values where they are not in memory.
     Opaque {
-        /// The operation.
-        op: usize,
+        /// The operations whose results are written, ascending: one, but for several results of one call of an operation
+        /// in another language.
+        stores: Vec<usize>,
         /// What its operands are views of.
         operands: Vec<ValueId>,
         /// Every operation computed in it, ascending.
@@ -172,7 +173,7 @@ impl KernelPlan {
             let [points, rows, columns]: [&[usize]; 3] = match part {
                 KernelPlan::Map { stores, row_stores, column_stores, .. } => [stores, row_stores, column_stores],
                 KernelPlan::Contraction { stores, row_stores, .. } => [stores, row_stores, &[]],
-                KernelPlan::Opaque { op, .. } => [std::slice::from_ref(op), &[], &[]],
+                KernelPlan::Opaque { stores, .. } => [stores, &[], &[]],
                 KernelPlan::Group { .. } => unreachable!("a part has no parts"),
             };
             points.iter().chain(rows).chain(columns).copied()

@@ -281,6 +281,21 @@ impl<'a> Indexed<'a> {
         self.scalar_at[i] as usize + before
     }
 
+    /// Whether two operations are results of one call of an operation in another language: of the same operands, sizes and
+    /// numbers.
+    pub fn is_same_call(&self, a: usize, b: usize) -> bool {
+        let (x, y) = (&self.seg.ops[a], &self.seg.ops[b]);
+        let numbers = |i: usize| {
+            let count = self.seg.ops[i].args().filter(|a| *a == Arg::Scalar).count();
+            &self.seg.scalars[self.first_scalar(i)..][..count]
+        };
+        matches!(x.op, Op::Foreign(_))
+            && (x.op, x.args) == (y.op, y.args)
+            && x.attr != y.attr
+            && self.ints(a) == self.ints(b)
+            && numbers(a) == numbers(b)
+    }
+
     /// Number of the segment's scalar that the first scalar argument of operation `i` is.
     pub fn first_scalar(&self, i: usize) -> usize {
         self.scalar_at[i] as usize

@@ -271,9 +271,11 @@ impl Asked {
                 row_stores: all(row_stores),
                 ops: all(ops),
             },
-            KernelPlan::Opaque { operands, ops, .. } => {
-                KernelPlan::Opaque { op: i, operands: operands.iter().map(|&v| value(v)).collect(), ops: all(ops) }
-            }
+            KernelPlan::Opaque { operands, ops, .. } => KernelPlan::Opaque {
+                stores: vec![i],
+                operands: operands.iter().map(|&v| value(v)).collect(),
+                ops: all(ops),
+            },
             KernelPlan::Group { .. } => unreachable!("one operation is no group"),
         }
     }

@@ -96,7 +96,7 @@ struct ComparedProgram {
 /// loads run, differs with how a strip or a block is cut.
 fn counted(geometry: &Geometry) -> bool {
     match geometry {
-        Geometry::Contraction(_) | Geometry::Scatter(_) => false,
+        Geometry::Contraction(_) | Geometry::Scatter(_) | Geometry::Foreign(_) => false,
         Geometry::Rows(g) => !g.accesses.iter().any(|a| a.map.as_ref().is_some_and(|m| m.is_masked())),
         Geometry::Group(parts) => parts.iter().all(counted),
         Geometry::Map(_) | Geometry::Boxes(_) => true,

@@ -6,6 +6,7 @@
 
 mod dtype;
 pub mod element;
+mod foreign;
 pub mod monoid;
 mod op;
 mod region;
@@ -15,6 +16,7 @@ mod view;
 
 pub use dtype::{Compute, DType, FloatInfo};
 pub use element::ElementOp;
+pub use foreign::{Foreign, ForeignLaunch, ForeignSource};
 pub use monoid::{Monoid, ReduceOp};
 pub use op::{
     Arg, COMPONENT, InputKind, Op, REVERSE, RandomKind, RelArg, RelOp, ScanOp, ScatterOp, pack_order, unpack_order,

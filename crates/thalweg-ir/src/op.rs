@@ -8,7 +8,7 @@
 //! ([`RelOp`], [`RelArg`]), and a size is always a concrete `usize`.
 
 use crate::region::MAX_ARGS;
-use crate::{DType, ElementOp, Loop, Monoid, ReduceOp};
+use crate::{DType, ElementOp, Foreign, Loop, Monoid, ReduceOp};
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -71,6 +71,10 @@ pub enum Op {
     /// A component of a scan along an axis by a combine of the user's own. `attr`: the axis, [`REVERSE`] as of a scan, the
     /// component from bit [`COMPONENT`] on. Arguments: the components of the elements, of one shape.
     ScanBy(Loop),
+    /// A result of an operation that is written in another language. `attr`: which one. Arguments: the operands, which
+    /// are in memory row-major, then the numbers. Integers: the launch ([`ForeignLaunch`](crate::ForeignLaunch)), the sizes
+    /// that it is given, the bytes of each result.
+    Foreign(Foreign),
 }
 
 /// In [`RelOp::attr`] of [`Op::FoldBy`] and [`Op::ScanBy`]: the lowest bit of the component's number.
@@ -202,6 +206,7 @@ impl Op {
             Op::Loop(_) => "loop",
             Op::FoldBy(_) => "fold",
             Op::ScanBy(_) => "scan",
+            Op::Foreign(f) => &f.source().name,
         }
     }
 
@@ -223,20 +228,30 @@ impl Op {
         }
     }
 
-    /// The name, of what has a region with all that this does: a text without spaces that [`Op::from_name`] reads.
+    /// Whether it may have more than three arguments.
+    #[inline]
+    fn takes_many(self) -> bool {
+        matches!(self, Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Foreign(_))
+    }
+
+    /// The name, of what is interned with all that it does: a text without spaces that [`Op::from_name`] reads.
     pub fn spelled(self) -> Cow<'static, str> {
         match self {
             Op::Loop(l) => Cow::Owned(l.to_string()),
             Op::FoldBy(l) => Cow::Owned(format!("fold:{l}")),
             Op::ScanBy(l) => Cow::Owned(format!("scan:{l}")),
+            Op::Foreign(f) => Cow::Owned(f.to_string()),
             other => Cow::Borrowed(other.name()),
         }
     }
 
-    /// The operation of that name; of what has a region that of what [`Op::spelled`] gives.
+    /// The operation of that name; of what is interned that of what [`Op::spelled`] gives.
     pub fn from_name(name: &str) -> Option<Op> {
         if name.starts_with("loop{") {
             return Loop::parse(name).map(Op::Loop);
+        }
+        if name.starts_with("foreign{") {
+            return Foreign::parse(name).map(Op::Foreign);
         }
         if let Some((way, l)) = name.split_once(':').filter(|(way, _)| matches!(*way, "fold" | "scan")) {
             let combine = Loop::parse(l).filter(|l| l.is_combine())?;
@@ -246,7 +261,7 @@ impl Op {
         element.or_else(|| Op::OTHERS.iter().copied().find(|op| op.name() == name))
     }
 
-    /// Every operation that is not elementwise, but for those with regions, of which there is no end.
+    /// Every operation that is not elementwise, but for what is interned, of which there is no end.
     pub const OTHERS: &[Op] = &[
         Op::Cast,
         Op::Full,
@@ -392,7 +407,7 @@ pub struct RelOp {
     pub args: [RelArg; MAX_ARGS],
 }
 
-/// Arguments that any operation may have; more than that those with regions alone have.
+/// Arguments that any operation may have; more than that those alone have that are interned.
 const FEW: usize = 3;
 
 impl PartialEq for RelOp {
@@ -402,13 +417,13 @@ impl PartialEq for RelOp {
         let ([a, b, c, rest @ ..], [x, y, z, others @ ..]) = (&self.args, &other.args);
         let differ = self.attr ^ other.attr | a.0 ^ x.0 | b.0 ^ y.0 | c.0 ^ z.0;
         let same = differ == 0 && self.op == other.op && (self.dtype, self.rank) == (other.dtype, other.rank);
-        same && (self.op.region().is_none() || rest == others)
+        same && (!self.op.takes_many() || rest == others)
     }
 }
 
 impl Hash for RelOp {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let args = if self.op.region().is_some() { &self.args[..] } else { &self.args[..FEW] };
+        let args = if self.op.takes_many() { &self.args[..] } else { &self.args[..FEW] };
         (self.op, self.dtype, self.rank, self.attr, args).hash(state);
     }
 }
@@ -434,6 +449,7 @@ impl RelOp {
             Op::Slice => 3 * rank,
             Op::Window => 2,
             Op::Pad | Op::Put => 2 * rank,
+            Op::Foreign(f) => f.source().int_count(),
             _ => 0,
         }
     }

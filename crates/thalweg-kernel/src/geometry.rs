@@ -6,7 +6,7 @@ pub mod in_place;
 use crate::IndexMap;
 use contraction::{Contraction, ContractionGeometry};
 use std::sync::Arc;
-use thalweg_ir::{DType, MAX_RANK, ScatterOp};
+use thalweg_ir::{DType, Foreign, ForeignLaunch, MAX_RANK, ScatterOp};
 
 /// Where one access of a [`crate::Body`] goes in one launch.
 #[derive(Clone, Debug)]
@@ -130,6 +130,19 @@ pub struct ScatterGeometry {
     pub inputs: [Option<Box<Geometry>>; 2],
 }
 
+/// One launch of an operation that is written in another language.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForeignGeometry {
+    /// Blocks, threads, and what arithmetic they are said to do.
+    pub launch: ForeignLaunch,
+    /// The sizes that it is given.
+    pub sizes: Vec<i64>,
+    /// Of each operand, the position of its first element, and its elements.
+    pub operands: Vec<(isize, usize)>,
+    /// Bytes of each result, whether wanted or not.
+    pub results: Vec<usize>,
+}
+
 /// A device-independent program: what is computed, without sizes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Kernel {
@@ -157,6 +170,14 @@ pub enum Kernel {
         dtype: DType,
         /// How index and values are computed, where they are not in memory.
         inputs: [Option<Box<Computed>>; 2],
+    },
+    /// An operation that is written in another language. Operands: its own, row-major, then the results that are wanted.
+    /// Scalars: its numbers.
+    Foreign {
+        /// What it is.
+        of: Foreign,
+        /// The numbers of the results that are operands; the others go to scratch memory.
+        wanted: Vec<u16>,
     },
     /// Kernels that need nothing of each other, in one launch. Operands: what the first part reads, what the second
     /// reads and so on, then what the first part writes, what the second writes and so on. Scalars: the first part's,
@@ -209,6 +230,8 @@ pub enum Geometry {
     Contraction(Box<ContractionGeometry>),
     /// For [`Kernel::Scatter`].
     Scatter(ScatterGeometry),
+    /// For [`Kernel::Foreign`].
+    Foreign(ForeignGeometry),
     /// For [`Kernel::Group`]: one a part, of the kind of its kernel.
     Group(Vec<Geometry>),
 }

@@ -35,8 +35,8 @@ pub use geometry::contraction::{
 };
 pub use geometry::in_place::{copies, kept_in_place, reads_in_place};
 pub use geometry::{
-    AccessGeometry, Computed, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation, Precision,
-    RowGeometry, ScatterGeometry,
+    AccessGeometry, Computed, ForeignGeometry, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation,
+    Precision, RowGeometry, ScatterGeometry,
 };
 pub use index::{Bordered, Bound, IndexMap, Positions};
 pub use online::{

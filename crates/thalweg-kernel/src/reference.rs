@@ -191,6 +191,8 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
             let components: Vec<&Array> = (0..args.len()).map(array).collect();
             along::combined(rel, l, &components, shape)
         }
+        // The front records its reference instead.
+        Op::Foreign(_) => panic!("{}: it is written in another language, which is not interpreted", rel.op.name()),
         Op::Loop(l) => Array::from_fn(shape, dtype, |p| {
             let of = |(arg, &dtype): (&RefArg<'_>, &DType)| match arg {
                 RefArg::Array(a) => a.get(p),

@@ -1,4 +1,4 @@
-//! What becomes of a segment in which an index was out of range.
+//! What becomes of a segment in which an index was out of range, or an operation in another language does not compile.
 //!
 //! In: the segment, where its gathers and scatters were recorded ([`Site`]), and those of its inputs that are still as
 //! they were. Out: for each result its value or its error. Only what depends on an index out of range fails, with an
@@ -31,7 +31,7 @@ pub enum Counted {
     Combined,
 }
 
-/// Who records a gather or a scatter.
+/// Who records a gather, a scatter, or an operation in another language.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     /// The function that the caller called.
@@ -46,7 +46,7 @@ thread_local! {
     static NEXT: Cell<Option<Site>> = const { Cell::new(None) };
 }
 
-/// Says who records the next gather or scatter on this thread.
+/// Says who records the next one of these on this thread.
 #[inline]
 pub fn site(site: Site) {
     NEXT.set(Some(site));
@@ -80,8 +80,8 @@ pub(crate) struct Sorted {
 }
 
 impl Failure<'_> {
-    /// What is to be told of each result, of which those in `wanted` were to be written; `None` where no index was
-    /// found that is out of range.
+    /// What is to be told of each result, of which those in `wanted` were to be written; `None` where nothing
+    /// was found that fails.
     pub fn sort_out(&self, wanted: &BitSet) -> Option<Sorted> {
         let ops = self.segment.ops;
         let needed = self.ancestors(wanted.iter());
@@ -91,8 +91,12 @@ impl Failure<'_> {
                 Arg::Op(o) => errors[o].clone(),
                 _ => None,
             });
-            let checked = of_args.is_none() && needed.has(i) && matches!(rel.op, Op::Gather | Op::Scatter(_));
-            errors.push(of_args.or_else(|| if checked { self.out_of_range(i) } else { None }));
+            errors.push(of_args.or_else(|| match rel.op {
+                _ if !needed.has(i) => None,
+                Op::Gather | Op::Scatter(_) => self.out_of_range(i),
+                Op::Foreign(_) => self.not_compiled(i),
+                _ => None,
+            }));
         }
         if errors.iter().all(Option::is_none) {
             return None;
@@ -162,6 +166,15 @@ impl Failure<'_> {
                 format!("{name}: index {given} is out of range for axis {axis} of size {size}, at {at}")
             }
         }))
+    }
+
+    /// The error of an operation in another language that does not compile, with the line of its call.
+    fn not_compiled(&self, i: usize) -> Option<Error> {
+        let error = self.compute(&[i]).err().filter(|e| matches!(e, Error::Compile { .. }))?;
+        let Some((_, Site { name, at, .. })) = self.sites.iter().find(|s| s.0 as usize == i) else {
+            return Some(error);
+        };
+        Some(Error::Host { operation: (*name).into(), at, cause: Arc::new(error) })
     }
 
     /// The results of operations that depend on nothing out of range, by a run of their own.

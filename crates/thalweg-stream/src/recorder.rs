@@ -1,6 +1,7 @@
 //! Recording: one operation after the other, in relative form.
 
 mod deferral;
+mod dense;
 mod kept;
 mod running;
 
@@ -13,6 +14,7 @@ use crate::mode::Mode;
 use crate::recognizer::Recognizer;
 use crate::report;
 use crate::value::{Operand, Value};
+use dense::Parts;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -189,6 +191,10 @@ impl Recorder {
                 if v.state().is_none() {
                     return self.record_from_left(mode, op, dtype, shape, attr, args, ints);
                 }
+                // What is written in another language knows no strides.
+                if matches!((op, v.state()), (Op::Foreign(_), Some(Ok(s))) if !s.view.is_dense()) {
+                    return self.record_dense(Parts { mode, op, dtype, shape, attr, ints }, args);
+                }
                 let Some(Err(error)) = v.state() else { continue };
                 return Value::failed(self.device, error.poisoned(), shape, dtype);
             }
@@ -214,7 +220,7 @@ impl Recorder {
             }
             None => Arc::new(value),
         };
-        if matches!(op, Op::Gather | Op::Scatter(_))
+        if matches!(op, Op::Gather | Op::Scatter(_) | Op::Foreign(_))
             && let Some(site) = take_site()
         {
             self.sites.push((self.ops.len() as u32, site));
@@ -432,21 +438,31 @@ impl Recorder {
         self.recognizer.restart(self.mode.index());
     }
 
-    /// Where an index was out of range, what becomes of each result.
+    /// Where an index was out of range, or an operation in another language does not compile, what becomes of each result.
     #[cold]
     fn sort_out(&self, error: &Error) -> Option<Sorted> {
-        if !matches!(error, Error::Index(_)) || self.saved.len() != self.inputs.len() || self.mode.reference {
+        // What does not compile is found out before anything runs.
+        let compiling =
+            matches!(error, Error::Compile { .. }) && self.ops.iter().any(|o| matches!(o.op, Op::Foreign(_)));
+        let indexed = matches!(error, Error::Index(_)) && self.saved.len() == self.inputs.len();
+        if !(compiling || indexed) || self.mode.reference {
             return None;
         }
+        let saved: Vec<_> = match compiling {
+            true => {
+                self.inputs.iter().map(|v| v.as_ref().map(|v| (v.dtype(), view_of(v), None))).collect::<Option<_>>()?
+            }
+            false => self.saved.clone(),
+        };
         let there = |v: &Arc<Value>| matches!(v.state(), Some(Ok(_)));
         let inputs: Vec<Option<Arc<Value>>> = self
             .inputs
             .iter()
-            .zip(&self.saved)
+            .zip(&saved)
             .map(|(v, s)| v.as_ref().or(s.2.as_ref()).filter(|v| there(v)).cloned())
             .collect();
         let shapes = self.values.iter().map(|v| *v.shape()).collect();
-        let laid: Laid = (shapes, self.saved.iter().map(|s| (s.0, s.1)).collect());
+        let laid: Laid = (shapes, saved.iter().map(|s| (s.0, s.1)).collect());
         let failure = Failure {
             device: self.device,
             mode: self.mode,
@@ -458,7 +474,7 @@ impl Recorder {
         };
         let sorted = failure.sort_out(&self.planned);
         if let Some(Sorted { made, .. }) = &sorted {
-            tracing::warn!(%error, operations = self.ops.len(), computed = made.len(), "an index was out of range");
+            tracing::warn!(%error, operations = self.ops.len(), computed = made.len(), "a segment failed in part");
         }
         sorted
     }

@@ -1,5 +1,5 @@
 //! Kernels from one line to forty: docs/custom-kernels.md goes through them. Each is checked against itself on
-//! numbers; `--time` also times them on large tensors, beside `bench/kernels.py`.
+//! numbers; `--time` also times them on large tensors (`--time 1024` on smaller ones), beside `bench/kernels.py`.
 //!
 //! ```sh
 //! cargo run --release --example kernels -- --time
@@ -210,10 +210,12 @@ fn main() -> Result<(), Error> {
         let (_, told) = thalweg::explain(&kernel);
         println!("{name}: {} operations, kernels {}", told.unfused().kernels, told.totals().kernels);
     }
-    if std::env::args().any(|a| a == "--time") {
-        for (name, kernel) in all(4096) {
+    let mut arguments = std::env::args().skip_while(|a| a != "--time");
+    if arguments.next().is_some() {
+        let size = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(4096);
+        for (name, kernel) in all(size) {
             let mut best = f64::INFINITY;
-            for _ in 0..15 {
+            for _ in 0..15 * (4096 / size).max(1) {
                 let begin = Instant::now();
                 let y = kernel();
                 thalweg::synchronize()?;

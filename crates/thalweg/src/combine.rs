@@ -5,16 +5,20 @@
 //!
 //! * a fold `y = x_0 ∘ x_1 ∘ …` has the derivative of `(before_i ∘ x_i) ∘ after_i` by `x_i`, what stands before and after it
 //!   being two scans;
-//! * of scans the linear recurrence `h_t = a_t·h_{t-1} + b_t` has one: with `dh` the gradient of `h`, that of `b` is the
-//!   recurrence `λ_t = dh_t + a_{t+1}·λ_{t+1}` from the last element to the first, that of `a` is `λ_t·h_{t-1}`.
+//! * the linear recurrence `h_t = a_t·h_{t-1} + b_t` has one: with `dh` the gradient of `h`, that of `b` is the
+//!   recurrence `λ_t = dh_t + a_{t+1}·λ_{t+1}` from the last element to the first, that of `a` is `λ_t·h_{t-1}`;
+//! * any other scan, and a fold whose gradient is to be differentiated, has that of the same in recorded steps (`steps.rs`).
+
+mod steps;
 
 use crate::grad::{Backward, custom_grad};
 use crate::operand::Arg;
-use crate::record::{push, push_all, record1};
+use crate::record::{push_all, record1};
 use crate::tape::{Tracking, is_tracking};
-use crate::{Border, DType, Scalar, Shape, Tensor};
+use crate::{Border, Scalar, Tensor};
+use steps::{Part, put, weighted};
 use thalweg_ir::{COMPONENT, ElementOp, Loop, Op, REVERSE, ReduceOp, RegionNode, ScanOp};
-use thalweg_kernel::{Along, reference};
+use thalweg_kernel::Along;
 
 /// A fold or scan.
 #[derive(Clone)]
@@ -46,11 +50,6 @@ impl Combined {
         };
         let own = self.of.identity().next() == Some(found.0.monoid().identity(self.of.carried(0)));
         (own || self.along != Along::Fold).then_some(found)
-    }
-
-    /// Whether it has a derivative.
-    pub fn is_differentiable(&self) -> bool {
-        self.along == Along::Fold || self.plain().is_some() || self.of.linear().is_some()
     }
 
     fn reversed(&self) -> Combined {
@@ -100,7 +99,10 @@ impl Combined {
     }
 
     fn tracked_scan(&self, elements: &[Tensor], numbers: &[usize]) -> Vec<Tensor> {
-        let [a, b] = self.of.linear().expect("asked before");
+        let Some([a, b]) = self.of.linear() else {
+            let each = self.clone();
+            return self.with_rule(elements, numbers, move |x, which, dy| each.gradients_in_steps(x, which, dy));
+        };
         let one = |&n: &usize| match n == a {
             true => elements[a].scanned(ScanOp::Prod, self.axis, self.along == Along::Reversed),
             false => self.recurrence(&elements[a], &elements[b], [a, b]),
@@ -145,18 +147,29 @@ impl Combined {
     }
 
     fn tracked_fold(&self, elements: &[Tensor], numbers: &[usize]) -> Vec<Tensor> {
-        let (own, each, which) = (self.clone(), self.clone(), numbers.to_vec());
+        let each = self.clone();
+        self.with_rule(elements, numbers, move |x, which, dy| each.fold_gradients(x, which, dy))
+    }
+
+    /// The components of these numbers, whose gradients with respect to the elements the rule gives.
+    fn with_rule(
+        &self,
+        elements: &[Tensor],
+        numbers: &[usize],
+        rule: impl Fn(&[Tensor], &[usize], &[Tensor]) -> Vec<Option<Tensor>> + Send + Sync + 'static,
+    ) -> Vec<Tensor> {
+        let which = numbers.to_vec();
         custom_grad(
             elements,
-            |x: Vec<Tensor>| -> Vec<Tensor> { numbers.iter().map(|&n| own.component(&x, n)).collect() },
-            move |Backward { inputs: x, gradients: dy, .. }| each.fold_gradients(&x, &which, &dy),
+            |x: Vec<Tensor>| -> Vec<Tensor> { numbers.iter().map(|&n| self.component(&x, n)).collect() },
+            move |Backward { inputs: x, gradients: dy, .. }| rule(&x, &which, &dy),
         )
     }
 
     /// The gradients of the elements of a fold, where those of the components of these numbers are `dy`.
     fn fold_gradients(&self, x: &[Tensor], numbers: &[usize], dy: &[Tensor]) -> Vec<Option<Tensor>> {
         if x.iter().chain(dy).any(Tensor::is_tracked) {
-            panic!("a fold by a combine of one's own has no second derivative; say what it is with `custom_grad`");
+            return self.gradients_in_steps(x, numbers, dy);
         }
         let beside = |along: Along| -> Vec<Part> {
             let scan = Combined { along, ..self.clone() };
@@ -173,66 +186,9 @@ impl Combined {
         let _tracking = Tracking::set(true);
         let own: Vec<Part> = leaves.iter().cloned().map(Part::Tensor).collect();
         let y = put(self.of, &put(self.of, &beside(Along::Scan), &own), &beside(Along::Reversed));
-        let products = numbers.iter().zip(dy).filter_map(|(&n, dy)| match &y[n] {
-            Part::Tensor(y) if y.is_tracked() => Some((y * dy).sum(..)),
-            _ => None,
-        });
-        let sum = products.reduce(|a, b| a + b);
+        let sum = weighted(&y, numbers, dy);
         let gradients = sum.map(|sum| sum.backward());
         let of = |x: &Tensor| gradients.as_ref().and_then(|g| g.get(x)).cloned();
         leaves.iter().map(|x| x.is_tracked().then(|| of(x).unwrap_or_else(|| x.detach().zeros_like()))).collect()
     }
-}
-
-/// A part of what is put together: tensors of one shape, and numbers.
-#[derive(Clone)]
-enum Part {
-    Tensor(Tensor),
-    Scalar(Scalar),
-}
-
-/// Two partial results put together, in recorded operations.
-fn put(of: Loop, before: &[Part], after: &[Part]) -> Vec<Part> {
-    let region = of.region();
-    let mut values: Vec<Part> = Vec::with_capacity(region.nodes.len());
-    for (i, node) in region.nodes.iter().enumerate() {
-        let value = match node {
-            RegionNode::Carried(n) => before[*n as usize].clone(),
-            RegionNode::Arg(n) => after[*n as usize].clone(),
-            RegionNode::Const { bits, dtype } => Part::Scalar(Scalar::from_bits(*bits, *dtype)),
-            RegionNode::Cast { dtype, arg } => match &values[*arg as usize] {
-                Part::Tensor(t) => Part::Tensor(t.cast(*dtype)),
-                Part::Scalar(s) => Part::Scalar(reference::cast(*s, *dtype)),
-            },
-            RegionNode::Element { op, args } => {
-                let args = &args[..op.row().arity];
-                element(*op, args.iter().map(|&a| (&values[a as usize], of.dtype(a))), of.dtype(i as u32))
-            }
-            RegionNode::Loop { .. } | RegionNode::Result { .. } => unreachable!("a combine has no loops"),
-        };
-        values.push(value);
-    }
-    region.next.iter().map(|&n| values[n as usize].clone()).collect()
-}
-
-/// An operation on parts, of which one is a tensor (numbers alone were computed when the combine was traced).
-fn element<'a>(op: ElementOp, args: impl Iterator<Item = (&'a Part, DType)>, dtype: DType) -> Part {
-    let (mut all, mut n, mut shape) = ([Arg::Scalar(0); 3], 0, Shape::SCALAR);
-    for (part, dtype) in args {
-        all[n] = match part {
-            Part::Tensor(t) => {
-                shape = *t.shape();
-                Arg::Tensor(t)
-            }
-            Part::Scalar(s) => Arg::Scalar(s.to_bits(dtype)),
-        };
-        n += 1;
-    }
-    let [a, b, c] = all;
-    let op = Op::Element(op);
-    Part::Tensor(match n {
-        1 => push(op, dtype, shape, 0, [a], &[]),
-        2 => push(op, dtype, shape, 0, [a, b], &[]),
-        _ => push(op, dtype, shape, 0, [a, b, c], &[]),
-    })
 }

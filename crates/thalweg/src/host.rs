@@ -4,20 +4,19 @@
 //! like any other. Always true: the function runs when a result is asked for, at most once, and what it fails with is
 //! the error of that read; its operands are computed in as few kernels as if somebody had read them.
 
-use crate::grad::{Backward, InputGradients, Inputs, checked};
-use crate::{DType, Device, Element, Error, Shape, Tensor, tape};
+use crate::grad::{Backward, InputGradients, Inputs};
+use crate::opaque::{self, Back, Outputs};
+use crate::{DType, Device, Element, Error, Shape, Tensor};
 use half::{bf16, f16};
 use std::any::Any;
 use std::panic::Location;
 use std::sync::Arc;
 use thalweg_stream::{Caller, DeviceRef, Storage};
 
-type Outputs = dyn Fn(&[Tensor]) -> Vec<(Shape, DType)> + Send + Sync;
 type Run = dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync;
 /// Memory of each result, where the host sees that.
 type Places<'a> = Vec<Option<&'a mut [u8]>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Back = dyn Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> Vec<Option<Tensor>> + Send + Sync;
 
 /// An operation that is a function on the host: over slices of its operands, into slices of its results.
 ///
@@ -226,8 +225,7 @@ impl HostOp {
         O: IntoIterator<Item = (S, DType)>,
         S: Into<Shape>,
     {
-        let outputs = move |x: &[Tensor]| outputs(x).into_iter().map(|(shape, dtype)| (shape.into(), dtype)).collect();
-        HostOp { name, outputs: Arc::new(outputs), run: Arc::new(run), backward: None }
+        HostOp { name, outputs: opaque::outputs(outputs), run: Arc::new(run), backward: None }
     }
 
     /// The same operation with a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one it panics
@@ -245,14 +243,7 @@ impl HostOp {
     /// When it has another number of results than one, and as [`on_all`](HostOp::on_all).
     #[track_caller]
     pub fn on<I: Inputs>(&self, inputs: I) -> Tensor {
-        let mut all = self.on_all(inputs);
-        match (all.pop(), all.is_empty()) {
-            (Some(one), true) => one,
-            (last, _) => {
-                let count = all.len() + last.is_some() as usize;
-                panic!("{}: it has {count} results, not one; .on_all(..) gives all of them", self.name)
-            }
-        }
+        opaque::only(self.name, self.on_all(inputs))
     }
 
     /// Its results on these operands, which are on the device of the first.
@@ -263,35 +254,14 @@ impl HostOp {
     #[track_caller]
     pub fn on_all<I: Inputs>(&self, inputs: I) -> Vec<Tensor> {
         let from: Vec<Tensor> = inputs.tensors().into_iter().cloned().collect();
-        let tracked = from.iter().position(Tensor::is_tracked).filter(|_| tape::is_tracking());
-        if let (Some(i), None) = (tracked, &self.backward) {
-            panic!(
-                "{}: operand {i} of shape {} is tracked, and the operation has no backward; give it one with \
-                 .backward(..), or .detach() the operand",
-                self.name,
-                from[i].shape()
-            );
-        }
         let name = self.name;
-        let plain: Vec<Tensor> = from.iter().map(Tensor::detach).collect();
-        let outputs = (self.outputs)(&plain);
-        if let Some((shape, dtype)) = outputs.iter().find(|(shape, dtype)| shape.checked_bytes(dtype.size()).is_none())
-        {
-            panic!("{name}: a result of shape {shape} and dtype {dtype} is beyond any memory");
-        }
+        let (plain, outputs) = opaque::prepare(name, &from, self.backward.is_some(), &*self.outputs);
         let device = from.first().map_or_else(Device::default, Tensor::device);
         let caller = Caller { name, at: Location::caller() };
         let (run, of) = (self.run.clone(), outputs.clone());
         let call = move |places: Places<'_>| call(caller, &*run, &plain, &of, places);
         let values = thalweg_stream::host_call(caller, device.0, &outputs, call);
-        match &self.backward {
-            None => values.into_iter().map(Tensor::of).collect(),
-            Some(backward) => {
-                let backward = backward.clone();
-                let rule = move |inputs, outputs, gradients| backward(Backward { inputs, outputs, gradients });
-                tape::joint(&values, name, &from, checked(name, rule))
-            }
-        }
+        opaque::results(name, values, &from, &self.backward)
     }
 }
 

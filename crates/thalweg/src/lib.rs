@@ -53,6 +53,7 @@ mod conv;
 mod create;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod cuda_op;
 mod device;
 mod display;
 mod einsum;
@@ -86,6 +87,7 @@ mod ndarray;
 mod node;
 mod normalize;
 mod observe;
+mod opaque;
 mod operand;
 mod pad;
 mod pool;
@@ -118,6 +120,7 @@ pub use axes::{Axes, Axis, Sizes};
 pub use complex::Complex;
 pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
+pub use cuda_op::{CudaLaunch, CudaOp};
 pub use device::{Device, set_default_device};
 pub use element::{Data, Element};
 #[cfg(feature = "fft")]

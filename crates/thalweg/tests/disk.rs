@@ -6,7 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use thalweg::{Device, Tensor, counters, with_strict};
+use thalweg::kernel::{Real, Row};
+use thalweg::{DType, Device, Tensor, counters, kernel, with_strict};
 
 /// A folder of its own for each test, gone at its end.
 struct Place(PathBuf);
@@ -43,6 +44,8 @@ struct Said {
     results: String,
     /// The number of the constants at the end.
     costs: String,
+    /// Programs that were compiled.
+    compiled: u64,
 }
 
 fn start(place: &Path, environment: &[(&str, &str)]) -> Child {
@@ -65,6 +68,7 @@ fn said(output: Output) -> Said {
         calibrations: number(2),
         results: words[3].to_string(),
         costs: words[4].to_string(),
+        compiled: number(5),
     }
 }
 
@@ -95,6 +99,53 @@ fn programs() -> Vec<u32> {
     bits
 }
 
+/// Newton's method until it has converged, with an inner loop.
+#[kernel(max_turns = 50)]
+fn root<F: Real>(a: F, most: i32) -> (F, i32) {
+    let (mut x, mut n) = (1.0 + 0.5 * a, 0);
+    while n < most && (x * x - a).abs() > 1e-5 * a {
+        let mut i = 0;
+        while i < n && x > a {
+            x *= 0.75;
+            i += 1;
+        }
+        x = 0.5 * (x + a / x);
+        n += 1;
+    }
+    (x, n)
+}
+
+/// Softmax by a fold of its own, and a linear recurrence.
+#[kernel(row)]
+fn mixed<F: Real>(x: &Row<F>) -> (Row<F>, Row<F>) {
+    let none = (F::lit(f64::NEG_INFINITY), 0.0);
+    let (m, s) = x.map(|x| (x, 1.0)).fold(none, |(m1, s1), (m2, s2)| {
+        let m = m1.max(m2);
+        (m, s1 * (m1 - m).exp() + s2 * (m2 - m).exp())
+    });
+    let h = x.map(|x| (0.5, x)).scan(|(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2));
+    (x.map(|x| (x - m).exp() / s), h.map(|(_, h)| h))
+}
+
+/// Kernels with loops and rows between other operations, and one whose source is the user's own where the device runs it.
+fn kernels(device: &str) -> Vec<u32> {
+    let device = Device::from_name(device).unwrap();
+    let numbers: Vec<f32> = (0..40 * 70).map(|i| (i * 37 % 101) as f32 * 0.125 + 0.25).collect();
+    let x = Tensor::from_slice(&numbers, [40, 70]).to_device(device).unwrap();
+    let mut bits = vec![];
+    let mut take = |t: Tensor| bits.extend(t.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits));
+    let (y, n) = root::on(&x * 2.0, 40);
+    take(y + n.cast(DType::F32));
+    let (p, h) = mixed::on(&x * 0.5);
+    take(p * &x - h);
+    take(root::on(x.sum(1), 9).0.sqrt());
+    let text = "__global__ void f(const float *x, float *y, int n) {\n  for (int i = threadIdx.x; i < n; i += 32) y[i] = 2 * x[i];\n}";
+    let launch = |x: &[Tensor]| thalweg::CudaLaunch::new([1; 3], [32, 1, 1]).size(x[0].numel());
+    let twice = thalweg::CudaOp::new("twice", text, "f", |x| [(*x[0].shape(), DType::F32)], launch);
+    take(twice.reference(|x| &x[0] * 2.0).on(&(&x + 1.0)).sqrt());
+    bits
+}
+
 #[test]
 #[ignore = "run by the others as a process of its own"]
 fn child() {
@@ -105,11 +156,31 @@ fn child() {
         let brought = thalweg::disk::ship(&mut fs::File::open(file).unwrap()).unwrap();
         assert!(brought.entries > 0 && brought.ignored.is_empty());
     }
-    let bits = [programs(), with_strict(true, programs)].concat();
+    let bits = match std::env::var("TEST_KERNELS") {
+        Ok(device) => kernels(&device),
+        Err(_) => [programs(), with_strict(true, programs)].concat(),
+    };
     let hash = bits.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, &b| (h ^ b as u64).wrapping_mul(0x0100_0000_01b3));
     let c = counters();
     let costs = Device::default().costs().id();
-    println!("CHILD {} {} {} {hash:016x} {costs:016x}", c.plans_made, c.plans_loaded, c.calibrations);
+    let (made, loaded, compiled) = (c.plans_made, c.plans_loaded, c.programs_compiled);
+    println!("CHILD {made} {loaded} {} {hash:016x} {costs:016x} {compiled}", c.calibrations);
+}
+
+/// Plans are kept by the structure of loops and combines, which two processes number as they meet them. A GPU's programs
+/// come from disk, too; those of a CPU are compiled anew.
+#[test]
+fn plans_of_users_kernels_come_from_disk() {
+    let emulated = cfg!(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"));
+    for device in ["cpu", "cuda:emulated"].into_iter().take(1 + emulated as usize) {
+        let place = Place::new(&device.replace(':', "-"));
+        let first = run(&place, &[("TEST_KERNELS", device)]);
+        assert!(first.made >= 4 && first.loaded == 0 && first.compiled >= 4, "{device}: {first:?}");
+        let second = run(&place, &[("TEST_KERNELS", device)]);
+        assert_eq!((second.made, second.loaded), (0, first.made), "{device}: {second:?}");
+        assert_eq!(second.results, first.results, "{device}");
+        assert!(device == "cpu" || second.compiled == 0, "{device}: {second:?}");
+    }
 }
 
 #[test]

@@ -3,12 +3,13 @@
 //! In: a kernel and a geometry. Out: a [`Plan`], whose sources are compiled once a class (the [`Compiler`] remembers
 //! them by their text). Nothing here is text: `render` writes that from the classes chosen here.
 //!
-//! * `map`, `rows`, `scan`, `sort`, `contraction`, `scatter`: one kind of kernel each. `group`: launches that need nothing
+//! * `map`, `rows`, `scan`, `sort`, `contraction`, `scatter`, `foreign`: one kind of kernel each. `group`: launches that need nothing
 //!   of each other, as one.
 //! * `operands`: words of operands and scalars.
 
 mod combined;
 mod contraction;
+mod foreign;
 mod group;
 mod map;
 mod operands;
@@ -53,6 +54,9 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Result
         }
         (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
             add_scatter(&mut plan, (*op, *dtype), inputs, geometry, compiler)?;
+        }
+        (Kernel::Foreign { of, wanted }, Geometry::Foreign(geometry)) => {
+            foreign::add(&mut plan, (*of, wanted), geometry, compiler)?;
         }
         (Kernel::Group { kernels, parts }, Geometry::Group(geometries)) => {
             add_group(&mut plan, kernels, parts, geometries, compiler)?;

@@ -14,6 +14,7 @@ pub mod body;
 pub mod combined;
 pub mod contraction;
 pub mod elements;
+pub mod foreign;
 mod looped;
 pub mod map;
 mod monoid;
@@ -30,6 +31,7 @@ use combined::CombinedClass;
 use contraction::fed::{self, FedClass, FedTile};
 use contraction::streamed::{self, StreamedClass};
 use contraction::{CONTRACTIONS, FED, Math, Tile, TileClass};
+use foreign::ForeignClass;
 use map::MapClass;
 use rows::{RowsClass, SCANNED, Sharing};
 use scan::{ScanClass, Way};
@@ -72,6 +74,8 @@ pub enum UnitKey {
     Scatter(ScatterClass),
     /// A sort of the indices of one.
     ScatterSort(SortClass),
+    /// An operation whose source is the user's.
+    Foreign(ForeignClass),
 }
 
 /// What is compiled: options and the prelude, then what follows them here.
@@ -110,9 +114,12 @@ impl UnitKey {
             }
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
+            UnitKey::Foreign(class) => ("foreign", false, foreign::source(class)),
         };
+        // The user's own lines stay as they are.
+        let own = if matches!(self, UnitKey::Foreign(_)) { own } else { tidy(own.trim_start()) };
         let options = if self.is_of_hopper() { options_of_hopper(exact) } else { options(exact) };
-        (name, Source { options, own: format!("{}\n// {}\n{}", self.before(), self.about(), tidy(own.trim_start())) })
+        (name, Source { options, own: format!("{}\n// {}\n{own}", self.before(), self.about()) })
     }
 
     /// Whether it is for one chip only.
@@ -187,6 +194,7 @@ impl UnitKey {
                 let what = if class.along == Along::Fold { "Fold" } else { "Scan" };
                 format!("{what} of rows in memory by a combine of the user's own, a block a row.")
             }
+            UnitKey::Foreign(_) => "An operation whose source is the user's.".into(),
             UnitKey::Contraction(class) => {
                 let how = match class.math {
                     Math::Narrow => "on tensor cores",

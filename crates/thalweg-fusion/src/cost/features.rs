@@ -174,6 +174,11 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
         (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
         (Kernel::Contraction(c), Geometry::Contraction(g)) => contraction::contraction(c, g, left, reads, f),
         (Kernel::Scatter { op, inputs, .. }, Geometry::Scatter(g)) => scatter(*op, inputs, g, left, f),
+        (Kernel::Foreign { .. }, Geometry::Foreign(g)) => {
+            contiguous(left, reads, f);
+            f.work.simple += g.launch.additions.unwrap_or(0);
+            f.chunks += g.launch.grid.iter().map(|&n| u64::from(n)).product::<u64>();
+        }
         (Kernel::Group { kernels, parts }, Geometry::Group(all)) => {
             // All reads of all parts, then all writes.
             let (mut read, mut written) = (0, parts.iter().map(|p| p.reads as usize).sum::<usize>());

@@ -397,7 +397,7 @@ fn described(ix: &Indexed<'_>, kernel: &KernelPlan) -> (&'static str, String) {
             (if rows.is_some() { "rows" } else { "map" }, ix.shape(*domain).to_string())
         }
         KernelPlan::Contraction { products, .. } => ("contraction", ix.seg.shapes[products.product].to_string()),
-        KernelPlan::Opaque { op, .. } => (ix.seg.ops[*op].op.name(), ix.seg.shapes[*op].to_string()),
+        KernelPlan::Opaque { stores, .. } => (ix.seg.ops[stores[0]].op.name(), ix.seg.shapes[stores[0]].to_string()),
         KernelPlan::Group { parts } => {
             let all: Vec<String> = distinct(parts.iter().map(|p| described(ix, p).1).collect());
             let more = all.len().saturating_sub(SHAPES);

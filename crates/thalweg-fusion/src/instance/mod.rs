@@ -191,13 +191,15 @@ impl Worker<'_> {
                 step.out_of_range = out_of_range(ix, plan);
                 Ok(Some(step))
             }
-            KernelPlan::Opaque { op, operands, .. } => {
+            KernelPlan::Opaque { stores, operands, .. } => {
                 // A scatter into nothing still has to say that no index is in range.
-                let indices = ix.tensors(*op).nth(1).filter(|_| matches!(ix.seg.ops[*op].op, Op::Scatter(_)));
-                if shapes[*op].numel() == 0 && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
+                let scatter = Some(stores[0]).filter(|&op| matches!(ix.seg.ops[op].op, Op::Scatter(_)));
+                let indices = scatter.and_then(|op| ix.tensors(op).nth(1));
+                let nothing = plan.writes().all(|s| shapes[s].numel() == 0);
+                if nothing && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
                     return Ok(None);
                 }
-                opaque(ix, (*op, operands), kernel_index, slot, self.stored, self.classes).map(Some)
+                opaque(ix, (stores, operands), kernel_index, slot, self.stored, self.classes).map(Some)
             }
             KernelPlan::Group { .. } => unreachable!("a part has no parts"),
         }

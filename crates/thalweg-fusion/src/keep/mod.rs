@@ -400,6 +400,9 @@ impl<'a> Graph<'a> {
     }
 }
 
+/// Nanoseconds that are never worth it: of what is in another language nobody knows what it takes.
+const NEVER: f64 = 1e12;
+
 /// Nanoseconds that an operation takes to be done again where its arguments are there, in a kernel that somebody else
 /// needs; one that makes a launch of its own necessary counts that.
 fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
@@ -440,5 +443,6 @@ fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
         Op::Scan(_) => own + elements * costs.scan / threads,
         Op::Gather => own + elements * costs.gathered / threads,
         Op::Scatter(_) => own + elements * costs.scattered,
+        Op::Foreign(_) => NEVER,
     }
 }

@@ -9,7 +9,7 @@ use crate::write::movement::{layout, strided, view_base};
 use crate::write::rows;
 use crate::write::rules::{contracts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
-use thalweg_ir::Op;
+use thalweg_ir::{Op, View};
 
 /// See the module.
 pub(crate) struct Facts<'a> {
@@ -133,23 +133,31 @@ impl<'a> Facts<'a> {
         // tensor is; what index and values are strided views of is computed, each over its own shape, so that an index
         // which all columns share is computed once.
         let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
+        // What is written in another language knows no strides.
+        let dense = matches!(op, Op::Foreign(_));
         let mut operands = vec![];
         for (n, &v) in arguments.iter().enumerate() {
-            let viewed = self.viewed(v);
+            let viewed = if dense { self.viewed_as(v, View::is_dense) } else { self.viewed(v) };
             operands.push(viewed);
             match viewed {
                 ValueId::Op(o) if computes && n > 0 && !self.is_kernel(o) => {
                     used.insert(o);
                 }
+                _ if dense => self.reads_there(i, viewed),
                 _ => self.read_in_memory(i, viewed),
             }
         }
         self.operands.insert(i, operands);
     }
 
+    /// Whether two operations are results of one call of an operation in another language.
+    pub fn is_same_call(&self, a: usize, b: usize) -> bool {
+        self.ix.is_same_call(a, b)
+    }
+
     /// Whether an operation is what a kernel of its own kind is there for.
     fn is_kernel(&self, i: usize) -> bool {
-        self.ix.takes_rows(i) || matches!(self.ix.seg.ops[i].op, Op::Matmul | Op::Scatter(_))
+        self.ix.takes_rows(i) || matches!(self.ix.seg.ops[i].op, Op::Matmul | Op::Scatter(_) | Op::Foreign(_))
     }
 
     fn mark(v: ValueId, used: &mut BitSet) {
@@ -160,7 +168,12 @@ impl<'a> Facts<'a> {
 
     /// Operation `i` reads a value in memory, where it lies or as a view of what lies there.
     fn read_in_memory(&mut self, i: usize, v: ValueId) {
-        if let ValueId::Op(o) = self.viewed(v) {
+        self.reads_there(i, self.viewed(v));
+    }
+
+    /// Operation `i` reads a value where it lies in memory.
+    fn reads_there(&mut self, i: usize, v: ValueId) {
+        if let ValueId::Op(o) = v {
             self.required.insert(o);
             self.in_memory.entry(i).or_default().push(o);
         }
@@ -169,10 +182,15 @@ impl<'a> Facts<'a> {
     /// What a value is a strided view of, if anything. Which views others keep is known from the round before, so that
     /// it does not matter who is asked first.
     fn viewed(&self, v: ValueId) -> ValueId {
+        self.viewed_as(v, |_| true)
+    }
+
+    /// The same, where the view is such a one.
+    fn viewed_as(&self, v: ValueId, fits: impl Fn(&View) -> bool) -> ValueId {
         let kept = |j: usize| self.kept.has(j) && ValueId::Op(j) != v;
         let stored = |j: usize| kept(j) || self.ix.seg.live.has(j) && !self.is_alias(j);
         let (base, chain) = view_base(&self.ix, v, &stored);
-        if strided(&self.ix, layout(&self.ix, base), &chain).is_some() { base } else { v }
+        if strided(&self.ix, layout(&self.ix, base), &chain).is_some_and(|view| fits(&view)) { base } else { v }
     }
 
     /// Whether a live view need not be copied: its base lies in memory or is worth writing whole, and strides express
@@ -187,7 +205,7 @@ impl<'a> Facts<'a> {
             ValueId::Input(_) => true,
             ValueId::Op(b) => {
                 ix.seg.live.has(b)
-                    || matches!(ix.seg.ops[b].op, Op::Matmul | Op::Scatter(_))
+                    || matches!(ix.seg.ops[b].op, Op::Matmul | Op::Scatter(_) | Op::Foreign(_))
                     || ix.takes_rows(b)
                     || !ix.seg.mode.fused
                     || ix.seg.shapes[i].numel() >= ix.seg.shapes[b].numel()

@@ -52,11 +52,11 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     let ix = &facts.ix;
     let reach = Reach::of(facts, stores, stored)?;
     if let Some(&op) = stores.iter().find(|&&s| is_opaque(ix.seg.ops[s].op, ix.seg.mode)) {
-        if stores.len() > 1 {
+        if !stores.iter().all(|&s| s == op || facts.is_same_call(op, s)) {
             return Err(Rule::Opaque);
         }
         let operands = facts.operands[&op].clone();
-        let plan = KernelPlan::Opaque { op, operands, ops: reach.ops };
+        let plan = KernelPlan::Opaque { stores: stores.to_vec(), operands, ops: reach.ops };
         return Ok(Candidate { plan, loads: reach.loads });
     }
     if !reach.products.is_empty() {
@@ -210,13 +210,14 @@ impl<'f, 'a> Kernels<'f, 'a> {
         }
         let footprint = facts.footprint;
         match &candidate.plan {
-            KernelPlan::Opaque { op, operands, .. } => {
+            KernelPlan::Opaque { stores: written, operands, .. } => {
                 let slot = |v: ValueId| match v {
                     ValueId::Input(i) => Slot::Input(i),
                     ValueId::Op(i) => Slot::Buffer(i),
                 };
-                let step = opaque(ix, (*op, operands), 0, &slot, &is_stored, &self.classes)?;
-                let features = self.costs.features(&step.kernel, &step.geometry, &step.touched, &[step.bytes_written]);
+                let bytes: Vec<usize> = written.iter().map(|&s| ix.bytes(ValueId::Op(s))).collect();
+                let step = opaque(ix, (written, operands), 0, &slot, &is_stored, &self.classes)?;
+                let features = self.costs.features(&step.kernel, &step.geometry, &step.touched, &bytes);
                 let inputs = step.operands.iter().filter_map(|s| match s {
                     Slot::Input(i) => Some(*i),
                     Slot::Buffer(_) => None,

@@ -47,7 +47,7 @@ impl Reach {
                 loads.push(i);
                 continue;
             }
-            if is_opaque(op, ix.seg.mode) && stores != [i] {
+            if is_opaque(op, ix.seg.mode) && !stores.contains(&i) {
                 return Err(Rule::Opaque);
             }
             ops.push(i);

@@ -49,8 +49,8 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     let facts = kernels.facts;
     let ix = &facts.ix;
     let name = |i: usize| ix.seg.ops[i].op.name();
-    if let KernelPlan::Opaque { op: reader, .. } = state.kernels[to].candidate.plan {
-        return Reason::OperandOf(name(reader));
+    if let KernelPlan::Opaque { stores: reader, .. } = &state.kernels[to].candidate.plan {
+        return Reason::OperandOf(name(reader[0]));
     }
     let gathers = |&&i: &&usize| ix.seg.ops[i].op == Op::Gather;
     let mut gathered = candidate_ops(&state.kernels[to].candidate).iter().filter(gathers);
@@ -62,7 +62,7 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
         return Reason::OperandOf(Op::Gather.name());
     }
     match &state.kernels[from].candidate.plan {
-        KernelPlan::Opaque { op: writer, .. } => return Reason::ResultOf(name(*writer)),
+        KernelPlan::Opaque { stores: writer, .. } => return Reason::ResultOf(name(writer[0])),
         KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => return Reason::SharedPass(name(op)),
         KernelPlan::Map { .. } | KernelPlan::Contraction { .. } | KernelPlan::Group { .. } => {}
     }

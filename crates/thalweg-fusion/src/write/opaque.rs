@@ -3,27 +3,31 @@
 //! In: the operation, and what the partition found its operands to be views of. A matrix product is here where the
 //! device has no contractions, and has them in memory.
 //! Index and values of a scatter that are not there are computed by the launch, each over the shape of what it is a
-//! view of, and read through the same view.
+//! view of, and read through the same view. Operands of what is written in another language lie there row-major.
 
 use super::body::{MapKernel, build_input};
 use super::contraction::product_geometry;
 use super::movement::{layout, strided, view_base};
 use super::rules::Rule;
-use super::step::{ScalarArg, Slot, Step};
+use super::step::{Part, ScalarArg, Slot, Step};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
-use thalweg_ir::{DType, Op, ScatterOp, View};
-use thalweg_kernel::{Computed, Contraction, ContractionGeometry, Geometry, IndexMap, Kernel, ScatterGeometry, dims};
+use thalweg_ir::{DType, Foreign, ForeignLaunch, Op, ScatterOp, View};
+use thalweg_kernel::{
+    Computed, Contraction, ContractionGeometry, ForeignGeometry, Geometry, IndexMap, Kernel, ScatterGeometry, dims,
+};
 
-/// The launch of an opaque operation, whose operands are views of those, or the rule that keeps it from being one.
+/// The launch of an opaque operation, which writes these results (several are of one call) and whose operands are views
+/// of those, or the rule that keeps it from being one.
 pub(crate) fn opaque(
     ix: &Indexed<'_>,
-    (op, viewed): (usize, &[ValueId]),
+    (stores, viewed): (&[usize], &[ValueId]),
     kernel_index: usize,
     slot: &dyn Fn(ValueId) -> Slot,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<Step, Rule> {
+    let op = stores[0];
     let mut o = Operands { slots: vec![], touched: vec![], scalars: vec![], read: vec![] };
     let read = o.all(ix, (op, viewed), slot, stored, classes)?;
     let first_write = o.slots.len();
@@ -38,9 +42,19 @@ pub(crate) fn opaque(
             }
             scattered(scatter, dtype, ix.seg.ops[op].attr as usize, read)
         }
+        Op::Foreign(of) => {
+            // What other sizes make another call is no longer one kernel.
+            if !stores[1..].iter().all(|&s| ix.is_same_call(op, s)) {
+                return Err(Rule::Opaque);
+            }
+            let count = of.source().numbers.len() as u32;
+            let numbers = (0..count).map(|n| ix.first_scalar(op) as u32 + n);
+            o.scalars.extend(numbers.map(|index| ScalarArg::Segment { index, part: Part::Whole }));
+            foreign(ix, of, stores, &read)?
+        }
         other => unreachable!("{} is computed with others", other.name()),
     };
-    o.slots.push(slot(ValueId::Op(op)));
+    o.slots.extend(stores.iter().map(|&s| slot(ValueId::Op(s))));
     Ok(Step {
         kernel_index,
         kernel: kernel.into(),
@@ -52,7 +66,7 @@ pub(crate) fn opaque(
         out_of_range: None,
         touched: o.touched,
         bytes_read: o.read.iter().map(|r| r.1).sum(),
-        bytes_written: ix.bytes(ValueId::Op(op)),
+        bytes_written: stores.iter().map(|&s| ix.bytes(ValueId::Op(s))).sum(),
         form: None,
     })
 }
@@ -76,6 +90,23 @@ fn scattered(op: ScatterOp, dtype: DType, axis: usize, read: Vec<Read>) -> (Kern
         geometry.inputs[n] = Some(Box::new(own));
     }
     (Kernel::Scatter { op, dtype, inputs: computed }, Geometry::Scatter(geometry))
+}
+
+/// An operation in another language, of which these results are written.
+fn foreign(ix: &Indexed<'_>, of: Foreign, stores: &[usize], read: &[Read]) -> Result<(Kernel, Geometry), Rule> {
+    if read.iter().any(|r| !r.view.is_dense()) {
+        return Err(Rule::NoStrides);
+    }
+    let (launch, rest) = ix.ints(stores[0]).split_at(ForeignLaunch::INTS);
+    let (sizes, results) = rest.split_at(of.source().sizes);
+    let geometry = ForeignGeometry {
+        launch: ForeignLaunch::from_ints(launch),
+        sizes: sizes.to_vec(),
+        operands: read.iter().map(|r| (r.view.offset, r.view.shape.numel())).collect(),
+        results: results.iter().map(|&bytes| bytes as usize).collect(),
+    };
+    let wanted = stores.iter().map(|&s| ix.seg.ops[s].attr as u16).collect();
+    Ok((Kernel::Foreign { of, wanted }, Geometry::Foreign(geometry)))
 }
 
 /// How an operand is read.

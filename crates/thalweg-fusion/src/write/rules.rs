@@ -47,8 +47,9 @@ pub enum Rule {
     ReadElsewhere,
     /// What is read by computed offsets lies in memory with strides.
     NoStrides,
-    /// A scatter is a kernel by itself, and so is a matrix product on a device that has no contractions. (Index and
-    /// values of a scatter may be computed in it.)
+    /// A scatter is a kernel by itself, and so are an operation in another language, whose results may be written by one
+    /// launch, and a matrix product on a device that has no contractions. (Index and values of a scatter may be computed in
+    /// it.)
     Opaque,
     /// A kernel has one matrix product: its tiles are cut for that one.
     SecondProduct,
@@ -84,7 +85,7 @@ impl fmt::Display for Rule {
 
 /// Whether an operation is an opaque kernel: one that nothing fuses into.
 pub(crate) fn is_opaque(op: Op, mode: Mode) -> bool {
-    matches!(op, Op::Scatter(_)) || op == Op::Matmul && !contracts(op, mode)
+    matches!(op, Op::Scatter(_) | Op::Foreign(_)) || op == Op::Matmul && !contracts(op, mode)
 }
 
 /// Whether an operation is a product that shares a kernel with what surrounds it.

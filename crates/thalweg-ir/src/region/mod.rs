@@ -29,8 +29,8 @@ use std::sync::{Mutex, PoisonError, RwLock};
 /// the border of the Mandelbrot set.
 const EXPECTED_TURNS: u32 = 24;
 
-/// The most arguments that an operation has. Those of a loop are what it reads of outside; all others have at most
-/// three.
+/// The most arguments that an operation has. Those of a loop are what it reads of outside; operations that
+/// are not interned have at most three.
 pub const MAX_ARGS: usize = 8;
 
 /// What a carried value begins as.

@@ -256,6 +256,21 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
             }
         };
     }
+    // What has no other data is traced once for each signature.
+    let plain = |p: &Parameter| matches!(p.kind, Kind::Number | Kind::Int | Kind::Mask);
+    let body = match constants.is_empty() && parameters.iter().all(plain) {
+        true => quote! {
+            static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
+            ::thalweg::kernel::Call::again(&KNOWN, #text, &[#(#operands),*], |call| {
+                #name::<::thalweg::kernel::Traced>(#(#arguments),*)
+            })
+        },
+        false => quote! {
+            let call = ::thalweg::kernel::Call::new(#text, #shape, &[#(#operands),*]);
+            let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
+            call.record(results)
+        },
+    };
     quote! {
         #(#conditions)*
         #[doc = #about]
@@ -269,9 +284,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
             #[track_caller]
             #[allow(dead_code, clippy::too_many_arguments, reason = "written by #[kernel]")]
             #vis fn on<#(#declared),*>(#receiver #(#inputs),*) -> #output {
-                let call = ::thalweg::kernel::Call::new(#text, #shape, &[#(#operands),*]);
-                let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
-                call.record(results)
+                #body
             }
         }
     }

@@ -187,6 +187,17 @@ fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: Way) ->
     inputs.form()(each)
 }
 
+/// The gradients of a scalar with respect to tracked tensors, `None` of those that it does not depend on; tracked themselves
+/// where they are to be differentiated.
+#[track_caller]
+pub(crate) fn gradients_of(name: &str, y: &Tensor, x: &[Tensor], create: bool) -> Vec<Option<Tensor>> {
+    let nodes: Vec<Arc<Node>> = x.iter().filter_map(|x| x.node.clone()).collect();
+    assert_eq!(nodes.len(), x.len(), "each is tracked");
+    let way = if create { CREATING } else { Way { create: false, keep: false } };
+    let Found { grads, .. } = pass::run(name, y.root(name), y.seed(name), &Wanted::Nodes(&nodes), way);
+    nodes.iter().map(|n| grads.get(&n.id).cloned()).collect()
+}
+
 /// The gradients of a scalar with respect to tracked tensors, in the form in which these are given: one, a tuple, an
 /// array, a list ([`Inputs`]). They need not be leaves. As [`Tensor::backward`] it frees the graph.
 ///

@@ -5,6 +5,7 @@
 
 use super::field::Field;
 use super::integer::{Int, Mask};
+use super::prepared::{Prepared, Program, Signature};
 use super::replay::Recording;
 use super::row::Row;
 use super::trace::Traced;
@@ -83,61 +84,40 @@ impl<'a> Call<'a> {
         (over, rows): (Option<Shape>, Option<Axis>),
         operands: &[(&'static str, Take, Operand<'a>)],
     ) -> Call<'a> {
-        let float = float_dtype(name, operands);
-        let mut shape = over.unwrap_or(Shape::SCALAR);
-        let mut first: Option<&Tensor> = None;
-        for &(operand, take, given) in operands {
-            let dtype = match take {
-                Take::Number | Take::Field(_) | Take::Row => float,
-                Take::Int => DType::I32,
-                Take::Mask => DType::Bool,
-            };
-            let t = match given {
-                Operand::Scalar(value) if !value.fits(dtype) => {
-                    panic!("{name}: operand `{operand}` is {value:?}, which does not fit {dtype}")
-                }
-                Operand::Scalar(_) => continue,
-                Operand::Tensor(t) => t,
-            };
-            if t.dtype() != dtype {
-                let own = t.dtype();
-                panic!("{name}: operand `{operand}` is {own}, not {dtype}; .cast(DType::{dtype:?}) first");
-            }
-            if let Some(first) = first
-                && first.device() != t.device()
-            {
-                panic!("{name}: tensors on {} and {}; move one with .to_device(..)", first.device(), t.device());
-            }
-            first = first.or(Some(t));
-            if let Take::Field(rank) = take {
-                if t.rank() != rank {
-                    panic!("{name}: operand `{operand}` has {rank} dimensions, not those of shape {}", t.shape());
-                }
-                continue;
-            }
-            // What has one element a row is looked at when it is known which rows there are.
-            if rows.is_some() && take != Take::Row {
-                continue;
-            }
-            let both = shape.broadcast(t.shape()).filter(|both| over.is_none_or(|over| *both == over));
-            let Some(both) = both else {
-                panic!("{name}: operand `{operand}` of shape {} does not broadcast with {shape}", t.shape())
-            };
-            shape = both;
-        }
-        let device = match first {
-            Some(first) => first.device(),
-            // The place alone says what there is.
-            None if over.is_some() => Device::default(),
-            None => panic!("{name}: no operand is a tensor; on numbers, call {name}(..) itself"),
-        };
+        let (shape, float, device) = check(name, (over, rows.is_some()), operands);
+        let open = Open::new(name);
         if let Some(axis) = rows {
-            let open = Open::new(name);
             open.along(check_rows(name, shape, axis, operands));
-            return Call { name, operands: operands.to_vec(), shape, float, device, open };
         }
-        let operands = operands.to_vec();
-        Call { name, operands, shape, float, device, open: Open::new(name) }
+        Call { name, operands: operands.to_vec(), shape, float, device, open }
+    }
+
+    /// The results of a map on these operands, which has no other data: what an earlier call of the same signature has
+    /// recorded, without a trace.
+    ///
+    /// # Panics
+    /// As [`Call::new`].
+    #[track_caller]
+    pub fn again<O: Outputs>(
+        known: &Prepared,
+        name: &'static str,
+        operands: &[(&'static str, Take, Operand<'a>)],
+        kernel: impl FnOnce(&Call<'a>) -> O,
+    ) -> O::Tensors {
+        let (shape, float, device) = check(name, (None, false), operands);
+        let signature = Signature::of(float, operands.iter().map(|o| o.2));
+        let found = signature.and_then(|signature| known.find(signature));
+        if let Some(Some(program)) = &found {
+            return O::tensors(&mut program.record(|i| operands[i].2, shape, device).into_iter());
+        }
+        let call = Call { name, operands: operands.to_vec(), shape, float, device, open: Open::new(name) };
+        let results = kernel(&call);
+        let new = signature.filter(|_| found.is_none());
+        let (tensors, program) = call.recorded(results, new.is_some());
+        if let Some(signature) = new {
+            known.keep(signature, program);
+        }
+        O::tensors(&mut tensors.into_iter())
     }
 
     /// Operand `i`, an `F`.
@@ -185,6 +165,12 @@ impl<'a> Call<'a> {
     /// Records what the results come from.
     #[track_caller]
     pub fn record<O: Outputs>(self, results: O) -> O::Tensors {
+        O::tensors(&mut self.recorded(results, false).0.into_iter())
+    }
+
+    /// The results, and where that is asked for what a later call does.
+    #[track_caller]
+    fn recorded<O: Outputs>(self, results: O, keep: bool) -> (Vec<Tensor>, Option<Program>) {
         let Call { name, operands, shape, float, device, open } = self;
         let trace = open.close();
         trace.check();
@@ -195,9 +181,67 @@ impl<'a> Call<'a> {
         let operands = operands.into_iter().map(|(name, take, given)| (name, take == Take::Row, given)).collect();
         let mut recording = Recording::new(name, operands, (float, device), shape, trace);
         recording.run(&results);
-        let tensors: Vec<Tensor> = results.into_iter().zip(rows).map(|(i, row)| recording.result(i, row)).collect();
-        O::tensors(&mut tensors.into_iter())
+        let program = if keep { recording.program(&results) } else { None };
+        (results.into_iter().zip(rows).map(|(i, row)| recording.result(i, row)).collect(), program)
     }
+}
+
+/// What the operands broadcast to (of an index kernel `over`), the kernel's float dtype, and their device.
+#[track_caller]
+fn check(
+    name: &str,
+    (over, rows): (Option<Shape>, bool),
+    operands: &[(&'static str, Take, Operand<'_>)],
+) -> (Shape, DType, Device) {
+    let float = float_dtype(name, operands);
+    let mut shape = over.unwrap_or(Shape::SCALAR);
+    let mut first: Option<&Tensor> = None;
+    for &(operand, take, given) in operands {
+        let dtype = match take {
+            Take::Number | Take::Field(_) | Take::Row => float,
+            Take::Int => DType::I32,
+            Take::Mask => DType::Bool,
+        };
+        let t = match given {
+            Operand::Scalar(value) if !value.fits(dtype) => {
+                panic!("{name}: operand `{operand}` is {value:?}, which does not fit {dtype}")
+            }
+            Operand::Scalar(_) => continue,
+            Operand::Tensor(t) => t,
+        };
+        if t.dtype() != dtype {
+            let own = t.dtype();
+            panic!("{name}: operand `{operand}` is {own}, not {dtype}; .cast(DType::{dtype:?}) first");
+        }
+        if let Some(first) = first
+            && first.device() != t.device()
+        {
+            panic!("{name}: tensors on {} and {}; move one with .to_device(..)", first.device(), t.device());
+        }
+        first = first.or(Some(t));
+        if let Take::Field(rank) = take {
+            if t.rank() != rank {
+                panic!("{name}: operand `{operand}` has {rank} dimensions, not those of shape {}", t.shape());
+            }
+            continue;
+        }
+        // What has one element a row is looked at when it is known which rows there are.
+        if rows && take != Take::Row {
+            continue;
+        }
+        let both = shape.broadcast(t.shape()).filter(|both| over.is_none_or(|over| *both == over));
+        let Some(both) = both else {
+            panic!("{name}: operand `{operand}` of shape {} does not broadcast with {shape}", t.shape())
+        };
+        shape = both;
+    }
+    let device = match first {
+        Some(first) => first.device(),
+        // The place alone says what there is.
+        None if over.is_some() => Device::default(),
+        None => panic!("{name}: no operand is a tensor; on numbers, call {name}(..) itself"),
+    };
+    (shape, float, device)
 }
 
 /// The axis of a row kernel whose rows broadcast to a shape, where its operands fit that.

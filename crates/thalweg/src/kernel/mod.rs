@@ -20,7 +20,8 @@
 //! is done with them. The attribute rewrites what Rust cannot overload: numbers with a point (`0.5`), comparisons, `if`,
 //! `&&`, `match` on numbers, `while` and `loop`. Everything else is the function as it was written, so the compiler checks that.
 //!
-//! `leaky::on` calls it once on such numbers, and records what it notes as operations of the table. So a kernel
+//! `leaky::on` calls it once on such numbers, and records what it notes as operations of the table; a map without plain data
+//! once for each dtype, so it should be a function of its operands alone. So a kernel
 //! fuses with what stands around it, has derivatives of every order, and runs on every device. Operands are tensors and
 //! numbers that broadcast; numbers are arguments, no part of the plan.
 //!
@@ -38,6 +39,7 @@ mod integer;
 mod looped;
 mod number;
 mod place;
+mod prepared;
 mod real;
 mod regions;
 mod replay;
@@ -54,6 +56,7 @@ pub use integer::{Int, Mask};
 pub use looped::{Loop, MOST_TURNS, bound, looped};
 #[doc(hidden)]
 pub use number::Elements;
+pub use prepared::Prepared;
 pub use real::Real;
 pub use repr::Edge;
 #[doc(hidden)]

@@ -138,7 +138,7 @@ impl<'a> Recording<'a> {
     }
 
     /// The branch of an `if` whose condition follows from numbers alone.
-    fn chosen(&self, i: usize) -> Option<usize> {
+    pub(super) fn chosen(&self, i: usize) -> Option<usize> {
         let Node::Op { op: ElementOp::Where, args: [c, a, b], .. } = self.trace.nodes[i].0 else { return None };
         self.known[c as usize].map(|c| if c.to_f64() != 0.0 { a } else { b } as usize)
     }
@@ -171,11 +171,7 @@ impl<'a> Recording<'a> {
     /// A value, of the shape that all results have.
     #[track_caller]
     fn all(&self, i: usize) -> Tensor {
-        match self.value(i) {
-            Value::Tensor(t) if *t.shape() == self.over => t.clone(),
-            Value::Tensor(t) => t.broadcast_to(self.over),
-            Value::Scalar(s) => Tensor::full_with(self.over, *s, (self.dtype(self.trace.nodes[i].1), self.device)),
-        }
+        spread(self.value(i).given(), self.dtype(self.trace.nodes[i].1), self.over, self.device)
     }
 
     pub(super) fn dtype(&self, kind: Kind) -> DType {
@@ -212,6 +208,11 @@ impl<'a> Recording<'a> {
         }
     }
 
+    /// Whether a result needed a node.
+    pub(super) fn is_recorded(&self, i: usize) -> bool {
+        self.values[i].is_some()
+    }
+
     pub(super) fn value(&self, i: usize) -> &Value {
         self.values[i].as_ref().expect("what it is made of comes first")
     }
@@ -239,9 +240,9 @@ impl<'a> Recording<'a> {
             (Node::Op { op, of, args: from }, _) => match self.chosen(i) {
                 Some(chosen) => self.value(chosen).clone(),
                 None => {
-                    let (mut args, n) = ([None; 3], op.row().arity);
-                    args.iter_mut().zip(&from[..n]).for_each(|(arg, a)| *arg = Some(self.value(*a as usize)));
-                    self.operation(op, self.dtype(of), args)
+                    let (mut args, n) = ([Given::Scalar(Scalar::Int(0)); 3], op.row().arity);
+                    args.iter_mut().zip(&from[..n]).for_each(|(arg, a)| *arg = self.value(*a as usize).given());
+                    Value::Tensor(operation(op, self.dtype(of), &args[..n]))
                 }
             },
         }
@@ -382,39 +383,72 @@ impl<'a> Recording<'a> {
             flows.push(flow);
         }
     }
+}
 
-    #[track_caller]
-    fn operation(&self, op: ElementOp, dtype: DType, args: [Option<&Value>; 3]) -> Value {
-        let mut shape: Option<Shape> = None;
-        for arg in args.iter().flatten() {
-            if let Value::Tensor(t) = arg
-                && shape != Some(*t.shape())
-            {
-                let both = shape.map_or(Some(*t.shape()), |shape| shape.broadcast(t.shape()));
-                shape = Some(both.expect("the operands broadcast"));
-            }
+/// What an argument of an operation is.
+#[derive(Clone, Copy)]
+pub(super) enum Given<'a> {
+    Tensor(&'a Tensor),
+    Scalar(Scalar),
+}
+
+impl Value {
+    fn given(&self) -> Given<'_> {
+        match self {
+            Value::Tensor(t) => Given::Tensor(t),
+            Value::Scalar(s) => Given::Scalar(*s),
         }
-        let shape = shape.expect("what follows from numbers alone is known");
-        let (mut attr, mut operands) = (0, [Arg::Scalar(0); 3]);
-        for (i, arg) in args.iter().flatten().enumerate() {
-            let of = if op == ElementOp::Where && i == 0 { DType::Bool } else { dtype };
-            operands[i] = match arg {
-                Value::Tensor(t) => {
-                    if *t.shape() != shape {
-                        attr |= (t.shape().broadcast_mask(&shape) as u32) << (8 * i);
-                    }
-                    Arg::Tensor(t)
-                }
-                Value::Scalar(s) => Arg::Scalar(s.to_bits(of)),
-            };
+    }
+}
+
+/// The dtype of an argument of an operation that computes in one.
+pub(super) fn taken(op: ElementOp, of: DType, argument: usize) -> DType {
+    if op == ElementOp::Where && argument == 0 { DType::Bool } else { of }
+}
+
+/// Records an elementwise operation on arguments of a dtype, which broadcast and of which one is a tensor.
+#[track_caller]
+fn operation(op: ElementOp, dtype: DType, args: &[Given<'_>]) -> Tensor {
+    let arg = |n: usize| match args[n] {
+        Given::Tensor(t) => Arg::Tensor(t),
+        Given::Scalar(s) => Arg::Scalar(s.to_bits(taken(op, dtype, n))),
+    };
+    let out = op.output(dtype);
+    match args.len() {
+        1 => broadcast(op, out, [arg(0)]),
+        2 => broadcast(op, out, [arg(0), arg(1)]),
+        _ => broadcast(op, out, [arg(0), arg(1), arg(2)]),
+    }
+}
+
+/// The same of arguments as they are recorded.
+#[track_caller]
+pub(super) fn broadcast<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_>; N]) -> Tensor {
+    let mut shape: Option<Shape> = None;
+    for arg in &args {
+        if let Arg::Tensor(t) = arg
+            && shape != Some(*t.shape())
+        {
+            let both = shape.map_or(Some(*t.shape()), |shape| shape.broadcast(t.shape()));
+            shape = Some(both.expect("the operands broadcast"));
         }
-        let [a, b, c] = operands;
-        let (arity, op, out) = (op.row().arity, Op::Element(op), op.output(dtype));
-        Value::Tensor(match arity {
-            1 => push(op, out, shape, attr, [a], &[]),
-            2 => push(op, out, shape, attr, [a, b], &[]),
-            _ => push(op, out, shape, attr, [a, b, c], &[]),
-        })
+    }
+    let shape = shape.expect("what follows from numbers alone is known");
+    let mask = |(i, arg): (usize, &Arg<'_>)| match arg {
+        Arg::Tensor(t) if *t.shape() != shape => (t.shape().broadcast_mask(&shape) as u32) << (8 * i),
+        _ => 0,
+    };
+    let attr = args.iter().enumerate().map(mask).fold(0, |all, mask| all | mask);
+    push(Op::Element(op), out, shape, attr, args, &[])
+}
+
+/// A value of the shape that all results have.
+#[track_caller]
+pub(super) fn spread(value: Given<'_>, dtype: DType, over: Shape, device: Device) -> Tensor {
+    match value {
+        Given::Tensor(t) if *t.shape() == over => t.clone(),
+        Given::Tensor(t) => t.broadcast_to(over),
+        Given::Scalar(s) => Tensor::full_with(over, s, (dtype, device)),
     }
 }
 

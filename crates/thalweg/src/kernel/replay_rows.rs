@@ -2,10 +2,9 @@
 
 use super::combining::combine;
 use super::replay::{Recording, Value};
-use super::trace::{Kind, Node};
+use super::trace::Kind;
 use crate::combine::Combined;
-use crate::tape::is_tracking;
-use crate::{DType, Operand, Tensor};
+use crate::{DType, Tensor};
 
 impl Recording<'_> {
     /// An operand as the kernel has it: of a row kernel what has one element a row, beside rows.
@@ -65,29 +64,6 @@ impl Recording<'_> {
             Value::Scalar(s) => Tensor::full_with(self.over, *s, (dtype, self.device)),
         };
         let elements: Vec<Tensor> = c.elements.iter().zip(&l.region().args).map(element).collect();
-        if is_tracking() && elements.iter().any(Tensor::is_tracked) && !combined.is_differentiable() {
-            let operand = self.tracked(&c.elements).map_or("?", |o| self.names[o]);
-            panic!(
-                "{name}: a scan by a combine of one's own has no derivative where it is no linear recurrence, and operand \
-                 `{operand}` is tracked; say what it is with `custom_grad`, or give `.detach()`"
-            );
-        }
         combined.record(&elements, &self.wanted[of])
-    }
-
-    /// A tracked operand that these nodes are computed from.
-    fn tracked(&self, nodes: &[u32]) -> Option<usize> {
-        let mut left: Vec<usize> = nodes.iter().map(|&n| n as usize).collect();
-        let mut seen = vec![false; self.trace.nodes.len()];
-        while let Some(i) = left.pop() {
-            if std::mem::replace(&mut seen[i], true) {
-                continue;
-            }
-            match self.trace.nodes[i].0 {
-                Node::Operand(o) if matches!(self.operands[o], Operand::Tensor(t) if t.is_tracked()) => return Some(o),
-                _ => left.extend(self.trace.args(i)),
-            }
-        }
-        None
     }
 }

@@ -4,6 +4,7 @@
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
 mod contractions;
+mod cuda_ops;
 mod first_sight;
 mod kernels;
 mod rows;

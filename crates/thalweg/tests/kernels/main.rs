@@ -13,7 +13,9 @@ mod host;
 mod index;
 mod loops;
 mod map;
+mod orders;
 mod rows;
+mod tiles;
 
 /// Asserts that a mistake is told at the line of the test, and says all of these.
 fn assert_mistake(f: impl FnOnce(), parts: &[&str]) {

@@ -3,7 +3,7 @@
 use crate::assert_mistake;
 use crate::counting::{counted, pinned, randn};
 use crate::differences::{check, numbers};
-use thalweg::kernel::Int;
+use thalweg::kernel::{Int, Mask};
 use thalweg::prelude::*;
 use thalweg::{with_fusion, with_reference, with_strict};
 
@@ -278,4 +278,41 @@ fn mistakes_name_the_kernel_and_its_operand() {
     assert_mistake(|| drop(long::on(&x)), &["long: more than 16384 operations", "unrolled"]);
     // Nothing is lost: the thread goes on.
     assert_eq!(gelu::on(&x).to_vec::<f32>().unwrap(), [0.0; 6]);
+}
+
+/// A number by which a branch is chosen, and one that only goes into operations.
+#[kernel]
+fn signed<F: Real>(x: F, up: bool, by: F, n: i32) -> (F, i32, F) {
+    let y = if up { x + by } else { x * (by + 1.0) };
+    (y, n * 2 + if x > 0.0 { 1 } else { 0 }, 0.5)
+}
+
+/// A call that is recorded as an earlier one was is what a trace gives: for other numbers, shapes and dtypes, and for
+/// numbers in the place of tensors.
+#[test]
+fn a_later_call_records_what_a_trace_would() {
+    let numbers = [-1.5f32, 0.25, 3.0];
+    let (x, n) = (Tensor::new(numbers), Tensor::new([4i32, -7, 0]));
+    for _ in 0..3 {
+        for (up, by) in [(true, 0.5f32), (false, 0.5), (false, -2.0)] {
+            for given in [true, false] {
+                let count = |i: usize| if given { [4, -7, 0][i] } else { 5 };
+                let (y, c, half) = if given { signed::on(&x, up, by, &n) } else { signed::on(&x, up, by, 5) };
+                let wide = signed::on(x.cast(DType::F64), up, by, 5).0.to_vec::<f64>().unwrap();
+                let (y, c) = (y.to_vec::<f32>().unwrap(), c.to_vec::<i32>().unwrap());
+                assert_eq!((half.dims(), half.to_vec::<f32>().unwrap()), (&[3usize][..], vec![0.5; 3]));
+                for (i, &x) in numbers.iter().enumerate() {
+                    let (want, count, _) = signed(x, Mask::from(up), by, Int::from(count(i)));
+                    assert_eq!((y[i], c[i]), (want, count.get()), "{x} {up} {by}");
+                    assert_eq!(wide[i], signed(f64::from(x), Mask::from(up), f64::from(by), Int::from(5)).0);
+                }
+            }
+        }
+    }
+    // Of other shapes, and with broadcasts of its own.
+    let column = Tensor::new([[1.0f32], [2.0]]);
+    for _ in 0..2 {
+        let (y, _, _) = signed::on(&x, Tensor::new([[true], [false]]), &column, 1);
+        assert_eq!(y.to_vec::<f32>().unwrap(), [-0.5, 1.25, 4.0, -4.5, 0.75, 9.0]);
+    }
 }

@@ -151,7 +151,7 @@ fn store_all_inside(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> boo
     !inside.is_empty()
 }
 
-/// A kernel for each value that is stored, or the first in the canonical order that is none and why: what is stored for
+/// A kernel for each value that is stored (for the results of one call together), or the first in the canonical order that is none and why: what is stored for
 /// its sake may make a kernel of another.
 fn one_by_one(
     kernels: &mut Kernels<'_, '_>,
@@ -159,7 +159,19 @@ fn one_by_one(
     stored: &BitSet,
 ) -> Result<Vec<Rc<Kernel>>, (usize, Rule)> {
     let stores: Vec<usize> = component.ops.iter().copied().filter(|&i| stored.has(i)).collect();
-    kernels.facts.ranked(&stores).into_iter().map(|i| kernels.get(&[i], stored).map_err(|rule| (i, rule))).collect()
+    let facts = kernels.facts;
+    // Results of one call are written by one launch.
+    let first = |i: usize| !stores.iter().any(|&s| s < i && facts.is_same_call(s, i));
+    let firsts = facts.ranked(&stores).into_iter().filter(|&i| !is_foreign(facts, i) || first(i));
+    let whole = |i: usize| match is_foreign(facts, i) {
+        true => stores.iter().copied().filter(|&s| s == i || facts.is_same_call(s, i)).collect(),
+        false => vec![i],
+    };
+    firsts.map(|i| kernels.get(&whole(i), stored).map_err(|rule| (i, rule))).collect()
+}
+
+fn is_foreign(facts: &Facts<'_>, i: usize) -> bool {
+    matches!(facts.ix.seg.ops[i].op, Op::Foreign(_))
 }
 
 /// Stores operations in the middle of what would be too much for one kernel.

@@ -215,8 +215,8 @@ fn structural(step: &Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
         Op::Gather => one(index::gather(step, &dy)),
         Op::Scatter(op) => index::scatter(step, op, &dy),
         Op::Full | Op::Iota | Op::Random(_) => unreachable!("{} has no arguments", step.op.name()),
-        Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) => {
-            unreachable!("nothing flows through what has a region but by a rule of its own")
+        Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Foreign(_) => {
+            unreachable!("nothing flows through what users write but by a rule of its own")
         }
     }
 }

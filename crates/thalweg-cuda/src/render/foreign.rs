@@ -1,0 +1,103 @@
+//! Operations whose source is the user's.
+//!
+//! In: CUDA C++ with a named entry, and the block that it is launched with. Out: source of a function `foreign`, which calls
+//! the entry with addresses, sizes and numbers from the words of its argument. So a launch of it is one like all others: it
+//! waits for what runs before it, is part of graphs, and runs where the host plays a GPU.
+//!
+//! Always true: an entry that takes other parameters than the operation has does not compile. What the source and the
+//! prelude name does not meet: the source is in a namespace of its own. Functions that are marked `__global__` in it are
+//! called, not launched. A block of several dimensions is one of a single dimension, whose threads have the same order.
+
+use std::fmt::Write;
+use thalweg_ir::{DType, Foreign};
+
+/// What decides the source.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ForeignClass {
+    /// The operation.
+    pub of: Foreign,
+    /// Threads of a block.
+    pub block: [u32; 3],
+}
+
+impl ForeignClass {
+    /// Words: the addresses of operands and results, the sizes, the numbers.
+    pub fn words(&self) -> usize {
+        let s = self.of.source();
+        s.operands.len() + s.results.len() + s.sizes + s.numbers.len()
+    }
+}
+
+/// How arguments become what the entry's parameters are.
+const ARGUMENTS: &str = r#"template <class T> struct ThalwegType { enum { kind = 0, pointer = 0 }; };
+template <> struct ThalwegType<float> { enum { kind = 1, pointer = 0 }; };
+template <> struct ThalwegType<double> { enum { kind = 2, pointer = 0 }; };
+template <class T> struct ThalwegType<const T> : ThalwegType<T> {};
+template <class T> struct ThalwegType<T*> { enum { kind = 0, pointer = 1 }; };
+template <int SIZE, int KIND> struct ThalwegElements {
+  u64 at;
+  template <class T> FN operator T*() const {
+    static_assert(sizeof(T) == SIZE && int(ThalwegType<T>::kind) == KIND, "a parameter is no pointer to elements of its operand's or result's dtype");
+    return (T*)at;
+  }
+};
+template <class V> struct ThalwegNumber {
+  V value;
+  template <class T> FN operator T() const {
+    static_assert(!int(ThalwegType<T>::pointer), "a parameter is a pointer where the operation has a size or a number");
+    return (T)value;
+  }
+};
+"#;
+
+/// The source.
+pub fn source(class: &ForeignClass) -> String {
+    let (s, k, [x, y, z]) = (class.of.source(), class.words(), class.block);
+    let mut out = format!(
+        "template <int K> FN void thalweg_call(const Words<K> &a);\n\
+         extern \"C\" __global__ void __launch_bounds__({}) foreign(THALWEG_PARAMETER({k})) {{\n  begin();\n  \
+         thalweg_call<{k}>(a);\n}}\n{ARGUMENTS}",
+        x * y * z
+    );
+    if y * z > 1 {
+        let _ = write!(
+            out,
+            "FN uint3 thalweg_thread() {{\n  const u32 t = threadIdx.x;\n  uint3 at;\n  at.x = t % {x}; at.y = t / {x} % {y}; \
+             at.z = t / {};\n  return at;\n}}\nFN uint3 thalweg_size() {{\n  uint3 of;\n  of.x = {x}; of.y = {y}; of.z = \
+             {z};\n  return of;\n}}\n#undef threadIdx\n#undef blockDim\n#define threadIdx thalweg_thread()\n#define blockDim \
+             thalweg_size()\n",
+            x * y
+        );
+    }
+    let shown: String = s.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let _ = write!(
+        out,
+        "#undef __global__\n#undef __launch_bounds__\n#define __global__ __device__\n#define __launch_bounds__(...)\n\
+         namespace thalweg_source {{\n#line 1 \"{shown}\"\n{}\n}}\n#line 1 \"call\"\n\
+         template <int K> FN void thalweg_call(const Words<K> &a) {{\n  thalweg_source::{}({});\n}}\n",
+        s.text,
+        s.entry,
+        arguments(class).join(", ")
+    );
+    out
+}
+
+/// What the entry is called with.
+fn arguments(class: &ForeignClass) -> Vec<String> {
+    let s = class.of.source();
+    let elements = s.operands.iter().chain(&s.results).enumerate().map(|(w, d)| {
+        let kind = match d {
+            DType::F32 => 1,
+            DType::F64 => 2,
+            _ => 0,
+        };
+        format!("ThalwegElements<{}, {kind}>{{a.w[{w}]}}", d.size())
+    });
+    let sizes = s.operands.len() + s.results.len();
+    let size = (sizes..sizes + s.sizes).map(|w| format!("ThalwegNumber<i64>{{(i64)a.w[{w}]}}"));
+    let number = s.numbers.iter().enumerate().map(|(n, dtype)| match (sizes + s.sizes + n, dtype) {
+        (w, DType::F64) => format!("ThalwegNumber<double>{{__longlong_as_double((i64)a.w[{w}])}}"),
+        (w, _) => format!("ThalwegNumber<i64>{{(i64)a.w[{w}]}}"),
+    });
+    elements.chain(size).chain(number).collect()
+}

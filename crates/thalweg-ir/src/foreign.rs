@@ -1,0 +1,226 @@
+//! Operations that are written in another language: a source text with a named entry.
+//!
+//! In: the text, its entry, the dtypes of operands and results. Out: a [`Foreign`], a number that is compared and recorded
+//! as other operations are. Equal sources are one; the hash is that of the content, so that plans on disk are found by it.
+//! What is interned stays: as many as a program has sources. Always true: dtypes and counts are part of it, sizes are not.
+
+use crate::DType;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+/// What an operation in another language is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ForeignSource {
+    /// The operation's name, for people.
+    pub name: String,
+    /// The text: CUDA C++.
+    pub text: String,
+    /// The function in it that is launched.
+    pub entry: String,
+    /// The dtypes of the operands.
+    pub operands: Vec<DType>,
+    /// The dtypes of the results.
+    pub results: Vec<DType>,
+    /// How many sizes it is given.
+    pub sizes: usize,
+    /// The dtypes of the numbers that it is given: f64 or i64.
+    pub numbers: Vec<DType>,
+}
+
+/// A source that is interned: its number. Equal sources are equal; order and hash are those of the content's hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Foreign(u32);
+
+struct Interned {
+    source: ForeignSource,
+    hash: [u64; 2],
+}
+
+/// All that are interned, by number.
+static INTERNED: RwLock<Vec<&'static Interned>> = RwLock::new(Vec::new());
+
+/// How a launch of a [`Foreign`] is made, as it is recorded: the first of its integers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ForeignLaunch {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory of a block.
+    pub shared: u32,
+    /// Arithmetic, in additions, where that was said.
+    pub additions: Option<u64>,
+}
+
+impl ForeignLaunch {
+    /// How many integers it is recorded as.
+    pub const INTS: usize = 8;
+
+    /// As integers.
+    pub fn to_ints(self) -> [i64; ForeignLaunch::INTS] {
+        let ([x, y, z], [a, b, c]) = (self.grid.map(i64::from), self.block.map(i64::from));
+        [x, y, z, a, b, c, i64::from(self.shared), self.additions.map_or(-1, |n| n as i64)]
+    }
+
+    /// Out of the integers of an operation.
+    pub fn from_ints(ints: &[i64]) -> ForeignLaunch {
+        let at = |i: usize| ints[i] as u32;
+        ForeignLaunch {
+            grid: [at(0), at(1), at(2)],
+            block: [at(3), at(4), at(5)],
+            shared: at(6),
+            additions: u64::try_from(ints[7]).ok(),
+        }
+    }
+}
+
+impl ForeignSource {
+    /// The one that all equal sources are.
+    pub fn intern(self) -> Foreign {
+        static KNOWN: Mutex<Option<HashMap<ForeignSource, Foreign>>> = Mutex::new(None);
+        // What panics while it is held leaves it as it was.
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get_or_insert_with(HashMap::new);
+        if let Some(&known) = known.get(&self) {
+            return known;
+        }
+        let hash = [0u8, 1].map(|salt| {
+            let mut h = DefaultHasher::new();
+            (salt, &self).hash(&mut h);
+            h.finish()
+        });
+        let interned: &'static Interned = Box::leak(Box::new(Interned { source: self.clone(), hash }));
+        let mut all = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
+        all.push(interned);
+        let made = Foreign(all.len() as u32 - 1);
+        known.insert(self, made);
+        made
+    }
+
+    /// How many integers travel beside a result: the launch, the sizes, the bytes of each result.
+    pub fn int_count(&self) -> usize {
+        ForeignLaunch::INTS + self.sizes + self.results.len()
+    }
+}
+
+impl Foreign {
+    fn interned(self) -> &'static Interned {
+        INTERNED.read().unwrap_or_else(PoisonError::into_inner)[self.0 as usize]
+    }
+
+    /// What it is.
+    pub fn source(self) -> &'static ForeignSource {
+        &self.interned().source
+    }
+
+    /// The source that a text says; the inverse of `Display`.
+    pub fn parse(text: &str) -> Option<Foreign> {
+        let inside = text.strip_prefix("foreign{")?.strip_suffix('}')?;
+        let [name, entry, code, operands, results, sizes, numbers] = inside.split(';').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let dtypes = |list: &str| -> Option<Vec<DType>> {
+            list.split(',').filter(|d| !d.is_empty()).map(DType::from_name).collect()
+        };
+        let source = ForeignSource {
+            name: unquoted(name)?,
+            entry: unquoted(entry)?,
+            text: unquoted(code)?,
+            operands: dtypes(operands)?,
+            results: dtypes(results)?,
+            sizes: sizes.parse().ok()?,
+            numbers: dtypes(numbers)?,
+        };
+        (!source.results.is_empty() && !source.operands.is_empty()).then(|| source.intern())
+    }
+}
+
+/// A text without spaces, brackets and separators, which [`unquoted`] reads: all but letters, digits and `_` as `%` and
+/// two digits.
+fn quoted(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02x}") }).collect()
+}
+
+fn unquoted(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl fmt::Display for Foreign {
+    /// A word that [`Foreign::parse`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = self.source();
+        let dtypes = |of: &[DType]| of.iter().map(|d| d.name()).collect::<Vec<_>>().join(",");
+        let [name, entry, text] = [&s.name, &s.entry, &s.text].map(|t| quoted(t));
+        let [operands, results, numbers] = [&s.operands, &s.results, &s.numbers].map(|d| dtypes(d));
+        write!(f, "foreign{{{name};{entry};{text};{operands};{results};{};{numbers}}}", s.sizes)
+    }
+}
+
+impl fmt::Debug for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "foreign({})", self.source().name)
+    }
+}
+
+impl Hash for Foreign {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.interned().hash.hash(state);
+    }
+}
+
+impl PartialOrd for Foreign {
+    fn partial_cmp(&self, other: &Foreign) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Foreign {
+    fn cmp(&self, other: &Foreign) -> Ordering {
+        self.interned().hash.cmp(&other.interned().hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Op;
+
+    #[test]
+    fn a_source_is_one_and_is_read_back_from_its_text() {
+        let source = ForeignSource {
+            name: "a name".into(),
+            text: "extern \"C\" __global__ void f(float *y) { y[0] = 1; /* ü % ; } */ }".into(),
+            entry: "f".into(),
+            operands: vec![DType::F32, DType::I64],
+            results: vec![DType::F32],
+            sizes: 2,
+            numbers: vec![],
+        };
+        let made = source.clone().intern();
+        assert_eq!(made, source.clone().intern());
+        assert_ne!(made, ForeignSource { text: "another".into(), ..source.clone() }.intern());
+        let text = made.to_string();
+        assert!(!text.contains([' ', '(', ')', '\n']), "{text}");
+        assert_eq!(Foreign::parse(&text), Some(made));
+        assert_eq!(Op::from_name(&Op::Foreign(made).spelled()), Some(Op::Foreign(made)));
+        assert_eq!((made.source(), Op::Foreign(made).name()), (&source, "a name"));
+        assert_eq!(Foreign::parse("foreign{a;b;%zz;f32;f32;0;}"), None);
+    }
+
+    #[test]
+    fn a_launch_is_its_integers() {
+        let launch = ForeignLaunch { grid: [u32::MAX, 2, 3], block: [4, 5, 6], shared: 7, additions: Some(8) };
+        let unsaid = ForeignLaunch { additions: None, ..launch };
+        assert_eq!([launch, unsaid].map(|l| ForeignLaunch::from_ints(&l.to_ints())), [launch, unsaid]);
+    }
+}
