@@ -112,10 +112,13 @@ impl Program {
                 Argument::Tensor(t) => Some(self.dtype(*t)),
                 Argument::Scalar(_) => None,
             });
-            let dtype = dtype.unwrap_or(step.dtype);
-            for arg in &mut new.args {
+            let one = dtype.unwrap_or(step.dtype);
+            // Those of a loop each have their own.
+            let region = step.op.region().map(|l| l.region());
+            for (i, arg) in new.args.iter_mut().enumerate() {
                 let Argument::Scalar(bits) = arg else { continue };
                 n += 1;
+                let dtype = region.and_then(|r| r.args.get(i).copied()).unwrap_or(one);
                 *bits = match Scalar::from_bits(*bits, dtype) {
                     _ if matches!(step.op, Op::Random(_)) => bits.wrapping_add(n),
                     Scalar::Bool(v) => Scalar::Bool(v ^ (n % 2 == 0)).to_bits(dtype),
