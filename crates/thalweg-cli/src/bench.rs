@@ -32,6 +32,9 @@ pub struct Bench {
     /// Calls put in the device's queue before anybody waits; a figure is the time of one
     #[arg(long, default_value_t = 1)]
     calls_in_flight: usize,
+    /// Calls before the timed ones, the cold one included: some hundred where plans still compete, as they do in the first second of a GPU's
+    #[arg(long, default_value_t = Runs::FIGURE.warm_up)]
+    warm_up: usize,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -143,7 +146,8 @@ impl Bench {
         }
         for name in names {
             bar.set_message(name.to_string());
-            let figure = measure(name, (self.size, self.mode, self.calls_in_flight), Runs::FIGURE, &mut None)?;
+            let runs = Runs { warm_up: self.warm_up.max(1), ..Runs::FIGURE };
+            let figure = measure(name, (self.size, self.mode, self.calls_in_flight), runs, &mut None)?;
             let line = if self.json { serde_json::to_string(&figure)? } else { row(&figure) };
             bar.suspend(|| crate::out!("{line}"));
             bar.inc(1);

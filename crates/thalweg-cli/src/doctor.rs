@@ -75,8 +75,8 @@ fn instruction_sets() -> String {
             ("avx512bw", is_x86_feature_detected!("avx512bw")),
             ("avx512dq", is_x86_feature_detected!("avx512dq")),
             ("avx512vl", is_x86_feature_detected!("avx512vl")),
-            ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
-            ("avx512vnni", is_x86_feature_detected!("avx512vnni")),
+            ("bf16", is_x86_feature_detected!("avx512bf16")),
+            ("vnni", is_x86_feature_detected!("avx512vnni")),
         ];
         all.iter().filter(|f| f.1).map(|f| f.0).collect::<Vec<_>>().join(" ")
     }
