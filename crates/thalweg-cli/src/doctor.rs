@@ -66,7 +66,6 @@ fn instruction_sets() -> String {
     #[cfg(target_arch = "x86_64")]
     {
         let all = [
-            ("sse4.2", is_x86_feature_detected!("sse4.2")),
             ("avx", is_x86_feature_detected!("avx")),
             ("f16c", is_x86_feature_detected!("f16c")),
             ("fma", is_x86_feature_detected!("fma")),
