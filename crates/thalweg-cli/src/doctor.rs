@@ -66,18 +66,26 @@ fn instruction_sets() -> String {
     #[cfg(target_arch = "x86_64")]
     {
         let all = [
+            ("sse4.2", is_x86_feature_detected!("sse4.2")),
             ("avx", is_x86_feature_detected!("avx")),
             ("f16c", is_x86_feature_detected!("f16c")),
             ("fma", is_x86_feature_detected!("fma")),
             ("avx2", is_x86_feature_detected!("avx2")),
-            ("avx512f", is_x86_feature_detected!("avx512f")),
-            ("avx512bw", is_x86_feature_detected!("avx512bw")),
-            ("avx512dq", is_x86_feature_detected!("avx512dq")),
-            ("avx512vl", is_x86_feature_detected!("avx512vl")),
+        ];
+        let of_avx512 = [
+            ("f", is_x86_feature_detected!("avx512f")),
+            ("bw", is_x86_feature_detected!("avx512bw")),
+            ("dq", is_x86_feature_detected!("avx512dq")),
+            ("vl", is_x86_feature_detected!("avx512vl")),
             ("bf16", is_x86_feature_detected!("avx512bf16")),
             ("vnni", is_x86_feature_detected!("avx512vnni")),
         ];
-        all.iter().filter(|f| f.1).map(|f| f.0).collect::<Vec<_>>().join(" ")
+        let there = |of: &[(&'static str, bool)]| of.iter().filter(|f| f.1).map(|f| f.0).collect::<Vec<_>>();
+        let mut shown = there(&all).join(" ");
+        if let parts @ [_, ..] = &there(&of_avx512)[..] {
+            shown += &format!(" avx512({})", parts.join(" "));
+        }
+        shown
     }
     #[cfg(not(target_arch = "x86_64"))]
     {

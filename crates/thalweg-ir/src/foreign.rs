@@ -5,11 +5,8 @@
 //! What is interned stays: as many as a program has sources. Always true: dtypes and counts are part of it, sizes are not.
 
 use crate::DType;
-use std::cmp::Ordering;
-use std::collections::HashMap;
+use crate::interned::{Interned, Table, by_content};
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError, RwLock};
 
 /// What an operation in another language is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -34,13 +31,7 @@ pub struct ForeignSource {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Foreign(u32);
 
-struct Interned {
-    source: ForeignSource,
-    hash: [u64; 2],
-}
-
-/// All that are interned, by number.
-static INTERNED: RwLock<Vec<&'static Interned>> = RwLock::new(Vec::new());
+static SOURCES: Table<ForeignSource, ()> = Table::new();
 
 /// How a launch of a [`Foreign`] is made, as it is recorded: the first of its integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,24 +71,7 @@ impl ForeignLaunch {
 impl ForeignSource {
     /// The one that all equal sources are.
     pub fn intern(self) -> Foreign {
-        static KNOWN: Mutex<Option<HashMap<ForeignSource, Foreign>>> = Mutex::new(None);
-        // What panics while it is held leaves it as it was.
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get_or_insert_with(HashMap::new);
-        if let Some(&known) = known.get(&self) {
-            return known;
-        }
-        let hash = [0u8, 1].map(|salt| {
-            let mut h = DefaultHasher::new();
-            (salt, &self).hash(&mut h);
-            h.finish()
-        });
-        let interned: &'static Interned = Box::leak(Box::new(Interned { source: self.clone(), hash }));
-        let mut all = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
-        all.push(interned);
-        let made = Foreign(all.len() as u32 - 1);
-        known.insert(self, made);
-        made
+        Foreign(SOURCES.intern(self, |_| ()))
     }
 
     /// How many integers travel beside a result: the launch, the sizes, the bytes of each result.
@@ -107,13 +81,13 @@ impl ForeignSource {
 }
 
 impl Foreign {
-    fn interned(self) -> &'static Interned {
-        INTERNED.read().unwrap_or_else(PoisonError::into_inner)[self.0 as usize]
+    fn interned(self) -> &'static Interned<ForeignSource, ()> {
+        SOURCES.get(self.0)
     }
 
     /// What it is.
     pub fn source(self) -> &'static ForeignSource {
-        &self.interned().source
+        &self.interned().key
     }
 
     /// The source that a text says; the inverse of `Display`.
@@ -172,23 +146,7 @@ impl fmt::Debug for Foreign {
     }
 }
 
-impl Hash for Foreign {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.interned().hash.hash(state);
-    }
-}
-
-impl PartialOrd for Foreign {
-    fn partial_cmp(&self, other: &Foreign) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Foreign {
-    fn cmp(&self, other: &Foreign) -> Ordering {
-        self.interned().hash.cmp(&other.interned().hash)
-    }
-}
+by_content!(Foreign);
 
 #[cfg(test)]
 mod tests {

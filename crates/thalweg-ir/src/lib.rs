@@ -7,6 +7,7 @@
 mod dtype;
 pub mod element;
 mod foreign;
+mod interned;
 pub mod monoid;
 mod op;
 mod region;

@@ -109,8 +109,11 @@ pub static THREADS: Variable =
 pub static MEMORY_LIMIT: Variable =
     variable("THALWEG_MEMORY_LIMIT", Allowed::Bytes, "the most bytes in use on a device");
 /// What compiles kernels for the CPU.
-pub static ISA: Variable =
-    variable("THALWEG_ISA", Allowed::Words(&["avx512-narrow", "avx512", "avx2", "tile"]), "for kernels, not the best");
+pub static ISA: Variable = variable(
+    "THALWEG_ISA",
+    Allowed::Words(&["avx512-narrow", "avx512", "avx2", "tile"]),
+    "kernels' instructions, if not the best",
+);
 /// Whether operations share kernels.
 pub static FUSION: Variable = variable("THALWEG_FUSION", ON_OFF, "whether operations share kernels");
 /// Whether fused and unfused agree to the bit.

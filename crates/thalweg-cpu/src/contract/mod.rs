@@ -42,7 +42,6 @@ use thalweg_ir::DType;
 /// Terms of a block, or groups of terms. Part of the meaning of a product: another number gives other roundings.
 pub const TERMS: usize = 256;
 
-#[cfg_attr(not(test), allow(dead_code, reason = "for products that fuse with their surroundings (issue 12, part 2)"))]
 /// One factor: `lines` × `terms` (left: lines are rows i; right: lines are columns j).
 pub enum Factor<'a> {
     /// In memory.
@@ -107,7 +106,6 @@ pub struct Tile {
     pub lead: usize,
 }
 
-#[cfg_attr(not(test), allow(dead_code, reason = "for products that fuse with their surroundings (issue 12, part 2)"))]
 /// What is done with sums.
 pub enum Finish<'a> {
     /// They are rounded to the factors' dtype once and stored row-major.

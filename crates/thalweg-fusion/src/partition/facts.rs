@@ -150,11 +150,6 @@ impl<'a> Facts<'a> {
         self.operands.insert(i, operands);
     }
 
-    /// Whether two operations are results of one call of an operation in another language.
-    pub fn is_same_call(&self, a: usize, b: usize) -> bool {
-        self.ix.is_same_call(a, b)
-    }
-
     /// Whether an operation is what a kernel of its own kind is there for.
     fn is_kernel(&self, i: usize) -> bool {
         self.ix.takes_rows(i) || matches!(self.ix.seg.ops[i].op, Op::Matmul | Op::Scatter(_) | Op::Foreign(_))

@@ -52,7 +52,7 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     let ix = &facts.ix;
     let reach = Reach::of(facts, stores, stored)?;
     if let Some(&op) = stores.iter().find(|&&s| is_opaque(ix.seg.ops[s].op, ix.seg.mode)) {
-        if !stores.iter().all(|&s| s == op || facts.is_same_call(op, s)) {
+        if !stores.iter().all(|&s| s == op || facts.ix.is_same_call(op, s)) {
             return Err(Rule::Opaque);
         }
         let operands = facts.operands[&op].clone();

@@ -18,12 +18,9 @@
 
 mod text;
 
+use crate::interned::{Interned, Table, by_content};
 use crate::{DType, ElementOp};
-use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError, RwLock};
 
 /// Turns that a loop is taken to have where nothing is known, for the planner: more than Newton's method needs, fewer than
 /// the border of the Mandelbrot set.
@@ -112,14 +109,11 @@ pub struct Region {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Loop(u32);
 
-/// All that are interned, by number.
-static INTERNED: RwLock<Vec<&'static Interned>> = RwLock::new(Vec::new());
+static REGIONS: Table<Region, Known> = Table::new();
 
-struct Interned {
-    region: Region,
+struct Known {
     /// Of each node.
     dtypes: Vec<DType>,
-    hash: [u64; 2],
     cost: u32,
 }
 
@@ -129,25 +123,11 @@ impl Region {
     /// # Panics
     /// When it is none: what it names is not there, or of another dtype than its place takes.
     pub fn intern(self) -> Loop {
-        static KNOWN: Mutex<Option<HashMap<Region, Loop>>> = Mutex::new(None);
         let dtypes = self.check().unwrap_or_else(|| panic!("no region: {self:?}"));
-        // What panics while it is held leaves it as it was.
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get_or_insert_with(HashMap::new);
-        if let Some(&known) = known.get(&self) {
-            return known;
-        }
-        let hash = [0u8, 1].map(|salt| {
-            let mut h = DefaultHasher::new();
-            (salt, &self).hash(&mut h);
-            h.finish()
-        });
-        let turn = self.nodes.iter().map(node_cost).fold(1, u32::saturating_add);
-        let cost = turn.saturating_mul(self.most.clamp(1, EXPECTED_TURNS)).min(1 << 20);
-        let interned: &'static Interned = Box::leak(Box::new(Interned { region: self.clone(), dtypes, hash, cost }));
-        let made = Loop::new(interned);
-        known.insert(self, made);
-        made
+        Loop(REGIONS.intern(self, |region| {
+            let turn = region.nodes.iter().map(node_cost).fold(1, u32::saturating_add);
+            Known { dtypes, cost: turn.saturating_mul(region.most.clamp(1, EXPECTED_TURNS)).min(1 << 20) }
+        }))
     }
 
     /// The dtypes of its nodes, if it is a region.
@@ -238,25 +218,18 @@ fn node_cost(node: &RegionNode) -> u32 {
 }
 
 impl Loop {
-    /// The next number. Nothing else is done under the lock: to hash a region asks for the loops in it.
-    fn new(interned: &'static Interned) -> Loop {
-        let mut all = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
-        all.push(interned);
-        Loop(all.len() as u32 - 1)
-    }
-
-    fn interned(self) -> &'static Interned {
-        INTERNED.read().unwrap_or_else(PoisonError::into_inner)[self.0 as usize]
+    fn interned(self) -> &'static Interned<Region, Known> {
+        REGIONS.get(self.0)
     }
 
     /// What a turn does.
     pub fn region(self) -> &'static Region {
-        &self.interned().region
+        &self.interned().key
     }
 
     /// The dtype of a node of the region. (A loop's is that of its first result.)
     pub fn dtype(self, node: u32) -> DType {
-        self.interned().dtypes[node as usize]
+        self.interned().known.dtypes[node as usize]
     }
 
     /// The dtype of a carried value.
@@ -266,7 +239,7 @@ impl Loop {
 
     /// Arithmetic of all turns that are expected, in additions.
     pub fn cost(self) -> u32 {
-        self.interned().cost
+        self.interned().known.cost
     }
 
     /// Whether each operation of a turn is correctly rounded on every device, so that results are the same to the bit.
@@ -339,22 +312,7 @@ impl Loop {
     }
 }
 
-impl Hash for Loop {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.interned().hash.hash(state);
-    }
-}
-
-impl PartialOrd for Loop {
-    fn partial_cmp(&self, other: &Loop) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Loop {
-    fn cmp(&self, other: &Loop) -> Ordering {
-        self.interned().hash.cmp(&other.interned().hash)
-    }
-}
+by_content!(Loop);
 
 impl fmt::Debug for Loop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,5 @@
 use super::*;
+use std::cmp::Ordering;
 
 /// `while x < a { x = x + x; n = n + 1 }`, from an argument and 0.
 pub(super) fn doubling(most: u32) -> Region {

@@ -161,10 +161,10 @@ fn one_by_one(
     let stores: Vec<usize> = component.ops.iter().copied().filter(|&i| stored.has(i)).collect();
     let facts = kernels.facts;
     // Results of one call are written by one launch.
-    let first = |i: usize| !stores.iter().any(|&s| s < i && facts.is_same_call(s, i));
+    let first = |i: usize| !stores.iter().any(|&s| s < i && facts.ix.is_same_call(s, i));
     let firsts = facts.ranked(&stores).into_iter().filter(|&i| !is_foreign(facts, i) || first(i));
     let whole = |i: usize| match is_foreign(facts, i) {
-        true => stores.iter().copied().filter(|&s| s == i || facts.is_same_call(s, i)).collect(),
+        true => stores.iter().copied().filter(|&s| s == i || facts.ix.is_same_call(s, i)).collect(),
         false => vec![i],
     };
     firsts.map(|i| kernels.get(&whole(i), stored).map_err(|rule| (i, rule))).collect()

@@ -6,6 +6,7 @@
 
 use super::{Compute, Handed, MOST_AHEAD, changing_places, decomposed, passes};
 use crate::render::access::Wanted;
+use crate::render::types::held;
 use crate::space::index_type;
 use thalweg_kernel::{Body, Node};
 
@@ -46,23 +47,21 @@ pub(super) fn text(
 {}"#,
         decomposed(handed, slots)
     );
-    let mut out = passes(handed);
-    let (mut fetch, mut first, mut next) = (String::new(), String::new(), String::new());
+    let (mut out, mut next) = (String::new(), String::new());
     if !fetched.is_empty() {
         let arrays: String =
             fetched.iter().map(|&k| accesses.arrays(k, wants[k], v as usize, &format!("[{each}]"))).collect();
         let loads: String = fetched.iter().map(|&k| accesses.fetch(k, wants[k], stand, [number, number])).collect();
-        fetch = format!(
+        out = format!(
             "  {arrays}\n  auto fetch = [&](int pass, u32 u) {{\n{place}      if (inside) {{ {loads} }}\n  }};\n"
         );
-        first = format!("#pragma unroll\n  for (u32 u = 0; u < {each}; u++) fetch(0, u);\n");
+        out += &format!("#pragma unroll\n  for (u32 u = 0; u < {each}; u++) fetch(0, u);\n");
         next = format!("      if (pass + 1 < {}) fetch(pass + 1, u);\n", handed.passes);
     }
-    // The loop over passes begins behind what comes before the first one.
-    out.insert_str(0, &(fetch + &first));
+    out += &passes(handed);
     out += &changing_places(handed, hand_on);
     let together = TOGETHER.min(each);
-    let h = crate::render::types::held(handed.sums);
+    let h = held(handed.sums);
     out += &format!(
         r#"#pragma unroll
     for (u32 first_u = 0; first_u < {each}; first_u += {together}) {{
