@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
   const i64 row0 = (i64)(blockIdx.x % (u32)a.w[4]) * 64, column0 = 0;
   i64 batch0 = 0, batch1 = 0, batch2 = 0;
   u32 rest = product;
-  { const Split s = split(rest, a.w[6], a.w[7]); rest = s.q; batch0 += s.r * (i64)a.w[8]; batch1 += s.r * (i64)a.w[9]; batch2 += s.r * (i64)a.w[10]; }
+  { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += s.r * (i64)a.w[9]; batch1 += s.r * (i64)a.w[10]; batch2 += s.r * (i64)a.w[11]; }
   u16 *const s0 = (u16 *)shared, *const s1 = s0 + 4096, *const s2 = s1 + 3 * 4096;
   Barrier *const full = (Barrier *)(shared + 75776), *const empty = full + 3;
   if (t == 0) {
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
     barriers_started();
   }
   __syncthreads();
-  u16 *const pa1 = (u16 *)a.w[21];
+  u16 *const pa1 = (u16 *)a.w[22];
   __align__(16) u16 ra1[16][2];
   const i64 seen = keys;
   const i32 steps = (i32)((seen + 63) / 64);
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
         const i32 i0 = (i32)product;
         const i32 i1 = row;
         const i32 i2 = column;
-        { const u16 *const first = pa1 + (i0 * (i32)a.w[22] + i1 * (i32)a.w[23] + i2 * 2);
+        { const u16 *const first = pa1 + (i0 * (i32)a.w[23] + i1 * (i32)a.w[24] + i2 * 2);
           #pragma unroll
           for (i32 j = 0; j < 8; j++)
           #pragma unroll
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
         const i32 i0 = (i32)product;
         const i32 i1 = row;
         const i32 i2 = column;
-        loadv(ra1[u], pa1 + (i0 * (i32)a.w[22] + i1 * (i32)a.w[23] + i2 * 2));
+        loadv(ra1[u], pa1 + (i0 * (i32)a.w[23] + i1 * (i32)a.w[24] + i2 * 2));
       }
     }
   };
@@ -340,7 +340,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
     #pragma unroll
     for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
   }
-  u16 *const p1 = (u16 *)a.w[53];
+  u16 *const p1 = (u16 *)a.w[54];
   float *const sums = (float *)(shared + 57344 + t / 32 * 4608);
   #pragma unroll 1
   for (int pass = 0; pass < 1; pass++) {
@@ -376,7 +376,7 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
           y1[v] = bits_bf16(n1);
         }
         if (inside) {
-          storev(p1 + (i0 * (i32)a.w[54] + i1 * (i32)a.w[55] + i2 * 8), y1);
+          storev(p1 + (i0 * (i32)a.w[55] + i1 * (i32)a.w[56] + i2 * 8), y1);
         }
       }
     }

@@ -1,7 +1,7 @@
 // options:
 
 // Contraction of f32 with a streamed one inside: 128 rows, 64 keys at a time.
-extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMETER(63)) {
+extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMETER(64)) {
   begin();
   THALWEG_SHARED_LINES(shared);
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3];
@@ -11,10 +11,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
   const i64 row0 = (i64)(blockIdx.x % (u32)a.w[4]) * 128, column0 = 0;
   i64 batch0 = 0, batch1 = 0, batch2 = 0;
   u32 rest = product;
-  { const Split s = split(rest, a.w[6], a.w[7]); rest = s.q; batch0 += s.r * (i64)a.w[8]; batch1 += s.r * (i64)a.w[9]; batch2 += s.r * (i64)a.w[10]; }
+  { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += s.r * (i64)a.w[9]; batch1 += s.r * (i64)a.w[10]; batch2 += s.r * (i64)a.w[11]; }
   float *const s0 = (float *)shared, *const s1 = s0 + 8704, *const s2 = s1 + 2 * 4352;
-  const float *const factor0 = (const float *)a.w[11] + batch0;
-  const i32 pitch0 = (i32)a.w[12];
+  const float *const factor0 = (const float *)a.w[12] + batch0;
+  const i32 pitch0 = (i32)a.w[13];
   const i32 outer0 = (i32)t / 16, inner0 = (i32)t % 16 * 4;
   const float *const from0 = factor0 + (i64)((i32)row0 + outer0) * pitch0 + (0 + inner0);
   auto copy0 = [&](i32 step, i32 slot) {
@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       }
     }
   };
-  const float *const factor1 = (const float *)a.w[13] + batch1;
-  const i32 pitch1 = (i32)a.w[14];
+  const float *const factor1 = (const float *)a.w[14] + batch1;
+  const i32 pitch1 = (i32)a.w[15];
   const i32 outer1 = (i32)t / 16, inner1 = (i32)t % 16 * 4;
   const float *const from1 = factor1 + (i64)(0 + outer1) * pitch1 + (0 + inner1);
   auto copy1 = [&](i32 step, i32 slot) {
@@ -53,8 +53,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       }
     }
   };
-  const float *const factor2 = (const float *)a.w[15] + batch2;
-  const i32 pitch2 = (i32)a.w[16];
+  const float *const factor2 = (const float *)a.w[16] + batch2;
+  const i32 pitch2 = (i32)a.w[17];
   const i32 outer2 = (i32)t / 16, inner2 = (i32)t % 16 * 4;
   const float *const from2 = factor2 + (i64)(0 + outer2) * pitch2 + (0 + inner2);
   auto copy2 = [&](i32 step, i32 slot) {
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       }
     }
   };
-  float *const pa1 = (float *)a.w[27];
+  float *const pa1 = (float *)a.w[28];
   __align__(16) float ra1[16][2];
   const i64 seen = keys;
   const i32 steps = (i32)((seen + 63) / 64);
@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
         const i32 i0 = (i32)product;
         const i32 i1 = row;
         const i32 i2 = column;
-        { const float *const first = pa1 + (i0 * (i32)a.w[28] + i1 * (i32)a.w[29] + i2 * 2);
+        { const float *const first = pa1 + (i0 * (i32)a.w[29] + i1 * (i32)a.w[30] + i2 * 2);
           #pragma unroll
           for (i32 j = 0; j < 8; j++)
           #pragma unroll
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
         const i32 i0 = (i32)product;
         const i32 i1 = row;
         const i32 i2 = column;
-        loadv(ra1[u], pa1 + (i0 * (i32)a.w[28] + i1 * (i32)a.w[29] + i2 * 2));
+        loadv(ra1[u], pa1 + (i0 * (i32)a.w[29] + i1 * (i32)a.w[30] + i2 * 2));
       }
     }
   };
@@ -236,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
     #pragma unroll
     for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
   }
-  float *const p1 = (float *)a.w[59];
+  float *const p1 = (float *)a.w[60];
   float *const sums = (float *)shared;
   #pragma unroll
   for (int pass = 0; pass < 1; pass++) {
@@ -265,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
         const float n0 = own[v];
         y1[v] = n0;
       }
-      storev(p1 + (i0 * (i32)a.w[60] + i1 * (i32)a.w[61] + i2 * 4), y1);
+      storev(p1 + (i0 * (i32)a.w[61] + i1 * (i32)a.w[62] + i2 * 4), y1);
     }
   }
 }

@@ -337,18 +337,24 @@ fn product_with_gelu(n: usize) -> (Kernel, Geometry) {
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
-/// `softmax(q·kᵀ/8 + mask)·v` of so many heads, that many queries and keys, and as many terms as columns.
-pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType) -> (Kernel, Geometry) {
+/// Which scores count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Masked {
+    /// All of them.
+    None,
+    /// What an operand adds to them says it.
+    Added,
+    /// Each row sees the keys up to its own number.
+    Causal,
+}
+
+/// `softmax(q·kᵀ/8, masked)·v`, as the planner has it.
+pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType, masked: Masked) -> (Kernel, Geometry) {
     let added = |of: &mut Draft, scaled: NodeId| {
         let mask = of.load(dtype, &[0, n as isize, 1]);
         let mask = of.b.cast(mask, DType::F32);
         of.two(ElementOp::Add, scaled, mask)
     };
-    masked_attention(heads, [m, n, d], dtype, (2, &added))
-}
-
-/// The same of which each row sees the keys up to its own number.
-fn causal_attention(heads: usize, sizes: [usize; 3], dtype: DType) -> (Kernel, Geometry) {
     let seen = |of: &mut Draft, scaled: NodeId| {
         let [row, key] = [[0, 1, 0], [0, 0, 1]].map(|steps| {
             let access = of.access(DType::F32, &steps, false);
@@ -359,7 +365,11 @@ fn causal_attention(heads: usize, sizes: [usize; 3], dtype: DType) -> (Kernel, G
         let hidden = of.number(f64::NEG_INFINITY);
         of.b.element(ElementOp::Where, &[seen, scaled, hidden])
     };
-    masked_attention(heads, sizes, dtype, (1, &seen))
+    match masked {
+        Masked::None => masked_attention(heads, [m, n, d], dtype, (1, &|_, scaled| scaled)),
+        Masked::Added => masked_attention(heads, [m, n, d], dtype, (2, &added)),
+        Masked::Causal => masked_attention(heads, [m, n, d], dtype, (1, &seen)),
+    }
 }
 
 /// What a mask makes of scores.
@@ -459,9 +469,11 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("scatter_add_of_many_lines", scattered(DType::F32, 1 << 17)),
         ("products_bf16", products()),
         ("product_gelu_bf16", product_with_gelu(4096)),
-        ("attention_bf16", attention(64, [2048, 2048, 64], DType::BF16)),
-        ("attention_tf32", attention(64, [2048, 2048, 64], DType::F32)),
-        ("attention_causal_bf16", causal_attention(64, [2048, 2048, 64], DType::BF16)),
+        ("attention_bf16", attention(64, [2048, 2048, 64], DType::BF16, Masked::Added)),
+        ("attention_tf32", attention(64, [2048, 2048, 64], DType::F32, Masked::Added)),
+        ("attention_full_bf16", attention(64, [2048, 2048, 64], DType::BF16, Masked::None)),
+        ("attention_causal_bf16", attention(64, [2048, 2048, 64], DType::BF16, Masked::Causal)),
+        ("attention_long_bf16", attention(32, [8192, 8192, 128], DType::BF16, Masked::Causal)),
         ("convolution_tf32", convolution(DType::F32, Precision::Tf32)),
         ("convolution_bf16", convolution(DType::BF16, Precision::Full)),
         ("normal", normal()),

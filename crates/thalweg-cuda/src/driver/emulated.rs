@@ -84,6 +84,12 @@ impl Emulated {
         Ok(Emulated { chip, memory: Mutex::default() })
     }
 
+    /// The same with so many multiprocessors.
+    pub fn with_multiprocessors(mut self, count: u32) -> Emulated {
+        self.chip.multiprocessors = count;
+        self
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -129,7 +129,12 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let once = weights.once.map(|o| (expand(&o.body, &is_native), [o.max, o.sum]));
     let seen = seen(c, g);
     let sizes = [q.k, p.n].map(|n| n.next_power_of_two().max(if math == Math::Warpgroup { 64 } else { 16 }) as u32);
-    let mut block = StreamedBlock::fed(sizes);
+    let loads = points.iter().any(|(part, sums)| {
+        let operands = part.body.nodes.iter().filter_map(|n| part.body.accesses[n.access()? as usize].operand);
+        operands.into_iter().any(|o| o != *sums)
+    });
+    let tiles = |rows: usize| g.batches() * p.m.div_ceil(rows);
+    let mut block = StreamedBlock::fed(sizes, loads, &tiles, compiler.chip().multiprocessors as usize);
     let by_boxes = match math {
         Math::Warpgroup => boxes(c, (p, q), (values, along), block.boxes(sizes), compiler),
         _ => None,
@@ -162,6 +167,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let mut words = vec![0u64; slots.end];
     let tall = p.m.div_ceil(class.rows() as usize);
     words[..5].copy_from_slice(&[p.m, p.n, p.k, q.k, tall].map(|v| v as u64));
+    words[6] = g.batches() as u64;
     for (i, (outer, inner)) in p.batch.iter().zip(&q.batch).enumerate() {
         let [w, s] = divisor(outer.0.max(1));
         let far = match &by_boxes {
@@ -213,27 +219,37 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         &result,
         (class.rows() as usize, seen.filter(|s| s.1.moved.is_none()).map(|s| s.1.ahead)),
     );
-    let (block, shared) = (class.threads(), class.shared());
-    let grid = [blocks(tall * g.batches(), 1), 1, 1];
+    let (block, shared, stays) = (class.threads(), class.shared(), class.block.stays);
+    let all = tall * g.batches();
+    let grid = [blocks(if stays { all.min(compiler.chip().multiprocessors as usize) } else { all }, 1), 1, 1];
     let unit = compiler.unit(UnitKey::Streamed(Box::new(class)));
     plan.stages.push(Draft { unit, grid, block, shared, words, patches });
     Some(plan)
 }
 
 impl StreamedBlock {
-    /// One whose rows, keys and values are copied by boxes. Measured on an H200: blocks of one warpgroup side by side, as
-    /// many as there are registers for, hide each other's steps better than larger steps or warpgroups that share keys.
-    fn fed(sizes: [u32; 2]) -> StreamedBlock {
-        StreamedBlock { warps: 4, keys: 64, blocks: if sizes.iter().all(|&n| n <= 64) { 3 } else { 2 } }
+    /// One whose rows, keys and values are copied by boxes, of so many tiles of so many rows. Where there are enough of
+    /// them, blocks stay and share keys among two warpgroups or, where sums are narrow and their 64 more rows do not
+    /// leave multiprocessors without work, three. Scores that read something else need its registers: measured on an
+    /// H200, blocks of one warpgroup side by side hide those reads better.
+    fn fed(sizes: [u32; 2], loads: bool, tiles: &dyn Fn(usize) -> usize, chip: usize) -> StreamedBlock {
+        let narrow = sizes.iter().all(|&n| n <= 64);
+        if loads || tiles(128) < chip {
+            return StreamedBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, stays: false };
+        }
+        // A round of three takes 1.3 times one of two.
+        let rounds = |rows: usize| tiles(rows).div_ceil(chip);
+        let three = narrow && 13 * rounds(192) <= 10 * rounds(128);
+        StreamedBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, stays: true }
     }
 
     /// One in which all threads copy. Measured on an H200: four warps, of which three blocks run side by side, hide each
     /// other's steps.
     fn unfed(math: Math, many: bool) -> StreamedBlock {
         match (math, many) {
-            (Math::Warpgroup, _) => StreamedBlock { warps: 4, keys: 64, blocks: 3 },
-            (_, true) => StreamedBlock { warps: 8, keys: 64, blocks: 1 },
-            (_, false) => StreamedBlock { warps: 4, keys: 64, blocks: 2 },
+            (Math::Warpgroup, _) => StreamedBlock { warps: 4, keys: 64, blocks: 3, stays: false },
+            (_, true) => StreamedBlock { warps: 8, keys: 64, blocks: 1, stays: false },
+            (_, false) => StreamedBlock { warps: 4, keys: 64, blocks: 2, stays: false },
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::device::CudaDevice;
 use crate::driver::Emulated;
+use crate::golden::Masked;
 use std::sync::Arc;
 use thalweg_ir::{DType, Shape};
 use thalweg_kernel::reference::{Array, Data};
@@ -204,32 +205,70 @@ fn attention_is_right_on_every_kind_of_tensor_cores() {
         for sizes in
             [[2, 70, 136, 40], [1, 3, 64, 64], [1, 65, 63, 8], [33, 5, 70, 72], [17, 129, 66, 8], [2, 130, 300, 128]]
         {
-            let [heads, m, n, d] = sizes;
-            let masked = |i: usize| if (i % n) > i / n % m + n / 2 { f64::NEG_INFINITY } else { (i % 7) as f64 / 4.0 };
-            let inputs = [heads * m * d, heads * n * d, m * n, heads * n * d].into_iter().enumerate();
-            let inputs =
-                inputs.map(|(s, len)| (0..len).map(|i| if s == 2 { masked(i) } else { value(s, i) / 4.0 }).collect());
-            let inputs: Vec<Vec<f64>> = inputs.collect();
-            let want = attention_of(sizes, &inputs);
-            let upload = |v: &Vec<f64>| {
-                let bytes = array(dtype, v.clone()).to_bytes();
-                let buffer = device.allocate(bytes.len()).unwrap();
-                device.write(&buffer, &bytes).unwrap();
-                buffer
-            };
-            let mut buffers: Vec<_> = inputs.iter().map(upload).collect();
-            buffers.push(device.allocate(want.len() * dtype.size()).unwrap());
-            let (kernel, geometry) = crate::golden::attention(heads, [m, n, d], dtype);
-            let program = device.prepare(&[(&kernel, &geometry)]).unwrap().remove(0);
-            program.launch(&geometry, &buffers.iter().collect::<Vec<_>>(), &[]).unwrap();
-            let mut got = vec![0; want.len() * dtype.size()];
-            device.read(&buffers[4], &mut got).unwrap();
-            let got = Array::from_bytes(Shape::new(&[want.len()]), dtype, &got);
-            for (i, w) in want.iter().enumerate() {
-                let g = got.get(i).to_f64();
-                assert!((g - w).abs() < 0.005, "sm_{sm} {dtype} {sizes:?}: {g} instead of {w} at {i}");
+            check_attention(&device, sizes, dtype, Masked::Added);
+        }
+    }
+}
+
+/// With few multiprocessors blocks stay for several tiles, two or three warpgroups together.
+#[test]
+fn attention_is_right_in_blocks_that_stay() {
+    for count in [1, 3] {
+        let chip = Emulated::of(90).unwrap().with_multiprocessors(count);
+        let device = CudaDevice::with(Arc::new(chip), "cuda:emulated").unwrap();
+        let sizes = [
+            [3, 200, 136, 64],
+            [2, 384, 513, 40],
+            [5, 129, 384, 128],
+            [4, 65, 64, 72],
+            [7, 3, 257, 8],
+            [2, 500, 128, 128],
+        ];
+        for (i, sizes) in sizes.into_iter().enumerate() {
+            let dtype = if i % 2 == 0 { DType::BF16 } else { DType::F16 };
+            check_attention(&device, sizes, dtype, Masked::None);
+            check_attention(&device, sizes, dtype, Masked::Causal);
+        }
+    }
+}
+
+/// Compares a kernel of attention with [`attention_of`].
+fn check_attention(device: &CudaDevice, sizes: [usize; 4], dtype: DType, masked: Masked) {
+    let [heads, m, n, d] = sizes;
+    let mask = |i: usize| match masked {
+        Masked::None => 0.0,
+        Masked::Added if (i % n) > i / n % m + n / 2 => f64::NEG_INFINITY,
+        Masked::Added => (i % 7) as f64 / 4.0,
+        Masked::Causal => {
+            if i % n > i / n {
+                f64::NEG_INFINITY
+            } else {
+                0.0
             }
         }
+    };
+    let inputs = [heads * m * d, heads * n * d, m * n, heads * n * d].into_iter().enumerate();
+    let inputs = inputs.map(|(s, len)| (0..len).map(|i| if s == 2 { mask(i) } else { value(s, i) / 4.0 }).collect());
+    let inputs: Vec<Vec<f64>> = inputs.collect();
+    let want = attention_of(sizes, &inputs);
+    let upload = |v: &Vec<f64>| {
+        let bytes = array(dtype, v.clone()).to_bytes();
+        let buffer = device.allocate(bytes.len()).unwrap();
+        device.write(&buffer, &bytes).unwrap();
+        buffer
+    };
+    let read = |s: &usize| masked == Masked::Added || *s != 2;
+    let mut buffers: Vec<_> = (0..inputs.len()).filter(read).map(|s| upload(&inputs[s])).collect();
+    buffers.push(device.allocate(want.len() * dtype.size()).unwrap());
+    let (kernel, geometry) = crate::golden::attention(heads, [m, n, d], dtype, masked);
+    let program = device.prepare(&[(&kernel, &geometry)]).unwrap().remove(0);
+    program.launch(&geometry, &buffers.iter().collect::<Vec<_>>(), &[]).unwrap();
+    let mut got = vec![0; want.len() * dtype.size()];
+    device.read(buffers.last().unwrap(), &mut got).unwrap();
+    let got = Array::from_bytes(Shape::new(&[want.len()]), dtype, &got);
+    for (i, w) in want.iter().enumerate() {
+        let g = got.get(i).to_f64();
+        assert!((g - w).abs() < 0.005, "{dtype} {sizes:?} {masked:?}: {g} instead of {w} at {i}");
     }
 }
 

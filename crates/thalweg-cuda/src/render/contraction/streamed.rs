@@ -8,6 +8,8 @@
 mod feed;
 mod multiply;
 mod point;
+mod stay;
+mod weigh;
 
 use super::factor::{Copy, Placing, Side};
 use super::fed::{BARRIER, FedFactor};
@@ -15,17 +17,18 @@ use super::result::{self, By, Handed};
 use super::warpgroup::LINE_ELEMENTS;
 use super::{Math, PartClass, PartSlots};
 use crate::driver::MAP_WORDS;
-use crate::render::body::{Names, divisors, name, statements};
+use crate::render::body::divisors;
 use crate::render::types::stored;
 use multiply::{functions, scores, sums};
 use point::{Point, point};
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::{Body, Seen};
+use weigh::{begin, end, rescale, weigh};
 
 /// Words before those of the batch dimensions: rows, columns of the result, keys, terms of a score, tiles of rows, where
-/// an index out of range is told.
-pub const HEAD: usize = 6;
+/// an index out of range is told, products of the batch.
+pub const HEAD: usize = 7;
 
 /// What a block has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,6 +39,9 @@ pub struct StreamedBlock {
     pub keys: u32,
     /// Blocks that a multiprocessor is to hold, for the compiler's use of registers.
     pub blocks: u32,
+    /// Whether it stays until all tiles are done: two or three warpgroups that share keys, and one more, of which a thread
+    /// has them copied.
+    pub stays: bool,
 }
 
 /// What decides the source.
@@ -127,12 +133,21 @@ impl StreamedClass {
 
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
-        32 * (self.block.warps + self.fed.is_some() as u32)
+        let others = match (&self.fed, self.block.stays) {
+            (None, _) => 0,
+            (Some(_), false) => 1,
+            (Some(_), true) => 4,
+        };
+        32 * (self.block.warps + others)
     }
 
     /// Steps in shared memory at a time.
     fn stages(&self) -> u32 {
-        if self.fed.is_some() && self.block.keys * self.sizes[0].max(self.sizes[1]) <= 64 * 64 { 3 } else { 2 }
+        if self.fed.is_some() && !self.block.stays && self.block.keys * self.sizes[0].max(self.sizes[1]) <= 64 * 64 {
+            3
+        } else {
+            2
+        }
     }
 
     /// Rows of a block.
@@ -189,8 +204,81 @@ impl StreamedClass {
     /// Bytes of shared memory.
     pub fn shared(&self) -> u32 {
         match self.fed {
+            Some(_) if self.block.stays => self.barriers_at() + stay::barriers(self) * BARRIER,
             Some(_) => self.barriers_at() + 2 * self.stages() * BARRIER,
             None => self.factors().max(self.handed().bytes()),
+        }
+    }
+}
+
+/// What every form of the kernel is put together from.
+struct Pieces {
+    /// The numbers of a product's matrices among those of each factor.
+    batches: String,
+    /// What is declared for the reads of a score.
+    declared: String,
+    /// How many keys a block of rows goes through.
+    seen: String,
+    /// What loads what a step's scores need, if anything is loaded, as a function.
+    fetch: String,
+    /// From scores to weights.
+    make: String,
+    /// What a larger score changes of the sums so far, and what is done with them at the end.
+    rescale: String,
+    end: String,
+    result: String,
+}
+
+impl Pieces {
+    fn of(class: &StreamedClass, slots: &StreamedSlots) -> Pieces {
+        let mut batches = String::new();
+        for d in (0..class.batch as usize).rev() {
+            let w = HEAD + 5 * d;
+            let _ = writeln!(
+                batches,
+                "  {{ const Split s = split(rest, a.w[{w}], a.w[{}]); rest = s.q; batch0 += s.r * (i64)a.w[{}]; batch1 += s.r * (i64)a.w[{}]; batch2 += s.r * (i64)a.w[{}]; }}",
+                w + 1,
+                w + 2,
+                w + 3,
+                w + 4
+            );
+        }
+        let points: Vec<Point> = (0..class.points.len()).map(|n| point(class, slots, n)).collect();
+        let loads: String = points.iter().map(|p| p.fetch.as_str()).collect();
+        // What the next step's scores need is on its way while this one's weights are made.
+        let (fetch, ahead) = match loads.is_empty() {
+            true => (String::new(), ""),
+            false => (
+                format!("  auto fetch = [&](i32 step) {{\n{loads}  }};\n  if (steps) fetch(0);\n"),
+                "    if (step + 1 < steps) fetch(step + 1);\n",
+            ),
+        };
+        let compute: String = points.iter().map(|p| p.compute.as_str()).collect();
+        let compute = match &class.seen {
+            None => compute,
+            Some(_) => {
+                let whole: String = points.iter().map(|p| p.seen.as_ref().unwrap_or(&p.compute).as_str()).collect();
+                let first_row = if class.block.stays { "row0 + group * 64" } else { "row0" };
+                format!(
+                    "    if (hides && (i64)(step + 1) * {} <= {first_row} + ahead) {{\n{whole}    }} else {{\n{compute}    }}\n",
+                    class.block.keys
+                )
+            }
+        };
+        Pieces {
+            batches,
+            declared: points.iter().map(|p| p.declared.as_str()).collect(),
+            seen: format!(
+                "{}  const i32 steps = (i32)((seen + {}) / {});\n",
+                seen(class, slots),
+                class.block.keys - 1,
+                class.block.keys
+            ),
+            fetch,
+            make: compute + ahead + &weigh(class),
+            rescale: rescale(class),
+            end: end(class, slots),
+            result: result::text(&class.handed(), &slots.result, &hand_on(class)),
         }
     }
 }
@@ -198,57 +286,24 @@ impl StreamedClass {
 /// The source, with one function, `contraction`.
 pub fn source(class: &StreamedClass) -> String {
     let slots = StreamedSlots::new(class);
-    let element = stored(class.dtype);
-    let [depth, columns] = class.sizes;
-    let mut batches = String::new();
-    for d in (0..class.batch as usize).rev() {
-        let w = HEAD + 5 * d;
-        let _ = writeln!(
-            batches,
-            "  {{ const Split s = split(rest, a.w[{w}], a.w[{}]); rest = s.q; batch0 += s.r * (i64)a.w[{}]; batch1 += s.r * (i64)a.w[{}]; batch2 += s.r * (i64)a.w[{}]; }}",
-            w + 1,
-            w + 2,
-            w + 3,
-            w + 4
-        );
+    let pieces = Pieces::of(class, &slots);
+    if let (true, Some(factors)) = (class.block.stays, &class.fed) {
+        return stay::source(class, &slots, factors, &pieces);
     }
-    let functions = functions(class);
     let [copies, first_copies, arrive] = match &class.fed {
         Some(factors) => feed::text(class, &slots, factors),
         None => copies(class, &slots),
     };
     let [rows, keys, values] = [0, 1, 2].map(|f| class.layout(f));
-    let points: Vec<Point> = (0..class.points.len()).map(|n| point(class, &slots, n)).collect();
-    let loads: String = points.iter().map(|p| p.fetch.as_str()).collect();
-    // What the next step's scores need is on its way while this one's weights are made.
-    let (fetch, ahead) = match loads.is_empty() {
-        true => (String::new(), ""),
-        false => (
-            format!("  auto fetch = [&](i32 step) {{\n{loads}  }};\n  if (steps) fetch(0);\n"),
-            "    if (step + 1 < steps) fetch(step + 1);\n",
-        ),
+    let [depth, columns] = class.sizes;
+    // Those that see most keys come first.
+    let first_tile = match &class.seen {
+        None => "blockIdx.x % (u32)a.w[4]",
+        Some(_) => "(u32)a.w[4] - 1 - blockIdx.x % (u32)a.w[4]",
     };
-    let compute: String = points.iter().map(|p| p.compute.as_str()).collect();
-    let declared: String = points.iter().map(|p| p.declared.as_str()).collect();
-    let (whole, first_tile) = match &class.seen {
-        None => (String::new(), "blockIdx.x % (u32)a.w[4]"),
-        Some(_) => (
-            points.iter().map(|p| p.seen.as_ref().unwrap_or(&p.compute).as_str()).collect(),
-            // Those that see most keys come first.
-            "(u32)a.w[4] - 1 - blockIdx.x % (u32)a.w[4]",
-        ),
-    };
-    let compute = match &class.seen {
-        None => compute,
-        Some(_) => format!(
-            "    if (hides && (i64)(step + 1) * {} <= row0 + ahead) {{\n{whole}    }} else {{\n{compute}    }}\n",
-            class.block.keys
-        ),
-    };
-    let make = compute + ahead + &weigh(class);
-    let rescale = rescale(class);
+    let Pieces { batches, declared, seen, fetch, make, rescale, end, result } = &pieces;
     let steps = match &class.fed {
-        Some(_) => feed::steps(class, &make, &rescale),
+        Some(_) => feed::steps(class, make, rescale),
         None => format!(
             "  for (i32 step = 0; step < steps; step++) {{\n{arrive}    float s[{}][4] = {{}};\n{}{make}{rescale}{}  }}\n  copies_wait<0>();\n",
             class.block.keys / 8,
@@ -269,25 +324,21 @@ pub fn source(class: &StreamedClass) -> String {
   i64 batch0 = 0, batch1 = 0, batch2 = 0;
   u32 rest = product;
 {batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0}, *const s2 = s1 + {stages} * {all1};
-{copies}{declared}{seen}  const i32 steps = (i32)((seen + {last}) / {block});
-{first_copies}{fetch}  float sum[{oj}][4] = {{}};
+{copies}{declared}{seen}{first_copies}{fetch}  float sum[{oj}][4] = {{}};
 {begin}{steps}{end}{result}}}
 "#,
+        functions = functions(class),
         threads = class.threads(),
         blocks = class.block.blocks,
-        block = class.block.keys,
         words = slots.end,
         lines = if class.fed.is_some() { "_LINES" } else { "" },
+        element = stored(class.dtype),
         stages = class.stages(),
         tall = class.rows(),
         all0 = rows[1],
         all1 = keys[1],
-        seen = seen(class, &slots),
-        last = class.block.keys - 1,
         oj = columns / 8,
         begin = begin(class),
-        end = end(class, &slots),
-        result = result::text(&class.handed(), &slots.result, &hand_on(class)),
     )
 }
 
@@ -358,149 +409,6 @@ fn copies(class: &StreamedClass, slots: &StreamedSlots) -> [String; 3] {
         fence = if class.math == Math::Warpgroup { "    async_fence();\n" } else { "" },
     );
     [functions, first.into(), arrive]
-}
-
-/// What a row knows of its scores so far: a thread has a part of two rows, eight apart.
-fn begin(class: &StreamedClass) -> String {
-    match class.once {
-        Some(_) => "  float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};\n".into(),
-        None => String::new(),
-    }
-}
-
-/// From scores to weights, with the maximum and the sum of each row so far.
-fn weigh(class: &StreamedClass) -> String {
-    let (j, keys) = (class.block.keys / 8, class.block.keys);
-    let outside = if class.once.is_some() { "-bits_f32(0x7f800000u)" } else { "0" };
-    let mut out = format!(
-        r#"    if ((step + 1) * {keys} > (i32)keys) {{
-#pragma unroll
-      for (int j = 0; j < {j}; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) if (step * {keys} + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = {outside};
-    }}
-"#
-    );
-    if class.once.is_none() {
-        return out;
-    }
-    // Narrow weights are powers of two of scaled scores: one multiplication and addition each. Where the maximum is
-    // rounded as it is scaled, all weights of the row are off by the same. Scores that overflow as they are scaled
-    // (masks of the smallest number) go the long way.
-    let narrow = class.math.is_narrow();
-    // Both rows of a thread side by side, each in two parts: what waits for what is short then.
-    let weights = |from: [&str; 2]| {
-        let [low, high] = ["s[j][2 * h]", "s[j][2 * h + 1]"].map(|x| from.join(x));
-        format!(
-            r#"#pragma unroll
-      for (int j = 0; j < {j}; j++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {{
-          s[j][2 * h] = {low};
-          s[j][2 * h + 1] = {high};
-          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
-        }}
-"#
-        )
-    };
-    let (again, weights) = match narrow {
-        false => ("expf(top[h] - shift[h])".to_string(), weights(["expf(", " - shift[h])"])),
-        true => {
-            let [scaled, far] = ["top[h] * 1.44269504f - scaled[h]", "(top[h] - shift[h]) * 1.44269504f"];
-            let near = weights(["power_of_two(fmaf(", ", 1.44269504f, -scaled[h]))"]);
-            let long = weights(["power_of_two((", " - shift[h]) * 1.44269504f)"]);
-            (
-                format!("power_of_two(far ? {far} : {scaled})"),
-                format!("    if (!__any_sync(0xffffffffu, far)) {{\n{near}    }} else {{\n{long}    }}\n"),
-            )
-        }
-    };
-    let scaled = match narrow {
-        true => {
-            "    const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;\n    const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};\n"
-        }
-        false => "",
-    };
-    let _ = write!(
-        out,
-        r#"    float most[2][2] = {{{{top[0], s[0][0]}}, {{top[1], s[0][2]}}}}, part[2][2] = {{}}, now[2], shift[2], again[2];
-#pragma unroll
-    for (int j = 0; j < {j}; j++)
-#pragma unroll
-      for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
-#pragma unroll
-    for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
-#pragma unroll
-    for (int x = 1; x < 4; x *= 2)
-#pragma unroll
-      for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
-    // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-#pragma unroll
-    for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
-{scaled}#pragma unroll
-    for (int h = 0; h < 2; h++) {{
-      again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : {again};
-      top[h] = now[h];
-    }}
-{weights}#pragma unroll
-    for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
-"#
-    );
-    out
-}
-
-/// What a larger score changes of the sums so far.
-fn rescale(class: &StreamedClass) -> String {
-    if class.once.is_none() {
-        return String::new();
-    }
-    format!(
-        r#"#pragma unroll
-    for (int h = 0; h < 2; h++) {{
-      if (__any_sync(0xffffffffu, again[h] != 1.0f)) {{
-#pragma unroll
-        for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= again[h]; sum[j][2 * h + 1] *= again[h]; }}
-      }}
-    }}
-"#,
-        class.sizes[1] / 8
-    )
-}
-
-/// What the sums of a row are multiplied by at the end.
-fn end(class: &StreamedClass, slots: &StreamedSlots) -> String {
-    let Some((body, [max, sum])) = &class.once else { return String::new() };
-    let value = |slot: u16| match slot {
-        s if s == *max => "top[h]".to_string(),
-        s if s == *sum => "all".to_string(),
-        other => unreachable!("value {other} of a row of weights"),
-    };
-    let names = Names {
-        load: &|_| unreachable!("nothing is loaded once a row"),
-        index: &|_, _| unreachable!("a row has no place of its own"),
-        valid: &|_| unreachable!("a row has no place of its own"),
-        gather: &|_, _, _| unreachable!("nothing is gathered once a row"),
-        value: &value,
-        scalar: &|s| format!("a.w[{}]", slots.once[0] + s as usize),
-        reciprocal: &|s| {
-            let at = divisors(body).iter().position(|d| d.0 == s)?;
-            Some(format!("a.w[{}]", slots.once[1] + at))
-        },
-    };
-    format!(
-        r#"#pragma unroll
-  for (int h = 0; h < 2; h++) {{
-    float all = total[h];
-    all += __shfl_xor_sync(0xffffffffu, all, 1);
-    all += __shfl_xor_sync(0xffffffffu, all, 2);
-{}#pragma unroll
-    for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= {factor}; sum[j][2 * h + 1] *= {factor}; }}
-  }}
-"#,
-        statements(body, &names, "    "),
-        class.sizes[1] / 8,
-        factor = name(body.stores[0].node),
-    )
 }
 
 /// Statements that write the sums to shared memory.
