@@ -160,8 +160,8 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
       // Of a row that has had nothing but -infinity nothing is to be NaN yet.
       #pragma unroll
       for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
-      const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;
       const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
+      const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;
       #pragma unroll
       for (int h = 0; h < 2; h++) {
         again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
@@ -274,8 +274,8 @@ extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMET
       // Of a row that has had nothing but -infinity nothing is to be NaN yet.
       #pragma unroll
       for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
-      const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;
       const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
+      const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;
       #pragma unroll
       for (int h = 0; h < 2; h++) {
         again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);

@@ -100,6 +100,9 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
     const i64 seen = keys;
     const i32 steps = (i32)((seen + 127) / 128);
     const i64 warp_row = row0 + warp * 16;
+    const float factor = bits_f32(0x3e000000u);
+    const bool joins = factor > 0 && factor < 1.0e30f;
+    const float left_factor = joins ? 1.0f : factor, joined = joins ? factor : 1.0f, by = joined * 1.44269504f;
     float sum[8][4] = {};
     float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
     if (steps) {
@@ -139,9 +142,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           for (int v = 0; v < 2; v++) {
             const float n0 = s[j][2 * h + u % 1 * 2 + v];
             const float n1 = 0.125f;
-            const float n2 = n0 * n1;
+            const float n2 = s[j][2 * h + u % 1 * 2 + v];
             s[j][2 * h + u % 1 * 2 + v] = n2;
           }
+        }
+        if (!joins) {
+          #pragma unroll
+          for (int j = 0; j < 16; j++)
+          #pragma unroll
+          for (int e = 0; e < 4; e++) s[j][e] *= factor;
         }
         #pragma unroll
         for (i32 u = 0; u < 32; u++) {
@@ -179,11 +188,11 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
         // Of a row that has had nothing but -infinity nothing is to be NaN yet.
         #pragma unroll
         for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
-        const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;
-        const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
+        const float scaled[2] = {shift[0] * by, shift[1] * by};
+        const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;
         #pragma unroll
         for (int h = 0; h < 2; h++) {
-          again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
+          again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * by : top[h] * by - scaled[h]);
           top[h] = now[h];
         }
         if (!__any_sync(0xffffffffu, far)) {
@@ -191,8 +200,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           for (int j = 0; j < 16; j++)
           #pragma unroll
           for (int h = 0; h < 2; h++) {
-            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled[h]));
-            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled[h]));
+            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], by, -scaled[h]));
+            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], by, -scaled[h]));
             part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
           }
         } else {
@@ -200,8 +209,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           for (int j = 0; j < 16; j++)
           #pragma unroll
           for (int h = 0; h < 2; h++) {
-            s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * 1.44269504f);
-            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * 1.44269504f);
+            s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * by);
+            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * by);
             part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
           }
         }
@@ -256,9 +265,15 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           for (int v = 0; v < 2; v++) {
             const float n0 = s[j][2 * h + u % 1 * 2 + v];
             const float n1 = 0.125f;
-            const float n2 = n0 * n1;
+            const float n2 = s[j][2 * h + u % 1 * 2 + v];
             s[j][2 * h + u % 1 * 2 + v] = n2;
           }
+        }
+        if (!joins) {
+          #pragma unroll
+          for (int j = 0; j < 16; j++)
+          #pragma unroll
+          for (int e = 0; e < 4; e++) s[j][e] *= factor;
         }
         #pragma unroll
         for (i32 u = 0; u < 32; u++) {
@@ -296,11 +311,11 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
         // Of a row that has had nothing but -infinity nothing is to be NaN yet.
         #pragma unroll
         for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
-        const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;
-        const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
+        const float scaled[2] = {shift[0] * by, shift[1] * by};
+        const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;
         #pragma unroll
         for (int h = 0; h < 2; h++) {
-          again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
+          again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * by : top[h] * by - scaled[h]);
           top[h] = now[h];
         }
         if (!__any_sync(0xffffffffu, far)) {
@@ -308,8 +323,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           for (int j = 0; j < 16; j++)
           #pragma unroll
           for (int h = 0; h < 2; h++) {
-            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled[h]));
-            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled[h]));
+            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], by, -scaled[h]));
+            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], by, -scaled[h]));
             part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
           }
         } else {
@@ -317,8 +332,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           for (int j = 0; j < 16; j++)
           #pragma unroll
           for (int h = 0; h < 2; h++) {
-            s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * 1.44269504f);
-            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * 1.44269504f);
+            s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * by);
+            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * by);
             part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
           }
         }

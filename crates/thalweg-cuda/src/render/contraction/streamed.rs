@@ -8,6 +8,7 @@
 mod feed;
 mod multiply;
 mod point;
+mod scaled;
 mod stay;
 mod weigh;
 
@@ -21,6 +22,8 @@ use crate::render::body::divisors;
 use crate::render::types::stored;
 use multiply::{functions, scores, sums};
 use point::{Point, point};
+pub(super) use scaled::LEFT;
+use scaled::scaled;
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::{Body, Seen};
@@ -219,6 +222,8 @@ struct Pieces {
     declared: String,
     /// How many keys a block of rows goes through.
     seen: String,
+    /// What is known of a factor that all scores have.
+    scale: String,
     /// What loads what a step's scores need, if anything is loaded, as a function.
     fetch: String,
     /// From scores to weights.
@@ -243,7 +248,10 @@ impl Pieces {
                 w + 4
             );
         }
-        let points: Vec<Point> = (0..class.points.len()).map(|n| point(class, slots, n)).collect();
+        let scaled = scaled(class, slots);
+        let points: Vec<Point> = (0..class.points.len())
+            .map(|n| point(class, slots, n, scaled.as_ref().filter(|s| s.number == n)))
+            .collect();
         let loads: String = points.iter().map(|p| p.fetch.as_str()).collect();
         // What the next step's scores need is on its way while this one's weights are made.
         let (fetch, ahead) = match loads.is_empty() {
@@ -275,9 +283,10 @@ impl Pieces {
                 class.block.keys
             ),
             fetch,
-            make: compute + ahead + &weigh(class),
+            make: compute + ahead + &weigh(class, scaled.is_some()),
             rescale: rescale(class),
-            end: end(class, slots),
+            end: end(class, slots, scaled.is_some()),
+            scale: scaled.map_or(String::new(), |s| s.declared),
             result: result::text(&class.handed(), &slots.result, &hand_on(class)),
         }
     }
@@ -301,7 +310,7 @@ pub fn source(class: &StreamedClass) -> String {
         None => "blockIdx.x % (u32)a.w[4]",
         Some(_) => "(u32)a.w[4] - 1 - blockIdx.x % (u32)a.w[4]",
     };
-    let Pieces { batches, declared, seen, fetch, make, rescale, end, result } = &pieces;
+    let Pieces { batches, declared, seen, scale, fetch, make, rescale, end, result } = &pieces;
     let steps = match &class.fed {
         Some(_) => feed::steps(class, make, rescale),
         None => format!(
@@ -324,7 +333,7 @@ pub fn source(class: &StreamedClass) -> String {
   i64 batch0 = 0, batch1 = 0, batch2 = 0;
   u32 rest = product;
 {batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0}, *const s2 = s1 + {stages} * {all1};
-{copies}{declared}{seen}{first_copies}{fetch}  float sum[{oj}][4] = {{}};
+{copies}{declared}{seen}{scale}{first_copies}{fetch}  float sum[{oj}][4] = {{}};
 {begin}{steps}{end}{result}}}
 "#,
         functions = functions(class),

@@ -1,5 +1,6 @@
 //! What is made of the scores of a step: maps on the sums of the first product, in the registers that these are in.
 
+use super::scaled::{Scaled, late};
 use super::{StreamedClass, StreamedSlots};
 use crate::render::access::{Accesses, Stand, Wanted, wanted};
 use crate::render::body::{Names, name, statements};
@@ -21,7 +22,8 @@ pub(super) struct Point {
 /// The names of the accesses of what is made of scores.
 const TAGS: [&str; 2] = ["a", "b"];
 
-pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize) -> Point {
+/// What is made of a score by one body; `scaled` where that has a factor which may join the exponent.
+pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize, scaled: Option<&Scaled>) -> Point {
     let ((part, operand), slots) = (&class.points[number], &slots.points[number]);
     let (space, body) = (&part.space, &part.body);
     let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: TAGS[number] };
@@ -120,6 +122,11 @@ pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize)
         let _ = write!(out, "        {own} = {};\n      }}\n    }}\n", name(body.stores[0].node));
         out
     };
-    let seen = class.seen.as_ref().filter(|s| s.0 as usize == number).map(|s| compute(&s.1.body));
-    Point { declared, fetch, compute: compute(body), seen }
+    let of_seen = class.seen.as_ref().filter(|s| s.0 as usize == number).map(|s| &s.1.body);
+    let (all, seen) = match scaled {
+        None => (compute(body), of_seen.map(compute)),
+        Some(Scaled { masked: None, whole, .. }) => (compute(whole) + &late(class), None),
+        Some(Scaled { masked: Some(masked), whole, .. }) => (compute(masked), Some(compute(whole) + &late(class))),
+    };
+    Point { declared, fetch, compute: all, seen }
 }

@@ -223,7 +223,7 @@ pub(super) fn source(
 {producer}  registers_more<{more}>();
   u32 turn = 0;
 {declared}{tiles}    const i64 warp_row = row0 + warp * 16;
-{fetch}{steps}{end}{result}  }}
+{scale}{fetch}{steps}{end}{result}  }}
 }}
 "#,
         functions = functions(class),
@@ -236,6 +236,7 @@ pub(super) fn source(
         more = if groups > 2 { 160 } else { 240 },
         declared = pieces.declared,
         tiles = tiles(class, pieces),
+        scale = pieces.scale,
         fetch = pieces.fetch,
         steps = steps(class, pieces),
         end = pieces.end,

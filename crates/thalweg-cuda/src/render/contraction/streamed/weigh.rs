@@ -13,7 +13,8 @@ pub(super) fn begin(class: &StreamedClass) -> String {
 }
 
 /// From scores to weights, with the maximum and the sum of each row so far.
-pub(super) fn weigh(class: &StreamedClass) -> String {
+/// Where scores have a factor that may join the exponent, `by` is what they are multiplied with there.
+pub(super) fn weigh(class: &StreamedClass, scaled: bool) -> String {
     let (j, keys) = (class.block.keys / 8, class.block.keys);
     let outside = if class.once.is_some() { "-bits_f32(0x7f800000u)" } else { "0" };
     let mut out = format!(
@@ -32,6 +33,7 @@ pub(super) fn weigh(class: &StreamedClass) -> String {
     // rounded as it is scaled, all weights of the row are off by the same. Scores that overflow as they are scaled
     // (masks of the smallest number) go the long way.
     let narrow = class.math.is_narrow();
+    let by = if scaled { "by" } else { "1.44269504f" };
     // Both rows of a thread side by side, each in two parts: what waits for what is short then.
     let weights = |from: [&str; 2]| {
         let [low, high] = ["s[j][2 * h]", "s[j][2 * h + 1]"].map(|x| from.join(x));
@@ -50,20 +52,19 @@ pub(super) fn weigh(class: &StreamedClass) -> String {
     let (again, weights) = match narrow {
         false => ("expf(top[h] - shift[h])".to_string(), weights(["expf(", " - shift[h])"])),
         true => {
-            let [scaled, far] = ["top[h] * 1.44269504f - scaled[h]", "(top[h] - shift[h]) * 1.44269504f"];
-            let near = weights(["power_of_two(fmaf(", ", 1.44269504f, -scaled[h]))"]);
-            let long = weights(["power_of_two((", " - shift[h]) * 1.44269504f)"]);
+            let near = weights(["power_of_two(fmaf(", &format!(", {by}, -scaled[h]))")]);
+            let long = weights(["power_of_two((", &format!(" - shift[h]) * {by})")]);
             (
-                format!("power_of_two(far ? {far} : {scaled})"),
+                format!("power_of_two(far ? (top[h] - shift[h]) * {by} : top[h] * {by} - scaled[h])"),
                 format!("    if (!__any_sync(0xffffffffu, far)) {{\n{near}    }} else {{\n{long}    }}\n"),
             )
         }
     };
     let scaled = match narrow {
-        true => {
-            "    const bool far = fabsf(shift[0]) > 1.0e38f || fabsf(shift[1]) > 1.0e38f;\n    const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};\n"
-        }
-        false => "",
+        true => format!(
+            "    const float scaled[2] = {{shift[0] * {by}, shift[1] * {by}}};\n    const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;\n"
+        ),
+        false => String::new(),
     };
     let _ = write!(
         out,
@@ -112,10 +113,10 @@ pub(super) fn rescale(class: &StreamedClass) -> String {
 }
 
 /// What the sums of a row are multiplied by at the end.
-pub(super) fn end(class: &StreamedClass, slots: &StreamedSlots) -> String {
+pub(super) fn end(class: &StreamedClass, slots: &StreamedSlots, scaled: bool) -> String {
     let Some((body, [max, sum])) = &class.once else { return String::new() };
     let value = |slot: u16| match slot {
-        s if s == *max => "top[h]".to_string(),
+        s if s == *max => if scaled { "(top[h] * joined)" } else { "top[h]" }.to_string(),
         s if s == *sum => "all".to_string(),
         other => unreachable!("value {other} of a row of weights"),
     };
