@@ -1,9 +1,9 @@
 // options: --gpu-architecture=sm_90a
 
-// Contraction of bf16 with a streamed one inside: 64 rows, 64 keys at a time.
+// Contraction of bf16 with a streamed one inside: 128 rows, 128 keys at a time.
 #ifndef THALWEG_EMULATED
-template <bool F16, bool TA, bool TB, int N> FN void warpgroup_multiply(float (&d)[8][4], Matrix a, Matrix b, u32 keep) {
-  asm volatile("{.reg .pred p;\n.reg .b64 x, y;\nmov.b64 x, {%32, %33};\nmov.b64 y, {%34, %35};\nsetp.ne.b32 p, %36, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, x, y, p, 1, 1, 0, 0;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "r"(a.place), "r"(a.form), "r"(b.place), "r"(b.form), "r"(keep) : "memory");
+template <bool F16, bool TA, bool TB, int N> FN void warpgroup_multiply(float (&d)[16][4], Matrix a, Matrix b, u32 keep) {
+  asm volatile("{.reg .pred p;\n.reg .b64 x, y;\nmov.b64 x, {%64, %65};\nmov.b64 y, {%66, %67};\nsetp.ne.b32 p, %68, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, x, y, p, 1, 1, 0, 0;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]), "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]), "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]), "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]), "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]), "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3]) : "r"(a.place), "r"(a.form), "r"(b.place), "r"(b.form), "r"(keep) : "memory");
 }
 #endif
 #ifndef THALWEG_EMULATED
@@ -11,372 +11,437 @@ template <bool F16, bool TB, int N> FN void warpgroup_multiply(float (&d)[8][4],
   asm volatile("{.reg .pred p;\n.reg .b64 x, y;\nmov.b64 y, {%36, %37};\nsetp.ne.b32 p, %38, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, y, p, 1, 1, 1;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.place), "r"(b.form), "r"(1) : "memory");
 }
 #endif
-extern "C" __global__ void __launch_bounds__(160, 3) contraction(THALWEG_PARAMETER_LINES(112)) {
+extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMETER_LINES(112)) {
   begin();
   THALWEG_SHARED_LINES(shared);
-  const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3];
-  const u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
+  const i64 m = (i64)a.w[0], n = (i64)a.w[1], keys = (i64)a.w[2], depth = (i64)a.w[3], column0 = 0;
+  const u32 t = threadIdx.x, lane = t % 32, warp = t / 32, group = same_in_warp(t / 128);
+  const u32 tiles = (u32)a.w[4] * (u32)a.w[6];
   u32 *const fault = (u32 *)a.w[5];
-  const u32 product = blockIdx.x / (u32)a.w[4];
-  const i64 row0 = (i64)(blockIdx.x % (u32)a.w[4]) * 64, column0 = 0;
-  i64 batch0 = 0, batch1 = 0, batch2 = 0;
-  u32 rest = product;
-  { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += s.r * (i64)a.w[9]; batch1 += s.r * (i64)a.w[10]; batch2 += s.r * (i64)a.w[11]; }
-  u16 *const s0 = (u16 *)shared, *const s1 = s0 + 4096, *const s2 = s1 + 3 * 4096;
-  Barrier *const full = (Barrier *)(shared + 75776), *const empty = full + 3;
+  u16 *const s0 = (u16 *)shared, *const s1 = s0 + 8192, *const s2 = s1 + 2 * 8192;
+  Barrier *const rows_full = (Barrier *)(shared + 118784), *const rows_empty = rows_full + 1;
+  Barrier *const keys_full = rows_empty + 1, *const keys_empty = keys_full + 2;
+  Barrier *const values_full = keys_empty + 2, *const values_empty = values_full + 2;
+  Barrier *const turns = values_empty + 2;
   if (t == 0) {
-    for (int s = 0; s < 3; s++) { barrier_start(full + s, 1); barrier_start(empty + s, 4); }
+    barrier_start(rows_full, 1);
+    barrier_start(rows_empty, 8);
+    for (int s = 0; s < 2; s++) {
+      barrier_start(keys_full + s, 1);
+      barrier_start(keys_empty + s, 8);
+      barrier_start(values_full + s, 1);
+      barrier_start(values_empty + s, 8);
+    }
+    // Each warp says for itself that it has multiplied.
+    for (int g = 0; g < 2; g++) barrier_start(turns + g, 4);
     barriers_started();
   }
   __syncthreads();
-  u16 *const pa1 = (u16 *)a.w[22];
-  __align__(16) u16 ra1[16][2];
-  const i64 seen = keys;
-  const i32 steps = (i32)((seen + 63) / 64);
-  if (warp == 4) {
-    if (lane) return;
-    for (i32 step = 0; step < steps; step++) {
-      const u32 slot = (u32)step % 3;
-      barrier_wait(empty + slot, ((u32)step / 3 & 1) ^ 1);
-      barrier_expect(full + slot, 16384 + (step ? 0 : 8192));
-      if (step == 0) {
-        {
-          const i32 at0[3] = {(i32)(0 + 0), (i32)(row0 + 0), (i32)(batch0)};
-          map_copy(s0 + 0, &a.w[64], full + slot, at0);
+  // Steps of all tiles of the block go round the places in shared memory.
+  u32 rows_phase = 0, slot = 0, slot_phase = 0, before = 0, before_phase = 0;
+  if (group == 2) {
+    registers_less<24>();
+    if (t % 128) return;
+    map_ahead(&a.w[64]);
+    map_ahead(&a.w[80]);
+    map_ahead(&a.w[96]);
+    for (u32 round = 0, first = 0; first < tiles; round++, first += gridDim.x) {
+      const u32 at = first + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+      if (at >= tiles) continue;
+      const u32 product = at / (u32)a.w[4];
+      const i64 row0 = (i64)(at % (u32)a.w[4]) * 128;
+      i64 batch0 = 0, batch1 = 0, batch2 = 0;
+      u32 rest = product;
+      { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += s.r * (i64)a.w[9]; batch1 += s.r * (i64)a.w[10]; batch2 += s.r * (i64)a.w[11]; }
+      const i64 seen = keys;
+      const i32 steps = (i32)((seen + 127) / 128);
+      if (!steps) continue;
+      barrier_wait(rows_empty, rows_phase ^ 1);
+      barrier_expect(rows_full, 16384);
+      {
+        const i32 at0[3] = {(i32)(0 + 0), (i32)(row0 + 0), (i32)(batch0)};
+        map_copy(s0 + 0, &a.w[64], rows_full, at0);
+      }
+      rows_phase ^= 1;
+      // In the order in which they are used: each step's keys, then the values of the step before.
+      for (i32 step = 0; step <= steps; step++) {
+        if (step < steps) {
+          barrier_wait(keys_empty + slot, slot_phase ^ 1);
+          barrier_expect(keys_full + slot, 16384);
+          {
+            const i32 at0[3] = {(i32)(0 + 0), (i32)(step * 128 + 0), (i32)(batch1)};
+            map_copy(s1 + slot * 8192 + 0, &a.w[80], keys_full + slot, at0);
+          }
+          if (++slot == 2) { slot = 0; slot_phase ^= 1; }
         }
-      }
-      {
-        const i32 at0[3] = {(i32)(0 + 0), (i32)(step * 64 + 0), (i32)(batch1)};
-        map_copy(s1 + slot * 4096 + 0, &a.w[80], full + slot, at0);
-      }
-      {
-        const i32 at0[3] = {(i32)(0 + 0), (i32)(step * 64 + 0), (i32)(batch2)};
-        map_copy(s2 + slot * 4096 + 0, &a.w[96], full + slot, at0);
+        if (step) {
+          barrier_wait(values_empty + before, before_phase ^ 1);
+          barrier_expect(values_full + before, 16384);
+          {
+            const i32 at0[3] = {(i32)(0 + 0), (i32)((step - 1) * 128 + 0), (i32)(batch2)};
+            map_copy(s2 + before * 8192 + 0, &a.w[96], values_full + before, at0);
+          }
+          if (++before == 2) { before = 0; before_phase ^= 1; }
+        }
       }
     }
     return;
   }
-  const i64 warp_row = row0 + warp * 16;
-  auto fetch = [&](i32 step) {
-    if ((step + 1) * 64 <= (i32)keys) {
-      #pragma unroll
-      for (i32 h = 0; h < 2; h++) {
-        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8;
-        x = x < (i32)m ? x : (i32)m - 1;
-        const i32 row = x, column = step * 32 + (i32)(lane % 4) * 1;
-        const i32 i0 = (i32)product;
-        const i32 i1 = row;
-        const i32 i2 = column;
-        { const u16 *const first = pa1 + (i0 * (i32)a.w[23] + i1 * (i32)a.w[24] + i2 * 2);
-          #pragma unroll
-          for (i32 j = 0; j < 8; j++)
-          #pragma unroll
-          for (i32 g = 0; g < 1; g++) { const i32 u = (j * 2 + h) * 1 + g; loadv(ra1[u], first + (j * 8 + g * 2)); } }
-      }
-    } else {
-      #pragma unroll
-      for (i32 u = 0; u < 16; u++) {
-        const i32 j = u / 2, h = u / 1 % 2;
-        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
-        x = x < (i32)m ? x : (i32)m - 1;
-        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
-        const i32 row = x, column = y;
-        const i32 i0 = (i32)product;
-        const i32 i1 = row;
-        const i32 i2 = column;
-        loadv(ra1[u], pa1 + (i0 * (i32)a.w[23] + i1 * (i32)a.w[24] + i2 * 2));
-      }
-    }
-  };
-  if (steps) fetch(0);
-  float sum[8][4] = {};
-  float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
-  float s[8][4];
-  if (steps) {
-    barrier_wait(full, 0);
-    const Matrix x = matrix(s0, 8192, 1024), y = matrix(s1 + 0 * 4096, 8192, 1024);
-    warpgroup_fence();
-    #pragma unroll
-    for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 64>(s, further(x, p / 4 * 8192 + p % 4 * 32), further(y, p / 4 * 8192 + p % 4 * 32), p);
-    warpgroup_commit();
-    warpgroup_wait<0>();
-    keep(s);
-    { const i32 step = 0;
-      #pragma unroll
-      for (i32 u = 0; u < 16; u++) {
-        const i32 j = u / 2, h = u / 1 % 2;
-        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
-        x = x < (i32)m ? x : (i32)m - 1;
-        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
-        const i32 row = x, column = y;
-        const i32 i0 = (i32)product;
-        const i32 i1 = row;
-        const i32 i2 = column;
+  registers_more<240>();
+  u32 turn = 0;
+  u16 *const pa1 = (u16 *)a.w[22];
+  __align__(16) u16 ra1[32][2];
+  for (u32 round = 0, first = 0; first < tiles; round++, first += gridDim.x) {
+    const u32 at = first + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    if (at >= tiles) continue;
+    const u32 product = at / (u32)a.w[4];
+    const i64 row0 = (i64)(at % (u32)a.w[4]) * 128;
+    i64 batch0 = 0, batch1 = 0, batch2 = 0;
+    u32 rest = product;
+    { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += s.r * (i64)a.w[9]; batch1 += s.r * (i64)a.w[10]; batch2 += s.r * (i64)a.w[11]; }
+    const i64 seen = keys;
+    const i32 steps = (i32)((seen + 127) / 128);
+    const i64 warp_row = row0 + warp * 16;
+    auto fetch = [&](i32 step) {
+      if ((step + 1) * 128 <= (i32)keys) {
         #pragma unroll
-        for (int v = 0; v < 2; v++) {
-          const float n0 = s[j][2 * h + u % 1 * 2 + v];
-          const float n1 = 0.125f;
-          const float n2 = n0 * n1;
-          const float n3 = bf16_of_pair(ra1[u], v);
-          const float n4 = n3;
-          const float n5 = n2 + n4;
-          s[j][2 * h + u % 1 * 2 + v] = n5;
-        }
-      }
-      #pragma unroll
-      for (i32 u = 0; u < 16; u++) {
-        const i32 j = u / 2, h = u / 1 % 2;
-        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
-        x = x < (i32)m ? x : (i32)m - 1;
-        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
-        const i32 row = x, column = y;
-        const i32 i0 = (i32)product;
-        const i32 i1 = row;
-        const i32 i2 = column;
-        #pragma unroll
-        for (int v = 0; v < 2; v++) {
-          const float n0 = s[j][2 * h + u % 1 * 2 + v];
-          s[j][2 * h + u % 1 * 2 + v] = n0;
-        }
-      }
-      if (step + 1 < steps) fetch(step + 1);
-      if ((step + 1) * 64 > (i32)keys) {
-        #pragma unroll
-        for (int j = 0; j < 8; j++)
-        #pragma unroll
-        for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
-      }
-      float most[2][2] = {{top[0], s[0][0]}, {top[1], s[0][2]}}, part[2][2] = {}, now[2], shift[2], again[2];
-      #pragma unroll
-      for (int j = 0; j < 8; j++)
-      #pragma unroll
-      for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
-      #pragma unroll
-      for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
-      #pragma unroll
-      for (int x = 1; x < 4; x *= 2)
-      #pragma unroll
-      for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
-      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-      #pragma unroll
-      for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
-      const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
-      const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;
-      #pragma unroll
-      for (int h = 0; h < 2; h++) {
-        again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
-        top[h] = now[h];
-      }
-      if (!__any_sync(0xffffffffu, far)) {
-        #pragma unroll
-        for (int j = 0; j < 8; j++)
-        #pragma unroll
-        for (int h = 0; h < 2; h++) {
-          s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled[h]));
-          s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled[h]));
-          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+        for (i32 h = 0; h < 2; h++) {
+          i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8;
+          x = x < (i32)m ? x : (i32)m - 1;
+          const i32 row = x, column = step * 64 + (i32)(lane % 4) * 1;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
+          { const u16 *const first = pa1 + (i0 * (i32)a.w[23] + i1 * (i32)a.w[24] + i2 * 2);
+            #pragma unroll
+            for (i32 j = 0; j < 16; j++)
+            #pragma unroll
+            for (i32 g = 0; g < 1; g++) { const i32 u = (j * 2 + h) * 1 + g; loadv(ra1[u], first + (j * 8 + g * 2)); } }
         }
       } else {
         #pragma unroll
-        for (int j = 0; j < 8; j++)
-        #pragma unroll
-        for (int h = 0; h < 2; h++) {
-          s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * 1.44269504f);
-          s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * 1.44269504f);
-          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+        for (i32 u = 0; u < 32; u++) {
+          const i32 j = u / 2, h = u / 1 % 2;
+          i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 64 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+          x = x < (i32)m ? x : (i32)m - 1;
+          y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+          const i32 row = x, column = y;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
+          loadv(ra1[u], pa1 + (i0 * (i32)a.w[23] + i1 * (i32)a.w[24] + i2 * 2));
         }
       }
-      #pragma unroll
-      for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
-    }
-    u32 w[4][4];
-    #pragma unroll
-    for (int p = 0; p < 4; p++) {
-      w[p][0] = pack_bf16(s[2 * p][0], s[2 * p][1]);
-      w[p][1] = pack_bf16(s[2 * p][2], s[2 * p][3]);
-      w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
-      w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
-    }
-    for (i32 step = 1; step < steps; step++) {
-      const u32 slot = (u32)step % 3, before = (u32)(step - 1) % 3;
-      barrier_wait(full + slot, (u32)step / 3 & 1);
+    };
+    if (steps) fetch(0);
+    float sum[8][4] = {};
+    float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
+    if (steps) {
+      float s[16][4];
+      u32 w[8][4];
+      barrier_wait(rows_full, rows_phase);
+      barrier_wait(keys_full + slot, slot_phase);
       {
-        const Matrix x = matrix(s0, 8192, 1024), y = matrix(s1 + slot * 4096, 8192, 1024);
+        const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
         warpgroup_fence();
         #pragma unroll
-        for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 64>(s, further(x, p / 4 * 8192 + p % 4 * 32), further(y, p / 4 * 8192 + p % 4 * 32), p);
+        for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 128>(s, further(x, p / 4 * 16384 + p % 4 * 32), further(y, p / 4 * 16384 + p % 4 * 32), p);
         warpgroup_commit();
       }
-      {
-        const Matrix z = matrix(s2 + before * 4096, 8192, 1024);
-        warpgroup_fence();
-        #pragma unroll
-        for (int p = 0; p < 4; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
-        warpgroup_commit();
-      }
-      warpgroup_wait<1>();
-      keep(s);
-      #pragma unroll
-      for (i32 u = 0; u < 16; u++) {
-        const i32 j = u / 2, h = u / 1 % 2;
-        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
-        x = x < (i32)m ? x : (i32)m - 1;
-        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
-        const i32 row = x, column = y;
-        const i32 i0 = (i32)product;
-        const i32 i1 = row;
-        const i32 i2 = column;
-        #pragma unroll
-        for (int v = 0; v < 2; v++) {
-          const float n0 = s[j][2 * h + u % 1 * 2 + v];
-          const float n1 = 0.125f;
-          const float n2 = n0 * n1;
-          const float n3 = bf16_of_pair(ra1[u], v);
-          const float n4 = n3;
-          const float n5 = n2 + n4;
-          s[j][2 * h + u % 1 * 2 + v] = n5;
-        }
-      }
-      #pragma unroll
-      for (i32 u = 0; u < 16; u++) {
-        const i32 j = u / 2, h = u / 1 % 2;
-        i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 32 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
-        x = x < (i32)m ? x : (i32)m - 1;
-        y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
-        const i32 row = x, column = y;
-        const i32 i0 = (i32)product;
-        const i32 i1 = row;
-        const i32 i2 = column;
-        #pragma unroll
-        for (int v = 0; v < 2; v++) {
-          const float n0 = s[j][2 * h + u % 1 * 2 + v];
-          s[j][2 * h + u % 1 * 2 + v] = n0;
-        }
-      }
-      if (step + 1 < steps) fetch(step + 1);
-      if ((step + 1) * 64 > (i32)keys) {
-        #pragma unroll
-        for (int j = 0; j < 8; j++)
-        #pragma unroll
-        for (int e = 0; e < 4; e++) if (step * 64 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
-      }
-      float most[2][2] = {{top[0], s[0][0]}, {top[1], s[0][2]}}, part[2][2] = {}, now[2], shift[2], again[2];
-      #pragma unroll
-      for (int j = 0; j < 8; j++)
-      #pragma unroll
-      for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
-      #pragma unroll
-      for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
-      #pragma unroll
-      for (int x = 1; x < 4; x *= 2)
-      #pragma unroll
-      for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
-      // Of a row that has had nothing but -infinity nothing is to be NaN yet.
-      #pragma unroll
-      for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
-      const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
-      const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;
-      #pragma unroll
-      for (int h = 0; h < 2; h++) {
-        again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
-        top[h] = now[h];
-      }
-      if (!__any_sync(0xffffffffu, far)) {
-        #pragma unroll
-        for (int j = 0; j < 8; j++)
-        #pragma unroll
-        for (int h = 0; h < 2; h++) {
-          s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled[h]));
-          s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled[h]));
-          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
-        }
-      } else {
-        #pragma unroll
-        for (int j = 0; j < 8; j++)
-        #pragma unroll
-        for (int h = 0; h < 2; h++) {
-          s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * 1.44269504f);
-          s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * 1.44269504f);
-          part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
-        }
-      }
-      #pragma unroll
-      for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
       warpgroup_wait<0>();
-      keep(sum);
-      if (t % 32 == 0) barrier_arrive(empty + before);
-      #pragma unroll
-      for (int h = 0; h < 2; h++) {
-        if (__any_sync(0xffffffffu, again[h] != 1.0f)) {
+      keep(s);
+      if (lane == 0) {
+        barrier_arrive(keys_empty + slot);
+        if (steps == 1) barrier_arrive(rows_empty);
+      }
+      if (++slot == 2) { slot = 0; slot_phase ^= 1; }
+      { const i32 step = 0;
+        #pragma unroll
+        for (i32 u = 0; u < 32; u++) {
+          const i32 j = u / 2, h = u / 1 % 2;
+          i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 64 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+          x = x < (i32)m ? x : (i32)m - 1;
+          y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+          const i32 row = x, column = y;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
           #pragma unroll
-          for (int j = 0; j < 8; j++) { sum[j][2 * h] *= again[h]; sum[j][2 * h + 1] *= again[h]; }
+          for (int v = 0; v < 2; v++) {
+            const float n0 = s[j][2 * h + u % 1 * 2 + v];
+            const float n1 = 0.125f;
+            const float n2 = n0 * n1;
+            const float n3 = bf16_of_pair(ra1[u], v);
+            const float n4 = n3;
+            const float n5 = n2 + n4;
+            s[j][2 * h + u % 1 * 2 + v] = n5;
+          }
         }
+        #pragma unroll
+        for (i32 u = 0; u < 32; u++) {
+          const i32 j = u / 2, h = u / 1 % 2;
+          i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 64 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+          x = x < (i32)m ? x : (i32)m - 1;
+          y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+          const i32 row = x, column = y;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
+          #pragma unroll
+          for (int v = 0; v < 2; v++) {
+            const float n0 = s[j][2 * h + u % 1 * 2 + v];
+            s[j][2 * h + u % 1 * 2 + v] = n0;
+          }
+        }
+        if (step + 1 < steps) fetch(step + 1);
+        if ((step + 1) * 128 > (i32)keys) {
+          #pragma unroll
+          for (int j = 0; j < 16; j++)
+          #pragma unroll
+          for (int e = 0; e < 4; e++) if (step * 128 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
+        }
+        float most[2][2] = {{top[0], s[0][0]}, {top[1], s[0][2]}}, part[2][2] = {}, now[2], shift[2], again[2];
+        #pragma unroll
+        for (int j = 0; j < 16; j++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
+        #pragma unroll
+        for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
+        #pragma unroll
+        for (int x = 1; x < 4; x *= 2)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
+        // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+        #pragma unroll
+        for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
+        const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
+        const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+          again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
+          top[h] = now[h];
+        }
+        if (!__any_sync(0xffffffffu, far)) {
+          #pragma unroll
+          for (int j = 0; j < 16; j++)
+          #pragma unroll
+          for (int h = 0; h < 2; h++) {
+            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled[h]));
+            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled[h]));
+            part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+          }
+        } else {
+          #pragma unroll
+          for (int j = 0; j < 16; j++)
+          #pragma unroll
+          for (int h = 0; h < 2; h++) {
+            s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * 1.44269504f);
+            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * 1.44269504f);
+            part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+          }
+        }
+        #pragma unroll
+        for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
       }
       #pragma unroll
-      for (int p = 0; p < 4; p++) {
+      for (int p = 0; p < 8; p++) {
         w[p][0] = pack_bf16(s[2 * p][0], s[2 * p][1]);
         w[p][1] = pack_bf16(s[2 * p][2], s[2 * p][3]);
         w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
         w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
       }
-    }
-    const u32 last = (u32)(steps - 1) % 3;
-    const Matrix z = matrix(s2 + last * 4096, 8192, 1024);
-    warpgroup_fence();
-    #pragma unroll
-    for (int p = 0; p < 4; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
-    warpgroup_commit();
-    warpgroup_wait<0>();
-    keep(sum);
-  }
-  #pragma unroll
-  for (int h = 0; h < 2; h++) {
-    float all = total[h];
-    all += __shfl_xor_sync(0xffffffffu, all, 1);
-    all += __shfl_xor_sync(0xffffffffu, all, 2);
-    const float n0 = 1.0f;
-    const float n1 = all;
-    const float n2 = n0 / n1;
-    #pragma unroll
-    for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
-  }
-  u16 *const p1 = (u16 *)a.w[54];
-  float *const sums = (float *)(shared + 57344 + t / 32 * 4608);
-  #pragma unroll 1
-  for (int pass = 0; pass < 1; pass++) {
-    __syncwarp();
-    switch (pass) {
-      case 0: hand_on<72, 8>(sums, sum, 0);
-      break;
-    }
-    __syncwarp();
-    #pragma unroll
-    for (u32 first_u = 0; first_u < 4; first_u += 2) {
-      float taken[2][8];
-      #pragma unroll
-      for (u32 o = 0; o < 2; o++) {
-        const u32 c = t % 32 + (first_u + o) * 32;
-        take(taken[o], sums + c / 8 * 72 + c % 8 * 8);
-      }
-      #pragma unroll
-      for (u32 o = 0; o < 2; o++) {
-        const u32 u = first_u + o;
-        const u32 c = t % 32 + u * 32, line = c / 8, first_lane = c % 8 * 8;
-        const i32 x = (i32)(warp_row + pass / 1 * 64) + (i32)line, y = (i32)((column0 + pass % 1 * 64)) + (i32)first_lane;
-        const bool inside = x < (i32)m && y < (i32)n;
-        const i32 row = x, column = y / 8;
-        const i32 i0 = (i32)product;
-        const i32 i1 = row;
-        const i32 i2 = column;
-        __align__(16) u16 y1[8];
-        #pragma unroll
-        for (int v = 0; v < 8; v++) {
-          const float n0 = taken[o][v];
-          const float n1 = round_bf16((float)n0);
-          y1[v] = bits_bf16(n1);
+      for (i32 step = 1; step < steps; step++) {
+        barrier_wait(keys_full + slot, slot_phase);
+        {
+          const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
+          warpgroup_fence();
+          #pragma unroll
+          for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 128>(s, further(x, p / 4 * 16384 + p % 4 * 32), further(y, p / 4 * 16384 + p % 4 * 32), p);
+          warpgroup_commit();
         }
-        if (inside) {
-          storev(p1 + (i0 * (i32)a.w[55] + i1 * (i32)a.w[56] + i2 * 8), y1);
+        barrier_wait(values_full + before, before_phase);
+        {
+          const Matrix z = matrix(s2 + before * 8192, 16384, 1024);
+          warpgroup_fence();
+          #pragma unroll
+          for (int p = 0; p < 8; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
+          warpgroup_commit();
+        }
+        warpgroup_wait<1>();
+        keep(s);
+        if (lane == 0) {
+          barrier_arrive(keys_empty + slot);
+          if (step + 1 == steps) barrier_arrive(rows_empty);
+        }
+        if (++slot == 2) { slot = 0; slot_phase ^= 1; }
+        #pragma unroll
+        for (i32 u = 0; u < 32; u++) {
+          const i32 j = u / 2, h = u / 1 % 2;
+          i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 64 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+          x = x < (i32)m ? x : (i32)m - 1;
+          y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+          const i32 row = x, column = y;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
+          #pragma unroll
+          for (int v = 0; v < 2; v++) {
+            const float n0 = s[j][2 * h + u % 1 * 2 + v];
+            const float n1 = 0.125f;
+            const float n2 = n0 * n1;
+            const float n3 = bf16_of_pair(ra1[u], v);
+            const float n4 = n3;
+            const float n5 = n2 + n4;
+            s[j][2 * h + u % 1 * 2 + v] = n5;
+          }
+        }
+        #pragma unroll
+        for (i32 u = 0; u < 32; u++) {
+          const i32 j = u / 2, h = u / 1 % 2;
+          i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8, y = step * 64 + j * 4 + (i32)(lane % 4) * 1 + u % 1;
+          x = x < (i32)m ? x : (i32)m - 1;
+          y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
+          const i32 row = x, column = y;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
+          #pragma unroll
+          for (int v = 0; v < 2; v++) {
+            const float n0 = s[j][2 * h + u % 1 * 2 + v];
+            s[j][2 * h + u % 1 * 2 + v] = n0;
+          }
+        }
+        if (step + 1 < steps) fetch(step + 1);
+        if ((step + 1) * 128 > (i32)keys) {
+          #pragma unroll
+          for (int j = 0; j < 16; j++)
+          #pragma unroll
+          for (int e = 0; e < 4; e++) if (step * 128 + j * 8 + (i32)lane % 4 * 2 + e % 2 >= (i32)keys) s[j][e] = -bits_f32(0x7f800000u);
+        }
+        float most[2][2] = {{top[0], s[0][0]}, {top[1], s[0][2]}}, part[2][2] = {}, now[2], shift[2], again[2];
+        #pragma unroll
+        for (int j = 0; j < 16; j++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) most[h][j % 2] = larger(most[h][j % 2], larger(s[j][2 * h], s[j][2 * h + 1]));
+        #pragma unroll
+        for (int h = 0; h < 2; h++) now[h] = larger(most[h][0], most[h][1]);
+        #pragma unroll
+        for (int x = 1; x < 4; x *= 2)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) now[h] = larger(now[h], __shfl_xor_sync(0xffffffffu, now[h], x));
+        // Of a row that has had nothing but -infinity nothing is to be NaN yet.
+        #pragma unroll
+        for (int h = 0; h < 2; h++) shift[h] = now[h] == -bits_f32(0x7f800000u) ? 0.0f : now[h];
+        const float scaled[2] = {shift[0] * 1.44269504f, shift[1] * 1.44269504f};
+        const bool far = fabsf(scaled[0]) > 1.4e38f || fabsf(scaled[1]) > 1.4e38f;
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+          again[h] = top[h] == -bits_f32(0x7f800000u) ? 0.0f : power_of_two(far ? (top[h] - shift[h]) * 1.44269504f : top[h] * 1.44269504f - scaled[h]);
+          top[h] = now[h];
+        }
+        if (!__any_sync(0xffffffffu, far)) {
+          #pragma unroll
+          for (int j = 0; j < 16; j++)
+          #pragma unroll
+          for (int h = 0; h < 2; h++) {
+            s[j][2 * h] = power_of_two(fmaf(s[j][2 * h], 1.44269504f, -scaled[h]));
+            s[j][2 * h + 1] = power_of_two(fmaf(s[j][2 * h + 1], 1.44269504f, -scaled[h]));
+            part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+          }
+        } else {
+          #pragma unroll
+          for (int j = 0; j < 16; j++)
+          #pragma unroll
+          for (int h = 0; h < 2; h++) {
+            s[j][2 * h] = power_of_two((s[j][2 * h] - shift[h]) * 1.44269504f);
+            s[j][2 * h + 1] = power_of_two((s[j][2 * h + 1] - shift[h]) * 1.44269504f);
+            part[h][j % 2] += s[j][2 * h] + s[j][2 * h + 1];
+          }
+        }
+        #pragma unroll
+        for (int h = 0; h < 2; h++) total[h] = total[h] * again[h] + (part[h][0] + part[h][1]);
+        warpgroup_wait<0>();
+        keep(sum);
+        if (lane == 0) barrier_arrive(values_empty + before);
+        if (++before == 2) { before = 0; before_phase ^= 1; }
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+          {
+            #pragma unroll
+            for (int j = 0; j < 8; j++) { sum[j][2 * h] *= again[h]; sum[j][2 * h + 1] *= again[h]; }
+          }
+        }
+        #pragma unroll
+        for (int p = 0; p < 8; p++) {
+          w[p][0] = pack_bf16(s[2 * p][0], s[2 * p][1]);
+          w[p][1] = pack_bf16(s[2 * p][2], s[2 * p][3]);
+          w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
+          w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
+        }
+      }
+      barrier_wait(values_full + before, before_phase);
+      {
+        const Matrix z = matrix(s2 + before * 8192, 16384, 1024);
+        warpgroup_fence();
+        #pragma unroll
+        for (int p = 0; p < 8; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
+        warpgroup_commit();
+      }
+      warpgroup_wait<0>();
+      keep(sum);
+      if (lane == 0) barrier_arrive(values_empty + before);
+      if (++before == 2) { before = 0; before_phase ^= 1; }
+      rows_phase ^= 1;
+    }
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+      float all = total[h];
+      all += __shfl_xor_sync(0xffffffffu, all, 1);
+      all += __shfl_xor_sync(0xffffffffu, all, 2);
+      const float n0 = 1.0f;
+      const float n1 = all;
+      const float n2 = n0 / n1;
+      #pragma unroll
+      for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
+    }
+    u16 *const p1 = (u16 *)a.w[54];
+    float *const sums = (float *)(shared + 81920 + t / 32 * 4608);
+    #pragma unroll 1
+    for (int pass = 0; pass < 1; pass++) {
+      __syncwarp();
+      switch (pass) {
+        case 0: hand_on<72, 8>(sums, sum, 0);
+        break;
+      }
+      __syncwarp();
+      #pragma unroll
+      for (u32 first_u = 0; first_u < 4; first_u += 2) {
+        float taken[2][8];
+        #pragma unroll
+        for (u32 o = 0; o < 2; o++) {
+          const u32 c = t % 32 + (first_u + o) * 32;
+          take(taken[o], sums + c / 8 * 72 + c % 8 * 8);
+        }
+        #pragma unroll
+        for (u32 o = 0; o < 2; o++) {
+          const u32 u = first_u + o;
+          const u32 c = t % 32 + u * 32, line = c / 8, first_lane = c % 8 * 8;
+          const i32 x = (i32)(warp_row + pass / 1 * 64) + (i32)line, y = (i32)((column0 + pass % 1 * 64)) + (i32)first_lane;
+          const bool inside = x < (i32)m && y < (i32)n;
+          const i32 row = x, column = y / 8;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
+          __align__(16) u16 y1[8];
+          #pragma unroll
+          for (int v = 0; v < 8; v++) {
+            const float n0 = taken[o][v];
+            const float n1 = round_bf16((float)n0);
+            y1[v] = bits_bf16(n1);
+          }
+          if (inside) {
+            storev(p1 + (i0 * (i32)a.w[55] + i1 * (i32)a.w[56] + i2 * 8), y1);
+          }
         }
       }
     }

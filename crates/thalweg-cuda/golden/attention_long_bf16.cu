@@ -443,7 +443,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
         if (++before == 2) { before = 0; before_phase ^= 1; }
         #pragma unroll
         for (int h = 0; h < 2; h++) {
-          if (__any_sync(0xffffffffu, again[h] != 1.0f)) {
+          {
             #pragma unroll
             for (int j = 0; j < 16; j++) { sum[j][2 * h] *= again[h]; sum[j][2 * h + 1] *= again[h]; }
           }

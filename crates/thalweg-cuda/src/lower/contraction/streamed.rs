@@ -129,10 +129,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let once = weights.once.map(|o| (expand(&o.body, &is_native), [o.max, o.sum]));
     let seen = seen(c, g);
     let sizes = [q.k, p.n].map(|n| n.next_power_of_two().max(if math == Math::Warpgroup { 64 } else { 16 }) as u32);
-    let loads = points.iter().any(|(part, sums)| {
-        let operands = part.body.nodes.iter().filter_map(|n| part.body.accesses[n.access()? as usize].operand);
-        operands.into_iter().any(|o| o != *sums)
-    });
+    let loads: usize = points.iter().map(|(part, sums)| part.loads(*sums)).sum();
     let tiles = |rows: usize| g.batches() * p.m.div_ceil(rows);
     let mut block = StreamedBlock::fed(sizes, loads, &tiles, compiler.chip().multiprocessors as usize);
     let by_boxes = match math {
@@ -228,18 +225,19 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
 }
 
 impl StreamedBlock {
-    /// One whose rows, keys and values are copied by boxes, of so many tiles of so many rows. Where there are enough of
-    /// them, blocks stay and share keys among two warpgroups or, where sums are narrow and their 64 more rows do not
-    /// leave multiprocessors without work, three. Scores that read something else need its registers: measured on an
-    /// H200, blocks of one warpgroup side by side hide those reads better.
-    fn fed(sizes: [u32; 2], loads: bool, tiles: &dyn Fn(usize) -> usize, chip: usize) -> StreamedBlock {
+    /// One whose rows, keys and values are copied by boxes, of so many tiles of so many rows; `loads` are the bytes that
+    /// each score reads beside them, which wait in registers. Where there are enough tiles, blocks stay and share keys
+    /// among two warpgroups or, where there is room in the registers and their 64 more rows do not leave multiprocessors
+    /// without work, three. Else blocks of one warpgroup, side by side, hide each other's steps.
+    fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> StreamedBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
-        if loads || tiles(128) < chip {
+        let room = loads == 0 || narrow && loads <= 4;
+        if !room || tiles(128) < chip {
             return StreamedBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, stays: false };
         }
-        // A round of three takes 1.3 times one of two.
+        // Measured on an H200: a round of three takes 1.3 times one of two.
         let rounds = |rows: usize| tiles(rows).div_ceil(chip);
-        let three = narrow && 13 * rounds(192) <= 10 * rounds(128);
+        let three = narrow && loads == 0 && 13 * rounds(192) <= 10 * rounds(128);
         StreamedBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, stays: true }
     }
 

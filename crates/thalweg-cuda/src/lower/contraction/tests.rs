@@ -227,6 +227,7 @@ fn attention_is_right_in_blocks_that_stay() {
         for (i, sizes) in sizes.into_iter().enumerate() {
             let dtype = if i % 2 == 0 { DType::BF16 } else { DType::F16 };
             check_attention(&device, sizes, dtype, Masked::None);
+            check_attention(&device, sizes, dtype, Masked::Added);
             check_attention(&device, sizes, dtype, Masked::Causal);
         }
     }
