@@ -173,6 +173,28 @@ fn causal_attention_goes_through_the_keys_that_are_seen() {
     assert!(half < all * 2 / 3, "{half} of {all} bytes");
 }
 
+/// A factor of all scores joins the exponent where it is above zero and what hides a score is -∞; else it does not.
+#[test]
+fn scores_have_any_factor() {
+    let attend = |x: &[Tensor], scale: f64, hidden: Option<f64>| {
+        let number = |n: usize| Tensor::arange_with(n, (DType::F32, x[0].device()));
+        let [row, key] = [number(x[0].size(-2)).unsqueeze(1), number(x[1].size(-2))];
+        let scores = x[0].matmul(&x[1].transpose(-1, -2)).cast(DType::F32) * scale;
+        let scores = hidden.map_or(scores.clone(), |hidden| key.le(row + 20.0).where_(scores, hidden));
+        scores.softmax(-1).cast(x[0].dtype()).matmul(&x[2])
+    };
+    // Few heads, and enough of them for blocks that stay.
+    for heads in [2, 140] {
+        let shapes: [&[usize]; 3] = [&[heads, 9, 64], &[heads, 150, 64], &[heads, 150, 40]];
+        for scale in [-0.25, 0.0, 0.5] {
+            for hidden in [None, Some(f64::NEG_INFINITY), Some(-3.0)] {
+                let what = format!("{heads} heads, scale {scale}, hidden {hidden:?}");
+                check(&what, &shapes, (DType::BF16, 2e-2), 1, |x| attend(x, scale, hidden));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_convolution_is_what_the_cpu_computes() {
     for (what, dtype, tolerance) in [
