@@ -137,6 +137,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
     float sum[8][4] = {};
     float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
     if (steps) {
+      const i32 own = steps;
       float s[16][4];
       u32 w[8][4];
       barrier_wait(rows_full, rows_phase);
@@ -152,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
       keep(s);
       if (lane == 0) {
         barrier_arrive(keys_empty + slot);
-        if (steps == 1) barrier_arrive(rows_empty);
+        if (own == 1) barrier_arrive(rows_empty);
       }
       if (++slot == 2) { slot = 0; slot_phase ^= 1; }
       { const i32 step = 0;
@@ -250,7 +251,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
         w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
         w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
       }
-      for (i32 step = 1; step < steps; step++) {
+      for (i32 step = 1; step < own; step++) {
         barrier_wait(keys_full + slot, slot_phase);
         {
           const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
@@ -271,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
         keep(s);
         if (lane == 0) {
           barrier_arrive(keys_empty + slot);
-          if (step + 1 == steps) barrier_arrive(rows_empty);
+          if (step + 1 == own) barrier_arrive(rows_empty);
         }
         if (++slot == 2) { slot = 0; slot_phase ^= 1; }
         #pragma unroll

@@ -103,10 +103,11 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
     const i64 warp_row = row0 + warp * 16;
     const float factor = bits_f32(0x3e000000u);
     const bool joins = factor > 0 && factor < 1.0e30f;
-    const float left_factor = joins ? 1.0f : factor, joined = joins ? factor : 1.0f, by = joined * 1.44269504f;
+    const float joined = joins ? factor : 1.0f, by = joined * 1.44269504f;
     float sum[8][4] = {};
     float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
     if (steps) {
+      const i32 own = steps;
       float s[16][4];
       u32 w[8][4];
       barrier_wait(rows_full, rows_phase);
@@ -124,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
       keep(s);
       if (lane == 0) {
         barrier_arrive(keys_empty + slot);
-        if (steps == 1) barrier_arrive(rows_empty);
+        if (own == 1) barrier_arrive(rows_empty);
       }
       if (++slot == 2) { slot = 0; slot_phase ^= 1; }
       { const i32 step = 0;
@@ -224,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
         w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
         w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
       }
-      for (i32 step = 1; step < steps; step++) {
+      for (i32 step = 1; step < own; step++) {
         barrier_wait(keys_full + slot, slot_phase);
         take_turn(group, turns, turn);
         {
@@ -247,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
         keep(s);
         if (lane == 0) {
           barrier_arrive(keys_empty + slot);
-          if (step + 1 == steps) barrier_arrive(rows_empty);
+          if (step + 1 == own) barrier_arrive(rows_empty);
         }
         if (++slot == 2) { slot = 0; slot_phase ^= 1; }
         #pragma unroll

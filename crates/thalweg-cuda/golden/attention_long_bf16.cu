@@ -110,10 +110,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
     const i64 warp_row = row0 + warp * 16;
     const float factor = bits_f32(0x3e000000u);
     const bool joins = hides && factor > 0 && factor < 1.0e30f;
-    const float left_factor = joins ? 1.0f : factor, joined = joins ? factor : 1.0f, by = joined * 1.44269504f;
+    const float joined = joins ? factor : 1.0f, by = joined * 1.44269504f;
     float sum[16][4] = {};
     float top[2] = {-bits_f32(0x7f800000u), -bits_f32(0x7f800000u)}, total[2] = {};
     if (steps) {
+      const i64 own_keys = hides ? seen_keys(row0 + group * 64 + 63 + ahead, keys) : keys;
+      const i32 own_steps = (i32)((own_keys + 127) / 128), own = own_steps > 1 ? own_steps : 1;
       float s[16][4];
       u32 w[8][4];
       barrier_wait(rows_full, rows_phase);
@@ -129,11 +131,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
       keep(s);
       if (lane == 0) {
         barrier_arrive(keys_empty + slot);
-        if (steps == 1) barrier_arrive(rows_empty);
+        if (own == 1) barrier_arrive(rows_empty);
       }
       if (++slot == 2) { slot = 0; slot_phase ^= 1; }
       { const i32 step = 0;
-        if (hides && (i64)(step + 1) * 128 <= row0 + group * 64 + ahead) {
+        if (hides) {
           #pragma unroll
           for (i32 u = 0; u < 32; u++) {
             const i32 j = u / 2, h = u / 1 % 2;
@@ -174,6 +176,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
               s[j][2 * h + u % 1 * 2 + v] = n0;
             }
           }
+          if ((i64)(step + 1) * 128 > row0 + warp / 4 * 64 + ahead) {
+            #pragma unroll
+            for (int h = 0; h < 2; h++) {
+              // A thread's first keys of eight are seen below this one.
+              const i64 below = row0 + (i64)(warp * 16 + lane / 4 + h * 8) + ahead - (i64)step * 128;
+              const i32 most = (i32)(below < 0 ? 0 : below < 128 ? below : 128) - (i32)(lane % 4) * 2;
+              #pragma unroll
+              for (int j = 0; j < 16; j++)
+              #pragma unroll
+              for (int e = 0; e < 2; e++) if (j * 8 + e >= most) s[j][2 * h + e] = -bits_f32(0x7f800000u);
+            }
+          }
         } else {
           #pragma unroll
           for (i32 u = 0; u < 32; u++) {
@@ -192,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             #pragma unroll
             for (int v = 0; v < 2; v++) {
               const float n0 = s[j][2 * h + u % 1 * 2 + v];
-              const float n1 = left_factor;
+              const float n1 = 0.125f;
               const float n2 = n0 * n1;
               const u32 n3 = (u32)ma1[u][0];
               const float n4 = (float)n3;
@@ -277,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
         w[p][2] = pack_bf16(s[2 * p + 1][0], s[2 * p + 1][1]);
         w[p][3] = pack_bf16(s[2 * p + 1][2], s[2 * p + 1][3]);
       }
-      for (i32 step = 1; step < steps; step++) {
+      for (i32 step = 1; step < own; step++) {
         barrier_wait(keys_full + slot, slot_phase);
         {
           const Matrix x = matrix(s0 + t / 128 * 4096, 16384, 1024), y = matrix(s1 + slot * 16384, 16384, 1024);
@@ -298,10 +312,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
         keep(s);
         if (lane == 0) {
           barrier_arrive(keys_empty + slot);
-          if (step + 1 == steps) barrier_arrive(rows_empty);
+          if (step + 1 == own) barrier_arrive(rows_empty);
         }
         if (++slot == 2) { slot = 0; slot_phase ^= 1; }
-        if (hides && (i64)(step + 1) * 128 <= row0 + group * 64 + ahead) {
+        if (hides) {
           #pragma unroll
           for (i32 u = 0; u < 32; u++) {
             const i32 j = u / 2, h = u / 1 % 2;
@@ -342,6 +356,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
               s[j][2 * h + u % 1 * 2 + v] = n0;
             }
           }
+          if ((i64)(step + 1) * 128 > row0 + warp / 4 * 64 + ahead) {
+            #pragma unroll
+            for (int h = 0; h < 2; h++) {
+              // A thread's first keys of eight are seen below this one.
+              const i64 below = row0 + (i64)(warp * 16 + lane / 4 + h * 8) + ahead - (i64)step * 128;
+              const i32 most = (i32)(below < 0 ? 0 : below < 128 ? below : 128) - (i32)(lane % 4) * 2;
+              #pragma unroll
+              for (int j = 0; j < 16; j++)
+              #pragma unroll
+              for (int e = 0; e < 2; e++) if (j * 8 + e >= most) s[j][2 * h + e] = -bits_f32(0x7f800000u);
+            }
+          }
         } else {
           #pragma unroll
           for (i32 u = 0; u < 32; u++) {
@@ -360,7 +386,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             #pragma unroll
             for (int v = 0; v < 2; v++) {
               const float n0 = s[j][2 * h + u % 1 * 2 + v];
-              const float n1 = left_factor;
+              const float n1 = 0.125f;
               const float n2 = n0 * n1;
               const u32 n3 = (u32)ma1[u][0];
               const float n4 = (float)n3;
@@ -468,6 +494,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
       keep(sum);
       if (lane == 0) barrier_arrive(values_empty + before);
       if (++before == 2) { before = 0; before_phase ^= 1; }
+      for (i32 step = own; step < steps; step++) {
+        barrier_wait(keys_full + slot, slot_phase);
+        barrier_wait(values_full + before, before_phase);
+        if (lane == 0) {
+          barrier_arrive(keys_empty + slot);
+          barrier_arrive(values_empty + before);
+        }
+        if (++slot == 2) { slot = 0; slot_phase ^= 1; }
+        if (++before == 2) { before = 0; before_phase ^= 1; }
+      }
       rows_phase ^= 1;
     }
     #pragma unroll

@@ -47,7 +47,7 @@ pub use phases::{BufferCombined, BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen, widen_sums};
-pub use seen::{Seen, scores, seen, seen_of};
+pub use seen::{Seen, exponentiated, scores, seen, seen_of};
 pub use traffic::{Moved, Nest, Stream, Way};
 pub use turn::turn;
 pub use weights::{Once, Weights, weights};

@@ -26,10 +26,19 @@ pub struct Seen {
 /// Which keys the rows of a product of weights see, where what is made of a score says so by comparing places, as a causal
 /// mask does; with the number of the body that says it, of [`scores`].
 pub fn seen(c: &Contraction, g: &ContractionGeometry) -> Option<(usize, Seen)> {
-    seen_of(&scores(c)?, g)
+    seen_of(&exponentiated(c)?, g)
 }
 
-/// The same where the bodies are known: those that [`scores`] gives.
+/// [`scores`] where these are exponentiated: a weight that is -∞ by itself counts.
+pub fn exponentiated(c: &Contraction) -> Option<Vec<Body>> {
+    match &c.factors[0].as_deref()?.kernel {
+        Kernel::Map(body) | Kernel::Rows { body, .. } => weights(body)?.once?,
+        _ => return None,
+    };
+    scores(c)
+}
+
+/// The same where the bodies are known: those that [`exponentiated`] gives.
 pub fn seen_of(scores: &[Body], g: &ContractionGeometry) -> Option<(usize, Seen)> {
     let tiles = tiles(g)?;
     let ((last, before), last_tiles) = scores.split_last().zip(tiles.last())?;

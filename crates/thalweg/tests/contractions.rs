@@ -273,6 +273,20 @@ fn what_a_causal_mask_hides_is_left_out() {
     assert!(y.iter().all(|y| y.is_finite()), "the first rows see the first keys");
 }
 
+/// Without an exponential a weight of -∞ is no zero: nothing is left out.
+#[test]
+fn weights_that_are_infinite_by_themselves_count() {
+    let _pinned = pinned();
+    let number = |n: usize| Tensor::arange_with(n, (DType::F32, thalweg::Device::default()));
+    let (q, k, v) = (randn([3, 200, 32]), randn([3, 200, 32]), Tensor::ones([3, 200, 24]));
+    let seen = number(200).le(number(200).unsqueeze(1));
+    let scores = q.matmul(&k.transpose(-1, -2)) * 0.2;
+    let y = seen.where_(scores, f64::NEG_INFINITY).matmul(&v).to_vec::<f32>().unwrap();
+    for (row, y) in y.chunks(24).enumerate() {
+        assert!(y.iter().all(|y| y.is_finite() == (row % 200 == 199)), "row {row}: {y:?}");
+    }
+}
+
 #[test]
 fn einsum_and_linear_are_products_without_copies() {
     let _pinned = pinned();

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 use thalweg_ir::{DType, Scalar};
-use thalweg_kernel::{Body, Contraction, ContractionGeometry, scores, seen_of};
+use thalweg_kernel::{Body, Contraction, ContractionGeometry, exponentiated, seen_of};
 
 /// Keys are left out in so many: whole panels of a product, whole vectors of a row.
 const KEYS: usize = 64;
@@ -17,7 +17,7 @@ pub(super) struct Masks(Option<Vec<Body>>);
 
 impl Masks {
     pub(super) fn new(c: &Contraction) -> Masks {
-        Masks(scores(c))
+        Masks(exponentiated(c))
     }
 
     /// What rows see in a launch: `scalars` are those of the first product's epilogue and those of the weights.

@@ -291,8 +291,7 @@ fn names<'a>(
         index: &|k, dtype| accesses.index(k as usize, dtype, at),
         valid: &|k| accesses.valid(k as usize, at),
         gather,
-        // A map has no values of rows; what is made of a score may have this one (`streamed/scaled.rs`).
-        value: &|_| streamed::LEFT.into(),
+        value: &|_| unreachable!("a map has no values of rows"),
         scalar: &|s| format!("a.w[{}]", slots.scalars + s as usize),
         reciprocal: &|s| {
             let at = divisors(&part.body).iter().position(|d| d.0 == s)?;

@@ -22,7 +22,6 @@ use crate::render::body::divisors;
 use crate::render::types::stored;
 use multiply::{functions, scores, sums};
 use point::{Point, point};
-pub(super) use scaled::LEFT;
 use scaled::scaled;
 use std::fmt::Write;
 use thalweg_ir::DType;
@@ -266,11 +265,7 @@ impl Pieces {
             None => compute,
             Some(_) => {
                 let whole: String = points.iter().map(|p| p.seen.as_ref().unwrap_or(&p.compute).as_str()).collect();
-                let first_row = if class.block.stays { "row0 + group * 64" } else { "row0" };
-                format!(
-                    "    if (hides && (i64)(step + 1) * {} <= {first_row} + ahead) {{\n{whole}    }} else {{\n{compute}    }}\n",
-                    class.block.keys
-                )
+                format!("    if (hides) {{\n{whole}{}    }} else {{\n{compute}    }}\n", hide(class))
             }
         };
         Pieces {
@@ -368,6 +363,26 @@ fn seen(class: &StreamedClass, slots: &StreamedSlots) -> String {
     format!(
         "  const bool hides = {known};\n  const i64 ahead = hides ? {ahead} : 0, seen = hides ? seen_keys(row0 + {} + ahead - 1, keys) : keys;\n",
         class.rows()
+    )
+}
+
+/// Statements that hide what a row does not see, in blocks of keys that some rows of the warpgroup do not see whole.
+fn hide(class: &StreamedClass) -> String {
+    let (keys, j) = (class.block.keys, class.block.keys / 8);
+    format!(
+        r#"      if ((i64)(step + 1) * {keys} > row0 + warp / 4 * 64 + ahead) {{
+#pragma unroll
+        for (int h = 0; h < 2; h++) {{
+          // A thread's first keys of eight are seen below this one.
+          const i64 below = row0 + (i64)(warp * 16 + lane / 4 + h * 8) + ahead - (i64)step * {keys};
+          const i32 most = (i32)(below < 0 ? 0 : below < {keys} ? below : {keys}) - (i32)(lane % 4) * 2;
+#pragma unroll
+          for (int j = 0; j < {j}; j++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) if (j * 8 + e >= most) s[j][2 * h + e] = -bits_f32(0x7f800000u);
+        }}
+      }}
+"#
     )
 }
 

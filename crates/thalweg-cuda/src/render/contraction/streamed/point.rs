@@ -123,10 +123,10 @@ pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize,
         out
     };
     let of_seen = class.seen.as_ref().filter(|s| s.0 as usize == number).map(|s| &s.1.body);
-    let (all, seen) = match scaled {
-        None => (compute(body), of_seen.map(compute)),
-        Some(Scaled { masked: None, whole, .. }) => (compute(whole) + &late(class), None),
-        Some(Scaled { masked: Some(masked), whole, .. }) => (compute(masked), Some(compute(whole) + &late(class))),
+    let (all, seen) = match (scaled, &class.seen) {
+        (None, _) => (compute(body), of_seen.map(compute)),
+        (Some(Scaled { whole, .. }), None) => (compute(whole) + &late(class), None),
+        (Some(Scaled { whole, .. }), Some(_)) => (compute(body), Some(compute(whole) + &late(class))),
     };
     Point { declared, fetch, compute: all, seen }
 }

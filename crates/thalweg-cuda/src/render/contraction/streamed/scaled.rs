@@ -1,27 +1,20 @@
 //! Scores that are a multiple of something by a number of the launch, as `q·k/√d` are: the number joins the one that
 //! turns exponentials into powers of two, and is multiplied with once a step instead of once a score.
 //!
-//! In: what is made of a score. Out: the same without the multiplication, and what stands for the number where it may not
-//! join, since it is not above zero (maxima would be minima) or what hides a score turns out not to be -∞.
+//! In: what is made of a score that is seen. Out: the same without the multiplication, which is made up for where the
+//! number may not join, since it is not above zero (maxima would be minima).
 
 use super::{StreamedClass, StreamedSlots};
-use std::fmt::Write;
 use thalweg_ir::{DType, ElementOp, Scalar};
-use thalweg_kernel::{Body, Node, NodeId, Seen};
-
-/// The factor that is left to multiply scores with (1 where it has joined the exponent), as what is made of scores names
-/// it.
-pub(in crate::render::contraction) const LEFT: &str = "left_factor";
+use thalweg_kernel::{Body, Node, NodeId};
 
 /// What is known of such scores.
 pub(super) struct Scaled {
     /// Which of what is made of scores multiplies.
     pub(super) number: usize,
-    /// Statements that say what the factor is and where it has gone: `factor`, `joins`, [`LEFT`], `by`.
+    /// Statements that say what the factor is and where it has gone: `factor`, `joins`, `joined`, `by`.
     pub(super) declared: String,
-    /// What is made of a score where rows may not see all keys: times [`LEFT`].
-    pub(super) masked: Option<Body>,
-    /// What is made of it where they do: without the factor.
+    /// What is made of a score that is seen: without the factor.
     pub(super) whole: Body,
 }
 
@@ -81,29 +74,16 @@ pub(super) fn scaled(class: &StreamedClass, slots: &StreamedSlots) -> Option<Sca
     let hands_on = |n: usize| matches!(body(n).nodes[root(body(n)).index()], Node::Load { .. });
     let last = class.points.len() - 1;
     let found = if last > 0 && hands_on(last) { last - 1 } else { last };
-    let scalars = slots.points[found].scalars;
-    let (whole, at, masked, hides) = match &class.seen {
-        None => {
-            let at = multiple(body(found), root(body(found)))?;
-            (body(found), at, None, "")
-        }
-        Some((n, Seen { body: seen, .. })) if *n as usize == found => {
-            let all = body(found);
-            let Node::Element { op: ElementOp::Where, args: [_, yes, no], .. } = all.nodes[root(all).index()] else {
-                return None;
-            };
-            let [_, _, factor] = multiple(all, yes).or_else(|| multiple(all, no))?;
-            let mut masked = all.clone();
-            masked.nodes[factor.index()] = Node::Value { slot: 0, dtype: DType::F32 };
-            (seen, multiple(seen, root(seen))?, Some(masked), "hides && ")
-        }
+    let (whole, hides) = match &class.seen {
+        None => (body(found), ""),
+        // Where nothing hides scores the body is another one.
+        Some((n, seen)) if *n as usize == found => (&seen.body, "hides && "),
         Some(_) => return None,
     };
-    let mut declared = String::new();
-    let _ = writeln!(declared, "  const float factor = {};", number(whole, at[2], scalars));
-    let _ = writeln!(
-        declared,
-        "  const bool joins = {hides}factor > 0 && factor < 1.0e30f;\n  const float {LEFT} = joins ? 1.0f : factor, joined = joins ? factor : 1.0f, by = joined * 1.44269504f;"
+    let at = multiple(whole, root(whole))?;
+    let declared = format!(
+        "  const float factor = {};\n  const bool joins = {hides}factor > 0 && factor < 1.0e30f;\n  const float joined = joins ? factor : 1.0f, by = joined * 1.44269504f;\n",
+        number(whole, at[2], slots.points[found].scalars)
     );
-    Some(Scaled { number: found, declared, masked, whole: without(whole, at) })
+    Some(Scaled { number: found, declared, whole: without(whole, at) })
 }

@@ -139,9 +139,36 @@ fn steps(class: &StreamedClass, pieces: &Pieces) -> String {
             format!("      if (lane == 0) barrier_arrive(turns + (group + 1) % {groups});\n"),
         ],
     };
+    // Of a warpgroup whose rows see fewer keys than others of the block.
+    let (own, rest) = match &class.seen {
+        None => ("const i32 own = steps;".into(), String::new()),
+        Some(_) => (
+            format!(
+                "const i64 own_keys = hides ? seen_keys(row0 + group * 64 + 63 + ahead, keys) : keys;\n      const i32 own_steps = (i32)((own_keys + {}) / {}), own = own_steps > 1 ? own_steps : 1;",
+                class.block.keys - 1,
+                class.block.keys
+            ),
+            format!(
+                r#"      for (i32 step = own; step < steps; step++) {{
+        barrier_wait(keys_full + slot, slot_phase);
+{take_turn}{give_turn}        barrier_wait(values_full + before, before_phase);
+        if (lane == 0) {{
+          barrier_arrive(keys_empty + slot);
+          barrier_arrive(values_empty + before);
+        }}
+        {}
+        {}
+      }}
+"#,
+                on(class, "slot"),
+                on(class, "before")
+            ),
+        ),
+    };
     format!(
         r#"    float sum[{columns}][4] = {{}};
 {begin}    if (steps) {{
+      {own}
       float s[{eights}][4];
       u32 w[{fragments}][4];
       barrier_wait(rows_full, rows_phase);
@@ -152,12 +179,12 @@ fn steps(class: &StreamedClass, pieces: &Pieces) -> String {
       keep(s);
       if (lane == 0) {{
         barrier_arrive(keys_empty + slot);
-        if (steps == 1) barrier_arrive(rows_empty);
+        if (own == 1) barrier_arrive(rows_empty);
       }}
       {on_keys}
       {{ const i32 step = 0;
 {make}      }}
-{pack}      for (i32 step = 1; step < steps; step++) {{
+{pack}      for (i32 step = 1; step < own; step++) {{
         barrier_wait(keys_full + slot, slot_phase);
 {take_turn}        {{
 {scores}        }}
@@ -168,7 +195,7 @@ fn steps(class: &StreamedClass, pieces: &Pieces) -> String {
         keep(s);
         if (lane == 0) {{
           barrier_arrive(keys_empty + slot);
-          if (step + 1 == steps) barrier_arrive(rows_empty);
+          if (step + 1 == own) barrier_arrive(rows_empty);
         }}
         {on_keys}
 {make}        warpgroup_wait<0>();
@@ -183,7 +210,7 @@ fn steps(class: &StreamedClass, pieces: &Pieces) -> String {
       keep(sum);
       if (lane == 0) barrier_arrive(values_empty + before);
       {on_values}
-      rows_phase ^= 1;
+{rest}      rows_phase ^= 1;
     }}
 "#,
         columns = class.sizes[1] / 8,
