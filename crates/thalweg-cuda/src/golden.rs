@@ -469,6 +469,11 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("scatter_add_of_many_lines", scattered(DType::F32, 1 << 17)),
         ("products_bf16", products()),
         ("product_gelu_bf16", product_with_gelu(4096)),
+        ("product_of_odd_width_bf16", {
+            let sizes = ContractionGeometry::bare(product_of(1, [8192, 50257, 768], true));
+            let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
+            (kernel, Geometry::Contraction(Box::new(sizes)))
+        }),
         ("attention_bf16", attention(64, [2048, 2048, 64], DType::BF16, Masked::Added)),
         ("attention_tf32", attention(64, [2048, 2048, 64], DType::F32, Masked::Added)),
         ("attention_full_bf16", attention(64, [2048, 2048, 64], DType::BF16, Masked::None)),

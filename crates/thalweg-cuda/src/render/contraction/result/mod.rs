@@ -4,16 +4,16 @@
 //! written beside the sums goes through memory in whole lines. All threads of a block do that together, some rows at a
 //! time, or each warp for itself.
 
+mod shifted;
 mod warp;
 
 use super::{PartClass, PartSlots, names};
 use crate::render::access::{Accesses, Stand, wanted};
 use crate::render::body::{Names, name, statements};
-use crate::render::types::{held, pack_rounded, stored};
-use crate::space::{Inner, Way, decompose, index_type, offset};
+use crate::render::types::held;
+use crate::space::{decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
-use thalweg_kernel::Node;
 
 /// Vectors that a thread of a warp has under way at a time.
 const MOST_AHEAD: u32 = 8;
@@ -74,7 +74,7 @@ impl Handed<'_> {
 
 /// The statements behind the loop over the terms; `hand_on` writes the sums of pass `pass` to `sums`.
 pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> String {
-    if let Some(text) = shifted(handed, slots, hand_on) {
+    if let Some(text) = shifted::text(handed, slots, hand_on) {
         return text;
     }
     let Handed { result: (part, operand), columns, .. } = *handed;
@@ -211,75 +211,4 @@ fn decomposed(handed: &Handed<'_>, slots: &PartSlots) -> String {
     decompose(space, &slots.space, 0..batch, &format!("({it})product"), "i")
         + &decompose(space, &slots.space, batch..batch + rows, "row", "i")
         + &decompose(space, &slots.space, batch + rows..space.rank(), "column", "i")
-}
-
-/// The same where sums are written and nothing else is, to rows that begin anywhere, as those of an odd length do: what
-/// lies in whole vectors of memory is stored by vectors, then what is before and behind them one by one.
-fn shifted(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Option<String> {
-    let Handed { result: (part, operand), columns, rows, .. } = *handed;
-    let (space, body) = (&part.space, &part.body);
-    let [store] = body.stores[..] else { return None };
-    let (k, rank) = (store.access as usize, space.rank());
-    let access = body.accesses[k];
-    let alone = body.accesses.iter().enumerate().all(|(i, a)| i == k || a.operand == Some(*operand));
-    let unit = matches!(space.ways[k], Way::Strided { inner: Inner::Unit, .. });
-    let own = |n: &Node| matches!(n, Node::Load { .. } | Node::Cast { .. });
-    let one_column = rank == (part.groups[0] + part.groups[1]) as usize + 1;
-    let size = access.dtype.size() as u32;
-    if space.lanes != 1 || !alone || !unit || !one_column || !body.nodes.iter().all(own) || !matches!(size, 2 | 4) {
-        return None;
-    }
-    let (h, pitch, e) = (held(handed.sums), handed.pitch(), 16 / size);
-    let it = index_type(space.wide);
-    let [_, column0] = handed.origin();
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
-    let mut out = accesses.declare(&|i| i == k);
-    let t = stored(access.dtype);
-    let load = |_: u16| "own".to_string();
-    let gather = |_: u16, _: &str, _: &str| unreachable!("nothing is gathered");
-    let mut value = String::new();
-    let mut write = |n: &Names<'_>| value += &statements(body, n, "        ");
-    names(&accesses, (part, slots), &load, &gather, &mut write, "");
-    let packed = pack_rounded(access.dtype, &name(store.node));
-    out += &passes(handed);
-    out += &changing_places(handed, hand_on);
-    // Where the row's part begins, how many elements are before its first vector, and how many it has.
-    let row = format!(
-        r#"      {t} *const begin = p{k} + ({position});
-      const i32 before = (i32)((0 - (u64)begin / {size}) % {e});
-      const i32 most = n - {column0} < {columns} ? (i32)(n - {column0}) : {columns};
-"#,
-        position = offset(space, &slots.space, k, 0..rank, "i"),
-    );
-    out += &points(handed, slots, rows, columns / e, ("", &format!("({it}){column0}")));
-    let _ = write!(
-        out,
-        r#"{row}      const i32 first = (i32)(c % {wide} * {e}) + before;
-      if (first + {e} > most) continue;
-      __align__(16) {t} y[{e}];
-#pragma unroll
-      for (i32 v = 0; v < {e}; v++) {{
-        const {h} own = sums[line * {pitch} + first + v];
-{value}        y[v] = {packed};
-      }}
-      storev(begin + first, y);
-    }}
-"#,
-        wide = columns / e,
-    );
-    out += &points(handed, slots, rows, 2 * e, ("", &format!("({it}){column0}")));
-    let _ = write!(
-        out,
-        r#"{row}      const i32 v = (i32)(c % {edges}), whole = most < before ? 0 : (most - before) / {e} * {e};
-      const i32 at = v < {e} ? v : before + whole + v - {e};
-      if (v < {e} ? v >= before : at < before) continue;
-      if (at >= most) continue;
-      const {h} own = sums[line * {pitch} + at];
-{value}      store1(begin + at, ({t})({packed}));
-    }}
-  }}
-"#,
-        edges = 2 * e,
-    );
-    Some(out)
 }
