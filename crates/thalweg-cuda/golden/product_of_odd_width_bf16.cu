@@ -115,32 +115,33 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
       __syncwarp();
       const i32 most = n - (column0 + pass % 2 * 64) < 64 ? (i32)(n - (column0 + pass % 2 * 64)) : 64;
       for (u32 first_line = 0; first_line < 16; first_line += 4) {
-        u16 *begin[4];
+        u16 *to[4];
         float taken[4][1][2];
-        bool odd[4], there[4];
+        i32 last[4];
         #pragma unroll
         for (u32 o = 0; o < 4; o++) {
           const u32 line = first_line + o * 1;
           const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64));
           const i32 row = x, column = y;
-          there[o] = x < (i32)m;
+          const bool there = x < (i32)m;
           const i32 i0 = row;
           const i32 i1 = column;
-          begin[o] = p1 + (i0 * (i32)a.w[56] + i1 * 1);
-          odd[o] = (u64)begin[o] / 2 % 2;
-          const float *const from = sums + line * 72;
+          u16 *const begin = p1 + (i0 * (i32)a.w[56] + i1 * 1);
+          const u32 odd = (u32)((u64)begin / 2) % 2;
+          const u32 first = t % 32 * 2 + odd;
+          to[o] = begin + first;
+          last[o] = there ? most - (i32)first - 1 : 0;
+          const float *const from = sums + line * 72 + first;
           #pragma unroll
           for (u32 c = 0; c < 1; c++) {
-            const u32 first = t % 32 * 2 + c * 64 + odd[o];
-            taken[o][c][0] = from[first];
-            taken[o][c][1] = from[first + 1 < 64 ? first + 1 : 0];
+            taken[o][c][0] = from[c * 64];
+            taken[o][c][1] = from[c * 64 + 1];
           }
         }
         #pragma unroll
         for (u32 o = 0; o < 4; o++)
         #pragma unroll
         for (u32 c = 0; c < 1; c++) {
-          const i32 first = (i32)(t % 32 * 2 + c * 64) + odd[o];
           __align__(4) u16 z[2];
           #pragma unroll
           for (int v = 0; v < 2; v++) {
@@ -149,12 +150,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             const float n1 = round_bf16((float)n0);
             z[v] = bits_bf16(n1);
           }
-          if (there[o] && first + 1 < most) storev(begin[o] + first, z);
-          else if (there[o]) {
-            if (first < most) store1(begin[o] + first, z[0]);
-            if (first + 1 == 64 && most > 0) store1(begin[o], z[1]);
-          }
+          if ((i32)(c * 64) < last[o]) storev(to[o] + c * 64, z);
         }
+      }
+      // The first and the last element of each row, where it is alone.
+      for (u32 e = t % 32; e < 32; e += 32) {
+        const u32 line = 0 + e / 2 * 1;
+        const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64));
+        const i32 row = x, column = y;
+        const bool there = x < (i32)m;
+        const i32 i0 = row;
+        const i32 i1 = column;
+        u16 *const begin = p1 + (i0 * (i32)a.w[56] + i1 * 1);
+        const u32 odd = (u32)((u64)begin / 2) % 2;
+        const i32 at = e % 2 ? most - 1 : 0;
+        const bool alone = e % 2 ? (most - (i32)odd) % 2 == 1 : odd == 1;
+        const float own = sums[line * 72 + (at < 0 ? 0 : at)];
+        const float n0 = own;
+        const float n1 = round_bf16((float)n0);
+        if (there && alone && most > 0) store1(begin + at, (u16)(bits_bf16(n1)));
       }
     }
   }

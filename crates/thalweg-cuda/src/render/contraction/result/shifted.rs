@@ -1,8 +1,8 @@
 //! Sums that are written to rows that begin anywhere, as those of an odd length do, and nothing else is read or written.
 //!
 //! In: sums in shared memory. Out: statements by which a warp writes a row of them after the other, each thread two
-//! neighbours that lie in memory as pairs do. Where a row begins between two pairs its first element is alone, and goes
-//! with the thread that has the last one.
+//! neighbours that lie in memory as pairs do. A row that begins or ends between two pairs has an element that is alone
+//! there; those of all rows of a warp are written together behind them, so that the loop over rows has no branches.
 
 use super::{By, Handed, changing_places, decomposed, passes};
 use crate::render::access::Accesses;
@@ -30,6 +30,14 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Opt
     if space.lanes != 1 || !alone || !unit || !one_column || !body.nodes.iter().all(own) || !matches!(size, 2 | 4) {
         return None;
     }
+    let warps = match handed.by {
+        By::Block(threads) => threads / 32,
+        By::Warp { .. } => 1,
+    };
+    let together = TOGETHER.min(rows / warps);
+    if together == 0 || rows % (together * warps) != 0 {
+        return None;
+    }
     let (h, t, pitch, it) = (held(handed.sums), stored(access.dtype), handed.pitch(), index_type(space.wide));
     let [row0, column0] = handed.origin();
     let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
@@ -39,65 +47,67 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Opt
     let mut write = |n: &Names<'_>| value += &statements(body, n, "          ");
     names(&accesses, (part, slots), &load, &gather, &mut write, "");
     let packed = pack_rounded(access.dtype, &name(store.node));
-    let warps = match handed.by {
-        By::Block(threads) => threads / 32,
-        By::Warp { .. } => 1,
-    };
-    let together = TOGETHER.min(rows / warps);
-    if together == 0 || rows % (together * warps) != 0 {
-        return None;
-    }
-    let first_line = if warps == 1 { "0" } else { "t / 32" };
-    let pairs = columns / 64;
-    let position = offset(space, &slots.space, k, 0..rank, "i");
+    let own_warp = if warps == 1 { "0" } else { "t / 32" };
+    // Where line `line` is there, and where it begins in memory.
+    let place = format!(
+        r#"const {it} x = ({it})({row0}) + ({it})line, y = ({it})({column0});
+        const {it} row = x, column = y;
+        const bool there = x < ({it})m;
+{}        {t} *const begin = p{k} + ({});
+        const u32 odd = (u32)((u64)begin / {size}) % 2;
+"#,
+        decomposed(handed, slots),
+        offset(space, &slots.space, k, 0..rank, "i"),
+    );
     let mut out = accesses.declare(&|i| i == k);
     out += &passes(handed);
     out += &changing_places(handed, hand_on);
     out += &format!(
         r#"    const i32 most = n - {column0} < {columns} ? (i32)(n - {column0}) : {columns};
-    for (u32 first_line = {first_line}; first_line < {rows}; first_line += {step}) {{
-      {t} *begin[{together}];
+    for (u32 first_line = {own_warp}; first_line < {rows}; first_line += {step}) {{
+      {t} *to[{together}];
       {h} taken[{together}][{pairs}][2];
-      bool odd[{together}], there[{together}];
+      i32 last[{together}];
 #pragma unroll
       for (u32 o = 0; o < {together}; o++) {{
         const u32 line = first_line + o * {warps};
-        const {it} x = ({it})({row0}) + ({it})line, y = ({it})({column0});
-        const {it} row = x, column = y;
-        there[o] = x < ({it})m;
-{indices}        begin[o] = p{k} + ({position});
-        odd[o] = (u64)begin[o] / {size} % 2;
-        const {h} *const from = sums + line * {pitch};
+        {place}        const u32 first = t % 32 * 2 + odd;
+        to[o] = begin + first;
+        last[o] = there ? most - (i32)first - 1 : 0;
+        const {h} *const from = sums + line * {pitch} + first;
 #pragma unroll
         for (u32 c = 0; c < {pairs}; c++) {{
-          const u32 first = t % 32 * 2 + c * 64 + odd[o];
-          taken[o][c][0] = from[first];
-          taken[o][c][1] = from[first + 1 < {columns} ? first + 1 : 0];
+          taken[o][c][0] = from[c * 64];
+          taken[o][c][1] = from[c * 64 + 1];
         }}
       }}
 #pragma unroll
       for (u32 o = 0; o < {together}; o++)
 #pragma unroll
         for (u32 c = 0; c < {pairs}; c++) {{
-          const i32 first = (i32)(t % 32 * 2 + c * 64) + odd[o];
           __align__({pair}) {t} z[2];
 #pragma unroll
           for (int v = 0; v < 2; v++) {{
             const {h} own = taken[o][c][v];
 {value}            z[v] = {packed};
           }}
-          if (there[o] && first + 1 < most) storev(begin[o] + first, z);
-          else if (there[o]) {{
-            if (first < most) store1(begin[o] + first, z[0]);
-            if (first + 1 == {columns} && most > 0) store1(begin[o], z[1]);
-          }}
+          if ((i32)(c * 64) < last[o]) storev(to[o] + c * 64, z);
         }}
+    }}
+    // The first and the last element of each row, where it is alone.
+    for (u32 e = t % 32; e < {edges}; e += 32) {{
+      const u32 line = {own_warp} + e / 2 * {warps};
+      {place}      const i32 at = e % 2 ? most - 1 : 0;
+      const bool alone = e % 2 ? (most - (i32)odd) % 2 == 1 : odd == 1;
+      const {h} own = sums[line * {pitch} + (at < 0 ? 0 : at)];
+{value}      if (there && alone && most > 0) store1(begin + at, ({t})({packed}));
     }}
   }}
 "#,
+        pairs = columns / 64,
         pair = 2 * size,
         step = together * warps,
-        indices = decomposed(handed, slots),
+        edges = 2 * rows / warps,
     );
     Some(out)
 }
