@@ -206,10 +206,9 @@ impl UnitKey {
                 format!("Contraction of {} {how}: tiles of {m} times {n}, {k} terms a step.", class.dtype.name())
             }
             UnitKey::Fed(class) => {
-                let (FedTile { m, n, stages }, name) = (class.tile, class.dtype.name());
-                format!(
-                    "Contraction of {name} by two warpgroups in turns, fed: tiles of {m} times {n}, {stages} steps ahead."
-                )
+                let (FedTile { team, m, n, stages }, name) = (class.tile, class.dtype.name());
+                let who = if team == 1 { "two warpgroups" } else { "two pairs of warpgroups" };
+                format!("Contraction of {name} by {who} in turns, fed: tiles of {m} times {n}, {stages} steps ahead.")
             }
             UnitKey::Streamed(class) => {
                 let (rows, name) = (class.rows(), class.dtype.name());

@@ -13,14 +13,14 @@ use thalweg_ir::DType;
 
 /// Terms of a step: those of a line in shared memory.
 pub const TERMS: u32 = LINE_ELEMENTS;
-/// Threads of a block: two warpgroups that compute, and one that has the factors copied.
-pub const THREADS: u32 = 3 * 128;
 /// Bytes of a barrier.
 pub(super) const BARRIER: u32 = 8;
 
-/// The tile of a warpgroup.
+/// The tile of a team.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FedTile {
+    /// Warpgroups that compute it together, rows shared among them: one, or two.
+    pub team: u32,
     /// Rows: 64 or 128.
     pub m: u32,
     /// Columns.
@@ -104,20 +104,34 @@ impl FedClass {
         TERMS * if factor == 0 { self.tile.m } else { self.tile.n }
     }
 
+    /// Threads of a block: two teams that compute in turns, and a warpgroup of which one thread has the factors copied.
+    pub fn threads(&self) -> u32 {
+        (2 * self.tile.team + 1) * 128
+    }
+
+    /// Rows of a warpgroup.
+    fn rows(&self) -> u32 {
+        self.tile.m / self.tile.team
+    }
+
     /// Where the warps' sums are in shared memory.
     fn sums_at(&self) -> u32 {
         self.tile.stages * (self.all(0) + self.all(1)) * 2
     }
 
     fn handed(&self) -> Handed<'_> {
-        let columns = 64;
+        // Two warpgroups have half the registers each, and what is read beside the sums waits in them.
+        let (part, sums) = &self.result;
+        let reads = part.body.nodes.iter().filter_map(|n| n.access());
+        let more = reads.into_iter().any(|k| part.body.accesses[k as usize].operand != Some(*sums));
+        let columns = if self.tile.team == 2 && more { 32 } else { 64 };
         let across = self.tile.n / columns;
         let by = By::Warp { at: self.sums_at(), across };
-        Handed { result: &self.result, sums: DType::F32, rows: 16, columns, passes: self.tile.m / 64 * across, by }
+        Handed { result: &self.result, sums: DType::F32, rows: 16, columns, passes: self.rows() / 64 * across, by }
     }
 
     fn barriers_at(&self) -> u32 {
-        self.sums_at() + 8 * self.handed().bytes()
+        self.sums_at() + 8 * self.tile.team * self.handed().bytes()
     }
 
     /// Bytes of shared memory.
@@ -229,7 +243,7 @@ fn batches(class: &FedClass) -> String {
 
 /// The multiplications of a step.
 fn multiply(class: &FedClass) -> String {
-    let FedTile { m, n, .. } = class.tile;
+    let (parts, n) = (class.rows() / 64, class.tile.n);
     let slice = TERMS * LINE;
     let step = |along: bool| if along { 32 } else { 16 * LINE };
     // 64 rows lie together either way: as so many lines of terms, or as a part of every term's line.
@@ -239,10 +253,11 @@ fn multiply(class: &FedClass) -> String {
         class.all(1),
         TERMS / 16
     );
-    for part in 0..m / 64 {
+    let first = if class.tile.team == 1 { String::new() } else { format!("group % 2 * {} + ", class.rows() * LINE) };
+    for part in 0..parts {
         let _ = writeln!(
             out,
-            "          warpgroup_multiply<{f16}, {ta}, {tb}, {n}>(sum[{part}], further(x, {own} + p * {dx}), further(y, p * {dy}), i > 0 || p > 0);",
+            "          warpgroup_multiply<{f16}, {ta}, {tb}, {n}>(sum[{part}], further(x, {first}{own} + p * {dx}), further(y, p * {dy}), i > 0 || p > 0);",
             f16 = class.dtype == DType::F16,
             ta = !class.factors[0].along,
             tb = !class.factors[1].along,
@@ -270,16 +285,16 @@ fn hand_on(class: &FedClass) -> String {
 /// The source of a contraction with one function, `contraction`.
 pub fn source(class: &FedClass) -> String {
     let slots = FedSlots::new(class);
-    let FedTile { m, n, stages } = class.tile;
+    let FedTile { team, m, n, stages } = class.tile;
     let left = Left::Shared { across: !class.factors[0].along };
     let which = which_tile("at", [m, n]);
     format!(
         r#"
-{function}extern "C" __global__ void __launch_bounds__({THREADS}, 1) contraction(THALWEG_PARAMETER_LINES({words})) {{
+{function}extern "C" __global__ void __launch_bounds__({threads}, 1) contraction(THALWEG_PARAMETER_LINES({words})) {{
   begin();
   THALWEG_SHARED_LINES(shared);
   const i64 m = (i64)a.w[0], n = (i64)a.w[1];
-  const u32 t = threadIdx.x, group = same_in_warp(t / 128), tiles = (u32)a.w[{TILES}];
+  const u32 t = threadIdx.x, group = same_in_warp(t / 128), team = group / {team}, tiles = (u32)a.w[{TILES}];
   const i32 steps = (i32)(((i64)a.w[2] + {last}) / {TERMS});
   u32 *const fault = (u32 *)a.w[5];
   {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
@@ -287,13 +302,13 @@ pub fn source(class: &FedClass) -> String {
   if (t == 0) {{
     for (int s = 0; s < {stages}; s++) barrier_start(full + s, 1);
     // Each warp says for itself what it has seen and is done with.
-    for (int s = 0; s < {stages} + 2; s++) barrier_start(empty + s, 4);
+    for (int s = 0; s < {stages} + 2; s++) barrier_start(empty + s, {warps});
     barriers_started();
   }}
   __syncthreads();
   // Steps of all tiles of the block go round the places in shared memory.
   u32 slot = 0, phase = 0;
-  if (group == 2) {{
+  if (team == 2) {{
     registers_less<24>();
     if (t % 128) return;
     map_ahead(&a.w[{map0}]);
@@ -307,26 +322,26 @@ pub fn source(class: &FedClass) -> String {
     }}
     return;
   }}
-  registers_more<240>();
+  registers_more<{more}>();
   for (u32 at = blockIdx.x, own = 0; at < tiles; at += gridDim.x, own++) {{
-    // Tiles go to the two warpgroups in turns.
-    if (own % 2 != group) {{
+    // Tiles go to the two teams in turns.
+    if (own % 2 != team) {{
       const u32 behind = slot + (u32)steps;
       phase ^= behind / {stages} & 1;
       slot = behind % {stages};
       continue;
     }}
-{which}    const i64 warp_row = row0 + t / 32 % 4 * 16;
+{which}    const i64 warp_row = row0 + {own_rows}t / 32 % 4 * 16;
     float sum[{parts}][{eights}][4];
     Barrier *before = empty;
-    // A barrier tells a phase from the next, not from the one behind that: a warpgroup looks at no step before all warps of
-    // the other have seen all of its own.
-    barrier_wait(turns + group, (own / 2 & 1) ^ (group == 0));
+    // A barrier tells a phase from the next, not from the one behind that: a team looks at no step before all warps of the
+    // other have seen all of its own.
+    barrier_wait(turns + team, (own / 2 & 1) ^ (team == 0));
     for (i32 i = 0; i < steps; i++) {{
       barrier_wait(full + slot, phase);
       if (i + 1 == steps) {{
         __syncwarp();
-        if (t % 32 == 0) barrier_arrive(turns + (group ^ 1));
+        if (t % 32 == 0) barrier_arrive(turns + (team ^ 1));
       }}
       {{
 {multiply}      }}
@@ -355,7 +370,12 @@ pub fn source(class: &FedClass) -> String {
         bytes = (class.all(0) + class.all(1)) * 2,
         copies0 = copies(class, &slots, 0),
         copies1 = copies(class, &slots, 1),
-        parts = m / 64,
+        parts = class.rows() / 64,
+        threads = class.threads(),
+        warps = 4 * team,
+        // What a block has at its start, 168 or 96 a thread, is all that there is to share.
+        more = if team == 1 { 240 } else { 112 },
+        own_rows = if team == 1 { String::new() } else { format!("group % 2 * {} + ", class.rows()) },
         eights = n / 8,
         multiply = multiply(class),
         result = result::text(&class.handed(), &slots.result, &hand_on(class)),
