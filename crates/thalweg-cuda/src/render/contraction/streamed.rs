@@ -214,7 +214,7 @@ impl StreamedClass {
 }
 
 /// What every form of the kernel is put together from.
-struct Pieces {
+struct Texts {
     /// The numbers of a product's matrices among those of each factor.
     batches: String,
     /// What is declared for the reads of a score.
@@ -233,8 +233,8 @@ struct Pieces {
     result: String,
 }
 
-impl Pieces {
-    fn of(class: &StreamedClass, slots: &StreamedSlots) -> Pieces {
+impl Texts {
+    fn of(class: &StreamedClass, slots: &StreamedSlots) -> Texts {
         let mut batches = String::new();
         for d in (0..class.batch as usize).rev() {
             let w = HEAD + 5 * d;
@@ -268,7 +268,7 @@ impl Pieces {
                 format!("    if (hides) {{\n{whole}{}    }} else {{\n{compute}    }}\n", hide(class))
             }
         };
-        Pieces {
+        Texts {
             batches,
             declared: points.iter().map(|p| p.declared.as_str()).collect(),
             seen: format!(
@@ -290,9 +290,9 @@ impl Pieces {
 /// The source, with one function, `contraction`.
 pub fn source(class: &StreamedClass) -> String {
     let slots = StreamedSlots::new(class);
-    let pieces = Pieces::of(class, &slots);
+    let texts = Texts::of(class, &slots);
     if let (true, Some(factors)) = (class.block.stays, &class.fed) {
-        return stay::source(class, &slots, factors, &pieces);
+        return stay::source(class, &slots, factors, &texts);
     }
     let [copies, first_copies, arrive] = match &class.fed {
         Some(factors) => feed::text(class, &slots, factors),
@@ -305,7 +305,7 @@ pub fn source(class: &StreamedClass) -> String {
         None => "blockIdx.x % (u32)a.w[4]",
         Some(_) => "(u32)a.w[4] - 1 - blockIdx.x % (u32)a.w[4]",
     };
-    let Pieces { batches, declared, seen, scale, fetch, make, rescale, end, result } = &pieces;
+    let Texts { batches, declared, seen, scale, fetch, make, rescale, end, result } = &texts;
     let steps = match &class.fed {
         Some(_) => feed::steps(class, make, rescale),
         None => format!(

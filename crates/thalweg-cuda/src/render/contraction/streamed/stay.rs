@@ -7,7 +7,7 @@
 
 use super::multiply::{begin_scores, begin_sums, functions, pack};
 use super::weigh::begin;
-use super::{Pieces, StreamedClass, StreamedSlots};
+use super::{StreamedClass, StreamedSlots, Texts};
 use crate::render::contraction::fed::{Boxes, FedFactor};
 use crate::render::types::stored;
 
@@ -44,7 +44,7 @@ pub(super) fn barriers(class: &StreamedClass) -> u32 {
 
 /// The loop over a block's tiles, and which tile it has. All blocks go forward and back, so that where tiles see fewer
 /// keys from one to the next, each block has the same number of them.
-fn tiles(class: &StreamedClass, pieces: &Pieces) -> String {
+fn tiles(class: &StreamedClass, texts: &Texts) -> String {
     let [product, tile] = match &class.seen {
         None => ["at / (u32)a.w[4]", "at % (u32)a.w[4]"],
         // Those that see most keys come first, of all products.
@@ -60,8 +60,8 @@ fn tiles(class: &StreamedClass, pieces: &Pieces) -> String {
     u32 rest = product;
 {batches}{seen}"#,
         tall = class.rows(),
-        batches = pieces.batches,
-        seen = pieces.seen,
+        batches = texts.batches,
+        seen = texts.seen,
     )
 }
 
@@ -71,7 +71,7 @@ fn on(class: &StreamedClass, name: &str) -> String {
 }
 
 /// What the thread does that has everything copied.
-fn producer(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 3], pieces: &Pieces) -> String {
+fn producer(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 3], texts: &Texts) -> String {
     let [depth, columns] = class.sizes;
     let keys = class.block.keys;
     let bytes = [0, 1, 2].map(|n| class.layout(n)[1] * class.dtype.size() as u32);
@@ -114,7 +114,7 @@ fn producer(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 
         map0 = slots.maps[0],
         map1 = slots.maps[1],
         map2 = slots.maps[2],
-        tiles = tiles(class, pieces),
+        tiles = tiles(class, texts),
         bytes0 = bytes[0],
         bytes1 = bytes[1],
         bytes2 = bytes[2],
@@ -127,7 +127,7 @@ fn producer(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 
 }
 
 /// What a warpgroup does with a tile.
-fn steps(class: &StreamedClass, pieces: &Pieces) -> String {
+fn steps(class: &StreamedClass, texts: &Texts) -> String {
     let groups = groups(class);
     let [take_turn, give_turn] = match turns(class) {
         Turns::None => [String::new(), String::new()],
@@ -220,20 +220,15 @@ fn steps(class: &StreamedClass, pieces: &Pieces) -> String {
         scores = begin_scores(class, "slot"),
         sums = begin_sums(class, "before"),
         pack = pack(class),
-        make = pieces.make,
-        rescale = pieces.rescale,
+        make = texts.make,
+        rescale = texts.rescale,
         on_keys = on(class, "slot"),
         on_values = on(class, "before"),
     )
 }
 
 /// The source, with one function, `contraction`.
-pub(super) fn source(
-    class: &StreamedClass,
-    slots: &StreamedSlots,
-    factors: &[FedFactor; 3],
-    pieces: &Pieces,
-) -> String {
+pub(super) fn source(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 3], texts: &Texts) -> String {
     let [rows, keys] = [0, 1].map(|f| class.layout(f)[1]);
     let (stages, groups) = (class.stages(), groups(class));
     format!(
@@ -278,18 +273,18 @@ pub(super) fn source(
         element = stored(class.dtype),
         barriers = class.barriers_at(),
         warps = class.block.warps,
-        producer = producer(class, slots, factors, pieces),
+        producer = producer(class, slots, factors, texts),
         more = if groups > 2 { 160 } else { 240 },
         first_turn = match turns(class) {
             Turns::Met => format!("  first_turn<{groups}>(group, turns);\n"),
             _ => String::new(),
         },
-        declared = pieces.declared,
-        tiles = tiles(class, pieces),
-        scale = pieces.scale,
-        fetch = pieces.fetch,
-        steps = steps(class, pieces),
-        end = pieces.end,
-        result = pieces.result,
+        declared = texts.declared,
+        tiles = tiles(class, texts),
+        scale = texts.scale,
+        fetch = texts.fetch,
+        steps = steps(class, texts),
+        end = texts.end,
+        result = texts.result,
     )
 }
