@@ -114,8 +114,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
       u32 w[8][4];
       barrier_wait(rows_full, rows_phase);
       barrier_wait(keys_full + slot, slot_phase);
-      barrier_wait(turns + group, turn ^ (group == 0));
-      turn ^= 1;
+      take_turn_told(group, turns, turn);
       {
         const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
         warpgroup_fence();
@@ -123,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
         for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 128>(s, further(x, p / 4 * 24576 + p % 4 * 32), further(y, p / 4 * 16384 + p % 4 * 32), p);
         warpgroup_commit();
       }
-      if (lane == 0) barrier_arrive(turns + (group + 1) % 3);
+      give_turn_told<3>(group, turns);
       warpgroup_wait<0>();
       keep(s);
       if (lane == 0) {
@@ -290,8 +289,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
       }
       for (i32 step = 1; step < own; step++) {
         barrier_wait(keys_full + slot, slot_phase);
-        barrier_wait(turns + group, turn ^ (group == 0));
-        turn ^= 1;
+        take_turn_told(group, turns, turn);
         {
           const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
           warpgroup_fence();
@@ -307,7 +305,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           for (int p = 0; p < 8; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
           warpgroup_commit();
         }
-        if (lane == 0) barrier_arrive(turns + (group + 1) % 3);
+        give_turn_told<3>(group, turns);
         warpgroup_wait<1>();
         keep(s);
         if (lane == 0) {
@@ -496,9 +494,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
       if (++before == 2) { before = 0; before_phase ^= 1; }
       for (i32 step = own; step < steps; step++) {
         barrier_wait(keys_full + slot, slot_phase);
-        barrier_wait(turns + group, turn ^ (group == 0));
-        turn ^= 1;
-        if (lane == 0) barrier_arrive(turns + (group + 1) % 3);
+        take_turn_told(group, turns, turn);
+        give_turn_told<3>(group, turns);
         barrier_wait(values_full + before, before_phase);
         if (lane == 0) {
           barrier_arrive(keys_empty + slot);

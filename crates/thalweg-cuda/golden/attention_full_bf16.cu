@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
   }
   registers_more<160>();
   u32 turn = 0;
-  first_turn<3>(group, turns);
+  first_turn<3>(group);
   for (u32 round = 0, first = 0; first < tiles; round++, first += gridDim.x) {
     const u32 at = first + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
     if (at >= tiles) continue;
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
       u32 w[8][4];
       barrier_wait(rows_full, rows_phase);
       barrier_wait(keys_full + slot, slot_phase);
-      take_turn(group, turns, turn);
+      take_turn_met(group, turns, turn);
       {
         const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
         warpgroup_fence();
@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
         for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, false, 128>(s, further(x, p / 4 * 24576 + p % 4 * 32), further(y, p / 4 * 16384 + p % 4 * 32), p);
         warpgroup_commit();
       }
-      give_turn<3>(group, turns);
+      give_turn_met<3>(group, turns);
       warpgroup_wait<0>();
       keep(s);
       if (lane == 0) {
@@ -227,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
       }
       for (i32 step = 1; step < own; step++) {
         barrier_wait(keys_full + slot, slot_phase);
-        take_turn(group, turns, turn);
+        take_turn_met(group, turns, turn);
         {
           const Matrix x = matrix(s0 + t / 128 * 4096, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
           warpgroup_fence();
@@ -243,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           for (int p = 0; p < 8; p++) warpgroup_multiply<false, true, 64>(sum, w[p], further(z, p * 2048));
           warpgroup_commit();
         }
-        give_turn<3>(group, turns);
+        give_turn_met<3>(group, turns);
         warpgroup_wait<1>();
         keep(s);
         if (lane == 0) {

@@ -277,13 +277,20 @@ fn what_a_causal_mask_hides_is_left_out() {
 #[test]
 fn weights_that_are_infinite_by_themselves_count() {
     let _pinned = pinned();
-    let number = |n: usize| Tensor::arange_with(n, (DType::F32, thalweg::Device::default()));
-    let (q, k, v) = (randn([3, 200, 32]), randn([3, 200, 32]), Tensor::ones([3, 200, 24]));
-    let seen = number(200).le(number(200).unsqueeze(1));
-    let scores = q.matmul(&k.transpose(-1, -2)) * 0.2;
-    let y = seen.where_(scores, f64::NEG_INFINITY).matmul(&v).to_vec::<f32>().unwrap();
-    for (row, y) in y.chunks(24).enumerate() {
-        assert!(y.iter().all(|y| y.is_finite() == (row % 200 == 199)), "row {row}: {y:?}");
+    for (n, dtype) in [(200, DType::F32), (130, DType::F32), (130, DType::BF16)] {
+        let number = || Tensor::arange_with(n, (DType::F32, thalweg::Device::default()));
+        let [q, k, v] = [0; 3].map(|_| randn([2, n, 64]).cast(dtype));
+        let (y, c) = counted(|| {
+            let scores = q.matmul(&k.transpose(-1, -2)).cast(DType::F32) * 0.02;
+            let weights = number().le(number().unsqueeze(1)).where_(scores, f64::NEG_INFINITY);
+            weights.cast(dtype).matmul(&v).tanh()
+        });
+        assert_eq!(c.kernels, 1);
+        let y = y.cast(DType::F32).to_vec::<f32>().unwrap();
+        for (row, y) in y.chunks(64).enumerate() {
+            let all = row % n == n - 1;
+            assert!(y.iter().all(|y| all || y.is_nan() || y.abs() == 1.0), "row {row} of {n} {dtype}: {y:?}");
+        }
     }
 }
 

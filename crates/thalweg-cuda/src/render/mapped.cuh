@@ -36,15 +36,6 @@ template <int R> FN void map_copy(void *to, const u64 *map, Barrier *b, const i3
   barrier_turn(b);
 }
 FN void map_ahead(const u64 *) {}
-// Warpgroups that take turns: see below.
-template <int G> FN void first_turn(u32, Barrier *) {}
-FN void take_turn(u32 group, Barrier *turns, u32 &turn) {
-  barrier_wait(turns + group, turn ^ (group == 0));
-  turn ^= 1;
-}
-template <int G> FN void give_turn(u32 group, Barrier *turns) {
-  if (threadIdx.x % 32 == 0) barrier_arrive(turns + (group + 1) % G);
-}
 template <int N> FN void keep(float (&)[N][4]) {}
 template <int N> FN void registers_less() {}
 template <int N> FN void registers_more() {}
@@ -76,12 +67,6 @@ template <int N> FN void keep(float (&x)[N][4]) {
 #pragma unroll
   for (int j = 0; j < N; j++) asm volatile("" : "+f"(x[j][0]), "+f"(x[j][1]), "+f"(x[j][2]), "+f"(x[j][3])::"memory");
 }
-// Warpgroups that take turns, one after the other: the one whose turn it is meets the one before it, which does not wait.
-template <int G> FN void first_turn(u32 group, Barrier *) {
-  if (group == G - 1) asm volatile("bar.arrive 1, 256;" ::: "memory");
-}
-FN void take_turn(u32 group, Barrier *, u32 &) { asm volatile("bar.sync %0, 256;" ::"r"(1 + group) : "memory"); }
-template <int G> FN void give_turn(u32 group, Barrier *) { asm volatile("bar.arrive %0, 256;" ::"r"(1 + (group + 1) % G) : "memory"); }
 FN void map_ahead(const u64 *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 template <int N> FN void registers_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N> FN void registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
@@ -96,3 +81,23 @@ template <int P, int J, int N> FN void hand_on(float *to, const float (&sum)[N][
 #pragma unroll
     for (int e = 0; e < 4; e++) to[(lane / 4 + e / 2 * 8) * P + j * 8 + lane % 4 * 2 + e % 2] = sum[first + j][e];
 }
+// Warpgroups that take turns. Each warp of the one before tells it in shared memory that it has had its own ...
+FN void take_turn_told(u32 group, Barrier *turns, u32 &turn) {
+  barrier_wait(turns + group, turn ^ (group == 0));
+  turn ^= 1;
+}
+template <int G> FN void give_turn_told(u32 group, Barrier *turns) {
+  if (threadIdx.x % 32 == 0) barrier_arrive(turns + (group + 1) % G);
+}
+// ... or the two meet at a barrier of the chip, at which the one before does not wait.
+#ifdef THALWEG_EMULATED
+template <int G> FN void first_turn(u32) {}
+FN void take_turn_met(u32 group, Barrier *turns, u32 &turn) { take_turn_told(group, turns, turn); }
+template <int G> FN void give_turn_met(u32 group, Barrier *turns) { give_turn_told<G>(group, turns); }
+#else
+template <int G> FN void first_turn(u32 group) {
+  if (group == G - 1) asm volatile("bar.arrive 1, 256;" ::: "memory");
+}
+FN void take_turn_met(u32 group, Barrier *, u32 &) { asm volatile("bar.sync %0, 256;" ::"r"(1 + group) : "memory"); }
+template <int G> FN void give_turn_met(u32 group, Barrier *) { asm volatile("bar.arrive %0, 256;" ::"r"(1 + (group + 1) % G) : "memory"); }
+#endif

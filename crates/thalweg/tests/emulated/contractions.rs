@@ -173,6 +173,24 @@ fn causal_attention_goes_through_the_keys_that_are_seen() {
     assert!(half < all * 2 / 3, "{half} of {all} bytes");
 }
 
+/// Without an exponential a weight of -∞ is no zero: no keys are left out.
+#[test]
+fn weights_that_are_infinite_by_themselves_count() {
+    let [_, x] = inputs(&[&[2, 130, 64], &[2, 130, 64], &[2, 130, 64]], DType::BF16);
+    thalweg::synchronize().unwrap();
+    let number = || Tensor::arange_with(130, (DType::F32, x[0].device()));
+    let (y, c) = counted(|| {
+        let scores = x[0].matmul(&x[1].transpose(-1, -2)).cast(DType::F32) * 0.02;
+        let weights = number().le(number().unsqueeze(1)).where_(scores, f64::NEG_INFINITY);
+        weights.cast(DType::BF16).matmul(&x[2]).tanh()
+    });
+    assert_eq!(c.device_launches, 1);
+    let y = y.cast(DType::F32).to_vec::<f32>().unwrap();
+    for (row, y) in y.chunks(64).enumerate() {
+        assert!(row % 130 == 129 || y.iter().all(|y| y.is_nan() || y.abs() == 1.0), "row {row}: {y:?}");
+    }
+}
+
 /// A factor of all scores joins the exponent where it is above zero and what hides a score is -∞; else it does not.
 #[test]
 fn scores_have_any_factor() {

@@ -186,14 +186,16 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let both = c.factors.each_ref().map(|f| f.as_ref().map_or([1, 0], |f| [f.operands as u16, f.scalars as u16]));
     let [reads, scalars] = [0, 1].map(|i| both[0][i] + both[1][i]);
     let result = result(c, g, written, reads, scalars);
-    let shared = (tile.m, tile.n) == SHARED && result.loads(sums_operand(c)) <= FEW_READ;
+    let sums = sums_operand(c);
+    let of_result = (result.class(), sums);
+    let shared = (tile.m, tile.n) == SHARED && of_result.0.loads(sums) <= FEW_READ;
     let tile = FedTile { team: 1 + u32::from(shared), ..tile };
     let mut class = FedClass {
         dtype: c.dtype,
         tile,
         batch: p.batch.len() as u8,
         factors: factors.each_ref().map(Factor::class),
-        result: (result.class(), sums_operand(c)),
+        result: of_result,
     };
     while class.shared() > chip.shared && class.tile.stages > 2 {
         class.tile.stages -= 1;

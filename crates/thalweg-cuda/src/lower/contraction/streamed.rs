@@ -129,7 +129,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
     let once = weights.once.map(|o| (expand(&o.body, &is_native), [o.max, o.sum]));
     let seen = seen(c, g);
     let sizes = [q.k, p.n].map(|n| n.next_power_of_two().max(if math == Math::Warpgroup { 64 } else { 16 }) as u32);
-    let loads: usize = points.iter().map(|(part, sums)| part.loads(*sums)).sum();
+    let of_points: Vec<_> = points.iter().map(|(part, sums)| (part.class(), *sums)).collect();
+    let loads: usize = of_points.iter().map(|(part, sums)| part.loads(*sums)).sum();
     let tiles = |rows: usize| g.batches() * p.m.div_ceil(rows);
     let mut block = StreamedBlock::fed(sizes, loads, &tiles, compiler.chip().multiprocessors as usize);
     let by_boxes = match math {
@@ -148,7 +149,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
         batch: p.batch.len() as u8,
         along,
         fed: by_boxes.as_ref().map(|all| all.each_ref().map(|b| b.0.class())),
-        points: points.iter().map(|(part, sums)| (part.class(), *sums)).collect(),
+        points: of_points,
         // How far ahead is a word.
         seen: seen.as_ref().map(|(n, s)| {
             let body = expand(&widen_sums(&s.body, Some(points[*n].1)), &is_native);

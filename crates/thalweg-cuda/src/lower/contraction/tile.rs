@@ -11,7 +11,7 @@ use crate::render::contraction::{
 };
 use crate::render::elements::is_native;
 use crate::render::map::gathers;
-use crate::space::{Space, Way, divisor};
+use crate::space::{Space, divisor};
 use crate::traffic;
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{
@@ -415,19 +415,6 @@ impl Part {
     /// Points of one of its matrices.
     pub fn matrix(&self) -> usize {
         self.space.extents[self.groups[0]..].iter().product()
-    }
-
-    /// Bytes that a thread reads for one point, but for an operand in registers; with the place of what is not there by
-    /// strides.
-    pub fn loads(&self, sums: u16) -> usize {
-        let read = |k: usize| self.body.nodes.iter().any(|n| n.access() == Some(k as u16));
-        let all = self.body.accesses.iter().enumerate().filter(|&(k, a)| a.operand != Some(sums) && read(k));
-        let bytes = |(k, a): (usize, &Access)| {
-            let value = if a.operand.is_some() { a.dtype.size() } else { 0 };
-            let placed = matches!(self.space.class.ways[k], Way::Strided { .. });
-            value + if placed { 0 } else { 8 }
-        };
-        all.map(bytes).sum()
     }
 
     /// Bytes that its body reads, but for an operand in shared memory.

@@ -13,6 +13,8 @@ use thalweg_ir::DType;
 
 /// Terms of a step: those of a line in shared memory.
 pub const TERMS: u32 = LINE_ELEMENTS;
+/// Registers of the thread that has the factors copied.
+const LESS: u32 = 24;
 /// Bytes of a barrier.
 pub(super) const BARRIER: u32 = 8;
 
@@ -121,10 +123,8 @@ impl FedClass {
 
     fn handed(&self) -> Handed<'_> {
         // Two warpgroups have half the registers each, and what is read beside the sums waits in them.
-        let (part, sums) = &self.result;
-        let reads = part.body.nodes.iter().filter_map(|n| n.access());
-        let more = reads.into_iter().any(|k| part.body.accesses[k as usize].operand != Some(*sums));
-        let columns = if self.tile.team == 2 && more { 32 } else { 64 };
+        let alone = self.result.0.loads(self.result.1) == 0;
+        let columns = if self.tile.team == 1 || alone { 64 } else { 32 };
         let across = self.tile.n / columns;
         let by = By::Warp { at: self.sums_at(), across };
         Handed { result: &self.result, sums: DType::F32, rows: 16, columns, passes: self.rows() / 64 * across, by }
@@ -309,7 +309,7 @@ pub fn source(class: &FedClass) -> String {
   // Steps of all tiles of the block go round the places in shared memory.
   u32 slot = 0, phase = 0;
   if (team == 2) {{
-    registers_less<24>();
+    registers_less<{LESS}>();
     if (t % 128) return;
     map_ahead(&a.w[{map0}]);
     map_ahead(&a.w[{map1}]);
@@ -373,8 +373,7 @@ pub fn source(class: &FedClass) -> String {
         parts = class.rows() / 64,
         threads = class.threads(),
         warps = 4 * team,
-        // What a block has at its start, 168 or 96 a thread, is all that there is to share.
-        more = if team == 1 { 240 } else { 112 },
+        more = warpgroup::registers(2 * team, LESS),
         own_rows = if team == 1 { String::new() } else { format!("group % 2 * {} + ", class.rows()) },
         eights = n / 8,
         multiply = multiply(class),

@@ -19,11 +19,11 @@ mod warpgroup;
 use super::access::Accesses;
 use super::body::{Names, divisors};
 use super::types::{held, stored};
-use crate::space::{Slots, SpaceClass};
+use crate::space::{Slots, SpaceClass, Way};
 use result::{By, Handed};
 use std::fmt::Write;
 use thalweg_ir::DType;
-use thalweg_kernel::Body;
+use thalweg_kernel::{Access, Body};
 
 /// What every source of a contraction has behind the prelude.
 pub const CONTRACTIONS: &str = include_str!("../contraction.cuh");
@@ -73,6 +73,21 @@ pub struct PartClass {
     pub space: SpaceClass,
     /// How many dimensions the batch and the rows have.
     pub groups: [u8; 2],
+}
+
+impl PartClass {
+    /// Bytes that a thread reads for one point, but for an operand in registers or in shared memory; with the place of
+    /// what is not there by strides.
+    pub fn loads(&self, sums: u16) -> usize {
+        let read = |k: usize| self.body.nodes.iter().any(|n| n.access() == Some(k as u16));
+        let all = self.body.accesses.iter().enumerate().filter(|&(k, a)| a.operand != Some(sums) && read(k));
+        let bytes = |(k, a): (usize, &Access)| {
+            let value = if a.operand.is_some() { a.dtype.size() } else { 0 };
+            let placed = matches!(self.space.ways[k], Way::Strided { .. });
+            value + if placed { 0 } else { 8 }
+        };
+        all.map(bytes).sum()
+    }
 }
 
 /// How a factor comes into shared memory.

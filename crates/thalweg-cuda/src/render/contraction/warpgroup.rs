@@ -9,8 +9,19 @@ use std::fmt::Write;
 pub(super) const LINE: u32 = 128;
 /// Elements of it.
 pub(super) const LINE_ELEMENTS: u32 = 64;
+/// Registers of a multiprocessor, and most of a thread that computes.
+const REGISTERS: u32 = 65536;
+const MOST_REGISTERS: u32 = 240;
 /// Bytes from eight lines to the next eight.
 pub(super) const EIGHT: u32 = 1024;
+
+/// Registers of a thread of so many warpgroups that compute, where those of one more give theirs away but for `less`. They
+/// share what the block has at its start, the same for each thread: who asks for more waits for ever.
+pub(super) fn registers(groups: u32, less: u32) -> u32 {
+    let eights = |n: u32| n / 8 * 8;
+    let first = eights(REGISTERS / (128 * (groups + 1)));
+    eights((first * (groups + 1) - less) / groups).min(MOST_REGISTERS)
+}
 
 /// How the left factor comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,4 +78,14 @@ pub(super) fn place(outer: &str, outers: u32, inner: &str) -> String {
         "{inner} / {LINE_ELEMENTS} * {} + {outer} * {LINE_ELEMENTS} + (({inner} % {LINE_ELEMENTS} / 8 ^ {outer} & 7) * 8)",
         outers * LINE_ELEMENTS
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::registers;
+
+    #[test]
+    fn warpgroups_share_what_a_block_begins_with() {
+        assert_eq!([(2, 24), (3, 32), (4, 24)].map(|(groups, less)| registers(groups, less)), [240, 160, 112]);
+    }
 }

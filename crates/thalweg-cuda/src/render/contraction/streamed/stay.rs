@@ -9,11 +9,17 @@ use super::multiply::{begin_scores, begin_sums, functions, pack};
 use super::weigh::begin;
 use super::{StreamedClass, StreamedSlots, Texts};
 use crate::render::contraction::fed::{Boxes, FedFactor};
+use crate::render::contraction::warpgroup;
 use crate::render::types::stored;
 
 /// Warpgroups that compute.
 fn groups(class: &StreamedClass) -> u32 {
     class.block.warps / 4
+}
+
+/// Registers of the thread that has everything copied: what three warpgroups leave, or what it needs.
+fn less(groups: u32) -> u32 {
+    if groups > 2 { 32 } else { 24 }
 }
 
 /// How warpgroups that multiply in turns tell each other.
@@ -110,7 +116,7 @@ fn producer(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 
   }}
 "#,
         groups = groups(class),
-        less = if groups(class) > 2 { 32 } else { 24 },
+        less = less(groups(class)),
         map0 = slots.maps[0],
         map1 = slots.maps[1],
         map2 = slots.maps[2],
@@ -129,16 +135,13 @@ fn producer(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 
 /// What a warpgroup does with a tile.
 fn steps(class: &StreamedClass, texts: &Texts) -> String {
     let groups = groups(class);
-    let [take_turn, give_turn] = match turns(class) {
-        Turns::None => [String::new(), String::new()],
-        Turns::Met => {
-            ["      take_turn(group, turns, turn);\n".into(), format!("      give_turn<{groups}>(group, turns);\n")]
-        }
-        Turns::Told => [
-            "      barrier_wait(turns + group, turn ^ (group == 0));\n      turn ^= 1;\n".into(),
-            format!("      if (lane == 0) barrier_arrive(turns + (group + 1) % {groups});\n"),
-        ],
+    let how = match turns(class) {
+        Turns::None => None,
+        Turns::Met => Some("met"),
+        Turns::Told => Some("told"),
     };
+    let take_turn = how.map_or(String::new(), |how| format!("      take_turn_{how}(group, turns, turn);\n"));
+    let give_turn = how.map_or(String::new(), |how| format!("      give_turn_{how}<{groups}>(group, turns);\n"));
     // Of a warpgroup whose rows see fewer keys than others of the block.
     let (own, rest) = match &class.seen {
         None => ("const i32 own = steps;".into(), String::new()),
@@ -274,9 +277,9 @@ pub(super) fn source(class: &StreamedClass, slots: &StreamedSlots, factors: &[Fe
         barriers = class.barriers_at(),
         warps = class.block.warps,
         producer = producer(class, slots, factors, texts),
-        more = if groups > 2 { 160 } else { 240 },
+        more = warpgroup::registers(groups, less(groups)),
         first_turn = match turns(class) {
-            Turns::Met => format!("  first_turn<{groups}>(group, turns);\n"),
+            Turns::Met => format!("  first_turn<{groups}>(group);\n"),
             _ => String::new(),
         },
         declared = texts.declared,
