@@ -497,6 +497,8 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
         take_turn_told(group, turns, turn);
         give_turn_told<3>(group, turns);
         barrier_wait(values_full + before, before_phase);
+        // All threads of the warp have seen both: one that is late by two rounds would wait for ever.
+        __syncwarp();
         if (lane == 0) {
           barrier_arrive(keys_empty + slot);
           barrier_arrive(values_empty + before);

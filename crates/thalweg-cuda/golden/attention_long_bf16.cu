@@ -497,6 +497,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
       for (i32 step = own; step < steps; step++) {
         barrier_wait(keys_full + slot, slot_phase);
         barrier_wait(values_full + before, before_phase);
+        // All threads of the warp have seen both: one that is late by two rounds would wait for ever.
+        __syncwarp();
         if (lane == 0) {
           barrier_arrive(keys_empty + slot);
           barrier_arrive(values_empty + before);

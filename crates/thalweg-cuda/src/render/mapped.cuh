@@ -81,12 +81,14 @@ template <int P, int J, int N> FN void hand_on(float *to, const float (&sum)[N][
 #pragma unroll
     for (int e = 0; e < 4; e++) to[(lane / 4 + e / 2 * 8) * P + j * 8 + lane % 4 * 2 + e % 2] = sum[first + j][e];
 }
-// Warpgroups that take turns. Each warp of the one before tells it in shared memory that it has had its own ...
+// Warpgroups that take turns. Each warp of the one before tells it in shared memory that it has had its own, all of its threads: one that is late by two turns
+// would wait for ever ...
 FN void take_turn_told(u32 group, Barrier *turns, u32 &turn) {
   barrier_wait(turns + group, turn ^ (group == 0));
   turn ^= 1;
 }
 template <int G> FN void give_turn_told(u32 group, Barrier *turns) {
+  __syncwarp();
   if (threadIdx.x % 32 == 0) barrier_arrive(turns + (group + 1) % G);
 }
 // ... or the two meet at a barrier of the chip, at which the one before does not wait.

@@ -155,6 +155,8 @@ fn steps(class: &StreamedClass, texts: &Texts) -> String {
                 r#"      for (i32 step = own; step < steps; step++) {{
         barrier_wait(keys_full + slot, slot_phase);
 {take_turn}{give_turn}        barrier_wait(values_full + before, before_phase);
+        // All threads of the warp have seen both: one that is late by two rounds would wait for ever.
+        __syncwarp();
         if (lane == 0) {{
           barrier_arrive(keys_empty + slot);
           barrier_arrive(values_empty + before);
