@@ -21,10 +21,13 @@ pub(super) fn stream(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     if facts.ix.seg.mode.contracts != Contracts::Tiles {
         return;
     }
-    // Kernels are named by something they store, which stays while others are joined.
+    // Kernels are named by something they store, which stays while others are joined, unless they are inside.
     let products = state.kernels.iter().filter(|k| has_exponentials(facts, candidate_ops(&k.candidate)));
     let names: Vec<usize> = products.filter(|k| k.candidate.plan.product().is_some()).map(|k| k.name(facts)).collect();
     for name in names {
+        if !state.stored.has(name) {
+            continue;
+        }
         let next = streamed(kernels, state, state.home(name));
         let time = next.as_ref().map(|n| n.time).map_err(|rule| *rule);
         considered(facts, Move::AbsorbRows, &[name], state.time, time);

@@ -66,3 +66,40 @@ fn many_folds_of_one_tensor_are_several_kernels() {
     assert!(stores.iter().all(|s| s.len() <= MAX_STORES), "{stores:?}");
     assert!(stores.len() < MAX_STORES, "those that fit share a pass: {}", stores.len());
 }
+
+/// Weights of the rows of a tensor.
+fn softmax(g: &mut Graph, scores: T) -> T {
+    let most = g.reduce(ReduceOp::Max, scores, 1);
+    let below = g.binary(ElementOp::Sub, scores, most);
+    let exp = g.unary(ElementOp::Exp, below);
+    let sum = g.reduce(ReduceOp::Sum, exp, 1);
+    g.binary(ElementOp::Div, exp, sum)
+}
+
+/// 1735014702 of the fuzzer, which panicked: the second product takes the first, whose turn came next, into its kernel.
+/// Which of them comes first follows from their shapes and factors.
+#[test]
+fn a_product_whose_weights_are_another_product_of_weights_is_planned() {
+    for (rows, terms) in [(7, 2), (128, 64), (4096, 128)] {
+        for (activated, turned) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut g = Graph::new();
+            g.0.mode.tf32 = true;
+            let (scores, mut keys, mut values) = (g.input(&[rows, terms]), g.input(&[terms, 64]), g.input(&[64, 16]));
+            if activated {
+                keys = g.unary(ElementOp::Sigmoid, keys);
+            }
+            if turned {
+                values = g.flipped(values, 0);
+            }
+            let weights = softmax(&mut g, scores);
+            let inner = g.matmul(weights, keys);
+            let weights = softmax(&mut g, inner);
+            let outer = g.matmul(weights, values);
+            g.live(outer);
+            let (T::Op(inner), T::Op(outer)) = (inner, outer) else { panic!("they are computed") };
+            let stores = stores(&planned(&mut g));
+            assert!(stores.iter().flatten().any(|&s| s == outer), "{stores:?}");
+            assert!(stores.iter().flatten().all(|&s| s != inner), "it is inside: {stores:?}");
+        }
+    }
+}
