@@ -21,7 +21,7 @@ use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, count};
 /// Estimated work below which a launch stays on the calling thread. Waking a helper that sleeps costs 7 µs (measured,
 /// with `tests/measure.rs`: calls of 5 to 60 µs on two threads of a machine whose second core was busy), so half of 30
 /// is worth it.
-const PARALLEL_NS: f64 = 30_000.0;
+const PARALLEL_NS: f64 = 12_000.0;
 
 /// Programs remembered; beyond, the memory of them starts over. Plans hold the programs that they run.
 const MAX_PROGRAMS: usize = 16_384;
