@@ -6,7 +6,7 @@ use crate::workloads::{self, Size, Workload};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Instant;
-use thalweg::{Explanation, Tensor, Tier, TierRun, explain, launch_times, tier_runs, trace};
+use thalweg::{Explanation, KernelReport, Tensor, Tier, TierRun, explain, tier_runs, trace};
 
 /// Arguments of `thalweg explain`.
 #[derive(Args, Debug)]
@@ -80,24 +80,21 @@ fn warm<T>(call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
     Ok(())
 }
 
-/// Puts the least time that each kernel takes in the place of what it took while it was explained. Where plans still
-/// compete, calls that run by another number of launches are left out.
+/// Puts the least time that each kernel takes in the place of what it took while it was explained. Calls that run by
+/// another plan, as they may while plans compete, are left out.
 fn time_launches<T>(explanation: &mut Explanation, call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
-    let mut least: Vec<Vec<u64>> = explanation.segments.iter().map(|s| vec![u64::MAX; s.kernels.len()]).collect();
-    let launched = explanation.segments.iter().enumerate().flat_map(|(s, of)| of.launched.iter().map(move |&k| (s, k)));
-    let launched: Vec<(usize, usize)> = launched.collect();
+    let mut first: Vec<&mut KernelReport> = explanation.segments.iter_mut().flat_map(|s| &mut s.kernels).collect();
     for _ in 0..HOT {
-        let (outcome, ns) = launch_times(&call);
+        let (outcome, again) = explain(&call);
         outcome?;
-        if ns.len() == launched.len() {
-            let mut once: Vec<Vec<u64>> = least.iter().map(|of| vec![0; of.len()]).collect();
-            launched.iter().zip(ns).for_each(|(&(s, k), ns)| once[s][k] += ns);
-            least.iter_mut().flatten().zip(once.into_iter().flatten()).for_each(|(l, ns)| *l = ns.min(*l));
+        let again: Vec<&KernelReport> = again.segments.iter().flat_map(|s| &s.kernels).collect();
+        let same = |(a, b): (&&mut KernelReport, &&KernelReport)| {
+            (&a.writes, &a.reads, &a.domain, a.launches) == (&b.writes, &b.reads, &b.domain, b.launches)
+        };
+        if first.len() == again.len() && first.iter().zip(&again).all(same) {
+            first.iter_mut().zip(&again).for_each(|(a, b)| a.measured_ns = a.measured_ns.min(b.measured_ns));
         }
     }
-    let kernels = explanation.segments.iter_mut().flat_map(|s| &mut s.kernels);
-    let timed = kernels.zip(least.into_iter().flatten()).filter(|(_, ns)| *ns < u64::MAX);
-    timed.for_each(|(kernel, ns)| kernel.measured_ns = ns);
     Ok(())
 }
 

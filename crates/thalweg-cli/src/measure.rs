@@ -101,7 +101,8 @@ pub fn ms_since(begin: Instant) -> f64 {
     begin.elapsed().as_secs_f64() * 1e3
 }
 
-/// Times `call`: warm-up, then the timed runs.
+/// Times `call`: warm-up, then the timed runs. What is searched for in the background after the warm-up is waited for, and
+/// runs once before them: it takes a processor, and belongs to what comes once, as a compiler's work does elsewhere.
 pub fn time(runs: Runs, mut call: impl FnMut() -> Outcome) -> Outcome<Times> {
     let mut once = || -> Outcome<f64> {
         let begin = Instant::now();
@@ -112,6 +113,8 @@ pub fn time(runs: Runs, mut call: impl FnMut() -> Outcome) -> Outcome<Times> {
     for _ in 1..runs.warm_up {
         once()?;
     }
+    thalweg::finish_searches();
+    once()?;
     let begin = Instant::now();
     let mut times = Vec::new();
     while times.len() < runs.least || (times.len() < runs.most && begin.elapsed() < runs.time) {

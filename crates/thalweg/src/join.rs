@@ -15,7 +15,7 @@ pub(crate) fn join(a: &Tensor, b: &Tensor, axis: usize) -> Tensor {
 
 /// A balanced tree of joins, so that an element lies under logarithmically many selects.
 #[track_caller]
-fn join_all(list: &[&Tensor], axis: usize) -> Tensor {
+pub(crate) fn join_all(list: &[&Tensor], axis: usize) -> Tensor {
     match list {
         [one] => (*one).clone(),
         _ => {

@@ -5,6 +5,7 @@
 //! operations like any other code: forward and backward are planned together, and differentiate again.
 //! docs/gradients.md tells the whole.
 
+mod coming;
 mod custom;
 mod functions;
 mod gradients;

@@ -3,12 +3,14 @@
 //! Nodes are visited by descending id, so that the gradient of each is complete when its rule is applied. Only nodes
 //! from which a wanted one is reached are visited; the order of additions follows from the order of recording alone.
 
+use super::coming::{Coming, Stretch};
 use super::rules;
 use crate::Tensor;
-use crate::node::{Cut, Node, What};
+use crate::node::{Cut, Input, Inputs, Node, What};
 use crate::tape::Tracking;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
+use thalweg_ir::Op;
 
 /// Whose gradients are wanted.
 pub(crate) enum Wanted<'a> {
@@ -118,16 +120,23 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     cuts.sort_unstable();
     cuts.dedup();
     let _mode = Tracking::set(way.create);
-    let mut grads: HashMap<u64, Tensor> = HashMap::from([(root.id, dy)]);
+    let mut grads: HashMap<u64, Coming> = HashMap::from([(root.id, Coming::of(dy))]);
     // What came back to the results of a rule that several share, by its node.
     let mut parts: HashMap<u64, Vec<(usize, Tensor)>> = HashMap::new();
     for node in order {
         if !through.contains(&node.id) {
             continue;
         }
-        let dy = if asked(&node) { grads.get(&node.id).cloned() } else { grads.remove(&node.id) };
+        let dy = grads.remove(&node.id).and_then(Coming::total);
+        if let Some(dy) = dy.as_ref().filter(|_| asked(&node)) {
+            grads.insert(node.id, Coming::of(dy.clone()));
+        }
         let Some(inputs) = node.inputs(way.keep || way.create) else { used_up(name, &node) };
         let to = |i: usize| inputs.args[i].node().filter(|n| leads.contains(&n.id));
+        if let (Some(stretch), Some(whole)) = (dy.as_ref().and_then(|dy| stretch(&node, &inputs, dy)), to(0)) {
+            grads.entry(whole.id).or_default().add_stretch(stretch);
+            continue;
+        }
         let found = match (&node.what, dy) {
             (What::Part(_, i), Some(dy)) => {
                 to(0).into_iter().for_each(|whole| parts.entry(whole.id).or_default().push((*i, dy.clone())));
@@ -144,21 +153,28 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     }
     // What a leaf or a named node got. All else has been handed down.
     grads.retain(|id, _| leads.contains(id));
+    let grads = grads.into_iter().filter_map(|(id, coming)| Some((id, coming.total()?))).collect();
     Found { grads, cuts }
+}
+
+/// What comes back through a slice that takes a stretch of one axis.
+fn stretch(node: &Node, inputs: &Inputs, dy: &Tensor) -> Option<Stretch> {
+    match (&node.what, inputs.args.first()) {
+        (What::Op { op: Op::Slice, ints, .. }, Some(Input::Tensor { shape, .. })) => Stretch::of(dy, shape, ints),
+        _ => None,
+    }
 }
 
 /// Adds what a rule gave to the gradients of the arguments, `to` which it goes.
 fn hand_down<'a>(
     found: Vec<Option<Tensor>>,
     to: impl Fn(usize) -> Option<&'a Arc<Node>>,
-    grads: &mut HashMap<u64, Tensor>,
+    grads: &mut HashMap<u64, Coming>,
 ) {
     for (i, gradient) in found.into_iter().enumerate() {
-        let (Some(parent), Some(gradient)) = (to(i), gradient) else { continue };
-        match grads.remove(&parent.id) {
-            None => grads.insert(parent.id, gradient),
-            Some(sum) => grads.insert(parent.id, sum + gradient),
-        };
+        if let (Some(parent), Some(gradient)) = (to(i), gradient) {
+            grads.entry(parent.id).or_default().add(gradient);
+        }
     }
 }
 
