@@ -35,7 +35,7 @@ fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     for &i in &component.ops {
         if contracts(seg.ops[i].op, seg.mode) {
             stored.insert(facts.end_of_product(i));
-            facts.ix.tensors(i).filter_map(|(_, v)| windowed(facts, v)).for_each(|base| stored.insert(base));
+            facts.ix.tensors(i).filter_map(|(_, v)| in_memory(facts, v)).for_each(|base| stored.insert(base));
         } else if facts.ix.takes_rows(i) {
             stored.insert(facts.end_of_chain(i));
         }
@@ -45,12 +45,17 @@ fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     stored
 }
 
-/// What a factor's windows are taken of, where that is computed: it would be so again for each window.
-fn windowed(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
+/// What is stored of a product's factor from the start: what its windows are taken of, where that is computed, since it
+/// would be so again for each window; and what it is joined of, since each block of it would find out anew which part an
+/// element comes from.
+fn in_memory(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
     let seg = facts.ix.seg;
     let mut windows = false;
     while let ValueId::Op(i) = v {
         let op = seg.ops[i].op;
+        if op == Op::Cat {
+            return facts.may_store(i).then_some(i);
+        }
         if !op.is_view() {
             return (windows && !is_constant(op)).then_some(i);
         }

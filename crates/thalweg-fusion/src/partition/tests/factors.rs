@@ -67,6 +67,25 @@ fn many_folds_of_one_tensor_are_several_kernels() {
     assert!(stores.len() < MAX_STORES, "those that fit share a pass: {}", stores.len());
 }
 
+#[test]
+fn what_a_factor_is_joined_of_is_written_once_where_nothing_is_searched_for() {
+    let mut g = Graph::new();
+    g.0.mode.contracts = Contracts::Rows;
+    let (x, y, w) = (g.input(&[128, 64]), g.input(&[64, 64]), g.input(&[64, 32]));
+    let parts = [x, y].map(|part| g.unary(ElementOp::Exp, part));
+    let joined = g.cat(parts[0], parts[1]);
+    let T::Op(number) = joined else { panic!("it is computed") };
+    // The factor of two products is a view of it.
+    let products = [(joined, w), (g.transposed(joined), g.input(&[192, 8]))].map(|(a, b)| g.matmul(a, b));
+    products.into_iter().for_each(|p| {
+        g.live(p);
+    });
+    let planned = plan(g.0.as_segment(), &Costs::typical(), Effort::None).unwrap();
+    let stores = stores(&planned);
+    assert!(stores.contains(&vec![number]), "{stores:?}");
+    assert_eq!(stores.len(), 3, "what is joined is computed in its kernel: {stores:?}");
+}
+
 /// Weights of the rows of a tensor.
 fn softmax(g: &mut Graph, scores: T) -> T {
     let most = g.reduce(ReduceOp::Max, scores, 1);

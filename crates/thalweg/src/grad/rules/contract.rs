@@ -4,28 +4,33 @@ use super::Step;
 use crate::{Shape, Tensor};
 
 /// `dA = dY·Bᵀ` and `dB = Aᵀ·dY`, summed where leading dimensions broadcast. A factor that is one matrix for all
-/// samples has its sum over samples and rows taken by the product itself.
+/// samples has its sum over samples and rows taken by the product itself. The gradient of a factor that is a transpose, as a
+/// layer's weights are, is made as that of what it is a transpose of, `(dYᵀ·A)ᵀ`: whoever reads it goes through it as it lies.
 pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     let batch = Shape::new(&dy.dims()[..dy.rank() - 2]);
     let one_for_all = |i: usize| {
         let shape = step.args[i].shape();
         batch.numel() > 1 && shape.dims()[..shape.rank() - 2].iter().all(|&d| d == 1)
     };
+    let product = |i: usize, a: &Tensor, b: &Tensor| match step.is_transpose(i) {
+        true => b.t().matmul(&a.t()).t(),
+        false => a.matmul(b),
+    };
     let left = step.wants(0).then(|| {
         let (b, shape) = (step.args[1].value(), step.args[0].shape());
         if !one_for_all(0) {
-            return dy.matmul(&b.t()).sum_to(*shape);
+            return product(0, dy, &b.t()).sum_to(*shape);
         }
         let (dy, b) = (side_by_side(dy), side_by_side(&over(b, &batch)));
-        dy.matmul(&b.t()).reshaped(*shape)
+        product(0, &dy, &b.t()).reshaped(*shape)
     });
     let right = step.wants(1).then(|| {
         let (a, shape) = (step.args[0].value(), step.args[1].shape());
         if !one_for_all(1) {
-            return a.t().matmul(dy).sum_to(*shape);
+            return product(1, &a.t(), dy).sum_to(*shape);
         }
         let (a, dy) = (stacked(&over(a, &batch)), stacked(dy));
-        a.t().matmul(&dy).reshaped(*shape)
+        product(1, &a.t(), &dy).reshaped(*shape)
     });
     vec![left, right]
 }

@@ -14,7 +14,7 @@ use crate::node::{Input, Inputs, Node, What};
 use crate::tape::{self, JointRule, Rule};
 use crate::{DType, Operand, Scalar, Shape, Tensor};
 use std::sync::Arc;
-use thalweg_ir::{Op, ReduceOp, ScanOp, ScatterOp};
+use thalweg_ir::{Op, ReduceOp, ScanOp, ScatterOp, unpack_order};
 
 /// An argument as a rule sees it.
 enum Argument {
@@ -75,11 +75,17 @@ struct Step<'a> {
     result: Option<Tensor>,
     /// The arguments whose gradients are asked for, as bits.
     wanted: u8,
+    /// Those that are transposes, their last two dimensions exchanged, as bits.
+    transposes: u8,
 }
 
 impl Step<'_> {
     fn wants(&self, i: usize) -> bool {
         self.wanted >> i & 1 == 1
+    }
+
+    fn is_transpose(&self, i: usize) -> bool {
+        self.transposes >> i & 1 == 1
     }
 
     fn result(&self) -> &Tensor {
@@ -133,11 +139,26 @@ pub(crate) fn gradients(
                 ints,
                 args: args.collect(),
                 result: inputs.results.first().map(|v| tensor(v, Some(node))),
-                wanted: (0..inputs.args.len()).fold(0, |mask, i| mask | (wanted(i) as u8) << i),
+                wanted: bits(inputs.args.len(), wanted),
+                transposes: bits(inputs.args.len(), |i| is_transpose(&inputs.args[i])),
             };
             of_operation(step, dy)
         }
     }
+}
+
+/// Numbers below `n` for which something holds, as bits.
+fn bits(n: usize, holds: impl Fn(usize) -> bool) -> u8 {
+    (0..n).fold(0, |mask, i| mask | (holds(i) as u8) << i)
+}
+
+/// Whether an argument is another tensor with its last two dimensions exchanged.
+fn is_transpose(arg: &Input) -> bool {
+    let Input::Tensor { shape, node: Some(node), .. } = arg else { return false };
+    let What::Op { op: Op::Permute, attr, .. } = node.what else { return false };
+    let order = unpack_order(attr, shape.rank());
+    let lead = shape.rank().saturating_sub(2);
+    order[..lead].iter().enumerate().all(|(i, &o)| i == o) && order[lead..] == [lead + 1, lead]
 }
 
 /// The gradients of the arguments of a [`What::Joint`] out of those of its results that there are, by number.
