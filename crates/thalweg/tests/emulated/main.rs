@@ -266,6 +266,26 @@ fn threads_without_a_row_tell_of_no_index() {
 }
 
 #[test]
+fn nothing_lies_over_what_threads_of_a_row_read_each_for_itself() {
+    // In rows of one element what is read once a row is as large as the result: the first thread of a row would write
+    // over it what the others read as an index.
+    let table = Tensor::new(&[0.5f64, 1.0, 1.5, 2.0][..]).to_device(emulated()).unwrap();
+    for turn in 0..8 {
+        let x = Tensor::new(&[1.0f64; 18][..]).to_device(emulated()).unwrap().reshape([18, 1]);
+        let index = indices(&(0..18).map(|i| i % 4).collect::<Vec<_>>());
+        let (sums, c) = counted(|| {
+            let y = thalweg::with_strict(true, || {
+                let taken = table.index_select(0, &{ index }).reshape([18, 1]);
+                x.cummin(1).exp() * 1e9 + taken
+            });
+            y.to_vec::<f64>()
+        });
+        assert!(sums.as_ref().is_ok_and(|y| y.iter().all(|&y| y > 2.7e9)), "turn {turn}: {sums:?}");
+        assert_eq!((c.kernels, c.reused_in_place), (1, 0), "or this proves nothing");
+    }
+}
+
+#[test]
 fn plans_take_turns_by_the_clock_of_the_device() {
     let x = tensor(&(0..1200).map(|i| (i % 17) as f32 / 8.0 + 0.1).collect::<Vec<_>>()).reshape([40, 30]);
     thalweg::synchronize().unwrap();

@@ -61,10 +61,14 @@ impl Writer<'_> {
         in_place
     }
 
-    /// Which results may lie over which operands.
+    /// Which results may lie over which operands. None where rows have one element: then what is read once a row is a
+    /// whole operand, too, and threads that share a row read it each for itself, some after others have stored.
     fn in_place(&self) -> Vec<(usize, usize)> {
         let points = self.domain.numel();
         let mut in_place = vec![];
+        if self.outline.rows.is_some_and(|r| rows::row_count(self.ix, r) == points) {
+            return in_place;
+        }
         for (n, &s) in self.outline.stores.iter().enumerate() {
             let size = self.ix.seg.ops[s].dtype.size();
             for (r, v) in self.reads.iter().enumerate() {
