@@ -98,6 +98,7 @@ mod random;
 #[doc(hidden)]
 pub mod raw;
 mod read;
+mod reading;
 mod record;
 mod reduce;
 mod rows;
@@ -154,6 +155,7 @@ pub use pad::Border;
 pub use pool::Pool;
 pub use quantile::{QuantileMethod, Quantiles};
 pub use random::{Generator, manual_seed, random_state, set_random_state};
+pub use reading::Reading;
 pub use rows::Rows;
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};

@@ -376,3 +376,20 @@ fn many_folds_across_rows_take_turns_in_shared_memory() {
         assert_eq!(values(sum), (0..columns).map(want).collect::<Vec<f32>>(), "sum {k}");
     }
 }
+
+#[test]
+fn readings_are_made_by_a_thread_of_their_own_in_order() {
+    let x = tensor(&(0..500).map(|i| i as f32).collect::<Vec<_>>());
+    let all: Vec<_> = (0..20).map(|n| (&x * n as f32).to_vec_async::<f32>()).collect();
+    // The stream goes on meanwhile, and a reading that comes last is there when all are.
+    let sum = x.sum(..).item::<f32>().unwrap();
+    let mut all: Vec<_> = all.into_iter().enumerate().collect();
+    while let Some((n, reading)) = all.pop() {
+        let got = reading.wait().unwrap();
+        assert_eq!(got[3], 3.0 * n as f32);
+        assert!(all.iter().all(|(_, earlier)| earlier.is_ready()), "they come in order");
+    }
+    assert_eq!(sum, 124_750.0);
+    let wrong = x.index_select(0, &indices(&[7, 900])).to_vec_async::<f32>();
+    assert!(matches!(wrong.wait(), Err(Error::Index(_) | Error::Failed(_))));
+}

@@ -14,5 +14,6 @@ mod npy;
 mod operators;
 mod products;
 mod random;
+mod readings;
 mod values;
 mod windows;
