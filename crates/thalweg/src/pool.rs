@@ -90,7 +90,8 @@ impl<const N: usize> Pool<N> {
 }
 
 impl<const N: usize> Sweep<N> {
-    /// What the windows of a padded tensor hold, put together along one axis after the other, the last one first.
+    /// What the windows of a padded tensor hold, put together along one axis after the other, the first one first: what is
+    /// left for the last axis, along which steps are gaps in memory, is smaller by then.
     fn folded(
         &self,
         x: &Tensor,
@@ -99,7 +100,7 @@ impl<const N: usize> Sweep<N> {
     ) -> Tensor {
         let lead = x.rank() - N;
         let mut x = x.clone();
-        for i in (0..N).rev() {
+        for i in 0..N {
             let axis = lead + i;
             if self.kernel[i] > FEW {
                 let mut windows = x.window(axis, self.span(i), self.stride[i]);
