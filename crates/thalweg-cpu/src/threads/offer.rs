@@ -8,8 +8,8 @@ use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, Thread};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
 
 /// What is done with a range of chunks.
 type Work<'a> = dyn Fn(Range<usize>) + Sync + 'a;
@@ -30,7 +30,10 @@ pub struct Offer {
     /// The first chunk that nobody has taken.
     next: AtomicUsize,
     state: AtomicUsize,
-    caller: Thread,
+    /// Where a caller sleeps that has waited for a while, until the last helper has left. Not by parking: a token that
+    /// somebody else has left for this thread, an executor's waker, would be used up.
+    sleep: Mutex<()>,
+    left: Condvar,
     /// What a helper panicked with.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -52,7 +55,8 @@ pub fn run(chunks: usize, grain: usize, work: &Work<'_>, invite: impl FnOnce(&Ar
         grain,
         next: AtomicUsize::new(0),
         state: AtomicUsize::new(0),
-        caller: thread::current(),
+        sleep: Mutex::new(()),
+        left: Condvar::new(),
         panic: Mutex::new(None),
     });
     let closing = Closing(&offer);
@@ -96,7 +100,9 @@ impl Offer {
     /// The last thing that a helper does with what is the caller's.
     fn leave(&self) {
         if self.state.fetch_sub(1, Ordering::Release) == CLOSED + 1 {
-            self.caller.unpark();
+            // The caller looks under the lock before it sleeps, so it has seen this, or is told.
+            drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
+            self.left.notify_one();
         }
     }
 
@@ -115,14 +121,17 @@ impl Offer {
     /// again for a while before it sleeps: to be woken takes tens of microseconds.
     fn close(&self) {
         self.state.fetch_or(CLOSED, Ordering::Relaxed);
-        let mut looked = 0;
-        while self.state.load(Ordering::Acquire) != CLOSED {
+        let left = || self.state.load(Ordering::Acquire) == CLOSED;
+        for looked in 0..YIELDS {
             match looked {
+                _ if left() => return,
                 ..SPINS => std::hint::spin_loop(),
-                SPINS..YIELDS => thread::yield_now(),
-                _ => thread::park(),
+                _ => thread::yield_now(),
             }
-            looked += 1;
+        }
+        let mut guard = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        while !left() {
+            guard = self.left.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
