@@ -92,6 +92,10 @@ const OWN_BYTES: usize = 4 << 10;
 /// The fewest columns that are packed for all: packing the left factor again for the next ones costs no more than 4 %.
 const LEAST_SHARED: usize = 256;
 
+/// The fewest columns that a task packs rows of the left factor for, where there are threads for more: it takes as long as
+/// multiplying an element with a dozen columns.
+const PACKED_FOR: usize = 256;
+
 /// Whether lines of cache at this distance fall into few sets.
 fn aliases(stride: isize, count: usize) -> bool {
     count > 4 && stride % 1024 == 0
@@ -138,6 +142,9 @@ pub fn blocking(s: &Sizes) -> Blocking {
     };
     // A few tasks for each thread, of a few panels at least.
     let wanted = if s.threads == 1 { 1 } else { (4 * s.threads).div_ceil(row_blocks) };
+    // Each packs its rows of the left factor by itself.
+    let packs = if left_direct { usize::MAX } else { s.threads.div_ceil(row_blocks).max(pass / PACKED_FOR) };
+    let wanted = wanted.min(packs);
     let groups = filling(s.threads, row_blocks, [wanted, pass.div_ceil(2 * tile_columns)]);
     let keeps_left = rows * s.k * s.size <= KEPT_ROWS;
     Blocking { rows, columns, groups, right, left_direct, keeps_left }
