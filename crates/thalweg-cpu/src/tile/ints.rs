@@ -4,6 +4,7 @@
 //! the table's own arithmetic.
 
 use super::lanes::{Loop, lanes};
+use super::quotients;
 use thalweg_ir::element::integers;
 use thalweg_ir::{DType, ElementOp};
 
@@ -109,7 +110,7 @@ fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
 pub(super) fn int(op: ElementOp, dtype: DType) -> Option<Loop> {
     match dtype {
         DType::U32 => shared_u32(op).or_else(|| unsigned_u32(op)),
-        DType::I64 => shared_i64(op).or_else(|| signed_i64(op)),
+        DType::I64 => quotients::i64(op).or_else(|| shared_i64(op)).or_else(|| signed_i64(op)),
         _ => shared_i32(op).or_else(|| signed_i32(op)),
     }
     .or_else(|| shift(op, dtype))

@@ -22,12 +22,21 @@ macro_rules! lanes {
                 out[i] = $body;
             }
         }
+        $crate::tile::lanes::whole!(slices, |$($x: $t),+| -> $r)
+    }};
+}
+pub(super) use lanes;
+
+/// `whole!(slices, |a: f32, b: f32| -> f32)` is the same of a function of slices, inlined always, that goes over all lanes
+/// by itself.
+macro_rules! whole {
+    ($slices:path, |$($x:ident: $t:ty),+| -> $r:ty) => {{
         #[inline(always)]
         unsafe fn body(args: [*const u8; 3], out: *mut u8, n: usize) {
             let mut args = args.into_iter();
             // SAFETY: the contract of `Loop`.
             unsafe {
-                slices(
+                $slices(
                     $(std::slice::from_raw_parts(args.next().unwrap_or(std::ptr::null()).cast::<$t>(), n),)+
                     std::slice::from_raw_parts_mut(out.cast::<$r>(), n),
                 )
@@ -57,7 +66,7 @@ macro_rules! lanes {
         picked
     }};
 }
-pub(super) use lanes;
+pub(super) use whole;
 
 /// What runs on lanes: a loop of this engine, or one of the vector math functions.
 #[derive(Clone, Copy)]

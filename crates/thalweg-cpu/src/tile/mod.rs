@@ -20,6 +20,7 @@ mod lanes;
 mod looped;
 mod moves;
 mod program;
+mod quotients;
 mod run;
 #[cfg(test)]
 mod tests;
