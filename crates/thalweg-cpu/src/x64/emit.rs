@@ -461,6 +461,11 @@ impl<'a> Emit<'a> {
         if aligned {
             self.a.arith_imm(4, reg(RAX), -4);
         }
+        // Bound in the branch for AVX-512, which alone jumps there.
+        let done = self.a.label();
+        if mask.is_none() && !aligned && inst.imm == 4 && self.avx512() && self.v.lanes == 16 {
+            self.every_second(tail, inst, (dst, index), done);
+        }
         let mem = Rm::Mem { base, index: Some((index, inst.imm)), disp: 0 };
         let x = Extra { vsib: true, ..Extra::default() };
         self.vector(ops::PXOR[0], inst.len, dst, dst, reg(dst), None);
@@ -471,7 +476,8 @@ impl<'a> Emit<'a> {
                 (None, true) => self.mask_op(ops::KMOV, 0, 6, 0, reg(7)),
                 (None, false) => self.mask_op(ops::KXNOR, 1, 6, 6, reg(6)),
             }
-            return self.a.op(inst.code, inst.len, dst, 0, mem, Extra { mask: 6, ..x });
+            self.a.op(inst.code, inst.len, dst, 0, mem, Extra { mask: 6, ..x });
+            return self.a.bind(done);
         }
         let t = self.v.isa.registers() as u8 - 1;
         let inside = self.slot_at((inst.lane == 8) as u64);
@@ -482,6 +488,48 @@ impl<'a> Emit<'a> {
             (None, false) => self.vector(ops::PCMPEQ[0], inst.len, t, t, reg(t), None),
         }
         self.a.op(inst.code, inst.len, dst, t, mem, x);
+    }
+
+    /// Elements of 4 bytes that turn out to lie two apart, from rax on: two vectors that hold them and those between, and
+    /// then on to `done`. `index` is twice the number of each lane. Past what the last lane needs nothing is read, as
+    /// there may be nothing: the second vector is loaded without its last element, both without what lies behind the row.
+    /// (Zen 5: 16 elements in 3 cycles; a gather takes 25.)
+    fn every_second(&mut self, tail: bool, inst: &Inst, (dst, index): (u8, u8), done: Label) {
+        let (apart, few) = (self.a.label(), self.a.label());
+        let stride = self.arg((inst.aux as u32 / 2) as u16, 2);
+        self.a.arith_imm(7, stride, 2);
+        self.a.jump_if(Cond::NotEqual, apart);
+        let masked = Extra { mask: 6, zero: true, ..Extra::default() };
+        let loads = |e: &mut Self, from: i32| {
+            e.mask_op(ops::KMOV_FROM_GPR, 0, 6, 0, reg(RSI));
+            e.a.op(ops::MOVUPS[0], inst.len, dst, 0, at(RAX, from), masked);
+        };
+        if tail {
+            // As many elements as lie from the first lane's to the last one's: 2 * count - 1.
+            self.a.load(RCX, at(RSP, FRAME_COUNT));
+            self.a.lea(RCX, Rm::Mem { base: RCX, index: Some((RCX, 1)), disp: -1 });
+            self.a.set(RSI, u32::MAX);
+            self.a.raw(&[0xC4, 0xE2, 0x70, 0xF5, 0xF6]); // bzhi esi, esi, ecx
+            self.a.arith_imm(7, reg(RCX), 16);
+            self.a.jump_if(Cond::Below, few);
+            self.a.raw(&[0xC1, 0xEE, 16]); // shr esi, 16
+        } else {
+            self.a.set(RSI, 0x7FFF);
+        }
+        loads(self, 64);
+        // The upper lanes' elements, then the lower ones'.
+        self.vector(ops::PERMD, inst.len, dst, index, reg(dst), None);
+        self.a.set(RSI, 0xFF);
+        self.mask_op(ops::KMOV_FROM_GPR, 0, 6, 0, reg(RSI));
+        self.a.op(ops::PERMD, inst.len, dst, index, at(RAX, 0), Extra { mask: 6, ..Extra::default() });
+        self.a.jump(done);
+        if tail {
+            self.a.bind(few);
+            loads(self, 0);
+            self.vector(ops::PERMD, inst.len, dst, index, reg(dst), None);
+            self.a.jump(done);
+        }
+        self.a.bind(apart);
     }
 
     fn guard(&mut self, prog: Allocated, val: Val, m: u8) {
