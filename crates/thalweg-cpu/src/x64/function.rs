@@ -3,7 +3,8 @@
 //! ```text
 //! for each row:  fill the frame vectors that change by row
 //!                while n - i ≥ copies·lanes: main steps, unmasked
-//!                while i < n:                one step, lanes past n masked
+//!                while n - i ≥ lanes:        one step, unmasked
+//!                if i < n:                   one step, lanes past n masked
 //! ```
 //!
 //! Functions of row bodies ([`super::along`]) are made of the same parts.
@@ -63,15 +64,15 @@ pub fn emit(
     v: &Vir,
     turns: &mut [TurnCode],
     body: &Body,
-    main: Allocated,
-    tail: Allocated,
+    (main, single, tail): (Allocated, Option<Allocated>, Allocated),
     streaming: bool,
 ) -> Option<Vec<u8>> {
     let mut frame = Frame::new(&body.accesses);
     let mut e = Emit::new(v, &body.accesses);
     e.slots = frame.vectors(v.slots.len());
     e.scratch = frame.vectors(1);
-    e.spills = frame.vectors(main.1.places.max(tail.1.places) as usize);
+    let places = [Some(main), single, Some(tail)].into_iter().flatten().map(|p| p.1.places).max();
+    e.spills = frame.vectors(places.unwrap_or(0) as usize);
     turn_code::place(turns, v, &mut |n| frame.vectors(n));
     e.turns = turns;
     e.streaming = if streaming { body.accesses.len() as u16 } else { 0 };
@@ -92,6 +93,9 @@ pub fn emit(
     e.a.scalar(false, &[0x31], R14, Rm::Reg(R14), 0);
     let end = e.a.label();
     e.main_loop(main);
+    if let Some(single) = single {
+        e.single_steps(single);
+    }
     e.tail_loop(tail, end);
     e.a.bind(end);
     e.next_row(FRAME_ROWS, row);
@@ -274,6 +278,23 @@ impl Emit<'_> {
         self.a.arith_imm(0, reg(R14), stride);
         self.a.lea(RAX, at(R14, stride));
         self.a.scalar(true, &[0x39], R15, reg(RAX), 0); // cmp rax, r15
+        self.a.jump_if(Cond::BelowEqual, top);
+        self.a.bind(rest);
+    }
+
+    /// One step after the other while whole ones are left: of rows that are shorter than the main loop's stride all but the
+    /// last.
+    fn single_steps(&mut self, single: Allocated) {
+        let lanes = self.v.lanes as i32;
+        let (top, rest) = (self.a.label(), self.a.label());
+        self.a.lea(RAX, at(R14, lanes));
+        self.a.scalar(true, &[0x39], R15, reg(RAX), 0); // cmp rax, r15
+        self.a.jump_if(Cond::Above, rest);
+        self.a.bind(top);
+        self.steps(single);
+        self.a.arith_imm(0, reg(R14), lanes);
+        self.a.lea(RAX, at(R14, lanes));
+        self.a.scalar(true, &[0x39], R15, reg(RAX), 0);
         self.a.jump_if(Cond::BelowEqual, top);
         self.a.bind(rest);
     }

@@ -103,16 +103,18 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
     let v = lower::lower(&body, isa)?;
     let order = schedule::order(&v);
     let limits = limits(&v, isa, knobs, false);
-    let single = schedule::unroll(&v, &order, 1, 1, true);
-    let tail = regalloc::allocate(&single, isa, self::limits(&v, isa, knobs, true)).ok_or(Unsupported::TooLarge)?;
+    let last = schedule::unroll(&v, &order, 1, 1, true);
+    let tail = regalloc::allocate(&last, isa, self::limits(&v, isa, knobs, true)).ok_or(Unsupported::TooLarge)?;
     let mut turns = turn_code::compile(&v, isa, limits).ok_or(Unsupported::TooLarge)?;
     let (main, mut loops) = unrolled(&v, &order, isa, limits, tail.peak, knobs).ok_or(Unsupported::TooLarge)?;
     // A loop leaves no register as it was.
     if turns.is_empty() {
         loops.hoist(&main, limits.vectors);
     }
-    let bytes = function::emit(&v, &mut turns, &body, (&main, &loops), (&single, &tail), knobs.streaming)
-        .ok_or(Unsupported::TooLarge)?;
+    let single = (main.copies > 1).then(|| schedule::unroll(&v, &order, 1, 1, false));
+    let single = single.and_then(|p| regalloc::allocate(&p, isa, limits).map(|a| (p, a)));
+    let steps = ((&main, &loops), single.as_ref().map(|(p, a)| (p, a)), (&last, &tail));
+    let bytes = function::emit(&v, &mut turns, &body, steps, knobs.streaming).ok_or(Unsupported::TooLarge)?;
     let report = Report {
         isa,
         lanes: v.lanes,
@@ -124,7 +126,7 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
         rereads_inputs: turn_code::has_guards(&v),
         time: Duration::ZERO,
     };
-    let parts = [("main loop".into(), &main, &loops), ("tail".into(), &single, &tail)];
+    let parts = [("main loop".into(), &main, &loops), ("tail".into(), &last, &tail)];
     dump::write("map", &body, &report, &parts, &bytes);
     Ok((bytes, report))
 }
