@@ -217,9 +217,9 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Pro
     let mut rng = Rng::with_seed(seed);
     let &(name, takes, f) = &FUNCTIONS[rng.usize(..FUNCTIONS.len())];
     let floats = [DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16];
-    let integers = [DType::I32, DType::I64, DType::I8, DType::U8, DType::I16];
+    let integers = [DType::I32, DType::I64, DType::I8, DType::U8, DType::I16, DType::U16, DType::U32, DType::U64];
     let float = takes == Floats || takes == Numbers && rng.bool();
-    let dtype = if float { floats[rng.usize(..5)] } else { integers[rng.usize(..5)] };
+    let dtype = if float { floats[rng.usize(..5)] } else { integers[rng.usize(..integers.len())] };
     let dims: Vec<usize> = (0..rng.usize(1..4)).map(|_| if rng.u32(..6) == 0 { 1 } else { rng.usize(1..14) }).collect();
     let own = Shape::new(&dims);
     let other: Vec<usize> = dims.iter().map(|&d| if rng.u32(..4) == 0 { 1 } else { d }).collect();

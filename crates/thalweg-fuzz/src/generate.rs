@@ -61,6 +61,8 @@ pub fn program(seed: u64) -> Program {
         DType::I32,
         DType::I64,
         DType::U8,
+        DType::U16,
+        DType::U64,
     ]);
     let base = match (vast, long) {
         (true, _) => g.vast_shape(),
@@ -191,11 +193,13 @@ impl Generator {
         }
         if dtype.is_int() {
             let (lo, hi) = dtype.int_range();
-            return Scalar::Int(match self.rng.u32(..10) {
-                0 if !self.tame => self.rng.i64(lo..=hi),
-                1 if !self.tame => self.pick(&[lo, hi, 0, 1]),
+            // All bits of u64, which Scalar::integer reads.
+            let bits = match self.rng.u32(..10) {
+                0 if !self.tame => dtype.wrap(self.rng.i64(..)),
+                1 if !self.tame => self.pick(&[lo as i64, hi as i64, (hi / 2 + 1) as i64, 0, 1]),
                 _ => dtype.wrap(self.rng.i64(-9..=20)),
-            });
+            };
+            return Scalar::integer(bits, dtype);
         }
         let normal = {
             let (u, v) = (self.rng.f64().max(1e-12), self.rng.f64());
@@ -316,7 +320,7 @@ impl Generator {
                 (Op::Full, dtype, shape, vec![self.scalar(dtype)])
             }
             1 => {
-                let dtype = self.pick(&[DType::F32, DType::I64, DType::I32, DType::U8, DType::F16]);
+                let dtype = self.pick(&[DType::F32, DType::I64, DType::I32, DType::U8, DType::F16, DType::U16, DType::U64]);
                 let n = shape.last().copied().unwrap_or(5);
                 (Op::Iota, dtype, Shape::new(&[n]), vec![])
             }

@@ -49,7 +49,7 @@ impl BodyBuilder {
         self.body.stores.push(Store { node, access, combine: Some(op) });
     }
 
-    /// The fold of a value (f32, f64, i32, u32 or i64) over the row.
+    /// The fold of a value (f32, f64, or an integer of 32 or 64 bits) over the row.
     pub fn fold(&mut self, op: Monoid, node: NodeId) -> NodeId {
         debug_assert_eq!(op.row().components(), 1, "a fold of a row gives one value");
         let dtype = self.body.dtype(node);

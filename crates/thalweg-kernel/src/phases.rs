@@ -78,7 +78,7 @@ pub struct BufferScan {
 
 /// Whether a row's value of that dtype can be held as a [`Set`].
 fn holds(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64)
+    matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64)
 }
 
 struct Planner<'a> {

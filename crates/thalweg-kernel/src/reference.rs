@@ -1,7 +1,7 @@
 //! The reference interpreter: what every operation means, one at a time, element by element.
 //!
-//! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped. There is no
-//! cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this
+//! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped (a u64 is its
+//! bits there, and the rows of the table know it). There is no cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this
 //! file.
 
 mod along;
@@ -30,7 +30,7 @@ pub struct Array {
 pub enum Data {
     /// Of a float dtype, each representable in it.
     Float(Vec<f64>),
-    /// Of an integer dtype or bool, each in its range.
+    /// Of an integer dtype or bool, each in its range; of u64 the bits.
     Int(Vec<i64>),
 }
 
@@ -59,7 +59,7 @@ impl Array {
     pub fn get(&self, i: usize) -> Scalar {
         match &self.data {
             Data::Float(v) => Scalar::Float(v[i]),
-            Data::Int(v) => Scalar::Int(v[i]),
+            Data::Int(v) => Scalar::integer(v[i], self.dtype),
         }
     }
 
@@ -78,7 +78,9 @@ impl Array {
                 DType::I32 => Scalar::Int(i32::from_le_bytes(c.try_into().unwrap()) as i64),
                 DType::I64 => Scalar::Int(i64::from_le_bytes(c.try_into().unwrap())),
                 DType::U8 | DType::Bool => Scalar::Int(c[0] as i64),
+                DType::U16 => Scalar::Int(u16::from_le_bytes(c.try_into().unwrap()) as i64),
                 DType::U32 => Scalar::Int(u32::from_le_bytes(c.try_into().unwrap()) as i64),
+                DType::U64 => Scalar::from(u64::from_le_bytes(c.try_into().unwrap())),
             }
         })
     }
@@ -127,11 +129,12 @@ pub fn cast(v: Scalar, to: DType) -> Scalar {
         _ if to == DType::Bool => Scalar::Int((v.to_f64() != 0.0) as i64),
         Scalar::Float(f) if to.is_int() => {
             let (lo, hi) = to.int_range();
-            Scalar::Int((f as i64).clamp(lo, hi))
+            Scalar::integer((f as i128).clamp(lo, hi) as i64, to)
         }
-        Scalar::Int(i) if to.is_int() => Scalar::Int(to.wrap(i)),
+        Scalar::Int(_) | Scalar::Unsigned(_) if to.is_int() => Scalar::integer(to.wrap(v.to_i64()), to),
         // One rounding from the integer, not one to f64 and a second.
         Scalar::Int(i) if to == DType::F32 => Scalar::Float(i as f32 as f64),
+        Scalar::Unsigned(i) if to == DType::F32 => Scalar::Float(i as f32 as f64),
         other => Scalar::Float(to.round(other.to_f64())),
     }
 }
@@ -321,7 +324,7 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
         let g = &groups[p];
         let float = a.dtype.is_float();
         // First place of the best value, a NaN being the best of all.
-        let best = |better: fn(f64, f64) -> bool, better_int: fn(i64, i64) -> bool| {
+        let best = |better: fn(f64, f64) -> bool, better_int: fn(i128, i128) -> bool| {
             let mut at = 0;
             for (i, v) in g.iter().enumerate() {
                 if nan(&g[at]) {
@@ -330,7 +333,7 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
                 let wins = if float {
                     nan(v) || better(v.to_f64(), g[at].to_f64())
                 } else {
-                    better_int(v.to_i64(), g[at].to_i64())
+                    better_int(v.to_i128(), g[at].to_i128())
                 };
                 if wins {
                     at = i;

@@ -2,7 +2,7 @@
 
 use crate::record::{check_float, record1, widened, wrong_dtype};
 use crate::{Axes, DType, Shape, Tensor};
-use thalweg_ir::{Op, ReduceOp};
+use thalweg_ir::{Monoid, Op, ReduceOp};
 
 /// Bit of the attribute that says that reduced axes stay as size 1.
 const KEEP: u32 = 1 << 8;
@@ -46,10 +46,10 @@ impl Tensor {
         self.reduced(op, self.dtype(), mask, keep)
     }
 
-    /// Sums and products: of integers and bool in i64, as what counts is wanted and not what fits.
+    /// Sums and products: of integers and bool in i64 (of u64 in u64), as what counts is wanted and not what fits.
     #[track_caller]
     fn accumulate(&self, op: ReduceOp, axes: Axes, keep: bool) -> Tensor {
-        let wide = if self.dtype().is_float() { self.clone() } else { self.cast(DType::I64) };
+        let wide = if self.dtype().is_float() { self.clone() } else { self.cast(Monoid::widest(self.dtype())) };
         wide.reduce_numbers(op, axes, keep)
     }
 

@@ -57,7 +57,7 @@ fn code(op: ElementOp, dtype: DType) -> Code {
     let code = match dtype.compute() {
         Compute::F32 => math::lanes::find_f32(op).map(Code::F32).or_else(|| own(floats::f32(op))),
         Compute::F64 => math::lanes::find_f64(op).map(Code::F64).or_else(|| own(floats::f64(op))),
-        Compute::I32 | Compute::U32 | Compute::I64 => own(ints::int(op, dtype)),
+        Compute::I32 | Compute::U32 | Compute::I64 | Compute::U64 => own(ints::int(op, dtype)),
         Compute::Mask => own(ints::bool(op)),
     };
     code.unwrap_or_else(|| panic!("{} on {dtype} is not an operation of the table", op.name()))

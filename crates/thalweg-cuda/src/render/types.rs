@@ -13,7 +13,9 @@ pub fn stored(dtype: DType) -> &'static str {
         DType::I32 => "i32",
         DType::I64 => "i64",
         DType::U8 | DType::Bool => "u8",
+        DType::U16 => "u16",
         DType::U32 => "u32",
+        DType::U64 => "u64",
     }
 }
 
@@ -65,6 +67,7 @@ pub fn constant(dtype: DType, bits: u64) -> String {
         }
         DType::Bool => format!("{}", bits != 0),
         DType::I64 => format!("(i64)0x{bits:x}ull"),
+        DType::U64 => format!("0x{bits:x}ull"),
         DType::U32 => format!("{}u", scalar.to_i64()),
         DType::I32 => format!("(i32)0x{:x}u", bits as u32),
         _ => format!("({}){}", held(dtype), scalar.to_i64()),
@@ -89,9 +92,9 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     match (from, to) {
         (a, b) if a == b => x.into(),
         (_, Bool) => format!("({x} != 0)"),
-        // All of bool, i8, i16 and u8 are exact in f32; others round once, on their way through f64 where that is
+        // All of bool and the integers of 8 and 16 bits are exact in f32; others round once, on their way through f64 where that is
         // exact.
-        (Bool | DType::I8 | DType::I16 | DType::U8 | F32 | BF16 | F16, t) if narrow(t) => {
+        (Bool | DType::I8 | DType::I16 | DType::U8 | DType::U16 | F32 | BF16 | F16, t) if narrow(t) => {
             format!("round_{}((float){x})", name(t))
         }
         (DType::I64, t) if narrow(t) => format!("{}_of(odd_f64({x}))", name(t)),

@@ -114,8 +114,8 @@ impl Writer<'_> {
         let bound = op.monoid().identity(carried) != op.monoid().identity(dtype);
         if op.plain().is_some() && bound && carried != dtype && dtype.is_int() {
             // Of nothing the fold is a bound of the wider integers.
-            let (low, high) = dtype.int_range();
-            let [low, high] = [low, high].map(|v| b.constant(Scalar::Int(v), carried));
+            let (low, high) = Scalar::int_bounds(dtype);
+            let [low, high] = [low, high].map(|v| b.constant(v, carried));
             let inside = b.element(ElementOp::Clamp, &[folded, low, high]);
             return b.cast(inside, dtype);
         }
