@@ -320,7 +320,8 @@ impl Generator {
                 (Op::Full, dtype, shape, vec![self.scalar(dtype)])
             }
             1 => {
-                let dtype = self.pick(&[DType::F32, DType::I64, DType::I32, DType::U8, DType::F16, DType::U16, DType::U64]);
+                let dtype =
+                    self.pick(&[DType::F32, DType::I64, DType::I32, DType::U8, DType::F16, DType::U16, DType::U64]);
                 let n = shape.last().copied().unwrap_or(5);
                 (Op::Iota, dtype, Shape::new(&[n]), vec![])
             }

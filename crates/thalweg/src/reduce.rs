@@ -123,10 +123,10 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. Of integers and bool as i64,
-    /// which wraps.
+    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. Of integers and bool as i64
+    /// (of u64 as u64), which wraps.
     sum sum_keepdim => accumulate Sum, "When an axis does not exist.";
-    /// The product over the axes; 1 of nothing. Of integers and bool as i64, which wraps.
+    /// The product over the axes; 1 of nothing. Of integers and bool as i64 (of u64 as u64), which wraps.
     prod prod_keepdim => accumulate Prod, "When an axis does not exist.";
     /// The largest over the axes; NaN if any is NaN.
     #[doc(alias = "max")]

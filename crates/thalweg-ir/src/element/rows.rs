@@ -470,30 +470,51 @@ pub static ROWS: &[Row] = &[
     number2(Mul, "mul", 1, |x| x[0] * x[1], |x, _| x[0].wrapping_mul(x[1]))
         .commutes()
         .grad(|_, x, _| vec![Some(x[1]), Some(x[0])]),
-    number2(Div, "div", 5, |x| x[0] / x[1], ints!(|a, b| integers::div(a, b), unsigned integers::div_unsigned(a, b))).grad(|g, x, y| {
-        let (r, q) = (inv(g, x[1]), o(g, Div, y, x[1]));
-        vec![Some(r), Some(u(g, Neg, q))]
-    }),
-    number2(FloorDiv, "floor_div", 6, |x| libm::floor(x[0] / x[1]), ints!(|a, b| integers::floor_div(a, b), unsigned integers::div_unsigned(a, b))).flat(),
-    number2(Rem, "rem", 12, |x| m::rem(x[0], x[1]), ints!(|a, b| integers::rem(a, b), unsigned integers::rem_unsigned(a, b))).grad(|g, x, _| {
+    number2(Div, "div", 5, |x| x[0] / x[1], ints!(|a, b| integers::div(a, b), unsigned integers::div_unsigned(a, b)))
+        .grad(|g, x, y| {
+            let (r, q) = (inv(g, x[1]), o(g, Div, y, x[1]));
+            vec![Some(r), Some(u(g, Neg, q))]
+        }),
+    number2(
+        FloorDiv,
+        "floor_div",
+        6,
+        |x| libm::floor(x[0] / x[1]),
+        ints!(|a, b| integers::floor_div(a, b), unsigned integers::div_unsigned(a, b)),
+    )
+    .flat(),
+    number2(
+        Rem,
+        "rem",
+        12,
+        |x| m::rem(x[0], x[1]),
+        ints!(|a, b| integers::rem(a, b), unsigned integers::rem_unsigned(a, b)),
+    )
+    .grad(|g, x, _| {
         let q = o(g, FloorDiv, x[0], x[1]);
         vec![Some(k(g, x[0], 1.0)), Some(u(g, Neg, q))]
     }),
-    number2(Pow, "pow", 75, |x| libm::pow(x[0], x[1]), ints!(|a, b| integers::pow(a, b), unsigned integers::pow_unsigned(a, b)))
-        .grad(|g, x, y| {
-            // b·a^(b-1), 0 where b is 0, and y·ln a (0 where a is 0 and the power is 0 too).
-            let (one, none) = (k(g, x[1], 1.0), k(g, x[1], 0.0));
-            let less = o(g, Sub, x[1], one);
-            let p = o(g, Pow, x[0], less);
-            let da = o(g, Mul, x[1], p);
-            let varies = o(g, Ne, x[1], none);
-            let l = u(g, Log, x[0]);
-            let t = o(g, Mul, y, l);
-            let zero = k(g, y, 0.0);
-            let nonzero = o(g, Ne, y, zero);
-            vec![Some(gate(g, varies, da)), Some(gate(g, nonzero, t))]
-        })
-        .function(4),
+    number2(
+        Pow,
+        "pow",
+        75,
+        |x| libm::pow(x[0], x[1]),
+        ints!(|a, b| integers::pow(a, b), unsigned integers::pow_unsigned(a, b)),
+    )
+    .grad(|g, x, y| {
+        // b·a^(b-1), 0 where b is 0, and y·ln a (0 where a is 0 and the power is 0 too).
+        let (one, none) = (k(g, x[1], 1.0), k(g, x[1], 0.0));
+        let less = o(g, Sub, x[1], one);
+        let p = o(g, Pow, x[0], less);
+        let da = o(g, Mul, x[1], p);
+        let varies = o(g, Ne, x[1], none);
+        let l = u(g, Log, x[0]);
+        let t = o(g, Mul, y, l);
+        let zero = k(g, y, 0.0);
+        let nonzero = o(g, Ne, y, zero);
+        vec![Some(gate(g, varies, da)), Some(gate(g, nonzero, t))]
+    })
+    .function(4),
     number2(Minimum, "minimum", 2, |x| m::minimum(x[0], x[1]), ints!(|a, b| a.min(b)))
         .commutes()
         .grad(|g, x, _| {

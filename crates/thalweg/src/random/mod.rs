@@ -142,7 +142,10 @@ impl Generator {
         }
         if dtype.is_int() {
             let (least, most) = dtype.int_range();
-            assert!(low as i128 >= least && high as i128 - 1 <= most, "randint: the range {low}..{high} does not fit {dtype}");
+            assert!(
+                low as i128 >= least && high as i128 - 1 <= most,
+                "randint: the range {low}..{high} does not fit {dtype}"
+            );
         }
         let size = high.checked_sub(low);
         let mut bits = || self.draw(RandomKind::Bits, DType::U32, shape, options.device).cast(DType::I64);

@@ -197,7 +197,8 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
     use ElementOp::*;
     let mut next = numbers(seed);
     let mut pick = move |n: usize| next() as usize % n;
-    let dtypes = [DType::F32, DType::I32, DType::I8, DType::BF16, DType::F64, DType::I64, DType::U32, DType::U16, DType::U64];
+    let dtypes =
+        [DType::F32, DType::I32, DType::I8, DType::BF16, DType::F64, DType::I64, DType::U32, DType::U16, DType::U64];
     let mut b = BodyBuilder::new(pick(2) == 0);
     // Operation by operation, as the table says: sums take no products in.
     b.repeatable();

@@ -21,7 +21,8 @@ pub fn takes(op: ElementOp, dtype: DType) -> bool {
     let float_only = dtype.is_float() && op == ElementOp::Rem;
     op.row().takes.has(dtype)
         && !float_only
-        && !(matches!(dtype, DType::I64 | DType::U64) && matches!(op, ElementOp::Div | ElementOp::FloorDiv | ElementOp::Rem))
+        && !(matches!(dtype, DType::I64 | DType::U64)
+            && matches!(op, ElementOp::Div | ElementOp::FloorDiv | ElementOp::Rem))
 }
 
 pub const CLASSES: [AccessClass; 5] =
