@@ -433,7 +433,7 @@ pub static ROWS: &[Row] = &[
         .function(4),
     float1(Relu, "relu", 1, |x| if x[0] <= 0.0 { 0.0 } else { x[0] })
         .takes(Classes::NUMBER)
-        .int(ints!(|a| a.max(0)))
+        .int(ints!(|a| a.max(0), unsigned a))
         .expand(|g, x| {
             let zero = k(g, x[0], 0.0);
             let below = o(g, Le, x[0], zero);

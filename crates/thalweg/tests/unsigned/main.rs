@@ -50,7 +50,7 @@ fn numbers_are_taken_whole_or_refused() {
         [u64::MAX - 2, u64::MAX - 1]
     );
     let refused = |f: &dyn Fn() -> Tensor| {
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f())).unwrap_err();
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_err();
         caught.downcast_ref::<String>().expect("a message").clone()
     };
     let signed = Tensor::new([1i64]);
