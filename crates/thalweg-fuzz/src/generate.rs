@@ -307,7 +307,36 @@ impl Generator {
         let t = self.any();
         let dtype = self.pick(&DType::ALL);
         let shape = self.program.shape(t);
+        let from = self.program.dtype(t);
+        if from != dtype
+            && from.size() == dtype.size()
+            && ![from, dtype].contains(&DType::Bool)
+            && self.rng.u32(..3) > 0
+        {
+            return self.bitcast(t, dtype);
+        }
         Some(Step { op: Op::Cast, dtype, shape, attr: 0, args: vec![Argument::Tensor(t)], ints: vec![], kept: false })
+    }
+
+    /// The bits as another dtype; of a float such as are said: no NaN, and one zero.
+    fn bitcast(&mut self, mut t: Tensor, dtype: DType) -> Option<Step> {
+        let (from, shape) = (self.program.dtype(t), self.program.shape(t));
+        if from.is_float() {
+            let [zero, one] = [0.0, 1.0].map(|v| Argument::Scalar(Scalar::Float(v).to_bits(from)));
+            let arg = Argument::Tensor;
+            let nan = self.push(Op::Element(ElementOp::IsNan), DType::Bool, shape, 0, vec![arg(t)], vec![])?;
+            t = self.push(Op::Element(ElementOp::Where), from, shape, 0, vec![arg(nan), one, arg(t)], vec![])?;
+            t = self.push(Op::Element(ElementOp::Add), from, shape, 0, vec![arg(t), zero], vec![])?;
+        }
+        Some(Step {
+            op: Op::Bitcast,
+            dtype,
+            shape,
+            attr: 0,
+            args: vec![Argument::Tensor(t)],
+            ints: vec![],
+            kept: false,
+        })
     }
 
     fn source(&mut self) -> Option<Step> {

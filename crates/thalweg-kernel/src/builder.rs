@@ -108,6 +108,16 @@ impl BodyBuilder {
         if self.body.dtype(arg) == dtype { arg } else { self.node(Node::Cast { dtype, arg }) }
     }
 
+    /// The bits of a value as another dtype of the same width; the value itself where they were bits of that dtype before.
+    pub fn bitcast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
+        let from = match self.body.nodes[arg.index()] {
+            Node::Bitcast { arg, .. } => arg,
+            _ => arg,
+        };
+        debug_assert_eq!(self.body.dtype(from).size(), dtype.size());
+        if self.body.dtype(from) == dtype { from } else { self.node(Node::Bitcast { dtype, arg: from }) }
+    }
+
     /// An elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is bool).
     pub fn element(&mut self, op: ElementOp, args: &[NodeId]) -> NodeId {
         debug_assert_eq!(args.len(), op.row().arity, "{op:?}");

@@ -48,7 +48,9 @@ impl Array {
     fn from_fn(shape: Shape, dtype: DType, mut f: impl FnMut(usize) -> Scalar) -> Array {
         let n = shape.numel();
         let data = if dtype.is_float() {
-            Data::Float((0..n).map(|i| dtype.round(f(i).to_f64())).collect())
+            // A NaN keeps its bits, which are seen where they become an integer.
+            let rounded = |v: f64| if v.is_nan() { v } else { dtype.round(v) };
+            Data::Float((0..n).map(|i| rounded(f(i).to_f64())).collect())
         } else {
             Data::Int((0..n).map(|i| dtype.wrap(f(i).to_i64())).collect())
         };
@@ -69,10 +71,11 @@ impl Array {
         Array::from_fn(shape, dtype, |_| {
             let c = chunks.next().expect("as many bytes as elements");
             match dtype {
-                DType::F32 => Scalar::Float(f32::from_le_bytes(c.try_into().unwrap()) as f64),
+                DType::F32 => Scalar::Float(widened(dtype, f32::from_le_bytes(c.try_into().unwrap()).to_bits() as u64)),
                 DType::F64 => Scalar::Float(f64::from_le_bytes(c.try_into().unwrap())),
-                DType::BF16 => Scalar::Float(half::bf16::from_le_bytes(c.try_into().unwrap()).to_f64()),
-                DType::F16 => Scalar::Float(half::f16::from_le_bytes(c.try_into().unwrap()).to_f64()),
+                DType::BF16 | DType::F16 => {
+                    Scalar::Float(widened(dtype, u16::from_le_bytes(c.try_into().unwrap()) as u64))
+                }
                 DType::I8 => Scalar::Int(c[0] as i8 as i64),
                 DType::I16 => Scalar::Int(i16::from_le_bytes(c.try_into().unwrap()) as i64),
                 DType::I32 => Scalar::Int(i32::from_le_bytes(c.try_into().unwrap()) as i64),
@@ -92,6 +95,9 @@ impl Array {
         for i in 0..self.shape.numel() {
             let v = self.get(i);
             match self.dtype {
+                dtype if dtype.is_float() && v.to_f64().is_nan() => {
+                    out.extend(&nan_bits(dtype, v.to_f64()).to_le_bytes()[..dtype.size()]);
+                }
                 DType::F32 => out.extend((v.to_f64() as f32).to_le_bytes()),
                 DType::F64 => out.extend(v.to_f64().to_le_bytes()),
                 DType::BF16 => out.extend(half::bf16::from_f32(v.to_f64() as f32).to_le_bytes()),
@@ -101,6 +107,38 @@ impl Array {
         }
         out
     }
+}
+
+/// Bits of the exponent and of the fraction of a float dtype.
+fn fields(dtype: DType) -> (u32, u32) {
+    let fraction = dtype.mantissa_digits() - 1;
+    (8 * dtype.size() as u32 - 1 - fraction, fraction)
+}
+
+/// An element of a float dtype by its bits. Those of a NaN are kept, which conversions would make a quiet one.
+fn widened(dtype: DType, bits: u64) -> f64 {
+    let ((exponent, fraction), width) = (fields(dtype), 8 * dtype.size());
+    let value = match dtype {
+        DType::BF16 => half::bf16::from_bits(bits as u16).to_f64(),
+        DType::F16 => half::f16::from_bits(bits as u16).to_f64(),
+        DType::F32 => f32::from_bits(bits as u32) as f64,
+        _ => f64::from_bits(bits),
+    };
+    if !value.is_nan() {
+        return value;
+    }
+    let (sign, rest) = (bits >> (width - 1) & 1, bits & ((1 << fraction) - 1));
+    debug_assert_eq!(bits >> fraction & ((1 << exponent) - 1), (1 << exponent) - 1, "a NaN");
+    f64::from_bits(sign << 63 | 0x7ff << 52 | rest << (52 - fraction))
+}
+
+/// The bits of a NaN in a float dtype.
+fn nan_bits(dtype: DType, v: f64) -> u64 {
+    let (exponent, fraction) = fields(dtype);
+    let (bits, quiet) = (v.to_bits(), 1u64 << (fraction - 1));
+    let rest = (bits & ((1 << 52) - 1)) >> (52 - fraction);
+    let rest = if rest == 0 { quiet } else { rest };
+    (bits >> 63) << (exponent + fraction) | ((1 << exponent) - 1) << fraction | rest
 }
 
 fn unravel(mut p: usize, shape: &Shape) -> Vec<i64> {
@@ -161,6 +199,7 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
             let a = array(0);
             Array::from_fn(shape, dtype, |p| cast(a.get(p), dtype))
         }
+        Op::Bitcast => Array::from_bytes(shape, dtype, &array(0).to_bytes()),
         Op::Full => {
             let RefArg::Scalar(bits) = args[0] else { panic!("full: the value is a scalar") };
             Array::from_fn(shape, dtype, |_| Scalar::from_bits(bits, dtype))

@@ -126,6 +126,22 @@ pub(super) fn cast(from: DType, to: DType) -> Option<Loop> {
     })
 }
 
+/// The bits of a value of dtype `from` as dtype `to` of the same width; `None` where lanes hold the bits themselves.
+pub(super) fn bitcast(from: DType, to: DType) -> Option<Loop> {
+    use DType::{BF16, F16, I16, U16};
+    Some(match (from, to) {
+        (BF16, I16) => lanes!(|v: f32| -> i32 { (v.to_bits() >> 16) as i16 as i32 }),
+        (BF16, U16) => lanes!(|v: f32| -> i32 { (v.to_bits() >> 16) as i32 }),
+        (BF16, F16) => lanes!(|v: f32| -> f32 { f16::from_bits((v.to_bits() >> 16) as u16).to_f32() }),
+        (F16, I16) => lanes!(|v: f32| -> i32 { f16::from_f32(v).to_bits() as i16 as i32 }),
+        (F16, U16) => lanes!(|v: f32| -> i32 { f16::from_f32(v).to_bits() as i32 }),
+        (F16, BF16) => lanes!(|v: f32| -> f32 { bf16_value(f16::from_f32(v).to_bits()) }),
+        (I16 | U16, BF16) => lanes!(|v: i32| -> f32 { bf16_value(v as u16) }),
+        (I16 | U16, F16) => lanes!(|v: i32| -> f32 { f16::from_bits(v as u16).to_f32() }),
+        _ => return wrap(to),
+    })
+}
+
 /// From neighbours in memory to lanes; `None` where memory holds what lanes hold.
 pub(super) fn load(dtype: DType) -> Option<Loop> {
     Some(match dtype {

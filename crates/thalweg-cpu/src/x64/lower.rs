@@ -175,12 +175,39 @@ impl<'a> Lower<'a> {
                 let args: Vec<Val> = self.body.args(id).map(|a| self.place[a.index()]).collect();
                 elements::element(&mut self.v, op, dtype, &args).ok_or(Unsupported::Element(op, dtype))?
             }
+            Node::Bitcast { dtype, arg } => self.bitcast(self.place[arg.index()], self.body.dtype(arg), dtype),
             Node::Cast { dtype, arg } => {
                 let from = self.body.dtype(arg);
                 let x = self.place[arg.index()];
                 elements::cast(v, x, from, dtype).ok_or(Unsupported::Cast(from, dtype))?
             }
         })
+    }
+
+    /// The bits of a value as another dtype of the same width.
+    fn bitcast(&mut self, x: Val, from: DType, to: DType) -> Val {
+        let v = &mut self.v;
+        if to.size() != 2 {
+            return elements::wrap(v, x, to);
+        }
+        // Through the bits in the low half of a lane, what is above them zeros or the sign.
+        let bits = match from {
+            DType::BF16 => v.i_shr(x, 16),
+            DType::F16 => {
+                let h = elements::f16_bits(v, x);
+                v.make(Op::Rm, ops::MOVZX_W, 4, 4, 0, &[h])
+            }
+            _ => x,
+        };
+        match to {
+            DType::BF16 => v.i_shl(bits, 16),
+            DType::F16 => {
+                let low = elements::wrap(v, bits, DType::U16);
+                let h = pack_words(v, low);
+                v.make(Op::Rm, ops::F16_F32, 4, 4, 0, &[h])
+            }
+            _ => elements::wrap(v, bits, to),
+        }
     }
 
     /// A sum that takes in a product.

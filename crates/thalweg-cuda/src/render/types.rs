@@ -105,3 +105,21 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
         (_, t) => format!("({}){x}", held(t)),
     }
 }
+
+/// The bits of a value of one dtype as another of the same width.
+pub fn bitcast(from: DType, to: DType, x: &str) -> String {
+    let bits = match from {
+        DType::F32 => format!("f32_bits({x})"),
+        DType::F64 => format!("__double_as_longlong({x})"),
+        DType::BF16 => format!("bits_bf16({x})"),
+        DType::F16 => format!("to_f16({x})"),
+        _ => x.into(),
+    };
+    match to {
+        DType::F32 => format!("bits_f32((u32){bits})"),
+        DType::F64 => format!("__longlong_as_double((i64){bits})"),
+        DType::BF16 => format!("from_bf16((u16){bits})"),
+        DType::F16 => format!("from_f16((u16){bits})"),
+        _ => format!("({}){bits}", held(to)),
+    }
+}

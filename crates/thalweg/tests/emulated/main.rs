@@ -58,6 +58,7 @@ fn unsigned_integers_are_those_of_rust() {
     unsigned::wide_rows().check("a GPU");
     unsigned::short_rows().check("a GPU");
     unsigned::conversions().check("a GPU");
+    unsigned::bits().check("a GPU");
     thalweg::set_default_device(before);
 }
 

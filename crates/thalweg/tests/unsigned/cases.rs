@@ -336,3 +336,65 @@ pub fn conversions() -> Results {
     r.put("bool to u16", truths.cast(DType::U16), vec![1u16, 0]);
     r
 }
+
+macro_rules! bits_of {
+    ($r:ident, $from:ident $t:ty: $values:expr; $($to:ident $u:ty),*) => {$(
+        let values: Vec<$t> = $values.clone();
+        let (x, bytes): (Tensor, Vec<u8>) =
+            (Tensor::from_slice(&values, [values.len()]), values.iter().flat_map(|v| v.to_le_bytes()).collect());
+        $r.put(concat!("bits of ", stringify!($from), " as ", stringify!($to)), x.bitcast(DType::$to), bytes.clone());
+        // There and back, with something between that keeps the bits.
+        let back = x.bitcast(DType::$to).reshape([-1]).bitcast(DType::$from);
+        $r.put(concat!(stringify!($from), " through ", stringify!($to)), back, bytes);
+        let _: Option<$u> = None;
+    )*};
+}
+
+/// Bits as every dtype of every width that divides the elements, NaN of every kind among them where all are kept.
+pub fn bits() -> Results {
+    let mut r = Results::default();
+    let u16s: Vec<u16> = (0..64)
+        .map(|i| (i * 1021) as u16)
+        .chain([0x7f80, 0xff80, 0x7c00, 0xfc00, 0x8000, 0x3c01, 0x7fc1, 0xffff])
+        .collect();
+    let u32s: Vec<u32> = (0..64u32)
+        .map(|i| i.wrapping_mul(0x9e37_79b9))
+        .chain([0x7f80_0001, 0xffc0_0001, 1 << 31, 0x7f80_0000, 1, 2, 3, 4])
+        .collect();
+    let u64s: Vec<u64> = (0..64u64)
+        .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .chain([0x7ff0_0000_0000_0001, u64::MAX, 1 << 63, 0, 1, 2, 3, 4])
+        .collect();
+    // Those of narrow floats are quiet.
+    let quiet = |v: &u16| if v & 0x7f80 == 0x7f80 || v & 0x7c00 == 0x7c00 { v & 0x3bff } else { *v };
+    let plain: Vec<u16> = u16s.iter().map(quiet).collect();
+    let halves: Vec<u32> = plain.chunks(2).map(|p| p[0] as u32 | (p[1] as u32) << 16).collect();
+    let bytes: Vec<u8> = (0..=255).collect();
+    bits_of!(r, U8 u8: bytes; I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F32 f32, F64 f64);
+    bits_of!(r, U16 u16: u16s; U8 u8, I8 i8, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F32 f32, F64 f64);
+    bits_of!(r, U16 u16: plain; BF16 u16, F16 u16);
+    bits_of!(r, I16 u16: plain; BF16 u16, F16 u16, U16 u16);
+    bits_of!(r, U32 u32: u32s; U8 u8, I8 i8, I16 i16, U16 u16, I32 i32, U64 u64, I64 i64, F32 f32, F64 f64);
+    bits_of!(r, U32 u32: halves; BF16 u16, F16 u16);
+    bits_of!(r, U64 u64: u64s; U8 u8, I8 i8, I16 i16, U16 u16, I32 i32, U32 u32, I64 i64, F32 f32, F64 f64);
+    bits_of!(r, I8 u8: bytes; U8 u8, I16 u16, F32 u32, F64 u64);
+    let floats: Vec<f32> = u32s.iter().map(|b| f32::from_bits(*b)).collect();
+    bits_of!(r, F32 f32: floats; U8 u8, U16 u16, I32 i32, U32 u32, I64 i64, F64 f64);
+    let floats: Vec<f64> = u64s.iter().map(|b| f64::from_bits(*b)).collect();
+    bits_of!(r, F64 f64: floats; U8 u8, U16 u16, I32 i32, U64 u64, I64 i64, F32 f32);
+    // Of views and of what is computed, in more dimensions.
+    let x = Tensor::from_slice(&u32s, [9, 8]);
+    let turned: Vec<u16> =
+        (0..8).flat_map(|c| u32s.chunks(8).map(move |l| l[c])).flat_map(|v| [v as u16, (v >> 16) as u16]).collect();
+    r.put("bits of a transpose", x.transpose(0, 1).bitcast(DType::U16), turned);
+    let pairs: Vec<u64> = u32s.chunks(2).map(|p| p[1] as u64 | (p[0] as u64) << 32).collect();
+    r.put(
+        "bits of a flip",
+        x.flip(1).bitcast(DType::U64),
+        pairs.chunks(4).flat_map(|l| l.iter().rev().copied()).collect::<Vec<_>>(),
+    );
+    let y = Tensor::new([[1.5f32, -2.0], [0.25, 8.0]]);
+    let exponent = ((&y * 2.0).bitcast(DType::I32) >> 23 & 0xff) - 127;
+    r.put("an exponent", exponent.cast(DType::I64), vec![1i64, 2, -1, 4]);
+    r
+}

@@ -16,6 +16,50 @@ fn everything(engine: &str) {
     cases::wide_rows().check(engine);
     cases::short_rows().check(engine);
     cases::conversions().check(engine);
+    cases::bits().check(engine);
+}
+
+/// What a panic says.
+fn refused<R>(f: impl Fn() -> R) -> String {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(f()))).unwrap_err();
+    caught.downcast_ref::<String>().expect("a message").clone()
+}
+
+#[test]
+fn bits_that_are_no_elements_are_refused() {
+    let x = Tensor::new([[1u16, 2, 3], [4, 5, 6]]);
+    assert_eq!(
+        refused(|| x.bitcast(DType::F32)),
+        "bitcast: u16 to f32: the last axis of shape [2, 3] has 3 elements, which are no multiple of the 2 that become one"
+    );
+    assert!(refused(|| x.bitcast(DType::Bool)).starts_with("bitcast: u16 to bool: a bool is a byte of 0 or 1"));
+    assert!(refused(|| Tensor::new([true]).bitcast(DType::U8)).starts_with("bitcast: bool to u8"));
+    assert_eq!(
+        refused(|| Tensor::new(1.0f32).bitcast(DType::U8)),
+        "bitcast: f32 to u8: another width takes a last axis, which shape [] has not"
+    );
+    let w = Tensor::new([1.0f32]).tracked();
+    assert_eq!(
+        refused(|| w.bitcast(DType::U32)),
+        "bitcast: f32 to u32: bits have no derivative, and the tensor is tracked; .detach() it"
+    );
+    assert_eq!(w.detach().bitcast(DType::U32).to_vec::<u32>().unwrap(), [0x3f80_0000]);
+    assert_eq!(Tensor::new(1.0f32).bitcast(DType::I32).item::<i32>().unwrap(), 0x3f80_0000);
+    assert_eq!(Tensor::zeros_with([3, 0], DType::F32).bitcast(DType::F64).dims(), [3, 0]);
+    assert_eq!(Tensor::zeros_with([0, 2], DType::F32).bitcast(DType::U8).dims(), [0, 8]);
+}
+
+/// A bitcast stores nothing: what is computed, its bits and what is made of them are one kernel.
+#[test]
+fn bits_fuse() {
+    let _pinned = pinned();
+    let x = Tensor::new([[1.0f32, -2.0, 0.5, 3.0]; 8]);
+    thalweg::synchronize().unwrap();
+    let before = thalweg::counters();
+    let y = ((&x * 2.0).bitcast(DType::U32) ^ (1u32 << 31)).bitcast(DType::F32) + 1.0;
+    assert_eq!(y.to_vec::<f32>().unwrap()[..4], [-1.0, 5.0, 0.0, -5.0]);
+    let c = thalweg::counters() - before;
+    assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 128, 128));
 }
 
 #[test]
@@ -49,19 +93,15 @@ fn numbers_are_taken_whole_or_refused() {
         Tensor::arange_with(u64::MAX - 2..u64::MAX, DType::U64).to_vec::<u64>().unwrap(),
         [u64::MAX - 2, u64::MAX - 1]
     );
-    let refused = |f: &dyn Fn() -> Tensor| {
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_err();
-        caught.downcast_ref::<String>().expect("a message").clone()
-    };
     let signed = Tensor::new([1i64]);
     assert_eq!(
-        refused(&|| &signed + u64::MAX),
+        refused(|| &signed + u64::MAX),
         "add: 18446744073709551615 does not fit i64; .cast(..) the tensor first"
     );
-    assert_eq!(refused(&|| &x + -1), "add: -1 does not fit u64; .cast(..) the tensor first");
-    assert_eq!(refused(&|| Tensor::new([1u16]) + 65_536), "add: 65536 does not fit u16; .cast(..) the tensor first");
+    assert_eq!(refused(|| &x + -1), "add: -1 does not fit u64; .cast(..) the tensor first");
+    assert_eq!(refused(|| Tensor::new([1u16]) + 65_536), "add: 65536 does not fit u16; .cast(..) the tensor first");
     assert_eq!(
-        refused(&|| &x + &signed),
+        refused(|| &x + &signed),
         "add: dtypes u64 and i64 differ; convert one with .cast(DType::U64) or .cast(DType::I64)"
     );
 }

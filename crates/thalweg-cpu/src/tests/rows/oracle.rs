@@ -157,7 +157,9 @@ impl Point<'_> {
                     Scalar::integer(dtype.wrap(op.row().meaning.int.unwrap()(&x, operand)), dtype)
                 }
             }
-            Node::Combined { .. } | Node::Loop { .. } | Node::Looped { .. } => unreachable!("no body here has these"),
+            Node::Bitcast { .. } | Node::Combined { .. } | Node::Loop { .. } | Node::Looped { .. } => {
+                unreachable!("no body here has these")
+            }
             Node::Scanned { scan, .. } => self.known.scanned[scan as usize].as_ref().unwrap()[self.at.1],
             Node::Gather { access, offset, inside } => {
                 if self.value(inside).to_i64() == 0 {

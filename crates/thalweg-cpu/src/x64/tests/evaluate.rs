@@ -84,6 +84,18 @@ fn convert(v: Value, from: DType, to: DType) -> Value {
     }
 }
 
+/// An element as it lies in memory, with room for a wider one.
+fn bytes(v: Value, dtype: DType) -> Vec<u8> {
+    let bits = match (v, dtype) {
+        (Value::F(x), DType::F32) => (x as f32).to_bits() as u64,
+        (Value::F(x), DType::BF16) => half::bf16::from_f64(x).to_bits() as u64,
+        (Value::F(x), DType::F16) => half::f16::from_f64(x).to_bits() as u64,
+        (Value::F(x), _) => x.to_bits(),
+        (Value::I(x), _) => x as u64,
+    };
+    bits.to_le_bytes().to_vec()
+}
+
 /// Memory and arguments of a call.
 pub struct Launch {
     pub n: usize,
@@ -256,6 +268,7 @@ impl Launch {
                         Value::I(dtype.wrap((op.row().meaning.int.unwrap())(&x, o)))
                     }
                 }
+                Node::Bitcast { dtype, arg } => read(&bytes(args[0], body.dtype(arg)), dtype),
                 Node::Cast { dtype, arg } => convert(args[0], body.dtype(arg), dtype),
                 Node::Loop { of, .. } => {
                     let args: Vec<Scalar> = args.into_iter().map(to_scalar).collect();

@@ -51,6 +51,7 @@ impl Writer<'_> {
                 self.builder.node(Node::Looped { of, number: rel.attr as u16, dtype: rel.dtype })
             }
             Op::Cast => self.builder.cast(args[0], rel.dtype),
+            Op::Bitcast => self.builder.bitcast(args[0], rel.dtype),
             Op::Full => self.scalar(i, 0, rel.dtype),
             Op::Iota => {
                 let index = self.index(path, self.ix.seg.shapes[i]);
