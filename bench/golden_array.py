@@ -1,4 +1,4 @@
-"""Writes crates/thalweg/tests/{array,linalg,fourier}/golden.txt: what NumPy, SciPy, PyTorch and mpmath make of the cases that
+"""Writes crates/thalweg/tests/{array,linalg,fourier,unsigned}/golden.txt: what NumPy, SciPy, PyTorch and mpmath make of the cases that
 the tests there recompute.
 
     python3 bench/golden_array.py        (needs numpy, scipy, torch, mpmath)
@@ -325,3 +325,42 @@ complex_case("matmul", z @ z.swapaxes(-1, -2).conj())
 case("abs", np.abs(z))
 case("angle", np.angle(z))
 write("fourier")
+
+# Integers without a sign. A number of 64 bits is two cases: its upper and its lower half.
+
+
+def halves(name, value):
+    value = np.asarray(value)
+    if value.dtype in (np.uint64, np.int64):
+        value = value.view(np.uint64)
+        case(f"{name}_high", value >> np.uint64(32))
+        case(f"{name}_low", value & np.uint64(0xFFFFFFFF))
+    else:
+        case(name, value)
+
+
+for kind, ends in {
+    np.uint16: [0, 1, 2, 7, 15, 16, 255, 256, 32767, 32768, 65534, 65535],
+    np.uint64: [0, 1, 2, 7, 63, 64, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1025, 2**64 - 2, 2**64 - 1],
+}.items():
+    name = kind.__name__
+    v = np.array(ends, dtype=kind)
+    a, b = v[:, None], v[None, :]
+    halves(f"{name}_at", v)
+    for f in (np.add, np.subtract, np.multiply, np.power, np.minimum, np.maximum, np.bitwise_and, np.bitwise_or,
+              np.bitwise_xor, np.left_shift, np.right_shift, np.less, np.less_equal, np.equal):
+        halves(f"{name}_{f.__name__}", f(a, b))
+    # By 0 the quotient is another matter.
+    for f in (np.floor_divide, np.remainder):
+        halves(f"{name}_{f.__name__}", f(a, b[:, 1:]))
+    for f in (np.negative, np.invert, np.square, np.sign, np.abs, np.sort, np.argsort, np.argmax, np.argmin, np.max, np.min,
+              np.bitwise_count):
+        halves(f"{name}_{f.__name__}", f(np.roll(v, 5)))
+    for f in (np.sum, np.prod, np.cumsum, np.cumprod):
+        halves(f"{name}_{f.__name__}", f(np.roll(v, 5), dtype=np.uint64))
+    halves(f"{name}_matmul", (a * b) @ (a ^ b))
+    for to in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64, bool):
+        halves(f"{name}_to_{to.__name__}", v.astype(to))
+    for of in (np.int8, np.int16, np.int32, np.int64):
+        halves(f"{name}_of_{of.__name__}", np.array([-1, -100, 0, 1, np.iinfo(of).min, np.iinfo(of).max], dtype=of).astype(kind))
+write("unsigned")

@@ -59,4 +59,4 @@ macro_rules! integer {
         }
     )*};
 }
-integer!(i8, i16, i32, i64, u8, u32);
+integer!(i8, i16, i32, i64, u8, u16, u32, u64);

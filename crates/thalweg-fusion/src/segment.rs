@@ -240,7 +240,9 @@ impl<'a> Indexed<'a> {
             let of_windows = || self.tensors(i).any(|(_, v)| matches!(v, ValueId::Op(o) if windowed.has(o)));
             match rel.op {
                 Op::Window => windowed.insert(i),
-                Op::Element(_) | Op::Cast | Op::Permute | Op::Slice | Op::Expand if of_windows() => windowed.insert(i),
+                Op::Element(_) | Op::Cast | Op::Bitcast | Op::Permute | Op::Slice | Op::Expand if of_windows() => {
+                    windowed.insert(i)
+                }
                 Op::Reduce(op) if op.plain().is_some() && of_windows() && self.has_few(i) => self.unrolled.insert(i),
                 _ => {}
             }

@@ -204,6 +204,21 @@ const FUNCTIONS: &[Function] = &[
         let w = &z * z.conj() + z.times_i();
         vec![w.re, w.im, z.abs(), z.angle(), z.exp().im, z.map(|t| t.sum(0)).abs_square()]
     }),
+    ("bitcast", Numbers, |c| {
+        // No NaN, whose bits are not said, and one zero.
+        let (zero, one) = (c.x.zeros_like(), c.x.ones_like());
+        let x = if c.x.dtype().is_float() { c.x.is_nan().where_(one, c.x) + &zero } else { c.x.clone() };
+        let narrow = match c.rng.u32(..3) {
+            0 => DType::U8,
+            1 => DType::I8,
+            _ => [DType::I8, DType::U16, DType::U32][x.dtype().size().ilog2().min(2) as usize],
+        };
+        let parts = x.bitcast(narrow);
+        // Back, through a width between.
+        let whole =
+            if parts.dtype().size() == 1 && x.dtype().size() >= 4 { parts.bitcast(DType::I16) } else { parts.clone() };
+        vec![parts, whole.bitcast(x.dtype())]
+    }),
     ("poisson", Floats, |c| vec![c.x.abs().poisson()]),
     ("gamma", Floats, |c| vec![c.x.abs().standard_gamma(), c.y.sigmoid().bernoulli(), c.x.abs().exponential()]),
     ("multinomial", Floats, |c| {
@@ -217,9 +232,9 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Pro
     let mut rng = Rng::with_seed(seed);
     let &(name, takes, f) = &FUNCTIONS[rng.usize(..FUNCTIONS.len())];
     let floats = [DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16];
-    let integers = [DType::I32, DType::I64, DType::I8, DType::U8, DType::I16];
+    let integers = [DType::I32, DType::I64, DType::I8, DType::U8, DType::I16, DType::U16, DType::U32, DType::U64];
     let float = takes == Floats || takes == Numbers && rng.bool();
-    let dtype = if float { floats[rng.usize(..5)] } else { integers[rng.usize(..5)] };
+    let dtype = if float { floats[rng.usize(..5)] } else { integers[rng.usize(..integers.len())] };
     let dims: Vec<usize> = (0..rng.usize(1..4)).map(|_| if rng.u32(..6) == 0 { 1 } else { rng.usize(1..14) }).collect();
     let own = Shape::new(&dims);
     let other: Vec<usize> = dims.iter().map(|&d| if rng.u32(..4) == 0 { 1 } else { d }).collect();

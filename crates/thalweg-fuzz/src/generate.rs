@@ -61,6 +61,8 @@ pub fn program(seed: u64) -> Program {
         DType::I32,
         DType::I64,
         DType::U8,
+        DType::U16,
+        DType::U64,
     ]);
     let base = match (vast, long) {
         (true, _) => g.vast_shape(),
@@ -191,11 +193,13 @@ impl Generator {
         }
         if dtype.is_int() {
             let (lo, hi) = dtype.int_range();
-            return Scalar::Int(match self.rng.u32(..10) {
-                0 if !self.tame => self.rng.i64(lo..=hi),
-                1 if !self.tame => self.pick(&[lo, hi, 0, 1]),
+            // All bits of u64, which Scalar::integer reads.
+            let bits = match self.rng.u32(..10) {
+                0 if !self.tame => dtype.wrap(self.rng.i64(..)),
+                1 if !self.tame => self.pick(&[lo as i64, hi as i64, (hi / 2 + 1) as i64, 0, 1]),
                 _ => dtype.wrap(self.rng.i64(-9..=20)),
-            });
+            };
+            return Scalar::integer(bits, dtype);
         }
         let normal = {
             let (u, v) = (self.rng.f64().max(1e-12), self.rng.f64());
@@ -303,7 +307,36 @@ impl Generator {
         let t = self.any();
         let dtype = self.pick(&DType::ALL);
         let shape = self.program.shape(t);
+        let from = self.program.dtype(t);
+        if from != dtype
+            && from.size() == dtype.size()
+            && ![from, dtype].contains(&DType::Bool)
+            && self.rng.u32(..3) > 0
+        {
+            return self.bitcast(t, dtype);
+        }
         Some(Step { op: Op::Cast, dtype, shape, attr: 0, args: vec![Argument::Tensor(t)], ints: vec![], kept: false })
+    }
+
+    /// The bits as another dtype; of a float such as are said: no NaN, and one zero.
+    fn bitcast(&mut self, mut t: Tensor, dtype: DType) -> Option<Step> {
+        let (from, shape) = (self.program.dtype(t), self.program.shape(t));
+        if from.is_float() {
+            let [zero, one] = [0.0, 1.0].map(|v| Argument::Scalar(Scalar::Float(v).to_bits(from)));
+            let arg = Argument::Tensor;
+            let nan = self.push(Op::Element(ElementOp::IsNan), DType::Bool, shape, 0, vec![arg(t)], vec![])?;
+            t = self.push(Op::Element(ElementOp::Where), from, shape, 0, vec![arg(nan), one, arg(t)], vec![])?;
+            t = self.push(Op::Element(ElementOp::Add), from, shape, 0, vec![arg(t), zero], vec![])?;
+        }
+        Some(Step {
+            op: Op::Bitcast,
+            dtype,
+            shape,
+            attr: 0,
+            args: vec![Argument::Tensor(t)],
+            ints: vec![],
+            kept: false,
+        })
     }
 
     fn source(&mut self) -> Option<Step> {
@@ -316,7 +349,8 @@ impl Generator {
                 (Op::Full, dtype, shape, vec![self.scalar(dtype)])
             }
             1 => {
-                let dtype = self.pick(&[DType::F32, DType::I64, DType::I32, DType::U8, DType::F16]);
+                let dtype =
+                    self.pick(&[DType::F32, DType::I64, DType::I32, DType::U8, DType::F16, DType::U16, DType::U64]);
                 let n = shape.last().copied().unwrap_or(5);
                 (Op::Iota, dtype, Shape::new(&[n]), vec![])
             }

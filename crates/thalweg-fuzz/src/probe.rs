@@ -71,8 +71,9 @@ fn checks(device: DeviceRef, on_gpu: bool) {
     // Rows shorter and longer than the lanes of a fold, and (once) than its blocks.
     runs(&reductions(DType::F32, [2, 9001]), DType::F32);
     // Each program costs a GPU's compiler seconds.
-    let dtypes = [DType::F32, DType::I32, DType::BF16, DType::F64, DType::I8, DType::I64, DType::U32];
-    for dtype in dtypes.into_iter().take(if on_gpu { 2 } else { 7 }) {
+    let dtypes =
+        [DType::F32, DType::I32, DType::BF16, DType::F64, DType::I8, DType::I64, DType::U32, DType::U16, DType::U64];
+    for dtype in dtypes.into_iter().take(if on_gpu { 2 } else { dtypes.len() }) {
         for shape in [[7, 37], [2, 1030], [150, 5], [0, 3]] {
             runs(&reductions(dtype, shape), dtype);
         }

@@ -122,7 +122,9 @@ impl Program {
                 *bits = match Scalar::from_bits(*bits, dtype) {
                     _ if matches!(step.op, Op::Random(_)) => bits.wrapping_add(n),
                     Scalar::Bool(v) => Scalar::Bool(v ^ (n % 2 == 0)).to_bits(dtype),
-                    Scalar::Int(v) => Scalar::Int(dtype.wrap(v.wrapping_add(n as i64 % 3))).to_bits(dtype),
+                    v @ (Scalar::Int(_) | Scalar::Unsigned(_)) => {
+                        Scalar::Int(dtype.wrap(v.to_i64().wrapping_add(n as i64 % 3))).to_bits(dtype)
+                    }
                     Scalar::Float(v) => Scalar::Float(v + (n % 5) as f64 * 0.25).to_bits(dtype),
                 };
             }

@@ -24,8 +24,12 @@ pub enum DType {
     I64,
     /// Unsigned 8-bit integer.
     U8,
+    /// Unsigned 16-bit integer.
+    U16,
     /// Unsigned 32-bit integer.
     U32,
+    /// Unsigned 64-bit integer.
+    U64,
     /// Truth value, one byte in memory: 0 or 1.
     Bool,
 }
@@ -53,19 +57,21 @@ pub enum Compute {
     F32,
     /// f64.
     F64,
-    /// i8, i16, i32 and u8 (which fits without loss).
+    /// i8, i16, i32, and u8 and u16 (which fit without loss).
     I32,
     /// u32.
     U32,
     /// i64.
     I64,
+    /// u64.
+    U64,
     /// bool.
     Mask,
 }
 
 impl DType {
     /// Every dtype, in declaration order.
-    pub const ALL: [DType; 11] = [
+    pub const ALL: [DType; 13] = [
         DType::F32,
         DType::F64,
         DType::BF16,
@@ -75,16 +81,18 @@ impl DType {
         DType::I32,
         DType::I64,
         DType::U8,
+        DType::U16,
         DType::U32,
+        DType::U64,
         DType::Bool,
     ];
 
     /// Bytes of one element in memory.
     pub const fn size(self) -> usize {
         match self {
-            DType::F64 | DType::I64 => 8,
+            DType::F64 | DType::I64 | DType::U64 => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
-            DType::BF16 | DType::F16 | DType::I16 => 2,
+            DType::BF16 | DType::F16 | DType::I16 | DType::U16 => 2,
             DType::I8 | DType::U8 | DType::Bool => 1,
         }
     }
@@ -101,7 +109,9 @@ impl DType {
             DType::I32 => "i32",
             DType::I64 => "i64",
             DType::U8 => "u8",
+            DType::U16 => "u16",
             DType::U32 => "u32",
+            DType::U64 => "u64",
             DType::Bool => "bool",
         }
     }
@@ -128,7 +138,7 @@ impl DType {
 
     /// An integer or float type that holds negative values.
     pub const fn is_signed(self) -> bool {
-        !matches!(self, DType::U8 | DType::U32 | DType::Bool)
+        !matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool)
     }
 
     /// The register type that elements are computed in.
@@ -136,9 +146,10 @@ impl DType {
         match self {
             DType::F32 | DType::BF16 | DType::F16 => Compute::F32,
             DType::F64 => Compute::F64,
-            DType::I8 | DType::I16 | DType::I32 | DType::U8 => Compute::I32,
+            DType::I8 | DType::I16 | DType::I32 | DType::U8 | DType::U16 => Compute::I32,
             DType::U32 => Compute::U32,
             DType::I64 => Compute::I64,
+            DType::U64 => Compute::U64,
             DType::Bool => Compute::Mask,
         }
     }
@@ -147,14 +158,16 @@ impl DType {
     ///
     /// # Panics
     /// For a float dtype.
-    pub const fn int_range(self) -> (i64, i64) {
+    pub const fn int_range(self) -> (i128, i128) {
         match self {
-            DType::I8 => (i8::MIN as i64, i8::MAX as i64),
-            DType::I16 => (i16::MIN as i64, i16::MAX as i64),
-            DType::I32 => (i32::MIN as i64, i32::MAX as i64),
-            DType::I64 => (i64::MIN, i64::MAX),
-            DType::U8 => (0, u8::MAX as i64),
-            DType::U32 => (0, u32::MAX as i64),
+            DType::I8 => (i8::MIN as i128, i8::MAX as i128),
+            DType::I16 => (i16::MIN as i128, i16::MAX as i128),
+            DType::I32 => (i32::MIN as i128, i32::MAX as i128),
+            DType::I64 => (i64::MIN as i128, i64::MAX as i128),
+            DType::U8 => (0, u8::MAX as i128),
+            DType::U16 => (0, u16::MAX as i128),
+            DType::U32 => (0, u32::MAX as i128),
+            DType::U64 => (0, u64::MAX as i128),
             DType::Bool => (0, 1),
             _ => panic!("a float dtype has no integer range"),
         }
@@ -179,13 +192,15 @@ impl DType {
         }
     }
 
-    /// Wraps an exact integer result to this integer dtype (two's complement; bool keeps bit 0).
+    /// Wraps an exact integer result to this integer dtype (two's complement; bool keeps bit 0). A u64 is its 64 bits,
+    /// here and in the meanings of operations; [`Scalar::integer`](crate::Scalar::integer) reads them.
     pub const fn wrap(self, v: i64) -> i64 {
         match self {
             DType::I8 => v as i8 as i64,
             DType::I16 => v as i16 as i64,
             DType::I32 => v as i32 as i64,
             DType::U8 => v as u8 as i64,
+            DType::U16 => v as u16 as i64,
             DType::U32 => v as u32 as i64,
             DType::Bool => v & 1,
             _ => v,

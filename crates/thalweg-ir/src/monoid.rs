@@ -190,8 +190,8 @@ fn bound(dtype: DType, least: bool) -> Scalar {
     match (dtype.is_float(), least) {
         (true, true) => Scalar::Float(f64::NEG_INFINITY),
         (true, false) => Scalar::Float(f64::INFINITY),
-        (false, true) => Scalar::Int(dtype.int_range().0),
-        (false, false) => Scalar::Int(dtype.int_range().1),
+        (false, true) => Scalar::int_bounds(dtype).0,
+        (false, false) => Scalar::int_bounds(dtype).1,
     }
 }
 
@@ -273,11 +273,16 @@ impl Monoid {
         (self.row().identity[0])(dtype).to_bits(dtype)
     }
 
+    /// The integer dtype of 64 bits that holds the elements of an integer dtype or bool: what a scan runs in.
+    pub fn widest(dtype: DType) -> DType {
+        if dtype == DType::U64 { DType::U64 } else { DType::I64 }
+    }
+
     /// The dtype in which elements of `dtype` are put together.
     pub fn carried(dtype: DType) -> DType {
         match dtype {
             DType::BF16 | DType::F16 => DType::F32,
-            DType::I8 | DType::I16 | DType::U8 | DType::Bool => DType::I32,
+            DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::Bool => DType::I32,
             other => other,
         }
     }

@@ -22,6 +22,9 @@ pub enum Op {
     /// Converts to the output dtype. Float to integer saturates, NaN gives 0; integer to integer wraps; to bool is `≠
     /// 0`.
     Cast,
+    /// The bits of each element as another dtype of the same width, neither of them bool. Which NaN a computed one is is not
+    /// said, and a signalling NaN of bf16 or f16 may become a quiet one.
+    Bitcast,
     /// Every element one scalar. Arguments: the scalar. Integers: the shape.
     Full,
     /// 0, 1, 2, … in one dimension. Integers: the length.
@@ -185,6 +188,7 @@ impl Op {
         match self {
             Op::Element(e) => e.name(),
             Op::Cast => "cast",
+            Op::Bitcast => "bitcast",
             Op::Full => "full",
             Op::Iota => "arange",
             Op::Random(RandomKind::Uniform) => "rand",
@@ -264,6 +268,7 @@ impl Op {
     /// Every operation that is not elementwise, but for what is interned, of which there is no end.
     pub const OTHERS: &[Op] = &[
         Op::Cast,
+        Op::Bitcast,
         Op::Full,
         Op::Iota,
         Op::Random(RandomKind::Uniform),
@@ -305,7 +310,7 @@ impl Op {
 
     /// Computes each element from those at the same place.
     pub fn by_element(self) -> bool {
-        matches!(self, Op::Element(_) | Op::Cast | Op::Loop(_))
+        matches!(self, Op::Element(_) | Op::Cast | Op::Bitcast | Op::Loop(_))
     }
 
     /// A pure index map: no arithmetic, no masked elements.

@@ -9,6 +9,9 @@ pub enum Scalar {
     Float(f64),
     /// An integer value.
     Int(i64),
+    /// An integer value above [`i64::MAX`], which `Int` does not hold: a number has one form, so equal integers are equal
+    /// scalars.
+    Unsigned(u64),
     /// A truth value.
     Bool(bool),
 }
@@ -19,17 +22,44 @@ impl Scalar {
         match self {
             Scalar::Float(v) => v,
             Scalar::Int(v) => v as f64,
+            Scalar::Unsigned(v) => v as f64,
             Scalar::Bool(v) => v as u8 as f64,
         }
     }
 
-    /// The value as i64, floats saturating toward zero, NaN as 0.
+    /// The value as i64, floats saturating toward zero, NaN as 0. An integer above [`i64::MAX`] wraps: its bits.
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::Float(v) => v as i64,
             Scalar::Int(v) => v,
+            Scalar::Unsigned(v) => v as i64,
             Scalar::Bool(v) => v as i64,
         }
+    }
+
+    /// The value as an integer that no dtype exceeds, floats toward zero, NaN as 0.
+    pub fn to_i128(self) -> i128 {
+        match self {
+            Scalar::Float(v) => v as i128,
+            Scalar::Int(v) => v as i128,
+            Scalar::Unsigned(v) => v as i128,
+            Scalar::Bool(v) => v as i128,
+        }
+    }
+
+    /// An element of an integer dtype or bool, from its bits: what [`DType::wrap`] gives.
+    #[inline]
+    pub const fn integer(bits: i64, dtype: DType) -> Scalar {
+        if bits < 0 && matches!(dtype, DType::U64) { Scalar::Unsigned(bits as u64) } else { Scalar::Int(bits) }
+    }
+
+    /// Smallest and largest value of an integer dtype (0 and 1 for bool).
+    ///
+    /// # Panics
+    /// For a float dtype.
+    pub const fn int_bounds(dtype: DType) -> (Scalar, Scalar) {
+        let (least, most) = dtype.int_range();
+        (Scalar::integer(least as i64, dtype), Scalar::integer(most as i64, dtype))
     }
 
     /// Whether the dtype can hold this value without turning it into another kind of number:
@@ -43,8 +73,10 @@ impl Scalar {
         }
         let (lo, hi) = dtype.int_range();
         match self {
-            Scalar::Float(v) => v.fract() == 0.0 && v >= lo as f64 && v <= hi as f64,
-            Scalar::Int(v) => v >= lo && v <= hi,
+            // An i128 holds what is just outside of every dtype, too.
+            Scalar::Float(v) => v.fract() == 0.0 && (lo..=hi).contains(&(v as i128)),
+            Scalar::Int(v) => (lo..=hi).contains(&(v as i128)),
+            Scalar::Unsigned(_) => dtype == DType::U64,
             Scalar::Bool(_) => true,
         }
     }
@@ -57,6 +89,10 @@ impl Scalar {
             Compute::F64 => self.to_f64().to_bits(),
             Compute::I32 | Compute::U32 => dtype.wrap(self.to_i64()) as i32 as u32 as u64,
             Compute::I64 => self.to_i64() as u64,
+            Compute::U64 => match self {
+                Scalar::Float(v) => v as u64,
+                other => other.to_i64() as u64,
+            },
             Compute::Mask => (self.to_f64() != 0.0) as u64,
         }
     }
@@ -69,6 +105,7 @@ impl Scalar {
             Compute::I32 => Scalar::Int(bits as u32 as i32 as i64),
             Compute::U32 => Scalar::Int(bits as u32 as i64),
             Compute::I64 => Scalar::Int(bits as i64),
+            Compute::U64 => Scalar::from(bits),
             Compute::Mask => Scalar::Bool(bits != 0),
         }
     }
@@ -82,7 +119,20 @@ macro_rules! from {
     )*};
 }
 from!(f64 => Float as f64, f32 => Float as f64, i8 => Int as i64, i16 => Int as i64, i32 => Int as i64,
-      i64 => Int as i64, u8 => Int as i64, u16 => Int as i64, u32 => Int as i64, usize => Int as i64, bool => Bool as bool);
+      i64 => Int as i64, u8 => Int as i64, u16 => Int as i64, u32 => Int as i64, bool => Bool as bool);
+
+impl From<u64> for Scalar {
+    #[inline]
+    fn from(v: u64) -> Scalar {
+        Scalar::integer(v as i64, DType::U64)
+    }
+}
+impl From<usize> for Scalar {
+    #[inline]
+    fn from(v: usize) -> Scalar {
+        Scalar::from(v as u64)
+    }
+}
 
 impl From<half::f16> for Scalar {
     fn from(v: half::f16) -> Scalar {
@@ -92,5 +142,31 @@ impl From<half::f16> for Scalar {
 impl From<half::bf16> for Scalar {
     fn from(v: half::bf16) -> Scalar {
         Scalar::Float(v.to_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_u64_is_carried_whole() {
+        for v in [0, 1, i64::MAX as u64, 1 << 63, u64::MAX] {
+            let scalar = Scalar::from(v);
+            assert!(scalar.fits(DType::U64));
+            assert_eq!(scalar.to_bits(DType::U64), v);
+            assert_eq!(Scalar::from_bits(v, DType::U64), scalar);
+            assert_eq!(scalar.to_f64(), v as f64);
+            assert_eq!(scalar.to_i128(), v as i128);
+            assert_eq!(scalar.fits(DType::I64), v <= i64::MAX as u64);
+        }
+        assert!(!Scalar::Int(-1).fits(DType::U64) && !Scalar::Int(65_536).fits(DType::U16));
+        assert!(Scalar::Float(9_223_372_036_854_775_808.0).fits(DType::U64));
+        assert!(!Scalar::Float(18_446_744_073_709_551_616.0).fits(DType::U64));
+        assert!(!Scalar::Float(9_223_372_036_854_775_808.0).fits(DType::I64));
+        assert!(!Scalar::Float(f64::NAN).fits(DType::U64) && !Scalar::Float(f64::INFINITY).fits(DType::U64));
+        assert_eq!(Scalar::Float(-3.0).to_bits(DType::U64), 0);
+        assert_eq!(Scalar::Float(1e30).to_bits(DType::U64), u64::MAX);
+        assert_eq!(Scalar::int_bounds(DType::U64), (Scalar::Int(0), Scalar::Unsigned(u64::MAX)));
     }
 }

@@ -123,6 +123,13 @@ pub enum Node {
         /// The arguments.
         args: [NodeId; 3],
     },
+    /// The bits of a value as another dtype of the same width. What it takes has been rounded to its dtype.
+    Bitcast {
+        /// The dtype of the result.
+        dtype: DType,
+        /// The argument.
+        arg: NodeId,
+    },
     /// A conversion. To bf16 and f16 it rounds, whatever the mode.
     Cast {
         /// The dtype of the result.
@@ -188,7 +195,7 @@ pub enum Node {
 pub struct Fold {
     /// How: a monoid of one component. The order in which elements meet is fixed, see [`crate::order`].
     pub op: Monoid,
-    /// What: f32, f64, i32, u32 or i64, also the dtype of the result.
+    /// What: f32, f64 or an integer of 32 or 64 bits, also the dtype of the result.
     pub node: NodeId,
     /// Number of the row's value that it gives.
     pub slot: u16,
@@ -315,6 +322,7 @@ impl Body {
             | Node::Const { dtype, .. }
             | Node::Element { dtype, .. }
             | Node::Cast { dtype, .. }
+            | Node::Bitcast { dtype, .. }
             | Node::Value { dtype, .. }
             | Node::Scanned { dtype, .. }
             | Node::Combined { dtype, .. }
@@ -350,7 +358,7 @@ impl Body {
     pub fn args(&self, id: NodeId) -> impl Iterator<Item = NodeId> + use<> {
         let (few, many, n) = match self.nodes[id.index()] {
             Node::Element { op, args, .. } => (args, None, op.row().arity),
-            Node::Cast { arg, .. } => ([arg; 3], None, 1),
+            Node::Cast { arg, .. } | Node::Bitcast { arg, .. } => ([arg; 3], None, 1),
             Node::Gather { offset, inside, .. } => ([offset, inside, inside], None, 2),
             Node::Loop { of, args } => ([args[0]; 3], Some(args), of.region().args.len()),
             Node::Looped { of, .. } => ([of; 3], None, 1),
@@ -389,7 +397,7 @@ impl Body {
             .iter()
             .map(|n| match n {
                 Node::Element { op, .. } => op.row().cost as u64,
-                Node::Cast { .. } => 1,
+                Node::Cast { .. } | Node::Bitcast { .. } => 1,
                 Node::Loop { of, .. } => of.cost() as u64,
                 _ => 0,
             })
@@ -415,7 +423,7 @@ impl Node {
     pub fn with_args(mut self, place: impl Fn(NodeId) -> NodeId) -> Node {
         match &mut self {
             Node::Element { args, .. } => *args = args.map(place),
-            Node::Cast { arg, .. } => *arg = place(*arg),
+            Node::Cast { arg, .. } | Node::Bitcast { arg, .. } => *arg = place(*arg),
             Node::Gather { offset, inside, .. } => (*offset, *inside) = (place(*offset), place(*inside)),
             Node::Loop { args, .. } => *args = args.map(place),
             Node::Looped { of, .. } => *of = place(*of),

@@ -49,7 +49,7 @@ impl BodyBuilder {
         self.body.stores.push(Store { node, access, combine: Some(op) });
     }
 
-    /// The fold of a value (f32, f64, i32, u32 or i64) over the row.
+    /// The fold of a value (f32, f64, or an integer of 32 or 64 bits) over the row.
     pub fn fold(&mut self, op: Monoid, node: NodeId) -> NodeId {
         debug_assert_eq!(op.row().components(), 1, "a fold of a row gives one value");
         let dtype = self.body.dtype(node);
@@ -106,6 +106,16 @@ impl BodyBuilder {
     /// A conversion; none where the dtype is already that one.
     pub fn cast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         if self.body.dtype(arg) == dtype { arg } else { self.node(Node::Cast { dtype, arg }) }
+    }
+
+    /// The bits of a value as another dtype of the same width; the value itself where they were bits of that dtype before.
+    pub fn bitcast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
+        let from = match self.body.nodes[arg.index()] {
+            Node::Bitcast { arg, .. } => arg,
+            _ => arg,
+        };
+        debug_assert_eq!(self.body.dtype(from).size(), dtype.size());
+        if self.body.dtype(from) == dtype { from } else { self.node(Node::Bitcast { dtype, arg: from }) }
     }
 
     /// An elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is bool).

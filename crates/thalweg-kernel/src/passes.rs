@@ -168,7 +168,7 @@ fn stores(body: &Body, per_row: bool) -> impl Iterator<Item = NodeId> + '_ {
 pub fn own_cost(node: Node) -> u32 {
     match node {
         Node::Element { op, .. } => op.row().cost,
-        Node::Cast { .. } => 1,
+        Node::Cast { .. } | Node::Bitcast { .. } => 1,
         Node::Loop { of, .. } => of.cost(),
         _ => 0,
     }

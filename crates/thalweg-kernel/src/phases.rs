@@ -78,7 +78,7 @@ pub struct BufferScan {
 
 /// Whether a row's value of that dtype can be held as a [`Set`].
 fn holds(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64)
+    matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64)
 }
 
 struct Planner<'a> {
@@ -205,14 +205,16 @@ impl Planner<'_> {
     /// Makes a value of the row known to the phases, where it is worth more than a constant.
     fn hold(&mut self, id: NodeId) {
         match self.body.nodes[id.index()] {
-            Node::Element { .. } | Node::Cast { .. } | Node::Gather { .. } if holds(self.body.dtype(id)) => {
+            Node::Element { .. } | Node::Cast { .. } | Node::Bitcast { .. } | Node::Gather { .. }
+                if holds(self.body.dtype(id)) =>
+            {
                 let (values, dtype) = (&mut self.values, self.body.dtype(id));
                 self.held.entry(id).or_insert_with(|| {
                     values.push(dtype);
                     values.len() as u16 - 1
                 });
             }
-            Node::Element { .. } | Node::Cast { .. } | Node::Gather { .. } => {
+            Node::Element { .. } | Node::Cast { .. } | Node::Bitcast { .. } | Node::Gather { .. } => {
                 let args: Vec<NodeId> = self.body.args(id).collect();
                 args.into_iter().for_each(|a| self.hold(a));
             }

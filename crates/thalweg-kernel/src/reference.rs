@@ -1,7 +1,7 @@
 //! The reference interpreter: what every operation means, one at a time, element by element.
 //!
-//! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped. There is no
-//! cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this
+//! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped (a u64 is its
+//! bits there, and the rows of the table know it). There is no cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this
 //! file.
 
 mod along;
@@ -30,7 +30,7 @@ pub struct Array {
 pub enum Data {
     /// Of a float dtype, each representable in it.
     Float(Vec<f64>),
-    /// Of an integer dtype or bool, each in its range.
+    /// Of an integer dtype or bool, each in its range; of u64 the bits.
     Int(Vec<i64>),
 }
 
@@ -48,7 +48,9 @@ impl Array {
     fn from_fn(shape: Shape, dtype: DType, mut f: impl FnMut(usize) -> Scalar) -> Array {
         let n = shape.numel();
         let data = if dtype.is_float() {
-            Data::Float((0..n).map(|i| dtype.round(f(i).to_f64())).collect())
+            // A NaN keeps its bits, which are seen where they become an integer.
+            let rounded = |v: f64| if v.is_nan() { v } else { dtype.round(v) };
+            Data::Float((0..n).map(|i| rounded(f(i).to_f64())).collect())
         } else {
             Data::Int((0..n).map(|i| dtype.wrap(f(i).to_i64())).collect())
         };
@@ -59,7 +61,7 @@ impl Array {
     pub fn get(&self, i: usize) -> Scalar {
         match &self.data {
             Data::Float(v) => Scalar::Float(v[i]),
-            Data::Int(v) => Scalar::Int(v[i]),
+            Data::Int(v) => Scalar::integer(v[i], self.dtype),
         }
     }
 
@@ -69,16 +71,19 @@ impl Array {
         Array::from_fn(shape, dtype, |_| {
             let c = chunks.next().expect("as many bytes as elements");
             match dtype {
-                DType::F32 => Scalar::Float(f32::from_le_bytes(c.try_into().unwrap()) as f64),
+                DType::F32 => Scalar::Float(widened(dtype, f32::from_le_bytes(c.try_into().unwrap()).to_bits() as u64)),
                 DType::F64 => Scalar::Float(f64::from_le_bytes(c.try_into().unwrap())),
-                DType::BF16 => Scalar::Float(half::bf16::from_le_bytes(c.try_into().unwrap()).to_f64()),
-                DType::F16 => Scalar::Float(half::f16::from_le_bytes(c.try_into().unwrap()).to_f64()),
+                DType::BF16 | DType::F16 => {
+                    Scalar::Float(widened(dtype, u16::from_le_bytes(c.try_into().unwrap()) as u64))
+                }
                 DType::I8 => Scalar::Int(c[0] as i8 as i64),
                 DType::I16 => Scalar::Int(i16::from_le_bytes(c.try_into().unwrap()) as i64),
                 DType::I32 => Scalar::Int(i32::from_le_bytes(c.try_into().unwrap()) as i64),
                 DType::I64 => Scalar::Int(i64::from_le_bytes(c.try_into().unwrap())),
                 DType::U8 | DType::Bool => Scalar::Int(c[0] as i64),
+                DType::U16 => Scalar::Int(u16::from_le_bytes(c.try_into().unwrap()) as i64),
                 DType::U32 => Scalar::Int(u32::from_le_bytes(c.try_into().unwrap()) as i64),
+                DType::U64 => Scalar::from(u64::from_le_bytes(c.try_into().unwrap())),
             }
         })
     }
@@ -90,6 +95,9 @@ impl Array {
         for i in 0..self.shape.numel() {
             let v = self.get(i);
             match self.dtype {
+                dtype if dtype.is_float() && v.to_f64().is_nan() => {
+                    out.extend(&nan_bits(dtype, v.to_f64()).to_le_bytes()[..dtype.size()]);
+                }
                 DType::F32 => out.extend((v.to_f64() as f32).to_le_bytes()),
                 DType::F64 => out.extend(v.to_f64().to_le_bytes()),
                 DType::BF16 => out.extend(half::bf16::from_f32(v.to_f64() as f32).to_le_bytes()),
@@ -99,6 +107,38 @@ impl Array {
         }
         out
     }
+}
+
+/// Bits of the exponent and of the fraction of a float dtype.
+fn fields(dtype: DType) -> (u32, u32) {
+    let fraction = dtype.mantissa_digits() - 1;
+    (8 * dtype.size() as u32 - 1 - fraction, fraction)
+}
+
+/// An element of a float dtype by its bits. Those of a NaN are kept, which conversions would make a quiet one.
+fn widened(dtype: DType, bits: u64) -> f64 {
+    let ((exponent, fraction), width) = (fields(dtype), 8 * dtype.size());
+    let value = match dtype {
+        DType::BF16 => half::bf16::from_bits(bits as u16).to_f64(),
+        DType::F16 => half::f16::from_bits(bits as u16).to_f64(),
+        DType::F32 => f32::from_bits(bits as u32) as f64,
+        _ => f64::from_bits(bits),
+    };
+    if !value.is_nan() {
+        return value;
+    }
+    let (sign, rest) = (bits >> (width - 1) & 1, bits & ((1 << fraction) - 1));
+    debug_assert_eq!(bits >> fraction & ((1 << exponent) - 1), (1 << exponent) - 1, "a NaN");
+    f64::from_bits(sign << 63 | 0x7ff << 52 | rest << (52 - fraction))
+}
+
+/// The bits of a NaN in a float dtype.
+fn nan_bits(dtype: DType, v: f64) -> u64 {
+    let (exponent, fraction) = fields(dtype);
+    let (bits, quiet) = (v.to_bits(), 1u64 << (fraction - 1));
+    let rest = (bits & ((1 << 52) - 1)) >> (52 - fraction);
+    let rest = if rest == 0 { quiet } else { rest };
+    (bits >> 63) << (exponent + fraction) | ((1 << exponent) - 1) << fraction | rest
 }
 
 fn unravel(mut p: usize, shape: &Shape) -> Vec<i64> {
@@ -127,11 +167,12 @@ pub fn cast(v: Scalar, to: DType) -> Scalar {
         _ if to == DType::Bool => Scalar::Int((v.to_f64() != 0.0) as i64),
         Scalar::Float(f) if to.is_int() => {
             let (lo, hi) = to.int_range();
-            Scalar::Int((f as i64).clamp(lo, hi))
+            Scalar::integer((f as i128).clamp(lo, hi) as i64, to)
         }
-        Scalar::Int(i) if to.is_int() => Scalar::Int(to.wrap(i)),
+        Scalar::Int(_) | Scalar::Unsigned(_) if to.is_int() => Scalar::integer(to.wrap(v.to_i64()), to),
         // One rounding from the integer, not one to f64 and a second.
         Scalar::Int(i) if to == DType::F32 => Scalar::Float(i as f32 as f64),
+        Scalar::Unsigned(i) if to == DType::F32 => Scalar::Float(i as f32 as f64),
         other => Scalar::Float(to.round(other.to_f64())),
     }
 }
@@ -158,6 +199,7 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
             let a = array(0);
             Array::from_fn(shape, dtype, |p| cast(a.get(p), dtype))
         }
+        Op::Bitcast => Array::from_bytes(shape, dtype, &array(0).to_bytes()),
         Op::Full => {
             let RefArg::Scalar(bits) = args[0] else { panic!("full: the value is a scalar") };
             Array::from_fn(shape, dtype, |_| Scalar::from_bits(bits, dtype))
@@ -321,7 +363,7 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
         let g = &groups[p];
         let float = a.dtype.is_float();
         // First place of the best value, a NaN being the best of all.
-        let best = |better: fn(f64, f64) -> bool, better_int: fn(i64, i64) -> bool| {
+        let best = |better: fn(f64, f64) -> bool, better_int: fn(i128, i128) -> bool| {
             let mut at = 0;
             for (i, v) in g.iter().enumerate() {
                 if nan(&g[at]) {
@@ -330,7 +372,7 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
                 let wins = if float {
                     nan(v) || better(v.to_f64(), g[at].to_f64())
                 } else {
-                    better_int(v.to_i64(), g[at].to_i64())
+                    better_int(v.to_i128(), g[at].to_i128())
                 };
                 if wins {
                     at = i;

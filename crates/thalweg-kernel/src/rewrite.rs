@@ -161,6 +161,11 @@ pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
             }
             Node::Cast { arg, .. } if rounds_sums(id) => place[arg.index()],
             Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
+            // The bits are those of the rounded value.
+            Node::Bitcast { dtype, arg } => {
+                let held = b.cast(place[arg.index()], body.dtype(arg));
+                b.bitcast(held, dtype)
+            }
             other => b.node(other.with_args(|a| place[a.index()])),
         };
         place.push(new);

@@ -156,7 +156,7 @@ fn place(body: &Body, tiles: &TileGeometry, id: NodeId, along: usize) -> Option<
 /// The value before it was converted to what holds it.
 fn uncast(body: &Body, mut id: NodeId) -> NodeId {
     while let Node::Cast { arg, dtype } = body.nodes[id.index()]
-        && matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::U32 | DType::I32)
+        && matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::U64 | DType::U32 | DType::I32)
     {
         id = arg;
     }

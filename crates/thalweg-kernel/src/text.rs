@@ -27,6 +27,7 @@ impl fmt::Display for Body {
                     let args: Vec<String> = args.into_iter().take(op.row().arity).map(n).collect();
                     writeln!(f, "{} {}: {}", op.name(), args.join(" "), dtype.name())?;
                 }
+                Node::Bitcast { dtype, arg } => writeln!(f, "bitcast {}: {}", n(arg), dtype.name())?,
                 Node::Cast { dtype, arg } => writeln!(f, "cast {}: {}", n(arg), dtype.name())?,
                 Node::Value { slot, dtype } => writeln!(f, "value {slot} of the row: {}", dtype.name())?,
                 Node::Scanned { scan, dtype } => writeln!(f, "scan {scan}: {}", dtype.name())?,

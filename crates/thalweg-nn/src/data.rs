@@ -91,7 +91,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32, bool);
+numbers!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64, bool);
 
 impl Collate for Tensor {
     type Batch = Tensor;

@@ -374,11 +374,11 @@ pub struct Progression {
 impl Progression {
     #[track_caller]
     fn count(&self) -> usize {
-        if let (Scalar::Int(start), Scalar::Int(end), Scalar::Int(step)) = (self.start, self.end, self.step) {
-            let (start, end, step) = (start as i128, end as i128, step as i128);
+        if ![self.start, self.end, self.step].iter().any(|s| matches!(s, Scalar::Float(_))) {
+            let (start, end, step) = (self.start.to_i128(), self.end.to_i128(), self.step.to_i128());
             assert!(step != 0, "arange: the step is 0");
             let count = (end - start + step - step.signum()).div_euclid(step).max(0);
-            return usize::try_from(count).expect("a range of i64 has fewer than 2^64 numbers");
+            return usize::try_from(count).expect("a range of 64-bit integers has at most 2^64 numbers");
         }
         let (start, end, step) = (self.start.to_f64(), self.end.to_f64(), self.step.to_f64());
         assert!(step != 0.0, "arange: the step is 0");
@@ -406,4 +406,4 @@ macro_rules! progressions {
         }
     )*};
 }
-progressions!(i32, 0, 1; i64, 0, 1; usize, 0, 1; f32, 0.0, 1.0; f64, 0.0, 1.0);
+progressions!(i32, 0, 1; i64, 0, 1; u64, 0, 1; usize, 0, 1; f32, 0.0, 1.0; f64, 0.0, 1.0);

@@ -100,7 +100,8 @@ impl CudaLaunch {
     }
 
     /// With a float or an integer as the next argument of the entry, behind all sizes (double or long long, converted to
-    /// what the parameter is). Calls with other numbers have the same plan; operands and numbers are at most eight.
+    /// what the parameter is; a u64 above `i64::MAX` as its bits, which an `unsigned long long` takes whole). Calls with other
+    /// numbers have the same plan; operands and numbers are at most eight.
     pub fn number(mut self, value: impl Into<Scalar>) -> CudaLaunch {
         self.numbers.push(value.into());
         self

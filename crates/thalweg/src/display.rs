@@ -75,6 +75,8 @@ fn words(x: &Tensor, precision: usize) -> Result<Vec<String>, Error> {
         DType::I32 => texts::<i32>(x)?,
         DType::I64 => texts::<i64>(x)?,
         DType::U8 => texts::<u8>(x)?,
+        DType::U16 => texts::<u16>(x)?,
+        DType::U64 => texts::<u64>(x)?,
         _ => texts::<u32>(x)?,
     };
     let width = words.iter().map(String::len).max().unwrap_or(0);

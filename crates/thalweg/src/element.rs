@@ -4,11 +4,11 @@ use crate::{DType, MAX_RANK, Shape};
 use half::{bf16, f16};
 
 /// A Rust type that is the element of a dtype: `f32`, `f64`, [`bf16`], [`struct@f16`], `i8`, `i16`, `i32`, `i64`,
-/// `u8`, `u32`, `bool`.
+/// `u8`, `u16`, `u32`, `u64`, `bool`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no element of a tensor",
     label = "not the type of a dtype",
-    note = "f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32 and bool are; `.cast(..)` converts a tensor"
+    note = "f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64 and bool are; `.cast(..)` converts a tensor"
 )]
 pub trait Element:
     Data<Elem = Self> + Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static + sealed::Sealed
@@ -60,7 +60,8 @@ macro_rules! elements {
         impl sealed::Sealed for $t {}
     )*};
 }
-elements!(f32 => F32, f64 => F64, bf16 => BF16, f16 => F16, i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u32 => U32);
+elements!(f32 => F32, f64 => F64, bf16 => BF16, f16 => F16, i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16,
+          u32 => U32, u64 => U64);
 
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
@@ -94,7 +95,7 @@ mod sealed {
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot be made of `{Self}`",
     label = "neither a number nor an array, slice or `Vec` of such data",
-    note = "elements are f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32 and bool; `Tensor::stack` puts tensors together"
+    note = "elements are f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64 and bool; `Tensor::stack` puts tensors together"
 )]
 pub trait Data {
     /// The element.
@@ -126,7 +127,7 @@ macro_rules! plain {
         }
     )*};
 }
-plain!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32, bool);
+plain!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64, bool);
 
 impl<D: Data> Data for [D] {
     type Elem = D::Elem;

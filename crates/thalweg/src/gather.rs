@@ -34,6 +34,10 @@ impl Tensor {
             wrong_dtype(name, "an index of an integer dtype", index.dtype());
         }
         check_device(name, self, index);
+        if index.dtype() == DType::U64 {
+            // What i64 does not hold is out of range as a large number, and not as a negative one.
+            return index.minimum(i64::MAX).cast(DType::I64);
+        }
         index.cast(DType::I64)
     }
 

@@ -94,7 +94,9 @@ macro_rules! by_dtype {
             DType::I32 => $f::<i32>($($args),*),
             DType::I64 => $f::<i64>($($args),*),
             DType::U8 => $f::<u8>($($args),*),
+            DType::U16 => $f::<u16>($($args),*),
             DType::U32 => $f::<u32>($($args),*),
+            DType::U64 => $f::<u64>($($args),*),
             DType::Bool => $f::<bool>($($args),*),
         }
     };

@@ -46,6 +46,7 @@ mod arithmetic;
 mod assign;
 mod attention;
 mod axes;
+mod bitcast;
 mod calculus;
 mod combine;
 mod complex;

@@ -69,7 +69,7 @@ macro_rules! scalars {
         impl sealed::Sealed for $t {}
     )*};
 }
-scalars!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, usize, bool, Scalar);
+scalars!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64, usize, bool, Scalar);
 
 mod sealed {
     /// Keeps the set of operands closed, so that it can grow.

@@ -27,7 +27,7 @@ macro_rules! constants {
         }
     )*};
 }
-constants!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u32, usize, bool, Scalar);
+constants!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64, usize, bool, Scalar);
 
 impl Tensor {
     /// Surrounded by a border: `widths[i]` elements before and after along dimension `i`.

@@ -127,7 +127,7 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     let (sweep, _) = pool.sweep(name, &x);
     let least = match x.dtype().is_float() {
         true => Scalar::Float(f64::NEG_INFINITY),
-        false => Scalar::Int(x.dtype().int_range().0),
+        false => Scalar::int_bounds(x.dtype()).0,
     };
     let padded = sweep.padded(&x, least);
     let largest = |x: &Tensor| sweep.folded(x, |a, b| a.maximum(b), |x, axis| x.amax(axis));
@@ -264,7 +264,7 @@ fn adaptive_max<const N: usize>(name: &str, x: &Tensor, out: [usize; N]) -> Tens
     }
     let least = match x.dtype().is_float() {
         true => Scalar::Float(f64::NEG_INFINITY),
-        false => Scalar::Int(x.dtype().int_range().0),
+        false => Scalar::int_bounds(x.dtype()).0,
     };
     adaptive(name, x, out, least, |w, axis| w.amax(axis))
 }

@@ -92,7 +92,9 @@ impl Tensor {
             DType::I32 => convert::<i32>(bytes, f64::from),
             DType::I64 => convert::<i64>(bytes, |v| v as f64),
             DType::U8 => convert::<u8>(bytes, f64::from),
+            DType::U16 => convert::<u16>(bytes, f64::from),
             DType::U32 => convert::<u32>(bytes, f64::from),
+            DType::U64 => convert::<u64>(bytes, |v| v as f64),
             DType::Bool => convert::<bool>(bytes, |v| v as u8 as f64),
         })
     }

@@ -192,11 +192,13 @@ pub(crate) fn ternary(op: ElementOp, args: [Operand<'_>; 3]) -> Tensor {
     push(Op::Element(op), op.output(dtype), shape, attr, operands, &[])
 }
 
-/// The dtype that scalars take among themselves: f32, i64 or bool.
+/// The dtype that scalars take among themselves: f32, u64 where one is an integer that only this holds, i64 or bool.
 fn dtype_of_scalars(args: &[Operand<'_>]) -> DType {
     let has = |f: fn(&Scalar) -> bool| args.iter().any(|a| matches!(a, Operand::Scalar(s) if f(s)));
     if has(|s| matches!(s, Scalar::Float(_))) {
         DType::F32
+    } else if has(|s| matches!(s, Scalar::Unsigned(_))) {
+        DType::U64
     } else if has(|s| matches!(s, Scalar::Int(_))) {
         DType::I64
     } else {
@@ -335,6 +337,7 @@ fn does_not_fit(name: &str, value: Scalar, dtype: DType) -> ! {
     match value {
         Scalar::Float(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),
         Scalar::Int(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),
+        Scalar::Unsigned(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),
         Scalar::Bool(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),
     }
 }

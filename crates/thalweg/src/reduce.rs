@@ -2,7 +2,7 @@
 
 use crate::record::{check_float, record1, widened, wrong_dtype};
 use crate::{Axes, DType, Shape, Tensor};
-use thalweg_ir::{Op, ReduceOp};
+use thalweg_ir::{Monoid, Op, ReduceOp};
 
 /// Bit of the attribute that says that reduced axes stay as size 1.
 const KEEP: u32 = 1 << 8;
@@ -46,10 +46,10 @@ impl Tensor {
         self.reduced(op, self.dtype(), mask, keep)
     }
 
-    /// Sums and products: of integers and bool in i64, as what counts is wanted and not what fits.
+    /// Sums and products: of integers and bool in i64 (of u64 in u64), as what counts is wanted and not what fits.
     #[track_caller]
     fn accumulate(&self, op: ReduceOp, axes: Axes, keep: bool) -> Tensor {
-        let wide = if self.dtype().is_float() { self.clone() } else { self.cast(DType::I64) };
+        let wide = if self.dtype().is_float() { self.clone() } else { self.cast(Monoid::widest(self.dtype())) };
         wide.reduce_numbers(op, axes, keep)
     }
 
@@ -123,10 +123,10 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. Of integers and bool as i64,
-    /// which wraps.
+    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. Of integers and bool as i64
+    /// (of u64 as u64), which wraps.
     sum sum_keepdim => accumulate Sum, "When an axis does not exist.";
-    /// The product over the axes; 1 of nothing. Of integers and bool as i64, which wraps.
+    /// The product over the axes; 1 of nothing. Of integers and bool as i64 (of u64 as u64), which wraps.
     prod prod_keepdim => accumulate Prod, "When an axis does not exist.";
     /// The largest over the axes; NaN if any is NaN.
     #[doc(alias = "max")]

@@ -2,7 +2,7 @@
 
 use crate::record::{record1, wrong_dtype};
 use crate::{Axis, DType, Tensor};
-use thalweg_ir::{Op, REVERSE, ScanOp};
+use thalweg_ir::{Monoid, Op, REVERSE, ScanOp};
 
 impl Tensor {
     /// Records a scan or sort whose dtype was checked.
@@ -20,7 +20,9 @@ impl Tensor {
             ScanOp::LogSumExp if !dtype.is_float() => wrong_dtype(name, "a float dtype", dtype),
             ScanOp::Max | ScanOp::Min if dtype == DType::Bool => wrong_dtype(name, "a float or integer dtype", dtype),
             // As sums and products over an axis: what counts is wanted, not what fits.
-            ScanOp::Sum | ScanOp::Prod if !dtype.is_float() => self.cast(DType::I64).scanned(op, axis, reverse),
+            ScanOp::Sum | ScanOp::Prod if !dtype.is_float() => {
+                self.cast(Monoid::widest(dtype)).scanned(op, axis, reverse)
+            }
             _ => self.scanned(op, axis, reverse),
         }
     }
@@ -90,7 +92,7 @@ macro_rules! scans {
 
 scans! {
     /// The running sum along an axis: each result is the sum of its element and all before it. Floats are accumulated
-    /// in f64 and each result rounded once; integers and bool give i64.
+    /// in f64 and each result rounded once; integers and bool give i64, u64 gives u64.
     ///
     /// ```
     /// # use thalweg::Tensor;

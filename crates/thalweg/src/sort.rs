@@ -138,10 +138,7 @@ impl Tensor {
         let nan = float.then(|| self.is_nan());
         let (low, high) = match float {
             true => (Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)),
-            false => {
-                let (low, high) = self.dtype().int_range();
-                (Scalar::Int(low), Scalar::Int(high))
-            }
+            false => Scalar::int_bounds(self.dtype()),
         };
         let mut taken: Option<Tensor> = None;
         let mut found = vec![];

@@ -182,9 +182,9 @@ macro_rules! by_numbers {
             DType::F16 => with!(F16),
             DType::I8 | DType::U8 if $isa.quads() => with!(Quads),
             DType::I8 | DType::U8 => with!(u8),
-            DType::I16 => with!(i16),
+            DType::I16 | DType::U16 => with!(i16),
             DType::I32 | DType::U32 => with!(i32),
-            DType::I64 => with!(i64),
+            DType::I64 | DType::U64 => with!(i64),
             DType::Bool => panic!("bool has no matrix product"),
         }
     }};

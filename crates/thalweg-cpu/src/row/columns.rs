@@ -54,7 +54,7 @@ pub fn check(body: &Body, geometry: &RowGeometry) {
         let (a, at, kept) = (&body.accesses[access], &geometry.accesses[access], geometry.kept);
         let still = at.strides[..kept].iter().zip(&geometry.extents).all(|(&s, &e)| s == 0 || e == 1);
         let single = geometry.extents.len() == kept + 1;
-        let carried = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64);
+        let carried = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64);
         assert!(
             still && single && carried && a.class == AccessClass::Contiguous && !a.per_row && at.map.is_none(),
             "access {access} cannot put rows together: {a:?}, {at:?}"

@@ -86,7 +86,9 @@ pub unsafe fn scan(
             DType::I32 => ints::<i32>(op, reverse, from.cast(), to, rows, t),
             DType::I64 => ints::<i64>(op, reverse, from.cast(), to, rows, t),
             DType::U8 => ints::<u8>(op, reverse, from.cast(), to, rows, t),
+            DType::U16 => ints::<u16>(op, reverse, from.cast(), to, rows, t),
             DType::U32 => ints::<u32>(op, reverse, from.cast(), to, rows, t),
+            DType::U64 => ints::<u64>(op, reverse, from.cast(), to, rows, t),
             DType::Bool => ints::<Truth>(op, reverse, from.cast(), to, rows, t),
         }
     }
@@ -211,7 +213,7 @@ macro_rules! int_elements {
         }
     )*};
 }
-int_elements!(i8, i16, i32, i64, u8, u32);
+int_elements!(i8, i16, i32, i64, u8, u16, u32, u64);
 
 /// A truth value: integers of one bit.
 #[derive(Clone, Copy)]

@@ -91,7 +91,9 @@ fn apply(
         (_, DType::I32) => accumulate::<i32>(op, g, addresses, threads, &outside),
         (_, DType::I64) => accumulate::<i64>(op, g, addresses, threads, &outside),
         (_, DType::U8) => accumulate::<u8>(op, g, addresses, threads, &outside),
+        (_, DType::U16) => accumulate::<u16>(op, g, addresses, threads, &outside),
         (_, DType::U32) => accumulate::<u32>(op, g, addresses, threads, &outside),
+        (_, DType::U64) => accumulate::<u64>(op, g, addresses, threads, &outside),
         (_, DType::Bool) => accumulate::<Truth>(op, g, addresses, threads, &outside),
     }
     outside.result(op.name(), g)
@@ -188,7 +190,7 @@ macro_rules! elements {
         }
     )*};
 }
-elements!(ints i8, i16, i32, i64, u8, u32);
+elements!(ints i8, i16, i32, i64, u8, u16, u32, u64);
 elements! { floats
     f32, |v: f32| v, |v: f32| v, f32::NAN;
     f64, |v: f64| v, |v: f64| v, f64::NAN;

@@ -69,7 +69,9 @@ pub unsafe fn read(address: *const u8, dtype: DType) -> Scalar {
             DType::I32 => Scalar::Int(*address.cast::<i32>() as i64),
             DType::I64 => Scalar::Int(*address.cast::<i64>()),
             DType::U8 => Scalar::Int(*address as i64),
+            DType::U16 => Scalar::Int(*address.cast::<u16>() as i64),
             DType::U32 => Scalar::Int(*address.cast::<u32>() as i64),
+            DType::U64 => Scalar::from(*address.cast::<u64>()),
             DType::Bool => Scalar::Bool(*address != 0),
         }
     }
@@ -93,7 +95,9 @@ pub unsafe fn write(address: *mut u8, dtype: DType, value: Scalar) {
             DType::I32 => *address.cast::<i32>() = i as i32,
             DType::I64 => *address.cast::<i64>() = i,
             DType::U8 => *address = i as u8,
+            DType::U16 => *address.cast::<u16>() = i as u16,
             DType::U32 => *address.cast::<u32>() = i as u32,
+            DType::U64 => *address.cast::<u64>() = i as u64,
             DType::Bool => *address = (v != 0.0) as u8,
         }
     }

@@ -12,7 +12,7 @@ const OPS: [ScanOp; 7] =
 fn rounded(dtype: DType, v: Scalar) -> Scalar {
     match v {
         Scalar::Float(v) => Scalar::Float(dtype.round(v)),
-        other => Scalar::Int(dtype.wrap(other.to_i64())),
+        other => Scalar::integer(dtype.wrap(other.to_i64()), dtype),
     }
 }
 
@@ -27,7 +27,7 @@ fn value(rng: &mut Lcg, op: ScanOp, dtype: DType, special: bool) -> Scalar {
     match dtype {
         DType::Bool => Scalar::Bool(rng.below(2) == 1),
         d if d.is_int() => {
-            Scalar::Int(d.wrap(if special { rng.below(5) as i64 - 2 } else { rng.below(1 << 30) as i64 * 37 }))
+            Scalar::integer(d.wrap(if special { rng.below(5) as i64 - 2 } else { rng.below(1 << 30) as i64 * 37 }), d)
         }
         _ if special && rng.below(8) == 0 => {
             Scalar::Float([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 0.0][rng.below(6)])
@@ -42,7 +42,7 @@ fn scans_are_what_the_interpreter_says_to_the_bit() {
     let mut rng = Lcg(11);
     let threads = [Threads::new(2, 0.0), Threads::new(5, 0.0)];
     for round in 0..1500 {
-        let (op, dtype, reverse) = (OPS[round % 7], DType::ALL[rng.below(11)], rng.below(2) == 1);
+        let (op, dtype, reverse) = (OPS[round % 7], DType::ALL[rng.below(DType::ALL.len())], rng.below(2) == 1);
         if op == ScanOp::LogSumExp && !dtype.is_float() {
             continue;
         }

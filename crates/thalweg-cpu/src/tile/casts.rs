@@ -71,6 +71,7 @@ pub(super) fn wrap(dtype: DType) -> Option<Loop> {
         DType::I8 => Some(lanes!(|v: i32| -> i32 { DType::I8.wrap(v as i64) as i32 })),
         DType::I16 => Some(lanes!(|v: i32| -> i32 { DType::I16.wrap(v as i64) as i32 })),
         DType::U8 => Some(lanes!(|v: i32| -> i32 { DType::U8.wrap(v as i64) as i32 })),
+        DType::U16 => Some(lanes!(|v: i32| -> i32 { DType::U16.wrap(v as i64) as i32 })),
         _ => None,
     }
 }
@@ -88,7 +89,9 @@ macro_rules! from_lanes {
                 DType::I32 => lanes!(|v: $t| -> i32 { v as i32 }),
                 DType::I64 => lanes!(|v: $t| -> i64 { v as i64 }),
                 DType::U8 => lanes!(|v: $t| -> i32 { v as u8 as i32 }),
+                DType::U16 => lanes!(|v: $t| -> i32 { v as u16 as i32 }),
                 DType::U32 => lanes!(|v: $t| -> u32 { v as u32 }),
+                DType::U64 => lanes!(|v: $t| -> u64 { v as u64 }),
                 DType::Bool => lanes!(|v: $t| -> u8 { (v != (0 as $t)) as u8 }),
             }
         }
@@ -99,6 +102,7 @@ from_lanes!(from_f64, f64);
 from_lanes!(from_i32, i32);
 from_lanes!(from_u32, u32);
 from_lanes!(from_i64, i64);
+from_lanes!(from_u64, u64);
 from_lanes!(from_bool, u8);
 
 /// The conversion of a value of dtype `from` to dtype `to`; `None` where the lanes already are what is asked for.
@@ -108,7 +112,7 @@ pub(super) fn cast(from: DType, to: DType) -> Option<Loop> {
         // In f32 lanes only rounding can be left to do, in integer lanes only wrapping.
         (F32, F32) => return round(to),
         (I32 | U32, I32) => return wrap(to),
-        (I32 | U32, U32) | (F64, F64) | (I64, I64) | (Mask, Mask) => return None,
+        (I32 | U32, U32) | (F64, F64) | (I64 | U64, I64 | U64) | (Mask, Mask) => return None,
         _ => {}
     }
     Some(match from.compute() {
@@ -117,7 +121,24 @@ pub(super) fn cast(from: DType, to: DType) -> Option<Loop> {
         I32 => from_i32(to),
         U32 => from_u32(to),
         I64 => from_i64(to),
+        U64 => from_u64(to),
         Mask => from_bool(to),
+    })
+}
+
+/// The bits of a value of dtype `from` as dtype `to` of the same width; `None` where lanes hold the bits themselves.
+pub(super) fn bitcast(from: DType, to: DType) -> Option<Loop> {
+    use DType::{BF16, F16, I16, U16};
+    Some(match (from, to) {
+        (BF16, I16) => lanes!(|v: f32| -> i32 { (v.to_bits() >> 16) as i16 as i32 }),
+        (BF16, U16) => lanes!(|v: f32| -> i32 { (v.to_bits() >> 16) as i32 }),
+        (BF16, F16) => lanes!(|v: f32| -> f32 { f16::from_bits((v.to_bits() >> 16) as u16).to_f32() }),
+        (F16, I16) => lanes!(|v: f32| -> i32 { f16::from_f32(v).to_bits() as i16 as i32 }),
+        (F16, U16) => lanes!(|v: f32| -> i32 { f16::from_f32(v).to_bits() as i32 }),
+        (F16, BF16) => lanes!(|v: f32| -> f32 { bf16_value(f16::from_f32(v).to_bits()) }),
+        (I16 | U16, BF16) => lanes!(|v: i32| -> f32 { bf16_value(v as u16) }),
+        (I16 | U16, F16) => lanes!(|v: i32| -> f32 { f16::from_bits(v as u16).to_f32() }),
+        _ => return wrap(to),
     })
 }
 
@@ -129,7 +150,8 @@ pub(super) fn load(dtype: DType) -> Option<Loop> {
         DType::I8 => lanes!(|v: i8| -> i32 { v as i32 }),
         DType::I16 => lanes!(|v: i16| -> i32 { v as i32 }),
         DType::U8 => lanes!(|v: u8| -> i32 { v as i32 }),
-        DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::Bool => return None,
+        DType::U16 => lanes!(|v: u16| -> i32 { v as i32 }),
+        DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64 | DType::Bool => return None,
     })
 }
 
@@ -141,8 +163,9 @@ pub(super) fn store(dtype: DType) -> Loop {
         DType::I8 => lanes!(|v: i32| -> i8 { v as i8 }),
         DType::I16 => lanes!(|v: i32| -> i16 { v as i16 }),
         DType::U8 => lanes!(|v: i32| -> u8 { v as u8 }),
+        DType::U16 => lanes!(|v: i32| -> u16 { v as u16 }),
         DType::F32 | DType::I32 | DType::U32 => lanes!(|v: u32| -> u32 { v }),
-        DType::F64 | DType::I64 => lanes!(|v: u64| -> u64 { v }),
+        DType::F64 | DType::I64 | DType::U64 => lanes!(|v: u64| -> u64 { v }),
         DType::Bool => lanes!(|v: u8| -> u8 { v }),
     }
 }
@@ -161,8 +184,9 @@ pub(super) unsafe fn element_bits(dtype: DType, at: *const u8) -> u64 {
             DType::I8 => at.cast::<i8>().read() as i32 as u32 as u64,
             DType::I16 => at.cast::<i16>().read() as i32 as u32 as u64,
             DType::U8 | DType::Bool => at.read() as u64,
+            DType::U16 => at.cast::<u16>().read() as u64,
             DType::F32 | DType::I32 | DType::U32 => at.cast::<u32>().read() as u64,
-            DType::F64 | DType::I64 => at.cast::<u64>().read(),
+            DType::F64 | DType::I64 | DType::U64 => at.cast::<u64>().read(),
         }
     }
 }

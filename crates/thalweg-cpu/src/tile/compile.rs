@@ -40,6 +40,11 @@ pub(super) fn compile_pass(body: &Body, row: Level) -> Pass {
     c.pass
 }
 
+/// The loop of a conversion; `None` where the lanes already are what is asked for.
+fn converted(node: Node, from: DType, to: DType) -> Option<Loop> {
+    if matches!(node, Node::Bitcast { .. }) { casts::bitcast(from, to) } else { casts::cast(from, to) }
+}
+
 /// How often a value is computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Level {
@@ -57,7 +62,7 @@ fn code(op: ElementOp, dtype: DType) -> Code {
     let code = match dtype.compute() {
         Compute::F32 => math::lanes::find_f32(op).map(Code::F32).or_else(|| own(floats::f32(op))),
         Compute::F64 => math::lanes::find_f64(op).map(Code::F64).or_else(|| own(floats::f64(op))),
-        Compute::I32 | Compute::U32 | Compute::I64 => own(ints::int(op, dtype)),
+        Compute::I32 | Compute::U32 | Compute::I64 | Compute::U64 => own(ints::int(op, dtype)),
         Compute::Mask => own(ints::bool(op)),
     };
     code.unwrap_or_else(|| panic!("{} on {dtype} is not an operation of the table", op.name()))
@@ -140,8 +145,12 @@ impl<'a> Compiler<'a> {
         // Backwards, so that what reads a shared register's later name counts for the earlier one.
         for i in (0..n).rev() {
             for a in reads(body, &contractions, NodeId(i as u32)) {
-                let shared =
-                    matches!(body.nodes[i], Node::Cast { dtype, .. } if casts::cast(body.dtype(a), dtype).is_none());
+                let shared = match body.nodes[i] {
+                    n @ (Node::Cast { dtype, .. } | Node::Bitcast { dtype, .. }) => {
+                        converted(n, body.dtype(a), dtype).is_none()
+                    }
+                    _ => false,
+                };
                 let until = if shared { readers[i].max(i) } else { i };
                 readers[a.index()] = readers[a.index()].max(until);
             }
@@ -278,14 +287,16 @@ impl<'a> Compiler<'a> {
                 let known = self.looped.iter().find(|l| l.0 == of).expect("a loop comes before its results");
                 known.1[number as usize]
             }
-            Node::Cast { arg, .. } => match casts::cast(self.body.dtype(arg), dtype) {
-                None => self.register(arg),
-                Some(run) => {
-                    let (from, out) = (self.register(arg), self.allocate(w, last, level));
-                    self.push(level, Step::Apply { code: Code::Loop(run), args: [from; 3], out });
-                    out
+            node @ (Node::Cast { arg, .. } | Node::Bitcast { arg, .. }) => {
+                match converted(node, self.body.dtype(arg), dtype) {
+                    None => self.register(arg),
+                    Some(run) => {
+                        let (from, out) = (self.register(arg), self.allocate(w, last, level));
+                        self.push(level, Step::Apply { code: Code::Loop(run), args: [from; 3], out });
+                        out
+                    }
                 }
-            },
+            }
             Node::Element { op, .. } => {
                 let operand = self.body.operand_dtype(id);
                 let mut registers = [self.register(args[0]); 3];

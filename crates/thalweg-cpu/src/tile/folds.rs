@@ -204,6 +204,7 @@ pub(super) fn own(op: Monoid, dtype: DType) -> Option<Loops> {
         DType::I32 => codes!(op, i32, |v| v as u32 as u64),
         DType::U32 => codes!(op, u32, |v| v as u64),
         DType::I64 => codes!(op, i64, |v| v as u64),
+        DType::U64 => codes!(op, u64, |v| v),
         other => panic!("folds are not carried in {other}"),
     })
 }

@@ -1,4 +1,4 @@
-//! Elementwise operations on i32, u32 and i64 lanes, and on truth values (a byte, 0 or 1).
+//! Elementwise operations on i32, u32, i64 and u64 lanes, and on truth values (a byte, 0 or 1).
 //!
 //! Narrow integers are computed in i32; the step after the operation wraps them. What takes more than an instruction is
 //! the table's own arithmetic.
@@ -43,6 +43,7 @@ macro_rules! shared_operations {
 shared_operations!(shared_i32, i32);
 shared_operations!(shared_i64, i64);
 shared_operations!(shared_u32, u32);
+shared_operations!(shared_u64, u64);
 
 macro_rules! signed_operations {
     ($name:ident, $t:ident) => {
@@ -62,17 +63,23 @@ macro_rules! signed_operations {
 signed_operations!(signed_i32, i32);
 signed_operations!(signed_i64, i64);
 
-fn unsigned_u32(op: ElementOp) -> Option<Loop> {
-    use ElementOp::*;
-    Some(match op {
-        Abs => lanes!(|a: u32| -> u32 { a }),
-        Sign => lanes!(|a: u32| -> u32 { a.min(1) }),
-        FloorDiv => lanes!(|a: u32, b: u32| -> u32 { a.checked_div(b).unwrap_or(0) }),
-        Rem => lanes!(|a: u32, b: u32| -> u32 { a.checked_rem(b).unwrap_or(0) }),
-        Pow => lanes!(|a: u32, b: u32| -> u32 { a.wrapping_pow(b) }),
-        _ => return None,
-    })
+macro_rules! unsigned_operations {
+    ($name:ident, $t:ident) => {
+        fn $name(op: ElementOp) -> Option<Loop> {
+            use ElementOp::*;
+            Some(match op {
+                Abs => lanes!(|a: $t| -> $t { a }),
+                Sign => lanes!(|a: $t| -> $t { a.min(1) }),
+                FloorDiv => lanes!(|a: $t, b: $t| -> $t { a.checked_div(b).unwrap_or(0) }),
+                Rem => lanes!(|a: $t, b: $t| -> $t { a.checked_rem(b).unwrap_or(0) }),
+                Pow => lanes!(|a: $t, b: $t| -> $t { integers::pow_unsigned(a as u64, b as u64) as $t }),
+                _ => return None,
+            })
+        }
+    };
 }
+unsigned_operations!(unsigned_u32, u32);
+unsigned_operations!(unsigned_u64, u64);
 
 /// Shifts know the width of the dtype: what is held in i32 may be narrower.
 fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
@@ -98,10 +105,11 @@ fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
     #[allow(clippy::absurd_extreme_comparisons, unused_comparisons, reason = "one macro for signed and unsigned")]
     Some(match dtype {
         DType::I8 | DType::U8 => by_width!(i32, u32, 8),
-        DType::I16 => by_width!(i32, u32, 16),
+        DType::I16 | DType::U16 => by_width!(i32, u32, 16),
         DType::I32 => by_width!(i32, u32, 32),
         DType::U32 => by_width!(u32, u32, 32),
         DType::I64 => by_width!(i64, u64, 64),
+        DType::U64 => by_width!(u64, u64, 64),
         _ => return None,
     })
 }
@@ -111,6 +119,7 @@ pub(super) fn int(op: ElementOp, dtype: DType) -> Option<Loop> {
     match dtype {
         DType::U32 => shared_u32(op).or_else(|| unsigned_u32(op)),
         DType::I64 => quotients::i64(op).or_else(|| shared_i64(op)).or_else(|| signed_i64(op)),
+        DType::U64 => shared_u64(op).or_else(|| unsigned_u64(op)),
         _ => shared_i32(op).or_else(|| signed_i32(op)),
     }
     .or_else(|| shift(op, dtype))

@@ -147,7 +147,7 @@ pub struct TileProgram {
 /// Bytes of a lane.
 pub(super) fn width(dtype: DType) -> usize {
     match dtype.compute() {
-        Compute::F64 | Compute::I64 => 8,
+        Compute::F64 | Compute::I64 | Compute::U64 => 8,
         Compute::F32 | Compute::I32 | Compute::U32 => 4,
         Compute::Mask => 1,
     }

@@ -21,7 +21,7 @@ pub struct Accumulators {
     /// Frame vectors: those of accumulators, then those of NaN, by fold.
     pub homes: i32,
     /// Registers that a fold's instructions use in passing: the first in every step, the second in masked ones and at
-    /// the end, the third for products of i64, the fourth where accumulators are in the frame.
+    /// the end, the third for products and unsigned extremes of 64 bits, the fourth where accumulators are in the frame.
     pub spare: [u8; 4],
     /// Vector registers that are left, from 0.
     pub vectors: usize,
@@ -34,6 +34,15 @@ pub fn apart(f: &Accumulate) -> bool {
     f.dtype.is_float() && matches!(f.op, Monoid::Max | Monoid::Min)
 }
 
+/// Whether the AVX2 sequence of a fold has three registers in passing.
+fn needs_third(f: &Accumulate) -> bool {
+    match f.dtype {
+        DType::I64 => f.op == Monoid::Prod,
+        DType::U64 => matches!(f.op, Monoid::Prod | Monoid::Max | Monoid::Min),
+        _ => false,
+    }
+}
+
 impl Accumulators {
     /// For the folds of a pass whose step needs `need` registers. `limit`: at most so many accumulators in registers.
     pub fn new(v: &Vir, need: usize, limit: Option<usize>) -> Accumulators {
@@ -42,12 +51,12 @@ impl Accumulators {
         let copies = LANES / v.lanes;
         let extra = |f: &&Accumulate| apart(f) && !evex;
         let wanted = v.folds.len() * copies + v.folds.iter().filter(extra).count();
-        let products = !evex && v.folds.iter().any(|f| f.op == Monoid::Prod && f.dtype == DType::I64);
+        let third = !evex && v.folds.iter().any(needs_third);
         let room = |spare: usize| {
             let all = top - spare;
             (all - need.clamp(4, all / 2)).min(limit.unwrap_or(top))
         };
-        let mut spare = if evex { 1 } else { 2 + products as usize };
+        let mut spare = if evex { 1 } else { 2 + third as usize };
         if room(spare) < wanted {
             spare = 4;
         }

@@ -15,7 +15,7 @@ use thalweg_kernel::{Node, NodeId};
 /// Bytes of a lane that a dtype computes in; 4 for bool, whose masks have any.
 pub fn lane_of(dtype: DType) -> u8 {
     match dtype.compute() {
-        Compute::F64 | Compute::I64 => 8,
+        Compute::F64 | Compute::I64 | Compute::U64 => 8,
         _ => 4,
     }
 }
@@ -25,7 +25,7 @@ pub fn element(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Va
     match dtype.compute() {
         Compute::F32 | Compute::F64 => float(v, op, dtype, a),
         Compute::I32 | Compute::U32 => int32(v, op, dtype, a),
-        Compute::I64 => int64(v, op, a),
+        Compute::I64 | Compute::U64 => int64(v, op, dtype.is_signed(), a),
         Compute::Mask => mask(v, op, a),
     }
 }
@@ -144,11 +144,11 @@ pub fn fold_code(isa: Isa, op: Monoid, dtype: DType) -> Option<(Code, bool)> {
         (Monoid::Max, DType::F32 | DType::F64) => (ops::MAX[w], false),
         (Monoid::Min, DType::F32 | DType::F64) => (ops::MIN[w], false),
         (Monoid::Sum, _) => (ops::PADD[w], true),
-        (Monoid::Prod, DType::I64) if !evex => (ops::PMULUDQ, false),
+        (Monoid::Prod, DType::I64 | DType::U64) if !evex => (ops::PMULUDQ, false),
         (Monoid::Prod, _) => (ops::PMULL[w], true),
-        (Monoid::Max | Monoid::Min, DType::I64) if !evex => (ops::PCMPGT[1], false),
-        (Monoid::Max, DType::U32) => (ops::PMAXU[0], true),
-        (Monoid::Min, DType::U32) => (ops::PMINU[0], true),
+        (Monoid::Max | Monoid::Min, DType::I64 | DType::U64) if !evex => (ops::PCMPGT[1], false),
+        (Monoid::Max, DType::U32 | DType::U64) => (ops::PMAXU[w], true),
+        (Monoid::Min, DType::U32 | DType::U64) => (ops::PMINU[w], true),
         (Monoid::Max, _) => (ops::PMAXS[w], true),
         (Monoid::Min, _) => (ops::PMINS[w], true),
         _ => return None,
@@ -161,6 +161,7 @@ pub fn wrap(v: &mut Vir, x: Val, dtype: DType) -> Val {
         DType::I8 => 24,
         DType::I16 => 16,
         DType::U8 => return v.with_const(ops::PAND, 4, x, 0xFF),
+        DType::U16 => return v.with_const(ops::PAND, 4, x, 0xFFFF),
         _ => return x,
     };
     let x = v.shift(ops::SHL, 4, x, bits);
@@ -288,7 +289,7 @@ fn u32_from_f64(v: &mut Vir, q: Val) -> Val {
     v.with_const(ops::PXOR, 4, i, 1 << 31)
 }
 
-fn int64(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
+fn int64(v: &mut Vir, op: ElementOp, signed: bool, a: &[Val]) -> Option<Val> {
     use ElementOp::*;
     let (x, y) = (a[0], *a.last()?);
     let wide = v.masks();
@@ -297,6 +298,7 @@ fn int64(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
             let zero = v.l(0);
             v.l_sub(zero, x)
         }
+        Abs if !signed => x,
         Abs if wide => v.one(ops::PABS, 8, x),
         Abs => {
             let zero = v.l(0);
@@ -308,10 +310,10 @@ fn int64(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
         Add => v.l_add(x, y),
         Sub => v.l_sub(x, y),
         Mul => mul64(v, x, y),
-        Minimum if wide => v.two(ops::PMINS, 8, x, y),
-        Maximum if wide => v.two(ops::PMAXS, 8, x, y),
+        Minimum if wide => v.two(if signed { ops::PMINS } else { ops::PMINU }, 8, x, y),
+        Maximum if wide => v.two(if signed { ops::PMAXS } else { ops::PMAXU }, 8, x, y),
         Minimum | Maximum => {
-            let g = v.int_gt(8, x, y, true);
+            let g = v.int_gt(8, x, y, signed);
             if op == Maximum { v.pick(8, g, x, y) } else { v.pick(8, g, y, x) }
         }
         Eq => v.int_eq(8, x, y),
@@ -319,20 +321,22 @@ fn int64(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
             let e = v.int_eq(8, x, y);
             v.mask_not(e)
         }
-        Gt => v.int_gt(8, x, y, true),
-        Lt => v.int_gt(8, y, x, true),
+        Gt => v.int_gt(8, x, y, signed),
+        Lt => v.int_gt(8, y, x, signed),
         Le => {
-            let g = v.int_gt(8, x, y, true);
+            let g = v.int_gt(8, x, y, signed);
             v.mask_not(g)
         }
         Ge => {
-            let l = v.int_gt(8, y, x, true);
+            let l = v.int_gt(8, y, x, signed);
             v.mask_not(l)
         }
         BitAnd => v.l_and(x, y),
         BitOr => v.l_or(x, y),
         BitXor => v.l_xor(x, y),
         Shl => v.two(ops::SHLV, 8, x, y),
+        // Counts are unsigned, and give 0 or the sign from 64 on.
+        Shr if !signed => v.two(ops::SHRV, 8, x, y),
         Shr if wide => v.two(ops::SARV, 8, x, y),
         Shr => {
             // Logical, on the bits without their sign.
@@ -419,13 +423,13 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
                 let d = to_f64(v, x, from == DType::I32);
                 narrow_to_odd(v, d)
             }
-            DType::I64 => return None,
+            DType::I64 | DType::U64 => return None,
             _ => cast(v, x, from, DType::F32)?,
         };
         return Some(round_half(v, f, to));
     }
     Some(match (from.compute(), to.compute()) {
-        (F32, F32) | (F64, F64) | (I64, I64) | (Mask, Mask) => x,
+        (F32, F32) | (F64, F64) | (I64 | U64, I64 | U64) | (Mask, Mask) => x,
         (F32, F64) => v.widen(x),
         (F64, F32) => v.narrow(x),
         (F32 | F64, Mask) => {
@@ -433,7 +437,7 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
             let zero = v.constant(0, w);
             v.compare(w, x, zero, NE)
         }
-        (I32 | U32 | I64, Mask) => {
+        (I32 | U32 | I64 | U64, Mask) => {
             let w = lane_of(from);
             let zero = v.constant(0, w);
             let e = v.int_eq(w, x, zero);
@@ -460,15 +464,16 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
         }
         (I32, F64) => to_f64(v, x, true),
         (U32, F64) => to_f64(v, x, false),
-        (I32, I64) => v.convert(ops::MOVSX_DQ, 8, 8, x),
-        (U32, I64) => v.convert(ops::MOVZX_DQ, 8, 8, x),
-        (I64, I32 | U32) => {
+        (I32, I64 | U64) => v.convert(ops::MOVSX_DQ, 8, 8, x),
+        (U32, I64 | U64) => v.convert(ops::MOVZX_DQ, 8, 8, x),
+        (I64 | U64, I32 | U32) => {
             let x = v.low_halves(x);
             wrap(v, x, to)
         }
-        (I64, F64) => i64_to_f64(v, x),
+        (I64 | U64, F64) => int64_to_f64(v, x, from == DType::I64),
         (I64, F32) if v.masks() => v.make(Op::Rm, ops::CVT_I64_F32, 8, 4, 0, &[x]),
-        (I64, F32) => return None,
+        (U64, F32) if v.masks() => v.make(Op::Rm, ops::CVT_U64_F32, 8, 4, 0, &[x]),
+        (I64 | U64, F32) => return None,
         (F32, I32 | U32) => f32_to_int(v, x, to),
         (F64, I32 | U32) => f64_to_int(v, x, to),
         (F32 | F64, I64) if v.masks() => {
@@ -480,7 +485,16 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
             let nan = v.compare(8, x, x, UNORDERED);
             v.pick(8, nan, zero, i)
         }
-        (F32 | F64, I64) => return None,
+        (F32 | F64, U64) if v.masks() => {
+            let x = if from.compute() == F32 { v.widen(x) } else { x };
+            let zero = v.d(0.0);
+            let number = v.d_eq(x, x);
+            let x = v.d_select(number, x, zero);
+            let x = v.d_max(x, zero);
+            // What is too large becomes the largest by itself.
+            v.convert(ops::CVTT_F64_U64, 8, 8, x)
+        }
+        (F32 | F64, I64 | U64) => return None,
     })
 }
 
@@ -501,16 +515,16 @@ pub fn f16_bits(v: &mut Vir, x: Val) -> Val {
 }
 
 /// The exact value, rounded once: both 32-bit halves are put into doubles' mantissas.
-fn i64_to_f64(v: &mut Vir, x: Val) -> Val {
+fn int64_to_f64(v: &mut Vir, x: Val, signed: bool) -> Val {
     if v.masks() {
-        return v.convert(ops::CVT_I64_F64, 8, 8, x);
+        return v.convert(if signed { ops::CVT_I64_F64 } else { ops::CVT_U64_F64 }, 8, 8, x);
     }
     let high = v.l_shr(x, 32);
-    let high = v.with_const(ops::PXOR, 8, high, 0x4530_0000_8000_0000);
+    let high = v.with_const(ops::PXOR, 8, high, if signed { 0x4530_0000_8000_0000 } else { 0x4530_0000_0000_0000 });
     let low = v.with_const(ops::PAND, 8, x, 0xFFFF_FFFF);
     let low = v.with_const(ops::POR, 8, low, 0x4330_0000_0000_0000);
-    // 2⁸⁴ + 2⁶³ + 2⁵²
-    let bias = v.constant(0x4530_0000_8010_0000, 8);
+    // 2⁸⁴ + 2⁵², and 2⁶³ that the sign was moved up by
+    let bias = v.constant(if signed { 0x4530_0000_8010_0000 } else { 0x4530_0000_0010_0000 }, 8);
     let high = v.d_sub(high, bias);
     v.d_add(high, low)
 }

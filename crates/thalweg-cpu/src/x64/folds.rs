@@ -123,7 +123,15 @@ impl<'a> Emit<'a> {
                 self.vector(ops::PADD[1], len, a, a, reg(t), None);
             }
             _ => {
-                self.vector(code, len, t, a, x, None);
+                if f.dtype == DType::U64 {
+                    // Compared as signed numbers, moved down by half of all.
+                    self.splat_constant(1 << 63, 8, t);
+                    self.vector(ops::PXOR[1], len, u, t, x, None);
+                    self.vector(ops::PXOR[1], len, t, t, reg(a), None);
+                    self.vector(code, len, t, t, reg(u), None);
+                } else {
+                    self.vector(code, len, t, a, x, None);
+                }
                 let (yes, no) = if larger { (a, r) } else { (r, a) };
                 self.vector(ops::BLENDV[1], len, a, no, reg(yes), Some(t << 4));
             }

@@ -175,12 +175,39 @@ impl<'a> Lower<'a> {
                 let args: Vec<Val> = self.body.args(id).map(|a| self.place[a.index()]).collect();
                 elements::element(&mut self.v, op, dtype, &args).ok_or(Unsupported::Element(op, dtype))?
             }
+            Node::Bitcast { dtype, arg } => self.bitcast(self.place[arg.index()], self.body.dtype(arg), dtype),
             Node::Cast { dtype, arg } => {
                 let from = self.body.dtype(arg);
                 let x = self.place[arg.index()];
                 elements::cast(v, x, from, dtype).ok_or(Unsupported::Cast(from, dtype))?
             }
         })
+    }
+
+    /// The bits of a value as another dtype of the same width.
+    fn bitcast(&mut self, x: Val, from: DType, to: DType) -> Val {
+        let v = &mut self.v;
+        if to.size() != 2 {
+            return elements::wrap(v, x, to);
+        }
+        // Through the bits in the low half of a lane, what is above them zeros or the sign.
+        let bits = match from {
+            DType::BF16 => v.i_shr(x, 16),
+            DType::F16 => {
+                let h = elements::f16_bits(v, x);
+                v.make(Op::Rm, ops::MOVZX_W, 4, 4, 0, &[h])
+            }
+            _ => x,
+        };
+        match to {
+            DType::BF16 => v.i_shl(bits, 16),
+            DType::F16 => {
+                let low = elements::wrap(v, bits, DType::U16);
+                let h = pack_words(v, low);
+                v.make(Op::Rm, ops::F16_F32, 4, 4, 0, &[h])
+            }
+            _ => elements::wrap(v, bits, to),
+        }
     }
 
     /// A sum that takes in a product.
@@ -297,12 +324,12 @@ impl<'a> Lower<'a> {
     /// A full vector of elements, narrow integers widened; 16-bit floats as their bits, but f16 from memory as f32.
     fn neighbours(&mut self, aux: u64, dtype: DType) -> Val {
         let (code, lane) = match dtype {
-            DType::F64 | DType::I64 => (ops::MOVUPS[1], 8),
+            DType::F64 | DType::I64 | DType::U64 => (ops::MOVUPS[1], 8),
             DType::F32 | DType::I32 | DType::U32 => (ops::MOVUPS[0], 4),
             DType::I8 => (ops::MOVSX_B, 4),
             DType::U8 | DType::Bool => (ops::MOVZX_B, 4),
             DType::I16 => (ops::MOVSX_W, 4),
-            DType::BF16 => (ops::MOVZX_W, 4),
+            DType::BF16 | DType::U16 => (ops::MOVZX_W, 4),
             DType::F16 => (ops::F16_F32, 4),
         };
         let (len, class) = (self.v.len(lane), Class::Vector);
@@ -400,7 +427,7 @@ impl<'a> Lower<'a> {
     /// What is to be written, put together with what is there.
     fn combined(&mut self, op: Monoid, access: u16, a: Access, x: Val) -> Result<Val, Unsupported> {
         let dtype = a.dtype;
-        if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64) {
+        if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64) {
             return Err(Unsupported::Fold(op, dtype));
         }
         if let Some((code, true)) = elements::fold_code(self.v.isa, op, dtype)
@@ -441,7 +468,7 @@ impl<'a> Lower<'a> {
         let v = &mut self.v;
         let x = if dtype.is_int() && dtype.size() < 4 { unwrapped(v, x, 8 * dtype.size() as u8) } else { x };
         let (code, len, x): (Code, u8, Val) = match (dtype, v.masks()) {
-            (DType::F64 | DType::I64, _) => (ops::MOVUPS_STORE[1], v.len(8), x),
+            (DType::F64 | DType::I64 | DType::U64, _) => (ops::MOVUPS_STORE[1], v.len(8), x),
             (DType::F32 | DType::I32 | DType::U32, _) => (ops::MOVUPS_STORE[0], v.len(4), x),
             (DType::F16, true) => (ops::F32_F16, v.len(4), x),
             (DType::I8 | DType::U8 | DType::Bool, true) => (ops::MOV_DB, v.len(4), x),
@@ -449,7 +476,7 @@ impl<'a> Lower<'a> {
             (_, false) => {
                 let x = match dtype {
                     DType::F16 => elements::f16_bits(v, x),
-                    DType::BF16 | DType::I16 => pack_words(v, x),
+                    DType::BF16 | DType::I16 | DType::U16 => pack_words(v, x),
                     _ => pack_bytes(v, x),
                 };
                 match v.lanes * dtype.size() {

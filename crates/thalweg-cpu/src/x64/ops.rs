@@ -114,6 +114,9 @@ pub const CVT_F32_F64: Code = c(1, 0, 0x5A, 0).tuple(1);
 pub const CVT_I64_F64: Code = c(1, 2, 0xE6, 1);
 pub const CVT_I64_F32: Code = c(1, 0, 0x5B, 1);
 pub const CVTT_F64_I64: Code = c(1, 1, 0x7A, 1);
+pub const CVT_U64_F64: Code = c(1, 2, 0x7A, 1);
+pub const CVT_U64_F32: Code = c(1, 3, 0x7A, 1);
+pub const CVTT_F64_U64: Code = c(1, 1, 0x78, 1);
 
 pub const MOVZX_B: Code = c(2, 1, 0x31, 0).whole().tuple(2);
 pub const MOVZX_W: Code = c(2, 1, 0x33, 0).whole().tuple(1);

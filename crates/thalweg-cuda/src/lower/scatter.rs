@@ -34,7 +34,7 @@ fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usiz
     if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
         return Way::Lines(op);
     }
-    let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32);
+    let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
     if atomic && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
         return Way::AtOnce(op);
     }

@@ -2,7 +2,7 @@
 
 use super::elements::expression;
 use super::looped;
-use super::types::{cast, constant, held, scalar};
+use super::types::{bitcast, cast, constant, held, scalar};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
@@ -90,6 +90,7 @@ pub fn statements(body: &Body, names: &Names, indent: &str) -> String {
                 expression(op, body.operand_dtype(id), &args)
             }
             Node::Cast { dtype, arg } => cast(body.dtype(arg), dtype, &name(arg)),
+            Node::Bitcast { dtype, arg } => bitcast(body.dtype(arg), dtype, &name(arg)),
             Node::Value { slot, .. } => (names.value)(slot),
             Node::Loop { of, .. } => {
                 let args: Vec<String> = body.args(id).map(name).collect();

@@ -173,10 +173,16 @@ template <> struct Int<i16> { static constexpr i64 low = -32768, high = 32767; s
 template <> struct Int<i32> { static constexpr i64 low = -2147483647ll - 1, high = 2147483647ll; static constexpr bool sign = true; };
 template <> struct Int<i64> { static constexpr i64 low = -9223372036854775807ll - 1, high = 9223372036854775807ll; static constexpr bool sign = true; };
 template <> struct Int<u8> { static constexpr i64 low = 0, high = 255; static constexpr bool sign = false; };
+template <> struct Int<u16> { static constexpr i64 low = 0, high = 65535; static constexpr bool sign = false; };
 template <> struct Int<u32> { static constexpr i64 low = 0, high = 4294967295ll; static constexpr bool sign = false; };
+template <> struct Int<u64> { static constexpr u64 low = 0, high = ~0ull; static constexpr bool sign = false; };
 template <class T, class F> FN T to_int(F v) {
   if (v != v) return 0;
-  if constexpr (sizeof(T) == 8) {
+  if constexpr (sizeof(T) == 8 && !Int<T>::sign) {
+    if (v >= (F)18446744073709551616.0) return Int<T>::high;
+    if (v < (F)0) return 0;
+    return (T)v;
+  } else if constexpr (sizeof(T) == 8) {
     if (v >= (F)9223372036854775808.0) return Int<T>::high;
     if (v < (F)-9223372036854775808.0) return Int<T>::low;
     return (T)v;

@@ -36,7 +36,7 @@ pub(super) fn key(dtype: DType) -> String {
             "const float v = {}; const u32 b = raw; Key key = v != v ? 0xffffu : v == 0 ? 0x8000u : b >> 15 ? (u16)~b : b | 0x8000u;",
             unpack(dtype, "raw")
         ),
-        DType::U8 | DType::U32 | DType::Bool => "Key key = raw;".into(),
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => "Key key = raw;".into(),
         DType::I64 => "Key key = (u64)raw ^ 1ull << 63;".into(),
         DType::I8 => "Key key = (u8)raw ^ 0x80u;".into(),
         DType::I16 => "Key key = (u16)raw ^ 0x8000u;".into(),

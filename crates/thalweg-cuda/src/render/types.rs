@@ -13,7 +13,9 @@ pub fn stored(dtype: DType) -> &'static str {
         DType::I32 => "i32",
         DType::I64 => "i64",
         DType::U8 | DType::Bool => "u8",
+        DType::U16 => "u16",
         DType::U32 => "u32",
+        DType::U64 => "u64",
     }
 }
 
@@ -65,6 +67,7 @@ pub fn constant(dtype: DType, bits: u64) -> String {
         }
         DType::Bool => format!("{}", bits != 0),
         DType::I64 => format!("(i64)0x{bits:x}ull"),
+        DType::U64 => format!("0x{bits:x}ull"),
         DType::U32 => format!("{}u", scalar.to_i64()),
         DType::I32 => format!("(i32)0x{:x}u", bits as u32),
         _ => format!("({}){}", held(dtype), scalar.to_i64()),
@@ -89,9 +92,9 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     match (from, to) {
         (a, b) if a == b => x.into(),
         (_, Bool) => format!("({x} != 0)"),
-        // All of bool, i8, i16 and u8 are exact in f32; others round once, on their way through f64 where that is
+        // All of bool and the integers of 8 and 16 bits are exact in f32; others round once, on their way through f64 where that is
         // exact.
-        (Bool | DType::I8 | DType::I16 | DType::U8 | F32 | BF16 | F16, t) if narrow(t) => {
+        (Bool | DType::I8 | DType::I16 | DType::U8 | DType::U16 | F32 | BF16 | F16, t) if narrow(t) => {
             format!("round_{}((float){x})", name(t))
         }
         (DType::I64, t) if narrow(t) => format!("{}_of(odd_f64({x}))", name(t)),
@@ -100,5 +103,23 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
         (f, F32 | F64) if f.is_float() || f.is_int() || f == Bool => format!("({}){x}", held(to)),
         (f, t) if f.is_float() && t.is_int() => format!("to_int<{}>({x})", held(t)),
         (_, t) => format!("({}){x}", held(t)),
+    }
+}
+
+/// The bits of a value of one dtype as another of the same width.
+pub fn bitcast(from: DType, to: DType, x: &str) -> String {
+    let bits = match from {
+        DType::F32 => format!("f32_bits({x})"),
+        DType::F64 => format!("__double_as_longlong({x})"),
+        DType::BF16 => format!("bits_bf16({x})"),
+        DType::F16 => format!("to_f16({x})"),
+        _ => x.into(),
+    };
+    match to {
+        DType::F32 => format!("bits_f32((u32){bits})"),
+        DType::F64 => format!("__longlong_as_double((i64){bits})"),
+        DType::BF16 => format!("from_bf16((u16){bits})"),
+        DType::F16 => format!("from_f16((u16){bits})"),
+        _ => format!("({}){bits}", held(to)),
     }
 }

@@ -163,6 +163,8 @@ fn classify(body: &Body, passes: &Passes, id: NodeId, evaluations: u64, wide: u6
             work.convert += if body.accesses[access as usize].dtype.size() < 4 { n } else { 0 };
         }
         Node::Cast { dtype, arg } if dtype != body.dtype(arg) => work.convert += n,
+        // Nothing but of what is held in wider lanes.
+        Node::Bitcast { dtype, .. } if dtype.size() == 2 => work.convert += n,
         Node::Index { .. } | Node::Valid { .. } => work.simple += n,
         Node::Element { op, dtype, .. } => {
             let operand = body.operand_dtype(id);

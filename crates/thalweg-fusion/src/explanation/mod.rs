@@ -432,6 +432,7 @@ fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {
     let scalar = |n: usize| match Scalar::from_bits(ix.seg.scalars[ix.scalar(i, n)], dtype) {
         Scalar::Float(v) => format!("{v:.6}").trim_end_matches('0').trim_end_matches('.').to_string(),
         Scalar::Int(v) => v.to_string(),
+        Scalar::Unsigned(v) => v.to_string(),
         Scalar::Bool(v) => v.to_string(),
     };
     let named = |(n, a): (usize, Arg)| match a {

@@ -420,7 +420,7 @@ fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
             SHOWS * elements * wide * cost.max(1.0) * addition / threads
         }
         Op::Loop(l) => SHOWS * elements * wide * l.cost() as f64 * costs.simple / threads,
-        Op::Cast => SHOWS * elements * wide * costs.convert / threads,
+        Op::Cast | Op::Bitcast => SHOWS * elements * wide * costs.convert / threads,
         Op::Random(_) => SHOWS * elements * wide * RANDOM * costs.simple / threads,
         Op::Full | Op::Iota | Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window => 0.0,
         Op::Pad | Op::Cat | Op::Put => SHOWS * elements * costs.simple / threads,

@@ -150,7 +150,7 @@ fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize,
         let (dtype, operand) = (ix.seg.ops[i].dtype, rows::operand(ix, i));
         stores.contains(&i)
             && op.plain().is_some()
-            && matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64)
+            && matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64)
             && (ix.dtype(operand), ix.shape(operand)) == (dtype, shape)
             // Complete only after the launch.
             && !reach.ops.iter().any(|&o| ix.tensors(o).any(|(_, v)| v == ValueId::Op(i)))

@@ -191,7 +191,7 @@ impl Generator {
         let (op, border) = match self.rng.bool() {
             true => (Add, Scalar::Int(0)),
             false if dtype.is_float() => (Maximum, Scalar::Float(f64::NEG_INFINITY)),
-            false => (Maximum, Scalar::Int(dtype.int_range().0)),
+            false => (Maximum, Scalar::int_bounds(dtype).0),
         };
         let mut x = self.padded(x, &windows, border)?;
         for (i, w) in windows.iter().enumerate().rev() {

@@ -1,5 +1,31 @@
 //! Integer arithmetic that takes more than an instruction, as the table means it: in i64, of which a narrower dtype takes
-//! the low bits ([`crate::DType::wrap`]). The interpreter and the portable engine both run this.
+//! the low bits ([`crate::DType::wrap`]), and in u64. The interpreter and the portable engine both run this.
+
+/// The quotient of unsigned integers; 0 of a division by 0.
+#[inline(always)]
+pub fn div_unsigned(a: u64, b: u64) -> u64 {
+    a.checked_div(b).unwrap_or(0)
+}
+
+/// The remainder of unsigned integers; 0 of a division by 0.
+#[inline(always)]
+pub fn rem_unsigned(a: u64, b: u64) -> u64 {
+    a.checked_rem(b).unwrap_or(0)
+}
+
+/// The power of unsigned integers.
+#[inline(always)]
+pub fn pow_unsigned(a: u64, b: u64) -> u64 {
+    let (mut base, mut exp, mut out) = (a, b, 1u64);
+    while exp > 0 {
+        if exp & 1 == 1 {
+            out = out.wrapping_mul(base);
+        }
+        base = base.wrapping_mul(base);
+        exp >>= 1;
+    }
+    out
+}
 
 /// The quotient toward zero; 0 of a division by 0.
 #[inline(always)]

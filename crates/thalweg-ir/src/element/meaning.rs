@@ -54,6 +54,9 @@ pub(super) fn shl(a: i64, n: i64, dtype: DType) -> i64 {
 }
 
 pub(super) fn shr(a: i64, n: i64, dtype: DType) -> i64 {
-    // Values are held sign- or zero-extended, so an arithmetic shift serves both.
+    if dtype == DType::U64 {
+        return if (0..64).contains(&n) { (a as u64 >> n) as i64 } else { 0 };
+    }
+    // Narrower values are held sign- or zero-extended, so an arithmetic shift serves both.
     if (0..bits(dtype)).contains(&n) { a >> n } else { a >> 63 }
 }

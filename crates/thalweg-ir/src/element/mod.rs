@@ -227,7 +227,7 @@ pub enum Output {
     Bool,
 }
 
-/// What an operation computes, on exact values: floats as f64, integers and bool as i64.
+/// What an operation computes, on exact values: floats as f64, integers and bool as i64, u64 as the i64 of its bits.
 ///
 /// The caller rounds or wraps the result to the output dtype.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use super::integers;
 use super::meaning::{self as m, b};
 use super::{Build, Classes, Derivative, ElementOp, Expansion, Expr, Meaning, Output, Row};
+use crate::DType;
 use ElementOp::*;
 
 /// A row of a unary operation on floats only.
@@ -98,6 +99,21 @@ const fn int_only(
     row
 }
 
+/// A meaning on integers that is another one on u64, whose elements are given and taken as their bits.
+macro_rules! ints {
+    (|$($x:ident),+| $signed:expr, unsigned $unsigned:expr) => {
+        |x, d| {
+            if d == DType::U64 {
+                let [$($x),+] = std::array::from_fn(|i| x[i] as u64);
+                return ($unsigned) as i64;
+            }
+            let [$($x),+] = std::array::from_fn(|i| x[i]);
+            ($signed) as i64
+        }
+    };
+    (|$($x:ident),+| $both:expr) => { ints!(|$($x),+| $both, unsigned $both) };
+}
+
 // Short forms for expansions and derivatives.
 fn k(g: &mut dyn Build, like: Expr, v: f64) -> Expr {
     g.constant(like, v)
@@ -159,12 +175,12 @@ pub static ROWS: &[Row] = &[
         .grad(|g, x, _| vec![Some(k(g, x[0], -1.0))]),
     float1(Abs, "abs", 1, |x| x[0].abs())
         .takes(Classes::NUMBER)
-        .int(|x, _| x[0].wrapping_abs())
+        .int(ints!(|a| a.wrapping_abs(), unsigned a))
         .grad(|g, x, _| vec![Some(u(g, Sign, x[0]))])
         .kink("0 at 0"),
     float1(Sign, "sign", 3, |x| m::sign(x[0]))
         .takes(Classes::NUMBER)
-        .int(|x, _| x[0].signum())
+        .int(ints!(|a| a.signum(), unsigned a.min(1)))
         .expand(|g, x| {
             let (zero, one, minus) = (k(g, x[0], 0.0), k(g, x[0], 1.0), k(g, x[0], -1.0));
             let (above, below, equal) = (o(g, Gt, x[0], zero), o(g, Lt, x[0], zero), o(g, Eq, x[0], zero));
@@ -417,7 +433,7 @@ pub static ROWS: &[Row] = &[
         .function(4),
     float1(Relu, "relu", 1, |x| if x[0] <= 0.0 { 0.0 } else { x[0] })
         .takes(Classes::NUMBER)
-        .int(|x, _| x[0].max(0))
+        .int(ints!(|a| a.max(0), unsigned a))
         .expand(|g, x| {
             let zero = k(g, x[0], 0.0);
             let below = o(g, Le, x[0], zero);
@@ -454,31 +470,52 @@ pub static ROWS: &[Row] = &[
     number2(Mul, "mul", 1, |x| x[0] * x[1], |x, _| x[0].wrapping_mul(x[1]))
         .commutes()
         .grad(|_, x, _| vec![Some(x[1]), Some(x[0])]),
-    number2(Div, "div", 5, |x| x[0] / x[1], |x, _| integers::div(x[0], x[1])).grad(|g, x, y| {
-        let (r, q) = (inv(g, x[1]), o(g, Div, y, x[1]));
-        vec![Some(r), Some(u(g, Neg, q))]
-    }),
-    number2(FloorDiv, "floor_div", 6, |x| libm::floor(x[0] / x[1]), |x, _| integers::floor_div(x[0], x[1])).flat(),
-    number2(Rem, "rem", 12, |x| m::rem(x[0], x[1]), |x, _| integers::rem(x[0], x[1])).grad(|g, x, _| {
+    number2(Div, "div", 5, |x| x[0] / x[1], ints!(|a, b| integers::div(a, b), unsigned integers::div_unsigned(a, b)))
+        .grad(|g, x, y| {
+            let (r, q) = (inv(g, x[1]), o(g, Div, y, x[1]));
+            vec![Some(r), Some(u(g, Neg, q))]
+        }),
+    number2(
+        FloorDiv,
+        "floor_div",
+        6,
+        |x| libm::floor(x[0] / x[1]),
+        ints!(|a, b| integers::floor_div(a, b), unsigned integers::div_unsigned(a, b)),
+    )
+    .flat(),
+    number2(
+        Rem,
+        "rem",
+        12,
+        |x| m::rem(x[0], x[1]),
+        ints!(|a, b| integers::rem(a, b), unsigned integers::rem_unsigned(a, b)),
+    )
+    .grad(|g, x, _| {
         let q = o(g, FloorDiv, x[0], x[1]);
         vec![Some(k(g, x[0], 1.0)), Some(u(g, Neg, q))]
     }),
-    number2(Pow, "pow", 75, |x| libm::pow(x[0], x[1]), |x, _| integers::pow(x[0], x[1]))
-        .grad(|g, x, y| {
-            // b·a^(b-1), 0 where b is 0, and y·ln a (0 where a is 0 and the power is 0 too).
-            let (one, none) = (k(g, x[1], 1.0), k(g, x[1], 0.0));
-            let less = o(g, Sub, x[1], one);
-            let p = o(g, Pow, x[0], less);
-            let da = o(g, Mul, x[1], p);
-            let varies = o(g, Ne, x[1], none);
-            let l = u(g, Log, x[0]);
-            let t = o(g, Mul, y, l);
-            let zero = k(g, y, 0.0);
-            let nonzero = o(g, Ne, y, zero);
-            vec![Some(gate(g, varies, da)), Some(gate(g, nonzero, t))]
-        })
-        .function(4),
-    number2(Minimum, "minimum", 2, |x| m::minimum(x[0], x[1]), |x, _| x[0].min(x[1]))
+    number2(
+        Pow,
+        "pow",
+        75,
+        |x| libm::pow(x[0], x[1]),
+        ints!(|a, b| integers::pow(a, b), unsigned integers::pow_unsigned(a, b)),
+    )
+    .grad(|g, x, y| {
+        // b·a^(b-1), 0 where b is 0, and y·ln a (0 where a is 0 and the power is 0 too).
+        let (one, none) = (k(g, x[1], 1.0), k(g, x[1], 0.0));
+        let less = o(g, Sub, x[1], one);
+        let p = o(g, Pow, x[0], less);
+        let da = o(g, Mul, x[1], p);
+        let varies = o(g, Ne, x[1], none);
+        let l = u(g, Log, x[0]);
+        let t = o(g, Mul, y, l);
+        let zero = k(g, y, 0.0);
+        let nonzero = o(g, Ne, y, zero);
+        vec![Some(gate(g, varies, da)), Some(gate(g, nonzero, t))]
+    })
+    .function(4),
+    number2(Minimum, "minimum", 2, |x| m::minimum(x[0], x[1]), ints!(|a, b| a.min(b)))
         .commutes()
         .grad(|g, x, _| {
             let (one, half, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.5), k(g, x[0], 0.0));
@@ -487,7 +524,7 @@ pub static ROWS: &[Row] = &[
             vec![Some(pick(g, less, one, rest)), Some(pick(g, less, zero, other))]
         })
         .kink("half to each where they are equal"),
-    number2(Maximum, "maximum", 2, |x| m::maximum(x[0], x[1]), |x, _| x[0].max(x[1]))
+    number2(Maximum, "maximum", 2, |x| m::maximum(x[0], x[1]), ints!(|a, b| a.max(b)))
         .commutes()
         .grad(|g, x, _| {
             let (one, half, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.5), k(g, x[0], 0.0));
@@ -561,10 +598,10 @@ pub static ROWS: &[Row] = &[
         .kink("NaN where both are 0"),
     number2(Eq, "eq", 1, |x| b(x[0] == x[1]), |x, _| (x[0] == x[1]) as i64).takes(Classes::ANY).bool().commutes(),
     number2(Ne, "ne", 1, |x| b(x[0] != x[1]), |x, _| (x[0] != x[1]) as i64).takes(Classes::ANY).bool().commutes(),
-    number2(Lt, "lt", 1, |x| b(x[0] < x[1]), |x, _| (x[0] < x[1]) as i64).bool(),
-    number2(Le, "le", 1, |x| b(x[0] <= x[1]), |x, _| (x[0] <= x[1]) as i64).bool(),
-    number2(Gt, "gt", 1, |x| b(x[0] > x[1]), |x, _| (x[0] > x[1]) as i64).bool(),
-    number2(Ge, "ge", 1, |x| b(x[0] >= x[1]), |x, _| (x[0] >= x[1]) as i64).bool(),
+    number2(Lt, "lt", 1, |x| b(x[0] < x[1]), ints!(|a, b| a < b)).bool(),
+    number2(Le, "le", 1, |x| b(x[0] <= x[1]), ints!(|a, b| a <= b)).bool(),
+    number2(Gt, "gt", 1, |x| b(x[0] > x[1]), ints!(|a, b| a > b)).bool(),
+    number2(Ge, "ge", 1, |x| b(x[0] >= x[1]), ints!(|a, b| a >= b)).bool(),
     int_only(And, "and", 2, Classes::BOOL, |x, _| x[0] & x[1]).commutes(),
     int_only(Or, "or", 2, Classes::BOOL, |x, _| x[0] | x[1]).commutes(),
     int_only(Xor, "xor", 2, Classes::BOOL, |x, _| x[0] ^ x[1]).commutes(),
@@ -584,7 +621,7 @@ pub static ROWS: &[Row] = &[
     float1(Clamp, "clamp", 4, |x| m::minimum(m::maximum(x[0], x[1]), x[2]))
         .arity(3)
         .takes(Classes::NUMBER)
-        .int(|x, _| x[0].max(x[1]).min(x[2]))
+        .int(ints!(|a, b, c| a.max(b).min(c)))
         .expand(|g, x| {
             let t = o(g, Maximum, x[0], x[1]);
             o(g, Minimum, t, x[2])

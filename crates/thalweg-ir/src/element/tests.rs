@@ -200,6 +200,28 @@ fn integer_corners() {
     assert_eq!(i(ElementOp::Abs, &[-128], DType::I8), -128);
     assert_eq!(i(ElementOp::Pow, &[-1, -3], DType::I32), -1);
     assert_eq!(i(ElementOp::Pow, &[3, 5], DType::U8), 243);
+    assert_eq!(i(ElementOp::Sub, &[0, 1], DType::U16), 65_535);
+    let (top, most) = (i64::MIN, -1);
+    let u = |op: ElementOp, x: &[i64]| i(op, x, DType::U64) as u64;
+    assert_eq!(u(ElementOp::Div, &[most, 2]), u64::MAX / 2);
+    assert_eq!(u(ElementOp::FloorDiv, &[top, most]), 0);
+    assert_eq!(u(ElementOp::Rem, &[most, top]), u64::MAX % (1 << 63));
+    assert_eq!(u(ElementOp::Maximum, &[most, 1]), u64::MAX);
+    assert_eq!(u(ElementOp::Minimum, &[most, 1]), 1);
+    assert_eq!(u(ElementOp::Clamp, &[top, 1, 7]), 7);
+    assert_eq!((u(ElementOp::Lt, &[most, 1]), u(ElementOp::Ge, &[top, 1])), (0, 1));
+    assert_eq!(
+        (u(ElementOp::Sign, &[most]), u(ElementOp::Abs, &[top]), u(ElementOp::Relu, &[top])),
+        (1, 1 << 63, 1 << 63)
+    );
+    assert_eq!(
+        (u(ElementOp::Shr, &[most, 60]), u(ElementOp::Shr, &[most, most]), u(ElementOp::Shl, &[most, 64])),
+        (15, 0, 0)
+    );
+    assert_eq!(
+        u(ElementOp::Pow, &[3, most]),
+        3u64.wrapping_pow(u32::MAX).wrapping_mul(u(ElementOp::Pow, &[3, !0xFFFF_FFFF]))
+    );
     let f = |op: ElementOp, x: &[f64]| (op.row().meaning.float.unwrap())(x);
     assert_eq!(f(ElementOp::Round, &[2.5]), 2.0);
     assert_eq!(f(ElementOp::Rem, &[-7.0, 3.0]), 2.0);

@@ -13,7 +13,8 @@ pub struct Evaluate {
 impl Evaluate {
     /// A value of a dtype, which it is representable in.
     pub fn given(&mut self, value: Scalar, dtype: DType) -> Expr {
-        let value = if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::Int(value.to_i64()) };
+        let value =
+            if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::integer(value.to_i64(), dtype) };
         self.values.push((value, dtype));
         Expr(self.values.len() as u32 - 1)
     }

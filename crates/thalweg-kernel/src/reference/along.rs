@@ -4,13 +4,13 @@ use super::{Array, ravel, unravel};
 use crate::order::{self, SCAN_BLOCK};
 use std::cmp::Ordering;
 use thalweg_ir::monoid::Partial;
-use thalweg_ir::{COMPONENT, DType, Loop, Op, REVERSE, RelOp, Scalar, ScanOp, ScatterOp, Shape};
+use thalweg_ir::{COMPONENT, DType, Loop, Monoid, Op, REVERSE, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 
 /// The order that sorts go by: numbers as they are (-0 and +0 alike), NaN above all of them.
 pub fn order(a: Scalar, b: Scalar) -> Ordering {
     match (a, b) {
         (Scalar::Float(a), Scalar::Float(b)) => a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
-        _ => a.to_i64().cmp(&b.to_i64()),
+        _ => a.to_i128().cmp(&b.to_i128()),
     }
 }
 
@@ -72,7 +72,7 @@ pub fn scan_row(op: ScanOp, reverse: bool, dtype: DType, row: &[Scalar]) -> Vec<
     }
     let monoid = op.monoid().expect("what is no sort runs a monoid");
     assert!(monoid.row().takes.has(dtype) || dtype == DType::Bool, "{}: takes no {dtype}", op.name());
-    let carried = if dtype.is_float() { DType::F64 } else { DType::I64 };
+    let carried = if dtype.is_float() { DType::F64 } else { Monoid::widest(dtype) };
     let mut out = vec![Scalar::Int(0); row.len()];
     let mut places: Vec<usize> = (0..row.len()).collect();
     if reverse {
@@ -153,11 +153,11 @@ pub(super) fn scatter(op: ScatterOp, axis: usize, args: [&Array; 3], dtype: DTyp
 /// What a scatter makes of an element and the value that meets it.
 pub fn put(op: ScatterOp, dtype: DType, old: Scalar, value: Scalar) -> Scalar {
     let Some(monoid) = op.monoid() else { return value };
-    let carried = if dtype.is_float() { DType::F64 } else { DType::I64 };
+    let carried = if dtype.is_float() { DType::F64 } else { Monoid::widest(dtype) };
     let mut both = Partial::of(monoid, carried, old);
     both.push(value);
     match both.result() {
         Scalar::Float(v) => Scalar::Float(dtype.round(v)),
-        other => Scalar::Int(dtype.wrap(other.to_i64())),
+        other => Scalar::integer(dtype.wrap(other.to_i64()), dtype),
     }
 }

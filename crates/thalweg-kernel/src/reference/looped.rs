@@ -39,7 +39,7 @@ pub fn combined(of: Loop, before: &[Scalar], after: &[Scalar]) -> Vec<Scalar> {
 
 /// A scalar in the form that values of the dtype have.
 fn held(value: Scalar, dtype: DType) -> Scalar {
-    if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::Int(value.to_i64()) }
+    if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::integer(value.to_i64(), dtype) }
 }
 
 struct Turn {
@@ -70,7 +70,8 @@ impl Turn {
                         held(Scalar::Float(out.round(y)), out)
                     } else {
                         let x = [0, 1, 2].map(|k| value(&args[k]).to_i64());
-                        Scalar::Int(out.wrap(row.meaning.int.expect("defined on integers")(&x[..n], operand)))
+                        let y = row.meaning.int.expect("defined on integers")(&x[..n], operand);
+                        Scalar::integer(out.wrap(y), out)
                     }
                 }
                 RegionNode::Result { of, number } => {

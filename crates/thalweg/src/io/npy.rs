@@ -83,7 +83,9 @@ fn code(dtype: DType) -> &'static str {
         DType::I32 => "i4",
         DType::I64 => "i8",
         DType::U8 => "u1",
+        DType::U16 => "u2",
         DType::U32 => "u4",
+        DType::U64 => "u8",
         DType::Bool => "b1",
     }
 }

@@ -178,7 +178,9 @@ fn code(dtype: DType) -> &'static str {
         DType::I32 => "I32",
         DType::I64 => "I64",
         DType::U8 => "U8",
+        DType::U16 => "U16",
         DType::U32 => "U32",
+        DType::U64 => "U64",
         DType::Bool => "BOOL",
     }
 }
@@ -190,8 +192,7 @@ fn bits(dtype: &str) -> Option<usize> {
         "F4" => Some(4),
         "F6_E2M3" | "F6_E3M2" => Some(6),
         "F8_E4M3" | "F8_E5M2" | "F8_E8M0" | "F8_E4M3FNUZ" | "F8_E5M2FNUZ" => Some(8),
-        "U16" => Some(16),
-        "U64" | "C64" => Some(64),
+        "C64" => Some(64),
         _ => None,
     })
 }

@@ -457,7 +457,10 @@ fn on_numbers(op: ElementOp, dtype: DType, args: &[Scalar]) -> Scalar {
     let (out, n) = (op.output(dtype), args.len());
     let result = match dtype.is_float() {
         true => Scalar::Float(on_floats(op, out, &std::array::from_fn::<f64, 3, _>(|i| args[i % n].to_f64())[..n])),
-        false => Scalar::Int(on_ints(op, dtype, &std::array::from_fn::<i64, 3, _>(|i| args[i % n].to_i64())[..n])),
+        false => {
+            let y = on_ints(op, dtype, &std::array::from_fn::<i64, 3, _>(|i| args[i % n].to_i64())[..n]);
+            Scalar::integer(y, out)
+        }
     };
     Scalar::from_bits(result.to_bits(out), out)
 }

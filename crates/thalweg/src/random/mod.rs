@@ -126,7 +126,8 @@ impl Generator {
         self.randint_with(range, shape, Options::default())
     }
 
-    /// Integers of a range, its end excluded, of any number dtype (i64 unless said otherwise), on a device.
+    /// Integers of a range, its end excluded, of any number dtype (i64 unless said otherwise), on a device. Of u64 the
+    /// range is one of i64, too: those below 2⁶³.
     ///
     /// # Panics
     /// When the range is empty or the dtype does not hold it.
@@ -141,7 +142,10 @@ impl Generator {
         }
         if dtype.is_int() {
             let (least, most) = dtype.int_range();
-            assert!(low >= least && high - 1 <= most, "randint: the range {low}..{high} does not fit {dtype}");
+            assert!(
+                low as i128 >= least && high as i128 - 1 <= most,
+                "randint: the range {low}..{high} does not fit {dtype}"
+            );
         }
         let size = high.checked_sub(low);
         let mut bits = || self.draw(RandomKind::Bits, DType::U32, shape, options.device).cast(DType::I64);

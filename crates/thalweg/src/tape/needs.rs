@@ -82,8 +82,15 @@ pub(crate) fn carried(op: Op) -> u8 {
     match op {
         Op::Element(e) => Partials::of(e)
             .map_or(0, |p| p.by.iter().enumerate().fold(0, |mask, (i, d)| mask | (d.is_some() as u8) << i)),
-        // A call of a kernel has refused what would flow there.
-        Op::Full | Op::Iota | Op::Random(_) | Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Foreign(_) => 0,
+        // A call of a kernel, and a bitcast, has refused what would flow there.
+        Op::Bitcast
+        | Op::Full
+        | Op::Iota
+        | Op::Random(_)
+        | Op::Loop(_)
+        | Op::FoldBy(_)
+        | Op::ScanBy(_)
+        | Op::Foreign(_) => 0,
         Op::Cast | Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window | Op::Pad => 1,
         Op::Cat | Op::Put | Op::Matmul => 0b11,
         Op::Reduce(ReduceOp::Any | ReduceOp::All | ReduceOp::ArgMax | ReduceOp::ArgMin) => 0,

@@ -79,7 +79,7 @@ fn bits_are_counted_as_rust_counts_them() {
             assert_eq!(x.trailing_zeros().to_vec::<$t>().unwrap(), of(|v| v.trailing_zeros()), "{}", stringify!($t));
         })*};
     }
-    check!(i8, i16, i32, i64, u8, u32);
+    check!(i8, i16, i32, i64, u8, u16, u32, u64);
 }
 
 #[test]

@@ -10,6 +10,8 @@ mod kernels;
 mod rows;
 mod scans;
 mod scatters;
+#[path = "../unsigned/cases.rs"]
+mod unsigned;
 
 use std::thread;
 use thalweg::prelude::*;
@@ -46,6 +48,18 @@ fn message(x: &Tensor) -> String {
         Error::Failed(cause) => format!("failed: {cause}"),
         other => panic!("{other}"),
     }
+}
+
+#[test]
+fn unsigned_integers_are_those_of_rust() {
+    let before = thalweg::set_default_device(Some(emulated()));
+    unsigned::wide_operations().check("a GPU");
+    unsigned::short_operations().check("a GPU");
+    unsigned::wide_rows().check("a GPU");
+    unsigned::short_rows().check("a GPU");
+    unsigned::conversions().check("a GPU");
+    unsigned::bits().check("a GPU");
+    thalweg::set_default_device(before);
 }
 
 #[test]

@@ -256,7 +256,7 @@ fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: Monoid, dtype: DType)
     let x = case.input(rng, dtype, lies, !matches!(fold, Monoid::Sum | Monoid::Prod));
     let acc = match dtype {
         DType::BF16 | DType::F16 => DType::F32,
-        DType::I8 | DType::I16 | DType::U8 | DType::Bool => DType::I32,
+        DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::Bool => DType::I32,
         d => d,
     };
     let x = case.b.cast(x, acc);

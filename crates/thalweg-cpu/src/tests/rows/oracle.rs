@@ -154,10 +154,12 @@ impl Point<'_> {
                     if dtype == DType::Bool { Scalar::Int(v as i64) } else { Scalar::Float(dtype.round(v)) }
                 } else {
                     let x: Vec<i64> = args.iter().map(|a| a.to_i64()).collect();
-                    Scalar::Int(dtype.wrap(op.row().meaning.int.unwrap()(&x, operand)))
+                    Scalar::integer(dtype.wrap(op.row().meaning.int.unwrap()(&x, operand)), dtype)
                 }
             }
-            Node::Combined { .. } | Node::Loop { .. } | Node::Looped { .. } => unreachable!("no body here has these"),
+            Node::Bitcast { .. } | Node::Combined { .. } | Node::Loop { .. } | Node::Looped { .. } => {
+                unreachable!("no body here has these")
+            }
             Node::Scanned { scan, .. } => self.known.scanned[scan as usize].as_ref().unwrap()[self.at.1],
             Node::Gather { access, offset, inside } => {
                 if self.value(inside).to_i64() == 0 {

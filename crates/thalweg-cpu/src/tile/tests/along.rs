@@ -10,7 +10,7 @@ use thalweg_kernel::order::{LANES, combine};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
 const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
-const FOLDED: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64];
+const FOLDED: [DType; 6] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64, DType::U64];
 
 fn per_row(operand: u16, dtype: DType) -> Access {
     Access { operand: Some(operand), dtype, class: AccessClass::Uniform, per_row: true }
@@ -197,7 +197,8 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
     use ElementOp::*;
     let mut next = numbers(seed);
     let mut pick = move |n: usize| next() as usize % n;
-    let dtypes = [DType::F32, DType::I32, DType::I8, DType::BF16, DType::F64, DType::I64, DType::U32];
+    let dtypes =
+        [DType::F32, DType::I32, DType::I8, DType::BF16, DType::F64, DType::I64, DType::U32, DType::U16, DType::U64];
     let mut b = BodyBuilder::new(pick(2) == 0);
     // Operation by operation, as the table says: sums take no products in.
     b.repeatable();

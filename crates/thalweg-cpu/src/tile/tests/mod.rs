@@ -306,8 +306,8 @@ fn every_conversion_is_what_the_table_says() {
             check(&body, &mut operands, &[], 600, 1, &exact);
         }
     }
-    assert_eq!(cast(Val::F(f64::NAN), DType::I32), Val::I(0));
-    assert_eq!(cast(Val::F(300.7), DType::U8), Val::I(255));
+    assert_eq!(cast(Val::F(f64::NAN), DType::F64, DType::I32), Val::I(0));
+    assert_eq!(cast(Val::F(300.7), DType::F64, DType::U8), Val::I(255));
     assert_eq!(decode(DType::I8, &encode(DType::I8, Val::I(-3))), Val::I(-3));
 }
 

@@ -58,16 +58,19 @@ fn hold(dtype: DType, v: f64, narrow: bool) -> f64 {
     }
 }
 
-pub fn cast(v: Val, to: DType) -> Val {
+/// Integers of u64 are their bits.
+pub fn cast(v: Val, from: DType, to: DType) -> Val {
     match (v, to.is_float(), to) {
+        (I(v), true, DType::F32) if from == DType::U64 => F(v as u64 as f32 as f64),
+        (I(v), true, _) if from == DType::U64 => F(to.round(v as u64 as f64)),
         (F(v), true, _) => F(to.round(v)),
         (I(v), true, DType::F32) => F(v as f32 as f64),
         (I(v), true, _) => F(to.round(v as f64)),
         (v, _, DType::Bool) => I((v.float() != 0.0) as i64),
         (F(v), _, _) => {
             let (lo, hi) = to.int_range();
-            // `as` saturates at i64, the clamp at the narrower range.
-            I((v as i64).clamp(lo, hi))
+            // `as` saturates at i128, the clamp at the narrower range.
+            I((v as i128).clamp(lo, hi) as i64)
         }
         (I(v), _, _) => I(to.wrap(v)),
     }
@@ -85,6 +88,7 @@ pub fn scalar(bits: u64, dtype: DType) -> Val {
     match Scalar::from_bits(bits, dtype) {
         Scalar::Float(v) => F(v),
         Scalar::Int(v) => I(v),
+        Scalar::Unsigned(v) => I(v as i64),
         Scalar::Bool(v) => I(v as i64),
     }
 }
@@ -127,9 +131,10 @@ pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], ro
             Node::Valid { access } => I((seen(access).position >= 0) as i64),
             Node::Scalar { slot, dtype } => scalar(scalars[slot as usize], dtype),
             Node::Const { bits, dtype } => scalar(bits, dtype),
+            Node::Bitcast { dtype, arg } => decode(dtype, &encode(body.dtype(arg), args[0])),
             Node::Cast { dtype, .. } => {
                 let from = body.dtype(body.args(id).next().unwrap());
-                if from == dtype && !from.is_float() { args[0] } else { cast(args[0], dtype) }
+                if from == dtype && !from.is_float() { args[0] } else { cast(args[0], from, dtype) }
             }
             Node::Element { op, dtype, .. } => {
                 let (meaning, operand) = (&op.row().meaning, body.operand_dtype(id));

@@ -9,7 +9,7 @@ use thalweg_kernel::order::combine;
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node};
 
 const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
-const FOLDED: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64];
+const FOLDED: [DType; 6] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64, DType::U64];
 
 /// A loaded value and its double, the first stored through an access of the class.
 fn body(dtype: DType, class: AccessClass, op: Option<Monoid>) -> Body {

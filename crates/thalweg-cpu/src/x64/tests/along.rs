@@ -11,7 +11,7 @@ use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::order::{self, LANES};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
-const FOLDED: [DType; 5] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64];
+const FOLDED: [DType; 6] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64, DType::U64];
 const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
 
 fn bits(v: Value, dtype: DType) -> u64 {

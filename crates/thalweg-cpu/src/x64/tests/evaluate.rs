@@ -45,7 +45,9 @@ pub fn read(p: &[u8], dtype: DType) -> Value {
         DType::I32 => Value::I(le!(i32) as i64),
         DType::I64 => Value::I(le!(i64)),
         DType::U8 | DType::Bool => Value::I(le!(u8) as i64),
+        DType::U16 => Value::I(le!(u16) as i64),
         DType::U32 => Value::I(le!(u32) as i64),
+        DType::U64 => Value::I(le!(i64)),
     }
 }
 
@@ -64,22 +66,34 @@ fn round(dtype: DType, v: f64) -> f64 {
     }
 }
 
+/// Integers of u64 are their bits.
 fn convert(v: Value, from: DType, to: DType) -> Value {
     match (v, to.compute()) {
         (Value::F(x), Compute::Mask) => Value::I((x != 0.0) as i64),
         (Value::I(x), Compute::Mask) => Value::I((x != 0) as i64),
         (Value::F(x), Compute::F32 | Compute::F64) => Value::F(round(to, x)),
+        (Value::I(x), Compute::F32) if to == DType::F32 && from == DType::U64 => Value::F(x as u64 as f32 as f64),
+        (Value::I(x), Compute::F32 | Compute::F64) if from == DType::U64 => Value::F(round(to, x as u64 as f64)),
         (Value::I(x), Compute::F32) if to == DType::F32 => Value::F(x as f32 as f64),
         (Value::I(x), Compute::F32 | Compute::F64) => Value::F(round(to, x as f64)),
         (Value::F(x), _) => {
             let (lo, hi) = to.int_range();
-            Value::I((x as i64).clamp(lo, hi))
+            Value::I((x as i128).clamp(lo, hi) as i64)
         }
-        (Value::I(x), _) => {
-            let _ = from;
-            Value::I(to.wrap(x))
-        }
+        (Value::I(x), _) => Value::I(to.wrap(x)),
     }
+}
+
+/// An element as it lies in memory, with room for a wider one.
+fn bytes(v: Value, dtype: DType) -> Vec<u8> {
+    let bits = match (v, dtype) {
+        (Value::F(x), DType::F32) => (x as f32).to_bits() as u64,
+        (Value::F(x), DType::BF16) => half::bf16::from_f64(x).to_bits() as u64,
+        (Value::F(x), DType::F16) => half::f16::from_f64(x).to_bits() as u64,
+        (Value::F(x), _) => x.to_bits(),
+        (Value::I(x), _) => x as u64,
+    };
+    bits.to_le_bytes().to_vec()
 }
 
 /// Memory and arguments of a call.
@@ -254,6 +268,7 @@ impl Launch {
                         Value::I(dtype.wrap((op.row().meaning.int.unwrap())(&x, o)))
                     }
                 }
+                Node::Bitcast { dtype, arg } => read(&bytes(args[0], body.dtype(arg)), dtype),
                 Node::Cast { dtype, arg } => convert(args[0], body.dtype(arg), dtype),
                 Node::Loop { of, .. } => {
                     let args: Vec<Scalar> = args.into_iter().map(to_scalar).collect();
@@ -312,6 +327,7 @@ pub fn from_scalar(s: Scalar) -> Value {
     match s {
         Scalar::Float(v) => Value::F(v),
         Scalar::Int(v) => Value::I(v),
+        Scalar::Unsigned(v) => Value::I(v as i64),
         Scalar::Bool(v) => Value::I(v as i64),
     }
 }

@@ -21,11 +21,24 @@ pub fn takes(op: ElementOp, dtype: DType) -> bool {
     let float_only = dtype.is_float() && op == ElementOp::Rem;
     op.row().takes.has(dtype)
         && !float_only
-        && !(dtype == DType::I64 && matches!(op, ElementOp::Div | ElementOp::FloorDiv | ElementOp::Rem))
+        && !(matches!(dtype, DType::I64 | DType::U64)
+            && matches!(op, ElementOp::Div | ElementOp::FloorDiv | ElementOp::Rem))
 }
 
 pub const CLASSES: [AccessClass; 5] =
     [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Reversed, AccessClass::Strided, AccessClass::Mapped];
+
+/// The bits of a value, of which those of a NaN and the sign of a zero are not said.
+fn bitcast(b: &mut BodyBuilder, x: NodeId, to: DType) -> NodeId {
+    let d = b.body().dtype(x);
+    if !d.is_float() {
+        return b.bitcast(x, to);
+    }
+    let (nan, zero) = (b.element(ElementOp::IsNan, &[x]), b.constant(Scalar::Float(0.0), d));
+    let number = b.element(ElementOp::Where, &[nan, zero, x]);
+    let number = b.element(ElementOp::Add, &[number, zero]);
+    b.bitcast(number, to)
+}
 
 pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
     let mut b = BodyBuilder::new(true);
@@ -59,7 +72,8 @@ pub fn random_body(r: &mut Rng, dtypes: &[DType], size: usize) -> Body {
         let d = b.body().dtype(x);
         if r.below(5) == 0 {
             let to = r.pick(dtypes);
-            nodes.push(b.cast(x, to));
+            let bits = to.size() == d.size() && to != DType::Bool && d != DType::Bool;
+            nodes.push(if bits && r.below(2) == 0 { bitcast(&mut b, x, to) } else { b.cast(x, to) });
             continue;
         }
         let op = r.pick(BASIC);

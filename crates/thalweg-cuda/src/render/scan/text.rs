@@ -37,7 +37,8 @@ pub struct Running {
 impl Running {
     /// Of elements of that dtype.
     pub fn new(op: ScanOp, dtype: DType) -> Running {
-        let (wide, carried) = if dtype.is_float() { ("double", DType::F64) } else { ("i64", DType::I64) };
+        let carried = if dtype.is_float() { DType::F64 } else { Monoid::widest(dtype) };
+        let wide = held(carried);
         let monoid = op.monoid().expect("what is no sort runs a monoid");
         let identity = constant(carried, (monoid.row().neutral)(carried).to_bits(carried));
         // A running logarithm is its own state: the logarithm of two sums is found from theirs.

@@ -51,6 +51,7 @@ impl Writer<'_> {
                 self.builder.node(Node::Looped { of, number: rel.attr as u16, dtype: rel.dtype })
             }
             Op::Cast => self.builder.cast(args[0], rel.dtype),
+            Op::Bitcast => self.builder.bitcast(args[0], rel.dtype),
             Op::Full => self.scalar(i, 0, rel.dtype),
             Op::Iota => {
                 let index = self.index(path, self.ix.seg.shapes[i]);
@@ -114,8 +115,8 @@ impl Writer<'_> {
         let bound = op.monoid().identity(carried) != op.monoid().identity(dtype);
         if op.plain().is_some() && bound && carried != dtype && dtype.is_int() {
             // Of nothing the fold is a bound of the wider integers.
-            let (low, high) = dtype.int_range();
-            let [low, high] = [low, high].map(|v| b.constant(Scalar::Int(v), carried));
+            let (low, high) = Scalar::int_bounds(dtype);
+            let [low, high] = [low, high].map(|v| b.constant(v, carried));
             let inside = b.element(ElementOp::Clamp, &[folded, low, high]);
             return b.cast(inside, dtype);
         }

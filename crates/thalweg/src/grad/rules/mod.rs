@@ -236,6 +236,7 @@ fn structural(step: &Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
         Op::Gather => one(index::gather(step, &dy)),
         Op::Scatter(op) => index::scatter(step, op, &dy),
         Op::Full | Op::Iota | Op::Random(_) => unreachable!("{} has no arguments", step.op.name()),
+        Op::Bitcast => unreachable!("nothing flows through bits"),
         Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Foreign(_) => {
             unreachable!("nothing flows through what users write but by a rule of its own")
         }
