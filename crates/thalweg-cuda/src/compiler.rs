@@ -4,7 +4,10 @@
 //! on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is
 //! no code for the chip.
 
+use crate::ending;
 use crate::driver::{Chip, Driver, Function, MAP_WORDS, TensorMap};
+use crate::lower::generic;
+use crate::plan::Plan;
 use crate::prelude::PRELUDE;
 use crate::product::Product;
 use crate::render::{Source, UnitKey};
@@ -74,6 +77,9 @@ const FUNCTION: &str = "extern \"C\" __global__";
 /// Units kept; beyond, the memory of them starts over. Bound kernels hold those that they run.
 const MOST: usize = 1 << 14;
 
+/// The first of the generic kernels, which are compiled together; those of f64 are for who asks for them.
+const COMMON: usize = 3;
+
 /// The compiler of a device.
 #[derive(Debug)]
 pub struct Compiler {
@@ -135,6 +141,7 @@ impl Compiler {
 
     /// The unit of a matrix product that a library computes, with its workspace in bytes; `None` where none does.
     pub fn product(&self, product: &Product) -> Option<(Arc<Unit>, usize)> {
+        let _working = ending::work(&self.device).ok()?;
         let function = self.driver.product(product)?;
         let workspace = function.info.workspace.unwrap_or(0);
         let source = Source { options: "", own: String::new() };
@@ -150,6 +157,7 @@ impl Compiler {
         if let Some(done) = unit.function.get() {
             return Ok(done.clone());
         }
+        let _working = ending::work(&self.device)?;
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(done) = unit.function.get() {
             return Ok(done.clone());
@@ -173,6 +181,7 @@ impl Compiler {
 
     /// Whether a unit's code was on disk, and is loaded.
     fn loaded(&self, unit: &Unit) -> bool {
+        let Ok(_working) = ending::work(&self.device) else { return false };
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
         unit.function.get().is_some()
             || self.kept(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
@@ -244,6 +253,20 @@ impl Compiler {
                 c.compile_ns += d.compile_ns;
             }
         });
+    }
+
+    /// Has those of the generic kernels that a plan needs ready. What is not on disk either is compiled now, and the
+    /// others with it, at once: that is what a first run waits for, and each of them is asked for soon.
+    ///
+    /// # Errors
+    /// [`Error::Compile`].
+    pub fn compile_generic(&self, plan: &Plan) -> Result<(), Error> {
+        let needed = || plan.stages.iter().map(|s| &s.unit);
+        if self.missing(needed()) > 0 {
+            let all = generic::units(self);
+            self.compile(needed().chain(&all[..COMMON]));
+        }
+        Ok(())
     }
 
     fn make(&self, unit: &Unit) -> Result<Function, Error> {
