@@ -25,6 +25,8 @@ struct Parts {
     pool: Arc<Pool>,
     queue: Arc<Queue>,
     compiler: Compiler,
+    /// Whether generic kernels come before compiled ones where either would do.
+    generic: bool,
 }
 
 impl CudaDevice {
@@ -84,11 +86,24 @@ impl CudaDevice {
     /// # Errors
     /// When it has no memory at all.
     pub fn with(driver: Arc<dyn Driver>, name: &str) -> Result<Arc<CudaDevice>, Error> {
+        CudaDevice::of(driver, name, false)
+    }
+
+    /// The same device once more, which runs by the generic kernels whatever they cover and nobody wants to wait for, though
+    /// it may have been compiled: so that these can be tested.
+    ///
+    /// # Errors
+    /// When it has no memory at all.
+    pub fn by_generic_kernels(&self) -> Result<Arc<CudaDevice>, Error> {
+        CudaDevice::of(self.0.driver.clone(), &self.0.name, true)
+    }
+
+    fn of(driver: Arc<dyn Driver>, name: &str, generic: bool) -> Result<Arc<CudaDevice>, Error> {
         let queue = Arc::new(Queue::new(driver.clone(), name)?);
         let pool = DeviceMemory::pool(queue.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
         let compiler = Compiler::new(driver.clone(), name.into());
-        Ok(Arc::new(CudaDevice(Arc::new(Parts { name: name.into(), driver, pool, queue, compiler }))))
+        Ok(Arc::new(CudaDevice(Arc::new(Parts { name: name.into(), driver, pool, queue, compiler, generic }))))
     }
 
     /// The driver.
@@ -251,12 +266,16 @@ impl Device for CudaDevice {
     fn at_once(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Option<Arc<dyn Program>>>, Error> {
         let compiler = &self.0.compiler;
         let one = |(kernel, geometry): &(&Kernel, &Geometry)| -> Result<Option<Arc<dyn Program>>, Error> {
-            let own = plan(kernel, geometry, compiler)?;
-            let bound = match compiler.missing(own.stages.iter().map(|s| &s.unit)) {
-                0 => Some(self.bind(own)),
-                _ => self.generic(kernel, geometry),
+            let first = if self.0.generic { self.generic(kernel, geometry) } else { None };
+            let own = || -> Result<Option<BoundProgram>, Error> {
+                let own = plan(kernel, geometry, compiler)?;
+                match compiler.missing(own.stages.iter().map(|s| &s.unit)) {
+                    0 => self.bind(own).map(Some),
+                    _ => self.generic(kernel, geometry).transpose(),
+                }
             };
-            bound.transpose().map(|b| b.map(|program| Arc::new(program) as Arc<dyn Program>))
+            let bound = first.transpose()?.map_or_else(own, |first| Ok(Some(first)))?;
+            Ok(bound.map(|program| Arc::new(program) as Arc<dyn Program>))
         };
         launches.iter().map(one).collect()
     }
