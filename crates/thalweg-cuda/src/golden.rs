@@ -65,10 +65,25 @@ impl Draft {
     }
 
     /// An access of the next operand through a map, up to that element.
+    #[cfg(feature = "emulate")]
     pub(crate) fn mapped(&mut self, dtype: DType, map: IndexMap, high: usize) -> u16 {
         let access = Access { operand: Some(self.operands()), dtype, class: AccessClass::Mapped, per_row: false };
         let (strides, map) = ([0; MAX_RANK], Some(Arc::new(map)));
         self.push(access, AccessGeometry { base: 0, strides, map, reach: Some((0, high)), distinct: high + 1 })
+    }
+
+    /// What is loaded of the next operand by strides that may go back from its element `base`, which it all lies around.
+    #[cfg(feature = "emulate")]
+    pub(crate) fn flipped(&mut self, dtype: DType, strides: &[isize], base: isize) -> NodeId {
+        let class = AccessClass::of_step(strides[strides.len() - 1]);
+        let access = Access { operand: Some(self.operands()), dtype, class, per_row: false };
+        let mut own = [0; MAX_RANK];
+        own[..strides.len()].copy_from_slice(strides);
+        let ends = strides.iter().zip(&self.extents).map(|(s, n)| s * (*n as isize - 1));
+        let high = (base + ends.filter(|e| *e > 0).sum::<isize>()) as usize;
+        let at = AccessGeometry { base, strides: own, map: None, reach: Some((0, high)), distinct: high + 1 };
+        let access = self.push(access, at);
+        self.b.node(Node::Load { access })
     }
 
     pub(crate) fn load(&mut self, dtype: DType, strides: &[isize]) -> NodeId {

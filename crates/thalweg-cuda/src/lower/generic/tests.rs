@@ -173,6 +173,20 @@ fn strides_and_sizes_are_what_the_launch_says() {
     }
 }
 
+/// A flip begins at the last element and goes back: positions lie before where it begins.
+#[test]
+fn flips_go_back_from_where_they_begin() {
+    let device = device();
+    for dtype in [DType::F32, DType::F16, DType::I64] {
+        let mut d = Draft::new(true, &[9, 6], 0);
+        let x = d.flipped(dtype, &[6, -1], 5);
+        let y = d.flipped(dtype, &[-6, -1], 53);
+        let sum = d.two(ElementOp::Add, x, y);
+        d.store(sum, &[6, 1]);
+        check(&device, &d.map(), "flipped");
+    }
+}
+
 /// A source of five times seven elements with borders of zeros and every other column, read through maps.
 fn mapped(dtype: DType) -> (Kernel, Geometry) {
     let map = IndexMap::new(View::contiguous(Shape::new(&[5, 7])));
