@@ -4,8 +4,8 @@
 //! on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is
 //! no code for the chip.
 
-use crate::ending;
 use crate::driver::{Chip, Driver, Function, MAP_WORDS, TensorMap};
+use crate::ending;
 use crate::lower::generic;
 use crate::plan::Plan;
 use crate::prelude::PRELUDE;
@@ -77,6 +77,9 @@ const FUNCTION: &str = "extern \"C\" __global__";
 /// Units kept; beyond, the memory of them starts over. Bound kernels hold those that they run.
 const MOST: usize = 1 << 14;
 
+/// Bytes of the stack of a thread that compiles: as many as the compiler finds on a main thread.
+const STACK: usize = 8 << 20;
+
 /// The first of the generic kernels, which are compiled together; those of f64 are for who asks for them.
 const COMMON: usize = 3;
 
@@ -136,6 +139,7 @@ impl Compiler {
 
     /// A map of a tensor: see [`Driver::map`].
     pub fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
+        let _working = ending::work(&self.device).ok()?;
         self.driver.map(map)
     }
 
@@ -243,7 +247,9 @@ impl Compiler {
         };
         // Every thread counts for itself; what these did is on the account of whoever asked.
         let done: Vec<Counters> = std::thread::scope(|s| {
-            let threads: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
+            let thread = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(s, work);
+            // Where there are no more threads the units are compiled one after the other.
+            let threads: Vec<_> = (0..threads).filter_map(|n| thread(n).ok()).collect();
             threads.into_iter().filter_map(|t| t.join().ok()).collect()
         });
         count(|c| {
@@ -277,6 +283,7 @@ impl Compiler {
         }
         let start = Instant::now();
         let image = self.driver.compile(&unit.source.text())?;
+        ending::register();
         let function = self.load(unit, &image)?;
         let ns = start.elapsed().as_nanos() as u64;
         unit.compile_ns.store(ns, Relaxed);

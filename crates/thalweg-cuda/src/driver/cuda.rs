@@ -479,14 +479,6 @@ impl Driver for Cuda {
         nvrtc::compile_for(self.chip.sm, source)
     }
 
-    fn begin_compiling(&self) {
-        // What the compiler has to tidy up at the end it knows once it has compiled something.
-        if let Err(error) = nvrtc::has_compiled(self.chip.sm) {
-            tracing::debug!(%error, "nothing is compiled in the background");
-        }
-        crate::ending::register();
-    }
-
     fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
         let gpu = &self.gpu;
         gpu.enter()?;

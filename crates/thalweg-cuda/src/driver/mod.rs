@@ -154,11 +154,6 @@ pub trait Driver: Send + Sync + Debug {
     /// [`Error::Compile`] with what the compiler said.
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error>;
 
-    /// Is called before threads compile that nobody waits for: see [`crate::ending`].
-    fn begin_compiling(&self) {
-        crate::ending::register();
-    }
-
     /// Loads machine code of [`Driver::compile`] and finds functions in it (`extern "C" __global__`).
     ///
     /// # Errors

@@ -13,7 +13,6 @@ use crate::find::{self, Sought};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thalweg_runtime::Error;
 
 type Program = *mut c_void;
@@ -91,21 +90,7 @@ pub fn compile_for(sm: u32, source: &str) -> Result<Vec<u8>, Error> {
     nvrtc(None)?.run(sm, source).map(|compiled| compiled.0)
 }
 
-/// Sees to it that something has been compiled, for the least that there is otherwise (a few milliseconds).
-///
-/// # Errors
-/// As [`compile_for`].
-pub(super) fn has_compiled(sm: u32) -> Result<(), Error> {
-    if COMPILED.load(Relaxed) {
-        return Ok(());
-    }
-    compile_for(sm, "extern \"C\" __global__ void k() {}").map(|_| ())
-}
-
-/// Whether something has been compiled.
-static COMPILED: AtomicBool = AtomicBool::new(false);
-
-/// Machine code, and what the assembler says of it: registers, spilled bytes, what it has to do one after the other.
+/// The same, and what the assembler says of it: registers, spilled bytes, what it has to do one after the other.
 ///
 /// # Errors
 /// As [`compile_for`].
@@ -209,7 +194,6 @@ impl Nvrtc {
                 .check(compiled)
                 .map_or_else(|e| if log.is_empty() { e } else { failed(log) }, |()| unreachable!()));
         }
-        COMPILED.store(true, Relaxed);
         Ok((program.output(if machine_code { &self.cubin } else { &self.ptx })?, log))
     }
 

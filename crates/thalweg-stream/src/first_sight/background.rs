@@ -21,6 +21,9 @@ use thalweg_runtime::{Counters, Error, Program, count, counters};
 /// Jobs waiting; beyond, classes wait for another time.
 const MOST: usize = 256;
 
+/// Bytes of the thread's stack: a compiler that is not ours may run on it, and takes what a main thread has.
+const STACK: usize = 8 << 20;
+
 /// Who asks for a search.
 pub(crate) trait Asks: Send + Sync {
     /// Takes what the search for a class has found, instantiated for these sizes with those scalars equal, and what it
@@ -78,7 +81,7 @@ pub(crate) fn search(job: Job) -> bool {
         return false;
     }
     if !queue.begun {
-        let thread = std::thread::Builder::new().name("thalweg-planner".into()).spawn(work);
+        let thread = std::thread::Builder::new().name("thalweg-planner".into()).stack_size(STACK).spawn(work);
         queue.begun = thread.is_ok();
     }
     if queue.begun {
