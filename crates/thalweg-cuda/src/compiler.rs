@@ -6,8 +6,6 @@
 
 use crate::driver::{Chip, Driver, Function, MAP_WORDS, TensorMap};
 use crate::ending;
-use crate::lower::generic;
-use crate::plan::Plan;
 use crate::prelude::PRELUDE;
 use crate::product::Product;
 use crate::render::{Source, UnitKey};
@@ -79,9 +77,6 @@ const MOST: usize = 1 << 14;
 
 /// Bytes of the stack of a thread that compiles: as many as the compiler finds on a main thread.
 const STACK: usize = 8 << 20;
-
-/// The first of the generic kernels, which are compiled together; those of f64 are for who asks for them.
-const COMMON: usize = 3;
 
 /// The compiler of a device.
 #[derive(Debug)]
@@ -259,20 +254,6 @@ impl Compiler {
                 c.compile_ns += d.compile_ns;
             }
         });
-    }
-
-    /// Has those of the generic kernels that a plan needs ready. What is not on disk either is compiled now, and the
-    /// others with it, at once: that is what a first run waits for, and each of them is asked for soon.
-    ///
-    /// # Errors
-    /// [`Error::Compile`].
-    pub fn compile_generic(&self, plan: &Plan) -> Result<(), Error> {
-        let needed = || plan.stages.iter().map(|s| &s.unit);
-        if self.missing(needed()) > 0 {
-            let all = generic::units(self);
-            self.compile(needed().chain(&all[..COMMON]));
-        }
-        Ok(())
     }
 
     fn make(&self, unit: &Unit) -> Result<Function, Error> {

@@ -137,7 +137,8 @@ impl CudaDevice {
     /// The program of a launch by the generic kernels, where they cover it.
     pub(crate) fn generic(&self, kernel: &Kernel, geometry: &Geometry) -> Option<Result<BoundProgram, Error>> {
         let plan = generic::plan(kernel, geometry, &self.0.compiler)?;
-        Some(self.0.compiler.compile_generic(&plan).and_then(|()| self.bind(plan)))
+        generic::compile(&plan, &self.0.compiler);
+        Some(self.bind(plan))
     }
 }
 

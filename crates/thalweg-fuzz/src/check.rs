@@ -8,13 +8,13 @@ use crate::disk::Disk;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::traffic::Differences;
-pub use tiers::generic_kernels;
 use std::cell::LazyCell;
 use std::sync::Arc;
 use thalweg_fusion::Explanation;
 use thalweg_ir::Shape;
 use thalweg_runtime::{Error, counters};
 use thalweg_stream::{DeviceRef, MatmulPrecision, Mode, Operand, Value, explain, record, set_mode, synchronize};
+pub use tiers::generic_kernels;
 
 /// Runs programs on a device, and compares a second one with it.
 pub struct Checker {

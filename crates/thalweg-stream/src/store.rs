@@ -334,13 +334,7 @@ impl Entry {
     }
 
     /// Notes that a class without a plan was met, and asks for a search where that was often enough.
-    fn met_again(
-        self: &Arc<Entry>,
-        known: &mut Known,
-        at: usize,
-        device: DeviceRef,
-        at_hand: (Segment<'_>, &[i64]),
-    ) {
+    fn met_again(self: &Arc<Entry>, known: &mut Known, at: usize, device: DeviceRef, at_hand: (Segment<'_>, &[i64])) {
         count(|c| c.first_sight += 1);
         let Search::After(met) = &mut known.planned[at].search else { return };
         *met += 1;

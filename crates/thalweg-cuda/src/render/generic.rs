@@ -58,7 +58,9 @@ impl Width {
         match self {
             Width::Narrow => !any(DType::F64) && !any(DType::I64) && !is_function(of),
             Width::Functions => match of {
-                Computes::Element(_, dtype) => matches!(dtype, DType::F32 | DType::Bool) || is_light(of) && dtype == DType::U32,
+                Computes::Element(_, dtype) => {
+                    matches!(dtype, DType::F32 | DType::Bool) || is_light(of) && dtype == DType::U32
+                }
                 Computes::Cast(..) => dtypes.iter().all(|d| d.is_float() && *d != DType::F64 || *d == DType::U32),
             },
             Width::Wide => !any(DType::F64) && !is_function(of),
@@ -163,7 +165,8 @@ fn is_light(of: Computes) -> bool {
 fn is_function(of: Computes) -> bool {
     use ElementOp::*;
     let Computes::Element(op, dtype) = of else { return false };
-    let plain = matches!(op, Neg | Abs | Sign | Square | Relu | Add | Sub | Mul | Div | Minimum | Maximum | Clamp | Lerp);
+    let plain =
+        matches!(op, Neg | Abs | Sign | Square | Relu | Add | Sub | Mul | Div | Minimum | Maximum | Clamp | Lerp);
     let asked = matches!(op, IsNan | IsInf | IsFinite | Eq | Ne | Lt | Le | Gt | Ge | Floor | Ceil | Round | Trunc);
     dtype.is_float() && !plain && !asked
 }
@@ -221,7 +224,8 @@ pub fn source(width: Width) -> String {
         out,
         "__device__ __noinline__ WORD heavy(u32 op, WORD x, WORD y, WORD z) {{\n  switch (op) {{\n{heavy}    default: return 0;\n  }}\n}}\n"
     );
-    out += "#define EACH(number, value) case number: for (int v = 0; v < LANES; v++) r.x[v] = word(value); return true;\n";
+    out +=
+        "#define EACH(number, value) case number: for (int v = 0; v < LANES; v++) r.x[v] = word(value); return true;\n";
     let _ = write!(
         out,
         "FN bool light(u32 op, Lanes &r, const Lanes &x, const Lanes &y, const Lanes &z) {{\n  switch (op) {{\n    case MOVE: r = x; return true;\n    case WHERE: for (int v = 0; v < LANES; v++) r.x[v] = as_bool(x.x[v]) ? y.x[v] : z.x[v]; return true;\n{light}    default: return false;\n  }}\n}}\n"

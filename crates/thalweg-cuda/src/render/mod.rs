@@ -204,7 +204,9 @@ impl UnitKey {
                 format!("{what} of rows in memory by a combine of the user's own, a block a row.")
             }
             UnitKey::Foreign(_) => "An operation whose source is the user's.".into(),
-            UnitKey::Generic(Width::Narrow) => "Any single operation on values of up to 32 bits, but for functions of floats.".into(),
+            UnitKey::Generic(Width::Narrow) => {
+                "Any single operation on values of up to 32 bits, but for functions of floats.".into()
+            }
             UnitKey::Generic(Width::Functions) => "Any single operation on floats of up to 32 bits.".into(),
             UnitKey::Generic(Width::Wide) => "Any single operation on integers of 64 bits, too.".into(),
             UnitKey::Generic(Width::Double) => "Any single operation, functions of f64 included.".into(),

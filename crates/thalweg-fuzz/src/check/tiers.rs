@@ -60,7 +60,8 @@ impl Checker {
                 }
                 set_tiers(tiers);
                 let before = counters();
-                let values = self.run_on(self.new_code, program, mode, drops, false).map_err(|e| format!("at first sight: {e}"));
+                let values =
+                    self.run_on(self.new_code, program, mode, drops, false).map_err(|e| format!("at first sight: {e}"));
                 all.push(values?);
                 moved.push(counters() - before);
             }

@@ -137,7 +137,8 @@ fn done(job: Job) {
 
 fn find(job: &Job) -> Result<Found, Error> {
     let segment = job.segment.as_segment();
-    let known = || job.plan.as_ref().and_then(|plan| Some(((**plan).clone(), instantiate(plan, segment, &job.classes)?)));
+    let known =
+        || job.plan.as_ref().and_then(|plan| Some(((**plan).clone(), instantiate(plan, segment, &job.classes)?)));
     let (plan, instance) = match defect::caught("the planner", job.device, &segment, known)? {
         Some(known) => known,
         None => planned(job, segment)?,
@@ -150,8 +151,7 @@ fn planned(job: &Job, segment: Segment<'_>) -> Result<(Plan, Instance), Error> {
     let costs = planning_costs(job.device, job.mode);
     let class = (!job.mode.reproducible).then_some(&job.class);
     let asked = Asked { device: job.device, segment, costs: &costs, effort: job.effort, classes: &job.classes, class };
-    let (plan, instance, origin) =
-        defect::caught("the planner", job.device, &segment, || saved::plan(asked))??;
+    let (plan, instance, origin) = defect::caught("the planner", job.device, &segment, || saved::plan(asked))??;
     count(|c| match origin {
         Origin::Search => c.plans_made += 1,
         _ => c.plans_loaded += 1,

@@ -10,7 +10,9 @@ fn program(x: &Tensor, n: u32) -> (Tensor, Vec<f32>) {
     for bit in 0..5 {
         let adds = n >> bit & 1 == 1;
         y = if adds { y.maximum(&(x * 2.0)) } else { (&y * &y).trunc() - 3.0 };
-        let one = |(w, i): (&mut f32, usize)| *w = if adds { w.max(0.1 * (i + 1) as f32 * 2.0) } else { (*w * *w).trunc() - 3.0 };
+        let one = |(w, i): (&mut f32, usize)| {
+            *w = if adds { w.max(0.1 * (i + 1) as f32 * 2.0) } else { (*w * *w).trunc() - 3.0 }
+        };
         want.iter_mut().zip(0..).for_each(one);
     }
     (y, want)

@@ -298,7 +298,10 @@ fn is_same(from: DType, to: DType) -> bool {
     from == to
         || matches!(
             (from, to),
-            (BF16 | F16, F32) | (Bool, I8 | I16 | I32 | U8 | U32) | (I8 | I16 | U8 | U32, I32) | (I8 | I16 | U8 | I32, U32)
+            (BF16 | F16, F32)
+                | (Bool, I8 | I16 | I32 | U8 | U32)
+                | (I8 | I16 | U8 | U32, I32)
+                | (I8 | I16 | U8 | I32, U32)
         )
 }
 

@@ -60,6 +60,19 @@ pub fn units(compiler: &Compiler) -> [Arc<Unit>; 4] {
     Width::ALL.map(|width| compiler.unit(UnitKey::Generic(width)))
 }
 
+/// The first of the generic kernels, which are compiled together; those of f64 are for who asks for them.
+const COMMON: usize = 3;
+
+/// Has those that a plan needs ready. What is not on disk either is compiled now, and the others with it, at once: that
+/// is what a first run waits for, and each of them is asked for soon.
+pub fn compile(plan: &Plan, compiler: &Compiler) {
+    let needed = || plan.stages.iter().map(|s| &s.unit);
+    if compiler.missing(needed()) > 0 {
+        let all = units(compiler);
+        compiler.compile(needed().chain(&all[..COMMON]));
+    }
+}
+
 fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) -> Option<()> {
     let body = &expand(&widen(body), &is_native);
     plan.moved += traffic::map(body, &geometry.extents, &geometry.accesses);
