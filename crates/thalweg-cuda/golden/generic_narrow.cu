@@ -260,9 +260,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) generic(THALWEG_PARAMETER(
       const u32 at = access & 0xffff, of = access >> 56 & 15;
       const u64 address = a.w[at];
       i64 place[LANES], rest[LANES];
+      u32 inside = ALL;
       if (access >> 16 & 1) {
         // Through an index map: view by view, each with a number of dimensions, and bounds where it masks.
-        u32 w = at + 1, inside = ALL;
+        u32 w = at + 1;
 #pragma unroll
         for (int v = 0; v < LANES; v++) place[v] = row * n + q + v * step;
         for (u64 levels = access >> 20 & 0xfffffffff; levels & 32; levels >>= 6) {
@@ -286,8 +287,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) generic(THALWEG_PARAMETER(
 #pragma unroll
           for (int v = 0; v < LANES; v++) if (!(inside >> v & 1)) place[v] = 0;
         }
-#pragma unroll
-        for (int v = 0; v < LANES; v++) if (!(inside >> v & 1)) place[v] = -1;
       } else {
         i64 base = 0, left = row;
         for (u32 d = kept; d-- > 0;) {
@@ -321,26 +320,26 @@ extern "C" __global__ void __launch_bounds__(THREADS) generic(THALWEG_PARAMETER(
       if (op == LOAD) {
         // All loads before the first use of one.
         u64 bits[LANES];
-        for (int v = 0; v < LANES; v++) bits[v] = 0, place[v] = (live >> v & 1) && place[v] >= 0 ? address + (place[v] << size) : 0;
+        for (int v = 0; v < LANES; v++) bits[v] = 0, place[v] = (live & inside) >> v & 1 ? address + (place[v] << size) : 0;
 #define FETCH(T) { for (int v = 0; v < LANES; v++) if (place[v]) bits[v] = load1((const T *)place[v]); }
         if (size == 2) FETCH(u32) else if (size == 1) FETCH(u16) else if (size == 0) FETCH(u8) else FETCH(u64)
 #pragma unroll
         for (int v = 0; v < LANES; v++) r.x[v] = widened(of, bits[v]);
       } else if (op == VALID) {
 #pragma unroll
-        for (int v = 0; v < LANES; v++) r.x[v] = word(place[v] >= 0);
+        for (int v = 0; v < LANES; v++) r.x[v] = word((bool)(inside >> v & 1));
       } else if (op == INDEX) {
         // The word holds a position where there is no operand.
         const i64 base = access >> 16 & 1 ? 0 : (i64)address;
 #pragma unroll
         for (int v = 0; v < LANES; v++) r.x[v] = (WORD)(base + place[v]);
       } else {
-        const Lanes offset = fetch(fa), inside = fetch(fb);
+        const Lanes offset = fetch(fa), within = fetch(fb);
 #pragma unroll
         for (int v = 0; v < LANES; v++) {
           r.x[v] = 0;
           if (live >> v & 1) {
-            if (as_bool(inside.x[v])) r.x[v] = loaded(of, address, place[v] + (i64)offset.x[v]);
+            if (as_bool(within.x[v])) r.x[v] = loaded(of, address, place[v] + (i64)offset.x[v]);
             else *fault = 1;
           }
         }
@@ -374,8 +373,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) generic(THALWEG_PARAMETER(
           if (ti < fb) slot(mine, to_slot) = slot(file + (across ? t + fb * rows_of_block : t + fb) * sizeof(Lanes), fa);
           break;
         case ROTATE: {
+          // Of the one thread that has it all: who reads what others have may not be through with them.
           const Lanes x = fetch(fa);
-          live = ALL;
+          live = ti == 0 ? ALL : 0;
           // Which is the half of the lanes, or 1.
 #pragma unroll
           for (int v = 0; v < LANES; v++) r.x[v] = fb == 1 ? x.x[(v + 1) % LANES] : x.x[(v + LANES / 2) % LANES];
