@@ -168,9 +168,14 @@ impl Compiler {
 
     /// How many units have to be compiled: those that are neither there nor on disk, from where they are loaded now.
     pub fn missing<'a>(&self, units: impl Iterator<Item = &'a Arc<Unit>>) -> usize {
-        let new = not_there(units);
-        self.side_by_side(&new, &|unit| drop(self.loaded(unit)));
-        new.iter().filter(|u| u.function.get().is_none()).count()
+        let mut missing: Vec<&Arc<Unit>> = vec![];
+        for unit in units {
+            let known = unit.function.get().is_some() || missing.iter().any(|m| Arc::ptr_eq(m, unit));
+            if !known && !self.loaded(unit) {
+                missing.push(unit);
+            }
+        }
+        missing.len()
     }
 
     /// Whether a unit's code was on disk, and is loaded.
@@ -209,40 +214,36 @@ impl Compiler {
         })
     }
 
-    /// Has several units compiled at once. What fails is told by [`Compiler::function`].
-    pub fn compile<'a>(&self, units: impl Iterator<Item = &'a Arc<Unit>>) {
-        let new = not_there(units);
-        // One is compiled by who asks for it.
-        if new.len() > 1 {
-            self.side_by_side(&new, &|unit| {
-                if let Err(error) = self.function(unit) {
-                    tracing::debug!(%error, "not compiled ahead");
-                }
-            });
-        }
-    }
-
-    /// Does something for each unit, by threads of its own up to as many as there are processors.
+    /// Has several units compiled at once, each by a thread of its own up to as many as there are processors. What
+    /// fails is told by [`Compiler::function`].
     ///
     /// Not by rayon: a worker of the program's own pool, waiting here with its stream locked, would take up other work
     /// of the program that wants the same stream.
-    fn side_by_side(&self, units: &[&Arc<Unit>], each: &(dyn Fn(&Unit) + Sync)) {
-        // Most often there is nothing to do; to ask how many processors there are takes 10 µs.
-        if units.len() < 2 {
-            return units.iter().for_each(|unit| each(unit));
+    pub fn compile<'a>(&self, units: impl Iterator<Item = &'a Arc<Unit>>) {
+        let mut new: Vec<&Arc<Unit>> = vec![];
+        for unit in units.filter(|u| u.function.get().is_none()) {
+            if !new.iter().any(|n| Arc::ptr_eq(n, unit)) {
+                new.push(unit);
+            }
         }
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(units.len());
+        // Most often there is nothing to compile; to ask how many processors there are takes 10 µs.
+        if new.len() < 2 {
+            return;
+        }
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(new.len());
         let next = AtomicUsize::new(0);
         let work = || {
-            while let Some(unit) = units.get(next.fetch_add(1, Relaxed)) {
-                each(unit);
+            while let Some(unit) = new.get(next.fetch_add(1, Relaxed)) {
+                if let Err(error) = self.function(unit) {
+                    tracing::debug!(%error, "not compiled ahead");
+                }
             }
             counters()
         };
         // Every thread counts for itself; what these did is on the account of whoever asked.
         let done: Vec<Counters> = std::thread::scope(|s| {
             let thread = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(s, work);
-            // Where there are no more threads, units are compiled later, one after the other.
+            // Where there are no more threads the units are compiled one after the other.
             let threads: Vec<_> = (0..threads).filter_map(|n| thread(n).ok()).collect();
             threads.into_iter().filter_map(|t| t.join().ok()).collect()
         });
@@ -277,17 +278,6 @@ impl Compiler {
         }
         Ok(function)
     }
-}
-
-/// Units without a function, each once.
-fn not_there<'a>(units: impl Iterator<Item = &'a Arc<Unit>>) -> Vec<&'a Arc<Unit>> {
-    let mut new: Vec<&Arc<Unit>> = vec![];
-    for unit in units.filter(|u| u.function.get().is_none()) {
-        if !new.iter().any(|n| Arc::ptr_eq(n, unit)) {
-            new.push(unit);
-        }
-    }
-    new
 }
 
 /// Writes a source to the folder for dumps: to be read, or compiled by hand.

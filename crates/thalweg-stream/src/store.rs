@@ -217,7 +217,7 @@ impl Entry {
         }
         let begin = Instant::now();
         let class = SegmentClass::of(&segment);
-        let mut at = known.planned.iter().position(|p| p.class == class);
+        let at = known.planned.iter().position(|p| p.class == class);
         let provisional = before.filter(|_| at.is_some_and(|at| known.planned[at].plans.all().is_empty()));
         if let (Some(ready), Some(at)) = (provisional, at)
             && known.waits(at, device, self.mode)
@@ -225,7 +225,7 @@ impl Entry {
             self.met_again(&mut known, at, device, (segment, sizes));
             return Ok((ready, Origin::FirstSight));
         }
-        let chosen = self.choose(&mut known, (&mut at, &class), device, (segment, sizes))?;
+        let chosen = self.choose(&mut known, (at, &class), device, (segment, sizes))?;
         let first_sight = chosen.origin == Origin::FirstSight;
         let of_class = known.class(
             at,
@@ -255,21 +255,19 @@ impl Entry {
         Ok((ready, origin))
     }
 
-    /// A plan of the class at `at`, which may be a new one; where it has none, what runs at first sight or what is
-    /// searched for now.
+    /// A plan of the class at `at`; where it has none, what runs at first sight or what is searched for now.
     fn choose(
         self: &Arc<Entry>,
         known: &mut Known,
-        (of_class, class): (&mut Option<usize>, &SegmentClass),
+        (at, class): (Option<usize>, &SegmentClass),
         device: DeviceRef,
         (segment, sizes): (Segment<'_>, &[i64]),
     ) -> Result<Chosen, Error> {
         let costs = planning_costs(device, self.mode);
         let classes = known.classes.clone();
         let effort = effort();
-        let at = *of_class;
-        let kept_by = (!self.mode.reproducible).then_some(class);
-        let asked = Asked { device, segment, costs: &costs, effort, classes: &classes, class: kept_by };
+        let class = (!self.mode.reproducible).then_some(class);
+        let asked = Asked { device, segment, costs: &costs, effort, classes: &classes, class };
         let fits = || match at {
             Some(at) => known.fitting(at, self.mode, segment),
             None => known.beyond(device, self.mode, segment),
@@ -284,10 +282,7 @@ impl Entry {
         if waits {
             let kept = defect::caught("the planner", device, &segment, || saved::kept(asked))?;
             if let Some((plan, instance, origin)) = kept {
-                let plan = known.shared(plan);
-                *of_class = known.class(at, class.clone(), Some(&plan));
-                let known_plan = (plan, instance, origin);
-                return self.compiled_or_not(known, *of_class, device, (segment, sizes), known_plan);
+                return Ok(Chosen::planned(known.shared(plan), instance, origin));
             }
             match first_sight::first(device, segment, &costs, &classes)? {
                 Some(First::Singles(singles)) => return Ok(Chosen::singles(singles)),
@@ -306,7 +301,7 @@ impl Entry {
         Ok(Chosen::planned(known.shared(plan), instance, origin))
     }
 
-    /// A plan of the class for sizes that are new, or from disk. Where somebody would have to wait for a compiler, it is compiled in the
+    /// A plan of the class for sizes that are new. Where somebody would have to wait for a compiler, it is compiled in the
     /// background, and what needs none runs meanwhile.
     fn compiled_or_not(
         self: &Arc<Entry>,
