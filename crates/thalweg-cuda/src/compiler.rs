@@ -5,6 +5,7 @@
 //! no code for the chip.
 
 use crate::driver::{Chip, Driver, Function, MAP_WORDS, TensorMap};
+use crate::ending;
 use crate::prelude::PRELUDE;
 use crate::product::Product;
 use crate::render::{Source, UnitKey};
@@ -74,6 +75,9 @@ const FUNCTION: &str = "extern \"C\" __global__";
 /// Units kept; beyond, the memory of them starts over. Bound kernels hold those that they run.
 const MOST: usize = 1 << 14;
 
+/// Bytes of the stack of a thread that compiles: as many as the compiler finds on a main thread.
+const STACK: usize = 8 << 20;
+
 /// The compiler of a device.
 #[derive(Debug)]
 pub struct Compiler {
@@ -130,11 +134,13 @@ impl Compiler {
 
     /// A map of a tensor: see [`Driver::map`].
     pub fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
+        let _working = ending::work(&self.device).ok()?;
         self.driver.map(map)
     }
 
     /// The unit of a matrix product that a library computes, with its workspace in bytes; `None` where none does.
     pub fn product(&self, product: &Product) -> Option<(Arc<Unit>, usize)> {
+        let _working = ending::work(&self.device).ok()?;
         let function = self.driver.product(product)?;
         let workspace = function.info.workspace.unwrap_or(0);
         let source = Source { options: "", own: String::new() };
@@ -150,6 +156,7 @@ impl Compiler {
         if let Some(done) = unit.function.get() {
             return Ok(done.clone());
         }
+        let _working = ending::work(&self.device)?;
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(done) = unit.function.get() {
             return Ok(done.clone());
@@ -173,6 +180,7 @@ impl Compiler {
 
     /// Whether a unit's code was on disk, and is loaded.
     fn loaded(&self, unit: &Unit) -> bool {
+        let Ok(_working) = ending::work(&self.device) else { return false };
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
         unit.function.get().is_some()
             || self.kept(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
@@ -234,7 +242,9 @@ impl Compiler {
         };
         // Every thread counts for itself; what these did is on the account of whoever asked.
         let done: Vec<Counters> = std::thread::scope(|s| {
-            let threads: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
+            let thread = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(s, work);
+            // Where there are no more threads the units are compiled one after the other.
+            let threads: Vec<_> = (0..threads).filter_map(|n| thread(n).ok()).collect();
             threads.into_iter().filter_map(|t| t.join().ok()).collect()
         });
         count(|c| {
@@ -254,6 +264,7 @@ impl Compiler {
         }
         let start = Instant::now();
         let image = self.driver.compile(&unit.source.text())?;
+        ending::register();
         let function = self.load(unit, &image)?;
         let ns = start.elapsed().as_nanos() as u64;
         unit.compile_ns.store(ns, Relaxed);

@@ -4,15 +4,16 @@ use crate::compiler::{Compiler, PRODUCT, Unit};
 use crate::driver::{Absent, Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
 use crate::launch::Bound;
-use crate::lower::plan;
+use crate::lower::{generic, plan};
 use crate::memory::DeviceMemory;
 use crate::plan::Plan;
 use crate::queue::Queue;
+use crate::render::GENERIC;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
-use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput};
+use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput, count};
 
 /// A GPU.
 #[derive(Clone)]
@@ -24,6 +25,8 @@ struct Parts {
     pool: Arc<Pool>,
     queue: Arc<Queue>,
     compiler: Compiler,
+    /// Whether generic kernels come before compiled ones where either would do.
+    generic: bool,
 }
 
 impl CudaDevice {
@@ -83,11 +86,24 @@ impl CudaDevice {
     /// # Errors
     /// When it has no memory at all.
     pub fn with(driver: Arc<dyn Driver>, name: &str) -> Result<Arc<CudaDevice>, Error> {
+        CudaDevice::of(driver, name, false)
+    }
+
+    /// The same device once more, which runs by the generic kernels whatever they cover and nobody wants to wait for, though
+    /// it may have been compiled: so that these can be tested.
+    ///
+    /// # Errors
+    /// When it has no memory at all.
+    pub fn by_generic_kernels(&self) -> Result<Arc<CudaDevice>, Error> {
+        CudaDevice::of(self.0.driver.clone(), &self.0.name, true)
+    }
+
+    fn of(driver: Arc<dyn Driver>, name: &str, generic: bool) -> Result<Arc<CudaDevice>, Error> {
         let queue = Arc::new(Queue::new(driver.clone(), name)?);
         let pool = DeviceMemory::pool(queue.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
         let compiler = Compiler::new(driver.clone(), name.into());
-        Ok(Arc::new(CudaDevice(Arc::new(Parts { name: name.into(), driver, pool, queue, compiler }))))
+        Ok(Arc::new(CudaDevice(Arc::new(Parts { name: name.into(), driver, pool, queue, compiler, generic }))))
     }
 
     /// The driver.
@@ -101,10 +117,12 @@ impl CudaDevice {
 
     fn bind(&self, plan: Plan) -> Result<BoundProgram, Error> {
         let moved = plan.moved;
+        let generic = plan.stages.iter().any(|s| s.unit.name() == GENERIC);
         let units: Vec<Arc<Unit>> = plan.stages.iter().map(|s| s.unit.clone()).collect();
         let bound = plan.bind(&self.0.compiler)?;
         let engine = match units.iter().any(|u| u.name() == PRODUCT) {
             true => format!("{}, cuBLASLt", self.engine()),
+            false if generic => format!("{}, generic", self.engine()),
             false => self.engine(),
         };
         let info = ProgramInfo {
@@ -113,7 +131,14 @@ impl CudaDevice {
             spills: bound.functions().map(|f| f.info.local as usize / 4).max(),
             ..ProgramInfo::default()
         };
-        Ok(BoundProgram { bound, info, moved, device: self.clone() })
+        Ok(BoundProgram { bound, info, moved, generic, device: self.clone() })
+    }
+
+    /// The program of a launch by the generic kernels, where they cover it.
+    pub(crate) fn generic(&self, kernel: &Kernel, geometry: &Geometry) -> Option<Result<BoundProgram, Error>> {
+        let plan = generic::plan(kernel, geometry, &self.0.compiler)?;
+        generic::compile(&plan, &self.0.compiler);
+        Some(self.bind(plan))
     }
 }
 
@@ -125,15 +150,18 @@ impl fmt::Debug for CudaDevice {
 
 /// A kernel bound to one geometry.
 #[derive(Debug)]
-struct BoundProgram {
+pub(crate) struct BoundProgram {
     bound: Bound,
     info: ProgramInfo,
     moved: Moved,
+    /// Whether it is by the generic kernels.
+    generic: bool,
     device: CudaDevice,
 }
 
 impl Program for BoundProgram {
     fn launch(&self, _: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        count(|c| c.generic_kernels += u64::from(self.generic));
         let Parts { queue, pool, .. } = &*self.device.0;
         let mut run = || self.bound.run(queue, pool, operands, scalars);
         if !self.bound.checked || queue.is_open() {
@@ -234,6 +262,27 @@ impl Device for CudaDevice {
         let plans = plans?;
         compiler.compile(plans.iter().flat_map(|p| &p.stages).map(|s| &s.unit));
         plans.into_iter().map(|p| -> Result<Arc<dyn Program>, Error> { Ok(Arc::new(self.bind(p)?)) }).collect()
+    }
+
+    fn at_once(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Option<Arc<dyn Program>>>, Error> {
+        let compiler = &self.0.compiler;
+        let one = |(kernel, geometry): &(&Kernel, &Geometry)| -> Result<Option<Arc<dyn Program>>, Error> {
+            let first = if self.0.generic { self.generic(kernel, geometry) } else { None };
+            let own = || -> Result<Option<BoundProgram>, Error> {
+                let own = plan(kernel, geometry, compiler)?;
+                match compiler.missing(own.stages.iter().map(|s| &s.unit)) {
+                    0 => self.bind(own).map(Some),
+                    _ => self.generic(kernel, geometry).transpose(),
+                }
+            };
+            let bound = first.transpose()?.map_or_else(own, |first| Ok(Some(first)))?;
+            Ok(bound.map(|program| Arc::new(program) as Arc<dyn Program>))
+        };
+        launches.iter().map(one).collect()
+    }
+
+    fn compile_in_background(&self) {
+        crate::ending::register();
     }
 
     fn uncompiled(&self, launches: &[(&Kernel, &Geometry)]) -> usize {

@@ -9,7 +9,7 @@ mod foreign;
 
 use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
-use crate::lower::plan;
+use crate::lower::{self, plan};
 use crate::prelude::PRELUDE;
 use crate::render::contraction::{CONTRACTIONS, FED};
 use crate::render::radix::RADIX;
@@ -62,6 +62,28 @@ impl Draft {
 
     fn operands(&self) -> u16 {
         self.b.body().accesses.iter().filter(|a| a.operand.is_some()).count() as u16
+    }
+
+    /// An access of the next operand through a map, up to that element.
+    #[cfg(feature = "emulate")]
+    pub(crate) fn mapped(&mut self, dtype: DType, map: IndexMap, high: usize) -> u16 {
+        let access = Access { operand: Some(self.operands()), dtype, class: AccessClass::Mapped, per_row: false };
+        let (strides, map) = ([0; MAX_RANK], Some(Arc::new(map)));
+        self.push(access, AccessGeometry { base: 0, strides, map, reach: Some((0, high)), distinct: high + 1 })
+    }
+
+    /// What is loaded of the next operand by strides that may go back from its element `base`, which it all lies around.
+    #[cfg(feature = "emulate")]
+    pub(crate) fn flipped(&mut self, dtype: DType, strides: &[isize], base: isize) -> NodeId {
+        let class = AccessClass::of_step(strides[strides.len() - 1]);
+        let access = Access { operand: Some(self.operands()), dtype, class, per_row: false };
+        let mut own = [0; MAX_RANK];
+        own[..strides.len()].copy_from_slice(strides);
+        let ends = strides.iter().zip(&self.extents).map(|(s, n)| s * (*n as isize - 1));
+        let high = (base + ends.filter(|e| *e > 0).sum::<isize>()) as usize;
+        let at = AccessGeometry { base, strides: own, map: None, reach: Some((0, high)), distinct: high + 1 };
+        let access = self.push(access, at);
+        self.b.node(Node::Load { access })
     }
 
     pub(crate) fn load(&mut self, dtype: DType, strides: &[isize]) -> NodeId {
@@ -518,6 +540,19 @@ fn combined(along: Along) -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
+/// The generic kernels, which are of no kernel in particular.
+fn generic() -> Vec<(&'static str, String)> {
+    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let texts = lower::generic::units(&compiler).map(|u| u.source().text());
+    ["generic_narrow", "generic_functions", "generic_wide", "generic_double"].into_iter().zip(texts).collect()
+}
+
+/// The sources of all kernels.
+fn all() -> Vec<(&'static str, Vec<String>)> {
+    let own = kernels().into_iter().map(|(name, kernel)| (name, sources(&kernel)));
+    own.chain(generic().into_iter().map(|(name, text)| (name, vec![text]))).collect()
+}
+
 /// The sources of a kernel, each once, in the order in which they run.
 fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
@@ -543,8 +578,8 @@ fn golden_sources_are_as_they_were() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden");
     let bless = thalweg_runtime::environment::BLESS.get().is_some();
     let mut changed = vec![];
-    for (name, kernel) in kernels() {
-        let texts: Vec<String> = sources(&kernel).iter().map(|s| own(s)).collect();
+    for (name, sources) in all() {
+        let texts: Vec<String> = sources.iter().map(|s| own(s)).collect();
         let text = texts.join("\n");
         let file = folder.join(format!("{name}.cu"));
         if bless {
@@ -575,8 +610,8 @@ fn a_launch_has_no_more_blocks_than_a_grid_may_have() {
 
 #[test]
 fn golden_sources_are_readable() {
-    for (name, kernel) in kernels() {
-        for source in sources(&kernel) {
+    for (name, sources) in all() {
+        for source in sources {
             for line in own(&source).lines() {
                 assert_eq!(line.trim_end(), line, "{name}: spaces at the end");
             }
@@ -621,8 +656,8 @@ fn golden_sources_compile_for_every_chip() {
     };
     let mut chips: Vec<u32> = [80, 90].into_iter().filter(|sm| sms.contains(sm)).chain(sms.last().copied()).collect();
     chips.dedup();
-    for (name, kernel) in kernels() {
-        for (source, &sm) in sources(&kernel).iter().flat_map(|s| chips.iter().map(move |sm| (s, sm))) {
+    for (name, sources) in all() {
+        for (source, &sm) in sources.iter().flat_map(|s| chips.iter().map(move |sm| (s, sm))) {
             let compiled = nvrtc::remarks_for(sm, source);
             let (image, log) = compiled.unwrap_or_else(|why| panic!("{name} for sm_{sm}: {why}"));
             assert_eq!(&image[..4], b"\x7fELF", "{name} for sm_{sm}");
@@ -630,7 +665,7 @@ fn golden_sources_compile_for_every_chip() {
             assert!(!log.contains("C75"), "{name} for sm_{sm}: {log}");
             // What a spill costs depends on where; in the loop of a contraction it is dear.
             let spilled = log.contains("spill") && !log.contains(" 0 bytes spill stores");
-            let tight = [" contraction(", " scanned(", " scan("].iter().any(|name| source.contains(name));
+            let tight = [" contraction(", " scanned(", " scan(", " generic("].iter().any(|name| source.contains(name));
             assert!(!spilled || !tight, "{name} for sm_{sm}: {log}");
         }
     }

@@ -5,13 +5,14 @@
 //! * `render`: kernels as source text.
 //! * `product`: matrix products as cuBLASLt takes them.
 //! * `space`, `lower`: kernels bound to sizes. `plan`: the launches that this gives.
-//! * `compiler`, `launch`: functions, and their launches.
+//! * `compiler`, `launch`: functions, and their launches. `ending`: a process that ends while a compiler works.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
 
 mod batch;
 mod compiler;
 mod device;
 pub mod driver;
+mod ending;
 mod faults;
 pub mod find;
 #[cfg(test)]

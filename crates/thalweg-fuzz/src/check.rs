@@ -14,12 +14,15 @@ use thalweg_fusion::Explanation;
 use thalweg_ir::Shape;
 use thalweg_runtime::{Error, counters};
 use thalweg_stream::{DeviceRef, MatmulPrecision, Mode, Operand, Value, explain, record, set_mode, synchronize};
+pub use tiers::generic_kernels;
 
 /// Runs programs on a device, and compares a second one with it.
 pub struct Checker {
     device: DeviceRef,
     /// As the first, but with several threads at every launch.
     threaded: DeviceRef,
+    /// Where programs run at first sight.
+    new_code: DeviceRef,
     gpu: bool,
     /// A device that compares what programs say they move with what its engine counts, and what did not agree.
     counted: Option<(DeviceRef, Differences)>,
@@ -117,7 +120,7 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
 impl Checker {
     /// A checker for a device, and one that is to give the same bits on more threads.
     pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
-        Checker { device, threaded, counted: None, disk: None, gpu: false }
+        Checker { device, threaded, new_code: device, counted: None, disk: None, gpu: false }
     }
 
     /// A checker for a GPU. Its kernels have scratch memory that no plan knows, and compiling takes long: what is about
@@ -125,6 +128,12 @@ impl Checker {
     #[cfg(feature = "cuda")]
     pub fn on_gpu(device: DeviceRef) -> Checker {
         Checker { gpu: true, ..Checker::new(device, device) }
+    }
+
+    /// The same, which runs programs at first sight on that device.
+    #[cfg(feature = "cuda")]
+    pub fn with_new_code_on(self, device: DeviceRef) -> Checker {
+        Checker { new_code: device, ..self }
     }
 
     /// Plans a program, also strictly if asked to, compiles and launches it; what comes of it, nobody looks at.
@@ -294,10 +303,7 @@ impl Checker {
             self.unread(program, &unfused)?;
             self.reproducible(program)?;
         }
-        // A GPU has every operation compiled by itself.
-        if !self.gpu || ways.plans {
-            self.at_first_sight((program, &stability), &unfused)?;
-        }
+        self.at_first_sight((program, &stability), &unfused)?;
         if program.steps.len().is_multiple_of(2) && !self.gpu {
             self.within_limits(program, &unfused)?;
         }

@@ -87,6 +87,8 @@ counters! {
     kernels,
     /// What a GPU was given to run for them: functions, or graphs of them. A kernel may take several.
     device_launches,
+    /// Kernels that ran by the generic ones of a GPU, since nobody had compiled them. They count as kernels, too.
+    generic_kernels,
     /// Graphs made of launches that come again and again.
     graphs_made,
     /// Graphs run: each is one of the launches above.

@@ -148,12 +148,27 @@ pub trait Device: Send + Sync + Debug {
         launches.iter().map(|(kernel, _)| self.program(kernel)).collect()
     }
 
+    /// The programs of such launches as far as nobody has to wait for a compiler: it emits code in microseconds, they
+    /// were compiled before, or a program that is there can run them, if not as fast. What the disk cache holds is loaded
+    /// now. A program has the results of that of [`Device::prepare`], which differ in the last place at most, and in
+    /// strict mode not at all.
+    ///
+    /// # Errors
+    /// [`Error::Compile`].
+    fn at_once(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Option<Arc<dyn Program>>>, Error> {
+        Ok(self.prepare(launches)?.into_iter().map(Some).collect())
+    }
+
     /// How many compilations [`Device::prepare`] would make somebody wait for, of milliseconds each; none on a device
     /// that emits code in microseconds. What the disk cache holds is loaded now.
     fn uncompiled(&self, launches: &[(&Kernel, &Geometry)]) -> usize {
         let _ = launches;
         0
     }
+
+    /// Is called before other threads than those that wait for it call [`Device::prepare`]: what has to be, for the
+    /// process to end in good order while a compiler works.
+    fn compile_in_background(&self) {}
 
     /// Calls `run`, which allocates and launches programs of this device, and sees to it that everything is in the
     /// queue when it returns. The device may keep the launches back until then; other threads that want the queue wait.

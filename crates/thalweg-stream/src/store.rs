@@ -178,6 +178,23 @@ struct Chosen {
     instance: Instance,
     origin: Origin,
     programs: Option<Vec<Arc<dyn Program>>>,
+    /// At first sight, whether it is one kernel an operation.
+    singles: bool,
+}
+
+impl Chosen {
+    fn planned(plan: Arc<Plan>, instance: Instance, origin: Origin) -> Chosen {
+        Chosen { plan, instance, origin, programs: None, singles: false }
+    }
+
+    fn singles(Unfused { plan, instance, beside }: Unfused<Arc<dyn Program>>) -> Chosen {
+        let (plan, programs, origin) = (Arc::new(plan), Some(beside), Origin::FirstSight);
+        Chosen { plan, instance, origin, programs, singles: true }
+    }
+
+    fn at_once(plan: Arc<Plan>, instance: Instance, programs: Vec<Arc<dyn Program>>) -> Chosen {
+        Chosen { plan, instance, origin: Origin::FirstSight, programs: Some(programs), singles: false }
+    }
 }
 
 impl Entry {
@@ -205,10 +222,10 @@ impl Entry {
         if let (Some(ready), Some(at)) = (provisional, at)
             && known.waits(at, device, self.mode)
         {
-            self.met_again(&mut known, (at, &ready), device, (segment, sizes));
+            self.met_again(&mut known, at, device, (segment, sizes));
             return Ok((ready, Origin::FirstSight));
         }
-        let chosen = self.choose(&mut known, (at, &class), device, segment)?;
+        let chosen = self.choose(&mut known, (at, &class), device, (segment, sizes))?;
         let first_sight = chosen.origin == Origin::FirstSight;
         let of_class = known.class(
             at,
@@ -233,18 +250,18 @@ impl Entry {
         let ready = known.made_ready(chosen, of_class, device, &segment)?;
         known.keep(sizes, &ready, of_class);
         if let Some(at) = of_class.filter(|_| first_sight) {
-            self.met_again(&mut known, (at, &ready), device, (segment, sizes));
+            self.met_again(&mut known, at, device, (segment, sizes));
         }
         Ok((ready, origin))
     }
 
     /// A plan of the class at `at`; where it has none, what runs at first sight or what is searched for now.
     fn choose(
-        &self,
+        self: &Arc<Entry>,
         known: &mut Known,
         (at, class): (Option<usize>, &SegmentClass),
         device: DeviceRef,
-        segment: Segment<'_>,
+        (segment, sizes): (Segment<'_>, &[i64]),
     ) -> Result<Chosen, Error> {
         let costs = planning_costs(device, self.mode);
         let classes = known.classes.clone();
@@ -256,7 +273,8 @@ impl Entry {
             None => known.beyond(device, self.mode, segment),
         };
         if let Some((plan, instance)) = defect::caught("the planner", device, &segment, fits)? {
-            return Ok(Chosen { plan, instance, origin: Origin::Memory, programs: None });
+            let known_plan = (plan, instance, Origin::Memory);
+            return self.compiled_or_not(known, at, device, (segment, sizes), known_plan);
         }
         let there_is_room = at.is_some() || known.planned.len() < MAX_CLASSES;
         let waits = there_is_room
@@ -264,53 +282,88 @@ impl Entry {
         if waits {
             let kept = defect::caught("the planner", device, &segment, || saved::kept(asked))?;
             if let Some((plan, instance, origin)) = kept {
-                return Ok(Chosen { plan: known.shared(plan), instance, origin, programs: None });
+                return Ok(Chosen::planned(known.shared(plan), instance, origin));
             }
-            let chosen = |plan, instance, origin, programs| Chosen { plan: Arc::new(plan), instance, origin, programs };
             match first_sight::first(device, segment, &costs, &classes)? {
-                Some(First::Singles(Unfused { plan, instance, beside })) => {
-                    return Ok(chosen(plan, instance, Origin::FirstSight, Some(beside)));
-                }
+                Some(First::Singles(singles)) => return Ok(Chosen::singles(singles)),
                 Some(First::Planned(plan, instance, complete)) => {
                     let origin = if complete { Origin::Search } else { Origin::FirstSight };
-                    return Ok(chosen(plan, instance, origin, None));
+                    return Ok(Chosen::planned(Arc::new(plan), instance, origin));
+                }
+                Some(First::AtOnce(plan, instance, programs)) => {
+                    return Ok(Chosen::at_once(Arc::new(plan), instance, programs));
                 }
                 None => {}
             }
         }
         let search = || saved::plan(asked);
         let (plan, instance, origin) = defect::caught("the planner", device, &segment, search)??;
-        Ok(Chosen { plan: known.shared(plan), instance, origin, programs: None })
+        Ok(Chosen::planned(known.shared(plan), instance, origin))
+    }
+
+    /// A plan of the class for sizes that are new. Where somebody would have to wait for a compiler, it is compiled in the
+    /// background, and what needs none runs meanwhile.
+    fn compiled_or_not(
+        self: &Arc<Entry>,
+        known: &mut Known,
+        at: Option<usize>,
+        device: DeviceRef,
+        (segment, sizes): (Segment<'_>, &[i64]),
+        (plan, instance, origin): (Arc<Plan>, Instance, Origin),
+    ) -> Result<Chosen, Error> {
+        let Some(at) = at.filter(|_| first_sight::may_run(device, self.mode)) else {
+            return Ok(Chosen::planned(plan, instance, origin));
+        };
+        if !first_sight::has_to_wait(device, &instance) {
+            return Ok(Chosen::planned(plan, instance, origin));
+        }
+        if !matches!(known.planned[at].search, Search::Asked) {
+            let mut job = self.job(known, at, device, (segment, sizes));
+            job.plan = Some(plan.clone());
+            if first_sight::search(job) {
+                known.planned[at].search = Search::Asked;
+            }
+        }
+        Ok(match first_sight::at_once(device, &segment, &instance)? {
+            Some(programs) => Chosen::at_once(plan, instance, programs),
+            None => match first_sight::put_together(device, segment)? {
+                Some(singles) => Chosen::singles(singles),
+                None => Chosen::planned(plan, instance, origin),
+            },
+        })
     }
 
     /// Notes that a class without a plan was met, and asks for a search where that was often enough.
-    fn met_again(
-        self: &Arc<Entry>,
-        known: &mut Known,
-        (at, ready): (usize, &Ready),
-        device: DeviceRef,
-        (segment, sizes): (Segment<'_>, &[i64]),
-    ) {
+    fn met_again(self: &Arc<Entry>, known: &mut Known, at: usize, device: DeviceRef, at_hand: (Segment<'_>, &[i64])) {
         count(|c| c.first_sight += 1);
-        let classes = known.classes.clone();
-        let class = &mut known.planned[at];
-        let Search::After(met) = &mut class.search else { return };
+        let Search::After(met) = &mut known.planned[at].search else { return };
         *met += 1;
-        if *met < first_sight::meetings(device, &ready.instance) {
+        if *met < first_sight::MEETINGS {
             return;
         }
-        let job = Job {
+        if first_sight::search(self.job(known, at, device, at_hand)) {
+            known.planned[at].search = Search::Asked;
+        }
+    }
+
+    /// A search for a class, as the segment at hand.
+    fn job(
+        self: &Arc<Entry>,
+        known: &Known,
+        at: usize,
+        device: DeviceRef,
+        (segment, sizes): (Segment<'_>, &[i64]),
+    ) -> Job {
+        Job {
             asks: self.clone(),
             device,
             mode: self.mode,
             effort: effort(),
             segment: segment.to_owned(),
             sizes: sizes.into(),
-            class: class.class.clone(),
-            classes,
-        };
-        if first_sight::search(job) {
-            class.search = Search::Asked;
+            class: known.planned[at].class.clone(),
+            classes: known.classes.clone(),
+            plan: None,
         }
     }
 }
@@ -331,8 +384,8 @@ impl Asks for Entry {
         let plan = known.shared(plan);
         let plans = known.planned[at].plans.clone();
         plans.prefer(&plan);
-        // Without programs, or where scalars turned out to differ that were equal, the plan is instantiated once more.
-        if let Some(programs) = programs.filter(|_| Arc::ptr_eq(&classes, &known.classes)) {
+        // Where scalars turned out to differ that were equal, the plan is instantiated once more.
+        if Arc::ptr_eq(&classes, &known.classes) {
             let ready = Arc::new(Ready::new((plan, plans, classes), instance, programs));
             known.keep(&sizes, &ready, Some(at));
         }
@@ -360,9 +413,9 @@ impl Known {
         device: DeviceRef,
         segment: &Segment<'_>,
     ) -> Result<Arc<Ready>, Error> {
-        let Chosen { plan, instance, origin, programs } = chosen;
+        let Chosen { plan, instance, origin, programs, singles } = chosen;
         let tier = match origin {
-            Origin::FirstSight if programs.is_some() => Tier::Singles,
+            Origin::FirstSight if singles => Tier::Singles,
             Origin::FirstSight => Tier::Quick,
             Origin::Disk | Origin::Class => Tier::Disk,
             Origin::Measured => Tier::Measured,

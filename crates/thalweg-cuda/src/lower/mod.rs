@@ -5,11 +5,13 @@
 //!
 //! * `map`, `rows`, `scan`, `sort`, `contraction`, `scatter`, `foreign`: one kind of kernel each. `group`: launches that need nothing
 //!   of each other, as one.
+//! * `generic`: the same kernels by an interpreter, which nobody has to wait for.
 //! * `operands`: words of operands and scalars.
 
 mod combined;
 mod contraction;
 mod foreign;
+pub mod generic;
 mod group;
 mod map;
 mod operands;

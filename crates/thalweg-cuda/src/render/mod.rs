@@ -6,7 +6,7 @@
 //! * `types`, `elements`: dtypes and elementwise operations.
 //! * `access`: reading and writing through index maps.
 //! * `body`: nodes as statements.
-//! * `map`, `rows`, `scan`, `sort`, `contraction`, …: kernels.
+//! * `map`, `rows`, `scan`, `sort`, `contraction`, …: kernels. `generic`: an interpreter of bodies.
 //! * `tidy`: how they are laid out.
 
 pub mod access;
@@ -15,6 +15,7 @@ pub mod combined;
 pub mod contraction;
 pub mod elements;
 pub mod foreign;
+pub mod generic;
 mod looped;
 pub mod map;
 mod monoid;
@@ -32,6 +33,7 @@ use contraction::fed::{self, FedClass, FedTile};
 use contraction::streamed::{self, StreamedClass};
 use contraction::{CONTRACTIONS, FED, Math, Tile, TileClass};
 use foreign::ForeignClass;
+use generic::Width;
 use map::MapClass;
 use rows::{RowsClass, SCANNED, Sharing};
 use scan::{ScanClass, Way};
@@ -52,6 +54,9 @@ fn options_of_hopper(same_bits: bool) -> &'static str {
         false => "// options: --gpu-architecture=sm_90a\n",
     }
 }
+
+/// The name of the functions of an interpreter.
+pub const GENERIC: &str = "generic";
 
 /// What decides a source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -76,6 +81,8 @@ pub enum UnitKey {
     ScatterSort(SortClass),
     /// An operation whose source is the user's.
     Foreign(ForeignClass),
+    /// An interpreter.
+    Generic(Width),
 }
 
 /// What is compiled: options and the prelude, then what follows them here.
@@ -115,9 +122,11 @@ impl UnitKey {
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
             UnitKey::Foreign(class) => ("foreign", false, foreign::source(class)),
+            UnitKey::Generic(width) => (GENERIC, true, generic::source(*width)),
         };
-        // The user's own lines stay as they are.
-        let own = if matches!(self, UnitKey::Foreign(_)) { own } else { tidy(own.trim_start()) };
+        // The user's own lines stay as they are, and so does what was written by hand.
+        let as_is = matches!(self, UnitKey::Foreign(_) | UnitKey::Generic(_));
+        let own = if as_is { own } else { tidy(own.trim_start()) };
         let options = if self.is_of_hopper() { options_of_hopper(exact) } else { options(exact) };
         (name, Source { options, own: format!("{}\n// {}\n{own}", self.before(), self.about()) })
     }
@@ -195,6 +204,12 @@ impl UnitKey {
                 format!("{what} of rows in memory by a combine of the user's own, a block a row.")
             }
             UnitKey::Foreign(_) => "An operation whose source is the user's.".into(),
+            UnitKey::Generic(Width::Narrow) => {
+                "Any single operation on values of up to 32 bits, but for functions of floats.".into()
+            }
+            UnitKey::Generic(Width::Functions) => "Any single operation on floats of up to 32 bits.".into(),
+            UnitKey::Generic(Width::Wide) => "Any single operation on integers of 64 bits, too.".into(),
+            UnitKey::Generic(Width::Double) => "Any single operation, functions of f64 included.".into(),
             UnitKey::Contraction(class) => {
                 let how = match class.math {
                     Math::Narrow => "on tensor cores",

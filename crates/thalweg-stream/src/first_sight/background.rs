@@ -15,11 +15,14 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{Effort, Instance, OwnedSegment, Plan, ScalarClasses, SegmentClass};
+use thalweg_fusion::{Effort, Instance, OwnedSegment, Plan, ScalarClasses, Segment, SegmentClass, instantiate};
 use thalweg_runtime::{Counters, Error, Program, count, counters};
 
 /// Jobs waiting; beyond, classes wait for another time.
 const MOST: usize = 256;
+
+/// Bytes of the thread's stack: a compiler that is not ours may run on it, and takes what a main thread has.
+const STACK: usize = 8 << 20;
 
 /// Who asks for a search.
 pub(crate) trait Asks: Send + Sync {
@@ -44,15 +47,15 @@ pub(crate) struct Job {
     pub sizes: Box<[i64]>,
     pub class: SegmentClass,
     pub classes: Arc<ScalarClasses>,
+    /// The plan, where it is known and has but to be compiled for these sizes.
+    pub plan: Option<Arc<Plan>>,
 }
 
 /// What a job found.
 pub(crate) struct Found {
     pub plan: Plan,
     pub instance: Instance,
-    /// None where compiling takes long: then whoever runs the plan first has it compiled. A process that ends must not
-    /// do so in the midst of a compiler that is not ours.
-    pub programs: Option<Vec<Arc<dyn Program>>>,
+    pub programs: Vec<Arc<dyn Program>>,
 }
 
 struct Queue {
@@ -72,12 +75,13 @@ fn queue() -> MutexGuard<'static, Queue> {
 
 /// Asks for a search; whether it will be made.
 pub(crate) fn search(job: Job) -> bool {
+    job.device.device().compile_in_background();
     let mut queue = queue();
     if queue.jobs.len() >= MOST {
         return false;
     }
     if !queue.begun {
-        let thread = std::thread::Builder::new().name("thalweg-planner".into()).spawn(work);
+        let thread = std::thread::Builder::new().name("thalweg-planner".into()).stack_size(STACK).spawn(work);
         queue.begun = thread.is_ok();
     }
     if queue.begun {
@@ -133,16 +137,24 @@ fn done(job: Job) {
 
 fn find(job: &Job) -> Result<Found, Error> {
     let segment = job.segment.as_segment();
+    let known =
+        || job.plan.as_ref().and_then(|plan| Some(((**plan).clone(), instantiate(plan, segment, &job.classes)?)));
+    let (plan, instance) = match defect::caught("the planner", job.device, &segment, known)? {
+        Some(known) => known,
+        None => planned(job, segment)?,
+    };
+    let programs = prepare(job.device, &segment, &instance)?;
+    Ok(Found { plan, instance, programs })
+}
+
+fn planned(job: &Job, segment: Segment<'_>) -> Result<(Plan, Instance), Error> {
     let costs = planning_costs(job.device, job.mode);
     let class = (!job.mode.reproducible).then_some(&job.class);
     let asked = Asked { device: job.device, segment, costs: &costs, effort: job.effort, classes: &job.classes, class };
-    let plan = || saved::plan(asked);
-    let (plan, instance, origin) = defect::caught("the planner", job.device, &segment, plan)??;
+    let (plan, instance, origin) = defect::caught("the planner", job.device, &segment, || saved::plan(asked))??;
     count(|c| match origin {
         Origin::Search => c.plans_made += 1,
         _ => c.plans_loaded += 1,
     });
-    let slow = job.device.device().throughput().is_some();
-    let programs = (!slow).then(|| prepare(job.device, &segment, &instance)).transpose()?;
-    Ok(Found { plan, instance, programs })
+    Ok((plan, instance))
 }

@@ -5,7 +5,6 @@
 
 use crate::DeviceRef;
 use crate::defect;
-use crate::ready::prepare_steps;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::{Segment, Single, SingleKey, Step, Unfused, unfused};
@@ -38,25 +37,20 @@ fn of_device(all: &mut Vec<(DeviceRef, OfDevice)>, device: DeviceRef) -> &mut Of
 /// A segment as one kernel an operation, with the program of each launch.
 pub(crate) type Singles = Unfused<Arc<dyn Program>>;
 
-/// A segment as one kernel an operation; `None` where an operation is no single launch, or where `affords` says no to
-/// the launches that are new.
+/// A segment as one kernel an operation; `None` where an operation is no single launch.
 ///
 /// # Errors
 /// What the compiler gives.
-pub(super) fn put_together(
-    device: DeviceRef,
-    segment: Segment<'_>,
-    affords: impl FnOnce(&[&Step]) -> bool,
-) -> Result<Option<Singles>, Error> {
+pub(crate) fn put_together(device: DeviceRef, segment: Segment<'_>) -> Result<Option<Singles>, Error> {
     let (made, new) = assembled(device, segment)?;
     if new.is_empty() {
         return Ok(made);
     }
-    let steps: Vec<&Step> = new.iter().filter_map(|(_, single)| single.step()).collect();
-    if made.is_none() || !affords(&steps) {
+    if made.is_none() {
         return Ok(None);
     }
-    let mut programs = prepare_steps(device, steps)?.into_iter();
+    let steps: Vec<&Step> = new.iter().filter_map(|(_, single)| single.step()).collect();
+    let mut programs = programs(device, &steps)?.into_iter();
     let mut all = singles();
     let known = of_device(&mut all, device);
     if known.len() + new.len() > MOST {
@@ -70,6 +64,18 @@ pub(super) fn put_together(
     let (made, left) = assembled(device, segment)?;
     // Where another thread has begun anew meanwhile, the planner is asked.
     Ok(made.filter(|_| left.is_empty()))
+}
+
+/// The programs of new operations: those that there are at once, and the others compiled together, which somebody has to
+/// wait for.
+fn programs(device: DeviceRef, steps: &[&Step]) -> Result<Vec<Arc<dyn Program>>, Error> {
+    let launches: Vec<_> = steps.iter().map(|s| (&*s.kernel, &*s.geometry)).collect();
+    let at_once = device.device().at_once(&launches)?;
+    let left = at_once.iter().zip(&launches).filter(|(p, _)| p.is_none()).map(|(_, launch)| *launch);
+    let left: Vec<_> = left.collect();
+    let compiled = if left.is_empty() { vec![] } else { device.device().prepare(&left)? };
+    let mut compiled = compiled.into_iter();
+    Ok(at_once.into_iter().filter_map(|p| p.or_else(|| compiled.next())).collect())
 }
 
 type New = Vec<(SingleKey, Arc<Single>)>;

@@ -1,34 +1,92 @@
-//! New code on a GPU: single operations are compiled once they cost no more than plans that nobody runs again.
+//! New code on a GPU: it runs by kernels that are there, and by its plan's once these have been compiled beside it.
 
 use super::{counted, tensor, values};
-use thalweg::{finish_searches, set_tiers};
+use thalweg::prelude::*;
+use thalweg::{Tier, finish_searches, set_tiers, tier_runs};
+
+/// A program of five operations that no other test has, one of 32; and what it gives.
+fn program(x: &Tensor, n: u32) -> (Tensor, Vec<f32>) {
+    let (mut y, mut want) = (x.clone(), vec![0.1f32, 0.2, 0.3, 0.4]);
+    for bit in 0..5 {
+        let adds = n >> bit & 1 == 1;
+        y = if adds { y.maximum(&(x * 2.0)) } else { (&y * &y).trunc() - 3.0 };
+        let one = |(w, i): (&mut f32, usize)| {
+            *w = if adds { w.max(0.1 * (i + 1) as f32 * 2.0) } else { (*w * *w).trunc() - 3.0 }
+        };
+        want.iter_mut().zip(0..).for_each(one);
+    }
+    (y, want)
+}
+
+fn runs_right(x: &Tensor, n: u32) {
+    let (y, want) = program(x, n);
+    for (got, want) in values(&y).iter().zip(&want) {
+        assert!((got - want).abs() < 1e-5, "program {n}: {got} {want}");
+    }
+}
 
 #[test]
-fn code_that_never_repeats_stops_waiting_for_the_compiler() {
+fn new_code_waits_for_no_compiler_and_runs_by_its_plan_later() {
     let before = set_tiers(true);
     let x = tensor(&[0.1, 0.2, 0.3, 0.4]);
-    let program = |n: u32| {
-        let (mut y, mut want) = (x.clone(), vec![0.1f32, 0.2, 0.3, 0.4]);
-        for bit in 0..5 {
-            let adds = n >> bit & 1 == 1;
-            y = if adds { &y + 1.0 } else { y.square() };
-            want.iter_mut().for_each(|w| *w = if adds { *w + 1.0 } else { *w * *w });
-        }
-        assert_eq!(values(&y), want, "program {n}");
-    };
-    let (_, c) = counted(|| (0..16).for_each(program));
-    assert!(c.programs_compiled <= 6, "{} programs of two operations, and of a few chains", c.programs_compiled);
-    let (_, c) = counted(|| (16..32).for_each(program));
-    assert_eq!((c.programs_compiled, c.first_sight), (0, 16));
+    // The generic kernels themselves.
+    runs_right(&x, 0);
+    let (_, c) = counted(|| (1..32).for_each(|n| runs_right(&x, n)));
+    assert_eq!((c.programs_compiled, c.first_sight, c.plans_made), (0, 31, 0));
+    assert!(c.generic_kernels > 31, "{} kernels", c.generic_kernels);
+    assert_eq!(tier_runs(|| runs_right(&x, 11)).1[0].tier, Tier::Singles);
+    finish_searches();
+    let (_, c) = counted(|| runs_right(&x, 11));
+    assert_eq!((c.kernels, c.first_sight, c.generic_kernels), (1, 0, 0));
+    set_tiers(before);
+}
 
-    // What comes again and again has its plan in the end, compiled by whoever runs it.
-    let compiled = (0..5000).find(|_| {
-        let (_, c) = counted(|| program(16));
-        finish_searches();
-        c.programs_compiled > 0
-    });
-    assert!(compiled.is_some_and(|turn| turn > 50), "{compiled:?}: not before that many launches cost as much");
-    let (_, c) = counted(|| program(16));
-    assert_eq!((c.kernels, c.first_sight), (1, 0));
+/// Another size of a known class may need other sources: who meets it does not wait for these either.
+#[test]
+fn other_sizes_of_a_known_class_are_compiled_for_beside_them() {
+    let before = set_tiers(true);
+    let of = |n: usize| tensor(&(0..n).map(|i| i as f32 * 0.25 - 3.0).collect::<Vec<_>>());
+    let run = |x: &Tensor| values(&(x.trunc().minimum(x) * 0.75).sum(0));
+    let [short, long] = [of(24), of(25)];
+    for _ in 0..2 {
+        run(&short);
+    }
+    finish_searches();
+    let want = run(&short);
+    let (got, c) = counted(|| run(&long));
+    assert_eq!(c.programs_compiled, 0);
+    assert!(got[0] > want[0], "{got:?} {want:?}");
+    finish_searches();
+    let (again, c) = counted(|| run(&long));
+    assert_eq!((c.first_sight, c.generic_kernels), (0, 0));
+    assert!((again[0] - got[0]).abs() < 1e-4);
+    set_tiers(before);
+}
+
+/// Reductions, movement, gathers and casts, each by generic kernels and by compiled ones.
+#[test]
+fn what_is_new_has_the_values_of_what_is_compiled() {
+    let x = tensor(&(0..600).map(|i| ((i * 37) % 101) as f32 * 0.5 - 20.0).collect::<Vec<_>>());
+    let x = x.reshape([20, 30]);
+    let code = |x: &Tensor| -> Vec<Vec<f32>> {
+        let rows = x.slice((.., 3..27)).flip(0);
+        let most = rows.amax(1);
+        let at = x.argmax(0);
+        let wide = x.pad([(1, 2), (0, 3)], 0.5).t();
+        let whole = x.cast(DType::I64).sum(..).cast(DType::F32);
+        let few = x.cast(DType::BF16).sum(1).cast(DType::F32);
+        let all = [most, at.cast(DType::F32), wide, whole, few, Tensor::cat(&[x, x], 1)];
+        all.iter().map(values).collect()
+    };
+    let want = code(&x);
+    let before = set_tiers(true);
+    let got = code(&x);
+    for (got, want) in got.iter().zip(&want) {
+        assert_eq!(got.len(), want.len());
+        for (g, w) in got.iter().zip(want) {
+            assert!((g - w).abs() <= 0.01 * w.abs(), "{g} {w}");
+        }
+    }
+    finish_searches();
     set_tiers(before);
 }
