@@ -30,9 +30,11 @@ constexpr u32 OF_I16 = 5;
 constexpr u32 OF_I32 = 6;
 constexpr u32 OF_I64 = 7;
 constexpr u32 OF_U8 = 8;
-constexpr u32 OF_U32 = 9;
-constexpr u32 OF_BOOL = 10;
-constexpr u32 SIZES = 582750;
+constexpr u32 OF_U16 = 9;
+constexpr u32 OF_U32 = 10;
+constexpr u32 OF_U64 = 11;
+constexpr u32 OF_BOOL = 12;
+constexpr u32 SIZES = 15000670;
 FN float as_f32(WORD x) { return bits_f32((u32)x); }
 FN i32 as_i32(WORD x) { return (i32)(u32)x; }
 FN u32 as_u32(WORD x) { return (u32)x; }
