@@ -55,7 +55,7 @@ fn joins_and_borders() {
         sq(parts[2].clone()).sum(..) + (&parts[1] * parts[0].slice((.., 1..3))).exp().sum(..)
     });
     check1("a gap", &x([9, 2]), |x| sq(x.slice(1..3)).sum(..) + x.slice(6..8).exp().sum(..) * x.sum(..));
-    check1("stretches that meet", &x([7]), |x| sq(x.slice(..-2)).sum(..) + (x.slice(1..-1) * x.slice(2..)).sum(..));
+    check1("stretches that meet", &x([7]), |x| sq(x.slice(..-2)).sum(..) + (x.slice(1..6) * x.slice(2..)).sum(..));
     check1("two axes", &x([3, 4]), |x| (x.slice((1.., ..)).sum(0) * x.slice((.., 2)).sum(0)).exp());
     check1("none of it", &x([3, 4]), |x| sq(x.slice(2..2)).sum(..) + sq(x.slice(1..)).sum(..));
     check1("unbind", &x([3, 2]), |x| x.unbind(0).into_iter().reduce(|a, b| a * b + 0.5).unwrap());
