@@ -41,7 +41,12 @@ const LONGEST: usize = 1 << 21;
 
 /// What it takes to launch a kernel by the generic ones; `None` where they do not cover it.
 pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option<Plan> {
-    if !thalweg_kernel::bodies(kernel).iter().all(is_covered) {
+    let covered = match kernel {
+        Kernel::Map(body) | Kernel::Rows { body, .. } => is_covered(body),
+        Kernel::Boxes(bodies) => bodies.iter().all(is_covered),
+        _ => false,
+    };
+    if !covered {
         return None;
     }
     let mut plan = Plan::default();
