@@ -2,7 +2,7 @@
 
 use super::{counted, tensor, values};
 use thalweg::prelude::*;
-use thalweg::{Tier, finish_searches, set_tiers, tier_runs};
+use thalweg::{Tier, finish_searches, set_deferring, set_tiers, tier_runs};
 
 /// A program of five operations that no other test has, one of 32; and what it gives.
 fn program(x: &Tensor, n: u32) -> (Tensor, Vec<f32>) {
@@ -44,7 +44,8 @@ fn new_code_waits_for_no_compiler_and_runs_by_its_plan_later() {
 /// Another size of a known class may need other sources: who meets it does not wait for these either.
 #[test]
 fn other_sizes_of_a_known_class_are_compiled_for_beside_them() {
-    let before = set_tiers(true);
+    // What is deferred is another pattern.
+    let before = (set_tiers(true), set_deferring(false));
     let of = |n: usize| tensor(&(0..n).map(|i| i as f32 * 0.25 - 3.0).collect::<Vec<_>>());
     let run = |x: &Tensor| values(&(x.trunc().minimum(x) * 0.75).sum(0));
     let [short, long] = [of(24), of(25)];
@@ -60,7 +61,8 @@ fn other_sizes_of_a_known_class_are_compiled_for_beside_them() {
     let (again, c) = counted(|| run(&long));
     assert_eq!((c.first_sight, c.generic_kernels), (0, 0));
     assert!((again[0] - got[0]).abs() < 1e-4);
-    set_tiers(before);
+    set_tiers(before.0);
+    set_deferring(before.1);
 }
 
 /// Reductions, movement, gathers and casts, each by generic kernels and by compiled ones.
