@@ -70,7 +70,8 @@ pub fn register() {
     }
     if thread::current().name() == Some("main") {
         // Too late on a thread that is ending.
-        let _ = END.try_with(|end| end.borrow_mut().get_or_insert(End(thread::current().id())).0);
+        // Made only where there is none: one that is let go of says that the process ends.
+        let _ = END.try_with(|end| end.borrow_mut().get_or_insert_with(|| End(thread::current().id())).0);
     }
     unsafe extern "C" {
         fn atexit(handler: extern "C" fn()) -> std::ffi::c_int;
