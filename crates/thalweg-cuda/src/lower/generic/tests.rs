@@ -69,6 +69,26 @@ fn accesses(kernel: &Kernel, geometry: &Geometry) -> Vec<(Access, usize, bool)> 
     body.accesses.iter().zip(at).enumerate().map(|(k, (a, g))| (*a, bytes(a, g), stored(k))).collect()
 }
 
+/// Makes all NaN the same: which one an operation gives, its sign above all, is the compiler's.
+fn one_nan(dtype: DType, bytes: &mut [u8]) {
+    // Bits of the exponent, where there is a fraction below.
+    let exponent: u64 = match dtype {
+        DType::F64 => 0x7FF0 << 48,
+        DType::F32 => 0x7F80 << 16,
+        DType::BF16 => 0x7F80,
+        DType::F16 => 0x7C00,
+        _ => return,
+    };
+    let sign = 1u64 << (8 * dtype.size() - 1);
+    for element in bytes.chunks_exact_mut(dtype.size()) {
+        let mut raw = [0; 8];
+        raw[..element.len()].copy_from_slice(element);
+        if u64::from_le_bytes(raw) & !sign > exponent {
+            element.copy_from_slice(&(exponent | exponent >> 1).to_le_bytes()[..element.len()]);
+        }
+    }
+}
+
 /// What a program leaves in the operands that are written.
 fn run(device: &Arc<CudaDevice>, program: &dyn Program, (kernel, geometry): &(Kernel, Geometry)) -> Vec<Vec<u8>> {
     let all = accesses(kernel, geometry);
@@ -86,6 +106,7 @@ fn run(device: &Arc<CudaDevice>, program: &dyn Program, (kernel, geometry): &(Ke
     let read = |(access, size, _): &(Access, usize, bool)| {
         let mut out = vec![0; *size];
         device.read(&buffers[access.operand.unwrap() as usize], &mut out).unwrap();
+        one_nan(access.dtype, &mut out);
         out
     };
     written.map(read).collect()
