@@ -123,13 +123,18 @@ fn a_transformer_keeps_less_than_torch_and_fits_into_half_of_its_memory() {
             assert!(free.kept_bytes <= KEPT, "{free:?}");
             let (all, _, more) = train(None, false);
             assert!(all == losses && more > peak * 3 / 2, "{more} {peak}");
-            let (tight, half, less) = train(Some(peak / 2), true);
+            // A step that takes more at its peak, since updates join products, gets no more to do with.
+            let room = peak.min(PEAK) / 2;
+            let (tight, half, less) = train(Some(room), true);
             assert!(tight == losses, "other losses in half of the memory");
-            assert!(less <= peak / 2 && half.kept_bytes < free.kept_bytes * 2 / 3, "{half:?} {less} of {peak}");
+            assert!(less <= room && half.kept_bytes < free.kept_bytes / 2, "{half:?} {less} of {room}");
             assert_eq!(half.plans_made, 0, "{half:?}");
         });
     });
 }
+
+/// Bytes at the peak of a step with room enough, before updates joined the products of their gradients.
+const PEAK: usize = 13_148_224;
 
 /// Bytes that PyTorch 2.15 keeps at that size.
 const KEPT: u64 = 14_090_000;
