@@ -55,9 +55,7 @@ impl Threads {
     pub fn run(&self, chunks: usize, grain: usize, estimate_ns: f64, work: impl Fn(Range<usize>) + Sync) {
         let grain = grain.max(1);
         let threads = self.for_work(estimate_ns).min(chunks.div_ceil(grain));
-        // A worker of some rayon pool, the program's own for one, takes up other jobs while it waits for helpers. Such
-        // a job may come back here on the same stack, below locks that the launch is made under, so there the caller
-        // works alone; its siblings are at work.
+        // On a worker of some rayon pool, the program's own or ours, the caller works alone: its siblings are at work.
         let helped = threads > 1 && rayon::current_thread_index().is_none();
         let helpers = if helped { self.helpers() } else { None };
         let Some(helpers) = helpers else {
