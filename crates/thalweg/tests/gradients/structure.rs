@@ -57,6 +57,7 @@ fn joins_and_borders() {
     check1("a gap", &x([9, 2]), |x| sq(x.slice(1..3)).sum(..) + x.slice(6..8).exp().sum(..) * x.sum(..));
     check1("stretches that meet", &x([7]), |x| sq(x.slice(..-2)).sum(..) + (x.slice(1..6) * x.slice(2..)).sum(..));
     check1("two axes", &x([3, 4]), |x| (x.slice((1.., ..)).sum(0) * x.slice((.., 2)).sum(0)).exp());
+    check1("long windows", &x([120]), |x| sq(x.window(0, 100, 1)));
     check1("none of it", &x([3, 4]), |x| sq(x.slice(2..2)).sum(..) + sq(x.slice(1..)).sum(..));
     check1("unbind", &x([3, 2]), |x| x.unbind(0).into_iter().reduce(|a, b| a * b + 0.5).unwrap());
     check1("tril", &x([3, 3]), |x| sq(x.tril(0)));
@@ -221,4 +222,16 @@ fn casts() {
     let g = y.backward()[&x].clone();
     assert_eq!(g.dtype(), DType::F32);
     assert_eq!(g.to_vec::<f32>().unwrap(), (x.detach() * 2.0).to_vec::<f32>().unwrap());
+}
+
+#[test]
+fn second_gradients_of_windows_take_memory_as_windows_do() {
+    let before = thalweg::counters().bytes_allocated;
+    let x = x([600]).tracked();
+    let first = thalweg::grad_graph(&sq(x.window(0, 500, 1)).sum(..), std::slice::from_ref(&x));
+    let second = first[0].square().sum(..).backward();
+    assert!(second[&x].to_vec::<f64>().unwrap().iter().all(|v| v.is_finite()));
+    // 101 windows of 500 elements take 404 KB; 500 to the fourth power would be 500 GB.
+    let taken = thalweg::counters().bytes_allocated - before;
+    assert!(taken < 100 << 20, "{taken} bytes");
 }

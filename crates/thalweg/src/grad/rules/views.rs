@@ -2,6 +2,7 @@
 //! went to several places.
 
 use super::{Step, zeros};
+use crate::tape::{self, Rule, Tracking};
 use crate::{Shape, Tensor};
 use thalweg_ir::unpack_order;
 
@@ -52,9 +53,19 @@ pub(super) fn put(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     vec![step.wants(0).then(around), step.wants(1).then(|| unpadded(dy, &part, step.ints))]
 }
 
-/// The sum, at each element, over the windows that it is in.
+/// The sum, at each element, over the windows that it is in. Its own gradient is the windows of what comes back: those of the
+/// operations that it is made of would go through a tensor of the fourth power of a window's elements.
 pub(super) fn unwindowed(dy: &Tensor, shape: &Shape, axis: usize, ints: &[i64]) -> Tensor {
     let (size, step) = (ints[0] as usize, ints[1] as usize);
+    let sums = {
+        let _untracked = Tracking::set(false);
+        over_windows(dy, shape, axis, (size, step))
+    };
+    let rule: Box<Rule> = Box::new(move |_, _, back| vec![Some(back.window(axis, size, step))]);
+    tape::own(&sums.value, "window", (std::slice::from_ref(dy), false), vec![], rule)
+}
+
+fn over_windows(dy: &Tensor, shape: &Shape, axis: usize, (size, step): (usize, usize)) -> Tensor {
     let length = shape[axis];
     if dy.numel() == 0 {
         return zeros(*shape, dy);
