@@ -69,8 +69,8 @@ pub fn register() {
         static END: RefCell<Option<End>> = const { RefCell::new(None) };
     }
     if thread::current().name() == Some("main") {
-        // Too late on a thread that is ending.
-        // Made only where there is none: one that is let go of says that the process ends.
+        // Too late on a thread that is ending. One is made only where there is none: one that is let go of says that the
+        // process ends.
         let _ = END.try_with(|end| end.borrow_mut().get_or_insert_with(|| End(thread::current().id())).0);
     }
     unsafe extern "C" {
@@ -106,5 +106,38 @@ fn wait(on: ThreadId) {
     working.ended_by.get_or_insert(on);
     while working.count > 0 {
         working = DONE.wait(working).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, exit};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// What the main thread of a process does that has two things compiled beside it. It ends the process, so that it is not
+    /// for the one that the tests run in.
+    #[test]
+    #[ignore = "run as a process of its own by the test below"]
+    fn child() {
+        let main = || {
+            register();
+            register();
+            let (done, works) = channel();
+            thread::spawn(move || done.send(work("test").is_ok()));
+            let works = works.recv_timeout(Duration::from_secs(20));
+            exit(if works == Ok(true) { 0 } else { 1 })
+        };
+        let _: Result<(), _> = thread::Builder::new().name("main".into()).spawn(main).unwrap().join();
+    }
+
+    #[test]
+    fn to_register_again_does_not_end_the_process() {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "ending::tests::child", "--ignored"])
+            .status()
+            .unwrap();
+        assert!(child.success(), "other threads may not work any more: {child}");
     }
 }

@@ -12,6 +12,7 @@ use crate::driver::{Absent, nvrtc};
 use crate::lower::{self, plan};
 use crate::prelude::PRELUDE;
 use crate::render::contraction::{CONTRACTIONS, FED};
+use crate::render::generic::GENERIC;
 use crate::render::radix::RADIX;
 use crate::render::rows::{SCANNED, TOLD};
 use std::path::PathBuf;
@@ -569,7 +570,7 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
 /// A source without what it shares with others.
 fn own(source: &str) -> String {
     // What contains another part comes first.
-    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, RADIX];
+    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, RADIX, GENERIC];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }
 

@@ -1,11 +1,9 @@
 // An interpreter: one kernel for every single operation, so that nobody waits for a compiler the first time. What it runs is words of its argument
 // (lower/generic/code.rs writes them, and says what each instruction does). `WORD` is a slot's word, of which a thread has LANES side by side; in front of this stand
-// the numbers of instructions and dtypes, and functions from words and to them; behind it `light` and `heavy`, what the table of operations gives.
+// the numbers of instructions and dtypes, functions from words and to them, and `light` and `heavy`, what the table of operations gives.
 //
 // A block has rows of the domain, each with `deep` threads, and a thread LANES of their points at a time. Slots lie in shared memory, a column a thread, so that
 // partial results of folds are where other threads look for them. All threads of a block are at the same instruction.
-struct __align__(16) Lanes { WORD x[LANES]; };
-
 FN WORD narrowed(u32 dtype, WORD x) {
   return dtype == OF_I8 ? word((i32)(i8)x) : dtype == OF_I16 ? word((i32)(i16)x) : dtype == OF_U8 ? word((i32)(u8)x) : x;
 }

@@ -224,8 +224,6 @@ pub fn source(width: Width) -> String {
             let _ = writeln!(heavy, "    case {number}: return word({});", text(of, ["x", "y", "z"]));
         }
     }
-    let (before, kernel) = GENERIC.split_once("FN WORD narrowed").expect("the loop begins with what narrows");
-    out += before;
     let _ = write!(
         out,
         "__device__ __noinline__ WORD heavy(u32 op, WORD x, WORD y, WORD z) {{\n  switch (op) {{\n{heavy}    default: return 0;\n  }}\n}}\n"
@@ -236,10 +234,11 @@ pub fn source(width: Width) -> String {
         out,
         "FN bool light(u32 op, Lanes &r, const Lanes &x, const Lanes &y, const Lanes &z) {{\n  switch (op) {{\n    case MOVE: r = x; return true;\n    case WHERE: for (int v = 0; v < LANES; v++) r.x[v] = as_bool(x.x[v]) ? y.x[v] : z.x[v]; return true;\n{light}    default: return false;\n  }}\n}}\n"
     );
-    out + "FN WORD narrowed" + kernel
+    out + GENERIC
 }
 
-const GENERIC: &str = include_str!("generic.cuh");
+/// The loop over instructions, which all of them have.
+pub const GENERIC: &str = include_str!("generic.cuh");
 
 /// Words and what they stand for: a value of 32 bits or less has the low half of a word.
 const WORDS_TEXT: &str = "FN float as_f32(WORD x) { return bits_f32((u32)x); }
@@ -250,6 +249,7 @@ FN WORD word(float x) { return f32_bits(x); }
 FN WORD word(i32 x) { return (u32)x; }
 FN WORD word(u32 x) { return x; }
 FN WORD word(bool x) { return x; }
+struct __align__(16) Lanes { WORD x[LANES]; };
 ";
 
 const WIDE_TEXT: &str = "FN double as_f64(WORD x) { return __longlong_as_double((i64)x); }
